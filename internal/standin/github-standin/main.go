@@ -1,45 +1,43 @@
-// Github-standin is GitHub on this machine, to try ramus without GitHub: it
-// speaks the REST API, smart HTTP and webhooks, has git itself behind it, and shows in
-// the terminal what happens.
+// Github-standin is GitHub on this machine, to try ramus without GitHub. It implements the REST API, smart HTTP and webhooks,
+// uses git itself, and prints the events to the terminal.
 //
 //	github-standin -listen 127.0.0.1:7090 -import sample=./sample -hook http://127.0.0.1:7077/webhooks/github
 //
-// What people do is read from standard input, a line each:
+// Standard input has the actions of people, one per line:
 //
 //	ping SECONDS                    wait until the App answers a webhook's ping
 //	push NAME BRANCH PATH TEXT      commit a file and push it
-//	force-push NAME BRANCH PATH TEXT  put one commit in place of the branch's own
+//	force-push NAME BRANCH PATH TEXT  replace the branch's own commits by one
 //	delete NAME BRANCH              delete a branch
 //	open NAME HEAD BASE TITLE       open a pull request
-//	pull N                          choose a pull request; otherwise it is the latest
-//	comment NAME TEXT               in its conversation
-//	line NAME PATH LINE TEXT        on a line of its diff; LINE is a number, or /WORDS/ that are in it
-//	reply NAME TEXT                 in the thread of the last line
-//	review NAME STATE [TEXT]        approved, changes_requested or commented
+//	pull N                          choose a pull request; the default is the latest
+//	comment NAME TEXT               comment in its conversation
+//	line NAME PATH LINE TEXT        comment on a line of its diff; LINE is a number, or /WORDS/ of the line
+//	reply NAME TEXT                 reply in the thread of the last line
+//	review NAME STATE [TEXT]        submit a review, approved, changes_requested or commented
 //	request NAME REVIEWER           ask for a review
-//	ready NAME                      it is no draft any more
-//	merge NAME [METHOD]             merge, squash or rebase
-//	close NAME                      and reopen NAME
-//	check NAME CONCLUSION [TITLE]   a check run on its head, by CI; CONCLUSION running: not ended
-//	workflow NAME CONCLUSION        a run of a workflow on its head
-//	repo NAME                       choose a repository; otherwise it is the first
+//	ready NAME                      end its draft state
+//	merge NAME [METHOD]             merge it by merge, squash or rebase
+//	close NAME                      close it
+//	reopen NAME                     reopen it
+//	check NAME CONCLUSION [TITLE]   report a check run on its head, by CI; the CONCLUSION running means not ended
+//	workflow NAME CONCLUSION        report a run of a workflow on its head
+//	repo NAME                       choose a repository; the default is the first
 //	hold                            deliver nothing until release
-//	release                         deliver what was held, and all that comes
-//	redeliver                       deliver everything once more, the last first
-//	wait SECONDS REGEXP             until something that the App did after the last line of a person's matches
-//	show                            the pull request as a page
+//	release                         deliver the held events and all later ones
+//	redeliver                       repeat all deliveries, the last first
+//	wait SECONDS REGEXP             wait until a change by the App after a person's last line matches
+//	show                            print the pull request as a page
 //	sleep SECONDS
 //
-// In a TEXT, \n is a new line. A line that begins with # is skipped. It ends with
-// its input, or with -serve when it is interrupted; the exit status is 1 when something that was
-// waited for did not come, or when GitHub would complain of the App.
+// In a TEXT, \n is a new line. A line that begins with # is skipped. The program ends with its input, or with -serve on an
+// interrupt. The exit status is 1 if a wait was in vain, or if GitHub would complain about the App.
 //
-// The same lines may be posted to /_standin, from this machine alone: the answer
-// is 200, or 422 with what went wrong. GET /_standin/pulls lists the pull requests as JSON.
+// The same lines may be posted to /_standin from this machine. The response is 200, or 422 with the error. GET /_standin/pulls
+// returns the pull requests as JSON.
 //
-// The webhook's secret is read from GITHUB_WEBHOOK_SECRET and is "webhook-secret" otherwise; a
-// token of the first user's is read from GITHUB_TOKEN. The App's private key is
-// read from the file -key names, or made and written there.
+// The webhook's secret is GITHUB_WEBHOOK_SECRET, with the default "webhook-secret". GITHUB_TOKEN is a token of the first user. The
+// App's private key is in the file that -key names, which is created if it does not exist.
 package main
 
 import (
@@ -155,7 +153,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	return err
 }
 
-// keyAt reads a private key, or makes one and writes it there.
+// keyAt reads a private key, or creates one and writes it to the path.
 func keyAt(path string) (*rsa.PrivateKey, error) {
 	if path != "" {
 		text, err := os.ReadFile(path)

@@ -9,19 +9,19 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
-// say writes a line to the terminal.
+// say prints a line to the terminal.
 func (h *hub) say(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fmt.Fprintf(h.out, format+"\n", args...)
 }
 
-// change shows a change, and remembers what the App did.
+// change prints a change, and records those of the App.
 func (h *hub) change(c githubtest.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.Kind == "delivery" {
-		missed := c.Ref[0] != '2' && !strings.HasPrefix(c.Text, "ping ") // the verb ping says so itself
+		missed := c.Ref[0] != '2' && !strings.HasPrefix(c.Text, "ping ") // the verb ping reports it itself
 		if h.verbose || missed {
 			fmt.Fprintf(h.out, "%s   webhook %s\n", c.At.Local().Format("15:04:05"), clean(c.Text))
 		}
@@ -46,10 +46,10 @@ func (h *hub) change(c githubtest.Change) {
 	}
 }
 
-// mostLines of what somebody said are shown; the verb show shows all.
+// mostLines bounds the lines of a text. The verb show prints all.
 const mostLines = 12
 
-// told says what happened, in a line and with what was said below it.
+// told describes a change in a line, with its text below.
 func told(c githubtest.Change) string {
 	short := c.SHA[:min(10, len(c.SHA))]
 	said := ""
@@ -103,8 +103,7 @@ func told(c githubtest.Change) string {
 	return fmt.Sprintf("%s: %s%s", c.User, c.Kind, said)
 }
 
-// clean keeps what came from elsewhere from moving the cursor, and leaves out
-// comments that no page shows.
+// clean removes the characters with which a text could move the cursor, and the comments that no page shows.
 func clean(text string) string {
 	for {
 		from := strings.Index(text, "<!--")

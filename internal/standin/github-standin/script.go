@@ -19,15 +19,15 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
-// hub is the stand-in, and what lines of the input have chosen.
+// hub is the stand-in with the choices of the input.
 type hub struct {
 	*githubtest.Server
 	verbose bool
 	bot     string
 
-	turn sync.Mutex // held while a person does something, from the input or from /_standin; taken before mu
+	turn sync.Mutex // held during a person's action, from the input or from /_standin; taken before mu
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	out    io.Writer
 	repo   *githubtest.Repo
 	number int   // of the pull request
@@ -43,20 +43,20 @@ func (h *hub) choose(r *githubtest.Repo) {
 	h.mu.Unlock()
 }
 
-// chosen is the repository and the pull request that lines are about.
+// chosen returns the repository and the pull request to which lines apply.
 func (h *hub) chosen() (*githubtest.Repo, int, int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.repo, h.number, h.thread
 }
 
-// maxLine bounds a line of the input, maxScript what is posted at once.
+// maxLine bounds a line of the input, and maxScript one post.
 const (
 	maxLine   = 1 << 16
 	maxScript = 1 << 20
 )
 
-// play does what the lines of the input say, until it ends.
+// play performs the lines of the input until it ends.
 func (h *hub) play(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -72,7 +72,7 @@ func (h *hub) play(ctx context.Context, in io.Reader) error {
 	return lines.Err()
 }
 
-// settleTime is how long the last webhooks are waited for.
+// settleTime is the longest wait for the last webhooks.
 const settleTime = 30 * time.Second
 
 func (h *hub) settle(ctx context.Context) error {
@@ -100,7 +100,7 @@ func (h *hub) control() http.Handler {
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
-		// A page in somebody's browser could post here, too, but says so.
+		// A page in a browser could post here as well, but has an Origin.
 		if err != nil || !net.ParseIP(host).IsLoopback() || r.Header.Get("Origin") != "" {
 			http.Error(w, "this is for programs on the same machine", http.StatusForbidden)
 			return
@@ -109,11 +109,11 @@ func (h *hub) control() http.Handler {
 	})
 }
 
-// do does one line.
+// do performs one line.
 func (h *hub) do(ctx context.Context, line string) error {
 	verb, rest, _ := strings.Cut(line, " ")
 	args := strings.Fields(rest)
-	// tail is what follows the first n words.
+	// tail returns the text after the first n words.
 	tail := func(n int) string {
 		text := strings.TrimSpace(rest)
 		for range n {
@@ -139,7 +139,7 @@ func (h *hub) do(ctx context.Context, line string) error {
 	if v.of != ofNothing {
 		h.turn.Lock()
 		defer h.turn.Unlock()
-		// What is waited for afterwards comes after this.
+		// A later wait considers the changes after this.
 		h.mu.Lock()
 		h.done = nil
 		h.mu.Unlock()
@@ -147,7 +147,7 @@ func (h *hub) do(ctx context.Context, line string) error {
 	return v.do(ctx, h, args, tail)
 }
 
-// What a verb is about.
+// The object of a verb.
 const (
 	ofNothing = iota
 	ofRepo
@@ -161,7 +161,7 @@ type verb struct {
 	do    func(ctx context.Context, h *hub, args []string, tail func(int) string) error
 }
 
-// onPull makes a verb of something that is done to the pull request.
+// onPull makes a verb of an action on the pull request.
 func onPull(usage string, least int, do func(h *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error) verb {
 	return verb{usage, least, ofPull, func(_ context.Context, h *hub, args []string, tail func(int) string) error {
 		r, n, _ := h.chosen()
@@ -169,7 +169,7 @@ func onPull(usage string, least int, do func(h *hub, r *githubtest.Repo, n int, 
 	}}
 }
 
-// onRepo makes a verb of something that is done to the repository.
+// onRepo makes a verb of an action on the repository.
 func onRepo(usage string, least int, do func(h *hub, r *githubtest.Repo, args []string, tail func(int) string) error) verb {
 	return verb{usage, least, ofRepo, func(_ context.Context, h *hub, args []string, tail func(int) string) error {
 		r, _, _ := h.chosen()
@@ -337,7 +337,7 @@ var verbs = map[string]verb{
 	}),
 }
 
-// lineOf finds the line that is meant: by its number, or by words between slashes.
+// lineOf returns the line of a number, or of words between slashes.
 func lineOf(r *githubtest.Repo, n int, path, rest string) (line int, text string, err error) {
 	if words, is := strings.CutPrefix(rest, "/"); is {
 		words, text, is = strings.Cut(words, "/")
@@ -361,7 +361,7 @@ func lineOf(r *githubtest.Repo, n int, path, rest string) (line int, text string
 	return line, strings.TrimSpace(text), err
 }
 
-// within tries something until it succeeds, for so many seconds.
+// within calls try until it succeeds, for at most limit seconds.
 func within(ctx context.Context, limit string, try func(context.Context) error) error {
 	d, err := seconds(limit)
 	if err != nil {

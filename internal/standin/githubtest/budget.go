@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// budget is what one user or installation has asked for.
+// budget is the usage of one user or installation.
 type budget struct {
 	used  int
 	reset time.Time   // when the hour ends
 	posts []time.Time // of the last minute
-	quiet time.Time   // until then nothing may be asked, after a secondary limit
+	quiet time.Time   // requests are refused until then, after a secondary limit
 }
 
-// budget finds the one of who asks. s.mu is held.
+// budget returns the budget of the requester. s.mu is held.
 func (c *call) budget() *budget {
 	name := "the App"
 	if c.who != nil {
@@ -33,7 +33,7 @@ func (c *call) budget() *budget {
 	return b
 }
 
-// spend counts a request against the limits; an answer when it is one too many.
+// spend counts a request against the limits. It returns a response if a limit is exceeded.
 // https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api
 func (c *call) spend(rt *route) *answer {
 	s, b, now := c.s, c.budget(), c.s.Now()
@@ -71,7 +71,7 @@ func (c *call) spend(rt *route) *answer {
 	return nil
 }
 
-// tell writes how much is left.
+// tell sets the headers with the remaining budget.
 func (c *call) tell(b *budget, h http.Header) {
 	most := max(c.s.Hourly, 0)
 	h.Set("X-Ratelimit-Limit", strconv.Itoa(most))
@@ -85,14 +85,14 @@ func (c *call) tell(b *budget, h http.Header) {
 	}
 }
 
-// refund gives back a request.
+// refund takes a request off the budget.
 func (c *call) refund(h http.Header) {
 	b := c.budget()
 	b.used = max(b.used-1, 0)
 	c.tell(b, h)
 }
 
-// secondary is a secondary limit that was ordered by a fault.
+// secondary is a secondary limit caused by a fault.
 func (c *call) secondary(after time.Duration) answer {
 	s := c.s
 	s.mu.Lock()
@@ -107,7 +107,7 @@ func (c *call) secondary(after time.Duration) answer {
 	return c.limited(after)
 }
 
-// limited is a secondary limit: who asks has to be quiet for a while.
+// limited is a secondary limit. The requester must make no request for a while.
 func (c *call) limited(after time.Duration) answer {
 	seconds := max((after+time.Second-1)/time.Second, 1)
 	c.budget().quiet = c.s.Now().Add(seconds * time.Second)
@@ -121,7 +121,7 @@ func tooMuch(status int, after time.Duration) answer {
 	return a
 }
 
-// rateLimit is GET /rate_limit, which costs nothing.
+// rateLimit is GET /rate_limit, which is not counted.
 func (c *call) rateLimit() answer {
 	b := c.budget()
 	b.used = max(b.used-1, 0)

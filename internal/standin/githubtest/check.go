@@ -40,10 +40,10 @@ type workflowRun struct {
 	created    time.Time
 }
 
-// conclusions that GitHub knows.
+// conclusions are those that GitHub accepts.
 var conclusions = []string{"action_required", "cancelled", "failure", "neutral", "success", "skipped", "stale", "timed_out", "startup_failure"}
 
-// ofCommit are the pull requests whose head a commit is, as checks show them. s.mu is held.
+// ofCommit returns the pull requests with this head, in the form of check runs. s.mu is held.
 func (s *Server) ofCommit(r *repo, sha string) []any {
 	list := []any{}
 	for _, p := range r.pulls {
@@ -57,7 +57,7 @@ func (s *Server) ofCommit(r *repo, sha string) []any {
 	return list
 }
 
-// checkObject shows a check run. s.mu is held.
+// checkObject returns the JSON of a check run. s.mu is held.
 func (s *Server) checkObject(r *repo, k *check) object {
 	api := fmt.Sprintf("%s/check-runs/%d", s.repoURL(r), k.id)
 	html := fmt.Sprintf("%s/%s/%s/runs/%d", s.URL(), s.Account, r.name, k.id)
@@ -85,7 +85,7 @@ func (s *Server) checkObject(r *repo, k *check) object {
 		"app": app, "pull_requests": pulls}
 }
 
-// emitCheck makes a check_run event. s.mu is held.
+// emitCheck emits a check_run event. s.mu is held.
 func (s *Server) emitCheck(r *repo, k *check, action string, by *user) {
 	ch := Change{Repo: r.name, Kind: "check", User: by.login, Ref: k.conclusion, SHA: k.sha, Text: strings.TrimSpace(k.name + ": " + k.title)}
 	for _, p := range r.pulls {
@@ -118,7 +118,7 @@ type askedCheck struct {
 	Actions    []any        `json:"actions"`
 }
 
-// apply changes a check as it was asked.
+// apply applies a request to a check.
 func (k *check) apply(ask askedCheck, now time.Time) error {
 	if ask.Conclusion != "" && !slices.Contains(conclusions, ask.Conclusion) {
 		return invalid(object{"resource": "CheckRun", "code": "invalid", "field": "conclusion"})
@@ -161,7 +161,7 @@ func (c *call) createCheck() answer {
 	return created(s.checkObject(c.repo, k))
 }
 
-// branchOf is the branch that a commit is the tip of.
+// branchOf returns the branch whose tip is the commit.
 func (r *repo) branchOf(sha string) string {
 	for branch, tip := range r.heads {
 		if tip == sha {
@@ -171,7 +171,7 @@ func (r *repo) branchOf(sha string) string {
 	return ""
 }
 
-// theCheck finds the one of the path.
+// theCheck returns the check of the path.
 func (c *call) theCheck() (*check, *answer) {
 	for _, k := range c.repo.checks {
 		if k.id == c.number("check_run_id") {
@@ -211,7 +211,7 @@ func (c *call) editCheck() answer {
 	return ok(c.s.checkObject(c.repo, k))
 }
 
-// checksOf lists a commit's check runs, the newest of each name unless filter=all.
+// checksOf returns the check runs of a commit, the newest of each name unless filter=all.
 func (c *call) checksOf() answer {
 	sha, a := c.resolve()
 	if a != nil {
@@ -233,7 +233,7 @@ func (c *call) checksOf() answer {
 	return c.pageOf("check_runs", list)
 }
 
-// status is the combined one of commit statuses, which nothing here sets.
+// status returns the combined commit status. No request of the stand-in sets one.
 func (c *call) status() answer {
 	sha, a := c.resolve()
 	if a != nil {
@@ -243,7 +243,7 @@ func (c *call) status() answer {
 		"commit_url": c.repoURL() + "/commits/" + sha, "url": c.repoURL() + "/commits/" + sha + "/status"})
 }
 
-// runObject shows a workflow run. s.mu is held.
+// runObject returns the JSON of a workflow run. s.mu is held.
 func (s *Server) runObject(r *repo, w *workflowRun) object {
 	api := fmt.Sprintf("%s/actions/runs/%d", s.repoURL(r), w.id)
 	var conclusion any
@@ -263,7 +263,7 @@ func (s *Server) runObject(r *repo, w *workflowRun) object {
 	return o
 }
 
-// emitRun makes a workflow_run event. s.mu is held.
+// emitRun emits a workflow_run event. s.mu is held.
 func (s *Server) emitRun(r *repo, w *workflowRun, action string) {
 	s.change(Change{Repo: r.name, Kind: "workflow", User: w.by.login, Ref: w.conclusion, SHA: w.sha, Text: w.name})
 	s.emit(r, w.by, "workflow_run", action, object{"action": action, "workflow_run": s.runObject(r, w), "repository": s.repoObject(r),

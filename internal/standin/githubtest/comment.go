@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// comment is one in a pull request's conversation.
+// comment is a comment in a pull request's conversation.
 type comment struct {
 	p       *pull
 	id      int64
@@ -19,7 +19,7 @@ type comment struct {
 	updated time.Time
 }
 
-// addComment says something in the conversation. s.mu is held.
+// addComment adds a comment to the conversation. s.mu is held.
 func (s *Server) addComment(p *pull, by *user, body string) (*comment, error) {
 	if strings.TrimSpace(body) == "" {
 		return nil, invalid(object{"resource": "IssueComment", "code": "unprocessable", "field": "data", "message": "Body cannot be blank"})
@@ -43,7 +43,7 @@ func (s *Server) emitComment(c *comment, action string, by *user, more object) {
 	s.emit(c.p.r, by, "issue_comment", action, o)
 }
 
-// commentObject shows a comment. s.mu is held.
+// commentObject returns the JSON of a comment. s.mu is held.
 func (s *Server) commentObject(c *comment) object {
 	api := fmt.Sprintf("%s/issues/comments/%d", s.repoURL(c.p.r), c.id)
 	return object{"url": api, "html_url": fmt.Sprintf("%s#issuecomment-%d", s.pullPage(c.p), c.id), "issue_url": s.issueURL(c.p), "id": c.id,
@@ -56,7 +56,7 @@ func (s *Server) issueURL(p *pull) string {
 	return s.repoURL(p.r) + "/issues/" + strconv.Itoa(p.number)
 }
 
-// issueObject shows a pull request as an issue. s.mu is held.
+// issueObject returns the JSON of a pull request as an issue. s.mu is held.
 func (s *Server) issueObject(p *pull) object {
 	api := s.issueURL(p)
 	var body any
@@ -118,7 +118,7 @@ func (c *call) createComment() answer {
 	return created(c.s.commentObject(m))
 }
 
-// theComment finds the one of the path.
+// theComment returns the comment of the path.
 func (c *call) theComment() (*comment, *answer) {
 	for _, p := range c.repo.pulls {
 		for _, m := range p.comments {
@@ -183,7 +183,7 @@ func (c *call) labels() answer {
 	return c.page(c.s.labelsObject(p))
 }
 
-// maxLabels is what GitHub lets one issue have.
+// maxLabels is GitHub's limit for one issue.
 const maxLabels = 100
 
 func (c *call) addLabels() answer {
@@ -224,7 +224,7 @@ func (c *call) removeLabel() answer {
 	return ok(c.s.labelsObject(p))
 }
 
-// label adds labels; those that are there stay. s.mu is held.
+// label adds labels to the existing ones. s.mu is held.
 func (s *Server) label(p *pull, by *user, names []string) {
 	for _, name := range names {
 		if slices.Contains(p.labels, name) {

@@ -12,7 +12,7 @@ func (s *Server) mergeBase(r *repo, a, b string) (string, error) {
 	return s.fact(r, "merge-base", a, b)
 }
 
-// from is the commit that a pull request's diff begins at. s.mu is held.
+// from returns the commit at which a pull request's diff begins. s.mu is held.
 func (s *Server) from(p *pull) string {
 	base := p.r.heads[p.base]
 	if p.merged {
@@ -27,7 +27,7 @@ func (s *Server) from(p *pull) string {
 	return from
 }
 
-// diff is git's of two commits, of one path or (empty) all.
+// diff returns git's diff of two commits, for one path, or for all if path is empty.
 func (s *Server) diff(r *repo, from, to, path string, args ...string) string {
 	args = append(append([]string{"diff", "--no-color", "--no-ext-diff", "--no-renames"}, args...), from, to, "--")
 	if path != "" {
@@ -42,7 +42,7 @@ func (s *Server) diff(r *repo, from, to, path string, args ...string) string {
 
 func (s *Server) wholeDiff(p *pull) string { return s.diff(p.r, s.from(p), p.headSHA, "") + "\n" }
 
-// diffSize is lines added and removed, and files.
+// diffSize returns the numbers of lines added and removed, and of files.
 func (s *Server) diffSize(p *pull) (added, removed, files int) {
 	for line := range strings.Lines(s.diff(p.r, s.from(p), p.headSHA, "", "--numstat")) {
 		f := strings.Fields(line)
@@ -50,14 +50,14 @@ func (s *Server) diffSize(p *pull) (added, removed, files int) {
 			continue
 		}
 		files++
-		a, _ := strconv.Atoi(f[0]) // "-" for a binary is none
+		a, _ := strconv.Atoi(f[0]) // "-" for a binary counts as 0
 		d, _ := strconv.Atoi(f[1])
 		added, removed = added+a, removed+d
 	}
 	return added, removed, files
 }
 
-// commitsOf are a pull request's, oldest first.
+// commitsOf returns the commits of a pull request, the oldest first.
 func (s *Server) commitsOf(p *pull) []string {
 	out, err := s.fact(p.r, "rev-list", "--reverse", s.from(p)+".."+p.headSHA)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *call) pullFiles() answer {
 
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// hunkNumbers reads a hunk's head: where it begins and how long it is, before and after.
+// hunkNumbers parses a hunk's header. It returns the positions and the lengths before and after.
 func hunkNumbers(line string) (oldAt, oldLen, newAt, newLen int, ok bool) {
 	m := hunkHead.FindStringSubmatch(line)
 	if m == nil {
@@ -118,8 +118,8 @@ func hunkNumbers(line string) (oldAt, oldLen, newAt, newLen int, ok bool) {
 	return number(m[1]), number(m[2]), number(m[3]), number(m[4]), true
 }
 
-// place finds a line in a pull request's diff: the hunk down to the line, and
-// the position as GitHub counts it. Lines on the RIGHT are the head's, on the LEFT the base's.
+// place locates a line in a pull request's diff. It returns the hunk down to the line, and the position in GitHub's
+// count. Lines on the RIGHT belong to the head, lines on the LEFT to the base.
 func (s *Server) place(p *pull, path string, line int, side string) (hunk string, position int, found bool) {
 	var lines []string
 	at, oldAt, newAt := -1, 0, 0
@@ -147,7 +147,7 @@ func (s *Server) place(p *pull, path string, line int, side string) (hunk string
 	return "", 0, false
 }
 
-// carried finds where a line of one commit is in another; 0: it was changed.
+// carried returns the number of a commit's line in another commit, or 0 if the line was changed.
 func (s *Server) carried(r *repo, from, to, path string, line int) int {
 	if from == to {
 		return line
@@ -166,19 +166,19 @@ func (s *Server) carried(r *repo, from, to, path string, line int) int {
 	return line + shift
 }
 
-// inDiff tells whether a pull request changes a file.
+// inDiff reports whether a pull request changes a file.
 func (s *Server) inDiff(p *pull, path string) bool {
 	return s.diff(p.r, s.from(p), p.headSHA, path, "--name-only") != ""
 }
 
-// notInDiff refuses a comment that is not on the diff.
+// notInDiff refuses a comment outside of the diff.
 func notInDiff(field string) error {
 	return invalid(object{"resource": "PullRequestReviewComment", "code": "custom", "field": "pull_request_review_thread." + field,
 		"message": fmt.Sprintf("pull_request_review_thread.%s must be part of the diff", field)},
 		object{"resource": "PullRequestReviewComment", "code": "missing_field", "field": "pull_request_review_thread.diff_hunk"})
 }
 
-// unprocessable is a refusal in one sentence.
+// unprocessable is a refusal with one sentence.
 func unprocessable(text string) error {
 	return &refusal{status: http.StatusUnprocessableEntity, message: "Unprocessable Entity", errors: []any{text}}
 }

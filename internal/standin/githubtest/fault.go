@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Weather is what all callers have to cope with.
+// Weather is a condition that affects all callers.
 type Weather struct {
-	// Down: everything is answered 503.
+	// Down responds to all requests with 503.
 	Down bool
-	// Limited: the API answers 429 with this Retry-After, in whole seconds.
+	// Limited makes the API respond with 429 and this Retry-After, in whole seconds.
 	Limited time.Duration
-	// Slow holds every answer until it is closed; nil: none.
+	// Slow delays all responses until the channel is closed. Nil means no delay.
 	Slow <-chan struct{}
 }
 
@@ -24,24 +24,23 @@ func (s *Server) Set(w Weather) {
 	s.mu.Unlock()
 }
 
-// Fault is how requests fail. One that does nothing but delay is answered as ever.
+// Fault is the failure of requests. A Fault that only delays a request does not change its response.
 type Fault struct {
-	// Route is "POST /repos/{owner}/{repo}/pulls" and so on, as in GitHub's
-	// documents; or "POST" and the other methods, for all routes of the API; or
-	// "git-upload-pack" or "git-receive-pack"; or "" for every request.
+	// Route is a route in the form of GitHub's documents ("POST /repos/{owner}/{repo}/pulls"), a method for all routes
+	// of the API ("POST"), "git-upload-pack", "git-receive-pack", or "" for every request.
 	Route string
-	Times int // how often; 0 is once, below 0 until Heal
-	Skip  int // requests of the route that go well before
+	Times int // number of failures; 0 means 1, and a negative number means all until Heal
+	Skip  int // requests of the route that succeed before
 
-	// Slow holds the request until it is closed, before anything is done.
+	// Slow holds the request until the channel is closed, before any effect.
 	Slow       <-chan struct{}
-	RetryAfter time.Duration // a secondary rate limit, and nothing is done
-	Status     int           // this status with a page of HTML, and nothing is done
-	Cut        bool          // the connection is cut, and nothing is done
-	Lose       bool          // it is done, then the connection is cut without an answer
+	RetryAfter time.Duration // a secondary rate limit; the request has no effect
+	Status     int           // this status with a page of HTML; the request has no effect
+	Cut        bool          // the connection is cut; the request has no effect
+	Lose       bool          // the request has its effect, then the connection is cut without a response
 }
 
-// Fail makes requests fail from now on. Several faults of a route count one after another.
+// Fail makes requests fail from now on. The faults of a route apply in order.
 func (s *Server) Fail(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +52,7 @@ func (s *Server) Fail(faults ...Fault) {
 	}
 }
 
-// Heal forgets all faults.
+// Heal removes all faults.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +63,7 @@ func (f *Fault) meets(route string) bool {
 	return f.Route == "" || f.Route == route || strings.HasPrefix(route, f.Route+" ")
 }
 
-// fault takes the next fault of a route; where there is none, the weather's.
+// fault takes the next fault of a route. If there is none, it returns the weather's.
 func (s *Server) fault(route string) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +92,7 @@ func (s *Server) fault(route string) Fault {
 	return weather
 }
 
-// await holds a request as its fault says.
+// await holds a request as its fault requires.
 func (s *Server) await(r *http.Request, f *Fault) {
 	if f.Slow == nil {
 		return

@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// maxPack is what a push may bring.
+// maxPack bounds a push.
 const maxPack = 256 << 20
 
-// updateHook refuses a push to a ref the way GitHub does.
+// updateHook refuses a push to a ref as GitHub does.
 const updateHook = `#!/bin/sh
 ref=$1 old=$2 new=$3
 case " $STANDIN_PROTECTED " in
@@ -56,16 +56,16 @@ func (s *Server) openGit() (err error) {
 
 func (s *Server) closeGit() error { return os.RemoveAll(s.hooks) }
 
-// Dir is where a repository lies.
+// Dir returns the folder of a repository.
 func (s *Server) Dir(name string) string { return filepath.Join(s.Root, s.Account, name+".git") }
 
-// gitEnv is what each git gets: nothing of this machine's configuration.
+// gitEnv returns the environment of all git processes, without this machine's configuration.
 func (s *Server) gitEnv(more ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.hooks, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
 		"GIT_TERMINAL_PROMPT=0"}, more...)
 }
 
-// run runs git in a folder; its output without the last end of line.
+// run runs git in a folder and returns its output without the last end of line.
 func (s *Server) run(dir string, env []string, in string, args ...string) (string, error) {
 	cmd := exec.CommandContext(s.ctx, "git", append([]string{"-C", dir}, args...)...)
 	cmd.Env = s.gitEnv(env...)
@@ -78,7 +78,7 @@ func (s *Server) run(dir string, env []string, in string, args ...string) (strin
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// content is a file of a commit, byte for byte. A name of a branch is none of a commit.
+// content returns a file of a commit, byte for byte. The name of a branch is not accepted.
 func (s *Server) content(r *repo, commit, file string) ([]byte, error) {
 	if strings.Trim(commit, "0123456789abcdef") != "" || len(commit) != len(zero) {
 		return nil, fmt.Errorf("%q is no commit", commit)
@@ -88,11 +88,11 @@ func (s *Server) content(r *repo, commit, file string) ([]byte, error) {
 	return cmd.Output()
 }
 
-// maxFacts bounds what is remembered of a repository.
+// maxFacts bounds the number of cached results for a repository.
 const maxFacts = 20_000
 
-// fact is what git says about commits, which never changes, so it is asked once.
-// Whatever is named in args is a commit's id or a path. s.mu is held.
+// fact returns git's output about commits. It is cached, because it never changes. All names in args are ids of commits
+// or paths. s.mu is held.
 func (s *Server) fact(r *repo, args ...string) (string, error) {
 	key := strings.Join(args, "\x00")
 	if f, known := r.facts[key]; known {
@@ -113,7 +113,7 @@ type fact struct {
 	err  error
 }
 
-// gitService tells whether a request is git's, for which service and repository.
+// gitService reports whether a request belongs to git's protocol, and returns its service and repository.
 func gitService(r *http.Request) (service, name string, ok bool) {
 	path := r.URL.Path
 	if rest, is := strings.CutSuffix(path, "/info/refs"); is {
@@ -132,14 +132,14 @@ func plain(status int, text string) answer {
 	return answer{status: status, kind: "text/plain; charset=UTF-8", body: []byte(text)}
 }
 
-// git serves git's own protocol, by git itself.
+// git serves git's protocol by git itself.
 func (c *call) git(w http.ResponseWriter, service, name string, q *Request) answer {
 	s := c.s
 	r, env, a := c.admitGit(service, name, q)
 	if a != nil {
 		return *a
 	}
-	// CGI wants to know how long the body is.
+	// CGI needs the length of the body.
 	body, err := io.ReadAll(http.MaxBytesReader(w, c.r.Body, maxPack))
 	if err != nil {
 		return plain(http.StatusRequestEntityTooLarge, "cannot read the body")
@@ -164,7 +164,7 @@ func (c *call) git(w http.ResponseWriter, service, name string, q *Request) answ
 		backend.ServeHTTP(w, req)
 		return answer{status: http.StatusOK, sent: true}
 	}
-	// What was pushed is known before the answer is sent.
+	// The push is recorded before the response is sent.
 	if service == "git-receive-pack" {
 		r.writing.Lock()
 		defer r.writing.Unlock()
@@ -179,7 +179,7 @@ func (c *call) git(w http.ResponseWriter, service, name string, q *Request) answ
 	return answer{status: max(kept.status, http.StatusOK), header: kept.header, kind: kept.header.Get("Content-Type"), body: kept.body.Bytes()}
 }
 
-// keptAnswer is an http.ResponseWriter for answers that are sent later.
+// keptAnswer is an http.ResponseWriter that stores a response, which is sent later.
 type keptAnswer struct {
 	header http.Header
 	status int
@@ -190,7 +190,7 @@ func (k *keptAnswer) Header() http.Header         { return k.header }
 func (k *keptAnswer) WriteHeader(status int)      { k.status = status }
 func (k *keptAnswer) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// admitGit finds out who asks and what for; env is for the hook.
+// admitGit authenticates a request of git and checks its permission. env is the environment of the hook.
 func (c *call) admitGit(service, name string, q *Request) (r *repo, env []string, _ *answer) {
 	s := c.s
 	s.mu.Lock()
@@ -247,13 +247,13 @@ func (s *Server) heads(r *repo) (map[string]string, error) {
 	return heads, nil
 }
 
-// descends tells whether a commit has another in its history.
+// descends reports whether ancestor is in the history of a commit.
 func (s *Server) descends(r *repo, commit, ancestor string) bool {
 	_, err := s.fact(r, "merge-base", "--is-ancestor", ancestor, commit)
 	return err == nil
 }
 
-// identity is a user as author and committer.
+// identity returns a user as author and committer.
 func (s *Server) identity(u *user) []string {
 	email := fmt.Sprintf("%d+%s@users.noreply.github.com", u.id, u.login)
 	date := fmt.Sprintf("%d +0000", s.Now().Unix())
@@ -261,14 +261,14 @@ func (s *Server) identity(u *user) []string {
 		"GIT_COMMITTER_NAME=" + u.login, "GIT_COMMITTER_EMAIL=" + email, "GIT_COMMITTER_DATE=" + date}
 }
 
-// write makes a commit on top of a parent (empty: none) with some files changed; nil content deletes one.
+// write makes a commit with some changed files on a parent. The parent may be empty. A nil content deletes a file.
 func (s *Server) write(r *repo, u *user, parent, message string, files map[string][]byte) (sha string, err error) {
 	index, err := os.CreateTemp(s.hooks, "index")
 	if err != nil {
 		return "", err
 	}
 	index.Close()
-	os.Remove(index.Name()) // git wants to make it
+	os.Remove(index.Name()) // git must create it itself
 	defer os.Remove(index.Name())
 	env := append(s.identity(u), "GIT_INDEX_FILE="+index.Name())
 	if parent != "" {
@@ -302,8 +302,7 @@ func (s *Server) write(r *repo, u *user, parent, message string, files map[strin
 	return s.run(r.dir, env, "", args...)
 }
 
-// point moves a branch from where it is known to be; an empty sha deletes it.
-// s.mu is held.
+// point moves a branch from its known tip. An empty sha deletes the branch. s.mu is held.
 func (s *Server) point(r *repo, branch, sha string, by *user) error {
 	args := []string{"update-ref", "refs/heads/" + branch, sha, cmp.Or(r.heads[branch], zero)}
 	if sha == "" {

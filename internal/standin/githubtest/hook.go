@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// events are those that the App is subscribed to.
+// events are the App's subscriptions.
 var events = []string{"check_run", "issue_comment", "pull_request", "pull_request_review", "pull_request_review_comment", "push", "workflow_run"}
 
-// Delivery is an event on its way to the App.
+// Delivery is one delivery of an event to the App.
 type Delivery struct {
-	ID       string // X-GitHub-Delivery: the same each time that it is delivered
+	ID       string // X-GitHub-Delivery, the same in each attempt
 	Number   int64  // in the API
 	Event    string
 	Action   string
@@ -33,47 +33,47 @@ type Delivery struct {
 	Attempts []Attempt
 }
 
-// Attempt is one try to deliver it.
+// Attempt is one attempt at a delivery.
 type Attempt struct {
 	At     time.Time
 	URL    string
-	Status int // 0 without an answer
+	Status int // 0 without a response
 	Answer []byte
 	Err    error
 	Took   time.Duration
 }
 
-// OK tells whether the App took it.
+// OK reports whether the App accepted the delivery.
 func (a Attempt) OK() bool { return a.Err == nil && a.Status/100 == 2 }
 
-// hookID is the number of the App's webhook.
+// hookID is the id of the App's webhook.
 const hookID = 4711
 
-// maxDelivery is what GitHub delivers at most: a larger event is not delivered.
+// maxDelivery is GitHub's limit. A larger event is not delivered.
 const maxDelivery = 25 << 20
 
-// SetHook tells where the App wants its deliveries from now on.
+// SetHook sets the App's URL for deliveries.
 func (s *Server) SetHook(url string) {
 	s.mu.Lock()
 	s.HookURL = url
 	s.mu.Unlock()
 }
 
-// Hold keeps deliveries back: they are seen with Deliveries and delivered by Deliver alone.
+// Hold stops deliveries. Deliveries returns them, and only Deliver delivers them.
 func (s *Server) Hold() {
 	s.mu.Lock()
 	s.state.held = true
 	s.mu.Unlock()
 }
 
-// Release lets new deliveries go again. Those that were held stay; see Deliver.
+// Release resumes the delivery of new events. Held ones stay held. See Deliver.
 func (s *Server) Release() {
 	s.mu.Lock()
 	s.state.held = false
 	s.mu.Unlock()
 }
 
-// Deliveries are all so far, oldest first.
+// Deliveries returns all deliveries so far, the oldest first.
 func (s *Server) Deliveries() []Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,19 +86,19 @@ func (s *Server) Deliveries() []Delivery {
 	return list
 }
 
-// Undelivered are those that the App has not taken, oldest first.
+// Undelivered returns the deliveries that the App has not accepted, the oldest first.
 func (s *Server) Undelivered() []Delivery {
 	return slices.DeleteFunc(s.Deliveries(), func(d Delivery) bool { return slices.ContainsFunc(d.Attempts, Attempt.OK) })
 }
 
-// guid makes a delivery's id.
+// guid returns a delivery's id.
 func guid() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// emit makes an event and puts it on its way. s.mu is held.
+// emit makes an event and queues its delivery. s.mu is held.
 func (s *Server) emit(r *repo, by *user, event, action string, payload object) {
 	if by == nil {
 		by = s.user("ghost", "User")
@@ -110,7 +110,7 @@ func (s *Server) emit(r *repo, by *user, event, action string, payload object) {
 	payload["installation"] = object{"id": s.Installation, "node_id": node("I", s.Installation)}
 	body, err := json.Marshal(payload)
 	if err != nil {
-		panic(err) // of types of ours
+		panic(err) // the types are ours
 	}
 	if len(body) > maxDelivery {
 		s.Log.Warn("the event is too large to be delivered", "event", event, "bytes", len(body))
@@ -125,13 +125,13 @@ func (s *Server) emit(r *repo, by *user, event, action string, payload object) {
 		s.state.waiting = append(s.state.waiting, d)
 		select {
 		case s.lane <- struct{}{}:
-		default: // it is awake
+		default: // the lane is awake
 		}
 	}
 	s.move()
 }
 
-// deliverAll delivers what waits, one after another, until ctx ends.
+// deliverAll delivers queued events one after another until ctx ends.
 func (s *Server) deliverAll(ctx context.Context) {
 	for {
 		s.mu.Lock()
@@ -154,7 +154,7 @@ func (s *Server) deliverAll(ctx context.Context) {
 	}
 }
 
-// Settle waits until all deliveries that are on their way have been tried.
+// Settle waits until all queued deliveries have been attempted.
 func (s *Server) Settle(ctx context.Context) error {
 	return s.Until(ctx, "the webhooks", func() bool {
 		s.mu.Lock()
@@ -163,7 +163,7 @@ func (s *Server) Settle(ctx context.Context) error {
 	})
 }
 
-// Deliver delivers one, for the first time or again, as "Redeliver" does: with the same id.
+// Deliver attempts a delivery, for the first time or again. The id stays the same, as with "Redeliver".
 func (s *Server) Deliver(ctx context.Context, id string) (Attempt, error) {
 	s.mu.Lock()
 	at := slices.IndexFunc(s.state.deliveries, func(d *Delivery) bool { return d.ID == id })
@@ -176,8 +176,7 @@ func (s *Server) Deliver(ctx context.Context, id string) (Attempt, error) {
 	return s.attempt(ctx, d), nil
 }
 
-// Copy makes a second delivery of the same event with an id of its own, as a
-// second webhook would.
+// Copy makes a second delivery of an event with another id, like a second webhook.
 func (s *Server) Copy(id string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +190,7 @@ func (s *Server) Copy(id string) (string, error) {
 	return d.ID, nil
 }
 
-// Sign gives the signature headers of a body.
+// Sign returns the signature headers of a body.
 func (s *Server) Sign(body []byte) http.Header {
 	sign := func(kind func() hash.Hash) string {
 		mac := hmac.New(kind, []byte(s.HookSecret))
@@ -201,7 +200,7 @@ func (s *Server) Sign(body []byte) http.Header {
 	return http.Header{"X-Hub-Signature": {"sha1=" + sign(sha1.New)}, "X-Hub-Signature-256": {"sha256=" + sign(sha256.New)}}
 }
 
-// Header is what a delivery is sent with.
+// Header returns the headers of a delivery.
 func (s *Server) Header(d Delivery) http.Header {
 	h := s.Sign(d.Body)
 	h.Set("Content-Type", "application/json")
@@ -246,7 +245,7 @@ func (s *Server) attempt(ctx context.Context, d *Delivery) Attempt {
 	return a
 }
 
-// Ping sends what GitHub sends when a webhook is set up.
+// Ping sends the ping of a new webhook.
 func (s *Server) Ping(ctx context.Context) Attempt {
 	s.mu.Lock()
 	body, err := json.Marshal(object{"zen": "Practicality beats purity.", "hook_id": hookID, "hook": object{"type": "App", "id": hookID, "name": "web",
@@ -254,7 +253,7 @@ func (s *Server) Ping(ctx context.Context) Attempt {
 		"config":         object{"content_type": "json", "insecure_ssl": "0", "secret": "********", "url": s.HookURL},
 		"deliveries_url": s.API() + "app/hook/deliveries"}})
 	if err != nil {
-		panic(err) // of types of ours
+		panic(err) // the types are ours
 	}
 	d := &Delivery{ID: guid(), Number: s.id(), Event: "ping", At: s.Now(), Body: body}
 	s.state.deliveries = append(s.state.deliveries, d)
@@ -262,7 +261,7 @@ func (s *Server) Ping(ctx context.Context) Attempt {
 	return s.attempt(ctx, d)
 }
 
-// hookDeliveries lists them for the App, newest first, with how the last attempt ended.
+// hookDeliveries lists the deliveries for the App, the newest first, with the result of the last attempt.
 func (c *call) hookDeliveries() answer {
 	var list []any
 	for _, d := range slices.Backward(c.s.state.deliveries) {
@@ -277,7 +276,7 @@ func (c *call) hookDeliveries() answer {
 	return c.page(list)
 }
 
-// hookAttempt delivers one again because the App asks for it.
+// hookAttempt repeats a delivery at the App's request.
 func (c *call) hookAttempt() answer {
 	for _, d := range c.s.state.deliveries {
 		if d.Number == c.number("delivery_id") {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Repo is a repository of the account. Its methods are what people do there; the
-// first argument is who. An error is GitHub's refusal. They are safe for concurrent use.
+// Repo is a repository of the account. Its methods are the actions of people, and the first argument is the person. An
+// error is GitHub's refusal. All methods are safe for concurrent use.
 type Repo struct {
 	s *Server
 	r *repo
 }
 
-// AddUser makes a person with a role in every repository: "read", "triage",
-// "write", "maintain", "admin", or "" for none.
+// AddUser adds a person with a role in every repository. The roles are "read", "triage", "write", "maintain", "admin",
+// and "" for no role.
 func (s *Server) AddUser(login, role string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,8 +24,8 @@ func (s *Server) AddUser(login, role string) {
 	s.state.roles[login] = role
 }
 
-// AddRepo makes a repository: a bare clone of what is at from, or, when that is empty, a new one
-// with a README.
+// AddRepo makes a repository. It is a bare clone of the repository at from, or a new one with a README if from is
+// empty.
 func (s *Server) AddRepo(name, from string) (*Repo, error) {
 	var err error
 	if from != "" {
@@ -50,7 +50,7 @@ func (s *Server) AddRepo(name, from string) (*Repo, error) {
 	return r, err
 }
 
-// Repo finds a repository by its name without the account.
+// Repo returns a repository by its name without the account.
 func (s *Server) Repo(name string) (*Repo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,10 +61,10 @@ func (s *Server) Repo(name string) (*Repo, error) {
 	return &Repo{s, r}, nil
 }
 
-// Name is the repository's, without the account.
+// Name returns the repository's name without the account.
 func (r *Repo) Name() string { return r.r.name }
 
-// SetRole gives a person a role in this repository alone; see [Server.AddUser].
+// SetRole sets a person's role in this repository alone. See [Server.AddUser].
 func (r *Repo) SetRole(login, role string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -72,21 +72,21 @@ func (r *Repo) SetRole(login, role string) {
 	r.r.roles[login] = role
 }
 
-// SetPublic lets everybody read, and so comment.
+// SetPublic lets everybody read and comment.
 func (r *Repo) SetPublic() {
 	r.s.mu.Lock()
 	r.r.public = true
 	r.s.mu.Unlock()
 }
 
-// Protect lets nobody push to a branch any more; pull requests may be merged into it.
+// Protect forbids pushes to a branch. Merges of pull requests stay possible.
 func (r *Repo) Protect(branch string) {
 	r.s.mu.Lock()
 	r.r.protected[branch] = true
 	r.s.mu.Unlock()
 }
 
-// act does something as a person who has to have a role. write: it changes refs.
+// act performs do as a person who must have a role. write means that do changes refs.
 func (r *Repo) act(login, role string, write bool, do func(by *user) error) error {
 	if write {
 		r.r.writing.Lock()
@@ -115,19 +115,19 @@ func (r *Repo) onPull(login, role string, write bool, number int, do func(by *us
 	})
 }
 
-// Head is a branch's tip; empty: there is no such branch.
+// Head returns a branch's tip, or "" if there is no such branch.
 func (r *Repo) Head(branch string) string {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	return r.r.heads[branch]
 }
 
-// File reads a file of a branch or commit.
+// File returns a file of a branch or commit.
 func (r *Repo) File(ref, path string) (string, error) {
 	return r.s.run(r.r.dir, nil, "", "cat-file", "blob", ref+":"+path)
 }
 
-// Git runs git in the bare repository and returns what it prints: to look, not to change.
+// Git runs git in the bare repository and returns its output. It must not change the repository.
 func (r *Repo) Git(args ...string) (string, error) { return r.s.run(r.r.dir, nil, "", args...) }
 
 func bytesOf(files map[string]string) map[string][]byte {
@@ -138,8 +138,8 @@ func bytesOf(files map[string]string) map[string][]byte {
 	return all
 }
 
-// Push makes a commit with files on top of a branch, or of the default branch
-// when there is no such branch yet, and pushes it.
+// Push pushes a commit with files to a branch. Its parent is the branch's tip, or that of the default branch if the
+// branch is new.
 func (r *Repo) Push(login, branch, message string, files map[string]string) (sha string, err error) {
 	err = r.act(login, "write", true, func(by *user) error {
 		parent := r.r.heads[branch]
@@ -151,7 +151,7 @@ func (r *Repo) Push(login, branch, message string, files map[string]string) (sha
 	return sha, err
 }
 
-// ForcePush does away with a branch's own commits and puts one with files in their place.
+// ForcePush replaces the branch's own commits by one with files.
 func (r *Repo) ForcePush(login, branch, message string, files map[string]string) (sha string, err error) {
 	err = r.act(login, "write", true, func(by *user) error {
 		parent, err := r.s.mergeBase(r.r, r.r.heads[r.r.main], r.r.heads[branch])
@@ -163,7 +163,7 @@ func (r *Repo) ForcePush(login, branch, message string, files map[string]string)
 	return sha, err
 }
 
-// commit is Push on a parent. s.mu is held.
+// commit is Push on a given parent. s.mu is held.
 func (r *Repo) commit(by *user, branch, parent, message string, files map[string]string, sha *string) (err error) {
 	if r.r.protected[branch] {
 		return errors.New("GH006: Protected branch update failed for refs/heads/" + branch)
@@ -174,7 +174,7 @@ func (r *Repo) commit(by *user, branch, parent, message string, files map[string
 	return r.s.point(r.r, branch, *sha, by)
 }
 
-// DeleteBranch deletes a branch; its open pull requests are closed by that.
+// DeleteBranch deletes a branch, which closes its open pull requests.
 func (r *Repo) DeleteBranch(login, branch string) error {
 	return r.act(login, "write", true, func(by *user) error {
 		if r.r.heads[branch] == "" {
@@ -196,7 +196,7 @@ func (r *Repo) Open(login, head, base, title, body string) (number int, err erro
 	return number, err
 }
 
-// Comment says something in a pull request's conversation.
+// Comment adds a comment to a pull request's conversation.
 func (r *Repo) Comment(login string, number int, body string) (id int64, err error) {
 	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
 		c, err := r.s.addComment(p, by, body)
@@ -230,7 +230,7 @@ func (r *Repo) CommentLine(login string, number int, path string, line int, body
 	return id, err
 }
 
-// Reply answers in the thread that a comment on a line began.
+// Reply replies in the thread of a comment on a line.
 func (r *Repo) Reply(login string, number int, to int64, body string) (id int64, err error) {
 	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
 		c, err := r.s.addReply(p, by, to, body)
@@ -242,7 +242,7 @@ func (r *Repo) Reply(login string, number int, to int64, body string) (id int64,
 	return id, err
 }
 
-// Review submits a review: "approved", "changes_requested" or "commented", with comments on lines.
+// Review submits a review with comments on lines. The state is "approved", "changes_requested" or "commented".
 func (r *Repo) Review(login string, number int, state, body string, lines ...Line) (id int64, err error) {
 	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
 		state := strings.ToUpper(state)
@@ -266,7 +266,7 @@ func (r *Repo) Review(login string, number int, state, body string, lines ...Lin
 	return id, err
 }
 
-// Approve is a Review that approves.
+// Approve submits an approving Review.
 func (r *Repo) Approve(login string, number int, body string) error {
 	_, err := r.Review(login, number, "approved", body)
 	return err
@@ -284,7 +284,7 @@ func (r *Repo) Dismiss(login string, number int, id int64, message string) error
 	})
 }
 
-// RequestReview asks people for their review.
+// RequestReview requests reviews from people.
 func (r *Repo) RequestReview(login string, number int, of ...string) error {
 	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
 		var who []*user
@@ -308,7 +308,7 @@ func (r *Repo) Label(login string, number int, names ...string) error {
 	})
 }
 
-// Merge merges a pull request: "merge" (or empty), "squash" or "rebase".
+// Merge merges a pull request by "merge" (the default), "squash" or "rebase".
 func (r *Repo) Merge(login string, number int, method string) (sha string, err error) {
 	err = r.onPull(login, "write", true, number, func(by *user, p *pull) error {
 		sha, err = r.s.mergePullNow(p, by, method, "", "", "")
@@ -328,7 +328,7 @@ func (r *Repo) Close(login string, number int) error {
 	})
 }
 
-// Reopen opens it again.
+// Reopen reopens a pull request.
 func (r *Repo) Reopen(login string, number int) error {
 	return r.onPull(login, "read", false, number, func(by *user, p *pull) error {
 		if p.state == "open" {
@@ -338,7 +338,7 @@ func (r *Repo) Reopen(login string, number int) error {
 	})
 }
 
-// Ready makes a draft a pull request that may be merged.
+// Ready ends the draft state of a pull request.
 func (r *Repo) Ready(login string, number int) error {
 	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
 		p.draft = false
@@ -352,14 +352,14 @@ func (r *Repo) Ready(login string, number int) error {
 // Check is a check run of CI.
 type Check struct {
 	Name       string
-	Conclusion string // success, failure …; empty: it runs
+	Conclusion string // success, failure …; empty while it runs
 	Title      string
 	Summary    string
 	Text       string
 }
 
-// Check reports a check run for a commit, or for the tip of a branch, as a CI does: where one of that name
-// is running it is completed, otherwise there is a new one.
+// Check reports a check run for a commit or for a branch's tip, as a CI does. It completes a running check of this
+// name, and otherwise makes a new one.
 func (r *Repo) Check(ref string, k Check) (id int64, err error) {
 	s := r.s
 	s.mu.Lock()
@@ -393,7 +393,7 @@ func (r *Repo) Check(ref string, k Check) (id int64, err error) {
 	return run.id, nil
 }
 
-// Workflow reports a run of a workflow for a branch's tip that has ended.
+// Workflow reports an ended run of a workflow for a branch's tip.
 func (r *Repo) Workflow(branch, name, conclusion string) (id int64, err error) {
 	s := r.s
 	s.mu.Lock()
@@ -411,7 +411,7 @@ func (r *Repo) Workflow(branch, name, conclusion string) (id int64, err error) {
 	return w.id, nil
 }
 
-// Pull is how a pull request stands.
+// Pull is the state of a pull request.
 type Pull struct {
 	Number      int
 	URL         string // for people
@@ -431,7 +431,7 @@ type Pull struct {
 	Reviews     []Review
 }
 
-// Comment is one in the conversation or on a line.
+// Comment is a comment in the conversation or on a line.
 type Comment struct {
 	ID      int64
 	ReplyTo int64
@@ -443,7 +443,7 @@ type Comment struct {
 	Created time.Time
 }
 
-// Review is one of a Pull.
+// Review is a review of a Pull.
 type Review struct {
 	ID    int64
 	User  string
@@ -451,7 +451,7 @@ type Review struct {
 	Body  string
 }
 
-// Pull shows a pull request; the zero value when there is none.
+// Pull returns a pull request, or the zero value if there is none.
 func (r *Repo) Pull(number int) Pull {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -461,7 +461,7 @@ func (r *Repo) Pull(number int) Pull {
 	return Pull{}
 }
 
-// Pulls shows all, oldest first.
+// Pulls returns all pull requests, the oldest first.
 func (r *Repo) Pulls() (all []Pull) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -471,7 +471,7 @@ func (r *Repo) Pulls() (all []Pull) {
 	return all
 }
 
-// view copies how a pull request stands. s.mu is held.
+// view copies the state of a pull request. s.mu is held.
 func (s *Server) view(p *pull) Pull {
 	v := Pull{Number: p.number, URL: s.pullPage(p), Title: p.title, Body: p.body, State: p.state, Draft: p.draft, Merged: p.merged, MergeCommit: p.merge,
 		Head: p.head, HeadSHA: p.headSHA, Base: p.base, Author: p.author.login, Labels: slices.Clone(p.labels)}

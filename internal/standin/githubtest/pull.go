@@ -21,7 +21,7 @@ type pull struct {
 	state     string // open, closed
 	draft     bool
 	author    *user
-	app       bool // the author acted as the App
+	app       bool // the author acted through the App
 	head      string
 	headSHA   string
 	base      string
@@ -36,16 +36,16 @@ type pull struct {
 	comments  []*comment
 	lines     []*lineComment
 	reviews   []*review
-	// examined is what was last found to be mergeable or not: GitHub finds it out
-	// in the background, so whoever asks first is told null.
+	// examined is the state for which mergeable is known. GitHub computes mergeable in the background, so the first
+	// request gets null.
 	examined  string
 	mergeable bool
 }
 
-// touch notes that it was changed. s.mu is held.
+// touch records the time of a change. s.mu is held.
 func (s *Server) touch(p *pull) { p.updated = s.Now() }
 
-// pull finds one by its number. s.mu is held.
+// pull returns a pull request by its number. s.mu is held.
 func (r *repo) pull(number int) *pull {
 	for _, p := range r.pulls {
 		if p.number == number {
@@ -55,7 +55,7 @@ func (r *repo) pull(number int) *pull {
 	return nil
 }
 
-// thePull finds the one of the path.
+// thePull returns the pull request of the path.
 func (c *call) thePull() (*pull, *answer) {
 	number := c.value("pull_number")
 	if number == "" {
@@ -69,7 +69,7 @@ func (c *call) thePull() (*pull, *answer) {
 	return nil, &a
 }
 
-// keepHead keeps the commits of a pull request as refs/pull/N/head.
+// keepHead keeps the commits of a pull request by the ref refs/pull/N/head.
 func (s *Server) keepHead(p *pull) {
 	if _, err := s.run(p.r.dir, nil, "", "update-ref", fmt.Sprintf("refs/pull/%d/head", p.number), p.headSHA); err != nil {
 		s.Log.Error("cannot keep a pull request's commits", "err", err)
@@ -78,7 +78,7 @@ func (s *Server) keepHead(p *pull) {
 
 const maxText = 65536 // characters of a body
 
-// tooLong refuses a body.
+// tooLong refuses a body that is too long.
 func tooLong(resource, body string) error {
 	if n := utf8.RuneCountInString(body); n > maxText {
 		return invalid(object{"resource": resource, "code": "custom", "field": "body", "message": fmt.Sprintf("body is too long (maximum is %d characters)", maxText)})
@@ -134,12 +134,12 @@ func (s *Server) openPull(r *repo, by *actor, title, body, head, base string, dr
 	return p, nil
 }
 
-// change is one of a pull request.
+// change returns a Change of a pull request.
 func (p *pull) change(kind string, by *user, text string) Change {
 	return Change{Repo: p.r.name, Number: p.number, Kind: kind, User: by.login, Text: text, Ref: p.head, SHA: p.headSHA}
 }
 
-// closePull closes it without a merge. s.mu is held.
+// closePull closes a pull request without a merge. s.mu is held.
 func (s *Server) closePull(p *pull, by *user) {
 	p.state, p.closed = "closed", s.Now()
 	s.touch(p)
@@ -147,7 +147,7 @@ func (s *Server) closePull(p *pull, by *user) {
 	s.emitPull(p, "closed", by, nil)
 }
 
-// reopenPull opens it again. s.mu is held.
+// reopenPull reopens a pull request. s.mu is held.
 func (s *Server) reopenPull(p *pull, by *user) error {
 	switch {
 	case p.merged:
@@ -165,7 +165,7 @@ func (s *Server) reopenPull(p *pull, by *user) error {
 	return nil
 }
 
-// mergedPull notes that its commits are in the base now. s.mu is held.
+// mergedPull records that the commits are now in the base. s.mu is held.
 func (s *Server) mergedPull(p *pull, commit string, by *user) {
 	p.state, p.closed, p.merged, p.merge, p.mergedBy = "closed", s.Now(), true, commit, by
 	s.touch(p)
@@ -173,13 +173,13 @@ func (s *Server) mergedPull(p *pull, commit string, by *user) {
 	s.emitPull(p, "closed", by, nil)
 }
 
-// canMerge finds out whether git can merge it, as of now. s.mu is held.
+// canMerge reports whether git can merge the pull request now. s.mu is held.
 func (s *Server) canMerge(p *pull) bool {
 	_, err := s.fact(p.r, "merge-tree", "--write-tree", p.r.heads[p.base], p.headSHA)
 	return err == nil
 }
 
-// mergePullNow merges it with git and moves the base. s.mu is held, and the repository's writing.
+// mergePullNow merges a pull request with git and moves the base. s.mu and the repository's writing are held.
 func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message string) (string, error) {
 	r := p.r
 	base := r.heads[p.base]
@@ -223,7 +223,7 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 	if err != nil {
 		return "", err
 	}
-	// It is known as merged before its base moves, which would merge it too.
+	// The merge is recorded before the base moves, because the move would otherwise merge the pull request as well.
 	p.state, p.closed, p.merged, p.merge, p.mergedBy = "closed", s.Now(), true, commit, by
 	if err := s.point(r, p.base, commit, by); err != nil {
 		return "", err
@@ -232,7 +232,7 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 	return commit, nil
 }
 
-// rebase copies the commits of head that base has not got onto base.
+// rebase copies the commits of head that are not in base onto base.
 func (s *Server) rebase(r *repo, by *user, base, head string) (string, error) {
 	work, err := os.MkdirTemp(s.hooks, "work")
 	if err != nil {
@@ -241,24 +241,24 @@ func (s *Server) rebase(r *repo, by *user, base, head string) (string, error) {
 	if _, err := s.run(r.dir, nil, "", "worktree", "add", "--quiet", "--force", "--detach", work, base); err != nil {
 		return "", err
 	}
-	defer func() { _, _ = s.run(r.dir, nil, "", "worktree", "remove", "--force", work) }() // its folder goes with the hooks
+	defer func() { _, _ = s.run(r.dir, nil, "", "worktree", "remove", "--force", work) }() // its folder is removed with the hooks
 	if _, err := s.run(work, s.identity(by), "", "cherry-pick", "--no-merges", base+".."+head); err != nil {
 		return "", &refusal{status: http.StatusMethodNotAllowed, message: "This branch can't be rebased"}
 	}
 	return s.run(work, nil, "", "rev-parse", "HEAD")
 }
 
-// pullURL is a pull request in the API.
+// pullURL returns the URL of a pull request in the API.
 func (s *Server) pullURL(p *pull) string {
 	return s.repoURL(p.r) + "/pulls/" + strconv.Itoa(p.number)
 }
 
-// pullPage is a pull request for people.
+// pullPage returns the URL of a pull request's page.
 func (s *Server) pullPage(p *pull) string {
 	return s.URL() + "/" + s.Account + "/" + p.r.name + "/pull/" + strconv.Itoa(p.number)
 }
 
-// association is what an author is to the repository.
+// association returns an author's association with the repository.
 func (s *Server) association(r *repo, u *user) string {
 	switch {
 	case u.kind == "Bot":
@@ -288,7 +288,7 @@ func (s *Server) labelsObject(p *pull) []any {
 	return all
 }
 
-// pullObject shows a pull request as lists do. s.mu is held.
+// pullObject returns the JSON of a pull request in a list. s.mu is held.
 func (s *Server) pullObject(p *pull) object {
 	api, html, issue := s.pullURL(p), s.pullPage(p), s.repoURL(p.r)+"/issues/"+strconv.Itoa(p.number)
 	side := func(branch, sha string) object {
@@ -324,7 +324,7 @@ func (p *pull) mergedAt() time.Time {
 	return time.Time{}
 }
 
-// wholePull shows all of it. s.mu is held.
+// wholePull returns the complete JSON of a pull request. s.mu is held.
 func (s *Server) wholePull(p *pull) object {
 	o := s.pullObject(p)
 	o["merged"], o["merged_by"], o["rebaseable"], o["maintainer_can_modify"] = p.merged, nil, nil, false
@@ -351,7 +351,7 @@ func (s *Server) wholePull(p *pull) object {
 	return o
 }
 
-// emitPull makes a pull_request event. s.mu is held.
+// emitPull emits a pull_request event. s.mu is held.
 func (s *Server) emitPull(p *pull, action string, by *user, more object) {
 	o := object{"action": action, "number": p.number, "pull_request": s.wholePull(p), "repository": s.repoObject(p.r)}
 	for name, v := range more {
@@ -360,7 +360,7 @@ func (s *Server) emitPull(p *pull, action string, by *user, more object) {
 	s.emit(p.r, by, "pull_request", action, o)
 }
 
-// pulls is the list: by default of the open ones, newest first.
+// pulls returns the list of pull requests. The default is the open ones, the newest first.
 func (c *call) pulls() answer {
 	query := c.r.URL.Query()
 	for name := range query {
@@ -550,7 +550,7 @@ func (c *call) pullCommits() answer {
 	return c.page(list)
 }
 
-// commitPulls lists the pull requests that a commit is in.
+// commitPulls returns the pull requests that contain a commit.
 func (c *call) commitPulls() answer {
 	sha, a := c.resolve()
 	if a != nil {
@@ -565,7 +565,7 @@ func (c *call) commitPulls() answer {
 	return c.page(list)
 }
 
-// request asks users for their review: all of them, or none.
+// request requests reviews from all of the users, or from none.
 func (c *call) request() answer { return c.reviewers(true) }
 
 func (c *call) unrequest() answer { return c.reviewers(false) }
@@ -613,7 +613,7 @@ func (c *call) reviewers(add bool) answer {
 	return ok(o)
 }
 
-// requestReview asks for reviews, or takes it back. s.mu is held.
+// requestReview adds or removes requests for review. s.mu is held.
 func (s *Server) requestReview(p *pull, by *user, who []*user, add bool) {
 	for _, u := range who {
 		at, action := slices.Index(p.requested, u), "review_requested"

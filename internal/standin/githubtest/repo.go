@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// repo is a repository with all that belongs to it.
+// repo is a repository with all its objects.
 type repo struct {
 	s    *Server
 	id   int64
@@ -22,10 +22,10 @@ type repo struct {
 	dir  string
 	main string // the default branch
 
-	writing sync.Mutex // held while somebody writes refs; taken before Server.mu
+	writing sync.Mutex // held during a write of refs; taken before Server.mu
 
-	// All below is guarded by Server.mu.
-	heads     map[string]string // branches, as they were last seen
+	// Server.mu guards the fields below.
+	heads     map[string]string // branches with their last known tips
 	roles     map[string]string // of users, by login
 	public    bool
 	facts     map[string]fact // see Server.fact
@@ -36,10 +36,10 @@ type repo struct {
 	runs      []*workflowRun
 }
 
-// epoch is when all that is older than the stand-in was made.
+// epoch is the time of all objects that are older than the stand-in.
 const epoch = "2020-01-01T00:00:00Z"
 
-// repo finds a repository; one that has appeared below Root becomes known. s.mu is held.
+// repo returns a repository. It also finds one that has appeared below Root. s.mu is held.
 func (s *Server) repo(name string) *repo {
 	for known, r := range s.state.repos {
 		if strings.EqualFold(known, name) {
@@ -65,7 +65,7 @@ func (s *Server) repo(name string) *repo {
 	return r
 }
 
-// role is what a user may do: their own in this repository, or everywhere.
+// role returns a user's role in this repository, or the user's role in all.
 func (r *repo) role(u *user) string {
 	everybody := ""
 	if r.public {
@@ -74,7 +74,7 @@ func (r *repo) role(u *user) string {
 	return cmp.Or(r.roles[u.login], r.s.state.roles[u.login], everybody)
 }
 
-// follow finds out which branches were moved, by somebody, and what came of it. s.mu is held.
+// follow finds the branches that by has moved, and applies the consequences. s.mu is held.
 func (s *Server) follow(r *repo, by *user) error {
 	now, err := s.heads(r)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Server) follow(r *repo, by *user) error {
 	return nil
 }
 
-// branchMoved tells of a branch and does to its pull requests what GitHub does. s.mu is held.
+// branchMoved emits the events of a moved branch, and updates its pull requests as GitHub does. s.mu is held.
 func (s *Server) branchMoved(r *repo, branch, from, to string, by *user) {
 	s.emitPush(r, branch, from, to, by)
 	arrived := s.between(r, from, to)
@@ -118,10 +118,10 @@ func (s *Server) branchMoved(r *repo, branch, from, to string, by *user) {
 	}
 }
 
-// node is an opaque id.
+// node returns an opaque id.
 func node(kind string, id int64) string { return kind + "_" + strconv.FormatInt(id, 36) }
 
-// userObject shows an account. s.mu is held.
+// userObject returns the JSON of an account. s.mu is held.
 func (s *Server) userObject(u *user) object {
 	if u == nil {
 		return nil
@@ -134,7 +134,7 @@ func (s *Server) userObject(u *user) object {
 		"received_events_url": api + "/received_events", "type": u.kind, "user_view_type": "public", "site_admin": false}
 }
 
-// repoObject shows a repository. s.mu is held.
+// repoObject returns the JSON of a repository. s.mu is held.
 func (s *Server) repoObject(r *repo) object {
 	full := s.Account + "/" + r.name
 	html, api := s.URL()+"/"+full, s.API()+"repos/"+full
@@ -165,7 +165,7 @@ func (s *Server) repoObject(r *repo) object {
 	return o
 }
 
-// repoFor is repoObject with what the asker may do.
+// repoFor is repoObject with the permissions of the requester.
 func (c *call) repoFor(r *repo) object {
 	o := c.s.repoObject(r)
 	role := "read"
@@ -182,7 +182,7 @@ func (c *call) repoFor(r *repo) object {
 
 func (c *call) getRepo() answer { return ok(c.repoFor(c.repo)) }
 
-// allRepos are those that the asker may see, by name.
+// allRepos returns the repositories that the requester can see, by name.
 func (c *call) allRepos() []any {
 	s := c.s
 	folders, err := os.ReadDir(s.Root + "/" + s.Account)
@@ -245,7 +245,7 @@ func (c *call) anyUser() answer {
 	return notFound.answer()
 }
 
-// permission is a collaborator's. GitHub folds "maintain" and "triage" into the four old words.
+// permission returns a collaborator's permission. GitHub maps "maintain" and "triage" to the four older roles.
 func (c *call) permission() answer {
 	for login, u := range c.s.state.users {
 		if !strings.EqualFold(login, c.value("username")) {
@@ -284,7 +284,7 @@ func (c *call) branch() answer {
 	return ok(c.branchObject(c.value("branch")))
 }
 
-// repoURL is the repository in the API.
+// repoURL returns the URL of the repository in the API.
 func (c *call) repoURL() string { return c.s.repoURL(c.repo) }
 
 func (s *Server) repoURL(r *repo) string { return s.API() + "repos/" + s.Account + "/" + r.name }
@@ -315,7 +315,7 @@ func (c *call) deleteRef() answer {
 
 var hexadecimal = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
 
-// resolve finds the commit that a path's ref means.
+// resolve returns the commit of the path's ref.
 func (c *call) resolve() (string, *answer) {
 	ref := c.value("ref")
 	if sha := c.repo.heads[strings.TrimPrefix(ref, "heads/")]; sha != "" {
@@ -338,7 +338,7 @@ func (c *call) commit() answer {
 	return ok(c.s.commitObject(c.repo, sha))
 }
 
-// commitObject shows a commit.
+// commitObject returns the JSON of a commit.
 func (s *Server) commitObject(r *repo, sha string) object {
 	out, err := s.fact(r, "show", "-s", "--format=%T%n%P%n%an%n%ae%n%aI%n%cn%n%ce%n%cI%n%B", sha)
 	f := strings.SplitN(out, "\n", 9)
@@ -357,14 +357,14 @@ func (s *Server) commitObject(r *repo, sha string) object {
 		"author": s.userObject(s.byEmail(f[3])), "committer": s.userObject(s.byEmail(f[6])), "parents": parents}
 }
 
-// byEmail finds the account of a noreply address; nil: none.
+// byEmail returns the account of a noreply address, or nil.
 func (s *Server) byEmail(email string) *user {
 	name, _, _ := strings.Cut(email, "@users.noreply.github.com")
 	_, login, _ := strings.Cut(name, "+")
 	return s.state.users[login]
 }
 
-// pushCommit shows a commit the way a push event does.
+// pushCommit returns the JSON of a commit in a push event.
 func (s *Server) pushCommit(r *repo, sha string) object {
 	o := s.commitObject(r, sha)
 	inner, isCommit := o["commit"].(object)
@@ -408,10 +408,10 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// maxCommits is how many a push event lists; GitHub lists 2048.
+// maxCommits is GitHub's limit of commits in a push event.
 const maxCommits = 2048
 
-// between lists the commits that a branch got when it was moved, oldest first. s.mu is held.
+// between lists the commits that a branch gained by a move, the oldest first. s.mu is held.
 func (s *Server) between(r *repo, from, to string) []string {
 	if to == "" {
 		return nil
@@ -422,7 +422,7 @@ func (s *Server) between(r *repo, from, to string) []string {
 	case from != "":
 		args = append(args, "^"+from)
 	case main == to && len(r.heads) > 1:
-		return nil // a new branch with nothing new in it
+		return nil // a new branch without new commits
 	case main != to:
 		args = append(args, "^"+main)
 	}
@@ -433,7 +433,7 @@ func (s *Server) between(r *repo, from, to string) []string {
 	return strings.Fields(out)
 }
 
-// emitPush makes the push event of a branch. s.mu is held.
+// emitPush emits the push event of a branch. s.mu is held.
 func (s *Server) emitPush(r *repo, branch, from, to string, by *user) {
 	commits := []any{}
 	var head any
@@ -444,7 +444,7 @@ func (s *Server) emitPush(r *repo, branch, from, to string, by *user) {
 		head = s.pushCommit(r, to)
 	}
 	repository := s.repoObject(r)
-	// In this event alone these are seconds since 1970, and the owner has a name.
+	// Only in this event, the times are seconds since 1970, and the owner has a name.
 	at, _ := time.Parse(time.RFC3339, epoch)
 	repository["created_at"], repository["pushed_at"] = at.Unix(), s.Now().Unix()
 	owner := s.userObject(s.user(s.Account, "Organization"))

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// review is one review. A comment on a line that was made alone is in a review of its own.
+// review is one review. A single comment on a line belongs to a review of its own.
 type review struct {
 	id        int64
 	user      *user
-	state     string // as the API has it: APPROVED …
+	state     string // in the API's form, APPROVED …
 	body      string
 	commit    string
 	submitted time.Time
@@ -25,21 +25,21 @@ type lineComment struct {
 	p        *pull
 	id       int64
 	review   int64
-	reply    int64 // the comment that began the thread
+	reply    int64 // the first comment of the thread
 	user     *user
 	body     string
 	path     string
 	side     string // RIGHT, LEFT
-	line     int    // 0: the whole file
-	start    int    // where a comment on several lines begins; 0: on one
-	commit   string // the head when it was made
+	line     int    // 0 for the whole file
+	start    int    // first line of a comment on several lines; 0 for one line
+	commit   string // the head when the comment was made
 	hunk     string
 	position int
 	created  time.Time
 	updated  time.Time
 }
 
-// draftComment is a comment that is asked for.
+// draftComment is a comment in a request.
 type draftComment struct {
 	Path      string `json:"path"`
 	Body      string `json:"body"`
@@ -94,7 +94,7 @@ func (s *Server) addReview(p *pull, by *user, state, body, commit string, commen
 		ch.Ref = strings.ToLower(state)
 		s.change(ch)
 	}
-	// With its state in lower case, as in events alone.
+	// Only events have the state in lower case.
 	o := s.reviewObject(p, v)
 	o["state"] = strings.ToLower(state)
 	s.emit(p.r, by, "pull_request_review", "submitted", object{"action": "submitted", "review": o, "pull_request": s.pullObject(p), "repository": s.repoObject(p.r)})
@@ -112,7 +112,7 @@ func (s *Server) addReview(p *pull, by *user, state, body, commit string, commen
 	return v
 }
 
-// addReply answers in a comment's thread. s.mu is held.
+// addReply replies in a comment's thread. s.mu is held.
 func (s *Server) addReply(p *pull, by *user, to int64, body string) (*lineComment, error) {
 	at := slices.IndexFunc(p.lines, func(c *lineComment) bool { return c.id == to })
 	if at < 0 {
@@ -135,7 +135,7 @@ func (s *Server) addReply(p *pull, by *user, to int64, body string) (*lineCommen
 	return &c, nil
 }
 
-// reviewObject shows a review. s.mu is held.
+// reviewObject returns the JSON of a review. s.mu is held.
 func (s *Server) reviewObject(p *pull, v *review) object {
 	html := fmt.Sprintf("%s#pullrequestreview-%d", s.pullPage(p), v.id)
 	return object{"id": v.id, "node_id": node("PRR", v.id), "user": s.userObject(v.user), "body": v.body, "state": v.state, "html_url": html,
@@ -143,7 +143,7 @@ func (s *Server) reviewObject(p *pull, v *review) object {
 		"_links": object{"html": object{"href": html}, "pull_request": object{"href": s.pullURL(p)}}}
 }
 
-// lineObject shows a comment on a line; where the line was changed since, it has none any more. s.mu is held.
+// lineObject returns the JSON of a comment on a line. It has no line if the line was changed since. s.mu is held.
 func (s *Server) lineObject(c *lineComment) object {
 	p := c.p
 	api := fmt.Sprintf("%s/pulls/comments/%d", s.repoURL(p.r), c.id)
@@ -192,7 +192,7 @@ func (c *call) reviews() answer {
 	return c.page(list)
 }
 
-// theReview finds the one of the path.
+// theReview returns the review of the path.
 func (c *call) theReview() (*pull, *review, *answer) {
 	p, a := c.thePull()
 	if a != nil {
@@ -229,10 +229,10 @@ func (c *call) reviewComments() answer {
 	return c.page(list)
 }
 
-// states are what an event makes of a review.
+// states maps the event of a request to the state of the review.
 var states = map[string]string{"APPROVE": "APPROVED", "REQUEST_CHANGES": "CHANGES_REQUESTED", "COMMENT": "COMMENTED"}
 
-// judge refuses a review that GitHub does not take.
+// judge refuses an invalid review.
 func judge(p *pull, by *user, state, body string, comments int) error {
 	switch {
 	case by == p.author && state == "APPROVED":
@@ -261,7 +261,7 @@ func (c *call) createReview() answer {
 	}
 	state, known := states[ask.Event]
 	if !known {
-		// Without an event it would be pending, which only its author sees.
+		// Without an event the review would be pending, which only its author sees.
 		c.s.complain("a review with the event %q", ask.Event)
 		return failed(invalid(object{"resource": "PullRequestReview", "field": "event", "code": "invalid"}))
 	}
@@ -300,7 +300,7 @@ func (c *call) dismiss() answer {
 	return ok(c.s.reviewObject(p, v))
 }
 
-// dismissReview takes the weight from a review. s.mu is held.
+// dismissReview dismisses a review. s.mu is held.
 func (s *Server) dismissReview(p *pull, v *review, by *user, message string) error {
 	if v.state != "APPROVED" && v.state != "CHANGES_REQUESTED" {
 		return unprocessable("Can not dismiss a " + strings.ToLower(v.state) + " pull request review")
@@ -314,7 +314,7 @@ func (s *Server) dismissReview(p *pull, v *review, by *user, message string) err
 	return nil
 }
 
-// listLines answers with comments, sorted and cut as the query says.
+// listLines responds with comments, sorted and cut as the query requires.
 func (c *call) listLines(of []*pull) answer {
 	since, a := c.newer()
 	if a != nil {
@@ -355,7 +355,7 @@ func (c *call) lineComments() answer {
 
 func (c *call) allLineComments() answer { return c.listLines(c.repo.pulls) }
 
-// theLine finds the comment of the path.
+// theLine returns the comment of the path.
 func (c *call) theLine() (*lineComment, *answer) {
 	for _, p := range c.repo.pulls {
 		for _, l := range p.lines {
@@ -429,7 +429,7 @@ func (c *call) createReply() answer {
 	return created(c.s.lineObject(l))
 }
 
-// mayEdit tells whether the asker may change what somebody said.
+// mayEdit reports whether the requester may edit an author's text.
 func (c *call) mayEdit(author *user) bool {
 	return c.who.user == author || c.who.app || rank(c.repo.role(c.who.user)) >= rank("write")
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// access is who may use a route, beyond the permission that it names.
+// access is the kind of requester that may use a route, in addition to the permission.
 type access string
 
 const (
@@ -27,11 +27,11 @@ const (
 	onlyApps access = "an installation's token for the repository"
 )
 
-// route is one of the API's. Its name is the method and the path, as in GitHub's documents.
+// route is a route of the API. Its name is the method and the path, as in GitHub's documents.
 type route struct {
 	name   string
 	access access
-	// any of these permissions will do, "pull_requests=write"; none: no matter which.
+	// one of these permissions is sufficient, "pull_requests=write"; empty means that any token is
 	permissions []string
 	serve       func(*call) answer
 }
@@ -51,7 +51,7 @@ var (
 	readActions   = []string{"actions=read"}
 )
 
-// routes is the API. The first that fits is taken.
+// routes is the API. The first match is used.
 var routes = []route{
 	{"GET /app", signed, nil, (*call).app},
 	{"GET /app/installations", signed, nil, (*call).installations},
@@ -130,14 +130,14 @@ type call struct {
 	body   []byte
 	values map[string]string // of the path
 	who    *actor            // nil for the App itself
-	repo   *repo             // of routes that have one
-	lost   bool              // nobody will read the answer
-	header http.Header       // of the answer, beside its own
+	repo   *repo             // for routes that have one
+	lost   bool              // the response is not sent
+	header http.Header       // of the response, in addition to its own
 }
 
 type object = map[string]any
 
-// answer is what is sent back.
+// answer is a response.
 type answer struct {
 	status int
 	kind   string // default JSON
@@ -146,7 +146,7 @@ type answer struct {
 	sent   bool // already
 }
 
-// refusal is an answer that says no.
+// refusal is a response that refuses a request.
 type refusal struct {
 	status  int
 	message string
@@ -179,7 +179,7 @@ func refused(status int, message string) answer {
 	return (&refusal{status: status, message: message}).answer()
 }
 
-// invalid is "Validation Failed"; an error is an object or a string.
+// invalid is "Validation Failed". An error is an object or a string.
 func invalid(errs ...any) *refusal {
 	return &refusal{status: http.StatusUnprocessableEntity, message: "Validation Failed", errors: errs}
 }
@@ -189,7 +189,7 @@ var (
 	unauthorized = &refusal{status: http.StatusUnauthorized, message: "Bad credentials"}
 )
 
-// failed is the answer for an error: a refusal's own, or 500.
+// failed returns the response for an error, which is a refusal's own or 500.
 func failed(err error) answer {
 	var f *refusal
 	if errors.As(err, &f) {
@@ -201,7 +201,7 @@ func failed(err error) answer {
 func jsonAnswer(status int, v any) answer {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of types of ours
+		panic(err) // the types are ours
 	}
 	return answer{status: status, body: b}
 }
@@ -210,7 +210,7 @@ func ok(v any) answer      { return jsonAnswer(http.StatusOK, v) }
 func created(v any) answer { return jsonAnswer(http.StatusCreated, v) }
 func nothing() answer      { return answer{status: http.StatusNoContent} }
 
-// findRoute finds the route for a path and takes its values out.
+// findRoute returns the route of a path and extracts its values.
 func findRoute(method, path string, c *call) *route {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i := range routes {
@@ -226,7 +226,7 @@ func findRoute(method, path string, c *call) *route {
 	return nil
 }
 
-// match holds a path's parts against a pattern's. What is called a number or an id is digits.
+// match compares a path's parts with a pattern's. The values of a number and an id are digits.
 func match(pattern, parts []string) map[string]string {
 	values := map[string]string{}
 	for i, p := range pattern {
@@ -264,13 +264,13 @@ func unescape(part string) string {
 
 func (c *call) value(name string) string { return c.values[name] }
 
-// number is a value that match has found to be one.
+// number returns a value that match has checked to be a number.
 func (c *call) number(name string) int64 {
 	n, _ := strconv.ParseInt(c.values[name], 10, 64) // see match
 	return n
 }
 
-// nowhere answers what is no route: pages for people, OAuth, and 404.
+// nowhere responds to paths outside of the API, which are pages for people, OAuth, and 404.
 func (c *call) nowhere(q *Request) answer {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -284,14 +284,14 @@ func (c *call) nowhere(q *Request) answer {
 	return notFound.answer()
 }
 
-// serve answers a route: who is it, may they, how often have they asked, then the work.
+// serve serves a route. It authenticates the requester, checks the permission and the limits, and then does the work.
 func (c *call) serve(rt *route, q *Request) answer {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.r.UserAgent() == "" || strings.HasPrefix(c.r.UserAgent(), "Go-http-client/") {
-		// GitHub refuses a request without one, and asks for one that names the
-		// program; Go's own names none.
+		// GitHub refuses a request without a User-Agent, and asks for one that names the program. Go's default does
+		// not.
 		s.complain("%s without a User-Agent of its own", rt.name)
 		if c.r.UserAgent() == "" {
 			return answer{status: http.StatusForbidden, kind: "text/html", body: []byte("Request forbidden by administrative rules. Please make sure your request has a User-Agent header")}
@@ -314,7 +314,7 @@ func (c *call) serve(rt *route, q *Request) answer {
 	return c.finish(rt, rt.serve(c))
 }
 
-// admit finds out who asks.
+// admit authenticates the requester.
 func (c *call) admit(rt *route, q *Request) *answer {
 	s, text := c.s, credential(c.r)
 	refuse := func(f *refusal) *answer { a := f.answer(); return &a }
@@ -349,7 +349,7 @@ func (c *call) admit(rt *route, q *Request) *answer {
 	return nil
 }
 
-// enter finds the repository, which has to be one of the token's.
+// enter finds the repository, which must be one of the token's.
 func (c *call) enter(rt *route) *answer {
 	s := c.s
 	c.repo = s.repo(c.value("repo"))
@@ -358,7 +358,7 @@ func (c *call) enter(rt *route) *answer {
 		return &a
 	}
 	if !c.who.app {
-		// A reader may comment and review; to write is a permission of its own.
+		// A reader may comment and review. A write needs its own permission.
 		need := "read"
 		if slices.Contains(rt.permissions, "contents=write") {
 			need = "write"
@@ -371,7 +371,7 @@ func (c *call) enter(rt *route) *answer {
 	return nil
 }
 
-// sees tells whether a token is good for a repository. s.mu is held.
+// sees reports whether a token covers a repository. s.mu is held.
 func (s *Server) sees(who *actor, r *repo) bool {
 	if who.repos != nil && !slices.ContainsFunc(who.repos, func(name string) bool { return strings.EqualFold(name, r.name) }) {
 		return false
@@ -379,7 +379,7 @@ func (s *Server) sees(who *actor, r *repo) bool {
 	return who.app || rank(r.role(who.user)) > 0
 }
 
-// finish adds what every answer of the API has.
+// finish adds the headers of every response of the API.
 func (c *call) finish(rt *route, a answer) answer {
 	if a.header == nil {
 		a.header = http.Header{}
@@ -401,12 +401,12 @@ func (c *call) finish(rt *route, a answer) answer {
 	a.header.Set("Vary", "Accept, Authorization, Cookie, X-GitHub-OTP")
 	if given := c.r.Header.Get("If-None-Match"); given == tag || strings.TrimPrefix(given, "W/") == strings.TrimPrefix(tag, "W/") {
 		a.status, a.body = http.StatusNotModified, nil
-		c.refund(a.header) // what has not changed is free
+		c.refund(a.header) // a response without changes is not counted
 	}
 	return a
 }
 
-// read decodes the body. Fields that GitHub has not got are a complaint, as it ignores them.
+// read decodes the body. An unknown field is a complaint, because GitHub ignores it.
 func (c *call) read(into any) *answer {
 	body := bytes.TrimSpace(c.body)
 	if len(body) == 0 {
@@ -429,10 +429,10 @@ const (
 	mostOfPage = 100
 )
 
-// page answers with the page of a list that the query asks for.
+// page responds with the requested page of a list.
 func (c *call) page(list []any) answer { return c.pageOf("", list) }
 
-// pageOf is page for lists that stand in an object under a name, beside their length.
+// pageOf is page for a list in an object, under a name and next to its length.
 func (c *call) pageOf(name string, list []any) answer {
 	query := c.r.URL.Query()
 	number := func(name string, otherwise int) int {
@@ -477,7 +477,7 @@ func (c *call) pageOf(name string, list []any) answer {
 	return ok(object{"total_count": len(list), name: part})
 }
 
-// set sets a header of the answer.
+// set sets a header of the response.
 func (c *call) set(name, value string) {
 	if c.header == nil {
 		c.header = http.Header{}
@@ -485,7 +485,7 @@ func (c *call) set(name, value string) {
 	c.header.Set(name, value)
 }
 
-// newer keeps what was updated at or after the query's since; refuses one that is no time.
+// newer parses the query's since, the oldest time of an update. It refuses an invalid time.
 func (c *call) newer() (time.Time, *answer) {
 	text := c.r.URL.Query().Get("since")
 	if text == "" {
@@ -499,7 +499,7 @@ func (c *call) newer() (time.Time, *answer) {
 	return t, nil
 }
 
-// stamp writes a time as GitHub does; null for none.
+// stamp formats a time as GitHub does, and the zero time as null.
 func stamp(t time.Time) any {
 	if t.IsZero() {
 		return nil

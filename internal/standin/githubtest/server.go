@@ -20,67 +20,66 @@ import (
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
-// Server is GitHub with one account and one App that is installed in it. Its
-// exported fields are its options and may be changed until Start; methods are
-// safe for concurrent use after it.
+// Server is GitHub with one account and one installed App. Its exported fields are its options and may change until
+// Start. After Start, its methods are safe for concurrent use.
 type Server struct {
-	// Root has the account's repositories: ACCOUNT/NAME.git, bare. Those that are
-	// put there by other means are found. Required.
+	// Root has the account's repositories as bare ACCOUNT/NAME.git. The Server finds repositories that appear there by
+	// other means. Required.
 	Root string
-	// Addr to listen on; default 127.0.0.1 and any port.
+	// Addr is the address to listen on. The default is 127.0.0.1 and any port.
 	Addr string
-	// App and Installation are the ids; default 12 and 34. Slug is the App's name:
-	// it acts as the user SLUG[bot]; default "ramus".
+	// App and Installation are the ids. The defaults are 12 and 34. Slug is the App's name. The App acts as the user
+	// SLUG[bot]. The default is "ramus".
 	App, Installation int64
 	Slug              string
-	// Account owns the repositories; default "acme". It is an organization.
+	// Account is the organization that owns the repositories. The default is "acme".
 	Account string
-	// Key is the App's private key, made when nil.
+	// Key is the App's private key. If it is nil, Start makes one.
 	Key *rsa.PrivateKey
-	// Permissions of the installation; default [Granted].
+	// Permissions are the installation's. The default is [Granted].
 	Permissions map[string]string
-	// Needed are the permissions that a token may be asked for; more is a complaint. Default [Enough].
+	// Needed has the permissions that a token may request. More is a complaint. The default is [Enough].
 	Needed map[string]string
 
-	// HookURL is where deliveries go; empty: they are kept only. It may be set with SetHook later.
+	// HookURL receives the deliveries. If it is empty, they are only stored. SetHook sets it later.
 	HookURL string
-	// HookSecret signs deliveries; default "webhook-secret".
+	// HookSecret signs deliveries. The default is "webhook-secret".
 	HookSecret string
-	// AckTime is how long a delivery waits for its answer; default 10 s.
+	// AckTime is how long a delivery waits for its response. The default is 10 s.
 	AckTime time.Duration
 
-	// Hourly is how many requests a user or an installation has in an hour; default
-	// 5000. PostsPerMinute is how often one may create something; default 80. Below 0: as one likes.
+	// Hourly is the number of requests of a user or an installation per hour. The default is 5000. PostsPerMinute is
+	// the number of creations per minute. The default is 80. A negative number means no limit.
 	Hourly, PostsPerMinute int
 
-	// Now is the clock; nil means time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
-	// Extra serves what is below /_standin; nil: nothing.
+	// Extra serves the paths below /_standin. Nil means that they do not exist.
 	Extra http.Handler
-	// On is told of every change, one after another, in order. It must not call the Server.
+	// On is called for every change, one after another and in order. It must not call the Server.
 	On  func(Change)
 	Log *slog.Logger // default none
 
 	ctx    context.Context // of deliveries and git; ends with Close
 	cancel context.CancelFunc
-	ending sync.Mutex     // guards beginnings against Close
+	ending sync.Mutex     // orders the start of work before Close
 	work   sync.WaitGroup // deliveries and requests
 
-	deliveries http.Client // has connections of its own, which end with Close
+	deliveries http.Client // has its own connections, which end with Close
 	lane       chan struct{}
 	hooks      string // folder of the hooks that git runs
 
-	addr      string     // listened on; set once, by Start
-	listening sync.Mutex // guards http and served; is taken before mu
+	addr      string     // address; set once, by Start
+	listening sync.Mutex // guards http and served; taken before mu
 	http      *http.Server
 	served    chan struct{}
 
-	mu    sync.Mutex // guards everything below
+	mu    sync.Mutex // guards the fields below
 	state state
-	moved chan struct{} // closed and made anew at every change
+	moved chan struct{} // closed and replaced at every change
 }
 
-// state is what GitHub knows.
+// state is GitHub's data.
 type state struct {
 	weather    Weather
 	faults     []*Fault
@@ -93,11 +92,11 @@ type state struct {
 	ids        int64
 	requests   []Request
 	complaints []string
-	budgets    map[string]*budget // by who asks
+	budgets    map[string]*budget // by requester
 	held       bool
 	deliveries []*Delivery
-	waiting    []*Delivery // for the lane
-	sending    bool        // the lane is at work
+	waiting    []*Delivery // queued for the lane
+	sending    bool        // the lane is working
 }
 
 // user is a person, an organization or a bot.
@@ -107,41 +106,41 @@ type user struct {
 	kind  string // User, Organization, Bot
 }
 
-// Change is something that happened in a repository.
+// Change is an event in a repository.
 type Change struct {
 	At     time.Time
 	Repo   string // without the account
-	Number int    // of the pull request; 0: none
-	// Kind is "push", "delete", "open", "edit", "close", "reopen", "ready", "merge", "comment",
-	// "line", "reply", "review", "dismiss", "request", "label", "check", "workflow", "delivery".
+	Number int    // of the pull request; 0 for none
+	// Kind is "push", "delete", "open", "edit", "close", "reopen", "ready", "merge", "comment", "line", "reply",
+	// "review", "dismiss", "request", "label", "check", "workflow" or "delivery".
 	Kind string
-	User string // who did it
-	Text string // what was said, or what became of it
+	User string // the acting user
+	Text string // the text, or the result
 	Path string // of a comment on a line
 	Line int
 	Ref  string // a branch, or the state of a review or check
 	SHA  string
 }
 
-// Request is one request to the API, or by git.
+// Request is a request to the API, or by git.
 type Request struct {
 	At     time.Time
 	Method string
 	Path   string // with the query
-	Route  string // as it stands in a [Fault]
-	Who    string // login, or "" when nobody knows
+	Route  string // in the form of a [Fault]
+	Who    string // login, or "" if unknown
 	Header http.Header
 	Body   []byte // of the API
-	Status int    // 0 when it was cut off without an answer
+	Status int    // 0 if the connection was cut without a response
 	Answer []byte // of the API
 }
 
 const (
 	maxBody     = 1 << 20
-	maxRequests = 200_000 // kept; beyond it the oldest half is forgotten
+	maxRequests = 200_000 // stored; at the limit the oldest half is dropped
 )
 
-// T is what New needs of a test.
+// T is the part of testing.T that New needs.
 type T interface {
 	Helper()
 	Cleanup(func())
@@ -150,11 +149,10 @@ type T interface {
 	Fatalf(string, ...any)
 }
 
-// New starts a stand-in with the users "developer" (may administer), "reviewer"
-// (may write) and "visitor" (may read), who are collaborators of every repository. It
-// ends with the test, and fails it for every complaint. Deliveries wait a minute: an App that
-// is only slow, because the machine is, does not miss them. It has an IP address of its own:
-// nobody else gets its port while it is Down.
+// New starts a stand-in with the users "developer" (administrator), "reviewer" (may write) and "visitor" (may read),
+// who are collaborators of every repository. The stand-in ends with the test, which fails for every complaint. A
+// delivery waits for a minute, because on a slow machine the App may be slow. The stand-in has its own IP address, so
+// that no other program gets its port while it is Down.
 func New(t T, options ...func(*Server)) *Server {
 	t.Helper()
 	s := &Server{Root: t.TempDir(), Addr: loopback.IP() + ":0", AckTime: time.Minute}
@@ -178,7 +176,7 @@ func New(t T, options ...func(*Server)) *Server {
 	return s
 }
 
-// Start begins to serve. The context's end does not end it; Close does.
+// Start starts the server. Close ends it, and the end of the context does not.
 func (s *Server) Start(ctx context.Context) (err error) {
 	s.App = cmp.Or(s.App, 12)
 	s.Installation = cmp.Or(s.Installation, 34)
@@ -222,7 +220,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// Up listens again after Down, at the same address.
+// Up listens again at the same address after Down.
 func (s *Server) Up() error {
 	s.listening.Lock()
 	defer s.listening.Unlock()
@@ -248,7 +246,7 @@ func (s *Server) Up() error {
 	return nil
 }
 
-// Down listens no more and cuts every connection: whoever comes is refused.
+// Down stops listening and cuts every connection. New connections are refused.
 func (s *Server) Down() {
 	s.listening.Lock()
 	defer s.listening.Unlock()
@@ -260,7 +258,7 @@ func (s *Server) Down() {
 	s.http = nil
 }
 
-// Close ends deliveries, connections and requests, whose git works in Root, and waits for them.
+// Close ends deliveries, connections and requests, and waits for them, because their git processes use Root.
 func (s *Server) Close() error {
 	s.Set(Weather{})
 	s.ending.Lock()
@@ -272,7 +270,7 @@ func (s *Server) Close() error {
 	return s.closeGit()
 }
 
-// background runs f unless the Server is closed, whose Close waits for it.
+// background runs f unless the Server is closed. Close waits for f.
 func (s *Server) background(f func(context.Context)) {
 	if s.begin() {
 		go func() {
@@ -293,33 +291,33 @@ func (s *Server) begin() bool {
 	return true
 }
 
-// URL is the address of the API, of the repositories and of the pages, without a slash at its end.
+// URL returns the address of the API, the repositories and the pages, without a final slash.
 func (s *Server) URL() string { return "http://" + s.addr }
 
-// API is the address of the API as GitHub Enterprise has it.
+// API returns the address of the API in the form of GitHub Enterprise.
 func (s *Server) API() string { return s.URL() + "/api/v3/" }
 
-// Upstream is a repository's clone URL.
+// Upstream returns a repository's clone URL.
 func (s *Server) Upstream(name string) string { return s.URL() + "/" + s.Account + "/" + name + ".git" }
 
-// bot is the login that the App acts with.
+// bot returns the App's login.
 func (s *Server) bot() string { return s.Slug + "[bot]" }
 
-// Requests are all requests so far, in the order of their ends.
+// Requests returns all requests so far, in the order of their ends.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.state.requests)
 }
 
-// Complaints are what callers did wrong.
+// Complaints returns the callers' mistakes.
 func (s *Server) Complaints() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.state.complaints)
 }
 
-// TakeComplaints are the complaints, which are forgotten: a test has expected them.
+// TakeComplaints returns the complaints and removes them, for a test that expects them.
 func (s *Server) TakeComplaints() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,12 +326,12 @@ func (s *Server) TakeComplaints() []string {
 	return all
 }
 
-// complain notes a mistake. s.mu is held.
+// complain records a mistake. s.mu is held.
 func (s *Server) complain(format string, args ...any) {
 	s.state.complaints = append(s.state.complaints, fmt.Sprintf(format, args...))
 }
 
-// Until waits until something is as wanted, looking again after every change.
+// Until waits until ready returns true. It calls ready after every change.
 func (s *Server) Until(ctx context.Context, what string, ready func() bool) error {
 	for {
 		s.mu.Lock()
@@ -350,13 +348,13 @@ func (s *Server) Until(ctx context.Context, what string, ready func() bool) erro
 	}
 }
 
-// move wakes whoever waits. s.mu is held.
+// move wakes all waiting goroutines. s.mu is held.
 func (s *Server) move() {
 	close(s.moved)
 	s.moved = make(chan struct{})
 }
 
-// change tells of a change. s.mu is held.
+// change reports a change to On. s.mu is held.
 func (s *Server) change(c Change) {
 	c.At = s.Now()
 	if s.On != nil {
@@ -365,13 +363,13 @@ func (s *Server) change(c Change) {
 	s.move()
 }
 
-// id gives a new one. s.mu is held.
+// id returns a new id. s.mu is held.
 func (s *Server) id() int64 {
 	s.state.ids++
 	return s.state.ids
 }
 
-// user finds or makes an account. s.mu is held.
+// user returns an account, which it creates if necessary. s.mu is held.
 func (s *Server) user(login, kind string) *user {
 	for name, u := range s.state.users {
 		if strings.EqualFold(name, login) {
@@ -383,7 +381,7 @@ func (s *Server) user(login, kind string) *user {
 	return u
 }
 
-// ServeHTTP answers the API, git and browsers.
+// ServeHTTP serves the API, git and browsers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.begin() {
 		panic(http.ErrAbortHandler)
@@ -403,7 +401,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var serve func() answer
 	if service, name, ok := gitService(r); ok && !api {
 		q.Route = service
-		// Git may send more than is kept, and is answered as it goes on.
+		// Git may send more than the stand-in stores, so its body is not read in advance.
 		serve = func() answer { return c.git(w, service, name, q) }
 	} else if rt := findRoute(r.Method, path, c); rt != nil {
 		q.Route = rt.name
@@ -460,7 +458,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, bytes.NewReader(a.body))
 }
 
-// leaks complains of tokens where they end up in logs.
+// leaks complains about tokens in places that end up in logs.
 func (s *Server) leaks(r *http.Request) {
 	for _, mark := range []string{"ghs_", "ghp_", "gho_", "github_pat_", "access_token="} {
 		if strings.Contains(r.URL.RequestURI(), mark) || strings.Contains(r.Referer(), mark) {

@@ -20,19 +20,19 @@ const (
 	ClientSecret = "0123456789abcdef0123456789abcdef01234567"
 )
 
-// signIn is a person on their way back to the application.
+// signIn is a person's sign-in that returns to the application.
 type signIn struct {
 	user     *user
 	redirect string
 	expires  time.Time
-	// challenge is the S256 code challenge; empty: none was given.
+	// challenge is the S256 code challenge, or "" if there was none.
 	challenge string
 }
 
-// codeLife is how long a code is good for.
+// codeLife is the lifetime of a code.
 const codeLife = 10 * time.Minute
 
-// site answers pages of github.com: OAuth, pull requests in plain text, and files as they are. s.mu is held.
+// site serves pages of github.com, which are OAuth, pull requests in plain text, and raw files. s.mu is held.
 func (c *call) site(path string) (answer, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -58,7 +58,7 @@ func (c *call) site(path string) (answer, bool) {
 	return answer{}, false
 }
 
-// blob answers with a file at a commit; ?raw=true on its page leads to it, as it does at GitHub.
+// blob serves a file of a commit. ?raw=true on its page redirects to it, as at GitHub.
 func (c *call) blob(name, page, commit, file string) answer {
 	r := c.s.repo(name)
 	if r == nil {
@@ -78,7 +78,7 @@ func (c *call) blob(name, page, commit, file string) answer {
 	return answer{status: http.StatusFound, header: http.Header{"Location": {to.String()}}}
 }
 
-// String shows it as a page would.
+// String returns the page of a pull request as text.
 func (p Pull) String() string {
 	var b strings.Builder
 	state := p.State
@@ -114,8 +114,8 @@ func (p Pull) String() string {
 	return b.String()
 }
 
-// authorize sends the person back with a code. Who they are is told by the
-// parameter login, as nobody has a session here.
+// authorize redirects the person to the application with a code. The parameter login is the person, because there are
+// no sessions here.
 func (c *call) authorize() answer {
 	q := c.r.URL.Query()
 	back, err := url.Parse(q.Get("redirect_uri"))
@@ -135,7 +135,7 @@ func (c *call) authorize() answer {
 	return answer{status: http.StatusFound, header: http.Header{"Location": {back.String()}}, body: []byte{}, kind: "text/html"}
 }
 
-// exchange gives a token for a code. Errors are answered with 200, as GitHub does.
+// exchange returns a token for a code. Errors have the status 200, as at GitHub.
 func (c *call) exchange() answer {
 	fail := func(code, text string) answer {
 		return ok(object{"error": code, "error_description": text, "error_uri": "https://docs.github.com/apps/managing-oauth-apps/troubleshooting-oauth-app-access-token-request-errors/"})
@@ -154,7 +154,7 @@ func (c *call) exchange() answer {
 	}
 	code := c.r.Form.Get("code")
 	in := c.s.state.codes[code]
-	delete(c.s.state.codes, code) // good for once
+	delete(c.s.state.codes, code) // valid once
 	if in == nil || !c.s.Now().Before(in.expires) {
 		return fail("bad_verification_code", "The code passed is incorrect or expired.")
 	}
@@ -168,7 +168,7 @@ func (c *call) exchange() answer {
 	return ok(object{"access_token": t.token, "token_type": "bearer", "scope": ""})
 }
 
-// revoke ends a token that the client was given.
+// revoke revokes a token of the client.
 func (c *call) revoke() answer {
 	if id, secret, _ := c.r.BasicAuth(); id != ClientID || secret != ClientSecret {
 		return notFound.answer()
@@ -186,7 +186,7 @@ func (c *call) revoke() answer {
 	return nothing()
 }
 
-// challenge is the S256 challenge of a verifier (RFC 7636).
+// challenge returns the S256 challenge of a verifier (RFC 7636).
 func challenge(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

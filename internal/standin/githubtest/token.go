@@ -12,34 +12,33 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Granted is what an installation may do unless a Server says otherwise.
+// Granted has an installation's default permissions.
 var Granted = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "write", "checks": "write",
 	"statuses": "read", "actions": "read", "members": "read", "administration": "read"}
 
-// Enough is the most that a token may be asked for without a complaint unless a
-// Server says otherwise.
+// Enough is the default of the permissions that a token may request without a complaint.
 var Enough = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "read", "checks": "read",
 	"statuses": "read", "actions": "read", "members": "read"}
 
-// tokenLife is how long a token of an installation is good for.
+// tokenLife is the lifetime of an installation's token.
 const tokenLife = time.Hour
 
-// actor is who a token stands for.
+// actor is the owner of a token, with its permissions.
 type actor struct {
 	token string
 	user  *user
-	// app: the token is an installation's, and acts as the App's bot.
+	// app means that the token belongs to an installation, and acts as the App's bot.
 	app bool
-	// repos by name; nil: all that the user may see.
+	// repos are the names of the repositories. Nil means all that the user can see.
 	repos []string
-	// permissions; nil: all that the user has (a classic token).
+	// permissions are those of the token. Nil means all permissions of the user (a classic token).
 	permissions map[string]string
-	expires     time.Time // zero: never
+	expires     time.Time // zero means never
 }
 
-// may tells whether the token has a permission such as "contents=write".
+// may reports whether the token has a permission such as "contents=write".
 func (a *actor) may(permission string) bool {
-	if a.permissions == nil || permission == "metadata=read" { // which all have
+	if a.permissions == nil || permission == "metadata=read" { // all tokens have metadata=read
 		return true
 	}
 	name, level, _ := strings.Cut(permission, "=")
@@ -51,8 +50,8 @@ func rank(level string) int {
 	return slices.Index([]string{"read", "triage", "write", "maintain", "admin"}, level) + 1
 }
 
-// AddToken makes a token for a user, as the user would. With repositories and
-// permissions (such as "contents": "write") it is a fine-grained one; with neither it may all that the user may.
+// AddToken makes a token for a user. With repositories and permissions (such as "contents": "write") it is a
+// fine-grained one. With neither it has all permissions of the user.
 func (s *Server) AddToken(login string, repos []string, permissions map[string]string) string {
 	prefix := "ghp_"
 	if permissions != nil {
@@ -70,35 +69,35 @@ func (s *Server) SetToken(login, text string) {
 	s.state.tokens[text] = &actor{token: text, user: s.user(login, "User")}
 }
 
-// Revoke ends a token at once, as an owner or GitHub may.
+// Revoke revokes a token at once, as an owner or GitHub may do.
 func (s *Server) Revoke(text string) {
 	s.mu.Lock()
 	delete(s.state.tokens, text)
 	s.mu.Unlock()
 }
 
-// token gives an actor a token. s.mu is held.
+// token makes a token for an actor. s.mu is held.
 func (s *Server) token(prefix string, a *actor) *actor {
 	a.token = prefix + rand.Text() + rand.Text()[:10]
 	s.state.tokens[a.token] = a
 	return a
 }
 
-// Minted is how many tokens the App was given.
+// Minted returns the number of the App's tokens so far.
 func (s *Server) Minted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.state.minted)
 }
 
-// Tokens are all tokens that are known, the users' too.
+// Tokens returns all valid tokens, including those of users.
 func (s *Server) Tokens() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.state.tokens))
 }
 
-// credential is what a request carries: a token, or an App's assertion.
+// credential returns a request's token or assertion.
 func credential(r *http.Request) string {
 	kind, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch strings.ToLower(kind) {
@@ -114,7 +113,7 @@ func credential(r *http.Request) string {
 	return ""
 }
 
-// actor finds who asks; nil: nobody that is known. s.mu is held.
+// actor returns the owner of a token, or nil if the token is unknown. s.mu is held.
 func (s *Server) actor(token string) *actor {
 	a := s.state.tokens[token]
 	if a == nil || !a.expires.IsZero() && !s.Now().Before(a.expires) {
@@ -123,8 +122,7 @@ func (s *Server) actor(token string) *actor {
 	return a
 }
 
-// asserted checks the App's assertion as GitHub documents it; the result is
-// GitHub's complaint, or empty.
+// asserted checks the App's assertion as GitHub documents it. It returns GitHub's complaint, or "".
 func (s *Server) asserted(text string) string {
 	if text == "" {
 		return "A JSON web token could not be decoded"
@@ -195,7 +193,7 @@ func (c *call) mint() answer {
 		granted = s.Permissions
 		s.complain("a token was asked for with all permissions of the installation")
 	}
-	// Names alone may be listed for all.
+	// A token that may only read names may cover all repositories.
 	if listing := len(ask.Permissions) == 1 && ask.Permissions["metadata"] == "read"; len(names) != 1 && !listing {
 		s.complain("a token was asked for %d repositories (0: all), not for one", len(names))
 	}
@@ -215,7 +213,7 @@ func (c *call) mint() answer {
 // app is GET /app.
 func (c *call) app() answer { return ok(c.s.appObject(true)) }
 
-// appObject shows the App. s.mu is held.
+// appObject returns the JSON of the App. s.mu is held.
 func (s *Server) appObject(whole bool) object {
 	o := object{"id": s.App, "slug": s.Slug, "node_id": node("A", s.App), "client_id": "Iv1.standin", "owner": s.userObject(s.user(s.Account, "Organization")),
 		"name": s.Slug, "description": "", "external_url": "https://example.org", "html_url": s.URL() + "/apps/" + s.Slug,
@@ -226,7 +224,7 @@ func (s *Server) appObject(whole bool) object {
 	return o
 }
 
-// installationObject shows the installation. s.mu is held.
+// installationObject returns the JSON of the installation. s.mu is held.
 func (s *Server) installationObject() object {
 	return object{"id": s.Installation, "account": s.userObject(s.user(s.Account, "Organization")), "repository_selection": "all",
 		"access_tokens_url": s.API() + "app/installations/" + strconv.FormatInt(s.Installation, 10) + "/access_tokens",

@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxBlockText is how many characters the texts of all blocks of a message may
-// have together. Slack's documents do not say it; it refuses more with
-// msg_blocks_too_long, and the least that was seen to be refused is 13,172.
+// maxBlockText bounds the characters of all texts in a message's blocks. Slack does not document the bound. It refuses
+// more with msg_blocks_too_long, and the smallest refused size seen so far is 13,172.
 const maxBlockText = 13_000
 
-// blockText counts them.
+// blockText counts the characters.
 func blockText(v any) (n int) {
 	switch v := v.(type) {
 	case []any:
@@ -31,8 +30,8 @@ func blockText(v any) (n int) {
 	return n
 }
 
-// CheckBlocks holds blocks against the limits of Block Kit
-// (https://docs.slack.dev/reference/block-kit/blocks). Each mistake is written as Slack writes it.
+// CheckBlocks checks blocks against the limits of Block Kit (https://docs.slack.dev/reference/block-kit/blocks). Each
+// returned mistake is in Slack's words.
 func CheckBlocks(raw []byte) []string {
 	var blocks []any
 	if err := json.Unmarshal(raw, &blocks); err != nil {
@@ -57,7 +56,7 @@ func (k *kit) wrong(at, format string, args ...any) {
 	k.mistakes = append(k.mistakes, fmt.Sprintf(format, args...)+" [json-pointer:"+at+"]")
 }
 
-// fields refuses what an object must not have.
+// fields refuses unknown fields of an object.
 func (k *kit) fields(at string, o map[string]any, may ...string) {
 	for name := range o {
 		if !slices.Contains(may, name) {
@@ -66,7 +65,7 @@ func (k *kit) fields(at string, o map[string]any, may ...string) {
 	}
 }
 
-// length checks a string; absent is fine where least is 0.
+// length checks a string. The string may be absent if least is 0.
 func (k *kit) length(at string, o map[string]any, name string, least, most int) {
 	v, present := o[name]
 	if !present {
@@ -199,7 +198,7 @@ func (k *kit) image(at string, o map[string]any) {
 	k.length(at, o, "alt_text", 1, 2000)
 }
 
-// element checks an interactive element. ids are the action_ids of its block, which must differ.
+// element checks an interactive element. ids has the action_ids of its block, which must differ.
 func (k *kit) element(at string, v any, ids map[string]bool) {
 	e, ok := v.(map[string]any)
 	if !ok {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Attempt is one try to deliver something to the app.
+// Attempt is one attempt at a delivery to the app.
 type Attempt struct {
 	Kind    string // "event", "command", "interaction"
 	EventID string
@@ -27,14 +27,14 @@ type Attempt struct {
 	Retry   int
 	Reason  string // X-Slack-Retry-Reason
 	Body    []byte
-	Status  int // 0 without an answer; 200 for an acknowledgement over a socket
+	Status  int // 0 without a response; 200 for an acknowledgement over a socket
 	Answer  []byte
 	Err     error
 	Took    time.Duration
 }
 
-// Say is Write, and delivers it as Slack does, in the background: a message
-// event, and an app_mention beside it where the app is mentioned.
+// Say is Write with a delivery in the background as by Slack. It delivers a message event, and also an app_mention if
+// the message mentions the app.
 func (s *Server) Say(user, channel, threadTS, text string, files ...File) (ts string) {
 	ts = s.Write(user, channel, threadTS, text, files...)
 	for _, body := range s.Envelopes(channel, ts) {
@@ -43,9 +43,8 @@ func (s *Server) Say(user, channel, threadTS, text string, files ...File) (ts st
 	return ts
 }
 
-// Envelopes are the bodies that Slack delivers for a message: the app_mention,
-// where it is one, and the message event. Each call gives them new event_ids, as
-// two installations of the app would see them.
+// Envelopes returns the bodies that Slack delivers for a message. They are the app_mention, if it is one, and the
+// message event. Each call uses new event_ids, like a second installation of the app.
 func (s *Server) Envelopes(channel, ts string) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +99,7 @@ func (s *Server) envelope(event map[string]any) []byte {
 	}).body
 }
 
-// echo delivers what the app itself posted or edited, as Slack does to an app that listens to its channels. s.mu is held.
+// echo delivers the app's own posts and edits, as Slack does for an app that listens to its channels. s.mu is held.
 func (s *Server) echo(c *channel, m *Message, subtype string) {
 	var body []byte
 	if subtype == "" {
@@ -113,8 +112,8 @@ func (s *Server) echo(c *channel, m *Message, subtype string) {
 	s.background(func(ctx context.Context) { s.Deliver(ctx, body) })
 }
 
-// Deliver delivers an event's body to the end: signed, and repeated up to three times when it is not
-// answered with a 2xx in time. The attempts are kept.
+// Deliver delivers an event's body, signed. It retries up to three times until a 2xx comes in time. The attempts are
+// recorded.
 func (s *Server) Deliver(ctx context.Context, body []byte) (attempts []Attempt) {
 	var head struct {
 		EventID string `json:"event_id"`
@@ -148,7 +147,7 @@ func (s *Server) Deliver(ctx context.Context, body []byte) (attempts []Attempt) 
 	return attempts
 }
 
-// why is Slack's X-Slack-Retry-Reason for an attempt that failed.
+// why returns Slack's X-Slack-Retry-Reason for a failed attempt.
 func why(a Attempt) string {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -170,14 +169,14 @@ func (s *Server) keep(a Attempt) {
 	s.move()
 }
 
-// Attempts are all deliveries so far, in the order of their ends.
+// Attempts returns all deliveries so far, in the order of their ends.
 func (s *Server) Attempts() []Attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.state.attempts)
 }
 
-// Sign gives a body's signature headers as of now.
+// Sign returns a body's signature headers for the current time.
 func (s *Server) Sign(body []byte) http.Header {
 	stamp := strconv.FormatInt(s.Now().Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(s.SigningSecret))
@@ -189,7 +188,7 @@ func (s *Server) Sign(body []byte) http.Header {
 	}
 }
 
-// patience bounds how long a delivery waits for its answer.
+// patience bounds the wait for the response to a delivery.
 func (s *Server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	if s.GiveUp == nil {
 		return context.WithTimeout(ctx, s.AckTime)
@@ -205,11 +204,11 @@ func (s *Server) patience(ctx context.Context) (context.Context, context.CancelF
 	})
 	return ctx, func() {
 		cancel(context.Canceled)
-		waiting.Wait() // it must not take what is meant for the next delivery
+		waiting.Wait() // a value for the next delivery must stay in the channel
 	}
 }
 
-// send posts a delivery once. again is false where the app wants no repetition.
+// send posts a delivery once. again is false if the app wants no retry.
 func (s *Server) send(ctx context.Context, a Attempt, kind string) (_ Attempt, again bool) {
 	ctx, cancel := s.patience(ctx)
 	defer cancel()
@@ -242,8 +241,7 @@ func (s *Server) send(ctx context.Context, a Attempt, kind string) (_ Attempt, a
 	return a, again
 }
 
-// Verify sends the url_verification that Slack sends when a request URL is
-// entered, and says whether the app answered it.
+// Verify sends the url_verification of a new request URL. It returns an error if the app does not answer it.
 func (s *Server) Verify(ctx context.Context) error {
 	s.mu.Lock()
 	target := s.EventsURL
@@ -267,7 +265,7 @@ func (s *Server) Verify(ctx context.Context) error {
 	return nil
 }
 
-// Command types a slash command, such as "/ramus" with "status". Slack does not repeat one.
+// Command types a slash command, such as "/ramus" with "status". Slack does not retry a command.
 func (s *Server) Command(ctx context.Context, user, channel, name, text string) Attempt {
 	s.mu.Lock()
 	c := s.state.channels[channel]
@@ -293,7 +291,7 @@ func (s *Server) Command(ctx context.Context, user, channel, name, text string) 
 	return a
 }
 
-// immediate shows what a command was answered with at once.
+// immediate shows the direct response to a command.
 func (s *Server) immediate(a Attempt, channel, user string) {
 	var said struct {
 		Text string `json:"text"`
@@ -313,9 +311,8 @@ func (s *Server) immediate(a Attempt, channel, user string) {
 	s.change(Change{Kind: "response", User: user, Message: Message{Channel: channel, TS: s.stamp(), User: s.BotUser, BotID: s.Bot, Text: said.Text}})
 }
 
-// Press presses the button with this action_id on a message of the app's, or
-// chooses the option with this value; value "" takes the first that has the
-// action_id. An error means that there is no such button.
+// Press presses the button with this action_id on a message of the app, or chooses the option with this value. The
+// value "" means the first one with the action_id. It returns an error if there is no such button.
 func (s *Server) Press(ctx context.Context, user, channel, messageTS, actionID, value string) (Attempt, error) {
 	s.mu.Lock()
 	c := s.state.channels[channel]
@@ -353,7 +350,7 @@ func (s *Server) Press(ctx context.Context, user, channel, messageTS, actionID, 
 	return a, nil
 }
 
-// findAction looks for an element with this action_id, and for selects with this option.
+// findAction returns the element with this action_id. A select must also have the option.
 func findAction(blocks json.RawMessage, id, value string) map[string]any {
 	var tree []any
 	if json.Unmarshal(blocks, &tree) != nil {

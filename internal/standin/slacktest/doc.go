@@ -1,23 +1,20 @@
-// Package slacktest stands in for Slack: an HTTP server with users, channels,
-// threads and one app, which speaks the Web API, the Events API and Socket Mode
-// as Slack does, over a real connection and with real signatures.
+// Package slacktest is a stand-in of Slack. It is an HTTP server with users, channels, threads and one app. It implements the Web
+// API, the Events API and Socket Mode as Slack does, over a real connection and with real signatures.
 //
 // # Nouns
 //
-// A [Server] is a workspace with one app installed. What people do in it are
-// methods: [Server.Say], [Server.Press], [Server.Command]. What the app does
-// arrives at the Web API, and is seen with [Server.Messages], [Server.Requests] and
-// [Server.On].
+// A [Server] is a workspace with one installed app. The actions of people are methods, for example [Server.Say], [Server.Press]
+// and [Server.Command]. The app's requests arrive at the Web API. [Server.Messages], [Server.Requests] and [Server.On] report
+// them.
 //
-// # What it refuses
+// # Refusals
 //
-// What Slack refuses: a wrong token, a channel that the app is no member of, a
-// method that is not there, text and blocks beyond the limits of Block Kit, metadata in another form. A
-// refusal that only a mistake in the app can earn is kept as a complaint, and [New]
-// fails the test for it.
+// The stand-in refuses the requests that Slack refuses. Examples are a wrong token, a channel of which the app is not a member,
+// an unknown method, text and blocks beyond the limits of Block Kit, and metadata in another form. A refusal that only a mistake
+// in the app causes is a complaint, and [New] fails the test for it.
 //
-// # How it fails
+// # Failures
 //
-// With a [Fault] a method is slow, rate-limited, broken, or does what it was asked and loses the
-// answer; with [Server.Down] nobody listens. [Server.Limit] counts requests by the minute as Slack does.
+// With a [Fault] a method is slow, rate-limited or broken, or has its effect and loses the response. With [Server.Down] no program
+// listens. [Server.Limit] counts requests per minute as Slack does.
 package slacktest

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Fault is how requests fail. One that does nothing but delay is answered as ever.
+// Fault is the failure of requests. A Fault that only delays a request does not change its response.
 type Fault struct {
-	Method string // of the Web API, or a path; "" for every one
-	Times  int    // how often; 0 is once, below 0 until Heal
-	Skip   int    // requests of the method that go well before
+	Method string // of the Web API, or a path; "" means every one
+	Times  int    // number of failures; 0 means 1, and a negative number means all until Heal
+	Skip   int    // requests of the method that succeed before
 
-	Delay      time.Duration // before anything is done
-	RetryAfter time.Duration // 429, and nothing is done
-	Status     int           // this status with a page of HTML, and nothing is done
-	Error      string        // ok:false with this code, and nothing is done
-	Cut        bool          // the connection is cut, and nothing is done
-	Lose       bool          // it is done, then the connection is cut without an answer
+	Delay      time.Duration // before any effect
+	RetryAfter time.Duration // 429; the request has no effect
+	Status     int           // this status with a page of HTML; the request has no effect
+	Error      string        // ok:false with this code; the request has no effect
+	Cut        bool          // the connection is cut; the request has no effect
+	Lose       bool          // the request has its effect, then the connection is cut without a response
 }
 
-// Fail makes requests fail from now on. Several faults of a method count one after another.
+// Fail makes requests fail from now on. The faults of a method apply in order.
 func (s *Server) Fail(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,14 +31,14 @@ func (s *Server) Fail(faults ...Fault) {
 	}
 }
 
-// Heal forgets all faults.
+// Heal removes all faults.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.faults = nil
 }
 
-// fault takes the next fault of a method; the zero value when there is none.
+// fault takes the next fault of a method. It returns the zero value if there is none.
 func (s *Server) fault(method string) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,22 +60,22 @@ func (s *Server) fault(method string) Fault {
 	return Fault{}
 }
 
-// Limit allows a method so many requests a minute; beyond it the answer is 429
-// with the seconds until the next one is allowed. 0 takes the limit away.
+// Limit limits a method to so many requests per minute. Further ones get 429 with the seconds until the next permitted
+// one. 0 removes the limit.
 func (s *Server) Limit(method string, perMinute int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.limits[method] = perMinute
 }
 
-// LimitPosts allows one chat.postMessage a second in each channel, as Slack does.
+// LimitPosts limits chat.postMessage to one per second in each channel, as Slack does.
 func (s *Server) LimitPosts(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.onePerSec = on
 }
 
-// overBudget counts a request; the time to wait when it is one too many.
+// overBudget counts a request. It returns the time to wait if a limit is exceeded.
 func (s *Server) overBudget(q *Request) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// Scopes are the bot token's scopes that the methods and events of this
-// stand-in ask for in Slack, by what asks for them.
+// Scopes has the scopes of the bot token that Slack requires for the methods and events of this stand-in.
 var Scopes = map[string][]string{
 	"auth.test":             nil,
 	"users.info":            {"users:read"},
@@ -36,7 +35,7 @@ var Scopes = map[string][]string{
 	"slash commands": {"commands"},
 }
 
-// method answers one method of the Web API.
+// method serves a method of the Web API.
 func (s *Server) method(r *http.Request, method, token string, form url.Values) answer {
 	if method == "apps.connections.open" {
 		switch {
@@ -90,15 +89,15 @@ func (s *Server) method(r *http.Request, method, token string, form url.Values) 
 	return refuse("unknown_method", method)
 }
 
-// has tells whether the token has a scope. s.mu is held.
+// has reports whether the token has a scope. s.mu is held.
 func (s *Server) has(scope string) bool { return !slices.Contains(s.Lacks, scope) }
 
-// missing is the refusal of a token that lacks a scope.
+// missing refuses a token without a scope.
 func (s *Server) missing(scope string) answer {
 	return jsonAnswer(map[string]any{"ok": false, "error": "missing_scope", "needed": scope, "provided": "identify"})
 }
 
-// Lack takes scopes from the token; without any it gets all of them back.
+// Lack removes scopes from the token. Without arguments it restores all of them.
 func (s *Server) Lack(scopes ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +115,7 @@ func (s *Server) usersInfo(form url.Values) answer {
 	}})
 }
 
-// in is the channel of a request, which the app must be in.
+// in returns the channel of a request. The app must be a member.
 func (s *Server) in(form url.Values) (*channel, *answer) {
 	c := s.state.channels[form.Get("channel")]
 	var a answer
@@ -145,7 +144,7 @@ func (s *Server) replies(form url.Values) answer {
 	}
 	all := []*Message{m}
 	if m.ThreadTS != "" {
-		// Slack shows a reply alone when it is asked for by its own ts.
+		// Slack returns a reply alone if the request has its own ts.
 		return s.page(c, all, form, false)
 	}
 	return s.page(c, append(all, c.threads[ts]...), form, true)
@@ -165,7 +164,7 @@ func (s *Server) history(form url.Values) answer {
 	return s.page(c, all, form, false)
 }
 
-// page cuts a list at limit and gives a cursor for the rest. Slack repeats the parent of a thread on each page.
+// page cuts a list at the limit and returns a cursor for the rest. Slack repeats the parent of a thread on each page.
 func (s *Server) page(c *channel, all []*Message, form url.Values, repeat bool) answer {
 	limit, start := 1000, 0
 	if text := form.Get("limit"); text != "" {
@@ -197,7 +196,7 @@ func (s *Server) page(c *channel, all []*Message, form url.Values, repeat bool) 
 	return jsonAnswer(o)
 }
 
-// written is what chat.postMessage and its kin are asked to show.
+// written is the content in a request of chat.postMessage or a similar method.
 type written struct {
 	text     string
 	blocks   json.RawMessage
@@ -373,7 +372,7 @@ func (s *Server) react(form url.Values, add bool) answer {
 	return jsonAnswer(map[string]any{"ok": true})
 }
 
-// file sends a shared file to who has the token. Others are led to the sign-in page, which is what Slack does.
+// file sends a shared file if the request has the token. Otherwise it redirects to the sign-in page, as Slack does.
 func (s *Server) file(r *http.Request, token string) answer {
 	id, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/files/"), "/")
 	s.mu.Lock()
@@ -388,21 +387,21 @@ func (s *Server) file(r *http.Request, token string) answer {
 	return answer{kind: f.MIME, body: f.Data}
 }
 
-// responseURL is where an app answers a command or an interaction: five times within half an hour.
+// responseURL is the address at which an app may answer a command or an interaction, five times within half an hour.
 type responseURL struct {
 	channel, user, message string
 	made                   time.Time
 	used                   int
 }
 
-// ResponseURL makes one for a person in a channel, as for a button or a command.
+// ResponseURL creates an address for a person in a channel, as for a button or a command.
 func (s *Server) ResponseURL(channel, user string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newResponseURL(channel, user, "")
 }
 
-// newResponseURL makes one. s.mu is held.
+// newResponseURL creates an address. s.mu is held.
 func (s *Server) newResponseURL(channel, user, message string) string {
 	path := fmt.Sprintf("/response/%s/%d", s.Team, len(s.state.urls)+1)
 	s.state.urls[path] = &responseURL{channel: channel, user: user, message: message, made: s.Now()}

@@ -20,8 +20,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
-// Server is a workspace of Slack's with one app in it. Its exported fields are
-// its options and may be changed until Start; methods are safe for concurrent use after it.
+// Server is a Slack workspace with one app. Its exported fields are its options and may change until Start. After
+// Start, its methods are safe for concurrent use.
 type Server struct {
 	Addr          string // to listen on; default 127.0.0.1 and any port
 	Team          string // team id; default T01
@@ -33,71 +33,71 @@ type Server struct {
 	AppToken      string // xapp-…; default xapp-stand-in
 	SigningSecret string // default "signing-secret"
 
-	// Where Slack delivers to; "" for nowhere. They may be set with SetRequestURLs later.
+	// The URLs receive Slack's deliveries. "" means no delivery. SetRequestURLs sets them later.
 	EventsURL, CommandsURL, InteractionsURL string
-	// SocketMode delivers over the sockets that the app has opened, and to no URL.
+	// SocketMode delivers only over the sockets that the app has opened.
 	SocketMode bool
-	// Lacks are scopes that the token has not got; what needs one is refused. See Lack.
+	// Lacks has the scopes that the token does not have. Requests that need one are refused. See Lack.
 	Lacks []string
 
 	Now func() time.Time // default time.Now
-	// Sleep is the pause before a delivery is repeated, and of a slow answer; default a timer.
+	// Sleep is the pause before a retry and during a slow response. The default uses a timer.
 	Sleep func(context.Context, time.Duration) error
-	// Retries are the pauses before a delivery is repeated; default none, a
-	// minute, and five, as Slack's are.
+	// Retries are the pauses before retries of a delivery. The defaults are Slack's, which are none, one minute and
+	// five minutes.
 	Retries []time.Duration
-	// AckTime is how long a delivery waits for its answer; default 3 s.
+	// AckTime is how long a delivery waits for its response. The default is 3 s.
 	AckTime time.Duration
-	// GiveUp, when set, takes AckTime's place: each value that is sent ends the waiting for one answer.
+	// GiveUp, when set, replaces AckTime. Each sent value ends the wait for one response.
 	GiveUp <-chan struct{}
-	// On is told of every change, one after another, in order. It must not call the Server.
+	// On is called for every change, one after another and in order. It must not call the Server.
 	On  func(Change)
 	Log *slog.Logger // default none
 
 	ctx    context.Context // of deliveries; ends with Close
 	cancel context.CancelFunc
-	ending sync.Mutex     // guards beginnings against Close
+	ending sync.Mutex     // orders the start of work before Close
 	work   sync.WaitGroup // deliveries and sockets
 
-	deliveries http.Client // has connections of its own, which end with Close
+	deliveries http.Client // has its own connections, which end with Close
 
-	addr      string     // listened on; set once, by Start
-	listening sync.Mutex // guards http and served; is taken before mu
+	addr      string     // address; set once, by Start
+	listening sync.Mutex // guards http and served; taken before mu
 	http      *http.Server
 	served    chan struct{}
 
-	mu    sync.Mutex // guards everything below
+	mu    sync.Mutex // guards the fields below
 	state state
-	moved chan struct{} // closed and made anew at every change
+	moved chan struct{} // closed and replaced at every change
 }
 
-// Change is something that happened in a channel.
+// Change is an event in a channel.
 type Change struct {
 	At      time.Time
 	Kind    string // "post", "edit", "reaction", "unreaction", "ephemeral", "response"
 	Message Message
-	User    string // who reacted, or whom an ephemeral message is shown to
+	User    string // the user who reacted, or who sees an ephemeral message
 	Name    string // of the reaction
 }
 
-// Request is one request to the Web API, or for a file.
+// Request is a request to the Web API, or for a file.
 type Request struct {
 	At     time.Time
 	Method string // of the Web API (chat.postMessage), or the path
 	Header http.Header
 	Body   []byte
 	Form   url.Values // of the body and the query, without the token
-	Status int        // 0 when it was cut off without an answer
+	Status int        // 0 if the connection was cut without a response
 	Answer []byte
 }
 
 const (
 	maxBody     = 4 << 20
 	maxUpload   = 64 << 20 // of a file
-	maxRequests = 200_000  // kept; beyond it the oldest half is forgotten
+	maxRequests = 200_000  // stored; at the limit the oldest half is dropped
 )
 
-// T is what New needs of a test.
+// T is the part of testing.T that New needs.
 type T interface {
 	Helper()
 	Cleanup(func())
@@ -105,11 +105,10 @@ type T interface {
 	Fatalf(string, ...any)
 }
 
-// New starts a workspace with three users (U01, U02, U03), the channels C01
-// and C02, which the app is a member of, C03, which it is not, and a direct one, D01. It
-// ends with the test, and fails it for every complaint. Deliveries wait a minute: an app that
-// is only slow, because the machine is, does not get them twice. It has an IP address of its own: nobody
-// else gets its port while it is Down.
+// New starts a workspace with three users (U01, U02, U03) and four channels. The app is a member of C01 and C02, but
+// not of C03. D01 is a direct one. The workspace ends with the test, which fails for every complaint. A delivery waits
+// for a minute, because on a slow machine the app may be slow, and must not receive it twice. The workspace has its own
+// IP address, so that no other program gets its port while it is Down.
 func New(t T, options ...func(*Server)) *Server {
 	t.Helper()
 	s := &Server{Addr: loopback.IP() + ":0", Retries: []time.Duration{0, 0, 0}, AckTime: time.Minute}
@@ -135,7 +134,7 @@ func New(t T, options ...func(*Server)) *Server {
 	return s
 }
 
-// Start listens.
+// Start starts the server.
 func (s *Server) Start() error {
 	s.Team = cmp.Or(s.Team, "T01")
 	s.App = cmp.Or(s.App, "A01")
@@ -164,7 +163,7 @@ func (s *Server) Start() error {
 	return s.Up()
 }
 
-// Up listens again after Down, at the same address.
+// Up listens again at the same address after Down.
 func (s *Server) Up() error {
 	s.listening.Lock()
 	defer s.listening.Unlock()
@@ -189,7 +188,7 @@ func (s *Server) Up() error {
 	return nil
 }
 
-// Down listens no more and cuts every connection: whoever comes is refused.
+// Down stops listening and cuts every connection. New connections are refused.
 func (s *Server) Down() {
 	s.listening.Lock()
 	defer s.listening.Unlock()
@@ -212,7 +211,7 @@ func (s *Server) Close() {
 	s.deliveries.CloseIdleConnections()
 }
 
-// background runs f unless the Server is closed, whose Close waits for it.
+// background runs f unless the Server is closed. Close waits for f.
 func (s *Server) background(f func(context.Context)) {
 	s.ending.Lock()
 	defer s.ending.Unlock()
@@ -221,20 +220,20 @@ func (s *Server) background(f func(context.Context)) {
 	}
 }
 
-// URL is where the stand-in listens, without a slash at its end.
+// URL returns the stand-in's address without a final slash.
 func (s *Server) URL() string { return "http://" + s.addr }
 
-// API is the URL of the Web API.
+// API returns the URL of the Web API.
 func (s *Server) API() string { return s.URL() + "/api/" }
 
-// SetRequestURLs tells where the app wants its deliveries; all three may be the same address.
+// SetRequestURLs sets the app's URLs for deliveries. All three may be equal.
 func (s *Server) SetRequestURLs(events, commands, interactions string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.EventsURL, s.CommandsURL, s.InteractionsURL = events, commands, interactions
 }
 
-// ServeHTTP answers the Web API, files, response_urls and sockets.
+// ServeHTTP serves the Web API, files, response_urls and sockets.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/socket" {
 		s.serveSocket(w, r)
@@ -253,7 +252,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	method, isAPI := strings.CutPrefix(r.URL.Path, "/api/")
 	switch {
 	case isUpload:
-		method = uploadPath // each has an address of its own
+		method = uploadPath // each upload has its own address
 	case !isAPI:
 		method = r.URL.Path
 	}
@@ -324,7 +323,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(a.body)
 }
 
-// answer is what is sent back.
+// answer is a response.
 type answer struct {
 	status    int
 	kind      string
@@ -333,7 +332,7 @@ type answer struct {
 	complaint string
 }
 
-// refuse is ok:false with a code. Those that only a mistake in the app can earn are complaints.
+// refuse responds with ok:false and a code. A code that only a mistake in the app causes is a complaint.
 func refuse(code string, details ...string) answer {
 	body := map[string]any{"ok": false, "error": code}
 	if len(details) > 0 {
@@ -376,7 +375,7 @@ func rateLimited(after time.Duration) answer {
 	return a
 }
 
-// formOf reads what was asked: the query, a form, or an object of JSON.
+// formOf reads the parameters of a request from its query, and from a form or a JSON object.
 func formOf(r *http.Request, body []byte) (url.Values, error) {
 	form := r.URL.Query()
 	switch kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind {
@@ -414,14 +413,14 @@ func tokenOf(r *http.Request, form url.Values) string {
 	return form.Get("token")
 }
 
-// Requests are all requests so far, in the order of their answers.
+// Requests returns all requests so far, in the order of their responses.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Request(nil), s.state.requests...)
 }
 
-// Count is how many requests of a method there were so far.
+// Count returns the number of a method's requests so far.
 func (s *Server) Count(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -433,14 +432,14 @@ func (s *Server) Count(method string) (n int) {
 	return n
 }
 
-// Complaints are the app's mistakes so far.
+// Complaints returns the app's mistakes so far.
 func (s *Server) Complaints() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.state.complaints...)
 }
 
-// Forgive forgets the complaints so far, for a test that makes mistakes on purpose, and returns them.
+// Forgive returns the complaints so far and removes them, for a test that makes mistakes on purpose.
 func (s *Server) Forgive() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -449,13 +448,13 @@ func (s *Server) Forgive() []string {
 	return all
 }
 
-// move tells those who wait that something changed. s.mu is held.
+// move wakes all waiting goroutines. s.mu is held.
 func (s *Server) move() {
 	close(s.moved)
 	s.moved = make(chan struct{})
 }
 
-// change tells On. s.mu is held, which keeps the order.
+// change reports a change to On. s.mu is held, which keeps the order.
 func (s *Server) change(c Change) {
 	if s.On != nil {
 		c.At = s.Now()
@@ -464,7 +463,7 @@ func (s *Server) change(c Change) {
 	s.move()
 }
 
-// Until waits until done is true, which is asked again after every change. An error is ctx's.
+// Until waits until done returns true. It calls done after every change. The only error is ctx's.
 func (s *Server) Until(ctx context.Context, done func() bool) error {
 	for {
 		s.mu.Lock()

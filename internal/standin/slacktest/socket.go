@@ -16,7 +16,7 @@ import (
 // socket is one connection of Socket Mode.
 type socket struct {
 	conn    *websocket.Conn
-	leaving bool       // told to go; nothing is delivered over it any more. s.mu guards it
+	leaving bool       // told to disconnect, and not used for deliveries any more; guarded by s.mu
 	writing sync.Mutex // guards writes to conn
 }
 
@@ -27,7 +27,7 @@ func (k *socket) write(v any) error {
 	return k.conn.WriteJSON(v)
 }
 
-// openSocket answers apps.connections.open with an address that can be used once.
+// openSocket responds to apps.connections.open with an address that is valid once.
 func (s *Server) openSocket() answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	done := make(chan struct{})
 	defer close(done)
 	s.background(func(ctx context.Context) {
-		// Slack pings every few seconds, and clients take silence for a dead connection.
+		// Slack pings every few seconds, and clients consider a silent connection dead.
 		tick := time.NewTicker(5 * time.Second)
 		defer tick.Stop()
 		for {
@@ -100,7 +100,7 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		case waiting == nil:
 			s.state.complaints = append(s.state.complaints, fmt.Sprintf("socket: nobody waits for an acknowledgement of %q", ack.EnvelopeID))
 		case len(message) >= 20_000:
-			// Slack drops these without a word.
+			// Slack drops these silently.
 			s.state.complaints = append(s.state.complaints, fmt.Sprintf("socket: an acknowledgement of %d bytes", len(message)))
 		default:
 			waiting <- ack.Payload
@@ -114,11 +114,11 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	conn.Close()
 }
 
-// Sockets is how many connections of Socket Mode deliveries go over.
+// Sockets returns the number of Socket Mode connections that are in use for deliveries.
 func (s *Server) Sockets() int { return len(s.allSockets(false)) }
 
-// Disconnect asks every socket to go, as Slack does when it refreshes a
-// connection ("refresh_requested"), warns ("warning"), or the app's Socket Mode was switched off ("link_disabled").
+// Disconnect asks every socket to disconnect, as Slack does when it refreshes a connection ("refresh_requested"), warns
+// ("warning"), or when the app's Socket Mode is switched off ("link_disabled").
 func (s *Server) Disconnect(reason string) {
 	for _, k := range s.allSockets(false) {
 		s.mu.Lock()
@@ -131,11 +131,11 @@ func (s *Server) Disconnect(reason string) {
 	}
 }
 
-// closeSockets cuts every connection: a hijacked one does not end with its HTTP server.
+// closeSockets cuts every connection, because a hijacked one does not end with its HTTP server.
 func (s *Server) closeSockets() {
 	for _, k := range s.allSockets(true) {
 		s.mu.Lock()
-		k.leaving = true // also while whoever reads it has not noticed
+		k.leaving = true // even before its reader has noticed the end
 		s.mu.Unlock()
 		k.conn.Close()
 	}
@@ -184,7 +184,7 @@ func (s *Server) overSocket(ctx context.Context, a Attempt, kind string, payload
 			a.Err = context.Cause(ctx)
 		}
 	}
-	// A late acknowledgement is no mistake of the app's: the place stays, nobody reads it.
+	// A late acknowledgement is not a mistake of the app. The channel stays, without a reader.
 	a.Took = time.Since(began)
 	return a
 }

@@ -22,23 +22,23 @@ type Message struct {
 	Metadata  *Metadata
 	Files     []File
 	Reactions map[string][]string // name → users
-	Edits     []Edit              // what it said before, the oldest first
+	Edits     []Edit              // former contents, the oldest first
 }
 
-// Edit is what a message said until it was edited.
+// Edit is the content of a message before an edit.
 type Edit struct {
 	At     time.Time
 	Text   string
 	Blocks json.RawMessage
 }
 
-// Metadata is what an app attaches to a message.
+// Metadata is an app's metadata of a message.
 type Metadata struct {
 	Type    string          `json:"event_type"`
 	Payload json.RawMessage `json:"event_payload"`
 }
 
-// File is a file that a person, or the app, shares.
+// File is a shared file of a person or of the app.
 type File struct {
 	ID, Name, MIME string
 	Title, Alt     string // of the app's own
@@ -46,10 +46,10 @@ type File struct {
 	shares         map[string]share // by channel
 }
 
-// share is where a file is shown.
+// share is the message that shows a file.
 type share struct{ ts, thread string }
 
-// Response is what was sent to a response_url.
+// Response is a message to a response_url.
 type Response struct {
 	URL     string
 	Channel string
@@ -64,8 +64,8 @@ type user struct{ ID, Name string }
 type channel struct {
 	id, name string
 	kind     string // channel, group, im
-	member   bool   // the app is in it
-	peer     string // the person of a direct one
+	member   bool   // the app is a member
+	peer     string // the person of a direct channel
 	messages []*Message
 	byTS     map[string]*Message
 	threads  map[string][]*Message // replies by the parent's ts
@@ -76,8 +76,8 @@ type state struct {
 	channels   map[string]*channel
 	files      map[string]File
 	uploads    map[string]*upload // by file id
-	dropShares int                // how many completed uploads are shown nowhere
-	lastTS     int64              // microseconds; a ts is never given twice
+	dropShares int                // number of completed uploads that no message will show
+	lastTS     int64              // microseconds of the last ts, so that each ts is unique
 	events     int
 	requests   []Request
 	complaints []string
@@ -117,12 +117,12 @@ func (s *Server) AddUser(id, name string) {
 	s.state.users[id] = user{id, name}
 }
 
-// AddChannel adds a channel; member says whether the app is in it.
+// AddChannel adds a channel. member is true if the app is a member.
 func (s *Server) AddChannel(id, name string, member bool) {
 	s.addChannel(&channel{id: id, name: name, kind: "channel", member: member})
 }
 
-// AddDirect adds the direct conversation of a person with the app.
+// AddDirect adds a person's direct channel with the app.
 func (s *Server) AddDirect(id, user string) {
 	s.addChannel(&channel{id: id, kind: "im", member: true, peer: user})
 }
@@ -135,14 +135,14 @@ func (s *Server) addChannel(c *channel) {
 	s.state.channels[c.id] = c
 }
 
-// stamp is a ts of now that no other message has. s.mu is held.
+// stamp returns a unique ts for the current time. s.mu is held.
 func (s *Server) stamp() string {
 	micro := max(s.Now().UnixMicro(), s.state.lastTS+1)
 	s.state.lastTS = micro
 	return fmt.Sprintf("%d.%06d", micro/1e6, micro%1e6)
 }
 
-// add puts a message into its channel. s.mu is held.
+// add adds a message to its channel. s.mu is held.
 func (c *channel) add(m *Message) {
 	m.Channel = c.id
 	c.messages = append(c.messages, m)
@@ -163,7 +163,7 @@ func (m *Message) clone() Message {
 	return c
 }
 
-// Messages are the messages of a channel, the oldest first, replies among them.
+// Messages returns the messages of a channel including replies, the oldest first.
 func (s *Server) Messages(channel string) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *Server) Messages(channel string) []Message {
 	return all
 }
 
-// Thread are a thread's parent and its replies.
+// Thread returns a thread's parent and its replies.
 func (s *Server) Thread(channel, ts string) []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,19 +190,19 @@ func (s *Server) Thread(channel, ts string) []Message {
 	return all
 }
 
-// Own are the app's own messages of a thread.
+// Own returns the app's own messages in a thread.
 func (s *Server) Own(channel, ts string) []Message {
 	return slices.DeleteFunc(s.Thread(channel, ts), func(m Message) bool { return m.BotID != s.Bot })
 }
 
-// Responses is what was sent to response_urls so far.
+// Responses returns the messages to response_urls so far.
 func (s *Server) Responses() []Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.state.responses)
 }
 
-// Write puts a person's message into a channel and delivers nothing.
+// Write adds a person's message to a channel without a delivery.
 func (s *Server) Write(user, channel, threadTS, text string, files ...File) (ts string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *Server) Write(user, channel, threadTS, text string, files ...File) (ts 
 	return m.TS
 }
 
-// WriteAs puts the message of another app's bot into a channel.
+// WriteAs adds a message of another app's bot to a channel.
 func (s *Server) WriteAs(bot, channel, threadTS, text string, metadata *Metadata) (ts string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *Server) WriteAs(bot, channel, threadTS, text string, metadata *Metadata
 	return m.TS
 }
 
-// Delete takes a person's message away, as its author can.
+// Delete deletes a person's message, as its author can.
 func (s *Server) Delete(channel, ts string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,8 +256,8 @@ func (s *Server) Delete(channel, ts string) {
 	s.move()
 }
 
-// object is a message as Slack writes it. Of its metadata it tells the type
-// alone where not all of it was asked for. s.mu is held.
+// object returns a message in Slack's format. It has only the type of its metadata unless the request asks for all.
+// s.mu is held.
 func (s *Server) object(c *channel, m *Message, metadata bool) map[string]any {
 	o := map[string]any{"type": "message", "user": m.User, "ts": m.TS, "team": s.Team, "text": m.Text}
 	if m.BotID != "" {

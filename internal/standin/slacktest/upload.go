@@ -12,16 +12,16 @@ import (
 	"unicode/utf8"
 )
 
-// upload is a file that the app has announced.
+// upload is an announced file.
 type upload struct {
 	file   File
 	length int
-	sent   bool // the URL was used, well or not
-	whole  bool // with all of its bytes
+	sent   bool // the URL was used, successfully or not
+	whole  bool // all bytes were received
 	done   bool
 }
 
-// uploadPath begins the addresses that files are sent to; in a [Fault] it is the method.
+// uploadPath is the prefix of upload addresses, and the method of uploads in a [Fault].
 const uploadPath = "/upload/"
 
 // Slack's bounds on uploads.
@@ -32,12 +32,12 @@ const (
 	maxCommentText = 4000
 )
 
-// newFileID gives an id: both maps only grow. s.mu is held.
+// newFileID returns an unused id, because both maps only grow. s.mu is held.
 func (s *Server) newFileID() string {
 	return "F" + strconv.Itoa(len(s.state.files)+len(s.state.uploads)+1)
 }
 
-// DropShares has so many uploads completed with ok and shown nowhere, as happens at Slack.
+// DropShares makes the next n completed uploads return ok without a message that shows them, which happens at Slack.
 func (s *Server) DropShares(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Server) getUploadURL(form url.Values) answer {
 	return jsonAnswer(map[string]any{"ok": true, "upload_url": s.URL() + uploadPath + "v1/" + u.file.ID, "file_id": u.file.ID})
 }
 
-// takeUpload takes a file's bytes. The address is all that is asked for, and good for one request.
+// takeUpload receives a file's bytes. The address needs no token and is valid for one request.
 func (s *Server) takeUpload(r *http.Request, body []byte) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Server) completeUpload(form url.Values) answer {
 	case !c.member:
 		return refuse("not_in_channel")
 	case thread != "" && (c.byTS[thread] == nil || c.byTS[thread].ThreadTS != ""):
-		return refuse("thread_not_found", thread) // Slack wants the parent's
+		return refuse("thread_not_found", thread) // Slack requires the parent's
 	}
 	m := &Message{TS: s.stamp(), ThreadTS: thread, User: s.BotUser, BotID: s.Bot, Text: comment}
 	drop := s.state.dropShares > 0
@@ -142,12 +142,12 @@ func (s *Server) completeUpload(form url.Values) answer {
 	return jsonAnswer(map[string]any{"ok": true, "files": told})
 }
 
-// filesInfo tells about a file. s.mu is held.
+// filesInfo returns a file. s.mu is held.
 func (s *Server) filesInfo(form url.Values) answer {
 	f, ok := s.state.files[form.Get("file")]
 	if !ok {
 		if u := s.state.uploads[form.Get("file")]; u != nil {
-			f, ok = u.file, true // announced, and shown nowhere
+			f, ok = u.file, true // announced, but not shown
 		}
 	}
 	if !ok {
