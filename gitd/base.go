@@ -18,35 +18,32 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Base is the manifest of a base: what the canonical base was, what was
-// deployed from it and what its dependencies were, at one time. It is kept as a
-// signed commit, base.json beside base.json.sig, at a ref of its own below
-// refs/ramus/bases/; the commit's parent is the manifest before it.
+// Base is the manifest of a base. It records the state of the canonical base, the deploy from it and its
+// dependencies at one time. It is kept as a signed commit with base.json and base.json.sig, at a ref of its own
+// below refs/ramus/bases/. The parent of the commit is the previous manifest.
 type Base struct {
 	Type   string `json:"type"` // always [BaseType]
 	Repo   string `json:"repo"`
 	Branch string `json:"branch"`
-	// Commit is what was deployed, or refreshed to; Head is where the base stood
-	// then, which contains it.
+	// Commit is the commit that was deployed or refreshed to. Head is the tip of the base then, which contains it.
 	Commit Hash `json:"commit"`
 	Head   Hash `json:"head"`
-	// Previous is the manifest before this one: a commit, which is the parent of this one's.
+	// Previous is the commit of the previous manifest, which is the parent of this one's.
 	Previous    Hash   `json:"previous,omitempty"`
 	Environment string `json:"environment,omitempty"`
 	ImageDigest string `json:"image_digest,omitempty"`
-	// Lockfiles are the sha256 of every lock file at Commit, by path.
+	// Lockfiles has the sha256 of every lock file at Commit, by path.
 	Lockfiles map[string]string `json:"lockfiles"`
-	// Schema is the hash of the generated client or schema: as the deploy said,
-	// or that of [Repo.HashFiles].
+	// Schema is the hash of the generated client or schema. It comes from the deploy or from [Repo.HashFiles].
 	Schema string `json:"schema,omitempty"`
-	// Platform is what the lock files' dependencies are for: "linux-amd64".
+	// Platform is the platform of the dependencies in the lock files, such as "linux-amd64".
 	Platform   string    `json:"platform,omitempty"`
-	DeployedAt time.Time `json:"deployed_at,omitzero"` // as the deploy said
-	SentAt     time.Time `json:"sent_at,omitzero"`     // when the deploy's message was signed; zero: nobody sent one
+	DeployedAt time.Time `json:"deployed_at,omitzero"` // from the deploy
+	SentAt     time.Time `json:"sent_at,omitzero"`     // when the message of the deploy was signed; zero if there was none
 	Time       time.Time `json:"time"`                 // when the base was refreshed
 }
 
-// BaseType is the version of the manifest's form.
+// BaseType is the version of the format.
 const BaseType = "ramus-base/1"
 
 const (
@@ -59,15 +56,15 @@ const (
 	baseMax   = 1 << 20
 )
 
-// SignedBase is a manifest as it lies in a repository.
+// SignedBase is a manifest that is kept in a repository.
 type SignedBase struct {
 	Base
 	Ref  string `json:"ref"`
 	Hash Hash   `json:"hash"` // the commit that holds it
 }
 
-// BaseKey is the public key that manifests of bases are signed with, as a line
-// of an allowed_signers file for `ssh-keygen -Y verify`.
+// BaseKey returns the public key for the signatures of manifests, as a line of an allowed_signers file for
+// `ssh-keygen -Y verify`.
 func (s *Server) BaseKey() string {
 	key, err := ssh.NewPublicKey(s.baseKey.Public())
 	if err != nil {
@@ -76,7 +73,7 @@ func (s *Server) BaseKey() string {
 	return fmt.Sprintf(`ramus namespaces="%s" %s`, baseSpace, ssh.MarshalAuthorizedKey(key))
 }
 
-// PutBase signs a manifest and keeps it. Type, Repo and Previous are filled in.
+// PutBase signs a manifest and keeps it. It sets Type, Repo and Previous.
 func (r *Repo) PutBase(ctx context.Context, b Base, author Person) (SignedBase, error) {
 	signed, err := r.putBase(ctx, b, author)
 	if err != nil {
@@ -92,7 +89,7 @@ func (r *Repo) putBase(ctx context.Context, b Base, author Person) (SignedBase, 
 	}
 	for range mergeTries {
 		var parents []Hash
-		previous, err := r.ref(ctx, baseLatest)
+		previous, err := r.readRef(ctx, baseLatest)
 		if err == nil {
 			parents = []Hash{previous}
 		} else if !errors.Is(err, ErrNotFound) {
@@ -114,10 +111,10 @@ func (r *Repo) putBase(ctx context.Context, b Base, author Person) (SignedBase, 
 		if err != nil {
 			return SignedBase{}, err
 		}
-		at := b.Time.Format("20060102-150405.000") // the names' order is that of time
+		at := b.Time.Format("20060102-150405.000") // the order of the names is that of time
 		name := baseRefs + "/" + at + "-" + string(b.Commit)
 		for n := 2; ; n++ {
-			if _, err := r.ref(ctx, name); errors.Is(err, ErrNotFound) {
+			if _, err := r.readRef(ctx, name); errors.Is(err, ErrNotFound) {
 				break
 			} else if err != nil {
 				return SignedBase{}, err
@@ -136,8 +133,8 @@ func (r *Repo) putBase(ctx context.Context, b Base, author Person) (SignedBase, 
 	return SignedBase{}, ErrConflict
 }
 
-// Bases lists the manifests of a repository's bases, newest first, at most max
-// (0: 100). Nothing is said about their signatures: see [Repo.CheckBase].
+// Bases lists the manifests of a repository's bases, newest first. It lists at most max of them. Zero means 100.
+// It does not check their signatures, which [Repo.CheckBase] does.
 func (r *Repo) Bases(ctx context.Context, max int) ([]SignedBase, error) {
 	if max <= 0 {
 		max = 100
@@ -164,9 +161,9 @@ func (r *Repo) Bases(ctx context.Context, max int) ([]SignedBase, error) {
 	return list, nil
 }
 
-// LatestBase is the newest manifest, or an error that is [ErrNotFound].
+// LatestBase returns the newest manifest. Returns [ErrNotFound] if there is none.
 func (r *Repo) LatestBase(ctx context.Context) (SignedBase, error) {
-	hash, err := r.ref(ctx, baseLatest)
+	hash, err := r.readRef(ctx, baseLatest)
 	var b Base
 	if err == nil {
 		b, _, err = r.readBase(ctx, hash)
@@ -187,9 +184,8 @@ func (r *Repo) readBase(ctx context.Context, hash Hash) (b Base, text []byte, er
 	return b, text, nil
 }
 
-// CheckBase checks a manifest against the server's own key and against what the
-// repository holds: its signature, the chain to the manifest before it, that the
-// base contains the commit, and the lock files.
+// CheckBase checks a manifest against the server's own key and against the content of the repository. It checks
+// the signature, the chain to the previous manifest, that the base contains the commit, and the lock files.
 func (r *Repo) CheckBase(ctx context.Context, hash Hash) error {
 	if err := r.checkBase(ctx, hash); err != nil {
 		return fmt.Errorf("the manifest %s is not to be trusted: %w", hash, err)
@@ -225,12 +221,12 @@ func (r *Repo) checkBase(ctx context.Context, hash Hash) error {
 	case len(commit.Parents) > 1 || previous != b.Previous:
 		return errors.New("its commit does not follow the manifest that it names")
 	}
-	tip, err := r.ref(ctx, "refs/heads/"+b.Branch)
+	tip, err := r.readRef(ctx, "refs/heads/"+b.Branch)
 	if err != nil {
 		return fmt.Errorf("its branch %s: %w", b.Branch, err)
 	}
 	for _, h := range []Hash{b.Commit, b.Head} {
-		if err := r.onBranch(ctx, h, tip); err != nil {
+		if err := r.checkOnBranch(ctx, h, tip); err != nil {
 			return fmt.Errorf("%s does not contain its commit %s: %w", b.Branch, h, err)
 		}
 	}
@@ -259,12 +255,12 @@ var lockNames = map[string]bool{
 const (
 	lockfilesMax   = 1000
 	lockfileMax    = 64 << 20
-	foldersMax     = 100_000 // looked into for lock files
+	foldersMax     = 100_000 // that are searched for lock files
 	vendoredFolder = "node_modules"
 )
 
-// Lockfiles are the sha256 of every lock file at a commit, by path. Those that
-// dependencies brought with them are left out.
+// Lockfiles returns the sha256 of every lock file at a commit, by path. It leaves out those of installed
+// dependencies.
 func (r *Repo) Lockfiles(ctx context.Context, commit Hash) (map[string]string, error) {
 	found := map[string]string{}
 	err := r.lockfiles(ctx, commit, found)
@@ -310,7 +306,7 @@ func (r *Repo) lockfiles(ctx context.Context, commit Hash, found map[string]stri
 	return walk(root, "")
 }
 
-// digest is the sha256 of a blob's content.
+// digest returns the sha256 of the content of a blob.
 func (r *Repo) digest(ctx context.Context, blob Hash) (string, error) {
 	in, size, err := r.objects.Stream(ctx, blob)
 	if err != nil {
@@ -327,8 +323,8 @@ func (r *Repo) digest(ctx context.Context, blob Hash) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// HashFiles is one hash over files, and over all files below folders, at a
-// commit: the sha256 of what `sha256sum` prints of them in order of their names.
+// HashFiles returns one hash over files, and over all files below folders, at a commit. It is the sha256 of the
+// output of `sha256sum` for them, in the order of their names.
 func (r *Repo) HashFiles(ctx context.Context, commit Hash, paths []string) (string, error) {
 	sum, err := r.hashFiles(ctx, commit, paths)
 	if err != nil {
@@ -341,7 +337,7 @@ func (r *Repo) hashFiles(ctx context.Context, commit Hash, paths []string) (stri
 	files := map[string]Hash{}
 	for _, p := range paths {
 		p = strings.Trim(p, "/")
-		e, err := r.find(ctx, string(commit), p)
+		e, err := r.findEntry(ctx, string(commit), p)
 		if err != nil {
 			return "", fmt.Errorf("%.200q: %w", p, err)
 		}

@@ -39,7 +39,7 @@ func (c cloneRepo) BaseTip(ctx context.Context) (Hash, error) {
 	if err != nil {
 		return "", nil // clones of a repository without a base are git's
 	}
-	tip, err := c.r.ref(ctx, "refs/heads/"+base)
+	tip, err := c.r.readRef(ctx, "refs/heads/"+base)
 	if errors.Is(err, ErrNotFound) {
 		err = nil
 	}

@@ -17,33 +17,31 @@ import (
 
 // NewCommit describes a commit for [Repo.WriteCommit].
 type NewCommit struct {
-	// From is a commit whose tree is the starting point; empty starts from an empty tree.
+	// From is a commit whose tree is the starting point. Empty means an empty tree.
 	From Hash
-	// Put adds or replaces files by slash-separated path; Delete removes files
-	// and folders, before Put adds. What is not there need not be removed. A
-	// folder that becomes empty is gone; a file takes the place of a folder and
-	// the other way round. A Put with Source streams, so that a large output
-	// needs no memory.
+	// Put adds or replaces files by slash-separated path. Delete removes files and folders before Put adds any.
+	// Paths in Delete need not exist. A folder that becomes empty is removed. A file replaces a folder of its
+	// name, and a folder replaces a file. A Put with Source streams, so a large output needs no memory.
 	Put               []File
 	Delete            []string
 	Parents           []Hash
-	Author, Committer Person    // an empty Committer is the Author
-	When              time.Time // zero: now
+	Author, Committer Person    // an empty Committer means the Author
+	When              time.Time // zero means now
 	Message           string
 }
 
 // File is one file to be written.
 type File struct {
 	Path    string
-	Mode    uint32 // git mode: 0o100644 (also when zero), 0o100755, 0o120000
+	Mode    uint32 // mode of git: 0o100644, which is also the meaning of zero, 0o100755 or 0o120000
 	Content []byte
-	// Source, when not empty, is a regular file on disk that is read instead of Content.
+	// Source, if it is not empty, is a regular file on disk that is read instead of Content.
 	Source string
-	// Blob, when not empty, is a blob that the repository has, instead of both.
+	// Blob, if it is not empty, is a blob of the repository that is used instead of Content and Source.
 	Blob Hash
 }
 
-// WriteCommit writes blobs, trees and the commit, durably, as one pack; no ref is changed.
+// WriteCommit writes blobs, trees and the commit, durably, as one pack. No ref is changed.
 func (r *Repo) WriteCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	h, err := r.writeCommit(ctx, c)
 	if err != nil {
@@ -64,60 +62,33 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err := r.checkParents(ctx, c.Parents); err != nil {
 		return "", err
 	}
-	root := &folder{entries: map[string]node{}}
+	root := &openedFolder{entries: map[string]openedEntry{}}
 	if c.From != "" {
 		tree, err := r.objects.TreeOf(ctx, c.From)
 		if err != nil {
 			return "", fmt.Errorf("starting point %s: %w", c.From, err)
 		}
-		root = &folder{was: tree}
+		root = &openedFolder{was: tree}
 	}
 	for _, p := range c.Delete {
 		parts, err := object.SplitPath(p)
 		if err != nil {
 			return "", err
 		}
-		if err := r.remove(ctx, root, parts); err != nil {
+		if err := r.removeNode(ctx, root, parts); err != nil {
 			return "", err
 		}
 	}
-	put := map[string]bool{}
-	for _, f := range c.Put {
-		parts, err := object.SplitPath(f.Path)
-		if err != nil {
-			return "", err
-		}
-		if put[f.Path] {
-			return "", fmt.Errorf("file %.200q is put twice: %w", f.Path, ErrInvalid)
-		}
-		put[f.Path] = true
-		for _, part := range parts {
-			if object.IsDotGit(part) {
-				return "", fmt.Errorf("path %.200q has a part that git keeps for itself: %w", f.Path, ErrInvalid)
-			}
-		}
+	put, err := checkPaths(c.Put)
+	if err != nil {
+		return "", err
 	}
 	for _, f := range c.Put {
-		for dir := f.Path; strings.Contains(dir, "/"); {
-			dir = dir[:strings.LastIndexByte(dir, '/')]
-			if put[dir] {
-				return "", fmt.Errorf("%.200q is put as a file and as a folder: %w", dir, ErrInvalid)
-			}
-		}
-		if f.Mode == 0 {
-			f.Mode = object.ModeFile
-		}
-		if f.Mode != object.ModeFile && f.Mode != object.ModeExecutable && f.Mode != object.ModeSymlink {
-			return "", fmt.Errorf("file %.200q has mode %o, allowed are 100644, 100755 and 120000: %w", f.Path, f.Mode, ErrInvalid)
-		}
-		h, err := r.writeBlob(ctx, w, f)
-		if err != nil {
-			return "", fmt.Errorf("file %.200q: %w", f.Path, err)
-		}
-		if err := r.insert(ctx, root, strings.Split(f.Path, "/"), node{mode: f.Mode, hash: h}); err != nil {
+		if err := r.putFile(ctx, w, root, f, put); err != nil {
 			return "", err
 		}
 	}
+
 	tree, _, err := r.writeFolder(ctx, w, root)
 	if err != nil {
 		return "", err
@@ -133,6 +104,49 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	return h, placePack(w)
 }
 
+// checkPaths checks the paths of files and returns them as a set.
+func checkPaths(files []File) (map[string]bool, error) {
+	put := map[string]bool{}
+	for _, f := range files {
+		parts, err := object.SplitPath(f.Path)
+		if err != nil {
+			return nil, err
+		}
+		if put[f.Path] {
+			return nil, fmt.Errorf("file %.200q is put twice: %w", f.Path, ErrInvalid)
+		}
+		put[f.Path] = true
+		for _, part := range parts {
+			if object.IsDotGit(part) {
+				return nil, fmt.Errorf("path %.200q has a part that git keeps for itself: %w", f.Path, ErrInvalid)
+			}
+		}
+	}
+	return put, nil
+}
+
+// putFile writes the blob of a file and inserts it into root. put are the paths of all files.
+func (r *Repo) putFile(ctx context.Context, w *pack.Writer, root *openedFolder, f File, put map[string]bool) error {
+	for dir := f.Path; strings.Contains(dir, "/"); {
+		dir = dir[:strings.LastIndexByte(dir, '/')]
+		if put[dir] {
+			return fmt.Errorf("%.200q is put as a file and as a folder: %w", dir, ErrInvalid)
+		}
+	}
+	if f.Mode == 0 {
+		f.Mode = object.ModeFile
+	}
+	if f.Mode != object.ModeFile && f.Mode != object.ModeExecutable && f.Mode != object.ModeSymlink {
+		return fmt.Errorf("file %.200q has mode %o, allowed are 100644, 100755 and 120000: %w", f.Path, f.Mode, ErrInvalid)
+	}
+	h, err := r.writeBlob(ctx, w, f)
+	if err != nil {
+		return fmt.Errorf("file %.200q: %w", f.Path, err)
+	}
+	return r.insertNode(ctx, root, strings.Split(f.Path, "/"), openedEntry{mode: f.Mode, hash: h})
+}
+
+// checkParents returns [ErrInvalid] unless all parents are commits of the repository.
 func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
 	for _, p := range parents {
 		if kind, err := r.objects.Kind(ctx, p); err != nil {
@@ -144,7 +158,7 @@ func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
 	return nil
 }
 
-// newCommit returns the commit that c describes, with the tree tree.
+// newCommit returns the commit that c describes, with the given tree.
 func (r *Repo) newCommit(c NewCommit, tree Hash) object.RawCommit {
 	when := c.When
 	if when.IsZero() {
@@ -160,7 +174,7 @@ func (r *Repo) newCommit(c NewCommit, tree Hash) object.RawCommit {
 	}
 }
 
-// placePack puts a pack that nobody reads here into the repository.
+// placePack moves a finished pack into the repository.
 func placePack(w *pack.Writer) error {
 	p, err := w.Place()
 	if p == nil || err != nil {
@@ -169,8 +183,8 @@ func placePack(w *pack.Writer) error {
 	return p.Close()
 }
 
-// needSHA1 refuses a repository whose objects have SHA-256 names: it is served,
-// but nothing here writes into it.
+// needSHA1 returns [ErrInvalid] for a repository whose objects have SHA-256 names. Such a repository is served,
+// but nothing can be written into it.
 func (r *Repo) needSHA1(ctx context.Context) error {
 	format := r.format.Load()
 	if format == nil {
@@ -188,7 +202,7 @@ func (r *Repo) needSHA1(ctx context.Context) error {
 	return nil
 }
 
-// cleanMessage makes a message git can read back: no NUL, one newline at the end.
+// cleanMessage returns a message that git can read back. It has no NUL, and one newline at the end.
 func cleanMessage(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "")
 	s = strings.TrimRight(s, "\n")
@@ -198,21 +212,21 @@ func cleanMessage(s string) string {
 	return s + "\n"
 }
 
-// folder is a folder under change. Its entries are read when they are needed,
-// so that a change costs the folders on its path only.
-type folder struct {
-	was     Hash            // empty: new
-	entries map[string]node // nil: not read yet
+// openedFolder is a folder that is being changed. Its entries are read when they are needed, so a change reads
+// only the folders on its path.
+type openedFolder struct {
+	was     Hash                   // empty for a new folder
+	entries map[string]openedEntry // nil means not read yet
 }
 
-// node is one entry of a folder: an object, or a folder under change.
-type node struct {
+// openedEntry is one entry of a folder, either an object or a folder that is being changed.
+type openedEntry struct {
 	mode uint32
 	hash Hash
-	open *folder
+	open *openedFolder
 }
 
-func (r *Repo) read(ctx context.Context, f *folder) error {
+func (r *Repo) readFolder(ctx context.Context, f *openedFolder) error {
 	if f.entries != nil {
 		return nil
 	}
@@ -220,16 +234,16 @@ func (r *Repo) read(ctx context.Context, f *folder) error {
 	if err != nil {
 		return err
 	}
-	f.entries = make(map[string]node, len(entries))
+	f.entries = make(map[string]openedEntry, len(entries))
 	for _, e := range entries {
-		f.entries[e.Name] = node{mode: e.Mode, hash: e.Hash}
+		f.entries[e.Name] = openedEntry{mode: e.Mode, hash: e.Hash}
 	}
 	return nil
 }
 
-// enter opens the folder called name in f; create puts one there if need be.
-func (r *Repo) enter(ctx context.Context, f *folder, name string, create bool) (*folder, error) {
-	if err := r.read(ctx, f); err != nil {
+// openFolder opens the folder called name in f. With create it makes the folder if it is missing.
+func (r *Repo) openFolder(ctx context.Context, f *openedFolder, name string, create bool) (*openedFolder, error) {
+	if err := r.readFolder(ctx, f); err != nil {
 		return nil, err
 	}
 	n, ok := f.entries[name]
@@ -237,9 +251,9 @@ func (r *Repo) enter(ctx context.Context, f *folder, name string, create bool) (
 	case ok && n.open != nil:
 		return n.open, nil
 	case ok && n.mode == object.ModeFolder:
-		n.open = &folder{was: n.hash}
+		n.open = &openedFolder{was: n.hash}
 	case create:
-		n = node{mode: object.ModeFolder, open: &folder{entries: map[string]node{}}}
+		n = openedEntry{mode: object.ModeFolder, open: &openedFolder{entries: map[string]openedEntry{}}}
 	default:
 		return nil, nil
 	}
@@ -247,36 +261,36 @@ func (r *Repo) enter(ctx context.Context, f *folder, name string, create bool) (
 	return n.open, nil
 }
 
-func (r *Repo) insert(ctx context.Context, f *folder, parts []string, n node) error {
+func (r *Repo) insertNode(ctx context.Context, f *openedFolder, parts []string, n openedEntry) error {
 	for ; len(parts) > 1; parts = parts[1:] {
 		var err error
-		if f, err = r.enter(ctx, f, parts[0], true); err != nil {
+		if f, err = r.openFolder(ctx, f, parts[0], true); err != nil {
 			return err
 		}
 	}
-	if err := r.read(ctx, f); err != nil {
+	if err := r.readFolder(ctx, f); err != nil {
 		return err
 	}
 	f.entries[parts[0]] = n
 	return nil
 }
 
-func (r *Repo) remove(ctx context.Context, f *folder, parts []string) error {
+func (r *Repo) removeNode(ctx context.Context, f *openedFolder, parts []string) error {
 	for ; len(parts) > 1; parts = parts[1:] {
 		var err error
-		if f, err = r.enter(ctx, f, parts[0], false); err != nil || f == nil {
+		if f, err = r.openFolder(ctx, f, parts[0], false); err != nil || f == nil {
 			return err
 		}
 	}
-	if err := r.read(ctx, f); err != nil {
+	if err := r.readFolder(ctx, f); err != nil {
 		return err
 	}
 	delete(f.entries, parts[0])
 	return nil
 }
 
-// writeFolder writes the trees that were opened, the innermost first.
-func (r *Repo) writeFolder(ctx context.Context, w *pack.Writer, f *folder) (Hash, bool, error) {
+// writeFolder writes the trees of opened folders, the innermost first.
+func (r *Repo) writeFolder(ctx context.Context, w *pack.Writer, f *openedFolder) (Hash, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, context.Cause(ctx)
 	}
@@ -305,7 +319,7 @@ func (r *Repo) writeFolder(ctx context.Context, w *pack.Writer, f *folder) (Hash
 	return h, len(entries) == 0, err
 }
 
-// writeBlob writes a file's content.
+// writeBlob writes the content of a file.
 func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, error) {
 	if f.Blob != "" {
 		if kind, err := r.objects.Kind(ctx, f.Blob); err != nil {
@@ -318,8 +332,8 @@ func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, err
 	if f.Source == "" {
 		return w.AddNew("blob", f.Content)
 	}
-	// NOFOLLOW: the name may stand in a folder that a task has written.
-	// NONBLOCK: opening a named pipe must not wait for a writer.
+	// NOFOLLOW, because the name may be in a folder that a task has written. NONBLOCK, because opening a named
+	// pipe must not wait for a writer.
 	in, err := os.OpenFile(f.Source, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
@@ -344,8 +358,8 @@ func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, err
 	return w.AddNew("blob", data)
 }
 
-// sourceMemory is the largest file that is read as a whole, so that it is not written when
-// the repository has it.
+// sourceMemory is the size of the largest file that is read as a whole. Such a file is not written if the
+// repository has it.
 const sourceMemory = 1 << 20
 
 // newPack starts a pack of new objects. It ends with ctx. Returns an error if the repository has

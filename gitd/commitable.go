@@ -9,10 +9,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// Commitable says whether a push may bring an entry of a tree, by its path, its mode and
-// its size in bytes. It returns [ErrInvalid] for a name that git or a file system
-// of a client would take for a part of a repository, and [ErrTooLarge] for a path or a file
-// over the server's limits. The text says which limit.
+// Commitable returns nil if a push may bring an entry of a tree with this path, mode and size in bytes. Returns
+// [ErrInvalid] for a name that git or a file system of a client would take for a part of a repository, and
+// [ErrTooLarge] for a path or a file over the limits of the server. The text names the limit.
 func (s *Server) Commitable(path string, mode uint32, size int64) error {
 	for name := range strings.SplitSeq(path, "/") {
 		if object.IsDotGit(name) {
@@ -28,11 +27,10 @@ func (s *Server) Commitable(path string, mode uint32, size int64) error {
 	return nil
 }
 
-// PackBytes returns the largest pack of a push, in bytes.
+// PackBytes returns the size of the largest pack of a push in bytes.
 func (s *Server) PackBytes() int64 { return s.limits.PackBytes }
 
-// CountFiles returns how many files, links and submodules the tree of a commit has, or max if it
-// has more.
+// CountFiles returns the number of files, links and submodules in the tree of a commit, or max if there are more.
 func (r *Repo) CountFiles(ctx context.Context, commit Hash, max int) (int, error) {
 	tree, err := r.objects.TreeOf(ctx, commit)
 	if err != nil {
@@ -68,7 +66,7 @@ func (r *Repo) countFiles(ctx context.Context, tree Hash, max, depth int, n *int
 	return ctx.Err()
 }
 
-// TreeOf returns the name of a commit's tree.
+// TreeOf returns the name of the tree of a commit.
 func (r *Repo) TreeOf(ctx context.Context, commit Hash) (Hash, error) {
 	tree, err := r.objects.TreeOf(ctx, commit)
 	if err != nil && !errors.Is(err, ErrNotFound) {

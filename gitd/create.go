@@ -19,40 +19,37 @@ import (
 
 // Create makes an empty bare repository whose HEAD is refs/heads/main.
 func (s *Server) Create(ctx context.Context, name string) (*Repo, error) {
-	r, err := s.grow(ctx, name, func(dir string) error { return nil })
+	r, err := s.createWith(ctx, name, func(dir string) error { return nil })
 	if err != nil {
 		return nil, fmt.Errorf("cannot create %.120q: %w", name, err)
 	}
 	return r, nil
 }
 
-// Import makes a repository from source (a path or URL that git can clone),
-// with its branches and tags; HEAD becomes the base branch. Progress lines go
-// to progress, which may be nil. A failed import leaves nothing behind.
+// Import makes a repository with the branches and tags of source, which is a path or URL that git can clone. HEAD
+// becomes the base branch. Progress lines go to progress, which may be nil. A failed import leaves nothing.
 // Credentials in the URL are used, but neither stored nor logged.
 func (s *Server) Import(ctx context.Context, name, source string, progress io.Writer) (*Repo, error) {
 	return s.ImportFrom(ctx, name, Upstream{URL: source}, false, progress)
 }
 
-// ImportFrom is Import with all that can be said of an upstream. With shallow
-// set only the newest commit of the base is fetched, without its history, other
-// branches or tags: it can be worked on at once, and the next refresh brings the
-// rest.
+// ImportFrom is Import from an upstream. With shallow only the newest commit of the base is fetched, without its
+// history, other branches or tags. It can be used at once, and the next refresh fetches the rest.
 func (s *Server) ImportFrom(ctx context.Context, name string, up Upstream, shallow bool, progress io.Writer) (*Repo, error) {
-	src, err := up.source(ctx)
+	src, err := up.resolveSource(ctx)
 	var r *Repo
 	if err == nil {
-		r, err = s.grow(ctx, name, func(dir string) error { return s.fill(ctx, dir, src, up.Branch, shallow, progress) })
+		r, err = s.createWith(ctx, name, func(dir string) error { return s.fillRepo(ctx, dir, src, up.Branch, shallow, progress) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot import %.120q from %.200s: %w", name, withoutPassword(up.URL), src.quietly(err))
+		return nil, fmt.Errorf("cannot import %.120q from %.200s: %w", name, withoutPassword(up.URL), src.redactError(err))
 	}
 	return r, nil
 }
 
-// grow makes a repository out of sight, lets fill fill it, and puts it in its
-// place when it is complete and on disk: there is never half a repository.
-func (s *Server) grow(ctx context.Context, name string, fill func(dir string) error) (_ *Repo, err error) {
+// createWith makes a repository in the scratch folder, calls fill, and moves the repository to its place when it
+// is complete and on disk. There is never half a repository.
+func (s *Server) createWith(ctx context.Context, name string, fill func(dir string) error) (_ *Repo, err error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
@@ -71,7 +68,7 @@ func (s *Server) grow(ctx context.Context, name string, fill func(dir string) er
 	defer func() {
 		if err != nil {
 			err = gitcmd.ExplainFullDisk(err, s.Root)
-			// Whatever ctx says: half a repository must not stay.
+			// Half a repository must not stay, even if ctx has ended.
 			if e := os.RemoveAll(dir); e != nil {
 				s.log().Error("cannot remove an unfinished repository", "dir", dir, "error", e)
 			}
@@ -92,7 +89,7 @@ func (s *Server) grow(ctx context.Context, name string, fill func(dir string) er
 	if err := syncfs(dir); err != nil {
 		return nil, err
 	}
-	if err := s.place(dir, place); err != nil {
+	if err := s.moveIntoPlace(dir, place); err != nil {
 		return nil, err
 	}
 	if err := syncfs(s.Root); err != nil {
@@ -101,8 +98,8 @@ func (s *Server) grow(ctx context.Context, name string, fill func(dir string) er
 	return s.Repo(name)
 }
 
-// place moves a folder to a place that must be free, making the folders above it.
-func (s *Server) place(dir, place string) error {
+// moveIntoPlace moves a folder to a free place. It makes the folders above the place.
+func (s *Server) moveIntoPlace(dir, place string) error {
 	for range 10 {
 		if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 			if errors.Is(err, unix.ENOTDIR) {
@@ -116,10 +113,10 @@ func (s *Server) place(dir, place string) error {
 			return nil
 		case errors.Is(err, unix.EEXIST):
 			return ErrExists
-		case errors.Is(err, unix.ENOENT): // a failing neighbour removed the folder above
+		case errors.Is(err, unix.ENOENT): // another call that failed removed the folder above
 			continue
 		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-			// A file system without NOREPLACE; rename(2) refuses a folder that is not empty.
+			// The file system does not support NOREPLACE. rename(2) refuses a folder that is not empty.
 			if err := os.Rename(dir, place); errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) {
 				return ErrExists
 			} else {
@@ -132,9 +129,9 @@ func (s *Server) place(dir, place string) error {
 	return fmt.Errorf("the folder above it keeps vanishing: %w", ErrConflict)
 }
 
-// outgrown says whether a pack below dir reached the limit on file size that
-// its maker had; the maker can no longer tell, SIGXFSZ ended it.
-func outgrown(dir string, limit int64) bool {
+// reachedFileLimit reports whether a pack below dir reached the limit on file size of its maker, which was ended
+// by SIGXFSZ and can no longer report it.
+func reachedFileLimit(dir string, limit int64) bool {
 	packs, err := os.ReadDir(filepath.Join(dir, "objects", "pack"))
 	if err != nil {
 		return false
@@ -147,24 +144,23 @@ func outgrown(dir string, limit int64) bool {
 	return false
 }
 
-// oldSins are mistakes that fsck finds in old and honest repositories and that
-// hurt nobody.
-var oldSins = []string{
+// toleratedFaults are faults that fsck finds in old and honest repositories and that do no harm.
+var toleratedFaults = []string{
 	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "badTagName", "duplicateEntries", "emptyName",
 	"extraHeaderEntry", "fullPathname", "gitmodulesParse", "gitmodulesLarge", "missingAuthor", "missingCommitter", "missingEmail",
 	"missingNameBeforeEmail", "missingSpaceBeforeDate", "missingSpaceBeforeEmail", "missingTaggerEntry",
 	"multipleAuthors", "nulInCommit", "treeNotSorted", "zeroPaddedDate", "zeroPaddedFilemode",
 }
 
-// fill fetches branches and tags of a source into a new repository. Branch,
-// when it is not empty, becomes the base.
-func (s *Server) fill(ctx context.Context, dir string, src source, branch string, shallow bool, progress io.Writer) error {
+// fillRepo fetches the branches and tags of a source into a new repository. branch becomes the base unless it is
+// empty.
+func (s *Server) fillRepo(ctx context.Context, dir string, src source, branch string, shallow bool, progress io.Writer) error {
 	if src.local {
-		if err := s.refusePartial(ctx, src.where); err != nil {
+		if err := s.refusePartial(ctx, src.location); err != nil {
 			return err
 		}
 	}
-	head, err := s.remoteHead(ctx, src)
+	head, err := s.readRemoteHead(ctx, src)
 	if err != nil {
 		return err
 	}
@@ -178,18 +174,18 @@ func (s *Server) fill(ctx context.Context, dir string, src source, branch string
 			return err
 		}
 	}
-	fetch := fetch{dir: dir, specs: []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"},
-		config: []string{"core.fsync=none"}} // one syncfs at the end; until then there is nothing to lose
+	fetch := fetchRequest{dir: dir, specs: []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"},
+		config: []string{"core.fsync=none"}} // one syncfs at the end; there is nothing to lose before
 	if shallow {
 		if CheckRef(head.Name) != nil {
 			return fmt.Errorf("its HEAD names no branch: name the base: %w", ErrInvalid)
 		}
 		fetch.depth, fetch.specs = "--depth=1", []string{"+" + head.Name + ":" + head.Name}
 	}
-	lines, done := src.listen(progress)
+	lines, done := src.progressWriter(progress)
 	defer done()
-	if err := s.fetch(ctx, src, fetch, bytes, lines); err != nil {
-		return unreadable(err)
+	if err := s.runFetch(ctx, src, fetch, bytes, lines); err != nil {
+		return blameSource(err)
 	}
 	r := &Repo{server: s, name: "the new repository", dir: dir}
 	r.refs.init(r)
@@ -205,40 +201,40 @@ func (s *Server) fill(ctx context.Context, dir string, src source, branch string
 	if err := s.git.Run(ctx, gitcmd.Command{Repo: dir, Args: []string{"symbolic-ref", "HEAD", "refs/heads/" + base}}); err != nil {
 		return err
 	}
-	if err := r.remember(ctx, src); err != nil {
+	if err := r.recordRefresh(ctx, src); err != nil {
 		return err
 	}
 	return r.tidy(ctx, lines, "core.fsync=none")
 }
 
-// fetch is one conversation with a source.
-type fetch struct {
-	dir    string // the repository's
+// fetchRequest is one conversation with a source.
+type fetchRequest struct {
+	dir    string // of the repository
 	specs  []string
 	depth  string // "--depth=1", "--unshallow" or empty
 	config []string
 }
 
-// fetch runs git fetch. No file that it writes becomes larger than room bytes.
-func (s *Server) fetch(ctx context.Context, src source, f fetch, room int64, lines *progressLines) error {
+// runFetch runs git fetch. It writes no file of more than room bytes.
+func (s *Server) runFetch(ctx context.Context, src source, f fetchRequest, room int64, lines *progressLines) error {
 	config := slices.Concat([]string{"fetch.unpackLimit=1", "fetch.fsckObjects=true"}, f.config, src.config)
-	for _, sin := range oldSins {
+	for _, sin := range toleratedFaults {
 		config = append(config, "fetch.fsck."+sin+"=ignore")
 	}
 	args := []string{"fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"}
 	if f.depth != "" {
 		args = append(args, f.depth)
 	}
-	args = append(append(args, "--end-of-options", src.where), f.specs...)
+	args = append(append(args, "--end-of-options", src.location), f.specs...)
 	err := s.git.Run(ctx, gitcmd.Command{Repo: f.dir, Config: config, Env: src.env, Progress: lines, File: room, Args: args})
-	if err != nil && outgrown(f.dir, room) {
+	if err != nil && reachedFileLimit(f.dir, room) {
 		return fmt.Errorf("it is larger than the %d bytes that the disk has to spare: %w", room, ErrTooLarge)
 	}
 	return err
 }
 
-// refusePartial refuses a local clone that lacks objects: reading it would
-// make git fetch them, by a program that the clone's configuration names.
+// refusePartial refuses a local clone that lacks objects. Reading it would make git fetch them, with a program
+// that the configuration of the clone names.
 func (s *Server) refusePartial(ctx context.Context, dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return err // a bundle
@@ -256,21 +252,21 @@ func (s *Server) refusePartial(ctx context.Context, dir string) error {
 	return fmt.Errorf("%s is no Git repository: %w", dir, ErrInvalid)
 }
 
-// unreadable blames the source for what git said of it: there is no repository,
-// it is damaged, or nobody answers.
-func unreadable(err error) error {
+// blameSource adds [ErrInvalid] to an error of git that the source caused. There is no repository, it is damaged,
+// or nobody answers.
+func blameSource(err error) error {
 	if gitcmd.ExitCode(err) > 0 {
 		return fmt.Errorf("no whole Git repository can be read there: %w: %w", err, ErrInvalid)
 	}
 	return err
 }
 
-// remoteHead asks a source for its HEAD: the branch it names, or its commit.
-func (s *Server) remoteHead(ctx context.Context, src source) (Ref, error) {
+// readRemoteHead returns the HEAD of a source, either the name of a branch or a commit.
+func (s *Server) readRemoteHead(ctx context.Context, src source) (Ref, error) {
 	out, err := s.git.Output(ctx, gitcmd.Command{Config: src.config, Env: src.env,
-		Args: []string{"ls-remote", "--symref", "--end-of-options", src.where, "HEAD"}})
+		Args: []string{"ls-remote", "--symref", "--end-of-options", src.location, "HEAD"}})
 	if err != nil {
-		return Ref{}, unreadable(err)
+		return Ref{}, blameSource(err)
 	}
 	var head Ref
 	for line := range strings.SplitSeq(string(out), "\n") {
@@ -287,8 +283,8 @@ func (s *Server) remoteHead(ctx context.Context, src source) (Ref, error) {
 	return head, nil
 }
 
-// chooseBase finds the branch to be HEAD: the source's, or, when that had no
-// branch checked out, the likeliest.
+// chooseBase returns the branch that HEAD should name. That is the branch of the source's HEAD or, if it names
+// none, the likeliest one.
 func (r *Repo) chooseBase(ctx context.Context, head Ref) (string, error) {
 	refs, err := r.Refs(ctx, "refs/heads")
 	if err != nil {
@@ -325,10 +321,10 @@ func (r *Repo) chooseBase(ctx context.Context, head Ref) (string, error) {
 	return "main", nil
 }
 
-// progressLines passes git's progress on, line by line. Git overwrites a line
-// with '\r'; what a remote server writes in between loses its control characters.
+// progressLines passes the progress of git on, line by line. Git overwrites a line with '\r'. Text of a remote
+// server in it loses its control characters.
 type progressLines struct {
-	mu   sync.Mutex // guards line; git's output and our own come from two goroutines
+	mu   sync.Mutex // guards line; the output of git and our own come from two goroutines
 	to   io.Writer
 	line []byte
 }
@@ -346,7 +342,7 @@ func (p *progressLines) Write(b []byte) (int, error) {
 	for _, c := range b {
 		switch {
 		case c == '\n' || c == '\r':
-			p.emit()
+			p.emitLine()
 		case c >= ' ' && c != 0x7f && len(p.line) < 400:
 			p.line = append(p.line, c)
 		}
@@ -354,8 +350,8 @@ func (p *progressLines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// emit is called under mu. A reader that went away does not end an import.
-func (p *progressLines) emit() {
+// emitLine writes the line. The caller holds the lock. A reader that is gone does not end an import.
+func (p *progressLines) emitLine() {
 	if line := bytes.TrimSpace(p.line); len(line) > 0 {
 		fmt.Fprintf(p.to, "%s\n", bytes.ToValidUTF8(line, []byte("?")))
 	}
@@ -365,5 +361,5 @@ func (p *progressLines) emit() {
 func (p *progressLines) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.emit()
+	p.emitLine()
 }

@@ -90,7 +90,7 @@ func TestSources(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || s.where != where {
+		if err != nil || s.location != where {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}
@@ -109,8 +109,8 @@ func FuzzParseSource(f *testing.F) {
 	f.Add("ext::sh")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parseSource(text)
-		if err == nil && (s.where == "" || s.where[0] == '-' || strings.Contains(s.where, "\x00")) {
-			t.Errorf("%q became %q", text, s.where)
+		if err == nil && (s.location == "" || s.location[0] == '-' || strings.Contains(s.location, "\x00")) {
+			t.Errorf("%q became %q", text, s.location)
 		}
 	})
 }

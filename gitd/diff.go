@@ -13,11 +13,11 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
-// DiffOptions shape [Repo.Diff].
+// DiffOptions are the options of [Repo.Diff].
 type DiffOptions struct {
 	Stat  bool     // a diffstat instead of a patch
 	Paths []string // only these files and folders, taken literally
-	// MergeBase compares to with the merge base of both, as "from...to" does.
+	// MergeBase compares to with the merge base of from and to, as "from...to" does.
 	MergeBase bool
 }
 
@@ -30,8 +30,8 @@ type Change struct {
 	Deleted int    `json:"deleted"`
 }
 
-// ends resolves both ends of a comparison.
-func (r *Repo) ends(ctx context.Context, from, to string, mergeBase bool) (a, b Hash, err error) {
+// resolveEnds resolves both sides of a comparison.
+func (r *Repo) resolveEnds(ctx context.Context, from, to string, mergeBase bool) (a, b Hash, err error) {
 	if b, err = r.resolve(ctx, to); err != nil {
 		return "", "", fmt.Errorf("%.200q: %w", to, err)
 	}
@@ -44,28 +44,28 @@ func (r *Repo) ends(ctx context.Context, from, to string, mergeBase bool) (a, b 
 	return a, b, err
 }
 
-// diff is git's comparison as configuration cannot change it: no external
-// program, no text conversion, no colour, renames found.
-func (r *Repo) diff(format []string, a, b Hash, paths []string) gitcmd.Command {
+// diffCommand returns a comparison by git that no configuration changes. It uses no external program, no text
+// conversion and no colour, and it finds renames.
+func (r *Repo) diffCommand(format []string, a, b Hash, paths []string) gitcmd.Command {
 	args := append([]string{"diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color"}, format...)
 	args = append(args, string(a), string(b), "--")
 	return gitcmd.Command{Repo: r.dir, Args: append(args, paths...), Env: []string{"GIT_LITERAL_PATHSPECS=1"}}
 }
 
-// Diff writes the difference between two commits as git does, with binary patches, never with colour.
+// Diff writes the difference between two commits as git does, with binary patches and without colour.
 func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Writer) error {
 	for _, p := range o.Paths {
 		if !filepath.IsLocal(p) {
 			return fmt.Errorf("cannot compare %.200q in %s: it is no path below the repository's root: %w", p, r.name, ErrInvalid)
 		}
 	}
-	a, b, err := r.ends(ctx, from, to, o.MergeBase)
+	a, b, err := r.resolveEnds(ctx, from, to, o.MergeBase)
 	if err == nil {
 		format := []string{"--patch", "--binary"}
 		if o.Stat {
 			format = []string{"--stat=100", "--summary"}
 		}
-		c := r.diff(format, a, b, o.Paths)
+		c := r.diffCommand(format, a, b, o.Paths)
 		c.Out = w
 		err = r.server.git.Run(ctx, c)
 	}
@@ -75,13 +75,13 @@ func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Wr
 	return nil
 }
 
-// Changed lists what differs between two commits (from the merge base when mergeBase is set).
+// Changed lists the changes between two commits, or from their merge base if mergeBase is set.
 func (r *Repo) Changed(ctx context.Context, from, to string, mergeBase bool) ([]Change, error) {
-	a, b, err := r.ends(ctx, from, to, mergeBase)
+	a, b, err := r.resolveEnds(ctx, from, to, mergeBase)
 	var list []Change
 	if err == nil {
 		var out []byte
-		if out, err = r.server.git.Output(ctx, r.diff([]string{"-z", "--raw", "--numstat"}, a, b, nil)); err == nil {
+		if out, err = r.server.git.Output(ctx, r.diffCommand([]string{"-z", "--raw", "--numstat"}, a, b, nil)); err == nil {
 			list, err = parseChanges(string(out))
 		}
 	}
@@ -91,14 +91,13 @@ func (r *Repo) Changed(ctx context.Context, from, to string, mergeBase bool) ([]
 	return list, nil
 }
 
-// Review is [Repo.Changed] and [Repo.Diff] by one run of git: it lists what differs
-// between two commits, and writes the patch.
+// Review lists the changes between two commits and writes the patch. It runs git once for both.
 func (r *Repo) Review(ctx context.Context, from, to string, patch io.Writer) ([]Change, error) {
-	a, b, err := r.ends(ctx, from, to, false)
+	a, b, err := r.resolveEnds(ctx, from, to, false)
 	var list []Change
 	if err == nil {
 		split := &patchSplitter{patch: patch}
-		c := r.diff([]string{"-z", "--raw", "--numstat", "--patch", "--binary"}, a, b, nil)
+		c := r.diffCommand([]string{"-z", "--raw", "--numstat", "--patch", "--binary"}, a, b, nil)
 		c.Out = split
 		if err = r.server.git.Run(ctx, c); err == nil {
 			list, err = parseChanges(split.list.String())
@@ -110,13 +109,13 @@ func (r *Repo) Review(ctx context.Context, from, to string, patch io.Writer) ([]
 	return list, nil
 }
 
-// patchSplitter keeps the records that git writes in front of a patch, and passes the
-// patch on: an empty field is between them.
+// patchSplitter keeps the records that git prints before a patch, and passes the patch on. An empty field
+// separates the two.
 type patchSplitter struct {
 	list  bytes.Buffer
-	at    int // in list, where the next field begins
-	seen  int // of list, what was searched for that field's end
-	names int // fields that come next are so many names
+	at    int // offset in list of the next field
+	seen  int // offset in list up to which the end of that field was searched
+	names int // number of following fields that are names
 	patch io.Writer
 	ended bool // the list
 }
@@ -147,12 +146,12 @@ func (s *patchSplitter) Write(p []byte) (int, error) {
 			s.list.Truncate(s.at - 1)
 			_, err := s.patch.Write(rest)
 			return len(p), err
-		case field[0] == ':': // a record, and its status at the end: the name follows, of a rename both
+		case field[0] == ':': // a record with its status at the end; one name follows, or two for a rename
 			s.names = 1
 			if at := bytes.LastIndexByte(field, ' '); at >= 0 && (bytes.HasPrefix(field[at+1:], []byte("R")) || bytes.HasPrefix(field[at+1:], []byte("C"))) {
 				s.names = 2
 			}
-		default: // counts and a name; of a rename its names follow
+		default: // counts and a name; for a rename two names follow
 			if counts := bytes.SplitN(field, []byte{'\t'}, 3); len(counts) == 3 && len(counts[2]) == 0 {
 				s.names = 2
 			}
@@ -160,8 +159,8 @@ func (s *patchSplitter) Write(p []byte) (int, error) {
 	}
 }
 
-// parseChanges reads the output of `diff-tree -z --raw --numstat`: all raw
-// records, then the line counts in the same order.
+// parseChanges parses the output of `diff-tree -z --raw --numstat`. All raw records come first, then the line
+// counts in the same order.
 func parseChanges(out string) ([]Change, error) {
 	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 	next := func() (string, bool) {
@@ -201,7 +200,7 @@ func parseChanges(out string) ([]Change, error) {
 		if len(counts) != 3 {
 			return nil, bad
 		}
-		if counts[2] == "" { // of a rename both paths follow
+		if counts[2] == "" { // for a rename both paths follow
 			next()
 			next()
 		}

@@ -13,11 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncfs returns when everything written so far to dir's file system is on
-// disk. One call covers objects, refs, reflogs and the folders that name them,
-// which an fsync of single files does not: git leaves the entries of new
-// folders to chance. Who comes while the disk is busy with a call waits for the next
-// one together with all others who do.
+// syncfs returns when everything written so far to the file system of dir is on disk. One call covers objects,
+// refs, reflogs and the folders that name them, unlike an fsync of single files. Git does not sync the entries of
+// new folders. Callers that arrive during a call share the next one.
 func syncfs(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -28,24 +26,23 @@ func syncfs(dir string) error {
 	if err := unix.Fstat(int(f.Fd()), &at); err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
-	if err := syncing(at.Dev).wait(func() error { return unix.Syncfs(int(f.Fd())) }); err != nil {
+	if err := syncerOf(at.Dev).share(func() error { return unix.Syncfs(int(f.Fd())) }); err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
 	return nil
 }
 
-// fewFiles is how many files or folders of refs are waited for one by one; beyond, the
-// whole file system is.
+// fewFiles is the number of files or folders of refs that are synced one by one. Beyond it the whole file system
+// is synced.
 const fewFiles = 16
 
-// syncRefs returns when refs that git has changed are on disk. Git sees to what is in
-// their files, not to the names of these. What others write meanwhile is not waited for,
-// as syncfs would.
+// syncRefs returns when refs that git has changed are on disk. Git syncs the content of their files, but not their
+// names. Unlike syncfs it does not wait for other writers.
 func syncRefs(repo string, names ...string) error {
-	// packed-refs is in the repository's own folder: what is deleted is deleted there, too.
+	// packed-refs is in the repository's own folder. Deletions change it, too.
 	folders := map[string]bool{repo: true, filepath.Join(repo, "reftable"): true}
 	for _, name := range names {
-		// All of them may be new: git makes a folder with the first ref in it.
+		// All of these folders may be new, because git makes a folder with the first ref in it.
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			folders[filepath.Join(repo, filepath.FromSlash(dir))] = true
 		}
@@ -56,7 +53,7 @@ func syncRefs(repo string, names ...string) error {
 	return syncFolders(folders)
 }
 
-// syncFolders returns when the names in the folders that there are are on disk.
+// syncFolders returns when the names in the existing folders are on disk.
 func syncFolders(folders map[string]bool) error {
 	var files []*os.File
 	defer func() {
@@ -83,34 +80,33 @@ func syncFolders(folders map[string]bool) error {
 // syncs has a syncer for every file system, by device.
 var syncs sync.Map
 
-func syncing(device uint64) *syncer {
+func syncerOf(device uint64) *syncer {
 	s, _ := syncs.LoadOrStore(device, &syncer{})
 	return s.(*syncer)
 }
 
-// syncer lets those who wait for one file system share its calls, of which one is made at
-// a time.
+// syncer lets callers share calls, of which one is made at a time.
 type syncer struct {
 	mu   sync.Mutex // guards the rounds
-	last *round     // the call that began last; nil: none has
-	next *round     // the call that has not begun; nil: nobody waits for one
+	last *syncRound // the call that began last; nil means none
+	next *syncRound // the call that has not begun; nil means that nobody waits
 }
 
-type round struct {
+type syncRound struct {
 	done chan struct{}
-	err  error // to be read when done is closed
+	err  error // valid when done is closed
 }
 
-// wait returns the outcome of a call that begins after wait did. The first who
-// waits for a round makes its call.
-func (s *syncer) wait(call func() error) error {
+// share returns the result of a call that begins after share did. The first caller that waits for a round makes
+// the call.
+func (s *syncer) share(call func() error) error {
 	s.mu.Lock()
 	if r := s.next; r != nil {
 		s.mu.Unlock()
 		<-r.done
 		return r.err
 	}
-	r, last := &round{done: make(chan struct{})}, s.last
+	r, last := &syncRound{done: make(chan struct{})}, s.last
 	s.next = r
 	s.mu.Unlock()
 
@@ -118,7 +114,7 @@ func (s *syncer) wait(call func() error) error {
 		<-last.done
 	}
 	s.mu.Lock()
-	s.last, s.next = r, nil // who comes from here on may have written behind the call's back
+	s.last, s.next = r, nil // later callers may have written something that the call misses
 	s.mu.Unlock()
 	r.err = call()
 	close(r.done)

@@ -24,7 +24,7 @@ func TestSyncsAreShared(t *testing.T) {
 		}
 		come := func() {
 			own := written.Add(1)
-			if err := s.wait(call); err != nil || synced.Load() < own {
+			if err := s.share(call); err != nil || synced.Load() < own {
 				t.Errorf("write %d returned when %d were on disk: %v", own, synced.Load(), err)
 			}
 		}

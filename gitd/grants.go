@@ -2,15 +2,15 @@ package gitd
 
 import "github.com/ramus-dev/ramus/gitd/grant"
 
-// Grant says what its bearer may do. It travels as an EdDSA JWT (RFC 8037) and is never stored.
+// Grant states the rights of its bearer. It travels as an EdDSA JWT (RFC 8037) and is never stored.
 type Grant = grant.Grant
 
 // The scopes of a grant. ScopeWrite includes ScopeRead, and ScopeAdmin includes all.
 const (
-	ScopeRead    = grant.ScopeRead    // look at repositories, and fetch
+	ScopeRead    = grant.ScopeRead    // read repositories, and fetch
 	ScopeWrite   = grant.ScopeWrite   // change them, and push
 	ScopeAdmin   = grant.ScopeAdmin   // administer the server
-	ScopeMetrics = grant.ScopeMetrics // read the numbers for Prometheus
+	ScopeMetrics = grant.ScopeMetrics // read the metrics for Prometheus
 )
 
 // StageRefs is the folder of refs for commits that a container pushed while its branch moved or was

@@ -17,30 +17,28 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// access is one request's standing: which repository, under which grant.
+// access is the repository and the grant of one request.
 type access struct {
-	name     string // of the repository
-	dir      string
-	grant    Grant
-	client   string // who takes up places among the git children
-	protocol string // GIT_PROTOCOL for the child; empty: protocol v0
-	repo     *Repo  // nil: it is served as it is on disk, by git
-	direct   bool   // protocol v2, answered in process
-	own      ownConfig
-	leaked   func([]Leak) // hears of secrets in a push that was refused; may be nil
+	name       string // of the repository
+	dir        string
+	grant      Grant
+	client     string // the client that the git children count for
+	protocol   string // GIT_PROTOCOL for the child; empty means protocol v0
+	repo       *Repo  // nil if the repository is served as it is on disk, by git
+	direct     bool   // protocol v2, answered in process
+	repoConfig ownConfig
+	leaked     func([]Leak) // called with the secrets of a push that was refused; may be nil
 }
 
-// harmlessFaults are faults of objects that git's fsck is to overlook in a push: old tools made
-// them, and they do no harm.
+// harmlessFaults are faults of objects that fsck ignores in a push. Old tools made them, and they do no harm.
 var harmlessFaults = []string{"badtimezone", "missingspacebeforedate", "zeropaddedfilemode"}
 
-// config is git's configuration for this access. Git reads it after the
-// repository's own, so it names nothing that the repository decides.
+// config returns the configuration of git for this access. Git reads it after that of the repository, so it leaves
+// out keys that the repository decides.
 func (a access) config(l Limits) []string {
 	c := []string{
-		fmt.Sprintf("receive.maxInputSize=%d", a.own.atMost("receive.maxinputsize", l.PackBytes)),
-		// What git maps at once has to fit into its address space with the
-		// objects that it works on.
+		fmt.Sprintf("receive.maxInputSize=%d", a.repoConfig.atMost("receive.maxinputsize", l.PackBytes)),
+		// The parts of packs that git maps have to fit into its address space together with the objects in use.
 		"core.packedGitWindowSize=64m",
 		fmt.Sprintf("core.packedGitLimit=%d", l.Memory/4),
 		"pack.threads=2",
@@ -52,11 +50,11 @@ func (a access) config(l Limits) []string {
 		c = append(c, "receive.denyDeletes=true")
 	}
 	unless := func(key, value string, also ...string) {
-		if !a.own.names(key) && !slices.ContainsFunc(also, a.own.names) {
+		if !a.repoConfig.names(key) && !slices.ContainsFunc(also, a.repoConfig.names) {
 			c = append(c, key+"="+value)
 		}
 	}
-	unless("receive.unpacklimit", "1", "transfer.unpacklimit") // 200 pushes kept as loose objects make a clone 20 times dearer
+	unless("receive.unpacklimit", "1", "transfer.unpacklimit") // a clone takes 20 times as long after 200 pushes that are kept as loose objects
 	unless("receive.advertisepushoptions", "false")
 	unless("receive.fsckobjects", "true", "transfer.fsckobjects")
 	for _, what := range harmlessFaults {
@@ -64,9 +62,8 @@ func (a access) config(l Limits) []string {
 	}
 	unless("uploadpack.allowfilter", "true")
 	if len(a.grant.Read) == 0 {
-		// Who may read all refs may read all objects, as protocol v2 lets them
-		// anyhow: fetches of a partial clone need it. A repository that says which
-		// objects may be asked for by protocol v0, in any of three ways, has said so.
+		// A client that may read all refs may read all objects, as it may with protocol v2. Fetches of a partial
+		// clone need it. A repository may itself say in any of three ways which objects protocol v0 may ask for.
 		unless("uploadpack.allowanysha1inwant", "true", "uploadpack.allowreachablesha1inwant", "uploadpack.allowtipsha1inwant")
 		return c
 	}
@@ -95,7 +92,7 @@ func (a access) config(l Limits) []string {
 	return c
 }
 
-// env is what the child's environment needs beyond the usual.
+// env returns additional environment variables of the child.
 func (a access) env() []string {
 	if a.protocol == "" {
 		return nil
@@ -103,7 +100,7 @@ func (a access) env() []string {
 	return []string{"GIT_PROTOCOL=" + a.protocol}
 }
 
-// validProtocol filters what a client may put into GIT_PROTOCOL.
+// validProtocol returns the value of GIT_PROTOCOL for the one that a client sent.
 func validProtocol(p string) string {
 	switch p {
 	case "version=0", "version=1", "version=2":
@@ -112,7 +109,7 @@ func validProtocol(p string) string {
 	return ""
 }
 
-// httpError is a refusal of a request; text is shown to the user by git.
+// httpError is a refusal of a request. Git shows its text to the user.
 type httpError struct {
 	status int
 	text   string
@@ -120,24 +117,23 @@ type httpError struct {
 
 func (e *httpError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.text) }
 
-// noRepository is the one answer for a repository that is not there and for
-// one that the client may not know of.
+// noRepository is the answer for a repository that does not exist, and for one that the client may not know of.
 var noRepository = &httpError{http.StatusNotFound, "repository not found, or not covered by this token"}
 
-// Handler serves smart HTTP at /NAME.git/… and /NAME/… alike, and /.well-known/jwks.json.
-// A grant is taken from the Basic password or the Bearer token.
+// Handler serves smart HTTP at /NAME.git/… and /NAME/… alike, and /.well-known/jwks.json. The grant comes from the
+// Basic password or the Bearer token.
 func (s *Server) Handler() http.Handler {
-	return s.httpHandler(s.credentials, true, nil)
+	return s.httpHandler(s.readCredentials, true, nil)
 }
 
-// GrantHandler serves smart HTTP under one grant that the connection stands
-// for; no token is asked for, and one that is sent is ignored. Used behind a container's door.
+// GrantHandler serves smart HTTP under one grant for the whole connection. It ignores tokens. It is used for
+// connections from containers.
 func (s *Server) GrantHandler(g Grant) http.Handler {
 	return s.DoorHandler(func() Grant { return g }, nil)
 }
 
-// DoorHandler is GrantHandler under a grant that may change from request to request. leaked, unless it
-// is nil, hears of pushes that were refused because they hold a secret, before the client gets its answer.
+// DoorHandler is GrantHandler with a grant that may change from request to request. If leaked is not nil, it is
+// called with the secrets of a push that was refused, before the client gets its answer.
 func (s *Server) DoorHandler(allowed func() Grant, leaked func([]Leak)) http.Handler {
 	return s.httpHandler(func(r *http.Request) (Grant, bool, error) {
 		g := allowed()
@@ -151,8 +147,8 @@ func (s *Server) DoorHandler(allowed func() Grant, leaked func([]Leak)) http.Han
 	}, false, leaked)
 }
 
-// credentials reads the request's token; known is false when there is none.
-func (s *Server) credentials(r *http.Request) (g Grant, known bool, err error) {
+// readCredentials returns the grant of the request's token. Without a token, known is false.
+func (s *Server) readCredentials(r *http.Request) (g Grant, known bool, err error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		return Grant{}, false, nil
@@ -175,6 +171,7 @@ func (s *Server) credentials(r *http.Request) (g Grant, known bool, err error) {
 	return g, true, nil
 }
 
+// httpHandler serves smart HTTP. who returns the grant of a request. forward serves /.well-known/jwks.json, too.
 func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forward bool, leaked func([]Leak)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := s.requests.Enter(r.Context())
@@ -187,34 +184,43 @@ func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forwa
 		h.Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 		h.Set("X-Content-Type-Options", "nosniff")
 		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle, until: time.Now().Add(s.limits.Time)}
-		err = s.serveHTTP(ctx, reply, r, who, forward, leaked)
-		if err == nil {
-			return
+		if forward && r.URL.Path == "/.well-known/jwks.json" {
+			err = s.serveKeys(reply, r)
+		} else {
+			err = s.serveGit(ctx, reply, r, who, leaked)
 		}
-		if reply.begun {
-			// The client must not take what it has for the whole.
-			s.log().Info("request broken off", "path", r.URL.Path, "err", err)
-			panic(http.ErrAbortHandler)
+		if err != nil {
+			s.answerError(reply, r, err)
 		}
-		status, text := httpStatus(err)
-		if status >= 500 {
-			s.log().Warn("request failed", "path", r.URL.Path, "err", err)
-		}
-		switch status {
-		case http.StatusUnauthorized:
-			// Bearer tokens are taken, too, but not asked for: JGit does not
-			// look at the schemes behind one that it does not know.
-			h.Set("WWW-Authenticate", `Basic realm="ramus"`)
-		case http.StatusServiceUnavailable:
-			h.Set("Retry-After", "30")
-		}
-		h.Del("Content-Encoding")
-		_ = reply.ctl.SetWriteDeadline(time.Now().Add(s.limits.Idle))
-		http.Error(w, text, status)
 	})
 }
 
-// httpStatus maps errors to what the client is told.
+// answerError answers a request that failed. It breaks the connection if a part of the answer was sent.
+func (s *Server) answerError(reply *httpReply, r *http.Request, err error) {
+	if reply.begun {
+		// The client must not take that part for the whole.
+		s.log().Info("request broken off", "path", r.URL.Path, "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	status, text := httpStatus(err)
+	if status >= 500 {
+		s.log().Warn("request failed", "path", r.URL.Path, "err", err)
+	}
+	h := reply.w.Header()
+	switch status {
+	case http.StatusUnauthorized:
+		// Bearer tokens are accepted, but not asked for. JGit ignores all schemes after one that it does not
+		// know.
+		h.Set("WWW-Authenticate", `Basic realm="ramus"`)
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "30")
+	}
+	h.Del("Content-Encoding")
+	_ = reply.ctl.SetWriteDeadline(time.Now().Add(s.limits.Idle))
+	http.Error(reply.w, text, status)
+}
+
+// httpStatus returns the status and the text for an error.
 func httpStatus(err error) (int, string) {
 	var he *httpError
 	switch {
@@ -237,90 +243,112 @@ func httpStatus(err error) (int, string) {
 	return http.StatusBadRequest, text
 }
 
-func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, who func(*http.Request) (Grant, bool, error), forward bool, leaked func([]Leak)) error {
-	path := r.URL.Path
-	if path == "/.well-known/jwks.json" && forward {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			return &httpError{http.StatusMethodNotAllowed, "GET only"}
-		}
-		w.w.Header().Set("Content-Type", "application/jwk-set+json")
-		_, err := w.Write(s.JWKS())
+// serveKeys serves the public half of the signing key.
+func (s *Server) serveKeys(w *httpReply, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return &httpError{http.StatusMethodNotAllowed, "GET only"}
+	}
+	w.w.Header().Set("Content-Type", "application/jwk-set+json")
+	_, err := w.Write(s.JWKS())
+	return err
+}
+
+// serveGit serves one request of smart HTTP.
+func (s *Server) serveGit(ctx context.Context, w *httpReply, r *http.Request, who func(*http.Request) (Grant, bool, error), leaked func([]Leak)) error {
+	name, verb, service, err := parseRequest(r)
+	if err != nil {
 		return err
 	}
-	name, verb, ok := splitURL(path)
-	if !ok {
-		return &httpError{http.StatusNotFound, "not found; repositories are served at /NAME.git"}
-	}
-	var service string
-	switch verb {
-	case "info/refs":
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			return &httpError{http.StatusMethodNotAllowed, "GET only"}
-		}
-		service = r.URL.Query().Get("service")
-	case "git-upload-pack", "git-receive-pack":
-		if r.Method != http.MethodPost {
-			return &httpError{http.StatusMethodNotAllowed, "POST only"}
-		}
-		if r.Header.Get("Content-Type") != "application/x-"+verb+"-request" {
-			return &httpError{http.StatusUnsupportedMediaType, "the content type must be application/x-" + verb + "-request"}
-		}
-		service = verb
-	}
-	if service != "git-upload-pack" && service != "git-receive-pack" {
-		return &httpError{http.StatusForbidden, "the dumb HTTP protocol is not served; any git since 1.6.6 speaks the smart one"}
-	}
-	a, err := s.admit(r, name, service == "git-receive-pack", who)
+	write := service == "git-receive-pack"
+	a, err := s.admitRequest(r, name, write, who)
 	if err != nil {
 		return err
 	}
 	a.leaked = leaked
-	a = s.negotiate(ctx, a, validProtocol(r.Header.Get("Git-Protocol")), service == "git-receive-pack")
-	h := w.w.Header()
+	a = s.negotiate(ctx, a, validProtocol(r.Header.Get("Git-Protocol")), write)
 	if verb == "info/refs" {
-		h.Set("Content-Type", "application/x-"+service+"-advertisement")
-		if r.Method == http.MethodHead {
-			return nil
-		}
-		if a.direct {
-			advert, err := s.capabilities(ctx, a)
-			if err != nil {
-				return err
-			}
-			return writeWhole(w, advert)
-		}
-		var out io.Writer = w
-		if a.protocol != "version=2" || service == "git-receive-pack" {
-			out = &prefixWriter{w: w, prefix: append(protocol.AppendLine(nil, "# service=", service, "\n"), protocol.FlushLine...)}
-		}
-		if service == "git-receive-pack" {
-			return s.advertisePush(ctx, a, out)
-		}
-		return s.advertise(ctx, a, "upload-pack", out)
+		return s.serveAdvert(ctx, a, w, r, service)
 	}
+
 	body := &httpBody{body: r.Body, ctl: w.ctl, idle: s.limits.Idle}
-	in := io.Reader(body)
-	switch enc := r.Header.Get("Content-Encoding"); enc {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		// What it inflates to is bounded by whoever reads it, and nothing is
-		// inflated ahead of that.
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return object.Refuse(ErrInvalid, "the request is not gzip, as it says it is")
-		}
-		in = &gzipBody{z}
-	default:
-		return &httpError{http.StatusUnsupportedMediaType, "the content encoding is not known here; gzip is"}
+	in, err := decodeBody(r, body)
+	if err != nil {
+		return err
 	}
-	h.Set("Content-Type", "application/x-"+service+"-result")
-	if service == "git-upload-pack" {
-		return s.upload(ctx, a, in, body.done, w)
+	w.w.Header().Set("Content-Type", "application/x-"+service+"-result")
+	if write {
+		return s.receive(ctx, a, in, body.clearDeadline, w)
 	}
-	return s.receive(ctx, a, in, body.done, w)
+	return s.upload(ctx, a, in, body.clearDeadline, w)
 }
 
-// gzipBody tells damaged data from a damaged connection.
+// parseRequest returns the repository, the verb and the service that a request asks for.
+func parseRequest(r *http.Request) (name, verb, service string, err error) {
+	name, verb, ok := splitURL(r.URL.Path)
+	if !ok {
+		return "", "", "", &httpError{http.StatusNotFound, "not found; repositories are served at /NAME.git"}
+	}
+	switch verb {
+	case "info/refs":
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return "", "", "", &httpError{http.StatusMethodNotAllowed, "GET only"}
+		}
+		service = r.URL.Query().Get("service")
+	case "git-upload-pack", "git-receive-pack":
+		if r.Method != http.MethodPost {
+			return "", "", "", &httpError{http.StatusMethodNotAllowed, "POST only"}
+		}
+		if r.Header.Get("Content-Type") != "application/x-"+verb+"-request" {
+			return "", "", "", &httpError{http.StatusUnsupportedMediaType, "the content type must be application/x-" + verb + "-request"}
+		}
+		service = verb
+	}
+	if service != "git-upload-pack" && service != "git-receive-pack" {
+		return "", "", "", &httpError{http.StatusForbidden, "the dumb HTTP protocol is not served; any git since 1.6.6 speaks the smart one"}
+	}
+	return name, verb, service, nil
+}
+
+// serveAdvert serves the refs and capabilities that open a conversation.
+func (s *Server) serveAdvert(ctx context.Context, a access, w *httpReply, r *http.Request, service string) error {
+	w.w.Header().Set("Content-Type", "application/x-"+service+"-advertisement")
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if a.direct {
+		advert, err := s.capabilities(ctx, a)
+		if err != nil {
+			return err
+		}
+		return writeWhole(w, advert)
+	}
+	var out io.Writer = w
+	if a.protocol != "version=2" || service == "git-receive-pack" {
+		out = &prefixWriter{w: w, prefix: append(protocol.AppendLine(nil, "# service=", service, "\n"), protocol.FlushLine...)}
+	}
+	if service == "git-receive-pack" {
+		return s.advertisePush(ctx, a, out)
+	}
+	return s.advertise(ctx, a, "upload-pack", out)
+}
+
+// decodeBody returns the body of a request without its content encoding.
+func decodeBody(r *http.Request, body io.Reader) (io.Reader, error) {
+	switch enc := r.Header.Get("Content-Encoding"); enc {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+		// The reader of the body bounds its inflated size, and nothing is inflated ahead of it.
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, object.Refuse(ErrInvalid, "the request is not gzip, as it says it is")
+		}
+		return &gzipBody{z}, nil
+	}
+	return nil, &httpError{http.StatusUnsupportedMediaType, "the content encoding is not known here; gzip is"}
+}
+
+// gzipBody distinguishes damaged data from a damaged connection.
 type gzipBody struct{ z *gzip.Reader }
 
 func (g *gzipBody) Read(p []byte) (int, error) {
@@ -331,8 +359,7 @@ func (g *gzipBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// prefixWriter writes prefix in front of the first byte, and nothing if there
-// is none.
+// prefixWriter writes prefix before the first byte. It writes nothing if there is none.
 type prefixWriter struct {
 	w      io.Writer
 	prefix []byte
@@ -348,13 +375,13 @@ func (p *prefixWriter) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// Serves tells whether a URL path asks for a repository, as [Server.Handler] reads it.
+// Serves reports whether a URL path asks for a repository, as [Server.Handler] reads it.
 func Serves(path string) bool {
 	name, _, ok := splitURL(path)
 	return ok && name != ""
 }
 
-// splitURL splits a URL path into a repository's name and what is asked of it.
+// splitURL splits a URL path into the name of a repository and a verb.
 func splitURL(path string) (name, verb string, ok bool) {
 	path, ok = strings.CutPrefix(path, "/")
 	if !ok {
@@ -365,7 +392,7 @@ func splitURL(path string) (name, verb string, ok bool) {
 			return name, verb, true
 		}
 	}
-	// The files that the dumb protocol reads.
+	// These are the files that the dumb protocol reads.
 	for _, verb := range []string{"/HEAD", "/objects/", "/info/"} {
 		if i := strings.Index(path, ".git"+verb); i >= 0 {
 			return path[:i+len(".git")], "dumb", true
@@ -374,13 +401,13 @@ func splitURL(path string) (name, verb string, ok bool) {
 	return "", "", false
 }
 
-// admit decides whether and how a request may go on.
-func (s *Server) admit(r *http.Request, path string, write bool, who func(*http.Request) (Grant, bool, error)) (access, error) {
+// admitRequest returns the access of a request, or the reason why it is refused.
+func (s *Server) admitRequest(r *http.Request, path string, write bool, who func(*http.Request) (Grant, bool, error)) (access, error) {
 	allowed, known, err := who(r)
 	if err != nil {
 		return access{}, err
 	}
-	a, findErr := s.locate(path)
+	a, findErr := s.locateRepo(path)
 	a.client = "http:" + allowed.Subject
 	if !known {
 		a.client = clientAddr(r)
@@ -390,20 +417,20 @@ func (s *Server) admit(r *http.Request, path string, write bool, who func(*http.
 			if s.OwnConfig {
 				allowed.Write = append(allowed.Write, grant.OwnRefs+"*")
 			}
-		case findErr == nil && !write && a.own.flag("ramus.anonymous", false):
+		case findErr == nil && !write && a.repoConfig.flag("ramus.anonymous", false):
 			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeRead}}
 		default:
-			// The same whether there is such a repository or not.
+			// The answer does not tell whether the repository exists.
 			return access{}, &httpError{http.StatusUnauthorized, "a token is needed: give it as the password"}
 		}
 	}
 	a.grant = allowed.Effective()
 	if !allowed.MayRead(a.name) {
 		switch {
-		case findErr == nil && !write && a.own.flag("ramus.anonymous", false):
+		case findErr == nil && !write && a.repoConfig.flag("ramus.anonymous", false):
 			a.grant = Grant{Subject: allowed.Subject, Repo: a.name, Scopes: []string{ScopeRead}}
 		case !allowed.Has(ScopeRead):
-			// The same whether there is such a repository or not.
+			// The answer does not tell whether the repository exists.
 			return access{}, &httpError{http.StatusForbidden, `this token lacks the scope "read", or "write" for pushes`}
 		default:
 			return access{}, noRepository
@@ -418,13 +445,13 @@ func (s *Server) admit(r *http.Request, path string, write bool, who func(*http.
 	if write && (!a.grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return access{}, &httpError{http.StatusForbidden, "this token may only read " + a.name}
 	}
-	if err := a.enabled(s, write); err != nil {
+	if err := a.checkEnabled(s, write); err != nil {
 		return access{}, &httpError{http.StatusForbidden, err.Error()}
 	}
 	return a, nil
 }
 
-// clientAddr is the address that a request came from, without the port.
+// clientAddr returns the address of the client without the port.
 func clientAddr(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// withDefaults fills in what is zero.
+// withDefaults sets zero fields to their defaults.
 func (l Limits) withDefaults() Limits {
 	def := func(v *int64, d int64) {
 		if *v <= 0 {
@@ -40,15 +40,13 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// slotWait is how long a request waits for a free place among the git
-// children before it is told to come back.
+// slotWait is the time that a request waits for a git child before it is told to try again.
 const slotWait = 30 * time.Second
 
 var errBusy = object.Refuse(ErrTooLarge, "the server is busy; try again in a minute")
 
-// slots bounds the git children at work for clients, and how many of them one
-// client may hold: somebody who opens clones and reads nothing from them must
-// not keep everybody else out.
+// slots bounds the git children at work for all clients, and for each of them. A client that opens clones and
+// reads nothing from them must not lock out all others.
 type slots struct {
 	all chan struct{}
 	max int // of one client
@@ -61,13 +59,13 @@ func newSlots(n int) *slots {
 	return &slots{all: make(chan struct{}, n), max: max(1, n*3/4), each: map[string]int{}}
 }
 
-// take waits for a place; give must be called once.
-func (s *slots) acquire(ctx context.Context, client string) (give func(), err error) {
+// acquire waits for a git child of the client. release must be called once.
+func (s *slots) acquire(ctx context.Context, client string) (release func(), err error) {
 	timer := time.NewTimer(slotWait)
 	defer timer.Stop()
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
-	for !s.count(client) {
+	for !s.addClient(client) {
 		select {
 		case <-retry.C:
 		case <-timer.C:
@@ -79,19 +77,19 @@ func (s *slots) acquire(ctx context.Context, client string) (give func(), err er
 	select {
 	case s.all <- struct{}{}:
 	case <-timer.C:
-		s.discount(client)
+		s.removeClient(client)
 		return nil, errBusy
 	case <-ctx.Done():
-		s.discount(client)
+		s.removeClient(client)
 		return nil, context.Cause(ctx)
 	}
 	return sync.OnceFunc(func() {
 		<-s.all
-		s.discount(client)
+		s.removeClient(client)
 	}), nil
 }
 
-func (s *slots) count(client string) bool {
+func (s *slots) addClient(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.each[client] >= s.max {
@@ -101,7 +99,7 @@ func (s *slots) count(client string) bool {
 	return true
 }
 
-func (s *slots) discount(client string) {
+func (s *slots) removeClient(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.each[client]--; s.each[client] <= 0 {
@@ -109,10 +107,10 @@ func (s *slots) discount(client string) {
 	}
 }
 
-// errIdle ends a transfer whose client neither sends nor takes anything.
+// errIdle ends a transfer whose client neither sends nor reads anything.
 var errIdle = errors.New("the client was idle for too long")
 
-// httpBody reads a request's body; each read may take no longer than idle.
+// httpBody reads the body of a request. Each Read may take no longer than idle.
 type httpBody struct {
 	body io.Reader
 	ctl  *http.ResponseController
@@ -121,8 +119,8 @@ type httpBody struct {
 }
 
 func (b *httpBody) Read(p []byte) (int, error) {
-	// Connections that know no deadlines (a container's door) are bounded by
-	// the time of the request as a whole.
+	// Connections that do not support deadlines, such as that of a container, are bounded by the time of the whole
+	// request.
 	_ = b.ctl.SetReadDeadline(time.Now().Add(b.idle))
 	n, err := b.body.Read(p)
 	b.eof = b.eof || err == io.EOF
@@ -133,27 +131,27 @@ func (b *httpBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// done takes the deadline away: net/http goes on reading in the background to
-// notice a client that hangs up, and would take its passing for just that.
-// Where there is more to read it stays: net/http reads it before it answers.
-func (b *httpBody) done() {
+// clearDeadline removes the deadline at the end of the body. net/http continues to read in the background to
+// notice a client that hangs up, and would mistake the deadline for that. If there is more to read, the deadline
+// stays, because net/http reads the rest before it answers.
+func (b *httpBody) clearDeadline() {
 	if b.eof {
 		_ = b.ctl.SetReadDeadline(time.Time{})
 	}
 }
 
-// httpReply writes an answer. The status goes out with the first byte of it,
-// so that what fails before can still be reported as a failure.
+// httpReply writes an answer. It sends the status with the first byte, so that an earlier failure can still be
+// reported as one.
 type httpReply struct {
 	w     http.ResponseWriter
 	ctl   *http.ResponseController
 	idle  time.Duration
-	until time.Time // the request's end, whatever the client takes
+	until time.Time // the end of the request, however slowly the client reads
 	begun bool
-	sized bool // the client knows how long the answer is
+	sized bool // the client knows the length of the answer
 }
 
-// length announces the answer's length. What is announced need not be flushed.
+// SetLength announces the length of the answer. An answer with a length need not be flushed.
 func (r *httpReply) SetLength(n int64) {
 	if !r.begun {
 		r.w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
@@ -161,7 +159,7 @@ func (r *httpReply) SetLength(n int64) {
 	}
 }
 
-func (r *httpReply) begin() {
+func (r *httpReply) beginReply() {
 	end := time.Now().Add(r.idle)
 	if end.After(r.until) {
 		end = r.until
@@ -174,7 +172,7 @@ func (r *httpReply) begin() {
 }
 
 func (r *httpReply) Write(p []byte) (int, error) {
-	r.begin()
+	r.beginReply()
 	n, err := r.w.Write(p)
 	if err == nil && !r.sized {
 		err = r.ctl.Flush()
@@ -182,15 +180,15 @@ func (r *httpReply) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// copyBuffer is the number of bytes that are copied at once where the system cannot send a file.
+// copyBuffer is the number of bytes that are copied at once if the system cannot send a file.
 const copyBuffer = 32 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 
-// ReadFrom lets the system send a file where the connection can; src must be
-// as short as a client can take it in idle.
+// ReadFrom lets the system send a file if the connection supports it. A client must be able to read all of src
+// within idle.
 func (r *httpReply) ReadFrom(src io.Reader) (int64, error) {
-	r.begin()
+	r.beginReply()
 	in, ok := r.w.(io.ReaderFrom)
 	if !ok {
 		buf := copyBuffers.Get().(*[copyBuffer]byte)

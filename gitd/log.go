@@ -12,13 +12,13 @@ import (
 	"github.com/ramus-dev/ramus/gitd/history"
 )
 
-// logMax is how many commits [Repo.Log] lists when it is not told.
+// logMax is the default of [LogOptions.Max].
 const logMax = 1000
 
-// Trailer is one "Key: value" line at a commit message's end.
+// Trailer is one "Key: value" line at the end of a commit message.
 type Trailer struct{ Key, Value string }
 
-// Commit is a commit as people read it.
+// Commit is a commit as people read it. [object.RawCommit] is a commit as it is stored.
 type Commit struct {
 	Hash      Hash      `json:"hash"`
 	Tree      Hash      `json:"tree"`
@@ -41,20 +41,19 @@ func (c Commit) Trailer(key string) string {
 	return ""
 }
 
-// LogOptions narrow [Repo.Log].
+// LogOptions are the options of [Repo.Log].
 type LogOptions struct {
-	Not   string // leave out what is reachable from this rev
-	Max   int    // at most so many; 0 means 1000
-	First bool   // follow first parents only
+	Not   string // leaves out commits that this rev reaches
+	Max   int    // bounds the number of commits; zero means 1000
+	First bool   // follows first parents only
 }
 
-// commitFormat separates fields by NUL, which no commit can contain. Trailers
-// are found by git, one a line.
+// commitFormat separates fields by NUL, which no commit can contain. Git finds the trailers and prints one a line.
 const commitFormat = "%H%x00%T%x00%P%x00%an%x00%ae%x00%cn%x00%ce%x00%cI%x00%s%x00%b%x00%(trailers:only,unfold)%x00"
 
 const commitFields = 11
 
-// Log lists commits reachable from rev, newest first.
+// Log lists the commits that rev reaches, newest first.
 func (r *Repo) Log(ctx context.Context, rev string, o LogOptions) ([]Commit, error) {
 	list, err := r.log(ctx, rev, o)
 	if err != nil {
@@ -71,7 +70,7 @@ func (r *Repo) log(ctx context.Context, rev string, o LogOptions) ([]Commit, err
 	if o.Max <= 0 {
 		o.Max = logMax
 	}
-	// rev-list, not log: it obeys no log.* configuration.
+	// rev-list is used instead of log, because it obeys no log.* configuration.
 	args := []string{"rev-list", "--no-commit-header", "--format=" + commitFormat, "--max-count=" + strconv.Itoa(o.Max)}
 	if o.First {
 		args = append(args, "--first-parent")
@@ -137,8 +136,8 @@ func (r *Repo) Commit(ctx context.Context, rev string) (Commit, error) {
 	return list[0], nil
 }
 
-// CommitTime is when a commit was made, as its committer says, to the second; the zero
-// value where it says nothing. It takes no process.
+// CommitTime returns the time of a commit as its committer gives it, to the second, or the zero value if there is
+// none. It starts no process.
 func (r *Repo) CommitTime(ctx context.Context, commit Hash) (time.Time, error) {
 	c, err := r.objects.ReadCommit(ctx, commit)
 	if err != nil {
@@ -150,7 +149,7 @@ func (r *Repo) CommitTime(ctx context.Context, commit Hash) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// MergeBase returns the best common ancestor, or [ErrNotFound].
+// MergeBase returns the best common ancestor. Returns [ErrNotFound] if there is none.
 func (r *Repo) MergeBase(ctx context.Context, a, b string) (Hash, error) {
 	h, err := r.mergeBase(ctx, a, b)
 	if err != nil {
@@ -177,13 +176,13 @@ func (r *Repo) mergeBase(ctx context.Context, a, b string) (Hash, error) {
 	return Hash(strings.TrimSpace(string(out))), nil
 }
 
-// reaches says whether commit is new or an ancestor of new.
-func (r *Repo) reaches(ctx context.Context, commit, new Hash) (bool, error) {
+// isAncestor reports whether commit is new or an ancestor of new.
+func (r *Repo) isAncestor(ctx context.Context, commit, new Hash) (bool, error) {
 	if commit == new {
 		return true, nil
 	}
 	if history.IsComplete(r.dir, new) {
-		// Most are asked of commits that are few steps apart.
+		// Most calls are for commits that are few steps apart.
 		line, err := history.Between(ctx, &r.objects, []Hash{new}, []Hash{commit}, history.MaxCommits)
 		if err == nil {
 			return line.Reached[commit], nil

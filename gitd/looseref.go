@@ -16,27 +16,26 @@ import (
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
-// A ref that is a file of its own is changed as git changes it: whoever makes NAME.lock
-// owns the ref, looks what it is at, writes the lock and renames it into the ref's
-// place (gitrepository-layout, and lockfile.h of git's sources). So native git and this
-// server keep out of each other's way, and a change costs two waits for the disk, which
-// several changes share, in place of a conversation with a git that waits once for every
-// ref. What is not so simple is left to git: deletions, which go to packed-refs too,
-// symbolic refs, refs with logs, and whatever another ref stands in the way of.
+// A ref that is a file of its own is changed as git changes it. The writer that makes NAME.lock owns the ref. It
+// reads the old value, writes the new one to the lock, and renames the lock to NAME (gitrepository-layout, and
+// lockfile.h in the sources of git). So native git and this server exclude each other, and a change takes two
+// waits for the disk, which several changes share, in place of a conversation with a git that waits once for every
+// ref. Other changes are left to git. They are deletions, which change packed-refs too, symbolic refs, refs with
+// logs, and refs whose names conflict with another ref.
 
-// errNotLoose: git has to make the change.
+// errNotLoose means that git has to make the change.
 var errNotLoose = errors.New("not a change of loose refs alone")
 
-// looseLock is a ref that is locked, with what it will be at.
+// looseLock is a locked ref with its values before and after the change.
 type looseLock struct {
 	file     string // of the ref
 	lock     *os.File
 	was, new Hash
-	loose    bool // what it was at stood in its file
+	loose    bool // the old value was in the ref's own file
 }
 
-// undo gives a ref that was changed its old value back, unless it has moved on.
-func (l looseLock) undo() error {
+// restore sets a changed ref to its old value, unless it has moved on.
+func (l looseLock) restore() error {
 	lock, err := os.OpenFile(l.file+".lock", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -48,7 +47,7 @@ func (l looseLock) undo() error {
 		return err
 	}
 	if !l.loose {
-		return os.Remove(l.file) // packed-refs has it, or nothing
+		return os.Remove(l.file) // packed-refs has the old value, or there is none
 	}
 	if _, err := fmt.Fprintf(lock, "%s\n", l.was); err != nil {
 		return err
@@ -56,9 +55,8 @@ func (l looseLock) undo() error {
 	return os.Rename(l.file+".lock", l.file)
 }
 
-// writeLoose makes the updates, all or none, and returns when that is durable. With
-// [errNotLoose] they are for git to make. Whoever calls it keeps those who change the
-// same refs waiting.
+// writeLoose makes the updates, all or none, and returns when they are durable. Returns [errNotLoose] if git has
+// to make them. The caller must keep other writers of the same refs waiting.
 func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 	deletes := func(u RefUpdate) bool { return u.New == "" }
 	if len(updates) > fewFiles || !r.looseOnly() || slices.ContainsFunc(updates, deletes) {
@@ -87,7 +85,7 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 	for i, l := range locks {
 		files[i], names[i] = l.lock, updates[i].Name
 	}
-	// A ref that outlives a loss of power needs the names of the packs that it is in.
+	// A ref that survives a loss of power needs the names of the packs that its objects are in.
 	var wait sync.WaitGroup
 	var unnamed error
 	wait.Go(func() { unnamed = r.objects.Packs.SyncNames() })
@@ -98,10 +96,10 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 	}
 	for i, l := range locks {
 		if err := os.Rename(l.file+".lock", l.file); err != nil {
-			// Another writer made a folder in its place: git has the words for that. All or none
-			// of the refs are to change, so those that have are put back.
+			// Another writer made a folder with this name, which git reports better. All refs change or none, so
+			// those that have changed are restored.
 			for _, done := range locks[:i] {
-				if uerr := done.undo(); uerr != nil {
+				if uerr := done.restore(); uerr != nil {
 					return fmt.Errorf("cannot put a ref back: %w", uerr)
 				}
 			}
@@ -109,10 +107,10 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 		}
 		placed++
 	}
-	return r.refs.folders.sync(r.dir, names)
+	return r.refs.folders.syncNames(r.dir, names)
 }
 
-// lockLoose locks a ref that is at its old value and writes its new one.
+// lockLoose locks a ref that is at its old value and writes its new value to the lock.
 func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err error) {
 	l.file = filepath.Join(r.dir, filepath.FromSlash(u.Name))
 	for try := 0; ; try++ {
@@ -120,11 +118,11 @@ func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err err
 		if err == nil {
 			break
 		}
-		// Git removes a folder with the last ref in it, now and then just this one.
+		// Git removes a folder with the last ref in it, so the folder may vanish at any time.
 		if !errors.Is(err, fs.ErrNotExist) || try == 3 {
 			return l, errors.Join(errNotLoose, err)
 		}
-		if err := r.refs.folders.make(r.dir, path.Dir(u.Name)); err != nil {
+		if err := r.refs.folders.makeFolder(r.dir, path.Dir(u.Name)); err != nil {
 			return l, errors.Join(errNotLoose, err)
 		}
 	}
@@ -142,19 +140,19 @@ func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err err
 		if err := r.expectOld(ctx, []RefUpdate{u}); err != nil {
 			return l, err
 		}
-		return l, errNotLoose // it moved there meanwhile, around our lock
+		return l, errNotLoose // the ref moved there meanwhile, in spite of the lock
 	}
 	_, err = fmt.Fprintf(l.lock, "%s\n", u.New)
 	return l, err
 }
 
-// looseValue is what a ref that is locked is at, and whether its own file says so; empty:
-// it is not there, and could be.
+// looseValue returns the value of a locked ref, and whether it is in the ref's own file. The value is empty if the
+// ref does not exist and could.
 func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
 	text, err := readSmall(file)
 	if err == nil {
 		if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
-			return "", false, errNotLoose // git once made symbolic refs of symbolic links
+			return "", false, errNotLoose // old releases of git made symbolic refs of symbolic links
 		}
 		h := Hash(strings.TrimSpace(string(text)))
 		if CheckHash(h) != nil {
@@ -163,7 +161,7 @@ func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
 		return h, true, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", false, errors.Join(errNotLoose, err) // a folder, most of all
+		return "", false, errors.Join(errNotLoose, err) // most often a folder
 	}
 	refs, err := r.packedRefs()
 	if err != nil {
@@ -175,7 +173,7 @@ func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
 	if at, found := find(name); found {
 		return refs[at].Hash, false, nil
 	}
-	// As a file it could stand beside a ref above or below that is packed, and git could read neither.
+	// A file with this name and a packed ref above or below it could not both be read by git.
 	if at, _ := find(name + "/"); at < len(refs) && strings.HasPrefix(refs[at].Name, name+"/") {
 		return "", false, errNotLoose
 	}
@@ -187,19 +185,19 @@ func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
 	return "", false, nil
 }
 
-// looseOnly tells whether a change of a ref is a change of its file and of nothing else.
+// looseOnly reports whether a change of a ref changes its file and nothing else.
 func (r *Repo) looseOnly() bool {
 	if r.server.OwnConfig {
 		return false // it may ask for hooks
 	}
-	now, err := sign(filepath.Join(r.dir, "config"))
+	now, err := statSignature(filepath.Join(r.dir, "config"))
 	if err != nil {
 		return false
 	}
 	w := &r.refs
 	w.configMu.Lock()
 	defer w.configMu.Unlock()
-	if !w.config.still(now) {
+	if !w.config.matches(now) {
 		own, err := readOwnConfig(r.dir)
 		if err != nil {
 			return false
@@ -220,29 +218,28 @@ func (r *Repo) looseOnly() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// refFolders remembers which folders of loose refs have names that are on disk, so that
-// a change waits for the folder that it is in alone. Git makes and removes such folders:
-// while one may, nothing is remembered.
+// refFolders remembers the folders of loose refs whose names are on disk, so that a change waits only for the
+// folder that it is in. Git makes and removes such folders. While a git may do so, nothing is remembered.
 type refFolders struct {
-	mu    sync.Mutex // guards all below
-	known map[string]bool
-	gits  int // that may change folders now
-	turn  int // counts what may have made or removed folders
+	mu      sync.Mutex // guards the fields below
+	known   map[string]bool
+	gits    int // at work that may change folders
+	version int // counts events that may have made or removed folders
 }
 
-// expectForeign tells that a git of this server may change refs and packs until end is called:
-// what it puts there has names that are waited for by who finds it.
+// expectForeign records, until end is called, that a git of this server may change refs and packs. Their names are
+// not known to be on disk.
 func (r *Repo) expectForeign() (end func()) {
-	folders, packs := r.refs.folders.foreign(), r.objects.Packs.Foreign()
+	folders, packs := r.refs.folders.expectForeign(), r.objects.Packs.Foreign()
 	return func() { folders(); packs() }
 }
 
-// foreign tells that a git may change folders until end is called.
-func (f *refFolders) foreign() (end func()) {
+// expectForeign records that a git may change folders until end is called.
+func (f *refFolders) expectForeign() (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gits++
-	f.turn++
+	f.version++
 	f.known = nil
 	return func() {
 		f.mu.Lock()
@@ -251,12 +248,12 @@ func (f *refFolders) foreign() (end func()) {
 	}
 }
 
-// make makes a folder below refs, and those above it. It makes no repository that was
-// removed anew.
-func (f *refFolders) make(repo, name string) error {
+// makeFolder makes a folder below refs, and those above it. It does not make the folder of a repository that was
+// removed.
+func (f *refFolders) makeFolder(repo, name string) error {
 	f.mu.Lock()
-	f.turn++
-	f.known = nil // one of them was not there, known or not
+	f.version++
+	f.known = nil // one of them was missing, although it may be known
 	f.mu.Unlock()
 	dir, below := filepath.Join(repo, "refs"), strings.TrimPrefix(name, "refs")
 	if below == "" {
@@ -271,17 +268,17 @@ func (f *refFolders) make(repo, name string) error {
 	return nil
 }
 
-// sync returns when the refs' names are on disk.
-func (f *refFolders) sync(repo string, names []string) error {
+// syncNames returns when the names of the refs are on disk.
+func (f *refFolders) syncNames(repo string, names []string) error {
 	f.mu.Lock()
-	turn := f.turn
+	turn := f.version
 	folders := f.unknownLocked(repo, names)
 	f.mu.Unlock()
 	if err := syncFolders(folders); err != nil {
 		return err
 	}
 	f.mu.Lock()
-	changed := f.turn != turn || f.gits > 0
+	changed := f.version != turn || f.gits > 0
 	if !changed {
 		if f.known == nil || len(f.known) > refFoldersKnown {
 			f.known = make(map[string]bool)
@@ -294,14 +291,15 @@ func (f *refFolders) sync(repo string, names []string) error {
 		f.mu.Unlock()
 		return nil
 	}
-	// What was known is not any more: a git may have packed the refs and removed the folder.
+	// The known folders are no longer known, because a git may have packed the refs and removed a folder.
 	f.known = nil
 	folders = f.unknownLocked(repo, names)
 	f.mu.Unlock()
 	return syncFolders(folders)
 }
 
-// unknownLocked are the refs' folders, and those above them whose names may not be on disk.
+// unknownLocked returns the folders of the refs, and those above them whose names may not be on disk. The caller
+// holds the lock.
 func (f *refFolders) unknownLocked(repo string, names []string) map[string]bool {
 	folders := make(map[string]bool)
 	add := func(dir string) { folders[filepath.Join(repo, filepath.FromSlash(dir))] = true }
@@ -314,22 +312,21 @@ func (f *refFolders) unknownLocked(repo string, names []string) map[string]bool 
 	return folders
 }
 
-// refFoldersKnown is how many folders are remembered.
+// refFoldersKnown bounds the folders that are remembered.
 const refFoldersKnown = 10_000
 
-// refTurns lets those who change the same refs wait for each other, so that they never
-// meet each other's locks.
+// refTurns makes writers of the same refs wait for each other, so that they never meet each other's locks.
 type refTurns [64]sync.Mutex
 
-// take waits for the refs of the updates.
-func (t *refTurns) take(updates []RefUpdate) (release func()) {
+// acquire waits for the refs of the updates.
+func (t *refTurns) acquire(updates []RefUpdate) (release func()) {
 	turns := make([]int, len(updates))
 	for i, u := range updates {
 		h := fnv.New32a()
 		h.Write([]byte(u.Name))
 		turns[i] = int(h.Sum32() % uint32(len(t)))
 	}
-	slices.Sort(turns) // the same order for all
+	slices.Sort(turns) // the same order for all callers
 	turns = slices.Compact(turns)
 	for _, i := range turns {
 		t[i].Lock()

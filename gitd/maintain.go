@@ -8,15 +8,14 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
-// Maintain packs the repository without removing any object: a geometric
-// repack (its work is in proportion to what is new), one bitmap over all
-// packs, a commit-graph with the paths that each commit changed, packed refs. It may run beside everything else; a
-// second call waits for the first.
+// Maintain packs the repository without removing any object. It makes a geometric repack, whose work is in
+// proportion to the new objects, one bitmap over all packs, a commit-graph with the paths that each commit
+// changed, and packed refs. It may run at the same time as anything else. A second call waits for the first.
 //
-// Nothing is pruned. An object that no ref reaches yet may be a commit that
-// WriteCommit has returned and Update has not yet named.
+// Nothing is pruned. An object that no ref reaches may be a commit that [Repo.WriteCommit] has returned and
+// [Repo.Update] has not named yet.
 func (r *Repo) Maintain(ctx context.Context) error {
-	done, err := turn(ctx, r.maintaining)
+	done, err := takeTurn(ctx, r.maintaining)
 	if err == nil {
 		defer done()
 		if err = r.tidy(ctx, nil); err == nil {
@@ -32,11 +31,11 @@ func (r *Repo) Maintain(ctx context.Context) error {
 
 func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) error {
 	config = append([]string{
-		"pack.threads=1", // the cores are for the people who wait
+		"pack.threads=1", // the other cores serve clients that wait
 		"commitGraph.generationVersion=2",
 	}, config...)
-	// A bitmap says what a commit reaches. One that was made without the history
-	// would be believed after that has come, and hide it from clones.
+	// A bitmap records which objects a commit reaches. One that was made of a shallow history would still be
+	// believed when the history is complete, and hide the older commits from clones.
 	bitmap := "--write-bitmap-index"
 	if r.Shallow() {
 		bitmap = "--no-write-bitmap-index"

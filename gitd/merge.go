@@ -22,14 +22,14 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// mergeTries is how often a merge starts anew because its target moved.
+// mergeTries bounds the attempts of a merge whose target moves.
 const mergeTries = 5
 
-// scratchPrefix begins the names of folders in objects/ that hold objects
-// which may yet turn out to be of no use; git's own prune knows the name.
+// scratchPrefix begins the names of folders in objects/ for objects that may turn out to be useless. Git's own
+// prune knows the name.
 const scratchPrefix = "tmp_objdir-"
 
-// Strategy is how a branch is brought into another.
+// Strategy is the way in which a branch is merged into another.
 type Strategy string
 
 // The merge strategies.
@@ -42,38 +42,35 @@ const (
 
 // MergeRequest asks for a merge.
 type MergeRequest struct {
-	// From and Into are branch names; Into's ref is changed by compare-and-swap, From never.
-	// From may also be a ref below refs/ramus/upstream/ or refs/ramus/stage/, by its full name.
+	// From and Into are branch names. The ref of Into is changed by compare-and-swap, that of From never. From may
+	// also be the full name of a ref below refs/ramus/upstream/ or refs/ramus/stage/.
 	From, Into string
 	Strategy   Strategy
-	// Message of the merge or squash commit; empty: a subject that names both
-	// branches. Replayed commits keep their own.
+	// Message is the message of the merge or squash commit. Empty means a subject that names both branches.
+	// Replayed commits keep their own.
 	Message string
-	// Author and Committer of the merge or squash commit; one that is empty is
-	// taken from the other. Replayed commits keep their author.
+	// Author and Committer are those of the merge or squash commit. If one is empty, it is taken from the other.
+	// Replayed commits keep their author.
 	Author, Committer Person
-	When              time.Time // zero: now
+	When              time.Time // zero means now
 	// Keep makes rebase keep commits that become empty.
 	Keep bool
 }
 
-// MergeResult is the outcome of a merge. Conflicts are a result, not an error:
-// nothing was changed then.
+// MergeResult is the result of a merge. Conflicts are a result and no error. Nothing was changed then.
 type MergeResult struct {
-	Merged    bool     `json:"merged"`               // Into now contains From's work
-	Commit    Hash     `json:"commit,omitempty"`     // Into's new tip
-	Old       Hash     `json:"old,omitempty"`        // Into's tip before
-	UpToDate  bool     `json:"up_to_date,omitempty"` // there was nothing to merge: Merged, and Commit is Old
+	Merged    bool     `json:"merged"`               // Into now contains the work of From
+	Commit    Hash     `json:"commit,omitempty"`     // the new tip of Into
+	Old       Hash     `json:"old,omitempty"`        // the tip of Into before
+	UpToDate  bool     `json:"up_to_date,omitempty"` // there was nothing to merge; then Merged is true, and Commit is Old
 	Conflicts []string `json:"conflicts,omitempty"`  // paths
-	At        Hash     `json:"at,omitempty"`         // rebase: the commit that did not apply
+	At        Hash     `json:"at,omitempty"`         // the commit that a rebase could not apply
 }
 
-// Merge brings From into Into without a work tree. When Into moves meanwhile,
-// it starts anew on the new tip.
+// Merge merges From into Into without a work tree. If Into moves meanwhile, it starts again with the new tip.
 //
-// Rebase does as git rebase does: merge commits are flattened, commits whose
-// change the target has already are left out, so are those that become empty;
-// commits that stand on the target already are kept as they are.
+// Rebase does the same as git rebase. It flattens merge commits. It leaves out commits whose change the target
+// already has, and commits that become empty. Commits that are already on the target stay as they are.
 func (r *Repo) Merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 	res, err := r.merge(ctx, m)
 	if err != nil {
@@ -124,45 +121,44 @@ func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 	if err := r.needSHA1(ctx); err != nil {
 		return MergeResult{}, err
 	}
-	done, err := turn(ctx, r.merging)
+	done, err := takeTurn(ctx, r.merging)
 	if err != nil {
 		return MergeResult{}, err
 	}
 	defer done()
-	theirs, err := r.tip(ctx, from)
+	theirs, err := r.branchTip(ctx, from)
 	if err != nil {
 		return MergeResult{}, err
 	}
 	for try := 1; ; try++ {
-		ours, err := r.tip(ctx, into)
+		ours, err := r.branchTip(ctx, into)
 		if err != nil {
 			return MergeResult{}, err
 		}
 		res, err := r.mergeOnce(ctx, m, into, ours, theirs)
-		// The target moved: everything is computed anew from where it is now,
-		// so nothing of the other's work is lost.
+		// The target moved. Everything is computed again from its new tip, so no work of others is lost.
 		if !errors.Is(err, errMoved) || try == mergeTries {
 			return res, err
 		}
 	}
 }
 
-// tip is where a branch stands.
-func (r *Repo) tip(ctx context.Context, ref string) (Hash, error) {
-	h, err := r.ref(ctx, ref)
+// branchTip returns the commit of a branch.
+func (r *Repo) branchTip(ctx context.Context, ref string) (Hash, error) {
+	h, err := r.readRef(ctx, ref)
 	if err != nil {
 		return "", fmt.Errorf("branch %s: %w", strings.TrimPrefix(ref, "refs/heads/"), err)
 	}
 	return h, nil
 }
 
-// errMoved is the conflict that a new try can solve.
+// errMoved is a conflict that a new attempt can solve.
 var errMoved = fmt.Errorf("the target branch moved: %w", ErrConflict)
 
 func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours, theirs Hash) (MergeResult, error) {
 	res := MergeResult{Old: ours}
 	upToDate := MergeResult{Merged: true, UpToDate: true, Old: ours, Commit: ours}
-	if contained, err := r.reaches(ctx, theirs, ours); err != nil {
+	if contained, err := r.isAncestor(ctx, theirs, ours); err != nil {
 		return res, err
 	} else if contained {
 		return upToDate, nil
@@ -172,14 +168,14 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 	} else if err != nil {
 		return res, err
 	}
-	sc, err := r.newScratch()
+	sc, err := r.newMergeScratch()
 	if err != nil {
 		return res, err
 	}
 	defer sc.remove()
 	switch m.Strategy {
 	case StrategyFF:
-		ahead, err := r.reaches(ctx, ours, theirs)
+		ahead, err := r.isAncestor(ctx, ours, theirs)
 		if err != nil {
 			return res, err
 		}
@@ -188,34 +184,12 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		}
 		res.Commit = theirs
 	case StrategyMerge, StrategySquash:
-		if err := sc.obey(ctx, ours); err != nil {
+		res.Commit, res.Conflicts, err = sc.mergeCommit(ctx, m, ours, theirs)
+		if err != nil || res.Conflicts != nil {
 			return res, err
 		}
-		tree, conflicts, err := sc.mergeTree(ctx, ours, theirs)
-		if err != nil || conflicts != nil {
-			res.Conflicts = conflicts
-			return res, err
-		}
-		c := object.RawCommit{
-			Tree: tree, Parents: []Hash{ours, theirs},
-			Author: m.Author.Signature(m.When), Committer: m.Committer.Signature(m.When),
-			Message: []byte(cleanMessage(m.Message)),
-		}
-		verb := "Merge"
-		if m.Strategy == StrategySquash {
-			verb = "Squash"
-			c.Parents = c.Parents[:1]
-			if was, err := r.objects.TreeOf(ctx, ours); err != nil {
-				return res, err
-			} else if was == tree {
-				return upToDate, nil
-			}
-		}
-		if len(c.Message) == 0 {
-			c.Message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
-		}
-		if res.Commit, err = sc.writeMade(c); err != nil {
-			return res, err
+		if res.Commit == ours {
+			return upToDate, nil
 		}
 	case StrategyRebase:
 		res.Commit, res.Conflicts, res.At, err = sc.replay(ctx, m, ours, theirs)
@@ -227,7 +201,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		}
 	}
 	// The objects are on disk before a ref names them.
-	if err := sc.adopt(ctx); err != nil {
+	if err := sc.adoptObjects(ctx); err != nil {
 		return res, err
 	}
 	err = r.Update(ctx, RefUpdate{Name: into, New: res.Commit, Old: &ours})
@@ -238,22 +212,54 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 	return res, err
 }
 
-// scratch is an object store beside the repository's own, for the objects of a
-// merge that may fail; nothing here ever prunes what a failed one would leave.
-type scratch struct {
+// mergeCommit makes the commit of a merge or squash. It returns ours if a squash changes nothing.
+func (sc *mergeScratch) mergeCommit(ctx context.Context, m MergeRequest, ours, theirs Hash) (_ Hash, conflicts []string, err error) {
+	if err := sc.writeAttributes(ctx, ours); err != nil {
+		return "", nil, err
+	}
+	tree, conflicts, err := sc.mergeTree(ctx, ours, theirs)
+	if err != nil || conflicts != nil {
+		return "", conflicts, err
+	}
+
+	c := object.RawCommit{
+		Tree: tree, Parents: []Hash{ours, theirs},
+		Author: m.Author.Signature(m.When), Committer: m.Committer.Signature(m.When),
+		Message: []byte(cleanMessage(m.Message)),
+	}
+	verb := "Merge"
+	if m.Strategy == StrategySquash {
+		verb = "Squash"
+		c.Parents = c.Parents[:1]
+		if was, err := sc.r.objects.TreeOf(ctx, ours); err != nil {
+			return "", nil, err
+		} else if was == tree {
+			return ours, nil, nil
+		}
+	}
+	if len(c.Message) == 0 {
+		c.Message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
+	}
+	commit, err := sc.writeMade(c)
+	return commit, nil, err
+}
+
+// mergeScratch is an object store apart from that of the repository, for the objects of a merge that may fail.
+// Nothing in the repository would ever prune the objects of a failed merge.
+type mergeScratch struct {
 	r     *Repo
 	store string // relative to the repository
-	// attributes is a work tree with nothing in it but .gitattributes: there git
-	// looks for merge=union and the like, never in the trees that it merges.
+	// attributes is a work tree with nothing but .gitattributes files. Git looks for merge=union and the like only
+	// there, never in the trees that it merges.
 	attributes string
 }
 
-func (r *Repo) newScratch() (*scratch, error) {
+func (r *Repo) newMergeScratch() (*mergeScratch, error) {
 	dir, err := os.MkdirTemp(filepath.Join(r.dir, "objects"), scratchPrefix+"merge-")
 	if err != nil {
 		return nil, err
 	}
-	sc := &scratch{r: r, store: filepath.Join("objects", filepath.Base(dir)), attributes: filepath.Join(dir, "attributes")}
+	sc := &mergeScratch{r: r, store: filepath.Join("objects", filepath.Base(dir)), attributes: filepath.Join(dir, "attributes")}
 	if err := os.Mkdir(sc.attributes, 0o777); err != nil {
 		sc.remove()
 		return nil, err
@@ -261,14 +267,14 @@ func (r *Repo) newScratch() (*scratch, error) {
 	return sc, nil
 }
 
-func (sc *scratch) remove() {
+func (sc *mergeScratch) remove() {
 	if err := os.RemoveAll(filepath.Join(sc.r.dir, sc.store)); err != nil {
 		sc.r.server.log().Warn("cannot remove the objects of a merge", "repo", sc.r.name, "error", err)
 	}
 }
 
-// adopt brings the objects into the repository, durably, as one pack.
-func (sc *scratch) adopt(ctx context.Context) error {
+// adoptObjects copies the objects into the repository, durably, as one pack.
+func (sc *mergeScratch) adoptObjects(ctx context.Context) error {
 	w, err := sc.r.newPack(ctx)
 	if err != nil {
 		return err
@@ -299,7 +305,7 @@ func (sc *scratch) adopt(ctx context.Context) error {
 	return placePack(w)
 }
 
-// adoptLoose adds an object that is a file of its own to a pack.
+// adoptLoose adds a loose object to a pack.
 func adoptLoose(w *pack.Writer, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -321,8 +327,8 @@ func adoptLoose(w *pack.Writer, file string) error {
 	return nil
 }
 
-// writeMade writes a commit that the server makes.
-func (sc *scratch) writeMade(c object.RawCommit) (Hash, error) {
+// writeMade writes a commit that the server itself makes.
+func (sc *mergeScratch) writeMade(c object.RawCommit) (Hash, error) {
 	data, err := sc.r.server.encodeCommit(c)
 	if err != nil {
 		return "", err
@@ -330,9 +336,8 @@ func (sc *scratch) writeMade(c object.RawCommit) (Hash, error) {
 	return sc.write("commit", data)
 }
 
-// write writes an object into the store, as git does: a file of its own, which git
-// finds there at once. It is not durable.
-func (sc *scratch) write(kind string, data []byte) (Hash, error) {
+// write writes an object into the store as a loose object, which git finds at once. It is not durable.
+func (sc *mergeScratch) write(kind string, data []byte) (Hash, error) {
 	t, err := plumbing.ParseObjectType(kind)
 	if err != nil {
 		return "", err
@@ -356,8 +361,8 @@ func (sc *scratch) write(kind string, data []byte) (Hash, error) {
 	return Hash(h), os.WriteFile(filepath.Join(dir, h[2:]), b.Bytes(), 0o644)
 }
 
-// git describes a child that writes into the scratch store.
-func (sc *scratch) git(args ...string) gitcmd.Command {
+// command returns a command of git that writes into the store.
+func (sc *mergeScratch) command(args ...string) gitcmd.Command {
 	return gitcmd.Command{
 		Repo: sc.r.dir, Dir: sc.attributes, Args: args,
 		// One syncfs makes all objects durable at the end.
@@ -376,21 +381,21 @@ const (
 	attributesFiles = 1000
 )
 
-// obey puts the .gitattributes files of a commit or tree into the work tree.
-func (sc *scratch) obey(ctx context.Context, tree Hash) error {
+// writeAttributes writes the .gitattributes files of a commit or tree into the work tree.
+func (sc *mergeScratch) writeAttributes(ctx context.Context, tree Hash) error {
 	if err := os.RemoveAll(sc.attributes); err != nil {
 		return err
 	}
 	if err := os.Mkdir(sc.attributes, 0o777); err != nil {
 		return err
 	}
-	// Names come from whoever pushed: none may lead out of the folder.
+	// Clients choose the names. None may lead out of the folder.
 	root, err := os.OpenRoot(sc.attributes)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	out, err := sc.r.server.git.Output(ctx, sc.git("ls-tree", "-r", "-z", "--full-tree", string(tree)))
+	out, err := sc.r.server.git.Output(ctx, sc.command("ls-tree", "-r", "-z", "--full-tree", string(tree)))
 	if err != nil {
 		return err
 	}
@@ -411,7 +416,7 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 		b := &gitcmd.Buffer{Max: attributesMax, Full: func() {
 			cancel(fmt.Errorf("%.200q has more than %d bytes: %w", file, attributesMax, ErrTooLarge))
 		}}
-		c := sc.git("cat-file", "blob", words[2])
+		c := sc.command("cat-file", "blob", words[2])
 		c.Out = b
 		err := sc.r.server.git.Run(ctx, c)
 		cancel(nil)
@@ -428,10 +433,10 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 	return nil
 }
 
-// mergeTree merges two commits with git; conflicts are paths, or nil.
-func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...string) (tree Hash, conflicts []string, err error) {
+// mergeTree merges two commits with git. It returns the paths in conflict, or nil.
+func (sc *mergeScratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...string) (tree Hash, conflicts []string, err error) {
 	args := append([]string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"}, more...)
-	out, err := sc.r.server.git.Output(ctx, sc.git(append(args, string(ours), string(theirs))...))
+	out, err := sc.r.server.git.Output(ctx, sc.command(append(args, string(ours), string(theirs))...))
 	code := gitcmd.ExitCode(err)
 	if err != nil && code != 1 {
 		return "", nil, err
@@ -455,8 +460,8 @@ func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...str
 	return "", conflicts, nil
 }
 
-// replay puts the commits of theirs that ours lacks on top of ours.
-func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash) (tip Hash, conflicts []string, at Hash, err error) {
+// replay replays the commits of theirs that ours lacks on top of ours.
+func (sc *mergeScratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash) (tip Hash, conflicts []string, at Hash, err error) {
 	r := sc.r
 	picks := []string{"rev-list", "--topo-order", "--reverse", "--no-merges", "--right-only", "--cherry-mark",
 		string(ours) + "..." + string(theirs), "--"}
@@ -468,7 +473,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 	if err != nil {
 		return "", nil, "", err
 	}
-	if err := sc.obey(ctx, ours); err != nil {
+	if err := sc.writeAttributes(ctx, ours); err != nil {
 		return "", nil, "", err
 	}
 	tip = ours
@@ -482,8 +487,8 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 		if err != nil {
 			return "", nil, "", err
 		}
-		// Empty from the start is what its author meant; become empty, or on the
-		// target already, is not.
+		// The author of a commit that was always empty meant it. A commit that became empty, or is on the target
+		// already, is left out.
 		empty, err := r.isEmpty(ctx, pick)
 		if err != nil {
 			return "", nil, "", err
@@ -493,7 +498,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 		}
 		reread := func() error { return nil }
 		if bytes.Contains(touching, []byte(h)) {
-			reread = func() error { return sc.obey(ctx, onto) }
+			reread = func() error { return sc.writeAttributes(ctx, onto) }
 		}
 		if len(pick.Parents) == 1 && pick.Parents[0] == tip {
 			tip, onto = h, pick.Tree
@@ -502,7 +507,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 			}
 			continue
 		}
-		tree, conflicts, err := sc.apply(ctx, pick, h, onto)
+		tree, conflicts, err := sc.applyPick(ctx, pick, h, onto)
 		if err != nil || conflicts != nil {
 			return "", conflicts, h, err
 		}
@@ -522,7 +527,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 	return tip, nil, "", nil
 }
 
-// isEmpty says whether a commit changes nothing.
+// isEmpty reports whether a commit changes nothing.
 func (r *Repo) isEmpty(ctx context.Context, c object.RawCommit) (bool, error) {
 	if len(c.Parents) == 0 {
 		return c.Tree == object.EmptyTree, nil
@@ -531,18 +536,17 @@ func (r *Repo) isEmpty(ctx context.Context, c object.RawCommit) (bool, error) {
 	return before == c.Tree, err
 }
 
-// apply merges the change of one commit into a tree. merge-tree can be told
-// its merge base only since git 2.40; before, it finds one by itself. So it is
-// given a commit that stands on the picked commit's parent and has the tree to
-// be changed: the two then part at that parent.
-func (sc *scratch) apply(ctx context.Context, pick object.RawCommit, h, onto Hash) (Hash, []string, error) {
+// applyPick merges the change of one commit into a tree. Only since git 2.40 can merge-tree be told its merge
+// base. Older releases find one themselves. So the tree becomes that of a commit whose parent is the parent of the
+// picked commit, and that parent is the merge base.
+func (sc *mergeScratch) applyPick(ctx context.Context, pick object.RawCommit, h, onto Hash) (Hash, []string, error) {
 	who := Person{Name: "merge", Email: "merge"}.Signature(time.Unix(0, 0))
 	stand := object.RawCommit{Tree: onto, Parents: pick.Parents, Author: who, Committer: who}
 	ours, err := sc.write("commit", stand.Encode())
 	if err != nil {
 		return "", nil, err
 	}
-	// It is only a crutch of this merge: adopt must not take it along.
+	// Only this merge needs it. adoptObjects must not find it.
 	defer os.Remove(filepath.Join(sc.r.dir, sc.store, string(ours[:2]), string(ours[2:])))
 	return sc.mergeTree(ctx, ours, h, "--allow-unrelated-histories")
 }

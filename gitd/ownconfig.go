@@ -13,15 +13,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/config"
 )
 
-// configMax bounds the config file of a repository; longer ones are refused.
+// configMax bounds the bytes of the config file of a repository. Longer ones are refused.
 const configMax = 1 << 20
 
-// ownConfig is what a repository's own config file says, as far as the server
-// has to know it in front of git: keys in lower case, the last value of each.
-// Git itself reads the whole file again, included files too.
+// ownConfig is a repository's own config file, with keys in lower case and the last value of each. The server
+// reads it for decisions that come before git. Git itself reads the whole file again, with included files.
 type ownConfig map[string]string
 
-// readOwnConfig reads dir's config file.
+// readOwnConfig reads the config file of dir.
 func readOwnConfig(dir string) (ownConfig, error) {
 	f, err := os.Open(filepath.Join(dir, "config"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,13 +53,13 @@ func readOwnConfig(dir string) (ownConfig, error) {
 	return own, nil
 }
 
-// names says whether the file gives key a value.
+// names reports whether the file has a value for key.
 func (o ownConfig) names(key string) bool {
 	_, ok := o[key]
 	return ok
 }
 
-// flag is a boolean as git reads it; what git would not read counts as false.
+// flag returns a boolean as git reads it. A value that git would refuse counts as false.
 func (o ownConfig) flag(key string, missing bool) bool {
 	v, ok := o[key]
 	if !ok {
@@ -68,15 +67,15 @@ func (o ownConfig) flag(key string, missing bool) bool {
 	}
 	switch strings.ToLower(v) {
 	case "true", "yes", "on", "1", "":
-		// A key without "=" is true for git; go-git cannot tell it from an
-		// empty value, which is false: only a written word opens anything.
+		// A key without "=" is true for git, an empty value is false. go-git cannot distinguish them, so only a
+		// written word counts as true.
 		return v != ""
 	}
 	return false
 }
 
-// atMost is a size as git reads it, with its units k, m and g, or most where that is less, or where the
-// file names no size that bounds anything.
+// atMost returns a size as git reads it, with its units k, m and g. Returns most if the size is larger, or if the
+// file has none.
 func (o ownConfig) atMost(key string, most int64) int64 {
 	text := strings.ToLower(o[key])
 	unit := int64(1)
@@ -91,22 +90,22 @@ func (o ownConfig) atMost(key string, most int64) int64 {
 	return n * unit
 }
 
-// enabled says whether the repository lets itself be read or written at all.
-func (a access) enabled(s *Server, write bool) error {
+// checkEnabled returns an error if the repository does not permit reading or writing at all.
+func (a access) checkEnabled(s *Server, write bool) error {
 	if !s.OwnConfig {
 		return nil
 	}
-	if write && !a.own.flag("http.receivepack", true) {
+	if write && !a.repoConfig.flag("http.receivepack", true) {
 		return errors.New("pushing to this repository is switched off (http.receivepack)")
 	}
-	if !write && !a.own.flag("http.uploadpack", true) {
+	if !write && !a.repoConfig.flag("http.uploadpack", true) {
 		return errors.New("reading this repository is switched off (http.uploadpack)")
 	}
 	return nil
 }
 
-// locate finds the repository that a client means by path.
-func (s *Server) locate(path string) (access, error) {
+// locateRepo finds the repository at the path of a request.
+func (s *Server) locateRepo(path string) (access, error) {
 	if s.OwnConfig {
 		return s.locateOwn(path)
 	}
@@ -116,19 +115,19 @@ func (s *Server) locate(path string) (access, error) {
 		return access{name: name}, err
 	}
 	a := access{name: name, dir: repo.Dir(), repo: repo}
-	own, err := repo.view.config()
+	own, err := repo.view.configuration()
 	if err != nil {
 		return a, fmt.Errorf("cannot read the configuration of %s: %w", name, err)
 	}
-	// Of our own repositories only this is theirs to say.
+	// In a repository of the server, only this key counts.
 	if v, ok := own["ramus.anonymous"]; ok {
-		a.own = ownConfig{"ramus.anonymous": v}
+		a.repoConfig = ownConfig{"ramus.anonymous": v}
 	}
 	return a, nil
 }
 
-// locateOwn finds a repository among folders that others made: with or without
-// ".git" at the end of its folder, or inside a work tree, and under names that ramus would not give.
+// locateOwn finds a repository in a folder that others made. The folder may have ".git" at its end or be a work
+// tree, and it may have a name that ramus would not give.
 func (s *Server) locateOwn(path string) (access, error) {
 	a := access{name: strings.TrimSuffix(path, ".git")}
 	if !servable(path) {
@@ -150,14 +149,14 @@ func (s *Server) locateOwn(path string) (access, error) {
 		if err != nil {
 			return a, fmt.Errorf("cannot read the configuration of %s: %w", a.name, err)
 		}
-		a.dir, a.own = dir, own
+		a.dir, a.repoConfig = dir, own
 		return a, nil
 	}
 	return a, fmt.Errorf("repository %s: %w", a.name, ErrNoRepository)
 }
 
-// servable says whether a path can be looked up below Root without leaving it,
-// being taken for an option, or reaching into a repository's inside.
+// servable reports whether a path can be looked up below Root without leaving Root, being taken for an option, or
+// reaching into a repository.
 func servable(path string) bool {
 	if path == "" || len(path) > 1024 || strings.ContainsFunc(path, unicode.IsControl) || strings.ContainsAny(path, `\`) {
 		return false
@@ -174,7 +173,7 @@ func servable(path string) bool {
 	return true
 }
 
-// readHead is the ref that HEAD names; empty when HEAD is detached.
+// readHead returns the ref that HEAD names, or "" if HEAD is detached.
 func readHead(dir string) (string, error) {
 	text, err := readSmall(filepath.Join(dir, "HEAD"))
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// negotiate decides how a client that offers protocol is spoken to. Protocol v2 is answered
-// in process wherever the repository's refs are known here, under any grant. Elsewhere git
-// answers, and v2 is only for those who may read all: with it git hands out hidden commits to
-// who names them.
+// negotiate decides how the server speaks to a client that offers a protocol. Protocol v2 is answered in process
+// if the refs of the repository are in memory, under any grant. Otherwise git answers, and v2 is only for clients
+// that may read everything, because with it git sends hidden commits to clients that name them.
 func (s *Server) negotiate(ctx context.Context, a access, protocol string, write bool) access {
 	if protocol == "version=2" && !write && a.repo != nil && !s.native {
 		err := a.repo.view.refresh(ctx)
@@ -35,7 +34,8 @@ func (s *Server) negotiate(ctx context.Context, a access, protocol string, write
 	return a
 }
 
-// capabilities opens a conversation of protocol v2: what git says that it can, asked once.
+// capabilities returns the first packets of a conversation of protocol v2, which are the capabilities of git. They
+// are asked once.
 func (s *Server) capabilities(ctx context.Context, a access) ([]byte, error) {
 	s.advertMu.Lock()
 	defer s.advertMu.Unlock()
@@ -52,8 +52,7 @@ func (s *Server) capabilities(ctx context.Context, a access) ([]byte, error) {
 	return protocol.Capabilities(s.advert, len(a.grant.Read) == 0)
 }
 
-// advertisePush writes the first words of a push. Where the refs are known here no git is
-// started for them.
+// advertisePush writes the first packets of a push. It starts no git if the refs are in memory.
 func (s *Server) advertisePush(ctx context.Context, a access, out io.Writer) error {
 	if a.repo == nil || s.native || a.protocol == "version=1" || a.repo.view.refresh(ctx) != nil {
 		return s.advertise(ctx, a, "receive-pack", out)
@@ -62,7 +61,7 @@ func (s *Server) advertisePush(ctx context.Context, a access, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	b, ok := a.repo.view.advertisePush(a.grant, capabilities)
+	b, ok := a.repo.view.pushAdvert(a.grant, capabilities)
 	if !ok {
 		return s.advertise(ctx, a, "receive-pack", out)
 	}
@@ -73,7 +72,7 @@ func (s *Server) advertisePush(ctx context.Context, a access, out io.Writer) err
 	return nil
 }
 
-// pushCapabilities is what git says that it can do for a push, asked once.
+// pushCapabilities returns the capabilities of git for a push. They are asked once.
 func (s *Server) pushCapabilities(ctx context.Context, a access) (string, error) {
 	s.advertMu.Lock()
 	defer s.advertMu.Unlock()
@@ -100,7 +99,7 @@ func (s *Server) answerRequest(ctx context.Context, a access, q *protocol.Reques
 	switch q.Command {
 	case protocol.CommandRefs:
 		s.lists.Add(1)
-		return writeWhole(out, a.repo.view.list(a.grant, &q.Refs))
+		return writeWhole(out, a.repo.view.lsRefs(a.grant, &q.Refs))
 	case protocol.CommandFetch:
 		return s.answerFetch(ctx, a, &q.Fetch, out)
 	case protocol.CommandInfo:

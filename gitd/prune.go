@@ -7,13 +7,12 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
-// pruneGrace is how long an object stays that no ref reaches: longer than anything takes
-// that has written objects and has not named them yet.
+// pruneGrace is the age up to which an object stays that no ref reaches. It is longer than any operation between
+// writing objects and naming them.
 const pruneGrace = "2.weeks.ago"
 
-// Prune packs the repository anew and removes the objects that no ref has reached for two
-// weeks. It reads and writes everything there is. Reading and committing go on meanwhile;
-// pushes, merges and fetches from upstream wait.
+// Prune packs all objects again and removes those that no ref has reached for two weeks. It reads and writes the
+// whole repository. Reads and commits continue meanwhile. Pushes, merges and fetches from upstream wait.
 func (r *Repo) Prune(ctx context.Context) error {
 	if err := r.prune(ctx); err != nil {
 		return fmt.Errorf("cannot prune %s: %w", r.name, gitcmd.ExplainFullDisk(err, r.dir))
@@ -22,9 +21,9 @@ func (r *Repo) Prune(ctx context.Context) error {
 }
 
 func (r *Repo) prune(ctx context.Context) error {
-	// Git, where it merges or fetches, may take an object for granted that goes away.
+	// A git that merges or fetches may rely on an object that is removed.
 	for _, token := range []chan struct{}{r.maintaining, r.merging, r.refreshing} {
-		done, err := turn(ctx, token)
+		done, err := takeTurn(ctx, token)
 		if err != nil {
 			return err
 		}
@@ -32,7 +31,7 @@ func (r *Repo) prune(ctx context.Context) error {
 	}
 	r.pushing.Lock()
 	defer r.pushing.Unlock()
-	// So may whoever writes a pack. Those that looked before have marked what they saw as in use.
+	// So may a writer of a pack. Those that checked before have marked the objects as used.
 	r.objects.Packs.Distrust(true)
 	defer r.objects.Packs.Distrust(false)
 	if _, err := bareRepository(r.dir); err != nil {
@@ -50,7 +49,7 @@ func (r *Repo) prune(ctx context.Context) error {
 		{"pack-refs", "--all", "--prune"},
 		{"repack", "-d", "-l", "-q", "--cruft", "--cruft-expiration=" + pruneGrace, "--write-midx", bitmap},
 		{"prune", "--expire=" + pruneGrace},
-		// A graph that is split could still tell of commits that are gone.
+		// A split graph could still name commits that are gone.
 		{"commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"},
 	} {
 		err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: args, Config: []string{"pack.threads=1", "commitGraph.generationVersion=2"}})

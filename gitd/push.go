@@ -12,33 +12,31 @@ import (
 	"github.com/ramus-dev/ramus/gitd/grant"
 )
 
-// UpstreamPush says what to do to a branch of upstream.
+// UpstreamPush is a change of a branch of upstream.
 type UpstreamPush struct {
-	// Upstream is who gets it; an empty URL means where the repository was imported.
+	// Upstream is the receiver. An empty URL means the source of the import.
 	Upstream
-	// Branch at upstream, without refs/heads/. Upstream.Branch does not count.
+	// Branch is the branch of upstream, without refs/heads/. Upstream.Branch is not used.
 	Branch string
-	// Commit the branch is to point to; empty: it is deleted.
+	// Commit is the new commit of the branch. Empty deletes the branch.
 	Commit Hash
-	// Old is what the branch has to point to before: the zero Hash that it must not
-	// be there. Nil: whatever it is, as long as nothing is lost by it: the push is a
-	// fast-forward, or what is deleted is in this repository.
+	// Old is the commit at which the branch must be before. The zero Hash means that the branch must not exist.
+	// Nil means any commit from which nothing is lost. Then the push is a fast-forward, or the deleted commit is
+	// in this repository.
 	Old *Hash
 }
 
-// upstreamRefs is where what upstream's branches were last seen at is kept.
+// upstreamRefs has the commits at which branches of upstream were last seen.
 const upstreamRefs = grant.OwnRefs + "upstream"
 
-// saidMax bounds what an error quotes of upstream's reason for a refusal.
+// saidMax bounds the part of upstream's reason that an error quotes.
 const saidMax = 1000
 
-// PushUpstream sends a commit to a branch of upstream, never by force: what
-// somebody else put there stays, and is [ErrConflict]. A branch that is there already
-// as wanted, or gone, is no error, so that a push may be repeated after any failure.
-// What upstream's own rules do not allow (a protected branch, a hook) is
-// [ErrUpstreamRefused]; everything else that it may be worth to try again is
-// [ErrUpstream]. It returns when upstream has acknowledged it.
-// The credential is in no argument, URL or file.
+// PushUpstream pushes a commit to a branch of upstream, never by force. Returns [ErrConflict] if somebody else has
+// moved the branch. It is no error if the branch is at the commit already, or gone, so a push may be repeated
+// after any failure. Returns [ErrUpstreamRefused] if a rule of upstream, such as a protected branch or a hook,
+// rejects the push, and [ErrUpstream] for other failures at which another attempt may help. PushUpstream returns
+// when upstream has acknowledged the push. The credential is in no argument, URL or file.
 func (r *Repo) PushUpstream(ctx context.Context, p UpstreamPush) error {
 	if err := r.pushUpstream(ctx, p); err != nil {
 		what := "push to"
@@ -67,18 +65,18 @@ func (r *Repo) pushUpstream(ctx context.Context, p UpstreamPush) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.server.limits.Time, errUpstreamTime)
 	defer cancel()
-	src, err := r.upstream(ctx, p.Upstream, p.Branch)
+	src, err := r.upstreamSource(ctx, p.Upstream, p.Branch)
 	if err != nil {
 		return err
 	}
-	return src.quietly(r.push(ctx, src, p))
+	return src.redactError(r.pushBranch(ctx, src, p))
 }
 
-// errUpstreamTime ends a conversation that upstream does not bring to an end.
+// errUpstreamTime ends a conversation that takes too long.
 var errUpstreamTime = fmt.Errorf("the conversation took too long: %w", ErrUpstream)
 
-// upstream is the source that a branch is pushed to or fetched from.
-func (r *Repo) upstream(ctx context.Context, up Upstream, branch string) (source, error) {
+// upstreamSource returns the source to which a branch is pushed or from which it is fetched.
+func (r *Repo) upstreamSource(ctx context.Context, up Upstream, branch string) (source, error) {
 	if err := CheckRef("refs/heads/" + branch); err != nil {
 		return source{}, err
 	}
@@ -91,15 +89,15 @@ func (r *Repo) upstream(ctx context.Context, up Upstream, branch string) (source
 			return source{}, fmt.Errorf("it was created here and has no upstream: %w", ErrInvalid)
 		}
 	}
-	src, err := up.source(ctx)
+	src, err := up.resolveSource(ctx)
 	if err == nil && src.local {
-		err = r.server.refusePartial(ctx, src.where)
+		err = r.server.refusePartial(ctx, src.location)
 	}
 	return src, err
 }
 
-// push looks where the branch is, and moves it from there and nowhere else.
-func (r *Repo) push(ctx context.Context, src source, p UpstreamPush) error {
+// pushBranch asks for the commit of the branch, and moves the branch from there and nowhere else.
+func (r *Repo) pushBranch(ctx context.Context, src source, p UpstreamPush) error {
 	tip, err := r.upstreamTip(ctx, src, p.Branch)
 	if err != nil {
 		return err
@@ -107,16 +105,16 @@ func (r *Repo) push(ctx context.Context, src source, p UpstreamPush) error {
 	if tip == p.Commit {
 		return nil
 	}
-	if err := r.mayMove(ctx, tip, p); err != nil {
+	if err := r.checkMove(ctx, tip, p); err != nil {
 		return err
 	}
-	// Git compares with the lease what upstream says at the push, and upstream what
-	// git says with what it has under its lock.
+	// Git compares the lease with the commit that upstream reports at the push. Upstream compares the commit that
+	// git sends with the one that it has under its lock.
 	branch := "refs/heads/" + p.Branch
 	said := &gitcmd.Tail{Max: gitcmd.StderrMax}
 	out, failed := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Config: src.config, Env: src.env, Progress: said,
 		Args: []string{"push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no",
-			"--force-with-lease=" + branch + ":" + string(tip), "--end-of-options", src.where, string(p.Commit) + ":" + branch}})
+			"--force-with-lease=" + branch + ":" + string(tip), "--end-of-options", src.location, string(p.Commit) + ":" + branch}})
 	if failed == nil {
 		return nil
 	}
@@ -124,8 +122,8 @@ func (r *Repo) push(ctx context.Context, src source, p UpstreamPush) error {
 		return failed
 	}
 	report := readReport(out, branch)
-	// What upstream says of its reasons is words. Where its branch stands now is not:
-	// an acknowledgement may have been lost, or somebody may have been faster.
+	// The reasons of upstream are only text. The commit at which its branch is now is not. An acknowledgement may
+	// have been lost, or another push may have been faster.
 	now, err := r.upstreamTip(ctx, src, p.Branch)
 	switch {
 	case err != nil:
@@ -133,25 +131,24 @@ func (r *Repo) push(ctx context.Context, src source, p UpstreamPush) error {
 	case now == p.Commit:
 		return nil
 	case now != tip || report.kind == refLocal:
-		return fmt.Errorf("it is at %s by now, was at %s: %w", orNone(now), orNone(tip), ErrConflict)
+		return fmt.Errorf("it is at %s by now, was at %s: %w", hashOrNothing(now), hashOrNothing(tip), ErrConflict)
 	case report.kind == refRemote:
 		return fmt.Errorf("%w: %s", ErrUpstreamRefused, report.reason(said))
 	}
 	return fmt.Errorf("%w: %w", failed, ErrUpstream)
 }
 
-func orNone(h Hash) string {
+func hashOrNothing(h Hash) string {
 	if h == "" {
 		return "nothing"
 	}
 	return string(h)
 }
 
-// mayMove returns ErrConflict where moving upstream's branch away from tip would
-// lose what somebody put there.
-func (r *Repo) mayMove(ctx context.Context, tip Hash, p UpstreamPush) error {
+// checkMove returns [ErrConflict] if a move of upstream's branch away from tip would lose somebody's commits.
+func (r *Repo) checkMove(ctx context.Context, tip Hash, p UpstreamPush) error {
 	if p.Old != nil && tip != *p.Old {
-		return fmt.Errorf("it is at %s, expected at %s: %w", orNone(tip), orNone(*p.Old), ErrConflict)
+		return fmt.Errorf("it is at %s, expected at %s: %w", hashOrNothing(tip), hashOrNothing(*p.Old), ErrConflict)
 	}
 	if tip == "" || p.Commit == "" && p.Old != nil {
 		return nil
@@ -161,17 +158,17 @@ func (r *Repo) mayMove(ctx context.Context, tip Hash, p UpstreamPush) error {
 	} else if err != nil || p.Commit == "" {
 		return err
 	}
-	if ok, err := r.reaches(ctx, tip, p.Commit); err != nil || ok {
+	if ok, err := r.isAncestor(ctx, tip, p.Commit); err != nil || ok {
 		return err
 	}
 	return fmt.Errorf("it is at %s, which %s does not contain: %w", tip, p.Commit, ErrConflict)
 }
 
-// upstreamTip asks upstream where a branch is; "" when it is not there.
+// upstreamTip asks upstream for the commit of a branch. Returns "" if there is no such branch.
 func (r *Repo) upstreamTip(ctx context.Context, src source, branch string) (Hash, error) {
 	name := "refs/heads/" + branch
 	out, err := r.server.git.Output(ctx, gitcmd.Command{Config: src.config, Env: src.env,
-		Args: []string{"ls-remote", "--end-of-options", src.where, name}})
+		Args: []string{"ls-remote", "--end-of-options", src.location, name}})
 	if err != nil {
 		if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", err, ErrUpstream)
@@ -181,8 +178,7 @@ func (r *Repo) upstreamTip(ctx context.Context, src source, branch string) (Hash
 	return readTip(out, name)
 }
 
-// readTip finds a ref in the output of git ls-remote, whose pattern matches the
-// ends of names.
+// readTip finds a ref in the output of git ls-remote, whose pattern matches the ends of names.
 func readTip(out []byte, name string) (Hash, error) {
 	for line := range bytes.Lines(out) {
 		h, ref, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), "\t")
@@ -197,10 +193,10 @@ func readTip(out []byte, name string) (Hash, error) {
 	return "", nil
 }
 
-// Who did not take a ref of a push.
+// The party that rejected a ref of a push.
 const (
-	refUnknown = iota // nobody said anything of it: the connection failed
-	refLocal          // our git: the branch is not where it was expected
+	refUnknown = iota // nobody reported on it, because the connection failed
+	refLocal          // our git, because the branch was not where it was expected
 	refRemote         // upstream
 )
 
@@ -234,8 +230,7 @@ func readReport(out []byte, branch string) refReport {
 	return refReport{}
 }
 
-// reason is what upstream said: its word about the ref, and the lines that its
-// hooks wrote.
+// reason returns the reason that upstream gave for the ref, and the lines that its hooks wrote.
 func (r refReport) reason(said *gitcmd.Tail) string {
 	lines := []string{r.why}
 	for line := range strings.SplitSeq(said.String(), "; ") {
@@ -258,10 +253,9 @@ func (r refReport) reason(said *gitcmd.Tail) string {
 	return text
 }
 
-// FetchUpstream fetches a branch of upstream and returns its tip. An empty URL means where
-// the repository was imported. The commits are
-// kept, durably, by refs/ramus/upstream/BRANCH, which follows the branch wherever it
-// goes. A branch that is not there is [ErrNotFound]; the ref stays then.
+// FetchUpstream fetches a branch of upstream and returns its tip. An empty URL means the source of the import. The
+// ref refs/ramus/upstream/BRANCH keeps the commits, durably. It follows the branch wherever it goes. Returns
+// [ErrNotFound] if there is no such branch. The ref stays then.
 func (r *Repo) FetchUpstream(ctx context.Context, u Upstream, branch string) (Hash, error) {
 	h, err := r.fetchUpstream(ctx, u, branch)
 	if err != nil {
@@ -273,22 +267,22 @@ func (r *Repo) FetchUpstream(ctx context.Context, u Upstream, branch string) (Ha
 func (r *Repo) fetchUpstream(ctx context.Context, u Upstream, branch string) (Hash, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.server.limits.Time, errUpstreamTime)
 	defer cancel()
-	// Before the credential is asked for: it may not live as long as one waits here.
-	done, err := turn(ctx, r.refreshing)
+	// The turn comes before the credential, which may not live as long as the wait.
+	done, err := takeTurn(ctx, r.refreshing)
 	if err != nil {
 		return "", err
 	}
 	defer done()
-	src, err := r.upstream(ctx, u, branch)
+	src, err := r.upstreamSource(ctx, u, branch)
 	if err != nil {
 		return "", err
 	}
-	h, err := r.follow(ctx, src, branch)
-	return h, src.quietly(gitcmd.ExplainFullDisk(err, r.dir))
+	h, err := r.followBranch(ctx, src, branch)
+	return h, src.redactError(gitcmd.ExplainFullDisk(err, r.dir))
 }
 
-// follow brings refs/ramus/upstream/BRANCH to where upstream's branch is.
-func (r *Repo) follow(ctx context.Context, src source, branch string) (Hash, error) {
+// followBranch moves refs/ramus/upstream/BRANCH to the commit of upstream's branch.
+func (r *Repo) followBranch(ctx context.Context, src source, branch string) (Hash, error) {
 	name := upstreamRefs + "/" + branch
 	if err := CheckRef(name); err != nil {
 		return "", err
@@ -300,21 +294,21 @@ func (r *Repo) follow(ctx context.Context, src source, branch string) (Hash, err
 	if tip == "" {
 		return "", fmt.Errorf("it is not there: %w", ErrNotFound)
 	}
-	if have, err := r.ref(ctx, name); err == nil && have == tip {
+	if have, err := r.readRef(ctx, name); err == nil && have == tip {
 		return tip, nil
 	} else if err != nil && !errors.Is(err, ErrNotFound) {
 		return "", err
 	}
-	if err := r.clearWay(ctx, name); err != nil {
+	if err := r.removeBlocking(ctx, name); err != nil {
 		return "", err
 	}
 	bytes, err := gitcmd.FreeSpace(r.dir)
 	if err != nil {
 		return "", err
 	}
-	lines, done := src.listen(nil)
+	lines, done := src.progressWriter(nil)
 	defer done()
-	err = r.server.fetch(ctx, src, fetch{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + name}}, bytes, lines)
+	err = r.server.runFetch(ctx, src, fetchRequest{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + name}}, bytes, lines)
 	if err != nil {
 		if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", err, ErrUpstream)
@@ -324,12 +318,12 @@ func (r *Repo) follow(ctx context.Context, src source, branch string) (Hash, err
 	if err := syncfs(r.dir); err != nil {
 		return "", err
 	}
-	return r.ref(ctx, name) // the branch may have moved on since it was asked for
+	return r.readRef(ctx, name) // the branch may have moved since
 }
 
-// clearWay removes what would keep git from making a ref of that name: branches
-// that upstream cannot have any more, because a and a/b cannot both exist.
-func (r *Repo) clearWay(ctx context.Context, name string) error {
+// removeBlocking removes refs that would keep git from making a ref of that name. Upstream cannot have these
+// branches any more, because a and a/b cannot both exist.
+func (r *Repo) removeBlocking(ctx context.Context, name string) error {
 	refs, err := r.Refs(ctx, upstreamRefs)
 	if err != nil {
 		return err
@@ -343,8 +337,8 @@ func (r *Repo) clearWay(ctx context.Context, name string) error {
 	return r.Update(ctx, gone...)
 }
 
-// Descends tells whether commit is ancestor or has it in its history. One that is not
-// here is [ErrNotFound].
+// Descends reports whether commit is ancestor or has it in its history. Returns [ErrNotFound] if one of them is
+// not in the repository.
 func (r *Repo) Descends(ctx context.Context, commit, ancestor Hash) (bool, error) {
 	ok, err := r.descends(ctx, commit, ancestor)
 	if err != nil {
@@ -362,5 +356,5 @@ func (r *Repo) descends(ctx context.Context, commit, ancestor Hash) (bool, error
 			return false, fmt.Errorf("%s: %w", h, err)
 		}
 	}
-	return r.reaches(ctx, ancestor, commit)
+	return r.isAncestor(ctx, ancestor, commit)
 }

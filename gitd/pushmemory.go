@@ -10,8 +10,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// pushConfig is the configuration of the git children of a push. With it a push needs no more memory
-// than [pack.Stats.memory] says.
+// pushConfig is the configuration of the git children of a push. With it a push needs no more memory than
+// [pack.Stats.Memory] estimates.
 var pushConfig = []string{
 	fmt.Sprintf("core.deltaBaseCacheLimit=%d", pack.DeltaCache),
 	fmt.Sprintf("core.bigFileThreshold=%d", pack.BigFile),
@@ -21,30 +21,30 @@ var pushConfig = []string{
 // errFull refuses a push that waited too long for memory.
 var errFull = object.Refuse(ErrTooLarge, "the server has no memory left for this push while it takes others; try again in a minute")
 
-// shares divides memory among pushes, in the order in which they come.
+// shares divides memory among pushes in the order of their arrival.
 type shares struct {
 	all int64
 
-	mu      sync.Mutex // guards the two below
+	mu      sync.Mutex // guards the fields below
 	used    int64
 	waiting []*share
 }
 
-// share is a push that waits.
+// share is a push that waits for memory.
 type share struct {
 	bytes int64
-	ready chan struct{} // closed once the bytes are the push's
+	ready chan struct{} // closed once the push has the bytes
 }
 
-// take waits for bytes, or for all there is if that is less. The context's end and slotWait end the wait. give must be
-// called once.
-func (s *shares) acquire(ctx context.Context, bytes int64) (give func(), err error) {
+// acquire waits for bytes, or for all memory if that is less. It gives up with ctx and after slotWait. release
+// must be called once.
+func (s *shares) acquire(ctx context.Context, bytes int64) (release func(), err error) {
 	w := &share{bytes: min(bytes, s.all), ready: make(chan struct{})}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
 	s.admit()
 	s.mu.Unlock()
-	give = sync.OnceFunc(func() {
+	release = sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.used -= w.bytes
@@ -55,7 +55,7 @@ func (s *shares) acquire(ctx context.Context, bytes int64) (give func(), err err
 	defer timer.Stop()
 	select {
 	case <-w.ready:
-		return give, nil
+		return release, nil
 	case <-timer.C:
 		err = errFull
 	case <-ctx.Done():
@@ -67,13 +67,13 @@ func (s *shares) acquire(ctx context.Context, bytes int64) (give func(), err err
 	case <-w.ready: // at the same moment
 		s.used -= w.bytes
 	default:
-		s.waiting = without(s.waiting, w)
+		s.waiting = removeShare(s.waiting, w)
 	}
 	s.admit()
 	return nil, err
 }
 
-// admit lets the first ones in as long as there is memory. The caller holds the lock.
+// admit admits the first pushes that wait, as far as the memory suffices. The caller holds the lock.
 func (s *shares) admit() {
 	for len(s.waiting) > 0 && s.used+s.waiting[0].bytes <= s.all {
 		s.used += s.waiting[0].bytes
@@ -82,8 +82,8 @@ func (s *shares) admit() {
 	}
 }
 
-// without returns the list without one of its members.
-func without(list []*share, one *share) []*share {
+// removeShare returns list without one.
+func removeShare(list []*share, one *share) []*share {
 	var rest []*share
 	for _, w := range list {
 		if w != one {

@@ -80,7 +80,7 @@ func (r *Repo) allowsSimplePush(ctx context.Context, c protocol.Command) bool {
 	if r.view.refresh(ctx) != nil || !history.IsComplete(r.dir, Hash(c.New)) || r.view.isSymbolic(c.Ref) {
 		return false
 	}
-	own, err := r.view.config()
+	own, err := r.view.configuration()
 	if err != nil || !own.flag("core.bare", false) {
 		return false
 	}

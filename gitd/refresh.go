@@ -14,28 +14,26 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
-// Refreshed is the outcome of [Server.Refresh]. Old and New are the same when
-// the base did not move.
+// Refreshed is the result of [Server.Refresh]. Old and New are the same if the base did not move.
 type Refreshed struct {
 	Branch string `json:"branch"`
 	Old    Hash   `json:"old"`
 	New    Hash   `json:"new"`
-	// Commit is what the base was to be brought to: the commit that was asked
-	// for, or upstream's newest. The base may contain it without being at it.
+	// Commit is the goal of the refresh, either the commit that was asked for or the newest one of upstream. The
+	// base may contain it without being at it.
 	Commit Hash `json:"commit"`
 }
 
-// Refresh fast-forwards the repository's base branch from where it was imported.
-// It never forces: a base that has diverged is an error that says so, and is [ErrConflict].
+// Refresh fast-forwards the base branch of the repository from its upstream. It never forces. Returns
+// [ErrConflict] with an explanation if the base has diverged.
 func (s *Server) Refresh(ctx context.Context, name string, progress io.Writer) (Refreshed, error) {
 	return s.RefreshFrom(ctx, name, Upstream{}, "", progress)
 }
 
-// RefreshFrom is Refresh with all that can be said of an upstream, whose URL may
-// be empty for where the repository was imported, and up to a certain commit,
-// which must be on upstream's branch: an upstream may hand out commits by name
-// that nobody ever accepted there. A commit that the base contains already
-// leaves it where it is. A shallow repository is made whole.
+// RefreshFrom is Refresh from an upstream, up to a certain commit. An empty URL means the source of the import.
+// The commit must be on the branch of upstream, because an upstream may send commits by name that nobody ever
+// accepted there. If the base contains the commit already, it stays where it is. A shallow repository is
+// completed.
 func (s *Server) RefreshFrom(ctx context.Context, name string, up Upstream, commit Hash, progress io.Writer) (Refreshed, error) {
 	r, err := s.Repo(name)
 	if err != nil {
@@ -48,10 +46,10 @@ func (s *Server) RefreshFrom(ctx context.Context, name string, up Upstream, comm
 	return res, nil
 }
 
-// incomingRefs is where what was fetched is kept until the base has it.
+// incomingRefs has fetched refs until the base has their commits.
 const incomingRefs = "refs/ramus/incoming"
 
-// Shallow tells whether the repository lacks history that upstream has.
+// Shallow reports whether the repository lacks history that upstream has.
 func (r *Repo) Shallow() bool {
 	_, err := os.Lstat(filepath.Join(r.dir, "shallow"))
 	return !errors.Is(err, fs.ErrNotExist)
@@ -81,35 +79,35 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 	if err := CheckRef("refs/heads/" + up.Branch); err != nil {
 		return res, err
 	}
-	done, err := turn(ctx, r.refreshing)
+	done, err := takeTurn(ctx, r.refreshing)
 	if err != nil {
 		return res, err
 	}
 	defer done()
-	src, err := up.source(ctx)
+	src, err := up.resolveSource(ctx)
 	if err != nil {
 		return res, err
 	}
 	if src.local {
-		if err := r.server.refusePartial(ctx, src.where); err != nil {
+		if err := r.server.refusePartial(ctx, src.location); err != nil {
 			return res, err
 		}
 	}
-	// Those of a server that was killed; their objects would stay for ever.
+	// A killed server may have left some. Their objects would stay for ever.
 	if err := r.dropIncoming(ctx); err != nil {
 		return res, err
 	}
 	defer func() {
-		// Also when ctx has ended.
+		// This is done even if ctx has ended.
 		if e := r.dropIncoming(context.WithoutCancel(ctx)); e != nil && err == nil {
 			err = e
 		}
 	}()
 	fetched, whole, err := r.fetchIncoming(ctx, src, up.Branch, progress)
 	if err != nil {
-		return res, src.quietly(gitcmd.ExplainFullDisk(err, r.dir))
+		return res, src.redactError(gitcmd.ExplainFullDisk(err, r.dir))
 	}
-	if res, err = r.forward(ctx, base, up.Branch, fetched+"/heads/"+up.Branch, commit); err != nil {
+	if res, err = r.fastForward(ctx, base, up.Branch, fetched+"/heads/"+up.Branch, commit); err != nil {
 		return res, err
 	}
 	if whole {
@@ -117,33 +115,33 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 			return res, err
 		}
 	}
-	return res, r.remember(ctx, src)
+	return res, r.recordRefresh(ctx, src)
 }
 
-// fetchIncoming fetches upstream's branch to a place of its own; of a shallow
-// repository everything, which makes it whole.
+// fetchIncoming fetches a branch of upstream to refs of its own, whose folder it returns as place. Of a shallow
+// repository it fetches everything, which completes it.
 func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, progress io.Writer) (place string, whole bool, err error) {
 	bytes, err := gitcmd.FreeSpace(r.dir)
 	if err != nil {
 		return "", false, err
 	}
 	place = incomingRefs + "/" + rand.Text()
-	f := fetch{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + place + "/heads/" + branch}}
+	f := fetchRequest{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + place + "/heads/" + branch}}
 	if r.Shallow() {
 		whole, f.depth = true, "--unshallow"
 		f.specs = []string{"+refs/heads/*:" + place + "/heads/*", "+refs/tags/*:" + place + "/tags/*"}
 	}
-	lines, done := src.listen(progress)
+	lines, done := src.progressWriter(progress)
 	defer done()
-	err = r.server.fetch(ctx, src, f, bytes, lines)
+	err = r.server.runFetch(ctx, src, f, bytes, lines)
 	if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", err, ErrUpstream)
 	}
 	return place, whole, err
 }
 
-// adoptIncoming makes the branches and tags that are not here yet. Of those
-// that are, callers may have made more than upstream knows.
+// adoptIncoming creates the branches and tags that do not exist here. It leaves existing ones, to which callers
+// may have added commits.
 func (r *Repo) adoptIncoming(ctx context.Context, place string) error {
 	refs, err := r.Refs(ctx, place)
 	if err != nil {
@@ -153,7 +151,7 @@ func (r *Repo) adoptIncoming(ctx context.Context, place string) error {
 	none := Hash("")
 	for _, ref := range refs {
 		name := "refs" + strings.TrimPrefix(ref.Name, place)
-		if _, err := r.ref(ctx, name); errors.Is(err, ErrNotFound) {
+		if _, err := r.readRef(ctx, name); errors.Is(err, ErrNotFound) {
 			updates = append(updates, RefUpdate{Name: name, New: ref.Hash, Old: &none})
 		} else if err != nil {
 			return err
@@ -174,32 +172,32 @@ func (r *Repo) dropIncoming(ctx context.Context) error {
 	return r.Update(ctx, updates...)
 }
 
-// forward moves the base to a commit of what was fetched, or to its tip, if that is ahead of it.
-func (r *Repo) forward(ctx context.Context, base, branch, fetched string, commit Hash) (Refreshed, error) {
+// fastForward moves the base to a fetched commit if that is ahead of it. The commit "" means the fetched tip.
+func (r *Repo) fastForward(ctx context.Context, base, branch, fetched string, commit Hash) (Refreshed, error) {
 	res := Refreshed{Branch: base, Commit: commit}
-	tip, err := r.ref(ctx, fetched)
+	tip, err := r.readRef(ctx, fetched)
 	if err != nil {
 		return res, err
 	}
 	if commit == "" {
 		res.Commit = tip
-	} else if err := r.onBranch(ctx, commit, tip); err != nil {
+	} else if err := r.checkOnBranch(ctx, commit, tip); err != nil {
 		return res, fmt.Errorf("upstream's %s, which is at %s, does not contain the commit %s: %w", branch, tip, commit, err)
 	}
 	for range mergeTries {
-		res.Old, err = r.ref(ctx, "refs/heads/"+base)
+		res.Old, err = r.readRef(ctx, "refs/heads/"+base)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return res, err
 		}
 		res.New = res.Commit
 		if res.Old != "" {
-			if ok, err := r.reaches(ctx, res.Old, res.New); err != nil {
+			if ok, err := r.isAncestor(ctx, res.Old, res.New); err != nil {
 				return res, err
 			} else if !ok {
-				if ahead, err := r.reaches(ctx, res.New, res.Old); err != nil {
+				if ahead, err := r.isAncestor(ctx, res.New, res.Old); err != nil {
 					return res, err
 				} else if ahead {
-					res.New = res.Old // upstream has nothing that is not here
+					res.New = res.Old // upstream has nothing new
 					return res, nil
 				}
 				return res, fmt.Errorf("%s has diverged: it is at %s, upstream at %s, and neither contains the other; "+
@@ -217,12 +215,12 @@ func (r *Repo) forward(ctx context.Context, base, branch, fetched string, commit
 	return res, err
 }
 
-// onBranch returns nil when commit is reachable from tip.
-func (r *Repo) onBranch(ctx context.Context, commit, tip Hash) error {
+// checkOnBranch returns nil if commit is reachable from tip.
+func (r *Repo) checkOnBranch(ctx context.Context, commit, tip Hash) error {
 	if _, err := r.objects.Commit(ctx, commit); err != nil {
 		return err
 	}
-	ok, err := r.reaches(ctx, commit, tip)
+	ok, err := r.isAncestor(ctx, commit, tip)
 	if err == nil && !ok {
 		err = ErrNotFound
 	}

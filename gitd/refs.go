@@ -22,19 +22,18 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// Refs are read in process, from the loose files and packed-refs, and written
-// as files of their own, or by native git. Reading needs no lock: git replaces both kinds of file
-// by rename, and writes packed-refs before it removes a loose file, so a
-// reader that looks at the loose files first misses nothing.
+// Refs are read in process, from loose files and packed-refs. They are written as loose files, or by native git.
+// Reading needs no lock. Git replaces both kinds of file by rename, and it writes packed-refs before it removes a
+// loose file, so a reader that reads the loose files first misses nothing.
 
-// Ref is a ref and what it points to.
+// Ref is a ref and the object that it points to.
 type Ref struct {
 	Name string `json:"name"`
 	Hash Hash   `json:"hash"`
 }
 
-// Resolve turns a full ref name, a branch or tag name, or a (partial) object name into a
-// commit. Not rev-parse syntax: text that could be read as an option or a range is [ErrInvalid].
+// Resolve returns the commit that a full ref name, a branch or tag name, or a (partial) object name names. It does
+// not understand rev-parse syntax. Returns [ErrInvalid] for text that could be taken for an option or a range.
 func (r *Repo) Resolve(ctx context.Context, rev string) (Hash, error) {
 	h, err := r.resolve(ctx, rev)
 	if err != nil {
@@ -57,11 +56,11 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	}
 	whole := CheckHash(Hash(rev)) == nil
 	for _, name := range names {
-		// A branch named like an object would hide the object.
+		// A branch with the name of an object would hide the object.
 		if whole || object.RefFault(name) != "" {
 			continue
 		}
-		h, err := r.ref(ctx, name)
+		h, err := r.readRef(ctx, name)
 		if err == nil {
 			return r.objects.Commit(ctx, h)
 		} else if !errors.Is(err, ErrNotFound) {
@@ -72,7 +71,7 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	case whole:
 		return r.objects.Commit(ctx, Hash(rev))
 	case len(rev) >= 4 && len(rev) < 64 && object.IsHex(rev):
-		return r.abbreviated(ctx, rev)
+		return r.resolveAbbreviated(ctx, rev)
 	case object.RefFault(names[0]) != "":
 		return "", fmt.Errorf("it %s: %w", object.RefFault(names[0]), ErrInvalid)
 	case strings.HasPrefix(rev, "-"):
@@ -81,8 +80,8 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	return "", ErrNotFound
 }
 
-// ResolveFor is [Repo.Resolve] for the bearer of a grant. A ref that the grant does not
-// show, and a commit that no ref reaches which it shows, are [ErrNotFound].
+// ResolveFor is [Repo.Resolve] for the bearer of a grant. Returns [ErrNotFound] for a ref that the grant does not
+// show, and for a commit that no ref reaches which the grant shows.
 func (r *Repo) ResolveFor(ctx context.Context, g Grant, rev string) (Hash, error) {
 	h, err := r.resolveFor(ctx, g, rev)
 	if err != nil {
@@ -113,7 +112,7 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 		if CheckHash(Hash(rev)) == nil || object.RefFault(name) != "" || !g.MayReadRef(r.name, name) {
 			continue
 		}
-		h, err := r.ref(ctx, name)
+		h, err := r.readRef(ctx, name)
 		if err == nil {
 			return r.objects.Commit(ctx, h)
 		} else if !errors.Is(err, ErrNotFound) {
@@ -139,8 +138,8 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 	return "", ErrNotFound
 }
 
-// abbreviated finds the one commit whose object name begins with prefix.
-func (r *Repo) abbreviated(ctx context.Context, prefix string) (Hash, error) {
+// resolveAbbreviated returns the only commit whose object name begins with prefix.
+func (r *Repo) resolveAbbreviated(ctx context.Context, prefix string) (Hash, error) {
 	out, err := r.output(ctx, "rev-parse", "--disambiguate="+prefix)
 	if err != nil {
 		return "", err
@@ -163,15 +162,14 @@ func (r *Repo) abbreviated(ctx context.Context, prefix string) (Hash, error) {
 	return "", fmt.Errorf("it stands for %d commits: %w", len(found), ErrInvalid)
 }
 
-// reftable says whether the repository keeps its refs in git's newer format,
-// which only git reads here.
+// reftable reports whether the repository keeps its refs in the newer format of git, which only git reads here.
 func (r *Repo) reftable() bool {
 	_, err := os.Lstat(filepath.Join(r.dir, "reftable"))
 	return err == nil
 }
 
-// ref reads one ref by its full name, through symbolic refs.
-func (r *Repo) ref(ctx context.Context, name string) (Hash, error) {
+// readRef returns the object of a ref by its full name, through symbolic refs.
+func (r *Repo) readRef(ctx context.Context, name string) (Hash, error) {
 	if r.reftable() {
 		refs, err := r.nativeRefs(ctx, name)
 		if err == nil && len(refs) > 0 && refs[0].Name == name {
@@ -211,9 +209,9 @@ func (r *Repo) ref(ctx context.Context, name string) (Hash, error) {
 	return "", fmt.Errorf("ref %s: too many symbolic refs in a row: %w", name, ErrInvalid)
 }
 
-// packed is a parsed packed-refs file; it is replaced as a whole, never changed.
+// packed is a parsed packed-refs file. It is replaced as a whole and never changed.
 type packed struct {
-	mu   sync.Mutex // guards all fields
+	mu   sync.Mutex // guards the fields below
 	info os.FileInfo
 	refs []Ref
 }
@@ -235,7 +233,7 @@ func (r *Repo) packedRefs() ([]Ref, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the packed refs: %w", err)
 	}
-	// Git replaces the file, it never changes one: another file or the same.
+	// Git replaces the file and never changes it, so it is either another file or the same.
 	if p.info != nil && os.SameFile(p.info, info) && p.info.ModTime().Equal(info.ModTime()) && p.info.Size() == info.Size() {
 		return p.refs, nil
 	}
@@ -271,8 +269,7 @@ func parsePackedRefs(in io.Reader) ([]Ref, error) {
 	return refs, nil
 }
 
-// Refs lists the refs whose name is prefix or stands below it ("refs/ramus/runs"), sorted.
-// An empty prefix means all.
+// Refs lists the refs whose name is prefix or below it ("refs/ramus/runs"), sorted. An empty prefix means all.
 func (r *Repo) Refs(ctx context.Context, prefix string) ([]Ref, error) {
 	prefix = strings.TrimSuffix(prefix, "/")
 	if prefix == "" {
@@ -309,9 +306,9 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 		}
 		name := filepath.ToSlash(rel)
 		if object.RefFault(name) != "" {
-			return nil // a lock file, or nothing of git's
+			return nil // a lock file, or not a file of git
 		}
-		h, err := r.ref(ctx, name)
+		h, err := r.readRef(ctx, name)
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 			return nil // deleted meanwhile, or a symbolic ref to nothing
 		} else if err != nil {
@@ -330,7 +327,7 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 		return nil, err
 	}
 	var refs []Ref
-	for _, p := range below(all, prefix) {
+	for _, p := range refsBelow(all, prefix) {
 		if _, ok := loose[p.Name]; !ok {
 			refs = append(refs, p)
 		}
@@ -342,8 +339,8 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 	return refs, nil
 }
 
-// below yields those of the sorted refs whose name is prefix or stands below it.
-func below(refs []Ref, prefix string) []Ref {
+// refsBelow returns those of the sorted refs whose name is prefix or below it.
+func refsBelow(refs []Ref, prefix string) []Ref {
 	var out []Ref
 	for i := sort.Search(len(refs), func(i int) bool { return refs[i].Name >= prefix }); i < len(refs); i++ {
 		name := refs[i].Name
@@ -369,12 +366,11 @@ func (r *Repo) nativeRefs(ctx context.Context, prefix string) ([]Ref, error) {
 type RefUpdate struct {
 	Name string
 	New  Hash  // empty deletes the ref
-	Old  *Hash // nil: whatever it is; pointing to "": it must not exist
+	Old  *Hash // nil means any value, a pointer to "" means that the ref must not exist
 }
 
-// Update changes refs, all or none, and returns when that is durable. A ref
-// that is not at its Old value makes the error [ErrConflict]. A symbolic ref
-// is itself changed, not what it points to.
+// Update changes refs, all or none, and returns when the change is durable. Returns [ErrConflict] if a ref is not
+// at its Old value. A symbolic ref is itself changed, not the ref that it points to.
 func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	if len(updates) == 0 {
 		return nil
@@ -422,21 +418,21 @@ func (r *Repo) update(ctx context.Context, updates []RefUpdate) error {
 			return fmt.Errorf("object %s is a %s, a branch needs a commit: %w", u.New, kind, ErrInvalid)
 		}
 	}
-	// A caller that is told "conflict" wants to know which ref; git's answer
-	// is a text, so the refs are compared here. Git compares again, under its locks.
+	// Callers want to know which ref is in conflict. Git reports it only as text, so the refs are compared here.
+	// Git compares again, under its locks.
 	if err := r.expectOld(ctx, updates); err != nil {
 		return err
 	}
 	return r.refs.write(ctx, updates)
 }
 
-// expectOld returns ErrConflict when a ref is not at its Old value.
+// expectOld returns [ErrConflict] if a ref is not at its Old value.
 func (r *Repo) expectOld(ctx context.Context, updates []RefUpdate) error {
 	for _, u := range updates {
 		if u.Old == nil {
 			continue
 		}
-		is, err := r.ref(ctx, u.Name)
+		is, err := r.readRef(ctx, u.Name)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -453,15 +449,15 @@ func (r *Repo) expectOld(ctx context.Context, updates []RefUpdate) error {
 	return nil
 }
 
-// standsInTheWay finds a ref that makes one of the updates impossible: git
-// keeps refs as files, so a/b and a cannot both exist.
-func (r *Repo) standsInTheWay(ctx context.Context, updates []RefUpdate) error {
+// checkNameFree returns [ErrConflict] if a ref makes one of the updates impossible. Git keeps refs as files, so
+// a/b and a cannot both exist.
+func (r *Repo) checkNameFree(ctx context.Context, updates []RefUpdate) error {
 	for _, u := range updates {
 		if u.New == "" {
 			continue
 		}
 		for dir := path.Dir(u.Name); strings.Count(dir, "/") >= 1; dir = path.Dir(dir) {
-			if _, err := r.ref(ctx, dir); err == nil {
+			if _, err := r.readRef(ctx, dir); err == nil {
 				return fmt.Errorf("%s cannot stand below %s, which is a ref itself: %w", u.Name, dir, ErrConflict)
 			}
 		}
@@ -479,35 +475,34 @@ func (r *Repo) standsInTheWay(ctx context.Context, updates []RefUpdate) error {
 }
 
 const (
-	// refWriterIdle is how long a git process waits for the next change.
+	// refWriterIdle is the time after which an idle git process ends.
 	refWriterIdle = 30 * time.Second
-	// refWriterMax transactions are made by one git process: it remembers
-	// every commit that it has looked at.
+	// refWriterMax bounds the transactions of one git process, which remembers every commit that it has read.
 	refWriterMax = 2000
 )
 
-// refWriting makes the changes of a repository's refs.
+// refWriting changes the refs of a repository.
 type refWriting struct {
 	repo    *Repo
 	packed  packed
 	folders refFolders
 	turns   refTurns
-	writer  refWriter // of what is no plain change of loose refs
+	native  refWriter // for changes that are more than changes of loose refs
 
-	configMu sync.Mutex // guards all below
-	config   signature  // of the repository's configuration that was looked at
-	plain    bool       // it has nothing to say about how refs are written
+	configMu sync.Mutex // guards the fields below
+	config   signature  // of the configuration of the repository when plain was set
+	plain    bool       // the configuration does not say how refs are written
 }
 
-// init must be called before anything else.
+// init must be called before any other method.
 func (w *refWriting) init(r *Repo) {
-	w.repo, w.writer.repo = r, r
+	w.repo, w.native.repo = r, r
 }
 
-// write makes the updates in one transaction, and returns when that is durable. Those
-// of one ref take turns, so that they never meet each other's locks.
+// write makes the updates in one transaction and returns when it is durable. Updates of one ref take turns, so
+// that they never meet each other's locks.
 func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
-	defer w.turns.take(updates)()
+	defer w.turns.acquire(updates)()
 	r := w.repo
 	if err := r.writeLoose(ctx, updates); !errors.Is(err, errNotLoose) {
 		return err
@@ -516,7 +511,7 @@ func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 		return err
 	}
 	defer r.expectForeign()()
-	if err := w.writer.write(ctx, updates); err != nil {
+	if err := w.native.write(ctx, updates); err != nil {
 		return err
 	}
 	names := make([]string, len(updates))
@@ -526,18 +521,17 @@ func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 	return syncRefs(r.dir, names...)
 }
 
-// close ends what is idle, and awaits what is not.
+// close ends an idle process, and waits for one that is not.
 func (w *refWriting) close() {
-	w.writer.close()
+	w.native.close()
 }
 
-// refWriter keeps one `git update-ref --stdin` for a repository: a change
-// costs a third of a millisecond instead of a process start. It writes for one
-// caller at a time and ends when it is idle.
+// refWriter keeps one `git update-ref --stdin` for a repository. A change takes a third of a millisecond instead
+// of the start of a process. It writes for one caller at a time and ends when it is idle.
 type refWriter struct {
 	repo *Repo
 
-	mu   sync.Mutex // guards all fields below; held during a transaction
+	mu   sync.Mutex // guards the fields below; held during a transaction
 	p    *gitcmd.Process
 	in   *os.File
 	out  *bufio.Reader
@@ -548,15 +542,13 @@ type refWriter struct {
 }
 
 const (
-	// refWriterFails is how often git may refuse a transaction for reasons that
-	// can pass: what a kept process believes may no longer be so, and another
-	// writer may hold a lock.
+	// refWriterFails bounds the refusals of a transaction for reasons that can pass. A kept process may hold
+	// outdated state, and another writer may hold a lock.
 	refWriterFails = 3
-	// refWriterDeaths is how often git may be killed from outside.
+	// refWriterDeaths bounds how often git may be killed from outside.
 	refWriterDeaths = 20
-	// refWriterWaits is how often more git may meet a lock that is younger than lockYoung:
-	// somebody is at work under it, and waits for the disk, which can take longer than the
-	// tenth of a second that git waits for a lock.
+	// refWriterWaits bounds the further attempts that meet a lock younger than lockYoung. The holder of such a
+	// lock waits for the disk, which can take longer than the tenth of a second that git waits for a lock.
 	refWriterWaits = 50
 	lockYoung      = 5 * time.Second
 )
@@ -572,31 +564,30 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 		}
 		kept := w.p != nil
 		if !kept {
-			if err := w.start(); err != nil {
+			if err := w.startProcess(); err != nil {
 				return err
 			}
 		}
 		w.repo.locking.RLock()
-		prepared, err := w.transact(updates)
+		prepared, err := w.runTransaction(updates)
 		w.repo.locking.RUnlock()
 		if err == nil {
 			w.used++
 			if w.used >= refWriterMax {
-				w.end()
+				w.endProcess()
 			} else {
 				w.idle = time.AfterFunc(refWriterIdle, w.close)
 			}
 			return nil
 		}
-		ended := w.end()
+		ended := w.endProcess()
 		if ended != nil {
-			err = ended // git's own words instead of "EOF"
+			err = ended // the message of git instead of "EOF"
 		}
 		if prepared {
-			// Git held all locks and had found every ref at its old value: what
-			// stands at New now was put there by this transaction. The rest is
-			// done anew.
-			left, e := w.left(ctx, updates)
+			// Git held all locks and had found every ref at its old value, so a ref at New was moved by this
+			// transaction. The rest is written again.
+			left, e := w.listUnchanged(ctx, updates)
 			if e != nil {
 				return errors.Join(err, e)
 			}
@@ -608,20 +599,20 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 		if conflict := w.repo.expectOld(ctx, updates); conflict != nil {
 			return conflict
 		}
-		if conflict := w.repo.standsInTheWay(ctx, updates); conflict != nil {
+		if conflict := w.repo.checkNameFree(ctx, updates); conflict != nil {
 			return conflict
 		}
 		switch {
 		case gitcmd.ExitCode(ended) < 0:
 			deaths++
 		case kept:
-		case waits < refWriterWaits && w.repo.underWay(updates):
+		case waits < refWriterWaits && w.repo.isUnderWay(updates):
 			waits++
 		default:
 			fails++
 		}
 		if deaths > 0 {
-			w.repo.unlock(updates)
+			w.repo.removeKilledLocks(updates)
 		}
 		if deaths >= refWriterDeaths || fails >= refWriterFails {
 			return err
@@ -629,9 +620,9 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 	}
 }
 
-// underWay says whether somebody else holds a lock that the updates need, and made it so
-// recently that they will not have left it behind.
-func (r *Repo) underWay(updates []RefUpdate) bool {
+// isUnderWay reports whether another writer holds a lock that the updates need, and made it so recently that it
+// cannot be a leftover.
+func (r *Repo) isUnderWay(updates []RefUpdate) bool {
 	young := func(lock string) bool {
 		info, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(lock)))
 		return err == nil && time.Since(info.ModTime()) < lockYoung
@@ -639,11 +630,10 @@ func (r *Repo) underWay(updates []RefUpdate) bool {
 	return young("packed-refs.lock") || slices.ContainsFunc(updates, func(u RefUpdate) bool { return young(u.Name + ".lock") })
 }
 
-// unlock removes the locks that a git which was killed left on refs: even a git
-// that is asked to end has a moment in which it forgets them, and each would
-// make its ref unwritable until the next start. As long as another git may hold
-// them, which a long push can, they stay.
-func (r *Repo) unlock(updates []RefUpdate) {
+// removeKilledLocks removes the locks that a killed git left on refs. Even a git that is asked to end has a moment
+// in which it forgets them, and each would make its ref unwritable until the next start. The locks stay as long as
+// another git may hold them, which a long push can.
+func (r *Repo) removeKilledLocks(updates []RefUpdate) {
 	if !r.server.library.alone || r.server.OwnConfig {
 		return
 	}
@@ -662,17 +652,17 @@ func (r *Repo) unlock(updates []RefUpdate) {
 	}
 }
 
-// unlock waits so often, and so long each time.
+// The attempts of removeKilledLocks, and the pause between two of them.
 const (
 	unlockTries = 50
 	unlockPause = 10 * time.Millisecond
 )
 
-// left returns the updates whose ref is not at its new value.
-func (w *refWriter) left(ctx context.Context, updates []RefUpdate) ([]RefUpdate, error) {
+// listUnchanged returns the updates whose ref is not at its new value.
+func (w *refWriter) listUnchanged(ctx context.Context, updates []RefUpdate) ([]RefUpdate, error) {
 	var left []RefUpdate
 	for _, u := range updates {
-		is, err := w.repo.ref(ctx, u.Name)
+		is, err := w.repo.readRef(ctx, u.Name)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
@@ -683,9 +673,8 @@ func (w *refWriter) left(ctx context.Context, updates []RefUpdate) ([]RefUpdate,
 	return left, nil
 }
 
-// start starts git. It outlives the call that needed it: its life is the
-// server's, or until it is idle.
-func (w *refWriter) start() error {
+// startProcess starts git. The process outlives the call. It ends with the server, or when it is idle.
+func (w *refWriter) startProcess() error {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return err
@@ -710,7 +699,7 @@ func (w *refWriter) start() error {
 		cancel()
 		return err
 	}
-	// The server's end must find nobody idle: it waits for every child.
+	// The server waits for every child when it ends, so an idle one must end then.
 	context.AfterFunc(p.Context(), func() {
 		if context.Cause(p.Context()) == gitcmd.ErrClosed {
 			w.close()
@@ -720,9 +709,9 @@ func (w *refWriter) start() error {
 	return nil
 }
 
-// transact runs one transaction; prepared is true once git holds all locks and
-// has found every ref at its old value.
-func (w *refWriter) transact(updates []RefUpdate) (prepared bool, err error) {
+// runTransaction runs one transaction. prepared is true once git holds all locks and has found every ref at its
+// old value.
+func (w *refWriter) runTransaction(updates []RefUpdate) (prepared bool, err error) {
 	if w.idle != nil {
 		w.idle.Stop()
 		w.idle = nil
@@ -754,17 +743,17 @@ func (w *refWriter) transact(updates []RefUpdate) (prepared bool, err error) {
 		return false, err
 	}
 	for _, want := range []string{"start: ok\n", "prepare: ok\n"} {
-		if err := w.answer(want); err != nil {
+		if err := w.expectAnswer(want); err != nil {
 			return false, err
 		}
 	}
 	if _, err := w.in.WriteString("commit\x00"); err != nil {
 		return true, err
 	}
-	return true, w.answer("commit: ok\n")
+	return true, w.expectAnswer("commit: ok\n")
 }
 
-func (w *refWriter) answer(want string) error {
+func (w *refWriter) expectAnswer(want string) error {
 	line, err := w.out.ReadString('\n')
 	if err != nil {
 		return err
@@ -775,8 +764,8 @@ func (w *refWriter) answer(want string) error {
 	return nil
 }
 
-// end ends the process and returns its error.
-func (w *refWriter) end() error {
+// endProcess ends the process and returns its error.
+func (w *refWriter) endProcess() error {
 	if w.p == nil {
 		return nil
 	}
@@ -792,11 +781,11 @@ func (w *refWriter) end() error {
 	return err
 }
 
-// close ends the process unless a transaction is under way, which it awaits.
+// close ends the process. It waits for a transaction in progress.
 func (w *refWriter) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.end(); err != nil && !errors.Is(err, gitcmd.ErrClosed) {
+	if err := w.endProcess(); err != nil && !errors.Is(err, gitcmd.ErrClosed) {
 		w.repo.server.log().Warn("the kept git update-ref failed", "repo", w.repo.name, "error", err)
 	}
 }

@@ -285,7 +285,7 @@ func TestUpdateSurvivesItsGit(t *testing.T) {
 					return
 				}
 				at = next
-				if is, err := r.ref(context.Background(), name); is != at || err != nil {
+				if is, err := r.readRef(context.Background(), name); is != at || err != nil {
 					t.Errorf("%s is at %s, acknowledged %s, %v", name, is, at, err)
 					return
 				}

@@ -24,22 +24,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refView is a repository's refs in memory, as protocol v2 shows them: sorted, each
-// with its line of ls-refs. It is never behind the disk: before each use the signatures
-// of HEAD, of packed-refs and of the folders of loose refs are compared with those that
-// were read, and what changed is read anew: a folder whose time moved, and in it the files that are
-// other files than before. Git changes a ref by renaming a lock file into its place, which moves
-// the folder's time, so whoever writes refs by git's rules is noticed, this server or not.
-// Who asks while another looks waits for the next look together with all others who do.
+// refView has a repository's refs in memory as protocol v2 shows them, sorted, each with its line of ls-refs. It
+// is never older than the disk. Before each use the signatures of HEAD, of packed-refs and of the folders of loose
+// refs are compared with those that were read before. Then only changed folders are read again, and in them only
+// changed files. Git changes a ref by renaming a lock file, which changes the time of the folder. So a writer that
+// follows the rules of git is noticed, whether it is this server or not. Concurrent callers of refresh share one
+// comparison.
 //
-// A repository that keeps its refs in another way, or whose configuration says how it
-// is to be read, has no snapshot: native git serves it.
+// A repository that keeps its refs in another way, or whose configuration says how it is to be read, has no view.
+// Native git serves it.
 type refView struct {
 	repo *Repo
 	look syncer
 
-	mu sync.RWMutex // guards all fields below
-	// own is the repository's configuration.
+	mu sync.RWMutex // guards the fields below
+	// own is the configuration of the repository.
 	own     ownConfig
 	ownSig  signature
 	native  bool // only git can serve it
@@ -49,37 +48,36 @@ type refView struct {
 	folders map[string]*refFolder // by name, "refs" and below
 	packed  []packedRef
 	packSig signature
-	peeled  map[Hash]Hash // of objects of loose refs that were looked at: what a tag stands for; empty: no tag
+	peeled  map[Hash]Hash // of the objects of loose refs, the object that a tag names in the end; empty for other objects
 	refs    []shownRef    // sorted by name
-	tips    map[Hash]int  // how many of refs, peeled too, are at an object
-	// links are the names of symbolic refs among refs.
+	tips    map[Hash]int  // the number of refs at an object, which may be peeled
+	// links are the names of the symbolic refs.
 	links []string
-	// gone is what refs that were deleted in this look were at.
-	gone map[Hash]bool
-	// turn counts the changes of refs, so that what was found out under one state is
-	// not believed under another.
-	turn uint64
-	// verdicts are what was found out about wants when turn was verdictTurn.
-	verdicts    map[wantVerdict]bool
-	verdictTurn uint64
-	// tags is one hash over all tags when turn was tagsTurn.
-	tags     string
-	tagsTurn uint64
+	// deletedTips are the objects of the refs that the last refresh found deleted.
+	deletedTips map[Hash]bool
+	// version counts the changes of refs, so that results for one state are not used for another.
+	version uint64
+	// verdicts are the results for wants at the version verdictVersion.
+	verdicts       map[wantVerdict]bool
+	verdictVersion uint64
+	// tags is one hash over all tags at the version tagsVersion.
+	tags        string
+	tagsVersion uint64
 }
 
-// headRef is HEAD: the name of a ref, or an object.
+// headRef is the content of HEAD, the name of a ref or an object.
 type headRef struct {
 	target string
 	hash   Hash
 }
 
-// shownRef is a ref and its line. Name and hash are parts of the line.
+// shownRef is a ref and its line. Name and hash share the memory of the line.
 type shownRef struct {
 	name   string
 	hash   Hash
-	peeled Hash   // empty: no tag
-	target string // of a symbolic ref: what it points to in the end
-	line   string // the packet of ls-refs that tells all of it
+	peeled Hash   // empty if the object is no tag
+	target string // of a symbolic ref, the ref that it points to in the end
+	line   string // the packet of ls-refs with all attributes
 }
 
 func newShownRef(name string, hash, peeled Hash, target string) shownRef {
@@ -88,7 +86,7 @@ func newShownRef(name string, hash, peeled Hash, target string) shownRef {
 	return shownRef{name: b[at : at+len(name)], hash: Hash(b[4 : at-1]), peeled: peeled, target: target, line: b}
 }
 
-// appendRef appends a ref's packet.
+// appendRef appends the packet of a ref.
 func appendRef(b []byte, r *shownRef, symrefs, peel bool) []byte {
 	parts := []string{string(r.hash), " ", r.name, "", "", "", "", "\n"}
 	if symrefs && r.target != "" {
@@ -100,7 +98,7 @@ func appendRef(b []byte, r *shownRef, symrefs, peel bool) []byte {
 	return protocol.AppendLine(b, parts...)
 }
 
-// packedRef is a line of packed-refs, with what follows it.
+// packedRef is a line of packed-refs, with the line of the peeled object.
 type packedRef struct {
 	Ref
 	peeled Hash
@@ -113,34 +111,33 @@ type refFolder struct {
 	subs  []string
 }
 
-// looseRef is a loose ref's file; neither hash nor target: it is damaged.
+// looseRef is the file of a loose ref. If it has neither hash nor target, it is damaged.
 type looseRef struct {
 	sig    signature
 	hash   Hash
 	target string
 }
 
-// signature tells a file from one that took its place or was written to. The zero
-// signature is that of a file that is not there.
+// signature identifies a state of a file. The zero signature is that of a missing file.
 type signature struct {
 	dev, ino, size int64
 	mtime, ctime   unix.Timespec
-	// young: the file was looked at so soon after its last change that another could
-	// have the same times. It is no reason to believe that nothing happened.
+	// young means that the file was read so soon after its last change that a further change could have the same
+	// times. Such a signature matches no other.
 	young bool
 }
 
-// youngFor is longer than the ticks of the clocks that file systems take their times from.
+// youngFor is longer than the clock ticks of file systems.
 const youngFor = 100 * time.Millisecond
 
-// sign looks at a file.
-func sign(path string) (signature, error) {
+// statSignature returns the signature of a file.
+func statSignature(path string) (signature, error) {
 	var st unix.Stat_t
 	for {
 		err := unix.Lstat(path, &st)
 		switch {
 		case err == nil:
-			return signed(&st), nil
+			return signatureOf(&st), nil
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 			return signature{}, nil
 		case !errors.Is(err, unix.EINTR):
@@ -149,19 +146,19 @@ func sign(path string) (signature, error) {
 	}
 }
 
-func signed(st *unix.Stat_t) signature {
+func signatureOf(st *unix.Stat_t) signature {
 	s := signature{dev: int64(st.Dev), ino: int64(st.Ino), size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
-	// The system's clock, whatever the server's says: it is compared with that of files.
+	// Times of files are those of the system's clock, whatever the clock of the server is.
 	limit := time.Now().Add(-youngFor).UnixNano()
 	s.young = st.Mtim.Nano() > limit || st.Ctim.Nano() > limit
 	return s
 }
 
-// gone says that there was no file.
-func (s signature) gone() bool { return s == signature{} }
+// isMissing reports whether there was no file.
+func (s signature) isMissing() bool { return s == signature{} }
 
-// still says whether now is surely the same content as was read under s.
-func (s signature) still(now signature) bool {
+// matches reports whether a file with the signature now surely has the same content as one with s.
+func (s signature) matches(now signature) bool {
 	if s.young {
 		return false
 	}
@@ -169,26 +166,26 @@ func (s signature) still(now signature) bool {
 	return s == now
 }
 
-// String is the signature as part of a key.
+// String returns the signature as part of a key.
 func (s signature) String() string {
 	return fmt.Sprintf("%x.%x.%x.%x.%x", s.dev, s.ino, s.size, s.mtime.Nano(), s.ctime.Nano())
 }
 
-// errNative says that only git can serve a repository.
+// errNative means that only git can serve a repository.
 var errNative = errors.New("its refs are not read in process")
 
-// fresh brings the snapshot to what is on disk; errNative: there is none.
+// refresh brings the view to the state of the disk. Returns [errNative] if there is no view.
 func (v *refView) refresh(ctx context.Context) error {
-	// Others wait for the outcome, too: it must not depend on one client's patience.
-	err := v.look.wait(func() error { return v.read(context.WithoutCancel(ctx)) })
+	// Other callers wait for the result, too, so it must not depend on the patience of one client.
+	err := v.look.share(func() error { return v.readAll(context.WithoutCancel(ctx)) })
 	if err != nil && !errors.Is(err, errNative) {
 		return fmt.Errorf("cannot read the refs of %s: %w", v.repo.name, err)
 	}
 	return err
 }
 
-// noteDeleted is told that this server has deleted refs: what is kept for who asked for them goes
-// at once, not when somebody next asks for anything.
+// noteDeleted is called when this server has deleted refs. Replies that are kept for wants at these refs go at
+// once, not at the next request.
 func (v *refView) noteDeleted(ctx context.Context) {
 	v.mu.RLock()
 	known := v.folders != nil
@@ -201,9 +198,9 @@ func (v *refView) noteDeleted(ctx context.Context) {
 	}
 }
 
-// read is fresh for one look. Only one runs at a time, so that it may read the fields
-// without the lock; it holds it to change them.
-func (v *refView) read(ctx context.Context) error {
+// readAll is refresh for one caller at a time, so it reads the fields without the lock. It takes the lock to
+// change them.
+func (v *refView) readAll(ctx context.Context) error {
 	if err := v.readConfig(); err != nil {
 		return err
 	}
@@ -211,65 +208,65 @@ func (v *refView) read(ctx context.Context) error {
 		return errNative
 	}
 	c := &refChanges{folders: map[string]*refFolder{}, names: map[string]bool{}}
-	// Loose refs first: git writes packed-refs before it removes a loose file, so that
-	// what is gone from the folders is found there.
+	// Loose refs come first. Git writes packed-refs before it removes a loose file, so a ref that vanishes from a
+	// folder is found there.
 	if err := v.readFolder(c, "refs"); err != nil {
 		return err
 	}
-	packSig, err := sign(v.path("packed-refs"))
+	packSig, err := statSignature(v.filePath("packed-refs"))
 	if err != nil {
 		return err
 	}
-	if !v.packSig.still(packSig) || v.folders == nil {
+	if !v.packSig.matches(packSig) || v.folders == nil {
 		if c.packed, c.packSig, err = v.readPacked(); err != nil {
 			return err
 		}
 		c.repacked = true
 	}
-	headSig, err := sign(v.path("HEAD"))
+	headSig, err := statSignature(v.filePath("HEAD"))
 	if err != nil {
 		return err
 	}
 	c.head, c.headSig = v.head, v.headSig
-	if !v.headSig.still(headSig) {
+	if !v.headSig.matches(headSig) {
 		if c.head, err = v.readHead(); err != nil {
 			return err
 		}
 		c.headSig = headSig
 	}
-	shallow, err := sign(v.path("shallow"))
+	shallow, err := statSignature(v.filePath("shallow"))
 	if err != nil {
 		return err
 	}
-	if c.nothing() && c.head == v.head && c.headSig == v.headSig && shallow == v.shallow {
+	if c.isEmpty() && c.head == v.head && c.headSig == v.headSig && shallow == v.shallow {
 		return nil
 	}
-	peeled, err := v.peel(ctx, c)
+	peeled, err := v.peelNew(ctx, c)
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.shallow, v.peeled = shallow, peeled
-	v.apply(c)
-	if len(v.gone) > 0 {
-		v.repo.server.clones.Forget(cloneRepo{v.repo}, v.gone)
-		v.gone = nil
+	v.applyChanges(c)
+	if len(v.deletedTips) > 0 {
+		v.repo.server.clones.Forget(cloneRepo{v.repo}, v.deletedTips)
+		v.deletedTips = nil
 	}
 	return nil
 }
 
-func (v *refView) path(name string) string {
+func (v *refView) filePath(name string) string {
 	return filepath.Join(v.repo.dir, filepath.FromSlash(name))
 }
 
 // readConfig finds out whether the repository may be served in process.
 func (v *refView) readConfig() error {
-	sig, err := sign(v.path("config"))
+	sig, err := statSignature(v.filePath("config"))
 	if err != nil {
 		return err
 	}
-	if v.ownSig.still(sig) {
+	if v.ownSig.matches(sig) {
 		return nil
 	}
 	own, err := readOwnConfig(v.repo.dir)
@@ -278,13 +275,12 @@ func (v *refView) readConfig() error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.own, v.ownSig, v.native = own, sig, own.alien() || v.repo.reftable()
+	v.own, v.ownSig, v.native = own, sig, own.needsGit() || v.repo.reftable()
 	return nil
 }
 
-// alien says whether the file names anything that changes what upload-pack or
-// receive-pack tell a client.
-func (o ownConfig) alien() bool {
+// needsGit reports whether the file has a key that changes what upload-pack or receive-pack tell a client.
+func (o ownConfig) needsGit() bool {
 	for key, value := range o {
 		section, _, _ := strings.Cut(key, ".")
 		switch section {
@@ -297,14 +293,14 @@ func (o ownConfig) alien() bool {
 	return false
 }
 
-// config is the repository's configuration, read when the file changed.
-func (v *refView) config() (ownConfig, error) {
-	sig, err := sign(v.path("config"))
+// configuration returns the configuration of the repository. It is read again if the file changed.
+func (v *refView) configuration() (ownConfig, error) {
+	sig, err := statSignature(v.filePath("config"))
 	if err != nil {
 		return nil, err
 	}
 	v.mu.RLock()
-	own, known := v.own, v.ownSig.still(sig)
+	own, known := v.own, v.ownSig.matches(sig)
 	v.mu.RUnlock()
 	if known {
 		return own, nil
@@ -312,10 +308,10 @@ func (v *refView) config() (ownConfig, error) {
 	return readOwnConfig(v.repo.dir)
 }
 
-// refChanges is what one look found to be other than before.
+// refChanges is the difference that one refresh found.
 type refChanges struct {
-	folders  map[string]*refFolder // read anew; nil: gone
-	names    map[string]bool       // of loose refs that came, went or changed
+	folders  map[string]*refFolder // that were read again; nil means gone
+	names    map[string]bool       // of loose refs that were created, deleted or changed
 	relinked bool                  // one of them is, or was, symbolic
 	repacked bool
 	packed   []packedRef
@@ -324,19 +320,19 @@ type refChanges struct {
 	headSig  signature
 }
 
-func (c *refChanges) nothing() bool { return len(c.folders) == 0 && !c.repacked }
+func (c *refChanges) isEmpty() bool { return len(c.folders) == 0 && !c.repacked }
 
-// readFolder looks at a folder and at those below.
+// readFolder compares a folder and those below it with the disk.
 func (v *refView) readFolder(c *refChanges, name string) error {
 	if strings.Count(name, "/") > object.MaxRef/2 {
 		return nil
 	}
-	sig, err := sign(v.path(name))
+	sig, err := statSignature(v.filePath(name))
 	if err != nil {
 		return err
 	}
 	known := v.folders[name]
-	if known != nil && known.sig.still(sig) {
+	if known != nil && known.sig.matches(sig) {
 		for _, sub := range known.subs {
 			if err := v.readFolder(c, name+"/"+sub); err != nil {
 				return err
@@ -344,7 +340,7 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 		}
 		return nil
 	}
-	entries, err := os.ReadDir(v.path(name))
+	entries, err := os.ReadDir(v.filePath(name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		v.dropFolder(c, name)
 		return nil
@@ -355,7 +351,7 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 	for _, e := range entries {
 		full := name + "/" + e.Name()
 		if object.RefFault(full) != "" {
-			continue // a lock file, or nothing of git's
+			continue // a lock file, or not a file of git
 		}
 		if e.IsDir() {
 			f.subs = append(f.subs, e.Name())
@@ -399,7 +395,7 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 	return nil
 }
 
-// dropFolder notes that a folder is gone, and what was in it.
+// dropFolder records that a folder and its refs are gone.
 func (v *refView) dropFolder(c *refChanges, name string) {
 	known := v.folders[name]
 	if known == nil {
@@ -417,18 +413,18 @@ func (v *refView) dropFolder(c *refChanges, name string) {
 
 // readLoose reads a loose ref, unless it is the file that was read before.
 func (v *refView) readLoose(name string, was looseRef) (looseRef, error) {
-	sig, err := sign(v.path(name))
+	sig, err := statSignature(v.filePath(name))
 	if err != nil {
 		return looseRef{}, err
 	}
-	if sig.gone() {
+	if sig.isMissing() {
 		return looseRef{}, fs.ErrNotExist
 	}
-	if was.sig.still(sig) {
+	if was.sig.matches(sig) {
 		return was, nil
 	}
 	is := looseRef{sig: sig}
-	b, err := readSmall(v.path(name))
+	b, err := readSmall(v.filePath(name))
 	switch {
 	case errors.Is(err, ErrTooLarge), errors.Is(err, syscall.EISDIR):
 		return is, nil
@@ -445,7 +441,7 @@ func (v *refView) readLoose(name string, was looseRef) (looseRef, error) {
 }
 
 func (v *refView) readHead() (headRef, error) {
-	b, err := readSmall(v.path("HEAD"))
+	b, err := readSmall(v.filePath("HEAD"))
 	if err != nil {
 		return headRef{}, err
 	}
@@ -459,9 +455,9 @@ func (v *refView) readHead() (headRef, error) {
 	return headRef{}, nil
 }
 
-// readPacked reads packed-refs with the signature of the very file that was read.
+// readPacked reads packed-refs, and returns the signature of the very file that it read.
 func (v *refView) readPacked() ([]packedRef, signature, error) {
-	f, err := os.Open(v.path("packed-refs"))
+	f, err := os.Open(v.filePath("packed-refs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, signature{}, nil
 	} else if err != nil {
@@ -473,11 +469,11 @@ func (v *refView) readPacked() ([]packedRef, signature, error) {
 		return nil, signature{}, err
 	}
 	refs, err := parsePacked(f)
-	return refs, signed(&st), err
+	return refs, signatureOf(&st), err
 }
 
-// peel finds out what kind of object each new ref is at, and what a tag stands for.
-func (v *refView) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, error) {
+// peelNew returns the objects that tags name, by tag. It adds those of new refs.
+func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, error) {
 	known := v.peeled
 	var ask []Hash
 	seen := map[Hash]bool{}
@@ -508,7 +504,7 @@ func (v *refView) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, error
 		return nil, err
 	}
 	all := make(map[Hash]Hash, len(known)+len(found))
-	// Those that no ref is at any more are forgotten when they are many.
+	// Objects that no ref is at any more are forgotten when they are many.
 	if len(known) < 2*(len(v.refs)+1000) {
 		maps.Copy(all, known)
 	} else {
@@ -524,11 +520,11 @@ func (v *refView) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, error
 	return all, nil
 }
 
-// unpeeled marks a packed ref of which the file does not say whether it is a tag.
+// unpeeled marks a packed ref whose file does not say whether it is a tag.
 const unpeeled Hash = "?"
 
-// apply takes over what was found; v.mu is held.
-func (v *refView) apply(c *refChanges) {
+// applyChanges updates the view. The caller holds the lock.
+func (v *refView) applyChanges(c *refChanges) {
 	first := v.folders == nil
 	if first {
 		v.folders = map[string]*refFolder{}
@@ -544,40 +540,40 @@ func (v *refView) apply(c *refChanges) {
 	if c.repacked {
 		v.packed, v.packSig = c.packed, c.packSig
 	}
-	// Links move with what they point to, wherever that is.
+	// A link changes with its target, wherever that is.
 	for _, name := range v.links {
 		c.names[name] = true
 	}
-	// Each change in place moves what follows it.
+	// Each insertion moves all refs after it.
 	if first || c.repacked || len(c.names) > 64 && len(c.names) > len(v.refs)/64 {
-		v.merge()
+		v.rebuild()
 		return
 	}
 	for name := range c.names {
-		v.put(name)
+		v.updateRef(name)
 	}
 	if c.relinked {
-		v.relink()
+		v.listLinks()
 	}
 }
 
-// tip says whether a ref is at an object, or at a tag that stands for it.
+// isTip reports whether a ref is at an object, or at a tag that names it.
 func (v *refView) isTip(h Hash) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.tips[h] > 0
 }
 
-// symbolic says whether a ref is another name for one.
+// isSymbolic reports whether a ref is symbolic.
 func (v *refView) isSymbolic(name string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	l, _ := v.loose(name)
+	l, _ := v.findLoose(name)
 	return l.target != ""
 }
 
-// loose is a loose ref by its name.
-func (v *refView) loose(name string) (looseRef, bool) {
+// findLoose returns a loose ref by its name.
+func (v *refView) findLoose(name string) (looseRef, bool) {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
 		return looseRef{}, false
@@ -590,10 +586,10 @@ func (v *refView) loose(name string) (looseRef, bool) {
 	return l, ok
 }
 
-// resolve follows a ref through symbolic refs to an object.
-func (v *refView) resolve(name string) (target string, hash Hash, packed *packedRef) {
-	for range 5 { // git follows as many
-		l, ok := v.loose(name)
+// resolveRef follows a ref through symbolic refs to an object.
+func (v *refView) resolveRef(name string) (target string, hash Hash, packed *packedRef) {
+	for range 5 { // as many as git follows
+		l, ok := v.findLoose(name)
 		if !ok {
 			i, ok := slices.BinarySearchFunc(v.packed, name, func(p packedRef, n string) int { return strings.Compare(p.Name, n) })
 			if !ok {
@@ -609,9 +605,9 @@ func (v *refView) resolve(name string) (target string, hash Hash, packed *packed
 	return name, "", nil
 }
 
-// show is a ref as it is shown; false: it is not.
-func (v *refView) show(name string) (shownRef, bool) {
-	target, hash, packed := v.resolve(name)
+// showRef returns a ref as it is shown. Returns false if it is not shown.
+func (v *refView) showRef(name string) (shownRef, bool) {
+	target, hash, packed := v.resolveRef(name)
 	if hash == "" {
 		return shownRef{}, false
 	}
@@ -623,27 +619,27 @@ func (v *refView) show(name string) (shownRef, bool) {
 	}
 	peeled, ok := v.peeled[hash]
 	if !ok || peeled == pack.Missing {
-		return shownRef{}, false // git, too, leaves out what points to nothing
+		return shownRef{}, false // git leaves out refs to missing objects, too
 	}
 	return newShownRef(name, hash, peeled, target), true
 }
 
-// find is where a ref is, or would be.
-func (v *refView) find(name string) (int, bool) {
+// searchRef returns the position at which a ref is, or would be.
+func (v *refView) searchRef(name string) (int, bool) {
 	return slices.BinarySearchFunc(v.refs, name, func(r shownRef, n string) int { return strings.Compare(r.name, n) })
 }
 
-// put brings one ref up to date.
-func (v *refView) put(name string) {
-	is, ok := v.show(name)
-	i, was := v.find(name)
+// updateRef updates one ref.
+func (v *refView) updateRef(name string) {
+	is, ok := v.showRef(name)
+	i, was := v.searchRef(name)
 	switch {
 	case was && ok && v.refs[i].line == is.line:
 		return
 	case was:
-		v.count(&v.refs[i], -1)
+		v.countTips(&v.refs[i], -1)
 		if !ok {
-			v.bury(&v.refs[i])
+			v.noteGone(&v.refs[i])
 			v.refs = slices.Delete(v.refs, i, i+1)
 		} else {
 			v.refs[i] = is
@@ -654,13 +650,13 @@ func (v *refView) put(name string) {
 		return
 	}
 	if ok {
-		v.count(&is, 1)
+		v.countTips(&is, 1)
 	}
-	v.turn++
+	v.version++
 }
 
-// count counts a ref's objects in or out.
-func (v *refView) count(r *shownRef, n int) {
+// countTips adds n to the counts of a ref's objects.
+func (v *refView) countTips(r *shownRef, n int) {
 	for _, h := range []Hash{r.hash, r.peeled} {
 		if h == "" {
 			continue
@@ -671,16 +667,16 @@ func (v *refView) count(r *shownRef, n int) {
 	}
 }
 
-// bury notes that a ref was deleted.
-func (v *refView) bury(r *shownRef) {
-	if v.gone == nil {
-		v.gone = map[Hash]bool{}
+// noteGone records that a ref was deleted.
+func (v *refView) noteGone(r *shownRef) {
+	if v.deletedTips == nil {
+		v.deletedTips = map[Hash]bool{}
 	}
-	v.gone[r.hash] = true
+	v.deletedTips[r.hash] = true
 }
 
-// merge makes refs anew.
-func (v *refView) merge() {
+// rebuild makes the list of refs from the folders and packed-refs.
+func (v *refView) rebuild() {
 	before := v.refs
 	names := make([]string, 0, len(v.packed)+len(v.refs))
 	for _, p := range v.packed {
@@ -695,22 +691,22 @@ func (v *refView) merge() {
 	names = slices.Compact(names)
 	v.refs, v.tips = make([]shownRef, 0, len(names)), make(map[Hash]int, len(names))
 	for _, name := range names {
-		if r, ok := v.show(name); ok {
+		if r, ok := v.showRef(name); ok {
 			v.refs = append(v.refs, r)
-			v.count(&r, 1)
+			v.countTips(&r, 1)
 		}
 	}
 	for i := range before {
-		if _, ok := v.find(before[i].name); !ok {
-			v.bury(&before[i])
+		if _, ok := v.searchRef(before[i].name); !ok {
+			v.noteGone(&before[i])
 		}
 	}
-	v.relink()
-	v.turn++
+	v.listLinks()
+	v.version++
 }
 
-// relink lists the symbolic refs.
-func (v *refView) relink() {
+// listLinks lists the symbolic refs.
+func (v *refView) listLinks() {
 	v.links = v.links[:0]
 	for folder, f := range v.folders {
 		for file, l := range f.files {
@@ -721,15 +717,15 @@ func (v *refView) relink() {
 	}
 }
 
-// each calls yield for the refs that a grant shows and whose name begins with one of
-// the prefixes (none: all), in order; v.mu is held.
+// eachRef calls yield for the refs that a grant shows and whose name has one of the prefixes, in order. Without
+// prefixes it calls yield for all of them. The caller holds the lock.
 func (v *refView) eachRef(g Grant, prefixes []string, yield func(*shownRef)) {
 	if len(g.Read) == 0 {
 		if len(prefixes) == 0 {
 			prefixes = []string{""}
 		}
-		for _, p := range apart(prefixes) {
-			for i := v.from(p); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, p); i++ {
+		for _, p := range dropCovered(prefixes) {
+			for i := v.firstWith(p); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, p); i++ {
 				yield(&v.refs[i])
 			}
 		}
@@ -738,8 +734,8 @@ func (v *refView) eachRef(g Grant, prefixes []string, yield func(*shownRef)) {
 	var shown []int
 	for _, pattern := range slices.Concat(g.Read, g.Write) {
 		prefix, many := strings.CutSuffix(pattern, "*")
-		for i := v.from(prefix); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, prefix); i++ {
-			if g.Shows(v.refs[i].name) && begins(v.refs[i].name, prefixes) {
+		for i := v.firstWith(prefix); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, prefix); i++ {
+			if g.Shows(v.refs[i].name) && hasAnyPrefix(v.refs[i].name, prefixes) {
 				shown = append(shown, i)
 			}
 			if !many {
@@ -753,13 +749,13 @@ func (v *refView) eachRef(g Grant, prefixes []string, yield func(*shownRef)) {
 	}
 }
 
-// from is where the names begin that have a prefix.
-func (v *refView) from(prefix string) int {
+// firstWith returns the position of the first name with a prefix.
+func (v *refView) firstWith(prefix string) int {
 	return sort.Search(len(v.refs), func(i int) bool { return v.refs[i].name >= prefix })
 }
 
-// apart sorts prefixes and leaves out those that another one covers.
-func apart(prefixes []string) []string {
+// dropCovered sorts prefixes and leaves out those that another one covers.
+func dropCovered(prefixes []string) []string {
 	sorted := slices.Sorted(slices.Values(prefixes))
 	out := sorted[:0]
 	for _, p := range sorted {
@@ -770,19 +766,19 @@ func apart(prefixes []string) []string {
 	return out
 }
 
-func begins(name string, prefixes []string) bool {
+func hasAnyPrefix(name string, prefixes []string) bool {
 	return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// list answers ls-refs.
-func (v *refView) list(g Grant, q *protocol.RefsRequest) []byte {
+// lsRefs returns the answer to ls-refs.
+func (v *refView) lsRefs(g Grant, q *protocol.RefsRequest) []byte {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var b []byte
 	if len(q.Prefixes) == 0 && len(g.Read) == 0 {
 		b = make([]byte, 0, len(v.refs)*120+256)
 	}
-	if head, ok := v.showHead(g); ok && begins("HEAD", q.Prefixes) {
+	if head, ok := v.showHead(g); ok && hasAnyPrefix("HEAD", q.Prefixes) {
 		switch {
 		case head.hash != "":
 			b = appendRef(b, &head, q.Symrefs, q.Peel)
@@ -800,12 +796,12 @@ func (v *refView) list(g Grant, q *protocol.RefsRequest) []byte {
 	return append(b, protocol.FlushLine...)
 }
 
-// advertisePush lists what a grant shows as the first words of a push, with git's
-// capabilities; false: git has to say more.
-func (v *refView) advertisePush(g Grant, capabilities string) ([]byte, bool) {
+// pushAdvert returns the refs that a grant shows, as the first packets of a push with the capabilities of git.
+// Returns false if git has more to say.
+func (v *refView) pushAdvert(g Grant, capabilities string) ([]byte, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if !v.shallow.gone() {
+	if !v.shallow.isMissing() {
 		return nil, false
 	}
 	var b []byte
@@ -822,7 +818,7 @@ func (v *refView) advertisePush(g Grant, capabilities string) ([]byte, bool) {
 	return append(b, protocol.FlushLine...), true
 }
 
-// showHead is HEAD as a grant shows it, without a hash when it is not born yet.
+// showHead returns HEAD as a grant shows it. It has no hash if its branch does not exist yet.
 func (v *refView) showHead(g Grant) (shownRef, bool) {
 	if len(g.Read) > 0 && !g.Shows(v.head.target) {
 		return shownRef{}, false
@@ -833,16 +829,16 @@ func (v *refView) showHead(g Grant) (shownRef, bool) {
 	if object.RefFault(v.head.target) != "" || !strings.HasPrefix(v.head.target, "refs/") {
 		return shownRef{}, false
 	}
-	target, _, _ := v.resolve(v.head.target)
+	target, _, _ := v.resolveRef(v.head.target)
 	if len(g.Read) > 0 && !g.Shows(target) {
 		return shownRef{}, false
 	}
-	r, _ := v.show(v.head.target)
+	r, _ := v.showRef(v.head.target)
 	r.name, r.target = "HEAD", target
 	return r, true
 }
 
-// parsePacked parses packed-refs with what it says of tags, sorted.
+// parsePacked parses packed-refs with its peeled tags. The result is sorted.
 func parsePacked(in *os.File) ([]packedRef, error) {
 	b, err := readAtMost(in, packedRefsMax)
 	if err != nil {
@@ -850,7 +846,7 @@ func parsePacked(in *os.File) ([]packedRef, error) {
 	}
 	var refs []packedRef
 	fully, tags := false, false
-	text := string(b) // the names and hashes are parts of it
+	text := string(b) // names and hashes share its memory
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
@@ -883,7 +879,7 @@ func parsePacked(in *os.File) ([]packedRef, error) {
 	return slices.DeleteFunc(refs, func(p packedRef) bool { return object.RefFault(p.Name) != "" }), nil
 }
 
-// packedRefsMax bounds the packed-refs file: some millions of refs.
+// packedRefsMax bounds the bytes of packed-refs, which hold some millions of refs.
 const packedRefsMax = 512 << 20
 
 func readAtMost(f *os.File, max int64) ([]byte, error) {
@@ -900,29 +896,29 @@ func readAtMost(f *os.File, max int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// shallowState tells whether, and how, the repository's own history is cut.
+// shallowState returns a word for the way in which the repository's own history is cut, or "".
 func (v *refView) shallowState() string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if v.shallow.gone() {
+	if v.shallow.isMissing() {
 		return ""
 	}
 	return v.shallow.String()
 }
 
-// tagState is one word for all tags, empty when there are none, and whether the grant shows all.
+// tagState returns a word for all tags, which is "" if there are none, and whether the grant shows all of them.
 func (v *refView) tagState(g Grant) (state string, all bool) {
 	const tags = "refs/tags/"
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n := 0
-	if v.tagsTurn != v.turn {
+	if v.tagsVersion != v.version {
 		h := sha256.New()
 		v.eachRef(Grant{}, []string{tags}, func(r *shownRef) {
 			n++
 			io.WriteString(h, r.line)
 		})
-		v.tags, v.tagsTurn = "", v.turn
+		v.tags, v.tagsVersion = "", v.version
 		if n > 0 {
 			v.tags = string(h.Sum(nil))
 		}

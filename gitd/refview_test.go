@@ -51,7 +51,7 @@ func lists(t testing.TB, r *Repo, args ...string) {
 			want.WriteString(line)
 		}
 	}
-	if got, want := string(r.view.list(Grant{}, &q.Refs)), want.String(); got != want {
+	if got, want := string(r.view.lsRefs(Grant{}, &q.Refs)), want.String(); got != want {
 		t.Fatalf("%v: the snapshot says\n%s\ngit says\n%s", args, got, want)
 	}
 }
@@ -188,7 +188,7 @@ func TestRefSnapshotScope(t *testing.T) {
 		if err := r.view.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(r.view.list(g, &q.Refs)); got != string(out) {
+		if got := string(r.view.lsRefs(g, &q.Refs)); got != string(out) {
 			t.Errorf("%v %v:\n%s\nwant\n%s", g.Read, g.Write, got, out)
 		}
 	}
@@ -213,16 +213,16 @@ func TestRefSnapshotIncremental(t *testing.T) {
 	before := r.server.Stats().Children
 	for i := range 20 {
 		name := fmt.Sprintf("refs/heads/many/%05d", i*7)
-		turn := r.view.turn
+		turn := r.view.version
 		if err := r.Update(t.Context(), RefUpdate{Name: name, New: next}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.view.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		at, ok := r.view.find(name)
-		if !ok || r.view.refs[at].hash != next || r.view.turn != turn+1 {
-			t.Fatal("not followed", r.view.turn-turn)
+		at, ok := r.view.searchRef(name)
+		if !ok || r.view.refs[at].hash != next || r.view.version != turn+1 {
+			t.Fatal("not followed", r.view.version-turn)
 		}
 	}
 	if n := r.server.Stats().Children - before; n != 0 {
@@ -235,7 +235,7 @@ func TestApart(t *testing.T) {
 	for _, tt := range [][2][]string{
 		{{"b", "a"}, {"a", "b"}}, {{"refs/heads/", "refs/heads/x", "refs/", "HEAD"}, {"HEAD", "refs/"}}, {{"", "x"}, {""}}, {{"x", "x"}, {"x"}},
 	} {
-		if got := apart(tt[0]); !slices.Equal(got, tt[1]) {
+		if got := dropCovered(tt[0]); !slices.Equal(got, tt[1]) {
 			t.Errorf("%q became %q", tt[0], got)
 		}
 	}

@@ -12,37 +12,36 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// Repo is one bare repository. Methods are safe for concurrent use. A Repo
-// holds processes and file handles only while it is used; it needs no closing.
+// Repo is one bare repository. Its methods are safe for concurrent use. It holds processes and file handles only
+// while it is used, so it need not be closed.
 type Repo struct {
 	server  *Server
 	name    string
 	dir     string
-	id      fileID // the folder that dir was when this Repo was made
+	id      fileID // of the folder dir when this Repo was made
 	refs    refWriting
 	objects pack.Reader
 	view    refView
-	format  atomic.Pointer[string] // of object names, once it was asked for
-	// merging, maintaining and refreshing hold one token each: merges of one
-	// repository take turns instead of losing against each other's
-	// compare-and-swap, and two repacks or two fetches at once would do the same
-	// work twice. Channels, so that a waiting caller can give up.
+	format  atomic.Pointer[string] // of object names; nil means not known yet
+	// merging, maintaining and refreshing hold one token each. Merges of one repository take turns instead of
+	// losing against each other's compare-and-swap. Two repacks or two fetches at once would do the same work
+	// twice. They are channels, so that a waiting caller can give up.
 	merging, maintaining, refreshing chan struct{}
-	// locking is held for reading while a git of this server may hold locks of
-	// refs, so that whoever holds it alone knows a lock that nobody holds.
+	// locking is held for reading while a git of this server may hold locks of refs. The only writer knows that
+	// nobody holds a lock.
 	locking sync.RWMutex
-	// pushing is held for reading while git takes a push, and alone while objects are
-	// removed: git takes a pack that is there already for the one that was pushed.
+	// pushing is held for reading while git receives a push, and for writing while objects are removed. Git takes
+	// an existing pack for the one that was pushed.
 	pushing sync.RWMutex
 }
 
-// Name is the repository's name without ".git".
+// Name returns the name of the repository without ".git".
 func (r *Repo) Name() string { return r.name }
 
-// Dir is the repository's folder on disk.
+// Dir returns the folder of the repository on disk.
 func (r *Repo) Dir() string { return r.dir }
 
-// Base is the branch that HEAD names, without refs/heads/: the canonical base.
+// Base returns the branch that HEAD names, without refs/heads/. It is the canonical base.
 func (r *Repo) Base(ctx context.Context) (string, error) {
 	b, err := readSmall(filepath.Join(r.dir, "HEAD"))
 	if err != nil {
@@ -55,15 +54,15 @@ func (r *Repo) Base(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// Upstream is where the repository was imported from, without credentials;
-// empty when it was created here.
+// Upstream returns the source from which the repository was imported, without credentials. Returns "" if the
+// repository was created here.
 func (r *Repo) Upstream(ctx context.Context) (string, error) {
 	for _, key := range []string{keyUpstream, "remote.origin.url"} {
 		out, err := r.output(ctx, "config", "--local", "--get", key)
 		if err == nil {
 			return withoutPassword(strings.TrimSuffix(string(out), "\n")), nil
 		}
-		// git config exits with 1 when there is no such key.
+		// git config exits with 1 if the key does not exist.
 		if gitcmd.ExitCode(err) != 1 {
 			return "", fmt.Errorf("cannot read the upstream of %s: %w", r.name, err)
 		}
@@ -71,13 +70,13 @@ func (r *Repo) Upstream(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// output runs git in the repository and returns what it prints.
+// output runs git in the repository and returns its output.
 func (r *Repo) output(ctx context.Context, args ...string) ([]byte, error) {
 	return r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Args: args})
 }
 
-// turn takes the token of ch, or gives up with ctx; the result gives it back.
-func turn(ctx context.Context, ch chan struct{}) (func(), error) {
+// takeTurn waits for the token of ch, or for the end of ctx. The function that it returns gives the token back.
+func takeTurn(ctx context.Context, ch chan struct{}) (func(), error) {
 	select {
 	case ch <- struct{}{}:
 		return func() { <-ch }, nil

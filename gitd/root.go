@@ -22,32 +22,30 @@ import (
 )
 
 const (
-	// smallMax bounds the files that are read whole: HEAD and loose refs.
+	// smallMax bounds files that are read as a whole, such as HEAD and loose refs.
 	smallMax = 4 << 10
-	// newFolder below Root is where repositories grow until they are complete;
-	// its name cannot be a repository's.
+	// newFolder below Root has repositories that are not complete yet. No repository can have its name.
 	newFolder = ".ramus-new"
 	lockName  = ".ramus-lock"
-	// serverLockName is the same of servers without their children.
+	// serverLockName is the lock of servers without their children.
 	serverLockName = ".ramus-server"
 )
 
-// fileID tells one folder from another that took its name.
+// fileID distinguishes a folder from another one that took its name.
 type fileID struct{ dev, ino uint64 }
 
 // library holds the repositories in use.
 type library struct {
 	mu    sync.Mutex // guards the map
 	repos map[string]*Repo
-	// alone is set by Open when no git child of an earlier server lives:
-	// lock files older than opened are then nobody's.
+	// alone is set by Open if no git child of an earlier server lives. Then lock files older than opened belong to
+	// nobody.
 	alone  bool
 	opened time.Time
-	lock   *os.File // held as long as the server is open
+	lock   *os.File // held while the server is open
 }
 
-// openRoot makes Root and finds out whether anything of an earlier server is
-// still at work in it.
+// openRoot makes Root and finds out whether a child of an earlier server still works in it.
 func (s *Server) openRoot(ctx context.Context) (err error) {
 	if s.Root == "" {
 		return fmt.Errorf("cannot open the repositories: no root folder given: %w", ErrInvalid)
@@ -66,7 +64,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		if s.OwnConfig && errors.Is(err, fs.ErrPermission) {
-			return nil // a folder that is only ours to read is served all the same
+			return nil // a folder that can only be read is served all the same
 		}
 		return fmt.Errorf("cannot open the repositories: %w", err)
 	}
@@ -75,10 +73,9 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 			lock.Close()
 		}
 	}()
-	// Each child inherits the lock: having it alone, even for an instant,
-	// proves that every child of an earlier server is gone. Those of one that was killed
-	// end soon, for nobody reads what they say; until then it is not known whose the locks
-	// of refs are that it left.
+	// Each child inherits the lock. Holding it alone, even for an instant, proves that every child of an earlier
+	// server has ended. Those of a killed server end soon, because nobody reads their output. Until then the
+	// owners of the locks of refs are not known.
 	fd := int(lock.Fd())
 	s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
 	server, only, err := onlyServer(root)
@@ -95,7 +92,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 		s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
 	}
 	if s.library.alone {
-		// The time of the file system's own, coarser clock.
+		// This takes the time of the file system, whose clock is coarser.
 		if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
 			return fmt.Errorf("cannot open the repositories: %w", err)
 		}
@@ -137,14 +134,14 @@ func (s *Server) closeRoot() error {
 	return err
 }
 
-// What a killed server's children may take to end, and how often they are looked at.
+// The time that the children of a killed server get to end, and the pause between two checks.
 const (
 	orphanWait  = 10 * time.Second
 	orphanPause = 5 * time.Millisecond
 )
 
-// onlyServer tells whether no other server has the folder open, whatever children of one
-// may still live: they do not inherit this lock, which is held until it is closed.
+// onlyServer reports whether no other server has the folder open. Children of another server do not matter,
+// because they do not inherit this lock. It is held until it is closed.
 func onlyServer(root string) (lock *os.File, only bool, err error) {
 	lock, err = os.OpenFile(filepath.Join(root, serverLockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -158,14 +155,14 @@ func onlyServer(root string) (lock *os.File, only bool, err error) {
 	return lock, only, nil
 }
 
-// release gives back what the repository holds; it may be used again after.
+// release closes the files and processes of the repository, which may be used again afterwards.
 func (r *Repo) release() {
 	r.refs.close()
 	r.objects.Close()
 	r.server.clones.Release(cloneRepo{r})
 }
 
-// Repo returns the repository called name, or an error that is [ErrNotFound] or [ErrInvalid].
+// Repo returns the repository called name. Returns [ErrNotFound] or [ErrInvalid] if there is none.
 func (s *Server) Repo(name string) (*Repo, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -205,7 +202,8 @@ func (s *Server) Repo(name string) (*Repo, error) {
 	return r, nil
 }
 
-// bareRepository says whether dir is one, by the rules of git itself: HEAD, objects and refs.
+// bareRepository returns the identity of a bare repository, by the rules of git itself, which asks for HEAD,
+// objects and refs.
 func bareRepository(dir string) (fileID, error) {
 	info, err := os.Stat(dir)
 	switch {
@@ -230,8 +228,8 @@ func bareRepository(dir string) (fileID, error) {
 	return fileID{uint64(st.Dev), st.Ino}, nil
 }
 
-// Repos lists the repositories by name. Folders that are no repositories, and
-// names that could not be served, are left out.
+// Repos lists the repositories by name. It leaves out folders that are no repositories, and names that could not
+// be served.
 func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 	var repos []*Repo
 	var walk func(folder string, depth int) error
@@ -256,7 +254,7 @@ func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 				}
 				continue
 			}
-			// A symlink to a folder is not entered: it could lead back here.
+			// A symbolic link to a folder is not entered, because it could lead back here.
 			if e.IsDir() && CheckName(path) == nil && depth < object.MaxName/2 {
 				if err := walk(path, depth+1); err != nil {
 					return err
@@ -272,10 +270,9 @@ func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 	return repos, nil
 }
 
-// removeStaleLocks takes away the lock files that a power cut or a SIGKILL of
-// git left behind, each of which would make its ref unwritable for ever. It
-// acts only where Open proved that their makers are gone, and never in folders
-// that others may work in.
+// removeStaleLocks removes lock files that a power cut or a SIGKILL of git left, each of which would make its ref
+// unwritable for ever. It acts only if Open proved that their makers have ended, and never in folders in which
+// others may work.
 func (r *Repo) removeStaleLocks() {
 	lib := &r.server.library
 	if !lib.alone || r.server.OwnConfig {
@@ -307,7 +304,7 @@ func (r *Repo) removeStaleLocks() {
 			return nil
 		})
 	}
-	// What git and Merge keep apart until it is accepted, and packs that were not finished.
+	// Folders of git and of Merge for objects that were not accepted, and unfinished packs.
 	if entries, err = os.ReadDir(filepath.Join(r.dir, pack.Folder)); err == nil {
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), "tmp_") {
@@ -329,7 +326,7 @@ func (r *Repo) removeStaleLocks() {
 	}
 }
 
-// readSmall reads a file that has no reason to be large.
+// readSmall reads a file that should be small.
 func readSmall(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

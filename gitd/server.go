@@ -14,73 +14,70 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Server serves the bare repositories below Root. Its exported fields are its
-// options; they may be changed until [Server.Open] is called. All methods are
-// safe for concurrent use.
+// Server serves the bare repositories below Root. Its exported fields are its options. They may be changed until
+// [Server.Open] is called. All methods are safe for concurrent use.
 type Server struct {
-	// Root is the folder of bare repositories; NAME.git below it is served as
-	// /NAME.git. Required. Names may have one or more folders in front.
+	// Root is the folder of bare repositories. NAME.git below it is served as /NAME.git. Names may have one or
+	// more folders in front. Required.
 	Root string
-	// KeyFile holds the Ed25519 key that signs grants (PKCS#8 PEM, mode 0600);
-	// made at first start. Empty means a key in memory only, gone with the process.
+	// KeyFile holds the Ed25519 key that signs grants (PKCS#8 PEM, mode 0600). It is made at the first start.
+	// Empty means a key in memory only, which ends with the process.
 	KeyFile string
-	// BaseKeyFile holds the Ed25519 key that signs the manifests of bases, in the
-	// same form. It is a key of its own: taking back all grants must not make
-	// every manifest worthless. Empty means a key in memory only.
+	// BaseKeyFile holds the Ed25519 key that signs the manifests of bases, in the same form. The two keys differ,
+	// because revoking all grants must not invalidate every manifest. Empty means a key in memory only.
 	BaseKeyFile string
 	// AuthorizedKeys is an authorized_keys file for SSH, read at each login.
 	// Empty means nobody may log in by SSH.
 	AuthorizedKeys string
-	// HostKeyFile holds the SSH host key; made at first start. Empty: in memory.
+	// HostKeyFile holds the SSH host key. It is made at the first start. Empty means a key in memory only.
 	HostKeyFile string
-	// Anonymous lets everybody read and write without a token (`ramus gitd
-	// --anonymous`). A single repository opts in to anonymous reading with
-	// ramus.anonymous=true in its own configuration.
+	// Anonymous lets everybody read and write without a token (`ramus gitd --anonymous`). A single repository
+	// permits anonymous reading with ramus.anonymous=true in its own configuration.
 	Anonymous bool
-	// OwnConfig makes git obey the repository's own config file as it stands
-	// (`ramus gitd`: repositories as they are on disk).
+	// OwnConfig makes git obey the config file of each repository. It is for repositories as they are on disk
+	// (`ramus gitd`).
 	OwnConfig bool
-	// Limits bound what a client can cost; zero fields take defaults.
+	// Limits bound the cost of a client. Zero fields mean their defaults.
 	Limits Limits
-	// Secrets are what no push may bring into a repository; nil: there are none.
-	// Unlike the other fields it may be set after Open, until the first push.
+	// Secrets are the values that no push may bring into a repository. Nil means none. Unlike the other fields it
+	// may be set after Open, until the first push.
 	Secrets *redact.Secrets
-	// Signer signs the commits that the server makes: merges, squashes, what a rebase
-	// replays, and those of [Repo.WriteCommit]. nil: they are not signed.
+	// Signer signs the commits that the server makes. These are merges, squashes, the commits of a rebase, and
+	// those of [Repo.WriteCommit]. Nil means that they are not signed.
 	Signer *CommitSigner
-	// ReplyCache bounds, in bytes, the answers to fetches that are kept in files below
-	// Root for whoever asks the same; 0 means 2 GiB, less than 0 none.
+	// ReplyCache bounds the bytes of answers to fetches that are kept in files below Root for clients that ask for
+	// the same. Zero means 2 GiB. If it is negative, none are kept.
 	ReplyCache int64
-	// Log receives what is worth knowing; nil discards it.
+	// Log receives messages for the operator. Nil discards them.
 	Log *slog.Logger
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	git     gitcmd.Runner // starts git
+	git     gitcmd.Runner // runs git
 	library library       // the repositories in use; see root.go
-	hook    secretHook    // looks for Secrets; see leak.go
+	hook    secretHook    // searches pushes for Secrets
 	clones  clone.Cache   // answers fetches that resemble others
-	upkeep  upkeep        // maintains repositories; see upkeep.go
+	upkeep  upkeep        // maintains repositories
 
-	// Set by Open, read only after.
+	// Set by Open, only read afterwards.
 	limits  Limits
 	key     ed25519.PrivateKey
 	signer  *grant.Signer
 	baseKey ed25519.PrivateKey
 	slots   *slots
-	memory  shares // of the git children of pushes
+	memory  shares // for the git children of pushes
 
-	requests gitcmd.Group // what is being answered; see http.go and ssh.go
+	requests gitcmd.Group // that are being answered
 
 	lists  atomic.Uint64 // lists of refs answered without git
-	native bool          // protocol v2 goes to git, too; for tests
+	native bool          // lets git answer protocol v2 and all pushes; for tests
 
-	advertMu   sync.Mutex // guards the two below
-	advert     []byte     // git's capabilities in protocol v2
-	pushAdvert string     // and for a push
+	advertMu   sync.Mutex // guards the fields below
+	advert     []byte     // the capabilities of git in protocol v2
+	pushAdvert string     // the capabilities of git for a push
 }
 
-// Limits bound what one client can cost. A zero field means its default.
+// Limits bound the cost of one client. A zero field means its default.
 type Limits struct {
 	PackBytes   int64         // largest pack of a push; default 2 GiB
 	Objects     int64         // most objects in one push; default 5,000,000
@@ -92,7 +89,7 @@ type Limits struct {
 	Idle        time.Duration // longest wait for a client's next byte; default 2 min
 }
 
-// Open makes Root and the keys where they are missing. It must be called before any other method.
+// Open makes Root and the keys if they are missing. It must be called before any other method.
 func (s *Server) Open(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -117,9 +114,8 @@ func (s *Server) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what is being answered, stops kept git processes and waits for
-// both. The listeners that Handler and ServeSSH answer on are their owners' to
-// close.
+// Close ends all requests and the kept git processes, and waits for both. It does not close the listeners of
+// Handler and ServeSSH.
 func (s *Server) Close() error {
 	s.requests.Close()
 	s.stopUpkeep()
@@ -143,7 +139,7 @@ func (s *Server) now() time.Time {
 // Sign returns the token of a grant. The grant must have an expiry, which a token keeps to the second.
 func (s *Server) Sign(g Grant) (string, error) { return s.signer.Sign(g) }
 
-// Verify returns the grant of a token. The error is [ErrDenied] and says why the token is refused.
+// Verify returns the grant of a token. Returns [ErrDenied] with the reason if the token is refused.
 func (s *Server) Verify(token string) (Grant, error) { return s.signer.Verify(token) }
 
 // JWKS returns the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).

@@ -13,16 +13,14 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// CommitSigner signs commits as git does with gpg.format=ssh, with an Ed25519 key that
-// stays in this process: commits that are made elsewhere are handed to
-// [Repo.SignCommit]. Methods are safe for concurrent use.
+// CommitSigner signs commits as git does with gpg.format=ssh. Its Ed25519 key never leaves this process. Commits
+// that are made elsewhere are passed to [Repo.SignCommit]. Methods are safe for concurrent use.
 type CommitSigner struct{ key ed25519.PrivateKey }
 
 // commitSpace is the namespace of git's signatures.
 const commitSpace = "git"
 
-// NewCommitSigner reads a private key as `ssh-keygen -t ed25519 -N ""` writes it, or in
-// PKCS#8.
+// NewCommitSigner parses a private key as `ssh-keygen -t ed25519 -N ""` writes it, or in PKCS#8.
 func NewCommitSigner(text []byte) (*CommitSigner, error) {
 	raw, err := ssh.ParseRawPrivateKey(text)
 	var locked *ssh.PassphraseMissingError
@@ -30,7 +28,7 @@ func NewCommitSigner(text []byte) (*CommitSigner, error) {
 	case errors.As(err, &locked):
 		return nil, fmt.Errorf("cannot use the key for commits: it asks for a passphrase, and nobody is there to give it: %w", ErrInvalid)
 	case err != nil:
-		// What the parser says of a text may quote it.
+		// The error of the parser may quote the text.
 		return nil, fmt.Errorf("cannot use the key for commits: it is no private key in OpenSSH's form or PKCS#8: %w", ErrInvalid)
 	}
 	switch key := raw.(type) {
@@ -42,7 +40,7 @@ func NewCommitSigner(text []byte) (*CommitSigner, error) {
 	return nil, fmt.Errorf("cannot use the key for commits: it is no Ed25519 key; `ssh-keygen -t ed25519` makes one: %w", ErrInvalid)
 }
 
-// PublicKey is the key's public half as a line of authorized_keys, without its end.
+// PublicKey returns the public key as a line of authorized_keys, without the line end.
 func (s *CommitSigner) PublicKey() string {
 	key, err := ssh.NewPublicKey(s.key.Public())
 	if err != nil {
@@ -51,8 +49,8 @@ func (s *CommitSigner) PublicKey() string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
-// AllowedSigner is a line of the file that gpg.ssh.allowedSignersFile names, with its
-// end: whoever has it may check the commits of who signs them.
+// AllowedSigner returns a line of the file that gpg.ssh.allowedSignersFile names, with the line end. With it,
+// anybody can check the commits of who.
 func (s *CommitSigner) AllowedSigner(who Person) string {
 	principal := strings.Map(func(c rune) rune {
 		if c <= ' ' || strings.ContainsRune(`",*?!`, c) || c == 0x7f {
@@ -83,7 +81,7 @@ func (s *Server) encodeCommit(c object.RawCommit) ([]byte, error) {
 	return withSignature(data, signature), nil
 }
 
-// withSignature puts a signature behind the headers of a commit, as git does.
+// withSignature adds a signature after the headers of a commit, as git does.
 func withSignature(commit, signature []byte) []byte {
 	end := bytes.Index(commit, []byte("\n\n")) + 1
 	var b bytes.Buffer
@@ -99,43 +97,42 @@ func withSignature(commit, signature []byte) []byte {
 }
 
 const (
-	// commitMax bounds a commit that somebody wants to have signed.
+	// commitMax bounds the bytes of a commit that is to be signed.
 	commitMax = 1 << 20
-	// parentsMax bounds its parents: each is looked for.
+	// parentsMax bounds its parents, each of which is looked up.
 	parentsMax = 16
 )
 
-// dated is a person in a commit, with the time.
-var dated = regexp.MustCompile(`^(.+ <[^<>\n]*>) [0-9]{1,12} [+-][0-9]{4}$`)
+// datedPerson matches a person in a commit, with the time.
+var datedPerson = regexp.MustCompile(`^(.+ <[^<>\n]*>) [0-9]{1,12} [+-][0-9]{4}$`)
 
-// SignCommit signs a commit object that was made elsewhere and is not signed yet, for
-// somebody who works on the branches. Anything that is not plainly a commit is [ErrInvalid].
-// One that names another committer, begins a history, or stands on a commit of this
-// repository that is on none of the branches, is [ErrDenied]. Parents that are not here may be
-// any: they have not been pushed yet.
+// SignCommit signs a commit object that was made elsewhere and has no signature, for somebody who works on the
+// branches. Returns [ErrInvalid] for anything but a plain commit. Returns [ErrDenied] for a commit that names
+// another committer, that begins a history, or whose parent is in this repository but on none of the branches. A
+// parent that is not in the repository may be any commit, because it has not been pushed yet.
 func (r *Repo) SignCommit(ctx context.Context, commit []byte, committer Person, branches ...string) ([]byte, error) {
 	if r.server.Signer == nil {
 		return nil, fmt.Errorf("cannot sign a commit: this server has no key for it: %w", ErrInvalid)
 	}
-	if err := r.maySign(ctx, commit, committer, branches); err != nil {
+	if err := r.checkSignable(ctx, commit, committer, branches); err != nil {
 		return nil, fmt.Errorf("cannot sign a commit of %s: %w", r.name, err)
 	}
 	return r.server.Signer.sign(commit)
 }
 
-func (r *Repo) maySign(ctx context.Context, commit []byte, committer Person, branches []string) error {
+func (r *Repo) checkSignable(ctx context.Context, commit []byte, committer Person, branches []string) error {
 	if len(commit) > commitMax {
 		return fmt.Errorf("it has more than %d bytes: %w", commitMax, ErrTooLarge)
 	}
 	c, err := object.ParseCommit(commit)
-	// What is not written again just as it was has more in it than was read.
-	if err != nil || !bytes.Equal(c.Encode(), commit) || bytes.IndexByte(commit, 0) >= 0 || !dated.MatchString(c.Author) {
+	// An object that is not encoded again to the same bytes has more in it than was parsed.
+	if err != nil || !bytes.Equal(c.Encode(), commit) || bytes.IndexByte(commit, 0) >= 0 || !datedPerson.MatchString(c.Author) {
 		return fmt.Errorf("it is no commit, or one with headers that are not known here: %w", ErrInvalid)
 	}
 	if len(c.Parents) > parentsMax {
 		return fmt.Errorf("it has more than %d parents: %w", parentsMax, ErrInvalid)
 	}
-	who := dated.FindStringSubmatch(c.Committer)
+	who := datedPerson.FindStringSubmatch(c.Committer)
 	if who == nil || who[1] != committer.Ident() {
 		return fmt.Errorf("its committer is %.200q, not %q: %w", c.Committer, committer.Ident(), ErrDenied)
 	}
@@ -146,28 +143,28 @@ func (r *Repo) maySign(ctx context.Context, commit []byte, committer Person, bra
 		if err := CheckHash(p); err != nil {
 			return err
 		}
-		if err := r.onAny(ctx, p, branches); err != nil {
+		if err := r.checkOnAny(ctx, p, branches); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// onAny returns ErrDenied for a commit that is here and on none of the branches.
-func (r *Repo) onAny(ctx context.Context, commit Hash, branches []string) error {
+// checkOnAny returns [ErrDenied] for a commit that is in the repository and on none of the branches.
+func (r *Repo) checkOnAny(ctx context.Context, commit Hash, branches []string) error {
 	if _, err := r.objects.Commit(ctx, commit); errors.Is(err, ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return err
 	}
 	for _, b := range branches {
-		tip, err := r.ref(ctx, "refs/heads/"+b)
+		tip, err := r.readRef(ctx, "refs/heads/"+b)
 		if errors.Is(err, ErrNotFound) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		if ok, err := r.reaches(ctx, commit, tip); err != nil || ok {
+		if ok, err := r.isAncestor(ctx, commit, tip); err != nil || ok {
 			return err
 		}
 	}

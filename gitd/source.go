@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// source is a place to import from: a path, or an http, https or ssh URL.
+// source is the origin of an import, which is a path or an http, https or ssh URL.
 type source struct {
-	where  string   // what git is given and what is remembered; without credentials
-	local  bool     // where is a path on this machine
-	site   string   // of http and https: "https://HOST/"
-	config []string // for the children that talk to it
-	env    []string
-	hidden map[string]string // what lets git in, by what it is called in its place
+	location string   // the argument of git, which is also recorded; without credentials
+	local    bool     // location is a path on this machine
+	site     string   // of http and https: "https://HOST/"
+	config   []string // for the children that talk to it
+	env      []string
+	hidden   map[string]string // credentials, by the names that replace them
 }
 
-// parseSource reads what a person gave as a source. Git knows more transports
-// than these; some of them run programs.
+// parseSource parses a source that a person gave. Git supports more transports, some of which run programs.
 func parseSource(text string) (source, error) {
 	bad := func(why string) (source, error) {
 		return source{}, fmt.Errorf("source %.200q %s; allowed are a path, file://, http://, https:// and ssh:// URLs, and user@host:path: %w",
@@ -41,7 +40,7 @@ func parseSource(text string) (source, error) {
 		}
 		text = "./" + text
 	}
-	s := source{where: text}
+	s := source{location: text}
 	scheme, rest, isURL := strings.Cut(text, "://")
 	switch {
 	case isURL && strings.EqualFold(scheme, "file"):
@@ -59,14 +58,14 @@ func parseSource(text string) (source, error) {
 		case "http", "https":
 			s.site = u.Scheme + "://" + u.Host + "/"
 			if u.User != nil {
-				s.basic(u.User)
+				s.addPassword(u.User)
 				u.User = nil
 			}
-			s.where = u.String()
-			s.env = fromServer("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY",
+			s.location = u.String()
+			s.env = serverEnv("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY",
 				"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO")
 			s.config = append(s.config, "protocol.http.allow=always", "protocol.https.allow=always",
-				"http.lowSpeedLimit=1", "http.lowSpeedTime=60") // a server that says nothing more is given up
+				"http.lowSpeedLimit=1", "http.lowSpeedTime=60") // gives up on a server that sends nothing more
 		case "ssh":
 			if strings.HasPrefix(u.Hostname(), "-") || strings.HasPrefix(u.Path, "/-") || strings.HasPrefix(u.User.Username(), "-") {
 				return bad("has a part that begins with '-'")
@@ -74,13 +73,13 @@ func parseSource(text string) (source, error) {
 			if _, ok := u.User.Password(); ok {
 				return bad("has a password, which ssh does not take from a URL")
 			}
-			s.overSSH()
+			s.useSSH()
 		default:
 			return bad("names a transport that is not allowed")
 		}
 		return s, nil
 	}
-	// As git does: host:path is ssh, unless a slash comes first or it is there.
+	// As for git, host:path means ssh unless a slash comes first or the path exists.
 	colon := strings.IndexByte(text, ':')
 	slash := strings.IndexByte(text, '/')
 	if colon > 0 && (slash < 0 || colon < slash) {
@@ -89,7 +88,7 @@ func parseSource(text string) (source, error) {
 			if strings.HasPrefix(path, "-") || strings.Contains(host, "@-") {
 				return bad("has a part that begins with '-'")
 			}
-			s.overSSH()
+			s.useSSH()
 			return s, nil
 		}
 	}
@@ -106,19 +105,19 @@ func localSource(path string) (source, error) {
 	} else if err != nil {
 		return source{}, err
 	}
-	return source{where: path, local: true, config: []string{"protocol.file.allow=always"}}, nil
+	return source{location: path, local: true, config: []string{"protocol.file.allow=always"}}, nil
 }
 
 const sshCommand = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15"
 
-func (s *source) overSSH() {
-	// Nobody is there to be asked for a password or about a host's key.
-	s.env = append(fromServer("SSH_AUTH_SOCK"), "GIT_SSH_COMMAND="+sshCommand, "GIT_SSH_VARIANT=ssh")
+func (s *source) useSSH() {
+	// Nobody can answer a question for a password or a host key.
+	s.env = append(serverEnv("SSH_AUTH_SOCK"), "GIT_SSH_COMMAND="+sshCommand, "GIT_SSH_VARIANT=ssh")
 	s.config = append(s.config, "protocol.ssh.allow=always")
 }
 
-// fromServer picks variables of the server's own environment.
-func fromServer(keys ...string) []string {
+// serverEnv returns variables of the server's own environment.
+func serverEnv(keys ...string) []string {
 	var env []string
 	for _, k := range keys {
 		if v, ok := os.LookupEnv(k); ok {
@@ -128,7 +127,7 @@ func fromServer(keys ...string) []string {
 	return env
 }
 
-// withoutPassword hides the credentials of a URL from logs and lists.
+// withoutPassword removes the credentials of a URL for logs and lists.
 func withoutPassword(text string) string {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -140,7 +139,7 @@ func withoutPassword(text string) string {
 		return text
 	}
 	if user := authority[:at]; strings.EqualFold(scheme, "ssh") && !strings.Contains(user, ":") {
-		return text // who, not a secret
+		return text // a user name is not secret
 	}
 	text = scheme + "://" + authority[at+1:]
 	if hasPath {

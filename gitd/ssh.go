@@ -23,28 +23,25 @@ import (
 )
 
 const (
-	// handshakeTime is how long a connection may take to log in.
+	// handshakeTime is the time in which a connection must log in.
 	handshakeTime = 30 * time.Second
-	// strangersMax and strangersPerAddr bound the connections that have not
-	// logged in yet. When there are more, the one that has waited longest goes:
-	// an honest handshake is over in a moment, a stalled one is the oldest.
+	// strangersMax and strangersPerAddr bound the connections that have not logged in. Beyond them the oldest one
+	// is closed, because an honest handshake takes a moment, and a stalled one is the oldest.
 	strangersMax     = 256
 	strangersPerAddr = 64
-	// lingerTime is how long a client that was refused may be silent while it
-	// still sends.
+	// lingerTime is the time for which a refused client may be silent while it still sends.
 	lingerTime = 30 * time.Second
-	// sessionsMax bounds what one connection may do at once.
+	// sessionsMax bounds the simultaneous sessions of one connection.
 	sessionsMax = 16
-	// sshInputMax bounds what a client may say in one fetch.
+	// sshInputMax bounds the bytes that a client may send in one fetch.
 	sshInputMax = 256 << 20
 )
 
-// identityKey is where a connection's permissions keep who logged in.
+// identityKey is the key of the authorized key in the permissions of a connection.
 type identityKey struct{}
 
-// ServeSSH serves git-upload-pack, git-receive-pack and whoami on l until ctx
-// ends; it closes l, and waits for what is being answered. Who may log in is
-// said by AuthorizedKeys.
+// ServeSSH serves git-upload-pack, git-receive-pack and whoami on l until ctx ends. It closes l and waits for all
+// requests. AuthorizedKeys has the keys that may log in.
 func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	defer l.Close()
 	hostKey, err := grant.LoadKey(s.HostKeyFile)
@@ -61,82 +58,97 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	}
 	defer leave()
 	front := &sshFront{Server: s, strangers: map[*sshConn]struct{}{}}
-	srv := &ssh.Server{
-		HostSigners: []ssh.Signer{signer},
-		Version:     "ramus",
-		// Called for each key that is merely offered, too: it answers whether
-		// a signature by the key would do, and must remember nothing. Leaving
-		// it out would let everybody in.
-		PublicKeyHandler: func(ctx ssh.Context, key ssh.PublicKey) bool {
-			_, err := s.authorizedKey(key, remoteIP(ctx.RemoteAddr()))
-			return err == nil
-		},
-		ServerConfigCallback: func(ctx ssh.Context) *gossh.ServerConfig {
-			conn, _ := ctx.Value(front).(*sshConn)
-			return &gossh.ServerConfig{
-				MaxAuthTries: 20, // agents with many keys
-				// Called once, with the key that has signed.
-				VerifiedPublicKeyCallback: func(meta gossh.ConnMetadata, key gossh.PublicKey, _ *gossh.Permissions, _ string) (*gossh.Permissions, error) {
-					k, err := s.authorizedKey(key, remoteIP(meta.RemoteAddr()))
-					if err != nil {
-						return nil, err
-					}
-					front.known(conn)
-					return &gossh.Permissions{ExtraData: map[any]any{identityKey{}: k}}, nil
-				},
-			}
-		},
-		ConnCallback: func(ctx ssh.Context, c net.Conn) net.Conn {
-			ctx.SetValue(front, c)
-			return c
-		},
-		ChannelHandlers: map[string]ssh.ChannelHandler{
-			"session": func(_ *ssh.Server, login *gossh.ServerConn, ch gossh.NewChannel, c ssh.Context) {
-				conn, _ := c.Value(front).(*sshConn)
-				front.session(ctx, conn, login, ch)
-			},
-		},
-		RequestHandlers:   map[string]ssh.RequestHandler{}, // no forwarding
-		SubsystemHandlers: map[string]ssh.SubsystemHandler{},
-	}
+	srv := front.newServer(ctx, signer)
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
-	// Sessions end with their connections, so that waiting for these is enough
-	// only if the sessions are counted too: gliderlabs/ssh starts both.
+
+	// gliderlabs/ssh starts connections and their sessions. Sessions end with their connections, but waiting for
+	// the connections is not enough, so sessions are counted, too.
 	defer front.sessions.Close()
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer front.closeAll()
 	for {
-		c, err := l.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() {
-				continue
-			}
-			if isTemporary(err) {
-				// Out of file descriptors: what ends gives some back.
-				s.log().Warn("cannot accept an SSH connection", "err", err)
-				select {
-				case <-time.After(50 * time.Millisecond):
-				case <-ctx.Done():
-				}
-				continue
-			}
-			return fmt.Errorf("cannot accept SSH connections: %w", err)
+		c, err := front.accept(ctx, l)
+		if c == nil {
+			return err
 		}
-		conn := front.admit(c)
+		conn := front.admitConn(c)
 		conns.Go(func() {
-			defer front.forget(conn)
+			defer front.removeConn(conn)
 			srv.HandleConn(conn)
 		})
 	}
 }
 
-// isTemporary says whether accepting may work again in a moment.
+// accept waits for the next connection. It returns nil without an error if ctx has ended.
+func (f *sshFront) accept(ctx context.Context, l net.Listener) (net.Conn, error) {
+	for {
+		c, err := l.Accept()
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		var ne net.Error
+		switch {
+		case errors.As(err, &ne) && ne.Timeout():
+		case isTemporary(err):
+			// There are no file descriptors left. Connections that end return some.
+			f.log().Warn("cannot accept an SSH connection", "err", err)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		default:
+			return nil, fmt.Errorf("cannot accept SSH connections: %w", err)
+		}
+	}
+}
+
+// newServer returns the SSH server for the connections of f.
+func (f *sshFront) newServer(ctx context.Context, signer ssh.Signer) *ssh.Server {
+	return &ssh.Server{
+		HostSigners: []ssh.Signer{signer},
+		Version:     "ramus",
+		// It is called for each key that a client offers, and reports whether a signature by the key would be
+		// accepted. It must remember nothing. Without it, everybody could log in.
+		PublicKeyHandler: func(ctx ssh.Context, key ssh.PublicKey) bool {
+			_, err := f.authorizedKey(key, remoteIP(ctx.RemoteAddr()))
+			return err == nil
+		},
+		ServerConfigCallback: func(ctx ssh.Context) *gossh.ServerConfig {
+			conn, _ := ctx.Value(f).(*sshConn)
+			return &gossh.ServerConfig{
+				MaxAuthTries: 20, // agents with many keys
+				// It is called once, with the key that has signed.
+				VerifiedPublicKeyCallback: func(meta gossh.ConnMetadata, key gossh.PublicKey, _ *gossh.Permissions, _ string) (*gossh.Permissions, error) {
+					k, err := f.authorizedKey(key, remoteIP(meta.RemoteAddr()))
+					if err != nil {
+						return nil, err
+					}
+					f.markLoggedIn(conn)
+					return &gossh.Permissions{ExtraData: map[any]any{identityKey{}: k}}, nil
+				},
+			}
+		},
+		ConnCallback: func(ctx ssh.Context, c net.Conn) net.Conn {
+			ctx.SetValue(f, c)
+			return c
+		},
+		ChannelHandlers: map[string]ssh.ChannelHandler{
+			"session": func(_ *ssh.Server, login *gossh.ServerConn, ch gossh.NewChannel, c ssh.Context) {
+				conn, _ := c.Value(f).(*sshConn)
+				f.serveSession(ctx, conn, login, ch)
+			},
+		},
+		RequestHandlers:   map[string]ssh.RequestHandler{}, // no forwarding
+		SubsystemHandlers: map[string]ssh.SubsystemHandler{},
+	}
+}
+
+// isTemporary reports whether accepting may work again in a moment.
 func isTemporary(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
@@ -149,12 +161,12 @@ func remoteIP(addr net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// sshFront is one listener's connections.
+// sshFront has the connections of one listener.
 type sshFront struct {
 	*Server
 	sessions gitcmd.Group
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	strangers map[*sshConn]struct{}
 	conns     map[*sshConn]struct{}
 	closed    bool
@@ -166,13 +178,13 @@ type sshConn struct {
 	addr  netip.Addr
 	since time.Time
 
-	mu       sync.Mutex  // guards what follows
-	timer    *time.Timer // closes a connection that does not log in, or does nothing
+	mu       sync.Mutex  // guards the fields below
+	timer    *time.Timer // closes a connection that does not log in, or is idle
 	sessions int
 }
 
-// begin counts a session in, if the connection may have one more.
-func (c *sshConn) begin() bool {
+// beginSession counts a new session. It returns false if the connection has too many.
+func (c *sshConn) beginSession() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions >= sessionsMax {
@@ -183,8 +195,8 @@ func (c *sshConn) begin() bool {
 	return true
 }
 
-// end counts a session out; after the last one the connection may idle for so long.
-func (c *sshConn) end(idle time.Duration) {
+// endSession counts a session that has ended. After the last one the connection may be idle for some time.
+func (c *sshConn) endSession(idle time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions--; c.sessions == 0 {
@@ -192,8 +204,8 @@ func (c *sshConn) end(idle time.Duration) {
 	}
 }
 
-// admit takes a new connection in.
-func (f *sshFront) admit(c net.Conn) *sshConn {
+// admitConn registers a new connection.
+func (f *sshFront) admitConn(c net.Conn) *sshConn {
 	conn := &sshConn{Conn: c, addr: remoteIP(c.RemoteAddr()), since: time.Now()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,8 +242,8 @@ func (f *sshFront) admit(c net.Conn) *sshConn {
 	return conn
 }
 
-// known is called when the connection has logged in.
-func (f *sshFront) known(c *sshConn) {
+// markLoggedIn records that a connection has logged in.
+func (f *sshFront) markLoggedIn(c *sshConn) {
 	f.mu.Lock()
 	delete(f.strangers, c)
 	f.mu.Unlock()
@@ -240,7 +252,7 @@ func (f *sshFront) known(c *sshConn) {
 	c.mu.Unlock()
 }
 
-func (f *sshFront) forget(c *sshConn) {
+func (f *sshFront) removeConn(c *sshConn) {
 	c.mu.Lock()
 	c.timer.Stop()
 	c.mu.Unlock()
@@ -260,8 +272,8 @@ func (f *sshFront) closeAll() {
 	}
 }
 
-// session serves one session channel: at most one Git verb.
-func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.ServerConn, newCh gossh.NewChannel) {
+// serveSession serves one session channel, which runs at most one verb of git.
+func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh.ServerConn, newCh gossh.NewChannel) {
 	ctx, leave, err := f.sessions.Enter(ctx)
 	if err != nil {
 		newCh.Reject(gossh.ResourceShortage, "the server is shutting down")
@@ -273,90 +285,103 @@ func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.Serv
 		newCh.Reject(gossh.Prohibited, "not logged in")
 		return
 	}
-	if !conn.begin() {
+	if !conn.beginSession() {
 		newCh.Reject(gossh.ResourceShortage, "too many sessions on one connection")
 		return
 	}
 	ch, requests, err := newCh.Accept()
 	if err != nil {
-		conn.end(f.limits.Idle)
+		conn.endSession(f.limits.Idle)
 		return
 	}
-	// What still reads from the channel ends when the client agrees to its
-	// closing, or when its connection, idle from here on, is closed.
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	defer conn.end(f.limits.Idle)
+
+	// Readers of the channel end when the client agrees to close it, or when its connection, which is idle from
+	// here on, is closed.
+	v := sshSession{who: who, conn: conn, ch: ch}
+	defer v.reading.Wait()
+	defer conn.endSession(f.limits.Idle)
 	defer ch.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	protocol := ""
-	started := make(chan string, 1)
-	reading.Go(func() {
-		defer cancel() // the client closed the session, or is gone
-		running := false
-		for req := range requests {
-			ok, start, line := false, false, ""
-			switch {
-			case req.Type == "env" && !running:
-				var kv struct{ Name, Value string }
-				if gossh.Unmarshal(req.Payload, &kv) == nil && kv.Name == "GIT_PROTOCOL" {
-					protocol = validProtocol(kv.Value)
-					ok = protocol != ""
-				}
-			case req.Type == "exec" && !running:
-				var cmd struct{ Line string }
-				if gossh.Unmarshal(req.Payload, &cmd) == nil {
-					ok, start, line = true, true, cmd.Line
-				}
-			case req.Type == "shell" && !running:
-				ok, start = true, true
-			}
-			// Before the start: a quick command would close the channel, and its client
-			// would never hear that it was taken.
-			if req.WantReply {
-				req.Reply(ok, nil)
-			}
-			if start {
-				running = true
-				started <- line
-			}
-		}
-	})
-	wait := time.NewTimer(handshakeTime)
-	defer wait.Stop()
-	var line string
-	select {
-	case line = <-started:
-	case <-wait.C:
-		return
-	case <-ctx.Done():
+	line, ok := v.waitForCommand(ctx, cancel, requests)
+	if !ok {
 		return
 	}
-	v := visit{who: who, conn: conn, ch: ch, protocol: protocol, reading: &reading}
-	code := f.command(ctx, &v, line)
+	code := f.runCommand(ctx, &v, line)
 	ch.CloseWrite()
 	ch.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{code}))
 	if v.pushing {
-		// Closing now would break a client that is still sending a pack that
-		// was refused, before it reads why.
+		// A client that still sends a refused pack would break if the channel were closed now, before it reads
+		// the reason.
 		in := &idleReader{r: ch, idle: lingerTime, idled: func() { ch.Close() }}
 		io.Copy(io.Discard, io.LimitReader(in, drainMax))
 	}
 }
 
-// visit is one session that has said what it wants.
-type visit struct {
+// sshSession is one session on a connection.
+type sshSession struct {
 	who      grant.AuthorizedKey
 	conn     *sshConn
 	ch       gossh.Channel
-	protocol string
-	reading  *sync.WaitGroup // what reads from ch
-	pushing  bool            // the client may still be sending
+	protocol string         // that the client offers; not set after the command
+	reading  sync.WaitGroup // readers of ch
+	pushing  bool           // the client may still be sending
 }
 
-// command runs one verb and gives its exit status.
-func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
+// waitForCommand returns the command of the session. It answers the requests of the client until cancel, which it
+// calls when the client closes the session.
+func (v *sshSession) waitForCommand(ctx context.Context, cancel func(), requests <-chan *gossh.Request) (line string, ok bool) {
+	started := make(chan string, 1)
+	v.reading.Go(func() {
+		defer cancel() // the client closed the session, or is gone
+		v.answerRequests(requests, started)
+	})
+	wait := time.NewTimer(handshakeTime)
+	defer wait.Stop()
+	select {
+	case line = <-started:
+		return line, true
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	return "", false
+}
+
+// answerRequests answers the requests of a session and sends its first command to started. An empty command means
+// a shell.
+func (v *sshSession) answerRequests(requests <-chan *gossh.Request, started chan<- string) {
+	running := false
+	for req := range requests {
+		ok, start, line := false, false, ""
+		switch {
+		case req.Type == "env" && !running:
+			var kv struct{ Name, Value string }
+			if gossh.Unmarshal(req.Payload, &kv) == nil && kv.Name == "GIT_PROTOCOL" {
+				v.protocol = validProtocol(kv.Value)
+				ok = v.protocol != ""
+			}
+		case req.Type == "exec" && !running:
+			var cmd struct{ Line string }
+			if gossh.Unmarshal(req.Payload, &cmd) == nil {
+				ok, start, line = true, true, cmd.Line
+			}
+		case req.Type == "shell" && !running:
+			ok, start = true, true
+		}
+		// The answer comes before the start. A quick command would close the channel, and its client would
+		// never get the answer.
+		if req.WantReply {
+			req.Reply(ok, nil)
+		}
+		if start {
+			running = true
+			started <- line
+		}
+	}
+}
+
+// runCommand runs one verb and returns its exit status.
+func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) uint32 {
 	say := func(format string, args ...any) uint32 {
 		fmt.Fprintf(v.ch.Stderr(), "ramus: "+format+"\n", args...)
 		return 128
@@ -372,7 +397,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 		return 0
 	}
 	write := verb == "receive-pack"
-	a, err := f.locate(path)
+	a, err := f.locateRepo(path)
 	grant, covered := v.who.Grant(a.name)
 	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 		return say("repository not found, or not open to your key")
@@ -385,7 +410,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return say("your key may only read %s", a.name)
 	}
-	if err := a.enabled(f.Server, write); err != nil {
+	if err := a.checkEnabled(f.Server, write); err != nil {
 		return say("%v", err)
 	}
 	a = f.negotiate(ctx, a, v.protocol, write)
@@ -401,8 +426,8 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	return 0
 }
 
-// sshReceive is a push: the refs are advertised, then it goes the way of HTTP.
-func (f *sshFront) sshReceive(ctx context.Context, a access, v *visit) error {
+// sshReceive serves a push. It advertises the refs and continues as over HTTP.
+func (f *sshFront) sshReceive(ctx context.Context, a access, v *sshSession) error {
 	if err := f.advertisePush(ctx, a, v.ch); err != nil {
 		return err
 	}
@@ -411,9 +436,9 @@ func (f *sshFront) sshReceive(ctx context.Context, a access, v *visit) error {
 	return f.receive(ctx, a, in, nil, v.ch)
 }
 
-// sshUpload is a fetch: a conversation that git leads itself, or of protocol v2,
-// whose requests are answered one by one as over HTTP.
-func (f *sshFront) sshUpload(ctx context.Context, a access, v *visit) error {
+// sshUpload serves a fetch. Git leads the conversation itself, or each request of protocol v2 is answered as over
+// HTTP.
+func (f *sshFront) sshUpload(ctx context.Context, a access, v *sshSession) error {
 	if a.direct {
 		return f.sshConverse(ctx, a, v)
 	}
@@ -421,20 +446,20 @@ func (f *sshFront) sshUpload(ctx context.Context, a access, v *visit) error {
 	if err != nil {
 		return fmt.Errorf("cannot start git upload-pack: %w", err)
 	}
-	defer r.Close() // ends the feeding, if git has ended before
+	defer r.Close() // ends the copying if git has ended before
 	v.reading.Go(func() {
 		defer w.Close()
 		io.Copy(w, io.LimitReader(v.ch, sshInputMax))
 	})
 	return f.serveChild(ctx, a, gitcmd.Command{
-		Args: []string{"upload-pack", "--strict", "--timeout=" + seconds(f.limits.Idle), a.dir},
+		Args: []string{"upload-pack", "--strict", "--timeout=" + wholeSeconds(f.limits.Idle), a.dir},
 		Env:  a.env(),
 		In:   r,
 	}, v.ch, copyAnswer)
 }
 
-// sshConverse answers requests of protocol v2 until the client has no more.
-func (f *sshFront) sshConverse(ctx context.Context, a access, v *visit) error {
+// sshConverse answers requests of protocol v2 until the client sends no more.
+func (f *sshFront) sshConverse(ctx context.Context, a access, v *sshSession) error {
 	hangUp := func() { v.conn.Close() }
 	in := bufio.NewReader(&idleReader{r: io.LimitReader(v.ch, sshInputMax), idle: f.limits.Idle, idled: hangUp})
 	out := sshAnswer{&idleWriter{w: v.ch, idle: f.limits.Idle, idled: hangUp}}
@@ -453,23 +478,23 @@ func (f *sshFront) sshConverse(ctx context.Context, a access, v *visit) error {
 		if err := f.answerRequest(ctx, a, q, out); err != nil {
 			return err
 		}
-		// Refs may have changed since the last one.
+		// Refs may have changed since the last request.
 		if err := a.repo.view.refresh(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// sshAnswer is an answer over a channel that goes on after it.
+// sshAnswer writes an answer to a channel that stays open after it.
 type sshAnswer struct{ io.Writer }
 
 func (sshAnswer) SetLength(int64) {}
 
-func seconds(d time.Duration) string {
+func wholeSeconds(d time.Duration) string {
 	return fmt.Sprint(max(1, int64((d+time.Second-1)/time.Second)))
 }
 
-// idleReader calls idled when a single read takes longer than idle.
+// idleReader calls idled when a single Read takes longer than idle.
 type idleReader struct {
 	r     io.Reader
 	idle  time.Duration
@@ -482,8 +507,8 @@ func (r *idleReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// parseSSHCommand reads the command of an exec request: a verb and one path,
-// quoted as git quotes it. There is no shell to expand anything else.
+// parseSSHCommand parses the command of an exec request, which is a verb and one path in git's quoting. No shell
+// expands anything else.
 func parseSSHCommand(line string) (verb, path string, ok bool) {
 	if line == "whoami" {
 		return line, "", true
@@ -499,14 +524,14 @@ func parseSSHCommand(line string) (verb, path string, ok bool) {
 	if verb == "" || len(rest) > 4096 {
 		return "", "", false
 	}
-	path, ok = unquote(rest)
+	path, ok = unquoteWord(rest)
 	path = strings.TrimPrefix(path, "/")
 	return verb, path, ok && path != ""
 }
 
-// unquote reads one word: bare, or as git's sq_quote writes it, where ' and !
-// stand outside of the quotes behind a backslash.
-func unquote(s string) (string, bool) {
+// unquoteWord unquotes one word. The word is bare, or as sq_quote of git writes it, with ' and ! outside of the
+// quotes and after a backslash.
+func unquoteWord(s string) (string, bool) {
 	if !strings.HasPrefix(s, "'") {
 		return s, !strings.ContainsAny(s, " '\"\\$`;&|<>*?()\n\t")
 	}

@@ -11,19 +11,18 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Signatures over files are those of OpenSSH (PROTOCOL.sshsig), so that anybody
-// can check one with `ssh-keygen -Y verify`, without ramus. The namespace keeps
-// a signature for one purpose from being taken for one of another.
+// Signatures over files are those of OpenSSH (PROTOCOL.sshsig), so that anybody can check one with `ssh-keygen -Y
+// verify`, without ramus. The namespace keeps a signature for one purpose from being valid for another.
 
 const (
 	sshsigMagic = "SSHSIG"
 	sshsigPEM   = "SSH SIGNATURE"
 	sshsigHash  = "sha512"
-	// sshsigMax bounds a signature before anything of it is decoded.
+	// sshsigMax bounds the bytes of a signature before it is decoded.
 	sshsigMax = 4 << 10
 )
 
-// sshsig is a signature as it stands in its armour, after the magic.
+// sshsig is a signature in its armour, after the magic.
 type sshsig struct {
 	Version   uint32
 	PublicKey []byte
@@ -33,8 +32,8 @@ type sshsig struct {
 	Signature []byte
 }
 
-// sshsigned is what the signature is made over.
-func sshsigned(namespace string, message []byte) []byte {
+// signedData returns the data over which a signature is made.
+func signedData(namespace string, message []byte) []byte {
 	sum := sha512.Sum512(message)
 	return append([]byte(sshsigMagic), ssh.Marshal(struct {
 		Namespace, Reserved, Hash string
@@ -48,7 +47,7 @@ func sshSign(key ed25519.PrivateKey, namespace string, message []byte) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	sig, err := signer.Sign(nil, sshsigned(namespace, message))
+	sig, err := signer.Sign(nil, signedData(namespace, message))
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +56,7 @@ func sshSign(key ed25519.PrivateKey, namespace string, message []byte) ([]byte, 
 	return pem.EncodeToMemory(&pem.Block{Type: sshsigPEM, Bytes: blob}), nil
 }
 
-// sshVerify checks a signature against the one key that is trusted.
+// sshVerify checks a signature against the only trusted key.
 func sshVerify(key ed25519.PublicKey, namespace string, message, armoured []byte) error {
 	if len(armoured) > sshsigMax {
 		return fmt.Errorf("the signature has %d bytes: %w", len(armoured), ErrTooLarge)
@@ -90,7 +89,7 @@ func sshVerify(key ed25519.PublicKey, namespace string, message, armoured []byte
 	case !bytes.Equal(s.PublicKey, trusted.Marshal()):
 		return errors.New("it was signed by another key")
 	}
-	if err := trusted.Verify(sshsigned(namespace, message), &inner); err != nil {
+	if err := trusted.Verify(signedData(namespace, message), &inner); err != nil {
 		return errors.New("the signature does not fit what is signed")
 	}
 	return nil

@@ -2,11 +2,11 @@ package gitd
 
 // Stats counts what a server has done since it was opened.
 type Stats struct {
-	Children uint64 // git processes started, for whatever reason; they may have started others
-	Lists    uint64 // lists of refs answered without one
-	Packs    uint64 // git processes that made an answer to a fetch, each kept for others
-	Composed uint64 // answers put together from the base's pack and a branch's own objects
-	Hits     uint64 // answers that had been made, or were being made, for another
+	Children uint64 // git processes that were started, not counting their own children
+	Lists    uint64 // lists of refs that were answered without git
+	Packs    uint64 // answers to fetches made by git to be kept for others
+	Composed uint64 // answers composed of the pack of the base and the objects of a branch
+	Hits     uint64 // answers that had been made, or were being made, for another client
 	Kept     int64  // bytes of kept answers
 }
 

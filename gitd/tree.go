@@ -13,20 +13,20 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// fileMax bounds [Repo.ReadFile] if its caller gives no bound.
+// fileMax bounds [Repo.ReadFile] if the caller gives no bound.
 const fileMax = 64 << 20
 
 // TreeEntry is one entry of a folder at a commit.
 type TreeEntry struct {
 	Path string `json:"path"` // from the root of the tree
 	Mode string `json:"mode"` // six octal digits
-	Type string `json:"type"` // blob, tree, commit
+	Type string `json:"type"` // blob, tree or commit
 	Hash Hash   `json:"hash"`
 	Size int64  `json:"size"` // of blobs; 0 for others
 }
 
-// find walks from the root of rev to path; "" is the root itself.
-func (r *Repo) find(ctx context.Context, rev, p string) (object.Entry, error) {
+// findEntry returns the entry at a path below the root of rev. The path "" means the root itself.
+func (r *Repo) findEntry(ctx context.Context, rev, p string) (object.Entry, error) {
 	commit, err := r.resolve(ctx, rev)
 	if err != nil {
 		return object.Entry{}, fmt.Errorf("%.200q: %w", rev, err)
@@ -63,8 +63,8 @@ walk:
 	return at, nil
 }
 
-// ReadFile returns a file at a commit; of a symbolic link, what it points to.
-// A file larger than max bytes is [ErrTooLarge]; max 0 means 64 MiB.
+// ReadFile returns a file at a commit. Of a symbolic link it returns the target. Returns [ErrTooLarge] if the file
+// has more than max bytes. Zero means 64 MiB.
 func (r *Repo) ReadFile(ctx context.Context, rev, path string, max int64) ([]byte, error) {
 	if max <= 0 {
 		max = fileMax
@@ -84,9 +84,9 @@ func (r *Repo) ReadFile(ctx context.Context, rev, path string, max int64) ([]byt
 	return data, nil
 }
 
-// OpenFile is ReadFile as a stream, with the file's size. It must be closed.
+// OpenFile opens a file at a commit and returns its size. The stream must be closed.
 func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, int64, error) {
-	e, err := r.find(ctx, rev, path)
+	e, err := r.findEntry(ctx, rev, path)
 	if err == nil && e.Kind() != "blob" {
 		err = fmt.Errorf("it is a %s, no file: %w", map[string]string{"tree": "folder", "commit": "submodule"}[e.Kind()], ErrInvalid)
 	}
@@ -101,8 +101,8 @@ func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, i
 	return in, size, nil
 }
 
-// Blob returns the content of a blob by its name; one larger than max bytes is [ErrTooLarge].
-// It is for who has compared trees: nothing is looked up by a path.
+// Blob returns the content of a blob by its name, for callers that have compared trees. Returns [ErrTooLarge] if
+// it has more than max bytes.
 func (r *Repo) Blob(ctx context.Context, blob Hash, max int64) ([]byte, error) {
 	in, size, err := r.objects.Stream(ctx, blob)
 	if err != nil {
@@ -119,17 +119,17 @@ func (r *Repo) Blob(ctx context.Context, blob Hash, max int64) ([]byte, error) {
 	return data, nil
 }
 
-// Entry tells what a path is at a commit, without its size; [ErrNotFound] when it is nothing.
+// Entry returns the entry at a path, without its size. Returns [ErrNotFound] if there is none.
 func (r *Repo) Entry(ctx context.Context, rev, path string) (TreeEntry, error) {
-	e, err := r.find(ctx, rev, path)
+	e, err := r.findEntry(ctx, rev, path)
 	if err != nil {
 		return TreeEntry{}, fmt.Errorf("cannot find %.200q at %.200q in %s: %w", path, rev, r.name, err)
 	}
 	return TreeEntry{Path: path, Mode: fmt.Sprintf("%06o", e.Mode), Type: e.Kind(), Hash: e.Hash}, nil
 }
 
-// Tree lists the folder path ("" is the root) at a commit; recursive lists
-// files of all folders below, without the folders themselves.
+// Tree lists the folder path at a commit. The path "" means the root. With recursive it lists the files of all
+// folders below, without the folders themselves.
 func (r *Repo) Tree(ctx context.Context, rev, path string, recursive bool) ([]TreeEntry, error) {
 	list, err := r.listTree(ctx, rev, path, recursive)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *Repo) Tree(ctx context.Context, rev, path string, recursive bool) ([]Tr
 }
 
 func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool) ([]TreeEntry, error) {
-	top, err := r.find(ctx, rev, folder)
+	top, err := r.findEntry(ctx, rev, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +171,11 @@ func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool)
 	if err := walk(top.Hash, folder, 0); err != nil {
 		return nil, err
 	}
-	return list, r.sizes(ctx, list)
+	return list, r.fillSizes(ctx, list)
 }
 
-// sizes fills in the sizes of the blobs.
-func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
+// fillSizes sets the sizes of the blobs.
+func (r *Repo) fillSizes(ctx context.Context, list []TreeEntry) error {
 	missed := false
 	for i, e := range list {
 		if e.Type != "blob" {

@@ -9,25 +9,24 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
-// Every push and every commit leaves a pack. Upkeep maintains repositories in the
-// background before there are so many that reading becomes dear: one repository at a
-// time, because the machine is there for those who wait.
+// Every push and every commit leaves a pack. Upkeep maintains repositories in the background before so many packs
+// make reading slow. It maintains one repository at a time, because clients need the machine.
 
 const (
-	// upkeepChanges packs are left alone while a repository is busy.
+	// upkeepChanges is the number of packs that a busy repository may have.
 	upkeepChanges = 64
-	// upkeepIdle is how long nobody may have written for the rest to be done, and
-	// upkeepFew what is not worth starting git for.
+	// upkeepIdle is the time without writes after which the rest is maintained, and upkeepFew is the number of
+	// packs for which git is not worth starting.
 	upkeepIdle = time.Minute
 	upkeepFew  = 8
 )
 
-// UpkeepStats counts what was done in the background since Open.
+// UpkeepStats counts background work since Open.
 type UpkeepStats struct {
 	Runs     int    // repositories that were maintained
-	Failures int    // of those
+	Failures int    // maintenance runs that failed
 	Pending  int    // packs written since their repositories were last maintained
-	Running  string // the repository that is maintained now; empty: none
+	Running  string // the repository that is being maintained; empty means none
 }
 
 // upkeep is the state of a server's maintenance. The zero value does nothing until it
@@ -37,18 +36,18 @@ type upkeep struct {
 	repos map[*Repo]*upkeepState
 	stats UpkeepStats
 
-	wake  chan struct{} // capacity 1: something was written
+	wake  chan struct{} // capacity 1; a pack was written
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the goroutine has ended
 }
 
-// upkeepState is what one repository has coming.
+// upkeepState is the pending work of one repository.
 type upkeepState struct {
 	changes int
 	last    time.Time
 }
 
-// Upkeep tells what was done in the background.
+// Upkeep returns the counts of background work.
 func (s *Server) Upkeep() UpkeepStats {
 	u := &s.upkeep
 	u.mu.Lock()
@@ -60,8 +59,7 @@ func (s *Server) Upkeep() UpkeepStats {
 	return stats
 }
 
-// startUpkeep begins the background work, which stopUpkeep ends. Repositories that others
-// made are theirs to maintain.
+// startUpkeep starts the background work, which stopUpkeep ends. Repositories that others made are not maintained.
 func (s *Server) startUpkeep() {
 	if s.OwnConfig {
 		return
@@ -90,7 +88,7 @@ func (s *Server) stopUpkeep() {
 	}
 }
 
-// countWrite tells that the repository has one more pack.
+// countWrite records that the repository has one more pack.
 func (r *Repo) countWrite() {
 	u := &r.server.upkeep
 	u.mu.Lock()
@@ -98,7 +96,7 @@ func (r *Repo) countWrite() {
 	u.mu.Unlock()
 	were := 0
 	if !known {
-		were = r.objects.Packs.Count() - 1 // what an earlier server left counts, too
+		were = r.objects.Packs.Count() - 1 // includes packs of an earlier server
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -120,15 +118,15 @@ func (r *Repo) countWrite() {
 	}
 }
 
-// forget drops a repository that is no more.
+// forget drops a repository that is gone.
 func (u *upkeep) forget(r *Repo) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.repos, r)
 }
 
-// due returns the repository that needs maintenance most, and nothing of what it had
-// coming is left; or how long it takes until one may, 0 when none will by itself.
+// due returns the repository that needs maintenance most, and removes its pending work. If there is none, it
+// returns the time until the next one may need it. Zero means that none will by itself.
 func (u *upkeep) due(now time.Time) (next *Repo, wait time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -155,7 +153,7 @@ func (u *upkeep) due(now time.Time) (next *Repo, wait time.Duration) {
 	return next, wait
 }
 
-// done counts a repository that was maintained.
+// done counts a finished maintenance.
 func (u *upkeep) done(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -166,7 +164,7 @@ func (u *upkeep) done(err error) {
 	}
 }
 
-// maintainAll maintains one repository after the other until ctx ends.
+// maintainAll maintains repositories, one after another, until ctx ends.
 func (s *Server) maintainAll(ctx context.Context) {
 	u := &s.upkeep
 	timer := time.NewTimer(0)
@@ -195,14 +193,14 @@ func (s *Server) maintainAll(ctx context.Context) {
 			case !r.there():
 				u.forget(r)
 			default:
-				// Nothing depends on it, and the next change is a new occasion.
+				// Nothing depends on it, and the next change is another occasion.
 				s.log().Warn("cannot maintain a repository", "repo", r.name, "error", err)
 			}
 		}
 	}
 }
 
-// there says whether the repository still is what it was when this Repo was made.
+// there reports whether the folder of the repository is still the same.
 func (r *Repo) there() bool {
 	id, err := bareRepository(r.dir)
 	return err == nil && id == r.id

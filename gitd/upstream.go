@@ -14,32 +14,31 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Upstream is where a repository is fetched from.
+// Upstream is the repository from which one was imported.
 type Upstream struct {
-	// URL is a path or URL that git can clone. A password in it is used, but
-	// neither stored nor logged; Credential is the better place for one.
+	// URL is a path or URL that git can clone. A password in it is used, but neither stored nor logged. Credential
+	// is the better place for one.
 	URL string
-	// Branch is upstream's branch that becomes the base; empty: the base's own
-	// name, or at an import the branch that upstream's HEAD names.
+	// Branch is the branch of upstream that becomes the base. Empty means the name of the base, or at an import
+	// the branch of upstream's HEAD.
 	Branch string
-	// Credential is asked before each conversation with upstream, so that it may
-	// give one that lives for minutes; nil: there is none.
+	// Credential returns the credential. It is called before each conversation with upstream, so the credential
+	// may live for minutes. Nil means that there is none.
 	Credential func(ctx context.Context) (Credential, error)
 }
 
-// Credential lets git in at an upstream. Which fields count depends on the URL:
-// http and https take User and Password, ssh takes the files.
+// Credential admits git to an upstream. The URL decides which fields are used. For http and https these are User
+// and Password, for ssh the files.
 type Credential struct {
 	User, Password string
-	// KeyFile is a private key that ssh can read without a passphrase. Empty:
-	// what ssh finds by itself.
+	// KeyFile is a private key that ssh can read without a passphrase. Empty means the keys that ssh finds itself.
 	KeyFile string
-	// KnownHosts names the host keys that are trusted; empty: ssh's own files.
+	// KnownHosts has the trusted host keys. Empty means the files of ssh itself.
 	KnownHosts string
 }
 
-// source makes an upstream fit for git's children.
-func (u Upstream) source(ctx context.Context) (source, error) {
+// resolveSource returns the source that children of git get.
+func (u Upstream) resolveSource(ctx context.Context) (source, error) {
 	src, err := parseSource(u.URL)
 	if err != nil || u.Credential == nil || src.local {
 		return src, err
@@ -49,17 +48,17 @@ func (u Upstream) source(ctx context.Context) (source, error) {
 		if ctx.Err() != nil {
 			return src, context.Cause(ctx)
 		}
-		return src, fmt.Errorf("cannot get the credential for %s: %w: %w", src.where, err, ErrUpstream)
+		return src, fmt.Errorf("cannot get the credential for %s: %w: %w", src.location, err, ErrUpstream)
 	}
-	return src, src.admit(cred)
+	return src, src.useCredential(cred)
 }
 
-// admit hands a credential to the children that talk to s, by their environment
-// alone: it stands in no URL, no argument and no file.
-func (s *source) admit(c Credential) error {
+// useCredential passes a credential to the children that talk to s in their environment. It is in no URL, no
+// argument and no file.
+func (s *source) useCredential(c Credential) error {
 	if s.site != "" {
 		if c.Password != "" {
-			s.basic(url.UserPassword(c.User, c.Password))
+			s.addPassword(url.UserPassword(c.User, c.Password))
 		}
 		return nil
 	}
@@ -71,7 +70,7 @@ func (s *source) admit(c Credential) error {
 		if file.path == "" {
 			continue
 		}
-		// Read twice: by a shell, and by ssh, which knows quotes and %-signs.
+		// The path is read by a shell, and then by ssh, which interprets quotes and %-signs.
 		if !filepath.IsAbs(file.path) || strings.ContainsAny(file.path, "'\"\\%$\r\n") {
 			return fmt.Errorf("cannot use the file %.200q for ssh: want an absolute path without quotes, '%%', '$' and '\\': %w", file.path, ErrInvalid)
 		}
@@ -87,9 +86,8 @@ func (s *source) admit(c Credential) error {
 	return nil
 }
 
-// basic sends a password to the source's own host only: a redirect must not
-// carry it away.
-func (s *source) basic(user *url.Userinfo) {
+// addPassword sends a password to the host of the source only. A redirect must not carry it away.
+func (s *source) addPassword(user *url.Userinfo) {
 	password, _ := user.Password()
 	code := base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password))
 	s.config = append(s.config, "http."+s.site+".extraHeader=Authorization: Basic "+code)
@@ -99,52 +97,51 @@ func (s *source) basic(user *url.Userinfo) {
 	s.hidden["upstream's password"], s.hidden["upstream's credential"] = password, code
 }
 
-// quiet takes what lets git in out of what git and the other side say.
-func (s source) quiet() *redact.Secrets {
+// secrets returns the values that the output of git and of the other side must not show.
+func (s source) secrets() *redact.Secrets {
 	secrets, _ := redact.New(s.hidden)
 	return secrets
 }
 
-// listen is progress without credentials; done must be called at the end.
-func (s source) listen(progress io.Writer) (lines *progressLines, done func()) {
+// progressWriter returns progress without credentials. done must be called at the end.
+func (s source) progressWriter(progress io.Writer) (lines *progressLines, done func()) {
 	if progress == nil {
 		progress = io.Discard
 	}
-	clean := s.quiet().Writer(progress)
+	clean := s.secrets().Writer(progress)
 	lines = newProgress(clean)
 	return lines, func() {
 		lines.flush()
-		_ = clean.Flush() // who listens may have gone
+		_ = clean.Flush() // the reader may be gone
 	}
 }
 
-// quietError is an error of git without the credential that it may quote.
-type quietError struct {
+// redactedError is an error of git without the credential that its text may quote.
+type redactedError struct {
 	text string
 	err  error
 }
 
-func (e *quietError) Error() string { return e.text }
-func (e *quietError) Unwrap() error { return e.err }
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.err }
 
-func (s source) quietly(err error) error {
+func (s source) redactError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if text := s.quiet().String(err.Error()); text != err.Error() {
-		return &quietError{text, err}
+	if text := s.secrets().String(err.Error()); text != err.Error() {
+		return &redactedError{text, err}
 	}
 	return err
 }
 
-// The keys of a repository's own configuration that say where it comes from.
+// The keys of the repository's own configuration that name its upstream.
 const (
 	keyUpstream  = "ramus.upstream"
 	keyRefreshed = "ramus.refreshed"
 )
 
-// RefreshedAt is when the base was last found, or made, to be up to date with
-// upstream; zero where that was never asked.
+// RefreshedAt returns the time at which the base was last up to date with upstream. Returns zero if it never was.
 func (r *Repo) RefreshedAt(ctx context.Context) (time.Time, error) {
 	own, err := readOwnConfig(r.dir)
 	if err != nil {
@@ -152,14 +149,14 @@ func (r *Repo) RefreshedAt(ctx context.Context) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, own[keyRefreshed])
 	if err != nil {
-		return time.Time{}, nil // not written by us; it is only shown
+		return time.Time{}, nil // written by somebody else; it is only shown
 	}
 	return t, nil
 }
 
-// remember writes down that the repository is as new as upstream.
-func (r *Repo) remember(ctx context.Context, src source) error {
-	for _, kv := range [][2]string{{keyUpstream, src.where}, {keyRefreshed, r.server.now().UTC().Format(time.RFC3339)}} {
+// recordRefresh records that the repository is up to date with upstream.
+func (r *Repo) recordRefresh(ctx context.Context, src source) error {
+	for _, kv := range [][2]string{{keyUpstream, src.location}, {keyRefreshed, r.server.now().UTC().Format(time.RFC3339)}} {
 		if err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: []string{"config", "--local", kv[0], kv[1]}}); err != nil {
 			return err
 		}

@@ -12,22 +12,22 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// wantError is a want that is not served: there is no such object, or the client may not
-// know of it, which nobody can tell apart.
+// wantError is a want that is not served. Either there is no such object, or the client may not know of it.
+// Clients cannot tell which.
 type wantError struct{ want Hash }
 
 func (e *wantError) Error() string { return "upload-pack: not our ref " + string(e.want) }
 
-// packet is what the client is told, in git's own words.
+// packet returns the message to the client, in the words of git.
 func (e *wantError) packet() []byte { return protocol.AppendLine(nil, "ERR ", e.Error()) }
 
-// wantVerdict names what was found out: whether a want that is no tip may be served under a grant.
+// wantVerdict names the question whether a want that is no tip may be served under a grant.
 type wantVerdict struct {
 	sight string
 	want  Hash
 }
 
-// verdictsMax bounds how many are remembered of a repository.
+// verdictsMax bounds the verdicts that are remembered of a repository.
 const verdictsMax = 10_000
 
 // sightOf returns a name for the refs that a grant shows. Two grants that show the same may have two
@@ -39,12 +39,11 @@ func sightOf(g Grant) string {
 	return strings.Join(g.Read, "\n") + "\n\n" + strings.Join(g.Write, "\n")
 }
 
-// checkWants lets pass what a grant shows: tips, the commits that they reach, and, for who
-// may read all refs, blobs and trees, which a partial clone asks for one by one. Git asks for
-// more: with protocol v2 it hands out whatever is in the repository, the commits of branches
-// that were deleted too. The error may be a *wantError.
+// checkWants returns nil if a grant shows all wants. It shows tips, the commits that they reach, and, if it may
+// read all refs, blobs and trees, for which a partial clone asks one by one. Git itself checks less. With protocol
+// v2 it sends any object of the repository, even commits of deleted branches. The error may be a [wantError].
 func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
-	unknown, turn, tips := v.unknown(g, wants)
+	unknown, turn, tips := v.unknownWants(g, wants)
 	if len(unknown) == 0 {
 		return nil
 	}
@@ -61,17 +60,17 @@ func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
 			if len(g.Read) > 0 {
 				return &wantError{h}
 			}
-		default: // a tag that no ref is at says what nobody says any more
+		default: // a tag that no ref is at
 			return &wantError{h}
 		}
 	}
-	bad, err := v.unreachable(ctx, commits, tips)
+	bad, err := v.findUnreachable(ctx, commits, tips)
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
-	if v.verdictTurn != turn || len(v.verdicts)+len(commits) > verdictsMax || v.verdicts == nil {
-		v.verdicts, v.verdictTurn = map[wantVerdict]bool{}, turn
+	if v.verdictVersion != turn || len(v.verdicts)+len(commits) > verdictsMax || v.verdicts == nil {
+		v.verdicts, v.verdictVersion = map[wantVerdict]bool{}, turn
 	}
 	for _, h := range commits[:min(len(commits), verdictsMax)] {
 		if bad == "" || bad == h {
@@ -85,12 +84,12 @@ func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
 	return nil
 }
 
-// unknown lists the wants that are neither tips nor known to be reachable, and if there
-// are any, the tips that the grant shows.
-func (v *refView) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
+// unknownWants returns the wants that are neither tips nor known to be reachable. If there are any, it returns the
+// tips that the grant shows.
+func (v *refView) unknownWants(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	known := func(h Hash) bool { return v.verdictTurn == v.turn && v.verdicts[wantVerdict{sightOf(g), h}] }
+	known := func(h Hash) bool { return v.verdictVersion == v.version && v.verdicts[wantVerdict{sightOf(g), h}] }
 	if len(g.Read) == 0 {
 		for _, h := range wants {
 			if v.tips[h] == 0 && h != v.head.hash && !known(h) {
@@ -120,11 +119,11 @@ func (v *refView) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint64, t
 		}
 		v.eachRef(g, nil, func(r *shownRef) { tips = append(tips, r.hash) })
 	}
-	return unknown, v.turn, tips
+	return unknown, v.version, tips
 }
 
-// unreachable finds one of the commits that no tip reaches; "" when there is none.
-func (v *refView) unreachable(ctx context.Context, commits, tips []Hash) (Hash, error) {
+// findUnreachable returns one of the commits that no tip reaches, or "" if there is none.
+func (v *refView) findUnreachable(ctx context.Context, commits, tips []Hash) (Hash, error) {
 	if len(commits) == 0 {
 		return "", nil
 	}
@@ -138,8 +137,7 @@ func (v *refView) unreachable(ctx context.Context, commits, tips []Hash) (Hash, 
 	limits := v.repo.server.limits
 	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, errChildTime)
 	defer stop()
-	// Children come before their parents, so that the first line is one of those
-	// that were asked for.
+	// Children come before their parents, so the first line is one of the commits.
 	out, err := v.repo.server.git.Output(ctx, gitcmd.Command{
 		Repo: v.repo.dir, Args: []string{"rev-list", "--max-count=1", "--ignore-missing", "--stdin"}, In: &in,
 		CPU: limits.CPU, Memory: limits.Memory,

@@ -112,122 +112,162 @@ type Source interface {
 // hashLen is 20 for SHA-1 and 32 for SHA-256. Returns an [object.Refusal] if the pack is not
 // well-formed or exceeds lim.
 func Scan(r Source, hashLen int, lim Limits) (Stats, error) {
-	var st Stats
-	begin := r.Consumed()
-	fail := func(err error) (Stats, error) {
-		var corrupt flate.CorruptInputError
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return st, object.Refuse(object.ErrInvalid, "the pack ends early, after %d objects", st.Objects)
-		case errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &corrupt):
-			return st, object.Refuse(object.ErrInvalid, "object %d of the pack is corrupt", st.Objects+1)
-		}
-		return st, err
+	s := scanner{r: r, hashLen: hashLen, lim: lim, begin: r.Consumed(), scratch: make([]byte, 32<<10)}
+	count, err := s.readHeader()
+	for err == nil && s.st.Objects < count {
+		err = s.scanObject()
 	}
-	var head [12]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return fail(err)
+	if err == nil {
+		_, err = io.ReadFull(r, s.scratch[:hashLen])
+	}
+	if err == nil && s.passed() > lim.Bytes {
+		err = object.Refuse(object.ErrTooLarge, "the pack is larger than %s", bytesize.Text(lim.Bytes))
+	}
+	return s.st, s.explain(err)
+}
+
+// scanner is the state of one scan.
+type scanner struct {
+	r       Source
+	hashLen int
+	lim     Limits
+	begin   int64 // offset in r
+	st      Stats
+	inflate io.ReadCloser // nil before the first object
+	scratch []byte
+	deltas  chains
+}
+
+// passed returns the number of bytes of the pack that were read.
+func (s *scanner) passed() int64 { return s.r.Consumed() - s.begin }
+
+// explain returns a refusal for an error that a malformed pack causes, and other errors as they are.
+func (s *scanner) explain(err error) error {
+	var corrupt flate.CorruptInputError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return object.Refuse(object.ErrInvalid, "the pack ends early, after %d objects", s.st.Objects)
+	case errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &corrupt):
+		return object.Refuse(object.ErrInvalid, "object %d of the pack is corrupt", s.st.Objects+1)
+	}
+	return err
+}
+
+// readHeader returns the number of objects that the pack declares.
+func (s *scanner) readHeader() (count int64, err error) {
+	var head [HeaderLength]byte
+	if _, err := io.ReadFull(s.r, head[:]); err != nil {
+		return 0, err
 	}
 	version := binary.BigEndian.Uint32(head[4:])
 	if string(head[:4]) != "PACK" || version != 2 && version != 3 {
-		return st, object.Refuse(object.ErrInvalid, "not a pack of version 2 or 3")
+		return 0, object.Refuse(object.ErrInvalid, "not a pack of version 2 or 3")
 	}
-	count := int64(binary.BigEndian.Uint32(head[8:]))
-	if count > lim.Objects {
-		return st, object.Refuse(object.ErrTooLarge, "the pack declares %d objects; the limit is %d", count, lim.Objects)
+	count = int64(binary.BigEndian.Uint32(head[8:]))
+	if count > s.lim.Objects {
+		return 0, object.Refuse(object.ErrTooLarge, "the pack declares %d objects; the limit is %d", count, s.lim.Objects)
 	}
-	var (
-		inflate io.ReadCloser
-		scratch = make([]byte, 32<<10)
-		deltas  chains
-		depth   int
-		err     error
-	)
-	for st.Objects < count {
-		at := r.Consumed() - begin
-		typ, size, err2 := objectHeader(r)
-		if err2 != nil {
-			return fail(err2)
-		}
-		if size > lim.Object {
-			return st, object.Refuse(object.ErrTooLarge, "an object of the pack declares %s; the limit is %s", bytesize.Text(size), bytesize.Text(lim.Object))
-		}
-		switch {
-		case typ >= TypeCommit && typ <= TypeTag:
-		case typ == typeOfsDelta:
-			back, err := deltaOffset(r)
-			if err != nil {
-				return fail(err)
-			}
-			if back <= 0 || back > at-int64(len(head)) {
-				return st, object.Refuse(object.ErrInvalid, "object %d of the pack has its base outside of it", st.Objects+1)
-			}
-			if depth = deltas.depth(at-back) + 1; depth > depthMax {
-				return st, object.Refuse(object.ErrTooLarge, "the pack has a chain of more than %d deltas; %s", depthMax, plainPush)
-			}
-		case typ == TypeRefDelta:
-			if _, err := io.ReadFull(r, scratch[:hashLen]); err != nil {
-				return fail(err)
-			}
-			depth = refDepth
-		default:
-			return st, object.Refuse(object.ErrInvalid, "object %d of the pack has the unknown type %d", st.Objects+1, typ)
-		}
-		if inflate == nil {
-			inflate, err = zlib.NewReader(r)
-		} else {
-			err = inflate.(zlib.Resetter).Reset(r, nil)
-		}
+	return count, nil
+}
+
+// scanObject scans the next object.
+func (s *scanner) scanObject() error {
+	at := s.passed()
+	typ, size, err := objectHeader(s.r)
+	if err != nil {
+		return err
+	}
+	if size > s.lim.Object {
+		return object.Refuse(object.ErrTooLarge, "an object of the pack declares %s; the limit is %s", bytesize.Text(size), bytesize.Text(s.lim.Object))
+	}
+	depth, err := s.readBase(typ, at)
+	if err != nil {
+		return err
+	}
+	if s.inflate == nil {
+		s.inflate, err = zlib.NewReader(s.r)
+	} else {
+		err = s.inflate.(zlib.Resetter).Reset(s.r, nil)
+	}
+	if err != nil {
+		return err
+	}
+
+	total := size
+	if typ >= typeOfsDelta {
+		result, err := s.scanDelta(at, size, depth)
 		if err != nil {
-			return fail(err)
+			return err
 		}
-		total := size
-		if typ >= typeOfsDelta {
-			base, result, err := scanDelta(inflate, size, scratch)
-			if err != nil {
-				return fail(err)
-			}
-			if result > lim.Object {
-				return st, object.Refuse(object.ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesize.Text(result), bytesize.Text(lim.Object))
-			}
-			if base > lim.Object {
-				return st, object.Refuse(object.ErrTooLarge, "a delta of the pack has a base of %s; the limit is %s", bytesize.Text(base), bytesize.Text(lim.Object))
-			}
-			total += result
-			deltas = append(deltas, struct {
-				at    int64
-				depth int
-			}{at, depth})
-			passed := r.Consumed() - begin
-			if st.grown += max(0, result-base-size); st.grown > growFree+passed*expandRatio {
-				return st, object.Refuse(object.ErrTooLarge, "the deltas of the pack copy their bases too often, %s and more in %s of pack; %s",
-					bytesize.Text(st.grown), bytesize.Text(passed), plainPush)
-			}
-			if st.work += result * int64(depth); st.work < 0 || st.work > workFree+passed*workRatio {
-				return st, object.Refuse(object.ErrTooLarge, "the deltas of the pack make %s and more through long chains in %s of pack; %s",
-					bytesize.Text(st.work), bytesize.Text(passed), plainPush)
-			}
-			st.peak = max(st.peak, base+result+size)
-		} else if err := scanData(inflate, size, scratch); err != nil {
-			return fail(err)
-		}
-		if typ != typeBlob || size <= BigFile {
-			st.peak = max(st.peak, size)
-		}
-		st.Objects++
-		// Sizes are below lim.Object and the count is below 2³², but the operator may
-		// choose any limits. The scan stops before the sum can wrap.
-		if st.Declared += total; st.Declared < 0 || st.Declared > expandFree+(r.Consumed()-begin)*expandRatio {
-			return st, object.Refuse(object.ErrTooLarge, "the pack's objects declare %s and more in %s of pack", bytesize.Text(st.Declared), bytesize.Text(r.Consumed()-begin))
-		}
+		total += result
+	} else if err := scanData(s.inflate, size, s.scratch); err != nil {
+		return err
 	}
-	if _, err := io.ReadFull(r, scratch[:hashLen]); err != nil {
-		return fail(err)
+	if typ != typeBlob || size <= BigFile {
+		s.st.peak = max(s.st.peak, size)
 	}
-	if n := r.Consumed() - begin; n > lim.Bytes {
-		return st, object.Refuse(object.ErrTooLarge, "the pack is larger than %s", bytesize.Text(lim.Bytes))
+	s.st.Objects++
+	// Sizes are below lim.Object and the count is below 2³², but the operator may
+	// choose any limits. The scan stops before the sum can wrap.
+	if s.st.Declared += total; s.st.Declared < 0 || s.st.Declared > expandFree+s.passed()*expandRatio {
+		return object.Refuse(object.ErrTooLarge, "the pack's objects declare %s and more in %s of pack", bytesize.Text(s.st.Declared), bytesize.Text(s.passed()))
 	}
-	return st, nil
+	return nil
+}
+
+// readBase reads the base of a delta at an offset of the pack and returns the depth of its chain. Other objects
+// have depth 0.
+func (s *scanner) readBase(typ byte, at int64) (depth int, err error) {
+	switch {
+	case typ >= TypeCommit && typ <= TypeTag:
+		return 0, nil
+	case typ == typeOfsDelta:
+		back, err := deltaOffset(s.r)
+		if err != nil {
+			return 0, err
+		}
+		if back <= 0 || back > at-HeaderLength {
+			return 0, object.Refuse(object.ErrInvalid, "object %d of the pack has its base outside of it", s.st.Objects+1)
+		}
+		if depth = s.deltas.depth(at-back) + 1; depth > depthMax {
+			return 0, object.Refuse(object.ErrTooLarge, "the pack has a chain of more than %d deltas; %s", depthMax, plainPush)
+		}
+		return depth, nil
+	case typ == TypeRefDelta:
+		_, err := io.ReadFull(s.r, s.scratch[:s.hashLen])
+		return refDepth, err
+	}
+	return 0, object.Refuse(object.ErrInvalid, "object %d of the pack has the unknown type %d", s.st.Objects+1, typ)
+}
+
+// scanDelta scans the data of a delta and returns the size of its result.
+func (s *scanner) scanDelta(at, size int64, depth int) (result int64, err error) {
+	base, result, err := scanDelta(s.inflate, size, s.scratch)
+	if err != nil {
+		return 0, err
+	}
+	if result > s.lim.Object {
+		return 0, object.Refuse(object.ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesize.Text(result), bytesize.Text(s.lim.Object))
+	}
+	if base > s.lim.Object {
+		return 0, object.Refuse(object.ErrTooLarge, "a delta of the pack has a base of %s; the limit is %s", bytesize.Text(base), bytesize.Text(s.lim.Object))
+	}
+	s.deltas = append(s.deltas, struct {
+		at    int64
+		depth int
+	}{at, depth})
+
+	passed := s.passed()
+	if s.st.grown += max(0, result-base-size); s.st.grown > growFree+passed*expandRatio {
+		return 0, object.Refuse(object.ErrTooLarge, "the deltas of the pack copy their bases too often, %s and more in %s of pack; %s",
+			bytesize.Text(s.st.grown), bytesize.Text(passed), plainPush)
+	}
+	if s.st.work += result * int64(depth); s.st.work < 0 || s.st.work > workFree+passed*workRatio {
+		return 0, object.Refuse(object.ErrTooLarge, "the deltas of the pack make %s and more through long chains in %s of pack; %s",
+			bytesize.Text(s.st.work), bytesize.Text(passed), plainPush)
+	}
+	s.st.peak = max(s.st.peak, base+result+size)
+	return result, nil
 }
 
 // objectHeader reads the type and the declared size of an object.
