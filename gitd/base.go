@@ -39,7 +39,7 @@ type Base struct {
 	// Platform is the platform of the dependencies in the lock files, such as "linux-amd64".
 	Platform   string    `json:"platform,omitempty"`
 	DeployedAt time.Time `json:"deployed_at,omitzero"` // from the deploy
-	SentAt     time.Time `json:"sent_at,omitzero"`     // when the message of the deploy was signed; zero if there was none
+	SentAt     time.Time `json:"sent_at,omitzero"`     // when the message of the deploy was signed, zero if there was none
 	Time       time.Time `json:"time"`                 // when the base was refreshed
 }
 

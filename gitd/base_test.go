@@ -151,11 +151,11 @@ func TestForgedManifests(t *testing.T) {
 		hash Hash
 		why  string
 	}{
-		"changed":             {commitOf(changed(string(tip), string(other)), sig), "does not fit"},
+		"changed":             {commitOf(changed(string(tip), string(other)), sig), "does not match"},
 		"by a stranger":       {commitOf(text, by(stranger, baseSpace, text)), "another key"},
 		"for something else":  {commitOf(text, by(own, "git", text)), "is for"},
 		"of a grant":          {commitOf(text, by(r.server.key, baseSpace, text)), "another key"},
-		"no signature":        {commitOf(text, nil), "no SSH signature"},
+		"no signature":        {commitOf(text, nil), "not an SSH signature"},
 		"long signature":      {commitOf(text, bytes.Repeat([]byte("x"), sshsigMax+1)), "too large"},
 		"another type":        {commitOf(changed(BaseType, "ramus-base/0"), by(own, baseSpace, changed(BaseType, "ramus-base/0"))), "it is a"},
 		"another repository":  {commitOf(changed(`"`+r.Name()+`"`, `"elsewhere"`), by(own, baseSpace, changed(`"`+r.Name()+`"`, `"elsewhere"`))), "of the repository"},

@@ -78,7 +78,7 @@ func (c cloneClient) Admit(ctx context.Context) (release func(), err error) {
 }
 
 func (c cloneClient) UploadPack(ctx context.Context, request []byte, release func(), read func(io.Reader) error) error {
-	// The answer is for all who may see the wants, so nothing may depend on the grant of the first client.
+	// The answer is for all clients that may see the wants, so nothing may depend on the grant of the first client.
 	a := c.a
 	a.grant, a.protocol = Grant{}, "version=2"
 	return c.s.limitedChild(ctx, a, gitcmd.Command{

@@ -33,7 +33,7 @@ type NewCommit struct {
 // File is one file to be written.
 type File struct {
 	Path    string
-	Mode    uint32 // mode of git: 0o100644, which is also the meaning of zero, 0o100755 or 0o120000
+	Mode    uint32 // mode of git, 0o100644 (also if zero), 0o100755 or 0o120000
 	Content []byte
 	// Source, if it is not empty, is a regular file on disk that is read instead of Content.
 	Source string
@@ -190,7 +190,7 @@ func (r *Repo) needSHA1(ctx context.Context) error {
 	if format == nil {
 		out, err := r.output(ctx, "rev-parse", "--show-object-format")
 		if err != nil {
-			return fmt.Errorf("cannot find out the object format: %w", err)
+			return fmt.Errorf("cannot read the object format: %w", err)
 		}
 		name := strings.TrimSpace(string(out))
 		format = &name
@@ -344,7 +344,7 @@ func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, err
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no regular file: %w", f.Source, ErrInvalid)
+		return "", fmt.Errorf("%s is not a regular file: %w", f.Source, ErrInvalid)
 	}
 	if info.Size() > sourceMemory {
 		return w.Stream("blob", info.Size(), in)

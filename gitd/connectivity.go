@@ -18,7 +18,7 @@ const (
 
 // errUnknown means that an object is in the repository, and that it is not known whether all that it reaches
 // is there.
-var errUnknown = errors.New("what an object reaches is not known")
+var errUnknown = errors.New("the objects that an object reaches are not known")
 
 // connectivity checks that no object is missing below a commit. A ref reaches nothing that is missing, so new commits
 // are followed to those that refs are at, and new folders are compared with those that an older commit has at

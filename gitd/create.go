@@ -103,7 +103,7 @@ func (s *Server) moveIntoPlace(dir, place string) error {
 	for range 10 {
 		if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 			if errors.Is(err, unix.ENOTDIR) {
-				return fmt.Errorf("a file stands where a folder is needed: %w", ErrInvalid)
+				return fmt.Errorf("a file is in the place of a folder: %w", ErrInvalid)
 			}
 			return err
 		}
@@ -175,7 +175,7 @@ func (s *Server) fillRepo(ctx context.Context, dir string, src source, branch st
 		}
 	}
 	fetch := fetchRequest{dir: dir, specs: []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"},
-		config: []string{"core.fsync=none"}} // one syncfs at the end; there is nothing to lose before
+		config: []string{"core.fsync=none"}} // one syncfs at the end, there is nothing to lose before
 	if shallow {
 		if CheckRef(head.Name) != nil {
 			return fmt.Errorf("its HEAD names no branch: name the base: %w", ErrInvalid)
@@ -324,7 +324,7 @@ func (r *Repo) chooseBase(ctx context.Context, head Ref) (string, error) {
 // progressLines passes the progress of git on, line by line. Git overwrites a line with '\r'. Text of a remote
 // server in it loses its control characters.
 type progressLines struct {
-	mu   sync.Mutex // guards line; the output of git and our own come from two goroutines
+	mu   sync.Mutex // guards line, because two goroutines write
 	to   io.Writer
 	line []byte
 }

@@ -25,8 +25,8 @@ type DiffOptions struct {
 type Change struct {
 	Path    string `json:"path"`
 	OldPath string `json:"old_path,omitempty"` // of a rename or copy
-	Status  string `json:"status"`             // git's letter: A, M, D, R, C, T
-	Added   int    `json:"added"`              // lines; -1 for binary files
+	Status  string `json:"status"`             // git's letter (A, M, D, R, C, T)
+	Added   int    `json:"added"`              // lines, -1 for binary files
 	Deleted int    `json:"deleted"`
 }
 
@@ -56,7 +56,7 @@ func (r *Repo) diffCommand(format []string, a, b Hash, paths []string) gitcmd.Co
 func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Writer) error {
 	for _, p := range o.Paths {
 		if !filepath.IsLocal(p) {
-			return fmt.Errorf("cannot compare %.200q in %s: it is no path below the repository's root: %w", p, r.name, ErrInvalid)
+			return fmt.Errorf("cannot compare %.200q in %s: it is not a path below the root of the repository: %w", p, r.name, ErrInvalid)
 		}
 	}
 	a, b, err := r.resolveEnds(ctx, from, to, o.MergeBase)
@@ -146,12 +146,12 @@ func (s *patchSplitter) Write(p []byte) (int, error) {
 			s.list.Truncate(s.at - 1)
 			_, err := s.patch.Write(rest)
 			return len(p), err
-		case field[0] == ':': // a record with its status at the end; one name follows, or two for a rename
+		case field[0] == ':': // a record with its status at the end, and one name follows, or two for a rename
 			s.names = 1
 			if at := bytes.LastIndexByte(field, ' '); at >= 0 && (bytes.HasPrefix(field[at+1:], []byte("R")) || bytes.HasPrefix(field[at+1:], []byte("C"))) {
 				s.names = 2
 			}
-		default: // counts and a name; for a rename two names follow
+		default: // counts and a name, for a rename two names follow
 			if counts := bytes.SplitN(field, []byte{'\t'}, 3); len(counts) == 3 && len(counts[2]) == 0 {
 				s.names = 2
 			}

@@ -88,8 +88,8 @@ func syncerOf(device uint64) *syncer {
 // syncer lets callers share calls, of which one is made at a time.
 type syncer struct {
 	mu   sync.Mutex // guards the rounds
-	last *syncRound // the call that began last; nil means none
-	next *syncRound // the call that has not begun; nil means that nobody waits
+	last *syncRound // the call that began last, nil if none has
+	next *syncRound // the call that has not begun, nil if nobody waits
 }
 
 type syncRound struct {

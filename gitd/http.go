@@ -23,11 +23,11 @@ type access struct {
 	dir        string
 	grant      Grant
 	client     string // the client that the git children count for
-	protocol   string // GIT_PROTOCOL for the child; empty means protocol v0
+	protocol   string // GIT_PROTOCOL for the child, "" means protocol v0
 	repo       *Repo  // nil if the repository is served as it is on disk, by git
 	direct     bool   // protocol v2, answered in process
 	repoConfig ownConfig
-	leaked     func([]Leak) // called with the secrets of a push that was refused; may be nil
+	leaked     func([]Leak) // called with the secrets of a push that was refused, may be nil
 }
 
 // harmlessFaults are faults of objects that fsck ignores in a push. Old tools made them, and they do no harm.
@@ -171,7 +171,8 @@ func (s *Server) readCredentials(r *http.Request) (g Grant, known bool, err erro
 	return g, true, nil
 }
 
-// httpHandler serves smart HTTP. who returns the grant of a request. forward serves /.well-known/jwks.json, too.
+// httpHandler serves smart HTTP. The function who returns the grant of a request. forward serves
+// /.well-known/jwks.json, too.
 func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forward bool, leaked func([]Leak)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := s.requests.Enter(r.Context())

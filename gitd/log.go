@@ -44,7 +44,7 @@ func (c Commit) Trailer(key string) string {
 // LogOptions are the options of [Repo.Log].
 type LogOptions struct {
 	Not   string // leaves out commits that this rev reaches
-	Max   int    // bounds the number of commits; zero means 1000
+	Max   int    // bounds the number of commits, zero means 1000
 	First bool   // follows first parents only
 }
 
@@ -153,7 +153,7 @@ func (r *Repo) CommitTime(ctx context.Context, commit Hash) (time.Time, error) {
 func (r *Repo) MergeBase(ctx context.Context, a, b string) (Hash, error) {
 	h, err := r.mergeBase(ctx, a, b)
 	if err != nil {
-		return "", fmt.Errorf("cannot find where %.200q and %.200q in %s part: %w", a, b, r.name, err)
+		return "", fmt.Errorf("cannot find the merge base of %.200q and %.200q in %s: %w", a, b, r.name, err)
 	}
 	return h, nil
 }

@@ -34,10 +34,10 @@ type Strategy string
 
 // The merge strategies.
 const (
-	StrategyMerge  Strategy = "merge"  // a merge commit, always; history kept
+	StrategyMerge  Strategy = "merge"  // always a merge commit, history is kept
 	StrategyRebase Strategy = "rebase" // the branch's commits replayed on the target
 	StrategySquash Strategy = "squash" // one commit on the target
-	StrategyFF     Strategy = "ff"     // only if the target has not moved; else ErrConflict
+	StrategyFF     Strategy = "ff"     // only if the target has not moved, else ErrConflict
 )
 
 // MergeRequest asks for a merge.
@@ -62,7 +62,7 @@ type MergeResult struct {
 	Merged    bool     `json:"merged"`               // Into now contains the work of From
 	Commit    Hash     `json:"commit,omitempty"`     // the new tip of Into
 	Old       Hash     `json:"old,omitempty"`        // the tip of Into before
-	UpToDate  bool     `json:"up_to_date,omitempty"` // there was nothing to merge; then Merged is true, and Commit is Old
+	UpToDate  bool     `json:"up_to_date,omitempty"` // there was nothing to merge (Merged is true, and Commit is Old)
 	Conflicts []string `json:"conflicts,omitempty"`  // paths
 	At        Hash     `json:"at,omitempty"`         // the commit that a rebase could not apply
 }
@@ -113,7 +113,7 @@ func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 		m.Committer = m.Author
 	}
 	if m.Committer == (Person{}) && m.Strategy != StrategyFF {
-		return MergeResult{}, fmt.Errorf("nobody is named as the committer: %w", ErrInvalid)
+		return MergeResult{}, fmt.Errorf("there is no committer: %w", ErrInvalid)
 	}
 	if m.When.IsZero() {
 		m.When = r.server.now()

@@ -29,7 +29,7 @@ func (r *Repo) packOf(ctx context.Context, want, have []Hash) (*pack.Pack, error
 		if kind, err := r.objects.Kind(ctx, h); err != nil {
 			return nil, err
 		} else if kind != "commit" {
-			return nil, fmt.Errorf("object %s is a %s, no commit: %w", h, kind, ErrInvalid)
+			return nil, fmt.Errorf("object %s is a %s, not a commit: %w", h, kind, ErrInvalid)
 		}
 	}
 	if len(want) == 0 {

@@ -45,7 +45,7 @@ func (s *Server) capabilities(ctx context.Context, a access) ([]byte, error) {
 			Env:  []string{"GIT_PROTOCOL=version=2"}, Config: access{}.config(s.limits),
 		})
 		if err != nil {
-			return nil, fmt.Errorf("cannot ask git for its capabilities: %w", err)
+			return nil, fmt.Errorf("cannot read the capabilities of git: %w", err)
 		}
 		s.advert = out
 	}
@@ -82,7 +82,7 @@ func (s *Server) pushCapabilities(ctx context.Context, a access) (string, error)
 			Config: access{dir: a.dir, grant: Grant{Read: []string{"refs/none"}}}.config(s.limits), // no refs
 		})
 		if err != nil {
-			return "", fmt.Errorf("cannot ask git for its capabilities: %w", err)
+			return "", fmt.Errorf("cannot read the capabilities of git: %w", err)
 		}
 		line, _, err := protocol.NewReader(bytes.NewReader(out)).Next()
 		_, capabilities, ok := strings.Cut(protocol.Chomp(line), "\x00")

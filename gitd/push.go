@@ -292,7 +292,7 @@ func (r *Repo) followBranch(ctx context.Context, src source, branch string) (Has
 		return "", err
 	}
 	if tip == "" {
-		return "", fmt.Errorf("it is not there: %w", ErrNotFound)
+		return "", fmt.Errorf("it does not exist: %w", ErrNotFound)
 	}
 	if have, err := r.readRef(ctx, name); err == nil && have == tip {
 		return tip, nil

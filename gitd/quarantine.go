@@ -19,19 +19,20 @@ import (
 )
 
 // Nearly all pushes bring a few objects to one branch. Git's receive-pack starts four processes for one. Three of
-// them do what the server can do itself: check that no object is missing, list other object stores, search for
-// secrets. The fourth, index-pack, alone knows which objects git accepts as sound. Only the good case is
-// handled here. Any unusual or faulty push is left as if it had not been tried. Then git receives it from
-// its beginning, decides, and finds the words.
+// them do work that the server can do itself. They check that no object is missing, list other object stores,
+// search for secrets. The fourth, index-pack, alone knows which objects git accepts as sound. Only the good case
+// is handled here. Any unusual or faulty push is left as if it had not been tried. Then git receives it from its
+// beginning, decides, and finds the words.
 
 // errAskGit means that git has to accept or refuse a push.
-var errAskGit = errors.New("a push that only git can judge")
+var errAskGit = errors.New("only git can accept or refuse the push")
 
-// receiveInProcess receives a push of a pack that was scanned, if it is of the simple kind. When it returns true, the branch
-// has moved, durably. If it returns false without an error, nothing was done, and git should receive the push.
-func (s *Server) receiveInProcess(ctx context.Context, a access, p protocol.PushRequest, pack []byte) (received bool, err error) {
-	r := a.repo
-	if r == nil || s.native || !isSimplePush(p) || !r.allowsSimplePush(ctx, p.Commands[0]) {
+// receiveInProcess receives a push whose pack was scanned, if it is of the simple kind. When it returns true,
+// the branch has moved, durably. If it returns false without an error, nothing was done, and git should receive
+// the push.
+func (p *push) receiveInProcess(ctx context.Context, pack []byte) (received bool, err error) {
+	s, a, r := p.s, p.a, p.a.repo
+	if r == nil || s.native || !p.isSimple() || !r.allowsSimplePush(ctx, p.request.Commands[0]) {
 		return false, nil
 	}
 	r.pushing.RLock()
@@ -42,12 +43,12 @@ func (s *Server) receiveInProcess(ctx context.Context, a access, p protocol.Push
 	}
 	defer q.remove()
 
-	c := p.Commands[0]
+	c := p.request.Commands[0]
 	update := RefUpdate{Name: c.Ref, New: Hash(c.New), Old: new(Hash)}
 	if !c.Creates() {
 		*update.Old = Hash(c.Old)
 	}
-	if err = q.check(ctx, p, pack); err == nil {
+	if err = q.check(ctx, p.request, pack); err == nil {
 		err = r.expectOld(ctx, []RefUpdate{update})
 	}
 	switch {
@@ -66,11 +67,12 @@ func (s *Server) receiveInProcess(ctx context.Context, a access, p protocol.Push
 	return err == nil, gitcmd.ExplainFullDisk(err, r.dir)
 }
 
-// isSimplePush reports whether the commands of a push make it simple. It creates or moves one branch, and the client
+// isSimple reports whether the commands of a push make it simple. It creates or moves one branch, and the client
 // wants a report.
-func isSimplePush(p protocol.PushRequest) bool {
-	return len(p.Commands) == 1 && !p.Commands[0].Deletes() && strings.HasPrefix(p.Commands[0].Ref, "refs/heads/") &&
-		p.Report && !p.Unusual && p.HashLen == len(pack.ObjectName{})
+func (p *push) isSimple() bool {
+	q := p.request
+	return len(q.Commands) == 1 && !q.Commands[0].Deletes() && strings.HasPrefix(q.Commands[0].Ref, "refs/heads/") &&
+		q.Report && !q.Unusual && q.HashLen == len(pack.ObjectName{})
 }
 
 // allowsSimplePush reports whether the repository lets the server itself move the branch. Its refs are in
@@ -109,7 +111,7 @@ func newQuarantine(s *Server, a access, size int64) (*quarantine, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot keep the objects of a push apart: %w", err)
+		return nil, fmt.Errorf("cannot make a quarantine for a push: %w", err)
 	}
 	return &quarantine{
 		s: s, a: a, dir: dir, name: pack.NewName(),
@@ -120,7 +122,7 @@ func newQuarantine(s *Server, a access, size int64) (*quarantine, error) {
 func (q *quarantine) remove() {
 	q.packs.Close()
 	if err := os.RemoveAll(q.dir); err != nil {
-		q.s.log().Warn("cannot remove what was kept apart of a push", "repo", q.a.name, "err", err)
+		q.s.log().Warn("cannot remove the quarantine of a push", "repo", q.a.name, "err", err)
 	}
 }
 
@@ -129,8 +131,8 @@ func (q *quarantine) packFile(suffix string) string {
 	return filepath.Join(q.packs.Dir, "pack-"+q.name+suffix)
 }
 
-// check returns nil for a good push. Each object is sound, none is missing, the branch does not move backward, and the push
-// has no secret.
+// check returns nil for a good push. Each object is sound, none is missing, the branch does not move backward, and
+// the push has no secret.
 func (q *quarantine) check(ctx context.Context, p protocol.PushRequest, pack []byte) error {
 	if err := q.indexPack(ctx, pack); err != nil {
 		return err
@@ -182,8 +184,8 @@ func (q *quarantine) run(ctx context.Context, c gitcmd.Command) error {
 	return nil
 }
 
-// checkConnected returns nil if the branch may move to the new commit of the command. All that the commit reaches is in the
-// repository or in the push, and the commit descends from the old one.
+// checkConnected returns nil if the branch may move to the new commit of the command. All that the commit reaches
+// is in the repository or in the push, and the commit descends from the old one.
 func (q *quarantine) checkConnected(ctx context.Context, c protocol.Command) error {
 	w := newConnectivity(ctx, q)
 	err := w.checkCommits(Hash(c.New))

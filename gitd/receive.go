@@ -26,68 +26,79 @@ const (
 	drainMax = 1 << 30
 )
 
+// push is one push in progress.
+type push struct {
+	s       *Server
+	a       access
+	request protocol.PushRequest
+	out     io.Writer
+}
+
 // receive serves one push. It reads the commands and the pack of the client from in and writes the answer to
-// out. It changes nothing in the repository before all commands were found to be allowed and the whole
-// pack was scanned. If the transport tells where the input of the client ends, ended is not nil and is called
-// there. receive returns an error that the client could not be told.
+// out. It changes nothing in the repository before all commands were found to be allowed and the whole pack was
+// scanned. If the transport tells where the input of the client ends, ended is not nil and is called there.
+// receive returns an error that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
 	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
 	defer store.Close()
 	input := pushInput{tap: pack.NewTap(in, store, commandsBytes), ended: ended}
-	p, err := protocol.ParsePush(input.tap)
+	request, err := protocol.ParsePush(input.tap)
+	p := &push{s: s, a: a, request: request, out: out}
 	if err != nil {
 		input.drain()
-		return s.refusePush(a, p, err, nil, out)
+		return p.refuse(err, nil)
 	}
-	if len(p.Commands) == 0 {
+	if len(request.Commands) == 0 {
 		return nil
 	}
-	if reasons := s.checkCommands(a, p); reasons != nil {
+	if reasons := p.checkCommands(); reasons != nil {
 		input.drain()
-		return s.refusePush(a, p, nil, reasons, out)
+		return p.refuse(nil, reasons)
 	}
 
 	begin := input.tap.Consumed()
-	stats, err := input.scanPack(p, s.limits)
+	stats, err := input.scanPack(request, s.limits)
 	if err == nil {
 		err = input.tap.Flush()
 	}
 	if err != nil {
-		return s.refusePush(a, p, err, nil, out)
+		return p.refuse(err, nil)
 	}
 	if ended != nil {
 		ended()
 	}
-	if p.Packed() {
+	if request.Packed() {
 		s.log().Debug("pack scanned", "repo", a.name, "objects", stats.Objects, "declared", stats.Declared)
 	}
 	release, err := s.memory.acquire(ctx, stats.Memory())
 	if err != nil {
-		return s.refusePush(a, p, err, nil, out)
+		return p.refuse(err, nil)
 	}
 	defer release()
 
 	// Git receives the push, unless it is of the simple kind that the server receives itself.
 	if sent, ok := store.Bytes(); ok && stats.Objects > 0 {
-		received, err := s.receiveInProcess(ctx, a, p, sent[begin:])
+		received, err := p.receiveInProcess(ctx, sent[begin:])
 		if err != nil {
-			return s.failPush(a, p, err, out)
+			return p.fail(err)
 		}
 		if received {
 			s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", 1)
-			return sendReport(p, out, "", protocol.AppendLine(protocol.AppendLine(nil, "unpack ok\n"), "ok ", p.Commands[0].Ref, "\n"))
+			lines := protocol.AppendLine(nil, "unpack ok\n")
+			return p.sendReport("", protocol.AppendLine(lines, "ok ", request.Commands[0].Ref, "\n"))
 		}
 	}
 	body, err := store.Reader()
 	if err != nil {
-		return s.refusePush(a, p, err, nil, out)
+		return p.refuse(err, nil)
 	}
-	return s.receivePack(ctx, a, p, body, out)
+	return p.receivePack(ctx, body)
 }
 
-// receivePack lets git receive a push.
-func (s *Server) receivePack(ctx context.Context, a access, p protocol.PushRequest, body io.Reader, out io.Writer) error {
-	report := &gitReport{band: p.Band}
+// receivePack lets git receive the push.
+func (p *push) receivePack(ctx context.Context, body io.Reader) error {
+	s, a := p.s, p.a
+	report := &gitReport{band: p.request.Band}
 	git := gitcmd.Command{
 		Args:   []string{"receive-pack", "--stateless-rpc", a.dir},
 		Config: pushConfig,
@@ -95,19 +106,19 @@ func (s *Server) receivePack(ctx context.Context, a access, p protocol.PushReque
 		In: struct{ io.Reader }{body},
 	}
 	var scan *secretScan
-	if p.Packed() && !s.Secrets.Empty() {
+	if p.request.Packed() && !s.Secrets.Empty() {
 		var err error
-		if scan, err = s.startScan(ctx, a, p); err != nil {
+		if scan, err = p.startScan(ctx); err != nil {
 			s.log().Error("push refused", "repo", a.name, "err", err)
-			return s.refusePush(a, p, err, nil, out)
+			return p.refuse(err, nil)
 		}
 		git = scan.addHook(git)
 	}
 
 	if r, err := s.Repo(a.name); err == nil {
-		defer r.expectGitPush(p, report)()
+		defer r.expectGitPush(p.request, report)()
 	}
-	err := s.serveChild(ctx, a, git, out, report.read)
+	err := s.serveChild(ctx, a, git, p.out, report.read)
 	if scan != nil {
 		err = errors.Join(err, scan.end(err == nil && report.accepted()))
 		if len(scan.leaks) > 0 {
@@ -115,20 +126,20 @@ func (s *Server) receivePack(ctx context.Context, a access, p protocol.PushReque
 			if a.leaked != nil {
 				a.leaked(scan.leaks)
 			}
-			return errors.Join(err, report.send(out))
+			return errors.Join(err, report.send(p.out))
 		}
 	}
 	if err == nil {
-		err = syncPush(a.dir, p)
+		err = syncPush(a.dir, p.request)
 	}
 	if err != nil {
-		return s.failPush(a, p, err, out)
+		return p.fail(err)
 	}
-	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.Commands))
-	if a.repo != nil && slices.ContainsFunc(p.Commands, protocol.Command.Deletes) {
+	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.request.Commands))
+	if a.repo != nil && slices.ContainsFunc(p.request.Commands, protocol.Command.Deletes) {
 		a.repo.view.noteDeleted(ctx)
 	}
-	return report.send(out)
+	return report.send(p.out)
 }
 
 // expectGitPush takes the locks of the repository for a push that git receives. end releases them and makes
@@ -179,14 +190,14 @@ func (in pushInput) scanPack(p protocol.PushRequest, l Limits) (pack.Stats, erro
 	return stats, err
 }
 
-// checkCommands returns the reasons why commands of a push are refused, one for each command. Returns nil if
-// all are allowed.
-func (s *Server) checkCommands(a access, p protocol.PushRequest) []string {
-	reasons := make([]string, len(p.Commands))
+// checkCommands returns the reasons why commands are refused, one for each command. Returns nil if all are
+// allowed.
+func (p *push) checkCommands() []string {
+	reasons := make([]string, len(p.request.Commands))
 	refused := false
-	for i, c := range p.Commands {
-		reasons[i] = a.refusalOf(c)
-		if reasons[i] == "" && s.Secrets.String(c.Ref) != c.Ref {
+	for i, c := range p.request.Commands {
+		reasons[i] = p.a.refusalOf(c)
+		if reasons[i] == "" && p.s.Secrets.String(c.Ref) != c.Ref {
 			reasons[i] = "its name holds the value of a secret"
 		}
 		refused = refused || reasons[i] != ""
@@ -238,29 +249,30 @@ func syncPush(dir string, p protocol.PushRequest) error {
 // errChildTime ends a git child that exceeds its time.
 var errChildTime = object.Refuse(ErrTooLarge, "git took longer than allowed")
 
-// failPush answers a push that failed on the server.
-func (s *Server) failPush(a access, p protocol.PushRequest, err error, out io.Writer) error {
-	s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
-	return s.refusePush(a, p, err, nil, out)
+// fail answers a push that failed on the server.
+func (p *push) fail(err error) error {
+	p.s.log().Warn("push failed", "repo", p.a.name, "subject", p.a.grant.Subject, "err", err)
+	return p.refuse(err, nil)
 }
 
-// refusePush answers a push that was not done. cause is the fault of the whole push, reasons are those of
-// single commands.
-func (s *Server) refusePush(a access, p protocol.PushRequest, cause error, reasons []string, out io.Writer) error {
+// refuse answers a push that was not done. cause is the fault of the whole push, reasons are those of single
+// commands.
+func (p *push) refuse(cause error, reasons []string) error {
+	commands, log := p.request.Commands, p.s.log().With("repo", p.a.name, "subject", p.a.grant.Subject)
 	unpack := "ok"
 	if cause != nil {
 		unpack = object.ClientText(cause, "the server could not take the push")
-		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "err", cause)
+		log.Info("push refused", "err", cause)
 	}
-	if len(p.Commands) == 0 || !p.Report {
+	if len(commands) == 0 || !p.request.Report {
 		if cause == nil {
-			cause = object.Refuse(ErrDenied, "%s", a.describeScope())
+			cause = object.Refuse(ErrDenied, "%s", p.a.describeScope())
 		}
 		return cause
 	}
 
-	body := protocol.AppendLine(nil, "unpack ", unpack, "\n")
-	for i, c := range p.Commands {
+	lines := protocol.AppendLine(nil, "unpack ", unpack, "\n")
+	for i, c := range commands {
 		var reason string
 		switch {
 		case reasons == nil:
@@ -273,28 +285,28 @@ func (s *Server) refusePush(a access, p protocol.PushRequest, cause error, reaso
 		if len(c.Ref) > object.MaxRef {
 			continue // it would not fit into the answer
 		}
-		body = protocol.AppendLine(body, "ng ", c.Ref, " ", reason, "\n")
+		lines = protocol.AppendLine(lines, "ng ", c.Ref, " ", reason, "\n")
 	}
 	if reasons != nil {
-		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.Commands))
+		log.Info("push refused", "refs", len(commands))
 	}
 	message := ""
 	if cause != nil {
 		message = "error: " + unpack + "\n"
 	}
-	return sendReport(p, out, message, body)
+	return p.sendReport(message, lines)
 }
 
 // sendReport sends the lines of a report, after a message for the person at the client.
-func sendReport(p protocol.PushRequest, out io.Writer, message string, lines []byte) error {
+func (p *push) sendReport(message string, lines []byte) error {
 	b := append(lines, protocol.FlushLine...)
-	if p.Band > 0 {
+	if band := p.request.Band; band > 0 {
 		var msg []byte
 		if message != "" {
-			msg = protocol.AppendBand(msg, protocol.BandProgress, []byte(message), p.Band)
+			msg = protocol.AppendBand(msg, protocol.BandProgress, []byte(message), band)
 		}
-		b = append(protocol.AppendBand(msg, protocol.BandData, b, p.Band), protocol.FlushLine...)
+		b = append(protocol.AppendBand(msg, protocol.BandData, b, band), protocol.FlushLine...)
 	}
-	_, err := out.Write(b)
+	_, err := p.out.Write(b)
 	return err
 }

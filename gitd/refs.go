@@ -159,7 +159,7 @@ func (r *Repo) resolveAbbreviated(ctx context.Context, prefix string) (Hash, err
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("it stands for %d commits: %w", len(found), ErrInvalid)
+	return "", fmt.Errorf("it is ambiguous, %d commits begin with it: %w", len(found), ErrInvalid)
 }
 
 // reftable reports whether the repository keeps its refs in the newer format of git, which only git reads here.
@@ -190,7 +190,7 @@ func (r *Repo) readRef(ctx context.Context, name string) (Hash, error) {
 				continue
 			}
 			if CheckHash(Hash(text)) != nil {
-				return "", fmt.Errorf("ref %s is damaged: its file holds no object name", name)
+				return "", fmt.Errorf("ref %s is damaged: its file has no object name", name)
 			}
 			return Hash(text), nil
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
@@ -458,7 +458,7 @@ func (r *Repo) checkNameFree(ctx context.Context, updates []RefUpdate) error {
 		}
 		for dir := path.Dir(u.Name); strings.Count(dir, "/") >= 1; dir = path.Dir(dir) {
 			if _, err := r.readRef(ctx, dir); err == nil {
-				return fmt.Errorf("%s cannot stand below %s, which is a ref itself: %w", u.Name, dir, ErrConflict)
+				return fmt.Errorf("%s cannot exist below the ref %s: %w", u.Name, dir, ErrConflict)
 			}
 		}
 		refs, err := r.listRefs(ctx, u.Name)
@@ -531,7 +531,7 @@ func (w *refWriting) close() {
 type refWriter struct {
 	repo *Repo
 
-	mu   sync.Mutex // guards the fields below; held during a transaction
+	mu   sync.Mutex // guards the fields below, held during a transaction
 	p    *gitcmd.Process
 	in   *os.File
 	out  *bufio.Reader
@@ -773,7 +773,7 @@ func (w *refWriter) endProcess() error {
 		w.idle.Stop()
 		w.idle = nil
 	}
-	w.in.Close() // git rolls back what was not committed, and ends
+	w.in.Close() // git rolls back an open transaction, and ends
 	err := w.p.Wait()
 	w.outf.Close()
 	w.done()
@@ -786,6 +786,6 @@ func (w *refWriter) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.endProcess(); err != nil && !errors.Is(err, gitcmd.ErrClosed) {
-		w.repo.server.log().Warn("the kept git update-ref failed", "repo", w.repo.name, "error", err)
+		w.repo.server.log().Warn("git update-ref failed", "repo", w.repo.name, "error", err)
 	}
 }

@@ -48,7 +48,7 @@ type refView struct {
 	folders map[string]*refFolder // by name, "refs" and below
 	packed  []packedRef
 	packSig signature
-	peeled  map[Hash]Hash // of the objects of loose refs, the object that a tag names in the end; empty for other objects
+	peeled  map[Hash]Hash // of the objects of loose refs, the object that a tag names in the end, "" for other objects
 	refs    []shownRef    // sorted by name
 	tips    map[Hash]int  // the number of refs at an object, which may be peeled
 	// links are the names of the symbolic refs.
@@ -279,7 +279,7 @@ func (v *refView) readConfig() error {
 	return nil
 }
 
-// needsGit reports whether the file has a key that changes what upload-pack or receive-pack tell a client.
+// needsGit reports whether the file has a key that changes the answers of upload-pack or receive-pack.
 func (o ownConfig) needsGit() bool {
 	for key, value := range o {
 		section, _, _ := strings.Cut(key, ".")
@@ -310,7 +310,7 @@ func (v *refView) configuration() (ownConfig, error) {
 
 // refChanges is the difference that one refresh found.
 type refChanges struct {
-	folders  map[string]*refFolder // that were read again; nil means gone
+	folders  map[string]*refFolder // that were read again, nil if gone
 	names    map[string]bool       // of loose refs that were created, deleted or changed
 	relinked bool                  // one of them is, or was, symbolic
 	repacked bool

@@ -22,7 +22,7 @@ type Repo struct {
 	refs    refWriting
 	objects pack.Reader
 	view    refView
-	format  atomic.Pointer[string] // of object names; nil means not known yet
+	format  atomic.Pointer[string] // of object names, nil if not known yet
 	// merging, maintaining and refreshing hold one token each. Merges of one repository take turns instead of
 	// losing against each other's compare-and-swap. Two repacks or two fetches at once would do the same work
 	// twice. They are channels, so that a waiting caller can give up.

@@ -210,7 +210,7 @@ func bareRepository(dir string) (fileID, error) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return fileID{}, ErrNoRepository
 	case err != nil:
-		return fileID{}, fmt.Errorf("cannot look at it: %w", err)
+		return fileID{}, fmt.Errorf("cannot read it: %w", err)
 	case !info.IsDir():
 		return fileID{}, fmt.Errorf("%s is a file, not a bare repository: %w", filepath.Base(dir), ErrInvalid)
 	}
@@ -218,12 +218,12 @@ func bareRepository(dir string) (fileID, error) {
 		if _, err := os.Lstat(filepath.Join(dir, need)); errors.Is(err, fs.ErrNotExist) {
 			return fileID{}, fmt.Errorf("%s is not a bare repository: it has no %s: %w", filepath.Base(dir), need, ErrInvalid)
 		} else if err != nil {
-			return fileID{}, fmt.Errorf("cannot look at it: %w", err)
+			return fileID{}, fmt.Errorf("cannot read it: %w", err)
 		}
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fileID{}, errors.New("cannot tell its folder from another")
+		return fileID{}, errors.New("cannot identify its folder")
 	}
 	return fileID{uint64(st.Dev), st.Ino}, nil
 }
@@ -284,7 +284,7 @@ func (r *Repo) removeStaleLocks() {
 			return
 		}
 		if err := os.Remove(path); err == nil {
-			r.server.log().Warn("removed a file of a git that is no more", "repo", r.name, "file", path)
+			r.server.log().Warn("removed a stale file of git", "repo", r.name, "file", path)
 		}
 	}
 	entries, err := os.ReadDir(r.dir)

@@ -42,7 +42,8 @@ type secretScan struct {
 }
 
 // startScan waits in the background for the question of the hook. end must be called once git has ended.
-func (s *Server) startScan(ctx context.Context, a access, p protocol.PushRequest) (*secretScan, error) {
+func (p *push) startScan(ctx context.Context) (*secretScan, error) {
+	s := p.s
 	dir, err := s.hook.prepare(ctx, s.Root)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (s *Server) startScan(ctx context.Context, a access, p protocol.PushRequest
 		return nil, fmt.Errorf("cannot look for secrets in a push: %w", err)
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, s.limits.Time, errChildTime)
-	w := &secretScan{s: s, a: a, p: p, hooks: dir, pipes: pipes, stop: stop, ended: make(chan struct{})}
+	w := &secretScan{s: s, a: p.a, p: p.request, hooks: dir, pipes: pipes, stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(w.ended)
 		w.answerHook(ctx)
@@ -112,7 +113,7 @@ func (w *secretScan) checkQuarantine(quarantine string) error {
 		return fmt.Errorf("cannot look for secrets in a push: %w", err)
 	}
 	if rel, err := filepath.Rel(objects, quarantine); err != nil || !filepath.IsLocal(rel) || rel == "." {
-		return fmt.Errorf("cannot look for secrets in a push: %q is no folder for new objects of %s", quarantine, w.a.name)
+		return fmt.Errorf("cannot look for secrets in a push: %q is not a folder for new objects of %s", quarantine, w.a.name)
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func (w *secretScan) checkQuarantine(quarantine string) error {
 // findLeaks returns the secrets in the objects of the folder quarantine.
 func (w *secretScan) findLeaks(ctx context.Context, quarantine string) ([]Leak, error) {
 	var leaks []Leak
-	err := w.s.eachPushed(ctx, w.a.dir, quarantine, func(id Hash, kind string, r io.Reader) error {
+	err := w.eachPushed(ctx, quarantine, func(id Hash, kind string, r io.Reader) error {
 		names, err := w.s.Secrets.Find(r)
 		for _, name := range names {
 			if len(leaks) < object.MaxLeaks && !slices.ContainsFunc(leaks, func(l Leak) bool { return l.Secret == name && l.Object == id }) {
@@ -194,7 +195,7 @@ func (w *secretScan) findPaths(ctx context.Context, quarantine string, leaks []L
 
 // eachPushed calls f with every object of a quarantine at least once. It reads packs in process, which for most
 // pushes takes less time than the start of a git.
-func (s *Server) eachPushed(ctx context.Context, repo, quarantine string, f func(id Hash, kind string, r io.Reader) error) error {
+func (w *secretScan) eachPushed(ctx context.Context, quarantine string, f func(id Hash, kind string, r io.Reader) error) error {
 	entries, err := os.ReadDir(quarantine)
 	if err != nil {
 		return err
@@ -212,27 +213,27 @@ func (s *Server) eachPushed(ctx context.Context, repo, quarantine string, f func
 			return err
 		}
 	}
-	return s.eachObject(ctx, repo, quarantine, f)
+	return w.eachObject(ctx, quarantine, f)
 }
 
 // eachObject calls f with every object of one folder of objects, as git prints them.
-func (s *Server) eachObject(ctx context.Context, repo, folder string, f func(id Hash, kind string, r io.Reader) error) error {
+func (w *secretScan) eachObject(ctx context.Context, folder string, f func(id Hash, kind string, r io.Reader) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r, w, err := os.Pipe()
+	out, in, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	p, err := s.git.Start(ctx, gitcmd.Command{
-		Repo: repo, Args: []string{"cat-file", "--batch-all-objects", "--unordered", "--batch"}, Out: w,
-		Env: []string{"GIT_OBJECT_DIRECTORY=" + folder}, CPU: s.limits.CPU, Memory: s.limits.Memory,
+	defer out.Close()
+	p, err := w.s.git.Start(ctx, gitcmd.Command{
+		Repo: w.a.dir, Args: []string{"cat-file", "--batch-all-objects", "--unordered", "--batch"}, Out: in,
+		Env: []string{"GIT_OBJECT_DIRECTORY=" + folder}, CPU: w.s.limits.CPU, Memory: w.s.limits.Memory,
 	})
-	w.Close()
+	in.Close()
 	if err != nil {
 		return err
 	}
-	err = readBatch(bufio.NewReaderSize(r, 256<<10), f)
+	err = readBatch(bufio.NewReaderSize(out, 256<<10), f)
 	if err != nil {
 		cancel(err)
 	}

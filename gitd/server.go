@@ -50,11 +50,11 @@ type Server struct {
 	ReplyCache int64
 	// Log receives messages for the operator. Nil discards them.
 	Log *slog.Logger
-	// Now is the clock; nil means time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 
 	git     gitcmd.Runner // runs git
-	library library       // the repositories in use; see root.go
+	library library       // the repositories in use
 	hook    secretHook    // searches pushes for Secrets
 	clones  clone.Cache   // answers fetches that resemble others
 	upkeep  upkeep        // maintains repositories
@@ -70,7 +70,7 @@ type Server struct {
 	requests gitcmd.Group // that are being answered
 
 	lists  atomic.Uint64 // lists of refs answered without git
-	native bool          // lets git answer protocol v2 and all pushes; for tests
+	native bool          // lets git answer protocol v2 and all pushes, for tests
 
 	advertMu   sync.Mutex // guards the fields below
 	advert     []byte     // the capabilities of git in protocol v2
@@ -79,14 +79,14 @@ type Server struct {
 
 // Limits bound the cost of one client. A zero field means its default.
 type Limits struct {
-	PackBytes   int64         // largest pack of a push; default 2 GiB
-	Objects     int64         // most objects in one push; default 5,000,000
-	ObjectBytes int64         // largest declared size of one object; default 512 MiB
-	Time        time.Duration // longest life of one git child; default 1 h
-	CPU         time.Duration // CPU time of one git child; default 10 min
-	Memory      int64         // address space of one git child; default 4 GiB
-	Processes   int           // git children at once; default 4 × cores
-	Idle        time.Duration // longest wait for a client's next byte; default 2 min
+	PackBytes   int64         // largest pack of a push, default 2 GiB
+	Objects     int64         // most objects in one push, default 5,000,000
+	ObjectBytes int64         // largest declared size of one object, default 512 MiB
+	Time        time.Duration // longest life of one git child, default 1 h
+	CPU         time.Duration // CPU time of one git child, default 10 min
+	Memory      int64         // address space of one git child, default 4 GiB
+	Processes   int           // git children at once, default 4 × cores
+	Idle        time.Duration // longest wait for a client's next byte, default 2 min
 }
 
 // Open makes Root and the keys if they are missing. It must be called before any other method.

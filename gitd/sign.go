@@ -29,7 +29,7 @@ func NewCommitSigner(text []byte) (*CommitSigner, error) {
 		return nil, fmt.Errorf("cannot use the key for commits: it asks for a passphrase, and nobody is there to give it: %w", ErrInvalid)
 	case err != nil:
 		// The error of the parser may quote the text.
-		return nil, fmt.Errorf("cannot use the key for commits: it is no private key in OpenSSH's form or PKCS#8: %w", ErrInvalid)
+		return nil, fmt.Errorf("cannot use the key for commits: it is not a private key in the format of OpenSSH or PKCS#8: %w", ErrInvalid)
 	}
 	switch key := raw.(type) {
 	case ed25519.PrivateKey:
@@ -37,7 +37,7 @@ func NewCommitSigner(text []byte) (*CommitSigner, error) {
 	case *ed25519.PrivateKey:
 		return &CommitSigner{*key}, nil
 	}
-	return nil, fmt.Errorf("cannot use the key for commits: it is no Ed25519 key; `ssh-keygen -t ed25519` makes one: %w", ErrInvalid)
+	return nil, fmt.Errorf("cannot use the key for commits: it is not an Ed25519 key; `ssh-keygen -t ed25519` makes one: %w", ErrInvalid)
 }
 
 // PublicKey returns the public key as a line of authorized_keys, without the line end.
@@ -50,7 +50,7 @@ func (s *CommitSigner) PublicKey() string {
 }
 
 // AllowedSigner returns a line of the file that gpg.ssh.allowedSignersFile names, with the line end. With it,
-// anybody can check the commits of who.
+// anybody can check the commits of that person.
 func (s *CommitSigner) AllowedSigner(who Person) string {
 	principal := strings.Map(func(c rune) rune {
 		if c <= ' ' || strings.ContainsRune(`",*?!`, c) || c == 0x7f {
@@ -127,7 +127,7 @@ func (r *Repo) checkSignable(ctx context.Context, commit []byte, committer Perso
 	c, err := object.ParseCommit(commit)
 	// An object that is not encoded again to the same bytes has more in it than was parsed.
 	if err != nil || !bytes.Equal(c.Encode(), commit) || bytes.IndexByte(commit, 0) >= 0 || !datedPerson.MatchString(c.Author) {
-		return fmt.Errorf("it is no commit, or one with headers that are not known here: %w", ErrInvalid)
+		return fmt.Errorf("it is not a commit, or it has unknown headers: %w", ErrInvalid)
 	}
 	if len(c.Parents) > parentsMax {
 		return fmt.Errorf("it has more than %d parents: %w", parentsMax, ErrInvalid)

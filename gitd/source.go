@@ -12,9 +12,9 @@ import (
 
 // source is the origin of an import, which is a path or an http, https or ssh URL.
 type source struct {
-	location string   // the argument of git, which is also recorded; without credentials
+	location string   // the argument of git, which is also recorded, without credentials
 	local    bool     // location is a path on this machine
-	site     string   // of http and https: "https://HOST/"
+	site     string   // "https://HOST/", for http and https
 	config   []string // for the children that talk to it
 	env      []string
 	hidden   map[string]string // credentials, by the names that replace them
@@ -46,13 +46,13 @@ func parseSource(text string) (source, error) {
 	case isURL && strings.EqualFold(scheme, "file"):
 		path, err := url.PathUnescape(rest)
 		if err != nil || !strings.HasPrefix(path, "/") {
-			return bad("is no file:///PATH")
+			return bad("is not file:///PATH")
 		}
 		return localSource(path)
 	case isURL:
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" {
-			return bad("is no URL")
+			return bad("is not a URL")
 		}
 		switch strings.ToLower(u.Scheme) {
 		case "http", "https":

@@ -57,7 +57,7 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	defer leave()
-	front := &sshFront{Server: s, strangers: map[*sshConn]struct{}{}}
+	front := &sshFront{server: s, strangers: map[*sshConn]struct{}{}}
 	srv := front.newServer(ctx, signer)
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -96,7 +96,7 @@ func (f *sshFront) accept(ctx context.Context, l net.Listener) (net.Conn, error)
 		case errors.As(err, &ne) && ne.Timeout():
 		case isTemporary(err):
 			// There are no file descriptors left. Connections that end return some.
-			f.log().Warn("cannot accept an SSH connection", "err", err)
+			f.server.log().Warn("cannot accept an SSH connection", "err", err)
 			select {
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
@@ -115,7 +115,7 @@ func (f *sshFront) newServer(ctx context.Context, signer ssh.Signer) *ssh.Server
 		// It is called for each key that a client offers, and reports whether a signature by the key would be
 		// accepted. It must remember nothing. Without it, everybody could log in.
 		PublicKeyHandler: func(ctx ssh.Context, key ssh.PublicKey) bool {
-			_, err := f.authorizedKey(key, remoteIP(ctx.RemoteAddr()))
+			_, err := f.server.authorizedKey(key, remoteIP(ctx.RemoteAddr()))
 			return err == nil
 		},
 		ServerConfigCallback: func(ctx ssh.Context) *gossh.ServerConfig {
@@ -124,7 +124,7 @@ func (f *sshFront) newServer(ctx context.Context, signer ssh.Signer) *ssh.Server
 				MaxAuthTries: 20, // agents with many keys
 				// It is called once, with the key that has signed.
 				VerifiedPublicKeyCallback: func(meta gossh.ConnMetadata, key gossh.PublicKey, _ *gossh.Permissions, _ string) (*gossh.Permissions, error) {
-					k, err := f.authorizedKey(key, remoteIP(meta.RemoteAddr()))
+					k, err := f.server.authorizedKey(key, remoteIP(meta.RemoteAddr()))
 					if err != nil {
 						return nil, err
 					}
@@ -163,7 +163,7 @@ func remoteIP(addr net.Addr) netip.Addr {
 
 // sshFront has the connections of one listener.
 type sshFront struct {
-	*Server
+	server   *Server
 	sessions gitcmd.Group
 
 	mu        sync.Mutex // guards the fields below
@@ -248,7 +248,7 @@ func (f *sshFront) markLoggedIn(c *sshConn) {
 	delete(f.strangers, c)
 	f.mu.Unlock()
 	c.mu.Lock()
-	c.timer.Reset(f.limits.Idle)
+	c.timer.Reset(f.server.limits.Idle)
 	c.mu.Unlock()
 }
 
@@ -291,7 +291,7 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 	}
 	ch, requests, err := newCh.Accept()
 	if err != nil {
-		conn.endSession(f.limits.Idle)
+		conn.endSession(f.server.limits.Idle)
 		return
 	}
 
@@ -299,7 +299,7 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 	// here on, is closed.
 	v := sshSession{who: who, conn: conn, ch: ch}
 	defer v.reading.Wait()
-	defer conn.endSession(f.limits.Idle)
+	defer conn.endSession(f.server.limits.Idle)
 	defer ch.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -323,7 +323,7 @@ type sshSession struct {
 	who      grant.AuthorizedKey
 	conn     *sshConn
 	ch       gossh.Channel
-	protocol string         // that the client offers; not set after the command
+	protocol string         // that the client offers, constant after the command
 	reading  sync.WaitGroup // readers of ch
 	pushing  bool           // the client may still be sending
 }
@@ -397,30 +397,30 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 		return 0
 	}
 	write := verb == "receive-pack"
-	a, err := f.locateRepo(path)
+	a, err := f.server.locateRepo(path)
 	grant, covered := v.who.Grant(a.name)
 	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 		return say("repository not found, or not open to your key")
 	}
 	if err != nil {
-		f.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
+		f.server.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
 		return say("the repository cannot be served; the server's log says why")
 	}
 	a.grant, a.client = grant.Effective(), "ssh:"+v.conn.addr.String()
 	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return say("your key may only read %s", a.name)
 	}
-	if err := a.checkEnabled(f.Server, write); err != nil {
+	if err := a.checkEnabled(f.server, write); err != nil {
 		return say("%v", err)
 	}
-	a = f.negotiate(ctx, a, v.protocol, write)
+	a = f.server.negotiate(ctx, a, v.protocol, write)
 	if write {
 		err = f.sshReceive(ctx, a, v)
 	} else {
 		err = f.sshUpload(ctx, a, v)
 	}
 	if err != nil {
-		f.log().Info("SSH request failed", "repo", a.name, "subject", grant.Subject, "verb", verb, "err", err)
+		f.server.log().Info("SSH request failed", "repo", a.name, "subject", grant.Subject, "verb", verb, "err", err)
 		return say("%s", object.ClientText(err, verb+" failed on the server"))
 	}
 	return 0
@@ -428,12 +428,12 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 
 // sshReceive serves a push. It advertises the refs and continues as over HTTP.
 func (f *sshFront) sshReceive(ctx context.Context, a access, v *sshSession) error {
-	if err := f.advertisePush(ctx, a, v.ch); err != nil {
+	if err := f.server.advertisePush(ctx, a, v.ch); err != nil {
 		return err
 	}
 	v.pushing = true
-	in := &idleReader{r: v.ch, idle: f.limits.Idle, idled: func() { v.conn.Close() }}
-	return f.receive(ctx, a, in, nil, v.ch)
+	in := &idleReader{r: v.ch, idle: f.server.limits.Idle, idled: func() { v.conn.Close() }}
+	return f.server.receive(ctx, a, in, nil, v.ch)
 }
 
 // sshUpload serves a fetch. Git leads the conversation itself, or each request of protocol v2 is answered as over
@@ -451,8 +451,8 @@ func (f *sshFront) sshUpload(ctx context.Context, a access, v *sshSession) error
 		defer w.Close()
 		io.Copy(w, io.LimitReader(v.ch, sshInputMax))
 	})
-	return f.serveChild(ctx, a, gitcmd.Command{
-		Args: []string{"upload-pack", "--strict", "--timeout=" + wholeSeconds(f.limits.Idle), a.dir},
+	return f.server.serveChild(ctx, a, gitcmd.Command{
+		Args: []string{"upload-pack", "--strict", "--timeout=" + wholeSeconds(f.server.limits.Idle), a.dir},
 		Env:  a.env(),
 		In:   r,
 	}, v.ch, copyAnswer)
@@ -461,9 +461,9 @@ func (f *sshFront) sshUpload(ctx context.Context, a access, v *sshSession) error
 // sshConverse answers requests of protocol v2 until the client sends no more.
 func (f *sshFront) sshConverse(ctx context.Context, a access, v *sshSession) error {
 	hangUp := func() { v.conn.Close() }
-	in := bufio.NewReader(&idleReader{r: io.LimitReader(v.ch, sshInputMax), idle: f.limits.Idle, idled: hangUp})
-	out := sshAnswer{&idleWriter{w: v.ch, idle: f.limits.Idle, idled: hangUp}}
-	advert, err := f.capabilities(ctx, a)
+	in := bufio.NewReader(&idleReader{r: io.LimitReader(v.ch, sshInputMax), idle: f.server.limits.Idle, idled: hangUp})
+	out := sshAnswer{&idleWriter{w: v.ch, idle: f.server.limits.Idle, idled: hangUp}}
+	advert, err := f.server.capabilities(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -475,7 +475,7 @@ func (f *sshFront) sshConverse(ctx context.Context, a access, v *sshSession) err
 		if err != nil || q.Command == "" {
 			return err
 		}
-		if err := f.answerRequest(ctx, a, q, out); err != nil {
+		if err := f.server.answerRequest(ctx, a, q, out); err != nil {
 			return err
 		}
 		// Refs may have changed since the last request.

@@ -63,11 +63,11 @@ func sshVerify(key ed25519.PublicKey, namespace string, message, armoured []byte
 	}
 	block, _ := pem.Decode(armoured)
 	if block == nil || block.Type != sshsigPEM {
-		return errors.New("it is no SSH signature")
+		return errors.New("it is not an SSH signature")
 	}
 	blob, ok := bytes.CutPrefix(block.Bytes, []byte(sshsigMagic))
 	if !ok {
-		return errors.New("it is no SSH signature")
+		return errors.New("it is not an SSH signature")
 	}
 	var s sshsig
 	var inner ssh.Signature
@@ -90,7 +90,7 @@ func sshVerify(key ed25519.PublicKey, namespace string, message, armoured []byte
 		return errors.New("it was signed by another key")
 	}
 	if err := trusted.Verify(signedData(namespace, message), &inner); err != nil {
-		return errors.New("the signature does not fit what is signed")
+		return errors.New("the signature does not match the data")
 	}
 	return nil
 }

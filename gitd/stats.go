@@ -1,6 +1,6 @@
 package gitd
 
-// Stats counts what a server has done since it was opened.
+// Stats counts the work of a server since it was opened.
 type Stats struct {
 	Children uint64 // git processes that were started, not counting their own children
 	Lists    uint64 // lists of refs that were answered without git

@@ -22,7 +22,7 @@ type TreeEntry struct {
 	Mode string `json:"mode"` // six octal digits
 	Type string `json:"type"` // blob, tree or commit
 	Hash Hash   `json:"hash"`
-	Size int64  `json:"size"` // of blobs; 0 for others
+	Size int64  `json:"size"` // of blobs, 0 for others
 }
 
 // findEntry returns the entry at a path below the root of rev. The path "" means the root itself.
@@ -88,7 +88,7 @@ func (r *Repo) ReadFile(ctx context.Context, rev, path string, max int64) ([]byt
 func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, int64, error) {
 	e, err := r.findEntry(ctx, rev, path)
 	if err == nil && e.Kind() != "blob" {
-		err = fmt.Errorf("it is a %s, no file: %w", map[string]string{"tree": "folder", "commit": "submodule"}[e.Kind()], ErrInvalid)
+		err = fmt.Errorf("it is a %s, not a file: %w", map[string]string{"tree": "folder", "commit": "submodule"}[e.Kind()], ErrInvalid)
 	}
 	var in io.ReadCloser
 	var size int64

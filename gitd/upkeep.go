@@ -26,7 +26,7 @@ type UpkeepStats struct {
 	Runs     int    // repositories that were maintained
 	Failures int    // maintenance runs that failed
 	Pending  int    // packs written since their repositories were last maintained
-	Running  string // the repository that is being maintained; empty means none
+	Running  string // the repository that is being maintained, "" if none is
 }
 
 // upkeep is the state of a server's maintenance. The zero value does nothing until it
@@ -36,7 +36,7 @@ type upkeep struct {
 	repos map[*Repo]*upkeepState
 	stats UpkeepStats
 
-	wake  chan struct{} // capacity 1; a pack was written
+	wake  chan struct{} // a pack was written (capacity 1)
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the goroutine has ended
 }

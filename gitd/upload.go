@@ -164,7 +164,7 @@ func (w *idleWriter) Write(p []byte) (int, error) {
 func copyAnswer(r io.Reader, w io.Writer) error {
 	_, err := io.CopyBuffer(pack.WriterOnly{Writer: w}, struct{ io.Reader }{r}, make([]byte, 64<<10))
 	if err != nil {
-		return fmt.Errorf("cannot pass git's answer on: %w", err)
+		return fmt.Errorf("cannot send the answer of git: %w", err)
 	}
 	return nil
 }

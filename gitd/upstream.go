@@ -149,7 +149,7 @@ func (r *Repo) RefreshedAt(ctx context.Context) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, own[keyRefreshed])
 	if err != nil {
-		return time.Time{}, nil // written by somebody else; it is only shown
+		return time.Time{}, nil // written by somebody else, and only shown
 	}
 	return t, nil
 }

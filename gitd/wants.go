@@ -143,7 +143,7 @@ func (v *refView) findUnreachable(ctx context.Context, commits, tips []Hash) (Ha
 		CPU: limits.CPU, Memory: limits.Memory,
 	})
 	if err != nil {
-		return "", fmt.Errorf("cannot find out what the refs of %s reach: %w", v.repo.name, err)
+		return "", fmt.Errorf("cannot check which commits the refs of %s reach: %w", v.repo.name, err)
 	}
 	if len(out) == 0 {
 		return "", nil

@@ -24,7 +24,7 @@ type Kind int
 const (
 	Full     Kind = iota
 	Blobless      // --filter=blob:none
-	Shallow       // --depth=1: the tree of the base, without its commit
+	Shallow       // --depth=1, the tree of the base without its commit
 )
 
 const (
@@ -43,7 +43,7 @@ type baseKey struct {
 	kind Kind
 }
 
-// basePack is the pack of what a base reaches, without header and checksum, in the packets of a side band.
+// basePack is the pack of all objects that a base reaches, without header and checksum, in the packets of a side band.
 // Its files have no names, so they are gone when the process is.
 type basePack struct {
 	baseKey
@@ -235,7 +235,7 @@ func (p *basePack) hashObjects(to io.Writer) error {
 	for at := int64(0); at < p.size; {
 		n, err := p.frames.ReadAt(buf[:min(int64(len(buf)), p.size-at)], at)
 		if err != nil && (err != io.EOF || n == 0) {
-			return fmt.Errorf("cannot read what was prepared for clones: %w", err)
+			return fmt.Errorf("cannot read the pack of a base: %w", err)
 		}
 		for packet := buf[:n]; len(packet) > frameHead; packet = packet[min(len(packet), protocol.MaxLine):] {
 			to.Write(packet[frameHead:min(len(packet), protocol.MaxLine)])
@@ -274,7 +274,7 @@ func (p *basePack) wrap(e *envelope) (*reply, error) {
 	// Opened again, for a position of its own. The file has no name any more.
 	frames, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", p.frames.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("cannot open what was prepared for clones: %w", err)
+		return nil, fmt.Errorf("cannot open the pack of a base: %w", err)
 	}
 	return &reply{
 		pieces: []replyPiece{{data: e.head}, {file: frames, n: p.size}, {data: e.tail}},

@@ -23,7 +23,7 @@ const Folder = ".ramus-replies"
 // defaultBytes is the default of [Cache.MaxBytes].
 const defaultBytes = 2 << 30
 
-// Cache answers fetches from what other fetches have left. The exported fields must be set before the first
+// Cache answers fetches from the answers to others. The exported fields must be set before the first
 // use. Cache is safe for concurrent use.
 type Cache struct {
 	// Root is the folder of the repositories.
@@ -104,7 +104,7 @@ type ReplyWriter interface {
 	SetLength(n int64)
 }
 
-// Answer answers a fetch from what other fetches have left, and keeps what later ones can use. It reports
+// Answer answers a fetch from the answers to others, and keeps answers for later ones. It reports
 // false if nothing was written and git should answer.
 func (c *Cache) Answer(ctx context.Context, req *Request, out ReplyWriter) (answered bool, err error) {
 	c.setup.Do(c.init)
@@ -130,7 +130,7 @@ func (c *Cache) Answer(ctx context.Context, req *Request, out ReplyWriter) (answ
 
 	rd, err := c.replies.join(key, req.Repo, req.Fetch.Wants)
 	if err != nil {
-		c.Log.Warn("answers are not kept", "err", err)
+		c.Log.Warn("cannot keep answers", "err", err)
 		return false, nil
 	}
 	defer c.replies.leave(rd)
@@ -178,7 +178,7 @@ func (req *Request) key() (replyKey, bool) {
 	return replyKey(h.Sum(nil)), true
 }
 
-// Forget drops the kept replies of a repository that hold what deleted refs were at.
+// Forget drops the kept replies of a repository for wants at which deleted refs were.
 func (c *Cache) Forget(repo Repo, deleted map[object.Hash]bool) { c.replies.forget(repo, deleted) }
 
 // Release drops the base packs of a repository.
@@ -192,7 +192,7 @@ func (c *Cache) Close() error {
 	return c.replies.close()
 }
 
-// Stats counts what a cache has done.
+// Stats counts the answers of a cache.
 type Stats struct {
 	Packs    uint64 // answers made by git to be kept
 	Composed uint64 // composed replies

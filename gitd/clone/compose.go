@@ -29,8 +29,8 @@ const (
 	staleBytes   = 1 << 20
 )
 
-// compose answers a fetch without haves, one of whose wants descends from a base whose pack is kept. It returns nil if it
-// cannot, and git should answer. The wants were checked before.
+// compose answers a fetch without haves, one of whose wants descends from a base whose pack is kept. It returns
+// nil if it cannot, and git should answer. The wants were checked before.
 func (c *Cache) compose(ctx context.Context, repo Repo, f *protocol.FetchRequest) (*reply, error) {
 	kind, ok := kindOf(f)
 	if !ok || !history.IsComplete(repo.Dir(), f.Wants[0]) {
@@ -177,7 +177,7 @@ func (c *Cache) prepareBase(ctx context.Context, repo Repo, tips []object.Hash, 
 	return err
 }
 
-// makeEnvelope collects the section of the tips, and encodes what comes before and after the base pack.
+// makeEnvelope collects the section of the tips, and encodes the bytes before and after the base pack.
 func (c *Cache) makeEnvelope(ctx context.Context, f *protocol.FetchRequest, p *basePack, line *history.Range, tips, tags []object.Hash) (*envelope, error) {
 	section := history.Collector{
 		Objects: p.repo.Objects(), Has: p.hasObject, NoBlobs: p.kind == Blobless,

@@ -1,5 +1,5 @@
 // Package clone makes fetches cheaper that resemble each other, above all the clones of many branches of
-// one base at the same time. Nothing depends on it: git upload-pack can answer every fetch.
+// one base at the same time. Nothing depends on it, because git upload-pack can answer every fetch.
 //
 // # Nouns
 //

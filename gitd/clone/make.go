@@ -16,7 +16,7 @@ import (
 const (
 	// progressKept bounds the progress of git that is passed on to clients that follow.
 	progressKept = 64 << 10
-	// lastMax bounds the progress that clients get who come when the reply is whole.
+	// lastMax bounds the progress that later clients get when the reply is whole.
 	lastMax = 4 << 10
 )
 
@@ -185,7 +185,7 @@ func (e *keptReply) wakeReaders() {
 }
 
 // waitForReaders waits until the slowest reader of a large reply has at most room bytes left to read, and
-// releases the disk space of what all have read. The caller holds the lock of e.
+// releases the disk space that all have passed. The caller holds the lock of e.
 func (e *keptReply) waitForReaders(ctx context.Context, room int64) error {
 	for {
 		read := e.size

@@ -26,8 +26,8 @@ type replyCache struct {
 	root string // of the server
 	max  int64  // bytes
 
-	mu      sync.Mutex // guards the fields below; taken before the lock of a reply
-	dir     string     // made at first use; empty means not yet
+	mu      sync.Mutex // guards the fields below, taken before the lock of a reply
+	dir     string     // made at first use
 	serial  int
 	replies map[replyKey]*keptReply
 	recent  list.List // of *keptReply, the most recently used first
@@ -55,14 +55,14 @@ type keptReply struct {
 	file   *os.File   // read while the reply grows, and by clients that joined then
 	cancel context.CancelCauseFunc
 	size   int64  // bytes in the file, always whole packets
-	packAt int64  // where the packets of the pack begin; 0 means not yet
-	endAt  int64  // where they end, after which no progress may be sent; 0 means not yet
+	packAt int64  // where the packets of the pack begin, 0 if not yet known
+	endAt  int64  // where they end, after which no progress may be sent, 0 if not yet known
 	told   []byte // packets of progress, for clients that follow
 	signs  int    // how often git reported progress, or that it is still at work
 	last   []byte // the last progress, for clients that come when the reply is whole
 	whole  bool
 	err    error // the reply will never be whole
-	// large means that the reply is too large to be kept. The disk space of what all readers have read is
+	// large means that the reply is too large to be kept. The disk space that all readers have passed is
 	// released, and git waits for the slowest reader.
 	large    bool
 	released int64
@@ -76,7 +76,7 @@ type replyReader struct {
 }
 
 // errNobodyReads ends a git whose reply has no readers left.
-var errNobodyReads = errors.New("nobody reads the answer any more")
+var errNobodyReads = errors.New("no client reads the answer")
 
 // join returns a reader of the reply called key. It makes a new reply if there is none. leave must be called once.
 func (c *replyCache) join(key replyKey, repo Repo, wants []object.Hash) (*replyReader, error) {
@@ -169,7 +169,7 @@ func (c *replyCache) leave(rd *replyReader) {
 	}
 }
 
-// closeUnread releases what a reply without readers holds. The caller holds the lock.
+// closeUnread releases the resources of a reply without readers. The caller holds the lock.
 func (c *replyCache) closeUnread(e *keptReply) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,7 +228,7 @@ func (c *replyCache) addBytes(e *keptReply, n int64) bool {
 	return true
 }
 
-// forget drops the replies of a repository that hold what deleted refs were at.
+// forget drops the replies of a repository for wants at which deleted refs were.
 func (c *replyCache) forget(repo Repo, deleted map[object.Hash]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

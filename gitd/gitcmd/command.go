@@ -67,7 +67,7 @@ type Command struct {
 
 // configAlways is the configuration of every child.
 var configAlways = []string{
-	"safe.directory=*", // the folder may belong to another user; access is decided by grants
+	"safe.directory=*", // the folder may belong to another user, and grants decide access
 	"core.hooksPath=/dev/null",
 	"core.fsmonitor=false",
 	"core.alternateRefsCommand=true",
@@ -114,10 +114,10 @@ func (c Command) environ() []string {
 	return append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(n))
 }
 
-// Error is the failure of a child: its exit code was not 0, or it was ended.
+// Error is the failure of a child. Its exit code was not 0, or it was ended.
 type Error struct {
 	verb   string
-	code   int // exit code; -1 if a signal ended the child
+	code   int // exit code, -1 if a signal ended the child
 	stderr string
 	err    error // from os/exec, or the cause of the end of the context
 }

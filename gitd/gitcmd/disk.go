@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservedSpace returns the part of a file system of total bytes that large writes leave free: 5 %, at
+// reservedSpace returns the part of a file system of total bytes that large writes leave free. It is 5 %, at
 // most 1 GiB.
 func reservedSpace(total uint64) uint64 { return min(total/20, 1<<30) }
 

@@ -4,7 +4,7 @@
 //
 // A [Command] describes one run of git. A [Runner] starts the commands of one server, each as a
 // [Process] in a process group of its own. A [Group] counts work in progress so that its owner can
-// end it and wait for its end; a Runner has one, and other parts of a server use their own. A failed
+// end it and wait for its end. A Runner has one, and other parts of a server use their own. A failed
 // command is an [Error].
 //
 // # Invariants
@@ -16,6 +16,6 @@
 // # What is hostile
 //
 // Repositories, and arguments that come from clients. They follow --end-of-options or "--".
-// CPU, memory and file sizes can be bounded for each child; collected output always is. Stderr may
-// contain text of a client; [Tail] keeps only its end, as one line without control characters.
+// CPU, memory and file sizes can be bounded for each child. Collected output always is. Stderr may
+// contain text of a client. [Tail] keeps only its end, as one line without control characters.
 package gitcmd

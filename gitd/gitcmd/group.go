@@ -14,7 +14,7 @@ var ErrClosed = errors.New("the Git server is closed")
 type Group struct {
 	mu     sync.Mutex // guards closed, ctx, cancel and additions to live
 	closed bool
-	ctx    context.Context // made at first use; ended by Close
+	ctx    context.Context // made at first use, ended by Close
 	cancel context.CancelCauseFunc
 	live   sync.WaitGroup
 }

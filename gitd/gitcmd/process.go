@@ -54,7 +54,7 @@ func (p *Process) Wait() error {
 	err := p.cmd.Wait()
 	p.mu.Lock()
 	if p.kill != nil && p.kill.Stop() {
-		// The leader ended on SIGTERM; this ends the rest of its group.
+		// The leader ended on SIGTERM. This ends the rest of its group.
 		unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
 	}
 	p.mu.Unlock()

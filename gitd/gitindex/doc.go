@@ -4,7 +4,7 @@
 //
 // An index is the file .git/index, version 2 (gitformat-index). An [Entry] is one path that differs,
 // and its [Stat] the metadata by which git sees that a file did not change. [Rewrite] applies
-// entries to an index; [Check] reports whether it could.
+// entries to an index. [Check] reports whether it could.
 //
 // # Invariants
 //

@@ -16,7 +16,7 @@ import (
 
 // AuthorizedKey is one line of an authorized_keys file (sshd(8)).
 //
-// The comment names the owner of the key. Without options a key may do what a stock Git server allows
+// The comment names the owner of the key. Without options a key has the rights that a stock Git server gives
 // its users. Options restrict it:
 //
 //	ramus-repos="a,team/b"      only these repositories
@@ -26,7 +26,7 @@ import (
 //	from="10.0.0.0/8,!10.1.*"   only from these addresses (no host names)
 //	expiry-time="20300101"      only until then (UTC)
 //
-// Options for shells and forwardings have no effect, because there are none; command and
+// Options for shells and forwardings have no effect, because there are none. command and
 // environment are never run or set. A line with an unknown option is not used, because the option may
 // have been meant as a restriction.
 type AuthorizedKey struct {
@@ -165,7 +165,7 @@ func parseExpiry(s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("expiry-time %.40q is no YYYYMMDD[HHMM[SS]]: %w", s, object.ErrInvalid)
+	return time.Time{}, fmt.Errorf("expiry-time %.40q is not YYYYMMDD[HHMM[SS]]: %w", s, object.ErrInvalid)
 }
 
 // Admits reports whether the key may be used from addr at the time now.
@@ -203,7 +203,7 @@ func matchAddr(pattern string, addr netip.Addr) bool {
 	return err == nil && ok
 }
 
-// Grant returns what the key may do in the repository name. ok is false if that is nothing.
+// Grant returns the rights of the key in the repository name. ok is false if that is nothing.
 func (k AuthorizedKey) Grant(name string) (g Grant, ok bool) {
 	if len(k.repos) > 0 {
 		for _, r := range k.repos {

@@ -1,4 +1,4 @@
-// Package grant decides what the bearer of a token or of an SSH key may do.
+// Package grant decides the rights of the bearer of a token or of an SSH key.
 //
 // # Nouns
 //
@@ -8,7 +8,7 @@
 //
 // # Invariants
 //
-// A token is not stored anywhere; its signature is all there is. A grant without scopes allows
+// A token is not stored anywhere. Its signature is all there is. A grant without scopes allows
 // nothing. Refs below refs/ramus/ need a pattern of their own. The key of a server survives a restart
 // if it has a file, and two servers that start at the same time make one key.
 //

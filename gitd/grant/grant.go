@@ -10,9 +10,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// Grant says what its bearer may do. It travels as an EdDSA JWT (RFC 8037) and is never stored.
+// Grant states the rights of its bearer. It travels as an EdDSA JWT (RFC 8037) and is never stored.
 type Grant struct {
-	// Subject names the bearer for logs, commits and `whoami`: "run:fancy-mallard", "admin".
+	// Subject names the bearer for logs, commits and `whoami`, such as "run:fancy-mallard" or "admin".
 	Subject string `json:"sub"`
 	// Person is the author of commits for which the bearer asks. gitd ignores it. With the zero
 	// value only Subject is known.
@@ -29,7 +29,7 @@ type Grant struct {
 	// Force allows updates that are not fast-forwards. Delete allows deletions.
 	Force  bool `json:"force,omitempty"`
 	Delete bool `json:"delete,omitempty"`
-	// Scopes lists what the bearer may do (see [Grant.Has]). Empty means nothing.
+	// Scopes lists the scopes of the bearer (see [Grant.Has]). Empty means nothing.
 	Scopes []string `json:"scopes,omitempty"`
 	// Expires is the end of the grant.
 	Expires time.Time `json:"exp"`
@@ -42,7 +42,7 @@ const OwnRefs = "refs/ramus/"
 // deleted. They stay until they are merged or kept elsewhere.
 const StageRefs = OwnRefs + "stage"
 
-// Check returns [object.ErrInvalid] if g cannot be what its author meant.
+// Check returns [object.ErrInvalid] if g cannot be the grant that its author meant.
 func (g Grant) Check() error {
 	if g.Subject == "" || len(g.Subject) > 200 || strings.ContainsFunc(g.Subject, unicode.IsControl) {
 		return fmt.Errorf("cannot use a grant with the subject %q: %w", g.Subject, object.ErrInvalid)
@@ -80,7 +80,7 @@ const (
 func Scopes() []string { return []string{ScopeRead, ScopeWrite, ScopeAdmin, ScopeMetrics} }
 
 // Has reports whether the grant includes the scope. Has, MayRead, MayReadRef, MayWrite and MayWriteRef
-// are the only place that decides what a bearer may do. Git over HTTP and SSH, the API and MCP all
+// are the only place that decides the rights of a bearer. Git over HTTP and SSH, the API and MCP all
 // ask them.
 func (g Grant) Has(scope string) bool {
 	switch {

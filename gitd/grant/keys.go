@@ -70,7 +70,7 @@ func readKey(file string) (ed25519.PrivateKey, error) {
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%T is no Ed25519 key: %w", parsed, object.ErrInvalid)
+		return nil, fmt.Errorf("%T is not an Ed25519 key: %w", parsed, object.ErrInvalid)
 	}
 	return key, nil
 }

@@ -59,7 +59,7 @@ type markedCommit struct {
 	time   int64
 	marks  byte
 	queued bool // its parents are to be marked
-	// entered and listed are for the order: the parents were pushed, the commit has its position.
+	// entered means that the parents were pushed, and listed that the commit has its position.
 	entered, listed bool
 }
 

@@ -1,11 +1,11 @@
-// Package object holds the words that all packages of gitd share: names of objects, persons,
+// Package object holds the words that all packages of gitd share. These are names of objects, persons,
 // objects in memory, entries of trees, and the kinds of error.
 //
 // # Nouns
 //
 // A [Hash] names an object. An [Object] is the content of one in memory. An [Entry] is one
 // line of a tree object. A [Person] is the author or committer of a commit. A [Refusal] is an error
-// whose text may be sent to a client; [ClientText] returns only such texts.
+// whose text may be sent to a client. [ClientText] returns only such texts.
 //
 // # What is hostile
 //

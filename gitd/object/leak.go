@@ -17,7 +17,7 @@ type Leak struct {
 	Secret string // the name of the secret
 	Kind   string // blob, tree (a file name), commit or tag (a message or a person), ref (its name)
 	Object Hash   // empty for a ref
-	Path   string // of a blob or a tree if it is known; without values of secrets
+	Path   string // of a blob or a tree if it is known, without values of secrets
 }
 
 func (l Leak) String() string { return l.Secret + " in " + l.Where() }
@@ -55,7 +55,7 @@ func LeakText(leaks []Leak) string {
 		"; take it out of every commit that is pushed, then push again"
 }
 
-// CleanPath returns path as it may be in a message: shortened, without control characters and without
+// CleanPath returns path as it may be in a message, shortened and without control characters and without
 // values of secrets.
 func CleanPath(secrets *redact.Secrets, path string) string {
 	path = strings.Map(func(r rune) rune {

@@ -26,7 +26,7 @@ type Entry struct {
 	Hash Hash
 }
 
-// Kind returns the kind of the object that the entry names: tree, commit or blob.
+// Kind returns the kind of the object that the entry names (tree, commit or blob).
 func (e Entry) Kind() string {
 	switch e.Mode {
 	case ModeFolder:
@@ -61,7 +61,7 @@ func ParseTree(data []byte, hashLen int) ([]Entry, error) {
 	return entries, nil
 }
 
-// EncodeTree returns entries as a tree  It sorts them as git does, by [Entry.Key].
+// EncodeTree returns entries as a tree object. It sorts them as git does, by [Entry.Key].
 // Returns an error if a hash is not hexadecimal.
 func EncodeTree(entries []Entry) ([]byte, error) {
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Key(), b.Key()) })

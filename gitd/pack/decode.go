@@ -14,7 +14,7 @@ func (o *Reader) ReadCommit(ctx context.Context, h object.Hash) (object.RawCommi
 		return object.RawCommit{}, err
 	}
 	if obj.Kind != "commit" {
-		return object.RawCommit{}, fmt.Errorf("object %s is a %s, no commit: %w", h, obj.Kind, object.ErrNotFound)
+		return object.RawCommit{}, fmt.Errorf("object %s is a %s, not a commit: %w", h, obj.Kind, object.ErrNotFound)
 	}
 	c, err := object.ParseCommit(obj.Data)
 	if err != nil {
@@ -36,7 +36,7 @@ func (o *Reader) ReadTree(ctx context.Context, h object.Hash) ([]object.Entry, e
 		return nil, err
 	}
 	if obj.Kind != "tree" {
-		return nil, fmt.Errorf("object %s is a %s, no folder: %w", h, obj.Kind, object.ErrInvalid)
+		return nil, fmt.Errorf("object %s is a %s, not a folder: %w", h, obj.Kind, object.ErrInvalid)
 	}
 	entries, err := object.ParseTree(obj.Data, len(h)/2)
 	if err != nil {

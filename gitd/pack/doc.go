@@ -3,7 +3,7 @@
 //
 // # Nouns
 //
-// [Files] are the packs of a repository; a [File] is one of them. A [Reader] reads any object, from
+// [Files] are the packs of a repository, and a [File] is one of them. A [Reader] reads any object, from
 // packs, from files of their own, or by git. A [Writer] writes new objects into one [Pack].
 // [Scan] reads a pushed pack up to its end, within [Limits], and returns [Stats]. Its input is a [Tap],
 // which copies to a [Spool] exactly the bytes that were consumed.
@@ -18,6 +18,6 @@
 //
 // Pushed packs. Scan bounds their size, the number and the declared sizes of objects, and the
 // growth, the depth and the work of deltas, before git allocates anything. Packs in the repository come
-// from clients, too: Files bounds chains of deltas, objects in memory and open files, and leaves
+// from clients, too. Files bounds chains of deltas, objects in memory and open files, and leaves
 // everything beyond these bounds to git.
 package pack

@@ -17,18 +17,18 @@ type File struct {
 	name   string // the path without the extension
 	fan    [256]uint32
 	index  io.ReaderAt
-	closer io.Closer // of the index; nil if the index is in memory
+	closer io.Closer // of the index, nil if the index is in memory
 	size   int64     // of the index
 
 	cruft bool // git intends to remove its objects
 
 	mu    sync.Mutex // guards the fields below
-	file  *os.File   // the pack; nil until its first use
+	file  *os.File   // the pack, nil until its first use
 	gone  bool       // it was closed and must not be opened again
 	fresh time.Time  // the last time it was marked as in use
 }
 
-// OpenFile opens the index of a pack; the pack itself is opened when it is needed.
+// OpenFile opens the index of a pack. The pack itself is opened when it is needed.
 func OpenFile(dir, name string) (_ *File, err error) {
 	f, err := os.Open(filepath.Join(dir, name+".idx"))
 	if err != nil {
@@ -79,7 +79,7 @@ const (
 )
 
 // findNames is how many names are read together, which costs as much as one. An object is
-// looked for in every pack, so what they are read into is kept.
+// looked for in every pack, so the buffers are kept.
 const findNames = 32
 
 var findWindows = sync.Pool{New: func() any { return new([findNames * 20]byte) }}

@@ -19,7 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
-// Files reads objects from the packs of a repository (gitformat-pack; SHA-1 names only). Its cost
+// Files reads objects from the packs of a repository (gitformat-pack, SHA-1 names only). Its cost
 // does not grow with the packs, because it searches an index on disk with a few reads, and a pack that
 // is added or removed leaves the others open. Files does not find objects that it cannot read, such
 // as those that are larger than [MaxInMemory] or in a damaged pack. Dir must be set before the first
@@ -37,7 +37,7 @@ type Files struct {
 	unnamed atomic.Uint64
 	gits    atomic.Int64 // the git processes that may add packs now
 	naming  sync.Mutex   // held while SyncNames waits for the disk
-	isNamed uint64       // unnamed at the start of the last sync, plus 1; guarded by naming
+	isNamed uint64       // unnamed at the start of the last sync, plus 1, guarded by naming
 
 	trust sync.RWMutex // guards doubt
 	doubt bool         // objects are being removed, so has returns false
@@ -56,7 +56,7 @@ const (
 	// indexMemory is the largest index in bytes that is kept in memory.
 	indexMemory = 64 << 10
 	// chainMax bounds the deltas of one object, and chainBytes their sum in bytes. Git makes
-	// chains of 50; a client may push longer ones.
+	// chains of 50. A client may push longer ones.
 	chainMax   = 5000
 	chainBytes = 4 * MaxInMemory
 	// baseCacheBytes bounds the bytes of baseCache.
@@ -158,7 +158,7 @@ func (p *Files) has(h object.Hash) bool {
 	return true
 }
 
-// Each calls f with every object of the packs. Each skips nothing: an object or a pack that cannot
+// Each calls f with every object of the packs. It skips nothing. An object or a pack that cannot
 // be read is an error.
 func (p *Files) Each(f func(object.Hash, object.Object) error) error {
 	set, err := p.load()
@@ -233,7 +233,7 @@ func (p *Files) find(h object.Hash, use func(*File, int64) error) error {
 			if err == nil && ok {
 				return nil
 			}
-			// The pack was closed or removed meanwhile or cannot be read; another may have it.
+			// The pack was closed or removed meanwhile or cannot be read. Another may have it.
 		}
 		if open == p.packs.Load() && open.state == p.state() {
 			return errNoObject

@@ -13,8 +13,8 @@ import (
 
 // Kind describes an object that may be missing.
 type Kind struct {
-	Kind   string      // commit, tree, blob or tag; "" if it is missing
-	Peeled object.Hash // the object that a tag names in the end; Missing if that or the object itself is missing
+	Kind   string      // commit, tree, blob or tag, "" if it is missing
+	Peeled object.Hash // the object that a tag names in the end, Missing if that or the object itself is missing
 }
 
 // Missing marks a missing object in [Kind.Peeled].

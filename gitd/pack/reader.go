@@ -33,7 +33,7 @@ const (
 type Reader struct {
 	Dir   string         // the repository
 	Git   *gitcmd.Runner // runs git where it is needed
-	Packs Files          // its packs; without Dir, git reads them
+	Packs Files          // its packs, which git reads if Dir is empty
 }
 
 // Close closes the open files. A later read opens them again.
@@ -158,7 +158,7 @@ func (o *Reader) Commit(ctx context.Context, h object.Hash) (object.Hash, error)
 			}
 			h = object.Hash(target)
 		default:
-			return "", fmt.Errorf("object %s is a %s, no commit: %w", h, obj.Kind, object.ErrNotFound)
+			return "", fmt.Errorf("object %s is a %s, not a commit: %w", h, obj.Kind, object.ErrNotFound)
 		}
 	}
 	return "", fmt.Errorf("too many tags of tags: %w", object.ErrInvalid)
@@ -175,7 +175,7 @@ func (o *Reader) Stream(ctx context.Context, h object.Hash) (io.ReadCloser, int6
 	obj, size, err := o.Small(ctx, h)
 	switch {
 	case err == nil && obj.Kind != "blob":
-		return nil, 0, fmt.Errorf("object %s is a %s, no file: %w", h, obj.Kind, object.ErrInvalid)
+		return nil, 0, fmt.Errorf("object %s is a %s, not a file: %w", h, obj.Kind, object.ErrInvalid)
 	case err == nil:
 		return io.NopCloser(bytes.NewReader(obj.Data)), size, nil
 	case obj.Kind == "":

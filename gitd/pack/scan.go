@@ -28,7 +28,7 @@ const (
 
 	// growFree and expandRatio bound the growth by deltas in a pack of n bytes to
 	// growFree + n×expandRatio. The growth is the size of the results minus the sizes of the
-	// bases and of the deltas. An edit of a file of any size adds nothing to it; a delta that
+	// bases and of the deltas. An edit of a file of any size adds nothing to it. A delta that
 	// copies its base repeatedly adds its whole result.
 	growFree = 64 << 20
 	// workFree and workRatio bound the bytes that git produces if it rebuilds all bases for

@@ -12,7 +12,7 @@ import (
 // and was accepted. A slow client therefore costs a file and not a process, and git never sees
 // half of a pack.
 type Spool struct {
-	Dir  string // the folder of the file; on the file system that receives the pack
+	Dir  string // the folder of the file, on the file system that receives the pack
 	mem  bytes.Buffer
 	file *os.File
 }

@@ -18,7 +18,7 @@ type Tap struct {
 	mark     int   // buf[mark:off] is consumed but not yet in sink
 	passed   int64 // bytes consumed before buf[0]
 	Limit    int64 // most bytes to consume
-	err      error // of src; returned when the buffer is empty
+	err      error // of src, returned when the buffer is empty
 	over     bool  // src has more than Limit bytes
 }
 

@@ -246,7 +246,7 @@ func (w *Writer) release() {
 }
 
 // Place adds the pack and its index to the repository and returns them, positioned at their start.
-// Their content is on disk then. Their names are on disk when a ref has changed; nobody relies on
+// Their content is on disk then. Their names are on disk when a ref has changed. Nobody relies on
 // them before (see [Files.SyncNames]). Returns nil if no object was added. After an error Drop need
 // not be called.
 func (w *Writer) Place() (_ *Pack, err error) {

@@ -17,7 +17,7 @@ type Attributes struct {
 // Empty reports whether no line sets an attribute of a path.
 func (rules *Attributes) Empty() bool { return len(rules.rules) == 0 }
 
-// attributeRule is one line: a pattern and the attributes that it sets.
+// attributeRule is one line, which is a pattern and the attributes that it sets.
 type attributeRule struct {
 	pattern pattern
 	sets    []attribute

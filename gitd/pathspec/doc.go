@@ -1,10 +1,10 @@
-// Package pathspec reads the files in which a work tree tells git how to treat paths:
+// Package pathspec reads the files in which a work tree tells git how to treat paths,
 // .gitignore, info/exclude and .gitattributes. It also converts line ends as these files ask.
 // The package needs neither git nor a repository.
 //
 // # Nouns
 //
-// An [Ignore] is one parsed file of ignore patterns; it answers a path with a [Verdict].
+// An [Ignore] is one parsed file of ignore patterns. It answers a path with a [Verdict].
 // [Attributes] is one parsed .gitattributes file. [Resolve] combines the files that apply to
 // a path, each of them a [Source], into a [Value] for every attribute. A [Conversion] is the effect of the
 // attributes on the content of a file, of which [LineEnds] is the direction into the
@@ -15,7 +15,7 @@
 //
 // The answers are those of git, not those of its manual. The tests compare them with
 // "git check-ignore", "git check-attr" and "git add". Releases of git disagree about a few
-// patterns; a Tally is then marked as ambiguous, and the caller must ask git itself.
+// patterns. A Tally is then marked as ambiguous, and the caller must ask git itself.
 //
 // # What is hostile
 //

@@ -55,7 +55,7 @@ const (
 )
 
 // Match returns the verdict of the last pattern that matches path. The path is relative to
-// the folder of the file, and name is its last part; folder reports whether it is a folder.
+// the folder of the file, and name is its last part. folder reports whether it is a folder.
 // Match adds its cost to tally.
 func (rules Ignore) Match(path, name string, folder bool, tally *Tally) Verdict {
 	for i := len(rules) - 1; i >= 0; i-- {

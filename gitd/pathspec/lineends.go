@@ -100,7 +100,7 @@ func NewLFReader(in *bufio.Reader) io.Reader { return lfReader{in} }
 
 func (r lfReader) Read(p []byte) (n int, err error) {
 	for n < len(p) {
-		// Only the byte after a CR is worth waiting for; otherwise the buffered bytes suffice.
+		// Only the byte after a CR is worth waiting for. Otherwise the buffered bytes suffice.
 		b, err := r.in.Peek(max(1, min(r.in.Buffered(), len(p)-n)))
 		if err != nil {
 			if n > 0 && err == io.EOF {

@@ -6,11 +6,11 @@ import "strings"
 // FORMAT"). Where the manual of git and git differ, it follows git.
 type pattern struct {
 	negative bool // begins with "!"
-	folder   bool // ends with "/": only folders match
-	name     bool // has no "/": only the last part of a path is matched
+	folder   bool // ends with "/", so only folders match
+	name     bool // has no "/", so only the last part of a path is matched
 	literal  string
-	glob     glob // follows literal, which ends before the first wildcard; nil if nothing follows
-	suffix   bool // is "*" and a literal: matches names that end with literal
+	glob     glob // follows literal, which ends before the first wildcard, nil if nothing follows
+	suffix   bool // is "*" and a literal, so it matches names that end with literal
 	// newer is set if releases of git read the pattern differently. Releases before 2.50 drop
 	// the text before the first wildcard, so that the "**" of "a**/b" seems to begin a part of
 	// the path.
@@ -189,7 +189,7 @@ func parseGlobSet(s string) (*charSet, int) {
 		i++
 	}
 	var set charSet
-	var last byte // the first character of a range that follows; 0 if none can follow
+	var last byte // the first character of a range that follows, 0 if none can follow
 	for first := true; first || at(i) != ']'; first = false {
 		c := at(i)
 		switch {

@@ -1,4 +1,4 @@
-// Package protocol parses what Git clients send, and writes requests to git.
+// Package protocol parses the requests of Git clients, and writes requests to git.
 //
 // # Nouns
 //
@@ -10,7 +10,7 @@
 // # Invariants
 //
 // A request is parsed as a whole and bounded before anything is done. Git never sees the bytes of a
-// client in protocol v2, only what [FetchRequest.Render] writes of the parsed request. Equal requests
+// client in protocol v2, only the text that [FetchRequest.Render] writes of the parsed request. Equal requests
 // are rendered to equal bytes.
 //
 // # What is hostile

@@ -18,9 +18,9 @@ type Kind int
 
 const (
 	Data  Kind = iota
-	Flush      // 0000: end of a section
-	Delim      // 0001: end of a part of a section (protocol v2)
-	End        // 0002: end of a response (protocol v2)
+	Flush      // 0000, end of a section
+	Delim      // 0001, end of a part of a section (protocol v2)
+	End        // 0002, end of a response (protocol v2)
 )
 
 // errLine means that a pkt-line is not well-formed.

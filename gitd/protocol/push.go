@@ -15,7 +15,7 @@ const commandsMax = 50_000
 
 // Command is one change of a ref that a push asks for (gitprotocol-pack).
 type Command struct {
-	Old, New string // hexadecimal; all zeros means that the ref does not exist
+	Old, New string // hexadecimal, all zeros means that the ref does not exist
 	Ref      string
 }
 
@@ -32,7 +32,7 @@ func isZero(hex string) bool { return strings.Trim(hex, "0") == "" }
 type PushRequest struct {
 	Commands []Command
 	Report   bool // the client wants a report
-	Band     int  // the length of the longest side-band packet; 0 means no side bands
+	Band     int  // the length of the longest side-band packet, 0 means no side bands
 	HashLen  int  // of object names in bytes
 	Unusual  bool // the push has more than commands, which only git understands
 }

@@ -4,7 +4,7 @@
 // # Nouns
 //
 // An [Overlay] is a work tree as overlayfs keeps it. Three trees meet in it. The lower tree is that of the
-// commit that was checked out. The upper entries are what lies over it. The indexed tree is that of the
+// commit that was checked out. The upper entries are the changes over it. The indexed tree is that of the
 // commit that git's index has. A [Snapshot] is a commit of an overlay. A [BlobCache] remembers the blobs of files
 // that did not change, as git's index does.
 //
@@ -12,8 +12,8 @@
 //
 // The tree of a snapshot is a function of the files, the three trees, and the .gitignore and
 // .gitattributes files among them. No configuration of the work tree's repository and no file below its .git/info
-// changes it, and no filter runs. An error leaves nothing in the repository. Wherever only git itself can say what
-// its commit is, the error is [ErrNeedsGit].
+// changes it, and no filter runs. An error leaves nothing in the repository. Wherever only git itself can make the
+// commit, the error is [ErrNeedsGit].
 //
 // # What is hostile
 //

@@ -16,7 +16,7 @@ func checkNew(path string, e object.Entry) error {
 	case object.IsDotGit(e.Name):
 		return fmt.Errorf("%.200q has a name that git keeps for itself: %w", path, ErrNeedsGit)
 	case strings.EqualFold(plain, ".gitmodules"), strings.Contains(plain, "~") && len(plain) <= 8 && strings.HasPrefix(strings.ToLower(plain), "gi"):
-		// Short names of Windows count, too: gitmod~1, gi7eba~1.
+		// Short names of Windows count, too (gitmod~1, gi7eba~1).
 		return fmt.Errorf("%.200q tells git of submodules: %w", path, ErrNeedsGit)
 	case strings.EqualFold(plain, ".gitattributes") && (e.Name != ".gitattributes" || e.Mode == object.ModeFolder):
 		return fmt.Errorf("%.200q is not the .gitattributes that it seems to be: %w", path, ErrNeedsGit)

@@ -172,7 +172,7 @@ func (w *walk) writeSmall(n *upperNode, c pathspec.Conversion, indexed object.En
 	}
 	data = data[:m]
 	if n.name == ".gitattributes" {
-		// Git ignores here what it refuses in a push.
+		// Git ignores here rules that it refuses in a push.
 		if _, err := pathspec.ParseAttributes(data, true); err != nil {
 			return "", fmt.Errorf("%w: %w", err, ErrNeedsGit)
 		}

@@ -22,11 +22,11 @@ type folder struct {
 	ignore     pathspec.Ignore
 	attributes *pathspec.Attributes
 	// indexedAttributes are set if the work tree has lost its .gitattributes. Git may or may not use those of the
-	// index, depending on what it did before.
+	// index, depending on its earlier work.
 	indexedAttributes *pathspec.Attributes
 	ignoreRead        bool
 	attributesRead    bool
-	excluded          pathspec.Verdict // of the folder itself; pathspec.Undecided means not asked yet
+	excluded          pathspec.Verdict // of the folder itself, pathspec.Undecided if not asked yet
 }
 
 // pathFrom returns the path of something in p relative to q, which is p or a folder above it.

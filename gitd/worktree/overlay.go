@@ -38,7 +38,7 @@ type OverlayEntry struct {
 	Link         string
 	Opaque       bool
 	// Redirect is the path of the lower folder whose content this one shows. Empty means that of the same
-	// name in what its parent shows.
+	// name in the content that its parent shows.
 	Redirect string
 }
 

@@ -39,7 +39,7 @@ type Snapshot struct {
 	// Pack holds the objects that were written, for the repository of the work tree. It is nil if nothing
 	// was written. The caller closes it.
 	Pack *pack.Pack
-	// Leaks are secrets in what would have been committed. If there are any, nothing was written.
+	// Leaks are secrets in the files that would have been committed. If there are any, nothing was written.
 	Leaks []object.Leak
 }
 
@@ -47,12 +47,12 @@ type Snapshot struct {
 // commit object of a tree. No ref is changed.
 //
 // Returns [ErrNeedsGit] for the attributes ident and working-tree-encoding on a changed path, submodules and
-// nested repositories, names that git refuses, a tracked path that became a socket or a pipe, and whatever
-// would cost more than a hostile tree is worth. Returns [object.ErrConflict] if a file changed while it was read,
-// and [object.ErrTooLarge] if a bound of r is exceeded.
+// nested repositories, names that git refuses, a tracked path that became a socket or a pipe, and whatever would
+// cost more than a hostile tree is worth. Returns [object.ErrConflict] if a file changed while it was read, and
+// [object.ErrTooLarge] if a bound of r is exceeded.
 //
-// A file that is not among the upper entries, or that the cache knows, is what the index says it is, as for git,
-// which does not read a file whose times did not change. New attributes do not reach it.
+// A file that is not among the upper entries, or that the cache knows, has the content that the index records, as
+// for git, which does not read a file whose times did not change. New attributes do not reach it.
 func (r Repo) Snapshot(ctx context.Context, o Overlay, encode func(tree object.Hash) ([]byte, error)) (Snapshot, error) {
 	w, err := r.newWalk(ctx, &o)
 	if err != nil {

@@ -352,7 +352,7 @@ func (w *walk) write(kind, path string, data []byte) (object.Hash, error) {
 // charge counts bytes that are written, or read to convert them.
 func (w *walk) charge(size int64) error {
 	if w.cost += size; w.cost > w.repo.MaxBytes {
-		return fmt.Errorf("what changed has more than %d bytes: %w", w.repo.MaxBytes, object.ErrTooLarge)
+		return fmt.Errorf("the changes have more than %d bytes: %w", w.repo.MaxBytes, object.ErrTooLarge)
 	}
 	return nil
 }
