@@ -118,18 +118,18 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 	return res, r.recordRefresh(ctx, src)
 }
 
-// fetchIncoming fetches a branch of upstream to refs of its own, whose folder it returns as place. Of a shallow
+// fetchIncoming fetches a branch of upstream to refs of its own and returns their folder. Of a shallow
 // repository it fetches everything, which completes it.
-func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, progress io.Writer) (place string, whole bool, err error) {
+func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, progress io.Writer) (folder string, whole bool, err error) {
 	bytes, err := gitcmd.FreeSpace(r.dir)
 	if err != nil {
 		return "", false, err
 	}
-	place = incomingRefs + "/" + rand.Text()
-	f := fetchRequest{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + place + "/heads/" + branch}}
+	folder = incomingRefs + "/" + rand.Text()
+	f := fetchRequest{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + folder + "/heads/" + branch}}
 	if r.Shallow() {
 		whole, f.depth = true, "--unshallow"
-		f.specs = []string{"+refs/heads/*:" + place + "/heads/*", "+refs/tags/*:" + place + "/tags/*"}
+		f.specs = []string{"+refs/heads/*:" + folder + "/heads/*", "+refs/tags/*:" + folder + "/tags/*"}
 	}
 	lines, done := src.progressWriter(progress)
 	defer done()
@@ -137,20 +137,20 @@ func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, pro
 	if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", err, ErrUpstream)
 	}
-	return place, whole, err
+	return folder, whole, err
 }
 
 // adoptIncoming creates the branches and tags that do not exist here. It leaves existing ones, to which callers
 // may have added commits.
-func (r *Repo) adoptIncoming(ctx context.Context, place string) error {
-	refs, err := r.Refs(ctx, place)
+func (r *Repo) adoptIncoming(ctx context.Context, folder string) error {
+	refs, err := r.Refs(ctx, folder)
 	if err != nil {
 		return err
 	}
 	var updates []RefUpdate
 	none := Hash("")
 	for _, ref := range refs {
-		name := "refs" + strings.TrimPrefix(ref.Name, place)
+		name := "refs" + strings.TrimPrefix(ref.Name, folder)
 		if _, err := r.readRef(ctx, name); errors.Is(err, ErrNotFound) {
 			updates = append(updates, RefUpdate{Name: name, New: ref.Hash, Old: &none})
 		} else if err != nil {

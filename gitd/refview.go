@@ -1,27 +1,20 @@
 package gitd
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/protocol"
-	"golang.org/x/sys/unix"
 )
 
 // refView has a repository's refs in memory as protocol v2 shows them, sorted, each with its line of ls-refs. It
@@ -96,79 +89,6 @@ func appendRef(b []byte, r *shownRef, symrefs, peel bool) []byte {
 		parts[5], parts[6] = " peeled:", string(r.peeled)
 	}
 	return protocol.AppendLine(b, parts...)
-}
-
-// packedRef is a line of packed-refs, with the line of the peeled object.
-type packedRef struct {
-	Ref
-	peeled Hash
-}
-
-// refFolder is a folder of loose refs.
-type refFolder struct {
-	sig   signature
-	files map[string]looseRef // by the last part of the name
-	subs  []string
-}
-
-// looseRef is the file of a loose ref. If it has neither hash nor target, it is damaged.
-type looseRef struct {
-	sig    signature
-	hash   Hash
-	target string
-}
-
-// signature identifies a state of a file. The zero signature is that of a missing file.
-type signature struct {
-	dev, ino, size int64
-	mtime, ctime   unix.Timespec
-	// young means that the file was read so soon after its last change that a further change could have the same
-	// times. Such a signature matches no other.
-	young bool
-}
-
-// youngFor is longer than the clock ticks of file systems.
-const youngFor = 100 * time.Millisecond
-
-// statSignature returns the signature of a file.
-func statSignature(path string) (signature, error) {
-	var st unix.Stat_t
-	for {
-		err := unix.Lstat(path, &st)
-		switch {
-		case err == nil:
-			return signatureOf(&st), nil
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-			return signature{}, nil
-		case !errors.Is(err, unix.EINTR):
-			return signature{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
-		}
-	}
-}
-
-func signatureOf(st *unix.Stat_t) signature {
-	s := signature{dev: int64(st.Dev), ino: int64(st.Ino), size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
-	// Times of files are those of the system's clock, whatever the clock of the server is.
-	limit := time.Now().Add(-youngFor).UnixNano()
-	s.young = st.Mtim.Nano() > limit || st.Ctim.Nano() > limit
-	return s
-}
-
-// isMissing reports whether there was no file.
-func (s signature) isMissing() bool { return s == signature{} }
-
-// matches reports whether a file with the signature now surely has the same content as one with s.
-func (s signature) matches(now signature) bool {
-	if s.young {
-		return false
-	}
-	now.young = false
-	return s == now
-}
-
-// String returns the signature as part of a key.
-func (s signature) String() string {
-	return fmt.Sprintf("%x.%x.%x.%x.%x", s.dev, s.ino, s.size, s.mtime.Nano(), s.ctime.Nano())
 }
 
 // errNative means that only git can serve a repository.
@@ -307,221 +227,6 @@ func (v *refView) configuration() (ownConfig, error) {
 	}
 	return readOwnConfig(v.repo.dir)
 }
-
-// refChanges is the difference that one refresh found.
-type refChanges struct {
-	folders  map[string]*refFolder // that were read again, nil if gone
-	names    map[string]bool       // of loose refs that were created, deleted or changed
-	relinked bool                  // one of them is, or was, symbolic
-	repacked bool
-	packed   []packedRef
-	packSig  signature
-	head     headRef
-	headSig  signature
-}
-
-func (c *refChanges) isEmpty() bool { return len(c.folders) == 0 && !c.repacked }
-
-// readFolder compares a folder and those below it with the disk.
-func (v *refView) readFolder(c *refChanges, name string) error {
-	if strings.Count(name, "/") > object.MaxRef/2 {
-		return nil
-	}
-	sig, err := statSignature(v.filePath(name))
-	if err != nil {
-		return err
-	}
-	known := v.folders[name]
-	if known != nil && known.sig.matches(sig) {
-		for _, sub := range known.subs {
-			if err := v.readFolder(c, name+"/"+sub); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	entries, err := os.ReadDir(v.filePath(name))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		v.dropFolder(c, name)
-		return nil
-	} else if err != nil {
-		return err
-	}
-	f := &refFolder{sig: sig, files: make(map[string]looseRef, len(entries))}
-	for _, e := range entries {
-		full := name + "/" + e.Name()
-		if object.RefFault(full) != "" {
-			continue // a lock file, or not a file of git
-		}
-		if e.IsDir() {
-			f.subs = append(f.subs, e.Name())
-			continue
-		}
-		var was looseRef
-		if known != nil {
-			was = known.files[e.Name()]
-		}
-		is, err := v.readLoose(full, was)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // packed or deleted meanwhile
-		} else if err != nil {
-			return err
-		}
-		if is.hash != was.hash || is.target != was.target {
-			c.names[full] = true
-			c.relinked = c.relinked || is.target != "" || was.target != ""
-		}
-		f.files[e.Name()] = is
-	}
-	if known != nil {
-		for file, was := range known.files {
-			if _, ok := f.files[file]; !ok {
-				c.names[name+"/"+file] = true
-				c.relinked = c.relinked || was.target != ""
-			}
-		}
-		for _, sub := range known.subs {
-			if !slices.Contains(f.subs, sub) {
-				v.dropFolder(c, name+"/"+sub)
-			}
-		}
-	}
-	c.folders[name] = f
-	for _, sub := range f.subs {
-		if err := v.readFolder(c, name+"/"+sub); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// dropFolder records that a folder and its refs are gone.
-func (v *refView) dropFolder(c *refChanges, name string) {
-	known := v.folders[name]
-	if known == nil {
-		return
-	}
-	c.folders[name] = nil
-	for file, was := range known.files {
-		c.names[name+"/"+file] = true
-		c.relinked = c.relinked || was.target != ""
-	}
-	for _, sub := range known.subs {
-		v.dropFolder(c, name+"/"+sub)
-	}
-}
-
-// readLoose reads a loose ref, unless it is the file that was read before.
-func (v *refView) readLoose(name string, was looseRef) (looseRef, error) {
-	sig, err := statSignature(v.filePath(name))
-	if err != nil {
-		return looseRef{}, err
-	}
-	if sig.isMissing() {
-		return looseRef{}, fs.ErrNotExist
-	}
-	if was.sig.matches(sig) {
-		return was, nil
-	}
-	is := looseRef{sig: sig}
-	b, err := readSmall(v.filePath(name))
-	switch {
-	case errors.Is(err, ErrTooLarge), errors.Is(err, syscall.EISDIR):
-		return is, nil
-	case err != nil:
-		return is, err
-	}
-	text := strings.TrimSpace(string(b))
-	if target, ok := strings.CutPrefix(text, "ref:"); ok {
-		is.target = strings.TrimSpace(target)
-	} else if h := Hash(text); len(h) == 40 && object.IsHex(text) {
-		is.hash = h
-	}
-	return is, nil
-}
-
-func (v *refView) readHead() (headRef, error) {
-	b, err := readSmall(v.filePath("HEAD"))
-	if err != nil {
-		return headRef{}, err
-	}
-	text := strings.TrimSpace(string(b))
-	if target, ok := strings.CutPrefix(text, "ref:"); ok {
-		return headRef{target: strings.TrimSpace(target)}, nil
-	}
-	if len(text) == 40 && object.IsHex(text) {
-		return headRef{hash: Hash(text)}, nil
-	}
-	return headRef{}, nil
-}
-
-// readPacked reads packed-refs, and returns the signature of the very file that it read.
-func (v *refView) readPacked() ([]packedRef, signature, error) {
-	f, err := os.Open(v.filePath("packed-refs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, signature{}, nil
-	} else if err != nil {
-		return nil, signature{}, err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, signature{}, err
-	}
-	refs, err := parsePacked(f)
-	return refs, signatureOf(&st), err
-}
-
-// peelNew returns the objects that tags name, by tag. It adds those of new refs.
-func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, error) {
-	known := v.peeled
-	var ask []Hash
-	seen := map[Hash]bool{}
-	need := func(h Hash) {
-		if _, ok := known[h]; h != "" && !ok && !seen[h] {
-			seen[h] = true
-			ask = append(ask, h)
-		}
-	}
-	for _, f := range c.folders {
-		if f == nil {
-			continue
-		}
-		for _, l := range f.files {
-			need(l.hash)
-		}
-	}
-	for _, p := range c.packed {
-		if p.peeled == unpeeled {
-			need(p.Hash)
-		}
-	}
-	if len(ask) == 0 && known != nil {
-		return known, nil
-	}
-	found, err := v.repo.objects.Kinds(ctx, ask)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[Hash]Hash, len(known)+len(found))
-	// Objects that no ref is at any more are forgotten when they are many.
-	if len(known) < 2*(len(v.refs)+1000) {
-		maps.Copy(all, known)
-	} else {
-		for _, r := range v.refs {
-			if p, ok := known[r.hash]; ok {
-				all[r.hash] = p
-			}
-		}
-	}
-	for h, o := range found {
-		all[h] = o.Peeled
-	}
-	return all, nil
-}
-
-// unpeeled marks a packed ref whose file does not say whether it is a tag.
-const unpeeled Hash = "?"
 
 // applyChanges updates the view. The caller holds the lock.
 func (v *refView) applyChanges(c *refChanges) {
@@ -836,64 +541,6 @@ func (v *refView) showHead(g Grant) (shownRef, bool) {
 	r, _ := v.showRef(v.head.target)
 	r.name, r.target = "HEAD", target
 	return r, true
-}
-
-// parsePacked parses packed-refs with its peeled tags. The result is sorted.
-func parsePacked(in *os.File) ([]packedRef, error) {
-	b, err := readAtMost(in, packedRefsMax)
-	if err != nil {
-		return nil, err
-	}
-	var refs []packedRef
-	fully, tags := false, false
-	text := string(b) // names and hashes share its memory
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case line == "":
-		case line[0] == '#':
-			traits := strings.Fields(line)
-			fully = fully || slices.Contains(traits, "fully-peeled")
-			tags = tags || slices.Contains(traits, "peeled")
-		case line[0] == '^':
-			if len(refs) == 0 || len(line) != 41 || !object.IsHex(line[1:]) {
-				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
-			}
-			refs[len(refs)-1].peeled = Hash(line[1:])
-		default:
-			h, name, ok := strings.Cut(line, " ")
-			if !ok || len(h) != 40 || !object.IsHex(h) || name == "" {
-				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
-			}
-			p := packedRef{Ref: Ref{Name: name, Hash: Hash(h)}}
-			if !fully && !(tags && strings.HasPrefix(name, "refs/tags/")) {
-				p.peeled = unpeeled
-			}
-			refs = append(refs, p)
-		}
-	}
-	byName := func(a, b packedRef) int { return strings.Compare(a.Name, b.Name) }
-	if !slices.IsSortedFunc(refs, byName) {
-		slices.SortFunc(refs, byName)
-	}
-	return slices.DeleteFunc(refs, func(p packedRef) bool { return object.RefFault(p.Name) != "" }), nil
-}
-
-// packedRefsMax bounds the bytes of packed-refs, which hold some millions of refs.
-const packedRefsMax = 512 << 20
-
-func readAtMost(f *os.File, max int64) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > max {
-		return nil, fmt.Errorf("%s has more than %d bytes: %w", filepath.Base(f.Name()), max, ErrTooLarge)
-	}
-	var b bytes.Buffer
-	b.Grow(int(info.Size()) + 512)
-	_, err = b.ReadFrom(f)
-	return b.Bytes(), err
 }
 
 // shallowState returns a word for the way in which the repository's own history is cut, or "".

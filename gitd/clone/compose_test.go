@@ -126,7 +126,7 @@ func TestBasePacksAreMade(t *testing.T) {
 	if _, again := kept(); again == g {
 		t.Error("kept for ever")
 	}
-	// A base that moves a little leaves its spine as good as it was.
+	// A base that moves a little leaves its base pack as good as it was.
 	second := r.commit("main", "d", "4\n")
 	if !composes(t, c, r, cloneOf(branch("two", second, "e", "5\n"))) {
 		t.Error("not composed")
