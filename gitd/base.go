@@ -205,6 +205,7 @@ func (r *Repo) checkBase(ctx context.Context, hash Hash) error {
 	if err := sshVerify(r.server.baseKey.Public().(ed25519.PublicKey), baseSpace, text, sig); err != nil {
 		return err
 	}
+
 	commit, err := r.objects.ReadCommit(ctx, hash)
 	if err != nil {
 		return err
@@ -221,6 +222,7 @@ func (r *Repo) checkBase(ctx context.Context, hash Hash) error {
 	case len(commit.Parents) > 1 || previous != b.Previous:
 		return errors.New("its commit does not follow the manifest that it names")
 	}
+
 	tip, err := r.readRef(ctx, "refs/heads/"+b.Branch)
 	if err != nil {
 		return fmt.Errorf("its branch %s: %w", b.Branch, err)
@@ -234,6 +236,7 @@ func (r *Repo) checkBase(ctx context.Context, hash Hash) error {
 	if err != nil {
 		return err
 	}
+
 	for name, sum := range b.Lockfiles {
 		if found[name] != sum {
 			return fmt.Errorf("its lock file %s has another hash at %s", name, b.Commit)
@@ -358,6 +361,7 @@ func (r *Repo) hashFiles(ctx context.Context, commit Hash, paths []string) (stri
 	if len(files) > lockfilesMax {
 		return "", fmt.Errorf("%d files: %w", len(files), ErrTooLarge)
 	}
+
 	names := make([]string, 0, len(files))
 	for name := range files {
 		names = append(names, name)

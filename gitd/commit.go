@@ -62,6 +62,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err := r.checkParents(ctx, c.Parents); err != nil {
 		return "", err
 	}
+
 	root := &openedFolder{entries: map[string]openedEntry{}}
 	if c.From != "" {
 		tree, err := r.objects.TreeOf(ctx, c.From)
@@ -79,6 +80,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 			return "", err
 		}
 	}
+
 	put, err := checkPaths(c.Put)
 	if err != nil {
 		return "", err
@@ -332,6 +334,7 @@ func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, err
 	if f.Source == "" {
 		return w.AddNew("blob", f.Content)
 	}
+
 	// NOFOLLOW, because the name may be in a folder that a task has written. NONBLOCK, because opening a named
 	// pipe must not wait for a writer.
 	in, err := os.OpenFile(f.Source, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -349,6 +352,7 @@ func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, err
 	if info.Size() > sourceMemory {
 		return w.Stream("blob", info.Size(), in)
 	}
+
 	data := make([]byte, info.Size())
 	if n, err := io.ReadFull(in, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "", pack.ShrankError(info.Size(), int64(n))

@@ -61,6 +61,7 @@ func (s *Server) createWith(ctx context.Context, name string, fill func(dir stri
 	if err != nil {
 		return nil, err
 	}
+
 	dir, err := os.MkdirTemp(nursery, "*.git")
 	if err != nil {
 		return nil, err
@@ -164,6 +165,7 @@ func (s *Server) fillRepo(ctx context.Context, dir string, src source, branch st
 	if err != nil {
 		return err
 	}
+
 	bytes, err := gitcmd.FreeSpace(dir)
 	if err != nil {
 		return err
@@ -174,6 +176,7 @@ func (s *Server) fillRepo(ctx context.Context, dir string, src source, branch st
 			return err
 		}
 	}
+
 	fetch := fetchRequest{dir: dir, specs: []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"},
 		config: []string{"core.fsync=none"}} // one syncfs at the end, there is nothing to lose before
 	if shallow {
@@ -187,6 +190,7 @@ func (s *Server) fillRepo(ctx context.Context, dir string, src source, branch st
 	if err := s.runFetch(ctx, src, fetch, bytes, lines); err != nil {
 		return blameSource(err)
 	}
+
 	r := &Repo{server: s, name: "the new repository", dir: dir}
 	r.refs.init(r)
 	r.objects.Dir, r.objects.Git = dir, &s.git
@@ -297,6 +301,7 @@ func (r *Repo) chooseBase(ctx context.Context, head Ref) (string, error) {
 	if branch, ok := strings.CutPrefix(head.Name, "refs/heads/"); ok && (branches[branch] != "" || len(branches) == 0) && CheckRef(head.Name) == nil {
 		return branch, nil
 	}
+
 	for _, branch := range []string{"main", "master"} {
 		if h := branches[branch]; h != "" && (head.Hash == "" || h == head.Hash) {
 			return branch, nil
@@ -307,6 +312,7 @@ func (r *Repo) chooseBase(ctx context.Context, head Ref) (string, error) {
 			return strings.TrimPrefix(ref.Name, "refs/heads/"), nil
 		}
 	}
+
 	for _, branch := range []string{"main", "master"} {
 		if branches[branch] != "" {
 			return branch, nil

@@ -171,6 +171,7 @@ func parseChanges(out string) ([]Change, error) {
 		fields = fields[1:]
 		return f, true
 	}
+
 	bad := errors.New("git listed changes in an unknown form")
 	list := []Change{}
 	if out == "" {
@@ -194,6 +195,7 @@ func parseChanges(out string) ([]Change, error) {
 		}
 		list = append(list, c)
 	}
+
 	for i := range list {
 		f, _ := next()
 		counts := strings.SplitN(f, "\t", 3)

@@ -49,6 +49,7 @@ func (a access) config(l Limits) []string {
 	if !a.grant.Delete {
 		c = append(c, "receive.denyDeletes=true")
 	}
+
 	unless := func(key, value string, also ...string) {
 		if !a.repoConfig.names(key) && !slices.ContainsFunc(also, a.repoConfig.names) {
 			c = append(c, key+"="+value)

@@ -81,6 +81,7 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 		}
 		locks = append(locks, l)
 	}
+
 	files, names := make([]*os.File, len(locks)), make([]string, len(locks))
 	for i, l := range locks {
 		files[i], names[i] = l.lock, updates[i].Name
@@ -94,6 +95,7 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 	if err := errors.Join(err, unnamed); err != nil {
 		return err
 	}
+
 	for i, l := range locks {
 		if err := os.Rename(l.file+".lock", l.file); err != nil {
 			// Another writer made a folder with this name, which git reports better. All refs change or none, so
@@ -126,6 +128,7 @@ func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err err
 			return l, errors.Join(errNotLoose, err)
 		}
 	}
+
 	defer func() {
 		if err != nil {
 			l.lock.Close()
@@ -163,6 +166,7 @@ func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", false, errors.Join(errNotLoose, err) // most often a folder
 	}
+
 	refs, err := r.packedRefs()
 	if err != nil {
 		return "", false, err
@@ -173,6 +177,7 @@ func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
 	if at, found := find(name); found {
 		return refs[at].Hash, false, nil
 	}
+
 	// A file with this name and a packed ref above or below it could not both be read by git.
 	if at, _ := find(name + "/"); at < len(refs) && strings.HasPrefix(refs[at].Name, name+"/") {
 		return "", false, errNotLoose

@@ -101,6 +101,7 @@ func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 	if err != nil {
 		return MergeResult{}, err
 	}
+
 	switch m.Strategy {
 	case StrategyMerge, StrategyRebase, StrategySquash, StrategyFF:
 	default:
@@ -121,6 +122,7 @@ func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 	if err := r.needSHA1(ctx); err != nil {
 		return MergeResult{}, err
 	}
+
 	done, err := takeTurn(ctx, r.merging)
 	if err != nil {
 		return MergeResult{}, err
@@ -168,6 +170,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 	} else if err != nil {
 		return res, err
 	}
+
 	sc, err := r.newMergeScratch()
 	if err != nil {
 		return res, err
@@ -200,6 +203,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 			return upToDate, nil
 		}
 	}
+
 	// The objects are on disk before a ref names them.
 	if err := sc.adoptObjects(ctx); err != nil {
 		return res, err
@@ -394,6 +398,7 @@ func (sc *mergeScratch) writeAttributes(ctx context.Context, tree Hash) error {
 	if err != nil {
 		return err
 	}
+
 	defer root.Close()
 	out, err := sc.r.server.git.Output(ctx, sc.command("ls-tree", "-r", "-z", "--full-tree", string(tree)))
 	if err != nil {
@@ -481,6 +486,7 @@ func (sc *mergeScratch) replay(ctx context.Context, m MergeRequest, ours, theirs
 	if err != nil {
 		return "", nil, "", err
 	}
+
 	for marked := range strings.FieldsSeq(string(out)) {
 		h := Hash(marked[1:])
 		pick, err := r.objects.ReadCommit(ctx, h)

@@ -37,6 +37,7 @@ func (r *Repo) prune(ctx context.Context) error {
 	if _, err := bareRepository(r.dir); err != nil {
 		return err
 	}
+
 	bitmap := "--write-bitmap-index"
 	if r.Shallow() {
 		bitmap = "--no-write-bitmap-index"

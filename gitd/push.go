@@ -108,6 +108,7 @@ func (r *Repo) pushBranch(ctx context.Context, src source, p UpstreamPush) error
 	if err := r.checkMove(ctx, tip, p); err != nil {
 		return err
 	}
+
 	// Git compares the lease with the commit that upstream reports at the push. Upstream compares the commit that
 	// git sends with the one that it has under its lock.
 	branch := "refs/heads/" + p.Branch
@@ -121,6 +122,7 @@ func (r *Repo) pushBranch(ctx context.Context, src source, p UpstreamPush) error
 	if ctx.Err() != nil {
 		return failed
 	}
+
 	report := readReport(out, branch)
 	// The reasons of upstream are only text. The commit at which its branch is now is not. An acknowledgement may
 	// have been lost, or another push may have been faster.
@@ -302,6 +304,7 @@ func (r *Repo) followBranch(ctx context.Context, src source, branch string) (Has
 	if err := r.removeBlocking(ctx, name); err != nil {
 		return "", err
 	}
+
 	bytes, err := gitcmd.FreeSpace(r.dir)
 	if err != nil {
 		return "", err

@@ -41,6 +41,7 @@ func (p *push) receiveInProcess(ctx context.Context, pack []byte) (received bool
 	if err != nil {
 		return false, nil // git has the words for it
 	}
+
 	defer q.remove()
 
 	c := p.request.Commands[0]

@@ -70,6 +70,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	if request.Packed() {
 		s.log().Debug("pack scanned", "repo", a.name, "objects", stats.Objects, "declared", stats.Declared)
 	}
+
 	release, err := s.memory.acquire(ctx, stats.Memory())
 	if err != nil {
 		return p.refuse(err, nil)
@@ -88,6 +89,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 			return p.sendReport("", protocol.AppendLine(lines, "ok ", request.Commands[0].Ref, "\n"))
 		}
 	}
+
 	body, err := store.Reader()
 	if err != nil {
 		return p.refuse(err, nil)
@@ -290,6 +292,7 @@ func (p *push) refuse(cause error, reasons []string) error {
 	if reasons != nil {
 		log.Info("push refused", "refs", len(commands))
 	}
+
 	message := ""
 	if cause != nil {
 		message = "error: " + unpack + "\n"

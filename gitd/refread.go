@@ -69,6 +69,7 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 		}
 		return nil
 	}
+
 	entries, err := os.ReadDir(v.filePath(name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		v.dropFolder(c, name)
@@ -76,6 +77,7 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 	} else if err != nil {
 		return err
 	}
+
 	f := &refFolder{sig: sig, files: make(map[string]looseRef, len(entries))}
 	for _, e := range entries {
 		full := name + "/" + e.Name()
@@ -103,18 +105,9 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 		f.files[e.Name()] = is
 	}
 	if known != nil {
-		for file, was := range known.files {
-			if _, ok := f.files[file]; !ok {
-				c.names[name+"/"+file] = true
-				c.relinked = c.relinked || was.target != ""
-			}
-		}
-		for _, sub := range known.subs {
-			if !slices.Contains(f.subs, sub) {
-				v.dropFolder(c, name+"/"+sub)
-			}
-		}
+		v.dropMissing(c, name, known, f)
 	}
+
 	c.folders[name] = f
 	for _, sub := range f.subs {
 		if err := v.readFolder(c, name+"/"+sub); err != nil {
@@ -122,6 +115,21 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 		}
 	}
 	return nil
+}
+
+// dropMissing records the refs and folders of a folder that were known and are gone.
+func (v *refView) dropMissing(c *refChanges, name string, known, now *refFolder) {
+	for file, was := range known.files {
+		if _, ok := now.files[file]; !ok {
+			c.names[name+"/"+file] = true
+			c.relinked = c.relinked || was.target != ""
+		}
+	}
+	for _, sub := range known.subs {
+		if !slices.Contains(now.subs, sub) {
+			v.dropFolder(c, name+"/"+sub)
+		}
+	}
 }
 
 // dropFolder records that a folder and its refs are gone.
@@ -212,6 +220,7 @@ func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, er
 			ask = append(ask, h)
 		}
 	}
+
 	for _, f := range c.folders {
 		if f == nil {
 			continue
@@ -228,6 +237,7 @@ func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, er
 	if len(ask) == 0 && known != nil {
 		return known, nil
 	}
+
 	found, err := v.repo.objects.Kinds(ctx, ask)
 	if err != nil {
 		return nil, err
@@ -243,6 +253,7 @@ func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, er
 			}
 		}
 	}
+
 	for h, o := range found {
 		all[h] = o.Peeled
 	}

@@ -69,6 +69,7 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 	if up.URL == "" {
 		return res, fmt.Errorf("it was created here and has no upstream: %w", ErrInvalid)
 	}
+
 	base, err := r.Base(ctx)
 	if err != nil {
 		return res, err
@@ -79,6 +80,7 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 	if err := CheckRef("refs/heads/" + up.Branch); err != nil {
 		return res, err
 	}
+
 	done, err := takeTurn(ctx, r.refreshing)
 	if err != nil {
 		return res, err
@@ -93,6 +95,7 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 			return res, err
 		}
 	}
+
 	// A killed server may have left some. Their objects would stay for ever.
 	if err := r.dropIncoming(ctx); err != nil {
 		return res, err
@@ -184,6 +187,7 @@ func (r *Repo) fastForward(ctx context.Context, base, branch, fetched string, co
 	} else if err := r.checkOnBranch(ctx, commit, tip); err != nil {
 		return res, fmt.Errorf("upstream's %s, which is at %s, does not contain the commit %s: %w", branch, tip, commit, err)
 	}
+
 	for range mergeTries {
 		res.Old, err = r.readRef(ctx, "refs/heads/"+base)
 		if err != nil && !errors.Is(err, ErrNotFound) {

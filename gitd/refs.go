@@ -53,6 +53,7 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	if !strings.HasPrefix(rev, "refs/") {
 		names = []string{"refs/heads/" + rev, "refs/tags/" + rev}
 	}
+
 	whole := CheckHash(Hash(rev)) == nil
 	for _, name := range names {
 		// A branch with the name of an object would hide the object.
@@ -66,6 +67,7 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 			return "", err
 		}
 	}
+
 	switch {
 	case whole:
 		return r.objects.Commit(ctx, Hash(rev))
@@ -103,6 +105,7 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 		}
 		rev = "refs/heads/" + base
 	}
+
 	names := []string{rev}
 	if !strings.HasPrefix(rev, "refs/") {
 		names = []string{"refs/heads/" + rev, "refs/tags/" + rev}
@@ -121,6 +124,7 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 	if !object.IsHex(rev) {
 		return "", ErrNotFound
 	}
+
 	h, err := r.resolve(ctx, rev)
 	if err != nil {
 		return "", err
@@ -321,6 +325,7 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := r.packedRefs()
 	if err != nil {
 		return nil, err
@@ -331,6 +336,7 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 			refs = append(refs, p)
 		}
 	}
+
 	for name, h := range loose {
 		refs = append(refs, Ref{name, h})
 	}
@@ -417,6 +423,7 @@ func (r *Repo) update(ctx context.Context, updates []RefUpdate) error {
 			return fmt.Errorf("object %s is a %s, a branch needs a commit: %w", u.New, kind, ErrInvalid)
 		}
 	}
+
 	// Callers want to know which ref is in conflict. Git reports it only as text, so the refs are compared here.
 	// Git compares again, under its locks.
 	if err := r.expectOld(ctx, updates); err != nil {

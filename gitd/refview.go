@@ -154,6 +154,7 @@ func (v *refView) readAll(ctx context.Context) error {
 		}
 		c.headSig = headSig
 	}
+
 	shallow, err := statSignature(v.filePath("shallow"))
 	if err != nil {
 		return err

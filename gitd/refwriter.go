@@ -227,6 +227,7 @@ func (w *refWriter) startProcess() error {
 		inW.Close()
 		return err
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	p, err := w.repo.server.git.Start(ctx, gitcmd.Command{
 		Repo: w.repo.dir,
@@ -241,6 +242,7 @@ func (w *refWriter) startProcess() error {
 		cancel()
 		return err
 	}
+
 	// The server waits for every child when it ends, so an idle one must end then.
 	context.AfterFunc(p.Context(), func() {
 		if context.Cause(p.Context()) == gitcmd.ErrClosed {
@@ -284,6 +286,7 @@ func (w *refWriter) runTransaction(updates []RefUpdate) (prepared bool, err erro
 	if _, err := w.in.Write(b.Bytes()); err != nil {
 		return false, err
 	}
+
 	for _, want := range []string{"start: ok\n", "prepare: ok\n"} {
 		if err := w.expectAnswer(want); err != nil {
 			return false, err

@@ -61,6 +61,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	if _, err := gitcmd.Path(); err != nil {
 		return err
 	}
+
 	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		if s.OwnConfig && errors.Is(err, fs.ErrPermission) {
@@ -73,6 +74,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 			lock.Close()
 		}
 	}()
+
 	// Each child inherits the lock. Holding it alone, even for an instant, proves that every child of an earlier
 	// server has ended. Those of a killed server end soon, because nobody reads their output. Until then the
 	// owners of the locks of refs are not known.
@@ -91,27 +93,37 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 		time.Sleep(orphanPause)
 		s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
 	}
+
 	if s.library.alone {
-		// This takes the time of the file system, whose clock is coarser.
-		if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
-			return fmt.Errorf("cannot open the repositories: %w", err)
-		}
-		info, err := lock.Stat()
-		if err != nil {
-			return fmt.Errorf("cannot open the repositories: %w", err)
-		}
-		s.library.opened = info.ModTime()
-		if err := os.RemoveAll(filepath.Join(root, newFolder)); err != nil {
-			return fmt.Errorf("cannot remove unfinished repositories: %w", err)
-		}
-		if err := os.RemoveAll(filepath.Join(root, clone.Folder)); err != nil {
-			return fmt.Errorf("cannot remove the answers that an earlier server kept: %w", err)
+		if err := s.cleanRoot(lock); err != nil {
+			return err
 		}
 	}
 	if err := unix.Flock(fd, unix.LOCK_SH); err != nil {
 		return fmt.Errorf("cannot lock %s: %w", root, err)
 	}
 	s.git.Lock, s.library.lock = lock, server
+	return nil
+}
+
+// cleanRoot records the time and removes leftovers of an earlier server, none of whose children lives.
+func (s *Server) cleanRoot(lock *os.File) error {
+	// The write takes the time of the file system, whose clock is coarser.
+	if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
+		return fmt.Errorf("cannot open the repositories: %w", err)
+	}
+	info, err := lock.Stat()
+	if err != nil {
+		return fmt.Errorf("cannot open the repositories: %w", err)
+	}
+	s.library.opened = info.ModTime()
+
+	if err := os.RemoveAll(filepath.Join(s.Root, newFolder)); err != nil {
+		return fmt.Errorf("cannot remove unfinished repositories: %w", err)
+	}
+	if err := os.RemoveAll(filepath.Join(s.Root, clone.Folder)); err != nil {
+		return fmt.Errorf("cannot remove the answers that an earlier server kept: %w", err)
+	}
 	return nil
 }
 
@@ -175,6 +187,7 @@ func (s *Server) Repo(name string) (*Repo, error) {
 		s.library.mu.Unlock()
 		return old, nil
 	}
+
 	var r *Repo
 	if err == nil {
 		r = &Repo{server: s, name: name, dir: dir, id: id,
@@ -287,6 +300,7 @@ func (r *Repo) removeStaleLocks() {
 			r.server.log().Warn("removed a stale file of git", "repo", r.name, "file", path)
 		}
 	}
+
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return
@@ -304,6 +318,7 @@ func (r *Repo) removeStaleLocks() {
 			return nil
 		})
 	}
+
 	// Folders of git and of Merge for objects that were not accepted, and unfinished packs.
 	if entries, err = os.ReadDir(filepath.Join(r.dir, pack.Folder)); err == nil {
 		for _, e := range entries {
@@ -315,6 +330,7 @@ func (r *Repo) removeStaleLocks() {
 	if entries, err = os.ReadDir(filepath.Join(r.dir, "objects")); err != nil {
 		return
 	}
+
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !info.ModTime().Before(lib.opened) {

@@ -40,6 +40,7 @@ func parseSource(text string) (source, error) {
 		}
 		text = "./" + text
 	}
+
 	s := source{location: text}
 	scheme, rest, isURL := strings.Cut(text, "://")
 	switch {
@@ -79,6 +80,7 @@ func parseSource(text string) (source, error) {
 		}
 		return s, nil
 	}
+
 	// As for git, host:path means ssh unless a slash comes first or the path exists.
 	colon := strings.IndexByte(text, ':')
 	slash := strings.IndexByte(text, '/')

@@ -52,6 +52,7 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the SSH host key: %w", err)
 	}
+
 	ctx, leave, err := s.requests.Enter(ctx)
 	if err != nil {
 		return err
@@ -222,6 +223,7 @@ func (f *sshFront) admitConn(c net.Conn) *sshConn {
 			}
 		}
 	}
+
 	switch {
 	case here >= strangersPerAddr:
 		delete(f.strangers, oldestHere)
@@ -289,6 +291,7 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 		newCh.Reject(gossh.ResourceShortage, "too many sessions on one connection")
 		return
 	}
+
 	ch, requests, err := newCh.Accept()
 	if err != nil {
 		conn.endSession(f.server.limits.Idle)
@@ -307,6 +310,7 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 	if !ok {
 		return
 	}
+
 	code := f.runCommand(ctx, &v, line)
 	ch.CloseWrite()
 	ch.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{code}))
@@ -396,6 +400,7 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 		fmt.Fprintf(v.ch, "%s\n", v.who.Subject)
 		return 0
 	}
+
 	write := verb == "receive-pack"
 	a, err := f.server.locateRepo(path)
 	grant, covered := v.who.Grant(a.name)

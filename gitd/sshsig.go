@@ -69,6 +69,7 @@ func sshVerify(key ed25519.PublicKey, namespace string, message, armoured []byte
 	if !ok {
 		return errors.New("it is not an SSH signature")
 	}
+
 	var s sshsig
 	var inner ssh.Signature
 	if err := ssh.Unmarshal(blob, &s); err != nil {
@@ -81,6 +82,7 @@ func sshVerify(key ed25519.PublicKey, namespace string, message, armoured []byte
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case s.Version != 1 || s.Hash != sshsigHash:
 		return fmt.Errorf("the signature is of version %d over %q, want 1 over %s", s.Version, s.Hash, sshsigHash)

@@ -39,6 +39,7 @@ func (r *Repo) findEntry(ctx context.Context, rev, p string) (object.Entry, erro
 	if p == "" {
 		return at, nil
 	}
+
 	parts, err := object.SplitPath(p)
 	if err != nil {
 		return object.Entry{}, err
@@ -190,6 +191,7 @@ func (r *Repo) fillSizes(ctx context.Context, list []TreeEntry) error {
 	if !missed {
 		return nil
 	}
+
 	var in bytes.Buffer
 	for _, e := range list {
 		in.WriteString(string(e.Hash) + "\n")
@@ -202,6 +204,7 @@ func (r *Repo) fillSizes(ctx context.Context, list []TreeEntry) error {
 	if len(lines) != len(list) {
 		return fmt.Errorf("cannot read the sizes: %d answers for %d objects", len(lines), len(list))
 	}
+
 	for i, line := range lines {
 		if n, ok := strings.CutPrefix(line, "blob "); ok {
 			if list[i].Size, err = strconv.ParseInt(n, 10, 64); err != nil {

@@ -64,6 +64,7 @@ func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
 			return &wantError{h}
 		}
 	}
+
 	bad, err := v.findUnreachable(ctx, commits, tips)
 	if err != nil {
 		return err
