@@ -2,9 +2,7 @@ package gitd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
-	"golang.org/x/sys/unix"
 )
 
 // NewCommit describes a commit for [Repo.WriteCommit].
@@ -63,35 +60,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 		return "", err
 	}
 
-	root := &openedFolder{entries: map[string]openedEntry{}}
-	if c.From != "" {
-		tree, err := r.objects.TreeOf(ctx, c.From)
-		if err != nil {
-			return "", fmt.Errorf("starting point %s: %w", c.From, err)
-		}
-		root = &openedFolder{was: tree}
-	}
-	for _, p := range c.Delete {
-		parts, err := object.SplitPath(p)
-		if err != nil {
-			return "", err
-		}
-		if err := r.removeNode(ctx, root, parts); err != nil {
-			return "", err
-		}
-	}
-
-	put, err := checkPaths(c.Put)
-	if err != nil {
-		return "", err
-	}
-	for _, f := range c.Put {
-		if err := r.putFile(ctx, w, root, f, put); err != nil {
-			return "", err
-		}
-	}
-
-	tree, _, err := r.writeFolder(ctx, w, root)
+	tree, err := r.writeTree(ctx, w, c)
 	if err != nil {
 		return "", err
 	}
@@ -106,46 +75,33 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	return h, placePack(w)
 }
 
-// checkPaths checks the paths of files and returns them as a set.
-func checkPaths(files []File) (map[string]bool, error) {
-	put := map[string]bool{}
-	for _, f := range files {
-		parts, err := object.SplitPath(f.Path)
+// writeTree writes the tree of a commit and its blobs.
+func (r *Repo) writeTree(ctx context.Context, w *pack.Writer, c NewCommit) (Hash, error) {
+	editor := &treeEditor{objects: &r.objects, pack: w, root: &openedFolder{entries: map[string]openedEntry{}}}
+	if c.From != "" {
+		tree, err := r.objects.TreeOf(ctx, c.From)
 		if err != nil {
-			return nil, err
+			return "", fmt.Errorf("starting point %s: %w", c.From, err)
 		}
-		if put[f.Path] {
-			return nil, fmt.Errorf("file %.200q is put twice: %w", f.Path, ErrInvalid)
-		}
-		put[f.Path] = true
-		for _, part := range parts {
-			if object.IsDotGit(part) {
-				return nil, fmt.Errorf("path %.200q has a part that git keeps for itself: %w", f.Path, ErrInvalid)
-			}
+		editor.root = &openedFolder{was: tree}
+	}
+	for _, p := range c.Delete {
+		if err := editor.remove(ctx, p); err != nil {
+			return "", err
 		}
 	}
-	return put, nil
-}
 
-// putFile writes the blob of a file and inserts it into root. put are the paths of all files.
-func (r *Repo) putFile(ctx context.Context, w *pack.Writer, root *openedFolder, f File, put map[string]bool) error {
-	for dir := f.Path; strings.Contains(dir, "/"); {
-		dir = dir[:strings.LastIndexByte(dir, '/')]
-		if put[dir] {
-			return fmt.Errorf("%.200q is put as a file and as a folder: %w", dir, ErrInvalid)
+	put, err := checkPaths(c.Put)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range c.Put {
+		if err := editor.putFile(ctx, f, put); err != nil {
+			return "", err
 		}
 	}
-	if f.Mode == 0 {
-		f.Mode = object.ModeFile
-	}
-	if f.Mode != object.ModeFile && f.Mode != object.ModeExecutable && f.Mode != object.ModeSymlink {
-		return fmt.Errorf("file %.200q has mode %o, allowed are 100644, 100755 and 120000: %w", f.Path, f.Mode, ErrInvalid)
-	}
-	h, err := r.writeBlob(ctx, w, f)
-	if err != nil {
-		return fmt.Errorf("file %.200q: %w", f.Path, err)
-	}
-	return r.insertNode(ctx, root, strings.Split(f.Path, "/"), openedEntry{mode: f.Mode, hash: h})
+	tree, _, err := editor.writeFolder(ctx, editor.root)
+	return tree, err
 }
 
 // checkParents returns [ErrInvalid] unless all parents are commits of the repository.
@@ -213,158 +169,6 @@ func cleanMessage(s string) string {
 	}
 	return s + "\n"
 }
-
-// openedFolder is a folder that is being changed. Its entries are read when they are needed, so a change reads
-// only the folders on its path.
-type openedFolder struct {
-	was     Hash                   // empty for a new folder
-	entries map[string]openedEntry // nil means not read yet
-}
-
-// openedEntry is one entry of a folder, either an object or a folder that is being changed.
-type openedEntry struct {
-	mode uint32
-	hash Hash
-	open *openedFolder
-}
-
-func (r *Repo) readFolder(ctx context.Context, f *openedFolder) error {
-	if f.entries != nil {
-		return nil
-	}
-	entries, err := r.objects.ReadTree(ctx, f.was)
-	if err != nil {
-		return err
-	}
-	f.entries = make(map[string]openedEntry, len(entries))
-	for _, e := range entries {
-		f.entries[e.Name] = openedEntry{mode: e.Mode, hash: e.Hash}
-	}
-	return nil
-}
-
-// openFolder opens the folder called name in f. With create it makes the folder if it is missing.
-func (r *Repo) openFolder(ctx context.Context, f *openedFolder, name string, create bool) (*openedFolder, error) {
-	if err := r.readFolder(ctx, f); err != nil {
-		return nil, err
-	}
-	n, ok := f.entries[name]
-	switch {
-	case ok && n.open != nil:
-		return n.open, nil
-	case ok && n.mode == object.ModeFolder:
-		n.open = &openedFolder{was: n.hash}
-	case create:
-		n = openedEntry{mode: object.ModeFolder, open: &openedFolder{entries: map[string]openedEntry{}}}
-	default:
-		return nil, nil
-	}
-	f.entries[name] = n
-	return n.open, nil
-}
-
-func (r *Repo) insertNode(ctx context.Context, f *openedFolder, parts []string, n openedEntry) error {
-	for ; len(parts) > 1; parts = parts[1:] {
-		var err error
-		if f, err = r.openFolder(ctx, f, parts[0], true); err != nil {
-			return err
-		}
-	}
-	if err := r.readFolder(ctx, f); err != nil {
-		return err
-	}
-	f.entries[parts[0]] = n
-	return nil
-}
-
-func (r *Repo) removeNode(ctx context.Context, f *openedFolder, parts []string) error {
-	for ; len(parts) > 1; parts = parts[1:] {
-		var err error
-		if f, err = r.openFolder(ctx, f, parts[0], false); err != nil || f == nil {
-			return err
-		}
-	}
-	if err := r.readFolder(ctx, f); err != nil {
-		return err
-	}
-	delete(f.entries, parts[0])
-	return nil
-}
-
-// writeFolder writes the trees of opened folders, the innermost first.
-func (r *Repo) writeFolder(ctx context.Context, w *pack.Writer, f *openedFolder) (Hash, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return "", false, context.Cause(ctx)
-	}
-	if f.entries == nil {
-		return f.was, false, nil
-	}
-	entries := make([]object.Entry, 0, len(f.entries))
-	for name, n := range f.entries {
-		if n.open != nil {
-			h, empty, err := r.writeFolder(ctx, w, n.open)
-			if err != nil {
-				return "", false, err
-			}
-			if empty {
-				continue
-			}
-			n.hash = h
-		}
-		entries = append(entries, object.Entry{Name: name, Mode: n.mode, Hash: n.hash})
-	}
-	data, err := object.EncodeTree(entries)
-	if err != nil {
-		return "", false, err
-	}
-	h, err := w.AddNew("tree", data)
-	return h, len(entries) == 0, err
-}
-
-// writeBlob writes the content of a file.
-func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, error) {
-	if f.Blob != "" {
-		if kind, err := r.objects.Kind(ctx, f.Blob); err != nil {
-			return "", err
-		} else if kind != "blob" {
-			return "", fmt.Errorf("%s is a %s: %w", f.Blob, kind, ErrInvalid)
-		}
-		return f.Blob, nil
-	}
-	if f.Source == "" {
-		return w.AddNew("blob", f.Content)
-	}
-
-	// NOFOLLOW, because the name may be in a folder that a task has written. NONBLOCK, because opening a named
-	// pipe must not wait for a writer.
-	in, err := os.OpenFile(f.Source, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a regular file: %w", f.Source, ErrInvalid)
-	}
-	if info.Size() > sourceMemory {
-		return w.Stream("blob", info.Size(), in)
-	}
-
-	data := make([]byte, info.Size())
-	if n, err := io.ReadFull(in, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", pack.ShrankError(info.Size(), int64(n))
-	} else if err != nil {
-		return "", err
-	}
-	return w.AddNew("blob", data)
-}
-
-// sourceMemory is the size of the largest file that is read as a whole. Such a file is not written if the
-// repository has it.
-const sourceMemory = 1 << 20
 
 // newPack starts a pack of new objects. It ends with ctx. Returns an error if the repository has
 // SHA-256 names.

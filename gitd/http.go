@@ -1,14 +1,12 @@
 package gitd
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,99 +14,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
-
-// access is the repository and the grant of one request.
-type access struct {
-	name       string // of the repository
-	dir        string
-	grant      Grant
-	client     string // the client that the git children count for
-	protocol   string // GIT_PROTOCOL for the child, "" means protocol v0
-	repo       *Repo  // nil if the repository is served as it is on disk, by git
-	direct     bool   // protocol v2, answered in process
-	repoConfig ownConfig
-	leaked     func([]Leak) // called with the secrets of a push that was refused, may be nil
-}
-
-// harmlessFaults are faults of objects that fsck ignores in a push. Old tools made them, and they do no harm.
-var harmlessFaults = []string{"badtimezone", "missingspacebeforedate", "zeropaddedfilemode"}
-
-// config returns the configuration of git for this access. Git reads it after that of the repository, so it leaves
-// out keys that the repository decides.
-func (a access) config(l Limits) []string {
-	c := []string{
-		fmt.Sprintf("receive.maxInputSize=%d", a.repoConfig.atMost("receive.maxinputsize", l.PackBytes)),
-		// The parts of packs that git maps have to fit into its address space together with the objects in use.
-		"core.packedGitWindowSize=64m",
-		fmt.Sprintf("core.packedGitLimit=%d", l.Memory/4),
-		"pack.threads=2",
-	}
-	if !a.grant.Force {
-		c = append(c, "receive.denyNonFastForwards=true")
-	}
-	if !a.grant.Delete {
-		c = append(c, "receive.denyDeletes=true")
-	}
-
-	unless := func(key, value string, also ...string) {
-		if !a.repoConfig.names(key) && !slices.ContainsFunc(also, a.repoConfig.names) {
-			c = append(c, key+"="+value)
-		}
-	}
-	unless("receive.unpacklimit", "1", "transfer.unpacklimit") // a clone takes 20 times as long after 200 pushes that are kept as loose objects
-	unless("receive.advertisepushoptions", "false")
-	unless("receive.fsckobjects", "true", "transfer.fsckobjects")
-	for _, what := range harmlessFaults {
-		unless("receive.fsck."+what, "ignore")
-	}
-	unless("uploadpack.allowfilter", "true")
-	if len(a.grant.Read) == 0 {
-		// A client that may read all refs may read all objects, as it may with protocol v2. Fetches of a partial
-		// clone need it. A repository may itself say in any of three ways which objects protocol v0 may ask for.
-		unless("uploadpack.allowanysha1inwant", "true", "uploadpack.allowreachablesha1inwant", "uploadpack.allowtipsha1inwant")
-		return c
-	}
-	c = append(c,
-		"uploadpack.allowAnySHA1InWant=false",
-		"uploadpack.allowReachableSHA1InWant=false",
-		"uploadpack.allowTipSHA1InWant=false",
-	)
-	// Git takes the last pattern that matches a ref.
-	show := func(patterns []string, own bool) {
-		for _, p := range patterns {
-			if strings.HasPrefix(p, grant.OwnRefs) == own {
-				c = append(c, "transfer.hideRefs=!"+strings.TrimSuffix(p, "/*"))
-			}
-		}
-	}
-	c = append(c, "transfer.hideRefs=refs")
-	show(a.grant.Write, false)
-	c = append(c, "transfer.hideRefs="+strings.TrimSuffix(grant.OwnRefs, "/"))
-	show(a.grant.Read, false)
-	show(a.grant.Read, true)
-	show(a.grant.Write, true)
-	if head, err := readHead(a.dir); err != nil || !a.grant.Shows(head) {
-		c = append(c, "transfer.hideRefs=HEAD")
-	}
-	return c
-}
-
-// env returns additional environment variables of the child.
-func (a access) env() []string {
-	if a.protocol == "" {
-		return nil
-	}
-	return []string{"GIT_PROTOCOL=" + a.protocol}
-}
-
-// validProtocol returns the value of GIT_PROTOCOL for the one that a client sent.
-func validProtocol(p string) string {
-	switch p {
-	case "version=0", "version=1", "version=2":
-		return p
-	}
-	return ""
-}
 
 // httpError is a refusal of a request. Git shows its text to the user.
 type httpError struct {
@@ -332,49 +237,6 @@ func (s *Server) serveAdvert(ctx context.Context, a access, w *httpReply, r *htt
 		return s.advertisePush(ctx, a, out)
 	}
 	return s.advertise(ctx, a, "upload-pack", out)
-}
-
-// decodeBody returns the body of a request without its content encoding.
-func decodeBody(r *http.Request, body io.Reader) (io.Reader, error) {
-	switch enc := r.Header.Get("Content-Encoding"); enc {
-	case "", "identity":
-		return body, nil
-	case "gzip", "x-gzip":
-		// The reader of the body bounds its inflated size, and nothing is inflated ahead of it.
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return nil, object.Refuse(ErrInvalid, "the request is not gzip, as it says it is")
-		}
-		return &gzipBody{z}, nil
-	}
-	return nil, &httpError{http.StatusUnsupportedMediaType, "the content encoding is not known here; gzip is"}
-}
-
-// gzipBody distinguishes damaged data from a damaged connection.
-type gzipBody struct{ z *gzip.Reader }
-
-func (g *gzipBody) Read(p []byte) (int, error) {
-	n, err := g.z.Read(p)
-	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
-		err = object.Refuse(ErrInvalid, "the request's gzip data are damaged")
-	}
-	return n, err
-}
-
-// prefixWriter writes prefix before the first byte. It writes nothing if there is none.
-type prefixWriter struct {
-	w      io.Writer
-	prefix []byte
-}
-
-func (p *prefixWriter) Write(b []byte) (int, error) {
-	if p.prefix != nil {
-		if _, err := p.w.Write(p.prefix); err != nil {
-			return 0, err
-		}
-		p.prefix = nil
-	}
-	return p.w.Write(b)
 }
 
 // Serves reports whether a URL path asks for a repository, as [Server.Handler] reads it.

@@ -90,20 +90,6 @@ func (o ownConfig) atMost(key string, most int64) int64 {
 	return n * unit
 }
 
-// checkEnabled returns an error if the repository does not permit reading or writing at all.
-func (a access) checkEnabled(s *Server, write bool) error {
-	if !s.OwnConfig {
-		return nil
-	}
-	if write && !a.repoConfig.flag("http.receivepack", true) {
-		return errors.New("pushing to this repository is switched off (http.receivepack)")
-	}
-	if !write && !a.repoConfig.flag("http.uploadpack", true) {
-		return errors.New("reading this repository is switched off (http.uploadpack)")
-	}
-	return nil
-}
-
 // locateRepo finds the repository at the path of a request.
 func (s *Server) locateRepo(path string) (access, error) {
 	if s.OwnConfig {

@@ -3,12 +3,10 @@ package gitd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
@@ -210,31 +208,6 @@ func (p *push) checkCommands() []string {
 	return reasons
 }
 
-// refusalOf returns the reason why the grant does not allow a command, or "".
-func (a access) refusalOf(c protocol.Command) string {
-	if CheckRef(c.Ref) != nil {
-		return "not a valid ref name"
-	}
-	switch {
-	case !a.grant.Writes(c.Ref):
-		return "not allowed: " + a.describeScope()
-	case c.Deletes() && !a.grant.Delete:
-		return "not allowed: this token may not delete refs"
-	case !c.Creates() && !c.Deletes() && !a.grant.Force && !strings.HasPrefix(c.Ref, "refs/heads/"):
-		// Outside of refs/heads/ git knows no fast-forward. Each change is a forced one.
-		return "not allowed: this token may not move tags and notes, only add them"
-	}
-	return ""
-}
-
-// describeScope says which refs the grant may write.
-func (a access) describeScope() string {
-	if n := len(a.grant.Write); n > 3 {
-		return fmt.Sprintf("this token may write only %s and %d more", strings.Join(a.grant.Write[:3], ", "), n-3)
-	}
-	return "this token may write only " + strings.Join(a.grant.Write, ", ")
-}
-
 // syncPush returns when the result of a push that git received is on disk. Git has written out the pack and its
 // index. Their names and the refs are left.
 func syncPush(dir string, p protocol.PushRequest) error {
@@ -247,9 +220,6 @@ func syncPush(dir string, p protocol.PushRequest) error {
 	}
 	return syncRefs(dir, names...)
 }
-
-// errChildTime ends a git child that exceeds its time.
-var errChildTime = object.Refuse(ErrTooLarge, "git took longer than allowed")
 
 // fail answers a push that failed on the server.
 func (p *push) fail(err error) error {
