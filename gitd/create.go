@@ -69,7 +69,7 @@ func (s *Server) createWith(ctx context.Context, name string, fill func(dir stri
 			err = gitcmd.ExplainFullDisk(err, s.Root)
 			// Half a repository must not stay, even if ctx has ended.
 			if e := os.RemoveAll(dir); e != nil {
-				s.log().Error("cannot remove an unfinished repository", "dir", dir, "error", e)
+				s.log().Error("cannot remove an unfinished repository", "dir", dir, "err", e)
 			}
 		}
 	}()

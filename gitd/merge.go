@@ -273,7 +273,7 @@ func (r *Repo) newMergeScratch() (*mergeScratch, error) {
 
 func (sc *mergeScratch) remove() {
 	if err := os.RemoveAll(filepath.Join(sc.r.dir, sc.store)); err != nil {
-		sc.r.server.log().Warn("cannot remove the objects of a merge", "repo", sc.r.name, "error", err)
+		sc.r.server.log().Warn("cannot remove the objects of a merge", "repo", sc.r.name, "err", err)
 	}
 }
 

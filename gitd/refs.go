@@ -316,7 +316,7 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 			return nil // deleted meanwhile, or a symbolic ref to nothing
 		} else if err != nil {
 			// One damaged file must not hide all other refs.
-			r.server.log().Warn("left a ref out of a list", "repo", r.name, "ref", name, "error", err)
+			r.server.log().Warn("left a ref out of a list", "repo", r.name, "ref", name, "err", err)
 			return nil
 		}
 		loose[name] = h

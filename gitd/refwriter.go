@@ -331,6 +331,6 @@ func (w *refWriter) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.endProcess(); err != nil && !errors.Is(err, gitcmd.ErrClosed) {
-		w.repo.server.log().Warn("git update-ref failed", "repo", w.repo.name, "error", err)
+		w.repo.server.log().Warn("git update-ref failed", "repo", w.repo.name, "err", err)
 	}
 }

@@ -194,7 +194,7 @@ func (s *Server) maintainAll(ctx context.Context) {
 				u.forget(r)
 			default:
 				// Nothing depends on it, and the next change is another occasion.
-				s.log().Warn("cannot maintain a repository", "repo", r.name, "error", err)
+				s.log().Warn("cannot maintain a repository", "repo", r.name, "err", err)
 			}
 		}
 	}

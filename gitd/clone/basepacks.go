@@ -183,7 +183,7 @@ func (c *Cache) prepareLater(repo Repo, base object.Hash, kind Kind) {
 		defer done()
 		err := c.Prepare(ctx, repo, base, kind)
 		if err != nil && ctx.Err() == nil {
-			c.Log.Warn("cannot prepare clones", "repo", repo.Name(), "base", base, "error", err)
+			c.Log.Warn("cannot prepare clones", "repo", repo.Name(), "base", base, "err", err)
 		}
 		c.bases.endMaking(key, err, c.Now())
 	}()

@@ -42,7 +42,7 @@ func (c *Cache) compose(ctx context.Context, repo Repo, f *protocol.FetchRequest
 	}
 	// If anything is wrong with the repository, git reports it better.
 	if !errors.Is(err, history.ErrLarge) {
-		c.Log.Warn("cannot compose the answer to a clone", "repo", repo.Name(), "error", err)
+		c.Log.Warn("cannot compose the answer to a clone", "repo", repo.Name(), "err", err)
 	}
 	return nil, nil
 }
@@ -98,7 +98,7 @@ func (c *Cache) composeKind(ctx context.Context, repo Repo, f *protocol.FetchReq
 	e, err := c.makeEnvelope(ctx, f, p, line, tips, tags)
 	if errors.Is(err, history.ErrLarge) || err == nil && (e.objects > staleObjects || e.bytes > staleBytes) {
 		if err := c.prepareBase(ctx, repo, tips, kind); err != nil && !errors.Is(err, history.ErrLarge) {
-			c.Log.Warn("cannot prepare clones", "repo", repo.Name(), "error", err)
+			c.Log.Warn("cannot prepare clones", "repo", repo.Name(), "err", err)
 		}
 	}
 	if err != nil {
