@@ -108,7 +108,7 @@ mutants: ## plant faults in packages of pure logic, and name those that no test 
 	@go run ./internal/mutants -n $(or $(FAULTS),30) -seed $(or $(SEED),1) $(or $(PACKAGES),$(PURE))
 
 PURE = ./executor/egress ./executor/index ./executor/record ./gateway/gate ./gateway/github ./gateway/links ./gateway/model ./gateway/render \
-	./gateway/slack ./gitd/gitindex ./gitd/grant ./gitd/object ./gitd/pack ./gitd/pathspec ./gitd/protocol ./internal/bytesize ./internal/durable ./internal/netaddr \
+	./gateway/slack ./gitd/gitindex ./gitd/grant ./gitd/history ./gitd/object ./gitd/pack ./gitd/pathspec ./gitd/protocol ./internal/bytesize ./internal/durable ./internal/netaddr \
 	./internal/pattern ./internal/redact ./internal/text \
 	./tasks/browser ./tasks/document ./tasks/library ./tasks/nodejs ./tasks/results ./tasks/workflow
 

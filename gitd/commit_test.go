@@ -256,17 +256,3 @@ func TestBurst(t *testing.T) {
 	}
 	wg.Wait()
 }
-
-func FuzzParseCommit(f *testing.F) {
-	f.Add([]byte("tree " + strings.Repeat("ab", 20) + "\nauthor A <a> 1 +0000\ncommitter C <c> 1 +0000\nencoding latin1\n\nText\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := object.ParseCommit(data)
-		if err != nil {
-			return
-		}
-		again, err := object.ParseCommit(c.Encode())
-		if err != nil || again.Tree != c.Tree || again.Author != c.Author || !bytes.Equal(again.Message, c.Message) {
-			t.Errorf("%q became %q, %v", data, c.Encode(), err)
-		}
-	})
-}
