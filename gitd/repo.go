@@ -27,8 +27,8 @@ type Repo struct {
 	// losing against each other's compare-and-swap. Two repacks or two fetches at once would do the same work
 	// twice. They are channels, so that a waiting caller can give up.
 	merging, maintaining, refreshing chan struct{}
-	// locking is held for reading while a git of this server may hold locks of refs. The only writer knows that
-	// nobody holds a lock.
+	// locking is held for reading while a git of this server may hold locks of refs. While it is held for writing, a
+	// lock that is found belongs to nobody.
 	locking sync.RWMutex
 	// pushing is held for reading while git receives a push, and for writing while objects are removed. Git takes
 	// an existing pack for the one that was pushed.
