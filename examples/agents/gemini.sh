@@ -1,14 +1,14 @@
 #!/bin/sh
-# Starts Gemini CLI, having mended its sessions before: 0.61.0 cannot go on with
-# them as it leaves them.
+# Repairs the sessions of Gemini CLI and starts it, because 0.61.0 cannot continue
+# its own sessions.
 #
-# It records what a tool gave back twice, beside the call and as a message of its
-# own. With a session resumed it sends both, and the API refuses a call with two
-# results (https://github.com/google-gemini/gemini-cli/issues/29365). So the
-# messages are taken out; what stands beside the calls has it all.
+# It records the result of a tool twice, with the call and as a separate message.
+# In a resumed session it sends both, and the API refuses a call with two results
+# (https://github.com/google-gemini/gemini-cli/issues/29365). The script removes the
+# messages. The results with the calls are complete.
 #
-# Over ACP a session that is loaded in the minute in which it began is begun anew
-# first, in a file of the same name. So the file gets a name without a time.
+# Over ACP, a session that is loaded in the minute of its start is first replaced by
+# a new one in a file of the same name. The script renames the file, without a time.
 set -eu
 for session in "$HOME"/.gemini/tmp/*/chats/session-*.jsonl; do
     [ -f "$session" ] || continue

@@ -1,7 +1,6 @@
 #!/bin/sh
-# A stand-in for a coding agent: it does what the prompt says, line by line, and
-# nothing else. Tests and the demo run it where no model is at hand; it shows what
-# ramus expects of an agent.
+# A stand-in of a coding agent that performs the lines of a prompt. Tests and the
+# demo use it without a model. It shows the requirements of ramus on an agent.
 #
 #   write FILE TEXT…   writes a line to a file        say TEXT…       prints it
 #   append FILE TEXT…  adds one                       run CMD…        runs a shell command
@@ -11,8 +10,8 @@
 #   babble             prints for ever                hang            ignores SIGTERM, and hangs
 #   die                kills itself                   fail [CODE]     ends with an exit code
 #
-# All other lines are told back. The session lies in $HOME/.scripted: like a real
-# agent, `scripted.sh --resume` ends with an error where there is none.
+# All other lines are repeated. The session is in $HOME/.scripted. Like a real agent,
+# `scripted.sh --resume` ends with an error if there is none.
 set -u
 session=${HOME:?}/.scripted/session
 
@@ -26,7 +25,7 @@ case ${1-} in
 	;;
 esac
 
-# The prompt is the last argument, or else standard input.
+# The prompt is the last argument, or standard input without one.
 if [ $# -gt 0 ]; then
 	prompt=$1
 else
