@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -43,31 +41,6 @@ const (
 	maxTitle    = 500
 	maxLabel    = 200
 )
-
-// planAgent fills in a plan for an agent.
-func (x *Executor) planAgent(call record.AgentCall, p *plan) error {
-	a, err := x.agent(call.Name)
-	if err != nil {
-		return err
-	}
-	if err := a.Accepts(call.Prompt, call.Files); err != nil {
-		return err
-	}
-	switch {
-	case len(call.Title) > maxTitle:
-		return fmt.Errorf("%w title: it has more than %d bytes", record.ErrInvalid, maxTitle)
-	case len(call.Session) > maxLabel || !utf8.ValidString(call.Session):
-		return fmt.Errorf("%w session label: at most %d bytes of text", record.ErrInvalid, maxLabel)
-	case call.Session != "" && a.Protocol != agent.ProtocolACP:
-		return fmt.Errorf("%w session label %q: %s goes on with what it was told last and cannot keep several sessions apart; that takes an agent of kind acp",
-			record.ErrInvalid, call.Session, a.Name)
-	}
-	call.Name = a.Name
-	p.given = named(call.Files)
-	call.Files = withoutContent(p.given)
-	p.run.Kind, p.run.Agent, p.run.Command = record.KindAgent, &call, a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
-	return nil
-}
 
 // image returns the image that the run's container must be made of; "": any.
 func (l *liveRun) image() string {
@@ -112,7 +85,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	if len(p.Key) > 200 {
 		return fmt.Errorf("%w key: it has more than 200 bytes", record.ErrInvalid)
 	}
-	files := x.cleanFiles(p.Files)
+	files := cleanFiles(x.Secrets, p.Files)
 	// Its key too, because it is compared with the journalled one.
 	p = redact.Clean(x.Secrets, p)
 	p.Files = files
@@ -142,7 +115,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 func (l *liveRun) say(p record.Prompt) error {
 	given := named(p.Files)
 	p.Files = withoutContent(given)
-	dir, discard, err := l.x.keepFiles(l.initial, given)
+	dir, discard, err := l.x.promptFiles(l.initial).keep(given)
 	defer discard()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +140,7 @@ func (l *liveRun) say(p record.Prompt) error {
 		return fmt.Errorf("%w: %d prompts wait for its agent already", record.ErrConflict, maxUnheard)
 	}
 	if dir != "" {
-		if err := l.x.placeFiles(l.initial, dir, p.Key); err != nil {
+		if err := l.x.promptFiles(l.initial).place(dir, p.Key); err != nil {
 			return err
 		}
 	}
@@ -236,7 +209,7 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 		call.Prompt = prompts[0].Text
 	}
 	for _, p := range prompts {
-		files, err := x.givenFiles(ctx, r, p)
+		files, err := x.promptFiles(r).read(ctx, p)
 		if err != nil {
 			return nil, err
 		}

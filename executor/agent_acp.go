@@ -1,14 +1,11 @@
 package executor
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -284,7 +281,7 @@ const mcpPath = "/mcp"
 // words returns what is said in the turn.
 func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
 	l := t.l
-	names, err := l.x.offer(ctx, l.initial, files, t.all)
+	names, err := l.x.promptFiles(l.initial).offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
@@ -313,63 +310,11 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	if !t.process.Conn.Agent.Capabilities.PromptCapabilities.Image {
 		return blocks, nil
 	}
-	pictures, err := l.x.givenPictures(ctx, l.initial, prompts)
+	pictures, err := l.x.promptFiles(l.initial).pictures(ctx, prompts)
 	if err != nil {
 		return nil, err
 	}
 	return append(blocks, pictures...), nil
-}
-
-// Bounds of the pictures that an agent is shown in its prompt. It finds the others as files. Models take pictures of up to 5 MB
-// each, in base64.
-const (
-	maxShown      = 5
-	maxShownBytes = 3_700_000
-)
-
-// givenPictures returns the pictures among the files of prompts, to be shown at once. A picture is told by its content, because a
-// stranger chose its name.
-func (x *Executor) givenPictures(ctx context.Context, r record.Run, prompts []record.Prompt) (blocks []sdk.ContentBlock, err error) {
-	for _, p := range prompts {
-		for _, f := range p.Files {
-			content, media, err := x.givenPicture(ctx, r, p, f.Name)
-			if err != nil {
-				return nil, fmt.Errorf("cannot show the agent the file %q: %w", f.Name, err)
-			}
-			if media == "" {
-				continue
-			}
-			blocks = append(blocks, sdk.ImageBlock(base64.StdEncoding.EncodeToString(content), media))
-			if len(blocks) == maxShown {
-				return blocks, nil
-			}
-		}
-	}
-	return blocks, nil
-}
-
-// givenPicture reads a file of a prompt if it is a picture that can be shown. Otherwise media is empty.
-func (x *Executor) givenPicture(ctx context.Context, r record.Run, p record.Prompt, name string) (content []byte, media string, err error) {
-	in, err := x.openGiven(ctx, r, p, name)
-	if err != nil {
-		return nil, "", err
-	}
-	defer in.Close()
-	head := bufio.NewReader(in)
-	begin, err := head.Peek(512)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, "", err
-	}
-	switch media = http.DetectContentType(begin); media {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-	default:
-		return nil, "", nil
-	}
-	content, err = io.ReadAll(io.LimitReader(head, maxShownBytes+1))
-	if err != nil || len(content) > maxShownBytes {
-		return nil, "", err
-	}
-	return content, media, nil
 }
 
 // endProcess ends the agent's process, if there is one, and returns how it ended if that is known.

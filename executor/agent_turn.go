@@ -264,7 +264,7 @@ func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.
 			return nil, err
 		}
 	}
-	names, err := l.x.offer(ctx, l.initial, files, t.all)
+	names, err := l.x.promptFiles(l.initial).offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
@@ -398,7 +398,7 @@ func (t *turn) memory(w *work) *agent.Memory {
 		Agent:   t.a,
 		Repo:    w.t.Repo,
 		Caller:  w.t.Caller,
-		Dir:     filepath.Join(l.x.outputDir(l.initial), "state"),
+		Dir:     filepath.Join(l.x.folder.output(l.initial), "state"),
 		Bot:     l.x.Bot,
 		Now:     l.x.Now,
 		Secrets: l.x.Secrets,

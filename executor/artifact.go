@@ -50,7 +50,7 @@ type artifactKeeper struct {
 }
 
 func (w *work) keeper() (*artifactKeeper, error) {
-	dir := filepath.Join(w.l.x.outputDir(w.l.initial), "artifacts")
+	dir := filepath.Join(w.l.x.folder.output(w.l.initial), "artifacts")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}

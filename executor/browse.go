@@ -51,7 +51,7 @@ func (x *Executor) TraceViewer(context.Context) (fs.FS, error) {
 // newChecks returns the checks of the run, of which there are none yet in this process.
 func (l *liveRun) newChecks() *browse.Run {
 	return &browse.Run{
-		Output:  l.x.outputDir(l.initial),
+		Output:  l.x.folder.output(l.initial),
 		Journal: l.journalled,
 		Emit:    func(e record.Event) error { return l.emit(e, false) },
 	}

@@ -62,7 +62,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		r.BaseCommit = r.Start
 	}
 	r.Branch, r.Head = r.Caller.Branch(), r.Start
-	r = x.cleanRun(r) // templates may have put a secret together
+	r = cleanRun(x.Secrets, r) // templates may have put a secret together
 	c := &childRun{x: x, parent: parent, name: r.Name(), own: !s.Sub.InheritBranch}
 	ref, err := x.claim(ctx, &plan{run: r, repo: repo, files: files, fresh: c.own}, "")
 	if errors.Is(err, errClaimed) {

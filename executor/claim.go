@@ -29,7 +29,7 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	if !record.ValidID(r.Key) || r.Caller.IsZero() {
 		return record.Run{}, false, fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", record.ErrInvalid)
 	}
-	r, err = x.cleanRequest(r)
+	r, err = cleanRequest(x.Secrets, r)
 	if err != nil {
 		return record.Run{}, false, err
 	}
@@ -254,7 +254,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 		return fmt.Errorf("cannot journal in %s: %w: it was begun or ended meanwhile", r.Name(), record.ErrConflict)
 	}
 	// The journal is opened for this one event. Many claims may wait, for as long as their source does not answer.
-	j, _, err := x.openJournal(r)
+	j, _, err := x.folder.openJournal(r)
 	if err != nil {
 		return err
 	}

@@ -267,7 +267,7 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (gi
 	if err != nil {
 		return gitd.MergeResult{}, err
 	}
-	m.Message, m.By = x.Secrets.String(m.Message), x.cleanPerson(m.By)
+	m.Message, m.By = x.Secrets.String(m.Message), cleanPerson(x.Secrets, m.By)
 	repo, err := x.Git.Repo(c.Repo)
 	if err != nil {
 		return gitd.MergeResult{}, err
@@ -344,7 +344,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	if base, err := repo.MergeBase(ctx, string(commit), string(tip)); err != nil || base != commit {
 		return "", fmt.Errorf("cannot go back to %s: %w: it is no commit of %s", to, record.ErrInvalid, c.Branch)
 	}
-	return x.restore(ctx, repo, c.Caller, commit, x.cleanPerson(by))
+	return x.restore(ctx, repo, c.Caller, commit, cleanPerson(x.Secrets, by))
 }
 
 // Processes returns a caller's background processes.

@@ -292,7 +292,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 	ctx, cancel := context.WithTimeout(x.ctx, worktree.Housekeeping)
 	defer cancel()
 	r := l.snapshot()
-	journal, events, err := x.openJournal(r)
+	journal, events, err := x.folder.openJournal(r)
 	if err != nil {
 		return err
 	}
@@ -320,13 +320,9 @@ func (x *Executor) sealed(l *liveRun) {
 
 // discard removes a run's files in live/, because its ref has them now.
 func (x *Executor) discard(r record.Run) {
-	err := errors.Join(os.RemoveAll(x.outputDir(r)), os.Remove(x.journalPath(r)))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := x.folder.remove(r); err != nil {
 		x.Log.Warn("cannot remove the live files of a run that is sealed", "run", r.Name(), "err", err)
 	}
-	x.liveDirs.Lock()
-	defer x.liveDirs.Unlock()
-	_ = os.Remove(x.liveDir(r.Caller)) // only when it was the caller's last
 }
 
 // resumeAll goes on with every run that had not ended when the last process did.
@@ -344,7 +340,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		if r.Passive() {
 			continue // whoever claimed it takes it up: see Untold and Standing
 		}
-		_, statErr := os.Stat(x.journalPath(r))
+		_, statErr := os.Stat(x.folder.journal(r))
 		if r.Ended() && statErr != nil || r.State == record.StateAwaitingReview && statErr != nil || r.Sub {
 			continue
 		}
@@ -459,7 +455,7 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 
 // restoreJournal puts the sealed journal of a run that waited back into live/.
 func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r record.Run) error {
-	path := x.journalPath(r)
+	path := x.folder.journal(r)
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}

@@ -93,6 +93,7 @@ type Executor struct {
 	waits       agent.Waits
 	token       func() string // what the ids of runs are drawn from; nil: [record.NewToken]
 	index       *index.Index
+	folder      *liveFolder
 	artifacts   *store.Store
 	inspector   *browse.Inspector
 	viewer      *browse.Viewer
@@ -102,9 +103,6 @@ type Executor struct {
 	trees             *worktree.Store
 	deps              *deps.Cache
 	bases             *upstream.Bases
-
-	// liveDirs is held while a caller's folder in live/ is made with its first file, or removed after its last.
-	liveDirs sync.Mutex
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -133,7 +131,8 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets, x.live = make(map[record.Caller]weak.Pointer[target]), make(map[string]*liveRun)
 	x.ports = make(map[*portConn]struct{})
-	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
+	x.folder = &liveFolder{dir: filepath.Join(x.Data, "live"), secrets: x.Secrets}
+	if err := os.MkdirAll(x.folder.dir, 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
 	if x.artifacts, err = store.Open(filepath.Join(x.Data, "artifacts"), x.Store); err != nil {

@@ -15,15 +15,15 @@ import (
 // maxForks is how many times a fork may be forked.
 const maxForks = 10
 
-// planFork fills in where a fork begins. It is called before the caller is planned.
-func (x *Executor) planFork(ctx context.Context, f record.Fork, p *plan) error {
-	of, err := x.Caller(ctx, f.Of)
+// setFork fills in where a fork begins. It is called before the caller is planned.
+func (p *plan) setFork(ctx context.Context, f record.Fork) error {
+	of, err := p.x.Caller(ctx, f.Of)
 	if err != nil {
 		return fmt.Errorf("cannot fork: %w", err)
 	}
-	repo, base, err := x.home(ctx, of.Caller)
+	repo, base, err := p.x.home(ctx, of.Caller)
 	if errors.Is(err, record.ErrNotFound) && f.Commit != "" {
-		return x.planForkOfKept(ctx, f, of.Caller, p)
+		return p.setForkOfKept(ctx, f, of.Caller)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
@@ -54,7 +54,7 @@ func (x *Executor) planFork(ctx context.Context, f record.Fork, p *plan) error {
 		}
 	}
 	depth := 1
-	for _, r := range x.OfCaller(of.Caller) {
+	for _, r := range p.x.OfCaller(of.Caller) {
 		if r.Fork != nil {
 			depth = r.Fork.Depth + 1
 		}
@@ -73,14 +73,14 @@ func (x *Executor) planFork(ctx context.Context, f record.Fork, p *plan) error {
 	return nil
 }
 
-// planForkOfKept fills in where a fork begins of a caller whose branch is deleted. It begins at a commit that was kept of the
+// setForkOfKept fills in where a fork begins of a caller whose branch is deleted. It begins at a commit that was kept of the
 // caller's work.
-func (x *Executor) planForkOfKept(ctx context.Context, f record.Fork, of record.Caller, p *plan) error {
-	for _, r := range slices.Backward(x.index.OfCaller(of)) {
+func (p *plan) setForkOfKept(ctx context.Context, f record.Fork, of record.Caller) error {
+	for _, r := range slices.Backward(p.x.index.OfCaller(of)) {
 		if p.run.Repo != "" && p.run.Repo != r.Repo {
 			continue
 		}
-		repo, err := x.Git.Repo(r.Repo)
+		repo, err := p.x.Git.Repo(r.Repo)
 		if err != nil {
 			continue // removed since
 		}

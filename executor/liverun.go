@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -63,31 +62,13 @@ type runFiles struct {
 	Sub      map[string]string // sub-workflows by id
 }
 
-// liveDir returns the folder of the journals and outputs of a caller's runs while they work.
-func (x *Executor) liveDir(c record.Caller) string { return filepath.Join(x.Data, "live", c.Slug()) }
-
-func (x *Executor) journalPath(r record.Run) string {
-	return filepath.Join(x.liveDir(r.Caller), r.ID+".jsonl")
-}
-
-// openJournal opens a run's journal, which keeps no secrets.
-func (x *Executor) openJournal(r record.Run) (*record.Journal, []record.Event, error) {
-	x.liveDirs.Lock()
-	defer x.liveDirs.Unlock()
-	return record.OpenJournal(x.journalPath(r), x.Secrets)
-}
-
-func (x *Executor) outputDir(r record.Run) string {
-	return filepath.Join(x.liveDir(r.Caller), r.ID+".output")
-}
-
 // newLive prepares a run to be worked on. It opens its journal, or makes it.
 func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *target) (*liveRun, error) {
-	j, events, err := x.openJournal(r)
+	j, events, err := x.folder.openJournal(r)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(x.outputDir(r), 0o700); err != nil {
+	if err := os.MkdirAll(x.folder.output(r), 0o700); err != nil {
 		j.Close()
 		return nil, fmt.Errorf("cannot keep outputs: %w", err)
 	}
@@ -109,7 +90,7 @@ func (l *liveRun) snapshot() record.Run {
 func (l *liveRun) change(f func(*record.Run)) {
 	l.mu.Lock()
 	f(&l.run)
-	l.run = l.x.cleanRun(l.run)
+	l.run = cleanRun(l.x.Secrets, l.run)
 	l.mu.Unlock()
 }
 
@@ -214,7 +195,7 @@ func (l *liveRun) state(s record.State, reason record.Reason, text string) error
 			e.Data = data
 		}
 	}
-	l.run = l.x.cleanRun(l.run)
+	l.run = cleanRun(l.x.Secrets, l.run)
 	e.Message = text
 	return l.emitLocked(e, s != record.StateRunning) // which says nothing that a later event does not
 }

@@ -45,7 +45,7 @@ type capture struct {
 
 // openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
 func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error) {
-	dir := l.x.outputDir(l.initial)
+	dir := l.x.folder.output(l.initial)
 	name := fmt.Sprintf("%04d-%s", seq, record.FileName(s.ID))
 	open := func(stream string, copy io.Writer) (*capture, error) {
 		mode := os.O_RDWR | os.O_CREATE | os.O_TRUNC

@@ -1,18 +1,22 @@
 package executor
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"unicode"
 
+	sdk "github.com/coder/acp-go-sdk"
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/agent"
@@ -80,13 +84,22 @@ func promptDir(key string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// keepFiles writes a prompt's files to a folder of their own in the run's live folder, durably. placeFiles makes them the
+// promptFiles are the files of a run's prompts.
+type promptFiles struct {
+	x   *Executor
+	run record.Run
+}
+
+// promptFiles returns the files of a run's prompts.
+func (x *Executor) promptFiles(r record.Run) promptFiles { return promptFiles{x, r} }
+
+// keep writes a prompt's files to a folder of their own in the run's live folder, durably. place makes them the
 // prompt's. discard is never nil.
-func (x *Executor) keepFiles(r record.Run, files []record.Attachment) (dir string, discard func(), err error) {
+func (p promptFiles) keep(files []record.Attachment) (dir string, discard func(), err error) {
 	if len(files) == 0 {
 		return "", func() {}, nil
 	}
-	dir, err = os.MkdirTemp(x.outputDir(r), "given-")
+	dir, err = os.MkdirTemp(p.x.folder.output(p.run), "given-")
 	if err != nil {
 		return "", func() {}, fmt.Errorf("cannot keep the files: %w", err)
 	}
@@ -99,8 +112,9 @@ func (x *Executor) keepFiles(r record.Run, files []record.Attachment) (dir strin
 	return dir, discard, nil
 }
 
-func (x *Executor) placeFiles(r record.Run, dir, key string) error {
-	to := filepath.Join(x.outputDir(r), filesDir, promptDir(key))
+// place makes the files in dir those of the prompt with a key, durably.
+func (p promptFiles) place(dir, key string) error {
+	to := filepath.Join(p.x.folder.output(p.run), filesDir, promptDir(key))
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the files: %w", err)
 	}
@@ -120,30 +134,30 @@ func writeDurable(name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// openGiven opens a file of a prompt. While the run works it is in the live folder, and in the ref if the run was asked with it.
+// open opens a file of a prompt. While the run works it is in the live folder, and in the ref if the run was asked with it.
 // Once the run has ended the ref has all files.
-func (x *Executor) openGiven(ctx context.Context, r record.Run, p record.Prompt, name string) (io.ReadCloser, error) {
-	at := path.Join(filesDir, promptDir(p.Key), name)
-	f, err := os.Open(filepath.Join(x.outputDir(r), filepath.FromSlash(at)))
+func (p promptFiles) open(ctx context.Context, of record.Prompt, name string) (io.ReadCloser, error) {
+	at := path.Join(filesDir, promptDir(of.Key), name)
+	f, err := os.Open(filepath.Join(p.x.folder.output(p.run), filepath.FromSlash(at)))
 	if err == nil {
 		return f, nil
 	}
-	repo, err := x.Git.Repo(r.Repo)
+	repo, err := p.x.Git.Repo(p.run.Repo)
 	if err != nil {
 		return nil, err
 	}
-	in, _, err := repo.OpenFile(ctx, record.RunRef(r.Caller, r.ID), at)
+	in, _, err := repo.OpenFile(ctx, record.RunRef(p.run.Caller, p.run.ID), at)
 	if !errors.Is(err, gitd.ErrNotFound) {
 		return in, err
 	}
-	return x.Artifact(ctx, r.Name(), at) // too large for git
+	return p.x.Artifact(ctx, p.run.Name(), at) // too large for git
 }
 
-// givenFiles reads the files of a prompt.
-func (x *Executor) givenFiles(ctx context.Context, r record.Run, p record.Prompt) ([]record.Attachment, error) {
+// read reads the files of a prompt.
+func (p promptFiles) read(ctx context.Context, of record.Prompt) ([]record.Attachment, error) {
 	var list []record.Attachment
-	for _, f := range p.Files {
-		in, err := x.openGiven(ctx, r, p, f.Name)
+	for _, f := range of.Files {
+		in, err := p.open(ctx, of, f.Name)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the file %q of a prompt: %w", f.Name, err)
 		}
@@ -161,19 +175,19 @@ func (x *Executor) givenFiles(ctx context.Context, r record.Run, p record.Prompt
 func filesFolder(r record.Run) string { return path.Join(containers.CacheDir, "files", r.ID) }
 
 // offer puts the files of prompts into the container and returns their names there, by prompt.
-func (x *Executor) offer(ctx context.Context, r record.Run, files *sftp.Client, prompts []record.Prompt) (names [][]string, err error) {
-	if err := files.MkdirAll(filesFolder(r)); err != nil {
+func (p promptFiles) offer(ctx context.Context, files *sftp.Client, prompts []record.Prompt) (names [][]string, err error) {
+	if err := files.MkdirAll(filesFolder(p.run)); err != nil {
 		return nil, err
 	}
 	taken := make(map[string]bool)
-	for _, p := range prompts {
+	for _, of := range prompts {
 		var own []string
-		for _, f := range p.Files {
-			in, err := x.openGiven(ctx, r, p, f.Name)
+		for _, f := range of.Files {
+			in, err := p.open(ctx, of, f.Name)
 			if err != nil {
 				return nil, err
 			}
-			name := path.Join(filesFolder(r), fileNamed(f.Name, taken))
+			name := path.Join(filesFolder(p.run), fileNamed(f.Name, taken))
 			own = append(own, name)
 			err = agent.WriteFile(files, name, in, 0o644)
 			in.Close()
@@ -184,4 +198,56 @@ func (x *Executor) offer(ctx context.Context, r record.Run, files *sftp.Client, 
 		names = append(names, own)
 	}
 	return names, nil
+}
+
+// Bounds of the pictures that an agent is shown in its prompt. It finds the others as files. Models take pictures of up to 5 MB
+// each, in base64.
+const (
+	maxShown      = 5
+	maxShownBytes = 3_700_000
+)
+
+// pictures returns the pictures among the files of prompts, to be shown at once. A picture is told by its content, because a
+// stranger chose its name.
+func (p promptFiles) pictures(ctx context.Context, prompts []record.Prompt) (blocks []sdk.ContentBlock, err error) {
+	for _, of := range prompts {
+		for _, f := range of.Files {
+			content, media, err := p.picture(ctx, of, f.Name)
+			if err != nil {
+				return nil, fmt.Errorf("cannot show the agent the file %q: %w", f.Name, err)
+			}
+			if media == "" {
+				continue
+			}
+			blocks = append(blocks, sdk.ImageBlock(base64.StdEncoding.EncodeToString(content), media))
+			if len(blocks) == maxShown {
+				return blocks, nil
+			}
+		}
+	}
+	return blocks, nil
+}
+
+// picture reads a file of a prompt if it is a picture that can be shown. Otherwise media is empty.
+func (p promptFiles) picture(ctx context.Context, of record.Prompt, name string) (content []byte, media string, err error) {
+	in, err := p.open(ctx, of, name)
+	if err != nil {
+		return nil, "", err
+	}
+	defer in.Close()
+	head := bufio.NewReader(in)
+	begin, err := head.Peek(512)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, "", err
+	}
+	switch media = http.DetectContentType(begin); media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return nil, "", nil
+	}
+	content, err = io.ReadAll(io.LimitReader(head, maxShownBytes+1))
+	if err != nil || len(content) > maxShownBytes {
+		return nil, "", err
+	}
+	return content, media, nil
 }

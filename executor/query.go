@@ -268,7 +268,7 @@ func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Eve
 	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), journalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
 		// It is not sealed, because the server that worked on it ended. Its journal is in live/.
-		text, err = os.ReadFile(x.journalPath(r))
+		text, err = os.ReadFile(x.folder.journal(r))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, nil
 		}
@@ -327,7 +327,7 @@ func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.Rea
 		return nil, fmt.Errorf("step %q of %s: %w", step, r.Name(), record.ErrNotFound)
 	}
 	name := fmt.Sprintf("%04d-%s.%s", seq, record.FileName(step), stream)
-	f, err := os.Open(filepath.Join(x.outputDir(r), name))
+	f, err := os.Open(filepath.Join(x.folder.output(r), name))
 	if err == nil {
 		return f, nil
 	}

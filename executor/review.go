@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -65,7 +64,7 @@ func (l *liveRun) reviewed(ctx context.Context, r record.Run) *review {
 // write does a review.
 func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 	defer close(v.done)
-	f, err := os.Create(l.x.diffPath(r))
+	f, err := os.Create(l.x.folder.diff(r))
 	if err != nil {
 		v.err = fmt.Errorf("cannot keep the diff: %w", err)
 		return
@@ -81,8 +80,4 @@ func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 		v.err = fmt.Errorf("cannot keep the diff: %w", err)
 	}
 	v.cut = w.Cut
-}
-
-func (x *Executor) diffPath(r record.Run) string {
-	return filepath.Join(x.outputDir(r), "changes.diff")
 }

@@ -70,11 +70,12 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if review.cut {
 		m.Unverified = append(m.Unverified, fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
 	}
-	journal := filepath.Join(x.outputDir(r), "journal")
+
+	journal := filepath.Join(x.folder.output(r), "journal")
 	if err := l.copyJournal(journal); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: x.diffPath(r)}, {Path: journalFile, Source: journal}} {
+	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: x.folder.diff(r)}, {Path: journalFile, Source: journal}} {
 		described, err := store.Describe(f.Path, f.Source)
 		if err != nil {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -85,6 +86,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if err := x.listEarlier(ctx, repo, l, &m); err != nil {
 		return err
 	}
+
 	runText, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -97,6 +99,15 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	files = append(files,
 		gitd.File{Path: "run.json", Content: runText},
 		gitd.File{Path: manifestPath, Content: manifest})
+	if err := x.commitSeal(ctx, l, r, files); err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	return nil
+}
+
+// commitSeal commits the files of a run's record and moves the run's ref to the commit.
+func (x *Executor) commitSeal(ctx context.Context, l *liveRun, r record.Run, files []gitd.File) error {
+	repo := l.target.Repo
 	l.mu.Lock()
 	ref := l.ref
 	l.mu.Unlock()
@@ -104,14 +115,21 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if r.Head != "" {
 		parents = append(parents, r.Head)
 	}
-	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Put: files, Parents: parents,
-		Author: orElse(r.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)})
+	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{
+		From:      ref,
+		Put:       files,
+		Parents:   parents,
+		Author:    orElse(r.Asker, x.Bot),
+		Committer: x.Bot,
+		When:      x.Now(),
+		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n",
+			r.Name(), sealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID),
+	})
 	if err != nil {
-		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+		return err
 	}
 	if err := repo.Update(ctx, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
-		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+		return err
 	}
 	l.mu.Lock()
 	l.ref = commit
@@ -176,7 +194,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 func (l *liveRun) copyJournal(to string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from, err := os.Open(l.x.journalPath(l.initial))
+	from, err := os.Open(l.x.folder.journal(l.initial))
 	if err != nil {
 		return err
 	}
@@ -198,7 +216,7 @@ func sealedAs(r record.Run) string {
 
 // outputFiles returns a run's outputs and artifacts, the small ones to be sealed. It puts the large ones into the artifact store.
 func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.File, listed []record.ManifestFile, err error) {
-	dir := x.outputDir(r)
+	dir := x.folder.output(r)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

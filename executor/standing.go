@@ -117,7 +117,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	if a.Record != nil {
 		r.Record = x.Secrets.JSON(a.Record)
 	}
-	r = x.cleanRun(r)
+	r = cleanRun(x.Secrets, r)
 	if err := x.keepStanding(ctx, repo, ref, r, text.Bytes()); err != nil {
 		return r, err
 	}

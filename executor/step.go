@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
@@ -290,15 +291,26 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		}
 		t.Forget()
 	}
-	// The container is gone, or has never heard of the command. Was it committed?
-	commit, tip, err := t.Recover(looking, b.last.Parent, l.initial.Asker, l.initial.ID, s.ID)
+	res, ended, err := l.takeUpCommitted(looking, t, s, b)
+	if err != nil {
+		return res, fateLost, err
+	}
+	if ended {
+		f = fateEnded
+	}
+	return res, f, nil
+}
+
+// takeUpCommitted ends a step whose container is gone, or has never heard of its command, if its commit is there. Otherwise ended is false.
+func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b beginning) (res workflow.StepResult, ended bool, err error) {
+	commit, tip, err := t.Recover(ctx, b.last.Parent, l.initial.Asker, l.initial.ID, s.ID)
 	var apart *worktree.Uncommitted
 	if err != nil && !errors.As(err, &apart) {
-		return res, fateLost, err
+		return res, false, err
 	}
 	if commit == nil {
 		l.note(s.ID, "the server was restarted; the command had not been committed, what it did is gone")
-		return res, f, nil
+		return res, false, nil
 	}
 	code, _ := strconv.Atoi(commit.Trailer(record.TrailerExit))
 	exit := containers.Exit{Code: code, Reason: commit.Trailer(record.TrailerReason)}
@@ -306,7 +318,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	w := &work{l: l, t: t, s: s, before: b.last.Parent}
 	w.out, err = l.openOutputs(s, b.last.Seq, true)
 	if err != nil {
-		return res, fateLost, err
+		return res, false, err
 	}
 	defer w.out.close()
 	o := shellOutcome(exit, w.out)
@@ -317,7 +329,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		o.fail(record.ReasonNotCommitted, lostLeft)
 	}
 	res, err = w.finish(o, tip, "")
-	return res, fateEnded, err
+	return res, true, err
 }
 
 // endCut ends an agent whose prompt broke off when the server stopped. Most agents wait for the rest until their time is up, and
@@ -370,9 +382,15 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		}
 		return workflow.StepResult{}, err
 	}
-	o.result = l.x.cleanResult(o.result)
+	return w.record(ctx, o)
+}
+
+// record commits and journals the outcome of the step's commands. From here on nothing may stop it, because the command has happened.
+func (w *work) record(ctx context.Context, o outcome) (workflow.StepResult, error) {
+	l := w.l
+	// The workflow must see the journal's result, also when the run is taken up again.
+	o.result = redact.Clean(l.x.Secrets, o.result)
 	w.out.save()
-	// From here on nothing may stop the record, because the command has happened.
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	w.head.mu.Lock()
@@ -577,18 +595,18 @@ func (w *work) message(o outcome) string {
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.exit.Reason)
 	}
-	return w.l.x.commitText(b.String())
+	return commitText(w.l.x.Secrets, b.String())
 }
 
 // halfway returns the commit message of a work tree in the middle of a step.
 func (w *work) halfway(subject string) string {
-	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
+	return commitText(w.l.x.Secrets, fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
 		record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID, record.TrailerStep, w.s.ID))
 }
 
 // commitText returns a commit message without secrets.
-func (x *Executor) commitText(text string) string {
-	return strings.ReplaceAll(x.Secrets.String(text), "\x00", "\uFFFD")
+func commitText(secrets *redact.Secrets, text string) string {
+	return strings.ReplaceAll(secrets.String(text), "\x00", "\uFFFD")
 }
 
 // errUnheard is the error of a container that was lost before it said that the command had begun. Nobody has seen anything of the

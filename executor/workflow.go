@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/library"
@@ -347,7 +348,7 @@ func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason r
 	}
 	begun := l.x.Now()
 	res, reason := do()
-	res = l.x.cleanResult(res)
+	res = redact.Clean(l.x.Secrets, res)
 	ok := res.OK
 	return res, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok, Reason: string(reason), Message: text.Clip(res.Error, 16<<10),
 		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
@@ -496,7 +497,7 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 	if s.Sub.InheritBranch {
 		l.change(func(r *record.Run) { r.Head = run.Head })
 	}
-	res = l.x.cleanResult(res)
+	res = redact.Clean(l.x.Secrets, res)
 	reason := ""
 	if !ok {
 		reason = string(run.Reason)

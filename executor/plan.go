@@ -1,0 +1,298 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks/library"
+	"github.com/ramus-dev/ramus/tasks/workflow"
+)
+
+// plan is a request that was understood, and the run that it asks for.
+type plan struct {
+	x       *Executor
+	run     record.Run
+	repo    *gitd.Repo
+	files   runFiles
+	command *record.Command
+	given   []record.Attachment // along with an agent's prompt
+	fresh   bool                // the caller's branch is to be made, at run.Start
+	draw    bool                // the caller's id was drawn and may be drawn again
+	redraw  bool                // the run's id was, too
+	taken   []record.Event      // results taken over from the run that is resumed
+	start   gitd.Hash           // of a fork
+	state   gitd.Hash           // what its agents remember; empty: nothing
+}
+
+// plan returns the plan of a request. Nothing is changed but, for a request that begins at a node, the caller's branch.
+func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
+	r, err := cleanRequest(x.Secrets, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRequest(r); err != nil {
+		return nil, err
+	}
+	p := &plan{x: x, command: r.Command, files: runFiles{Sub: map[string]string{}}}
+	p.run = record.Run{
+		ID:        r.Key,
+		Caller:    r.Caller,
+		Repo:      r.Repo,
+		Base:      r.Base,
+		Asker:     r.Asker,
+		Origin:    r.Origin,
+		State:     record.StateSubmitted,
+		Input:     r.Input,
+		From:      r.From,
+		Parent:    r.Of,
+		CreatedAt: x.Now().UTC(),
+	}
+	if p.run.ID == "" {
+		p.run.ID, p.redraw = x.drawRun(p.run.CreatedAt), true
+	}
+	if r.Fork != nil {
+		if err := p.setFork(ctx, *r.Fork); err != nil {
+			return nil, err
+		}
+	}
+	if r.Caller.IsZero() {
+		p.draw, p.fresh = true, true
+	} else if err := p.setCaller(ctx); err != nil {
+		return nil, err
+	}
+	if r.Fork != nil && !p.fresh {
+		return nil, fmt.Errorf("cannot fork: %w: %s is there already; a fork is a new caller", record.ErrConflict, p.run.Caller)
+	}
+	if err := p.setWork(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := p.setStart(ctx); err != nil {
+		return nil, err
+	}
+
+	if p.draw {
+		p.run.Caller, _ = record.RunCaller(record.NewID(2)) // ids that are drawn fit the form
+	}
+	p.run.Branch = p.run.Caller.Branch()
+	p.run.Head = p.run.Start
+	if err := p.permit(ctx, r); err != nil {
+		return nil, err
+	}
+	if r.From != "" {
+		if err := p.takeOver(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	if p.run.Kind == record.KindWorkflow {
+		w, err := p.files.parse(ctx, x, p.run.Repo)
+		if err == nil {
+			_, err = workflow.NewMachine(w, p.run.Input, workflowContext(p.run))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, record.ErrInvalid, err)
+		}
+	}
+	return p, nil
+}
+
+// checkRequest returns an error unless a request has one kind of work, and a valid key or none.
+func checkRequest(r record.Request) error {
+	kinds := 0
+	for _, set := range []bool{r.Workflow != "", r.File != "", r.Command != nil, r.Task != nil, r.Agent != nil} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task and agent", record.ErrInvalid)
+	}
+	if r.Key != "" && !record.ValidID(r.Key) {
+		return fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", record.ErrInvalid, r.Key)
+	}
+	return nil
+}
+
+// setStart fills in the base, and the commit that the run begins at.
+func (p *plan) setStart(ctx context.Context) error {
+	if p.repo == nil {
+		return fmt.Errorf("%w request: it names no repository; `ramus repo list` shows them", record.ErrInvalid)
+	}
+	if p.run.Base == "" {
+		base, err := p.repo.Base(ctx)
+		if err != nil {
+			return err
+		}
+		p.run.Base = base
+	}
+	base, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Base)
+	if err != nil {
+		return fmt.Errorf("cannot begin from %s of %s: %w", p.run.Base, p.repo.Name(), err)
+	}
+	p.run.BaseCommit = base
+	if p.run.BaseRefreshed, err = p.repo.RefreshedAt(ctx); err != nil {
+		return err
+	}
+	switch {
+	case p.start != "":
+		p.run.Start = p.start
+	case p.fresh:
+		p.run.Start = base
+	default:
+		p.run.Start, err = p.repo.Resolve(ctx, "refs/heads/"+p.run.Caller.Branch())
+	}
+	return err
+}
+
+// permit asks the request's Permit, before anything changes.
+func (p *plan) permit(ctx context.Context, r record.Request) error {
+	if r.Permit == nil {
+		return nil
+	}
+	into := ""
+	if p.run.Kind == record.KindWorkflow {
+		w, err := p.files.parse(ctx, p.x, p.run.Repo)
+		if err != nil {
+			return fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, record.ErrInvalid, err)
+		}
+		if w.Repo.MergeOnSuccess {
+			into = p.run.Base
+		}
+	}
+	return r.Permit(p.run, into)
+}
+
+// setCaller finds the repository of a named caller, or finds that the caller is new.
+func (p *plan) setCaller(ctx context.Context) error {
+	repo, base, err := p.x.home(ctx, p.run.Caller)
+	switch {
+	case err == nil:
+		if p.run.Repo != "" && p.run.Repo != repo.Name() {
+			return fmt.Errorf("%w repository %q: %s belongs to %s", record.ErrInvalid, p.run.Repo, p.run.Caller, repo.Name())
+		}
+		p.repo, p.run.Repo = repo, repo.Name()
+		if p.run.Base == "" {
+			p.run.Base = base
+		}
+	case errors.Is(err, record.ErrNotFound) && p.run.Repo != "":
+		p.fresh = true
+	case errors.Is(err, record.ErrNotFound):
+		return fmt.Errorf("%s: %w; name a repository (--repo) to begin it", p.run.Caller, record.ErrNotFound)
+	default:
+		return err
+	}
+	return nil
+}
+
+// setWork fills in the work.
+func (p *plan) setWork(ctx context.Context, r record.Request) error {
+	switch {
+	case r.Command != nil:
+		c := *r.Command
+		if len(c.Args) == 0 && strings.TrimSpace(c.Shell) == "" {
+			return fmt.Errorf("%w request: the command is empty", record.ErrInvalid)
+		}
+		var err error
+		if c.Env, err = envNames(c.Env); err != nil {
+			return err
+		}
+		c.Stdin = nil
+		p.run.Kind, p.run.Exec, p.run.Command = record.KindExec, &c, c.Shell
+		if len(c.Args) > 0 {
+			p.run.Command = quoteArgs(c.Args)
+		}
+	case r.Task != nil:
+		if _, ok := library.Lookup(r.Task.Name); !ok {
+			return fmt.Errorf("%w task %q; `ramus tasks` lists them", record.ErrInvalid, r.Task.Name)
+		}
+		p.run.Kind, p.run.Task = record.KindTask, r.Task
+	case r.Agent != nil:
+		if err := p.setAgent(*r.Agent); err != nil {
+			return err
+		}
+	default:
+		return p.setWorkflow(ctx, r)
+	}
+	return p.setRepo(ctx)
+}
+
+// setAgent fills in a plan for an agent.
+func (p *plan) setAgent(call record.AgentCall) error {
+	a, err := p.x.agent(call.Name)
+	if err != nil {
+		return err
+	}
+	if err := a.Accepts(call.Prompt, call.Files); err != nil {
+		return err
+	}
+	switch {
+	case len(call.Title) > maxTitle:
+		return fmt.Errorf("%w title: it has more than %d bytes", record.ErrInvalid, maxTitle)
+	case len(call.Session) > maxLabel || !utf8.ValidString(call.Session):
+		return fmt.Errorf("%w session label: at most %d bytes of text", record.ErrInvalid, maxLabel)
+	case call.Session != "" && a.Protocol != agent.ProtocolACP:
+		return fmt.Errorf("%w session label %q: %s goes on with what it was told last and cannot keep several sessions apart; that takes an agent of kind acp",
+			record.ErrInvalid, call.Session, a.Name)
+	}
+	call.Name = a.Name
+	p.given = named(call.Files)
+	call.Files = withoutContent(p.given)
+	p.run.Kind, p.run.Agent, p.run.Command = record.KindAgent, &call, a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
+	return nil
+}
+
+func (p *plan) setWorkflow(ctx context.Context, r record.Request) error {
+	p.run.Kind = record.KindWorkflow
+	p.files.Workflow, p.run.File = r.Workflow, r.File
+	if err := p.setRepo(ctx); err != nil {
+		return err
+	}
+	load := loader{repo: p.repo, base: p.run.Base, sub: r.Sub, used: p.files.Sub}
+	if r.File != "" {
+		text, err := load.read(ctx, path.Clean(r.File))
+		if err != nil {
+			return fmt.Errorf("cannot read workflow %s: %w", r.File, err)
+		}
+		p.files.Workflow = text
+	}
+	name := r.File
+	if name == "" {
+		name = "workflow.yaml"
+	}
+	parse := func() (*workflow.Workflow, error) {
+		w, err := workflow.Parse(ctx, name, []byte(p.files.Workflow), workflow.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: p.x.LLM != nil})
+		if err != nil {
+			return nil, fmt.Errorf("cannot run workflow: %w: %w", record.ErrInvalid, err)
+		}
+		return w, nil
+	}
+	w, err := parse()
+	if err != nil {
+		return err
+	}
+	if p.run.Repo == "" && w.Repo.ID != "" { // its sub-workflows run there, too
+		p.run.Repo = w.Repo.ID
+		if w, err = parse(); err != nil {
+			return err
+		}
+	}
+	p.run.Workflow = w.ID
+	if p.run.Base == "" {
+		p.run.Base = w.Repo.BaseBranch
+	}
+	return p.setRepo(ctx)
+}
+
+func (p *plan) setRepo(ctx context.Context) (err error) {
+	if p.repo == nil && p.run.Repo != "" {
+		p.repo, err = p.x.bases.OpenRepo(ctx, p.run.Repo)
+	}
+	return err
+}
