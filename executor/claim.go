@@ -111,7 +111,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 	for {
 		l := x.alive(c, id)
 		if l == nil {
-			r, known := x.index.Get(c, id) // only now: one that has just left stands there as it ended
+			r, known := x.index.Get(c, id) // after alive: the index has a run that has just left as it ended
 			if !known {
 				return record.Run{}, fmt.Errorf("run %s/%s: %w", c, id, record.ErrNotFound)
 			}

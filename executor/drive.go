@@ -338,7 +338,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 	}
 	for _, r := range x.index.All() {
 		if r.Passive() {
-			continue // whoever claimed it takes it up: see Untold and Standing
+			continue // its owner takes it up: see Untold and Standing
 		}
 		_, statErr := os.Stat(x.folder.journal(r))
 		if r.Ended() && statErr != nil || r.State == record.StateAwaitingReview && statErr != nil || r.Sub {

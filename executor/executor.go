@@ -337,7 +337,7 @@ type CallerStatus struct {
 	Container *containers.HostStatus `json:"container,omitempty"`
 }
 
-// Stats are the numbers behind /metrics and /health.
+// Stats are the numbers of /metrics and /health.
 type Stats struct {
 	Runs     map[record.State]int `json:"runs"` // since start, by state now: those at work, those that wait for a person, and those that ended
 	Commands int64                `json:"commands"`

@@ -96,6 +96,6 @@ func (x *Executor) hangUpPorts() {
 	}
 	x.mu.Unlock()
 	for _, p := range open {
-		_ = p.Close() // whoever has it meets the end of the connection
+		_ = p.Close() // its users see the end of the connection
 	}
 }

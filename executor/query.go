@@ -404,7 +404,7 @@ func (x *Executor) Reindex(ctx context.Context) (int, error) {
 	return x.index.Rebuild(func() ([]record.Run, error) { return index.ReadRuns(ctx, x.Git) })
 }
 
-// Stats returns the numbers behind /metrics and /health.
+// Stats returns the numbers of /metrics and /health.
 func (x *Executor) Stats() Stats {
 	trees := x.trees.Counts()
 	s := Stats{

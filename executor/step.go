@@ -191,7 +191,7 @@ func (o *outcome) fail(reason record.Reason, text string) {
 
 func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	if err := context.Cause(ctx); err != nil {
-		return workflow.StepResult{}, err // what a stopped run left behind was seen to, nothing new begins
+		return workflow.StepResult{}, err // nothing new begins in a run that was stopped
 	}
 	lease, tip, err := t.Ready(ctx, l.image(), l.initial.Asker, l.waiting)
 	if err != nil {

@@ -147,7 +147,7 @@ func (b *Bases) note(o *base, err error) {
 	}
 }
 
-// Status is how a base stands to its upstream.
+// Status is how far a base follows its upstream.
 type Status struct {
 	// Refreshed is when the base was last known to be equal to upstream. Zero: never, or it has no upstream.
 	Refreshed time.Time `json:"refreshed,omitzero"`
@@ -161,7 +161,7 @@ type Status struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Status returns how the base of a repository stands to its upstream.
+// Status returns how far the base of a repository follows its upstream.
 func (b *Bases) Status(ctx context.Context, repo *gitd.Repo) (Status, error) {
 	at, err := repo.RefreshedAt(ctx)
 	if err != nil {

@@ -199,7 +199,7 @@ func endScripts(ctx context.Context, h *containers.Host) error {
 	return nil
 }
 
-// WarmUp does in a new container what every container needs, whoever its caller will be.
+// WarmUp does in a new container what every container needs, before its caller is known.
 func (st *Store) WarmUp(ctx context.Context, p containers.Place) error {
 	if err := prepare(ctx, p.Host); err != nil || st.layers == nil {
 		return err

@@ -123,7 +123,7 @@ func (st *Store) Counts() Counts {
 	return c
 }
 
-// counts are the numbers behind Counts.
+// counts are the numbers of Counts.
 type counts struct {
 	binds, snapshots, hashed, salvaged atomic.Int64
 

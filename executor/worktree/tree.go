@@ -221,7 +221,7 @@ func (t *Tree) LeftOut() bool { return len(t.left) > 0 }
 
 // Grant returns what the container may do at its door: read the base and the caller's branch, write that branch, forward only. While a
 // commit script runs that pushes to a ref that the host then merges, it may write that ref too. The grant never leaves the host: the
-// connection stands for it.
+// connection is the proof.
 func (t *Tree) Grant() gitd.Grant {
 	own := "refs/heads/" + t.Caller.Branch()
 	write := []string{own}
