@@ -89,7 +89,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	// Its key too, because it is compared with the journalled one.
 	p = redact.Clean(x.Secrets, p)
 	p.Files = files
-	l := x.alive(r.Caller, r.ID)
+	l := x.runs.alive(r.Caller, r.ID)
 	if l != nil {
 		if err = l.say(p); !errors.Is(err, errOver) {
 			return err

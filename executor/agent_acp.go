@@ -185,7 +185,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	if _, err := t.memory(w).Restore(ctx, w.host.Container().ID, files); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.x.waits.Start, fmt.Errorf("the agent was not ready after %s", l.x.waits.Start))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.x.tuning.waits.Start, fmt.Errorf("the agent was not ready after %s", l.x.tuning.waits.Start))
 	defer cancel()
 	browser := t.openBrowser(ctx, w)
 	k, err := agent.Start(ctx, w.host, t.agentOptions(browser), agentTurn{w}, meter)
@@ -356,7 +356,7 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 		Timeout:    x.Timeout,
 		RunTimeout: x.RunTimeout,
 		Output:     x.Limits.WithDefaults().Output,
-		Waits:      x.waits,
+		Waits:      x.tuning.waits,
 	}
 }
 

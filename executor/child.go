@@ -104,9 +104,7 @@ func (c *childRun) run(ctx context.Context, answers map[string]record.Decision) 
 	l := c.l
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	defer l.cancel(nil)
-	c.x.mu.Lock()
-	c.x.live[l.initial.Name()] = l
-	c.x.mu.Unlock()
+	c.x.runs.add(l)
 	defer close(l.done)
 	for step, d := range decisions(l.journalled()) {
 		if _, ok := answers[step]; !ok {

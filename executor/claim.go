@@ -38,7 +38,7 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 		return record.Run{}, false, err
 	}
 	// Between its claim and the index nobody who is told of the run can find it.
-	release, err := x.lockRun(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
+	release, err := x.runs.lock(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 	if err != nil {
 		return record.Run{}, false, err
 	}
@@ -62,9 +62,9 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 // Find returns the run of a caller with this id, in any repository. Unlike [Executor.Run] it looks nowhere else, and takes no
 // time.
 func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
-	// Look at live runs before the index. An ending run is written to the index first and leaves x.live second, so the other
+	// Look at live runs before the index. An ending run is written to the index first and leaves x.runs second, so the other
 	// order could return it as it was when it began.
-	l := x.alive(c, id)
+	l := x.runs.alive(c, id)
 	r, known := x.index.Get(c, id)
 	if !known {
 		return record.Run{}, false
@@ -73,13 +73,6 @@ func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
 		return l.snapshot(), true
 	}
 	return r, true
-}
-
-// alive returns a run of a caller that works or waits in line; nil if nothing works at it.
-func (x *Executor) alive(c record.Caller, id string) *liveRun {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.live[record.Run{Caller: c, ID: id}.Name()]
 }
 
 // OfCaller returns a caller's runs as they are now, oldest first.
@@ -109,7 +102,7 @@ func (x *Executor) Home(ctx context.Context, c record.Caller) (repo, base string
 // Settled waits until a run has ended, or waits for a person, and its ref has all of that. Then its manifest can be read.
 func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (record.Run, error) {
 	for {
-		l := x.alive(c, id)
+		l := x.runs.alive(c, id)
 		if l == nil {
 			r, known := x.index.Get(c, id) // after alive: the index has a run that has just left as it ended
 			if !known {
@@ -122,7 +115,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 		case <-ctx.Done():
 			return l.snapshot(), context.Cause(ctx)
 		}
-		if x.alive(c, id) != l {
+		if x.runs.alive(c, id) != l {
 			continue
 		}
 		// Its goroutine has ended, and its ref does not have it yet. The disk may be full, or the server closing.
@@ -180,7 +173,7 @@ func (x *Executor) lockIdle(ctx context.Context, run string) (_ record.Run, _ *g
 	if err != nil {
 		return r, nil, "", nil, err
 	}
-	if release, err = x.lockRun(ctx, r.Name()); err != nil {
+	if release, err = x.runs.lock(ctx, r.Name()); err != nil {
 		return r, nil, "", nil, err
 	}
 	if now, known := x.Find(r.Caller, r.ID); known {
@@ -197,48 +190,13 @@ func (x *Executor) lockIdle(ctx context.Context, run string) (_ record.Run, _ *g
 	return r, repo, ref, release, nil
 }
 
-// runLock is the lock of a claimed run.
-type runLock struct {
-	turn  chan struct{} // one token
-	users int           // guarded by Executor.mu
-}
-
-// lockRun waits for the lock of a claimed run.
-func (x *Executor) lockRun(ctx context.Context, run string) (release func(), err error) {
-	x.mu.Lock()
-	if x.locks == nil {
-		x.locks = make(map[string]*runLock)
-	}
-	h := x.locks[run]
-	if h == nil {
-		h = &runLock{turn: make(chan struct{}, 1)}
-		x.locks[run] = h
-	}
-	h.users++
-	x.mu.Unlock()
-	left := func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		if h.users--; h.users == 0 {
-			delete(x.locks, run)
-		}
-	}
-	select {
-	case h.turn <- struct{}{}:
-		return func() { <-h.turn; left() }, nil
-	case <-ctx.Done():
-		left()
-		return nil, context.Cause(ctx)
-	}
-}
-
 // Note journals an event in a run that has not ended.
 func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 	r, err := x.Run(ctx, run)
 	if err != nil {
 		return err
 	}
-	l := x.alive(r.Caller, r.ID)
+	l := x.runs.alive(r.Caller, r.ID)
 	switch {
 	case l != nil:
 		return l.emit(e, false)

@@ -24,7 +24,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		if r, err = x.settled(ctx, r); err != nil {
 			return err
 		}
-		l := x.alive(r.Caller, r.ID)
+		l := x.runs.alive(r.Caller, r.ID)
 		switch {
 		case l != nil && r.Ended():
 			continue
@@ -40,7 +40,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 				continue
 			}
 			// It began meanwhile.
-			l = x.alive(r.Caller, r.ID)
+			l = x.runs.alive(r.Caller, r.ID)
 			if l == nil {
 				continue
 			}
@@ -86,12 +86,12 @@ var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's lo
 
 // unsealed reports whether the ref of a run that has ended, or waits, does not have it yet; see sealLater.
 func (x *Executor) unsealed(r record.Run) bool {
-	return x.alive(r.Caller, r.ID) != nil
+	return x.runs.alive(r.Caller, r.ID) != nil
 }
 
 // settled waits while a run that has ended, or that waits for a person, is being written down. Only then can it be taken up again.
 func (x *Executor) settled(ctx context.Context, r record.Run) (record.Run, error) {
-	l := x.alive(r.Caller, r.ID)
+	l := x.runs.alive(r.Caller, r.ID)
 	if l == nil {
 		return r, nil
 	}
@@ -223,7 +223,7 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 	if err != nil {
 		return record.Run{}, err
 	}
-	l := x.alive(r.Caller, r.ID)
+	l := x.runs.alive(r.Caller, r.ID)
 	if l != nil {
 		switch err := l.decide(d); {
 		case err == nil:

@@ -20,22 +20,19 @@ import (
 
 // launch registers a run and starts the goroutine that owns it.
 func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error {
-	name := l.initial.Name()
 	x.mu.Lock()
-	switch {
-	case x.closed:
+	if x.closed {
 		x.mu.Unlock()
 		l.end()
 		return record.ErrClosed
-	case x.live[name] != nil:
-		x.mu.Unlock()
-		l.end()
-		return fmt.Errorf("%s: %w: it is at work", name, record.ErrConflict)
 	}
-	x.live[name] = l
-	delete(x.waiting, name)
 	x.wg.Add(1)
 	x.mu.Unlock()
+	if !x.runs.launch(l) {
+		x.wg.Done()
+		l.end()
+		return fmt.Errorf("%s: %w: it is at work", l.initial.Name(), record.ErrConflict)
+	}
 	go func() {
 		defer x.wg.Done()
 		x.drive(l, answers)
@@ -186,7 +183,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	defer func() {
 		l.end()
 		if !unsealed {
-			x.leave(l)
+			x.runs.remove(l)
 		}
 	}()
 	cause := context.Cause(ctx)
@@ -220,32 +217,15 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		}
 		jerr = l.state(record.StateFailed, reason, err.Error())
 	}
-	x.tally(l.snapshot())
+	x.runs.tally(l.snapshot())
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
 		// Until it is sealed, only its liveRun knows how it ended or what it asks.
 		unsealed = true
-		x.wg.Go(func() { x.sealLater(l, x.sealEvery) })
+		x.wg.Go(func() { x.sealLater(l, x.tuning.sealEvery) })
 		return
 	}
 	x.sealed(l)
-}
-
-// tally counts a run that has ended, or waits for a person, for [Executor.Stats].
-func (x *Executor) tally(r record.Run) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if r.Ended() {
-		if x.ended == nil {
-			x.ended = map[record.State]int{}
-		}
-		x.ended[r.State]++
-		return
-	}
-	if x.waiting == nil {
-		x.waiting = map[string]bool{}
-	}
-	x.waiting[r.Name()] = true
 }
 
 // sealLater seals a run that could not be sealed when it ended, on a full disk or without the artifact store. Until then it cannot
@@ -261,31 +241,22 @@ func (x *Executor) sealLater(l *liveRun, first time.Duration) {
 		}
 		if err := x.sealAgain(l); err != nil {
 			x.Log.Debug("still cannot seal a run", "run", l.initial.Name(), "err", err)
-			timer.Reset(x.sealEvery)
+			timer.Reset(x.tuning.sealEvery)
 			continue
 		}
 		x.Log.Info("sealed a run that could not be when it ended", "run", l.initial.Name())
 		x.sealed(l)
-		x.leave(l)
+		x.runs.remove(l)
 		return
 	}
 }
 
 // sealOnly takes up a run that had ended before the server stopped, and was not sealed.
 func (x *Executor) sealOnly(l *liveRun) {
-	x.mu.Lock()
-	x.live[l.initial.Name()] = l
-	x.mu.Unlock()
+	x.runs.add(l)
 	l.end()
 	close(l.done)
 	x.wg.Go(func() { x.sealLater(l, 0) })
-}
-
-// leave removes a run from the live ones.
-func (x *Executor) leave(l *liveRun) {
-	x.mu.Lock()
-	delete(x.live, l.run.Name())
-	x.mu.Unlock()
 }
 
 func (x *Executor) sealAgain(l *liveRun) error {

@@ -81,23 +81,17 @@ type Executor struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	ctx   context.Context // ends with cause ErrClosed
-	close context.CancelCauseFunc
-	wg    sync.WaitGroup // the runs' goroutines
-	// sealEvery is the wait before a run is sealed again that could not be sealed.
-	sealEvery time.Duration
-	// refreshEvery is [upstream.Bases].RetryEvery.
-	refreshEvery time.Duration
-	// layerBounds are the bounds of base layers that tests set; zero: the defaults.
-	layerBounds worktree.Layers
-	waits       agent.Waits
-	token       func() string // what the ids of runs are drawn from; nil: [record.NewToken]
-	index       *index.Index
-	folder      *liveFolder
-	artifacts   *store.Store
-	inspector   *browse.Inspector
-	viewer      *browse.Viewer
-	hub         hub
+	ctx       context.Context // ends with cause ErrClosed
+	close     context.CancelCauseFunc
+	wg        sync.WaitGroup // the runs' goroutines
+	tuning    tuning
+	index     *index.Index
+	folder    *liveFolder
+	artifacts *store.Store
+	inspector *browse.Inspector
+	viewer    *browse.Viewer
+	hub       hub
+	runs      registry
 
 	commands, commits atomic.Int64
 	trees             *worktree.Store
@@ -107,11 +101,20 @@ type Executor struct {
 	mu      sync.Mutex // guards all below
 	closed  bool
 	targets map[record.Caller]weak.Pointer[target]
-	live    map[string]*liveRun  // by Run.Name
-	ended   map[record.State]int // how many runs ended since start, by how
-	waiting map[string]bool      // runs that wait for a person since start, by name
-	locks   map[string]*runLock  // by Run.Name
 	ports   map[*portConn]struct{}
+}
+
+// tuning has times and bounds that tests change.
+type tuning struct {
+	// sealEvery is the wait before a run is sealed again that could not be sealed; default 5 s.
+	sealEvery time.Duration
+	// refreshEvery is [upstream.Bases].RetryEvery.
+	refreshEvery time.Duration
+	// layers bounds the base layers.
+	layers worktree.Layers
+	waits  agent.Waits
+	// token returns a part of a run's id. nil: [record.NewToken].
+	token func() string
 }
 
 // LLM is a model endpoint.
@@ -129,7 +132,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	}
 	x.Agents = agents
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
-	x.targets, x.live = make(map[record.Caller]weak.Pointer[target]), make(map[string]*liveRun)
+	x.targets = make(map[record.Caller]weak.Pointer[target])
 	x.ports = make(map[*portConn]struct{})
 	x.folder = &liveFolder{dir: filepath.Join(x.Data, "live"), secrets: x.Secrets}
 	if err := os.MkdirAll(x.folder.dir, 0o700); err != nil {
@@ -168,7 +171,7 @@ func (x *Executor) openTrees() error {
 		Container: worktree.Container{Image: x.Image, Limits: x.Limits, Env: x.containerEnv()},
 		Identity:  worktree.Identity{Bot: x.Bot},
 		Secrets:   x.Secrets,
-		Layers:    x.layerBounds,
+		Layers:    x.tuning.layers,
 		Find:      x.findTree,
 		Log:       x.Log,
 		Now:       x.Now,
@@ -197,7 +200,7 @@ func (x *Executor) newBases() *upstream.Bases {
 		Bot:        x.Bot,
 		Platform:   worktree.Platform,
 		Secrets:    x.Secrets,
-		RetryEvery: x.refreshEvery,
+		RetryEvery: x.tuning.refreshEvery,
 		Moved:      x.trees.MakeLater,
 		Dependencies: upstream.Dependencies{
 			Lacks: x.deps.Lacks,
@@ -258,9 +261,9 @@ func (x *Executor) defaults() {
 	if x.RunTimeout <= 0 {
 		x.RunTimeout = 24 * time.Hour
 	}
-	x.waits = x.waits.WithDefaults()
-	if x.sealEvery <= 0 {
-		x.sealEvery = 5 * time.Second
+	x.tuning.waits = x.tuning.waits.WithDefaults()
+	if x.tuning.sealEvery <= 0 {
+		x.tuning.sealEvery = 5 * time.Second
 	}
 	if x.Bot.Name == "" {
 		x.Bot.Name = "ramus"

@@ -16,13 +16,11 @@ import (
 )
 
 // SetSealEvery makes a run that could not be sealed wait only so long.
-func (x *Executor) SetSealEvery(d time.Duration) { x.sealEvery = d }
+func (x *Executor) SetSealEvery(d time.Duration) { x.tuning.sealEvery = d }
 
 // Waiting tells how many requests wait for a run's end.
 func (x *Executor) Waiting(run string) int {
-	x.mu.Lock()
-	l := x.live[run]
-	x.mu.Unlock()
+	l := x.runs.all()[run]
 	if l == nil {
 		return 0
 	}
@@ -33,7 +31,7 @@ func (x *Executor) Waiting(run string) int {
 
 // SetPatience makes agents of agent.ProtocolACP, and questions of theirs, be waited for only so long.
 func (x *Executor) SetPatience(patience, person time.Duration) {
-	x.waits = agent.Waits{Grace: patience, Leave: patience, Person: person}
+	x.tuning.waits = agent.Waits{Grace: patience, Leave: patience, Person: person}
 }
 
 // Touch makes an empty file in the work tree of a caller's container.
@@ -54,17 +52,17 @@ func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 
 // SetBranchLayers gives branches that differ in so many paths layers of their own, at once.
 func (x *Executor) SetBranchLayers(near int) {
-	x.layerBounds.BranchNear, x.layerBounds.BranchRest = near, time.Millisecond
+	x.tuning.layers.BranchNear, x.tuning.layers.BranchRest = near, time.Millisecond
 }
 
 // SetLayerEntries lets a base layer have so many files and folders.
-func (x *Executor) SetLayerEntries(n int) { x.layerBounds.Entries = n }
+func (x *Executor) SetLayerEntries(n int) { x.tuning.layers.Entries = n }
 
 // SetTokens has the ids of runs drawn from a list.
-func (x *Executor) SetTokens(next func() string) { x.token = next }
+func (x *Executor) SetTokens(next func() string) { x.tuning.token = next }
 
 // SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
-func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }
+func (x *Executor) SetRefreshEvery(d time.Duration) { x.tuning.refreshEvery = d }
 
 // InApart runs a shell line in a container of nobody's on a commit of the base, and gives what it printed.
 func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, line string) (string, error) {

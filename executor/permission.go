@@ -44,7 +44,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	if err != nil {
 		return false, err
 	}
-	late := time.NewTimer(l.x.waits.Person)
+	late := time.NewTimer(l.x.tuning.waits.Person)
 	defer late.Stop()
 	var d record.Decision
 	answered := false
@@ -52,7 +52,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	case d = <-a.answer:
 		answered = true
 	case <-late.C:
-		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.waits.Person)}
+		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.tuning.waits.Person)}
 	case <-ctx.Done():
 		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: "the agent does not wait for an answer any more"}
 	}

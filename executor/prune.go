@@ -250,7 +250,7 @@ type callerRuns struct {
 
 // works reports whether something works at a run that may have ended, because it is being sealed.
 func (x *Executor) works(r record.Run) bool {
-	return x.alive(r.Caller, r.ID) != nil
+	return x.runs.alive(r.Caller, r.ID) != nil
 }
 
 // branchPrefix begins the refs of callers' branches.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"os"
 	"path/filepath"
 	"sort"
@@ -23,9 +22,7 @@ import (
 // current returns every run, the ones at work as they are now and the others as sealed.
 func (x *Executor) current() []record.Run {
 	// Look at live runs before the index. A run that ends is in the index before it leaves them.
-	x.mu.Lock()
-	live := maps.Clone(x.live)
-	x.mu.Unlock()
+	live := x.runs.all()
 	runs := x.index.All()
 	for i := range runs {
 		if l := live[runs[i].Name()]; l != nil && l.initial.Repo == runs[i].Repo {
@@ -227,7 +224,7 @@ func (x *Executor) Events(ctx context.Context, run string, after int64, follow b
 			yield(record.Event{}, err)
 			return
 		}
-		l := x.alive(r.Caller, r.ID)
+		l := x.runs.alive(r.Caller, r.ID)
 		if l == nil {
 			events, err := x.sealedEvents(ctx, r)
 			if err != nil {
@@ -408,7 +405,7 @@ func (x *Executor) Reindex(ctx context.Context) (int, error) {
 func (x *Executor) Stats() Stats {
 	trees := x.trees.Counts()
 	s := Stats{
-		Runs:         make(map[record.State]int),
+		Runs:         x.runs.counts(),
 		Hosts:        make(map[string]int),
 		Commands:     x.commands.Load(),
 		Commits:      x.commits.Load(),
@@ -423,23 +420,6 @@ func (x *Executor) Stats() Stats {
 	}
 	s.Mounted, s.Unpacked = x.deps.Counts()
 	s.Cleared, s.Clearing = x.Fleet.Cleared()
-	x.mu.Lock()
-	live := make([]*liveRun, 0, len(x.live))
-	for name, l := range x.live {
-		if !x.waiting[name] {
-			live = append(live, l)
-		}
-	}
-	maps.Copy(s.Runs, x.ended)
-	if len(x.waiting) > 0 {
-		s.Runs[record.StateAwaitingReview] = len(x.waiting)
-	}
-	x.mu.Unlock()
-	for _, l := range live {
-		if r := l.snapshot(); !r.Ended() { // one that has ended is counted already, or in a moment
-			s.Runs[r.State]++
-		}
-	}
 	for _, h := range x.Fleet.List(x.ctx) {
 		s.Hosts[h.State]++
 		if h.State == "queued" {

@@ -116,7 +116,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	}
 	if r.Key != "" && !r.Caller.IsZero() {
 		// Between its claim and its start a run can be neither found nor joined, so others with the key wait.
-		release, err := x.lockRun(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
+		release, err := x.runs.lock(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 		if err != nil {
 			return nil, record.Run{}, err
 		}
@@ -131,7 +131,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	}
 	alone := r.CancelPrevious && p.run.Workflow != ""
 	if alone {
-		release, err := x.lockRun(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)
+		release, err := x.runs.lock(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)
 		if err != nil {
 			return nil, record.Run{}, err
 		}
@@ -164,7 +164,7 @@ func (x *Executor) join(r record.Request, run record.Run, a *attendance) (*liveR
 			return nil, record.Run{}, err
 		}
 	}
-	l := x.alive(run.Caller, run.ID)
+	l := x.runs.alive(run.Caller, run.ID)
 	if l == nil {
 		return nil, run, nil
 	}
@@ -328,8 +328,8 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 // drawRun draws an id for a run that has none. Two runs of one caller in one second may draw the same.
 func (x *Executor) drawRun(now time.Time) string {
 	token := record.NewToken
-	if x.token != nil {
-		token = x.token
+	if x.tuning.token != nil {
+		token = x.tuning.token
 	}
 	return now.Format("20060102-150405") + "-" + token()[:4]
 }

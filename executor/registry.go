@@ -1,0 +1,143 @@
+package executor
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/ramus-dev/ramus/executor/record"
+)
+
+// registry has the runs that live in this process, and counts the others since its start. Its zero value is ready.
+type registry struct {
+	mu      sync.Mutex           // guards all below
+	live    map[string]*liveRun  // by Run.Name
+	ended   map[record.State]int // how many runs ended, by how
+	waiting map[string]bool      // runs that wait for a person, by name
+	locks   map[string]*runLock  // by Run.Name
+}
+
+// runLock is the lock of a claimed run.
+type runLock struct {
+	turn  chan struct{} // one token
+	users int           // guarded by registry.mu
+}
+
+// launch adds a run that goes to work. It returns false if the run is there already.
+func (g *registry) launch(l *liveRun) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name := l.initial.Name()
+	if g.live[name] != nil {
+		return false
+	}
+	g.addLocked(l)
+	delete(g.waiting, name)
+	return true
+}
+
+// add adds a run that has no goroutine of its own, or none any more.
+func (g *registry) add(l *liveRun) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.addLocked(l)
+}
+
+func (g *registry) addLocked(l *liveRun) {
+	if g.live == nil {
+		g.live = make(map[string]*liveRun)
+	}
+	g.live[l.initial.Name()] = l
+}
+
+// remove removes a run.
+func (g *registry) remove(l *liveRun) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.live, l.initial.Name())
+}
+
+// alive returns a run of a caller that works or waits in line; nil if nothing works at it.
+func (g *registry) alive(c record.Caller, id string) *liveRun {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.live[record.Run{Caller: c, ID: id}.Name()]
+}
+
+// all returns the live runs by name.
+func (g *registry) all() map[string]*liveRun {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.live)
+}
+
+// tally counts a run that has ended, or waits for a person.
+func (g *registry) tally(r record.Run) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r.Ended() {
+		if g.ended == nil {
+			g.ended = make(map[record.State]int)
+		}
+		g.ended[r.State]++
+		return
+	}
+	if g.waiting == nil {
+		g.waiting = make(map[string]bool)
+	}
+	g.waiting[r.Name()] = true
+}
+
+// counts returns how many runs are in each state, of those that ended since the start and those that live.
+func (g *registry) counts() map[record.State]int {
+	n := make(map[record.State]int)
+	g.mu.Lock()
+	live := make([]*liveRun, 0, len(g.live))
+	for name, l := range g.live {
+		if !g.waiting[name] {
+			live = append(live, l)
+		}
+	}
+	maps.Copy(n, g.ended)
+	if len(g.waiting) > 0 {
+		n[record.StateAwaitingReview] = len(g.waiting)
+	}
+	g.mu.Unlock()
+
+	for _, l := range live {
+		if r := l.snapshot(); !r.Ended() { // one that has ended is counted already, or in a moment
+			n[r.State]++
+		}
+	}
+	return n
+}
+
+// lock waits for the lock of a claimed run, or of another name.
+func (g *registry) lock(ctx context.Context, name string) (release func(), err error) {
+	g.mu.Lock()
+	if g.locks == nil {
+		g.locks = make(map[string]*runLock)
+	}
+	h := g.locks[name]
+	if h == nil {
+		h = &runLock{turn: make(chan struct{}, 1)}
+		g.locks[name] = h
+	}
+	h.users++
+	g.mu.Unlock()
+
+	left := func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if h.users--; h.users == 0 {
+			delete(g.locks, name)
+		}
+	}
+	select {
+	case h.turn <- struct{}{}:
+		return func() { <-h.turn; left() }, nil
+	case <-ctx.Done():
+		left()
+		return nil, context.Cause(ctx)
+	}
+}
