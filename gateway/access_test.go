@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -156,7 +156,7 @@ func TestAuthorisation(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
-	task, err := r.Engineer.Submit(t.Context(), gateway.Submission{Repo: "team/app", Description: "the subject"})
+	task, err := r.Engineer.Submit(t.Context(), engineer.Submission{Repo: "team/app", Description: "the subject"})
 	if err != nil {
 		t.Fatal(err)
 	}

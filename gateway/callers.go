@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // callersAPI shows the work of callers, and brings it into other branches.
@@ -309,28 +310,13 @@ func (api *callersAPI) fill(c *route.Call, r *gitd.Repo, e *LogEntry, patch bool
 	if e.Changes, err = r.Changed(ctx, parent, string(commit.Hash), false); err != nil {
 		return err
 	}
-	var text capped
-	if err := r.Diff(ctx, parent, string(commit.Hash), gitd.DiffOptions{}, &text); err != nil {
+	var patched bytes.Buffer
+	limit := &text.Limit{W: &patched, Left: longestPatch}
+	if err := r.Diff(ctx, parent, string(commit.Hash), gitd.DiffOptions{}, limit); err != nil {
 		return err
 	}
-	e.Patch, e.PatchCut = strings.ToValidUTF8(text.String(), "\uFFFD"), text.cut
+	e.Patch, e.PatchCut = strings.ToValidUTF8(patched.String(), "\uFFFD"), limit.Cut
 	return nil
-}
-
-// capped keeps the first longestPatch bytes and swallows the rest.
-type capped struct {
-	bytes.Buffer
-	cut bool
-}
-
-func (b *capped) Write(p []byte) (int, error) {
-	if room := longestPatch - b.Len(); len(p) > room {
-		b.cut = true
-		b.Buffer.Write(p[:room])
-	} else {
-		b.Buffer.Write(p)
-	}
-	return len(p), nil
 }
 
 func (api *callersAPI) merge(c *route.Call) error {

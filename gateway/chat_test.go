@@ -17,8 +17,10 @@ import (
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
@@ -27,7 +29,7 @@ import (
 // talk is rooms with a workspace of Slack's in front of them.
 type talk struct {
 	*rooms
-	chat  *gateway.Chat
+	chat  *chat.Chat
 	slack *slacktest.Server
 	t     *testing.T
 }
@@ -35,11 +37,11 @@ type talk struct {
 // owner is the user whose threads the gate of a talk lets through.
 const owner = "U01"
 
-func openTalk(t *testing.T, withContainers bool, change func(*gateway.Chat), workspace ...func(*slacktest.Server)) *talk {
+func openTalk(t *testing.T, withContainers bool, change func(*chat.Chat), workspace ...func(*slacktest.Server)) *talk {
 	t.Helper()
 	k := &talk{slack: slacktest.New(t, workspace...), t: t}
 	k.rooms = open(t, withContainers, func(s *gateway.Server) {
-		k.chat = &gateway.Chat{
+		k.chat = &chat.Chat{
 			Slack:         &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
 			SigningSecret: k.slack.SigningSecret, Executor: s.Executor, Git: s.Git,
 			Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, EditEvery: 20 * time.Millisecond,
@@ -145,12 +147,12 @@ func (k *talk) atWork(thread, command string) {
 func says(m slacktest.Message) string { return m.Text + " " + string(m.Blocks) }
 
 func (k *talk) runs(channel, thread string) []record.Run {
-	return k.Executor.OfCaller(gateway.Session{Key: "slack:" + k.slack.Team + ":" + channel + ":" + thread}.Caller())
+	return k.Executor.OfCaller(chat.Session{Key: "slack:" + k.slack.Team + ":" + channel + ":" + thread}.Caller())
 }
 
 func TestSessionCaller(t *testing.T) {
-	a, b := gateway.Session{Key: "slack:T1:C1:1700000000.000100"}, gateway.Session{Key: "slack:T1:C1:1700000000.000200"}
-	if again := (gateway.Session{Key: a.Key}); a.Caller() != again.Caller() || a.Caller() == b.Caller() || a.Caller().Kind() != "conv" {
+	a, b := chat.Session{Key: "slack:T1:C1:1700000000.000100"}, chat.Session{Key: "slack:T1:C1:1700000000.000200"}
+	if again := (chat.Session{Key: a.Key}); a.Caller() != again.Caller() || a.Caller() == b.Caller() || a.Caller().Kind() != "conv" {
 		t.Errorf("%v, %v", a.Caller(), b.Caller())
 	}
 }
@@ -166,7 +168,7 @@ func TestSlackRetryIdempotency(t *testing.T) {
 		wg.Go(func() {
 			for _, body := range k.slack.Envelopes("C01", ts)[i%2 : i%2+1] {
 				for _, a := range k.slack.Deliver(t.Context(), body) {
-					var c gateway.Claimed
+					var c chat.Claimed
 					if err := json.Unmarshal(a.Answer, &c); a.Status != 200 || err != nil {
 						t.Errorf("status %d, %s, %v", a.Status, a.Answer, a.Err)
 					}
@@ -318,13 +320,13 @@ func TestThreadOutsideTheGate(t *testing.T) {
 			runner, web := fallbacktest.New()
 			t.Cleanup(web.Close)
 			runner.Now, runner.Secret = now, "a-shared-secret"
-			k := openTalk(t, false, func(c *gateway.Chat) {
+			k := openTalk(t, false, func(c *chat.Chat) {
 				c.Now, c.Gate = now, gate
 				c.Slack.Now = now
 				c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret, Now: now}
 			}, func(s *slacktest.Server) { s.Now = now })
 			// Whoever has to ask for it a second time has one request more.
-			k.recorded("who ramus is", func() bool { return gateway.KnowsItself(k.chat) })
+			k.recorded("who ramus is", func() bool { return k.chat.Identified() })
 			ts := k.slack.Write("U02", "C01", "", "the build is red & <@U03> is away")
 			k.slack.Write("U03", "C01", ts, "```make``` fails")
 			mention := k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> !!! please mend it")
@@ -383,7 +385,7 @@ func TestGateAtWork(t *testing.T) {
 	t.Cleanup(web.Close)
 	runner.Secret = "a-shared-secret"
 	runner.Answer = func(fallback.Packet) string { return "done elsewhere" }
-	k := openTalk(t, true, func(c *gateway.Chat) {
+	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Gate.Requesters = []string{"U02"}
 		c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret}
 	})
@@ -433,7 +435,7 @@ func TestResumeStartBranching(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := []string{"sh", "-c", string(script), "scripted"}
-	k := openTalk(t, true, func(c *gateway.Chat) {
+	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: command, Resume: append(command[:len(command):len(command)], "--resume"),
 			State: []string{".scripted"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
@@ -481,7 +483,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := openTalk(t, true, func(c *gateway.Chat) {
+	k := openTalk(t, true, func(c *chat.Chat) {
 		c.RetryEvery = time.Millisecond
 		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: []string{"sh", "-c", string(script), "scripted"},
 			Timeout: time.Minute, Output: 1 << 20}}
@@ -508,7 +510,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 
 // TestLongConversation: a thread that says more than an agent takes is cut for it.
 func TestLongConversation(t *testing.T) {
-	k := openTalk(t, true, func(c *gateway.Chat) {
+	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Executor.Agents = map[string]agent.Agent{"short": {Name: "short", Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
 			Timeout: time.Minute, Output: 1 << 20}}
 	})
@@ -583,7 +585,7 @@ func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
 		fmt.Fprint(w, `{"text": "done elsewhere"}`)
 	}))
 	t.Cleanup(web.Close)
-	k := openTalk(t, false, func(c *gateway.Chat) {
+	k := openTalk(t, false, func(c *chat.Chat) {
 		c.Fallback = &fallback.Client{URL: web.URL, Secret: "a-shared-secret"}
 	})
 	var outside []string
@@ -604,7 +606,7 @@ func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
 
 // TestTokenIsMended: a mention outlives a token that Slack refuses for a while.
 func TestTokenIsMended(t *testing.T) {
-	k := openTalk(t, false, func(c *gateway.Chat) { c.RetryEvery = time.Millisecond })
+	k := openTalk(t, false, func(c *chat.Chat) { c.RetryEvery = time.Millisecond })
 	k.slack.Fail(
 		slacktest.Fault{Method: "conversations.replies", Error: "token_expired", Times: 3},
 		slacktest.Fault{Method: "chat.postMessage", Error: "missing_scope", Times: 3},
@@ -629,7 +631,7 @@ func TestChannelIsArchived(t *testing.T) {
 
 // TestRepositoryThatIsOpenToAll opens no other one: a thread works where it has its branch.
 func TestRepositoryThatIsOpenToAll(t *testing.T) {
-	k := openTalk(t, true, func(c *gateway.Chat) {
+	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Gate.Repos, c.Gate.Requesters, c.Repo = []string{"open"}, []string{"U02"}, "app"
 	})
 	k.repo(t, "open")
@@ -637,7 +639,7 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	for _, text := range []string{"repo:open merge", "repo:open diff", "repo:open exec true", "base:ramus/other exec true"} {
 		mention := k.slack.Say("U03", "C01", ts, "<@"+k.slack.BotUser+"> "+text)
 		k.recorded("the end of "+text, func() bool {
-			run, ok := k.Executor.Find(gateway.Session{Key: "slack:" + k.slack.Team + ":C01:" + ts}.Caller(), "C01-"+mention)
+			run, ok := k.Executor.Find(chat.Session{Key: "slack:" + k.slack.Team + ":C01:" + ts}.Caller(), "C01-"+mention)
 			return ok && run.Told != nil
 		})
 	}
@@ -661,11 +663,11 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 func TestButtonsOfAChain(t *testing.T) {
 	id, seen := "C0123456789-1700000000.000100", map[string]bool{}
 	for range 40 {
-		if id = gateway.DerivedID(id, "-retry"); len(id) > 100 || seen[id] {
+		if id = lookup.DerivedRunID(id, "-retry"); len(id) > 100 || seen[id] {
 			t.Fatalf("%q", id)
 		}
 		seen[id] = true
-		if diff := gateway.DerivedID(id, "-diff-13345224609.738474920.8088930838d88f008e0"); len(diff) > 100 {
+		if diff := lookup.DerivedRunID(id, "-diff-13345224609.738474920.8088930838d88f008e0"); len(diff) > 100 {
 			t.Fatalf("%q", diff)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
@@ -176,7 +176,7 @@ func (p *pullStory) ending() string {
 // inAnyOrder plays stories side by side and compares how they end.
 func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order []string)) {
 	t.Helper()
-	k := openShop(t, func(e *gateway.Engineer) { e.DeleteBranch, e.Slack, e.Log = true, nil, nil })
+	k := openShop(t, func(e *engineer.Engineer) { e.DeleteBranch, e.Slack, e.Log = true, nil, nil })
 	k.github.Hold()
 	stories := make([]*pullStory, len(orders))
 	var group sync.WaitGroup

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
@@ -270,7 +270,7 @@ func TestEngineerReopenedAtWork(t *testing.T) {
 // TestEngineerChecks: failed checks are repaired, so often and no more, and a
 // person's word goes on.
 func TestEngineerChecks(t *testing.T) {
-	k := openShop(t, func(e *gateway.Engineer) { e.Repairs = 2 })
+	k := openShop(t, func(e *engineer.Engineer) { e.Repairs = 2 })
 	task := k.raised("write made.txt made")
 	fail := func(n int) {
 		t.Helper()
@@ -342,7 +342,7 @@ func TestEngineerReviews(t *testing.T) {
 	var said atomic.Bool
 	var hours atomic.Int64
 	began := time.Now()
-	k := openShop(t, func(e *gateway.Engineer) {
+	k := openShop(t, func(e *engineer.Engineer) {
 		e.Gather, e.Every = time.Hour, 100_000*time.Hour
 		e.Now = func() time.Time {
 			if said.Load() {
@@ -528,7 +528,7 @@ func TestEngineerRewritten(t *testing.T) {
 // TestEngineerAlone: a task whose repository is at no GitHub any more ends on its branch.
 func TestEngineerAlone(t *testing.T) {
 	var alone atomic.Bool
-	k := openShop(t, func(e *gateway.Engineer) {
+	k := openShop(t, func(e *engineer.Engineer) {
 		e.Every = 10 * time.Millisecond
 		there := e.Upstream
 		e.Upstream = func(repo string) (gitd.Upstream, github.Name, bool) {
@@ -583,7 +583,7 @@ func TestEngineerTwo(t *testing.T) {
 // TestEngineerRefused: while ramus is not let in, what it has to say waits; what
 // is refused for good does not hold up the rest.
 func TestEngineerRefused(t *testing.T) {
-	k := openShop(t, func(e *gateway.Engineer) { e.RetryEvery = 10 * time.Millisecond })
+	k := openShop(t, func(e *engineer.Engineer) { e.RetryEvery = 10 * time.Millisecond })
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Error: "not_in_channel"})
 	task := k.raised("write made.txt made")
 	comments := "POST /repos/{owner}/{repo}/pulls/{pull_number}/comments"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -18,30 +18,30 @@ func TestSubmissions(t *testing.T) {
 	k := openShop(t, nil)
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	for name, x := range map[string]struct {
-		s    gateway.Submission
+		s    engineer.Submission
 		want string
 	}{
-		"empty":          {gateway.Submission{Description: " \n"}, "say what to build or fix"},
-		"long":           {gateway.Submission{Description: strings.Repeat("x", 96_001)}, "put the details into a file"},
-		"much context":   {gateway.Submission{Description: "x", Context: strings.Repeat("x", 96_000)}, "at most 96000 together"},
-		"no repository":  {gateway.Submission{Description: "x", Repo: "nowhere"}, "nowhere"},
-		"no base":        {gateway.Submission{Description: "x", Base: "nowhere"}, "nowhere"},
-		"a run's branch": {gateway.Submission{Description: "x", Base: "ramus/run-a"}, "no base"},
-		"no agent":       {gateway.Submission{Description: "x", Agent: "nobody"}, "known are scripted"},
-		"no parent":      {gateway.Submission{Description: "x", Parent: "nobody"}, "nobody"},
+		"empty":          {engineer.Submission{Description: " \n"}, "say what to build or fix"},
+		"long":           {engineer.Submission{Description: strings.Repeat("x", 96_001)}, "put the details into a file"},
+		"much context":   {engineer.Submission{Description: "x", Context: strings.Repeat("x", 96_000)}, "at most 96000 together"},
+		"no repository":  {engineer.Submission{Description: "x", Repo: "nowhere"}, "nowhere"},
+		"no base":        {engineer.Submission{Description: "x", Base: "nowhere"}, "nowhere"},
+		"a run's branch": {engineer.Submission{Description: "x", Base: "ramus/run-a"}, "no base"},
+		"no agent":       {engineer.Submission{Description: "x", Agent: "nobody"}, "known are scripted"},
+		"no parent":      {engineer.Submission{Description: "x", Parent: "nobody"}, "nobody"},
 	} {
 		if _, err := k.engineer.Submit(t.Context(), x.s); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if list, err := k.engineer.Tasks(t.Context(), gateway.TaskFilter{}); err != nil || len(list) != 0 {
+	if list, err := k.engineer.Tasks(t.Context(), engineer.TaskFilter{}); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	var wg sync.WaitGroup
 	ids := make([]string, 8)
 	for i := range ids {
 		wg.Go(func() {
-			got, err := k.engineer.Submit(t.Context(), gateway.Submission{Description: "write once.txt x", Key: "the same", Asker: ada})
+			got, err := k.engineer.Submit(t.Context(), engineer.Submission{Description: "write once.txt x", Key: "the same", Asker: ada})
 			if err != nil {
 				t.Error(err)
 			}
@@ -54,7 +54,7 @@ func TestSubmissions(t *testing.T) {
 			t.Fatalf("%v", ids)
 		}
 	}
-	other, err := k.engineer.Submit(t.Context(), gateway.Submission{Description: "write once.txt x", Key: "the same", Asker: gitd.Person{Name: "Bob"}})
+	other, err := k.engineer.Submit(t.Context(), engineer.Submission{Description: "write once.txt x", Key: "the same", Asker: gitd.Person{Name: "Bob"}})
 	if err != nil || other.ID == ids[0] {
 		t.Errorf("somebody else's key: %+v, %v", other, err)
 	}
@@ -91,9 +91,9 @@ func TestSubmissions(t *testing.T) {
 
 // TestFamily: tasks that tasks ask for are bounded in depth and number.
 func TestFamily(t *testing.T) {
-	k := openShop(t, func(e *gateway.Engineer) { e.GitHub, e.Slack = nil, nil })
+	k := openShop(t, func(e *engineer.Engineer) { e.GitHub, e.Slack = nil, nil })
 	submit := func(parent string) (record.Task, error) {
-		return k.engineer.Submit(t.Context(), gateway.Submission{Description: "sleep 600", Parent: parent})
+		return k.engineer.Submit(t.Context(), engineer.Submission{Description: "sleep 600", Parent: parent})
 	}
 	root, err := submit("")
 	if err != nil {
@@ -131,7 +131,7 @@ func TestCancelledAtOnce(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "app")
 	for n := range 20 {
-		task, err := r.Engineer.Submit(t.Context(), gateway.Submission{Description: "write made.txt made", Asker: ada})
+		task, err := r.Engineer.Submit(t.Context(), engineer.Submission{Description: "write made.txt made", Asker: ada})
 		if err != nil {
 			t.Fatal(err)
 		}

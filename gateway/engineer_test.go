@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -26,13 +27,13 @@ import (
 type shop struct {
 	*rooms
 	t        *testing.T
-	engineer *gateway.Engineer
+	engineer *engineer.Engineer
 	github   *githubtest.Server
 	repo     *githubtest.Repo
 	slack    *slacktest.Server
 }
 
-func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
+func openShop(t *testing.T, change func(*engineer.Engineer)) *shop {
 	t.Helper()
 	k := &shop{t: t, github: githubtest.New(t, func(s *githubtest.Server) {
 		// What is not answered in time is not delivered again, and heard of by the next look alone.
@@ -47,7 +48,7 @@ func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
 	k.rooms = openWith(t, true, agents, func(s *gateway.Server) {
 		app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
 		from := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
-		k.engineer = &gateway.Engineer{Executor: s.Executor, Git: s.Git, Links: s.Links,
+		k.engineer = &engineer.Engineer{Executor: s.Executor, Git: s.Git, Links: s.Links,
 			GitHub: &github.Client{URL: k.github.API(), Tokens: app},
 			Upstream: func(repo string) (gitd.Upstream, github.Name, bool) {
 				return from, github.Name{Owner: "acme", Repo: "app"}, repo == "app"
@@ -92,7 +93,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 // submit hands a task over whose agent does what the lines say.
 func (k *shop) submit(lines ...string) record.Task {
 	k.t.Helper()
-	t, err := k.engineer.Submit(k.t.Context(), gateway.Submission{Description: strings.Join(lines, "\n"), Agent: "scripted",
+	t, err := k.engineer.Submit(k.t.Context(), engineer.Submission{Description: strings.Join(lines, "\n"), Agent: "scripted",
 		Asker: gitd.Person{Name: "Ada", Email: "ada@example.org"}})
 	if err != nil {
 		k.t.Fatal(err)
@@ -172,7 +173,7 @@ func (k *shop) thread(t record.Task) (texts []string) {
 
 // TestEngineer takes a task from its submission to its merge, with a review between.
 func TestEngineer(t *testing.T) {
-	k := openShop(t, func(e *gateway.Engineer) { e.DeleteBranch, e.Labels = true, []string{"ramus"} })
+	k := openShop(t, func(e *engineer.Engineer) { e.DeleteBranch, e.Labels = true, []string{"ramus"} })
 	task := k.submit("write made.txt made")
 	if task.Status != record.StateSubmitted || task.ID == "" {
 		t.Fatalf("%+v", task)

@@ -9,17 +9,12 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // Table is the table of routes, for the authorisation test.
 func (s *Server) Table() []route.Route { return s.routes() }
-
-// DerivedID names a run that comes of another one.
-var DerivedID = derivedID
-
-// KnowsItself tells whether Slack has said who ramus is.
-func KnowsItself(c *Chat) bool { return c.me.Load() != nil }
 
 // SetIdleSessions ends MCP's sessions after another time.
 func SetIdleSessions(s *Server, idle time.Duration) { s.mcp.mcpFront.idle = idle }
@@ -42,7 +37,7 @@ func EndSessions(s *Server) {
 
 // ToolSchemas are the schemas of all tools' arguments, by the tools' names.
 func ToolSchemas() map[string]json.RawMessage {
-	s := &mcpAPI{Engineer: new(Engineer), Executor: new(executor.Executor)}
+	s := &mcpAPI{Engineer: new(engineer.Engineer), Executor: new(executor.Executor)}
 	schemas := map[string]json.RawMessage{}
 	for _, t := range slices.Concat(s.mcpTools(route.Local), s.sessionTools(route.Local), new(mcpDoor).taskTools(record.Task{})) {
 		schemas[t.Name] = t.Schema

@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -29,7 +30,7 @@ import (
 // mcpAPI serves MCP to people's programs.
 type mcpAPI struct {
 	Executor *executor.Executor
-	Engineer *Engineer // nil: no tasks are taken
+	Engineer *engineer.Engineer // nil: no tasks are taken
 	find     *lookup.Lookup
 	Links    *links.Signer
 	URL      string

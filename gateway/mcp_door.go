@@ -14,6 +14,9 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
+	"github.com/ramus-dev/ramus/gateway/chat"
+	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -29,7 +32,7 @@ const doorInstructions = `These tools work in your own container, on your own br
 //
 // Each request stands for itself: a container that is gone leaves nothing behind.
 // What goes on for one ends with the request. Version is what it calls itself.
-func MCPDoor(x *executor.Executor, e *Engineer, c *Chat, version string) func(executor.Visitor) http.Handler {
+func MCPDoor(x *executor.Executor, e *engineer.Engineer, c *chat.Chat, version string) func(executor.Visitor) http.Handler {
 	return func(v executor.Visitor) http.Handler {
 		d := &mcpDoor{x: x, engineer: e, chat: c, version: version, visitor: v}
 		return http.HandlerFunc(d.serve)
@@ -39,8 +42,8 @@ func MCPDoor(x *executor.Executor, e *Engineer, c *Chat, version string) func(ex
 // mcpDoor is MCP at one container's door.
 type mcpDoor struct {
 	x        *executor.Executor
-	engineer *Engineer // nil: there are no tasks
-	chat     *Chat     // nil: there are no threads
+	engineer *engineer.Engineer // nil: there are no tasks
+	chat     *chat.Chat         // nil: there are no threads
 	version  string
 	visitor  executor.Visitor
 }
@@ -75,7 +78,7 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 // tools are what the visitor may use now.
 func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 	run := d.visitor.Run()
-	offer := catalog.Offer{Browser: d.x.Browser != nil, Fallback: d.chat != nil && d.chat.mayHandOver(run)}
+	offer := catalog.Offer{Browser: d.x.Browser != nil, Fallback: d.chat != nil && d.chat.MayHandOver(run)}
 	var own record.Task
 	if d.engineer != nil {
 		if t, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && t.Caller() == d.visitor.Caller {
@@ -204,7 +207,7 @@ func (d *mcpDoor) startTool(run record.Run, tool catalog.Tool) mcpTool {
 			if a.Agent == "" && run.Agent != nil {
 				a.Agent = run.Agent.Name
 			}
-			next, err := d.x.Submit(ctx, record.Request{Key: derivedID(run.ID, "-next"), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
+			next, err := d.x.Submit(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, "-next"), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
 				Asker: run.Asker, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}})
 			return toolResult{value: begun{next.Name(), next.State}}, err
 		},
@@ -287,7 +290,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 				if err := c.read(&a); err != nil {
 					return toolResult{}, err
 				}
-				s := Submission{Description: a.Description, Context: a.Context, Repo: own.Repo, Base: a.Base, Agent: a.Agent, Asker: own.Asker, Parent: own.ID}
+				s := engineer.Submission{Description: a.Description, Context: a.Context, Repo: own.Repo, Base: a.Base, Agent: a.Agent, Asker: own.Asker, Parent: own.ID}
 				if s.Base == "" {
 					s.Base = own.Base
 				}
@@ -314,7 +317,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			Tool:   catalog.ActiveChildren,
 			Output: schemaFor[activeTasks](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
-				all, err := d.engineer.Tasks(ctx, TaskFilter{Repo: own.Repo, Active: true, Max: 1000})
+				all, err := d.engineer.Tasks(ctx, engineer.TaskFilter{Repo: own.Repo, Active: true, Max: 1000})
 				var list []record.Task
 				for _, t := range all {
 					if t.Parent == own.ID {

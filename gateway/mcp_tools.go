@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -159,7 +160,7 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 				if err := c.read(&d); err != nil {
 					return toolResult{}, err
 				}
-				t, err := api.Engineer.SubmitFor(ctx, who, Submission{Description: d.Description, Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
+				t, err := api.Engineer.SubmitFor(ctx, who, engineer.Submission{Description: d.Description, Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
 				return toolResult{value: submitted{t.ID, record.StateSubmitted}}, err
 			},
 		},
@@ -187,7 +188,7 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 			},
 			Output: schemaFor[activeTasks](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
-				f := TaskFilter{Active: true}
+				f := engineer.TaskFilter{Active: true}
 				if who.Repo != "*" {
 					f.Repo = who.Repo
 				}
@@ -309,7 +310,7 @@ func (api *mcpAPI) await(ctx context.Context, run record.Run, tell func(string))
 		if err != nil {
 			return run, err
 		}
-		text, _ := doing(e)
+		text, _ := engineer.DescribeEvent(e)
 		switch e.Type {
 		case record.EventQueued, record.EventContainer:
 			text = e.Message

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // TestOthersRead: in the thread of an allowed person all others read, and are told so.
 func TestOthersRead(t *testing.T) {
-	k := openTalk(t, false, func(c *gateway.Chat) { c.Gate.Channels, c.Repo = []string{"C02"}, "app" })
+	k := openTalk(t, false, func(c *chat.Chat) { c.Gate.Channels, c.Repo = []string{"C02"}, "app" })
 	k.repo(t, "secret")
 	ts, _ := k.ask(owner, "", "exec true", 1) // it fails, for want of containers
 	began := k.runs("C01", ts)[0]
@@ -64,13 +64,13 @@ func TestOthersRead(t *testing.T) {
 // TestAnotherWorkspace: Slack signs the events of every workspace with the app's one secret.
 func TestAnotherWorkspace(t *testing.T) {
 	for _, known := range []bool{true, false} {
-		k := openTalk(t, false, func(c *gateway.Chat) {
+		k := openTalk(t, false, func(c *chat.Chat) {
 			if known {
 				c.Teams = []string{"T0ANOTHER", "T0THIRD"}
 			}
 		})
 		if !known {
-			k.recorded("who ramus is", func() bool { return gateway.KnowsItself(k.chat) })
+			k.recorded("who ramus is", func() bool { return k.chat.Identified() })
 		}
 		ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
 		for _, team := range []string{k.slack.Team, "T0ANOTHER", "T0FOURTH"} {
@@ -85,7 +85,7 @@ func TestAnotherWorkspace(t *testing.T) {
 			if known && team == "T0ANOTHER" || !known && team == k.slack.Team {
 				want = 1
 			}
-			caller := gateway.Session{Key: "slack:" + team + ":C01:" + ts}.Caller()
+			caller := chat.Session{Key: "slack:" + team + ":C01:" + ts}.Caller()
 			if runs := k.Executor.OfCaller(caller); len(runs) != want {
 				t.Errorf("workspace %s, configured: %t: %d runs, want %d", team, known, len(runs), want)
 			}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -114,7 +114,7 @@ func (k *talk) endUnseen() (ts string, run record.Run) {
 // again opens another Chat over the same rooms, as the next server does.
 func (k *talk) again() {
 	k.t.Helper()
-	k.chat = &gateway.Chat{Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token, Patience: time.Millisecond}, Executor: k.Executor, Git: k.Git,
+	k.chat = &chat.Chat{Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token, Patience: time.Millisecond}, Executor: k.Executor, Git: k.Git,
 		Gate: k.chat.Gate, Links: &links.Signer{Key: k.Links.Key, URL: "https://ramus.example"}, EditEvery: time.Millisecond, RetryEvery: time.Millisecond}
 	if err := k.chat.Open(k.t.Context()); err != nil {
 		k.t.Fatal(err)
@@ -271,7 +271,7 @@ func TestPicturesThatAreNone(t *testing.T) {
 
 // TestFilesOfAMention reach the agent as they are, five at most; what is left out is named.
 func TestFilesOfAMention(t *testing.T) {
-	k := openTalk(t, true, func(c *gateway.Chat) {
+	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Executor.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c", "cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
 	var files []slacktest.File

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
 // openGallery is a shop whose engineer tries again at once and shows evidence in a way.
-func openGallery(t *testing.T, way gateway.Evidence) *shop {
-	return openShop(t, func(e *gateway.Engineer) {
+func openGallery(t *testing.T, way engineer.Evidence) *shop {
+	return openShop(t, func(e *engineer.Engineer) {
 		e.RetryEvery, e.Evidence, e.DeleteEvidence = 10*time.Millisecond, way, true
 		e.Links = &links.Signer{Key: e.Links.Key, URL: "https://ramus.example"}
 	})
@@ -68,7 +68,7 @@ func (k *shop) fetched(text string) (urls []string, contents [][]byte) {
 
 // TestPicturesOnAPullRequest shows the pictures of each round by a commit of a branch that has nothing to do with the code.
 func TestPicturesOnAPullRequest(t *testing.T) {
-	k := openGallery(t, gateway.EvidenceBranch)
+	k := openGallery(t, engineer.EvidenceBranch)
 	k.engineer.Web = k.github.URL()
 	k.github.Fail(noPushes)
 	task := k.submit("write made.txt made")
@@ -129,7 +129,7 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 
 // TestPicturesArePushedOnce stops the server when the pictures are a commit that GitHub has not got.
 func TestPicturesArePushedOnce(t *testing.T) {
-	k := openGallery(t, gateway.EvidenceBranch)
+	k := openGallery(t, engineer.EvidenceBranch)
 	k.engineer.Web = k.github.URL()
 	k.github.Down()
 	task := k.submit("write made.txt made")
@@ -156,7 +156,7 @@ func TestPicturesArePushedOnce(t *testing.T) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	e := k.engineer
-	k.engineer = &gateway.Engineer{Executor: e.Executor, Git: e.Git, GitHub: e.GitHub, Upstream: e.Upstream, Slack: e.Slack, Channel: e.Channel, Links: e.Links,
+	k.engineer = &engineer.Engineer{Executor: e.Executor, Git: e.Git, GitHub: e.GitHub, Upstream: e.Upstream, Slack: e.Slack, Channel: e.Channel, Links: e.Links,
 		Evidence: e.Evidence, Web: e.Web, Gather: e.Gather, RetryEvery: e.RetryEvery, Log: e.Log}
 	k.github.Heal()
 	k.open()
@@ -168,7 +168,7 @@ func TestPicturesArePushedOnce(t *testing.T) {
 
 // TestPicturesAreLinked where nothing else is asked for, and where GitHub does not take the branch.
 func TestPicturesAreLinked(t *testing.T) {
-	for _, way := range []gateway.Evidence{gateway.EvidenceLinks, gateway.EvidenceNone, gateway.EvidenceBranch} {
+	for _, way := range []engineer.Evidence{engineer.EvidenceLinks, engineer.EvidenceNone, engineer.EvidenceBranch} {
 		t.Run(string(way), func(t *testing.T) {
 			k := openGallery(t, way)
 			k.github.Fail(noPushes)
@@ -180,7 +180,7 @@ func TestPicturesAreLinked(t *testing.T) {
 			task = k.settled(task.ID, record.StateAwaitingReview)
 			body := k.repo.Pull(task.PRNumber).Body
 			link := strings.Contains(body, "[picture](https://ramus.example/evidence/")
-			if strings.Contains(body, "![") || link != (way != gateway.EvidenceNone) || k.repo.Head(branch) != "" || !strings.Contains(body, "| page 1 | desktop 1440×1000 | ✅ PASS |") {
+			if strings.Contains(body, "![") || link != (way != engineer.EvidenceNone) || k.repo.Head(branch) != "" || !strings.Contains(body, "| page 1 | desktop 1440×1000 | ✅ PASS |") {
 				t.Errorf("at %q\n%s", k.repo.Head(branch), body)
 			}
 		})

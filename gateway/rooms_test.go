@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -112,7 +113,7 @@ func openWith(t *testing.T, withContainers bool, agents map[string]agent.Agent, 
 // withEngineer has the rooms take tasks.
 func withEngineer(t *testing.T) func(*gateway.Server) {
 	return func(s *gateway.Server) {
-		s.Engineer = &gateway.Engineer{Executor: s.Executor, Git: s.Git}
+		s.Engineer = &engineer.Engineer{Executor: s.Executor, Git: s.Git}
 		if err := s.Engineer.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/chat"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
@@ -30,9 +32,9 @@ type Server struct {
 	// Version and Engine are told by /health and /metrics.
 	Version, Engine string
 	// Chat serves Slack; nil: there is none.
-	Chat *Chat
+	Chat *chat.Chat
 	// Engineer serves tasks; nil: there is none.
-	Engineer *Engineer
+	Engineer *engineer.Engineer
 	// GitHubSecret is what GitHub signs its webhooks with; empty: none are taken.
 	GitHubSecret string
 	// GitHub lists what is there; nil: ramus is nobody at GitHub.
@@ -121,11 +123,11 @@ func (s *Server) setUpAlone() {
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
-		newTaskAPI(s.Engineer, s.GitHubSecret, s.Log),
+		engineer.NewAPI(s.Engineer, s.GitHubSecret, s.Log),
 		&evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Now: s.Now},
 		s.preview,
 		s.mcp,
-		&slackAPI{Chat: s.Chat, Log: s.Log, Now: s.Now},
+		&chat.API{Chat: s.Chat, Log: s.Log, Now: s.Now},
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
 		&signin.API{Git: s.Git, GitHub: s.SignIn, Log: s.Log, Now: s.Now},

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -100,7 +100,7 @@ func TestTaskClient(t *testing.T) {
 	r.repo(t, "team/app")
 	c := r.local
 	ctx := t.Context()
-	task, err := c.SubmitTask(ctx, gateway.Submission{Description: "one", Asker: gitd.Person{Name: "Ada", Email: "ada@example.org"}})
+	task, err := c.SubmitTask(ctx, engineer.Submission{Description: "one", Asker: gitd.Person{Name: "Ada", Email: "ada@example.org"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestTaskClient(t *testing.T) {
 	if list, err := c.Tasks(ctx, client.TaskFilter{Active: true}); err != nil || len(list) != 0 {
 		t.Errorf("still at work: %+v, %v", list, err)
 	}
-	if _, err := c.SayTask(ctx, task.ID, gateway.TaskMessage{Text: "more"}); err == nil {
+	if _, err := c.SayTask(ctx, task.ID, engineer.TaskMessage{Text: "more"}); err == nil {
 		t.Error("a task that was cancelled is spoken to")
 	}
 	if list, err := c.Library(ctx); err != nil || len(list) == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
@@ -191,7 +191,7 @@ func (s *chatServer) gone(text string) {
 func (s *chatServer) killContainer(ts string) {
 	s.t.Helper()
 	// Its thread may not know of the run yet.
-	caller := gateway.Session{Key: "slack:" + s.slack.Team + ":C01:" + ts}.Caller().String()
+	caller := chat.Session{Key: "slack:" + s.slack.Team + ":C01:" + ts}.Caller().String()
 	killed := 0
 	for _, c := range s.containers() {
 		if c.Key != caller {

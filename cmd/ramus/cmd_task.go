@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 )
 
 func taskCommand() command {
@@ -22,7 +22,7 @@ func taskCommand() command {
 }
 
 func taskSubmitCommand() command {
-	var s gateway.Submission
+	var s engineer.Submission
 	return command{
 		name: "submit", args: "[--repo NAME] [--context TEXT] -- DESCRIPTION…",
 		short: "submit a task and print its id",
@@ -158,7 +158,7 @@ TEXT "-" reads it from standard input. It is stored when the command returns.`,
 			if err != nil {
 				return err
 			}
-			t, err := c.SayTask(ctx, args[0], gateway.TaskMessage{Key: key, Text: text, By: asker(ctx, e)})
+			t, err := c.SayTask(ctx, args[0], engineer.TaskMessage{Key: key, Text: text, By: asker(ctx, e)})
 			if err != nil {
 				return err
 			}

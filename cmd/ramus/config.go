@@ -19,7 +19,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 	"github.com/ramus-dev/ramus/containers/docker"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/model"
 )
@@ -314,7 +314,7 @@ func Defaults() Config {
 		},
 		Agents:   map[string]AgentConfig{},
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
-		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(gateway.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
+		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(engineer.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
 		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Teams: []string{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
@@ -105,7 +105,7 @@ func (s *engineerServer) set(at func(change any) bool) *trap {
 
 // submit hands over a task whose agent does what the lines say.
 func (s *engineerServer) submit(key string, lines ...string) (record.Task, error) {
-	return s.local.SubmitTask(s.t.Context(), gateway.Submission{Description: strings.Join(lines, "\n"), Repo: "app", Agent: "scripted", Key: key})
+	return s.local.SubmitTask(s.t.Context(), engineer.Submission{Description: strings.Join(lines, "\n"), Repo: "app", Agent: "scripted", Key: key})
 }
 
 // task shows how one stands; only while the server serves.

@@ -23,7 +23,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/model"
@@ -46,10 +48,10 @@ type installation struct {
 	store    store.Bucket // of large artifacts; if nil, the executor has a folder of its own
 	executor *executor.Executor
 	gateway  *gateway.Server
-	fallback *fallback.Client  // nil if there is none
-	why      string            // why this engine is used
-	chat     *gateway.Chat     // nil if no Slack app is configured; only a lasting server opens it
-	engineer *gateway.Engineer // only a lasting server opens it
+	fallback *fallback.Client   // nil if there is none
+	why      string             // why this engine is used
+	chat     *chat.Chat         // nil if no Slack app is configured; only a lasting server opens it
+	engineer *engineer.Engineer // only a lasting server opens it
 	hub      *hub
 }
 

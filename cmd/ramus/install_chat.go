@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
 // newChat returns the Slack front of a configuration. Returns nil if there is no app.
-func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error) {
+func newChat(c Config, secret *secrets, log *slog.Logger) (*chat.Chat, error) {
 	s := c.Slack
 	token, err := secret.value("slack.token", s.TokenEnv, s.TokenFile)
 	if err != nil {
@@ -37,19 +37,19 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error)
 	case signing == "" && app == "":
 		return nil, errors.New("slack has neither signing_secret_env (for the Events API) nor app_token_env (for Socket Mode), so no event could arrive")
 	}
-	chat := &gateway.Chat{
+	talking := &chat.Chat{
 		Slack:         &slack.Client{URL: s.URL, Token: token, AppToken: app, Log: log},
 		SigningSecret: signing, Socket: app != "",
 		Gate: gate.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
 			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
-		Repo: s.Repo, Agent: s.Agent, Channels: map[string]gateway.Channel{},
+		Repo: s.Repo, Agent: s.Agent, Channels: map[string]chat.Channel{},
 		Teams:      s.Teams,
 		AllReplies: s.ThreadReplies == "all", EditEvery: time.Duration(s.EditEvery), Log: log,
 	}
 	for id, set := range s.Channels {
-		chat.Channels[id] = gateway.Channel{Repo: set.Repo, Base: set.Base, Agent: set.Agent}
+		talking.Channels[id] = chat.Channel{Repo: set.Repo, Base: set.Base, Agent: set.Agent}
 	}
-	return chat, readPeople(c.Gate.People, &chat.Gate)
+	return talking, readPeople(c.Gate.People, &talking.Gate)
 }
 
 // readPeople sets the permissions of people.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/render"
 )
 
@@ -34,16 +34,16 @@ type EngineerConfig struct {
 const maxPromptFile = 256 << 10
 
 // newEngineer returns the engineer, which takes tasks.
-func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) {
-	e := &gateway.Engineer{Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Mention: c.Mention,
-		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Evidence: gateway.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
+func newEngineer(c EngineerConfig, log *slog.Logger) (*engineer.Engineer, error) {
+	e := &engineer.Engineer{Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Mention: c.Mention,
+		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Evidence: engineer.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
 	if !strings.Contains(c.Branch, "{task_id}") && !strings.Contains(c.Branch, "{caller}") {
 		return nil, fmt.Errorf("cannot use engineer.branch %q: without {task_id} or {caller} all tasks would be on one branch", c.Branch)
 	}
 	switch e.Evidence {
-	case gateway.EvidenceLinks, gateway.EvidenceBranch, gateway.EvidenceNone:
+	case engineer.EvidenceLinks, engineer.EvidenceBranch, engineer.EvidenceNone:
 	default:
-		return nil, fmt.Errorf("cannot use engineer.evidence %q: want %s, %s or %s", c.Evidence, gateway.EvidenceLinks, gateway.EvidenceBranch, gateway.EvidenceNone)
+		return nil, fmt.Errorf("cannot use engineer.evidence %q: want %s, %s or %s", c.Evidence, engineer.EvidenceLinks, engineer.EvidenceBranch, engineer.EvidenceNone)
 	}
 	if e.Repairs == 0 {
 		e.Repairs = -1 // nil is not a number here: 0 says never

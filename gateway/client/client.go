@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -216,7 +217,7 @@ func (c *Client) Library(ctx context.Context) ([]gateway.TaskInfo, error) {
 	return get[[]gateway.TaskInfo](ctx, c, "/api/library")
 }
 
-// TaskFilter selects tasks, like gateway.TaskFilter.
+// TaskFilter selects tasks, like engineer.TaskFilter.
 type TaskFilter struct {
 	Repo   string `json:"repo,omitempty"`
 	Status string `json:"status,omitempty"`
@@ -230,7 +231,7 @@ func (c *Client) Tasks(ctx context.Context, f TaskFilter) ([]record.Task, error)
 }
 
 // SubmitTask submits a software task.
-func (c *Client) SubmitTask(ctx context.Context, s gateway.Submission) (record.Task, error) {
+func (c *Client) SubmitTask(ctx context.Context, s engineer.Submission) (record.Task, error) {
 	return post[record.Task](ctx, c, "/api/tasks", s)
 }
 
@@ -245,7 +246,7 @@ func (c *Client) RetryTask(ctx context.Context, id string) (record.Task, error) 
 }
 
 // SayTask sends text to a task.
-func (c *Client) SayTask(ctx context.Context, id string, m gateway.TaskMessage) (record.Task, error) {
+func (c *Client) SayTask(ctx context.Context, id string, m engineer.TaskMessage) (record.Task, error) {
 	return post[record.Task](ctx, c, "/api/tasks/"+segment(id)+"/say", m)
 }
 

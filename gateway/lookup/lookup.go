@@ -218,3 +218,11 @@ func ParseState(name string) (record.State, error) {
 	}
 	return "", route.NewProblem(route.KindInvalid, "unknown state %q: want one of %v", name, states)
 }
+
+// InboxRepo is the repository of mentions that are claimed for no repository, or for one that is not here. It has no
+// branch, only the records of such runs, so that nobody works on it.
+const InboxRepo = "ramus-inbox"
+
+// IsCallerBranch reports whether a branch is one that callers work on. As a base, it would make text that an agent wrote
+// its own configuration, and give others its work.
+func IsCallerBranch(branch string) bool { return strings.HasPrefix(branch, "ramus/") }

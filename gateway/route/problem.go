@@ -192,3 +192,9 @@ func AsProblem(err error, who Who) *Problem {
 
 // Status returns the HTTP status of a kind.
 func (k Kind) Status() int { return statuses[k] }
+
+// IsLasting reports whether an error stays when the same is tried again.
+func IsLasting(err error) bool {
+	p := AsProblem(err, Local)
+	return p.Status < 500 && p.Kind != KindConflict && p.Kind != KindGone
+}

@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"context"
@@ -52,24 +52,24 @@ pictures there are gone. It is no part of the code, and is never merged.
 // and at GitHub, and returns the commit; "" when there is nothing to be shown, or GitHub
 // does not want it. It follows from its arguments alone, so that it may be done again.
 func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w work, repo *gitd.Repo, up gitd.Upstream) (gitd.Hash, error) {
-	if j.Evidence != EvidenceBranch {
+	if j.engineer.Evidence != EvidenceBranch {
 		return "", nil
 	}
-	m, err := j.Executor.Manifest(ctx, w.Run)
+	m, err := j.engineer.Executor.Manifest(ctx, w.Run)
 	if errors.Is(err, record.ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	run, known := j.Executor.Find(t.Caller(), w.id())
+	run, known := j.engineer.Executor.Find(t.Caller(), w.id())
 	shown, _ := render.Pictures(&m)
 	if len(shown) == 0 || !known {
 		return "", nil
 	}
 	put := []gitd.File{{Path: "README.md", Content: []byte(evidenceReadme)}}
 	for n, p := range shown {
-		good, contents, _, err := readPictures(ctx, j.Executor, run, []render.Picture{p})
+		good, contents, _, err := ReadPictures(ctx, j.engineer.Executor, run, []render.Picture{p})
 		if err != nil {
 			return "", err
 		}
@@ -80,7 +80,7 @@ func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w w
 	if len(put) == 1 {
 		return "", nil
 	}
-	c := gitd.NewCommit{Put: put, Author: j.Executor.Bot, When: m.EndedAt,
+	c := gitd.NewCommit{Put: put, Author: j.engineer.Executor.Bot, When: m.EndedAt,
 		Message: fmt.Sprintf("Pictures of pages for %s\n\nRamus-Caller: %s\nRamus-Run: %s\n", w.id(), t.Caller(), w.id())}
 	if before := past.evidence(); before != "" {
 		c.From, c.Parents = before, []gitd.Hash{before}
@@ -96,7 +96,7 @@ func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w w
 	err = repo.PushUpstream(ctx, gitd.UpstreamPush{Upstream: up, Branch: branch, Commit: commit})
 	if errors.Is(err, gitd.ErrConflict) || errors.Is(err, gitd.ErrUpstreamRefused) {
 		// Pictures are no reason to keep the work back: there are links.
-		j.Log.Warn("pictures cannot be pushed; they are linked", "task", j.id, "branch", branch, "err", err)
+		j.engineer.Log.Warn("pictures cannot be pushed; they are linked", "task", j.id, "branch", branch, "err", err)
 		return "", nil
 	}
 	return commit, err
@@ -105,16 +105,16 @@ func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w w
 // pullLinks is where the evidence of a task's work can be seen, for what is said at GitHub.
 func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name github.Name) (render.PullLinks, error) {
 	links := render.PullLinks{}
-	if j.Links != nil {
-		links.Page = j.Links.Named
-		if j.Evidence != EvidenceNone {
-			links.File, links.Trace = j.Links.View, j.Links.Trace
+	if j.engineer.Links != nil {
+		links.Page = j.engineer.Links.Named
+		if j.engineer.Evidence != EvidenceNone {
+			links.File, links.Trace = j.engineer.Links.View, j.engineer.Links.Trace
 		}
 	}
-	if j.Evidence != EvidenceBranch {
+	if j.engineer.Evidence != EvidenceBranch {
 		return links, nil
 	}
-	repo, err := j.Git.Repo(t.Repo)
+	repo, err := j.engineer.Git.Repo(t.Repo)
 	if err != nil {
 		return links, err
 	}
@@ -123,7 +123,7 @@ func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name g
 		if w.Evidence == "" {
 			continue
 		}
-		m, err := j.Executor.Manifest(ctx, w.Run)
+		m, err := j.engineer.Executor.Manifest(ctx, w.Run)
 		if err != nil {
 			return links, err
 		}
@@ -138,7 +138,7 @@ func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name g
 				return links, err
 			}
 			in.Close()
-			at[[2]string{m.Run, p.File.Name}] = blobURL(j.Web, name, w.Evidence, file)
+			at[[2]string{m.Run, p.File.Name}] = blobURL(j.engineer.Web, name, w.Evidence, file)
 		}
 	}
 	links.Picture = func(run, file string) string { return at[[2]string{run, file}] }

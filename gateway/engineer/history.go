@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
@@ -90,6 +91,9 @@ type message struct {
 	Item string `json:"item,omitempty"` // it answers
 	Text string `json:"text,omitempty"`
 }
+
+// maxPause limits the pause before a failed attempt is repeated.
+const maxPause = 5 * time.Minute
 
 // lane is where messages go, one after another.
 type lane string

@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"cmp"
@@ -27,11 +27,11 @@ import (
 // which can be taken again; two more empty its outbox, one to Slack and one to
 // GitHub, so that neither waits for the other.
 type job struct {
-	*Engineer
-	id    string
-	wakes chan struct{} // one token
-	news  atomic.Bool   // GitHub may know something new
-	stale atomic.Bool   // the journal has to be read again
+	engineer *Engineer
+	id       string
+	wakes    chan struct{} // one token
+	news     atomic.Bool   // GitHub may know something new
+	stale    atomic.Bool   // the journal has to be read again
 
 	// The goroutine's own.
 	looked   time.Time           // when the pull request was looked at
@@ -59,7 +59,7 @@ type mayWrite struct {
 }
 
 func newJob(e *Engineer, t record.Task) *job {
-	return &job{Engineer: e, id: t.ID, task: t, wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
+	return &job{engineer: e, id: t.ID, task: t, wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
 }
 
 func (j *job) awake() {
@@ -71,7 +71,7 @@ func (j *job) awake() {
 
 // own takes steps until there is nothing left to do.
 func (j *job) own() {
-	ctx, cancel := context.WithCancel(j.ctx)
+	ctx, cancel := context.WithCancel(j.engineer.ctx)
 	var lanes sync.WaitGroup
 	for _, lane := range []lane{laneSlack, laneGitHub} {
 		lanes.Go(func() { j.deliver(ctx, lane) })
@@ -94,12 +94,12 @@ func (j *job) own() {
 			return
 		case err != nil:
 			j.failures++
-			pause = min(j.RetryEvery<<min(j.failures-1, 20), maxPause)
-			j.Log.Error("cannot go on with a task; it is tried again", "task", j.id, "pause", pause, "err", err)
+			pause = min(j.engineer.RetryEvery<<min(j.failures-1, 20), maxPause)
+			j.engineer.Log.Error("cannot go on with a task; it is tried again", "task", j.id, "pause", pause, "err", err)
 		default:
 			j.failures = 0
 		}
-		if err == nil && j.over() && j.leave(j) {
+		if err == nil && j.over() && j.engineer.leave(j) {
 			return
 		}
 		timer := time.NewTimer(pause)
@@ -128,7 +128,7 @@ func (j *job) load(ctx context.Context) error {
 	if j.read {
 		return nil
 	}
-	run, known := j.Executor.Find(j.task.Caller(), standingRun)
+	run, known := j.engineer.Executor.Find(j.task.Caller(), standingRun)
 	if !known {
 		return fmt.Errorf("task %s: %w", j.id, record.ErrNotFound)
 	}
@@ -137,7 +137,7 @@ func (j *job) load(ctx context.Context) error {
 		return err
 	}
 	var past history
-	for e, err := range j.Executor.Events(ctx, t.Run, 0, false) {
+	for e, err := range j.engineer.Executor.Events(ctx, t.Run, 0, false) {
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (j *job) amendLocked(ctx context.Context, change func(*record.Task), events
 			return err
 		}
 	}
-	t.UpdatedAt, t.Unposted = j.Now().UTC(), len(past.unposted(""))
+	t.UpdatedAt, t.Unposted = j.engineer.Now().UTC(), len(past.unposted(""))
 	a := executor.Amendment{Events: events, Record: encode(t)}
 	if t.Status != j.task.Status || t.Error != j.task.Error {
 		a.State, a.Error = t.Status, t.Error
@@ -209,7 +209,7 @@ func (j *job) amendLocked(ctx context.Context, change func(*record.Task), events
 			a.Reason = past.reason
 		}
 	}
-	run, err := j.Executor.Amend(ctx, j.task.Run, j.past.last, a)
+	run, err := j.engineer.Executor.Amend(ctx, j.task.Run, j.past.last, a)
 	if err != nil {
 		j.read = false // it is read again: somebody may have been faster
 		return err
@@ -222,7 +222,7 @@ func (j *job) amendLocked(ctx context.Context, change func(*record.Task), events
 		return err
 	}
 	j.task, j.past = t, past
-	j.keep(t)
+	j.engineer.keep(t)
 	close(j.mail)
 	j.mail = make(chan struct{})
 	return nil
@@ -245,7 +245,7 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 			return 0, err
 		}
 		// One that failed is looked at when there is news: it may be merged all the same.
-		if t.PRNumber != 0 && t.Status != record.StateComplete && (j.news.Swap(false) || !t.Ended() && j.Now().Sub(j.looked) >= j.Every) {
+		if t.PRNumber != 0 && t.Status != record.StateComplete && (j.news.Swap(false) || !t.Ended() && j.engineer.Now().Sub(j.looked) >= j.engineer.Every) {
 			if err := j.look(ctx); err != nil {
 				j.news.Store(true)
 				return 0, err
@@ -255,7 +255,7 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 		if t.Ended() {
 			return maxPause, j.clear(ctx, t)
 		}
-		_, _, shared := j.upstream(t.Repo)
+		_, _, shared := j.engineer.upstream(t.Repo)
 		w, any := past.latest()
 		switch {
 		case !any:
@@ -263,24 +263,24 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 		case !w.Ended:
 			var over bool
 			if over, err = j.attend(ctx, w); !over && err == nil {
-				return j.Every, nil
+				return j.engineer.Every, nil
 			}
 		case !w.OK: // it was retried
 			err = j.begin(ctx, w.Keys)
 		case w.Published == "":
 			err = j.publish(ctx, w)
 		case shared && t.PRNumber == 0:
-			return j.Every, nil // it is in the outbox
+			return j.engineer.Every, nil // it is in the outbox
 		default:
 			waiting := past.waiting()
 			if len(waiting) == 0 {
 				j.gathered = time.Time{}
-				return j.Every - j.Now().Sub(j.looked), nil
+				return j.engineer.Every - j.engineer.Now().Sub(j.looked), nil
 			}
 			if j.gathered.IsZero() {
-				j.gathered = j.Now()
+				j.gathered = j.engineer.Now()
 			}
-			if left := j.Gather - j.Now().Sub(j.gathered); left > 0 {
+			if left := j.engineer.Gather - j.engineer.Now().Sub(j.gathered); left > 0 {
 				return left, nil
 			}
 			j.gathered = time.Time{}
@@ -302,7 +302,7 @@ func (j *job) clear(ctx context.Context, t record.Task) error {
 		<-j.follow.gone
 		j.follow = nil
 	}
-	if err := j.Executor.Stop(ctx, t.Caller().String(), j.Executor.Bot); err != nil && !errors.Is(err, record.ErrNotFound) {
+	if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), j.engineer.Executor.Bot); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return fmt.Errorf("cannot remove the container: %w", err)
 	}
 	return nil
@@ -319,7 +319,7 @@ func (j *job) address(ctx context.Context) error {
 		return nil
 	}
 	byPeople := slices.ContainsFunc(waiting, func(i item) bool { return i.Check == nil })
-	if !byPeople && past.repairs() >= max(j.Repairs, 0) {
+	if !byPeople && past.repairs() >= max(j.engineer.Repairs, 0) {
 		var events []record.Event
 		for _, i := range waiting {
 			events = append(events, record.Event{Type: record.EventHeard, Kind: heardLeft, Step: i.Key})
@@ -396,7 +396,7 @@ func (j *job) prompt(ctx context.Context, t record.Task, past history, w work) (
 		if err != nil {
 			return "", err
 		}
-		return render.Prompt(cmp.Or(j.Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
+		return render.Prompt(cmp.Or(j.engineer.Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
 	}
 	return render.FeedbackPrompt(t, past.feedback(w)), nil
 }
@@ -413,7 +413,7 @@ func workTitle(t record.Task, past history, w work) string {
 var conventionFiles = []string{"AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CONTRIBUTING.md"}
 
 func (j *job) conventions(ctx context.Context, t record.Task) (found []string, err error) {
-	repo, err := j.Git.Repo(t.Repo)
+	repo, err := j.engineer.Git.Repo(t.Repo)
 	if err != nil {
 		return nil, err
 	}
@@ -482,17 +482,17 @@ func (j *job) start(ctx context.Context, w work) error {
 		return err
 	}
 	asked := record.Request{Key: w.id(), Caller: t.Caller(), Repo: t.Repo, Base: t.Base, Asker: t.Asker}
-	run, _, err := j.Executor.Claim(ctx, asked)
+	run, _, err := j.engineer.Executor.Claim(ctx, asked)
 	if err != nil {
 		return err
 	}
 	if run.Kind != record.KindRequest || run.Ended() {
 		return nil
 	}
-	if _, known := catalog.ReadDecision(ctx, j.Executor, run.Name()); !known {
+	if _, known := catalog.ReadDecision(ctx, j.engineer.Executor, run.Name()); !known {
 		p := gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}
-		d := catalog.Decide(p, catalog.Offer{Browser: j.Executor.Browser != nil, Task: true})
-		err := j.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
+		d := catalog.Decide(p, catalog.Offer{Browser: j.engineer.Executor.Browser != nil, Task: true})
+		err := j.engineer.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
 		if err != nil {
 			return err
 		}
@@ -519,7 +519,7 @@ func (j *job) launch(ctx context.Context, run record.Run, asked record.Request) 
 	if t.Ended() {
 		return errEnded
 	}
-	_, err = j.Executor.Begin(ctx, run.Name(), asked)
+	_, err = j.engineer.Executor.Begin(ctx, run.Name(), asked)
 	return err
 }
 
@@ -582,13 +582,13 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	if past.merged {
 		return errEnded
 	}
-	events := []record.Event{{Type: record.EventWork, Kind: workRetried, Message: "retried by " + cmp.Or(by.Name, j.Executor.Bot.Name)}}
+	events := []record.Event{{Type: record.EventWork, Kind: workRetried, Message: "retried by " + cmp.Or(by.Name, j.engineer.Executor.Bot.Name)}}
 	w, any := past.latest()
 	status := record.StateSubmitted
 	switch {
 	case any && w.Published != "":
 		status = record.StateAwaitingReview
-		if _, _, shared := j.upstream(t.Repo); shared && (t.PRNumber == 0 || past.closed) {
+		if _, _, shared := j.engineer.upstream(t.Repo); shared && (t.PRNumber == 0 || past.closed) {
 			// The one there is was closed, or could not be opened; its branch may be gone, too.
 			t.PRNumber, t.PRURL, status = 0, "", record.StateRunning
 			events[0].Step = w.id()
@@ -602,7 +602,7 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	}
 	if any && !w.Ended {
 		// It ended with the task, and another does what it was for.
-		if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
+		if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
 			return fmt.Errorf("cannot stop the work before: %w", err)
 		}
 		events = append(events, cutShort(w, "the task had ended"))
@@ -624,20 +624,20 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 		return errEnded
 	}
 	if !t.Ended() {
-		if err := j.fail(ctx, record.ReasonCancelled, "cancelled by "+cmp.Or(by.Name, j.Executor.Bot.Name)); err != nil {
+		if err := j.fail(ctx, record.ReasonCancelled, "cancelled by "+cmp.Or(by.Name, j.engineer.Executor.Bot.Name)); err != nil {
 			return err
 		}
 	}
 	j.starting.Lock()
 	defer j.starting.Unlock()
 	// Now, not when its goroutine comes to it: who cancels wants to see it gone.
-	if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
+	if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return err
 	}
 	if !drop {
 		return nil
 	}
-	repo, err := j.Git.Repo(t.Repo)
+	repo, err := j.engineer.Git.Repo(t.Repo)
 	if err != nil {
 		return err
 	}
@@ -690,7 +690,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 		defer close(f.gone)
 		defer cancel()
 		bads := 0
-		for e, err := range j.Executor.Events(ctx, w.Run, 0, true) {
+		for e, err := range j.engineer.Executor.Events(ctx, w.Run, 0, true) {
 			if err != nil {
 				break // Settled meets the same one
 			}
@@ -698,7 +698,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 				j.ask(ctx, w, e)
 				continue
 			}
-			doing, bad := doing(e)
+			doing, bad := DescribeEvent(e)
 			if bad {
 				bads++
 			}
@@ -706,10 +706,10 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 				continue
 			}
 			if _, err := j.working(ctx, fmt.Sprintf("%s:%d", w.id(), e.Seq), doing, bad); err != nil && ctx.Err() == nil {
-				j.Log.Warn("cannot tell what a task is doing", "task", j.id, "err", err)
+				j.engineer.Log.Warn("cannot tell what a task is doing", "task", j.id, "err", err)
 			}
 		}
-		f.run, f.err = j.Executor.Settled(ctx, record.Task{ID: j.id}.Caller(), w.id())
+		f.run, f.err = j.engineer.Executor.Settled(ctx, record.Task{ID: j.id}.Caller(), w.id())
 		if f.err == nil && !f.run.Ended() {
 			f.err = fmt.Errorf("cannot follow %s: %w", w.Run, record.ErrClosed)
 		}
@@ -722,9 +722,9 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 func (j *job) working(ctx context.Context, key, text string, bad bool) (said bool, err error) {
 	events := j.toSlack("working:"+key, render.TaskWorking(text))
 	j.mu.Lock()
-	said = len(events) > 0 && (bad || j.Now().Sub(j.told) >= workingEvery)
+	said = len(events) > 0 && (bad || j.engineer.Now().Sub(j.told) >= workingEvery)
 	if said {
-		j.told = j.Now()
+		j.told = j.engineer.Now()
 	}
 	j.mu.Unlock()
 	if !said {
@@ -742,7 +742,7 @@ func (j *job) ask(ctx context.Context, w work, e record.Event) {
 		}
 		m.Kind, m.Work, m.Item = mailAsk, w.N, e.Step
 		if err := j.amendNew(ctx, queued(m)); err != nil && ctx.Err() == nil {
-			j.Log.Warn("cannot tell what a task asks leave for", "task", j.id, "err", err)
+			j.engineer.Log.Warn("cannot tell what a task asks leave for", "task", j.id, "err", err)
 		}
 	}
 }
@@ -761,38 +761,4 @@ func (j *job) amendNew(ctx context.Context, e record.Event) error {
 		return nil
 	}
 	return j.amendLocked(ctx, nil, e)
-}
-
-// doing is what an event of a run says about what is being done, in words.
-func doing(e record.Event) (text string, bad bool) {
-	what := firstOf(e.Command)
-	switch {
-	case e.Kind == string(record.KindAgent):
-		agent, _, _ := strings.Cut(what, ":")
-		what = agent
-	case e.Task != "":
-		what = "running " + strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(e.Task, "lib_"), "run_"), "_", " ")
-	}
-	switch e.Type {
-	case record.EventStepStarted:
-		if e.Kind == string(record.KindAgent) {
-			what += " is at work"
-		}
-		return what, false
-	case record.EventAgent:
-		if e.Kind == "tool_call" {
-			return firstOf(e.Message), false
-		}
-	case record.EventStepFinished:
-		if e.OK != nil && !*e.OK {
-			return what + " failed", true
-		}
-	}
-	return "", false
-}
-
-// firstOf returns the first line of s, cut for messages.
-func firstOf(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return text.Clip(line, 200)
 }

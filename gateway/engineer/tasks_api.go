@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 )
 
 // taskAPI hands tasks to an engineer, and its webhooks.
-type taskAPI struct {
+type API struct {
 	Engineer *Engineer // nil: no tasks are taken
 	// GitHubSecret is what GitHub signs its webhooks with. If it is empty, none are taken.
 	GitHubSecret string
@@ -23,12 +23,12 @@ type taskAPI struct {
 	heard chan struct{} // a place for each webhook that is being read
 }
 
-func newTaskAPI(e *Engineer, secret string, log *slog.Logger) *taskAPI {
-	return &taskAPI{Engineer: e, GitHubSecret: secret, Log: log, heard: make(chan struct{}, maxHeard)}
+func NewAPI(e *Engineer, secret string, log *slog.Logger) *API {
+	return &API{Engineer: e, GitHubSecret: secret, Log: log, heard: make(chan struct{}, maxHeard)}
 }
 
 // Routes returns the routes of tasks and of GitHub's webhooks.
-func (api *taskAPI) Routes() []route.Route { return append(api.taskRoutes(), api.githubHooks()...) }
+func (api *API) Routes() []route.Route { return append(api.taskRoutes(), api.githubHooks()...) }
 
 // tasksPath and engineerPath are where tasks are: the same routes twice, so that programs
 // which were written for an engineer's own server find them where they look.
@@ -41,7 +41,7 @@ const (
 const submissionBody = 2 << 20
 
 // taskRoutes are the rows of tasks, under both paths.
-func (api *taskAPI) taskRoutes() []route.Route {
+func (api *API) taskRoutes() []route.Route {
 	var rows []route.Route
 	for _, at := range []string{tasksPath, engineerPath} {
 		rows = append(rows,
@@ -70,7 +70,7 @@ type TaskMessage struct {
 }
 
 // engineer is who takes tasks, if anybody does.
-func (api *taskAPI) engineer(c *route.Call) (*Engineer, error) {
+func (api *API) engineer(c *route.Call) (*Engineer, error) {
 	if api.Engineer == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server takes no tasks").
 			WithHint("start one that stays with `ramus serve`: a command's own server would leave them lying")
@@ -91,7 +91,7 @@ func (e *Engineer) TaskFor(ctx context.Context, who route.Who, id string) (recor
 }
 
 // namedTask is the task that the path names.
-func (api *taskAPI) namedTask(c *route.Call) (*Engineer, record.Task, error) {
+func (api *API) namedTask(c *route.Call) (*Engineer, record.Task, error) {
 	e, err := api.engineer(c)
 	if err != nil {
 		return nil, record.Task{}, err
@@ -110,7 +110,7 @@ type tasksQuery struct {
 	Max    int    `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
 }
 
-func (api *taskAPI) listTasks(c *route.Call) error {
+func (api *API) listTasks(c *route.Call) error {
 	var q tasksQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (e *Engineer) SubmitFor(ctx context.Context, who route.Who, sub Submission)
 	return t, nil
 }
 
-func (api *taskAPI) submitTask(c *route.Call) error {
+func (api *API) submitTask(c *route.Call) error {
 	var sub Submission
 	if err := c.ReadJSON(&sub); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (api *taskAPI) submitTask(c *route.Call) error {
 	return c.ReplyStatus(http.StatusAccepted, t)
 }
 
-func (api *taskAPI) task(c *route.Call) error {
+func (api *API) task(c *route.Call) error {
 	_, t, err := api.namedTask(c)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (api *taskAPI) task(c *route.Call) error {
 	return c.Reply(t)
 }
 
-func (api *taskAPI) retryTask(c *route.Call) error {
+func (api *API) retryTask(c *route.Call) error {
 	e, t, err := api.namedTask(c)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (api *taskAPI) retryTask(c *route.Call) error {
 	return c.ReplyStatus(http.StatusAccepted, t)
 }
 
-func (api *taskAPI) sayTask(c *route.Call) error {
+func (api *API) sayTask(c *route.Call) error {
 	var m TaskMessage
 	if err := c.ReadJSON(&m); err != nil {
 		return err
@@ -227,7 +227,7 @@ type cancelQuery struct {
 	Drop bool `json:"drop,omitempty" jsonschema:"remove the branch, too"`
 }
 
-func (api *taskAPI) cancelTask(c *route.Call) error {
+func (api *API) cancelTask(c *route.Call) error {
 	var q cancelQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"encoding/json"
@@ -347,7 +347,7 @@ func TestHelpText(t *testing.T) {
 
 // The guide names every word, reason, tool and headline there is.
 func TestGuide(t *testing.T) {
-	text, err := os.ReadFile("../docs/slack.md")
+	text, err := os.ReadFile("../../docs/slack.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 }
 
 // refuse says why a person may not do something, for the person to read; "" if the person may.
-func (c *Chat) refuse(d gate.Doing) string {
+func (c *Chat) refusal(d gate.Doing) string {
 	if c.Gate.Permits(d) {
 		return ""
 	}
@@ -52,20 +52,20 @@ func (c *Chat) refuse(d gate.Doing) string {
 }
 
 // usable lists the repositories that a person may use in a thread.
-func (s *session) usable(ctx context.Context, d catalog.Decision, m slack.Mention) []string {
-	return slices.DeleteFunc(s.repos(ctx), func(repo string) bool {
-		return !s.Gate.Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: repo})
+func (s *worker) usableRepos(ctx context.Context, d catalog.Decision, m slack.Mention) []string {
+	return slices.DeleteFunc(s.chat.listRepos(ctx), func(repo string) bool {
+		return !s.chat.Gate.Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo})
 	})
 }
 
 // permit is asked before a run of a thread begins: one that merges by itself needs a person who may merge.
-func (s *session) permit(d catalog.Decision, m slack.Mention, own bool) func(record.Run, string) error {
+func (s *worker) permitRun(d catalog.Decision, m slack.Mention, own bool) func(record.Run, string) error {
 	return func(r record.Run, into string) error {
 		for _, deed := range []gate.Deed{gate.DeedRun, gate.DeedMerge} {
 			if deed == gate.DeedMerge && into == "" {
 				continue
 			}
-			if why := s.refuse(gate.Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
+			if why := s.chat.refusal(gate.Doing{Deed: deed, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
 				return route.NewProblem(route.KindDenied, "%s", why)
 			}
 		}
@@ -77,7 +77,7 @@ func (s *session) permit(d catalog.Decision, m slack.Mention, own bool) func(rec
 // one of Teams or, without any, the workspace of the app's token. Slack signs with the same
 // secret for every workspace that an app is installed in. The error means that Slack
 // does not say at the moment to which workspace the token belongs.
-func (c *Chat) ours(ctx context.Context, team string) (bool, error) {
+func (c *Chat) isOwnTeam(ctx context.Context, team string) (bool, error) {
 	if len(c.Teams) > 0 {
 		return slices.Contains(c.Teams, team), nil
 	}
@@ -94,11 +94,11 @@ func (c *Chat) ours(ctx context.Context, team string) (bool, error) {
 
 // foreign tells whether something is known to be of a workspace that ramus does not work
 // for, and logs it. It asks nobody: what cannot be told yet is decided on later.
-func (c *Chat) foreign(team string) bool {
+func (c *Chat) isForeign(team string) bool {
 	if len(c.Teams) == 0 && c.me.Load() == nil {
 		return false
 	}
-	ok, err := c.ours(c.ctx, team)
+	ok, err := c.isOwnTeam(c.ctx, team)
 	if ok || err != nil {
 		return false
 	}

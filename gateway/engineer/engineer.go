@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"cmp"
@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -251,7 +252,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 			len(s.Description), len(s.Context), catalog.MaxTaskText)
 	case len(s.Key) > 200:
 		return record.Task{}, invalid("its key has more than 200 bytes")
-	case isOurs(s.Base):
+	case lookup.IsCallerBranch(s.Base):
 		return record.Task{}, invalid("%s is a branch that callers work on, and no base", s.Base)
 	}
 	id := newTaskID(s.Asker, s.Key)
@@ -317,7 +318,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		}
 		names := slices.Collect(maps.Keys(e.Executor.Upstreams)) // some may never have been fetched
 		for _, r := range all {
-			if r.Name() != houseRepo {
+			if r.Name() != lookup.InboxRepo {
 				names = append(names, r.Name())
 			}
 		}
@@ -691,4 +692,19 @@ var errEnded = fmt.Errorf("%w: it has ended", record.ErrConflict)
 // isConflict tells whether an error says that somebody else was faster.
 func isConflict(err error) bool {
 	return errors.Is(err, record.ErrConflict) || errors.Is(err, gitd.ErrConflict)
+}
+
+// inThread finds the task that a thread is about.
+func (e *Engineer) TaskInThread(channel, thread string) (record.Task, bool) {
+	if channel != e.Channel || thread == "" {
+		return record.Task{}, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.tasks {
+		if t.SlackThreadTS == thread {
+			return t, true
+		}
+	}
+	return record.Task{}, false
 }

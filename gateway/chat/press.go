@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -29,7 +30,7 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	if !known || run.Origin == nil && !slices.Contains([]string{render.ActionApprove, render.ActionReject, render.ActionStop}, a.ID) {
 		return nil // what a task's thread shows begins nothing
 	}
-	d, known := c.policy(ctx, run.Name())
+	d, known := c.readDecision(ctx, run.Name())
 	if !known {
 		c.whisper(a, "I cannot tell who may do that: the run's record cannot be read at the moment.")
 		return nil
@@ -40,15 +41,15 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	}
 	switch a.ID {
 	case render.ActionRetry:
-		return c.again(ctx, run, a, "retry", "-retry")
+		return c.claimPress(ctx, run, a, "retry", "-retry")
 	case render.ActionDiff:
-		return c.again(ctx, run, a, "diff", "-diff-"+route.Mailbox(a.TriggerID))
+		return c.claimPress(ctx, run, a, "diff", "-diff-"+route.Mailbox(a.TriggerID))
 	case render.ActionRepo:
 		// Before the words: behind them it would be a part of exec's command.
-		return c.again(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
+		return c.claimPress(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
 	case render.ActionStop, render.ActionApprove, render.ActionReject:
 		c.background(func(ctx context.Context) {
-			if err := c.control(ctx, run, a, choice); err != nil && ctx.Err() == nil {
+			if err := c.runControl(ctx, run, a, choice); err != nil && ctx.Err() == nil {
 				c.whisper(a, route.AsProblem(err, route.Who{}).Error())
 			}
 		})
@@ -79,14 +80,14 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 		}
 	case render.ActionRepo:
 		d.Repo = choice
-		d.Own = run.Origin != nil && c.place(ctx, Session{run.Origin.Session}, a.Channel, Words{}).own == choice
+		d.Own = run.Origin != nil && c.findPlace(ctx, Session{run.Origin.Session}, a.Channel, Words{}).unnamed == choice
 	}
-	return c.refuse(d)
+	return c.refusal(d)
 }
 
 // control stops a run, or answers its gate. The user's id decides who may
 // answer: names can be chosen.
-func (c *Chat) control(ctx context.Context, run record.Run, a slack.Action, step string) error {
+func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, step string) error {
 	if a.ID == render.ActionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
 	}
@@ -103,21 +104,21 @@ type pressed struct {
 }
 
 // again claims a run in the thread of another one, as if somebody had said text there.
-func (c *Chat) again(ctx context.Context, of record.Run, a slack.Action, text, suffix string) error {
-	m, err := event(of)
+func (c *Chat) claimPress(ctx context.Context, of record.Run, a slack.Action, text, suffix string) error {
+	m, err := readEvent(of)
 	if err != nil {
 		return err
 	}
 	m.User, m.Text = a.User, text
-	_, err = c.hold(ctx, Session{of.Origin.Session}, derivedID(of.ID, suffix), of.Origin.Key+suffix, m, text, pressed{Mention: m, On: of.Name()})
+	_, err = c.claimRun(ctx, Session{of.Origin.Session}, lookup.DerivedRunID(of.ID, suffix), of.Origin.Key+suffix, m, text, pressed{Mention: m, On: of.Name()})
 	if err != nil {
 		return fmt.Errorf("cannot claim what a button asks for: %w", err)
 	}
 	return nil
 }
 
-// mayHandOver tells whether the thread of a run can be handed over to the fallback runner.
-func (c *Chat) mayHandOver(run record.Run) bool {
+// MayHandOver tells whether the thread of a run can be handed over to the fallback runner.
+func (c *Chat) MayHandOver(run record.Run) bool {
 	return c.Fallback != nil && run.Origin != nil && run.Origin.Source == slackSource
 }
 
@@ -126,15 +127,15 @@ func (c *Chat) mayHandOver(run record.Run) bool {
 // again finds the first time. The error wraps [record.ErrInvalid] where the run answers no thread, or no
 // fallback runner is configured. It may be called before Open.
 func (c *Chat) HandOver(ctx context.Context, of record.Run, prompt string) (record.Run, error) {
-	if !c.mayHandOver(of) {
+	if !c.MayHandOver(of) {
 		return record.Run{}, fmt.Errorf("%w hand-over of %s: there is no thread of it, or no fallback runner", record.ErrInvalid, of.Name())
 	}
-	m, err := event(of)
+	m, err := readEvent(of)
 	if err != nil {
 		return record.Run{}, err
 	}
 	const suffix = "-fallback"
-	run, err := c.hold(ctx, Session{of.Origin.Session}, derivedID(of.ID, suffix), of.Origin.Key+suffix, m, m.Said(), pressed{Mention: m, HandOver: prompt})
+	run, err := c.claimRun(ctx, Session{of.Origin.Session}, lookup.DerivedRunID(of.ID, suffix), of.Origin.Key+suffix, m, m.Said(), pressed{Mention: m, HandOver: prompt})
 	if err != nil {
 		return record.Run{}, fmt.Errorf("cannot hand the thread of %s over: %w", of.Name(), err)
 	}
@@ -163,7 +164,7 @@ type ephemeral struct {
 
 // command serves "/ramus …". There is no message of a person that could be
 // claimed: ramus begins a thread itself, which is the claim's key.
-func (c *Chat) command(ctx context.Context, d slack.Command, retry bool) (any, error) {
+func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any, error) {
 	answer := func(text string) (any, error) { return ephemeral{"ephemeral", text}, nil }
 	words, err := ParseWords(d.Text)
 	switch {
@@ -193,7 +194,7 @@ func (c *Chat) command(ctx context.Context, d slack.Command, retry bool) (any, e
 	if err != nil {
 		return answer("Slack does not answer at the moment; try again in a minute.")
 	}
-	_, err = c.claim(ctx, slack.Mention{Team: d.Team, Channel: d.Channel, TS: ts, ThreadTS: ts, User: d.User, Bot: me.User, Text: d.Text,
+	_, err = c.receiveMention(ctx, slack.Mention{Team: d.Team, Channel: d.Channel, TS: ts, ThreadTS: ts, User: d.User, Bot: me.User, Text: d.Text,
 		Slash: true, Time: c.Now().UTC()})
 	return nil, err
 }

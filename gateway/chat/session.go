@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -31,7 +32,7 @@ const (
 )
 
 // task is a run that its session has to bring to its end.
-type task struct {
+type pending struct {
 	run    record.Run
 	again  bool            // somebody may have begun with it: look before anything is posted
 	failed int             // how often it could not be brought further
@@ -41,54 +42,54 @@ type task struct {
 // session is a conversation at work. One goroutine owns it: it decides on the
 // mentions of a thread one after another. Runs that it began are followed by
 // goroutines of its own, which it waits for.
-type session struct {
-	*Chat
-	Session
+type worker struct {
+	chat   *Chat
+	of     Session
 	caller record.Caller
 	wake   chan struct{}  // one token: there is something in queue
 	runs   sync.WaitGroup // that are followed
 
 	// All below is guarded by Chat.mu.
-	queue []task
+	queue []pending
 	busy  int             // goroutines of runs
 	has   map[string]bool // the runs that are in queue, decided on or followed
 }
 
 // own decides on what is queued until nothing is left and nothing is followed.
-func (s *session) own() {
+func (s *worker) work() {
 	defer s.runs.Wait()
 	for {
-		t, state := s.next()
+		t, state := s.dequeue()
 		switch state {
 		case sessionIdle:
 			return
 		case sessionWaits:
 			select {
 			case <-s.wake:
-			case <-s.ctx.Done():
+			case <-s.chat.ctx.Done():
 				return
 			}
 			continue
 		}
 		select {
-		case s.slots <- struct{}{}:
-		case <-s.ctx.Done():
+		case s.chat.slots <- struct{}{}:
+		case <-s.chat.ctx.Done():
 			return
 		}
-		next, err := s.decide(s.ctx, t)
-		<-s.slots
+		next, err := s.decide(s.chat.ctx, t)
+		<-s.chat.slots
 		switch {
-		case s.ctx.Err() != nil:
+		case s.chat.ctx.Err() != nil:
 			return
 		case err != nil:
 			// What can never succeed is told, where it can be.
-			if run, failed := s.mistake(t.run, err); failed == nil {
-				s.goOn(t, following{run: run})
+			if run, failed := s.endMistake(t.run, err); failed == nil {
+				s.followUp(t, following{run: run})
 			} else {
-				s.later(t, "cannot decide on a mention", err)
+				s.retryLater(t, "cannot decide on a mention", err)
 			}
 		default:
-			s.goOn(t, next)
+			s.followUp(t, next)
 		}
 	}
 }
@@ -102,105 +103,99 @@ type following struct {
 }
 
 // goOn does what a decision leaves to be done, beside the decisions on other mentions.
-func (s *session) goOn(t task, next following) {
+func (s *worker) followUp(t pending, next following) {
 	if next.run != nil && next.run.Name() != t.run.Name() {
-		s.mu.Lock()
+		s.chat.mu.Lock()
 		delete(s.has, t.run.Name())
 		known := s.has[next.run.Name()]
 		s.has[next.run.Name()] = true
-		s.mu.Unlock()
+		s.chat.mu.Unlock()
 		if known {
 			return
 		}
 	}
 	if next.run == nil && next.work == nil {
-		s.mu.Lock()
+		s.chat.mu.Lock()
 		delete(s.has, t.run.Name())
-		s.mu.Unlock()
+		s.chat.mu.Unlock()
 		return
 	}
-	s.beside(func() {
+	s.runAlongside(func() {
 		run := next.run
 		if next.work != nil {
 			var err error
-			if run, err = next.work(s.ctx); err != nil {
-				s.later(t, "cannot hand a mention over", err)
+			if run, err = next.work(s.chat.ctx); err != nil {
+				s.retryLater(t, "cannot hand a mention over", err)
 				return
 			}
 		}
-		t := task{run: *run, again: t.again, failed: t.failed, seen: next.seen}
-		if err := s.report(s.ctx, t); err != nil {
-			s.later(t, "cannot report a run", err)
+		t := pending{run: *run, again: t.again, failed: t.failed, seen: next.seen}
+		if err := s.reportRun(s.chat.ctx, t); err != nil {
+			s.retryLater(t, "cannot report a run", err)
 			return
 		}
-		s.mu.Lock()
+		s.chat.mu.Lock()
 		delete(s.has, run.Name())
-		s.mu.Unlock()
+		s.chat.mu.Unlock()
 	})
 }
 
 // beside runs f in a goroutine that the session waits for.
-func (s *session) beside(f func()) {
-	s.mu.Lock()
+func (s *worker) runAlongside(f func()) {
+	s.chat.mu.Lock()
 	s.busy++
-	s.mu.Unlock()
+	s.chat.mu.Unlock()
 	s.runs.Go(func() {
 		f()
-		s.mu.Lock()
+		s.chat.mu.Lock()
 		s.busy--
-		s.mu.Unlock()
-		s.awake()
+		s.chat.mu.Unlock()
+		s.signal()
 	})
 }
 
-func (s *session) awake() {
+func (s *worker) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// maxPause bounds how long something that failed is left alone.
-const maxPause = 5 * time.Minute
-
-// lasting tells whether asking again cannot help.
-func lasting(err error) bool {
-	p := route.AsProblem(err, route.Local)
-	return p.Status < 500 && p.Kind != route.KindConflict && p.Kind != route.KindGone
-}
+// sessionPause bounds how long something that failed is left alone.
+const sessionPause = 5 * time.Minute
 
 // mistake ends a mention for an error that asking again does not help; what
 // else there is is returned as it is.
-func (s *session) mistake(run record.Run, err error) (*record.Run, error) {
-	if !lasting(err) {
+func (s *worker) endMistake(run record.Run, err error) (*record.Run, error) {
+	if !route.IsLasting(err) {
 		return nil, err
 	}
-	return s.end(s.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
+	return s.endRun(s.chat.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 }
 
 // later tries a task again after a pause: the process may have months to live,
 // and what keeps a mention from its answer (a full disk, a token that was
 // changed) may be gone in minutes. What can never succeed is left to the next start.
-func (s *session) later(t task, what string, err error) {
-	if s.ctx.Err() != nil {
+func (s *worker) retryLater(t pending, what string, err error) {
+	if s.chat.ctx.Err() != nil {
 		return
 	}
-	if lasting(err) {
-		s.Log.Error(what+"; it is tried again at the next start", "run", t.run.Name(), "err", err)
-		s.mu.Lock()
+	if route.IsLasting(err) {
+		s.chat.Log.Error(what+"; it is tried again at the next start", "run", t.run.Name(), "err", err)
+		s.chat.mu.Lock()
 		delete(s.has, t.run.Name())
-		s.mu.Unlock()
+		s.chat.mu.Unlock()
 		return
 	}
-	pause := min(s.RetryEvery<<min(t.failed, 20), maxPause)
-	s.Log.Error(what+"; it is tried again", "run", t.run.Name(), "pause", pause, "err", err)
-	s.beside(func() {
-		if retry.Sleep(s.ctx, pause) != nil {
+	pause := min(s.chat.RetryEvery<<min(t.failed, 20), sessionPause)
+	s.chat.Log.Error(what+"; it is tried again", "run", t.run.Name(), "pause", pause, "err", err)
+	s.runAlongside(func() {
+		if retry.Sleep(s.chat.ctx, pause) != nil {
 			return
 		}
-		s.mu.Lock()
-		s.queue = append(s.queue, task{run: t.run, again: true, failed: t.failed + 1})
-		s.mu.Unlock()
+		s.chat.mu.Lock()
+		s.queue = append(s.queue, pending{run: t.run, again: true, failed: t.failed + 1})
+		s.chat.mu.Unlock()
 	})
 }
 
@@ -214,23 +209,23 @@ const (
 
 // next takes a task from the queue, or says that the session is over: then
 // nobody can give it another one.
-func (s *session) next() (task, sessionState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *worker) dequeue() (pending, sessionState) {
+	s.chat.mu.Lock()
+	defer s.chat.mu.Unlock()
 	if len(s.queue) > 0 {
 		t := s.queue[0]
 		s.queue = s.queue[1:]
 		return t, sessionBusy
 	}
 	if s.busy > 0 {
-		return task{}, sessionWaits
+		return pending{}, sessionWaits
 	}
-	delete(s.sessions, s.Key)
-	return task{}, sessionIdle
+	delete(s.chat.sessions, s.of.Key)
+	return pending{}, sessionIdle
 }
 
 // event is what a run was asked for with.
-func event(run record.Run) (slack.Mention, error) {
+func readEvent(run record.Run) (slack.Mention, error) {
 	var m slack.Mention
 	if run.Origin == nil {
 		return m, fmt.Errorf("%s has no origin", run.Name())
@@ -241,14 +236,14 @@ func event(run record.Run) (slack.Mention, error) {
 	return m, nil
 }
 
-func (c *Chat) policy(ctx context.Context, run string) (catalog.Decision, bool) {
+func (c *Chat) readDecision(ctx context.Context, run string) (catalog.Decision, bool) {
 	return catalog.ReadDecision(ctx, c.Executor, run)
 }
 
 // decide finds out what a mention wants and does it, or begins it.
-func (s *session) decide(ctx context.Context, t task) (next following, err error) {
+func (s *worker) decide(ctx context.Context, t pending) (next following, err error) {
 	run := t.run
-	if now, ok := s.Executor.Find(run.Caller, run.ID); ok {
+	if now, ok := s.chat.Executor.Find(run.Caller, run.ID); ok {
 		run = now
 	}
 	if run.Told != nil {
@@ -257,71 +252,71 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 	if run.Kind != record.KindRequest || run.Ended() {
 		return following{run: &run}, nil
 	}
-	m, err := event(run)
+	m, err := readEvent(run)
 	if err != nil {
 		return next, err
 	}
-	thread, err := s.thread(ctx, m)
+	thread, err := s.readThread(ctx, m)
 	if err != nil {
 		var refused *slack.RefusedError
 		if ctx.Err() == nil && errors.As(err, &refused) && !refused.OfApp() {
 			// The thread cannot be read, now or ever: there is nobody to tell either.
-			next.run, err = s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: err.Error()})
+			next.run, err = s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: err.Error()})
 		}
 		return next, err
 	}
 	if m.Bot == "" { // it came before Slack had told who ramus is
-		me, err := s.Slack.Me(ctx)
+		me, err := s.chat.Slack.Me(ctx)
 		if err != nil {
 			return next, err
 		}
 		m.Bot = me.User
 	}
-	if ok, err := s.ours(ctx, m.Team); err != nil {
+	if ok, err := s.chat.isOwnTeam(ctx, m.Team); err != nil {
 		return next, err
 	} else if !ok { // it came before Slack had told whose token it is
-		s.Log.Warn("an event of a workspace that is not configured is ignored", "run", run.Name(), "team", m.Team)
-		next.run, err = s.end(ctx, run, executor.Ending{Output: map[string]any{"silent": true, outputLeft: true}})
+		s.chat.Log.Warn("an event of a workspace that is not configured is ignored", "run", run.Name(), "team", m.Team)
+		next.run, err = s.endRun(ctx, run, executor.Ending{Output: map[string]any{"silent": true, outputLeft: true}})
 		return next, err
 	}
 	words, mistake := ParseWords(m.Said())
-	at := s.place(ctx, s.Session, m.Channel, words)
-	d, known := s.policy(ctx, run.Name())
+	at := s.chat.findPlace(ctx, s.of, m.Channel, words)
+	d, known := s.chat.readDecision(ctx, run.Name())
 	if !known {
-		if d, err = s.judge(ctx, run, m, thread, at); err != nil {
+		if d, err = s.resolvePolicy(ctx, run, m, thread, at); err != nil {
 			return next, err
 		}
 		data, err := json.Marshal(d)
 		if err != nil {
 			return next, err
 		}
-		s.Log.Info("policy", "run", run.Name(), "session", s.Key, "runner", d.Runner, "reason", d.Reason)
-		if err := s.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
+		s.chat.Log.Info("policy", "run", run.Name(), "session", s.of.Key, "runner", d.Runner, "reason", d.Reason)
+		if err := s.chat.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
 			return next, err
 		}
 	}
-	if d.Runner != gate.RunnerContainer && s.Fallback == nil {
+	if d.Runner != gate.RunnerContainer && s.chat.Fallback == nil {
 		// As if ramus were not there: not even a reaction.
-		s.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", d.Reason)
-		next.run, err = s.end(ctx, run, executor.Ending{Output: map[string]any{"runner": string(gate.RunnerFallback), "silent": true, outputLeft: true}})
+		s.chat.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", d.Reason)
+		next.run, err = s.endRun(ctx, run, executor.Ending{Output: map[string]any{"runner": string(gate.RunnerFallback), "silent": true, outputLeft: true}})
 		return next, err
 	}
 	seen := make(chan struct{})
 	next.seen = seen
-	s.beside(func() { // Slack's limit of reactions is no reason to wait
+	s.runAlongside(func() { // Slack's limit of reactions is no reason to wait
 		defer close(seen)
-		s.react(s.ctx, m, "eyes")
+		s.react(s.chat.ctx, m, "eyes")
 	})
 	if d.Runner != gate.RunnerContainer {
 		// A runner that is slow, or down, must not hold up who is let through.
 		next.work = func(ctx context.Context) (*record.Run, error) {
 			select {
-			case s.hands <- struct{}{}:
-				defer func() { <-s.hands }()
+			case s.chat.hands <- struct{}{}:
+				defer func() { <-s.chat.hands }()
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}
-			ended, err := s.handOver(ctx, run, m, thread, d.Policy)
+			ended, err := s.sendToFallback(ctx, run, m, thread, d.Policy)
 			<-seen
 			return ended, err
 		}
@@ -329,28 +324,28 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 	}
 	if d.Prompt != m.Said() {
 		words, mistake = ParseWords(d.Prompt)
-		at = s.place(ctx, s.Session, m.Channel, words)
+		at = s.chat.findPlace(ctx, s.of, m.Channel, words)
 	}
 	if mistake != nil {
-		next.run, err = s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: mistake.Error()})
+		next.run, err = s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: mistake.Error()})
 		return next, err
 	}
-	next.run, err = s.act(ctx, run, m, thread, words, at, d)
+	next.run, err = s.actOn(ctx, run, m, thread, words, at, d)
 	return next, err
 }
 
 // judge asks the gate about a mention. A button is a part of the thread that it
 // was let through for.
-func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (catalog.Decision, error) {
+func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (catalog.Decision, error) {
 	var p pressed
 	if err := json.Unmarshal(run.Origin.Event, &p); err != nil {
 		return catalog.Decision{}, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
 	}
 	if p.HandOver != "" {
-		return s.decision(gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonAgent, Prompt: p.HandOver}), nil
+		return s.chat.decide(gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonAgent, Prompt: p.HandOver}), nil
 	}
 	if p.On != "" {
-		d, known := s.policy(ctx, p.On)
+		d, known := s.chat.readDecision(ctx, p.On)
 		if !known {
 			return d, fmt.Errorf("cannot read the policy of %s, whose button was pressed", p.On)
 		}
@@ -358,21 +353,21 @@ func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, th
 		return d, nil
 	}
 	// What the thread has done already is where it works, whatever a text names.
-	d := s.decision(s.Gate.Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
-		Channel: m.Channel, Repo: cmp.Or(at.home, at.repo), Session: s.Key}))
+	d := s.chat.decide(s.chat.Gate.Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+		Channel: m.Channel, Repo: cmp.Or(at.home, at.repo), Session: s.of.Key}))
 	d.Starter = threadStarter(thread)
 	return d, nil
 }
 
 // decision is a policy with the tools that it leaves to the run of a mention.
-func (c *Chat) decision(p gate.Policy) catalog.Decision {
+func (c *Chat) decide(p gate.Policy) catalog.Decision {
 	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil})
 }
 
 // thread reads the conversation. What a slash command began has no message of
 // a person: its parent is ramus's own.
-func (s *session) thread(ctx context.Context, m slack.Mention) (slack.Thread, error) {
-	return s.Slack.Thread(ctx, m.Team, m.Channel, m.ThreadTS)
+func (s *worker) readThread(ctx context.Context, m slack.Mention) (slack.Thread, error) {
+	return s.chat.Slack.Thread(ctx, m.Team, m.Channel, m.ThreadTS)
 }
 
 // slashPart marks the message that a slash command began a thread with; the
@@ -397,27 +392,27 @@ func threadStarter(t slack.Thread) string {
 const outputLeft = "left"
 
 // handOver gives a thread to the fallback runner.
-func (s *session) handOver(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p gate.Policy) (*record.Run, error) {
+func (s *worker) sendToFallback(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p gate.Policy) (*record.Run, error) {
 	output := map[string]any{"runner": string(gate.RunnerFallback)}
 	tools, err := json.Marshal([]catalog.Tool{catalog.FallbackSession})
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.Fallback.Send(ctx, redact.Clean(s.Executor.Secrets,
-		fallback.Packet{Session: s.Key, Key: m.Key(), Mention: m, Text: p.Prompt, Thread: before(thread, m.TS), Tools: tools}))
+	answer, err := s.chat.Fallback.Send(ctx, redact.Clean(s.chat.Executor.Secrets,
+		fallback.Packet{Session: s.of.Key, Key: m.Key(), Mention: m, Text: p.Prompt, Thread: threadBefore(thread, m.TS), Tools: tools}))
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return s.end(ctx, run, executor.Ending{Reason: record.ReasonUnavailable, Error: err.Error(), Output: output})
+		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonUnavailable, Error: err.Error(), Output: output})
 	}
 	output["text"], output["silent"] = answer.Text, answer.Accepted || answer.Text == ""
-	return s.end(ctx, run, executor.Ending{Output: output})
+	return s.endRun(ctx, run, executor.Ending{Output: output})
 }
 
 // before is a thread as it stood when a message was posted: what came later
 // does not change what is handed over, however late that happens.
-func before(t slack.Thread, ts string) slack.Thread {
+func threadBefore(t slack.Thread, ts string) slack.Thread {
 	var replies []slack.Post
 	for _, p := range t.Replies {
 		if p.TS <= ts {
@@ -429,8 +424,8 @@ func before(t slack.Thread, ts string) slack.Thread {
 }
 
 // end answers a mention without running anything; it is reported like a run.
-func (s *session) end(ctx context.Context, run record.Run, e executor.Ending) (*record.Run, error) {
-	run, err := s.Executor.End(ctx, run.Name(), e)
+func (s *worker) endRun(ctx context.Context, run record.Run, e executor.Ending) (*record.Run, error) {
+	run, err := s.chat.Executor.End(ctx, run.Name(), e)
 	if err != nil {
 		return nil, err
 	}
@@ -438,25 +433,25 @@ func (s *session) end(ctx context.Context, run record.Run, e executor.Ending) (*
 }
 
 // say ends a mention with a text.
-func (s *session) say(ctx context.Context, run record.Run, text, code string) (*record.Run, error) {
-	return s.end(ctx, run, executor.Ending{Output: map[string]any{"text": text, "code": code}})
+func (s *worker) endWithText(ctx context.Context, run record.Run, text, code string) (*record.Run, error) {
+	return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"text": text, "code": code}})
 }
 
 // begin gives the mention's run its work. Where the claim lies in another
 // repository than the work, the work is a run of its own and the claim points to it.
-func (s *session) begin(ctx context.Context, run record.Run, at place, asked record.Request) (*record.Run, error) {
+func (s *worker) beginRun(ctx context.Context, run record.Run, at place, asked record.Request) (*record.Run, error) {
 	if at.repo != run.Repo {
-		work, err := s.move(ctx, run, at, asked.Asker)
+		work, err := s.moveClaim(ctx, run, at, asked.Asker)
 		if err != nil {
-			return s.mistake(run, err)
+			return s.endMistake(run, err)
 		}
 		run = work
 	}
 	asked.Base = at.base
-	begun, err := s.Executor.Begin(ctx, run.Name(), asked)
+	begun, err := s.chat.Executor.Begin(ctx, run.Name(), asked)
 	if err != nil {
 		if p := route.AsProblem(err, route.Local); p.Status < 500 {
-			return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
+			return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
 		}
 		return nil, err
 	}
@@ -465,70 +460,70 @@ func (s *session) begin(ctx context.Context, run record.Run, at place, asked rec
 
 // move claims the mention again where its work is, with its policy, and ends
 // the first claim. It can be done again at whatever point it was left.
-func (s *session) move(ctx context.Context, run record.Run, at place, by gitd.Person) (record.Run, error) {
-	work, _, err := s.Executor.Claim(ctx, record.Request{Key: derivedID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
+func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by gitd.Person) (record.Run, error) {
+	work, _, err := s.chat.Executor.Claim(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
 		Asker: by, Origin: run.Origin})
 	if err != nil {
 		return work, err
 	}
-	if _, known := s.policy(ctx, work.Name()); !known {
-		d, _ := s.policy(ctx, run.Name())
+	if _, known := s.chat.readDecision(ctx, work.Name()); !known {
+		d, _ := s.chat.readDecision(ctx, run.Name())
 		data, err := json.Marshal(d)
 		if err != nil {
 			return work, err
 		}
-		err = s.Executor.Note(ctx, work.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data})
+		err = s.chat.Executor.Note(ctx, work.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data})
 		if err != nil && !errors.Is(err, record.ErrConflict) {
 			return work, err
 		}
 	}
-	if _, err := s.Executor.End(ctx, run.Name(), executor.Ending{Output: map[string]any{"run": work.Name(), "silent": true}}); err != nil {
+	if _, err := s.chat.Executor.End(ctx, run.Name(), executor.Ending{Output: map[string]any{"run": work.Name(), "silent": true}}); err != nil {
 		return work, err
 	}
-	return work, s.Executor.Tell(ctx, run.Name(), nil)
+	return work, s.chat.Executor.Tell(ctx, run.Name(), nil)
 }
 
 // act does what the words of a mention say.
-func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d catalog.Decision) (*record.Run, error) {
-	who := asker(m.User, name(thread, m.User))
+func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d catalog.Decision) (*record.Run, error) {
+	who := asker(m.User, userName(thread, m.User))
 	if deed, does := deedOf(words.Verb); does {
-		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.own}
+		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.unnamed}
 		switch words.Verb {
 		case "merge", "stop", "retry": // whatever is named, they are about the thread's branch
-			doing.Repo, doing.Own = cmp.Or(at.home, at.own), true
+			doing.Repo, doing.Own = cmp.Or(at.home, at.unnamed), true
 		}
-		if why := s.refuse(doing); why != "" && doing.Repo != "" {
-			return s.say(ctx, run, why, "")
+		if why := s.chat.refusal(doing); why != "" && doing.Repo != "" {
+			return s.endWithText(ctx, run, why, "")
 		}
 	}
 	switch words.Verb {
 	case "help":
-		return s.say(ctx, run, HelpText(s.Executor.AgentNames(), gate.RunnerContainer), "")
+		return s.endWithText(ctx, run, HelpText(s.chat.Executor.AgentNames(), gate.RunnerContainer), "")
 	case "status", "log", "diff", "why", "stop", "merge":
-		text, code, err := s.answer(ctx, words, run, who)
+		text, code, err := s.answerFrom(ctx, words, run, who)
 		if err != nil {
 			if p := route.AsProblem(err, route.Local); p.Status < 500 {
-				return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
+				return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
 			}
 			return nil, err
 		}
-		return s.say(ctx, run, text, code)
+		return s.endWithText(ctx, run, text, code)
 	}
-	if isOurs(words.Base) {
-		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
+	if lookup.IsCallerBranch(words.Base) {
+		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
 	}
 	if at.repo == "" {
-		usable := s.usable(ctx, d, m)
-		if len(usable) == 0 && len(s.repos(ctx)) > 0 {
-			return s.say(ctx, run, "You may not use any of the repositories here (`gate.people` in the server's configuration says who may).", "")
+		usable := s.usableRepos(ctx, d, m)
+		if len(usable) == 0 && len(s.chat.listRepos(ctx)) > 0 {
+			return s.endWithText(ctx, run, "You may not use any of the repositories here (`gate.people` in the server's configuration says who may).", "")
 		}
-		return s.end(ctx, run, executor.Ending{Output: map[string]any{"ask": usable}})
+		return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"ask": usable}})
 	}
 	if at.home != "" && at.repo != at.home {
-		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
+		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
 			Error: fmt.Sprintf("This thread works on %s; begin a new thread for %s.", at.home, at.repo)})
 	}
-	permit := s.permit(d, m, at.repo == at.own)
+	permit := s.permitRun(d, m, at.repo == at.unnamed)
 	asked := record.Request{Asker: who, Permit: permit}
 	switch words.Verb {
 	case "run":
@@ -540,52 +535,52 @@ func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thre
 	case "retry":
 		last, ok := s.lastFailed()
 		if !ok {
-			return s.say(ctx, run, "Nothing in this thread has failed, so there is nothing to run again.", "")
+			return s.endWithText(ctx, run, "Nothing in this thread has failed, so there is nothing to run again.", "")
 		}
-		again, err := s.Executor.Again(ctx, last.Name(), who)
+		again, err := s.chat.Executor.Again(ctx, last.Name(), who)
 		if err != nil {
-			return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
+			return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 		}
 		asked = again
 		asked.Asker, asked.Permit = who, permit
 	default:
-		return s.prompt(ctx, run, m, thread, words, at, asked)
+		return s.sendPrompt(ctx, run, m, thread, words, at, asked)
 	}
-	return s.begin(ctx, run, at, asked)
+	return s.beginRun(ctx, run, at, asked)
 }
 
 // prompt hands plain words to the agent: to the one that is at work, or to a new run of one.
-func (s *session) prompt(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, asked record.Request) (*record.Run, error) {
-	agents := s.Executor.AgentNames()
+func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, asked record.Request) (*record.Run, error) {
+	agents := s.chat.Executor.AgentNames()
 	if at.agent == "" && len(agents) == 1 {
 		at.agent = agents[0]
 	}
 	switch {
 	case len(agents) == 0:
-		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
+		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
 			Error: "No agent is configured here, so plain words have nobody to go to. `help` lists the commands that need none."})
 	case at.agent == "":
-		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
+		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
 			Error: fmt.Sprintf("Say which agent is meant: agent:%s.", agents[0])})
 	}
 	text := words.Text
-	files, skipped := s.files(ctx, m, thread)
-	for _, live := range s.agents(run) {
-		err := s.Executor.Say(ctx, live.Name(), record.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files})
+	files, skipped := s.downloadFiles(ctx, m, thread)
+	for _, live := range s.listAgents(run) {
+		err := s.chat.Executor.Say(ctx, live.Name(), record.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files})
 		if err == nil {
-			return s.end(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),
+			return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),
 				"text": fmt.Sprintf("Handed on: the agent reads it at its next turn (%s).", live.Name())}})
 		}
 		if !errors.Is(err, record.ErrConflict) {
-			return s.mistake(run, err)
+			return s.endMistake(run, err)
 		}
 	}
 	asked.Agent = &record.AgentCall{Name: at.agent, Prompt: agentPrompt(thread, m, text, skipped), Files: files}
-	return s.begin(ctx, run, at, asked)
+	return s.beginRun(ctx, run, at, asked)
 }
 
 // files downloads what was shared along with the mention, and with the thread's first message.
-func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Thread) (files []record.Attachment, skipped []string) {
+func (s *worker) downloadFiles(ctx context.Context, m slack.Mention, thread slack.Thread) (files []record.Attachment, skipped []string) {
 	left := int64(maxFileBytes)
 	taken := map[string]bool{}
 	for _, p := range append([]slack.Post{thread.Parent}, thread.Replies...) {
@@ -601,9 +596,9 @@ func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Threa
 				skipped = append(skipped, f.Name)
 				continue
 			}
-			body, err := s.Slack.Download(ctx, f, left)
+			body, err := s.chat.Slack.Download(ctx, f, left)
 			if err != nil {
-				s.Log.Warn("cannot download a file that was shared", "session", s.Key, "file", f.ID, "err", err)
+				s.chat.Log.Warn("cannot download a file that was shared", "session", s.of.Key, "file", f.ID, "err", err)
 				skipped = append(skipped, f.Name)
 				continue
 			}
@@ -615,7 +610,7 @@ func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Threa
 }
 
 // name is how a user is called in a thread.
-func name(t slack.Thread, user string) string {
+func userName(t slack.Thread, user string) string {
 	for _, p := range append(t.Replies, t.Parent) {
 		if p.User == user && p.Name != "" {
 			return p.Name
@@ -627,9 +622,9 @@ func name(t slack.Thread, user string) string {
 // agents are the runs of agents in the thread that may have heard, or still
 // hear, what a mention says, the latest first: one that ended meanwhile
 // remembers what it was told before this process began.
-func (s *session) agents(asked record.Run) []record.Run {
+func (s *worker) listAgents(asked record.Run) []record.Run {
 	var list []record.Run
-	for _, r := range slices.Backward(s.Executor.OfCaller(s.caller)) {
+	for _, r := range slices.Backward(s.chat.Executor.OfCaller(s.caller)) {
 		if r.Kind == record.KindAgent && (!r.Ended() || r.EndedAt.After(asked.CreatedAt)) {
 			list = append(list, r)
 		}
@@ -638,8 +633,8 @@ func (s *session) agents(asked record.Run) []record.Run {
 }
 
 // lastFailed is the latest run of the thread that ended, if it failed.
-func (s *session) lastFailed() (record.Run, bool) {
-	runs := s.Executor.OfCaller(s.caller)
+func (s *worker) lastFailed() (record.Run, bool) {
+	runs := s.chat.Executor.OfCaller(s.caller)
 	for i := len(runs) - 1; i >= 0; i-- {
 		if r := runs[i]; r.Kind != record.KindRequest && !r.Sub && r.Ended() {
 			return r, r.State == record.StateFailed
@@ -651,24 +646,24 @@ func (s *session) lastFailed() (record.Run, bool) {
 // soon bounds what is done for looks: a reaction that cannot be set holds nothing up.
 const soon = 20 * time.Second
 
-func (s *session) react(ctx context.Context, m slack.Mention, name string) {
+func (s *worker) react(ctx context.Context, m slack.Mention, name string) {
 	if m.Slash {
 		return // there is no message of a person to react to
 	}
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	if err := s.Slack.React(ctx, m.Channel, m.TS, name); err != nil && s.ctx.Err() == nil {
-		s.Log.Warn("cannot react to a mention", "session", s.Key, "err", err)
+	if err := s.chat.Slack.React(ctx, m.Channel, m.TS, name); err != nil && s.chat.ctx.Err() == nil {
+		s.chat.Log.Warn("cannot react to a mention", "session", s.of.Key, "err", err)
 	}
 }
 
-func (s *session) unreact(ctx context.Context, m slack.Mention, name string) {
+func (s *worker) unreact(ctx context.Context, m slack.Mention, name string) {
 	if m.Slash {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	if err := s.Slack.Unreact(ctx, m.Channel, m.TS, name); err != nil && s.ctx.Err() == nil {
-		s.Log.Warn("cannot take a reaction back", "session", s.Key, "err", err)
+	if err := s.chat.Slack.Unreact(ctx, m.Channel, m.TS, name); err != nil && s.chat.ctx.Err() == nil {
+		s.chat.Log.Warn("cannot take a reaction back", "session", s.of.Key, "err", err)
 	}
 }

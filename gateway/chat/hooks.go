@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"log/slog"
@@ -10,7 +10,7 @@ import (
 )
 
 // slackAPI takes what Slack sends.
-type slackAPI struct {
+type API struct {
 	Chat *Chat // nil: no Slack app is configured
 	Log  *slog.Logger
 	Now  func() time.Time
@@ -18,13 +18,13 @@ type slackAPI struct {
 
 // Routes are the ways in from Slack. The body is checked against the
 // signing secret, as it came, before anything in it is read.
-func (api *slackAPI) Routes() []route.Route {
+func (api *API) Routes() []route.Route {
 	hook := func(pattern, summary string, parse func(c *route.Call, body []byte) (slack.Delivery, error)) route.Route {
 		return route.Route{Method: "POST", Pattern: pattern, Access: route.AccessHook, Summary: summary,
 			Handle: func(c *route.Call) error { return api.fromSlack(c, parse) }}
 	}
 	events := func(c *route.Call, body []byte) (slack.Delivery, error) {
-		return slack.ParseEvent(body, api.Chat.bot())
+		return slack.ParseEvent(body, api.Chat.botUser())
 	}
 	return []route.Route{
 		hook("/slack/events", "Slack's Events API: a mention is claimed, then answered", events),
@@ -36,7 +36,7 @@ func (api *slackAPI) Routes() []route.Route {
 	}
 }
 
-func (api *slackAPI) fromSlack(c *route.Call, parse func(*route.Call, []byte) (slack.Delivery, error)) error {
+func (api *API) fromSlack(c *route.Call, parse func(*route.Call, []byte) (slack.Delivery, error)) error {
 	if api.Chat == nil || api.Chat.SigningSecret == "" {
 		return route.NewProblem(route.KindNotFound, "no Slack app is configured").WithHint("set slack.token_env and slack.signing_secret_env")
 	}

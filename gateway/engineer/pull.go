@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"cmp"
@@ -21,8 +21,8 @@ import (
 // It goes by what GitHub says now: the order and number of deliveries do not matter.
 func (j *job) look(ctx context.Context) error {
 	select {
-	case j.looking <- struct{}{}:
-		defer func() { <-j.looking }()
+	case j.engineer.looking <- struct{}{}:
+		defer func() { <-j.engineer.looking }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -30,12 +30,12 @@ func (j *job) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.looked = j.Now() // also where there is nothing to see: or it would be due for ever
-	_, name, ok := j.upstream(t.Repo)
+	j.looked = j.engineer.Now() // also where there is nothing to see: or it would be due for ever
+	_, name, ok := j.engineer.upstream(t.Repo)
 	if !ok || t.PRNumber == 0 {
 		return nil
 	}
-	pull, err := j.GitHub.Pull(ctx, name, t.PRNumber)
+	pull, err := j.engineer.GitHub.Pull(ctx, name, t.PRNumber)
 	if errors.Is(err, github.ErrNotFound) && !t.Ended() {
 		return j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
 			record.Event{Type: record.EventHeard, Kind: heardClosed})
@@ -78,7 +78,7 @@ func (j *job) look(ctx context.Context) error {
 // listen reads all that was said on a pull request, as far as it is for ramus,
 // and whether it is approved.
 func (j *job) listen(ctx context.Context, t record.Task, past history, name github.Name) (items []item, approved bool, err error) {
-	me, err := j.GitHub.Me(ctx)
+	me, err := j.engineer.GitHub.Me(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -89,7 +89,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 		}
 		return j.mayWrite(ctx, name, user)
 	}
-	reviews, err := j.GitHub.Reviews(ctx, name, t.PRNumber)
+	reviews, err := j.engineer.GitHub.Reviews(ctx, name, t.PRNumber)
 	if err != nil {
 		return nil, false, err
 	}
@@ -116,7 +116,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 	for _, v := range verdicts {
 		approved = approved && v != github.ReviewChanges
 	}
-	comments, err := j.GitHub.Comments(ctx, name, t.PRNumber)
+	comments, err := j.engineer.GitHub.Comments(ctx, name, t.PRNumber)
 	if err != nil {
 		return nil, false, err
 	}
@@ -137,10 +137,10 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 			items = append(items, item{Key: key(kind, c.ID), By: c.User, Comment: &c})
 		}
 	}
-	if past.pushed == "" || j.Repairs < 0 {
+	if past.pushed == "" || j.engineer.Repairs < 0 {
 		return items, approved, nil
 	}
-	checks, err := j.GitHub.Checks(ctx, name, string(past.pushed))
+	checks, err := j.engineer.GitHub.Checks(ctx, name, string(past.pushed))
 	if err != nil {
 		return nil, false, err
 	}
@@ -165,7 +165,7 @@ func key(kind string, id int64) string { return kind + ":" + strconv.FormatInt(i
 
 // isMentioned tells whether a text speaks to ramus: the word stands by itself.
 func (j *job) isMentioned(text string) bool {
-	lower, word := strings.ToLower(text), strings.ToLower(j.Mention)
+	lower, word := strings.ToLower(text), strings.ToLower(j.engineer.Mention)
 	for from := 0; ; {
 		i := strings.Index(lower[from:], word)
 		if i < 0 {
@@ -191,17 +191,17 @@ const permissionLasts = 5 * time.Minute
 // push the change himself may have it made.
 func (j *job) mayWrite(ctx context.Context, name github.Name, user string) (bool, error) {
 	login := strings.ToLower(user)
-	if m, ok := j.writers[login]; ok && j.Now().Sub(m.at) < permissionLasts {
+	if m, ok := j.writers[login]; ok && j.engineer.Now().Sub(m.at) < permissionLasts {
 		return m.yes, nil
 	}
-	yes, err := j.GitHub.CanWrite(ctx, name, user)
+	yes, err := j.engineer.GitHub.CanWrite(ctx, name, user)
 	if err != nil {
 		return false, err
 	}
 	if !yes {
-		j.Log.Info("words of somebody who may not write to the repository are left alone", "task", j.id, "user", user)
+		j.engineer.Log.Info("words of somebody who may not write to the repository are left alone", "task", j.id, "user", user)
 	}
-	j.writers[login] = mayWrite{yes, j.Now()}
+	j.writers[login] = mayWrite{yes, j.engineer.Now()}
 	return yes, nil
 }
 
@@ -212,12 +212,12 @@ func (j *job) merged(ctx context.Context, t record.Task) error {
 	}
 	events := []record.Event{{Type: record.EventHeard, Kind: heardMerged}}
 	events = append(events, j.toSlack("merged", render.TaskMerged(t))...)
-	if j.DeleteBranch {
+	if j.engineer.DeleteBranch {
 		events = append(events, j.toGitHub("unbranch", message{Kind: mailUnbranch})...)
 	}
 	if _, past, err := j.now(ctx); err != nil {
 		return err
-	} else if j.DeleteEvidence && past.evidence() != "" {
+	} else if j.engineer.DeleteEvidence && past.evidence() != "" {
 		events = append(events, j.toGitHub("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
 	}
 	return j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...)
@@ -252,7 +252,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	repo, err := j.Git.Repo(t.Repo)
+	repo, err := j.engineer.Git.Repo(t.Repo)
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	up, _, shared := j.upstream(t.Repo)
+	up, _, shared := j.engineer.upstream(t.Repo)
 	published := record.Event{Type: record.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
 	if !shared {
 		text := fmt.Sprintf("✅ Done: the work is on branch %s of %s", t.Caller().Branch(), t.Repo)
@@ -326,7 +326,7 @@ func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error
 	if known == "" {
 		return refused
 	}
-	repo, err := j.Git.Repo(t.Repo)
+	repo, err := j.engineer.Git.Repo(t.Repo)
 	if err != nil {
 		return err
 	}
@@ -346,11 +346,11 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	up, _, shared := j.upstream(t.Repo)
+	up, _, shared := j.engineer.upstream(t.Repo)
 	if !shared {
 		return false, nil
 	}
-	repo, err := j.Git.Repo(t.Repo)
+	repo, err := j.engineer.Git.Repo(t.Repo)
 	if err != nil {
 		return false, err
 	}
@@ -442,14 +442,14 @@ func (j *job) mergeIn(ctx context.Context, repo *gitd.Repo, t record.Task, own s
 		return nil, repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + own, New: theirs, Old: &ours})
 	}
 	m, err := repo.Merge(ctx, gitd.MergeRequest{From: "refs/ramus/upstream/" + t.Branch, Into: own, Strategy: gitd.StrategyMerge,
-		Message: fmt.Sprintf("Merge what was pushed to %s\n\nRamus-Caller: %s\n", t.Branch, t.Caller()), Author: t.Asker, Committer: j.Executor.Bot, When: j.Now()})
+		Message: fmt.Sprintf("Merge what was pushed to %s\n\nRamus-Caller: %s\n", t.Branch, t.Caller()), Author: t.Asker, Committer: j.engineer.Executor.Bot, When: j.engineer.Now()})
 	return m.Conflicts, err
 }
 
 // adopt goes on from a commit that has nothing of ours in it: our branch looks
 // as it does, and keeps what it was in its history.
 func (j *job) adopt(ctx context.Context, repo *gitd.Repo, own string, ours, theirs gitd.Hash) error {
-	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: theirs, Parents: []gitd.Hash{theirs, ours}, Author: j.Executor.Bot, When: j.Now(),
+	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: theirs, Parents: []gitd.Hash{theirs, ours}, Author: j.engineer.Executor.Bot, When: j.engineer.Now(),
 		Message: "Go on from what was force-pushed\n"})
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"cmp"
@@ -30,13 +30,13 @@ type posted struct {
 
 // report follows a run to its end, keeps its progress message up to date, posts
 // how it ended, and records that the thread knows. All of it can be done again.
-func (s *session) report(ctx context.Context, t task) error {
-	m, err := event(t.run)
+func (s *worker) reportRun(ctx context.Context, t pending) error {
+	m, err := readEvent(t.run)
 	if err != nil {
 		return err
 	}
-	r := &reporter{session: s, run: t.run, m: m, look: t.again, seen: t.seen}
-	d, _ := s.policy(ctx, t.run.Name())
+	r := &reporter{worker: s, run: t.run, m: m, searchFirst: t.again, seen: t.seen}
+	d, _ := s.chat.readDecision(ctx, t.run.Name())
 	r.policy = d.Policy
 	if t.run.Kind != record.KindRequest {
 		if err := r.follow(ctx); err != nil {
@@ -48,12 +48,12 @@ func (s *session) report(ctx context.Context, t task) error {
 
 // reporter is what one run's report needs.
 type reporter struct {
-	*session
-	run    record.Run
-	m      slack.Mention
-	policy gate.Policy
-	look   bool // for a message that an earlier process may have posted
-	seen   <-chan struct{}
+	worker      *worker
+	run         record.Run
+	m           slack.Mention
+	policy      gate.Policy
+	searchFirst bool // for a message that an earlier process may have posted
+	seen        <-chan struct{}
 
 	ts      string // of the progress message
 	step    string
@@ -86,7 +86,7 @@ func (r *reporter) follow(ctx context.Context) error {
 		if err := r.watch(ctx); err != nil {
 			return err
 		}
-		run, err := r.Executor.Settled(ctx, r.run.Caller, r.run.ID)
+		run, err := r.worker.chat.Executor.Settled(ctx, r.run.Caller, r.run.ID)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for e, err := range r.Executor.Watch(ctx, r.run.Caller.String()) {
+		for e, err := range r.worker.chat.Executor.Watch(ctx, r.run.Caller.String()) {
 			if err != nil {
 				return
 			}
@@ -131,7 +131,7 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		run, ok := r.Executor.Find(r.run.Caller, r.run.ID)
+		run, ok := r.worker.chat.Executor.Find(r.run.Caller, r.run.ID)
 		if !ok || run.State != record.StateAwaitingReview {
 			return nil
 		}
@@ -150,7 +150,7 @@ func (r *reporter) watch(ctx context.Context) error {
 	events, ended := make(chan record.Event), make(chan error, 1)
 	go func() {
 		defer close(events)
-		for e, err := range r.Executor.Events(ctx, r.run.Name(), 0, true) {
+		for e, err := range r.worker.chat.Executor.Events(ctx, r.run.Name(), 0, true) {
 			if err != nil {
 				ended <- err
 				return
@@ -183,14 +183,14 @@ func (r *reporter) watch(ctx context.Context) error {
 				return <-ended
 			}
 			shown := !r.changed
-			if r.take(e); shown && r.changed {
-				due = time.After(max(0, r.EditEvery-r.Now().Sub(r.edited)))
+			if r.noteEvent(e); shown && r.changed {
+				due = time.After(max(0, r.worker.chat.EditEvery-r.worker.chat.Now().Sub(r.edited)))
 			}
 		case <-due:
 			if err := r.show(ctx); err != nil {
 				return err
 			}
-			due = time.After(max(refresh, r.EditEvery))
+			due = time.After(max(refresh, r.worker.chat.EditEvery))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -198,13 +198,13 @@ func (r *reporter) watch(ctx context.Context) error {
 }
 
 // take notes what an event changes in the progress message.
-func (r *reporter) take(e record.Event) {
+func (r *reporter) noteEvent(e record.Event) {
 	switch e.Type {
 	case record.EventStepStarted:
 		r.step = cmp.Or(e.Node, e.Task, e.Command, e.Step)
 	case record.EventStepFinished:
 		r.step, r.steps = "", r.steps+1
-		r.hear(e)
+		r.keepOutput(e)
 	case record.EventMessage:
 		var p posted
 		if json.Unmarshal(e.Data, &p) == nil && p.Part == partProgress {
@@ -219,7 +219,7 @@ func (r *reporter) take(e record.Event) {
 }
 
 // hear keeps what a step printed where the result quotes it.
-func (r *reporter) hear(e record.Event) {
+func (r *reporter) keepOutput(e record.Event) {
 	var printed string
 	for _, s := range []*record.Stream{e.Stdout, e.Stderr} {
 		if s != nil {
@@ -236,7 +236,7 @@ func (r *reporter) hear(e record.Event) {
 
 // show posts or edits the progress message.
 func (r *reporter) show(ctx context.Context) error {
-	if run, ok := r.Executor.Find(r.run.Caller, r.run.ID); ok {
+	if run, ok := r.worker.chat.Executor.Find(r.run.Caller, r.run.ID); ok {
 		r.run = run
 	}
 	r.changed = false
@@ -247,20 +247,20 @@ func (r *reporter) show(ctx context.Context) error {
 	if since.IsZero() {
 		since = r.run.CreatedAt
 	}
-	msg := r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Step: r.step, Steps: r.steps, Since: since, Now: r.Now(),
+	msg := r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Step: r.step, Steps: r.steps, Since: since, Now: r.worker.chat.Now(),
 		Base: r.run.BaseRefreshed, Link: r.page()}), partProgress)
-	r.edited = r.Now()
+	r.edited = r.worker.chat.Now()
 	if r.ts != "" {
-		err := r.Slack.Update(ctx, msg, r.ts)
+		err := r.worker.chat.Slack.Update(ctx, msg, r.ts)
 		if err != nil && errors.Is(err, slack.ErrRefused) {
-			r.Log.Warn("cannot edit a progress message", "run", r.run.Name(), "err", err)
+			r.worker.chat.Log.Warn("cannot edit a progress message", "run", r.run.Name(), "err", err)
 			return nil // somebody deleted it; the result is what counts
 		}
 		return err
 	}
-	ts, err := r.Slack.Post(ctx, msg, r.look)
+	ts, err := r.worker.chat.Slack.Post(ctx, msg, r.searchFirst)
 	if refusedHere(err) {
-		r.Log.Warn("cannot post a progress message", "run", r.run.Name(), "err", err)
+		r.worker.chat.Log.Warn("cannot post a progress message", "run", r.run.Name(), "err", err)
 		r.mute = true // the run goes on all the same, and the result is tried too
 		return nil
 	}
@@ -272,28 +272,28 @@ func (r *reporter) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.Executor.Note(ctx, r.run.Name(), record.Event{Type: record.EventMessage, Message: partProgress, Data: data})
+	err = r.worker.chat.Executor.Note(ctx, r.run.Name(), record.Event{Type: record.EventMessage, Message: partProgress, Data: data})
 	if errors.Is(err, record.ErrConflict) {
 		return nil // the run has ended meanwhile; the message is found by its mark
 	}
 	return err
 }
 
-func (c *Chat) link(run record.Run) string {
+func (c *Chat) evidenceLink(run record.Run) string {
 	if c.Links == nil {
 		return ""
 	}
 	return c.Links.Run(run)
 }
 
-func (r *reporter) page() string { return r.link(r.run) }
+func (r *reporter) page() string { return r.worker.chat.evidenceLink(r.run) }
 
 // public is where people reach the server; empty: not known.
 func (r *reporter) public() string {
-	if r.Links == nil {
+	if r.worker.chat.Links == nil {
 		return ""
 	}
-	return strings.TrimSuffix(r.Links.URL, "/")
+	return strings.TrimSuffix(r.worker.chat.Links.URL, "/")
 }
 
 // clone is the URL of the run's repository for git.
@@ -306,7 +306,7 @@ func (r *reporter) clone() string {
 
 // finish posts how the run ended and records that the thread knows.
 func (r *reporter) finish(ctx context.Context) error {
-	run, err := r.Executor.Settled(ctx, r.run.Caller, r.run.ID)
+	run, err := r.worker.chat.Executor.Settled(ctx, r.run.Caller, r.run.ID)
 	if err != nil {
 		return err
 	}
@@ -320,19 +320,19 @@ func (r *reporter) finish(ctx context.Context) error {
 	}
 	told := posted{Channel: r.m.Channel, Part: partResult}
 	if !silent {
-		told.TS, err = r.Slack.Post(ctx, r.address(msg, partResult), r.look)
+		told.TS, err = r.worker.chat.Slack.Post(ctx, r.address(msg, partResult), r.searchFirst)
 		if refusedHere(err) && len(msg.Blocks) > 0 {
 			// Where it is for what the blocks are, the text alone is an answer too.
-			r.Log.Error("Slack refuses a result; its text is posted alone", "run", run.Name(), "err", err)
+			r.worker.chat.Log.Error("Slack refuses a result; its text is posted alone", "run", run.Name(), "err", err)
 			msg.Blocks = nil
-			told.TS, err = r.Slack.Post(ctx, r.address(msg, partResult), r.look)
+			told.TS, err = r.worker.chat.Slack.Post(ctx, r.address(msg, partResult), r.searchFirst)
 		}
 		if err != nil && !refusedHere(err) {
 			return err
 		}
 		if err != nil {
 			// Nobody can be told, now or ever: the channel is gone or archived.
-			r.Log.Error("cannot post a result", "run", run.Name(), "err", err)
+			r.worker.chat.Log.Error("cannot post a result", "run", run.Name(), "err", err)
 		}
 	}
 	_, elsewhere := run.Output["run"]
@@ -348,7 +348,7 @@ func (r *reporter) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.Executor.Tell(ctx, run.Name(), data)
+	return r.worker.chat.Executor.Tell(ctx, run.Name(), data)
 }
 
 // refusedHere tells whether Slack refuses a message for what it is or where it
@@ -362,14 +362,14 @@ func refusedHere(err error) bool {
 // without running anything is answered; it has no evidence to show.
 func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, err error) {
 	if r.run.Kind != record.KindRequest {
-		m, err := r.Executor.Manifest(ctx, r.run.Name())
+		m, err := r.worker.chat.Executor.Manifest(ctx, r.run.Name())
 		if err != nil {
 			return msg, false, err
 		}
 		r.evidence = &m
 		var file func(string) string
-		if r.Links != nil {
-			file = func(name string) string { return r.Links.File(r.run, name) }
+		if r.worker.chat.Links != nil {
+			file = func(name string) string { return r.worker.chat.Links.File(r.run, name) }
 		}
 		return render.Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Output: r.output, Says: r.says}.Message(), false, nil
 	}
@@ -413,7 +413,7 @@ func (r *reporter) tidy(ctx context.Context) {
 	if r.run.Kind != record.KindRequest {
 		tctx, cancel := context.WithTimeout(ctx, soon)
 		if err := r.last(tctx); err != nil && ctx.Err() == nil {
-			r.Log.Warn("cannot bring a progress message up to date", "run", r.run.Name(), "err", err)
+			r.worker.chat.Log.Warn("cannot bring a progress message up to date", "run", r.run.Name(), "err", err)
 		}
 		cancel()
 	}
@@ -424,20 +424,20 @@ func (r *reporter) tidy(ctx context.Context) {
 	if r.run.State == record.StateFailed {
 		mark = "x"
 	}
-	r.react(ctx, r.m, mark)
-	r.unreact(ctx, r.m, "eyes")
+	r.worker.react(ctx, r.m, mark)
+	r.worker.unreact(ctx, r.m, "eyes")
 }
 
 // last edits the progress message for the last time.
 func (r *reporter) last(ctx context.Context) error {
 	if r.ts == "" {
-		ts, found, err := r.Slack.Find(ctx, r.m.Channel, r.m.ThreadTS, r.mark(partProgress))
+		ts, found, err := r.worker.chat.Slack.Find(ctx, r.m.Channel, r.m.ThreadTS, r.mark(partProgress))
 		if err != nil || !found {
 			return err
 		}
 		r.ts = ts
 	}
 	r.step = ""
-	return r.Slack.Update(ctx, r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Steps: r.steps, Since: r.run.StartedAt,
+	return r.worker.chat.Slack.Update(ctx, r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Steps: r.steps, Since: r.run.StartedAt,
 		Now: r.run.EndedAt, Base: r.run.BaseRefreshed, Link: r.page()}), partProgress), r.ts)
 }

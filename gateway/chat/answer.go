@@ -1,6 +1,7 @@
-package gateway
+package chat
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,8 +10,11 @@ import (
 	"strings"
 	"time"
 
+	shorten "github.com/ramus-dev/ramus/internal/text"
+
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -18,34 +22,34 @@ import (
 
 // answer is what the thread's own record says to a question, or what came of
 // a word that needs no container.
-func (s *session) answer(ctx context.Context, words Words, asked record.Run, who gitd.Person) (text, code string, err error) {
-	runs := s.worked(asked)
+func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, who gitd.Person) (text, code string, err error) {
+	runs := s.listWork(asked)
 	if len(runs) == 0 {
 		return "Nothing has been run in this thread so far. `help` lists what can be said.", "", nil
 	}
 	last := runs[len(runs)-1]
 	switch words.Verb {
 	case "status":
-		return s.status(runs), "", nil
+		return s.statusText(runs), "", nil
 	case "log":
-		code, err = s.log(ctx, runs, words.Args)
+		code, err = s.logText(ctx, runs, words.Args)
 		return fmt.Sprintf("The latest commands on `%s`:", last.Branch), code, err
 	case "diff":
-		return s.diff(ctx, last, words.Args)
+		return s.diffText(ctx, last, words.Args)
 	case "why":
-		return s.why(ctx, last)
+		return s.explainFailure(ctx, last)
 	case "stop":
-		return s.stopAll(ctx, runs, who)
+		return s.stopRuns(ctx, runs, who)
 	case "merge":
-		return s.merge(ctx, last, words, who)
+		return s.mergeBranch(ctx, last, words, who)
 	}
 	return "", "", fmt.Errorf("%q: %w word", words.Verb, record.ErrInvalid)
 }
 
 // worked lists the thread's runs that ran something or are about to, oldest first.
-func (s *session) worked(but record.Run) []record.Run {
+func (s *worker) listWork(but record.Run) []record.Run {
 	var runs []record.Run
-	for _, r := range s.Executor.OfCaller(s.caller) {
+	for _, r := range s.chat.Executor.OfCaller(s.caller) {
 		if r.Kind != record.KindRequest && r.ID != but.ID && !r.Sub {
 			runs = append(runs, r)
 		}
@@ -54,7 +58,7 @@ func (s *session) worked(but record.Run) []record.Run {
 }
 
 // status is one line a run, the newest first.
-func (s *session) status(runs []record.Run) string {
+func (s *worker) statusText(runs []record.Run) string {
 	last := runs[len(runs)-1]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on `%s` of %s:\n", render.Plural(len(runs), "run"), last.Branch, last.Repo)
@@ -64,7 +68,7 @@ func (s *session) status(runs []record.Run) string {
 		if !r.StartedAt.IsZero() {
 			end := r.EndedAt
 			if end.IsZero() {
-				end = s.Now()
+				end = s.chat.Now()
 			}
 			fmt.Fprintf(&b, ", %s", end.Sub(r.StartedAt).Round(time.Second))
 		}
@@ -111,7 +115,7 @@ func standing(r record.Run) string {
 	return string(r.State)
 }
 
-func (s *session) log(ctx context.Context, runs []record.Run, args []string) (string, error) {
+func (s *worker) logText(ctx context.Context, runs []record.Run, args []string) (string, error) {
 	most := 20
 	if len(args) > 0 {
 		if n, err := strconv.Atoi(args[0]); err == nil && n > 0 {
@@ -121,7 +125,7 @@ func (s *session) log(ctx context.Context, runs []record.Run, args []string) (st
 	var lines []string
 	for i := len(runs) - 1; i >= 0 && len(lines) < most; i-- {
 		var of []string
-		for e, err := range s.Executor.Events(ctx, runs[i].Name(), 0, false) {
+		for e, err := range s.chat.Executor.Events(ctx, runs[i].Name(), 0, false) {
 			if err != nil {
 				return "", err
 			}
@@ -145,37 +149,41 @@ func (s *session) log(ctx context.Context, runs []record.Run, args []string) (st
 	return strings.Join(lines, "\n"), nil
 }
 
-func (s *session) diff(ctx context.Context, last record.Run, args []string) (text, code string, err error) {
-	r, err := s.Git.Repo(last.Repo)
+// longestDiff limits a diff in an answer, in bytes.
+const longestDiff = 256 << 10
+
+func (s *worker) diffText(ctx context.Context, last record.Run, args []string) (text, code string, err error) {
+	r, err := s.chat.Git.Repo(last.Repo)
 	if err != nil {
 		return "", "", err
 	}
 	from, to := "refs/heads/"+last.Base, "refs/heads/"+last.Branch
 	o := gitd.DiffOptions{MergeBase: true, Stat: len(args) > 0 && strings.TrimLeft(args[0], "-") == "stat"}
-	var b capped
-	if err = r.Diff(ctx, from, to, o, &b); err != nil {
+	var b bytes.Buffer
+	limit := &shorten.Limit{W: &b, Left: longestDiff}
+	if err = r.Diff(ctx, from, to, o, limit); err != nil {
 		return "", "", err
 	}
 	if b.Len() == 0 {
 		return fmt.Sprintf("`%s` does not differ from %s.", last.Branch, last.Base), "", nil
 	}
 	text = fmt.Sprintf("What `%s` changes in %s:", last.Branch, last.Base)
-	if b.cut {
+	if limit.Cut {
 		text += " (cut; the branch has all of it)"
 	}
-	if link := s.link(last); link != "" {
+	if link := s.chat.evidenceLink(last); link != "" {
 		text += " (" + link + ")"
 	}
 	return text, b.String(), nil
 }
 
 // why explains how the last run ended.
-func (s *session) why(ctx context.Context, last record.Run) (text, code string, err error) {
+func (s *worker) explainFailure(ctx context.Context, last record.Run) (text, code string, err error) {
 	if last.State != record.StateFailed {
 		return fmt.Sprintf("The last run (`%s`) %s.", render.NoTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == record.StateComplete]), "", nil
 	}
 	text = fmt.Sprintf("`%s` failed (%s): %s\nWhat to do: %s", render.NoTicks(title(last)), render.ReasonText(last.Reason), last.Error, render.Hint(last.Reason))
-	for e, err := range s.Executor.Events(ctx, last.Name(), 0, false) {
+	for e, err := range s.chat.Executor.Events(ctx, last.Name(), 0, false) {
 		if err != nil {
 			return "", "", err
 		}
@@ -194,7 +202,7 @@ func (s *session) why(ctx context.Context, last record.Run) (text, code string, 
 
 // stopAll stops what the thread has at work or waiting. Stopping waits for the
 // commit of what stands, so it goes on behind the answer.
-func (s *session) stopAll(ctx context.Context, runs []record.Run, who gitd.Person) (text, code string, err error) {
+func (s *worker) stopRuns(ctx context.Context, runs []record.Run, who gitd.Person) (text, code string, err error) {
 	var names []string
 	for _, r := range runs {
 		if !r.Ended() {
@@ -204,24 +212,24 @@ func (s *session) stopAll(ctx context.Context, runs []record.Run, who gitd.Perso
 	if len(names) == 0 {
 		return "Nothing is at work in this thread.", "", nil
 	}
-	s.background(func(ctx context.Context) {
+	s.chat.background(func(ctx context.Context) {
 		for _, name := range names {
-			if err := s.Executor.Stop(ctx, name, who); err != nil && !errors.Is(err, record.ErrConflict) {
-				s.Log.Error("cannot stop a run", "run", name, "err", err)
+			if err := s.chat.Executor.Stop(ctx, name, who); err != nil && !errors.Is(err, record.ErrConflict) {
+				s.chat.Log.Error("cannot stop a run", "run", name, "err", err)
 			}
 		}
 	})
 	return fmt.Sprintf("Stopping %s; what stands is committed.", render.Plural(len(names), "run")), "", nil
 }
 
-func (s *session) merge(ctx context.Context, last record.Run, words Words, who gitd.Person) (text, code string, err error) {
+func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, who gitd.Person) (text, code string, err error) {
 	if !last.Ended() {
 		return "A run is at work on this branch: wait for it, or `stop` it, then `merge`.", "", nil
 	}
-	if isOurs(words.Into) {
+	if lookup.IsCallerBranch(words.Into) {
 		return fmt.Sprintf("`%s` is a branch that callers work on: merge into one of people's.", words.Into), "", nil
 	}
-	res, err := s.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, Into: words.Into, Strategy: words.Strategy})
+	res, err := s.chat.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, Into: words.Into, Strategy: words.Strategy})
 	if err != nil {
 		return "", "", err
 	}
@@ -234,10 +242,6 @@ func (s *session) merge(ctx context.Context, last record.Run, words Words, who g
 	}
 	return fmt.Sprintf("`%s` is in %s now, at `%.10s`.", last.Branch, into, res.Commit), "", nil
 }
-
-// isOurs tells whether a branch is one that callers work on. As a base it would
-// make what an agent wrote its own configuration, and others own what is on it.
-func isOurs(branch string) bool { return strings.HasPrefix(branch, "ramus/") }
 
 // workflowFile is where a workflow that was named is read from: a path, or an
 // id below the folder of the repository's own. It is read from the base.

@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"cmp"
@@ -13,13 +13,14 @@ import (
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/retry"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // toSlack is the event that puts a text into the task's thread; none where there is none.
 func (j *job) toSlack(key, text string) []record.Event {
-	if j.Slack == nil || j.Channel == "" {
+	if j.engineer.Slack == nil || j.engineer.Channel == "" {
 		return nil
 	}
 	m := message{Key: "slack:" + key, Lane: laneSlack, Kind: mailPost, Text: text}
@@ -64,8 +65,8 @@ func (j *job) deliver(ctx context.Context, l lane) {
 			continue
 		}
 		failures++
-		pause := min(j.RetryEvery<<min(failures-1, 20), maxPause)
-		j.Log.Error("cannot post what a task has to say; it is tried again", "task", j.id, "to", string(l), "pause", pause, "err", err)
+		pause := min(j.engineer.RetryEvery<<min(failures-1, 20), maxPause)
+		j.engineer.Log.Error("cannot post what a task has to say; it is tried again", "task", j.id, "to", string(l), "pause", pause, "err", err)
 		if retry.Sleep(ctx, pause) != nil {
 			return
 		}
@@ -115,11 +116,11 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 	posted.OK, posted.Message = &ok, where
 	if err != nil {
 		refused := errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound) || errors.Is(err, slack.ErrRefused)
-		if ctx.Err() != nil || !lasting(err) && !refused || mendable(err) && failures < patience {
+		if ctx.Err() != nil || !route.IsLasting(err) && !refused || mendable(err) && failures < patience {
 			return err
 		}
 		// It never can be: what waits behind it must not wait for ever.
-		j.Log.Warn("what a task has to say is refused", "task", j.id, "message", m.Key, "err", err)
+		j.engineer.Log.Warn("what a task has to say is refused", "task", j.id, "message", m.Key, "err", err)
 		posted.Message = text.Clip(err.Error(), 1000)
 		if m.Kind == mailPull {
 			return j.fail(ctx, record.ReasonBadInput, "no pull request can be opened: "+err.Error(), posted)
@@ -141,8 +142,8 @@ func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where st
 	if m.Kind == mailAsk && m.Work > 0 && m.Work <= len(t.Work) {
 		msg.Blocks = append(msg.Blocks, render.AnswerButtons(t.Work[m.Work-1], m.Item)...)
 	}
-	msg.Channel, msg.ThreadTS, msg.Mark = j.Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
-	ts, err := j.Slack.Post(ctx, msg, true)
+	msg.Channel, msg.ThreadTS, msg.Mark = j.engineer.Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
+	ts, err := j.engineer.Slack.Post(ctx, msg, true)
 	if err != nil {
 		return "", nil, err
 	}
@@ -154,7 +155,7 @@ func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where st
 
 // postGitHub does to the pull request what a message says.
 func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m message) (where string, change func(*record.Task), more []record.Event, err error) {
-	_, name, ok := j.upstream(t.Repo)
+	_, name, ok := j.engineer.upstream(t.Repo)
 	if !ok {
 		return "", nil, nil, fmt.Errorf("%w: %s is at no GitHub any more", github.ErrRefused, t.Repo)
 	}
@@ -165,7 +166,7 @@ func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m mes
 		}
 		return j.openPull(ctx, t, past, name)
 	case mailLabels:
-		return "", nil, nil, j.GitHub.AddLabels(ctx, name, t.PRNumber, j.Labels)
+		return "", nil, nil, j.engineer.GitHub.AddLabels(ctx, name, t.PRNumber, j.engineer.Labels)
 	case mailBody:
 		work, err := j.manifests(ctx, t)
 		if err != nil {
@@ -176,14 +177,14 @@ func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m mes
 			return "", nil, nil, err
 		}
 		_, body := render.Pull(t, work, links)
-		p, err := j.GitHub.EditPull(ctx, name, t.PRNumber, "", body)
+		p, err := j.engineer.GitHub.EditPull(ctx, name, t.PRNumber, "", body)
 		return p.URL, nil, nil, err
 	case mailReply:
 		said := past.said([]string{m.Item})
 		if len(said) == 0 || m.Work < 1 || m.Work > len(past.works) {
 			return "", nil, nil, fmt.Errorf("%w: it answers nothing", github.ErrRefused)
 		}
-		manifest, err := j.Executor.Manifest(ctx, past.works[m.Work-1].Run)
+		manifest, err := j.engineer.Executor.Manifest(ctx, past.works[m.Work-1].Run)
 		if err != nil {
 			return "", nil, nil, err
 		}
@@ -198,23 +199,23 @@ func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m mes
 		body := render.Reply(t, to, manifest, links)
 		var c github.Comment
 		if to.ID != 0 {
-			c, err = j.GitHub.Reply(ctx, name, t.PRNumber, to, body, m.Key)
+			c, err = j.engineer.GitHub.Reply(ctx, name, t.PRNumber, to, body, m.Key)
 		} else {
-			c, err = j.GitHub.Say(ctx, name, t.PRNumber, body, m.Key)
+			c, err = j.engineer.GitHub.Say(ctx, name, t.PRNumber, body, m.Key)
 		}
 		return c.URL, nil, nil, err
 	case mailReview:
 		users := reviewers(past, m.Work)
-		return strings.Join(users, ", "), nil, nil, j.GitHub.RequestReview(ctx, name, t.PRNumber, users)
+		return strings.Join(users, ", "), nil, nil, j.engineer.GitHub.RequestReview(ctx, name, t.PRNumber, users)
 	case mailSay, mailFailed:
 		text := m.Text
 		if m.Kind == mailFailed {
 			text = "ramus could not finish this:\n\n" + render.Fence("text", text)
 		}
-		c, err := j.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
+		c, err := j.engineer.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
 		return c.URL, nil, nil, err
 	case mailUnbranch:
-		return "", nil, nil, j.GitHub.DeleteBranch(ctx, name, cmp.Or(m.Text, t.Branch))
+		return "", nil, nil, j.engineer.GitHub.DeleteBranch(ctx, name, cmp.Or(m.Text, t.Branch))
 	}
 	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", github.ErrRefused, m.Kind)
 }
@@ -230,13 +231,13 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, name gi
 		return "", nil, nil, err
 	}
 	title, body := render.Pull(t, work, links)
-	p, err := j.GitHub.CreatePull(ctx, name, github.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.Draft})
+	p, err := j.engineer.GitHub.CreatePull(ctx, name, github.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.Draft})
 	if err != nil {
 		return "", nil, nil, err
 	}
 	t.PRURL, t.PRNumber = p.URL, p.Number
 	more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
-	if len(j.Labels) > 0 {
+	if len(j.engineer.Labels) > 0 {
 		more = append(more, j.toGitHub("labels", message{Kind: mailLabels})...)
 	}
 	j.news.Store(true)
@@ -250,9 +251,9 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, name gi
 
 // upstreamBase is the base's name at GitHub.
 func (j *job) upstreamBase(t record.Task) string {
-	if up, _, ok := j.upstream(t.Repo); ok && up.Branch != "" {
-		if repo, err := j.Git.Repo(t.Repo); err == nil {
-			if base, err := repo.Base(j.ctx); err == nil && base == t.Base {
+	if up, _, ok := j.engineer.upstream(t.Repo); ok && up.Branch != "" {
+		if repo, err := j.engineer.Git.Repo(t.Repo); err == nil {
+			if base, err := repo.Base(j.engineer.ctx); err == nil && base == t.Base {
 				return up.Branch
 			}
 		}
@@ -263,7 +264,7 @@ func (j *job) upstreamBase(t record.Task) string {
 // manifests are the evidence of a task's work, oldest first.
 func (j *job) manifests(ctx context.Context, t record.Task) (list []record.Manifest, err error) {
 	for _, run := range t.Work {
-		m, err := j.Executor.Manifest(ctx, run)
+		m, err := j.engineer.Executor.Manifest(ctx, run)
 		if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrConflict) {
 			continue // it was never begun, or goes on
 		}

@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 // toTask hands a mention in a task's thread to the task: it is heard as a comment
 // on the pull request would be. The gate decides about who speaks, for ramus
 // itself began the thread. Not handled: it is a mention like any other.
-func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err error) {
+func (c *Chat) sendToTask(ctx context.Context, m slack.Mention) (handled bool, err error) {
 	if c.Engineer == nil {
 		return false, nil
 	}
-	t, ok := c.Engineer.inThread(m.Channel, m.ThreadTS)
+	t, ok := c.Engineer.TaskInThread(m.Channel, m.ThreadTS)
 	if !ok {
 		return false, nil
 	}
-	if ok, err := c.ours(ctx, m.Team); err != nil || !ok {
-		return true, c.leave(m.Team, err)
+	if ok, err := c.isOwnTeam(ctx, m.Team); err != nil || !ok {
+		return true, c.ignoreForeign(m.Team, err)
 	}
 	p := c.Gate.Resolve(gate.Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
 	if p.Runner != gate.RunnerContainer {
@@ -30,7 +30,7 @@ func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err e
 	by := asker(m.User, "")
 	words, _ := ParseWords(p.Prompt)
 	if deed, does := deedOf(words.Verb); does && deed == gate.DeedRun {
-		if why := c.refuse(gate.Doing{Deed: deed, Person: m.User, Starter: m.User, Repo: t.Repo, Own: true}); why != "" {
+		if why := c.refusal(gate.Doing{Deed: deed, Person: m.User, Starter: m.User, Repo: t.Repo, Own: true}); why != "" {
 			c.whisper(slack.Action{Channel: m.Channel, ThreadTS: m.ThreadTS, User: m.User}, why)
 			return true, nil
 		}
@@ -61,19 +61,4 @@ func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err e
 		}
 	})
 	return true, nil
-}
-
-// inThread finds the task that a thread is about.
-func (e *Engineer) inThread(channel, thread string) (record.Task, bool) {
-	if channel != e.Channel || thread == "" {
-		return record.Task{}, false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, t := range e.tasks {
-		if t.SlackThreadTS == thread {
-			return t, true
-		}
-	}
-	return record.Task{}, false
 }

@@ -1,4 +1,4 @@
-package gateway
+package chat
 
 import (
 	"cmp"
@@ -18,17 +18,15 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 )
-
-// houseRepo is where a mention is claimed for which no repository is known, or
-// none that is here: it has no branch, only the records of such runs.
-const houseRepo = "ramus-inbox"
 
 // deciding bounds how many mentions are read and decided on at once. More would
 // wait for each other at the platform's rate limits, and would take the machine
@@ -76,7 +74,7 @@ type Chat struct {
 	// Links makes links to evidence; nil: messages have none.
 	Links *links.Signer
 	// Engineer hears what is said in the threads of its tasks; nil: there are none.
-	Engineer *Engineer
+	Engineer *engineer.Engineer
 	Log      *slog.Logger
 	Now      func() time.Time
 
@@ -90,7 +88,7 @@ type Chat struct {
 
 	mu       sync.Mutex // guards all below
 	closed   bool
-	sessions map[string]*session // by key
+	sessions map[string]*worker // by key
 }
 
 // Channel is what the threads of a channel work on.
@@ -117,10 +115,10 @@ func (c *Chat) Open(ctx context.Context) error {
 	c.slots = make(chan struct{}, deciding())
 	c.hands = make(chan struct{}, handing)
 	c.mu.Lock() // an agent may hand its thread over already
-	c.sessions = make(map[string]*session)
+	c.sessions = make(map[string]*worker)
 	c.mu.Unlock()
-	if _, err := c.Git.Repo(houseRepo); errors.Is(err, gitd.ErrNotFound) {
-		if _, err := c.Git.Create(ctx, houseRepo); err != nil && !errors.Is(err, gitd.ErrExists) {
+	if _, err := c.Git.Repo(lookup.InboxRepo); errors.Is(err, gitd.ErrNotFound) {
+		if _, err := c.Git.Create(ctx, lookup.InboxRepo); err != nil && !errors.Is(err, gitd.ErrExists) {
 			return fmt.Errorf("cannot make the repository of mentions: %w", err)
 		}
 	} else if err != nil {
@@ -132,7 +130,7 @@ func (c *Chat) Open(ctx context.Context) error {
 	}
 	for _, run := range left {
 		if run.Origin.Source == slackSource {
-			c.take(Session{run.Origin.Session}, task{run: run, again: true})
+			c.enqueue(Session{run.Origin.Session}, pending{run: run, again: true})
 		}
 	}
 	c.background(func(ctx context.Context) {
@@ -161,12 +159,15 @@ func (c *Chat) Open(ctx context.Context) error {
 }
 
 // bot is ramus's own user id, "" as long as Slack has not said it: most envelopes do.
-func (c *Chat) bot() string {
+func (c *Chat) botUser() string {
 	if me := c.me.Load(); me != nil {
 		return me.User
 	}
 	return ""
 }
+
+// Identified reports whether Slack has said who ramus is.
+func (c *Chat) Identified() bool { return c.me.Load() != nil }
 
 // Close stops receiving and waits for what is under way to stand still; the
 // next Open goes on with it.
@@ -209,16 +210,6 @@ func (s Session) Caller() record.Caller {
 // runID is the run of a mention, from "{channel}:{ts}": a ref cannot hold a colon.
 func runID(m slack.Mention) string { return strings.ReplaceAll(m.Key(), ":", "-") }
 
-// derivedID is the id of a run that comes of another one.
-func derivedID(id, suffix string) string {
-	const most = 90 // an id may have 100 bytes
-	if len(id)+len(suffix) <= most {
-		return id + suffix
-	}
-	sum := sha256.Sum256([]byte(id + suffix))
-	return strings.TrimRight(id[:min(len(id), 50)], ".-") + "-" + hex.EncodeToString(sum[:8])
-}
-
 // Claimed is the answer to a mention: its run and where that stands. A retry gets the same.
 type Claimed struct {
 	Run   string       `json:"run"`
@@ -232,34 +223,34 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 	case d.Challenge != "":
 		return map[string]string{"challenge": d.Challenge}, nil
 	case d.Mention != nil:
-		if c.foreign(d.Mention.Team) {
+		if c.isForeign(d.Mention.Team) {
 			return nil, nil
 		}
-		if handled, err := c.toTask(ctx, *d.Mention); handled || err != nil {
+		if handled, err := c.sendToTask(ctx, *d.Mention); handled || err != nil {
 			return nil, err
 		}
-		return c.claim(ctx, *d.Mention)
+		return c.receiveMention(ctx, *d.Mention)
 	case d.Reply != nil:
-		if !c.AllReplies || c.foreign(d.Reply.Team) || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {
+		if !c.AllReplies || c.isForeign(d.Reply.Team) || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {
 			return nil, nil
 		}
-		return c.claim(ctx, *d.Reply)
+		return c.receiveMention(ctx, *d.Reply)
 	case d.Action != nil:
-		if ok, err := c.ours(ctx, d.Action.Team); err != nil || !ok {
-			return nil, c.leave(d.Action.Team, err)
+		if ok, err := c.isOwnTeam(ctx, d.Action.Team); err != nil || !ok {
+			return nil, c.ignoreForeign(d.Action.Team, err)
 		}
 		return nil, c.press(ctx, *d.Action)
 	case d.Command != nil:
-		if ok, err := c.ours(ctx, d.Command.Team); err != nil || !ok {
-			return nil, c.leave(d.Command.Team, err)
+		if ok, err := c.isOwnTeam(ctx, d.Command.Team); err != nil || !ok {
+			return nil, c.ignoreForeign(d.Command.Team, err)
 		}
-		return c.command(ctx, *d.Command, d.Retry > 0)
+		return c.runCommand(ctx, *d.Command, d.Retry > 0)
 	}
 	return nil, nil
 }
 
 // leave is the answer to what is ignored for its workspace, or cannot be told to be of one.
-func (c *Chat) leave(team string, err error) error {
+func (c *Chat) ignoreForeign(team string, err error) error {
 	if err != nil {
 		return route.NewProblem(route.KindUnavailable, "cannot tell whose event this is: %v", err)
 	}
@@ -268,8 +259,8 @@ func (c *Chat) leave(team string, err error) error {
 }
 
 // claim makes the mention's run, or finds it.
-func (c *Chat) claim(ctx context.Context, m slack.Mention) (any, error) {
-	run, err := c.hold(ctx, Session{m.Session()}, runID(m), m.Key(), m, m.Said(), m)
+func (c *Chat) receiveMention(ctx context.Context, m slack.Mention) (any, error) {
+	run, err := c.claimRun(ctx, Session{m.Session()}, runID(m), m.Key(), m, m.Said(), m)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim a mention: %w", err)
 	}
@@ -278,7 +269,7 @@ func (c *Chat) claim(ctx context.Context, m slack.Mention) (any, error) {
 
 // hold claims a run for what somebody said in a session, with the event that
 // said it, and gives it to the session; a second time it finds the first run.
-func (c *Chat) hold(ctx context.Context, s Session, id, key string, m slack.Mention, said string, event any) (record.Run, error) {
+func (c *Chat) claimRun(ctx context.Context, s Session, id, key string, m slack.Mention, said string, event any) (record.Run, error) {
 	data, err := json.Marshal(event)
 	if err != nil {
 		return record.Run{}, err
@@ -286,13 +277,13 @@ func (c *Chat) hold(ctx context.Context, s Session, id, key string, m slack.Ment
 	// A mistake in it is answered later. What is kept, and decided on then, has no
 	// secrets: a base that is one would have the whole mention refused, unanswered.
 	words, _ := ParseWords(c.Slack.Secrets.String(said))
-	place := c.place(ctx, s, m.Channel, words)
+	place := c.findPlace(ctx, s, m.Channel, words)
 	run, fresh, err := c.Executor.Claim(ctx, record.Request{
-		Key: id, Caller: s.Caller(), Repo: place.claim, Base: place.base, Asker: asker(m.User, ""),
+		Key: id, Caller: s.Caller(), Repo: place.claimRepo, Base: place.base, Asker: asker(m.User, ""),
 		Origin: &record.Origin{Source: slackSource, Session: s.Key, Key: key, Event: data},
 	})
 	if err == nil && fresh {
-		c.take(s, task{run: run})
+		c.enqueue(s, pending{run: run})
 	}
 	return run, err
 }
@@ -309,14 +300,14 @@ func asker(user, name string) gitd.Person {
 // place is where a session's work is to be done.
 type place struct {
 	repo, base, agent string
-	own               string // the repository without what a text names
-	claim             string // repository of the claim: repo, or the house's where that is not here
+	unnamed           string // the repository without what a text names
+	claimRepo         string // repository of the claim: repo, or the house's where that is not here
 	home              string // where the session has its branch already
 }
 
 // place decides by the text, the session's branch, the channel, the
 // configuration, or because there is one repository only.
-func (c *Chat) place(ctx context.Context, s Session, channel string, words Words) place {
+func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words Words) place {
 	var p place
 	set := c.Channels[channel]
 	p.agent = cmp.Or(words.Agent, set.Agent, c.Agent)
@@ -332,26 +323,26 @@ func (c *Chat) place(ctx context.Context, s Session, channel string, words Words
 	case c.Repo != "":
 		p.repo = c.Repo
 	default:
-		if all := c.repos(ctx); len(all) == 1 {
+		if all := c.listRepos(ctx); len(all) == 1 {
 			p.repo = all[0]
 		}
 	}
-	p.own = p.repo
+	p.unnamed = p.repo
 	if words.Repo != "" && words.Repo != p.repo {
 		p.repo, p.base = words.Repo, ""
 	}
 	p.base = cmp.Or(words.Base, p.base)
-	p.claim = houseRepo
+	p.claimRepo = lookup.InboxRepo
 	if p.repo != "" {
 		if _, err := c.Git.Repo(p.repo); err == nil {
-			p.claim = p.repo
+			p.claimRepo = p.repo
 		}
 	}
 	return p
 }
 
 // repos lists the repositories that people may name.
-func (c *Chat) repos(ctx context.Context) []string {
+func (c *Chat) listRepos(ctx context.Context) []string {
 	all, err := c.Git.Repos(ctx)
 	if err != nil {
 		c.Log.Error("cannot list repositories", "err", err)
@@ -359,7 +350,7 @@ func (c *Chat) repos(ctx context.Context) []string {
 	}
 	var names []string
 	for _, r := range all {
-		if r.Name() != houseRepo {
+		if r.Name() != lookup.InboxRepo {
 			names = append(names, r.Name())
 		}
 	}
@@ -368,7 +359,7 @@ func (c *Chat) repos(ctx context.Context) []string {
 }
 
 // take gives a run to its session, which is made where there is none at work.
-func (c *Chat) take(s Session, t task) {
+func (c *Chat) enqueue(s Session, t pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.sessions == nil {
@@ -376,16 +367,16 @@ func (c *Chat) take(s Session, t task) {
 	}
 	own := c.sessions[s.Key]
 	if own == nil {
-		own = &session{Chat: c, Session: s, caller: s.Caller(), wake: make(chan struct{}, 1), has: make(map[string]bool)}
+		own = &worker{chat: c, of: s, caller: s.Caller(), wake: make(chan struct{}, 1), has: make(map[string]bool)}
 		c.sessions[s.Key] = own
-		c.wg.Go(own.own)
+		c.wg.Go(own.work)
 	}
 	if own.has[t.run.Name()] {
 		return
 	}
 	own.has[t.run.Name()] = true
 	own.queue = append(own.queue, t)
-	own.awake()
+	own.signal()
 }
 
 // background runs f beside the request that asked for it; Close waits for it.

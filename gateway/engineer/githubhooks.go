@@ -1,4 +1,4 @@
-package gateway
+package engineer
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const maxHeard = 8
 
 // githubHooks are the ways in from GitHub. The body is checked against the
 // webhook's secret, as it came, before anything in it is read.
-func (api *taskAPI) githubHooks() []route.Route {
+func (api *API) githubHooks() []route.Route {
 	return []route.Route{{Method: "POST", Pattern: "/webhooks/github", Access: route.AccessHook, Body: github.MaxDelivery,
 		Summary: "GitHub's webhooks: pull requests of tasks are looked at, bases follow what is pushed to them", Handle: api.fromGitHub}}
 }
@@ -26,7 +26,7 @@ type Heard struct {
 	Action string `json:"action,omitempty"`
 }
 
-func (api *taskAPI) fromGitHub(c *route.Call) error {
+func (api *API) fromGitHub(c *route.Call) error {
 	if api.Engineer == nil || api.GitHubSecret == "" {
 		return route.NewProblem(route.KindNotFound, "no GitHub webhook is configured").WithHint("set github.webhook_secret_env")
 	}
@@ -48,7 +48,7 @@ func (api *taskAPI) fromGitHub(c *route.Call) error {
 }
 
 // hear reads a webhook.
-func (api *taskAPI) hear(c *route.Call) (github.Delivery, error) {
+func (api *API) hear(c *route.Call) (github.Delivery, error) {
 	select {
 	case api.heard <- struct{}{}:
 		defer func() { <-api.heard }()
