@@ -87,7 +87,7 @@ func TestMCPBridge(t *testing.T) {
 		if a := b.ask(t, listActive); a.ID != 2 || !strings.Contains(string(a.Result), `"result":[]`) {
 			t.Errorf("%s, %+v", a.Result, a.Error)
 		}
-		gateway.EndSessions(r.Server)
+		gateway.MCP(r.Server).EndSessions()
 	}
 	b.say(t, "") // an empty line is nothing
 	if a := b.ask(t, `{"jsonrpc":"2.0","id":3,"method":"no/such"}`); a.Error == nil {

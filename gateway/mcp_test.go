@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	ramusmcp "github.com/ramus-dev/ramus/gateway/mcp"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -48,7 +50,7 @@ func (r *rooms) assistant(t *testing.T, token string, local bool, o *mcp.ClientO
 	}
 	c := mcp.NewClient(&mcp.Implementation{Name: "assistant", Version: "1"}, o)
 	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: url + gateway.MCPPath, HTTPClient: &http.Client{Transport: withToken{token, transport}},
+		Endpoint: url + ramusmcp.Path, HTTPClient: &http.Client{Transport: withToken{token, transport}},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -418,7 +420,7 @@ func TestMCPSessions(t *testing.T) {
 		}
 	}
 	last := begin(own)
-	listening, err := http.NewRequestWithContext(t.Context(), "GET", r.web.URL+gateway.MCPPath, nil)
+	listening, err := http.NewRequestWithContext(t.Context(), "GET", r.web.URL+ramusmcp.Path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +445,7 @@ func TestMCPSessions(t *testing.T) {
 // A bearer's sessions are bounded: what it left behind gives way, and others' stay.
 func TestMCPSessionsAreBounded(t *testing.T) {
 	r := openWith(t, false, coder, nil)
-	gateway.SetMostSessions(r.Server, 8)
+	gateway.MCP(r.Server).MaxSessions = 8
 	one, two := r.token(t, gitd.Grant{Subject: "one", Repo: "*", Scopes: []string{"read"}}), r.token(t, gitd.Grant{Subject: "two", Repo: "*", Scopes: []string{"read"}})
 	begin := func(token string) string {
 		resp := r.mcp(t, "POST", token, "", nil, hello)
@@ -471,7 +473,7 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 // A session in which nobody speaks ends.
 func TestMCPIdle(t *testing.T) {
 	r := openWith(t, false, coder, nil)
-	gateway.SetIdleSessions(r.Server, time.Millisecond)
+	gateway.MCP(r.Server).Idle = time.Millisecond
 	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
 	var id string
 	eventually(t, "a session begins, and does not end before it is told of", func() bool {
@@ -654,7 +656,7 @@ type plain struct {
 // mcp sends one message by hand.
 func (r *rooms) mcp(t *testing.T, method, token, session string, header http.Header, body string) plain {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, r.web.URL+gateway.MCPPath, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, r.web.URL+ramusmcp.Path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
@@ -146,16 +144,8 @@ func schemaOf(t reflect.Type, schemas object) object {
 	return object{"$ref": "#/components/schemas/" + t.Name()}
 }
 
-// special are types whose JSON is not what their Go fields say.
-var special = map[reflect.Type]*jsonschema.Schema{
-	reflect.TypeFor[record.Caller]():   {Type: "string", Description: "run:ID or conv:ID"},
-	reflect.TypeFor[time.Duration]():   {Type: "integer", Description: "nanoseconds"},
-	reflect.TypeFor[json.RawMessage](): {},
-	reflect.TypeFor[[]byte]():          {Type: "string", Description: "base64"},
-}
-
 func mustSchema(t reflect.Type) *jsonschema.Schema {
-	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: special, IgnoreInvalidTypes: true})
+	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: route.TypeSchemas, IgnoreInvalidTypes: true})
 	if err != nil {
 		panic(fmt.Sprintf("no schema of %v: %v", t, err))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
@@ -74,7 +75,7 @@ type Server struct {
 	mux     *route.Mux
 	apis    []interface{ Routes() []route.Route }
 	preview *preview.API
-	mcp     *mcpAPI
+	mcp     *mcp.API
 	spec    []byte       // the OpenAPI document
 	git     http.Handler // the Git server, which asks for grants
 	openGit http.Handler // the same for the unix socket, which needs none
@@ -113,9 +114,8 @@ func (s *Server) setUpAlone() {
 
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview, Log: s.Log, Now: s.Now}
-	s.mcp = &mcpAPI{Executor: s.Executor, Engineer: s.Engineer, find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
+	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
 		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
-	s.mcp.mcpFront = newMCPFront(s.mcp.mcpServer, s.Now)
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
 			metrics: m, spec: func() []byte { return s.spec }},
@@ -155,7 +155,7 @@ func (s *Server) LocalHandler() http.Handler {
 func (s *Server) Drain() {
 	s.setUp()
 	s.mux.Drain()
-	s.mcp.mcpFront.close()
+	s.mcp.Close()
 	s.preview.Transport.CloseIdleConnections()
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
+	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -253,10 +254,12 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 
 	x := i.newExecutor(upstreams, set)
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler}
+	var threads mcp.Threads
 	if i.chat != nil { // set before a container of an earlier process uses its door
 		i.chat.Executor, i.chat.Git, i.chat.Fallback = x, git, i.fallback
+		threads = i.chat
 	}
-	x.Door[gateway.MCPPath] = gateway.MCPDoor(x, i.engineer, i.chat, buildVersion())
+	x.Door[mcp.Path] = mcp.Door(x, i.engineer, threads, buildVersion())
 	if endpoint != nil {
 		x.LLM = endpoint
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
@@ -271,7 +271,7 @@ func (b *bridge) post(ctx context.Context, m message, session, version string) (
 	if version != "" {
 		header.Set("Mcp-Protocol-Version", version)
 	}
-	resp, err := b.client.exchange(ctx, "POST", gateway.MCPPath, bytes.NewReader(m.text), header)
+	resp, err := b.client.exchange(ctx, "POST", mcp.Path, bytes.NewReader(m.text), header)
 	if err != nil || resp.StatusCode < 300 || media(resp) == "application/json" {
 		return resp, err
 	}
@@ -367,7 +367,7 @@ func (b *bridge) goodbye(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, goodbye)
 	defer cancel()
-	resp, err := b.client.exchange(ctx, "DELETE", gateway.MCPPath, nil, http.Header{"Mcp-Session-Id": {session}, "Mcp-Protocol-Version": {version}})
+	resp, err := b.client.exchange(ctx, "DELETE", mcp.Path, nil, http.Header{"Mcp-Session-Id": {session}, "Mcp-Protocol-Version": {version}})
 	if err == nil {
 		resp.Body.Close() // the session also ends by itself
 	}

@@ -1,4 +1,4 @@
-package gateway
+package mcp
 
 import (
 	"context"
@@ -10,11 +10,10 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
-	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -24,32 +23,40 @@ import (
 // doorInstructions tell the agent in a container what its door has for it.
 const doorInstructions = `These tools work in your own container, on your own branch. What lib_… tools do is recorded in this run's journal as ramus saw it, and what they change is committed with your step.`
 
-// MCPDoor serves MCP to the agent in a container: the [Catalog] of the policy that its
+// Threads hands the threads of runs over to the fallback runner.
+type Threads interface {
+	// MayHandOver reports whether there is a fallback runner, and the run answers a thread.
+	MayHandOver(run record.Run) bool
+	// HandOver hands the thread of a run over, with what is to be done there. It returns when that is durable.
+	HandOver(ctx context.Context, of record.Run, prompt string) (record.Run, error)
+}
+
+// Door serves MCP to the agent in a container: the [Catalog] of the policy that its
 // run's journal holds, which was decided before the agent was started. The library's
 // tasks run in the agent's own container. An agent that works for a task may ask e
 // for others, and has to do with these alone. An agent that answers a mention may hand
-// its thread over through c. Both e and c may be nil.
+// its thread over through threads. Both e and threads may be nil.
 //
 // Each request stands for itself: a container that is gone leaves nothing behind.
 // What goes on for one ends with the request. Version is what it calls itself.
-func MCPDoor(x *executor.Executor, e *engineer.Engineer, c *chat.Chat, version string) func(executor.Visitor) http.Handler {
+func Door(x *executor.Executor, e *engineer.Engineer, threads Threads, version string) func(executor.Visitor) http.Handler {
 	return func(v executor.Visitor) http.Handler {
-		d := &mcpDoor{x: x, engineer: e, chat: c, version: version, visitor: v}
+		d := &door{x: x, engineer: e, threads: threads, version: version, visitor: v}
 		return http.HandlerFunc(d.serve)
 	}
 }
 
-// mcpDoor is MCP at one container's door.
-type mcpDoor struct {
+// door is MCP at one container's door.
+type door struct {
 	x        *executor.Executor
 	engineer *engineer.Engineer // nil: there are no tasks
-	chat     *chat.Chat         // nil: there are no threads
+	threads  Threads            // nil: there are no threads
 	version  string
 	visitor  executor.Visitor
 }
 
-func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != MCPPath {
+func (d *door) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != Path {
 		http.NotFound(w, r)
 		return
 	}
@@ -65,9 +72,9 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 	ts := toolset{tools: d.tools(r.Context()), instructions: doorInstructions, version: d.version, secrets: d.x.Secrets, log: log, now: d.x.Now,
 		who: route.Who{Subject: d.visitor.Caller.String(), Scopes: []string{"write"}}}
 	server := ts.server(r.Context(), "")
-	out := &mcpWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
-	mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: mcpBody,
+	out := &writer{ResponseWriter: w, rc: http.NewResponseController(w)}
+	sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
+		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: maxBody,
 	}).ServeHTTP(out, r)
 	if out.refused != 0 {
 		w.WriteHeader(out.refused)
@@ -76,9 +83,9 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // tools are what the visitor may use now.
-func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
+func (d *door) tools(ctx context.Context) []usableTool {
 	run := d.visitor.Run()
-	offer := catalog.Offer{Browser: d.x.Browser != nil, Fallback: d.chat != nil && d.chat.MayHandOver(run)}
+	offer := catalog.Offer{Browser: d.x.Browser != nil, Fallback: d.threads != nil && d.threads.MayHandOver(run)}
 	var own record.Task
 	if d.engineer != nil {
 		if t, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && t.Caller() == d.visitor.Caller {
@@ -96,10 +103,10 @@ func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 }
 
 // register makes the tools of a list ones that can be called, for a run and the task that it works for.
-func (d *mcpDoor) register(listed []catalog.Tool, run record.Run, own record.Task) (list []mcpTool) {
+func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) (list []usableTool) {
 	forTask := d.taskTools(own)
 	for _, tool := range listed {
-		switch i := slices.IndexFunc(forTask, func(t mcpTool) bool { return t.Name == tool.Name }); {
+		switch i := slices.IndexFunc(forTask, func(t usableTool) bool { return t.Name == tool.Name }); {
 		case i >= 0:
 			list = append(list, forTask[i])
 		case tool.Name == catalog.ToolStart:
@@ -116,9 +123,9 @@ func (d *mcpDoor) register(listed []catalog.Tool, run record.Run, own record.Tas
 }
 
 // libraryTool is a task of the library, run beside the agent.
-func (d *mcpDoor) libraryTool(t catalog.Tool) mcpTool {
+func (d *door) libraryTool(t catalog.Tool) usableTool {
 	readOnly := slices.ContainsFunc(executor.Library(), func(task executor.TaskInfo) bool { return task.Name == t.Name && task.ReadOnly })
-	return mcpTool{
+	return usableTool{
 		Tool: t, Access: route.AccessWrite, Hints: toolHints{ReadOnly: readOnly, Destructive: !readOnly},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			c.tell(t.Name)
@@ -143,7 +150,7 @@ const (
 
 // pictures are what an agent should see of the pages that were looked at: of a screenshot, all; of
 // a test, those of the views that did not pass.
-func (d *mcpDoor) pictures(task string, value any) (list []toolPicture) {
+func (d *door) pictures(task string, value any) (list []toolPicture) {
 	b, err := json.Marshal(value)
 	if err != nil {
 		return nil
@@ -181,7 +188,7 @@ func (d *mcpDoor) pictures(task string, value any) (list []toolPicture) {
 }
 
 // agent is who speaks at the door.
-func (d *mcpDoor) agent() gitd.Person {
+func (d *door) agent() gitd.Person {
 	return gitd.Person{Name: d.visitor.Caller.String(), Email: route.Mailbox(d.visitor.Caller.String()) + "@localhost"}
 }
 
@@ -193,8 +200,8 @@ type begun struct {
 
 // startTool asks for a run after this one, on the same branch. That run came by no
 // gate and has no policy, so it cannot ask for another: one mention is at most two runs.
-func (d *mcpDoor) startTool(run record.Run, tool catalog.Tool) mcpTool {
-	return mcpTool{
+func (d *door) startTool(run record.Run, tool catalog.Tool) usableTool {
+	return usableTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
@@ -215,8 +222,8 @@ func (d *mcpDoor) startTool(run record.Run, tool catalog.Tool) mcpTool {
 }
 
 // resumeTool keeps a note for the agent's own next turn.
-func (d *mcpDoor) resumeTool(run record.Run, tool catalog.Tool) mcpTool {
-	return mcpTool{
+func (d *door) resumeTool(run record.Run, tool catalog.Tool) usableTool {
+	return usableTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
@@ -233,8 +240,8 @@ func (d *mcpDoor) resumeTool(run record.Run, tool catalog.Tool) mcpTool {
 }
 
 // fallbackTool hands the thread of the run over to the fallback runner.
-func (d *mcpDoor) fallbackTool(run record.Run, tool catalog.Tool) mcpTool {
-	return mcpTool{
+func (d *door) fallbackTool(run record.Run, tool catalog.Tool) usableTool {
+	return usableTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true, Open: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
@@ -243,7 +250,7 @@ func (d *mcpDoor) fallbackTool(run record.Run, tool catalog.Tool) mcpTool {
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			over, err := d.chat.HandOver(ctx, run, a.Prompt)
+			over, err := d.threads.HandOver(ctx, run, a.Prompt)
 			return toolResult{value: begun{over.Name(), over.State}}, err
 		},
 	}
@@ -256,7 +263,7 @@ type spoken struct {
 
 // taskTools ask for tasks, and look after those that were asked for. How many there may be, and how
 // deep, the engineer says.
-func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
+func (d *door) taskTools(own record.Task) []usableTool {
 	child := func(ctx context.Context, id string) (record.Task, error) {
 		t, err := d.engineer.Task(ctx, id)
 		if err != nil {
@@ -267,7 +274,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 		}
 		return t, nil
 	}
-	return []mcpTool{
+	return []usableTool{
 		{
 			Tool:   catalog.ReplyToThread,
 			Output: schemaFor[spoken](), Access: route.AccessWrite,

@@ -1,4 +1,4 @@
-package gateway
+package mcp
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,57 +18,104 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/ramus-dev/ramus/executor"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// mcpAPI serves MCP to people's programs.
-type mcpAPI struct {
-	Executor *executor.Executor
-	Engineer *engineer.Engineer // nil: no tasks are taken
-	find     *lookup.Lookup
-	Links    *links.Signer
-	URL      string
-	CORS     []string
-	Version  string
-	Secrets  *redact.Secrets
-	Log      *slog.Logger
-	Now      func() time.Time
-
-	mcpFront *mcpFront
+// Executor is what the tools need of the executor.
+type Executor interface {
+	// AgentNames returns the names of the configured agents.
+	AgentNames() []string
+	Submit(ctx context.Context, r record.Request) (record.Run, error)
+	Run(ctx context.Context, name string) (record.Run, error)
+	// OfCaller returns the runs of a caller, the oldest first.
+	OfCaller(caller record.Caller) []record.Run
+	// Say says something to the agent of a run, for its next turn. The error wraps [record.ErrConflict] if it has ended.
+	Say(ctx context.Context, run string, p record.Prompt) error
+	Stop(ctx context.Context, run string, by gitd.Person) error
+	Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error]
+	Manifest(ctx context.Context, run string) (record.Manifest, error)
 }
 
-// MCPPath is where MCP is served, to people's programs and, at a container's door, to agents.
-const MCPPath = "/mcp"
+// API is the routes of MCP for people's programs. Its exported fields are its options, which may be changed until the
+// first request.
+type API struct {
+	Executor Executor
+	// Engineer takes tasks. If it is nil, there are no tools of tasks.
+	Engineer *engineer.Engineer
+	// Find finds the runs and callers that arguments name.
+	Find *lookup.Lookup
+	// Links makes links to evidence. If it is nil, runs have none.
+	Links *links.Signer
+	// URL is where people reach the server. CORS are the origins whose pages may use it, besides its own.
+	URL  string
+	CORS []string
+	// Version is the version that the server tells its clients.
+	Version string
+	// Secrets are removed from results.
+	Secrets *redact.Secrets
+	// MaxSessions limits the sessions of all bearers together; default 512. One bearer may have a quarter of them.
+	MaxSessions int
+	// Idle is how long a session may be unused before it is ended, because few clients say that they go; default 1 h.
+	Idle time.Duration
+	Log  *slog.Logger
+	Now  func() time.Time
 
-// Bounds of MCP. A session that nobody speaks in for mcpIdle is ended: few
-// clients say that they go.
-const (
-	mcpBody     = 2 << 20 // of one message; JSON may write a byte as six
-	mcpIdle     = time.Hour
-	mcpSessions = 512 // of all bearers together, and of one of them a quarter as many
-)
+	once  sync.Once
+	front *front
+}
+
+func (api *API) setUp() {
+	api.once.Do(func() {
+		if api.MaxSessions == 0 {
+			api.MaxSessions = 512
+		}
+		if api.Idle == 0 {
+			api.Idle = time.Hour
+		}
+		api.front = &front{api: api, sessions: map[string]*session{}}
+	})
+}
+
+// Close ends all sessions and begins no new ones. It ends a session with a request under way when that is answered.
+func (api *API) Close() {
+	api.setUp()
+	api.front.close()
+}
+
+// EndSessions ends all sessions, as a restart of the server does. New ones may begin.
+func (api *API) EndSessions() {
+	api.setUp()
+	api.front.endSessions()
+}
+
+// Path is where MCP is served, to people's programs and, at a container's door, to agents.
+const Path = "/mcp"
+
+// maxBody limits one message, in bytes. JSON may write a byte as six.
+const maxBody = 2 << 20
 
 // firstWithoutSessions is the first version of the protocol whose requests stand each
 // for itself: https://modelcontextprotocol.io/specification. The client says in
 // a header which version it speaks, once that is agreed on.
 const (
 	firstWithoutSessions = "2026-07-28"
-	mcpVersionHeader     = "Mcp-Protocol-Version"
-	mcpSessionHeader     = "Mcp-Session-Id"
+	versionHeader        = "Mcp-Protocol-Version"
+	sessionHeader        = "Mcp-Session-Id"
 )
 
-// mcpRoutes are the rows of MCP's one address. Who may use which tool is a
+// Routes returns the routes of MCP, which has one address. Who may use which tool is a
 // column of the table of tools.
-func (api *mcpAPI) Routes() []route.Route {
+func (api *API) Routes() []route.Route {
+	api.setUp()
 	row := func(method, summary string) route.Route {
-		return route.Route{Method: method, Pattern: MCPPath, Access: route.AccessRead, Summary: summary, Media: route.MediaSSE, Body: mcpBody, Handle: api.mcp}
+		return route.Route{Method: method, Pattern: Path, Access: route.AccessRead, Summary: summary, Media: route.MediaSSE, Body: maxBody, Handle: api.serve}
 	}
 	post := row("POST", "Model Context Protocol, streamable HTTP: a message to the server \"engineer\"")
 	post.Request = json.RawMessage{}
@@ -77,7 +125,7 @@ func (api *mcpAPI) Routes() []route.Route {
 }
 
 // mcp serves one request.
-func (api *mcpAPI) mcp(c *route.Call) error {
+func (api *API) serve(c *route.Call) error {
 	if !c.Who.Local { // no page of a browser reaches the socket
 		if err := rebound(c.R, api.URL, api.CORS); err != nil {
 			return err
@@ -101,7 +149,7 @@ func (api *mcpAPI) mcp(c *route.Call) error {
 		return err
 	}
 	c.R.Body = io.NopCloser(bytes.NewReader(body))
-	return api.mcpFront.serve(c.W, c.R, c.Who)
+	return api.front.serve(c.W, c.R, c.Who)
 }
 
 // rebound refuses what a page of another site sends through the browser of somebody
@@ -147,33 +195,29 @@ func ownHost(r *http.Request, own, host string) bool {
 	return ok && local.AddrPort().Addr().Unmap().WithZone("") == ip.WithZone("")
 }
 
-// mcpFront is MCP over streamable HTTP: sessions of the versions that have them,
+// front is MCP over streamable HTTP: sessions of the versions that have them,
 // and single requests of those that have none. A session belongs to the bearer
 // who began it, and to nobody else: its tools were chosen for that bearer.
-type mcpFront struct {
-	// server makes the server that a bearer sees, for the session of that id. What
-	// it does ends with ctx.
-	server   func(ctx context.Context, who route.Who, session string) *mcp.Server
-	most     int
-	idle     time.Duration
-	now      func() time.Time
+type front struct {
+	api *API
+
 	mu       sync.Mutex // guards all below
-	sessions map[string]*mcpSession
+	sessions map[string]*session
 	closed   bool
 }
 
-// mcpSession is one session. The front's mu guards busy and used.
-type mcpSession struct {
+// session is one session. The front's mu guards busy and used.
+type session struct {
 	id      string
 	bearer  string
-	server  *mcp.Server
+	server  *sdk.Server
 	handler http.Handler
 	busy    int // requests under way
 	used    time.Time
 }
 
 // live tells whether the session has not ended.
-func (s *mcpSession) live() bool {
+func (s *session) live() bool {
 	for range s.server.Sessions() {
 		return true
 	}
@@ -181,14 +225,20 @@ func (s *mcpSession) live() bool {
 }
 
 // end ends the session and all that goes on in it.
-func (s *mcpSession) end() {
+func (s *session) end() {
 	for session := range s.server.Sessions() {
 		_ = session.Close() // it has no connection of its own that could fail
 	}
 }
 
-func newMCPFront(server func(context.Context, route.Who, string) *mcp.Server, now func() time.Time) *mcpFront {
-	return &mcpFront{server: server, most: mcpSessions, idle: mcpIdle, now: now, sessions: map[string]*mcpSession{}}
+// endSessions ends all sessions.
+func (f *front) endSessions() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, s := range f.sessions {
+		s.end()
+		delete(f.sessions, id)
+	}
 }
 
 // bearer names who a session belongs to: a token with other rights is another bearer.
@@ -198,10 +248,10 @@ func bearer(w route.Who) string {
 
 // serve answers one request of a bearer who was let in. What the protocol's
 // library refuses before there is a message is a [route.Problem] like all others.
-func (f *mcpFront) serve(w http.ResponseWriter, r *http.Request, who route.Who) error {
-	out := &mcpWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
-	switch id := r.Header.Get(mcpSessionHeader); {
-	case r.Header.Get(mcpVersionHeader) >= firstWithoutSessions:
+func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who) error {
+	out := &writer{ResponseWriter: w, rc: http.NewResponseController(w)}
+	switch id := r.Header.Get(sessionHeader); {
+	case r.Header.Get(versionHeader) >= firstWithoutSessions:
 		if answered, err := pong(out, r); answered || err != nil {
 			return err
 		}
@@ -258,30 +308,30 @@ func pong(w http.ResponseWriter, r *http.Request) (bool, error) {
 }
 
 // single serves requests that stand each for itself. They end with ctx.
-func (f *mcpFront) single(ctx context.Context, who route.Who) http.Handler {
-	server := f.server(ctx, who, "")
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: mcpBody,
+func (f *front) single(ctx context.Context, who route.Who) http.Handler {
+	server := f.api.newServer(ctx, who, "")
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
+		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: maxBody,
 	})
 }
 
 // begin makes a session for a request that names none.
-func (f *mcpFront) begin(r *http.Request, who route.Who) (*mcpSession, error) {
+func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
 	if r.Method != http.MethodPost {
-		return nil, route.NewProblem(route.KindInvalid, "this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + mcpSessionHeader)
+		return nil, route.NewProblem(route.KindInvalid, "this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + sessionHeader)
 	}
 	// The session outlives the request that begins it.
-	s := &mcpSession{id: rand.Text(), bearer: bearer(who), busy: 1}
-	s.server = f.server(context.WithoutCancel(r.Context()), who, s.id)
-	s.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.server }, &mcp.StreamableHTTPOptions{
-		SessionTimeout: f.idle, DisableLocalhostProtection: true, MaxRequestBodyBytes: mcpBody,
+	s := &session{id: rand.Text(), bearer: bearer(who), busy: 1}
+	s.server = f.api.newServer(context.WithoutCancel(r.Context()), who, s.id)
+	s.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.server }, &sdk.StreamableHTTPOptions{
+		SessionTimeout: f.api.Idle, DisableLocalhostProtection: true, MaxRequestBodyBytes: maxBody,
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil, record.ErrClosed
 	}
-	own, oldest := 0, (*mcpSession)(nil)
+	own, oldest := 0, (*session)(nil)
 	for id, other := range f.sessions {
 		switch {
 		case other.busy == 0 && !other.live():
@@ -293,7 +343,7 @@ func (f *mcpFront) begin(r *http.Request, who route.Who) (*mcpSession, error) {
 			}
 		}
 	}
-	if own >= max(1, f.most/4) || len(f.sessions) >= f.most {
+	if own >= max(1, f.api.MaxSessions/4) || len(f.sessions) >= f.api.MaxSessions {
 		if oldest == nil {
 			return nil, route.NewProblem(route.KindStreams, "%s has %d sessions at work, and there may be no more", who.Subject, own)
 		}
@@ -306,7 +356,7 @@ func (f *mcpFront) begin(r *http.Request, who route.Who) (*mcpSession, error) {
 }
 
 // find finds a bearer's session. Another's is not there.
-func (f *mcpFront) find(id string, who route.Who) (*mcpSession, error) {
+func (f *front) find(id string, who route.Who) (*session, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.sessions[id]
@@ -318,11 +368,11 @@ func (f *mcpFront) find(id string, who route.Who) (*mcpSession, error) {
 }
 
 // release ends a request of a session.
-func (f *mcpFront) release(s *mcpSession) {
+func (f *front) release(s *session) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.busy--
-	s.used = f.now()
+	s.used = f.api.Now()
 	if s.busy > 0 {
 		return
 	}
@@ -336,7 +386,7 @@ func (f *mcpFront) release(s *mcpSession) {
 
 // close ends all sessions, those with a request under way when that is answered,
 // and begins no new ones.
-func (f *mcpFront) close() {
+func (f *front) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
@@ -348,16 +398,16 @@ func (f *mcpFront) close() {
 	}
 }
 
-// mcpWriter writes an answer piece by piece, each with a deadline of its own, and
+// writer writes an answer piece by piece, each with a deadline of its own, and
 // holds back refusals in plain text, which are told as problems.
-type mcpWriter struct {
+type writer struct {
 	http.ResponseWriter
 	rc      *http.ResponseController
 	refused int
 	text    []byte
 }
 
-func (w *mcpWriter) WriteHeader(status int) {
+func (w *writer) WriteHeader(status int) {
 	if status >= 400 && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
 		w.refused = status
 		return
@@ -365,7 +415,7 @@ func (w *mcpWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *mcpWriter) Write(b []byte) (int, error) {
+func (w *writer) Write(b []byte) (int, error) {
 	if w.refused != 0 {
 		w.text = append(w.text, b[:min(len(b), 1000-min(1000, len(w.text)))]...)
 		return len(b), nil
@@ -376,7 +426,7 @@ func (w *mcpWriter) Write(b []byte) (int, error) {
 }
 
 // Flush sends what was written.
-func (w *mcpWriter) Flush() {
+func (w *writer) Flush() {
 	if w.refused != 0 {
 		return
 	}
@@ -386,10 +436,10 @@ func (w *mcpWriter) Flush() {
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (w *mcpWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // problem is the refusal that was held back, if there was one.
-func (w *mcpWriter) problem() error {
+func (w *writer) problem() error {
 	if w.refused == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package gateway
+package mcp
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
@@ -74,14 +74,14 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 // doorLists are the names of the tools that a door with a list answers tools/list with.
 func doorLists(t *testing.T, list []catalog.Tool) (names []string) {
 	t.Helper()
-	here, there := mcp.NewInMemoryTransports()
-	server := toolset{tools: new(mcpDoor).register(list, record.Run{}, record.Task{}), who: route.Who{Scopes: []string{"write"}}}.server(t.Context(), "")
+	here, there := sdk.NewInMemoryTransports()
+	server := toolset{tools: new(door).register(list, record.Run{}, record.Task{}), who: route.Who{Scopes: []string{"write"}}}.server(t.Context(), "")
 	session, err := server.Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close()
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

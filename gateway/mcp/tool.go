@@ -1,4 +1,4 @@
-package gateway
+package mcp
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -26,8 +26,8 @@ const (
 	maxMistake    = 2000 // what is said of wrong arguments may quote them
 )
 
-// mcpTool is a [Tool] that can be called over MCP.
-type mcpTool struct {
+// usableTool is a [Tool] that can be called over MCP.
+type usableTool struct {
 	catalog.Tool
 	Output json.RawMessage // JSON Schema of the structured result; nil: it has none
 	// Access is what a bearer needs for the tool to exist: AccessRead or AccessWrite.
@@ -72,7 +72,7 @@ type toolPicture struct {
 
 // toolset makes a server of tools for one bearer, or one container.
 type toolset struct {
-	tools        []mcpTool
+	tools        []usableTool
 	instructions string
 	version      string
 	who          route.Who
@@ -81,24 +81,24 @@ type toolset struct {
 	now          func() time.Time
 }
 
-// mcpName is how the server calls itself: its tools are mcp__engineer__NAME where
+// serverName is how the server calls itself: its tools are mcp__engineer__NAME where
 // clients put the server's name before them.
-const mcpName = "engineer"
+const serverName = "engineer"
 
 // server makes the server. session is its one session's id; what it does ends with ctx.
-func (ts toolset) server(ctx context.Context, session string) *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: mcpName, Title: "ramus", Version: ts.version}, &mcp.ServerOptions{
+func (ts toolset) server(ctx context.Context, session string) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: serverName, Title: "ramus", Version: ts.version}, &sdk.ServerOptions{
 		Instructions: ts.instructions,
 		// The tools of a bearer do not change while a session lasts.
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		GetSessionID: func() string { return session },
-		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }, // another bearer sees others
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }, // another bearer sees others
 	})
 	for _, t := range ts.tools {
 		if !ts.who.May(t.Access) {
 			continue
 		}
-		s.AddTool(t.definition(), func(call context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		s.AddTool(t.definition(), func(call context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			call, cancel := context.WithCancel(call)
 			defer cancel()
 			defer context.AfterFunc(ctx, cancel)()
@@ -108,8 +108,8 @@ func (ts toolset) server(ctx context.Context, session string) *mcp.Server {
 	return s
 }
 
-func (t mcpTool) definition() *mcp.Tool {
-	def := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema, Annotations: &mcp.ToolAnnotations{
+func (t usableTool) definition() *sdk.Tool {
+	def := &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema, Annotations: &sdk.ToolAnnotations{
 		ReadOnlyHint: t.Hints.ReadOnly, DestructiveHint: &t.Hints.Destructive, IdempotentHint: t.Hints.Idempotent, OpenWorldHint: &t.Hints.Open,
 	}}
 	if t.Output != nil {
@@ -120,7 +120,7 @@ func (t mcpTool) definition() *mcp.Tool {
 
 // call uses a tool. What goes wrong is a result, too: a model can mend its
 // arguments, or do something else, only when it is told.
-func (ts toolset) call(ctx context.Context, t mcpTool, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (ts toolset) call(ctx context.Context, t usableTool, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := &toolCall{tell: ts.progress(ctx, r)}
 	var err error
 	var result toolResult
@@ -146,8 +146,8 @@ func (ts toolset) call(ctx context.Context, t mcpTool, r *mcp.CallToolRequest) (
 }
 
 // answer writes a result, bounded and without secrets.
-func (ts toolset) answer(r toolResult) (*mcp.CallToolResult, error) {
-	out := &mcp.CallToolResult{IsError: r.failed}
+func (ts toolset) answer(r toolResult) (*sdk.CallToolResult, error) {
+	out := &sdk.CallToolResult{IsError: r.failed}
 	if r.value != nil {
 		b, err := json.Marshal(r.value)
 		if err != nil {
@@ -161,11 +161,11 @@ func (ts toolset) answer(r toolResult) (*mcp.CallToolResult, error) {
 			r.text = string(b)
 		}
 	}
-	out.Content = []mcp.Content{&mcp.TextContent{Text: text.ClipMiddle(ts.secrets.String(r.text), maxText)}}
+	out.Content = []sdk.Content{&sdk.TextContent{Text: text.ClipMiddle(ts.secrets.String(r.text), maxText)}}
 	for _, p := range r.pictures {
-		out.Content = append(out.Content, &mcp.TextContent{Text: ts.secrets.String(p.name)})
+		out.Content = append(out.Content, &sdk.TextContent{Text: ts.secrets.String(p.name)})
 		if len(p.png) > 0 {
-			out.Content = append(out.Content, &mcp.ImageContent{Data: p.png, MIMEType: "image/png"})
+			out.Content = append(out.Content, &sdk.ImageContent{Data: p.png, MIMEType: "image/png"})
 		}
 	}
 	return out, nil
@@ -175,7 +175,7 @@ func (ts toolset) answer(r toolResult) (*mcp.CallToolResult, error) {
 const progressEvery = time.Second
 
 // progress shows how a call goes on to a client that asked for it.
-func (ts toolset) progress(ctx context.Context, r *mcp.CallToolRequest) func(string) {
+func (ts toolset) progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
 		return func(string) {}
@@ -191,7 +191,7 @@ func (ts toolset) progress(ctx context.Context, r *mcp.CallToolRequest) func(str
 		step++
 		message = ts.secrets.String(strings.Join(strings.Fields(message), " "))
 		// A client that does not read it loses nothing.
-		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: step, Message: text.ClipMiddle(message, 200)})
+		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: step, Message: text.ClipMiddle(message, 200)})
 	}
 }
 
@@ -225,7 +225,7 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 // turn schemas into the dialect of some model's provider know no lists of types:
 // what may be null says so with anyOf, and what may be left out is never null.
 func schemaFor[T any]() json.RawMessage {
-	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: special, IgnoreInvalidTypes: true})
+	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: route.TypeSchemas, IgnoreInvalidTypes: true})
 	if err == nil {
 		oneType(schema, true)
 		var b []byte

@@ -1,16 +1,19 @@
-package gateway_test
+package mcp
 
 import (
 	"encoding/json"
 	"slices"
 	"testing"
 
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // Whatever a client sends to a tool is refused, or is an object that has what the tool's schema asks for.
 func FuzzToolArguments(f *testing.F) {
-	schemas := gateway.ToolSchemas()
+	schemas := toolSchemas()
 	for _, args := range []string{
 		``, `null`, `{}`, `[]`, `"x"`, `1`, `{`, `{"description":"x"}`, `{"description":""}`, `{"description":"x","bogus":1}`, `{"description":"x","description":1}`,
 		`{"task_id":"x"}`, `{"task_id":"x","text":"y","key":"z"}`, `{"prompt":"x","caller":"run:y","wait":false}`, `{"run":"x/y"}`,
@@ -21,7 +24,7 @@ func FuzzToolArguments(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, args string) {
 		for name, schema := range schemas {
-			got, err := gateway.Arguments(schema, json.RawMessage(args))
+			got, err := arguments(schema, json.RawMessage(args))
 			if err != nil {
 				continue
 			}
@@ -51,8 +54,8 @@ func FuzzToolArguments(f *testing.F) {
 }
 
 // Every tool's schema is strict, and says what each argument is.
-func TestToolSchemas(t *testing.T) {
-	for name, schema := range gateway.ToolSchemas() {
+func TestSchemasOfAllTools(t *testing.T) {
+	for name, schema := range toolSchemas() {
 		var s struct {
 			Type       string
 			Required   []string
@@ -69,8 +72,18 @@ func TestToolSchemas(t *testing.T) {
 				t.Errorf("%s: argument %s: %+v", name, key, p)
 			}
 		}
-		if _, err := gateway.Arguments(schema, json.RawMessage(`{"surely_not":1}`)); err == nil {
+		if _, err := arguments(schema, json.RawMessage(`{"surely_not":1}`)); err == nil {
 			t.Errorf("%s takes what it does not know", name)
 		}
 	}
+}
+
+// toolSchemas returns the schemas of all tools' arguments, by the tools' names.
+func toolSchemas() map[string]json.RawMessage {
+	api := &API{Engineer: new(engineer.Engineer), Executor: new(executor.Executor)}
+	schemas := map[string]json.RawMessage{}
+	for _, t := range slices.Concat(api.tools(route.Local), api.sessionTools(route.Local), new(door).taskTools(record.Task{})) {
+		schemas[t.Name] = t.Schema
+	}
+	return schemas
 }

@@ -1,4 +1,4 @@
-package gateway
+package mcp
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
@@ -20,9 +20,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// mcpInstructions tell an assistant what the server is for; clients put them
+// instructions tell an assistant what the server is for; clients put them
 // before the model along with the tools.
-const mcpInstructions = `Use submit_task to delegate software development tasks to the engineer agent.
+const instructions = `Use submit_task to delegate software development tasks to the engineer agent.
 
 The engineer runs asynchronously: you get back a task_id immediately, and the work happens in the background, on a branch of its own, until its pull request is merged. Track progress with get_task_status.
 
@@ -42,17 +42,17 @@ Do not delegate:
 - Tasks requiring real-time data or live state
 - Tasks that need your ongoing reasoning (analysis, recommendations)`
 
-// mcpReadInstructions are for bearers who may look and not ask.
-const mcpReadInstructions = `get_task_status, list_active_tasks and get_run show what the engineer agent and other runs are doing.`
+// readInstructions are for bearers who may look and not ask.
+const readInstructions = `get_task_status, list_active_tasks and get_run show what the engineer agent and other runs are doing.`
 
 // toolRun is the tool that shows a run.
 const toolRun = "get_run"
 
-// mcpServer makes the server that a bearer sees.
-func (api *mcpAPI) mcpServer(ctx context.Context, who route.Who, session string) *mcp.Server {
-	ts := toolset{tools: api.mcpTools(who), version: api.Version, who: who, secrets: api.Secrets, log: api.Log, now: api.Now, instructions: mcpInstructions}
+// newServer makes the server that a bearer sees.
+func (api *API) newServer(ctx context.Context, who route.Who, session string) *sdk.Server {
+	ts := toolset{tools: api.tools(who), version: api.Version, who: who, secrets: api.Secrets, log: api.Log, now: api.Now, instructions: instructions}
 	if !who.May(route.AccessWrite) {
-		ts.instructions = mcpReadInstructions
+		ts.instructions = readInstructions
 	}
 	if api.Engineer == nil {
 		ts.instructions = ""
@@ -60,9 +60,9 @@ func (api *mcpAPI) mcpServer(ctx context.Context, who route.Who, session string)
 	return ts.server(ctx, session)
 }
 
-// mcpTools is every tool, with the access that each asks for.
-func (api *mcpAPI) mcpTools(who route.Who) []mcpTool {
-	var list []mcpTool
+// tools is every tool, with the access that each asks for.
+func (api *API) tools(who route.Who) []usableTool {
+	var list []usableTool
 	if api.Engineer != nil {
 		list = append(list, api.engineerTools(who)...)
 	}
@@ -143,8 +143,8 @@ type delegation struct {
 }
 
 // engineerTools hand tasks over, and show what becomes of them.
-func (api *mcpAPI) engineerTools(who route.Who) []mcpTool {
-	return []mcpTool{
+func (api *API) engineerTools(who route.Who) []usableTool {
+	return []usableTool{
 		{
 			Tool: catalog.Tool{
 				Name: catalog.ToolSubmit,
@@ -230,7 +230,7 @@ type runReport struct {
 }
 
 // report tells how a run stands.
-func (api *mcpAPI) report(ctx context.Context, run record.Run) (toolResult, error) {
+func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) {
 	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State, Reason: run.Reason, Error: run.Error, Hint: run.Hint}
 	if run.Gate != nil {
 		r.Waiting = run.Gate.Message
@@ -278,8 +278,8 @@ func (api *mcpAPI) report(ctx context.Context, run record.Run) (toolResult, erro
 }
 
 // runTool shows a run.
-func (api *mcpAPI) runTool(who route.Who) mcpTool {
-	return mcpTool{
+func (api *API) runTool(who route.Who) usableTool {
+	return usableTool{
 		Tool: catalog.Tool{
 			Name:        toolRun,
 			Description: `Show how a run stands, and what came of it: its state, whether what it changed was checked, the changed files, a link to its evidence.`,
@@ -293,7 +293,7 @@ func (api *mcpAPI) runTool(who route.Who) mcpTool {
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			run, err := api.find.Run(ctx, who, a.Run)
+			run, err := api.Find.Run(ctx, who, a.Run)
 			if err != nil {
 				return toolResult{}, err
 			}
@@ -305,7 +305,7 @@ func (api *mcpAPI) runTool(who route.Who) mcpTool {
 }
 
 // await follows a run until it ends or waits for a person, and tells how it goes on.
-func (api *mcpAPI) await(ctx context.Context, run record.Run, tell func(string)) (record.Run, error) {
+func (api *API) await(ctx context.Context, run record.Run, tell func(string)) (record.Run, error) {
 	for e, err := range api.Executor.Events(ctx, run.Name(), 0, true) {
 		if err != nil {
 			return run, err
@@ -326,7 +326,7 @@ func (api *mcpAPI) await(ctx context.Context, run record.Run, tell func(string))
 // sessionTools are those of the catalog that a bearer can use: who may write may
 // start runs by the API, too, so the policy is that of a container. There is no thread
 // here: the caller that start_code_session names is what resume_code_session speaks to.
-func (api *mcpAPI) sessionTools(who route.Who) []mcpTool {
+func (api *API) sessionTools(who route.Who) []usableTool {
 	const (
 		wait = `"wait":{"type":"boolean","description":"Wait for the run to end. Cancelling the call then only stops the waiting: the run goes on, and get_run shows it.","default":true}`
 	)
@@ -347,7 +347,7 @@ func (api *mcpAPI) sessionTools(who route.Who) []mcpTool {
 		}
 		return api.report(ctx, run)
 	}
-	return []mcpTool{
+	return []usableTool{
 		{
 			Tool: catalog.Tool{
 				Name:        catalog.ToolStart,
@@ -361,7 +361,7 @@ func (api *mcpAPI) sessionTools(who route.Who) []mcpTool {
 					return toolResult{}, err
 				}
 				r := record.Request{Repo: a.Repo, Base: a.Base, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}}
-				if err := api.find.Bind(ctx, who, &r); err != nil {
+				if err := api.Find.Bind(ctx, who, &r); err != nil {
 					return toolResult{}, err
 				}
 				run, err := api.Executor.Submit(ctx, r)
@@ -394,8 +394,8 @@ func (api *mcpAPI) sessionTools(who route.Who) []mcpTool {
 }
 
 // goOn says something to the agent of a caller that is at work, or begins a new run of the last one.
-func (api *mcpAPI) goOn(ctx context.Context, who route.Who, caller, prompt string) (record.Run, error) {
-	st, err := api.find.Caller(ctx, who, caller)
+func (api *API) goOn(ctx context.Context, who route.Who, caller, prompt string) (record.Run, error) {
+	st, err := api.Find.Caller(ctx, who, caller)
 	if err == nil {
 		err = who.CheckChange(st.Repo, st.Branch)
 	}
@@ -422,7 +422,7 @@ func (api *mcpAPI) goOn(ctx context.Context, who route.Who, caller, prompt strin
 		}
 	}
 	r := record.Request{Caller: st.Caller, Repo: st.Repo, Agent: &record.AgentCall{Name: agent, Prompt: prompt}}
-	if err := api.find.Bind(ctx, who, &r); err != nil {
+	if err := api.Find.Bind(ctx, who, &r); err != nil {
 		return record.Run{}, err
 	}
 	return api.Executor.Submit(ctx, r)
@@ -432,8 +432,8 @@ func (api *mcpAPI) goOn(ctx context.Context, who route.Who, caller, prompt strin
 const stopWithin = 30 * time.Second
 
 // libraryTool is a task of the library as a tool: a run of its own, on a caller's branch.
-func (api *mcpAPI) libraryTool(who route.Who, t executor.TaskInfo) mcpTool {
-	return mcpTool{
+func (api *API) libraryTool(who route.Who, t executor.TaskInfo) usableTool {
+	return usableTool{
 		Tool: catalog.Tool{
 			Name:        t.Name,
 			Description: t.Doc + "\n\nIt is a run in a container, on a caller's branch. Leave caller out to begin a new branch; the answer names the caller to go on with. Cancelling the call stops the run.",
@@ -457,11 +457,11 @@ func (api *mcpAPI) libraryTool(who route.Who, t executor.TaskInfo) mcpTool {
 			r := record.Request{Repo: where.Repo, Task: &record.TaskCall{Name: t.Name, Params: params}}
 			if where.Caller != "" {
 				var err error
-				if r.Caller, r.Repo, err = api.find.CallerOrNew(who, where.Caller, where.Repo, false); err != nil {
+				if r.Caller, r.Repo, err = api.Find.CallerOrNew(who, where.Caller, where.Repo, false); err != nil {
 					return toolResult{}, err
 				}
 			}
-			if err := api.find.Bind(ctx, who, &r); err != nil {
+			if err := api.Find.Bind(ctx, who, &r); err != nil {
 				return toolResult{}, err
 			}
 			run, err := api.Executor.Submit(ctx, r)
@@ -481,7 +481,7 @@ func (api *mcpAPI) libraryTool(who route.Who, t executor.TaskInfo) mcpTool {
 }
 
 // giveUp stops a run that nobody waits for any more.
-func (api *mcpAPI) giveUp(ctx context.Context, run record.Run, by gitd.Person) error {
+func (api *API) giveUp(ctx context.Context, run record.Run, by gitd.Person) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	if err := api.Executor.Stop(ctx, run.Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
