@@ -396,8 +396,8 @@ func replyChanges(c *route.Call, r *gitd.Repo, from, to string, mergeBase bool) 
 	return c.Reply(changes)
 }
 
-// diff streams a diff. Both ends are looked up first: after the first byte an
-// error could only cut the answer short.
+// replyDiff streams a diff. It resolves both ends first, because after the first byte an error could only cut the answer
+// short.
 func replyDiff(c *route.Call, r *gitd.Repo, from, to string, o gitd.DiffOptions) error {
 	for _, rev := range []string{from, to} {
 		if _, err := r.Resolve(c.R.Context(), rev); err != nil {

@@ -62,7 +62,7 @@ type listQuery struct {
 	Max    int    `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
 }
 
-// filter is what the caller asked for, inside what it may see.
+// readFilter returns the filter of a call's query, narrowed to what its caller may see.
 func readFilter(c *route.Call) (record.Filter, error) {
 	var q listQuery
 	if err := c.ReadQuery(&q); err != nil {

@@ -20,8 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// answer is what the thread's own record says to a question, or what came of
-// a word that needs no container.
+// answerFrom returns the answer to a question from the thread's own record, or the outcome of stop and merge.
 func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, who gitd.Person) (text, code string, err error) {
 	runs := s.listWork(asked)
 	if len(runs) == 0 {
@@ -46,7 +45,7 @@ func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, 
 	return "", "", fmt.Errorf("%q: %w word", words.Verb, record.ErrInvalid)
 }
 
-// worked lists the thread's runs that ran something or are about to, oldest first.
+// listWork returns the thread's runs that ran something or are about to, the oldest first.
 func (s *worker) listWork(but record.Run) []record.Run {
 	var runs []record.Run
 	for _, r := range s.chat.Executor.OfCaller(s.caller) {
@@ -57,7 +56,7 @@ func (s *worker) listWork(but record.Run) []record.Run {
 	return runs
 }
 
-// status is one line a run, the newest first.
+// statusText returns one line for each run, the newest first.
 func (s *worker) statusText(runs []record.Run) string {
 	last := runs[len(runs)-1]
 	var b strings.Builder
@@ -177,7 +176,7 @@ func (s *worker) diffText(ctx context.Context, last record.Run, args []string) (
 	return text, b.String(), nil
 }
 
-// why explains how the last run ended.
+// explainFailure returns why the last run failed.
 func (s *worker) explainFailure(ctx context.Context, last record.Run) (text, code string, err error) {
 	if last.State != record.StateFailed {
 		return fmt.Sprintf("The last run (`%s`) %s.", render.NoTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == record.StateComplete]), "", nil
@@ -200,8 +199,8 @@ func (s *worker) explainFailure(ctx context.Context, last record.Run) (text, cod
 	return text, code, nil
 }
 
-// stopAll stops what the thread has at work or waiting. Stopping waits for the
-// commit of what stands, so it goes on behind the answer.
+// stopRuns stops the runs of the thread that are at work or wait. A run that is stopped commits its changes first, so
+// that stopping goes on after the answer.
 func (s *worker) stopRuns(ctx context.Context, runs []record.Run, who gitd.Person) (text, code string, err error) {
 	var names []string
 	for _, r := range runs {

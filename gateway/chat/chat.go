@@ -158,7 +158,7 @@ func (c *Chat) Open(ctx context.Context) error {
 	return nil
 }
 
-// bot is ramus's own user id, "" as long as Slack has not said it: most envelopes do.
+// botUser returns ramus's own user id. It is empty until Slack has said it; most envelopes hold it too.
 func (c *Chat) botUser() string {
 	if me := c.me.Load(); me != nil {
 		return me.User
@@ -249,7 +249,7 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 	return nil, nil
 }
 
-// leave is the answer to what is ignored for its workspace, or cannot be told to be of one.
+// ignoreForeign returns the answer to an event of another workspace, or of one that cannot be determined.
 func (c *Chat) ignoreForeign(team string, err error) error {
 	if err != nil {
 		return route.NewProblem(route.KindUnavailable, "cannot tell whose event this is: %v", err)
@@ -258,7 +258,7 @@ func (c *Chat) ignoreForeign(team string, err error) error {
 	return nil
 }
 
-// claim makes the mention's run, or finds it.
+// receiveMention makes the run of a mention, or finds it. The run is durable when receiveMention returns.
 func (c *Chat) receiveMention(ctx context.Context, m slack.Mention) (any, error) {
 	run, err := c.claimRun(ctx, Session{m.Session()}, runID(m), m.Key(), m, m.Said(), m)
 	if err != nil {
@@ -267,8 +267,8 @@ func (c *Chat) receiveMention(ctx context.Context, m slack.Mention) (any, error)
 	return Claimed{Run: run.Name(), State: run.State}, nil
 }
 
-// hold claims a run for what somebody said in a session, with the event that
-// said it, and gives it to the session; a second time it finds the first run.
+// claimRun claims a run for the words of somebody in a session, with the event that they came in, and gives the run to
+// the session's worker. A second call with the same id finds the first run.
 func (c *Chat) claimRun(ctx context.Context, s Session, id, key string, m slack.Mention, said string, event any) (record.Run, error) {
 	data, err := json.Marshal(event)
 	if err != nil {
@@ -305,8 +305,8 @@ type place struct {
 	home              string // where the session has its branch already
 }
 
-// place decides by the text, the session's branch, the channel, the
-// configuration, or because there is one repository only.
+// findPlace decides where a session works, by the text, the session's branch, the channel, the configuration, or because
+// there is only one repository.
 func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words Words) place {
 	var p place
 	set := c.Channels[channel]
@@ -341,7 +341,7 @@ func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words W
 	return p
 }
 
-// repos lists the repositories that people may name.
+// listRepos returns the names of the repositories that people may name.
 func (c *Chat) listRepos(ctx context.Context) []string {
 	all, err := c.Git.Repos(ctx)
 	if err != nil {
@@ -358,7 +358,7 @@ func (c *Chat) listRepos(ctx context.Context) []string {
 	return names
 }
 
-// take gives a run to its session, which is made where there is none at work.
+// enqueue gives a run to the worker of its session. It starts a worker if none is at work.
 func (c *Chat) enqueue(s Session, t pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

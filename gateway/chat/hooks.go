@@ -9,7 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// slackAPI takes what Slack sends.
+// API is the routes of Slack's events, buttons and commands.
 type API struct {
 	Chat *Chat // nil: no Slack app is configured
 	Log  *slog.Logger

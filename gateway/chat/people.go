@@ -37,7 +37,7 @@ func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 	return d.Starter
 }
 
-// refuse says why a person may not do something, for the person to read; "" if the person may.
+// refusal returns why a person may not do something, for the person to read. Returns "" if the person may.
 func (c *Chat) refusal(d gate.Doing) string {
 	if c.Gate.Permits(d) {
 		return ""
@@ -51,14 +51,14 @@ func (c *Chat) refusal(d gate.Doing) string {
 		"`status`, `diff`, `log` and `why` are for everybody.", what, where)
 }
 
-// usable lists the repositories that a person may use in a thread.
+// usableRepos returns the repositories that a person may use in a thread.
 func (s *worker) usableRepos(ctx context.Context, d catalog.Decision, m slack.Mention) []string {
 	return slices.DeleteFunc(s.chat.listRepos(ctx), func(repo string) bool {
 		return !s.chat.Gate.Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo})
 	})
 }
 
-// permit is asked before a run of a thread begins: one that merges by itself needs a person who may merge.
+// permitRun returns the check of a planned run of a thread. A run that merges by itself needs a person who may merge.
 func (s *worker) permitRun(d catalog.Decision, m slack.Mention, own bool) func(record.Run, string) error {
 	return func(r record.Run, into string) error {
 		for _, deed := range []gate.Deed{gate.DeedRun, gate.DeedMerge} {
@@ -73,10 +73,9 @@ func (s *worker) permitRun(d catalog.Decision, m slack.Mention, own bool) func(r
 	}
 }
 
-// ours tells whether something that Slack signed is of a workspace that ramus works for:
-// one of Teams or, without any, the workspace of the app's token. Slack signs with the same
-// secret for every workspace that an app is installed in. The error means that Slack
-// does not say at the moment to which workspace the token belongs.
+// isOwnTeam reports whether a signed event is of a workspace that ramus works for, which is one of Teams or, without
+// any, the workspace of the app's token. Slack signs with the same secret for every workspace that an app is installed
+// in. The error means that Slack does not say at the moment which workspace the token belongs to.
 func (c *Chat) isOwnTeam(ctx context.Context, team string) (bool, error) {
 	if len(c.Teams) > 0 {
 		return slices.Contains(c.Teams, team), nil
@@ -92,8 +91,8 @@ func (c *Chat) isOwnTeam(ctx context.Context, team string) (bool, error) {
 	return team == me.Team, nil
 }
 
-// foreign tells whether something is known to be of a workspace that ramus does not work
-// for, and logs it. It asks nobody: what cannot be told yet is decided on later.
+// isForeign reports whether an event is known to be of another workspace, and logs it. It does not ask Slack: an event
+// that cannot be told yet is decided on later.
 func (c *Chat) isForeign(team string) bool {
 	if len(c.Teams) == 0 && c.me.Load() == nil {
 		return false

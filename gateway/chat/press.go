@@ -85,8 +85,7 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 	return c.refusal(d)
 }
 
-// control stops a run, or answers its gate. The user's id decides who may
-// answer: names can be chosen.
+// runControl stops a run, or answers its gate. The user's id decides who may answer, because names can be chosen.
 func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, step string) error {
 	if a.ID == render.ActionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
@@ -103,7 +102,7 @@ type pressed struct {
 	HandOver string `json:"hand_over,omitempty"`
 }
 
-// again claims a run in the thread of another one, as if somebody had said text there.
+// claimPress claims a run in the thread of another run, as if somebody had said text there.
 func (c *Chat) claimPress(ctx context.Context, of record.Run, a slack.Action, text, suffix string) error {
 	m, err := readEvent(of)
 	if err != nil {
@@ -162,8 +161,8 @@ type ephemeral struct {
 	Text string `json:"text"`
 }
 
-// command serves "/ramus …". There is no message of a person that could be
-// claimed: ramus begins a thread itself, which is the claim's key.
+// runCommand serves "/ramus …". There is no message of a person that could be claimed, so that ramus begins a thread
+// itself, whose first message is the key of the claim.
 func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any, error) {
 	answer := func(text string) (any, error) { return ephemeral{"ephemeral", text}, nil }
 	words, err := ParseWords(d.Text)

@@ -28,8 +28,8 @@ type posted struct {
 	Part    string `json:"part"`
 }
 
-// report follows a run to its end, keeps its progress message up to date, posts
-// how it ended, and records that the thread knows. All of it can be done again.
+// reportRun follows a run to its end, keeps its progress message up to date, posts how it ended, and records that the
+// thread knows. All of it can be repeated.
 func (s *worker) reportRun(ctx context.Context, t pending) error {
 	m, err := readEvent(t.run)
 	if err != nil {
@@ -197,7 +197,7 @@ func (r *reporter) watch(ctx context.Context) error {
 	}
 }
 
-// take notes what an event changes in the progress message.
+// noteEvent notes what an event changes in the progress message.
 func (r *reporter) noteEvent(e record.Event) {
 	switch e.Type {
 	case record.EventStepStarted:
@@ -218,7 +218,7 @@ func (r *reporter) noteEvent(e record.Event) {
 	r.changed = true
 }
 
-// hear keeps what a step printed where the result quotes it.
+// keepOutput keeps the output of a step for the result to quote.
 func (r *reporter) keepOutput(e record.Event) {
 	var printed string
 	for _, s := range []*record.Stream{e.Stdout, e.Stderr} {

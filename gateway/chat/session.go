@@ -31,7 +31,7 @@ const (
 	maxPrompt    = 64 << 10
 )
 
-// task is a run that its session has to bring to its end.
+// pending is a run that its worker has to bring to its end.
 type pending struct {
 	run    record.Run
 	again  bool            // somebody may have begun with it: look before anything is posted
@@ -39,9 +39,8 @@ type pending struct {
 	seen   <-chan struct{} // closed when the first reaction on the mention is set, or left; nil: there is none
 }
 
-// session is a conversation at work. One goroutine owns it: it decides on the
-// mentions of a thread one after another. Runs that it began are followed by
-// goroutines of its own, which it waits for.
+// worker works on one session. One goroutine owns it, and decides on the mentions of a thread one after another. The runs
+// that it began are followed by goroutines of its own, which it waits for.
 type worker struct {
 	chat   *Chat
 	of     Session
@@ -55,7 +54,7 @@ type worker struct {
 	has   map[string]bool // the runs that are in queue, decided on or followed
 }
 
-// own decides on what is queued until nothing is left and nothing is followed.
+// work decides on queued mentions until nothing is queued and nothing is followed.
 func (s *worker) work() {
 	defer s.runs.Wait()
 	for {
@@ -102,7 +101,7 @@ type following struct {
 	seen <-chan struct{} // of the task
 }
 
-// goOn does what a decision leaves to be done, beside the decisions on other mentions.
+// followUp does the work that a decision leaves, while other mentions are decided on.
 func (s *worker) followUp(t pending, next following) {
 	if next.run != nil && next.run.Name() != t.run.Name() {
 		s.chat.mu.Lock()
@@ -140,7 +139,7 @@ func (s *worker) followUp(t pending, next following) {
 	})
 }
 
-// beside runs f in a goroutine that the session waits for.
+// runAlongside runs f in a goroutine that the worker waits for.
 func (s *worker) runAlongside(f func()) {
 	s.chat.mu.Lock()
 	s.busy++
@@ -164,8 +163,7 @@ func (s *worker) signal() {
 // sessionPause bounds how long something that failed is left alone.
 const sessionPause = 5 * time.Minute
 
-// mistake ends a mention for an error that asking again does not help; what
-// else there is is returned as it is.
+// endMistake ends a mention for an error that stays if it is tried again. It returns all other errors as they are.
 func (s *worker) endMistake(run record.Run, err error) (*record.Run, error) {
 	if !route.IsLasting(err) {
 		return nil, err
@@ -173,9 +171,8 @@ func (s *worker) endMistake(run record.Run, err error) (*record.Run, error) {
 	return s.endRun(s.chat.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 }
 
-// later tries a task again after a pause: the process may have months to live,
-// and what keeps a mention from its answer (a full disk, a token that was
-// changed) may be gone in minutes. What can never succeed is left to the next start.
+// retryLater queues a run again after a pause. The process may run for months, and the cause that keeps a mention from
+// its answer (a full disk, a changed token) may be gone in minutes. An error that stays is left to the next start.
 func (s *worker) retryLater(t pending, what string, err error) {
 	if s.chat.ctx.Err() != nil {
 		return
@@ -207,8 +204,7 @@ const (
 	sessionIdle
 )
 
-// next takes a task from the queue, or says that the session is over: then
-// nobody can give it another one.
+// dequeue takes a run from the queue. With sessionIdle the worker is removed, so that nobody can queue another run.
 func (s *worker) dequeue() (pending, sessionState) {
 	s.chat.mu.Lock()
 	defer s.chat.mu.Unlock()
@@ -224,7 +220,7 @@ func (s *worker) dequeue() (pending, sessionState) {
 	return pending{}, sessionIdle
 }
 
-// event is what a run was asked for with.
+// readEvent returns the mention that a run was asked for with.
 func readEvent(run record.Run) (slack.Mention, error) {
 	var m slack.Mention
 	if run.Origin == nil {
@@ -240,7 +236,7 @@ func (c *Chat) readDecision(ctx context.Context, run string) (catalog.Decision, 
 	return catalog.ReadDecision(ctx, c.Executor, run)
 }
 
-// decide finds out what a mention wants and does it, or begins it.
+// decide returns the decision of a policy, with the tools that it leaves to the run of a mention.
 func (s *worker) decide(ctx context.Context, t pending) (next following, err error) {
 	run := t.run
 	if now, ok := s.chat.Executor.Find(run.Caller, run.ID); ok {
@@ -334,8 +330,7 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	return next, err
 }
 
-// judge asks the gate about a mention. A button is a part of the thread that it
-// was let through for.
+// resolvePolicy asks the gate about a mention. A button belongs to the thread that it was let through for.
 func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (catalog.Decision, error) {
 	var p pressed
 	if err := json.Unmarshal(run.Origin.Event, &p); err != nil {
@@ -364,8 +359,8 @@ func (c *Chat) decide(p gate.Policy) catalog.Decision {
 	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil})
 }
 
-// thread reads the conversation. What a slash command began has no message of
-// a person: its parent is ramus's own.
+// readThread reads the conversation. A thread that a slash command began has no message of a person; its first message
+// is ramus's own.
 func (s *worker) readThread(ctx context.Context, m slack.Mention) (slack.Thread, error) {
 	return s.chat.Slack.Thread(ctx, m.Team, m.Channel, m.ThreadTS)
 }
@@ -391,7 +386,7 @@ func threadStarter(t slack.Thread) string {
 // outputLeft marks a run whose mention nobody works for.
 const outputLeft = "left"
 
-// handOver gives a thread to the fallback runner.
+// sendToFallback gives a thread to the fallback runner.
 func (s *worker) sendToFallback(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p gate.Policy) (*record.Run, error) {
 	output := map[string]any{"runner": string(gate.RunnerFallback)}
 	tools, err := json.Marshal([]catalog.Tool{catalog.FallbackSession})
@@ -410,8 +405,8 @@ func (s *worker) sendToFallback(ctx context.Context, run record.Run, m slack.Men
 	return s.endRun(ctx, run, executor.Ending{Output: output})
 }
 
-// before is a thread as it stood when a message was posted: what came later
-// does not change what is handed over, however late that happens.
+// threadBefore returns a thread as it was when a message was posted, so that later messages do not change what is
+// handed over, however late that happens.
 func threadBefore(t slack.Thread, ts string) slack.Thread {
 	var replies []slack.Post
 	for _, p := range t.Replies {
@@ -423,7 +418,7 @@ func threadBefore(t slack.Thread, ts string) slack.Thread {
 	return t
 }
 
-// end answers a mention without running anything; it is reported like a run.
+// endRun answers a mention without running anything. The answer is reported like that of a run.
 func (s *worker) endRun(ctx context.Context, run record.Run, e executor.Ending) (*record.Run, error) {
 	run, err := s.chat.Executor.End(ctx, run.Name(), e)
 	if err != nil {
@@ -432,13 +427,13 @@ func (s *worker) endRun(ctx context.Context, run record.Run, e executor.Ending) 
 	return &run, nil
 }
 
-// say ends a mention with a text.
+// endWithText ends a mention with a text.
 func (s *worker) endWithText(ctx context.Context, run record.Run, text, code string) (*record.Run, error) {
 	return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"text": text, "code": code}})
 }
 
-// begin gives the mention's run its work. Where the claim lies in another
-// repository than the work, the work is a run of its own and the claim points to it.
+// beginRun gives the mention's run its work. If the claim is in another repository than the work, the work is a run of
+// its own, and the claim points to it.
 func (s *worker) beginRun(ctx context.Context, run record.Run, at place, asked record.Request) (*record.Run, error) {
 	if at.repo != run.Repo {
 		work, err := s.moveClaim(ctx, run, at, asked.Asker)
@@ -458,8 +453,8 @@ func (s *worker) beginRun(ctx context.Context, run record.Run, at place, asked r
 	return &begun, nil
 }
 
-// move claims the mention again where its work is, with its policy, and ends
-// the first claim. It can be done again at whatever point it was left.
+// moveClaim claims the mention again in the repository of its work, with its policy, and ends the first claim. It can be
+// repeated wherever it was interrupted.
 func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by gitd.Person) (record.Run, error) {
 	work, _, err := s.chat.Executor.Claim(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
 		Asker: by, Origin: run.Origin})
@@ -483,7 +478,7 @@ func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by git
 	return work, s.chat.Executor.Tell(ctx, run.Name(), nil)
 }
 
-// act does what the words of a mention say.
+// actOn does what the words of a mention ask for.
 func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d catalog.Decision) (*record.Run, error) {
 	who := asker(m.User, userName(thread, m.User))
 	if deed, does := deedOf(words.Verb); does {
@@ -549,7 +544,7 @@ func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thr
 	return s.beginRun(ctx, run, at, asked)
 }
 
-// prompt hands plain words to the agent: to the one that is at work, or to a new run of one.
+// sendPrompt gives plain words to the agent that is at work, or to a new run of one.
 func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, asked record.Request) (*record.Run, error) {
 	agents := s.chat.Executor.AgentNames()
 	if at.agent == "" && len(agents) == 1 {
@@ -579,7 +574,7 @@ func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention
 	return s.beginRun(ctx, run, at, asked)
 }
 
-// files downloads what was shared along with the mention, and with the thread's first message.
+// downloadFiles downloads the files that were shared with the mention and with the thread's first message.
 func (s *worker) downloadFiles(ctx context.Context, m slack.Mention, thread slack.Thread) (files []record.Attachment, skipped []string) {
 	left := int64(maxFileBytes)
 	taken := map[string]bool{}
@@ -609,7 +604,7 @@ func (s *worker) downloadFiles(ctx context.Context, m slack.Mention, thread slac
 	return files, skipped
 }
 
-// name is how a user is called in a thread.
+// userName returns the name of a user in a thread.
 func userName(t slack.Thread, user string) string {
 	for _, p := range append(t.Replies, t.Parent) {
 		if p.User == user && p.Name != "" {
@@ -619,9 +614,8 @@ func userName(t slack.Thread, user string) string {
 	return user
 }
 
-// agents are the runs of agents in the thread that may have heard, or still
-// hear, what a mention says, the latest first: one that ended meanwhile
-// remembers what it was told before this process began.
+// listAgents returns the runs of agents in the thread that may have heard, or still hear, the words of a mention, the
+// latest first. A run that has ended meanwhile remembers the words that it got before this process began.
 func (s *worker) listAgents(asked record.Run) []record.Run {
 	var list []record.Run
 	for _, r := range slices.Backward(s.chat.Executor.OfCaller(s.caller)) {

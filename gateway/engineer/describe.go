@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// doing is what an event of a run says about what is being done, in words.
+// DescribeEvent returns in words what an event of a run says about the work. bad is set if it failed.
 func DescribeEvent(e record.Event) (text string, bad bool) {
 	what := firstOf(e.Command)
 	switch {

@@ -694,7 +694,7 @@ func isConflict(err error) bool {
 	return errors.Is(err, record.ErrConflict) || errors.Is(err, gitd.ErrConflict)
 }
 
-// inThread finds the task that a thread is about.
+// TaskInThread returns the task that a thread is about.
 func (e *Engineer) TaskInThread(channel, thread string) (record.Task, bool) {
 	if channel != e.Channel || thread == "" {
 		return record.Task{}, false

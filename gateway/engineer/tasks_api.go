@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// taskAPI hands tasks to an engineer, and its webhooks.
+// API is the routes of tasks and of GitHub's webhooks.
 type API struct {
 	Engineer *Engineer // nil: no tasks are taken
 	// GitHubSecret is what GitHub signs its webhooks with. If it is empty, none are taken.
@@ -23,6 +23,8 @@ type API struct {
 	heard chan struct{} // a place for each webhook that is being read
 }
 
+// NewAPI returns the routes of an engineer. e may be nil. secret is what GitHub signs its webhooks with; if it is empty,
+// none are taken.
 func NewAPI(e *Engineer, secret string, log *slog.Logger) *API {
 	return &API{Engineer: e, GitHubSecret: secret, Log: log, heard: make(chan struct{}, maxHeard)}
 }
@@ -78,7 +80,7 @@ func (api *API) engineer(c *route.Call) (*Engineer, error) {
 	return api.Engineer, nil
 }
 
-// findTask is Engineer.Task for the caller's eyes.
+// TaskFor returns a task that the caller of a request sees.
 func (e *Engineer) TaskFor(ctx context.Context, who route.Who, id string) (record.Task, error) {
 	t, err := e.Task(ctx, strings.TrimPrefix(id, "conv:"))
 	if err != nil {
@@ -139,8 +141,8 @@ func (api *API) listTasks(c *route.Call) error {
 	return c.Reply(list)
 }
 
-// hand submits a task as the caller's own: in a repository that it may see, for
-// a parent that it may see, in its own name.
+// SubmitFor submits a task as the caller's own: in its name, in a repository that it sees, and for a parent that it
+// sees.
 func (e *Engineer) SubmitFor(ctx context.Context, who route.Who, sub Submission) (record.Task, error) {
 	sub.Asker = who.Person(sub.Asker)
 	if sub.Repo != "" && !who.Sees(sub.Repo) {

@@ -124,7 +124,7 @@ func (api *API) Routes() []route.Route {
 	return []route.Route{post, row("GET", "What the server says in a session of the Model Context Protocol by itself"), end}
 }
 
-// mcp serves one request.
+// serve answers one request.
 func (api *API) serve(c *route.Call) error {
 	if !c.Who.Local { // no page of a browser reaches the socket
 		if err := rebound(c.R, api.URL, api.CORS); err != nil {

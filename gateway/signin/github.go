@@ -17,13 +17,12 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// SignIn gives people a token for being somebody at GitHub. It knows no session
-// and keeps nothing: who signs in takes a grant home, which ends by itself. Its
-// exported fields are its options and may be changed until the first request.
+// GitHub gives people a token for their account at GitHub. It stores nothing: the token holds a grant that ends by
+// itself. The exported fields are options and may be changed until the first request.
 type GitHub struct {
 	Client *github.SignIn
-	// Users are the logins that are let in, Organizations those whose members are.
-	// A login that its owner gives up is anybody's.
+	// Users are the logins that get a token, Organizations those whose members do. Anybody can take a login that its
+	// owner gives up.
 	Users, Organizations []string
 	Scopes               []string      // of the grant; required
 	Life                 time.Duration // of the grant; required
@@ -31,7 +30,7 @@ type GitHub struct {
 	asking atomic.Int32 // attempts that GitHub is asked about
 }
 
-// Check finds what could not be meant.
+// Check returns an error if the options are invalid.
 func (s *GitHub) Check() error {
 	if err := checkScopes(s.Scopes); err != nil {
 		return fmt.Errorf("cannot let people sign in: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// signInAPI gives people tokens.
+// API is the routes of tokens and of signing in. Its fields are its options.
 type API struct {
 	// Git signs the grants of tokens.
 	Git *gitd.Server

@@ -1,0 +1,14 @@
+// Package preview shows people the applications that listen at ports of containers.
+//
+// # Nouns
+//
+// A preview is one port of one caller. With an [Origin] each preview has a host of its own, where a cookie lets a
+// browser in. Without one it is shown below a path of the server's own host, in a sandbox of the browser. A signed
+// link leads to either.
+//
+// # What is hostile
+//
+// The application. It never shares an origin with ramus: it cannot read or set the cookie that opens its own host, its
+// redirects and headers cannot speak for other hosts, and its informational answers are dropped. The person who looks
+// at it is not hostile, but other pages in the same browser may be.
+package preview
