@@ -88,7 +88,7 @@ func (api *callersAPI) sessions(c *route.Call) error {
 	return c.Reply(list)
 }
 
-// span is where a caller's work begins and ends in its repository.
+// span returns the commits where a caller's work begins and ends in its repository.
 func (api *callersAPI) span(c *route.Call, st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
 	ctx := c.R.Context()
 	if r, err = api.Git.Repo(st.Repo); err != nil {
@@ -236,7 +236,7 @@ func trailerRun(commit gitd.Commit) string {
 	return caller + "/" + run
 }
 
-// commands reads a caller's commands from the journals of its runs, newest first.
+// commands returns a caller's commands from the journals of its runs, the newest first.
 func (api *callersAPI) commands(c *route.Call, st executor.CallerStatus) ([]LogEntry, error) {
 	ctx := c.R.Context()
 	runs, err := api.Executor.Runs(ctx, record.Filter{Caller: st.Caller.String(), Max: 1000})
@@ -289,7 +289,7 @@ func entry(run record.Run, start, end record.Event) LogEntry {
 
 const longestPatch = 256 << 10
 
-// fill adds what git knows of an entry's commit.
+// fill adds the commit of an entry from the repository.
 func (api *callersAPI) fill(c *route.Call, r *gitd.Repo, e *LogEntry, patch bool) error {
 	if e.Commit == nil {
 		return nil

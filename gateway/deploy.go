@@ -65,8 +65,7 @@ type Deployed struct {
 	Known bool `json:"known,omitempty"`
 }
 
-// deployHook hears of a deploy. The answer goes out once the news are durable;
-// upstream is asked after it.
+// deployHook accepts the news of a deploy. The answer follows when they are durable; upstream is asked after it.
 func (api *deployAPI) deployHook(c *route.Call) error {
 	if api.DeploySecret == "" {
 		return route.NewProblem(route.KindNotFound, "this server hears of no deploys").
@@ -99,8 +98,7 @@ func (api *deployAPI) deployHook(c *route.Call) error {
 	return c.ReplyStatus(http.StatusAccepted, Deployed{d.Repo, d.Commit, known})
 }
 
-// signed checks the signature over the raw body and returns the time that was
-// signed with it.
+// signed checks the signature over the raw body, and returns the time that was signed with it.
 func (api *deployAPI) signed(c *route.Call, body []byte) (time.Time, error) {
 	refused := func(why string) (time.Time, error) {
 		return time.Time{}, route.NewProblem(route.KindUnauthorized, "%s", why).

@@ -113,8 +113,7 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	return out.send(ExecLine{Result: &result})
 }
 
-// execRequest reads the JSON object at the body's beginning. What follows is
-// standard input, or must be nothing.
+// execRequest reads the JSON object at the beginning of the body. The rest is standard input, or must be empty.
 func (api *commandsAPI) execRequest(c *route.Call) (ExecRequest, io.Reader, error) {
 	const limit = 1 << 20
 	var x ExecRequest
@@ -148,8 +147,7 @@ func (api *commandsAPI) execRequest(c *route.Call) (ExecRequest, io.Reader, erro
 	return x, nil, nil
 }
 
-// afterNewline leaves out one newline at the beginning: the one that ends the
-// request's line.
+// afterNewline leaves out one newline at the beginning, which ends the line of the request.
 type afterNewline struct {
 	r     io.Reader
 	begun bool
@@ -167,15 +165,14 @@ func (a *afterNewline) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// execLines writes the answer's lines. mu guards all below it: both streams
-// and the heartbeat write.
+// execLines writes the lines of the answer. Both streams and the heartbeat write.
 type execLines struct {
 	call   *route.Call
 	hangUp context.CancelFunc
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards all below
 	begun bool
-	gone  error // why nobody reads any more
+	gone  error // why the reader is gone
 	out   route.StreamWriter
 }
 
@@ -194,7 +191,7 @@ func (l *execLines) send(v ExecLine) error {
 	return l.gone
 }
 
-// fail reports why there is no result: as the answer itself while there is none yet.
+// fail reports why there is no result. If the answer has not begun, the error is the answer.
 func (l *execLines) fail(err error) error {
 	l.mu.Lock()
 	begun := l.begun
@@ -210,8 +207,7 @@ func (l *execLines) fail(err error) error {
 	return err
 }
 
-// keepAlive writes empty lines; a caller who is gone shows by them even while
-// the command is silent. The function stops it.
+// keepAlive writes empty lines, so that a caller that is gone is noticed even while the command is silent. stop ends it.
 func (l *execLines) keepAlive(every time.Duration) (stop func()) {
 	done := make(chan struct{})
 	var beats sync.WaitGroup
@@ -230,8 +226,8 @@ func (l *execLines) keepAlive(every time.Duration) (stop func()) {
 	return func() { close(done); beats.Wait() }
 }
 
-// to is one of the two streams. It never fails: a command does not end because
-// its reader went away; hanging up ends it, where that was asked for.
+// to returns a writer of one of the two streams. It never fails, because a command does not end when its reader goes
+// away. Hanging up ends the command, unless the caller asked for detach.
 func (l *execLines) to(stream string) io.Writer { return execStream{l, stream} }
 
 type execStream struct {

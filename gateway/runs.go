@@ -154,7 +154,7 @@ func (api *runsAPI) events(c *route.Call) error {
 	})
 }
 
-// journal lists events, written as they come: a journal may be long.
+// journal answers with the events as a list. It writes them as they come, because a journal may be long.
 func (api *runsAPI) journal(c *route.Call, r record.Run, after int64) error {
 	separator := "["
 	for e, err := range api.Executor.Events(c.R.Context(), r.Name(), after, false) {
@@ -305,8 +305,8 @@ func (api *runsAPI) watch(c *route.Call) error {
 	})
 }
 
-// ofRepo tells which events are of runs that the caller may see. A run's
-// repository and branch never change, so it is looked up once.
+// ofRepo returns a filter of events of runs that the caller may see. A run's repository and branch never change, so
+// that each run is looked up once.
 func (api *runsAPI) ofRepo(c *route.Call) func(record.Event) bool {
 	const most = 10_000 // forgetting costs a look-up, remembering for ever costs memory
 	seen := map[string]bool{}

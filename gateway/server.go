@@ -23,24 +23,23 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Server is the HTTP interface. Its exported fields are its options; they may
-// be changed until the first call of [Server.Handler] or [Server.LocalHandler].
-// All methods are safe for concurrent use.
+// Server is the HTTP interface. Its exported fields are its options, which may be changed until the first call of
+// [Server.Handler] or [Server.LocalHandler]. All methods are safe for concurrent use.
 type Server struct {
 	// Executor and Git are required, and open.
 	Executor *executor.Executor
 	Git      *gitd.Server
-	// Version and Engine are told by /health and /metrics.
+	// Version and Engine are shown by /health and /metrics.
 	Version, Engine string
-	// Chat serves Slack; nil: there is none.
+	// Chat serves Slack. Nil means that no app is configured.
 	Chat *chat.Chat
-	// Engineer serves tasks; nil: there is none.
+	// Engineer serves tasks. Nil means that none are taken.
 	Engineer *engineer.Engineer
-	// GitHubSecret is what GitHub signs its webhooks with; empty: none are taken.
+	// GitHubSecret is what GitHub signs its webhooks with. If it is empty, none are taken.
 	GitHubSecret string
-	// GitHub lists what is there; nil: ramus is nobody at GitHub.
+	// GitHub lists installations and repositories. Nil means that ramus has no account at GitHub.
 	GitHub *github.Client
-	// SignIn lets people in by GitHub; nil: nobody.
+	// SignIn gives people tokens by GitHub. Nil gives them to nobody.
 	SignIn *signin.GitHub
 	// URL is where people reach this server ("https://ramus.example.org"), for
 	// clone lines; empty: the address a request came to.
