@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -237,11 +238,11 @@ func (t *tailWriter) last() string {
 	for l := range strings.Lines(string(t.tail)) {
 		l = strings.TrimSpace(l)
 		if strings.HasPrefix(l, "panic: ") {
-			return clip(l, maxText)
+			return text.Clip(l, maxText)
 		}
 		if l != "" {
 			line = l
 		}
 	}
-	return clip(strings.TrimPrefix(line, "ramus-browser: "), maxText)
+	return text.Clip(strings.TrimPrefix(line, "ramus-browser: "), maxText)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -37,8 +38,8 @@ func newConsoleLog(name string, begun time.Time) (*consoleLog, error) {
 }
 
 // add counts a line, and keeps it if there is room.
-func (l *consoleLog) add(kind, text, url string, line int) {
-	kind = clip(kind, 40)
+func (l *consoleLog) add(kind, message, url string, line int) {
+	kind = text.Clip(kind, 40)
 	if _, known := l.counts[kind]; known || len(l.counts) < maxKinds {
 		l.counts[kind]++
 	}
@@ -47,12 +48,12 @@ func (l *consoleLog) add(kind, text, url string, line int) {
 		return
 	}
 	l.lines++
-	text, err := encodeLine(browser.ConsoleLine{
+	encoded, err := encodeLine(browser.ConsoleLine{
 		TimeMS: time.Since(l.begun).Milliseconds(),
-		Kind:   kind, Text: clip(text, maxConsoleText), URL: clip(url, maxURL), Line: line,
+		Kind:   kind, Text: text.Clip(message, maxConsoleText), URL: text.Clip(url, maxURL), Line: line,
 	})
 	if err == nil {
-		_, err = l.w.WriteString(text)
+		_, err = l.w.WriteString(encoded)
 	}
 	l.err = err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mxschmitt/playwright-go"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -147,7 +148,7 @@ func (d *driver) awaitPort(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("nothing answers at %s (waited %v)", clip(d.job.page.String(), maxURL), time.Since(begun).Round(time.Second))
+			return fmt.Errorf("nothing answers at %s (waited %v)", text.Clip(d.job.page.String(), maxURL), time.Since(begun).Round(time.Second))
 		case <-tick.C:
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mxschmitt/playwright-go"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -170,9 +171,9 @@ func (v *view) heardFailure(r playwright.Request) {
 
 // plainError returns the first line of an error, without the library's name.
 func plainError(err error) string {
-	text, _, _ := strings.Cut(err.Error(), "\n")
+	message, _, _ := strings.Cut(err.Error(), "\n")
 	for _, prefix := range []string{"playwright: ", "timeout: ", "Error: "} {
-		text = strings.TrimPrefix(text, prefix)
+		message = strings.TrimPrefix(message, prefix)
 	}
-	return clip(text, maxText)
+	return text.Clip(message, maxText)
 }

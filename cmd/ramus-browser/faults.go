@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -47,16 +48,16 @@ func (f *faults) addConsole(e consoleError) {
 		f.more.console++
 		return
 	}
-	e.text, e.url = clip(e.text, maxText), clip(e.url, maxURL)
+	e.text, e.url = text.Clip(e.text, maxText), text.Clip(e.url, maxURL)
 	f.console = append(f.console, e)
 }
 
-func (f *faults) addPage(text string) {
+func (f *faults) addPage(message string) {
 	if len(f.pages) >= kept {
 		f.more.pages++
 		return
 	}
-	f.pages = append(f.pages, clip(text, maxText))
+	f.pages = append(f.pages, text.Clip(message, maxText))
 }
 
 func (f *faults) addExchange(e exchange) {
@@ -64,7 +65,7 @@ func (f *faults) addExchange(e exchange) {
 		f.more.exchanges++
 		return
 	}
-	e.URL = clip(e.URL, maxURL)
+	e.URL = text.Clip(e.URL, maxURL)
 	f.exchanges = append(f.exchanges, e)
 }
 
@@ -223,17 +224,4 @@ func words(found []finding) string {
 		}
 	}
 	return strings.Join(texts, "; ")
-}
-
-// clip shortens a text to n bytes, at a rune, and makes it valid UTF-8.
-func clip(text string, n int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= n {
-		return text
-	}
-	end := n
-	for end > 0 && text[end]&0xC0 == 0x80 {
-		end--
-	}
-	return text[:end] + "…"
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -313,14 +312,5 @@ func TestConsoleLog(t *testing.T) {
 	}
 	if n != maxConsoleLines || l.dropped != 5 || len(l.counts) != maxKinds {
 		t.Errorf("%d lines, %d dropped, %d kinds", n, l.dropped, len(l.counts))
-	}
-}
-
-func TestClip(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ text, want string }{{"abc", "abc"}, {"abcdef", "abcde…"}, {"abcdé", "abcd…"}, {"a\xffb", "a\uFFFDb"}} {
-		if got := clip(c.text, 5); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%q: %q", c.text, got)
-		}
 	}
 }

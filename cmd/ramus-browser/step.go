@@ -10,6 +10,7 @@ import (
 
 	"github.com/mxschmitt/playwright-go"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -30,7 +31,7 @@ func (v *view) steps(ctx context.Context) []finding {
 		begun := time.Now()
 		err := s.do(ctx)
 		r := browser.StepResult{
-			Do: step.Do, Target: clip(step.Target, maxText), Value: clip(step.Value, maxText), In: clip(step.In, maxText),
+			Do: step.Do, Target: text.Clip(step.Target, maxText), Value: text.Clip(step.Value, maxText), In: text.Clip(step.In, maxText),
 			Secret: s.secret, OK: err == nil, MS: time.Since(begun).Milliseconds(), Screenshot: s.picture,
 		}
 		if s.secret && r.Value != "" {
@@ -69,11 +70,11 @@ type stepAtWork struct {
 
 // words returns the step as people wrote it.
 func (s *stepAtWork) words() string {
-	text := s.Do
+	words := s.Do
 	if s.Target != "" {
-		text += " " + strconv.Quote(clip(s.Target, 100))
+		words += " " + strconv.Quote(text.Clip(s.Target, 100))
 	}
-	return text
+	return words
 }
 
 // mismatch is an expectation that was not met in time.
@@ -232,7 +233,7 @@ func (s *stepAtWork) expect(ctx context.Context, call func(func() error) error) 
 		got, err := s.poll(ctx, func() (string, error) { return s.page.URL(), nil },
 			func(got string) bool { return got == want.String() })
 		if err != nil {
-			return s.failed(ctx, err, &mismatch{want.String(), clip(got, 300)})
+			return s.failed(ctx, err, &mismatch{want.String(), text.Clip(got, 300)})
 		}
 	}
 	return nil
@@ -317,7 +318,7 @@ func (s *stepAtWork) count(l playwright.Locator) string {
 }
 
 // quoted returns a text of a page in quotes.
-func quoted(text string) string { return `"` + clip(squash(text), 200) + `"` }
+func quoted(s string) string { return `"` + text.Clip(squash(s), 200) + `"` }
 
 // squash replaces every run of white space by one space, like a browser.
 func squash(text string) string { return strings.Join(strings.Fields(text), " ") }

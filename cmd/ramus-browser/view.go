@@ -13,6 +13,7 @@ import (
 
 	"github.com/mxschmitt/playwright-go"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -230,7 +231,7 @@ func (v *view) settle(ctx context.Context) {
 
 // keep collects the evidence of the page's final state. Time is reserved for it after the check's own has run out.
 func (v *view) keep(ctx context.Context) {
-	v.result.FinalURL = clip(v.page.URL(), maxURL)
+	v.result.FinalURL = text.Clip(v.page.URL(), maxURL)
 	switch context.Cause(ctx) {
 	case errClosed, errCrashed, errDialogs, errBrowser:
 		return // there is no page, or the page does not respond
@@ -250,7 +251,7 @@ func (v *view) keep(ctx context.Context) {
 		return err
 	})
 	if err == nil {
-		v.result.Title = clip(title, maxText)
+		v.result.Title = text.Clip(title, maxText)
 	}
 	if over && errors.Is(err, context.DeadlineExceeded) {
 		v.notes = append(v.notes, "no picture: the page's thread never rests")
@@ -267,7 +268,7 @@ func (v *view) keep(ctx context.Context) {
 		return err
 	})
 	if err == nil {
-		v.result.Aria = v.write("aria.yml", []byte(clip(aria, maxAria)+"\n"))
+		v.result.Aria = v.write("aria.yml", []byte(text.Clip(aria, maxAria)+"\n"))
 	}
 	if v.job.spec.PDF {
 		var pdf []byte

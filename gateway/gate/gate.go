@@ -1,5 +1,5 @@
-// Package gate decides who gets what from a mention: which runner does its work, and what a person may do in its thread. Its
-// functions are pure. They read the configuration and ids of people, channels and repositories, never text but for a prefix.
+// Package gate chooses the runner of a mention, and decides about the permissions of a person in its thread. Its functions are
+// pure. They read the configuration and the ids of people, channels and repositories. Of a text they read only the prefix.
 package gate
 
 import (
