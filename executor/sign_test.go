@@ -84,8 +84,8 @@ func TestSignedInContainer(t *testing.T) {
 		for _, c := range []struct{ name, line, says string }{
 			{"another committer", "GIT_COMMITTER_NAME=Eve git commit --allow-empty -m x", "its committer is"},
 			{"a history of its own", "git checkout -q --orphan new && git commit -qm x", "a history of its own"},
-			{"a tag", "git tag -s -m x v1; git cat-file tag v1 | grep SIGNATURE && exit 0; exit 1", "no commit"}, // git may make it without
-			{"a file", "echo x >/tmp/f && " + `/ramus -Y sign -n git -f none /tmp/f`, "no commit"},
+			{"a tag", "git tag -s -m x v1; git cat-file tag v1 | grep SIGNATURE && exit 0; exit 1", "not a commit"}, // git may make it without
+			{"a file", "echo x >/tmp/f && " + `/ramus -Y sign -n git -f none /tmp/f`, "not a commit"},
 		} {
 			res, _, errs := w.exec("run:two", c.line)
 			if res.ExitCode == 0 || !strings.Contains(errs, c.says) {
