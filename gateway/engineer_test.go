@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -35,6 +36,12 @@ type shop struct {
 
 func openShop(t *testing.T, change func(*engineer.Engineer)) *shop {
 	t.Helper()
+	return openShopWith(t, nil, change)
+}
+
+// openShopWith is openShop with hosts that containers may reach.
+func openShopWith(t *testing.T, egress []string, change func(*engineer.Engineer)) *shop {
+	t.Helper()
 	k := &shop{t: t, github: githubtest.New(t, func(s *githubtest.Server) {
 		// What is not answered in time is not delivered again, and heard of by the next look alone.
 		s.PostsPerMinute, s.Hourly, s.AckTime = -1, -1, time.Minute
@@ -45,9 +52,13 @@ func openShop(t *testing.T, change func(*engineer.Engineer)) *shop {
 		t.Fatal(err)
 	}
 	agents := map[string]agent.Agent{"scripted": scriptedAgent(t)}
-	k.rooms = openWith(t, true, agents, func(s *gateway.Server) {
-		app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
-		from := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
+	app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
+	from := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
+	options := func(x *executor.Executor) {
+		x.Agents, x.Egress = agents, egress
+		x.Upstreams = map[string]upstream.Source{"app": {Upstream: from}}
+	}
+	k.rooms = openExecutor(t, true, options, func(s *gateway.Server) {
 		k.engineer = &engineer.Engineer{Executor: s.Executor, Git: s.Git, Links: s.Links,
 			GitHub: &github.Client{URL: k.github.API(), Tokens: app},
 			Upstream: func(repo string) (gitd.Upstream, github.Name, bool) {
@@ -56,7 +67,6 @@ func openShop(t *testing.T, change func(*engineer.Engineer)) *shop {
 			Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token}, Channel: "C01",
 			Gather: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 		}
-		s.Executor.Upstreams = map[string]upstream.Source{"app": {Upstream: from}}
 		s.Engineer, s.GitHubSecret = k.engineer, k.github.HookSecret
 		if change != nil {
 			change(k.engineer)

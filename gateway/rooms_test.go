@@ -41,6 +41,12 @@ var coder = map[string]agent.Agent{"coder": {Command: []string{"cat"}}}
 // openWith is open with coding agents.
 func openWith(t *testing.T, withContainers bool, agents map[string]agent.Agent, change func(*gateway.Server)) *rooms {
 	t.Helper()
+	return openExecutor(t, withContainers, func(x *executor.Executor) { x.Agents = agents }, change)
+}
+
+// openExecutor is open with options of the executor, which are set before it is opened. Nil means none.
+func openExecutor(t *testing.T, withContainers bool, options func(*executor.Executor), change func(*gateway.Server)) *rooms {
+	t.Helper()
 	before := runtime.NumGoroutine()
 	// Short: sockets lie below it.
 	dir, err := os.MkdirTemp("", "gw")
@@ -61,7 +67,10 @@ func openWith(t *testing.T, withContainers bool, agents map[string]agent.Agent, 
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x := &executor.Executor{Data: dir, Git: git, Agents: agents, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")}}
+	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")}}
+	if options != nil {
+		options(x)
+	}
 	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}

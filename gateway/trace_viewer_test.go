@@ -17,17 +17,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/browse"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/tasks/browser/browsertest"
 )
 
 // withViewer gives a server the viewer of an earlier one, as if it had been taken from
 // a browser's container.
-func withViewer(t *testing.T, pkg string) func(*gateway.Server) {
-	return func(s *gateway.Server) {
-		s.Executor.Browser = new(browse.Browser)
-		dir := filepath.Join(s.Executor.Data, "trace-viewer", strings.Repeat("0", 64))
+func withViewer(t *testing.T, pkg string) func(*executor.Executor) {
+	return func(x *executor.Executor) {
+		x.Browser = new(browse.Browser)
+		dir := filepath.Join(x.Data, "trace-viewer", strings.Repeat("0", 64))
 		if err := os.CopyFS(dir, os.DirFS(filepath.Join(pkg, "lib", "vite", "traceViewer"))); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func lookAtTrace(t *testing.T, address, text string) (seen looked) {
 // could: to run a script, to load or send something, to go elsewhere.
 func TestHostileTrace(t *testing.T) {
 	pkg, _, _ := browsertest.Driver(t, "..")
-	r := open(t, false, withViewer(t, pkg))
+	r := openExecutor(t, false, withViewer(t, pkg), nil)
 
 	var mu sync.Mutex
 	var asked []string

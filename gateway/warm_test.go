@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 )
 
 // An import has the dependencies of its base fetched, as a refresh does.
 func TestImportWarms(t *testing.T) {
-	r := open(t, false, func(s *gateway.Server) { s.Executor.Egress = []string{"proxy.example:443"} })
+	r := openExecutor(t, false, func(x *executor.Executor) { x.Egress = []string{"proxy.example:443"} }, nil)
 	source := t.TempDir()
 	if err := os.WriteFile(filepath.Join(source, "go.sum"), []byte("example.org/dep v1.0.0 h1:AAAA=\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,8 +35,7 @@ func TestImportWarms(t *testing.T) {
 
 // A push that GitHub tells of has the dependencies of the new base fetched.
 func TestPushAtGitHubWarms(t *testing.T) {
-	k := openShop(t, nil)
-	k.Executor.Egress = []string{"proxy.example:443"}
+	k := openShopWith(t, []string{"proxy.example:443"}, nil)
 	must[string](t)(k.repo.Push("developer", "main", "Depend", map[string]string{"go.sum": "example.org/dep v1.0.0 h1:AAAA=\n"}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

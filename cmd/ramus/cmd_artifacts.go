@@ -107,7 +107,7 @@ func artifactNamed(files []record.ManifestFile, name string) (record.ManifestFil
 	for _, f := range found[:min(len(found), 5)] {
 		list = append(list, strings.TrimPrefix(f.Name, artifactsFolder))
 	}
-	return record.ManifestFile{}, fmt.Errorf("the artifact %q is ambiguous: %d names end so, among them %s", name, len(found), strings.Join(list, ", "))
+	return record.ManifestFile{}, fmt.Errorf("the artifact %q is ambiguous: %d names end with it, among them %s", name, len(found), strings.Join(list, ", "))
 }
 
 func (e *env) showArtifacts(m record.Manifest, files []record.ManifestFile) error {
