@@ -76,7 +76,7 @@ func (s *worker) statusText(runs []record.Run) string {
 	return b.String()
 }
 
-// title is what a run is about, in a line.
+// title returns a one-line description of a run, cut to 80 runes.
 func title(r record.Run) string {
 	text := r.Command
 	switch {
@@ -97,7 +97,7 @@ func title(r record.Run) string {
 	return text
 }
 
-// standing is a run's state in words.
+// standing returns the state of a run in words.
 func standing(r record.Run) string {
 	switch {
 	case r.State == record.StateComplete:
@@ -199,8 +199,8 @@ func (s *worker) explainFailure(ctx context.Context, last record.Run) (text, cod
 	return text, code, nil
 }
 
-// stopRuns stops the runs of the thread that are at work or wait. A run that is stopped commits its changes first, so
-// that stopping goes on after the answer.
+// stopRuns stops the runs of the thread that have not ended. A stopped run commits its changes first, so stopping
+// continues after stopRuns returns.
 func (s *worker) stopRuns(ctx context.Context, runs []record.Run, who gitd.Person) (text, code string, err error) {
 	var names []string
 	for _, r := range runs {
@@ -242,8 +242,8 @@ func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, 
 	return fmt.Sprintf("`%s` is in %s now, at `%.10s`.", last.Branch, into, res.Commit), "", nil
 }
 
-// workflowFile is where a workflow that was named is read from: a path, or an
-// id below the folder of the repository's own. It is read from the base.
+// workflowFile returns the path of the workflow called name. A name that ends in .yaml or .yml is a path already. Any
+// other name is an id below executor.WorkflowDir. The file is read from the base.
 func workflowFile(name string) string {
 	if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
 		return name
@@ -251,7 +251,7 @@ func workflowFile(name string) string {
 	return executor.WorkflowDir + "/" + name + ".yaml"
 }
 
-// taskCall is the library task of a word.
+// taskCall returns the call of the library task that w.Verb selects.
 func taskCall(w Words) *record.TaskCall {
 	call := &record.TaskCall{Params: map[string]any{}}
 	arg := cmp.Or(w.Args...)
@@ -275,7 +275,7 @@ func taskCall(w Words) *record.TaskCall {
 	return call
 }
 
-// agentPrompt is what an agent reads: the words, and the conversation they stand in.
+// agentPrompt returns the prompt of an agent. The prompt has the text of the mention and the conversation around it.
 func agentPrompt(t slack.Thread, m slack.Mention, text string, skipped []string) string {
 	var b strings.Builder
 	b.WriteString(text + "\n")
@@ -290,7 +290,8 @@ func agentPrompt(t slack.Thread, m slack.Mention, text string, skipped []string)
 			for line := range strings.Lines(p.Text) {
 				said.WriteString("> " + strings.TrimRight(line, "\n") + "\n")
 			}
-			// An agent refuses a prompt that is too long, and would for ever in this thread.
+			// An agent refuses a prompt that is too long. Without this limit it would refuse every prompt of this
+			// thread.
 			if b.Len()+said.Len() > maxPrompt {
 				b.WriteString("\n(the rest of the conversation is left out)\n")
 				break

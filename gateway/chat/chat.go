@@ -28,73 +28,71 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// deciding bounds how many mentions are read and decided on at once. More would
-// wait for each other at the platform's rate limits, and would take the machine
-// from the mentions that are to be acknowledged: 16 on two cores made these wait
-// four times as long as 4.
+// deciding returns how many mentions may be read and decided on at the same time. More of them would wait for each
+// other at Slack's rate limits. They would also take the processors from the mentions that are to be acknowledged. On
+// two cores, acknowledging took four times as long with 16 as with 4.
 func deciding() int { return max(4, runtime.NumCPU()) }
 
-// handing is the same for threads that are handed over: a runner elsewhere may
-// take minutes for each.
+// handing limits how many threads are handed over to the fallback runner at the same time. The fallback runner is a
+// remote service and may take minutes for each thread.
 const handing = 128
 
-// Chat turns mentions into runs and runs into replies. Its exported fields are
-// its options and may be changed until Open. Methods are safe for concurrent use.
+// Chat turns mentions into runs and runs into replies. The exported fields are options and may be changed until Open
+// is called. Methods are safe for concurrent use.
 //
-// A mention is claimed first, durably, and answered then; everything after
-// that can be killed at any moment and is taken up by the next Open: a run that
-// was not yet told about ([executor.Executor.Untold]) is decided on, followed or
-// reported from where its journal and its thread stand.
+// A mention is claimed durably before it is acknowledged. All later work can be killed at any moment. The next Open
+// continues every run whose result is not posted yet ([executor.Executor.Untold]). It decides on, follows or reports
+// such a run from the state of its journal and its thread.
 type Chat struct {
 	Slack    *slack.Client
 	Executor *executor.Executor
 	Git      *gitd.Server
-	// SigningSecret checks what arrives over HTTP; empty: nothing may (Socket Mode).
+	// SigningSecret verifies requests over HTTP. If it is empty, every request is refused (Socket Mode).
 	SigningSecret string
-	// Socket receives by Socket Mode as well.
+	// Socket makes Chat receive by Socket Mode too.
 	Socket bool
 	Gate   gate.Gate
-	// Teams are the ids of the workspaces whose events count; empty: the one that the app's
-	// token belongs to. Events of others are ignored.
+	// Teams are the ids of the workspaces whose events are accepted. If it is empty, only the workspace of the app's
+	// token is. Events of other workspaces are ignored.
 	Teams []string
-	// Fallback takes the threads that the gate does not let through; nil: they
-	// are recorded and get no answer.
+	// Fallback takes the threads that Gate does not let through. If it is nil, these threads are recorded and get no
+	// answer.
 	Fallback *fallback.Client
-	// Repo and Agent are for threads that name none and whose channel has none.
-	// With Repo empty the only repository there is, or else the person is asked.
+	// Repo and Agent are the defaults of threads that name none and whose channel has none. If Repo is empty too, the
+	// only repository is used. If there are several, the person is asked.
 	Repo, Agent string
 	Channels    map[string]Channel // by id
-	// AllReplies takes every reply in a thread of ramus for a mention.
+	// AllReplies treats every reply in a thread of ramus as a mention.
 	AllReplies bool
-	// EditEvery is the least time between two edits of a progress message; default 3 s.
+	// EditEvery is the least time between two edits of a progress message. The default is 3 s.
 	EditEvery time.Duration
-	// RetryEvery is the first pause before something that failed is tried again;
-	// it doubles up to five minutes. Default 2 s.
+	// RetryEvery is the first pause before a failed operation is repeated. Each further pause is twice as long, up to
+	// five minutes. The default is 2 s.
 	RetryEvery time.Duration
-	// Links makes links to evidence; nil: messages have none.
+	// Links makes links to evidence. If it is nil, messages have none.
 	Links *links.Signer
-	// Engineer hears what is said in the threads of its tasks; nil: there are none.
+	// Engineer receives the mentions in the threads of its tasks. If it is nil, there are no tasks.
 	Engineer *engineer.Engineer
 	Log      *slog.Logger
 	Now      func() time.Time
 
 	ctx    context.Context
 	stop   context.CancelFunc
-	wg     sync.WaitGroup // sessions, and what serves actions
+	wg     sync.WaitGroup // sessions and background work
 	slots  chan struct{}
-	hands  chan struct{} // of hand-overs to the fallback runner
+	hands  chan struct{} // limits hand-overs to the fallback runner
 	socket func() error  // waits for Socket Mode to end
 	me     atomic.Pointer[slack.Identity]
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all fields below
 	closed   bool
 	sessions map[string]*worker // by key
 }
 
-// Channel is what the threads of a channel work on.
+// Channel holds the defaults for the threads of a channel.
 type Channel struct{ Repo, Base, Agent string }
 
-// Open takes up what an earlier process left, and begins to receive.
+// Open continues the work that an earlier process left and starts to receive events.
 func (c *Chat) Open(ctx context.Context) error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -114,7 +112,7 @@ func (c *Chat) Open(ctx context.Context) error {
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.slots = make(chan struct{}, deciding())
 	c.hands = make(chan struct{}, handing)
-	c.mu.Lock() // an agent may hand its thread over already
+	c.mu.Lock() // an agent may hand over its thread already
 	c.sessions = make(map[string]*worker)
 	c.mu.Unlock()
 	if _, err := c.Git.Repo(lookup.InboxRepo); errors.Is(err, gitd.ErrNotFound) {
@@ -158,7 +156,7 @@ func (c *Chat) Open(ctx context.Context) error {
 	return nil
 }
 
-// botUser returns ramus's own user id. It is empty until Slack has said it; most envelopes hold it too.
+// botUser returns the user id of ramus. It is empty until Slack has returned it. Most envelopes hold the id too.
 func (c *Chat) botUser() string {
 	if me := c.me.Load(); me != nil {
 		return me.User
@@ -166,11 +164,10 @@ func (c *Chat) botUser() string {
 	return ""
 }
 
-// Identified reports whether Slack has said who ramus is.
+// Identified reports whether Slack has returned the identity of ramus.
 func (c *Chat) Identified() bool { return c.me.Load() != nil }
 
-// Close stops receiving and waits for what is under way to stand still; the
-// next Open goes on with it.
+// Close stops receiving and waits until no work is in progress. The next Open continues the work.
 func (c *Chat) Close() error {
 	c.mu.Lock()
 	closed := c.closed
@@ -192,12 +189,12 @@ func (c *Chat) Close() error {
 
 const slackSource = "slack"
 
-// Session is a conversation: all of a thread. Everything about it follows from its key.
+// Session is one conversation, which is one thread. Everything about a session follows from its key.
 type Session struct {
 	Key string // "slack:{team}:{channel}:{thread_ts}"
 }
 
-// Caller is on whose behalf the session's runs are: "conv:" and a hash of the key.
+// Caller returns the caller of the runs of the session. Its id is "conv:" and a hash of the key.
 func (s Session) Caller() record.Caller {
 	sum := sha256.Sum256([]byte(s.Key))
 	c, err := record.ConvCaller(hex.EncodeToString(sum[:8]))
@@ -207,17 +204,19 @@ func (s Session) Caller() record.Caller {
 	return c
 }
 
-// runID is the run of a mention, from "{channel}:{ts}": a ref cannot hold a colon.
+// runID returns the id of the run of a mention. It replaces the colon in "{channel}:{ts}", because a ref cannot
+// contain a colon.
 func runID(m slack.Mention) string { return strings.ReplaceAll(m.Key(), ":", "-") }
 
-// Claimed is the answer to a mention: its run and where that stands. A retry gets the same.
+// Claimed is the answer to a mention. It names the run and the state of the run. A repeated delivery gets the same
+// run.
 type Claimed struct {
 	Run   string       `json:"run"`
 	State record.State `json:"state"`
 }
 
-// Deliver takes one thing that Slack sent. It returns when it is durable; what
-// is to be sent back, if anything, is reply.
+// Deliver handles one delivery from Slack. The delivery is durable when Deliver returns. reply is the body of the
+// response; nil means none.
 func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err error) {
 	switch {
 	case d.Challenge != "":
@@ -249,7 +248,8 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 	return nil, nil
 }
 
-// ignoreForeign returns the answer to an event of another workspace, or of one that cannot be determined.
+// ignoreForeign returns the answer to an event of another workspace. If err is set, the workspace of the event cannot
+// be determined now, and ignoreForeign returns a problem.
 func (c *Chat) ignoreForeign(team string, err error) error {
 	if err != nil {
 		return route.NewProblem(route.KindUnavailable, "cannot tell whose event this is: %v", err)
@@ -258,7 +258,8 @@ func (c *Chat) ignoreForeign(team string, err error) error {
 	return nil
 }
 
-// receiveMention makes the run of a mention, or finds it. The run is durable when receiveMention returns.
+// receiveMention claims the run of a mention or finds the run that was claimed before. The run is durable when
+// receiveMention returns.
 func (c *Chat) receiveMention(ctx context.Context, m slack.Mention) (any, error) {
 	run, err := c.claimRun(ctx, Session{m.Session()}, runID(m), m.Key(), m, m.Said(), m)
 	if err != nil {
@@ -267,15 +268,15 @@ func (c *Chat) receiveMention(ctx context.Context, m slack.Mention) (any, error)
 	return Claimed{Run: run.Name(), State: run.State}, nil
 }
 
-// claimRun claims a run for the words of somebody in a session, with the event that they came in, and gives the run to
-// the session's worker. A second call with the same id finds the first run.
+// claimRun claims a run in session s for the text said. event is the event that carried the text. claimRun gives a new
+// run to the worker of the session. A second call with the same id returns the first run.
 func (c *Chat) claimRun(ctx context.Context, s Session, id, key string, m slack.Mention, said string, event any) (record.Run, error) {
 	data, err := json.Marshal(event)
 	if err != nil {
 		return record.Run{}, err
 	}
-	// A mistake in it is answered later. What is kept, and decided on then, has no
-	// secrets: a base that is one would have the whole mention refused, unanswered.
+	// A mistake in the text is answered later. The kept text, from which decide works later, has no secrets. Without
+	// redaction, a base that is a secret would have the whole mention refused without an answer.
 	words, _ := ParseWords(c.Slack.Secrets.String(said))
 	place := c.findPlace(ctx, s, m.Channel, words)
 	run, fresh, err := c.Executor.Claim(ctx, record.Request{
@@ -288,8 +289,8 @@ func (c *Chat) claimRun(ctx context.Context, s Session, id, key string, m slack.
 	return run, err
 }
 
-// asker is a Slack user as the author of commits. The address cannot be
-// anybody's: it only keeps users with the same name apart.
+// asker returns a Slack user as the author of commits. The address belongs to nobody. It only distinguishes users with
+// the same name.
 func asker(user, name string) gitd.Person {
 	if name == "" {
 		name = user
@@ -297,16 +298,16 @@ func asker(user, name string) gitd.Person {
 	return gitd.Person{Name: name, Email: route.Mailbox(user) + "@slack.invalid"}
 }
 
-// place is where a session's work is to be done.
+// place is the repository, base and agent that a session works with.
 type place struct {
 	repo, base, agent string
-	unnamed           string // the repository without what a text names
-	claimRepo         string // repository of the claim: repo, or the house's where that is not here
-	home              string // where the session has its branch already
+	unnamed           string // the repository that applies if the text names none
+	claimRepo         string // the repository of the claim, which is repo, or lookup.InboxRepo if repo does not exist here
+	home              string // the repository that has the branch of the session already
 }
 
-// findPlace decides where a session works, by the text, the session's branch, the channel, the configuration, or because
-// there is only one repository.
+// findPlace decides where a session works. In order of precedence, it uses the text, the branch of the session, the
+// channel, the configuration and the only repository.
 func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words Words) place {
 	var p place
 	set := c.Channels[channel]
@@ -358,7 +359,7 @@ func (c *Chat) listRepos(ctx context.Context) []string {
 	return names
 }
 
-// enqueue gives a run to the worker of its session. It starts a worker if none is at work.
+// enqueue gives a run to the worker of its session. It starts a worker if there is none.
 func (c *Chat) enqueue(s Session, t pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -379,7 +380,7 @@ func (c *Chat) enqueue(s Session, t pending) {
 	own.signal()
 }
 
-// background runs f beside the request that asked for it; Close waits for it.
+// background runs f in a goroutine of its own. Close waits for f.
 func (c *Chat) background(f func(ctx context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,9 +7,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/gate"
 )
 
-// HelpText says what can be written in a mention, in Slack's mrkdwn: which
-// commands there are, and what becomes of plain words. agents are the
-// configured agents' names, the default first; runner is the thread's.
+// HelpText returns the description of all commands and of plain words, in Slack's mrkdwn. agents are the names of the
+// configured agents, with the default first. runner is the runner of the thread.
 func HelpText(agents []string, runner gate.Runner) string {
 	if runner != gate.RunnerContainer {
 		return "This thread's requests are handed over to the fallback runner: say in plain words what is to be done."

@@ -9,15 +9,15 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// API is the routes of Slack's events, buttons and commands.
+// API serves the routes of Slack's events, buttons and commands.
 type API struct {
-	Chat *Chat // nil: no Slack app is configured
+	Chat *Chat // nil if no Slack app is configured
 	Log  *slog.Logger
 	Now  func() time.Time
 }
 
-// Routes are the ways in from Slack. The body is checked against the
-// signing secret, as it came, before anything in it is read.
+// Routes returns the routes for requests from Slack. The signature of the raw body is checked with the signing secret
+// before the body is parsed.
 func (api *API) Routes() []route.Route {
 	hook := func(pattern, summary string, parse func(c *route.Call, body []byte) (slack.Delivery, error)) route.Route {
 		return route.Route{Method: "POST", Pattern: pattern, Access: route.AccessHook, Summary: summary,

@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// deedOf is what the words of a mention do; false: they only read.
+// deedOf returns the deed of a command. Returns false if the command only reads.
 func deedOf(verb string) (gate.Deed, bool) {
 	switch verb {
 	case "help", "status", "log", "diff", "why":
@@ -24,9 +24,9 @@ func deedOf(verb string) (gate.Deed, bool) {
 	return gate.DeedRun, true
 }
 
-// starterOf is the person who counts as a thread's starter. A thread that is open by the
-// prefix of a requester alone is nobody else's. The thread of a task was begun by ramus:
-// there whoever the gate would let through counts.
+// starterOf returns the person who counts as the starter of a thread. It returns "" for a thread that only the
+// explicit prefix of a requester opened, because such a thread belongs to nobody else. ramus began the thread of a
+// task, so there every user whom the gate lets through counts as the starter.
 func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 	switch {
 	case d.Reason == gate.ReasonExplicitPrefix:
@@ -37,7 +37,7 @@ func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 	return d.Starter
 }
 
-// refusal returns why a person may not do something, for the person to read. Returns "" if the person may.
+// refusal returns the text that tells a person why d is not permitted. Returns "" if d is permitted.
 func (c *Chat) refusal(d gate.Doing) string {
 	if c.Gate.Permits(d) {
 		return ""
@@ -51,14 +51,15 @@ func (c *Chat) refusal(d gate.Doing) string {
 		"`status`, `diff`, `log` and `why` are for everybody.", what, where)
 }
 
-// usableRepos returns the repositories that a person may use in a thread.
+// usableRepos returns the repositories that the author of m may use in the thread.
 func (s *worker) usableRepos(ctx context.Context, d catalog.Decision, m slack.Mention) []string {
 	return slices.DeleteFunc(s.chat.listRepos(ctx), func(repo string) bool {
 		return !s.chat.Gate.Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo})
 	})
 }
 
-// permitRun returns the check of a planned run of a thread. A run that merges by itself needs a person who may merge.
+// permitRun returns the permission check of a planned run of a thread. A run that merges by itself needs a person who
+// may merge.
 func (s *worker) permitRun(d catalog.Decision, m slack.Mention, own bool) func(record.Run, string) error {
 	return func(r record.Run, into string) error {
 		for _, deed := range []gate.Deed{gate.DeedRun, gate.DeedMerge} {
@@ -73,9 +74,10 @@ func (s *worker) permitRun(d catalog.Decision, m slack.Mention, own bool) func(r
 	}
 }
 
-// isOwnTeam reports whether a signed event is of a workspace that ramus works for, which is one of Teams or, without
-// any, the workspace of the app's token. Slack signs with the same secret for every workspace that an app is installed
-// in. The error means that Slack does not say at the moment which workspace the token belongs to.
+// isOwnTeam reports whether a signed event comes from a workspace that ramus serves. Such a workspace is one of Teams
+// or, if Teams is empty, the workspace of the app's token. The check is needed because Slack signs with the same
+// secret for every workspace that an app is installed in. Returns an error if Slack does not return the workspace of
+// the token now.
 func (c *Chat) isOwnTeam(ctx context.Context, team string) (bool, error) {
 	if len(c.Teams) > 0 {
 		return slices.Contains(c.Teams, team), nil
@@ -91,8 +93,8 @@ func (c *Chat) isOwnTeam(ctx context.Context, team string) (bool, error) {
 	return team == me.Team, nil
 }
 
-// isForeign reports whether an event is known to be of another workspace, and logs it. It does not ask Slack: an event
-// that cannot be told yet is decided on later.
+// isForeign reports whether an event is known to come from another workspace, and logs such an event. It does not ask
+// Slack. An event whose workspace cannot be checked yet is decided on later.
 func (c *Chat) isForeign(team string) bool {
 	if len(c.Teams) == 0 && c.me.Load() == nil {
 		return false

@@ -9,13 +9,13 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// partPictures is the part of the message that stands where pictures of a run could
-// not be shown. The message that shows them has no mark: it is found by its files' names.
+// partPictures is the part of the message that links the pictures of a run that Slack did not take. The message that
+// shows the pictures has no mark. It is found by the names of its files.
 const partPictures = "pictures"
 
-// showPictures puts pictures of the run's pages into its thread, in one message, with links to the rest and
-// to the traces. Where Slack does not take pictures, all of them are links. It can be done
-// again: what stands there already is found.
+// showPictures posts pictures of the pages of a run into its thread, in one message, with links to the other pictures
+// and to the traces. If Slack does not take pictures, the message has only links. showPictures can be repeated,
+// because it finds the messages that it posted before.
 func (r *reporter) showPictures(ctx context.Context) error {
 	if r.evidence == nil {
 		return nil
@@ -61,12 +61,12 @@ func (r *reporter) showPictures(ctx context.Context) error {
 	}
 	_, err = r.worker.chat.Slack.Post(ctx, r.address(render.LinkedPictures(why, rest, recorded, links), partPictures), r.searchFirst)
 	if refusedHere(err) {
-		// The result stands there, with what the checks came to.
+		// The result with the outcome of the checks is in the thread already.
 		r.worker.chat.Log.Error("cannot post links to pictures", "run", r.run.Name(), "err", err)
 		return nil
 	}
 	return err
 }
 
-// slackTitleMax is what Slack shows of a file's title.
+// slackTitleMax is the longest part of a file's title that Slack shows, in UTF-16 units.
 const slackTitleMax = 250

@@ -17,18 +17,18 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// press does what a button asks for. Buttons that begin something are claimed
-// like mentions, so that a second press, or a retry, finds the first one's run.
+// press handles a press of a button. A button that starts work is claimed like a mention, so a second press or a retry
+// finds the run of the first press.
 func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	name, choice, _ := strings.Cut(a.Value, " ")
 	caller, id, _ := strings.Cut(name, "/")
 	who, err := record.ParseCaller(caller)
 	if err != nil {
-		return nil // a button of somebody else's message
+		return nil // a button in a message of another app
 	}
 	run, known := c.Executor.Find(who, id)
 	if !known || run.Origin == nil && !slices.Contains([]string{render.ActionApprove, render.ActionReject, render.ActionStop}, a.ID) {
-		return nil // what a task's thread shows begins nothing
+		return nil // the other buttons in the thread of a task start nothing
 	}
 	d, known := c.readDecision(ctx, run.Name())
 	if !known {
@@ -45,7 +45,7 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	case render.ActionDiff:
 		return c.claimPress(ctx, run, a, "diff", "-diff-"+route.Mailbox(a.TriggerID))
 	case render.ActionRepo:
-		// Before the words: behind them it would be a part of exec's command.
+		// The option comes before the command. After the command it would be a part of exec's line.
 		return c.claimPress(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
 	case render.ActionStop, render.ActionApprove, render.ActionReject:
 		c.background(func(ctx context.Context) {
@@ -57,15 +57,15 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	return nil
 }
 
-// mayPress tells why a user may not press a button, or "". A thread that is open to a
-// single requester's prefix is open to allowed requesters alone. In all others buttons
-// are for those who may say the same, and a question is also for those whom it names.
+// mayPress returns the reason why a user may not press a button. Returns "" if the user may. If only the explicit
+// prefix of a requester opened the thread, only allowed requesters may press. In other threads a user may press a
+// button if the user may write the same command. A question may also be answered by the users that it names.
 func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run, a slack.Action, choice string) string {
 	switch {
 	case !c.Gate.Enabled && a.ID != render.ActionStop:
 		return "ramus is switched off here at the moment."
 	case p.Reason == gate.ReasonGrant && c.Gate.Resolve(gate.Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != gate.RunnerContainer:
-		// ramus began the task's thread itself: who speaks in it has to be let through.
+		// ramus began the thread of the task, so the gate must let the user through.
 		return "Only those for whom ramus works can do that."
 	case p.Reason == gate.ReasonExplicitPrefix && !slices.Contains(c.Gate.Requesters, a.User):
 		return "Only those who may start runs in this thread can do that."
@@ -85,7 +85,7 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 	return c.refusal(d)
 }
 
-// runControl stops a run, or answers its gate. The user's id decides who may answer, because names can be chosen.
+// runControl stops a run or answers its gate. Decide checks the id of the user, because users can choose their names.
 func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, step string) error {
 	if a.ID == render.ActionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
@@ -94,15 +94,15 @@ func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, s
 	return err
 }
 
-// pressed is the event of a run that nobody asked for in words of a message: what was said by a
-// button, and on which run's message; or how an agent hands its thread over.
+// pressed is the event of a run that no message asked for. For a button it has the text of the button and the run
+// whose message has the button. For a hand-over by an agent it has the prompt.
 type pressed struct {
 	slack.Mention
 	On       string `json:"on,omitempty"`
 	HandOver string `json:"hand_over,omitempty"`
 }
 
-// claimPress claims a run in the thread of another run, as if somebody had said text there.
+// claimPress claims a run in the thread of another run, as if the user had written text there.
 func (c *Chat) claimPress(ctx context.Context, of record.Run, a slack.Action, text, suffix string) error {
 	m, err := readEvent(of)
 	if err != nil {
@@ -116,15 +116,15 @@ func (c *Chat) claimPress(ctx context.Context, of record.Run, a slack.Action, te
 	return nil
 }
 
-// MayHandOver tells whether the thread of a run can be handed over to the fallback runner.
+// MayHandOver reports whether the thread of a run can be handed over to the fallback runner.
 func (c *Chat) MayHandOver(run record.Run) bool {
 	return c.Fallback != nil && run.Origin != nil && run.Origin.Source == slackSource
 }
 
-// HandOver hands the thread of a run over to the fallback runner, with what is to be done there. It
-// returns when that is durable, before the runner has answered. Handing the thread of the same run over
-// again finds the first time. The error wraps [record.ErrInvalid] where the run answers no thread, or no
-// fallback runner is configured. It may be called before Open.
+// HandOver hands the thread of a run over to the fallback runner, with prompt as the request. It returns when the
+// hand-over is durable, before the runner has answered. A second hand-over of the thread of the same run returns the
+// first one. The error wraps [record.ErrInvalid] if the run has no thread or no fallback runner is configured.
+// HandOver may be called before Open.
 func (c *Chat) HandOver(ctx context.Context, of record.Run, prompt string) (record.Run, error) {
 	if !c.MayHandOver(of) {
 		return record.Run{}, fmt.Errorf("%w hand-over of %s: there is no thread of it, or no fallback runner", record.ErrInvalid, of.Name())
@@ -141,7 +141,7 @@ func (c *Chat) HandOver(ctx context.Context, of record.Run, prompt string) (reco
 	return run, nil
 }
 
-// whisper tells one user something that the others need not see.
+// whisper posts a message that only one user can see.
 func (c *Chat) whisper(a slack.Action, text string) {
 	c.background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, soon)
@@ -152,17 +152,17 @@ func (c *Chat) whisper(a slack.Action, text string) {
 	})
 }
 
-// commandMay is how long a slash command may take: Slack waits three seconds.
+// commandMay limits the time of a slash command. Slack waits three seconds.
 const commandMay = 2500 * time.Millisecond
 
-// ephemeral answers a slash command to its user alone.
+// ephemeral is the answer to a slash command. Only the user of the command can see it.
 type ephemeral struct {
 	Type string `json:"response_type"`
 	Text string `json:"text"`
 }
 
-// runCommand serves "/ramus …". There is no message of a person that could be claimed, so that ramus begins a thread
-// itself, whose first message is the key of the claim.
+// runCommand serves "/ramus …". A slash command has no message that could be claimed. Therefore ramus begins a thread,
+// and the first message of the thread is the key of the claim.
 func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any, error) {
 	answer := func(text string) (any, error) { return ephemeral{"ephemeral", text}, nil }
 	words, err := ParseWords(d.Text)
@@ -179,8 +179,8 @@ func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any
 	ctx, cancel := context.WithTimeout(ctx, commandMay)
 	defer cancel()
 	parent := render.Text(fmt.Sprintf("%s %s", d.Name, d.Text), "")
-	// The trigger tells this command from an earlier one of the same person, whose
-	// thread would be taken for it where an answer of Slack's is lost.
+	// The trigger distinguishes this command from an earlier one of the same person. Without it, the thread of the
+	// earlier command would be found if an answer of Slack was lost.
 	parent.Channel, parent.Mark = d.Channel, slack.Mark{Run: "slash " + d.TriggerID, Key: d.User, Part: slashPart}
 	ts, err := c.Slack.Post(ctx, parent, retry)
 	if err != nil {
@@ -198,7 +198,7 @@ func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any
 	return nil, err
 }
 
-// overview lists what is at work for threads.
+// overview returns the number of threads in which ramus is at work, as a sentence.
 func (c *Chat) overview() string {
 	c.mu.Lock()
 	threads := len(c.sessions)

@@ -15,21 +15,21 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// The parts that messages of ramus play in a thread; each run has at most one of each.
+// The parts of messages. Each run has at most one message of each part.
 const (
 	partProgress = "progress" // edited in place while the run works
-	partResult   = "result"   // how it ended
+	partResult   = "result"   // the result of the run
 )
 
-// posted is the data of a message event, and of what a run's origin was told.
+// posted is the data of a message event. It is also the data with which the end of a report is recorded.
 type posted struct {
 	Channel string `json:"channel"`
 	TS      string `json:"ts"`
 	Part    string `json:"part"`
 }
 
-// reportRun follows a run to its end, keeps its progress message up to date, posts how it ended, and records that the
-// thread knows. All of it can be repeated.
+// reportRun follows a run to its end and keeps its progress message up to date. It posts the result and records that
+// the result is posted. All of it can be repeated.
 func (s *worker) reportRun(ctx context.Context, t pending) error {
 	m, err := readEvent(t.run)
 	if err != nil {
@@ -46,41 +46,41 @@ func (s *worker) reportRun(ctx context.Context, t pending) error {
 	return r.finish(ctx)
 }
 
-// reporter is what one run's report needs.
+// reporter holds the state of the report of one run.
 type reporter struct {
 	worker      *worker
 	run         record.Run
 	m           slack.Mention
 	policy      gate.Policy
-	searchFirst bool // for a message that an earlier process may have posted
+	searchFirst bool // an earlier process may have posted the message
 	seen        <-chan struct{}
 
 	ts      string // of the progress message
 	step    string
 	steps   int
-	says    string // what the agent printed last
-	output  string // of a single command, or of the last that failed
+	says    string // the last output of the agent
+	output  string // of a single command, or of the last failed step
 	changed bool   // since the last edit
 	edited  time.Time
 	mute    bool // Slack refuses the progress message
 
-	evidence *record.Manifest // of the run; nil until it has ended, and where there is none
+	evidence *record.Manifest // of the run; nil until the run has ended and for a request
 }
 
 func (r *reporter) mark(part string) slack.Mark {
 	return slack.Mark{Run: r.run.Name(), Key: r.run.Origin.Key, Part: part}
 }
 
-// address makes a message one of this thread.
+// address sets the channel, thread and mark of a message.
 func (r *reporter) address(msg slack.Message, part string) slack.Message {
 	msg.Channel, msg.ThreadTS, msg.Mark = r.m.Channel, r.m.ThreadTS, r.mark(part)
 	return msg
 }
 
-// refresh is how often a message is edited although nothing happened: the time that it shows goes on.
+// refresh is how often a message without news is edited, so that the time in it stays up to date.
 const refresh = 15 * time.Second
 
-// follow shows the run's progress until it has ended.
+// follow shows the progress of the run until the run has ended.
 func (r *reporter) follow(ctx context.Context) error {
 	for {
 		if err := r.watch(ctx); err != nil {
@@ -106,7 +106,7 @@ func (r *reporter) follow(ctx context.Context) error {
 	}
 }
 
-// awaitDecision returns when a run that waits for a person goes on, whoever let it.
+// awaitDecision returns when the run no longer waits for a review. It does not matter how the decision was made.
 func (r *reporter) awaitDecision(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 		}
 	}()
 	defer func() { cancel(); <-watched }()
-	// Nothing tells when the watch began: a decision before that is seen by looking.
+	// Watch does not report when it has begun. Find sees a decision that was made before.
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -144,7 +144,7 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 	}
 }
 
-// watch takes the run's events until they end for now.
+// watch handles the events of the run until the executor ends the stream.
 func (r *reporter) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	events, ended := make(chan record.Event), make(chan error, 1)
@@ -169,11 +169,11 @@ func (r *reporter) watch(ctx context.Context) error {
 	}()
 	defer func() {
 		cancel()
-		for range events { // until the goroutine has seen it
+		for range events { // until the goroutine has returned
 		}
 	}()
 	r.step, r.steps, r.changed = "", 0, true
-	caughtUp := time.NewTimer(50 * time.Millisecond) // what is journalled comes at once: one message for all of it
+	caughtUp := time.NewTimer(50 * time.Millisecond) // journalled events arrive at once, so one message shows all of them
 	defer caughtUp.Stop()
 	due := caughtUp.C
 	for {
@@ -197,7 +197,7 @@ func (r *reporter) watch(ctx context.Context) error {
 	}
 }
 
-// noteEvent notes what an event changes in the progress message.
+// noteEvent records the effect of an event on the progress message.
 func (r *reporter) noteEvent(e record.Event) {
 	switch e.Type {
 	case record.EventStepStarted:
@@ -218,7 +218,7 @@ func (r *reporter) noteEvent(e record.Event) {
 	r.changed = true
 }
 
-// keepOutput keeps the output of a step for the result to quote.
+// keepOutput keeps the output of a step, so that the result can quote it.
 func (r *reporter) keepOutput(e record.Event) {
 	var printed string
 	for _, s := range []*record.Stream{e.Stdout, e.Stderr} {
@@ -254,14 +254,14 @@ func (r *reporter) show(ctx context.Context) error {
 		err := r.worker.chat.Slack.Update(ctx, msg, r.ts)
 		if err != nil && errors.Is(err, slack.ErrRefused) {
 			r.worker.chat.Log.Warn("cannot edit a progress message", "run", r.run.Name(), "err", err)
-			return nil // somebody deleted it; the result is what counts
+			return nil // somebody deleted the message; only the result is essential
 		}
 		return err
 	}
 	ts, err := r.worker.chat.Slack.Post(ctx, msg, r.searchFirst)
 	if refusedHere(err) {
 		r.worker.chat.Log.Warn("cannot post a progress message", "run", r.run.Name(), "err", err)
-		r.mute = true // the run goes on all the same, and the result is tried too
+		r.mute = true // the run continues, and posting the result is tried too
 		return nil
 	}
 	if err != nil {
@@ -274,7 +274,7 @@ func (r *reporter) show(ctx context.Context) error {
 	}
 	err = r.worker.chat.Executor.Note(ctx, r.run.Name(), record.Event{Type: record.EventMessage, Message: partProgress, Data: data})
 	if errors.Is(err, record.ErrConflict) {
-		return nil // the run has ended meanwhile; the message is found by its mark
+		return nil // the run has ended meanwhile; the message can be found by its mark
 	}
 	return err
 }
@@ -288,7 +288,7 @@ func (c *Chat) evidenceLink(run record.Run) string {
 
 func (r *reporter) page() string { return r.worker.chat.evidenceLink(r.run) }
 
-// public is where people reach the server; empty: not known.
+// public returns the URL at which people reach the server. It is empty if the URL is not known.
 func (r *reporter) public() string {
 	if r.worker.chat.Links == nil {
 		return ""
@@ -296,7 +296,7 @@ func (r *reporter) public() string {
 	return strings.TrimSuffix(r.worker.chat.Links.URL, "/")
 }
 
-// clone is the URL of the run's repository for git.
+// clone returns the clone URL of the run's repository. It is empty if the URL of the server is not known.
 func (r *reporter) clone() string {
 	if r.public() == "" {
 		return ""
@@ -304,7 +304,7 @@ func (r *reporter) clone() string {
 	return r.public() + "/" + r.run.Repo + ".git"
 }
 
-// finish posts how the run ended and records that the thread knows.
+// finish posts the result of the run and records that the result is posted.
 func (r *reporter) finish(ctx context.Context) error {
 	run, err := r.worker.chat.Executor.Settled(ctx, r.run.Caller, r.run.ID)
 	if err != nil {
@@ -322,7 +322,7 @@ func (r *reporter) finish(ctx context.Context) error {
 	if !silent {
 		told.TS, err = r.worker.chat.Slack.Post(ctx, r.address(msg, partResult), r.searchFirst)
 		if refusedHere(err) && len(msg.Blocks) > 0 {
-			// Where it is for what the blocks are, the text alone is an answer too.
+			// If Slack refuses the message for its blocks, the text alone is still an answer.
 			r.worker.chat.Log.Error("Slack refuses a result; its text is posted alone", "run", run.Name(), "err", err)
 			msg.Blocks = nil
 			told.TS, err = r.worker.chat.Slack.Post(ctx, r.address(msg, partResult), r.searchFirst)
@@ -331,7 +331,7 @@ func (r *reporter) finish(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			// Nobody can be told, now or ever: the channel is gone or archived.
+			// The result can never be posted, because the channel is deleted or archived.
 			r.worker.chat.Log.Error("cannot post a result", "run", run.Name(), "err", err)
 		}
 	}
@@ -351,15 +351,15 @@ func (r *reporter) finish(ctx context.Context) error {
 	return r.worker.chat.Executor.Tell(ctx, run.Name(), data)
 }
 
-// refusedHere tells whether Slack refuses a message for what it is or where it
-// goes. A token that is refused may be mended.
+// refusedHere reports whether Slack refuses a message because of its content or its target. An error of the app's
+// token is not such a refusal, because the token can be replaced.
 func refusedHere(err error) bool {
 	var refused *slack.RefusedError
 	return errors.As(err, &refused) && !refused.OfApp()
 }
 
-// result is the message that says how a run ended. A request that was answered
-// without running anything is answered; it has no evidence to show.
+// result returns the message that shows the result of a run. silent is true if nothing is to be posted. A request that
+// was answered without a run has no evidence, so its message is only the answer.
 func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, err error) {
 	if r.run.Kind != record.KindRequest {
 		m, err := r.worker.chat.Executor.Manifest(ctx, r.run.Name())
@@ -390,7 +390,7 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 	return render.Answer{Text: text, Code: code, Own: r.public()}.Message(), false, nil
 }
 
-// texts reads a list of strings that may have been through JSON.
+// texts returns a list of strings that may have been decoded from JSON.
 func texts(v any) []string {
 	switch v := v.(type) {
 	case []string:
@@ -407,8 +407,8 @@ func texts(v any) []string {
 	return nil
 }
 
-// tidy brings the looks of the thread up to date: the progress message and the
-// reaction on the mention. What cannot be done soon is left.
+// tidy updates the progress message and the reaction on the mention. Each of these is given up after a short time,
+// because they only affect how the thread looks.
 func (r *reporter) tidy(ctx context.Context) {
 	if r.run.Kind != record.KindRequest {
 		tctx, cancel := context.WithTimeout(ctx, soon)

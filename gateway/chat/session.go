@@ -24,37 +24,37 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Bounds of what an agent is given along with its prompt.
+// Limits of the input of an agent.
 const (
 	maxFiles     = 5
-	maxFileBytes = 25 << 20 // together
+	maxFileBytes = 25 << 20 // of all files together
 	maxPrompt    = 64 << 10
 )
 
-// pending is a run that its worker has to bring to its end.
+// pending is a run that the worker of its session must bring to its end.
 type pending struct {
 	run    record.Run
-	again  bool            // somebody may have begun with it: look before anything is posted
-	failed int             // how often it could not be brought further
-	seen   <-chan struct{} // closed when the first reaction on the mention is set, or left; nil: there is none
+	again  bool            // an earlier attempt may have posted something, so messages are searched for first
+	failed int             // the number of failed attempts
+	seen   <-chan struct{} // closed when the first reaction on the mention is set or given up; nil if there is none
 }
 
-// worker works on one session. One goroutine owns it, and decides on the mentions of a thread one after another. The runs
-// that it began are followed by goroutines of its own, which it waits for.
+// worker works on one session. Its goroutine decides on the mentions of the thread one after another. Each run that it
+// begins is followed by a separate goroutine, and the worker waits for all of them.
 type worker struct {
 	chat   *Chat
 	of     Session
 	caller record.Caller
-	wake   chan struct{}  // one token: there is something in queue
-	runs   sync.WaitGroup // that are followed
+	wake   chan struct{}  // holds a token if queue has changed or a run has ended
+	runs   sync.WaitGroup // runs that are followed
 
-	// All below is guarded by Chat.mu.
+	// Chat.mu guards the fields below.
 	queue []pending
-	busy  int             // goroutines of runs
-	has   map[string]bool // the runs that are in queue, decided on or followed
+	busy  int             // number of goroutines that runAlongside started
+	has   map[string]bool // runs that are queued, decided on or followed
 }
 
-// work decides on queued mentions until nothing is queued and nothing is followed.
+// work decides on queued mentions until the queue is empty and no run is followed.
 func (s *worker) work() {
 	defer s.runs.Wait()
 	for {
@@ -81,7 +81,7 @@ func (s *worker) work() {
 		case s.chat.ctx.Err() != nil:
 			return
 		case err != nil:
-			// What can never succeed is told, where it can be.
+			// A lasting error is reported in the thread if that is possible.
 			if run, failed := s.endMistake(t.run, err); failed == nil {
 				s.followUp(t, following{run: run})
 			} else {
@@ -93,15 +93,15 @@ func (s *worker) work() {
 	}
 }
 
-// following is what comes behind a decision: nothing; a run to be followed; or
-// work that takes its time and ends with one.
+// following is the work that a decision leaves. If run is set, the run is followed. If work is set, work takes longer
+// and returns the run to follow. If both are nil, there is nothing to do.
 type following struct {
 	run  *record.Run
 	work func(context.Context) (*record.Run, error)
-	seen <-chan struct{} // of the task
+	seen <-chan struct{} // closed when the reaction on the mention is set or given up
 }
 
-// followUp does the work that a decision leaves, while other mentions are decided on.
+// followUp does the work that a decision leaves, while the worker decides on other mentions.
 func (s *worker) followUp(t pending, next following) {
 	if next.run != nil && next.run.Name() != t.run.Name() {
 		s.chat.mu.Lock()
@@ -160,10 +160,10 @@ func (s *worker) signal() {
 	}
 }
 
-// sessionPause bounds how long something that failed is left alone.
+// sessionPause limits the pause before a failed operation is repeated.
 const sessionPause = 5 * time.Minute
 
-// endMistake ends a mention for an error that stays if it is tried again. It returns all other errors as they are.
+// endMistake ends the run of a mention if err is lasting. It returns any other error unchanged.
 func (s *worker) endMistake(run record.Run, err error) (*record.Run, error) {
 	if !route.IsLasting(err) {
 		return nil, err
@@ -171,8 +171,8 @@ func (s *worker) endMistake(run record.Run, err error) (*record.Run, error) {
 	return s.endRun(s.chat.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 }
 
-// retryLater queues a run again after a pause. The process may run for months, and the cause that keeps a mention from
-// its answer (a full disk, a changed token) may be gone in minutes. An error that stays is left to the next start.
+// retryLater queues a run again after a pause. The process may run for months, and the cause of an error, such as a
+// full disk or a changed token, may be gone in minutes. A lasting error is not retried until the next start.
 func (s *worker) retryLater(t pending, what string, err error) {
 	if s.chat.ctx.Err() != nil {
 		return
@@ -204,7 +204,8 @@ const (
 	sessionIdle
 )
 
-// dequeue takes a run from the queue. With sessionIdle the worker is removed, so that nobody can queue another run.
+// dequeue takes a run from the queue. If it returns sessionIdle, it has removed the worker, so nobody can queue
+// another run to it.
 func (s *worker) dequeue() (pending, sessionState) {
 	s.chat.mu.Lock()
 	defer s.chat.mu.Unlock()
@@ -220,7 +221,7 @@ func (s *worker) dequeue() (pending, sessionState) {
 	return pending{}, sessionIdle
 }
 
-// readEvent returns the mention that a run was asked for with.
+// readEvent returns the mention that asked for a run.
 func readEvent(run record.Run) (slack.Mention, error) {
 	var m slack.Mention
 	if run.Origin == nil {
@@ -236,7 +237,8 @@ func (c *Chat) readDecision(ctx context.Context, run string) (catalog.Decision, 
 	return catalog.ReadDecision(ctx, c.Executor, run)
 }
 
-// decide returns the decision of a policy, with the tools that it leaves to the run of a mention.
+// decide decides on a queued mention and returns the work that is left. It reads the thread, asks the gate and acts on
+// the words of the mention.
 func (s *worker) decide(ctx context.Context, t pending) (next following, err error) {
 	run := t.run
 	if now, ok := s.chat.Executor.Find(run.Caller, run.ID); ok {
@@ -256,12 +258,12 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	if err != nil {
 		var refused *slack.RefusedError
 		if ctx.Err() == nil && errors.As(err, &refused) && !refused.OfApp() {
-			// The thread cannot be read, now or ever: there is nobody to tell either.
+			// The thread can never be read, so no answer can be posted either.
 			next.run, err = s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: err.Error()})
 		}
 		return next, err
 	}
-	if m.Bot == "" { // it came before Slack had told who ramus is
+	if m.Bot == "" { // the mention came before Slack had returned the identity of ramus
 		me, err := s.chat.Slack.Me(ctx)
 		if err != nil {
 			return next, err
@@ -270,7 +272,7 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	}
 	if ok, err := s.chat.isOwnTeam(ctx, m.Team); err != nil {
 		return next, err
-	} else if !ok { // it came before Slack had told whose token it is
+	} else if !ok { // the mention came before Slack had returned the workspace of the token
 		s.chat.Log.Warn("an event of a workspace that is not configured is ignored", "run", run.Name(), "team", m.Team)
 		next.run, err = s.endRun(ctx, run, executor.Ending{Output: map[string]any{"silent": true, outputLeft: true}})
 		return next, err
@@ -292,19 +294,19 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 		}
 	}
 	if d.Runner != gate.RunnerContainer && s.chat.Fallback == nil {
-		// As if ramus were not there: not even a reaction.
+		// ramus must not be noticed, so it sets no reaction either.
 		s.chat.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", d.Reason)
 		next.run, err = s.endRun(ctx, run, executor.Ending{Output: map[string]any{"runner": string(gate.RunnerFallback), "silent": true, outputLeft: true}})
 		return next, err
 	}
 	seen := make(chan struct{})
 	next.seen = seen
-	s.runAlongside(func() { // Slack's limit of reactions is no reason to wait
+	s.runAlongside(func() { // deciding need not wait for Slack's rate limit of reactions
 		defer close(seen)
 		s.react(s.chat.ctx, m, "eyes")
 	})
 	if d.Runner != gate.RunnerContainer {
-		// A runner that is slow, or down, must not hold up who is let through.
+		// A fallback runner that is slow or down must not delay other mentions of the thread.
 		next.work = func(ctx context.Context) (*record.Run, error) {
 			select {
 			case s.chat.hands <- struct{}{}:
@@ -330,7 +332,7 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	return next, err
 }
 
-// resolvePolicy asks the gate about a mention. A button belongs to the thread that it was let through for.
+// resolvePolicy returns the decision about a mention. A button uses the decision about the run in whose message it is.
 func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (catalog.Decision, error) {
 	var p pressed
 	if err := json.Unmarshal(run.Origin.Event, &p); err != nil {
@@ -347,29 +349,28 @@ func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Ment
 		d.Prompt = p.Text
 		return d, nil
 	}
-	// What the thread has done already is where it works, whatever a text names.
+	// The repository that the thread has worked on takes precedence over one that the text names.
 	d := s.chat.decide(s.chat.Gate.Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
 		Channel: m.Channel, Repo: cmp.Or(at.home, at.repo), Session: s.of.Key}))
 	d.Starter = threadStarter(thread)
 	return d, nil
 }
 
-// decision is a policy with the tools that it leaves to the run of a mention.
+// decide returns the decision of a policy, with the tools that it leaves to the run of a mention.
 func (c *Chat) decide(p gate.Policy) catalog.Decision {
 	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil})
 }
 
-// readThread reads the conversation. A thread that a slash command began has no message of a person; its first message
-// is ramus's own.
+// readThread reads the conversation. A thread that a slash command began has no message of a person. Its first message
+// is a message of ramus.
 func (s *worker) readThread(ctx context.Context, m slack.Mention) (slack.Thread, error) {
 	return s.chat.Slack.Thread(ctx, m.Team, m.Channel, m.ThreadTS)
 }
 
-// slashPart marks the message that a slash command began a thread with; the
-// mark's key is the user.
+// slashPart is the part of the message with which a slash command began a thread. The key of its mark is the user.
 const slashPart = "slash"
 
-// threadStarter is who began a thread.
+// threadStarter returns the user who began a thread. Returns "" if that was ramus itself or another app.
 func threadStarter(t slack.Thread) string {
 	if t.Parent.Own {
 		if mark := t.Parent.Mark; mark != nil && mark.Part == slashPart {
@@ -378,15 +379,15 @@ func threadStarter(t slack.Thread) string {
 		return ""
 	}
 	if t.Parent.Bot {
-		return "" // a name that any app can give itself is nobody's
+		return "" // any app can choose its own name, so the name identifies nobody
 	}
 	return t.Parent.User
 }
 
-// outputLeft marks a run whose mention nobody works for.
+// outputLeft is the output key of a run that ended without any work for its mention.
 const outputLeft = "left"
 
-// sendToFallback gives a thread to the fallback runner.
+// sendToFallback hands a thread over to the fallback runner.
 func (s *worker) sendToFallback(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p gate.Policy) (*record.Run, error) {
 	output := map[string]any{"runner": string(gate.RunnerFallback)}
 	tools, err := json.Marshal([]catalog.Tool{catalog.FallbackSession})
@@ -405,8 +406,8 @@ func (s *worker) sendToFallback(ctx context.Context, run record.Run, m slack.Men
 	return s.endRun(ctx, run, executor.Ending{Output: output})
 }
 
-// threadBefore returns a thread as it was when a message was posted, so that later messages do not change what is
-// handed over, however late that happens.
+// threadBefore returns a thread as it was when the message ts was posted. Later messages are left out, so a late
+// hand-over sends the same thread.
 func threadBefore(t slack.Thread, ts string) slack.Thread {
 	var replies []slack.Post
 	for _, p := range t.Replies {
@@ -418,7 +419,7 @@ func threadBefore(t slack.Thread, ts string) slack.Thread {
 	return t
 }
 
-// endRun answers a mention without running anything. The answer is reported like that of a run.
+// endRun ends a mention without running anything. The answer is reported like the result of a run.
 func (s *worker) endRun(ctx context.Context, run record.Run, e executor.Ending) (*record.Run, error) {
 	run, err := s.chat.Executor.End(ctx, run.Name(), e)
 	if err != nil {
@@ -432,8 +433,8 @@ func (s *worker) endWithText(ctx context.Context, run record.Run, text, code str
 	return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"text": text, "code": code}})
 }
 
-// beginRun gives the mention's run its work. If the claim is in another repository than the work, the work is a run of
-// its own, and the claim points to it.
+// beginRun begins the work of the mention's run. If the claim is in another repository than the work, the work gets a
+// run of its own, and the claim points to that run.
 func (s *worker) beginRun(ctx context.Context, run record.Run, at place, asked record.Request) (*record.Run, error) {
 	if at.repo != run.Repo {
 		work, err := s.moveClaim(ctx, run, at, asked.Asker)
@@ -453,8 +454,8 @@ func (s *worker) beginRun(ctx context.Context, run record.Run, at place, asked r
 	return &begun, nil
 }
 
-// moveClaim claims the mention again in the repository of its work, with its policy, and ends the first claim. It can be
-// repeated wherever it was interrupted.
+// moveClaim claims the mention again in the repository of its work, copies the policy and ends the first claim. It can
+// be repeated after an interruption at any point.
 func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by gitd.Person) (record.Run, error) {
 	work, _, err := s.chat.Executor.Claim(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
 		Asker: by, Origin: run.Origin})
@@ -478,13 +479,13 @@ func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by git
 	return work, s.chat.Executor.Tell(ctx, run.Name(), nil)
 }
 
-// actOn does what the words of a mention ask for.
+// actOn does the work that the words of a mention ask for.
 func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d catalog.Decision) (*record.Run, error) {
 	who := asker(m.User, userName(thread, m.User))
 	if deed, does := deedOf(words.Verb); does {
 		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.unnamed}
 		switch words.Verb {
-		case "merge", "stop", "retry": // whatever is named, they are about the thread's branch
+		case "merge", "stop", "retry": // these act on the branch of the thread, even if another repository is named
 			doing.Repo, doing.Own = cmp.Or(at.home, at.unnamed), true
 		}
 		if why := s.chat.refusal(doing); why != "" && doing.Repo != "" {
@@ -544,7 +545,7 @@ func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thr
 	return s.beginRun(ctx, run, at, asked)
 }
 
-// sendPrompt gives plain words to the agent that is at work, or to a new run of one.
+// sendPrompt gives plain words to the agent that is at work, or starts a new run of an agent.
 func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, asked record.Request) (*record.Run, error) {
 	agents := s.chat.Executor.AgentNames()
 	if at.agent == "" && len(agents) == 1 {
@@ -574,7 +575,8 @@ func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention
 	return s.beginRun(ctx, run, at, asked)
 }
 
-// downloadFiles downloads the files that were shared with the mention and with the thread's first message.
+// downloadFiles downloads the files that are attached to the mention and to the first message of the thread. It stops
+// at maxFiles and maxFileBytes. skipped names the files that were not downloaded.
 func (s *worker) downloadFiles(ctx context.Context, m slack.Mention, thread slack.Thread) (files []record.Attachment, skipped []string) {
 	left := int64(maxFileBytes)
 	taken := map[string]bool{}
@@ -598,13 +600,13 @@ func (s *worker) downloadFiles(ctx context.Context, m slack.Mention, thread slac
 				continue
 			}
 			left -= int64(len(body))
-			files = append(files, record.Attachment{Name: f.Name, Type: http.DetectContentType(body), Content: body}) // what its author calls it is no matter
+			files = append(files, record.Attachment{Name: f.Name, Type: http.DetectContentType(body), Content: body}) // the type comes from the content, not the author
 		}
 	}
 	return files, skipped
 }
 
-// userName returns the name of a user in a thread.
+// userName returns the name of a user in a thread. Returns the id of the user if the thread has no name.
 func userName(t slack.Thread, user string) string {
 	for _, p := range append(t.Replies, t.Parent) {
 		if p.User == user && p.Name != "" {
@@ -614,8 +616,8 @@ func userName(t slack.Thread, user string) string {
 	return user
 }
 
-// listAgents returns the runs of agents in the thread that may have heard, or still hear, the words of a mention, the
-// latest first. A run that has ended meanwhile remembers the words that it got before this process began.
+// listAgents returns the runs of agents in the thread that may have received, or can still receive, the words of a
+// mention, the latest first. A run that has ended meanwhile may have received the words in an earlier process.
 func (s *worker) listAgents(asked record.Run) []record.Run {
 	var list []record.Run
 	for _, r := range slices.Backward(s.chat.Executor.OfCaller(s.caller)) {
@@ -626,7 +628,7 @@ func (s *worker) listAgents(asked record.Run) []record.Run {
 	return list
 }
 
-// lastFailed is the latest run of the thread that ended, if it failed.
+// lastFailed returns the latest ended run of the thread. Returns false if there is none or it did not fail.
 func (s *worker) lastFailed() (record.Run, bool) {
 	runs := s.chat.Executor.OfCaller(s.caller)
 	for i := len(runs) - 1; i >= 0; i-- {
@@ -637,12 +639,12 @@ func (s *worker) lastFailed() (record.Run, bool) {
 	return record.Run{}, false
 }
 
-// soon bounds what is done for looks: a reaction that cannot be set holds nothing up.
+// soon limits the time of cosmetic work. A reaction that cannot be set delays nothing.
 const soon = 20 * time.Second
 
 func (s *worker) react(ctx context.Context, m slack.Mention, name string) {
 	if m.Slash {
-		return // there is no message of a person to react to
+		return // a slash command has no message to react to
 	}
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()

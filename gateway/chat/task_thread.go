@@ -9,9 +9,9 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// toTask hands a mention in a task's thread to the task: it is heard as a comment
-// on the pull request would be. The gate decides about who speaks, for ramus
-// itself began the thread. Not handled: it is a mention like any other.
+// sendToTask gives a mention in the thread of a task to the task, which treats it like a comment on its pull request.
+// The gate decides about the author of the mention, because ramus itself began the thread. Returns false if the
+// mention is to be handled like any other.
 func (c *Chat) sendToTask(ctx context.Context, m slack.Mention) (handled bool, err error) {
 	if c.Engineer == nil {
 		return false, nil
@@ -40,7 +40,7 @@ func (c *Chat) sendToTask(ctx context.Context, m slack.Mention) (handled bool, e
 		_, err = c.Engineer.Cancel(ctx, t.ID, false, by)
 	case "retry":
 		if _, err = c.Engineer.Retry(ctx, t.ID, by); errors.Is(err, record.ErrConflict) {
-			err = nil // it was delivered before
+			err = nil // the mention was delivered before
 		}
 	case "help", "status", "log", "diff", "why", "merge":
 		return false, nil
@@ -48,7 +48,7 @@ func (c *Chat) sendToTask(ctx context.Context, m slack.Mention) (handled bool, e
 		_, err = c.Engineer.Say(ctx, t.ID, "slack:"+m.Key(), p.Prompt, by)
 	}
 	if errors.Is(err, record.ErrConflict) || errors.Is(err, record.ErrInvalid) {
-		return false, nil // it has ended: whoever goes on in its thread begins anew
+		return false, nil // the task has ended, so the mention begins new work
 	}
 	if err != nil {
 		return false, err

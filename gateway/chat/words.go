@@ -13,50 +13,47 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// Words are what a mention says, read as a command; a text that is none is for the agent.
+// Words is the text of a mention, parsed as a command. A text that is no command is for the agent.
 type Words struct {
-	// Verb is one of run, exec, test, lint, build, diff, log, status, why, merge, stop,
-	// retry, help; empty: plain words for the agent.
+	// Verb is one of run, exec, test, lint, build, diff, log, status, why, merge, stop, retry and help. It is empty
+	// for plain words, which are for the agent.
 	Verb string
-	// Workflow and Input are run's. Input is nil where nothing was given.
+	// Workflow and Input belong to run. Input is nil if no input is given.
 	Workflow string
 	Input    map[string]any
-	// Command is exec's: the text of the code block, or the rest of the line.
+	// Command belongs to exec. It is the text of the code block, or the rest of the line.
 	Command string
-	// Args are the other verbs' words: a pattern of test, "fix" of lint, a target
-	// of build, "--stat" of diff, a number of log.
+	// Args are the words of the other verbs: a pattern of test, "fix" of lint, a target of build, "--stat" of diff, a
+	// number of log.
 	Args []string
-	// Into and Strategy are merge's; empty where not said.
+	// Into and Strategy belong to merge. They are empty if they are not given.
 	Into     string
 	Strategy gitd.Strategy
-	// Repo, Base and Agent were named by repo:NAME, base:BRANCH and agent:NAME,
-	// which are taken out of Text.
+	// Repo, Base and Agent are the values of repo:NAME, base:BRANCH and agent:NAME. These options are removed from
+	// Text.
 	Repo, Base, Agent string
-	// Text is all the rest, for the agent. It is the whole text of a command
-	// too, for the case that what it names does not exist.
+	// Text is the rest of the text, for the agent. A command has its whole text here too, in case the thing that it
+	// names does not exist.
 	Text string
 }
 
 const (
-	// wordsMax bounds a mention's text, in bytes. Slack's own messages end at
-	// 40,000 characters.
+	// wordsMax limits the text of a mention, in bytes. The messages of Slack are limited to 40,000 characters.
 	wordsMax  = 160 << 10
 	inputsMax = 64
 	logMax    = 100
 )
 
-// Mistake is what is wrong with a command, and what to write instead, for the
-// person who wrote it.
+// Mistake describes the error in a command and how to correct it. The text is for the person who wrote the command.
 type Mistake struct{ Text string }
 
 func (m *Mistake) Error() string { return m.Text }
 
 func mistake(format string, args ...any) error { return &Mistake{fmt.Sprintf(format, args...)} }
 
-// ParseWords reads the text of a mention, prefix and mention of ramus taken out.
-// Only a text that is a command from its first word to its last is read as
-// one: a sentence that merely begins with such a word is for the agent.
-// The error is a [*Mistake].
+// ParseWords parses the text of a mention, without the prefix and the mention of ramus. A text is a command only if
+// all of it, from the first word to the last, is one. A sentence that merely begins with a verb is for the agent. The
+// error is a [*Mistake].
 func ParseWords(text string) (Words, error) {
 	if len(text) > wordsMax {
 		return Words{}, mistake("this is longer than %d KiB: put it into a file and share that", wordsMax>>10)
@@ -77,7 +74,7 @@ func ParseWords(text string) (Words, error) {
 	return w, nil
 }
 
-// command reads the text as a command, if it is one.
+// command parses text as a command. It leaves w unchanged if text is none.
 func (w *Words) command(text string) error {
 	text, marked := unwrap(text)
 	if strings.Contains(text, "```") {
@@ -154,7 +151,7 @@ func (w *Words) command(text string) error {
 	return nil
 }
 
-// set makes the words a verb with at most one argument.
+// set sets the verb and at most one argument.
 func (w *Words) set(verb, arg string) error {
 	switch {
 	case strings.HasPrefix(arg, "-") && verb != "diff":
@@ -171,7 +168,7 @@ func (w *Words) set(verb, arg string) error {
 	return nil
 }
 
-// merge reads [into BRANCH] [STRATEGY].
+// merge parses [into BRANCH] [STRATEGY].
 func (w *Words) merge(args []word) error {
 	into := ""
 	if len(args) >= 2 && strings.EqualFold(args[0].text, "into") {
@@ -199,7 +196,7 @@ func (w *Words) merge(args []word) error {
 }
 
 var (
-	// The ids that workflows may have, and paths of their files.
+	// workflowID matches the ids of workflows and the paths of their files.
 	workflowID   = pattern.New(`^(?:[a-z0-9_-]{1,64}|[A-Za-z0-9._][A-Za-z0-9._/-]{0,199}\.ya?ml)$`)
 	inputName    = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 	agentName    = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -207,15 +204,15 @@ var (
 	inputExample = "`run NAME key=value other=\"two words\"`"
 )
 
-// pronouns end sentences ("run it", "build this") and name nothing.
+// pronouns are words that end a sentence ("run it", "build this") and name nothing.
 var pronouns = []string{"it", "this", "that", "them", "these", "those", "all", "both", "everything", "something", "anything", "again", "now", "please", "first",
 	"one", "on", "in", "out", "up", "away", "along", "over"}
 
-// states are what people say about a build instead of a target.
+// states are words that describe a build ("build fails") and are not targets.
 var states = []string{"fails", "failed", "failing", "fail", "failure", "broken", "breaks", "broke", "passes", "passed", "passing", "error", "errors", "errored",
 	"red", "green", "is", "was", "are", "status", "works", "hangs", "slow", "logs"}
 
-// run reads WORKFLOW [key=value]…; broken is what is wrong with the quotes.
+// run parses WORKFLOW [key=value]…. broken is the error in the quotes of the text, or nil.
 func (w *Words) run(args []word, broken error) error {
 	if len(args) == 0 {
 		if broken != nil {
@@ -275,12 +272,11 @@ func (w *Words) run(args []word, broken error) error {
 	return nil
 }
 
-// isInput tells whether a word is meant as key=value, rightly written or not.
+// isInput reports whether a word is meant as key=value, even if it is malformed.
 func isInput(w word) bool { return strings.Contains(w.text, "=") && !strings.HasPrefix(w.text, "-") }
 
-// scalar is the JSON value that a text stands for, or the text. A number that
-// would be written otherwise (1.10, 007, 20 digits) stays text: as one it may
-// be a version, a code or an id, and nothing of it must be lost.
+// scalar returns the JSON value that text denotes, or text itself. A number that JSON would write differently (1.10,
+// 007, 20 digits) stays text. It may be a version, a code or an id, and no digit of it must be lost.
 func scalar(text string) any {
 	switch text {
 	case "true":
@@ -298,8 +294,8 @@ func scalar(text string) any {
 	return text
 }
 
-// isPattern tells whether a word looks like a choice of tests and not like one
-// of a sentence: it has a sign that paths and patterns have, or capitals inside.
+// isPattern reports whether a word looks like a pattern of tests and not like a word of a sentence. A pattern has a
+// character of paths or patterns, or a capital after a small letter.
 func isPattern(s string) bool {
 	if strings.ContainsAny(s, "/*:_[]|^$\\.") {
 		return true
@@ -319,8 +315,8 @@ func isTarget(s string) bool {
 	return buildTarget.MatchString(s) && !slices.Contains(pronouns, lower) && !slices.Contains(states, lower)
 }
 
-// parseExec reads a text whose first word, options aside, is exec. Its line is
-// taken as it stands: what looks like an option behind the command is the command's.
+// parseExec parses a text whose first word after the options is exec. It takes the line unchanged. After the command,
+// a word that looks like an option is a part of the command.
 func parseExec(text string) (w Words, is bool, err error) {
 	rest := strings.TrimLeft(text, address)
 	for {
@@ -361,7 +357,7 @@ func parseExec(text string) (w Words, is bool, err error) {
 		case err != nil:
 			return Words{}, true, err
 		case strings.TrimSpace(after) != "":
-			return Words{}, false, nil // words for the agent, with code in them
+			return Words{}, false, nil // plain words for the agent that contain code
 		case command == "":
 			return Words{}, true, missing
 		}
@@ -398,7 +394,7 @@ func (w *Words) exec(command, text string) (Words, bool, error) {
 	return *w, true, nil
 }
 
-// blockText is what a code block holds, without the language that some write behind its first fence.
+// blockText returns the content of a code block without the name of a shell after the first fence.
 func blockText(s string) string {
 	if first, rest, more := strings.Cut(s, "\n"); more && slices.Contains([]string{"sh", "bash", "shell", "zsh", "console"}, strings.TrimSpace(first)) {
 		s = rest
@@ -406,7 +402,7 @@ func blockText(s string) string {
 	return strings.Trim(strings.TrimRightFunc(s, unicode.IsSpace), "\n")
 }
 
-// unwrap takes the marks off a text that is one piece of code.
+// unwrap removes the code marks from a text that is one piece of code. Returns false if the text is not.
 func unwrap(s string) (string, bool) {
 	if inner, ok := strings.CutPrefix(s, "```"); ok {
 		if inner, ok = strings.CutSuffix(inner, "```"); ok && !strings.Contains(inner, "```") {
@@ -423,7 +419,7 @@ func unwrap(s string) (string, bool) {
 	return s, false
 }
 
-// option takes a word that is repo:NAME, base:BRANCH or agent:NAME.
+// option parses a word of the form repo:NAME, base:BRANCH or agent:NAME. taken is false for any other word.
 func (w *Words) option(word string) (taken bool, err error) {
 	key, value, found := strings.Cut(word, ":")
 	if !found {
@@ -460,7 +456,7 @@ func (w *Words) option(word string) (taken bool, err error) {
 	return true, nil
 }
 
-// cutOptions takes the options out of a text, not those in code and in quoted lines.
+// cutOptions removes the options from a text. It leaves options in code and in quoted lines.
 func (w *Words) cutOptions(text string) (string, error) {
 	if !strings.Contains(text, ":") {
 		return text, nil
@@ -480,7 +476,7 @@ func (w *Words) cutOptions(text string) (string, error) {
 			from, to := at+len(space), at+len(space)+len(word)
 			line, at = line[len(space)+len(word):], to
 			taken := false
-			// What touches code is no word of its own.
+			// A word that touches code is not a separate word.
 			for len(code) > 0 && code[0].end < from {
 				code = code[1:]
 			}
@@ -499,12 +495,11 @@ func (w *Words) cutOptions(text string) (string, error) {
 	return b.String(), nil
 }
 
-// part is a piece of a text, from start to before end.
+// part is the piece of a text from start up to but not including end.
 type part struct{ start, end int }
 
-// codeParts finds code in a text: ``` blocks, and `code` within a line. A block
-// that is not closed reaches to the end: Slack shows what follows as prose,
-// but its writer meant code.
+// codeParts returns the positions of code in a text, which are ``` blocks and `code` within a line. An unclosed block
+// reaches to the end of the text. Slack shows the rest of it as prose, but its author meant code.
 func codeParts(text string) (parts []part) {
 	for at := 0; ; {
 		n := strings.IndexByte(text[at:], '`')
@@ -530,7 +525,7 @@ func codeParts(text string) (parts []part) {
 	}
 }
 
-// address is what people put between a mention and what they say.
+// address is the set of characters that people write between a mention and its text.
 const address = ",: \t\n\u00a0"
 
 func wordEnd(s string) int {
@@ -540,7 +535,7 @@ func wordEnd(s string) int {
 	return len(s)
 }
 
-// withoutStop takes the punctuation of a sentence's end off its last word.
+// withoutStop removes the punctuation at the end of a sentence from its last word.
 func withoutStop(s string) string {
 	if strings.HasSuffix(s, "...") {
 		return s
@@ -548,9 +543,8 @@ func withoutStop(s string) string {
 	return strings.TrimRight(s, ".!?,;:")
 }
 
-// asTyped undoes what phones and Slack make of what was typed: curly quotes,
-// dashes in place of --, one sign for three dots, spaces that do not break,
-// and signs that nobody sees.
+// asTyped undoes the changes that phones and Slack make to typed text. These are curly quotes, dashes in place of --,
+// an ellipsis character in place of three dots, non-breaking spaces and invisible characters.
 func asTyped(s string) string {
 	var b strings.Builder
 	runes := []rune(s)
@@ -562,7 +556,7 @@ func asTyped(s string) string {
 		case r == '‘' || r == '’' || r == '‚' || r == '‛':
 			b.WriteByte('\'')
 		case (r == '—' || r == '–') && begins:
-			// One letter has one dash in front of it: -v, --verbose.
+			// An option of one letter has one dash, as in -v. Longer options have two, as in --verbose.
 			if i+1 < len(runes) && unicode.IsLetter(runes[i+1]) && (i+2 == len(runes) || unicode.IsSpace(runes[i+2])) {
 				b.WriteByte('-')
 			} else {
@@ -584,14 +578,14 @@ func asTyped(s string) string {
 
 type word struct {
 	text   string
-	quoted bool // a part of it, at least
+	quoted bool // true if any part of the word is quoted
 }
 
 var errQuote = &Mistake{"a quote is not closed: write another at the end of the value"}
 
-// shellWords cuts a text into words as a shell does with quotes and
-// backslashes; nothing in it is expanded. A value may stand between backticks
-// too: that is how Slack marks code. What stands before a mistake is returned along with it.
+// shellWords splits a text into words by the quotes and backslashes of a shell. It expands nothing. A value may be
+// between backticks too, because Slack marks code that way. On an error shellWords returns the words before the error
+// too.
 func shellWords(s string) ([]word, error) {
 	var words []word
 	var b strings.Builder
@@ -636,7 +630,7 @@ func shellWords(s string) ([]word, error) {
 
 var unescape = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\$`, `$`, "\\`", "`", "\\\n", "")
 
-// closing finds the quote that ends what begins s.
+// closing returns the index of the quote that closes the string at the start of s. Returns -1 if there is none.
 func closing(s string, quote byte) int {
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -649,7 +643,7 @@ func closing(s string, quote byte) int {
 	return -1
 }
 
-// short is as much of a text as fits into a sentence about it.
+// short returns a text cut to 60 runes, so that a message can quote it.
 func short(s string) string {
 	const most = 60
 	if runes := []rune(s); len(runes) > most {
