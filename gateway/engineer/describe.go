@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// DescribeEvent returns in words what an event of a run says about the work. bad is set if it failed.
+// DescribeEvent returns a description of the work that an event of a run is about. bad is set if that work failed.
 func DescribeEvent(e record.Event) (text string, bad bool) {
 	what := firstOf(e.Command)
 	switch {

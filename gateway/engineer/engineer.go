@@ -27,107 +27,105 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Engineer takes software tasks and brings them to merged pull requests. Its
-// exported fields are its options and may be changed until Open. Methods are safe
-// for concurrent use.
+// Engineer takes software tasks and brings them to merged pull requests. The exported fields are options and may be
+// changed until Open is called. Methods are safe for concurrent use.
 //
-// A task is a conversation, and one standing run of it is its record: what was
-// asked, heard and posted, event by event. What is to be done next follows from
-// that journal and from how things stand at GitHub, never from what a delivery
-// claims; so deliveries may be lost, doubled and late, and the server killed at
-// any moment.
+// A task is a conversation. The record of a task is one standing run of the conversation. The journal of that run
+// holds the request, all feedback and all messages, event by event. The next step of a task follows from that journal
+// and from the state at GitHub, never from the content of a delivery. Therefore deliveries may be lost, repeated or
+// late, and the server may be killed at any moment.
 type Engineer struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
-	// GitHub opens pull requests and answers reviews; nil: tasks end when their work
-	// does, on their branch.
+	// GitHub opens pull requests and answers reviews. If it is nil, a task ends when its work does, on the branch of
+	// the task.
 	GitHub *github.Client
-	// Upstream says where a repository of ours is at GitHub, and lets git in to
-	// write. False: it is not there, and its tasks end as without GitHub.
+	// Upstream returns the GitHub repository of a local repository, and the access with which git may write to it. If
+	// it returns false, the repository is not at GitHub, and its tasks end as without GitHub.
 	Upstream func(repo string) (gitd.Upstream, github.Name, bool)
-	// Slack and Channel: where each task gets a thread; nil or empty: nowhere.
+	// Each task gets a thread in Channel of Slack. If Slack is nil or Channel is empty, tasks have no threads.
 	Slack   *slack.Client
 	Channel string
-	// Repo and Agent are for tasks that name none.
+	// Repo and Agent are the defaults of tasks that name none.
 	Repo, Agent string
 	Links       *links.Signer
-	// Branch is the pull request's branch, with {task_id} and {caller}; default
+	// Branch is the template of the pull request's branch. It may contain {task_id} and {caller}. The default is
 	// "ramus/conv-{task_id}".
 	Branch string
 	Draft  bool
 	Labels []string
-	// Prompt is the template of an agent's first prompt; empty: [render.DefaultPrompt].
+	// Prompt is the template of an agent's first prompt. If it is empty, [render.DefaultPrompt] is used.
 	Prompt string
-	// Mention is the word that speaks to ramus in a comment; default "@ramus".
+	// Mention is the word that addresses ramus in a comment. The default is "@ramus".
 	Mention string
-	// Repairs is how often failed checks are repaired before a person has to look;
-	// default 3. Below 0: never.
+	// Repairs is how often failed checks are repaired before a person has to look. The default is 3. If it is
+	// negative, checks are never repaired.
 	Repairs int
-	// DeleteBranch deletes the branch at GitHub when its pull request was merged.
+	// DeleteBranch deletes the branch at GitHub after its pull request is merged.
 	DeleteBranch bool
-	// Evidence is how pictures of pages get to GitHub; default [EvidenceLinks].
+	// Evidence selects how pictures of pages get to GitHub. The default is [EvidenceLinks].
 	Evidence Evidence
-	// DeleteEvidence deletes the branch with the pictures at GitHub when the pull request was merged:
-	// what shows them there goes blank.
+	// DeleteEvidence deletes the branch with the pictures at GitHub after the pull request is merged. The comments
+	// that show the pictures lose them.
 	DeleteEvidence bool
-	// Web is where GitHub's pages are; default https://github.com.
+	// Web is the URL of GitHub's pages. The default is https://github.com.
 	Web string
-	// Gather is how long comments may go on arriving before they are worked on together;
-	// default 2 s.
+	// Gather is how long the job waits for further comments after the first, so that one piece of work addresses them
+	// together. The default is 2 s.
 	Gather time.Duration
-	// Every is how often a pull request is looked at when nothing was heard of it; default 10 min.
+	// Every is how often a pull request is read if no delivery arrives. The default is 10 min.
 	Every time.Duration
-	// RetryEvery is the first pause before something that failed is tried again;
-	// it doubles up to five minutes. Default 2 s.
+	// RetryEvery is the first pause before a failed operation is repeated. Each further pause is twice as long, up to
+	// five minutes. The default is 2 s.
 	RetryEvery time.Duration
 	Log        *slog.Logger
 	Now        func() time.Time
 
 	ctx     context.Context
 	stop    context.CancelFunc
-	wg      sync.WaitGroup // jobs, and refreshes of bases
-	looking chan struct{}  // bounds how many pull requests are looked at at once
-	bearing sync.Mutex     // held while a task that another one asks for is accepted
+	wg      sync.WaitGroup // jobs and refreshes of bases
+	looking chan struct{}  // limits how many pull requests are read at the same time
+	bearing sync.Mutex     // held while a task with a parent is accepted
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards all fields below
 	closed bool
 	tasks  map[string]record.Task // by id
-	jobs   map[string]*job        // of tasks that have something to do
-	bases  map[string]bool        // repositories whose base is being refreshed; true: once more
+	jobs   map[string]*job        // jobs by task id, of tasks that have something to do
+	bases  map[string]bool        // repositories whose base is being refreshed; true if one more refresh is needed
 
 	delivered recent // ids and digests of deliveries
 }
 
-// Submission asks for a task.
+// Submission is a request for a task.
 type Submission struct {
-	Description string `json:"description"`       // what to build or fix
+	Description string `json:"description"`       // the feature to build or the fault to fix
 	Context     string `json:"context,omitempty"` // current and wanted behaviour, affected files
 	Repo        string `json:"repo,omitempty"`
 	Base        string `json:"base,omitempty"`
 	Agent       string `json:"agent,omitempty"`
-	// Key makes it idempotent: a second submission by the same person with the
-	// same key is the first one.
+	// Key makes the submission idempotent. A second submission by the same person with the same key returns the task
+	// of the first one.
 	Key   string      `json:"key,omitempty"`
 	Asker gitd.Person `json:"asker,omitzero"`
-	// Parent is the task whose agent asks for this one.
+	// Parent is the id of the task whose agent submits this one.
 	Parent string `json:"parent,omitempty"`
-	// permit decides on the task before it is recorded; nil permits everything.
+	// permit checks the task before it is recorded. If it is nil, every task is permitted.
 	permit func(record.Task) error
 }
 
-// maxTaskFamily limits how many tasks may be at work for all of one first task.
+// maxTaskFamily limits how many descendants of one root task may be at work at the same time.
 const maxTaskFamily = 10
 
-// standingRun is the id of the run that is a task's record.
+// standingRun is the id of the run that is the record of a task.
 const standingRun = "task"
 
-// TaskFilter narrows a listing; zero fields do not.
+// TaskFilter selects tasks of a listing. Fields that are zero select all.
 type TaskFilter struct {
 	Repo   string
 	Status record.State
-	Active bool // only what is neither complete nor failed
-	Max    int  // default 100
-	// Keep leaves out the tasks for which it is false; nil keeps all.
+	Active bool // only tasks that are neither complete nor failed
+	Max    int  // the default is 100
+	// Keep excludes the tasks for which it returns false. If it is nil, no task is excluded.
 	Keep func(record.Task) bool
 }
 
@@ -135,7 +133,7 @@ func (f TaskFilter) fits(t record.Task) bool {
 	return (f.Keep == nil || f.Keep(t)) && (f.Repo == "" || t.Repo == f.Repo) && (f.Status == "" || t.Status == f.Status) && (!f.Active || !t.Ended())
 }
 
-// Open takes up what an earlier process left.
+// Open continues the tasks that an earlier process left.
 func (e *Engineer) Open(ctx context.Context) error {
 	e.fill()
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -148,10 +146,10 @@ func (e *Engineer) Open(ctx context.Context) error {
 			continue
 		}
 		e.tasks[t.ID] = t
-		// One that failed may have been merged, or reopened, while nobody listened.
+		// The pull request of a failed task may have been merged or reopened while the server was down.
 		lately := t.PRNumber != 0 && e.Now().Sub(t.UpdatedAt) < 30*24*time.Hour
 		if !t.Ended() || t.Unposted > 0 || t.Status == record.StateFailed && lately {
-			_, _ = e.wake(t.ID, true) // it is open
+			_, _ = e.wake(t.ID, true) // it cannot fail, because e is open
 		}
 	}
 	return nil
@@ -190,7 +188,7 @@ func (e *Engineer) fill() {
 	}
 }
 
-// Close stops working for tasks and waits; the next Open goes on.
+// Close stops all jobs and waits for them. The next Open continues the tasks.
 func (e *Engineer) Close() error {
 	e.mu.Lock()
 	closed := e.closed
@@ -204,7 +202,8 @@ func (e *Engineer) Close() error {
 	return nil
 }
 
-// readTask reads the record that a standing run holds; what the run itself says comes first.
+// readTask returns the task that the record of a standing run holds. The state, error, name and creation time are
+// those of the run.
 func readTask(run record.Run) (record.Task, error) {
 	var t record.Task
 	if err := json.Unmarshal(run.Record, &t); err != nil {
@@ -217,11 +216,11 @@ func readTask(run record.Run) (record.Task, error) {
 	return t, nil
 }
 
-// newTaskID is random, or follows from a key.
+// newTaskID returns a random id. If key is not empty, the id follows from by and key instead.
 func newTaskID(by gitd.Person, key string) string {
 	var b [8]byte
 	if key == "" {
-		_, _ = rand.Read(b[:]) // it never fails
+		_, _ = rand.Read(b[:]) // Read never fails
 	} else {
 		sum := sha256.Sum256([]byte(by.Email + "\x00" + by.Name + "\x00" + key))
 		copy(b[:], sum[:])
@@ -229,12 +228,12 @@ func newTaskID(by gitd.Person, key string) string {
 	return hex.EncodeToString(b[:])
 }
 
-// invalid is an error of whoever asks.
+// invalid returns an error of the submission or request.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w task: %s", record.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Submit accepts a task. It is durable when Submit returns.
+// Submit accepts a task. The task is durable when Submit returns.
 func (e *Engineer) Submit(ctx context.Context, s Submission) (record.Task, error) {
 	t, err := e.submit(ctx, s)
 	if err != nil {
@@ -257,7 +256,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 	}
 	id := newTaskID(s.Asker, s.Key)
 	if t, err := e.Task(ctx, id); err == nil {
-		return t, nil // heard before
+		return t, nil // the task was submitted before
 	}
 	repo, base, err := e.workplace(ctx, s)
 	if err != nil {
@@ -268,7 +267,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 		return record.Task{}, err
 	}
 	if s.Parent != "" {
-		e.bearing.Lock() // many who ask at once are counted one after another
+		e.bearing.Lock() // so that concurrent submissions are counted one after another
 		defer e.bearing.Unlock()
 	}
 	if err := e.mayBear(s.Parent); err != nil {
@@ -308,7 +307,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 	return t, nil
 }
 
-// workplace is the repository and base of a submission.
+// workplace returns the repository and base of a submission.
 func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base string, err error) {
 	repo = cmp.Or(s.Repo, e.Repo)
 	if repo == "" {
@@ -316,7 +315,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		if err != nil {
 			return "", "", err
 		}
-		names := slices.Collect(maps.Keys(e.Executor.Upstreams)) // some may never have been fetched
+		names := slices.Collect(maps.Keys(e.Executor.Upstreams)) // some of them may never have been fetched
 		for _, r := range all {
 			if r.Name() != lookup.InboxRepo {
 				names = append(names, r.Name())
@@ -344,7 +343,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 	return repo, base, nil
 }
 
-// agent is the agent of a submission.
+// agent returns the agent of a submission.
 func (e *Engineer) agent(asked string) (string, error) {
 	names := e.Executor.AgentNames()
 	name := cmp.Or(asked, e.Agent)
@@ -361,7 +360,7 @@ func (e *Engineer) agent(asked string) (string, error) {
 	return name, nil
 }
 
-// mayBear tells whether a task may ask for one more.
+// mayBear returns an error if the task parent may not submit another task. Returns nil if parent is "".
 func (e *Engineer) mayBear(parent string) error {
 	if parent == "" {
 		return nil
@@ -400,7 +399,7 @@ func (e *Engineer) mayBear(parent string) error {
 	return nil
 }
 
-// descends tells whether a task comes of another. Called under mu.
+// descends reports whether t is the task of or one of its descendants. The caller holds mu.
 func (e *Engineer) descends(t record.Task, of string) bool {
 	for range catalog.MaxTaskDepth + 1 {
 		if t.ID == of {
@@ -415,7 +414,7 @@ func (e *Engineer) descends(t record.Task, of string) bool {
 	return false
 }
 
-// Task finds a task by its id. There is none: [record.ErrNotFound].
+// Task returns the task with the given id. Returns [record.ErrNotFound] if there is none.
 func (e *Engineer) Task(_ context.Context, id string) (record.Task, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -425,7 +424,7 @@ func (e *Engineer) Task(_ context.Context, id string) (record.Task, error) {
 	return record.Task{}, fmt.Errorf("task %.100q: %w; `ramus task list` shows them", id, record.ErrNotFound)
 }
 
-// Tasks lists tasks, newest first.
+// Tasks lists the tasks that fit f, newest first.
 func (e *Engineer) Tasks(_ context.Context, f TaskFilter) ([]record.Task, error) {
 	if f.Max <= 0 {
 		f.Max = 100
@@ -447,25 +446,24 @@ func (e *Engineer) Tasks(_ context.Context, f TaskFilter) ([]record.Task, error)
 	return list[:min(len(list), f.Max)], nil
 }
 
-// Retry takes a failed task up again where it stands.
+// Retry continues a failed task from its current state.
 func (e *Engineer) Retry(ctx context.Context, id string, by gitd.Person) (record.Task, error) {
 	return e.command(ctx, id, "retry", func(ctx context.Context, j *job) error { return j.retry(ctx, by) })
 }
 
-// Cancel ends a task: what runs is stopped and the container removed. Its branch
-// here is kept unless drop is set; the pull request stays as it is.
+// Cancel ends a task. It stops the running work and removes the container. The local branch is kept unless drop is
+// set. The pull request is not changed.
 func (e *Engineer) Cancel(ctx context.Context, id string, drop bool, by gitd.Person) (record.Task, error) {
 	return e.command(ctx, id, "cancel", func(ctx context.Context, j *job) error { return j.cancel(ctx, drop, by) })
 }
 
-// Say gives a task something more to do, as a comment on its pull request would.
-// A key that was said before is said once.
+// Say gives a task further work, like a comment on its pull request. A second call with the same key has no effect.
 func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person) (record.Task, error) {
 	return e.command(ctx, id, "speak to", func(ctx context.Context, j *job) error { return j.say(ctx, key, text, by) })
 }
 
-// Progress says in a task's thread what its agent is doing. The thread hears of
-// that once a minute at most: told is false when it was not said.
+// Progress posts a note about the current work of an agent in the thread of its task. At most one note a minute is
+// posted. told is false if the note was not posted.
 func (e *Engineer) Progress(ctx context.Context, id, text string) (told bool, err error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return false, fmt.Errorf("%w text: it is empty", record.ErrInvalid)
@@ -484,7 +482,7 @@ func (e *Engineer) Progress(ctx context.Context, id, text string) (told bool, er
 	return told, err
 }
 
-// command does something to a task's record and wakes whoever works at it.
+// command calls f with the job of a task and wakes the job after it.
 func (e *Engineer) command(ctx context.Context, id, what string, f func(context.Context, *job) error) (record.Task, error) {
 	t, err := e.Task(ctx, id)
 	if err == nil {
@@ -492,7 +490,7 @@ func (e *Engineer) command(ctx context.Context, id, what string, f func(context.
 		if j, err = e.wake(t.ID, false); err == nil {
 			if err = f(ctx, j); err == nil {
 				var now *job
-				if now, err = e.wake(t.ID, false); err == nil && now != j { // the first one left meanwhile
+				if now, err = e.wake(t.ID, false); err == nil && now != j { // the first job has left meanwhile
 					now.stale.Store(true)
 					now.awake()
 				}
@@ -505,15 +503,15 @@ func (e *Engineer) command(ctx context.Context, id, what string, f func(context.
 	return e.Task(ctx, t.ID)
 }
 
-// errClosing: the server is shutting down.
+// errClosing is the error of a call while the server is shutting down.
 var errClosing = record.ErrClosed
 
-// wake finds the job of a task, or makes it. look: GitHub may have news.
+// wake returns the job of a task and wakes it. It starts a job if there is none. look is set if GitHub may have news.
 func (e *Engineer) wake(id string, look bool) (*job, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, errClosing // the next Open finds it
+		return nil, errClosing // the next Open starts the job
 	}
 	j := e.jobs[id]
 	if j == nil {
@@ -528,7 +526,7 @@ func (e *Engineer) wake(id string, look bool) (*job, error) {
 	return j, nil
 }
 
-// leave forgets a job that has nothing to do, unless it was woken meanwhile.
+// leave removes a job that has nothing to do. Returns false if the job was woken meanwhile.
 func (e *Engineer) leave(j *job) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -539,17 +537,15 @@ func (e *Engineer) leave(j *job) bool {
 	return true
 }
 
-// keep shows a task's record as it is now.
+// keep makes t the task that Task and Tasks return.
 func (e *Engineer) keep(t record.Task) {
 	e.mu.Lock()
 	e.tasks[t.ID] = t
 	e.mu.Unlock()
 }
 
-// Deliver takes what a webhook said. It is durable when it returns: every pull
-// request is looked at anew when the server starts, so that nothing is lost
-// that GitHub still knows.
-// What was delivered before, by its id or its content, is nothing new.
+// Deliver handles a webhook delivery. A lost delivery loses nothing that GitHub still knows, because every pull
+// request is read when the server starts. A delivery whose id or content was delivered before is ignored.
 func (e *Engineer) Deliver(_ context.Context, d github.Delivery) error {
 	e.mu.Lock()
 	known := e.delivered.has(d.ID) || e.delivered.has(d.Digest)
@@ -572,11 +568,11 @@ func (e *Engineer) Deliver(_ context.Context, d github.Delivery) error {
 	return nil
 }
 
-// maxDelivered is how many ids and digests of deliveries are remembered. What is
-// forgotten and comes again costs a look at a pull request, and no more.
+// maxDelivered limits how many ids and digests of deliveries are remembered. A repeated delivery that is forgotten
+// only costs one reading of a pull request.
 const maxDelivered = 4096
 
-// recent remembers the latest of many names. The zero value remembers none.
+// recent is a set of the latest names that were added. The zero value is empty.
 type recent struct {
 	names map[string]bool
 	order []string // oldest first
@@ -599,13 +595,13 @@ func (r *recent) add(name string) {
 	r.order = append(r.order, name)
 }
 
-// concerned lists the tasks whose pull requests a delivery may be about.
+// concerned returns the ids of the tasks whose pull requests a delivery may be about.
 func (e *Engineer) concerned(d github.Delivery) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var ids []string
 	for id, t := range e.tasks {
-		// What failed may be merged by a person, or reopened; nothing else brings it back.
+		// A person may merge or reopen the pull request of a failed task. No other event continues such a task.
 		if t.Ended() && (t.Status == record.StateComplete || d.Event != "pull_request" || d.Action != "reopened" && d.Action != "closed") {
 			continue
 		}
@@ -622,7 +618,7 @@ func (e *Engineer) concerned(d github.Delivery) []string {
 	return ids
 }
 
-// upstream is where a repository is at GitHub.
+// upstream returns the GitHub repository of a local repository. Returns false if there is none.
 func (e *Engineer) upstream(repo string) (gitd.Upstream, github.Name, bool) {
 	if e.GitHub == nil || e.Upstream == nil {
 		return gitd.Upstream{}, github.Name{}, false
@@ -630,8 +626,8 @@ func (e *Engineer) upstream(repo string) (gitd.Upstream, github.Name, bool) {
 	return e.Upstream(repo)
 }
 
-// pushed has the base follow upstream, in the background; a push that comes
-// while it does is one more round.
+// pushed refreshes the base of each repository that a push concerns, in the background. A push during a refresh causes
+// one more refresh.
 func (e *Engineer) pushed(d github.Delivery) {
 	repos, err := e.Git.Repos(e.ctx)
 	if err != nil {
@@ -643,7 +639,7 @@ func (e *Engineer) pushed(d github.Delivery) {
 		if !ok || !name.Is(d.Repo) {
 			continue
 		}
-		base := up.Branch // where it goes by another name there
+		base := up.Branch // set if the base has another name at GitHub
 		if base == "" {
 			if base, err = r.Base(e.ctx); err != nil {
 				e.Log.Error("cannot tell the base of a repository that was pushed to", "repo", r.Name(), "err", err)
@@ -686,15 +682,15 @@ func (e *Engineer) refresh(repo string) {
 	}
 }
 
-// errEnded: a task takes nothing more.
+// errEnded is the error of a change to a task that has ended.
 var errEnded = fmt.Errorf("%w: it has ended", record.ErrConflict)
 
-// isConflict tells whether an error says that somebody else was faster.
+// isConflict reports whether err says that a concurrent change came first.
 func isConflict(err error) bool {
 	return errors.Is(err, record.ErrConflict) || errors.Is(err, gitd.ErrConflict)
 }
 
-// TaskInThread returns the task that a thread is about.
+// TaskInThread returns the task of a thread. Returns false if the thread belongs to no task.
 func (e *Engineer) TaskInThread(channel, thread string) (record.Task, bool) {
 	if channel != e.Channel || thread == "" {
 		return record.Task{}, false

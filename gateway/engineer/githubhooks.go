@@ -9,12 +9,12 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// maxHeard bounds how many webhooks are read at once: anybody may send
-// [github.MaxDelivery] bytes before it is known who they are. Others wait in line.
+// maxHeard limits how many webhooks are read at the same time, because anybody may send [github.MaxDelivery] bytes
+// before the signature can be checked. Further webhooks wait.
 const maxHeard = 8
 
-// githubHooks are the ways in from GitHub. The body is checked against the
-// webhook's secret, as it came, before anything in it is read.
+// githubHooks returns the routes for requests from GitHub. The signature of the raw body is checked with the webhook's
+// secret before the body is parsed.
 func (api *API) githubHooks() []route.Route {
 	return []route.Route{{Method: "POST", Pattern: "/webhooks/github", Access: route.AccessHook, Body: github.MaxDelivery,
 		Summary: "GitHub's webhooks: pull requests of tasks are looked at, bases follow what is pushed to them", Handle: api.fromGitHub}}
@@ -47,7 +47,7 @@ func (api *API) fromGitHub(c *route.Call) error {
 	return c.ReplyStatus(http.StatusAccepted, Heard{Event: d.Event, Action: d.Action})
 }
 
-// hear reads a webhook.
+// hear reads a webhook and checks its signature.
 func (api *API) hear(c *route.Call) (github.Delivery, error) {
 	select {
 	case api.heard <- struct{}{}:

@@ -16,29 +16,29 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// history is what the journal of a task says: all that decides what is done next.
+// history is the state that follows from the journal of a task. It alone decides on the next step.
 type history struct {
-	last   int64           // number of its last event
-	heard  []item          // what was said, in order
+	last   int64           // number of the last event
+	heard  []item          // feedback, in order
 	known  map[string]bool // keys of heard
-	left   map[string]bool // keys of what is not worked on
+	left   map[string]bool // keys of the items that are not worked on
 	works  []work
 	outbox []message
 	queued map[string]bool // keys of outbox
-	posted map[string]bool // and those that are done with
-	pushed gitd.Hash       // what ramus last knew to be on the branch at GitHub
-	people []string        // commits of people that were taken in since the last work began
+	posted map[string]bool // keys of the messages that are posted or given up
+	pushed gitd.Hash       // the commit that ramus last saw on the branch at GitHub
+	people []string        // commits of people that were merged since the last work began
 	merged bool
-	closed bool // the pull request, unmerged
+	closed bool // the pull request was closed without being merged
 	fails  int
-	reason record.Reason // of the last failure
-	// retried: it was taken up again since something was published.
+	reason record.Reason // reason of the last failure
+	// retried is set if the task was retried after the last publication.
 	retried bool
-	// gaveUp: since the last work began something was left alone, and that was told.
+	// gaveUp is set if an item was left since the last work began, which was reported then.
 	gaveUp bool
 }
 
-// item is one thing that people, or checks, say about a task's work.
+// item is one piece of feedback on the work of a task, from a person or a check.
 type item struct {
 	Key     string          `json:"key"` // "comment:12", "review:3", "check:4", "word:k"
 	By      string          `json:"by,omitempty"`
@@ -48,7 +48,7 @@ type item struct {
 	Word    *render.Word    `json:"word,omitempty"`
 }
 
-// excerpt is the beginning of what was said.
+// excerpt returns the text of an item, or a short description of it.
 func (i item) excerpt() string {
 	switch {
 	case i.Comment != nil:
@@ -63,39 +63,38 @@ func (i item) excerpt() string {
 	return ""
 }
 
-// work is one run that works for a task, for what was said under Keys; without
-// any, for the task itself.
+// work is one run of an agent for a task. It addresses the items in Keys. If Keys is empty, it does the task itself.
 type work struct {
 	N         int       `json:"n"`
 	Run       string    `json:"run,omitempty"`
 	Keys      []string  `json:"keys,omitempty"`
-	Commits   []string  `json:"commits,omitempty"` // of people, that came before it
+	Commits   []string  `json:"commits,omitempty"` // commits of people since the work before
 	Ended     bool      `json:"ended,omitempty"`
 	OK        bool      `json:"ok,omitempty"`
 	Error     string    `json:"error,omitempty"`
 	Head      gitd.Hash `json:"head,omitempty"`
-	Published gitd.Hash `json:"published,omitempty"` // the branch, once others can see it
-	// Evidence is the commit with its pictures, once that can be seen at GitHub, too; see [EvidenceBranch].
+	Published gitd.Hash `json:"published,omitempty"` // the commit of the branch, after it was pushed
+	// Evidence is the commit with the pictures of the work, after it was pushed to GitHub too. See [EvidenceBranch].
 	Evidence gitd.Hash `json:"evidence,omitempty"`
 }
 
-// id is the id of its run.
+// id returns the id of the run of the work.
 func (w work) id() string { return "work-" + strconv.Itoa(w.N) }
 
-// message is something that is to be posted, once.
+// message is a message of the outbox. It is posted once.
 type message struct {
 	Key  string `json:"key"`
 	Lane lane   `json:"lane"`
 	Kind string `json:"kind"`
-	Work int    `json:"work,omitempty"` // it is about
-	Item string `json:"item,omitempty"` // it answers
+	Work int    `json:"work,omitempty"` // number of the work that the message is about
+	Item string `json:"item,omitempty"` // key of the item that the message answers
 	Text string `json:"text,omitempty"`
 }
 
 // maxPause limits the pause before a failed attempt is repeated.
 const maxPause = 5 * time.Minute
 
-// lane is where messages go, one after another.
+// lane is a destination of messages. The messages of a lane are posted one after another.
 type lane string
 
 const (
@@ -106,26 +105,26 @@ const (
 // The kinds of messages.
 const (
 	mailThread   = "thread"   // begins the thread in Slack
-	mailPost     = "post"     // in it
-	mailAsk      = "ask"      // in it, with buttons that answer
+	mailPost     = "post"     // is posted in the thread
+	mailAsk      = "ask"      // is posted in the thread, with buttons for the answer
 	mailPull     = "pull"     // opens the pull request
-	mailBody     = "body"     // brings its text up to date
-	mailReply    = "reply"    // to what was said
-	mailReview   = "review"   // asks for another review
-	mailSay      = "say"      // in the conversation of the pull request
-	mailFailed   = "failed"   // the same
+	mailBody     = "body"     // updates the text of the pull request
+	mailReply    = "reply"    // replies to an item
+	mailReview   = "review"   // requests another review
+	mailSay      = "say"      // comments on the pull request
+	mailFailed   = "failed"   // comments on the pull request that the task failed
 	mailUnbranch = "unbranch" // deletes the branch
-	mailLabels   = "labels"   // of the pull request
+	mailLabels   = "labels"   // adds the labels of the pull request
 )
 
-// The kinds of EventHeard beside those of items.
+// The kinds of EventHeard.
 const (
 	heardItem     = "said"
-	heardLeft     = "left"     // it is not worked on
-	heardCommits  = "commits"  // of people; commit: the branch with them
-	heardMerged   = "merged"   // the pull request
-	heardClosed   = "closed"   // unmerged
-	heardReopened = "reopened" // after all
+	heardLeft     = "left"     // the item is not worked on
+	heardCommits  = "commits"  // commits of people; the event's commit is the tip of the branch with them
+	heardMerged   = "merged"   // the pull request was merged
+	heardClosed   = "closed"   // the pull request was closed without being merged
+	heardReopened = "reopened" // the pull request was reopened
 )
 
 // The kinds of EventWork.
@@ -133,15 +132,15 @@ const (
 	workBegun     = "begun"
 	workEnded     = "ended"
 	workPublished = "published"
-	workFailed    = "failed"  // the task
-	workRetried   = "retried" // the task; step: work that is published again
+	workFailed    = "failed"  // of the task
+	workRetried   = "retried" // of the task; the event's step names work that is to be published again
 )
 
 func heard(i item) record.Event {
 	return record.Event{Type: record.EventHeard, Kind: heardItem, Step: i.Key, Message: firstOf(i.excerpt()), Data: encode(i)}
 }
 
-// add takes up one event.
+// add applies one event to the history.
 func (h *history) add(e record.Event) error {
 	if h.known == nil {
 		h.known, h.left, h.queued, h.posted = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -229,7 +228,7 @@ func (h history) clone() history {
 	return h
 }
 
-// latest is the last piece of work.
+// latest returns the last work. Returns false if there is none.
 func (h history) latest() (w work, any bool) {
 	if n := len(h.works); n > 0 {
 		return h.works[n-1], true
@@ -237,7 +236,7 @@ func (h history) latest() (w work, any bool) {
 	return w, false
 }
 
-// unposted lists what is still to be posted in a lane; "" is any.
+// unposted returns the messages of a lane that are not posted yet. If l is "", it returns those of all lanes.
 func (h history) unposted(l lane) (list []message) {
 	for _, m := range h.outbox {
 		if !h.posted[m.Key] && (l == "" || m.Lane == l) {
@@ -247,7 +246,7 @@ func (h history) unposted(l lane) (list []message) {
 	return list
 }
 
-// waiting lists what was said that no work was begun for.
+// waiting returns the items that no work was begun for and that are not left.
 func (h history) waiting() (list []item) {
 	begun := make(map[string]bool)
 	for _, w := range h.works {
@@ -263,7 +262,7 @@ func (h history) waiting() (list []item) {
 	return list
 }
 
-// said finds what was said under keys.
+// said returns the items with the given keys.
 func (h history) said(keys []string) (list []item) {
 	for _, i := range h.heard {
 		if slices.Contains(keys, i.Key) {
@@ -273,7 +272,7 @@ func (h history) said(keys []string) (list []item) {
 	return list
 }
 
-// evidence is the last commit with pictures.
+// evidence returns the last commit with pictures. Returns "" if there is none.
 func (h history) evidence() gitd.Hash {
 	for _, w := range slices.Backward(h.works) {
 		if w.Evidence != "" {
@@ -283,7 +282,7 @@ func (h history) evidence() gitd.Hash {
 	return ""
 }
 
-// repairs is how many works in a row were for checks alone.
+// repairs returns how many of the last works in a row addressed only checks.
 func (h history) repairs() (n int) {
 	for _, w := range slices.Backward(h.works) {
 		items := h.said(w.Keys)
@@ -295,7 +294,7 @@ func (h history) repairs() (n int) {
 	return n
 }
 
-// excerpt is the beginning of the first thing that was said under keys.
+// excerpt returns the excerpt of the first item with one of the given keys and with a text.
 func (h history) excerpt(keys []string) string {
 	for _, i := range h.said(keys) {
 		if text := strings.TrimSpace(i.excerpt()); text != "" {
@@ -305,7 +304,7 @@ func (h history) excerpt(keys []string) string {
 	return ""
 }
 
-// feedback is all that a piece of work is for.
+// feedback returns all feedback that a piece of work addresses.
 func (h history) feedback(w work) (f render.Feedback) {
 	for _, i := range h.said(w.Keys) {
 		switch {

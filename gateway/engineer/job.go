@@ -23,34 +23,33 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// job is a task at work. Its goroutine takes one step after another, each of
-// which can be taken again; two more empty its outbox, one to Slack and one to
-// GitHub, so that neither waits for the other.
+// job works on one task. Its goroutine takes one step after another, and each step can be repeated. Two more
+// goroutines empty the outbox, one to Slack and one to GitHub, so that neither lane waits for the other.
 type job struct {
 	engineer *Engineer
 	id       string
-	wakes    chan struct{} // one token
-	news     atomic.Bool   // GitHub may know something new
-	stale    atomic.Bool   // the journal has to be read again
+	wakes    chan struct{} // holds at most one token
+	news     atomic.Bool   // GitHub may have news
+	stale    atomic.Bool   // the journal must be read again
 
-	// The goroutine's own.
-	looked   time.Time           // when the pull request was looked at
-	gathered time.Time           // when the first comment came that waits to be worked on
+	// Only the job's own goroutine uses the fields of this block.
+	looked   time.Time           // when the pull request was read last
+	gathered time.Time           // when the first of the waiting items was seen; zero if none is
 	writers  map[string]mayWrite // by login
-	follow   *follower           // of the run that works now
+	follow   *follower           // of the current run; nil if there is none
 	failures int
 
-	// starting is held while work is begun or its end is journalled, and while a task is cancelled
-	// or retried: what begins behind a broom would bring all back that was swept up, and work that
-	// was stopped with a task would end it once more. It is taken before mu.
+	// starting is held while work is begun, while its end is journalled, and while a task is cancelled or retried.
+	// Otherwise work begun during a cancel would recreate the container that the cancel removes, and work stopped by a
+	// cancel would end the task a second time. Lock order: starting, then mu.
 	starting sync.Mutex
 
-	mu   sync.Mutex // guards all below; held while the journal is amended
-	read bool       // the journal
-	told time.Time  // when the thread heard last what is being done
+	mu   sync.Mutex // guards all fields below; held while the journal is amended
+	read bool       // whether the journal is read
+	told time.Time  // when progress was last posted in the thread
 	task record.Task
 	past history
-	mail chan struct{} // closed, and made anew, when the outbox has changed
+	mail chan struct{} // closed and replaced when the outbox may have changed
 }
 
 type mayWrite struct {
@@ -69,7 +68,7 @@ func (j *job) awake() {
 	}
 }
 
-// own takes steps until there is nothing left to do.
+// own takes steps until nothing is left to do.
 func (j *job) own() {
 	ctx, cancel := context.WithCancel(j.engineer.ctx)
 	var lanes sync.WaitGroup
@@ -86,7 +85,7 @@ func (j *job) own() {
 	for {
 		pause, err := j.step(ctx)
 		if errors.Is(err, record.ErrFull) {
-			// Nothing that is tried again makes room.
+			// Retrying does not help, because nothing makes room in the record.
 			err = j.fail(ctx, record.ReasonBadInput, "more was said about it than its record can hold; hand over what is left as a new task")
 		}
 		switch {
@@ -113,14 +112,14 @@ func (j *job) own() {
 	}
 }
 
-// over tells whether the task has ended and all about it is posted.
+// over reports whether the task has ended and all its messages are posted.
 func (j *job) over() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.task.Ended() && len(j.past.unposted("")) == 0
 }
 
-// load reads the journal. Called under mu.
+// load reads the journal if it is not read or stale. The caller holds mu.
 func (j *job) load(ctx context.Context) error {
 	if j.stale.Swap(false) {
 		j.read = false
@@ -146,14 +145,14 @@ func (j *job) load(ctx context.Context) error {
 		}
 	}
 	j.task, j.past, j.read = t, past, true
-	if past.last == 0 { // nothing was ever said about it
+	if past.last == 0 { // the task is new
 		return j.amendLocked(ctx, nil, append(j.toSlack("received", render.TaskReceived(t)), record.Event{Type: record.EventPolicy,
 			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(catalog.Decision{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
 	}
 	return nil
 }
 
-// now is the task, and its past, as they stand.
+// now returns the current task and history.
 func (j *job) now(ctx context.Context) (record.Task, history, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -161,18 +160,18 @@ func (j *job) now(ctx context.Context) (record.Task, history, error) {
 	return j.task, j.past.clone(), err
 }
 
-// amend journals events and changes the record, all or nothing.
+// amend journals events and changes the record in one commit.
 func (j *job) amend(ctx context.Context, change func(*record.Task), events ...record.Event) error {
 	return j.amendIf(ctx, func(record.Task) bool { return true }, change, events...)
 }
 
-// amendOpen is amend, and nothing when the task has ended meanwhile: it was
-// cancelled, or its pull request merged, and what was about to happen to it must not undo that.
+// amendOpen is like amend but does nothing if the task has ended meanwhile. A cancelled or merged task must not be
+// changed back.
 func (j *job) amendOpen(ctx context.Context, change func(*record.Task), events ...record.Event) error {
 	return j.amendIf(ctx, func(t record.Task) bool { return !t.Ended() }, change, events...)
 }
 
-// amendIf is amend if the task is as wanted at that moment.
+// amendIf is like amend but does nothing if wanted returns false for the current task.
 func (j *job) amendIf(ctx context.Context, wanted func(record.Task) bool, change func(*record.Task), events ...record.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -211,7 +210,7 @@ func (j *job) amendLocked(ctx context.Context, change func(*record.Task), events
 	}
 	run, err := j.engineer.Executor.Amend(ctx, j.task.Run, j.past.last, a)
 	if err != nil {
-		j.read = false // it is read again: somebody may have been faster
+		j.read = false // the journal is read again, because a concurrent change may have come first
 		return err
 	}
 	past.last = j.past.last + int64(len(events))
@@ -228,23 +227,23 @@ func (j *job) amendLocked(ctx context.Context, change func(*record.Task), events
 	return nil
 }
 
-// encode is JSON of a value of ours.
+// encode returns the JSON of a value. It panics if v cannot be encoded.
 func encode(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // strings, numbers and lists of them
+		panic(err) // v has only strings, numbers and lists
 	}
 	return b
 }
 
-// step does what is to be done next, if anything, and says how long nothing is.
+// step takes all steps that are possible now. pause is how long there will be nothing to do unless the job is woken.
 func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 	for {
 		t, past, err := j.now(ctx)
 		if err != nil {
 			return 0, err
 		}
-		// One that failed is looked at when there is news: it may be merged all the same.
+		// A failed task is read too if there is news, because its pull request may have been merged.
 		if t.PRNumber != 0 && t.Status != record.StateComplete && (j.news.Swap(false) || !t.Ended() && j.engineer.Now().Sub(j.looked) >= j.engineer.Every) {
 			if err := j.look(ctx); err != nil {
 				j.news.Store(true)
@@ -265,12 +264,12 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 			if over, err = j.attend(ctx, w); !over && err == nil {
 				return j.engineer.Every, nil
 			}
-		case !w.OK: // it was retried
+		case !w.OK: // the task was retried
 			err = j.begin(ctx, w.Keys)
 		case w.Published == "":
 			err = j.publish(ctx, w)
 		case shared && t.PRNumber == 0:
-			return j.engineer.Every, nil // it is in the outbox
+			return j.engineer.Every, nil // the message that opens the pull request is in the outbox
 		default:
 			waiting := past.waiting()
 			if len(waiting) == 0 {
@@ -284,7 +283,7 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 				return left, nil
 			}
 			j.gathered = time.Time{}
-			// What came meanwhile belongs to it.
+			// Items that arrived during the wait belong to the same work.
 			if err = j.look(ctx); err == nil {
 				err = j.address(ctx)
 			}
@@ -295,7 +294,7 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 	}
 }
 
-// clear removes the container of a task that has ended.
+// clear stops the follower of a task that has ended and removes its container.
 func (j *job) clear(ctx context.Context, t record.Task) error {
 	if j.follow != nil {
 		j.follow.stop()
@@ -308,7 +307,7 @@ func (j *job) clear(ctx context.Context, t record.Task) error {
 	return nil
 }
 
-// address begins with what was said since.
+// address begins work for the waiting items. It leaves failed checks after too many repairs in a row.
 func (j *job) address(ctx context.Context) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -327,7 +326,7 @@ func (j *job) address(ctx context.Context) error {
 		if past.gaveUp {
 			return j.amend(ctx, nil, events...)
 		}
-		what := failing(waiting) // who makes a check gives it its name
+		what := failing(waiting) // the name comes from the author of the check, so it is escaped
 		rest := fmt.Sprintf(", and was repaired %s already. A person has to look: a comment goes on.", times(past.repairs()))
 		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: render.MarkdownText(what, 1000) + rest})...)
 		events = append(events, j.toSlack("left:"+waiting[0].Key, render.InlineText(what, 400)+rest)...)
@@ -347,7 +346,7 @@ func times(n int) string {
 	return strconv.Itoa(n) + " times"
 }
 
-// failing names the checks that failed.
+// failing returns a sentence with the names of the checks that failed.
 func failing(items []item) string {
 	var names []string
 	for _, i := range items {
@@ -359,7 +358,8 @@ func failing(items []item) string {
 	return "The check " + strings.Join(slices.Compact(names), ", ") + " failed"
 }
 
-// begin journals that work is begun: with the task itself, or with what was said.
+// begin journals the beginning of work. The work addresses the items with the given keys, or the task itself if there
+// are none.
 func (j *job) begin(ctx context.Context, keys []string) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -389,7 +389,7 @@ func (j *job) begin(ctx context.Context, keys []string) error {
 	}, events...)
 }
 
-// prompt is what the agent is told for a piece of work.
+// prompt returns the prompt of an agent for a piece of work.
 func (j *job) prompt(ctx context.Context, t record.Task, past history, w work) (string, error) {
 	if len(w.Keys) == 0 {
 		files, err := j.conventions(ctx, t)
@@ -401,7 +401,7 @@ func (j *job) prompt(ctx context.Context, t record.Task, past history, w work) (
 	return render.FeedbackPrompt(t, past.feedback(w)), nil
 }
 
-// workTitle is what a piece of work is about, in a line: the subject of its commits.
+// workTitle returns a one-line description of a piece of work, which is the subject of its commits.
 func workTitle(t record.Task, past history, w work) string {
 	if len(w.Keys) == 0 {
 		return firstOf(t.Description)
@@ -409,7 +409,7 @@ func workTitle(t record.Task, past history, w work) string {
 	return "Address: " + firstOf(past.excerpt(w.Keys))
 }
 
-// conventionFiles say how to work in a repository, where they are in its base.
+// conventionFiles are the names of files that describe how to work in a repository. They are searched in the base.
 var conventionFiles = []string{"AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CONTRIBUTING.md"}
 
 func (j *job) conventions(ctx context.Context, t record.Task) (found []string, err error) {
@@ -431,14 +431,13 @@ func (j *job) conventions(ctx context.Context, t record.Task) (found []string, e
 	return found, nil
 }
 
-// attend sees to the run of a piece of work; over is true when it has ended and
-// that is journalled.
+// attend starts and follows the run of a piece of work. over is true if the run has ended and its end is journalled.
 func (j *job) attend(ctx context.Context, w work) (over bool, err error) {
 	if j.follow == nil || j.follow.work != w.N {
 		if err := j.start(ctx, w); err != nil {
 			var refused *refusedWork
 			if errors.Is(err, errEnded) {
-				return true, nil // cancelled, before it had begun
+				return true, nil // the task was cancelled before the work began
 			}
 			if errors.As(err, &refused) {
 				return true, j.fail(ctx, record.ReasonBadInput, refused.Error(), cutShort(w, refused.Error()))
@@ -460,7 +459,7 @@ func (j *job) attend(ctx context.Context, w work) (over bool, err error) {
 	return true, j.finished(ctx, w, run)
 }
 
-// ended is closed when the run that works has ended; nil where none does.
+// ended returns a channel that is closed when the current run ends. Returns nil if there is no current run.
 func (j *job) ended() <-chan struct{} {
 	if j.follow == nil {
 		return nil
@@ -468,14 +467,14 @@ func (j *job) ended() <-chan struct{} {
 	return j.follow.gone
 }
 
-// refusedWork: the executor will never do it.
+// refusedWork is the error of a request that the executor will never accept.
 type refusedWork struct{ err error }
 
 func (r *refusedWork) Error() string { return r.err.Error() }
 func (r *refusedWork) Unwrap() error { return r.err }
 
-// start begins the run of a piece of work, or finds it. Its policy is journalled
-// before its agent is started: the agent's tools follow from that.
+// start claims and begins the run of a piece of work. It does nothing if the run was begun before. The policy is
+// journalled before the agent starts, because the tools of the agent follow from it.
 func (j *job) start(ctx context.Context, w work) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -501,14 +500,14 @@ func (j *job) start(ctx context.Context, w work) error {
 	if err == nil {
 		err = j.launch(ctx, run, record.Request{Agent: &record.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
 	}
-	// What the end of the server cuts short is not refused: the next one goes on.
+	// An error that the shutdown of the server causes is not a refusal. The next process begins the work.
 	if err != nil && ctx.Err() == nil && !isConflict(err) && route.AsProblem(err, route.Local).Status < 500 {
 		return &refusedWork{err}
 	}
 	return err
 }
 
-// launch begins a run that was claimed; errEnded where the task has ended meanwhile.
+// launch begins a claimed run. Returns errEnded if the task has ended meanwhile.
 func (j *job) launch(ctx context.Context, run record.Run, asked record.Request) error {
 	j.starting.Lock()
 	defer j.starting.Unlock()
@@ -523,8 +522,8 @@ func (j *job) launch(ctx context.Context, run record.Run, asked record.Request) 
 	return err
 }
 
-// finished journals how a piece of work ended, unless the task was retried since: then another
-// has its place already.
+// finished journals the end of a piece of work. It does nothing if the end is journalled already, which is so if the
+// task was retried meanwhile.
 func (j *job) finished(ctx context.Context, w work, run record.Run) error {
 	j.starting.Lock()
 	defer j.starting.Unlock()
@@ -539,18 +538,18 @@ func (j *job) finished(ctx context.Context, w work, run record.Run) error {
 	return j.amend(ctx, func(t *record.Task) { t.SessionID = cmp.Or(run.Session, t.SessionID) }, e)
 }
 
-// cutShort is the end of work that was stopped from outside.
+// cutShort returns the event of the end of work that was stopped from outside.
 func cutShort(w work, why string) record.Event {
 	return record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded, Data: encode(work{N: w.N, Ended: true, Error: why})}
 }
 
-// fail ends a task, with other events that belong to it.
+// fail ends a task as failed and journals the given events with that.
 func (j *job) fail(ctx context.Context, reason record.Reason, why string, events ...record.Event) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
 		return err
 	}
-	if t.Ended() { // and stays as it ended
+	if t.Ended() { // the state of an ended task does not change
 		if len(events) == 0 {
 			return nil
 		}
@@ -562,13 +561,13 @@ func (j *job) fail(ctx context.Context, reason record.Reason, why string, events
 	t.Error = why
 	events = append(events, j.toSlack(key, render.TaskFailed(t))...)
 	closed := past.closed || slices.ContainsFunc(events, func(e record.Event) bool { return e.Kind == heardClosed })
-	if t.PRNumber != 0 && !closed { // who closed it knows
+	if t.PRNumber != 0 && !closed { // the person who closed the pull request needs no comment
 		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: why})...)
 	}
 	return j.amendOpen(ctx, func(t *record.Task) { t.Status, t.Error = record.StateFailed, why }, events...)
 }
 
-// retry takes a failed task up again.
+// retry continues a failed task.
 func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	j.starting.Lock()
 	defer j.starting.Unlock()
@@ -589,7 +588,7 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	case any && w.Published != "":
 		status = record.StateAwaitingReview
 		if _, _, shared := j.engineer.upstream(t.Repo); shared && (t.PRNumber == 0 || past.closed) {
-			// The one there is was closed, or could not be opened; its branch may be gone, too.
+			// The pull request was closed or could not be opened. Its branch may be deleted too.
 			t.PRNumber, t.PRURL, status = 0, "", record.StateRunning
 			events[0].Step = w.id()
 			events = append(events, record.Event{Type: record.EventHeard, Kind: heardReopened})
@@ -601,20 +600,20 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 		status = record.StateAddressingComments
 	}
 	if any && !w.Ended {
-		// It ended with the task, and another does what it was for.
+		// The work ended with the task. New work replaces it.
 		if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
 			return fmt.Errorf("cannot stop the work before: %w", err)
 		}
 		events = append(events, cutShort(w, "the task had ended"))
 	}
 	j.news.Store(true)
-	// Somebody else may have retried it meanwhile, and it is at work again.
+	// A concurrent retry may have continued the task already.
 	return j.amendIf(ctx, func(now record.Task) bool { return now.Status == record.StateFailed }, func(now *record.Task) {
 		now.Status, now.Error, now.PRNumber, now.PRURL = status, "", t.PRNumber, t.PRURL
 	}, events...)
 }
 
-// cancel ends the task.
+// cancel ends the task and removes its container.
 func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 	t, _, err := j.now(ctx)
 	if err != nil {
@@ -630,7 +629,7 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 	}
 	j.starting.Lock()
 	defer j.starting.Unlock()
-	// Now, not when its goroutine comes to it: who cancels wants to see it gone.
+	// The container is removed now and not by the job, so that it is gone when cancel returns.
 	if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return err
 	}
@@ -644,7 +643,7 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 	return repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.Caller().Branch()})
 }
 
-// say hears words that came another way than by GitHub.
+// say journals words for the task that did not come from GitHub.
 func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
 	t, past, err := j.now(ctx)
 	switch {
@@ -670,19 +669,19 @@ func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
 	return j.amend(ctx, nil, heard(item{Key: key, By: by.Name, Word: &render.Word{Key: key, By: by.Name, Text: text}}))
 }
 
-// follower watches the run of a piece of work.
+// follower follows the run of a piece of work.
 type follower struct {
 	work int
 	stop context.CancelFunc
-	gone chan struct{} // closed when all below is set
+	gone chan struct{} // closed when the fields below are set
 	run  record.Run
 	err  error
 }
 
-// workingEvery is how often a task's thread hears what is being done, at most.
+// workingEvery is the least time between two progress messages in the thread of a task.
 const workingEvery = time.Minute
 
-// watch follows a run to its end and tells the thread about it, now and then.
+// watch follows a run to its end and posts progress in the thread of the task.
 func (j *job) watch(ctx context.Context, w work) *follower {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &follower{work: w.N, stop: cancel, gone: make(chan struct{})}
@@ -692,7 +691,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 		bads := 0
 		for e, err := range j.engineer.Executor.Events(ctx, w.Run, 0, true) {
 			if err != nil {
-				break // Settled meets the same one
+				break // Settled returns the same error
 			}
 			if e.Type == record.EventGate {
 				j.ask(ctx, w, e)
@@ -717,8 +716,8 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 	return f
 }
 
-// working says in the task's thread what is being done, unless that was said a
-// moment ago. What failed is said all the same.
+// working posts a progress message in the thread of the task. It posts nothing if it posted one less than workingEvery
+// ago, unless bad is set.
 func (j *job) working(ctx context.Context, key, text string, bad bool) (said bool, err error) {
 	events := j.toSlack("working:"+key, render.TaskWorking(text))
 	j.mu.Lock()
@@ -733,12 +732,12 @@ func (j *job) working(ctx context.Context, key, text string, bad bool) (said boo
 	return true, j.amendNew(ctx, events[0])
 }
 
-// ask puts a question of a run that works into the task's thread.
+// ask posts a question of a run in the thread of the task.
 func (j *job) ask(ctx context.Context, w work, e record.Event) {
 	for _, q := range j.toSlack("ask:"+w.id()+":"+e.Step, render.TaskAsks(e.Message)) {
 		var m message
 		if json.Unmarshal(q.Data, &m) != nil {
-			return // it was made just now
+			return // it cannot fail, because toSlack encoded the message
 		}
 		m.Kind, m.Work, m.Item = mailAsk, w.N, e.Step
 		if err := j.amendNew(ctx, queued(m)); err != nil && ctx.Err() == nil {
@@ -747,10 +746,10 @@ func (j *job) ask(ctx context.Context, w work, e record.Event) {
 	}
 }
 
-// maxWorking bounds the messages about one run's failures.
+// maxWorking limits how many failures of one run are reported.
 const maxWorking = 30
 
-// amendNew journals a message that may be there already.
+// amendNew journals a message unless it is queued already or the task has ended.
 func (j *job) amendNew(ctx context.Context, e record.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// toSlack is the event that puts a text into the task's thread; none where there is none.
+// toSlack returns the event that queues a text for the thread of the task. Returns nil if tasks have no threads.
 func (j *job) toSlack(key, text string) []record.Event {
 	if j.engineer.Slack == nil || j.engineer.Channel == "" {
 		return nil
@@ -30,7 +30,7 @@ func (j *job) toSlack(key, text string) []record.Event {
 	return []record.Event{queued(m)}
 }
 
-// toGitHub is the event that does something to the task's pull request.
+// toGitHub returns the event that queues a change of the task's pull request.
 func (j *job) toGitHub(key string, m message) []record.Event {
 	m.Key, m.Lane = "github:"+key, laneGitHub
 	return []record.Event{queued(m)}
@@ -40,8 +40,8 @@ func queued(m message) record.Event {
 	return record.Event{Type: record.EventOutbox, Kind: m.Kind, Step: m.Key, Data: encode(m)}
 }
 
-// deliver posts what is in the outbox for a lane, in order, until ctx ends. What
-// was posted is journalled behind it; what a kill comes between is looked for first.
+// deliver posts the messages of a lane in order until ctx ends. A message is journalled as posted after it was posted.
+// If the server is killed between the two, the next process searches for the message first.
 func (j *job) deliver(ctx context.Context, l lane) {
 	failures := 0
 	for {
@@ -73,7 +73,7 @@ func (j *job) deliver(ctx context.Context, l lane) {
 	}
 }
 
-// nextMessage is what is to be posted next; nil: nothing until changed is closed.
+// nextMessage returns the next message of a lane. If next is nil, there is none until changed is closed.
 func (j *job) nextMessage(ctx context.Context, l lane) (next *message, changed <-chan struct{}, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,18 +86,17 @@ func (j *job) nextMessage(ctx context.Context, l lane) (next *message, changed <
 	return nil, j.mail, nil
 }
 
-// patience is how often a message is tried for which GitHub or Slack does not let
-// ramus in: for more than an hour, in which an App that was suspended, a key that is
-// changed or an invitation to the channel may come back.
+// patience is how often a message is tried while GitHub or Slack denies access to ramus. The tries take more than an
+// hour. In that time a suspended App may be activated, a key replaced, or ramus invited to the channel.
 const patience = 20
 
-// mendable tells whether a refusal is about ramus and not about what it says.
+// mendable reports whether a refusal is about the access of ramus and not about the message.
 func mendable(err error) bool {
 	var hub *github.RefusedError
 	return errors.As(err, &hub) && hub.OfToken() || errors.Is(err, slack.ErrRefused)
 }
 
-// post posts one message and journals that. failures is how often that failed before.
+// post posts one message and journals that. failures is the number of earlier attempts.
 func (j *job) post(ctx context.Context, m message, failures int) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -119,7 +118,7 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 		if ctx.Err() != nil || !route.IsLasting(err) && !refused || mendable(err) && failures < patience {
 			return err
 		}
-		// It never can be: what waits behind it must not wait for ever.
+		// The message can never be posted. It is given up, so that the messages after it can be posted.
 		j.engineer.Log.Warn("what a task has to say is refused", "task", j.id, "message", m.Key, "err", err)
 		posted.Message = text.Clip(err.Error(), 1000)
 		if m.Kind == mailPull {
@@ -133,7 +132,7 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 	return nil
 }
 
-// postSlack posts into the task's thread, or begins it.
+// postSlack posts a message in the thread of the task, or begins the thread.
 func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where string, change func(*record.Task), err error) {
 	if m.Kind != mailThread && t.SlackThreadTS == "" {
 		return "", nil, fmt.Errorf("%w: the task has no thread", github.ErrRefused)
@@ -153,7 +152,7 @@ func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where st
 	return ts, change, nil
 }
 
-// postGitHub does to the pull request what a message says.
+// postGitHub makes the change of a message to the pull request.
 func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m message) (where string, change func(*record.Task), more []record.Event, err error) {
 	_, name, ok := j.engineer.upstream(t.Repo)
 	if !ok {
@@ -161,7 +160,7 @@ func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m mes
 	}
 	switch m.Kind {
 	case mailPull:
-		if t.Ended() { // cancelled, while GitHub was down
+		if t.Ended() { // the task was cancelled while GitHub was down
 			return "", nil, nil, fmt.Errorf("%w: the task has ended", github.ErrRefused)
 		}
 		return j.openPull(ctx, t, past, name)
@@ -220,7 +219,7 @@ func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m mes
 	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", github.ErrRefused, m.Kind)
 }
 
-// openPull opens the task's pull request, or finds it.
+// openPull opens the pull request of the task, or finds it.
 func (j *job) openPull(ctx context.Context, t record.Task, past history, name github.Name) (where string, change func(*record.Task), more []record.Event, err error) {
 	work, err := j.manifests(ctx, t)
 	if err != nil {
@@ -249,7 +248,7 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, name gi
 	}, more, nil
 }
 
-// upstreamBase is the base's name at GitHub.
+// upstreamBase returns the name of the base at GitHub.
 func (j *job) upstreamBase(t record.Task) string {
 	if up, _, ok := j.engineer.upstream(t.Repo); ok && up.Branch != "" {
 		if repo, err := j.engineer.Git.Repo(t.Repo); err == nil {
@@ -261,12 +260,12 @@ func (j *job) upstreamBase(t record.Task) string {
 	return t.Base
 }
 
-// manifests are the evidence of a task's work, oldest first.
+// manifests returns the manifests of a task's works, oldest first.
 func (j *job) manifests(ctx context.Context, t record.Task) (list []record.Manifest, err error) {
 	for _, run := range t.Work {
 		m, err := j.engineer.Executor.Manifest(ctx, run)
 		if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrConflict) {
-			continue // it was never begun, or goes on
+			continue // the run was never begun or has not ended
 		}
 		if err != nil {
 			return nil, err
@@ -276,7 +275,7 @@ func (j *job) manifests(ctx context.Context, t record.Task) (list []record.Manif
 	return list, nil
 }
 
-// reviewers are who said what a piece of work was for, by a review or on a line.
+// reviewers returns the authors of the reviews and comments that a piece of work addresses.
 func reviewers(past history, n int) []string {
 	if n < 1 || n > len(past.works) {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// ReadPictures reads pictures that are to be shown. What is damaged, or is no picture whatever its
-// record says, goes to the rest, for whoever opens it to be told so.
+// ReadPictures reads the contents of the pictures in shown. left has the pictures that are damaged or whose content is
+// not of the recorded type. The caller links them, so that a person who opens one gets the error.
 func ReadPictures(ctx context.Context, x *executor.Executor, run record.Run, shown []render.Picture) (good []render.Picture, contents [][]byte, left []render.Picture, err error) {
 	for _, p := range shown {
 		content, err := readPicture(ctx, x, run, p)

@@ -17,8 +17,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// look finds out how the task's pull request stands and journals what is new.
-// It goes by what GitHub says now: the order and number of deliveries do not matter.
+// look reads the pull request of the task and journals all news. It uses only the current state at GitHub. The order
+// and number of deliveries do not matter.
 func (j *job) look(ctx context.Context) error {
 	select {
 	case j.engineer.looking <- struct{}{}:
@@ -30,7 +30,7 @@ func (j *job) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.looked = j.engineer.Now() // also where there is nothing to see: or it would be due for ever
+	j.looked = j.engineer.Now() // set even if there is no pull request, because the job would call look forever otherwise
 	_, name, ok := j.engineer.upstream(t.Repo)
 	if !ok || t.PRNumber == 0 {
 		return nil
@@ -75,14 +75,13 @@ func (j *job) look(ctx context.Context) error {
 	return j.amend(ctx, func(t *record.Task) { t.Approved = approved }, events...)
 }
 
-// listen reads all that was said on a pull request, as far as it is for ramus,
-// and whether it is approved.
+// listen returns the feedback on a pull request that ramus has to address, and whether the pull request is approved.
 func (j *job) listen(ctx context.Context, t record.Task, past history, name github.Name) (items []item, approved bool, err error) {
 	me, err := j.engineer.GitHub.Me(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	// A bot's words are nobody's: two bots would talk for ever.
+	// Words of bots do not count, because two bots could answer each other forever.
 	counts := func(user string, bot bool) (bool, error) {
 		if bot || user == "" || strings.EqualFold(user, me) {
 			return false, nil
@@ -131,7 +130,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 		if yes {
 			kind := "comment"
 			if c.Issue {
-				kind = "issue-comment" // their numbers are counted apart
+				kind = "issue-comment" // GitHub numbers them separately
 			}
 			c.Body, c.DiffHunk = text.Clip(c.Body, maxSaid), text.ClipEnd(c.DiffHunk, maxHunk)
 			items = append(items, item{Key: key(kind, c.ID), By: c.User, Comment: &c})
@@ -154,8 +153,8 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 	return items, approved, nil
 }
 
-// Bounds of what is kept of one thing that was said, in bytes: the journal of a
-// task holds all of them, and an agent is told so much of each.
+// Limits of the kept text of one item, in bytes. The journal of a task holds all items, and the prompt of an agent
+// holds this much of each.
 const (
 	maxSaid = 20_000
 	maxHunk = 6_000
@@ -163,7 +162,7 @@ const (
 
 func key(kind string, id int64) string { return kind + ":" + strconv.FormatInt(id, 10) }
 
-// isMentioned tells whether a text speaks to ramus: the word stands by itself.
+// isMentioned reports whether a text contains the mention of ramus as a separate word.
 func (j *job) isMentioned(text string) bool {
 	lower, word := strings.ToLower(text), strings.ToLower(j.engineer.Mention)
 	for from := 0; ; {
@@ -184,11 +183,10 @@ func isWordByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '/' || b >= 0x80
 }
 
-// permissionLasts is how long it is believed that somebody may write, or not.
+// permissionLasts is how long an answer about write access is reused.
 const permissionLasts = 5 * time.Minute
 
-// mayWrite tells whether somebody may write to the repository: only who could
-// push the change himself may have it made.
+// mayWrite reports whether a user may write to the repository. Only a user who could push a change may ask for it.
 func (j *job) mayWrite(ctx context.Context, name github.Name, user string) (bool, error) {
 	login := strings.ToLower(user)
 	if m, ok := j.writers[login]; ok && j.engineer.Now().Sub(m.at) < permissionLasts {
@@ -205,7 +203,7 @@ func (j *job) mayWrite(ctx context.Context, name github.Name, user string) (bool
 	return yes, nil
 }
 
-// merged ends the task well.
+// merged ends the task as complete.
 func (j *job) merged(ctx context.Context, t record.Task) error {
 	if err := j.clear(ctx, t); err != nil {
 		return err
@@ -223,7 +221,7 @@ func (j *job) merged(ctx context.Context, t record.Task) error {
 	return j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...)
 }
 
-// reopened goes on with a task whose pull request had been closed.
+// reopened continues a task whose pull request was closed and is open again.
 func (j *job) reopened(ctx context.Context) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -231,13 +229,13 @@ func (j *job) reopened(ctx context.Context) error {
 	}
 	events := []record.Event{{Type: record.EventHeard, Kind: heardReopened}}
 	if w, any := past.latest(); any && !w.Ended {
-		// It was stopped because the pull request was closed, and is begun again.
+		// The work was stopped because the pull request was closed. It is begun again.
 		if err := j.clear(ctx, t); err != nil {
 			return err
 		}
 		events = append(events, cutShort(w, "the pull request was closed"))
 	}
-	j.news.Store(true) // for what was said meanwhile
+	j.news.Store(true) // to read the comments that came meanwhile
 	return j.amend(ctx, func(t *record.Task) {
 		if t.Status == record.StateFailed {
 			t.Status, t.Error = record.StateAwaitingReview, ""
@@ -245,8 +243,7 @@ func (j *job) reopened(ctx context.Context) error {
 	}, events...)
 }
 
-// publish shows others what a piece of work made: the branch goes to GitHub, and
-// what is to be said about it into the outbox.
+// publish pushes the result of a piece of work to GitHub and queues the messages about it.
 func (j *job) publish(ctx context.Context, w work) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -280,7 +277,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	if err := repo.PushUpstream(ctx, push); err != nil {
 		switch {
 		case errors.Is(err, gitd.ErrConflict):
-			// Somebody was faster: what they made is taken in, and the next attempt has it.
+			// Somebody pushed first. overtaken merges their commits, and the next attempt pushes the result.
 			return j.overtaken(ctx, past.pushed, tip, err)
 		case errors.Is(err, gitd.ErrUpstreamRefused):
 			return j.fail(ctx, record.ReasonBadInput, err.Error())
@@ -296,7 +293,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	}
 	events := []record.Event{published}
 	if t.PRNumber == 0 {
-		// After a failure the same work may get another one.
+		// After a failure, the same work may get another pull request.
 		key := fmt.Sprintf("pull:%s:%d", w.id(), past.fails)
 		return j.amend(ctx, nil, append(events, j.toGitHub(key, message{Kind: mailPull, Work: w.N})...)...)
 	}
@@ -308,13 +305,13 @@ func (j *job) publish(ctx context.Context, w work) error {
 	events = append(events, j.toGitHub("body:"+w.id(), message{Kind: mailBody, Work: w.N})...)
 	events = append(events, j.toGitHub("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
 	events = append(events, j.toSlack("pushed:"+w.id(), render.TaskPushed())...)
-	j.news.Store(true) // comments may have come while it worked
+	j.news.Store(true) // comments may have come during the work
 	return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateAwaitingReview }, events...)
 }
 
-// overtaken takes in what kept our tip from being pushed on top of what was known
-// to be at GitHub. refused is why it could not be; it is returned where nothing new
-// is there, so that the next attempt is not made at once, and for ever.
+// overtaken handles a push that was refused because the branch at GitHub was not at known. It takes in the commits of
+// others. Returns refused, the error of the push, if GitHub has no such commits, so that the next attempt is made
+// after a pause and not in an endless loop.
 func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error) error {
 	if done, err := j.takeIn(ctx); err != nil || done {
 		return err
@@ -339,8 +336,8 @@ func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error
 		"merge that into it, then `ramus task retry`", t.Caller().Branch(), known[:min(12, len(known))]))
 }
 
-// takeIn brings what people pushed to the branch at GitHub into ours. What
-// cannot be brought together is told, not fought: the task ends, and done is true.
+// takeIn merges the commits that people pushed to the branch at GitHub. If they cannot be merged, takeIn ends the task
+// with a message, and done is true.
 func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -359,7 +356,7 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	case errors.Is(err, gitd.ErrNotFound) && past.pushed == "":
 		return false, nil
 	case errors.Is(err, gitd.ErrNotFound) && j.retried():
-		// Whoever takes the task up again wants the branch back.
+		// The person who retries the task wants the branch to be pushed again.
 		return false, j.amend(ctx, nil, record.Event{Type: record.EventHeard, Kind: heardCommits, Data: encode([]string{})})
 	case errors.Is(err, gitd.ErrNotFound):
 		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the branch %s was deleted at GitHub; `ramus task retry` pushes it again", t.Branch))
@@ -373,7 +370,7 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Where nothing is known to have been pushed it may have been all the same, and the answer was lost.
+	// If no push is known, a push may still have succeeded whose answer was lost.
 	kept, err := repo.Descends(ctx, theirs, gitd.Hash(cmp.Or(string(past.pushed), string(ours))))
 	if err != nil {
 		return false, err
@@ -407,17 +404,17 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		Message: strconv.Itoa(len(commits)) + " commits of others on the branch were taken in"})
 }
 
-// retried tells whether the task was taken up again since its last work was published.
+// retried reports whether the task was retried after its last work was published.
 func (j *job) retried() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.past.retried
 }
 
-// maxSubjects bounds how many commits of people an agent is told.
+// maxSubjects limits how many commits of people are listed for an agent.
 const maxSubjects = 20
 
-// subjects lists the commits that are in one tip and not in another.
+// subjects returns the hashes and subjects of the commits that tip has and not lacks, oldest first.
 func (j *job) subjects(ctx context.Context, repo *gitd.Repo, tip, not gitd.Hash) ([]string, error) {
 	commits, err := repo.Log(ctx, string(tip), gitd.LogOptions{Not: string(not), Max: maxSubjects})
 	if err != nil {
@@ -430,8 +427,8 @@ func (j *job) subjects(ctx context.Context, repo *gitd.Repo, tip, not gitd.Hash)
 	return list, nil
 }
 
-// mergeIn brings a commit of upstream into our branch: by moving it on where
-// that is enough.
+// mergeIn merges an upstream commit into the branch of the task. It moves the branch forward if that is enough.
+// conflict has the paths that conflict.
 func (j *job) mergeIn(ctx context.Context, repo *gitd.Repo, t record.Task, own string, ours, theirs gitd.Hash) (conflict []string, err error) {
 	if known, err := repo.Descends(ctx, ours, theirs); err != nil || known {
 		return nil, err
@@ -446,8 +443,8 @@ func (j *job) mergeIn(ctx context.Context, repo *gitd.Repo, t record.Task, own s
 	return m.Conflicts, err
 }
 
-// adopt goes on from a commit that has nothing of ours in it: our branch looks
-// as it does, and keeps what it was in its history.
+// adopt continues from a commit that does not have the commits of ramus in its history. The new commit has the content
+// of theirs, and both commits are its parents.
 func (j *job) adopt(ctx context.Context, repo *gitd.Repo, own string, ours, theirs gitd.Hash) error {
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: theirs, Parents: []gitd.Hash{theirs, ours}, Author: j.engineer.Executor.Bot, When: j.engineer.Now(),
 		Message: "Go on from what was force-pushed\n"})

@@ -13,34 +13,32 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Evidence is how pictures of pages get to a pull request: GitHub takes no files by
-// its API.
+// Evidence selects how pictures of pages get to a pull request. GitHub's API has no upload of files.
 type Evidence string
 
-// The ways of evidence.
+// The values of Evidence.
 const (
-	// EvidenceLinks: signed links to this server. Nothing leaves it until somebody
-	// opens one, and links expire.
+	// EvidenceLinks posts signed links to this server. No picture leaves the server until somebody opens a link. The
+	// links expire.
 	EvidenceLinks Evidence = "links"
-	// EvidenceBranch: up to five pictures of each round of work are commits of a branch of
-	// the same repository, ramus-evidence/TASK, which has nothing to do with its
-	// code, and are shown on the pull request by the commit's hash. Whoever may read the
-	// repository sees them, for good.
+	// EvidenceBranch pushes up to five pictures of each round of work to the branch ramus-evidence/TASK of the same
+	// repository. The branch shares no history with the code. The pull request shows the pictures by the hash of their
+	// commit. Everybody who may read the repository can see them permanently.
 	EvidenceBranch Evidence = "branch"
-	// EvidenceNone: verdicts in words alone.
+	// EvidenceNone shows only the verdicts, as text.
 	EvidenceNone Evidence = "none"
 )
 
-// evidenceBranch is the branch with the pictures of a task, here and at GitHub.
+// evidenceBranch returns the name of the branch with the pictures of a task, here and at GitHub.
 func evidenceBranch(t record.Task) string { return "ramus-evidence/" + t.ID }
 
-// evidencePath is where a picture of a piece of work lies in its commit; n is its place
-// in the list of those that are shown.
+// evidencePath returns the path of a picture in the commit of its work. n is the index of the picture in the list of
+// shown pictures.
 func evidencePath(w work, n int, p render.Picture) string {
 	return fmt.Sprintf("%s/%d-%s-%s%s", w.id(), n+1, render.Slug(p.Check), render.Slug(p.Viewport), render.PictureExt(p))
 }
 
-// evidenceReadme is for whoever comes upon the branch.
+// evidenceReadme explains the branch to people who find it.
 const evidenceReadme = `# Pictures for a pull request
 
 ramus looked at pages in a browser and shows here what it saw. Comments on the pull
@@ -48,9 +46,9 @@ request show these files by their commits: delete this branch, and sooner or lat
 pictures there are gone. It is no part of the code, and is never merged.
 `
 
-// keepEvidence puts the pictures of a piece of work on the task's branch of evidence, here
-// and at GitHub, and returns the commit; "" when there is nothing to be shown, or GitHub
-// does not want it. It follows from its arguments alone, so that it may be done again.
+// keepEvidence commits the pictures of a piece of work to the evidence branch of the task, pushes it and returns the
+// commit. Returns "" if there is nothing to show or GitHub refuses the push. The commit follows from the arguments
+// alone, so keepEvidence can be repeated.
 func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w work, repo *gitd.Repo, up gitd.Upstream) (gitd.Hash, error) {
 	if j.engineer.Evidence != EvidenceBranch {
 		return "", nil
@@ -95,14 +93,14 @@ func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w w
 	}
 	err = repo.PushUpstream(ctx, gitd.UpstreamPush{Upstream: up, Branch: branch, Commit: commit})
 	if errors.Is(err, gitd.ErrConflict) || errors.Is(err, gitd.ErrUpstreamRefused) {
-		// Pictures are no reason to keep the work back: there are links.
+		// Pictures must not delay the work. They are linked instead.
 		j.engineer.Log.Warn("pictures cannot be pushed; they are linked", "task", j.id, "branch", branch, "err", err)
 		return "", nil
 	}
 	return commit, err
 }
 
-// pullLinks is where the evidence of a task's work can be seen, for what is said at GitHub.
+// pullLinks returns the links to the evidence of a task, for the texts at GitHub.
 func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name github.Name) (render.PullLinks, error) {
 	links := render.PullLinks{}
 	if j.engineer.Links != nil {
@@ -132,7 +130,7 @@ func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name g
 			file := evidencePath(w, n, p)
 			in, _, err := repo.OpenFile(ctx, string(w.Evidence), file)
 			if errors.Is(err, gitd.ErrNotFound) {
-				continue // it was damaged
+				continue // the picture was damaged
 			}
 			if err != nil {
 				return links, err
@@ -145,8 +143,8 @@ func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name g
 	return links, nil
 }
 
-// blobURL is the address at GitHub of a file as it is, which who may read the repository can open. It
-// names a commit, so what it shows never changes.
+// blobURL returns the address of a file at GitHub. Everybody who may read the repository can open it. The address
+// names a commit, so its content never changes.
 func blobURL(web string, name github.Name, commit gitd.Hash, file string) string {
 	u := url.URL{Path: "/" + name.Owner + "/" + name.Repo + "/blob/" + string(commit) + "/" + file, RawQuery: "raw=true"}
 	return strings.TrimSuffix(web, "/") + u.String()

@@ -13,18 +13,18 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// API is the routes of tasks and of GitHub's webhooks.
+// API serves the routes of tasks and of GitHub's webhooks.
 type API struct {
-	Engineer *Engineer // nil: no tasks are taken
-	// GitHubSecret is what GitHub signs its webhooks with. If it is empty, none are taken.
+	Engineer *Engineer // nil if the server takes no tasks
+	// GitHubSecret is the secret with which GitHub signs its webhooks. If it is empty, no webhooks are accepted.
 	GitHubSecret string
 	Log          *slog.Logger
 
-	heard chan struct{} // a place for each webhook that is being read
+	heard chan struct{} // holds a token for each webhook that is being read
 }
 
-// NewAPI returns the routes of an engineer. e may be nil. secret is what GitHub signs its webhooks with; if it is empty,
-// none are taken.
+// NewAPI returns the API of an engineer. e may be nil. secret is the secret with which GitHub signs its webhooks. If
+// it is empty, no webhooks are accepted.
 func NewAPI(e *Engineer, secret string, log *slog.Logger) *API {
 	return &API{Engineer: e, GitHubSecret: secret, Log: log, heard: make(chan struct{}, maxHeard)}
 }
@@ -32,17 +32,17 @@ func NewAPI(e *Engineer, secret string, log *slog.Logger) *API {
 // Routes returns the routes of tasks and of GitHub's webhooks.
 func (api *API) Routes() []route.Route { return append(api.taskRoutes(), api.githubHooks()...) }
 
-// tasksPath and engineerPath are where tasks are: the same routes twice, so that programs
-// which were written for an engineer's own server find them where they look.
+// tasksPath and engineerPath are the paths of tasks. The same routes exist under both, so that programs written for a
+// separate engineer server find them at its path.
 const (
 	tasksPath    = "/api/tasks"
 	engineerPath = "/engineer/tasks"
 )
 
-// submissionBody bounds what describes a task; JSON may write a byte as six.
+// submissionBody limits the body of a submission, in bytes. JSON may encode one byte as six.
 const submissionBody = 2 << 20
 
-// taskRoutes are the rows of tasks, under both paths.
+// taskRoutes returns the routes of tasks under both paths.
 func (api *API) taskRoutes() []route.Route {
 	var rows []route.Route
 	for _, at := range []string{tasksPath, engineerPath} {
@@ -64,14 +64,14 @@ func (api *API) taskRoutes() []route.Route {
 	return rows
 }
 
-// TaskMessage is something more for a task to do.
+// TaskMessage is further work for a task.
 type TaskMessage struct {
-	Key  string      `json:"key,omitempty"` // what was said with the same key before is said once
+	Key  string      `json:"key,omitempty"` // a second message with the same key has no effect
 	Text string      `json:"text"`
 	By   gitd.Person `json:"by,omitzero"`
 }
 
-// engineer is who takes tasks, if anybody does.
+// engineer returns the engineer, or a problem if the server takes no tasks.
 func (api *API) engineer(c *route.Call) (*Engineer, error) {
 	if api.Engineer == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server takes no tasks").
@@ -80,7 +80,7 @@ func (api *API) engineer(c *route.Call) (*Engineer, error) {
 	return api.Engineer, nil
 }
 
-// TaskFor returns a task that the caller of a request sees.
+// TaskFor returns a task that who may see. It returns a problem for any other task, as if there were none.
 func (e *Engineer) TaskFor(ctx context.Context, who route.Who, id string) (record.Task, error) {
 	t, err := e.Task(ctx, strings.TrimPrefix(id, "conv:"))
 	if err != nil {
@@ -92,7 +92,7 @@ func (e *Engineer) TaskFor(ctx context.Context, who route.Who, id string) (recor
 	return t, nil
 }
 
-// namedTask is the task that the path names.
+// namedTask returns the task that the path names, after checking the access of the caller.
 func (api *API) namedTask(c *route.Call) (*Engineer, record.Task, error) {
 	e, err := api.engineer(c)
 	if err != nil {
@@ -141,8 +141,7 @@ func (api *API) listTasks(c *route.Call) error {
 	return c.Reply(list)
 }
 
-// SubmitFor submits a task as the caller's own: in its name, in a repository that it sees, and for a parent that it
-// sees.
+// SubmitFor submits a task in the name of who. The repository and the parent of the task must be visible to who.
 func (e *Engineer) SubmitFor(ctx context.Context, who route.Who, sub Submission) (record.Task, error) {
 	sub.Asker = who.Person(sub.Asker)
 	if sub.Repo != "" && !who.Sees(sub.Repo) {
@@ -168,7 +167,7 @@ func (e *Engineer) SubmitFor(ctx context.Context, who route.Who, sub Submission)
 	if err != nil {
 		return record.Task{}, err
 	}
-	// With a key it may be an earlier one, by a token for another repository.
+	// The key may belong to an earlier task, submitted with a token for another repository.
 	if !who.SeesTask(t) {
 		return record.Task{}, route.NewProblem(route.KindConflict, "the key %q is taken", sub.Key).WithHint("use another key")
 	}
