@@ -14,33 +14,33 @@ import (
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
-// What the page shows of checks by a browser at most; the evidence has the rest.
+// Limits of the browser checks on a page. The evidence has all of them.
 const (
 	pageLooks  = 12 // checks
-	pageFaults = 5  // errors of the console, and of the network, a view
+	pageFaults = 5  // console errors and network errors of a view
 	pageAria   = 400
 )
 
 type (
-	// lookRow is a check by a browser.
+	// lookRow is one check by a browser.
 	lookRow struct {
 		Name, Verdict, Class, Reason, Note, Log string
 		Views                                   []viewRow
 		Compare                                 *compareRow
 		Links                                   []pageLink
 	}
-	// viewRow is a check at one viewport.
+	// viewRow is the result of a check at one viewport.
 	viewRow struct {
 		Name, Size, Verdict, Class, Reason, Address, Title, Numbers string
 		Shot                                                        *shotRow
 		Faults                                                      []faultRow
-		More                                                        string // faults that are not shown
+		More                                                        string // number of faults that are not shown
 		Steps                                                       []doneRow
 		StepsNote                                                   string
 		Open                                                        bool
 		Links                                                       []pageLink
 	}
-	// shotRow is a picture. Its box is known before it is loaded, so that the page does not jump.
+	// shotRow is a picture. Its size is part of the page, so the layout does not change when the picture is loaded.
 	shotRow struct {
 		Alt, View, File, Class string
 		Width, Height          int
@@ -59,8 +59,8 @@ type (
 	}
 )
 
-// showBrowser fills in the checks by a browser. kept are the files of the manifest: nothing
-// else is linked to, whatever a check says.
+// showBrowser fills in the browser checks. kept has the files of the manifest. A file that is not in kept is not
+// linked, even if a check names it.
 func (api *API) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
 	link := func(name string, view bool) string {
 		switch full := render.BrowserFiles + name; {
@@ -101,7 +101,7 @@ func (api *API) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.M
 			}
 			view := api.viewRow(c, v, link)
 			if view.Reason == row.Reason {
-				view.Reason = "" // it stands above
+				view.Reason = "" // the row shows the reason already
 			}
 			row.Views = append(row.Views, view)
 		}
@@ -182,7 +182,7 @@ func (api *API) viewRow(c *route.Call, v record.BrowserView, link func(name stri
 	return row
 }
 
-// doneStep is a step in words: fill #new with "Write tests".
+// doneStep returns a row that describes a step, such as fill #new with "Write tests".
 func doneStep(s record.BrowserStep, link func(name string, view bool) string) doneRow {
 	text := strings.ReplaceAll(s.Do, "_", " ")
 	for _, part := range []struct{ before, text string }{{" ", s.Target}, {" · ", s.Value}, {" in ", s.In}} {
@@ -198,7 +198,7 @@ func doneStep(s record.BrowserStep, link func(name string, view bool) string) do
 	return row
 }
 
-// compared is what differs from the base.
+// compared returns the differences from the base.
 func compared(k record.BrowserComparison, views []record.BrowserView, link func(name string, view bool) string) *compareRow {
 	row := &compareRow{Base: render.ClipClean(k.Base, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: render.ClipClean(k.Reason, 1000)}
 	if k.Commit != "" {
@@ -223,7 +223,7 @@ func compared(k record.BrowserComparison, views []record.BrowserView, link func(
 			at := slices.IndexFunc(views, func(v record.BrowserView) bool { return v.Viewport.Name == d.Viewport })
 			if at >= 0 {
 				scale := max(views[at].Viewport.Scale, 1)
-				change.Picture.Width = 3*int(float64(views[at].Viewport.Width)*scale) + 8 // two lines between the panels
+				change.Picture.Width = 3*int(float64(views[at].Viewport.Width)*scale) + 8 // the panels are separated by two lines
 				change.Picture.Height = int(float64(views[at].Viewport.Height) * scale)
 				if views[at].Viewport.Height > views[at].Viewport.Width {
 					change.Picture.Class = "triptych small"
@@ -266,7 +266,7 @@ func verdictClass(v record.BrowserVerdict) string {
 	return "warn"
 }
 
-// isLook tells the pictures that stand with their check.
+// isLook reports whether a file is a picture of a browser check, which is shown with its check.
 func isLook(name string) bool {
 	return strings.HasPrefix(name, render.BrowserFiles) && path.Ext(name) == ".png"
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Of a diff a page shows so many bytes and lines, and of a line so many bytes.
+// Limits of a diff on a page: its bytes, its lines, and the bytes of one line.
 const (
 	diffBytes = 2 << 20
 	diffLines = 5000
@@ -30,7 +30,7 @@ type diffFile struct {
 // diffText is one line of a diff.
 type diffText struct{ Class, Text string }
 
-// showDiff shows the changed files, each with its part of the diff as far as that is not too long.
+// showDiff fills in the changed files. Each has its part of the diff, unless the diff is over the limits.
 func (api *API) showDiff(c *route.Call, p *runPage, r record.Run, m *record.Manifest) error {
 	if len(m.Changed) == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (api *API) showDiff(c *route.Call, p *runPage, r record.Run, m *record.Mani
 	return nil
 }
 
-// diffHead is the line with which git begins a file's part of a diff.
+// diffHead returns the line with which git begins the diff of a file.
 func diffHead(c gitd.Change) string {
 	old := c.OldPath
 	if old == "" {
@@ -89,8 +89,7 @@ func diffHead(c gitd.Change) string {
 	return "diff --git " + quotePath("a/"+old) + " " + quotePath("b/"+c.Path)
 }
 
-// quotePath writes a path as git does with core.quotePath unset: names with
-// unusual bytes stand in quotes.
+// quotePath returns a path as git writes it with core.quotePath unset. A path with unusual bytes is quoted.
 func quotePath(name string) string {
 	var b strings.Builder
 	quoted := false
@@ -118,8 +117,8 @@ func quotePath(name string) string {
 	return b.String()
 }
 
-// readDiff cuts a diff into the parts of its files, by their first lines. It
-// stops at the limits; whole tells whether it did not.
+// readDiff splits a diff into the parts of its files. The keys of parts are the first lines of the parts. readDiff
+// stops at the limits. whole reports whether it reached the end of the diff.
 func readDiff(r io.Reader) (parts map[string][]diffText, whole bool, err error) {
 	parts = make(map[string][]diffText)
 	in := bufio.NewReaderSize(io.LimitReader(r, diffBytes), 64<<10)
@@ -149,7 +148,7 @@ func readDiff(r io.Reader) (parts map[string][]diffText, whole bool, err error) 
 		case strings.HasPrefix(text, "@@"):
 			inHunk = true
 		case !inHunk && (strings.HasPrefix(text, "index ") || strings.HasPrefix(text, "--- ") || strings.HasPrefix(text, "+++ ")):
-			continue // the row above says it
+			continue // the row of the file shows it already
 		}
 		parts[head] = append(parts[head], diffText{diffClass(text, inHunk), render.ClipClean(text, diffLine)})
 		count++
@@ -174,11 +173,11 @@ func diffClass(text string, inHunk bool) string {
 }
 
 type readLine struct {
-	text string // its beginning, without the end of the line
+	text string // the beginning of the line, without the newline
 	size int
 }
 
-// diffReadLine reads a line of any length and keeps its beginning.
+// diffReadLine reads a line of any length and returns its beginning and its size.
 func diffReadLine(in *bufio.Reader) (readLine, error) {
 	var l readLine
 	for {

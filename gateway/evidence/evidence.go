@@ -25,7 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Executor is what pages of evidence need of the executor.
+// Executor is the part of the executor that the pages of evidence need.
 type Executor interface {
 	Run(ctx context.Context, name string) (record.Run, error)
 	Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error]
@@ -41,14 +41,14 @@ type Executor interface {
 	TraceViewer(ctx context.Context) (fs.FS, error)
 }
 
-// API is the routes of evidence. Its fields are its options.
+// API serves the routes of evidence. Its fields are its options.
 type API struct {
 	Executor Executor
 	// Find finds the runs that paths name.
 	Find *lookup.Lookup
-	// Links signs the links. If it is nil, evidence takes a token.
+	// Links signs the links. If it is nil, all evidence needs a token.
 	Links *links.Signer
-	// Loopback is the URL of links for a person at the unix socket, where no other URL is known. Empty means none.
+	// Loopback is the base URL of links for a person at the unix socket if no other URL is known. Empty means none.
 	Loopback string
 	Now      func() time.Time
 }
@@ -88,28 +88,28 @@ type EvidenceLink struct {
 	Expires time.Time `json:"expires"`
 }
 
-// EvidenceStatus is how a run stands, for whoever has a link to it.
+// EvidenceStatus is the state of a run for people who have a link to it.
 type EvidenceStatus struct {
 	Run       string         `json:"run"`
 	State     record.State   `json:"state"`
 	Reason    record.Reason  `json:"reason,omitempty"`
 	Error     string         `json:"error,omitempty"`
-	Verdict   record.Verdict `json:"verdict,omitempty"` // empty: the run goes on
+	Verdict   record.Verdict `json:"verdict,omitempty"` // empty while the run goes on
 	Repo      string         `json:"repo"`
 	Branch    string         `json:"branch"`
 	Base      string         `json:"base"`
 	Head      gitd.Hash      `json:"head,omitempty"`
 	Step      string         `json:"step,omitempty"`  // current or last
-	Place     int            `json:"place,omitempty"` // in line for a container
-	Waits     string         `json:"waits,omitempty"` // what a person is asked
+	Place     int            `json:"place,omitempty"` // position in the queue for a container
+	Waits     string         `json:"waits,omitempty"` // the question to a person
 	Usage     *record.Usage  `json:"usage,omitempty"`
 	CreatedAt time.Time      `json:"created_at"`
 	StartedAt time.Time      `json:"started_at,omitzero"`
 	EndedAt   time.Time      `json:"ended_at,omitzero"`
 }
 
-// evidenceOf is the run that the path names, for whoever may see it. The name
-// is taken as it stands: a link was signed for one run, never for what is like it.
+// evidenceOf returns the run that the path names if the caller may see it. The name must be complete, because a link
+// is signed for one run and not for runs with similar names.
 func (api *API) evidenceOf(c *route.Call) (record.Run, error) {
 	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
 	r, err := api.Executor.Run(c.R.Context(), name)
@@ -120,14 +120,14 @@ func (api *API) evidenceOf(c *route.Call) (record.Run, error) {
 	return r, err
 }
 
-// manifestOf is the evidence of a run; nil when there is none yet.
+// manifestOf returns the manifest of a run. Returns nil if the manifest is not written yet.
 func (api *API) manifestOf(c *route.Call, r record.Run) (*record.Manifest, error) {
 	if !r.Ended() && r.State != record.StateAwaitingReview {
 		return nil, nil
 	}
 	m, err := api.Executor.Manifest(c.R.Context(), r.Name())
 	if errors.Is(err, record.ErrNotFound) {
-		return nil, nil // it is being written
+		return nil, nil // the manifest is being written
 	}
 	return &m, err
 }
@@ -154,7 +154,7 @@ func (api *API) evidenceStatus(c *route.Call) error {
 		status.Verdict, status.Usage = m.Verdict, m.Usage
 	}
 	page.MarkPrivate(c.W.Header())
-	c.MarkAttachment("status.json") // a page links to it, and it quotes what a container said
+	c.MarkAttachment("status.json") // a page links to the status, and the status quotes the output of a container
 	return c.Reply(status)
 }
 
@@ -178,10 +178,10 @@ func (api *API) evidenceLink(c *route.Call) error {
 		Expires: until.UTC().Truncate(time.Second)})
 }
 
-// verifyFirst is up to which size a file is compared with its hash before an answer begins.
+// verifyFirst is the largest size, in bytes, of a file whose hash is checked before the answer begins.
 const verifyFirst = 16 << 20
 
-// evidenceFile serves one file: to be saved, or in a page of its own.
+// evidenceFile serves one file, as an attachment or in a page of its own.
 func (api *API) evidenceFile(c *route.Call) error {
 	var q fileQuery
 	if err := c.ReadQuery(&q); err != nil {
@@ -199,7 +199,7 @@ func (api *API) evidenceFile(c *route.Call) error {
 		return err
 	}
 	defer f.Close()
-	if f.Size <= verifyFirst { // a larger one is compared while it is sent, and its answer cut short
+	if f.Size <= verifyFirst { // a larger file is checked while it is sent, and a wrong hash cuts the answer short
 		if err := f.Verify(); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (api *API) evidenceManifest(c *route.Call, r record.Run) error {
 	return c.Reply(m)
 }
 
-// watchedFile keeps the error of a read, which http.ServeContent does not tell.
+// watchedFile keeps the error of a Read, because http.ServeContent does not return it.
 type watchedFile struct {
 	*store.File
 	err error
@@ -245,7 +245,7 @@ func (f *watchedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// evidenceBundle streams all files, the manifest first.
+// evidenceBundle streams all files as a tar, with the manifest first.
 func (api *API) evidenceBundle(c *route.Call) error {
 	var q links.Query
 	if err := c.ReadQuery(&q); err != nil {
@@ -265,7 +265,7 @@ func (api *API) evidenceBundle(c *route.Call) error {
 	z := gzip.NewWriter(c.W)
 	t := tar.NewWriter(z)
 	if err := api.bundle(c, c.R.Context(), t, r, m); err != nil {
-		return c.CutShort(err) // without its end nobody takes it for whole
+		return c.CutShort(err) // without its end the archive is invalid, so nobody takes it for complete
 	}
 	if err := errors.Join(t.Close(), z.Close()); err != nil {
 		return c.CutShort(err)
@@ -302,8 +302,8 @@ func (api *API) bundle(c *route.Call, ctx context.Context, t *tar.Writer, r reco
 	return nil
 }
 
-// FileName is a name of the manifest as a file should be called where somebody
-// saves it: in a folder called .git a container's file would be a program of theirs.
+// FileName returns a name of the manifest as a name that is safe to save. It renames parts of the name like .git,
+// because git could run a container's file in such a folder as a program.
 func FileName(name string) string {
 	parts := strings.Split(strings.ToValidUTF8(name, "\uFFFD"), "/")
 	for i, part := range parts {

@@ -21,18 +21,18 @@ import (
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
-// What a page shows at most; the evidence has the rest.
+// Limits of a page. The evidence has everything.
 const (
 	pageSteps    = 300
 	pageFilesMax = 500
 	pageShots    = 24
-	pageText     = 4 << 10 // of a command, a prompt, an error
-	pageLive     = 4 << 10 // of the output of the command at work
+	pageText     = 4 << 10 // of a command, a prompt or an error
+	pageLive     = 4 << 10 // of the output of the current command
 	pageView     = 1 << 20 // of a text file
-	pageReload   = 5       // seconds between two looks at a run that goes on
+	pageReload   = 5       // seconds between two reloads of the page of a run that goes on
 )
 
-// runPage is what the page of a run is made from. Every text in it is clean.
+// runPage is the data of the page of a run. All texts in it are cleaned.
 type runPage struct {
 	Run                      record.Run
 	Title                    string
@@ -56,8 +56,8 @@ type runPage struct {
 	Egress                   []egressRow
 	Clone, Fetch, Now, Until string
 	Links                    []pageLink
-	Ports                    []pageLink // to what listens in its container
-	Reload                   int        // seconds; 0: the run has ended
+	Ports                    []pageLink // links to the open ports of its container
+	Reload                   int        // seconds; 0 if the run has ended
 }
 
 type (
@@ -83,9 +83,8 @@ type (
 	streamRow struct{ Name, Note, Link, Tail string }
 )
 
-// evidencePage shows a run: as it stands, or, when it has ended, what came of
-// it. Parameters that it does not know are ignored: on their way to people,
-// programs add some to links.
+// evidencePage shows the current state of a run, or its result if it has ended. It ignores unknown query parameters,
+// because mail and chat programs add some to links.
 func (api *API) evidencePage(c *route.Call) error {
 	r, err := api.evidenceOf(c)
 	if err != nil {
@@ -102,7 +101,7 @@ func (api *API) evidencePage(c *route.Call) error {
 	return page.Write(c.W, http.StatusOK, page.Policy, pages, "run.html", p)
 }
 
-// runPage fills in a page; m is nil while the run goes on.
+// runPage returns the data of a page. m is nil while the run goes on.
 func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPage, error) {
 	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(api.Now())}
 	p.Run.Error, p.Run.Hint = render.ClipClean(r.Error, pageText), render.ClipClean(r.Hint, pageText)
@@ -146,7 +145,7 @@ func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPa
 	return p, nil
 }
 
-// runTitle is what a run is about, in one line.
+// runTitle returns a one-line description of a run.
 func runTitle(r record.Run) string {
 	switch {
 	case r.Workflow != "":
@@ -197,7 +196,7 @@ func verdictBadge(v record.Verdict) *badge {
 	return nil
 }
 
-// doing says what a run that goes on does now.
+// doing returns a sentence about the current state of a run that goes on.
 func (api *API) doing(c *route.Call, r record.Run) string {
 	since := r.CreatedAt
 	if !r.StartedAt.IsZero() {
@@ -217,7 +216,7 @@ func (api *API) doing(c *route.Call, r record.Run) string {
 	return fmt.Sprintf("At work for %s.", took)
 }
 
-// facts are the small print above all else.
+// facts returns the rows of facts at the top of the page.
 func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *record.ManifestPolicy) []fact {
 	var list []fact
 	add := func(label, value string, mono bool) {
@@ -277,7 +276,7 @@ func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *r
 	return list
 }
 
-// showManifest shows what the manifest alone knows.
+// showManifest fills in the parts of the page that only the manifest has.
 func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
 	p.Verdict = verdictBadge(m.Verdict)
 	for _, text := range m.Unverified {
@@ -309,7 +308,7 @@ func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.
 	}
 	for _, k := range m.Checks {
 		if k.Check == "tests" && k.Result.Ran() {
-			continue // shown with its counts
+			continue // the rows of tests show it with its counts
 		}
 		row := checkRow{Check: render.ClipClean(k.Check, 100), Tool: render.ClipClean(k.Tool, 100), Why: render.ClipClean(k.Why, 500),
 			Result: string(k.Result), Mark: "✓", Class: "good"}
@@ -362,7 +361,7 @@ func (api *API) showArtifacts(c *route.Call, p *runPage, r record.Run, m *record
 	}
 }
 
-// viewable tells what has a page of its own.
+// viewable reports whether files of a media type can be shown in a page.
 func viewable(media string) bool {
 	return strings.HasPrefix(media, "text/") || render.Showable(media) != ""
 }
@@ -375,7 +374,7 @@ func viewLink(c *route.Call, r record.Run, name string) string {
 	return link + "?view=1"
 }
 
-// showWays tells how to get at everything.
+// showWays fills in the commands and links with which people get the evidence.
 func (api *API) showWays(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
 	if address := c.CloneURL(r.Repo); address != "" && r.Head != "" {
 		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
@@ -434,7 +433,7 @@ func (s *steps) add(e record.Event) {
 		}
 		row.Commit, row.Reason, row.Message = render.ShortHash(e.Commit), render.ClipClean(e.Reason, 100), render.ClipClean(e.Message, pageText)
 		row.Streams = nil
-		// What a task made of its tool's output is easier to read than what the tool printed for it.
+		// The output as the task parsed it is easier to read than the raw output of its tool.
 		var task struct {
 			Result struct {
 				Output struct {
@@ -444,7 +443,7 @@ func (s *steps) add(e record.Event) {
 			} `json:"result"`
 		}
 		if e.Task != "" {
-			_ = json.Unmarshal(e.Data, &task) // without it the stream's own end is shown
+			_ = json.Unmarshal(e.Data, &task) // on an error, the end of the stream is shown
 		}
 		s.stream(row, "output", e.Stdout, task.Result.Output.Stdout)
 		s.stream(row, "errors", e.Stderr, task.Result.Output.Stderr)
@@ -479,7 +478,7 @@ func (s *steps) stream(row *stepRow, name string, st *record.Stream, better stri
 	row.Streams = append(row.Streams, out)
 }
 
-// rows are the commands to show; of one at work, what it prints.
+// rows returns the commands to show and a note. If live is set, a current command has its latest output.
 func (s *steps) rows(live bool) ([]*stepRow, string) {
 	note := ""
 	list := s.list
@@ -508,21 +507,21 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 	return list, note
 }
 
-// liveTail is the end of what a command at work has printed.
+// liveTail returns the end of the output of the current command.
 func (api *API) liveTail(c *route.Call, r record.Run, step, stream string) string {
 	out, err := api.Executor.Output(c.R.Context(), r.Name(), step, stream)
 	if err != nil {
-		return "" // it has only just begun, or ended meanwhile: the next look tells
+		return "" // the command has only just begun or has ended meanwhile; the next reload shows it
 	}
 	defer out.Close()
 	if f, ok := out.(io.Seeker); ok {
-		_, _ = f.Seek(-pageLive, io.SeekEnd) // shorter ones are read from their beginning
+		_, _ = f.Seek(-pageLive, io.SeekEnd) // a shorter output is read from its beginning
 	}
 	b, _ := io.ReadAll(io.LimitReader(out, pageLive))
 	return render.Clean(string(b))
 }
 
-// viewPage is what the page of one file is made from.
+// viewPage is the data of the page of one file.
 type viewPage struct {
 	Run, Name, Size, Type, SHA256 string
 	Page, File                    string
@@ -530,7 +529,7 @@ type viewPage struct {
 	Text, Cut                     string
 }
 
-// viewFile shows a file in a sandboxed page, never as a page of its own making.
+// viewFile shows a file in a sandboxed page. The file itself is never served as a page.
 func (api *API) viewFile(c *route.Call, r record.Run, f *store.File) error {
 	p := viewPage{Run: r.Name(), Name: render.ClipClean(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
 		Page: c.Link(links.RunPath(r)), File: c.Link(links.FilePath(r, f.Name))}
@@ -553,16 +552,16 @@ func (api *API) viewFile(c *route.Call, r record.Run, f *store.File) error {
 	return page.Write(c.W, http.StatusOK, page.SandboxPolicy, pages, "view.html", p)
 }
 
-// manifestName is where the manifest lies in a sealed run.
+// manifestName is the name of the manifest among the files of a sealed run.
 const manifestName = "evidence/manifest.json"
 
-// portsWithin is how long a page waits for the list of open ports.
+// portsWithin limits how long a page waits for the list of open ports.
 const portsWithin = time.Second
 
-// maxPortLinks is how many ports a run's page leads to.
+// maxPortLinks limits how many ports the page of a run links to.
 const maxPortLinks = 16
 
-// portLinks leads from the page of a run that goes on to what listens in its container.
+// portLinks returns links to the open ports of the container of a run that goes on.
 func (api *API) portLinks(c *route.Call, r record.Run) []pageLink {
 	if api.Links == nil {
 		return nil
@@ -571,7 +570,7 @@ func (api *API) portLinks(c *route.Call, r record.Run) []pageLink {
 	defer cancel()
 	open, err := api.Executor.Ports(ctx, r.Caller)
 	if err != nil {
-		return nil // it has no container yet, or one that is busy; the next look tells
+		return nil // the run has no container yet or the container is busy; the next reload asks again
 	}
 	var list []pageLink
 	for _, port := range open[:min(len(open), maxPortLinks)] {

@@ -21,32 +21,30 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// Playwright's trace viewer is a page that reads a trace.zip in the browser of whoever
-// looks at it, and a service worker that answers what its frames ask for out of that
-// zip. A trace is hostile: it holds pages, and the viewer puts names of elements
-// and attributes into HTML as they stand there. Three locks are between such a page and this
-// server's origin:
+// Playwright's trace viewer is a page that reads a trace.zip in the browser of a person, and a service worker that
+// answers the requests of its frames from that zip. A trace is hostile. It contains pages, and the viewer inserts
+// names of elements and attributes into HTML without escaping them. Three measures protect the origin of this server
+// from such a page.
 //
-//   - traceGuard runs before the worker's own code: of a snapshot it keeps what is well
-//     formed, and it gives each snapshot a policy by which no script runs but the viewer's own.
-//   - viewerPolicy lets the viewer load and ask nothing but this server, and its frames
-//     go nowhere else.
-//   - There is nothing to steal: no page of this server knows who is looking by a cookie,
-//     and the worker cannot reach beyond /trace/.
+//   - traceGuard runs before the code of the worker. It drops malformed parts of a
+//     snapshot and gives each snapshot a policy that allows only the scripts of the viewer.
+//   - viewerPolicy allows the viewer to load from and send to this server only. Its frames
+//     cannot navigate to other sites.
+//   - There is nothing to steal. No page of this server identifies people by a cookie,
+//     and the worker has no access outside of /trace/.
 
-// workerName is the viewer's service worker.
+// workerName is the file of the viewer's service worker.
 const workerName = "sw.bundle.js"
 
 //go:embed pages/trace_guard.js
 var traceGuard []byte
 
-// traceLink is where a page finds the viewer with a trace in it: the file's link is its parameter.
+// traceLink returns the link that opens a trace in the viewer. The link of the trace is a query parameter.
 func (api *API) traceLink(c *route.Call, link string) string {
 	return c.Prefix() + links.TracePath + "index.html?trace=" + url.QueryEscape(link)
 }
 
-// traceFile serves one file of the viewer. They are the same for everybody and
-// hold nothing of anybody's.
+// traceFile serves one file of the viewer. The files are the same for everybody and contain no data of runs.
 func (api *API) traceFile(c *route.Call) error {
 	name := c.R.PathValue("file")
 	if name == "" {
@@ -72,14 +70,14 @@ func (api *API) traceFile(c *route.Call) error {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("X-DNS-Prefetch-Control", "off")
-	h.Set("Cache-Control", "no-cache") // and asked for by its hash: the driver may be another one tomorrow
+	h.Set("Cache-Control", "no-cache") // revalidated by its hash, because the driver may be updated at any time
 	sum := sha256.Sum256(text)
 	h.Set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:])+`"`)
 	http.ServeContent(c.W, c.R, "", time.Time{}, bytes.NewReader(text))
 	return nil
 }
 
-// viewerFileMax is up to which size a file of the viewer is served; its largest has 1 MiB.
+// viewerFileMax limits the size of a served file of the viewer. The largest file of the viewer has 1 MiB.
 const viewerFileMax = 16 << 20
 
 func readViewer(files fs.FS, name string) ([]byte, error) {
@@ -104,7 +102,7 @@ func readViewer(files fs.FS, name string) ([]byte, error) {
 	return text, nil
 }
 
-// viewerType is a media type by a file's name; the sniffing that would guess others is off.
+// viewerType returns the media type of a file by its name. It must be explicit, because browsers must not guess it.
 func viewerType(name string) string {
 	switch path.Ext(name) {
 	case ".js":
@@ -122,7 +120,7 @@ func viewerType(name string) string {
 
 var inlineScript = pattern.New(`(?s)<script>(.*?)</script>`)
 
-// viewerPolicy is what a file of the viewer may do: as a page, or as a worker.
+// viewerPolicy returns the Content-Security-Policy of a file of the viewer, as a page or as a worker.
 func viewerPolicy(name string, text []byte) string {
 	scripts := "'self'"
 	if path.Ext(name) == ".html" {
@@ -134,14 +132,14 @@ func viewerPolicy(name string, text []byte) string {
 	return strings.Join([]string{
 		"default-src 'none'",
 		"script-src " + scripts,
-		"style-src 'self' 'unsafe-inline'", // the editor that shows sources makes styles
+		"style-src 'self' 'unsafe-inline'", // the editor that shows sources creates styles
 		"img-src 'self' data: blob:",
 		"font-src 'self' data:",
 		"media-src 'self' blob:",
-		"connect-src 'self' blob:", // a trace that was dropped on the page is a blob
+		"connect-src 'self' blob:", // a trace that is dropped on the page is a blob
 		"worker-src 'self'",
 		"manifest-src 'self'",
-		// Frames show snapshots. A snapshot that would lead its frame elsewhere does not get there.
+		// Frames show snapshots. A snapshot cannot navigate its frame to another site.
 		"frame-src 'self' data: blob:",
 		"object-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
 	}, "; ")
