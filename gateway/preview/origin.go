@@ -19,28 +19,28 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// An application in a container is hostile, and the person who looks at it is not. So
-// it never shares an origin with ramus:
+// An application in a container is hostile. The person who looks at it is not. Therefore an application never shares
+// an origin with ramus.
 //
-//   - With a [Origin] each port of each caller has a host of its own, all of
-//     which is the application's. The signed link on ramus's own host leads there with
-//     a code that is good once and for a minute, and becomes a cookie of that host alone.
+//   - With an [Origin] each port of each caller has a host of its own, and the whole
+//     host belongs to the application. The signed link on ramus's own host redirects there with
+//     a code. The code is valid once and for a minute. It is exchanged for a cookie of that host.
 //   - Without one the application is shown below a path of ramus's host, in a sandbox
-//     of the browser's that gives it an opaque origin: no cookies, no storage.
+//     of the browser. The sandbox has an opaque origin, without cookies and storage.
 
-// Origin is where each preview has an origin of its own: a URL such as
+// Origin is a pattern of URLs that gives each preview an origin of its own, such as
 // https://{label}.preview.example.org or http://{label}.localhost:8080.
 type Origin struct {
 	scheme string
 	domain string // ".preview.example.org"
-	port   string // ":8080", or nothing
+	port   string // ":8080", or ""
 }
 
-// labelPart stands in the URL of a [Origin] for the name of a preview.
+// labelPart is the part of the URL of an [Origin] that the name of a preview replaces.
 const labelPart = "{label}"
 
-// ParseOrigin reads a URL whose host begins with {label}. own is where people
-// reach the server itself, which must not be one of the hosts that the URL means.
+// ParseOrigin parses a URL whose host begins with {label}. own is the URL at which people reach the server itself.
+// Returns an error if own is one of the hosts that the pattern matches.
 func ParseOrigin(s, own string) (*Origin, error) {
 	scheme, host, ok := strings.Cut(s, "://"+labelPart+".")
 	u, err := url.Parse(scheme + "://" + host)
@@ -59,7 +59,7 @@ func ParseOrigin(s, own string) (*Origin, error) {
 	return o, nil
 }
 
-// label is what stands for {label} in a Host; false when it is no host of previews.
+// label returns the part of host that {label} matches. Returns false if host is no host of previews.
 func (o *Origin) label(host string) (string, bool) {
 	if o == nil {
 		return "", false
@@ -68,13 +68,13 @@ func (o *Origin) label(host string) (string, bool) {
 	return label, ok && label != "" && !strings.Contains(label, ".")
 }
 
-// origin is the origin of a preview.
+// origin returns the origin of a preview.
 func (o *Origin) origin(label string) string {
 	return o.scheme + "://" + label + o.domain + o.port
 }
 
-// cookie is what lets a browser in. No other host can set one of that name where
-// there is https.
+// cookie returns the name of the cookie that admits a browser. With https, no other host can set a cookie of that
+// name.
 func (o *Origin) cookie() string {
 	if o.scheme == "https" {
 		return "__Host-ramus-preview"
@@ -82,7 +82,7 @@ func (o *Origin) cookie() string {
 	return "ramus-preview"
 }
 
-// previewLabel is a preview's name in DNS, which allows 63 characters.
+// previewLabel returns the name of a preview in DNS, which allows 63 characters.
 func previewLabel(caller record.Caller, port int) string {
 	label := fmt.Sprintf("p%d-%s", port, caller.Slug())
 	if len(label) <= 63 {
@@ -93,17 +93,17 @@ func previewLabel(caller record.Caller, port int) string {
 	return strings.TrimSuffix(label[:63-1-len(tail)], "-") + "-" + tail
 }
 
-// previewed is a port of a caller, and until when somebody may see it.
+// previewed is a port of a caller, and the time until which the viewer may see it.
 type previewed struct {
 	caller record.Caller
 	port   int
 	until  time.Time
 }
 
-// codes are what leads from a link to the preview's own origin. They are in memory
-// alone: one that a restart loses is made anew by its link.
+// codes are the codes with which a link redirects to the preview's own origin. They are only in memory. After a
+// restart, following the link again creates a new code.
 type codes struct {
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards all fields below
 	open map[string]code
 }
 
@@ -112,7 +112,7 @@ type code struct {
 	expires time.Time
 }
 
-// Bounds of codes.
+// Limits of codes.
 const (
 	codeLife = time.Minute
 	maxCodes = 4096
@@ -120,7 +120,7 @@ const (
 
 var errCodes = errors.New("too many links are being opened")
 
-// give makes a code.
+// give returns a new code. Returns errCodes if too many codes are open.
 func (k *codes) give(p previewed, now time.Time) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -140,7 +140,7 @@ func (k *codes) give(p previewed, now time.Time) (string, error) {
 	return name, nil
 }
 
-// take redeems a code, once.
+// take redeems a code. A code can be redeemed once.
 func (k *codes) take(name string, now time.Time) (previewed, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,10 +149,10 @@ func (k *codes) take(name string, now time.Time) (previewed, bool) {
 	return c.previewed, ok && now.Before(c.expires)
 }
 
-// openPath is the one path on a preview's host that is not the application's.
+// openPath is the only path on the host of a preview that does not belong to the application.
 const openPath = "/.ramus/open"
 
-// openPreview leads from a signed link to the preview.
+// openPreview redirects from a signed link to the preview.
 func (api *API) openPreview(c *route.Call) error {
 	p, err := api.previewed(c)
 	if err != nil {
@@ -188,7 +188,7 @@ func (api *API) openPreview(c *route.Call) error {
 	return nil
 }
 
-// previewed is what the path names.
+// previewed returns the port of a caller that the path names.
 func (api *API) previewed(c *route.Call) (p previewed, err error) {
 	if p.caller, err = record.ParseCaller(c.R.PathValue("caller")); err != nil {
 		return p, route.NotFound("caller", c.R.PathValue("caller"))
@@ -197,7 +197,7 @@ func (api *API) previewed(c *route.Call) (p previewed, err error) {
 	return p, err
 }
 
-// pathPreview shows what listens at a port below a path of this host, sandboxed.
+// pathPreview shows the application at a port below a path of this host, sandboxed.
 func (api *API) pathPreview(c *route.Call) error {
 	p, err := api.previewed(c)
 	if err != nil {
@@ -222,8 +222,8 @@ func (api *API) pathPreview(c *route.Call) error {
 	return api.proxy(c, p, sandboxed{base: base, rest: "/" + parts[5]})
 }
 
-// preflight lets a page of an opaque origin, such as the application's own here, ask what it is
-// made of: who knows the path may read it, and there is nothing else that lets anybody in.
+// preflight answers a CORS preflight. The page of an application has an opaque origin here and must be allowed to load
+// its own parts. Everybody who knows the path may read the page, and there are no other credentials.
 func (api *API) preflight(c *route.Call) {
 	h := c.W.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -234,18 +234,18 @@ func (api *API) preflight(c *route.Call) {
 	c.W.WriteHeader(http.StatusNoContent)
 }
 
-// previewClosed says why a preview does not open.
+// previewClosed returns the problem of a preview that cannot be opened.
 func previewClosed(err error) *route.Problem {
 	p := route.NewProblem(route.KindDenied, "this preview does not open: %v", err)
 	p.Cause = err
 	return p.WithHint("follow its link again; a new one is on the run's page, or comes from `ramus preview CALLER`")
 }
 
-// errNoPass: the browser has followed no link.
+// errNoPass is the error of a browser that has followed no link.
 var errNoPass = errors.New("it opens by its link alone")
 
-// ByHost gives requests for hosts of previews to these, and all others to own. No
-// route of ramus's is on such a host, and nothing of a preview on another.
+// ByHost returns a handler that serves requests for hosts of previews and passes all other requests to own. No route
+// of ramus is on the host of a preview, and no preview is on another host.
 func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 	if api.Origin == nil {
 		return own
@@ -261,7 +261,7 @@ func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 	})
 }
 
-// hostPreview shows what listens at a port on a host of its own.
+// hostPreview shows the application at a port on a host of its own.
 func (api *API) hostPreview(c *route.Call) error {
 	label, _ := api.Origin.label(c.R.Host)
 	origin := api.Origin.origin(label)
@@ -283,11 +283,11 @@ func (api *API) hostPreview(c *route.Call) error {
 	return api.proxy(c, p, ownHosted{origin: origin, cookie: api.Origin.cookie()})
 }
 
-// enterPreview makes a code a cookie.
+// enterPreview exchanges a code for a cookie.
 func (api *API) enterPreview(c *route.Call, label string) error {
 	p, ok := api.codes.take(c.R.URL.Query().Get("code"), api.Now())
 	if !ok || previewLabel(p.caller, p.port) != label {
-		if _, err := api.admitted(c, label); err != nil { // else it is the way back to where somebody is let in already
+		if _, err := api.admitted(c, label); err != nil { // a browser with a valid cookie may open an old link again
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))
 		}
 	} else {
@@ -300,8 +300,8 @@ func (api *API) enterPreview(c *route.Call, label string) error {
 	return nil
 }
 
-// admitted is what the request's cookie opens. A hostile application on a sibling host may
-// have put other cookies of the name beside it, which open nothing.
+// admitted returns the preview that a cookie of the request opens. A hostile application on a sibling host may have
+// set further cookies of the same name. Such cookies open nothing.
 func (api *API) admitted(c *route.Call, label string) (previewed, error) {
 	err := errNoPass
 	for _, cookie := range c.R.CookiesNamed(api.Origin.cookie()) {
@@ -323,9 +323,9 @@ func (api *API) admitted(c *route.Call, label string) (previewed, error) {
 	return previewed{}, err
 }
 
-// sameOrigin refuses what pages elsewhere have a browser do that was let in: other
-// previews are of the same site, so that their requests carry the cookie. A person
-// who follows a link comes through. See https://www.w3.org/TR/fetch-metadata/.
+// sameOrigin refuses requests that pages of other origins make through an admitted browser. Other previews belong to
+// the same site, so their requests carry the cookie. A navigation of a person who follows a link is allowed. See
+// https://www.w3.org/TR/fetch-metadata/.
 func sameOrigin(r *http.Request, origin string) error {
 	h := r.Header
 	site := h.Get("Sec-Fetch-Site")

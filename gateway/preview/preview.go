@@ -21,36 +21,36 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Executor is what previews need of the executor.
+// Executor is the part of the executor that previews need.
 type Executor interface {
 	Caller(ctx context.Context, name string) (executor.CallerStatus, error)
-	// Ports returns the ports that something listens at in the container of a caller.
+	// Ports returns the open ports of the container of a caller.
 	Ports(ctx context.Context, caller record.Caller) ([]int, error)
 	// DialPort connects to a port of the container of a caller.
 	DialPort(ctx context.Context, caller record.Caller, port int) (net.Conn, error)
 }
 
-// API is the routes of ports and previews. Its exported fields are its options, which may be changed until the first
-// call of Routes.
+// API serves the routes of ports and previews. Its exported fields are its options, which may be changed until the
+// first call of Routes.
 type API struct {
 	Executor Executor
 	// Find finds the callers that paths name.
 	Find *lookup.Lookup
-	// Verify returns the grant of a token, or why it is refused.
+	// Verify returns the grant of a token, or the error why the token is refused.
 	Verify func(token string) (gitd.Grant, error)
 	// Links signs the links to previews. If it is nil, there are no previews.
 	Links *links.Signer
 	// Origin gives each preview an origin of its own. If it is nil, previews are shown sandboxed, below a path of the
 	// server.
 	Origin *Origin
-	// Transport connects to applications: http://SLUG:PORT is a port of the container of the caller with that slug.
-	// Nil means one that dials with Executor.
+	// Transport connects to applications. Its address http://SLUG:PORT is a port of the container of the caller with
+	// that slug. If it is nil, a transport that dials with Executor is used.
 	Transport *http.Transport
 	Log       *slog.Logger
 	Now       func() time.Time
 
 	once        sync.Once
-	connections route.Streams // to ports of containers
+	connections route.Streams // limits the connections to ports of containers
 	codes       codes
 }
 
@@ -82,18 +82,17 @@ func (api *API) Routes() []route.Route {
 	}
 }
 
-// Port is a port that something listens at in a caller's container.
+// Port is an open port of a caller's container.
 type Port struct {
 	Port int `json:"port"`
-	// URL shows what listens there to whoever has it, until it expires; empty where the
-	// server signs no links, or does not know where people reach it.
+	// URL is a link to the application at the port that needs no token until it expires. It is empty if the server
+	// signs no links or does not know its own URL.
 	URL     string    `json:"url,omitempty"`
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// PortUpgrade is the protocol that a connection to a port is asked for with, in the
-// header Upgrade: after the answer 101 each byte is the container's, or for it. An
-// end in either direction is the end of both.
+// PortUpgrade is the protocol of a connection to a port. A client asks for it with the header Upgrade. After the
+// answer 101, all bytes are those of the connection to the port. If either direction ends, both do.
 const PortUpgrade = "ramus-tcp"
 
 func (api *API) ports(c *route.Call) error {
@@ -112,7 +111,7 @@ func (api *API) ports(c *route.Call) error {
 	return c.Reply(list)
 }
 
-// portOf adds the signed link to a port.
+// portOf returns a port with its signed link.
 func (api *API) portOf(c *route.Call, caller record.Caller, port int) Port {
 	p := Port{Port: port}
 	if address := c.Address(); api.Links != nil && address != "" {
@@ -122,8 +121,7 @@ func (api *API) portOf(c *route.Call, caller record.Caller, port int) Port {
 	return p
 }
 
-// portNumber reads a port; only the shortest way to write it is one, so that
-// what was signed has one name.
+// portNumber parses a port. It accepts only the shortest form of a number, so that each signed port has only one name.
 func portNumber(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
@@ -132,7 +130,7 @@ func portNumber(s string) (int, error) {
 	return int(n), nil
 }
 
-// connectPort gives the request's connection to a port of the container.
+// connectPort connects the connection of the request to a port of the container.
 func (api *API) connectPort(c *route.Call) error {
 	st, err := api.Find.PathCaller(c)
 	if err != nil {
@@ -160,16 +158,16 @@ func (api *API) connectPort(c *route.Call) error {
 		return route.NewProblem(route.KindInvalid, "this connection cannot be given to a port: %v", err).WithHint("HTTP/1.1 can")
 	}
 	defer outside.Close()
-	_ = outside.SetDeadline(time.Time{}) // of the server's, for requests
+	_ = outside.SetDeadline(time.Time{}) // removes the deadline that the server set for requests
 	if _, err := io.WriteString(outside, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+PortUpgrade+"\r\n\r\n"); err != nil {
-		return nil // it is gone, as connections go
+		return nil // the client has closed the connection
 	}
 	defer context.AfterFunc(c.Draining(), func() { outside.Close() })()
 	Splice(&bufferedConn{outside, buffered.Reader}, inside)
 	return nil
 }
 
-// bufferedConn is a connection whose first bytes were read already.
+// bufferedConn is a connection of which r has read the first bytes already.
 type bufferedConn struct {
 	net.Conn
 	r io.Reader
@@ -177,12 +175,12 @@ type bufferedConn struct {
 
 func (b *bufferedConn) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// Splice copies both ways between two connections until either ends, and closes both.
+// Splice copies in both directions between two connections until either ends. It closes both.
 func Splice(a, b io.ReadWriteCloser) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(a, b) // however it ended, it has
+		_, _ = io.Copy(a, b) // any error ends the connection
 		_, _ = a.Close(), b.Close()
 	}()
 	_, _ = io.Copy(b, a)
@@ -193,7 +191,8 @@ func Splice(a, b io.ReadWriteCloser) {
 // listWithin limits the search for open ports.
 const listWithin = 5 * time.Second
 
-// openPorts are the ports that something listens at, as far as that is known, for people.
+// openPorts returns a sentence about the open ports of a caller's container, for people. Returns "" if they cannot be
+// listed.
 func (api *API) openPorts(c *route.Call, caller record.Caller) string {
 	ctx, cancel := context.WithTimeout(c.R.Context(), listWithin)
 	defer cancel()
@@ -213,6 +212,6 @@ func (api *API) openPorts(c *route.Call, caller record.Caller) string {
 	return "what listens in its container are the ports " + strings.Join(words, ", ")
 }
 
-// maxConnections is how many connections to ports there may be at once: each is a
-// channel into a container. One viewer or preview may hold a quarter of them.
+// maxConnections limits the concurrent connections to ports, because each is a channel into a container. One viewer or
+// preview may have a quarter of them.
 const maxConnections = 1024

@@ -20,17 +20,17 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// stage is how an application is shown: what of a request reaches it, and what of its answer
-// reaches the browser.
+// stage is the way in which an application is shown. It decides which parts of a request reach the application, and
+// which parts of its answer reach the browser.
 type stage interface {
-	// ask changes what is asked of the application, which believes to be at http://localhost:PORT.
+	// ask changes the request. The application gets http://localhost:PORT as its own address.
 	ask(pr *httputil.ProxyRequest, local string)
-	// answer changes what it says.
+	// answer changes the headers of the answer.
 	answer(h http.Header, local string)
 }
 
-// proxy shows one request's answer of the application. What goes on, an open
-// websocket say, ends with the link by which it was opened, and with the server.
+// proxy passes one request to the application and its answer to the browser. A long exchange, such as an open
+// websocket, ends when the link that opened it expires, and when the server shuts down.
 func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 	label := previewLabel(p.caller, p.port)
 	done, err := api.connections.Acquire(route.Who{Subject: label})
@@ -41,11 +41,11 @@ func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 	ctx, cancel := context.WithDeadlineCause(c.R.Context(), api.clock(c, p.until), links.ErrExpired)
 	defer cancel()
 	defer context.AfterFunc(c.Draining(), cancel)()
-	// What the container says is its own: there are no secrets of the server's in it, and
-	// what was compressed or is half a stream cannot be searched.
+	// The answer is not searched for secrets. The container has no secrets of the server, and a compressed answer or
+	// half a stream cannot be searched.
 	c.SendAsIs()
 	for _, name := range []string{"X-Content-Type-Options", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
-		c.W.Header().Del(name) // the application's are what counts
+		c.W.Header().Del(name) // only the headers of the application count
 	}
 	// The application may answer before it has read the whole request. Without full duplex the server reads the rest
 	// and closes the body at the answer's first byte. The proxy's transport, which may be reading the body still,
@@ -60,13 +60,14 @@ func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 		Transport: api.Transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(api.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = "http", p.caller.Slug()+":"+strconv.Itoa(p.port), local
-			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // also one that net/url cannot read
+			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // unchanged, even if net/url cannot parse it
 			if token := route.ReadToken(pr.In); token != "" {
 				if _, err := api.Verify(token); err == nil {
-					pr.Out.Header.Del("Authorization") // a token of ramus's opens more than this
+					pr.Out.Header.Del("Authorization") // a token of ramus has more rights than this preview
 				}
 			}
-			// Its own pages may be told apart from others, which it may not know of.
+			// The application does not know its public origin, so it gets its local one as the origin of its own
+			// pages.
 			if from := pr.Out.Header.Get("Origin"); from != "" {
 				pr.Out.Header.Set("Origin", "http://"+local)
 			}
@@ -78,7 +79,7 @@ func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 				return slices.Contains(foreign, name) || strings.HasPrefix(name, "X-Accel-") || strings.HasPrefix(name, "X-Sendfile")
 			})
 			h.Set("X-Robots-Tag", "noindex, nofollow")
-			h.Set("X-Accel-Buffering", "no") // a proxy that collects a stream hides it
+			h.Set("X-Accel-Buffering", "no") // a proxy that buffers a stream would delay it
 			h.Set("Cache-Control", privately(h.Values("Cache-Control")))
 			as.answer(h, local)
 			return nil
@@ -95,8 +96,7 @@ func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 	return api.unseen(c, p, failed)
 }
 
-// finalOnly leaves out informational answers, such as 103 with headers for what comes: none of
-// those headers are looked through.
+// finalOnly drops informational answers, such as 103 with early headers, because their headers are not filtered.
 type finalOnly struct{ http.ResponseWriter }
 
 func (w finalOnly) WriteHeader(status int) {
@@ -108,19 +108,19 @@ func (w finalOnly) WriteHeader(status int) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w finalOnly) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// clock is a time of the server's clock on the machine's, which contexts go by.
+// clock converts a time of the server's clock to the clock of the machine, which contexts use.
 func (api *API) clock(c *route.Call, t time.Time) time.Time {
 	return time.Now().Add(t.Sub(api.Now()))
 }
 
-// foreign are headers by which an application would speak for more than its pages:
-// for other hosts and other ports, or to the proxies before ramus. In their canonical form.
+// foreign has the headers by which an application could affect more than its own pages, such as other hosts, other
+// ports or the proxies before ramus. The names are in canonical form.
 var foreign = []string{
 	"Alt-Svc", "Cdn-Cache-Control", "Clear-Site-Data", "Nel", "Origin-Agent-Cluster", "Public-Key-Pins", "Report-To",
 	"Reporting-Endpoints", "Strict-Transport-Security", "Surrogate-Control", "X-Lighttpd-Send-File", "X-Reproxy-Url", "X-Request-Id",
 }
 
-// privately lets the browser keep what it may keep, and nobody between.
+// privately returns a Cache-Control that lets the browser cache the answer but no shared cache.
 func privately(given []string) string {
 	kept := []string{"private"}
 	for _, part := range strings.Split(strings.Join(given, ","), ",") {
@@ -136,12 +136,12 @@ func privately(given []string) string {
 	return strings.Join(kept, ", ")
 }
 
-// unseen says why there is nothing to see.
+// unseen returns the problem for a failed request, with the reason.
 func (api *API) unseen(c *route.Call, p previewed, err error) error {
 	var said *route.Problem
 	switch {
 	case c.R.Context().Err() != nil:
-		return err // nobody waits for it
+		return err // the client has gone
 	case c.Draining().Err() != nil:
 		return record.ErrClosed
 	case errors.Is(err, executor.ErrNoPort):
@@ -160,8 +160,8 @@ func (api *API) unseen(c *route.Call, p previewed, err error) error {
 	return said
 }
 
-// newTransport returns a transport to the ports of containers. A connection keeps its container awake, so that none is
-// kept for long.
+// newTransport returns a transport to the ports of containers. A connection keeps its container awake, so idle
+// connections are closed after a few seconds.
 func newTransport(x Executor) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
@@ -186,23 +186,23 @@ func newTransport(x Executor) *http.Transport {
 	}
 }
 
-// dialInside bounds a connection to an application.
+// dialInside limits the time to connect to an application.
 const dialInside = 30 * time.Second
 
-// ownHosted is an application with a host of its own.
+// ownHosted is the stage of an application with a host of its own.
 type ownHosted struct{ origin, cookie string }
 
 func (o ownHosted) ask(pr *httputil.ProxyRequest, local string) {
 	h := pr.Out.Header
-	u, _ := url.Parse(o.origin) // it was made from what was parsed
+	u, _ := url.Parse(o.origin) // origin was made from a parsed URL
 	h.Set("X-Forwarded-Host", u.Host)
-	h.Set("X-Forwarded-Proto", u.Scheme) // X-Forwarded-For would tell where the viewer is
+	h.Set("X-Forwarded-Proto", u.Scheme) // X-Forwarded-For is not set, because it would reveal the address of the viewer
 	if path, ok := strings.CutPrefix(h.Get("Referer"), o.origin+"/"); ok {
 		h.Set("Referer", "http://"+local+"/"+path)
 	} else {
 		h.Del("Referer")
 	}
-	// As text: what a page's own script made a cookie need not be what net/http takes for one.
+	// The cookies are filtered as text, because a script can set a cookie that net/http does not parse.
 	var kept []string
 	for _, line := range h.Values("Cookie") {
 		for _, pair := range strings.Split(line, ";") {
@@ -219,7 +219,7 @@ func (o ownHosted) ask(pr *httputil.ProxyRequest, local string) {
 
 func (o ownHosted) answer(h http.Header, local string) {
 	relocate(h, local, "")
-	// Its cookies are of its host alone, and ours is not for it to set.
+	// The cookies of the application are restricted to its host. It must not set the cookie of ramus.
 	cookies := h.Values("Set-Cookie")
 	h.Del("Set-Cookie")
 	for _, line := range cookies {
@@ -234,14 +234,14 @@ func (o ownHosted) answer(h http.Header, local string) {
 		})
 		h.Add("Set-Cookie", strings.Join(parts, ";"))
 	}
-	// So that pages of sibling hosts cannot agree to be of one origin.
+	// With this header, pages of sibling hosts cannot relax their origins to a common one.
 	h.Set("Origin-Agent-Cluster", "?1")
 }
 
-// sandboxed is an application below a path of ramus's own host.
+// sandboxed is the stage of an application below a path of ramus's own host.
 type sandboxed struct{ base, rest string }
 
-// sandbox gives a page an opaque origin: nothing of this host's is its own.
+// sandbox is a policy that gives a page an opaque origin, so the page has no access to this host.
 const sandbox = "sandbox allow-scripts allow-forms allow-popups allow-modals"
 
 func (s sandboxed) ask(pr *httputil.ProxyRequest, _ string) {
@@ -250,7 +250,7 @@ func (s sandboxed) ask(pr *httputil.ProxyRequest, _ string) {
 	if path, err := url.PathUnescape(s.rest); err == nil {
 		u.Path, u.RawPath = path, s.rest
 	}
-	// They would be ramus's.
+	// These headers belong to ramus.
 	for _, name := range []string{"Authorization", "Cookie", "Referer"} {
 		pr.Out.Header.Del(name)
 	}
@@ -259,17 +259,17 @@ func (s sandboxed) ask(pr *httputil.ProxyRequest, _ string) {
 
 func (s sandboxed) answer(h http.Header, local string) {
 	relocate(h, local, s.base)
-	// A question for a password would be one of this host's.
+	// A password prompt of the application would look like one of this host.
 	for _, name := range []string{"Set-Cookie", "Www-Authenticate", "Service-Worker-Allowed", "Access-Control-Allow-Credentials"} {
 		h.Del(name)
 	}
 	h.Add("Content-Security-Policy", sandbox)
-	// An opaque origin has to be let in to its own scripts and fonts; see preflight.
+	// A page of an opaque origin needs permission for its own scripts and fonts. See preflight.
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Referrer-Policy", "no-referrer") // the path opens it
+	h.Set("Referrer-Policy", "no-referrer") // the path contains the pass
 }
 
-// relocate leads redirects to where the browser sees the application.
+// relocate changes a redirect to the address at which the browser sees the application.
 func relocate(h http.Header, local, base string) {
 	to := h.Get("Location")
 	if strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") {
