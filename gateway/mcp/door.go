@@ -20,25 +20,24 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// doorInstructions tell the agent in a container what its door has for it.
+// doorInstructions describe the tools of the door to the agent in a container.
 const doorInstructions = `These tools work in your own container, on your own branch. What lib_… tools do is recorded in this run's journal as ramus saw it, and what they change is committed with your step.`
 
 // Threads hands the threads of runs over to the fallback runner.
 type Threads interface {
-	// MayHandOver reports whether there is a fallback runner, and the run answers a thread.
+	// MayHandOver reports whether a fallback runner is configured and the run answers a thread.
 	MayHandOver(run record.Run) bool
-	// HandOver hands the thread of a run over, with what is to be done there. It returns when that is durable.
+	// HandOver hands the thread of a run over, with prompt as the request. It returns when the hand-over is durable.
 	HandOver(ctx context.Context, of record.Run, prompt string) (record.Run, error)
 }
 
-// Door serves MCP to the agent in a container: the [Catalog] of the policy that its
-// run's journal holds, which was decided before the agent was started. The library's
-// tasks run in the agent's own container. An agent that works for a task may ask e
-// for others, and has to do with these alone. An agent that answers a mention may hand
-// its thread over through threads. Both e and threads may be nil.
+// Door serves MCP to the agent in a container. Its tools are the [catalog.List] of the policy in the journal of the
+// run. The policy is decided before the agent starts. The tasks of the library run in the agent's own container. An
+// agent that works for a task may submit further tasks to e and can access only these. An agent that answers a mention
+// may hand its thread over through threads. Both e and threads may be nil. version is the version that the server
+// reports.
 //
-// Each request stands for itself: a container that is gone leaves nothing behind.
-// What goes on for one ends with the request. Version is what it calls itself.
+// Each request is independent, so a removed container leaves no state. Work for a request ends with the request.
 func Door(x *executor.Executor, e *engineer.Engineer, threads Threads, version string) func(executor.Visitor) http.Handler {
 	return func(v executor.Visitor) http.Handler {
 		d := &door{x: x, engineer: e, threads: threads, version: version, visitor: v}
@@ -46,11 +45,11 @@ func Door(x *executor.Executor, e *engineer.Engineer, threads Threads, version s
 	}
 }
 
-// door is MCP at one container's door.
+// door serves MCP to one container.
 type door struct {
 	x        *executor.Executor
-	engineer *engineer.Engineer // nil: there are no tasks
-	threads  Threads            // nil: there are no threads
+	engineer *engineer.Engineer // nil if there are no tasks
+	threads  Threads            // nil if there are no threads
 	version  string
 	visitor  executor.Visitor
 }
@@ -60,7 +59,7 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	// A page under test in the container's browser is no agent.
+	// The request may come from a page under test in the container's browser instead of the agent.
 	if err := rebound(r, "", nil); err != nil {
 		http.Error(w, "ramus: "+err.Error(), http.StatusForbidden)
 		return
@@ -78,11 +77,11 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request) {
 	}).ServeHTTP(out, r)
 	if out.refused != 0 {
 		w.WriteHeader(out.refused)
-		_, _ = w.Write(out.text) // the container may have gone
+		_, _ = w.Write(out.text) // an error means that the container has gone
 	}
 }
 
-// tools are what the visitor may use now.
+// tools returns the tools that the visitor may use now.
 func (d *door) tools(ctx context.Context) []usableTool {
 	run := d.visitor.Run()
 	offer := catalog.Offer{Browser: d.x.Browser != nil, Fallback: d.threads != nil && d.threads.MayHandOver(run)}
@@ -93,7 +92,7 @@ func (d *door) tools(ctx context.Context) []usableTool {
 		}
 	}
 
-	listed := offer.WithoutPolicy() // a run without a policy came by no gate, and has no session
+	listed := offer.WithoutPolicy() // a run without a policy passed no gate and has no tools of sessions
 	if run.ID != "" {
 		if p, known := catalog.ReadDecision(ctx, d.x, run.Name()); known {
 			listed = catalog.List(p.Policy, offer)
@@ -102,7 +101,8 @@ func (d *door) tools(ctx context.Context) []usableTool {
 	return d.register(listed, run, own)
 }
 
-// register makes the tools of a list ones that can be called, for a run and the task that it works for.
+// register returns callable tools for a list of tools. run is the run of the agent, and own is the task that the agent
+// works for.
 func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) (list []usableTool) {
 	forTask := d.taskTools(own)
 	for _, tool := range listed {
@@ -122,7 +122,7 @@ func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) 
 	return list
 }
 
-// libraryTool is a task of the library, run beside the agent.
+// libraryTool returns the tool of a library task, which runs in the container of the agent.
 func (d *door) libraryTool(t catalog.Tool) usableTool {
 	readOnly := slices.ContainsFunc(executor.Library(), func(task executor.TaskInfo) bool { return task.Name == t.Name && task.ReadOnly })
 	return usableTool{
@@ -142,14 +142,14 @@ func (d *door) libraryTool(t catalog.Tool) usableTool {
 	}
 }
 
-// Bounds of the pictures that an agent is shown of one call: each costs its model as much as a long text.
+// Limits of the pictures in the result of one call. For a model, each picture costs as much as a long text.
 const (
 	toolPictures   = 6
 	faultyPictures = 2
 )
 
-// pictures are what an agent should see of the pages that were looked at: of a screenshot, all; of
-// a test, those of the views that did not pass.
+// pictures returns the pictures that the result of a browser tool shows. A screenshot tool shows all views. A test
+// shows the views that did not pass.
 func (d *door) pictures(task string, value any) (list []toolPicture) {
 	b, err := json.Marshal(value)
 	if err != nil {
@@ -164,7 +164,7 @@ func (d *door) pictures(task string, value any) (list []toolPicture) {
 		} `json:"checks"`
 	}
 	if err := json.Unmarshal(b, &browsed); err != nil {
-		return nil // a result of another kind
+		return nil // the result is of another kind
 	}
 	most := toolPictures
 	if task == catalog.ToolBrowser {
@@ -187,19 +187,20 @@ func (d *door) pictures(task string, value any) (list []toolPicture) {
 	return list
 }
 
-// agent is who speaks at the door.
+// agent returns the agent at the door as a person.
 func (d *door) agent() gitd.Person {
 	return gitd.Person{Name: d.visitor.Caller.String(), Email: route.Mailbox(d.visitor.Caller.String()) + "@localhost"}
 }
 
-// begun is what the session's tools answer: they do not wait for a run that waits for their own.
+// begun is the result of the session tools. They do not wait, because the new run waits for the end of the current
+// one.
 type begun struct {
 	Run   string       `json:"run"`
 	State record.State `json:"state"`
 }
 
-// startTool asks for a run after this one, on the same branch. That run came by no
-// gate and has no policy, so it cannot ask for another: one mention is at most two runs.
+// startTool returns the tool that submits a run after the current one, on the same branch. The new run passes no gate
+// and has no policy, so it cannot submit another. A mention has at most two runs.
 func (d *door) startTool(run record.Run, tool catalog.Tool) usableTool {
 	return usableTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
@@ -221,7 +222,7 @@ func (d *door) startTool(run record.Run, tool catalog.Tool) usableTool {
 	}
 }
 
-// resumeTool keeps a note for the agent's own next turn.
+// resumeTool returns the tool that queues a prompt for the next turn of the agent itself.
 func (d *door) resumeTool(run record.Run, tool catalog.Tool) usableTool {
 	return usableTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
@@ -239,7 +240,7 @@ func (d *door) resumeTool(run record.Run, tool catalog.Tool) usableTool {
 	}
 }
 
-// fallbackTool hands the thread of the run over to the fallback runner.
+// fallbackTool returns the tool that hands the thread of the run over to the fallback runner.
 func (d *door) fallbackTool(run record.Run, tool catalog.Tool) usableTool {
 	return usableTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true, Open: true},
@@ -256,13 +257,13 @@ func (d *door) fallbackTool(run record.Run, tool catalog.Tool) usableTool {
 	}
 }
 
-// spoken is the answer to what was to be said in a thread.
+// spoken is the result of reply_to_thread. Told is false if the message was not posted.
 type spoken struct {
 	Told bool `json:"told"`
 }
 
-// taskTools ask for tasks, and look after those that were asked for. How many there may be, and how
-// deep, the engineer says.
+// taskTools returns the tools that submit tasks and follow submitted tasks. The engineer limits their number and
+// depth.
 func (d *door) taskTools(own record.Task) []usableTool {
 	child := func(ctx context.Context, id string) (record.Task, error) {
 		t, err := d.engineer.Task(ctx, id)
@@ -302,7 +303,7 @@ func (d *door) taskTools(own record.Task) []usableTool {
 					s.Base = own.Base
 				}
 				if a.Key != "" {
-					s.Key = own.ID + ":" + a.Key // nobody else's
+					s.Key = own.ID + ":" + a.Key // the prefix keeps keys of different tasks apart
 				}
 				t, err := d.engineer.Submit(ctx, s)
 				return toolResult{value: submitted{t.ID, record.StateSubmitted}}, err

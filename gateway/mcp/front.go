@@ -28,7 +28,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Executor is what the tools need of the executor.
+// Executor is the part of the executor that the tools need.
 type Executor interface {
 	// AgentNames returns the names of the configured agents.
 	AgentNames() []string
@@ -36,33 +36,36 @@ type Executor interface {
 	Run(ctx context.Context, name string) (record.Run, error)
 	// OfCaller returns the runs of a caller, the oldest first.
 	OfCaller(caller record.Caller) []record.Run
-	// Say says something to the agent of a run, for its next turn. The error wraps [record.ErrConflict] if it has ended.
+	// Say sends a prompt to the agent of a run, for its next turn. The error wraps [record.ErrConflict] if the run has
+	// ended.
 	Say(ctx context.Context, run string, p record.Prompt) error
 	Stop(ctx context.Context, run string, by gitd.Person) error
 	Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error]
 	Manifest(ctx context.Context, run string) (record.Manifest, error)
 }
 
-// API is the routes of MCP for people's programs. Its exported fields are its options, which may be changed until the
-// first request.
+// API serves MCP to people's programs. Its exported fields are its options, which may be changed until the first
+// request.
 type API struct {
 	Executor Executor
-	// Engineer takes tasks. If it is nil, there are no tools of tasks.
+	// Engineer takes tasks. If it is nil, there are no tools for tasks.
 	Engineer *engineer.Engineer
 	// Find finds the runs and callers that arguments name.
 	Find *lookup.Lookup
 	// Links makes links to evidence. If it is nil, runs have none.
 	Links *links.Signer
-	// URL is where people reach the server. CORS are the origins whose pages may use it, besides its own.
+	// URL is the URL at which people reach the server. CORS are the origins whose pages may use the server too.
 	URL  string
 	CORS []string
-	// Version is the version that the server tells its clients.
+	// Version is the version that the server reports to clients.
 	Version string
 	// Secrets are removed from results.
 	Secrets *redact.Secrets
-	// MaxSessions limits the sessions of all bearers together; default 512. One bearer may have a quarter of them.
+	// MaxSessions limits the sessions of all bearers together. The default is 512. One bearer may have a quarter of
+	// them.
 	MaxSessions int
-	// Idle is how long a session may be unused before it is ended, because few clients say that they go; default 1 h.
+	// Idle is how long an unused session is kept. It is needed because few clients end their sessions. The default is
+	// 1 h.
 	Idle time.Duration
 	Log  *slog.Logger
 	Now  func() time.Time
@@ -83,7 +86,7 @@ func (api *API) setUp() {
 	})
 }
 
-// Close ends all sessions and begins no new ones. It ends a session with a request under way when that is answered.
+// Close ends all sessions and refuses new ones. A session with a request in progress ends after the request.
 func (api *API) Close() {
 	api.setUp()
 	api.front.close()
@@ -95,23 +98,22 @@ func (api *API) EndSessions() {
 	api.front.endSessions()
 }
 
-// Path is where MCP is served, to people's programs and, at a container's door, to agents.
+// Path is the path of MCP, for people's programs and for agents at the door of their container.
 const Path = "/mcp"
 
-// maxBody limits one message, in bytes. JSON may write a byte as six.
+// maxBody limits one message, in bytes. JSON may encode one byte as six.
 const maxBody = 2 << 20
 
-// firstWithoutSessions is the first version of the protocol whose requests stand each
-// for itself: https://modelcontextprotocol.io/specification. The client says in
-// a header which version it speaks, once that is agreed on.
+// firstWithoutSessions is the first version of the protocol whose requests are independent of each other
+// (https://modelcontextprotocol.io/specification). After the version is agreed on, the client sends it in a header.
 const (
 	firstWithoutSessions = "2026-07-28"
 	versionHeader        = "Mcp-Protocol-Version"
 	sessionHeader        = "Mcp-Session-Id"
 )
 
-// Routes returns the routes of MCP, which has one address. Who may use which tool is a
-// column of the table of tools.
+// Routes returns the routes of MCP. All tools share one path. The access that a tool needs is part of the table of
+// tools.
 func (api *API) Routes() []route.Route {
 	api.setUp()
 	row := func(method, summary string) route.Route {
@@ -126,7 +128,7 @@ func (api *API) Routes() []route.Route {
 
 // serve answers one request.
 func (api *API) serve(c *route.Call) error {
-	if !c.Who.Local { // no page of a browser reaches the socket
+	if !c.Who.Local { // pages in a browser cannot reach the socket
 		if err := rebound(c.R, api.URL, api.CORS); err != nil {
 			return err
 		}
@@ -152,9 +154,9 @@ func (api *API) serve(c *route.Call) error {
 	return api.front.serve(c.W, c.R, c.Who)
 }
 
-// rebound refuses what a page of another site sends through the browser of somebody
-// who is let in: a name of its own that was made to lead here (DNS rebinding), or
-// an Origin that is not ours. Programs send no Origin.
+// rebound returns a problem for a request that a page of another site may have sent through the browser of a person
+// with access. Such a request has a host name of the page that resolves to this server (DNS rebinding), or a foreign
+// Origin. Programs send no Origin.
 func rebound(r *http.Request, own string, origins []string) error {
 	if !ownHost(r, own, r.Host) {
 		return route.NewProblem(route.KindDenied, "this server does not go by the name %.200q", r.Host).
@@ -171,8 +173,8 @@ func rebound(r *http.Request, own string, origins []string) error {
 	return nil
 }
 
-// ownHost tells whether a host, with its port or without, is this server: as it is configured,
-// by a name of the loopback, or by the address that the request came to.
+// ownHost reports whether a host, with or without a port, is this server. It may be the configured host, a name of the
+// loopback interface, or the local address of the connection.
 func ownHost(r *http.Request, own, host string) bool {
 	name := route.HostName(host)
 	if name == "" {
@@ -195,13 +197,13 @@ func ownHost(r *http.Request, own, host string) bool {
 	return ok && local.AddrPort().Addr().Unmap().WithZone("") == ip.WithZone("")
 }
 
-// front is MCP over streamable HTTP: sessions of the versions that have them,
-// and single requests of those that have none. A session belongs to the bearer
-// who began it, and to nobody else: its tools were chosen for that bearer.
+// front serves MCP over streamable HTTP. Versions of the protocol with sessions get sessions, and versions without
+// them get single requests. A session belongs to the bearer that began it and to no other, because its tools were
+// chosen for that bearer.
 type front struct {
 	api *API
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all fields below
 	sessions map[string]*session
 	closed   bool
 }
@@ -212,11 +214,11 @@ type session struct {
 	bearer  string
 	server  *sdk.Server
 	handler http.Handler
-	busy    int // requests under way
+	busy    int // requests in progress
 	used    time.Time
 }
 
-// live tells whether the session has not ended.
+// live reports whether the session has not ended.
 func (s *session) live() bool {
 	for range s.server.Sessions() {
 		return true
@@ -224,7 +226,7 @@ func (s *session) live() bool {
 	return false
 }
 
-// end ends the session and all that goes on in it.
+// end ends the session and all calls in it.
 func (s *session) end() {
 	for session := range s.server.Sessions() {
 		_ = session.Close() // it has no connection of its own that could fail
@@ -241,13 +243,13 @@ func (f *front) endSessions() {
 	}
 }
 
-// bearer names who a session belongs to: a token with other rights is another bearer.
+// bearer returns a string that identifies the bearer of a request. A token with other rights is another bearer.
 func bearer(w route.Who) string {
 	return fmt.Sprintf("%q %q %q %q %q %t", w.Subject, w.Repo, w.Scopes, w.Read, w.Write, w.Local)
 }
 
-// serve answers one request of a bearer who was let in. What the protocol's
-// library refuses before there is a message is a [route.Problem] like all others.
+// serve answers one request of an authenticated bearer. A refusal by the protocol's library before there is a message
+// becomes a [route.Problem].
 func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who) error {
 	out := &writer{ResponseWriter: w, rc: http.NewResponseController(w)}
 	switch id := r.Header.Get(sessionHeader); {
@@ -274,8 +276,8 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request, who route.Who) err
 	return out.problem()
 }
 
-// pong answers a ping, and tells whether the request was one. The versions without sessions have no ping,
-// and the protocol's library refuses it there, but clients of theirs send it all the same.
+// pong answers a ping and reports whether the request was one. The versions without sessions have no ping, and the
+// protocol's library refuses it there. However, clients of these versions send it.
 func pong(w http.ResponseWriter, r *http.Request) (bool, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -307,7 +309,7 @@ func pong(w http.ResponseWriter, r *http.Request) (bool, error) {
 	return true, err
 }
 
-// single serves requests that stand each for itself. They end with ctx.
+// single returns a handler of independent requests. Their work ends with ctx.
 func (f *front) single(ctx context.Context, who route.Who) http.Handler {
 	server := f.api.newServer(ctx, who, "")
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
@@ -315,7 +317,7 @@ func (f *front) single(ctx context.Context, who route.Who) http.Handler {
 	})
 }
 
-// begin makes a session for a request that names none.
+// begin begins a session for a request without a session id.
 func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
 	if r.Method != http.MethodPost {
 		return nil, route.NewProblem(route.KindInvalid, "this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + sessionHeader)
@@ -347,7 +349,7 @@ func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
 		if oldest == nil {
 			return nil, route.NewProblem(route.KindStreams, "%s has %d sessions at work, and there may be no more", who.Subject, own)
 		}
-		// Most clients go without a word: what was left behind gives way.
+		// Most clients do not end their sessions, so the oldest idle session of the bearer is ended.
 		delete(f.sessions, oldest.id)
 		oldest.end()
 	}
@@ -355,7 +357,7 @@ func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
 	return s, nil
 }
 
-// find finds a bearer's session. Another's is not there.
+// find returns a session of the bearer. A session of another bearer is not found.
 func (f *front) find(id string, who route.Who) (*session, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -384,8 +386,8 @@ func (f *front) release(s *session) {
 	}
 }
 
-// close ends all sessions, those with a request under way when that is answered,
-// and begins no new ones.
+// close ends all sessions and refuses new ones. It leaves a session with a request in progress, which release ends
+// after the request.
 func (f *front) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -398,8 +400,8 @@ func (f *front) close() {
 	}
 }
 
-// writer writes an answer piece by piece, each with a deadline of its own, and
-// holds back refusals in plain text, which are told as problems.
+// writer writes an answer in pieces and sets a deadline for each piece. It holds back refusals in plain text, which
+// problem returns.
 type writer struct {
 	http.ResponseWriter
 	rc      *http.ResponseController
@@ -420,25 +422,25 @@ func (w *writer) Write(b []byte) (int, error) {
 		w.text = append(w.text, b[:min(len(b), 1000-min(1000, len(w.text)))]...)
 		return len(b), nil
 	}
-	_ = w.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead)) // only a recorder in a test has none
+	_ = w.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead)) // only the recorder of a test has no deadline
 	defer func() { _ = w.rc.SetWriteDeadline(time.Time{}) }()
 	return w.ResponseWriter.Write(b)
 }
 
-// Flush sends what was written.
+// Flush sends the written data.
 func (w *writer) Flush() {
 	if w.refused != 0 {
 		return
 	}
 	_ = w.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead))
-	_ = w.rc.Flush() // a reader who is gone shows at the next write
+	_ = w.rc.Flush() // the next write fails if the reader has gone
 	_ = w.rc.SetWriteDeadline(time.Time{})
 }
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// problem is the refusal that was held back, if there was one.
+// problem returns the refusal that was held back. Returns nil if there was none.
 func (w *writer) problem() error {
 	if w.refused == 0 {
 		return nil

@@ -18,31 +18,31 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Bounds of what goes through a tool, in bytes.
+// Limits of the arguments and results of a tool, in bytes.
 const (
 	maxArguments  = 1 << 20
-	maxStructured = 256 << 10 // beyond that there is only the text
+	maxStructured = 256 << 10 // a longer result is sent as text only
 	maxText       = 128 << 10
-	maxMistake    = 2000 // what is said of wrong arguments may quote them
+	maxMistake    = 2000 // of the error about wrong arguments, which may quote them
 )
 
-// usableTool is a [Tool] that can be called over MCP.
+// usableTool is a [catalog.Tool] that can be called over MCP.
 type usableTool struct {
 	catalog.Tool
-	Output json.RawMessage // JSON Schema of the structured result; nil: it has none
-	// Access is what a bearer needs for the tool to exist: AccessRead or AccessWrite.
+	Output json.RawMessage // JSON Schema of the structured result; nil if it has none
+	// Access is the access that a bearer needs to see the tool. It is AccessRead or AccessWrite.
 	Access route.Access
 	Hints  toolHints
 	Call   func(ctx context.Context, c *toolCall) (toolResult, error)
 }
 
-// toolHints tell a client what a tool does to the world.
+// toolHints describe the effects of a tool to a client.
 type toolHints struct{ ReadOnly, Destructive, Idempotent, Open bool }
 
-// toolCall is one use of a tool.
+// toolCall is one call of a tool.
 type toolCall struct {
-	args json.RawMessage // fit the tool's schema
-	tell func(string)    // shows the client how it goes on; cheap
+	args json.RawMessage // valid for the schema of the tool
+	tell func(string)    // shows progress to the client; cheap
 }
 
 // read decodes the arguments.
@@ -55,22 +55,22 @@ func (c *toolCall) read(into any) error {
 	return nil
 }
 
-// toolResult is what a tool answers.
+// toolResult is the result of a tool.
 type toolResult struct {
-	value  any    // structured; what is JSON's object there
-	text   string // the same for people and models; empty: the value's JSON
-	failed bool   // it was done, and came to a bad end
+	value  any    // structured; must encode as a JSON object
+	text   string // the same for people and models; empty for the JSON of value
+	failed bool   // the tool did its work, and the work failed
 	// pictures follow the text.
 	pictures []toolPicture
 }
 
-// toolPicture is a PNG with its name; without one its name says why.
+// toolPicture is a PNG with its name. Without a PNG, the name contains the reason.
 type toolPicture struct {
 	name string
 	png  []byte
 }
 
-// toolset makes a server of tools for one bearer, or one container.
+// toolset makes a server of tools for one bearer or one container.
 type toolset struct {
 	tools        []usableTool
 	instructions string
@@ -81,18 +81,19 @@ type toolset struct {
 	now          func() time.Time
 }
 
-// serverName is how the server calls itself: its tools are mcp__engineer__NAME where
-// clients put the server's name before them.
+// serverName is the name of the server. Clients that prefix tools with the server's name call them
+// mcp__engineer__NAME.
 const serverName = "engineer"
 
-// server makes the server. session is its one session's id; what it does ends with ctx.
+// server returns a server with the tools that the bearer may use. session is the id of its only session. All calls end
+// with ctx.
 func (ts toolset) server(ctx context.Context, session string) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: serverName, Title: "ramus", Version: ts.version}, &sdk.ServerOptions{
 		Instructions: ts.instructions,
 		// The tools of a bearer do not change while a session lasts.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		GetSessionID: func() string { return session },
-		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }, // another bearer sees others
+		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }, // another bearer has other tools
 	})
 	for _, t := range ts.tools {
 		if !ts.who.May(t.Access) {
@@ -118,8 +119,8 @@ func (t usableTool) definition() *sdk.Tool {
 	return def
 }
 
-// call uses a tool. What goes wrong is a result, too: a model can mend its
-// arguments, or do something else, only when it is told.
+// call calls a tool. An error is returned as a result too, because a model can correct its arguments or try something
+// else only if it gets the error.
 func (ts toolset) call(ctx context.Context, t usableTool, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	c := &toolCall{tell: ts.progress(ctx, r)}
 	var err error
@@ -131,12 +132,12 @@ func (ts toolset) call(ctx context.Context, t usableTool, r *sdk.CallToolRequest
 		return ts.answer(result)
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // nobody waits for it
+		return nil, ctx.Err() // the client has gone
 	}
 	p := route.AsProblem(err, ts.who)
 	if p.Kind == route.KindInternal {
 		ts.log.Error("a tool failed", "tool", t.Name, "who", ts.who.Subject, "err", err)
-		p.Hint = "" // it speaks of a request's id
+		p.Hint = "" // the hint contains a request id that the model cannot use
 	}
 	text := p.Error()
 	if p.Hint != "" {
@@ -145,7 +146,7 @@ func (ts toolset) call(ctx context.Context, t usableTool, r *sdk.CallToolRequest
 	return ts.answer(toolResult{text: text, failed: true})
 }
 
-// answer writes a result, bounded and without secrets.
+// answer encodes a result. It limits the size and removes secrets.
 func (ts toolset) answer(r toolResult) (*sdk.CallToolResult, error) {
 	out := &sdk.CallToolResult{IsError: r.failed}
 	if r.value != nil {
@@ -171,10 +172,10 @@ func (ts toolset) answer(r toolResult) (*sdk.CallToolResult, error) {
 	return out, nil
 }
 
-// progressEvery is how often a client hears how a call goes on, at most.
+// progressEvery is the least time between two progress notifications of a call.
 const progressEvery = time.Second
 
-// progress shows how a call goes on to a client that asked for it.
+// progress returns a function that notifies the client of progress. It does nothing if the client did not ask for it.
 func (ts toolset) progress(ctx context.Context, r *sdk.CallToolRequest) func(string) {
 	token := r.Params.GetProgressToken()
 	if token == nil {
@@ -190,12 +191,12 @@ func (ts toolset) progress(ctx context.Context, r *sdk.CallToolRequest) func(str
 		last = now
 		step++
 		message = ts.secrets.String(strings.Join(strings.Fields(message), " "))
-		// A client that does not read it loses nothing.
+		// An error is ignored, because progress is not essential.
 		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: step, Message: text.ClipMiddle(message, 200)})
 	}
 }
 
-// arguments checks what a client sent against a tool's schema.
+// arguments checks the arguments of a call with the schema of the tool and returns them.
 func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 	if len(args) > maxArguments {
 		return nil, route.NewProblem(route.KindTooLarge, "the arguments have %d bytes, at most %d may be sent", len(args), maxArguments)
@@ -221,9 +222,9 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 	return args, nil
 }
 
-// schemaFor is the strict schema of an object's struct, for results. Clients that
-// turn schemas into the dialect of some model's provider know no lists of types:
-// what may be null says so with anyOf, and what may be left out is never null.
+// schemaFor returns the strict schema of T, for results. T must be a struct. Some clients translate schemas for the
+// provider of a model and do not support lists of types. Therefore a value that may be null uses anyOf, and an
+// optional value is never null.
 func schemaFor[T any]() json.RawMessage {
 	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: route.TypeSchemas, IgnoreInvalidTypes: true})
 	if err == nil {
@@ -233,11 +234,11 @@ func schemaFor[T any]() json.RawMessage {
 			return b
 		}
 	}
-	panic(fmt.Sprintf("a tool's result: %v", err)) // a fault of the program, which every test finds
+	panic(fmt.Sprintf("a tool's result: %v", err)) // a fault of the program that every test finds
 }
 
-// oneType takes the lists of types out of a schema of a Go type, see [schemaFor]. A value is there when it
-// is no property, or one that is required.
+// oneType replaces the lists of types in the schema of a Go type, see [schemaFor]. there is true for a required
+// property and for any value that is not a property.
 func oneType(s *jsonschema.Schema, there bool) {
 	if s == nil {
 		return

@@ -20,8 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// instructions tell an assistant what the server is for; clients put them
-// before the model along with the tools.
+// instructions describe the use of the server to an assistant. Clients give them to the model together with the tools.
 const instructions = `Use submit_task to delegate software development tasks to the engineer agent.
 
 The engineer runs asynchronously: you get back a task_id immediately, and the work happens in the background, on a branch of its own, until its pull request is merged. Track progress with get_task_status.
@@ -42,13 +41,13 @@ Do not delegate:
 - Tasks requiring real-time data or live state
 - Tasks that need your ongoing reasoning (analysis, recommendations)`
 
-// readInstructions are for bearers who may look and not ask.
+// readInstructions are the instructions for bearers that may only read.
 const readInstructions = `get_task_status, list_active_tasks and get_run show what the engineer agent and other runs are doing.`
 
-// toolRun is the tool that shows a run.
+// toolRun is the name of the tool that shows a run.
 const toolRun = "get_run"
 
-// newServer makes the server that a bearer sees.
+// newServer returns the server that a bearer sees.
 func (api *API) newServer(ctx context.Context, who route.Who, session string) *sdk.Server {
 	ts := toolset{tools: api.tools(who), version: api.Version, who: who, secrets: api.Secrets, log: api.Log, now: api.Now, instructions: instructions}
 	if !who.May(route.AccessWrite) {
@@ -60,7 +59,7 @@ func (api *API) newServer(ctx context.Context, who route.Who, session string) *s
 	return ts.server(ctx, session)
 }
 
-// tools is every tool, with the access that each asks for.
+// tools returns all tools, with the access that each needs.
 func (api *API) tools(who route.Who) []usableTool {
 	var list []usableTool
 	if api.Engineer != nil {
@@ -76,13 +75,13 @@ func (api *API) tools(who route.Who) []usableTool {
 	return list
 }
 
-// submitted is what submit_task answers.
+// submitted is the result of submit_task.
 type submitted struct {
 	TaskID string       `json:"task_id"`
 	Status record.State `json:"status"`
 }
 
-// taskStatus is what get_task_status answers.
+// taskStatus is the result of get_task_status.
 type taskStatus struct {
 	TaskID   string       `json:"task_id"`
 	Status   record.State `json:"status"`
@@ -91,7 +90,7 @@ type taskStatus struct {
 	Error    *string      `json:"error"`
 }
 
-// activeTask is one of what list_active_tasks answers.
+// activeTask is one entry of the result of list_active_tasks.
 type activeTask struct {
 	TaskID      string       `json:"task_id"`
 	Description string       `json:"description"`
@@ -99,15 +98,15 @@ type activeTask struct {
 	PRURL       *string      `json:"pr_url"`
 }
 
-// activeTasks holds the list: a structured result is an object.
+// activeTasks is the result of list_active_tasks. It is a struct, because a structured result must be an object.
 type activeTasks struct {
 	Result []activeTask `json:"result"`
 }
 
-// maxListed is how many bytes of a text a list shows, so that a whole list fits into an answer.
+// maxListed limits a text in a list, in bytes, so that the whole list fits into a result.
 const maxListed = 1000
 
-// orNull is what a record has, or null.
+// orNull returns a pointer to v. Returns nil if v is zero.
 func orNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -127,12 +126,12 @@ func activeOf(tasks []record.Task) toolResult {
 	}
 	text, err := json.Marshal(list.Result)
 	if err != nil {
-		text = nil // strings and numbers can always be written
+		text = nil // strings and numbers can always be encoded
 	}
 	return toolResult{value: list, text: string(text)}
 }
 
-// delegation is what the arguments of submit_task and of spawn_task say.
+// delegation has the arguments of submit_task and of spawn_task.
 type delegation struct {
 	Description string `json:"description"`
 	Context     string `json:"context"`
@@ -142,7 +141,7 @@ type delegation struct {
 	Key         string `json:"key"`
 }
 
-// engineerTools hand tasks over, and show what becomes of them.
+// engineerTools returns the tools that submit tasks and show them.
 func (api *API) engineerTools(who route.Who) []usableTool {
 	return []usableTool{
 		{
@@ -208,7 +207,7 @@ func (c *toolCall) taskID() (string, error) {
 	return a.ID, err
 }
 
-// runReport is how a run stands, for a model.
+// runReport is the state and result of a run, for a model.
 type runReport struct {
 	Run     string        `json:"run"`
 	Caller  string        `json:"caller"`
@@ -218,18 +217,18 @@ type runReport struct {
 	Reason  record.Reason `json:"reason,omitempty"`
 	Error   string        `json:"error,omitempty"`
 	Hint    string        `json:"hint,omitempty"`
-	Waiting string        `json:"waiting,omitempty"` // what a person is asked
-	// Verdict tells whether what stands on the branch was checked.
+	Waiting string        `json:"waiting,omitempty"` // the question to a person
+	// Verdict is the verdict of the checks of the branch.
 	Verdict    record.Verdict `json:"verdict,omitempty"`
 	Unverified []string       `json:"unverified,omitempty"`
-	Changed    []string       `json:"changed,omitempty"` // files, the first 100
+	Changed    []string       `json:"changed,omitempty"` // the first 100 changed files
 	Evidence   string         `json:"evidence,omitempty"`
-	// OK and Result are of a library task: how it ended, and what it found.
+	// OK and Result belong to a library task. OK reports whether it succeeded, and Result is its output.
 	OK     *bool          `json:"ok,omitempty"`
 	Result map[string]any `json:"result,omitempty"`
 }
 
-// report tells how a run stands.
+// report returns the state and result of a run.
 func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) {
 	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State, Reason: run.Reason, Error: run.Error, Hint: run.Hint}
 	if run.Gate != nil {
@@ -240,7 +239,7 @@ func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) 
 	}
 	if run.Ended() {
 		m, err := api.Executor.Manifest(ctx, run.Name())
-		if err != nil && !errors.Is(err, record.ErrNotFound) { // it is being written: how the run ended is known before
+		if err != nil && !errors.Is(err, record.ErrNotFound) { // if the manifest is still being written, the state of the run is reported without it
 			return toolResult{}, err
 		}
 		r.Verdict, r.Unverified = m.Verdict, m.Unverified
@@ -265,7 +264,7 @@ func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) 
 	}
 	result := toolResult{failed: run.State == record.StateFailed}
 	if long, err := json.Marshal(r.Result); err == nil && len(long) > maxStructured/2 {
-		// What has a schema has to be there: the long part is in the text alone.
+		// The structured result must fit its schema, so only the text has the long part.
 		r.Result = nil
 		short, err := json.Marshal(r)
 		if err != nil {
@@ -277,7 +276,7 @@ func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) 
 	return result, nil
 }
 
-// runTool shows a run.
+// runTool returns the tool that shows a run.
 func (api *API) runTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
@@ -298,13 +297,13 @@ func (api *API) runTool(who route.Who) usableTool {
 				return toolResult{}, err
 			}
 			result, err := api.report(ctx, run)
-			result.failed = false // to look at it did not fail
+			result.failed = false // showing a failed run is not a failure
 			return result, err
 		},
 	}
 }
 
-// await follows a run until it ends or waits for a person, and tells how it goes on.
+// await follows a run until it ends or waits for a person. It passes progress to tell.
 func (api *API) await(ctx context.Context, run record.Run, tell func(string)) (record.Run, error) {
 	for e, err := range api.Executor.Events(ctx, run.Name(), 0, true) {
 		if err != nil {
@@ -323,9 +322,9 @@ func (api *API) await(ctx context.Context, run record.Run, tell func(string)) (r
 	return api.Executor.Run(ctx, run.Name())
 }
 
-// sessionTools are those of the catalog that a bearer can use: who may write may
-// start runs by the API, too, so the policy is that of a container. There is no thread
-// here: the caller that start_code_session names is what resume_code_session speaks to.
+// sessionTools returns the session tools that a bearer can use. A bearer that may write may also start runs by the
+// API, so the tools are those of the container runner. There is no thread here. Therefore resume_code_session names
+// the caller that start_code_session returned.
 func (api *API) sessionTools(who route.Who) []usableTool {
 	const (
 		wait = `"wait":{"type":"boolean","description":"Wait for the run to end. Cancelling the call then only stops the waiting: the run goes on, and get_run shows it.","default":true}`
@@ -393,7 +392,7 @@ func (api *API) sessionTools(who route.Who) []usableTool {
 	}
 }
 
-// goOn says something to the agent of a caller that is at work, or begins a new run of the last one.
+// goOn sends a prompt to the current agent run of a caller. If there is none, it begins a new run with the last agent.
 func (api *API) goOn(ctx context.Context, who route.Who, caller, prompt string) (record.Run, error) {
 	st, err := api.Find.Caller(ctx, who, caller)
 	if err == nil {
@@ -428,10 +427,10 @@ func (api *API) goOn(ctx context.Context, who route.Who, caller, prompt string) 
 	return api.Executor.Submit(ctx, r)
 }
 
-// stopWithin is how long a run that nobody waits for any more may take to be stopped.
+// stopWithin limits the time to stop a run that no client waits for any more.
 const stopWithin = 30 * time.Second
 
-// libraryTool is a task of the library as a tool: a run of its own, on a caller's branch.
+// libraryTool returns the tool of a library task. Each call is a run of its own, on the branch of a caller.
 func (api *API) libraryTool(who route.Who, t executor.TaskInfo) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
@@ -480,7 +479,7 @@ func (api *API) libraryTool(who route.Who, t executor.TaskInfo) usableTool {
 	}
 }
 
-// giveUp stops a run that nobody waits for any more.
+// giveUp stops a run that no client waits for any more. It returns nil if the run has ended.
 func (api *API) giveUp(ctx context.Context, run record.Run, by gitd.Person) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
@@ -490,7 +489,8 @@ func (api *API) giveUp(ctx context.Context, run record.Run, by gitd.Person) erro
 	return nil
 }
 
-// withProperties is an object's schema with more properties; those it has already stay as they are.
+// withProperties returns the schema of an object with further properties. It panics if the schema has one of them
+// already.
 func withProperties(schema json.RawMessage, more map[string]json.RawMessage) json.RawMessage {
 	var s map[string]json.RawMessage
 	properties := map[string]json.RawMessage{}
@@ -514,5 +514,5 @@ func withProperties(schema json.RawMessage, more map[string]json.RawMessage) jso
 			}
 		}
 	}
-	panic(fmt.Sprintf("the schema of a task: %v: %s", err, strings.TrimSpace(string(schema)))) // a fault of the program, which every test finds
+	panic(fmt.Sprintf("the schema of a task: %v: %s", err, strings.TrimSpace(string(schema)))) // a fault of the program that every test finds
 }
