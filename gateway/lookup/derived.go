@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// DerivedRunID returns the id of a run that follows from the run of an id, such as its retry. Ids of long chains are
-// hashed, because an id may have 100 bytes.
+// DerivedRunID returns the id of a run that follows from another run, such as its retry. id is the id of the other
+// run. A long id is hashed, because an id may have at most 100 bytes.
 func DerivedRunID(id, suffix string) string {
-	const most = 90 // an id may have 100 bytes
+	const most = 90 // an id may have at most 100 bytes
 	if len(id)+len(suffix) <= most {
 		return id + suffix
 	}

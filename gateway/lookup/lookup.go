@@ -2,8 +2,9 @@
 //
 // # Invariants
 //
-// A caller gets only what its grant lets it see. Everything else is "not found", and so are the names that a partial
-// name matches there. On a route for writers a caller gets only what it may change.
+// A caller gets only objects that its grant lets it see. Everything else is "not found". A partial name does not
+// reveal the names of invisible objects that it matches. On a route for writers a caller gets only objects that it may
+// change.
 package lookup
 
 import (
@@ -28,7 +29,7 @@ type Executor interface {
 	OfCaller(caller record.Caller) []record.Run
 }
 
-// Lookup finds what the caller of a request names. Methods are safe for concurrent use.
+// Lookup finds the objects that the caller of a request names. Methods are safe for concurrent use.
 type Lookup struct {
 	Executor Executor
 	Git      *gitd.Server
@@ -47,7 +48,7 @@ func (l *Lookup) PathRepo(c *route.Call) (*gitd.Repo, error) {
 	return l.Repo(c.Who, c.R.PathValue("repo"))
 }
 
-// CheckBase returns why the caller may not know of a branch that a run begins from. An empty base means the
+// CheckBase returns an error if the caller may not see the branch that a run begins from. An empty base means the
 // repository's own.
 func (l *Lookup) CheckBase(ctx context.Context, who route.Who, repo, base string) error {
 	if who.Grant().ReadsAll() {
@@ -96,7 +97,8 @@ func (l *Lookup) Caller(ctx context.Context, who route.Who, name string) (execut
 	return restrictCaller(who, name, st, err)
 }
 
-// restrictCaller returns a caller that was found by name, or its error, if the caller of the request sees it.
+// restrictCaller returns st, or a "not found" problem if the caller of the request does not see it. name and err are
+// the argument and the error of the search.
 func restrictCaller(who route.Who, name string, st executor.CallerStatus, err error) (executor.CallerStatus, error) {
 	if err != nil {
 		return st, who.HideMatches("caller", name, err)
@@ -117,12 +119,12 @@ func (l *Lookup) PathCaller(c *route.Call) (executor.CallerStatus, error) {
 	return st, err
 }
 
-// NewCaller is the name, in a path, of a caller that the server names.
+// NewCaller is the name, in a path, of a caller whose name the server chooses.
 const NewCaller = "new"
 
-// CallerOrNew returns the caller that a name means and its repository, or a new caller of that name. With a
-// repository, or with fork, a partial name is not completed, because the work would go to another caller whose name
-// it is a part of. For [NewCaller] the caller is zero.
+// CallerOrNew returns the caller with the given name and its repository, or a new caller of that name. If repo or fork
+// is set, a partial name is not completed, because the work would go to another caller with a longer name. For
+// [NewCaller] the caller is zero.
 func (l *Lookup) CallerOrNew(who route.Who, name, repo string, fork bool) (record.Caller, string, error) {
 	if name == NewCaller {
 		return record.Caller{}, repo, nil
@@ -158,9 +160,9 @@ func (l *Lookup) CallerOrNew(who route.Who, name, repo string, fork bool) (recor
 	return fresh, repo, err
 }
 
-// Bind makes a request the caller's own. It fills in the repository and the asker that follow from the caller's grant,
-// completes partial names, and refuses names of what the caller may not see. The request's Permit checks the planned
-// run.
+// Bind restricts a request to the rights of who. It fills in the repository and the asker that follow from the grant,
+// completes partial names, and returns a problem for names of invisible objects. The request's Permit checks the
+// planned run.
 func (l *Lookup) Bind(ctx context.Context, who route.Who, r *record.Request) error {
 	r.Asker = who.Person(r.Asker)
 	if r.Repo != "" && !who.Sees(r.Repo) {
@@ -211,7 +213,7 @@ func (l *Lookup) Bind(ctx context.Context, who route.Who, r *record.Request) err
 var states = []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview,
 	record.StateAddressingComments, record.StateComplete, record.StateFailed}
 
-// ParseState returns the state of a name, and refuses a name of none. The empty name is the empty state.
+// ParseState returns the state with a name. Returns a problem if there is none. The empty name is the empty state.
 func ParseState(name string) (record.State, error) {
 	if state := record.State(name); name == "" || slices.Contains(states, state) {
 		return state, nil
@@ -219,10 +221,10 @@ func ParseState(name string) (record.State, error) {
 	return "", route.NewProblem(route.KindInvalid, "unknown state %q: want one of %v", name, states)
 }
 
-// InboxRepo is the repository of mentions that are claimed for no repository, or for one that is not here. It has no
-// branch, only the records of such runs, so that nobody works on it.
+// InboxRepo is the repository of mentions that are claimed for no repository, or for one that does not exist here. It
+// has only the records of such runs and no branch, so nobody works on it.
 const InboxRepo = "ramus-inbox"
 
-// IsCallerBranch reports whether a branch is one that callers work on. As a base, it would make text that an agent wrote
-// its own configuration, and give others its work.
+// IsCallerBranch reports whether a branch is one that callers work on. Such a branch must not be a base. Otherwise
+// text that an agent wrote would become its own configuration, and others would get its work.
 func IsCallerBranch(branch string) bool { return strings.HasPrefix(branch, "ramus/") }
