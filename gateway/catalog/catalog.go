@@ -1,15 +1,15 @@
-// Package catalog lists the tools that a policy leaves a model or an agent.
+// Package catalog lists the tools that a policy leaves to a model or an agent.
 //
 // # Nouns
 //
-// A [Tool] is one ability, by name, description and the schema of its arguments. A [List] of tools follows from the
-// policy of a run and from the [Offer] of the server. A [Decision] is a policy with the names of these tools, as the
-// journal of a run holds it.
+// A [Tool] is one ability, with its name, its description and the schema of its arguments. A [List] of tools follows
+// from the policy of a run and from the [Offer] of the server. A [Decision] is a policy with the names of these tools.
+// The journal of a run holds its decision.
 //
 // # Invariants
 //
 // The same list is journalled with the decision and served at the container's door. A tool that is not in it does not
-// exist for the agent. No tool takes a thread as an argument, so that a caller reaches its own thread and no other.
+// exist for the agent. No tool takes a thread as an argument, so a caller can reach only its own thread.
 package catalog
 
 import (
@@ -27,7 +27,7 @@ type Tool struct {
 	Schema      json.RawMessage `json:"input_schema"`
 }
 
-// The names of tools of sessions, and of those that need a browser.
+// The names of the session tools and of the tools that need a browser.
 const (
 	ToolStart      = "start_code_session"
 	ToolResume     = "resume_code_session"
@@ -49,15 +49,16 @@ var (
 // BrowserTools are the tools that need a browser.
 var BrowserTools = []string{ToolBrowser, ToolScreenshot}
 
-// Offer is what a server has for one run. It narrows the tools of the run's policy. The zero value has none of it.
+// Offer describes the features that a server has for one run. It narrows the tools of the run's policy. The zero value
+// has no features.
 type Offer struct {
-	Browser  bool // there is a browser
+	Browser  bool // a browser is configured
 	Fallback bool // a fallback runner is configured, and the run answers a mention in a thread
 	Task     bool // the run works for a task, which begins its own runs
 }
 
-// List returns the tools of a policy that the server has for the run. A policy that names no known runner has the tool
-// of the fallback alone.
+// List returns the tools of a policy that the server has for the run. A policy without a known runner has only the
+// tool of the fallback.
 func List(p gate.Policy, o Offer) []Tool {
 	var list []Tool
 	if p.Runner == gate.RunnerContainer {
@@ -76,7 +77,7 @@ func List(p gate.Policy, o Offer) []Tool {
 	return list
 }
 
-// WithoutPolicy returns the tools that need no policy, which are those of the run's task and of the library.
+// WithoutPolicy returns the tools that need no policy. These are the tools of the run's task and of the library.
 func (o Offer) WithoutPolicy() (list []Tool) {
 	if o.Task {
 		list = append(list, TaskTools...)
@@ -89,7 +90,7 @@ func (o Offer) WithoutPolicy() (list []Tool) {
 	return list
 }
 
-// Names returns the names of tools, in their order.
+// Names returns the names of tools in the same order.
 func Names(list []Tool) (names []string) {
 	for _, t := range list {
 		names = append(names, t.Name)

@@ -9,12 +9,12 @@ import (
 	"github.com/ramus-dev/ramus/gateway/gate"
 )
 
-// Decision is the data of an event of type [record.EventPolicy]: the policy, and the tools that it leaves. The policy's
-// fields are fields of the decision.
+// Decision is the data of an event of type [record.EventPolicy]. It has the policy and the tools that the policy
+// leaves. The fields of the policy are fields of the decision.
 type Decision struct {
 	gate.Policy
 	Tools []string `json:"tools"`
-	// Starter is the user that began the thread. It is empty for a program, and where nobody knows.
+	// Starter is the user who began the thread. It is empty for a program and if the user is not known.
 	Starter string `json:"starter,omitempty"`
 }
 

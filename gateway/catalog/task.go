@@ -2,17 +2,17 @@ package catalog
 
 import "fmt"
 
-// MaxTaskText limits a task's description and context together, in bytes. An agent is told both, so that they must fit
-// into its first prompt with the template around them.
+// MaxTaskText limits a task's description and context together, in bytes. Both must fit into the first prompt of an
+// agent, together with the template around them.
 const MaxTaskText = 96_000
 
-// Limits of tasks that tasks ask for.
+// Limits of tasks that agents of tasks submit.
 const (
-	MaxTaskDepth    = 3 // of tasks of tasks
+	MaxTaskDepth    = 3 // of nested tasks
 	MaxTaskChildren = 5 // of one task
 )
 
-// The names of tools of tasks.
+// The names of the task tools.
 const (
 	ToolSubmit  = "submit_task"
 	ToolStatus  = "get_task_status"
