@@ -10,7 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// aboutAPI tells about the server.
+// aboutAPI serves information about the server.
 type aboutAPI struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
@@ -48,7 +48,7 @@ func (api *aboutAPI) Routes() []route.Route {
 	}
 }
 
-// Health is what /health tells.
+// Health is the answer of /health.
 type Health struct {
 	Status  string         `json:"status"` // ok
 	Version string         `json:"version"`
@@ -57,13 +57,13 @@ type Health struct {
 	Runs    executor.Stats `json:"runs"`
 }
 
-// HealthLimits are the borders a caller can run into.
+// HealthLimits are the limits that a caller can reach.
 type HealthLimits struct {
-	Capacity   int     `json:"capacity"` // containers at once
-	Memory     int64   `json:"memory"`   // bytes a container; 0: the engine's default
+	Capacity   int     `json:"capacity"` // concurrent containers
+	Memory     int64   `json:"memory"`   // bytes a container; 0 for the engine's default
 	CPUs       float64 `json:"cpus"`
 	PIDs       int64   `json:"pids"`
-	TimeoutMS  int64   `json:"timeout_ms"`     // of a command; 0: the executor's default
+	TimeoutMS  int64   `json:"timeout_ms"`     // of a command; 0 for the executor's default
 	RunLimitMS int64   `json:"run_timeout_ms"` // of a run
 	Streams    int     `json:"streams"`        // open event streams
 }
@@ -88,7 +88,7 @@ func (api *aboutAPI) scrape(c *route.Call) error {
 
 func (api *aboutAPI) jwks(c *route.Call) error { return c.ReplyRaw(api.Git.JWKS()) }
 
-// allowedSigners answers with no line where commits are not signed.
+// allowedSigners answers with an allowed_signers file. The file is empty if commits are not signed.
 func (api *aboutAPI) allowedSigners(c *route.Call) error {
 	c.W.Header().Set("Content-Type", route.MediaText)
 	if api.Git.Signer == nil {

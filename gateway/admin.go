@@ -21,7 +21,7 @@ func (api *adminAPI) Routes() []route.Route {
 	}
 }
 
-// Reindexed tells how many runs the new index has.
+// Reindexed is the answer to a reindex. Runs is the number of runs in the new index.
 type Reindexed struct {
 	Runs int `json:"runs"`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// callersAPI shows the work of callers, and brings it into other branches.
+// callersAPI shows the work of callers and merges it into other branches.
 type callersAPI struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
@@ -88,7 +88,7 @@ func (api *callersAPI) sessions(c *route.Call) error {
 	return c.Reply(list)
 }
 
-// span returns the commits where a caller's work begins and ends in its repository.
+// span returns the repository of a caller and the commits where the work of the caller begins and ends.
 func (api *callersAPI) span(c *route.Call, st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
 	ctx := c.R.Context()
 	if r, err = api.Git.Repo(st.Repo); err != nil {
@@ -97,15 +97,15 @@ func (api *callersAPI) span(c *route.Call, st executor.CallerStatus) (r *gitd.Re
 	head, err := r.Resolve(ctx, "refs/heads/"+st.Branch)
 	switch {
 	case errors.Is(err, gitd.ErrNotFound) && st.Head != "":
-		head = st.Head // merged, and the branch deleted
+		head = st.Head // the branch was deleted after a merge
 	case errors.Is(err, gitd.ErrNotFound) && st.Last.Head != "":
 		head = st.Last.Head
 	case err != nil:
 		return nil, "", "", err
 	}
 	start := st.Last.BaseCommit
-	// A caller that rebased onto a newer base brought the base's commits along,
-	// which are not its work; one that was merged has all its work in the base.
+	// A caller that rebased onto a newer base has commits of the base on its branch, which are not its work. A merged
+	// caller has all its work in the base.
 	if base, err := r.MergeBase(ctx, "refs/heads/"+st.Last.Base, string(head)); err == nil && base != head {
 		start = base
 	} else if err != nil && !errors.Is(err, gitd.ErrNotFound) {
@@ -147,9 +147,8 @@ func (api *callersAPI) callerChanges(c *route.Call) error {
 	return replyChanges(c, r, from, to, false)
 }
 
-// LogEntry is a command of a caller, the commit that holds what it changed, or
-// both: commands that changed nothing have no commit, and commits that a
-// command (or a person) made by itself have no command.
+// LogEntry is a command of a caller, the commit of its changes, or both. A command without changes has no commit. A
+// commit that a command or a person made has no command.
 type LogEntry struct {
 	Time    time.Time     `json:"time"`
 	Run     string        `json:"run,omitempty"` // CALLER/RUN
@@ -158,13 +157,13 @@ type LogEntry struct {
 	Command string        `json:"command,omitempty"`
 	Task    string        `json:"task,omitempty"`
 	Exit    *int          `json:"exit,omitempty"`
-	Reason  string        `json:"reason,omitempty"` // why it ended, other than by itself
+	Reason  string        `json:"reason,omitempty"` // why the command was ended; empty if it ended by itself
 	TookMS  int64         `json:"took_ms,omitempty"`
-	Stdout  string        `json:"stdout,omitempty"` // the last of it
+	Stdout  string        `json:"stdout,omitempty"` // the end of it
 	Stderr  string        `json:"stderr,omitempty"`
 	Commit  *gitd.Commit  `json:"commit,omitempty"`
 	Changes []gitd.Change `json:"changes,omitempty"`
-	// Patch is there when it was asked for; one larger than 256 KiB is cut.
+	// Patch is set if it was asked for. It is cut to 256 KiB.
 	Patch    string `json:"patch,omitempty"`
 	PatchCut bool   `json:"patch_cut,omitempty"`
 }
@@ -236,7 +235,7 @@ func trailerRun(commit gitd.Commit) string {
 	return caller + "/" + run
 }
 
-// commands returns a caller's commands from the journals of its runs, the newest first.
+// commands returns the commands in the journals of a caller's runs.
 func (api *callersAPI) commands(c *route.Call, st executor.CallerStatus) ([]LogEntry, error) {
 	ctx := c.R.Context()
 	runs, err := api.Executor.Runs(ctx, record.Filter{Caller: st.Caller.String(), Max: 1000})
@@ -289,7 +288,7 @@ func entry(run record.Run, start, end record.Event) LogEntry {
 
 const longestPatch = 256 << 10
 
-// fill adds the commit of an entry from the repository.
+// fill adds the commit of an entry from the repository. If patch is set, it adds the changes and the patch too.
 func (api *callersAPI) fill(c *route.Call, r *gitd.Repo, e *LogEntry, patch bool) error {
 	if e.Commit == nil {
 		return nil
@@ -297,7 +296,7 @@ func (api *callersAPI) fill(c *route.Call, r *gitd.Repo, e *LogEntry, patch bool
 	ctx := c.R.Context()
 	commit, err := r.Commit(ctx, string(e.Commit.Hash))
 	if errors.Is(err, gitd.ErrNotFound) {
-		return nil // rewritten since by the caller, and packed away
+		return nil // the caller has rewritten the branch, and the commit was removed
 	}
 	if err != nil {
 		return err
@@ -342,13 +341,13 @@ func (api *callersAPI) merge(c *route.Call) error {
 	return c.Reply(result)
 }
 
-// Rollback names the commit to go back to.
+// Rollback names the commit to which a branch is rolled back.
 type Rollback struct {
 	To string      `json:"to"`
 	By gitd.Person `json:"by,omitzero"`
 }
 
-// RolledBack is the commit that a rollback made.
+// RolledBack is the answer to a rollback. Commit is the new commit.
 type RolledBack struct {
 	Commit gitd.Hash `json:"commit"`
 }

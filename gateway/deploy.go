@@ -19,10 +19,10 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// deployAPI receives the news of deploys.
+// deployAPI receives messages about deploys.
 type deployAPI struct {
 	Executor *executor.Executor
-	// DeploySecret signs the messages. If it is empty, none are taken.
+	// DeploySecret signs the messages. If it is empty, no messages are accepted.
 	DeploySecret string
 	Now          func() time.Time
 }
@@ -36,20 +36,20 @@ func (api *deployAPI) Routes() []route.Route {
 	}
 }
 
-// The headers of a deploy's message.
+// The headers of a message about a deploy.
 const (
 	headerTimestamp = "X-Ramus-Timestamp" // seconds since 1970
 	headerSignature = "X-Ramus-Signature" // see Signature
 )
 
 const (
-	// hookWindow is how far a message's time may be from ours, either way.
+	// hookWindow limits the difference between the time of a message and the server's clock, in both directions.
 	hookWindow = 5 * time.Minute
 	deployBody = 64 << 10
 )
 
-// Signature is how a message to /hooks/deploy is signed: "v0=" and the
-// hexadecimal HMAC-SHA256, with the shared secret, of "v0:TIMESTAMP:BODY".
+// Signature returns the signature of a message to /hooks/deploy. It is "v0=" and the hexadecimal HMAC-SHA256, with the
+// shared secret, of "v0:TIMESTAMP:BODY".
 func Signature(secret, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte("v0:" + timestamp + ":"))
@@ -57,15 +57,16 @@ func Signature(secret, timestamp string, body []byte) string {
 	return "v0=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// Deployed is the answer to the news of a deploy.
+// Deployed is the answer to a message about a deploy.
 type Deployed struct {
 	Repo   string    `json:"repo"`
 	Commit gitd.Hash `json:"commit"`
-	// Known: the same was heard before, and nothing is done again.
+	// Known is set if the same deploy was reported before. The repeated message has no effect.
 	Known bool `json:"known,omitempty"`
 }
 
-// deployHook accepts the news of a deploy. The answer follows when they are durable; upstream is asked after it.
+// deployHook accepts a message about a deploy. It answers when the message is durable. The server fetches from
+// upstream after the answer.
 func (api *deployAPI) deployHook(c *route.Call) error {
 	if api.DeploySecret == "" {
 		return route.NewProblem(route.KindNotFound, "this server hears of no deploys").
@@ -98,7 +99,7 @@ func (api *deployAPI) deployHook(c *route.Call) error {
 	return c.ReplyStatus(http.StatusAccepted, Deployed{d.Repo, d.Commit, known})
 }
 
-// signed checks the signature over the raw body, and returns the time that was signed with it.
+// signed checks the signature of the raw body and returns the signed time.
 func (api *deployAPI) signed(c *route.Call, body []byte) (time.Time, error) {
 	refused := func(why string) (time.Time, error) {
 		return time.Time{}, route.NewProblem(route.KindUnauthorized, "%s", why).

@@ -17,11 +17,11 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// commandsAPI runs commands, and shows the background processes that they leave.
+// commandsAPI runs commands and serves the background processes that they leave.
 type commandsAPI struct {
 	Executor *executor.Executor
 	find     *lookup.Lookup
-	// Heartbeat is how often a silent answer shows that its connection is alive.
+	// Heartbeat is how often an empty line is sent while the command prints nothing, to keep the connection alive.
 	Heartbeat time.Duration
 }
 
@@ -42,7 +42,7 @@ func (api *commandsAPI) Routes() []route.Route {
 	}
 }
 
-// ExecRequest asks for a command.
+// ExecRequest is a request to run a command.
 type ExecRequest struct {
 	Repo    string         `json:"repo,omitempty" jsonschema:"required for a caller that is new"`
 	Base    string         `json:"base,omitempty" jsonschema:"branch to start from; the repository's base if empty"`
@@ -50,20 +50,18 @@ type ExecRequest struct {
 	Fork    *record.Fork   `json:"fork,omitempty" jsonschema:"begin a new caller at a commit of another one"`
 	Command record.Command `json:"command"`
 	Asker   gitd.Person    `json:"asker,omitzero"`
-	// Stdin says that what follows this object in the body is the command's
-	// standard input, to the body's end.
+	// Stdin is set if the rest of the body after this object is the standard input of the command.
 	Stdin bool `json:"stdin,omitempty"`
 }
 
-// ExecLine is one line of the answer: a piece of output, or at the end how the
-// command ended, or a problem. Lines with nothing in them show that the
-// connection is alive.
+// ExecLine is one line of the answer. It is a piece of output, the result of the command, or a problem. Empty lines
+// keep the connection alive.
 type ExecLine struct {
-	Caller  string         `json:"caller,omitempty"` // the first line's: for whom it runs
+	Caller  string         `json:"caller,omitempty"` // the caller of the command
 	Stream  string         `json:"stream,omitempty"` // stdout, stderr
-	Data    []byte         `json:"data,omitempty"`   // base64: output need not be text
+	Data    []byte         `json:"data,omitempty"`   // base64, because output need not be text
 	Result  *record.Result `json:"result,omitempty"`
-	End     bool           `json:"end,omitempty"` // of a background process's output
+	End     bool           `json:"end,omitempty"` // the end of a background process's output
 	Problem *route.Problem `json:"problem,omitempty"`
 }
 
@@ -113,12 +111,13 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	return out.send(ExecLine{Result: &result})
 }
 
-// execRequest reads the JSON object at the beginning of the body. The rest is standard input, or must be empty.
+// execRequest reads the JSON object at the beginning of the body. The rest of the body is standard input if Stdin is
+// set. Otherwise it must be empty.
 func (api *commandsAPI) execRequest(c *route.Call) (ExecRequest, io.Reader, error) {
 	const limit = 1 << 20
 	var x ExecRequest
 	defer c.LimitReading()()
-	// A command may answer before it has read all its input.
+	// A command may answer before it has read all of its input.
 	rc := http.NewResponseController(c.W)
 	if err := rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return x, nil, err
@@ -136,7 +135,7 @@ func (api *commandsAPI) execRequest(c *route.Call) (ExecRequest, io.Reader, erro
 	if x.Stdin {
 		return x, &afterNewline{r: rest}, nil
 	}
-	// Reading to the end lets the server see when the caller hangs up.
+	// The server notices a closed connection only after the body was read to its end.
 	tail, err := io.ReadAll(io.LimitReader(rest, 64))
 	if err != nil {
 		return x, nil, err
@@ -147,7 +146,7 @@ func (api *commandsAPI) execRequest(c *route.Call) (ExecRequest, io.Reader, erro
 	return x, nil, nil
 }
 
-// afterNewline leaves out one newline at the beginning, which ends the line of the request.
+// afterNewline skips one newline at the beginning, because it belongs to the line of the request.
 type afterNewline struct {
 	r     io.Reader
 	begun bool
@@ -165,14 +164,14 @@ func (a *afterNewline) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// execLines writes the lines of the answer. Both streams and the heartbeat write.
+// execLines writes the lines of the answer. Methods are safe for concurrent use by both streams and the heartbeat.
 type execLines struct {
 	call   *route.Call
 	hangUp context.CancelFunc
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards all fields below
 	begun bool
-	gone  error // why the reader is gone
+	gone  error // the error of the first failed write
 	out   route.StreamWriter
 }
 
@@ -191,7 +190,8 @@ func (l *execLines) send(v ExecLine) error {
 	return l.gone
 }
 
-// fail reports why there is no result. If the answer has not begun, the error is the answer.
+// fail sends the problem of a command without a result. If the answer has not begun, fail only returns err, which
+// becomes the answer.
 func (l *execLines) fail(err error) error {
 	l.mu.Lock()
 	begun := l.begun
@@ -207,7 +207,8 @@ func (l *execLines) fail(err error) error {
 	return err
 }
 
-// keepAlive writes empty lines, so that a caller that is gone is noticed even while the command is silent. stop ends it.
+// keepAlive writes empty lines, so that a closed connection is noticed even while the command prints nothing. stop
+// ends keepAlive.
 func (l *execLines) keepAlive(every time.Duration) (stop func()) {
 	done := make(chan struct{})
 	var beats sync.WaitGroup
@@ -219,15 +220,15 @@ func (l *execLines) keepAlive(every time.Duration) (stop func()) {
 			case <-done:
 				return
 			case <-t.C:
-				_ = l.send(ExecLine{}) // an error hangs up
+				_ = l.send(ExecLine{}) // send hangs up on an error
 			}
 		}
 	})
 	return func() { close(done); beats.Wait() }
 }
 
-// to returns a writer of one of the two streams. It never fails, because a command does not end when its reader goes
-// away. Hanging up ends the command, unless the caller asked for detach.
+// to returns a writer to one of the two streams. The writer never fails, because a command does not end when its
+// reader disconnects. Hanging up ends the command, unless the caller asked for detach.
 func (l *execLines) to(stream string) io.Writer { return execStream{l, stream} }
 
 type execStream struct {

@@ -9,12 +9,12 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// githubPatience is how long who asks for a list waits for GitHub.
+// githubPatience limits how long a request for a list waits for GitHub.
 const githubPatience = 30 * time.Second
 
-// githubAPI lists what ramus sees at GitHub.
+// githubAPI lists the installations and repositories that ramus sees at GitHub.
 type githubAPI struct {
-	GitHub *github.Client // nil: ramus has no account at GitHub
+	GitHub *github.Client // nil if ramus has no account at GitHub
 }
 
 // Routes returns the routes of lists from GitHub.
@@ -43,7 +43,7 @@ func (api *githubAPI) githubRepos(c *route.Call) error {
 	return listFromGitHub(c, api.GitHub, func(ctx context.Context) ([]github.Repo, error) { return api.GitHub.Repos(ctx, q.Account) })
 }
 
-// listFromGitHub answers with a list of GitHub's.
+// listFromGitHub answers with a list that read gets from GitHub.
 func listFromGitHub[T any](c *route.Call, client *github.Client, read func(context.Context) ([]T, error)) error {
 	if client == nil {
 		return route.NewProblem(route.KindInvalid, "ramus is nobody at GitHub").WithHint("set github.app_id and github.key_env, or github.token_env")

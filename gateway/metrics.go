@@ -11,8 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// metrics is what /metrics tells: requests as they were counted, all else as
-// the numbers stand when somebody asks.
+// metrics serves /metrics. Requests are counted as they end. All other numbers are read at each scrape.
 type metrics struct {
 	latency *prometheus.HistogramVec
 	handler http.Handler
@@ -77,7 +76,7 @@ func newStatsCollector(s *Server) *statsCollector {
 	}
 }
 
-// Describe tells the names.
+// Describe sends the descriptions of all metrics.
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers,
 		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep} {
@@ -85,7 +84,7 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells the numbers.
+// Collect sends the current values of all metrics.
 func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	st := c.server.Executor.Stats()
 	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue

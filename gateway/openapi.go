@@ -15,14 +15,14 @@ import (
 
 type object = map[string]any
 
-// openAPI makes the OpenAPI 3.1 document of the table. It panics when a type in
-// the table has no schema: that is a fault of the program which a test finds.
+// openAPI returns the OpenAPI 3.1 document of the table. It panics if a type in the table has no schema, which is a
+// fault of the program that a test finds.
 func (s *Server) openAPI() []byte {
 	schemas := object{}
 	paths := map[string]object{}
 	for _, row := range s.routes() {
 		if row.Access == route.AccessGit || row.Access == route.AccessPreview {
-			continue // git's own protocol
+			continue // git's own protocol and applications
 		}
 		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(row.Pattern)
 		if paths[path] == nil {
@@ -104,7 +104,7 @@ func operation(row route.Route, schemas object) object {
 	return op
 }
 
-// operationID is made of method and path: "get_api_runs_run_events".
+// operationID returns an id made from method and path, such as "get_api_runs_run_events".
 func operationID(route route.Route) string {
 	words := strings.FieldsFunc(strings.ToLower(route.Method)+route.Pattern, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
@@ -130,7 +130,7 @@ func parameters(route route.Route) []object {
 	return list
 }
 
-// schemaOf refers to a type's schema, and puts it among the components when it has a name.
+// schemaOf returns a reference to the schema of a type. It adds the schema of a named type to schemas.
 func schemaOf(t reflect.Type, schemas object) object {
 	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
 		return object{"type": "array", "items": schemaOf(t.Elem(), schemas)}

@@ -56,35 +56,36 @@ func (api *reposAPI) Routes() []route.Route {
 	}
 }
 
-// Repo is a repository as it is listed.
+// Repo describes a repository.
 type Repo struct {
 	Name     string    `json:"name"`
-	Base     string    `json:"base"`           // branch
-	Head     gitd.Hash `json:"head,omitempty"` // where it stands; empty: no commit yet
+	Base     string    `json:"base"`           // name of the branch
+	Head     gitd.Hash `json:"head,omitempty"` // commit of the base; empty if there is none yet
 	Upstream string    `json:"upstream,omitempty"`
 	CloneURL string    `json:"clone_url,omitempty"`
-	// Status is how it stands to its upstream.
+	// Status is the state of the base relative to upstream.
 	Status upstream.Status `json:"status"`
-	// Dir is the folder on disk, told to local callers, who can clone from it without a token.
+	// Dir is the folder on disk. It is set for local callers only, who can clone from it without a token.
 	Dir string `json:"dir,omitempty"`
 }
 
-// CreateRepo asks for a repository.
+// CreateRepo is a request to create a repository.
 type CreateRepo struct {
 	Name string `json:"name"`
-	// Source is a path on the server, or a URL, to import from; empty makes an empty repository.
+	// Source is a path on the server or a URL from which the repository is imported. If it is empty, the repository is
+	// empty.
 	Source string `json:"source,omitempty"`
 }
 
-// Progress is one line of a long work's answer: text while it goes on, then
-// either the outcome or a problem.
+// Progress is one line of the answer to a long request. It has text while the work goes on. The last line has either
+// the outcome or a problem.
 type Progress struct {
 	Text      string          `json:"text,omitempty"`
 	Repo      *Repo           `json:"repo,omitempty"`
 	Refreshed *gitd.Refreshed `json:"refreshed,omitempty"`
-	// Base is the manifest that a refresh made; nil: the newest one says the same.
+	// Base is the manifest that a refresh made. It is nil if the newest manifest is still correct.
 	Base *gitd.SignedBase `json:"base,omitempty"`
-	// Cold is why the dependencies of a base that was refreshed are not in the cache.
+	// Cold is the reason why the dependencies of a refreshed base are not in the cache.
 	Cold    string         `json:"cold,omitempty"`
 	Problem *route.Problem `json:"problem,omitempty"`
 }
@@ -106,7 +107,7 @@ func (api *reposAPI) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
 			return Repo{}, err
 		}
 	}
-	if !c.Who.Admin() { // an error may quote where it was met
+	if !c.Who.Admin() { // an error may quote a path or URL
 		out.Status.Error = ""
 	}
 	if c.Who.Admin() { // an upstream's URL may hold a password
@@ -175,7 +176,8 @@ func (api *reposAPI) createRepo(c *route.Call) error {
 	})
 }
 
-// warmLater has the dependencies of a repository's first base fetched. What was imported serves without them.
+// warmLater starts to fetch the dependencies of a repository's first base. An error is only logged, because the
+// repository works without them.
 func (api *reposAPI) warmLater(c *route.Call, ctx context.Context, repo string, base gitd.Hash) {
 	if err := api.Executor.Bases().WarmLater(ctx, repo, base); err != nil {
 		api.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
@@ -218,8 +220,8 @@ func (api *reposAPI) refreshRepo(c *route.Call) error {
 	})
 }
 
-// progress answers with lines. The status is written with the first of them,
-// so that work which is refused at once has its true status.
+// progress answers with lines. The status is sent with the first line, so that work which fails before it can have the
+// status of its error.
 func (api *reposAPI) progress(c *route.Call, work func(ctx context.Context, text io.Writer) (Progress, error)) error {
 	ctx, cancel := context.WithCancelCause(c.R.Context())
 	defer cancel(nil)
@@ -239,8 +241,8 @@ func (api *reposAPI) progress(c *route.Call, work func(ctx context.Context, text
 	return err
 }
 
-// progressLines cuts what git tells of its progress into lines of the answer.
-// It is written to by one goroutine at a time.
+// progressLines splits the progress output of git into lines of the answer. Only one goroutine may write to it at a
+// time.
 type progressLines struct {
 	call   *route.Call
 	cancel context.CancelCauseFunc
@@ -249,7 +251,7 @@ type progressLines struct {
 	buf    []byte
 }
 
-// longestProgress bounds a line; git's own are short.
+// longestProgress limits a line, in bytes. The lines of git are shorter.
 const longestProgress = 4 << 10
 
 func (p *progressLines) Write(b []byte) (int, error) {
@@ -269,7 +271,7 @@ func (p *progressLines) Write(b []byte) (int, error) {
 			continue
 		}
 		if err := p.send(Progress{Text: strings.ToValidUTF8(line, "\uFFFD")}); err != nil {
-			p.cancel(err) // nobody watches any more: a failed import leaves nothing behind
+			p.cancel(err) // the client has gone; a cancelled import leaves no files
 			return len(b), err
 		}
 	}
@@ -277,7 +279,7 @@ func (p *progressLines) Write(b []byte) (int, error) {
 
 func (p *progressLines) rest() {
 	if len(p.buf) > 0 {
-		_, _ = p.Write([]byte("\n")) // the outcome, which follows, meets the same error
+		_, _ = p.Write([]byte("\n")) // sending the outcome returns the same error
 	}
 }
 
@@ -295,7 +297,8 @@ type logQuery struct {
 	First bool   `json:"first,omitempty" jsonschema:"follow first parents only"`
 }
 
-// revision is the commit that rev, or else the repository's base, means to the caller.
+// revision returns the revision rev, resolved with the rights of the caller. If rev is empty, the repository's base is
+// resolved.
 func (api *reposAPI) revision(c *route.Call, r *gitd.Repo, rev string) (string, error) {
 	if rev == "" {
 		base, err := r.Base(c.R.Context())

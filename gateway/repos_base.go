@@ -7,17 +7,17 @@ import (
 
 // Bases are the manifests of a repository's bases, newest first.
 type Bases struct {
-	// Key is what they are signed with, as a line of an allowed_signers file:
-	// `ssh-keygen -Y verify -n ramus-base -I ramus` checks one without ramus.
+	// Key is the public key of the signatures, as a line of an allowed_signers file. `ssh-keygen -Y verify -n
+	// ramus-base -I ramus` verifies a manifest without ramus.
 	Key   string        `json:"key"`
 	Bases []CheckedBase `json:"bases"`
 }
 
-// CheckedBase is a manifest that the server checked against its own key and the repository.
+// CheckedBase is a manifest that the server has checked with its own key and the repository.
 type CheckedBase struct {
 	gitd.SignedBase
 	Valid   bool   `json:"valid"`
-	Problem string `json:"problem,omitempty"` // why it is not
+	Problem string `json:"problem,omitempty"` // the reason if Valid is false
 }
 
 type basesQuery struct {
@@ -54,11 +54,11 @@ func (api *reposAPI) bases(c *route.Call) error {
 	return c.Reply(out)
 }
 
-// RefreshRepo asks for a refresh.
+// RefreshRepo is a request to refresh a base.
 type RefreshRepo struct {
-	// Commit is what the base is to be brought to; empty: upstream's newest.
+	// Commit is the new commit of the base. If it is empty, the newest commit of upstream is used.
 	Commit gitd.Hash `json:"commit,omitempty"`
-	// Wait goes on until the dependencies of the base are in the cache; otherwise
-	// they are fetched after the answer.
+	// Wait delays the answer until the dependencies of the base are in the cache. Otherwise they are fetched after the
+	// answer.
 	Wait bool `json:"wait,omitempty"`
 }

@@ -7,17 +7,16 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// workflowBody bounds requests that carry a workflow; the parser has a tighter
-// limit of its own, whose message says more.
+// workflowBody limits requests with a workflow, in bytes. The parser has a lower limit with a better error message.
 const workflowBody = 16 << 20
 
-// promptBody bounds what is said to an agent; the executor has a tighter limit
-// of its own, but JSON may write a byte as six.
+// promptBody limits requests with a prompt, in bytes. The executor has a lower limit, but JSON may encode one byte as
+// six.
 const promptBody = 2 << 20
 
 // routes returns all routes.
 func (s *Server) routes() []route.Route {
-	// /NAME.git/… and /NAME/…, and the answer to what is no route.
+	// rest serves /NAME.git/… and /NAME/…, and answers requests that no other route serves.
 	rest := route.Route{Pattern: "/", Access: route.AccessGit, Summary: "Repositories, for git clients", Body: -1, Handle: s.fallback}
 	var table []route.Route
 	for _, api := range s.apis {
@@ -34,7 +33,7 @@ type TaskInfo struct {
 	Schema   json.RawMessage `json:"schema"` // JSON Schema of the parameters
 }
 
-// Checked is the outcome of a check that found nothing; mistakes are a Problem.
+// Checked is the answer to a check without mistakes. Mistakes are returned as a Problem.
 type Checked struct {
 	ID   string            `json:"id"`
 	Repo executor.RepoSpec `json:"repo"`

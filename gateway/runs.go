@@ -154,7 +154,7 @@ func (api *runsAPI) events(c *route.Call) error {
 	})
 }
 
-// journal answers with the events as a list. It writes them as they come, because a journal may be long.
+// journal answers with the events as a list. It writes each event as it is read, because a journal may be long.
 func (api *runsAPI) journal(c *route.Call, r record.Run, after int64) error {
 	separator := "["
 	for e, err := range api.Executor.Events(c.R.Context(), r.Name(), after, false) {
@@ -252,7 +252,7 @@ func (api *runsAPI) decide(c *route.Call) error {
 		return err
 	}
 	if !c.Who.Admin() || d.By == "" {
-		d.By = c.Who.Subject // a gate may name who answers it: nobody answers as somebody else
+		d.By = c.Who.Subject // a gate may name its reviewers, so nobody may answer as somebody else
 	}
 	if r, err = api.Executor.Decide(c.R.Context(), r.Name(), d); err != nil {
 		return err
@@ -305,10 +305,10 @@ func (api *runsAPI) watch(c *route.Call) error {
 	})
 }
 
-// ofRepo returns a filter of events of runs that the caller may see. A run's repository and branch never change, so
-// that each run is looked up once.
+// ofRepo returns a filter of events that keeps those of runs that the caller may see. A run's repository and branch
+// never change, so each run is looked up once.
 func (api *runsAPI) ofRepo(c *route.Call) func(record.Event) bool {
-	const most = 10_000 // forgetting costs a look-up, remembering for ever costs memory
+	const most = 10_000 // a forgotten run costs one lookup; remembering all runs would cost memory
 	seen := map[string]bool{}
 	return func(e record.Event) bool {
 		ok, known := seen[e.Run]

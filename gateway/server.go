@@ -26,48 +26,49 @@ import (
 // Server is the HTTP interface. Its exported fields are its options, which may be changed until the first call of
 // [Server.Handler] or [Server.LocalHandler]. All methods are safe for concurrent use.
 type Server struct {
-	// Executor and Git are required, and open.
+	// Executor and Git are required. Both must be open.
 	Executor *executor.Executor
 	Git      *gitd.Server
 	// Version and Engine are shown by /health and /metrics.
 	Version, Engine string
-	// Chat serves Slack. Nil means that no app is configured.
+	// Chat serves Slack. If it is nil, no app is configured.
 	Chat *chat.Chat
-	// Engineer serves tasks. Nil means that none are taken.
+	// Engineer serves tasks. If it is nil, no tasks are accepted.
 	Engineer *engineer.Engineer
-	// GitHubSecret is what GitHub signs its webhooks with. If it is empty, none are taken.
+	// GitHubSecret is the secret with which GitHub signs its webhooks. If it is empty, no webhooks are accepted.
 	GitHubSecret string
-	// GitHub lists installations and repositories. Nil means that ramus has no account at GitHub.
+	// GitHub lists installations and repositories. If it is nil, ramus has no account at GitHub.
 	GitHub *github.Client
-	// SignIn gives people tokens by GitHub. Nil gives them to nobody.
+	// SignIn gives tokens to people who sign in by GitHub. If it is nil, nobody can.
 	SignIn *signin.GitHub
-	// URL is where people reach this server ("https://ramus.example.org"), for
-	// clone lines; empty: the address a request came to.
+	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
+	// empty, the address of the request is used.
 	URL string
-	// Loopback is where this machine alone reaches this server ("http://127.0.0.1:8080"): what a person at
-	// the unix socket is given as a link where URL is empty. Empty: nowhere.
+	// Loopback is the URL at which only this machine reaches this server ("http://127.0.0.1:8080"). It is the base of
+	// links for a person at the unix socket if URL is empty. Empty means none.
 	Loopback string
-	// Links signs and checks links to evidence; nil: it takes a token.
+	// Links signs and checks links to evidence. If it is nil, evidence needs a token.
 	Links *links.Signer
-	// Preview gives each preview an origin of its own; nil: they are shown below a path of this one, sandboxed.
+	// Preview gives each preview an origin of its own. If it is nil, previews are shown below a path of this server,
+	// sandboxed.
 	Preview *preview.Origin
-	// DeploySecret is what messages to /hooks/deploy are signed with; empty: none are taken.
+	// DeploySecret is the secret that signs messages to /hooks/deploy. If it is empty, no messages are accepted.
 	DeploySecret string
-	// CORS lists origins whose pages may call the API ("https://app.example.org";
-	// "*" is any). Empty: none.
+	// CORS lists the origins whose pages may call the API ("https://app.example.org"; "*" is any). If it is empty, no
+	// origin may.
 	CORS []string
-	// Streams bounds how many streams are open at once; default 256. One caller
-	// may hold a quarter of them.
+	// Streams limits the concurrent streams. The default is 256. One caller may have a quarter of them.
 	Streams int
-	// Heartbeat is how often a silent stream shows that it is alive; default 15 s.
+	// Heartbeat is how often a silent stream sends a sign of life. The default is 15 s.
 	Heartbeat time.Duration
-	// Secrets are removed from all answers but those of the Git server, whose
-	// objects would be others then, of previews, which are the containers' own, and from files that were cleaned when they were stored. nil: there are none.
+	// Secrets are removed from all answers, with three exceptions. Answers of the Git server are not changed, because
+	// its objects would be different ones. Previews are the containers' own. Stored files were cleaned when they were
+	// stored. Nil means no secrets.
 	Secrets *redact.Secrets
-	// Log hears of requests: refused ones at Info, faults at Error, all others
-	// at Debug. nil discards.
+	// Log gets a line for each request. Refused requests are logged at Info, faults at Error and all others at Debug.
+	// If it is nil, nothing is logged.
 	Log *slog.Logger
-	// Now is the clock; nil means time.Now.
+	// Now is the clock. If it is nil, time.Now is used.
 	Now func() time.Time
 
 	once    sync.Once
@@ -76,7 +77,7 @@ type Server struct {
 	preview *preview.API
 	mcp     *mcp.API
 	spec    []byte       // the OpenAPI document
-	git     http.Handler // the Git server, which asks for grants
+	git     http.Handler // the Git server, which needs a grant
 	openGit http.Handler // the same for the unix socket, which needs none
 }
 
@@ -90,7 +91,7 @@ func (s *Server) setUp() {
 	})
 }
 
-// setUpAlone is what needs no other room.
+// setUpAlone sets up everything except the handlers of the Git server.
 func (s *Server) setUpAlone() {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
@@ -135,22 +136,21 @@ func (s *Server) setUpAlone() {
 	s.spec = s.openAPI()
 }
 
-// Handler serves the API and the Git server to callers that show a grant.
+// Handler serves the API and the Git server to callers with a grant.
 func (s *Server) Handler() http.Handler {
 	s.setUp()
 	return s.preview.ByHost(s.mux, s.cors(s.mux.Handler(s.routes(), nil)))
 }
 
-// LocalHandler serves the same to whoever can open the unix socket, as an
-// administrator. The socket's folder and mode are the lock: serve it nowhere else.
+// LocalHandler serves the same to everybody who can open the unix socket, as an administrator. Only the folder and
+// mode of the socket protect it, so it must not be served elsewhere.
 func (s *Server) LocalHandler() http.Handler {
 	s.setUp()
 	return s.mux.Handler(s.routes(), &route.Local)
 }
 
-// Drain ends the streams of events, whose readers come back by themselves, and
-// refuses new ones, so that http.Server.Shutdown waits for work alone. Commands
-// that run in a request go on.
+// Drain ends the streams of events, whose readers reconnect by themselves, and refuses new ones. Then
+// http.Server.Shutdown waits only for work. Commands that run in a request continue.
 func (s *Server) Drain() {
 	s.setUp()
 	s.mux.Drain()
@@ -158,8 +158,8 @@ func (s *Server) Drain() {
 	s.preview.Transport.CloseIdleConnections()
 }
 
-// fallback serves repositories, whose names no pattern of ServeMux can say,
-// and answers everything that is no route.
+// fallback serves repositories, whose names no pattern of ServeMux can match. It answers all other requests without a
+// route with a problem.
 func (s *Server) fallback(c *route.Call) error {
 	if name, _, ok := strings.Cut(c.R.URL.Path, ".git/"); ok && len(name) > 1 || gitd.Serves(c.R.URL.Path) {
 		handler := s.git
@@ -177,7 +177,7 @@ func (s *Server) fallback(c *route.Call) error {
 		WithHint("/api/openapi.json lists all there is")
 }
 
-// methods lists the methods that some route has for a path.
+// methods returns the methods of the routes that match a path.
 func (s *Server) methods(path string) []string {
 	var found []string
 	for _, row := range s.routes() {
@@ -202,8 +202,8 @@ func matches(pattern, path string) bool {
 	return true
 }
 
-// cors lets the configured origins' pages in. Tokens travel in a header that
-// pages must set themselves, never in cookies, so no credentials are allowed.
+// cors allows pages of the configured origins. A page must send its token in a header and never in a cookie, so
+// credentials are not allowed.
 func (s *Server) cors(next http.Handler) http.Handler {
 	if len(s.CORS) == 0 {
 		return next
