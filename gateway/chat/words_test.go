@@ -30,7 +30,7 @@ func TestWords(t *testing.T) {
 	exec := func(c string) Words { return Words{Verb: "exec", Command: c} }
 	for _, x := range []struct {
 		text string
-		want Words // Text apart, which is the text where it is empty
+		want Words // except Text; an empty Text means text
 	}{
 		// Single words.
 		{"status", verb("status")},
@@ -105,7 +105,7 @@ func TestWords(t *testing.T) {
 		{`run deploy list:='[1, "a"]' o:='{"k":null}'`, run("deploy", input("list", []any{1.0, "a"}, "o", map[string]any{"k": nil}))},
 		{"run deploy empty= q=\"\"", run("deploy", input("empty", "", "q", ""))},
 		{"run deploy eq=a=b url=https://x.example/?a=b", run("deploy", input("eq", "a=b", "url", "https://x.example/?a=b"))},
-		{"run deploy shell=$(rm -rf)", Words{}}, // checked below: it is a mistake
+		{"run deploy shell=$(rm -rf)", Words{}}, // a mistake, which is checked below
 		{"run tests", run("tests", nil)},
 		{"run make CC=clang", run("make", input("CC", "clang"))},
 
@@ -130,7 +130,7 @@ func TestWords(t *testing.T) {
 		{"exec line\r\n", exec("line")},
 		{"exec ec\u202eho\x00 \x1b[1mx", exec("echo [1mx")},
 
-		// Options, anywhere outside code.
+		// Options, in any place outside code.
 		{"repo:team/app status", Words{Verb: "status", Repo: "team/app", Text: "status"}},
 		{"status repo:team/app", Words{Verb: "status", Repo: "team/app", Text: "status"}},
 		{"Repo:app Base:main Agent:coder test", Words{Verb: "test", Repo: "app", Base: "main", Agent: "coder", Text: "test"}},
@@ -234,7 +234,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A mistake says what to write.
+// TestWordsMistakes checks that the text of a mistake has the correct command.
 func TestWordsMistakes(t *testing.T) {
 	for _, x := range []struct{ text, says string }{
 		{"exec", "`exec make test`"},
@@ -329,7 +329,7 @@ func TestHelpText(t *testing.T) {
 	} {
 		golden.Compare(t, name, text+"\n")
 	}
-	// What help says to write is understood.
+	// ParseWords must understand the examples in the help.
 	for line := range strings.SplitSeq(HelpText(nil, container), "\n") {
 		example, ok := strings.CutPrefix(line, "• `")
 		if !ok {
@@ -345,7 +345,7 @@ func TestHelpText(t *testing.T) {
 	}
 }
 
-// The guide names every word, reason, tool and headline there is.
+// TestGuide checks that the guide names every word, reason, tool and headline.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/slack.md")
 	if err != nil {
