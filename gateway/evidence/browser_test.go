@@ -14,8 +14,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// browserManifest is the evidence of a run with a check that failed and is compared with
-// its base, one that passed, and one that did not come to look.
+// browserManifest returns the manifest of a run with three browser checks. One failed and is compared with its base,
+// one passed, and one could not open the page.
 func browserManifest() *record.Manifest {
 	m := &record.Manifest{Head: "1111111111111111111111111111111111111111"}
 	views := []browser.View{
@@ -48,7 +48,7 @@ func browserManifest() *record.Manifest {
 	return m
 }
 
-// browserPage is the part of a run's page that shows checks by a browser.
+// browserPage returns the part of a run's page that shows the browser checks.
 func browserPage(t *testing.T, m *record.Manifest) string {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

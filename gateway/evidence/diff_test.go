@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Every file that git names in a diff is found again by the line that is made from its change.
+// TestDiffHeadIsGits checks that diffHead returns the line of git for every file of a diff.
 func TestDiffHeadIsGits(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) string {

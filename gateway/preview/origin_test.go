@@ -41,7 +41,7 @@ func TestPreviewLabel(t *testing.T) {
 	}
 }
 
-// No pass but the one that was made opens a preview, whatever is written there.
+// FuzzPreviewPass checks that only an issued pass opens a preview.
 func FuzzPreviewPass(f *testing.F) {
 	signer := &links.Signer{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
 	c, err := record.RunCaller("x")
@@ -59,8 +59,8 @@ func FuzzPreviewPass(f *testing.F) {
 	})
 }
 
-// Whatever an application says, its cookies are of its own host, ours is not among them, and
-// below a path of ramus's host it stays in its sandbox.
+// FuzzPreviewAnswer checks the headers of any answer of an application. Its cookies are restricted to its own host and
+// never replace the cookie of ramus. Below a path of ramus's host, the application stays in its sandbox.
 func FuzzPreviewAnswer(f *testing.F) {
 	f.Add("a=1; Domain=example.org", "/x", "default-src *")
 	f.Add("a=1;DOMAIN = x; domain", "http://localhost:5173/x", "")
