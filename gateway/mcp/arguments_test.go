@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// Whatever a client sends to a tool is refused, or is an object that has what the tool's schema asks for.
+// FuzzToolArguments checks that any arguments are either refused or an object that is valid for the tool's schema.
 func FuzzToolArguments(f *testing.F) {
 	schemas := toolSchemas()
 	for _, args := range []string{
@@ -53,7 +53,7 @@ func FuzzToolArguments(f *testing.F) {
 	})
 }
 
-// Every tool's schema is strict, and says what each argument is.
+// TestSchemasOfAllTools checks that the schema of every tool is strict and describes each argument.
 func TestSchemasOfAllTools(t *testing.T) {
 	for name, schema := range toolSchemas() {
 		var s struct {
@@ -78,7 +78,7 @@ func TestSchemasOfAllTools(t *testing.T) {
 	}
 }
 
-// toolSchemas returns the schemas of all tools' arguments, by the tools' names.
+// toolSchemas returns the schemas of the arguments of all tools, by the names of the tools.
 func toolSchemas() map[string]json.RawMessage {
 	api := &API{Engineer: new(engineer.Engineer), Executor: new(executor.Executor)}
 	schemas := map[string]json.RawMessage{}

@@ -20,7 +20,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 	fallback := []string{"fallback_session"}
 	session := []string{"start_code_session", "resume_code_session"}
 	ofTask := []string{"resume_code_session", "reply_to_thread", "spawn_task", "get_task_status", "list_active_tasks", "message_task", "cancel_task"}
-	var library, blind []string // the second without a browser
+	var library, blind []string // blind has the tools without a browser
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
 		if !slices.Contains(catalog.BrowserTools, task.Name) {
@@ -55,7 +55,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 		if got := catalog.Names(list); !slices.Equal(got, x.want) {
 			t.Errorf("%+v, %+v: %q, want %q", x.policy, x.offer, got, x.want)
 		}
-		// What is listed is what the door has, by tools/list.
+		// The door must answer tools/list with the tools of the list.
 		want := slices.Sorted(slices.Values(x.want))
 		if got := doorLists(t, list); !slices.Equal(got, want) {
 			t.Errorf("%+v, %+v: the door has %q, want %q", x.policy, x.offer, got, want)
@@ -71,7 +71,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 	}
 }
 
-// doorLists are the names of the tools that a door with a list answers tools/list with.
+// doorLists returns the names of the tools with which a door with a list answers tools/list.
 func doorLists(t *testing.T, list []catalog.Tool) (names []string) {
 	t.Helper()
 	here, there := sdk.NewInMemoryTransports()
@@ -95,7 +95,7 @@ func doorLists(t *testing.T, list []catalog.Tool) (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// A model's call is held against the schema: what it does not name is refused.
+// TestToolSchemas checks calls of a model with the schemas. An argument that the schema does not name is refused.
 func TestToolSchemas(t *testing.T) {
 	for _, x := range []struct {
 		tool, input string

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What an agent is to see comes as a picture, after the text.
+// TestToolPictures checks that the pictures of a result follow the text.
 func TestToolPictures(t *testing.T) {
 	png := []byte("\x89PNG\r\n\x1a\n picture")
 	out, err := (toolset{}).answer(toolResult{value: map[string]string{"verdict": "FAIL"}, failed: true, pictures: []toolPicture{{"001-todo/mobile/screenshot.png", png}, {name: "is too large"}}})
