@@ -19,7 +19,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// rights are what a bearer may do by git in the repository team/app.
+// rights are the operations that a bearer may do by git in the repository team/app.
 type rights struct{ main, side, pushMain, pushSide bool }
 
 var (
@@ -29,7 +29,7 @@ var (
 	mainOnly = rights{main: true}
 )
 
-// gitRights is what each kind of caller may do by git, written down a second time.
+// gitRights has the rights of each kind of caller. They are repeated here independently of the code.
 var gitRights = map[string]rights{
 	"nobody": none, "garbage": none, "forged": none, "expired admin": none,
 	"no scopes": none, "metrics": none, "metrics of a repository": none, "metrics with refs": none,
@@ -37,11 +37,11 @@ var gitRights = map[string]rights{
 	"read": looks, "read with refs to push": looks,
 	"read main": mainOnly, "read main everywhere": mainOnly,
 	"write": fullGit, "admin": fullGit, "socket": fullGit,
-	"write below w": {main: true, side: true}, // side is no branch below w
+	"write below w": {main: true, side: true}, // the branch side is not below w
 	"write main":    {main: true, pushMain: true},
 }
 
-// TestGitAuthorisation tries every kind of caller on every way to fetch and to push.
+// TestGitAuthorisation tries every way to fetch and to push as every kind of caller.
 func TestGitAuthorisation(t *testing.T) {
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
@@ -136,7 +136,7 @@ func TestGitAuthorisation(t *testing.T) {
 	})
 }
 
-// gitClient is stock git with what it logs in by.
+// gitClient is stock git with its credentials.
 type gitClient struct {
 	url         string
 	config, env []string
@@ -206,7 +206,7 @@ func sshKey(t *testing.T, file string) string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(signer.PublicKey())))
 }
 
-// branch puts one more commit on a branch of a repository, which begins at main.
+// branch adds a commit to a branch of a repository. The parent of the commit is the tip of main.
 func (r *rooms) branch(t *testing.T, name, branch string) gitd.Hash {
 	t.Helper()
 	repo, err := r.Git.Repo(name)
@@ -229,8 +229,8 @@ func (r *rooms) branch(t *testing.T, name, branch string) gitd.Hash {
 	return h
 }
 
-// The refs that a token may read bound the API as they bound git: a revision that it may
-// not see is not there, whatever it is called by.
+// TestRefsBoundTheAPI checks that the refs that a token may read limit the API as they limit git. A revision that a
+// token may not see is not found, by any of its names.
 func TestRefsBoundTheAPI(t *testing.T) {
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
@@ -255,7 +255,8 @@ func TestRefsBoundTheAPI(t *testing.T) {
 		}
 	}
 
-	// A run cannot be begun from what its asker does not see, and cannot merge where its asker may not push.
+	// A run cannot start from a branch that its asker may not see, and cannot merge into one that its asker may not
+	// push to.
 	writer := r.token(t, gitd.Grant{Subject: "w", Repo: "team/app", Scopes: []string{"write"}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"}})
 	merging := `{"repo":"team/app","workflow":"id: x\nrepo: {merge_on_success: true}\nnodes: [{id: a, run: 'true'}]\n"}`
 	for _, x := range []struct {
@@ -285,7 +286,7 @@ func TestRefsBoundTheAPI(t *testing.T) {
 		}
 	}
 
-	// A new token asks for no refs that its scopes cannot use.
+	// A new token cannot have refs that its scopes cannot use.
 	for _, n := range []signin.NewToken{
 		{Subject: "x", Scopes: []string{"read"}, Write: []string{"refs/heads/main"}},
 		{Subject: "x", Scopes: []string{"metrics"}, Write: []string{"refs/heads/main"}},

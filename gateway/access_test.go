@@ -16,19 +16,18 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// row is what the authorisation test expects of one route.
+// row is the expected security of one route.
 type row struct {
 	access route.Access
-	// of says what the route is about: "repo" names one repository or something
-	// of it (bearers for another are told that there is nothing), "list" lists
-	// things (they get an empty list), "" neither.
+	// of is the kind of object of the route. "repo" is one repository or a part of one, which bearers for another
+	// repository do not find. "list" is a list, which is empty for them. "" is neither.
 	of   string
-	path string // with names filled in
+	path string // without wildcards
 	body string
 }
 
-// expected is the security surface, written down a second time: whoever changes
-// the table of routes has to say here, too, whom they mean to let in.
+// expected repeats the security of all routes independently of the table of routes. A change of the table must be
+// repeated here, so that nobody gets access by accident.
 var expected = map[string]row{
 	"GET /health":                                          {route.AccessPublic, "", "/health", ""},
 	"GET /metrics":                                         {route.AccessMetrics, "", "/metrics", ""},
@@ -114,16 +113,16 @@ var expected = map[string]row{
 	" /":                                                   {route.AccessGit, "", "/team/app.git/info/refs?service=git-upload-pack", ""},
 }
 
-// kinds of callers, and the classes of access that each is let in to.
+// callerKinds are the kinds of callers with the classes of access that each may use.
 var callerKinds = []struct {
 	name   string
-	grant  *gitd.Grant // nil: see token
+	grant  *gitd.Grant // if it is nil, token is used
 	token  string
 	local  bool
 	may    []route.Access
-	other  bool // bearer for another repository
-	status int  // when not let in
-	// hidden: it sees the base, and no branch of a caller; bound: it changes none of both.
+	other  bool // the grant is for another repository
+	status int  // the status of a refusal
+	// A hidden caller sees the base and no branch of a caller. A bound caller may change neither of them.
 	hidden, bound bool
 }{
 	{name: "nobody", status: 401},
@@ -148,10 +147,10 @@ var callerKinds = []struct {
 	{name: "socket", local: true, may: []route.Access{route.AccessMetrics, route.AccessRead, route.AccessSigned, route.AccessWrite, route.AccessAdmin}},
 }
 
-// ofCaller matches the paths of what is on a caller's branch.
+// ofCaller matches the paths of objects on a caller's branch.
 var ofCaller = regexp.MustCompile(`RUN|NAME|TASK|run:subject`)
 
-// TestAuthorisation tries every kind of caller on every route.
+// TestAuthorisation tries every route as every kind of caller.
 func TestAuthorisation(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -160,7 +159,7 @@ func TestAuthorisation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A caller with a run that failed, for want of containers.
+	// The run of this caller failed, because there are no containers.
 	subject, err := record.RunCaller("subject")
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +187,7 @@ func TestAuthorisation(t *testing.T) {
 			t.Errorf("route %s is for %s, expected %s", key, row.Access, want.access)
 		}
 		if row.Access == route.AccessGit {
-			continue // TestGitAuthorisation
+			continue // tested by TestGitAuthorisation
 		}
 		path := strings.ReplaceAll(want.path, "RUN", strings.ReplaceAll(run.Name(), "/", "%2F"))
 		path = strings.ReplaceAll(strings.ReplaceAll(path, "NAME", run.Name()), "TASK", task.ID)
@@ -207,7 +206,8 @@ func TestAuthorisation(t *testing.T) {
 				continue
 			}
 			if row.Access == route.AccessHook {
-				// Nobody's token counts, only the sender's signature; 404 while no sender is configured.
+				// A token does not count here, only the signature of the sender. The status is 404 if no sender is
+				// configured.
 				if status != 401 && status != 404 {
 					t.Errorf("%s, %s: status %d without a signature: %s", key, k.name, status, body)
 				}
@@ -257,8 +257,8 @@ func TestAuthorisation(t *testing.T) {
 	}
 }
 
-// tryLinks tries on every route what a signed link opens: the path that it was
-// signed for, until it expires, and nothing else.
+// tryLinks tries on every route that a signed link opens only the path that it was signed for, and only until it
+// expires.
 func (r *rooms) tryLinks(t *testing.T, run record.Run) {
 	t.Helper()
 	now := time.Now()
@@ -293,7 +293,7 @@ func (r *rooms) tryLinks(t *testing.T, run record.Run) {
 			{"a link to another path", strings.Replace(with(r.Links.Sign(path+"x")), path+"x", path, 1), "", 403},
 		} {
 			if k.status == 200 && strings.HasPrefix(path, "/preview/") {
-				k.status = 503 // the link leads to where it would be seen, but there is no container
+				k.status = 503 // the link is accepted, but there is no container to show
 			}
 			status, body := r.ask(t, false, k.token, way.Method, k.path, row.body)
 			switch {
@@ -306,10 +306,10 @@ func (r *rooms) tryLinks(t *testing.T, run record.Run) {
 	}
 }
 
-// ask makes one request and returns its status and the beginning of its answer.
+// ask sends one request and returns the status and the beginning of the answer.
 func (r *rooms) ask(t *testing.T, local bool, token, method, path, body string) (int, string) {
 	t.Helper()
-	// Streams that do not end are hung up after their status is known.
+	// An endless stream is closed after its status is known.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	server, c := r.web.URL, r.web.Client()

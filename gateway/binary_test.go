@@ -15,7 +15,7 @@ var binary struct {
 	err  error
 }
 
-// ramusBinary builds the program whose runner is process 1 of containers, once.
+// ramusBinary returns the path of the program whose runner is process 1 of containers. It builds the program once.
 func ramusBinary(t *testing.T) string {
 	t.Helper()
 	binary.once.Do(func() {

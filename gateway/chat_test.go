@@ -26,7 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
-// talk is rooms with a workspace of Slack's in front of them.
+// talk is rooms with a chat and a stand-in of Slack.
 type talk struct {
 	*rooms
 	chat  *chat.Chat
@@ -65,7 +65,7 @@ func openTalk(t *testing.T, withContainers bool, change func(*chat.Chat), worksp
 	return k
 }
 
-// until waits for something to be true of the workspace.
+// until waits for a condition on the workspace.
 func (k *talk) until(what string, done func() bool) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
@@ -75,7 +75,7 @@ func (k *talk) until(what string, done func() bool) {
 	}
 }
 
-// recorded waits for something to be true of the runs: nothing in the workspace tells of it.
+// recorded waits for a condition on the runs. It polls, because the workspace does not report changes of runs.
 func (k *talk) recorded(what string, done func() bool) {
 	k.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -108,7 +108,7 @@ func (k *talk) transcript() string {
 	return b.String()
 }
 
-// part returns the messages of ramus in a thread that play a part, of all runs or one.
+// part returns the messages of ramus in a thread that have the given part.
 func (k *talk) part(channel, thread, part string) []slacktest.Message {
 	var found []slacktest.Message
 	for _, m := range k.slack.Own(channel, thread) {
@@ -120,7 +120,7 @@ func (k *talk) part(channel, thread, part string) []slacktest.Message {
 	return found
 }
 
-// ask mentions ramus and waits for the answer to it, the nth result of the thread.
+// ask mentions ramus and waits for the nth result of the thread, which is the answer.
 func (k *talk) ask(user, thread, text string, n int) (ts string, result slacktest.Message) {
 	k.t.Helper()
 	ts = k.slack.Say(user, "C01", thread, "<@"+k.slack.BotUser+"> "+text)
@@ -131,11 +131,11 @@ func (k *talk) ask(user, thread, text string, n int) (ts string, result slacktes
 	return ts, k.part("C01", thread, "result")[n-1]
 }
 
-// untilGo is a command that waits for somebody to let it go on: a run that is over
-// sooner than its progress is first shown has no progress message.
+// untilGo is a command that waits for the file go.txt. A run that ends before its progress is first shown has no
+// progress message.
 const untilGo = "until test -e go.txt; do sleep 0.05; done; rm go.txt"
 
-// atWork waits until a thread's progress message shows a command: its container is there.
+// atWork waits until the progress message of a thread shows a command. Its container exists then.
 func (k *talk) atWork(thread, command string) {
 	k.t.Helper()
 	k.until(command+" at work", func() bool {
@@ -157,7 +157,7 @@ func TestSessionCaller(t *testing.T) {
 	}
 }
 
-// TestSlackRetryIdempotency delivers one mention many times at once, by both of its envelopes.
+// TestSlackRetryIdempotency delivers one mention many times concurrently, by both of its envelopes.
 func TestSlackRetryIdempotency(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
@@ -184,7 +184,7 @@ func TestSlackRetryIdempotency(t *testing.T) {
 		t.Errorf("ten deliveries were answered with the runs %v", answers)
 	}
 	k.until("the answer", func() bool { return len(k.part("C01", ts, "result")) > 0 })
-	for _, body := range k.slack.Envelopes("C01", ts) { // and again when it is over
+	for _, body := range k.slack.Envelopes("C01", ts) { // repeated after the end of the run
 		k.slack.Deliver(t.Context(), body)
 	}
 	if runs := k.runs("C01", ts); len(runs) != 1 || len(k.part("C01", ts, "result")) != 1 {
@@ -214,7 +214,7 @@ func TestMentionRunsACommand(t *testing.T) {
 	if len(runs) != 1 || runs[0].State != record.StateComplete || runs[0].ID != "C01-"+ts {
 		t.Errorf("runs: %+v", runs)
 	}
-	// A second mention goes on with the same branch.
+	// A second mention continues on the same branch.
 	_, result = k.ask(owner, ts, "exec cat greeting.txt && rm greeting.txt && exit 3", 2)
 	if !strings.Contains(says(result), "retry") {
 		t.Errorf("the result of a failure: %s", says(result))
@@ -232,7 +232,7 @@ func TestMentionRunsACommand(t *testing.T) {
 			t.Errorf("%s: %s", x.say, says(m))
 		}
 	}
-	// The button does what the word does, once.
+	// The button has the effect of the word, once.
 	if _, err := k.slack.Press(t.Context(), owner, "C01", k.part("C01", ts, "result")[1].TS, "retry", runs[1].Name()); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestAsksWhichRepositoryIsMeant(t *testing.T) {
 	if len(runs) != 2 || runs[1].Repo != "other" || runs[1].State != record.StateComplete {
 		t.Errorf("runs: %+v", runs)
 	}
-	// The thread stays with it.
+	// The thread stays on its branch.
 	k.ask(owner, ts, "exec true", 3)
 	if runs = k.runs("C01", ts); len(runs) != 3 || runs[2].Repo != "other" {
 		t.Errorf("runs: %+v", runs)
@@ -294,7 +294,7 @@ func TestTooFastForSlackIsWaitedOut(t *testing.T) {
 	}
 }
 
-// TestWithoutSignature is what a stranger can do.
+// TestWithoutSignature checks that deliveries without a valid signature are refused.
 func TestWithoutSignature(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
@@ -311,8 +311,8 @@ func TestWithoutSignature(t *testing.T) {
 	}
 }
 
-// TestThreadOutsideTheGate compares what a thread that is not let through
-// causes with what it causes while ramus's own runner is switched off.
+// TestThreadOutsideTheGate compares the requests of a thread that the gate does not let through with those of a thread
+// while ramus's own runner is switched off. They must be the same.
 func TestThreadOutsideTheGate(t *testing.T) {
 	record := func(gate gate.Gate) (lines []string) {
 		t.Run("", func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 				c.Slack.Now = now
 				c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret, Now: now}
 			}, func(s *slacktest.Server) { s.Now = now })
-			// Whoever has to ask for it a second time has one request more.
+			// Without the identity, the chat would send one request more.
 			k.recorded("who ramus is", func() bool { return k.chat.Identified() })
 			ts := k.slack.Write("U02", "C01", "", "the build is red & <@U03> is away")
 			k.slack.Write("U03", "C01", ts, "```make``` fails")
@@ -339,7 +339,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 				}
 				return false
 			})
-			// What a request does is seen before it is on record.
+			// The effect of a request is visible before the request is recorded.
 			k.until("the last request", func() bool {
 				all := k.slack.Requests()
 				return all[len(all)-1].Method == "reactions.remove"
@@ -363,7 +363,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 	}
 }
 
-// TestNobodyToHandOverTo mentions ramus outside the gate where there is no fallback runner.
+// TestNobodyToHandOverTo mentions ramus in a thread outside the gate without a fallback runner.
 func TestNobodyToHandOverTo(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts := k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please mend it")
@@ -379,7 +379,8 @@ func TestNobodyToHandOverTo(t *testing.T) {
 	}
 }
 
-// TestGateAtWork is the source's smoke: one thread that is not allowed, one that is, one by its prefix.
+// TestGateAtWork runs the smoke test of the gate with three threads. One is not allowed, one is, and one is by its
+// prefix.
 func TestGateAtWork(t *testing.T) {
 	runner, web := fallbacktest.New()
 	t.Cleanup(web.Close)
@@ -426,9 +427,9 @@ func TestGateAtWork(t *testing.T) {
 	}
 }
 
-// TestResumeStartBranching hands plain words to an agent: a second mention reaches it
-// at its next turn while it works, and a new run on the same branch when it has
-// ended; files that were shared are at hand, and its memory is kept.
+// TestResumeStartBranching gives plain words to an agent. A second mention reaches the agent at its next turn while it
+// works, and starts a new run on the same branch after it has ended. Shared files are available, and the memory of the
+// agent is kept.
 func TestResumeStartBranching(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
 	if err != nil {
@@ -448,7 +449,7 @@ func TestResumeStartBranching(t *testing.T) {
 	if m := k.part("C01", ts, "result")[0]; !strings.Contains(says(m), "next turn") {
 		t.Errorf("the answer: %s", says(m))
 	}
-	// Somebody lets it go on, from outside.
+	// The file that the agent waits for is made outside the container.
 	runs := k.runs("C01", ts)
 	if len(runs) != 2 || runs[0].Kind != record.KindAgent || runs[1].Kind != record.KindRequest {
 		t.Fatalf("runs: %+v", runs)
@@ -465,7 +466,7 @@ func TestResumeStartBranching(t *testing.T) {
 	if !strings.Contains(journal, "plan.md") || !strings.Contains(journal, "turn-2") || !strings.Contains(journal, "the blue one") {
 		t.Errorf("the journal:\n%s", journal)
 	}
-	// It has ended: the next words are a run of their own, which remembers.
+	// The agent has ended. The next words start a new run, which has the memory of the first.
 	_, m := k.ask(owner, ts, "recall\nrun cat first.txt second.txt", 3)
 	if !strings.Contains(says(m), "Done") && !strings.Contains(says(m), "Nothing") {
 		t.Errorf("the result: %s", says(m))
@@ -476,8 +477,8 @@ func TestResumeStartBranching(t *testing.T) {
 	}
 }
 
-// TestSaidBeforeTheEnd: an agent was told, the process ended before it could say
-// so, and so did the agent's run: nobody is told again.
+// TestSaidBeforeTheEnd checks a crash after an agent got a mention and before that was recorded. The agent's run has
+// ended too. The mention must not be given to an agent again.
 func TestSaidBeforeTheEnd(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
 	if err != nil {
@@ -493,7 +494,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	k.atWork(ts, "go.txt")
 	k.slack.Fail(slacktest.Fault{Method: "conversations.replies", Error: "token_expired", Times: -1})
 	second := k.slack.Say(owner, "C01", ts, mention+"write second.txt two")
-	// What arrives after the agent's end is no second telling, but work for a new run.
+	// A mention that arrives after the end of the agent would start a new run instead.
 	k.recorded("the second mention", func() bool { return len(k.runs("C01", ts)) == 2 })
 	run := k.runs("C01", ts)[0]
 	if err := k.Executor.Say(t.Context(), run.Name(), record.Prompt{Key: "C01-" + second, Text: "write second.txt two"}); err != nil {
@@ -508,7 +509,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestLongConversation: a thread that says more than an agent takes is cut for it.
+// TestLongConversation checks that a thread that is too long for an agent is cut.
 func TestLongConversation(t *testing.T) {
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Executor.Agents = map[string]agent.Agent{"short": {Name: "short", Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
@@ -525,7 +526,7 @@ func TestLongConversation(t *testing.T) {
 	}
 }
 
-// TestRepositoryIsRemoved: a thread whose repository is gone is still answered.
+// TestRepositoryIsRemoved checks that a thread is answered after its repository is removed.
 func TestRepositoryIsRemoved(t *testing.T) {
 	k := openTalk(t, true, nil)
 	k.repo(t, "other")
@@ -544,17 +545,17 @@ func TestRepositoryIsRemoved(t *testing.T) {
 	}
 }
 
-// TestBlocksAreRefused: where Slack does not take the blocks, the text is the answer.
+// TestBlocksAreRefused checks that the text is the answer if Slack refuses the blocks.
 func TestBlocksAreRefused(t *testing.T) {
 	k := openTalk(t, false, nil)
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Error: "invalid_blocks"})
 	if _, m := k.ask(owner, "", "help", 1); len(m.Blocks) > 0 && string(m.Blocks) != "[]" || m.Text == "" {
 		t.Errorf("%+v", m)
 	}
-	k.slack.Forgive() // the fault was not a mistake
+	k.slack.Forgive() // the fault was intended
 }
 
-// journal is all that a run's commands printed, and its events.
+// journal returns the events of a run and the output of its commands.
 func (k *talk) journal(run string) string {
 	k.t.Helper()
 	var b strings.Builder
@@ -572,12 +573,11 @@ func (k *talk) journal(run string) string {
 	return b.String()
 }
 
-// TestRunnerElsewhereHoldsUpNobody: threads that are handed over wait for their
-// runner, and nobody else does.
+// TestRunnerElsewhereHoldsUpNobody checks that only threads that are handed over wait for a slow fallback runner.
 func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
 	down := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // so that its end is noticed
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices the end of the connection
 		select {
 		case <-down:
 		case <-r.Context().Done():
@@ -604,7 +604,7 @@ func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// TestTokenIsMended: a mention outlives a token that Slack refuses for a while.
+// TestTokenIsMended checks that a mention is answered after Slack has refused the token for a while.
 func TestTokenIsMended(t *testing.T) {
 	k := openTalk(t, false, func(c *chat.Chat) { c.RetryEvery = time.Millisecond })
 	k.slack.Fail(
@@ -618,7 +618,7 @@ func TestTokenIsMended(t *testing.T) {
 	}
 }
 
-// TestChannelIsArchived: a run whose thread takes no messages ends like any.
+// TestChannelIsArchived checks that a run ends normally if its thread takes no messages.
 func TestChannelIsArchived(t *testing.T) {
 	k := openTalk(t, true, nil)
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Error: "is_archived", Times: -1})
@@ -629,7 +629,8 @@ func TestChannelIsArchived(t *testing.T) {
 	})
 }
 
-// TestRepositoryThatIsOpenToAll opens no other one: a thread works where it has its branch.
+// TestRepositoryThatIsOpenToAll checks that an open repository does not open others. A thread works in the repository
+// that has its branch.
 func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Gate.Repos, c.Gate.Requesters, c.Repo = []string{"open"}, []string{"U02"}, "app"
@@ -649,7 +650,7 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	if _, m := k.ask("U02", ts, "!!! base:ramus/other exec true", 2); !strings.Contains(says(m), "no base") {
 		t.Errorf("a branch of callers as a base: %s", says(m))
 	}
-	// Nor does what a stranger named become what the thread works from.
+	// A base that a stranger named does not become the base of the thread.
 	k.ask("U02", ts, "!!! exec true", 3)
 	if runs := k.runs("C01", ts); runs[len(runs)-1].Base != "main" || runs[len(runs)-1].State != record.StateComplete {
 		t.Errorf("the base of a run: %+v", runs[len(runs)-1])
@@ -659,7 +660,7 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	}
 }
 
-// TestButtonsOfAChain: each retry is a run whose id comes of the last one's.
+// TestButtonsOfAChain derives the id of each retry from the id of the run before. All ids must be unique and short.
 func TestButtonsOfAChain(t *testing.T) {
 	id, seen := "C0123456789-1700000000.000100", map[string]bool{}
 	for range 40 {

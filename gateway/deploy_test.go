@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// deployed sends a message to /hooks/deploy, signed with secret over signed at a time.
+// deployed sends body to /hooks/deploy with the given time. The signature is that of signed with secret.
 func (r *rooms) deployed(t *testing.T, secret string, at time.Time, body, signed string) (int, gateway.Deployed) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", r.web.URL+"/hooks/deploy", strings.NewReader(body))
@@ -98,7 +98,7 @@ func TestDeployHook(t *testing.T) {
 		}
 	}
 
-	// One deploy that is told of many times at once is one manifest.
+	// A deploy that is reported many times concurrently makes one manifest.
 	var group sync.WaitGroup
 	last := body("app", commits[2])
 	for i := range 10 {
@@ -143,7 +143,7 @@ func TestDeployHook(t *testing.T) {
 
 func TestNoDeployHook(t *testing.T) {
 	r := open(t, false, func(s *gateway.Server) { s.DeploySecret = "" })
-	// An empty secret must not be one that everybody knows.
+	// An empty secret must not be accepted, because everybody would know it.
 	if status, _ := r.deployed(t, "", time.Now(), "{}", "{}"); status != 404 {
 		t.Errorf("status %d, want 404", status)
 	}

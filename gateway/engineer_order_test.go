@@ -18,10 +18,10 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
-// happenings are what befalls each pull request here, in a natural order.
+// happenings are the events of each pull request in these tests, in a natural order.
 var happenings = []string{"comment", "changes_requested", "push", "approved", "merged"}
 
-// permutations are all orders of a list.
+// permutations returns all orders of a list.
 func permutations(list []string) (all [][]string) {
 	if len(list) == 0 {
 		return [][]string{nil}
@@ -34,14 +34,14 @@ func permutations(list []string) (all [][]string) {
 	return all
 }
 
-// story of one pull request: it happens, and is told to ramus.
+// pullStory is one pull request with its events and their deliveries.
 type pullStory struct {
 	*shop
 	n      int
 	random *rand.Rand
 	task   record.Task
 	file   string
-	told   map[string]string // ids of deliveries
+	told   map[string]string // ids of deliveries, by event
 	err    error
 }
 
@@ -51,7 +51,7 @@ func (p *pullStory) check(err error) {
 	}
 }
 
-// happen has people do something at GitHub, and finds the delivery that tells of it.
+// happen makes an event at GitHub and finds its delivery.
 func (p *pullStory) happen(what string) {
 	var err error
 	switch number := p.task.PRNumber; what {
@@ -76,8 +76,7 @@ func (p *pullStory) happen(what string) {
 	p.check(fmt.Errorf("nothing tells of %s", what))
 }
 
-// looked waits until ramus has seen its pull request as it was opened: what happens
-// from then on, it hears of by deliveries alone.
+// looked waits until ramus has read its new pull request. Afterwards ramus learns of events only by deliveries.
 func (p *pullStory) looked() {
 	path := "/commits/" + p.repo.Pull(p.task.PRNumber).HeadSHA + "/check-runs"
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
@@ -87,7 +86,8 @@ func (p *pullStory) looked() {
 	}))
 }
 
-// tells says which happening a delivery is of; "": of none, or of another pull request.
+// tells returns the event of a delivery. Returns "" if the delivery is of no event in happenings or of another pull
+// request.
 func (p *pullStory) tells(d githubtest.Delivery) string {
 	var body struct {
 		Ref    string
@@ -110,8 +110,8 @@ func (p *pullStory) tells(d githubtest.Delivery) string {
 	return ""
 }
 
-// tell delivers, as often as it is in the list; the second time as "Redeliver"
-// does, or with another id, as a second webhook would.
+// tell delivers the events in the list. A repeated event is delivered again, either like "Redeliver" with the same id,
+// or like a second webhook with another id.
 func (p *pullStory) tell(list ...string) {
 	seen := map[string]bool{}
 	for _, what := range list {
@@ -130,7 +130,7 @@ func (p *pullStory) tell(list ...string) {
 	}
 }
 
-// twice puts a second one of each somewhere behind the first.
+// twice inserts a second copy of each event at a random place after the first.
 func (p *pullStory) twice(order []string) []string {
 	list := slices.Clone(order)
 	for _, what := range order {
@@ -140,7 +140,7 @@ func (p *pullStory) twice(order []string) []string {
 	return list
 }
 
-// ending is how it all stands, without what differs from task to task.
+// ending describes the final state, without the parts that differ between tasks.
 func (p *pullStory) ending() string {
 	t, pull := p.task, p.repo.Pull(p.task.PRNumber)
 	t.ID, t.Branch, t.PRNumber, t.PRURL, t.Run, t.Description, t.CreatedAt, t.UpdatedAt = "", "", 0, "", "", "", time.Time{}, time.Time{}
@@ -173,14 +173,14 @@ func (p *pullStory) ending() string {
 		t, status.Container != nil, pulls, pull.State, pull.Merged, p.repo.Head(p.task.Branch), replies, len(pull.Comments), pull.Requested, text)
 }
 
-// inAnyOrder plays stories side by side and compares how they end.
+// inAnyOrder plays one story for each order concurrently and compares their endings.
 func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order []string)) {
 	t.Helper()
 	k := openShop(t, func(e *engineer.Engineer) { e.DeleteBranch, e.Slack, e.Log = true, nil, nil })
 	k.github.Hold()
 	stories := make([]*pullStory, len(orders))
 	var group sync.WaitGroup
-	places := make(chan struct{}, 8) // more would wait for containers
+	places := make(chan struct{}, 8) // more stories would wait for containers
 	for n, order := range orders {
 		p := &pullStory{shop: k, n: n, random: rand.New(rand.NewPCG(1, uint64(n))), file: fmt.Sprintf("made-%d.txt", n), told: map[string]string{}}
 		stories[n] = p
@@ -211,7 +211,7 @@ func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order [
 	}
 }
 
-// some are orders from all over the list; RAMUS_TEST=full takes all of them.
+// some returns n orders, spread evenly over the list. With RAMUS_TEST=full it returns all orders.
 func some(orders [][]string, n int) (list [][]string) {
 	if os.Getenv("RAMUS_TEST") == "full" {
 		return orders
@@ -222,8 +222,8 @@ func some(orders [][]string, n int) (list [][]string) {
 	return list
 }
 
-// TestDeliveriesInAnyOrder: all has happened at GitHub already, and is told in
-// the 120 orders, twice each.
+// TestDeliveriesInAnyOrder delivers the events of a merged pull request in the 120 orders, each event twice. All
+// events have happened before the first delivery.
 func TestDeliveriesInAnyOrder(t *testing.T) {
 	orders := some(permutations(happenings), 12)
 	inAnyOrder(t, orders, func(p *pullStory, order []string) {
@@ -234,8 +234,8 @@ func TestDeliveriesInAnyOrder(t *testing.T) {
 	})
 }
 
-// TestHappeningsInAnyOrder: what can happen before the merge happens in the 24 orders, while the agent may be at work already, and is told twice; after the merge all of
-// it is told once more.
+// TestHappeningsInAnyOrder makes the events before the merge in their 24 orders. Each may happen while the agent is at
+// work, and is delivered twice. After the merge, all events are delivered again.
 func TestHappeningsInAnyOrder(t *testing.T) {
 	orders := some(permutations(happenings[:4]), 6)
 	inAnyOrder(t, orders, func(p *pullStory, order []string) {

@@ -18,13 +18,13 @@ import (
 
 var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
 
-// raised hands over a task and waits for its pull request.
+// raised submits a task and waits for its pull request.
 func (k *shop) raised(lines ...string) record.Task {
 	k.t.Helper()
 	return k.settled(k.submit(lines...).ID, record.StateAwaitingReview)
 }
 
-// worked waits until a task has been worked on so often, and waits for review again.
+// worked waits until a task has the given number of works and awaits review again.
 func (k *shop) worked(id string, times int) record.Task {
 	k.t.Helper()
 	return k.until(id, fmt.Sprintf("work %d", times), func(t record.Task) bool {
@@ -32,7 +32,7 @@ func (k *shop) worked(id string, times int) record.Task {
 	})
 }
 
-// failed waits for a task to fail, and holds what is said of it against a text.
+// failed waits for a task to fail and checks its error and the message in its thread.
 func (k *shop) failed(id, want string) record.Task {
 	k.t.Helper()
 	t := k.settled(id, record.StateFailed)
@@ -50,7 +50,7 @@ func (k *shop) retry(id string) {
 	}
 }
 
-// reads checks a file of a branch at GitHub.
+// reads checks the content of a file of a branch at GitHub.
 func (k *shop) reads(branch, path, want string) {
 	k.t.Helper()
 	if got, err := k.repo.File(branch, path); err != nil || got != want {
@@ -58,10 +58,10 @@ func (k *shop) reads(branch, path, want string) {
 	}
 }
 
-// waitGo are lines with which an agent waits until [rooms.touch] makes go.txt.
+// waitGo has the lines with which an agent waits until [rooms.touch] makes go.txt.
 const waitGo = "wait go.txt\nrun rm go.txt"
 
-// must ends the test on a refusal of what a person does.
+// must returns a function that ends the test if an action of a person fails.
 func must[V any](t *testing.T) func(V, error) V {
 	return func(v V, err error) V {
 		t.Helper()
@@ -72,7 +72,7 @@ func must[V any](t *testing.T) func(V, error) V {
 	}
 }
 
-// told are the comments of ramus in the conversation of a pull request.
+// told returns the comments of ramus in the conversation of a pull request.
 func (k *shop) told(number int) (texts []string) {
 	for _, c := range k.repo.Pull(number).Comments {
 		if c.User == "ramus[bot]" {
@@ -82,7 +82,8 @@ func (k *shop) told(number int) (texts []string) {
 	return texts
 }
 
-// prompts are what the agent was told in a run, if it has begun; it tells that back.
+// prompts returns the events of a run, which include the prompts, because the agent prints them. Returns "" if the run
+// has not begun.
 func (k *shop) prompts(run string) string {
 	var b strings.Builder
 	for e, err := range k.Executor.Events(k.t.Context(), run, 0, false) {
@@ -94,7 +95,7 @@ func (k *shop) prompts(run string) string {
 	return b.String()
 }
 
-// TestEngineerTogether: what people pushed to the branch is there before work goes on.
+// TestEngineerTogether checks that commits of people on the branch are merged before work continues.
 func TestEngineerTogether(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
@@ -107,7 +108,7 @@ func TestEngineerTogether(t *testing.T) {
 		t.Errorf("the agent was told\n%s", p)
 	}
 
-	// A commit that comes while the agent works is brought together with its own.
+	// A commit that arrives while the agent works is merged with the agent's own.
 	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append late.txt ours\n"+waitGo))
 	k.atWork(task.ID, 3)
 	must[string](t)(k.repo.Push("reviewer", task.Branch, "Add more", map[string]string{"theirs.txt": "theirs\nmore"}))
@@ -116,7 +117,7 @@ func TestEngineerTogether(t *testing.T) {
 	k.reads(task.Branch, "late.txt", "ours")
 	k.reads(task.Branch, "theirs.txt", "theirs\nmore")
 
-	// One that says something else about the same line cannot be.
+	// A commit that changes the same line in another way cannot be merged.
 	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "write made.txt ours\n"+waitGo))
 	k.atWork(task.ID, 4)
 	theirs := must[string](t)(k.repo.Push("reviewer", task.Branch, "Say otherwise", map[string]string{"made.txt": "otherwise"}))
@@ -151,8 +152,8 @@ func TestEngineerTogether(t *testing.T) {
 	}
 }
 
-// TestEngineerForced: a branch that was force-pushed is told, not fought, and
-// retry goes on from what is there.
+// TestEngineerForced checks that a force-pushed branch is reported and not overwritten. A retry continues from the
+// pushed commit.
 func TestEngineerForced(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
@@ -174,7 +175,7 @@ func TestEngineerForced(t *testing.T) {
 	if _, err := k.repo.Git("merge-base", "--is-ancestor", forced, task.Branch); err != nil {
 		t.Errorf("what was force-pushed is not in the history: %v", err)
 	}
-	if told := k.told(task.PRNumber); len(told) != 2 { // what failed, and the answer
+	if told := k.told(task.PRNumber); len(told) != 2 { // the failure and the answer
 		t.Errorf("the pull request was told %q", told)
 	}
 	if t.Failed() {
@@ -182,7 +183,7 @@ func TestEngineerForced(t *testing.T) {
 	}
 }
 
-// TestEngineerDeleted: so is one that was deleted, and retry brings it back.
+// TestEngineerDeleted checks that a deleted branch is reported, and that a retry pushes the branch again.
 func TestEngineerDeleted(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
@@ -214,8 +215,8 @@ func TestEngineerDeleted(t *testing.T) {
 	}
 }
 
-// TestEngineerReopened: closing without a merge ends a task, reopening takes it up
-// again, with what was said meanwhile.
+// TestEngineerReopened checks that closing a pull request without a merge ends the task. Reopening continues the task
+// with the comments that came meanwhile.
 func TestEngineerReopened(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
@@ -241,8 +242,8 @@ func TestEngineerReopened(t *testing.T) {
 	}
 }
 
-// TestEngineerReopenedAtWork: work that was stopped because the pull request was
-// closed is begun again when it is opened.
+// TestEngineerReopenedAtWork checks that work stopped by closing the pull request is begun again when the pull request
+// is reopened.
 func TestEngineerReopenedAtWork(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
@@ -267,8 +268,8 @@ func TestEngineerReopenedAtWork(t *testing.T) {
 	}
 }
 
-// TestEngineerChecks: failed checks are repaired, so often and no more, and a
-// person's word goes on.
+// TestEngineerChecks checks that failed checks are repaired up to the limit. A comment of a person continues the task
+// after that.
 func TestEngineerChecks(t *testing.T) {
 	k := openShop(t, func(e *engineer.Engineer) { e.Repairs = 2 })
 	task := k.raised("write made.txt made")
@@ -288,7 +289,7 @@ func TestEngineerChecks(t *testing.T) {
 	k.reads(task.Branch, "made.txt", "made\nrepair-1\nrepair-2")
 	fail(3)
 	k.until(task.ID, "the cap", func(t record.Task) bool { return t.Unposted == 0 && len(k.told(t.PRNumber)) == 1 })
-	fail(4) // that is told once, however often it fails
+	fail(4) // reported only once, even if it fails several times
 	k.until(task.ID, "what is left", func(t record.Task) bool { return strings.Count(k.story(t), " heard left ") == 2 })
 	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt by-a-person"))
 	task = k.worked(task.ID, 4)
@@ -308,8 +309,8 @@ func TestEngineerChecks(t *testing.T) {
 	}
 }
 
-// TestEngineerStrangers: who may not write to the repository is not heard, nor are
-// bots, nor what is said to others.
+// TestEngineerStrangers checks that ramus ignores users without write access, bots, and comments that are addressed to
+// others.
 func TestEngineerStrangers(t *testing.T) {
 	k := openShop(t, nil)
 	k.repo.SetPublic()
@@ -335,10 +336,10 @@ func TestEngineerStrangers(t *testing.T) {
 	}
 }
 
-// TestEngineerReviews: a later request for changes undoes an approval, and what
-// is said together is worked on together.
+// TestEngineerReviews checks that a later request for changes revokes an approval, and that comments that arrive
+// together are worked on together.
 func TestEngineerReviews(t *testing.T) {
-	// Time stands still until all is said; from then on it is later at each look at the clock.
+	// The clock does not move until all comments are posted. After that, each call of Now returns a later hour.
 	var said atomic.Bool
 	var hours atomic.Int64
 	began := time.Now()
@@ -363,7 +364,7 @@ func TestEngineerReviews(t *testing.T) {
 	must[int64](t)(k.repo.Comment("second", task.PRNumber, "@ramus\nappend made.txt fourth"))
 	k.until(task.ID, "all that was said", func(t record.Task) bool { return strings.Count(k.story(t), " heard said ") == 5 })
 	said.Store(true)
-	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"})) // which has ramus look
+	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"})) // its delivery makes ramus read the pull request
 	task = k.worked(task.ID, 2)
 	if task.Approved {
 		t.Error("it is still approved")
@@ -378,7 +379,7 @@ func TestEngineerReviews(t *testing.T) {
 	if thread := strings.Join(k.thread(task), "\n"); strings.Count(thread, "💬") != 1 || strings.Count(thread, "✅") != 1 {
 		t.Errorf("the thread says\n%s", thread)
 	}
-	// What a person says again is said again.
+	// A repeated comment of a person is worked on again.
 	must[int64](t)(k.repo.Reply("reviewer", pull.Number, pull.Lines[0].ID, "append made.txt once-more"))
 	task = k.worked(task.ID, 3)
 	k.reads(task.Branch, "made.txt", "made\nreview\nfirst\nthird\nfourth\nonce-more")
@@ -391,8 +392,7 @@ func TestEngineerReviews(t *testing.T) {
 	}
 }
 
-// TestEngineerCancelled: a task that is cancelled leaves nothing at work, and its
-// branch unless that is to go, too.
+// TestEngineerCancelled checks that cancelling a task stops all its work and keeps its branch, unless drop is set.
 func TestEngineerCancelled(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		k := openShop(t, nil)
@@ -425,8 +425,8 @@ func TestEngineerCancelled(t *testing.T) {
 	}
 }
 
-// TestEngineerRetried: a task whose agent failed is taken up again, with what
-// the agent had done.
+// TestEngineerRetried checks that a retry of a task whose agent failed continues with the work that the agent had
+// done.
 func TestEngineerRetried(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.submit("append made.txt made", "run test -e once || { touch once; kill -KILL $PPID; }", "append made.txt done")
@@ -437,7 +437,7 @@ func TestEngineerRetried(t *testing.T) {
 	k.retry(task.ID)
 	task = k.worked(task.ID, 2)
 	k.reads(task.Branch, "made.txt", "made\nmade\ndone")
-	// One that fails in review: the comment is worked on by the next attempt.
+	// The agent fails in review. The next attempt works on the comment.
 	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run test -e twice || { touch twice; kill -KILL $PPID; }\nappend made.txt twice"))
 	task = k.failed(task.ID, "")
 	k.retry(task.ID)
@@ -454,8 +454,8 @@ func TestEngineerRetried(t *testing.T) {
 	}
 }
 
-// TestEngineerRetriedAtOnce: a task that was cancelled at work and is taken up again at once is
-// worked on again, from its beginning; the work that was stopped ends nothing any more.
+// TestEngineerRetriedAtOnce cancels a task at work and retries it at once. The work is begun again from the start, and
+// the end of the stopped work has no effect.
 func TestEngineerRetriedAtOnce(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.submit("write made.txt made", waitGo)
@@ -475,15 +475,15 @@ func TestEngineerRetriedAtOnce(t *testing.T) {
 	}
 }
 
-// TestEngineerFailedInReview: a task that failed in review has what people pushed when it is
-// taken up again, and is over when they merge what there is instead.
+// TestEngineerFailedInReview checks that a retry of a task that failed in review merges the commits of people. The
+// task is complete if people merge the pull request instead.
 func TestEngineerFailedInReview(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run test -e theirs.txt || kill -KILL $PPID\nappend made.txt more"))
 	task = k.failed(task.ID, "")
 	must[string](t)(k.repo.Push("developer", task.Branch, "Help", map[string]string{"theirs.txt": "theirs"}))
-	for range 2 { // whoever is slower finds it at work
+	for range 2 { // the slower call finds the task at work
 		_, _ = k.engineer.Retry(t.Context(), task.ID, ada)
 	}
 	task = k.worked(task.ID, 3)
@@ -501,8 +501,8 @@ func TestEngineerFailedInReview(t *testing.T) {
 	}
 }
 
-// TestEngineerRewritten: where the branch here was rewritten the task fails, and
-// what is at GitHub stays.
+// TestEngineerRewritten checks that a task fails if its local branch was rewritten. The branch at GitHub is not
+// changed.
 func TestEngineerRewritten(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
@@ -525,7 +525,7 @@ func TestEngineerRewritten(t *testing.T) {
 	}
 }
 
-// TestEngineerAlone: a task whose repository is at no GitHub any more ends on its branch.
+// TestEngineerAlone checks that a task whose repository is no longer at GitHub ends on its branch.
 func TestEngineerAlone(t *testing.T) {
 	var alone atomic.Bool
 	k := openShop(t, func(e *engineer.Engineer) {
@@ -544,7 +544,7 @@ func TestEngineerAlone(t *testing.T) {
 	k.settled(task.ID, record.StateComplete)
 }
 
-// TestEngineerTwo: two tasks work on one repository at once, and the base moves meanwhile.
+// TestEngineerTwo runs two tasks in one repository concurrently while the base moves.
 func TestEngineerTwo(t *testing.T) {
 	k := openShop(t, nil)
 	one, two := k.submit("write one.txt one", waitGo), k.submit("write two.txt two", waitGo)
@@ -580,8 +580,8 @@ func TestEngineerTwo(t *testing.T) {
 	}
 }
 
-// TestEngineerRefused: while ramus is not let in, what it has to say waits; what
-// is refused for good does not hold up the rest.
+// TestEngineerRefused checks that messages wait while ramus has no access. A message that is refused permanently does
+// not delay the others.
 func TestEngineerRefused(t *testing.T) {
 	k := openShop(t, func(e *engineer.Engineer) { e.RetryEvery = 10 * time.Millisecond })
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Error: "not_in_channel"})

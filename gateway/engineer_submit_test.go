@@ -12,8 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestSubmissions: what cannot be done is refused with what to do, and what was
-// submitted before, with its key, is found again.
+// TestSubmissions checks that an invalid submission is refused with a hint, and that a second submission with the same
+// key returns the first task.
 func TestSubmissions(t *testing.T) {
 	k := openShop(t, nil)
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
@@ -89,7 +89,7 @@ func TestSubmissions(t *testing.T) {
 	}
 }
 
-// TestFamily: tasks that tasks ask for are bounded in depth and number.
+// TestFamily checks the limits of the depth and number of tasks that tasks submit.
 func TestFamily(t *testing.T) {
 	k := openShop(t, func(e *engineer.Engineer) { e.GitHub, e.Slack = nil, nil })
 	submit := func(parent string) (record.Task, error) {
@@ -126,7 +126,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestCancelledAtOnce: nothing brings back the branch of a task that was cancelled while its work was being begun.
+// TestCancelledAtOnce cancels tasks while their work is being begun. Their branches must not be created again.
 func TestCancelledAtOnce(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "app")
@@ -135,12 +135,12 @@ func TestCancelledAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(n) * 400 * time.Microsecond) // another moment each time; none of them is wrong
+		time.Sleep(time.Duration(n) * 400 * time.Microsecond) // the moment of the cancel varies; every moment must work
 		if _, err := r.Engineer.Cancel(t.Context(), task.ID, true, ada); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Engineer.Close(); err != nil { // all work has ended
+	if err := r.Engineer.Close(); err != nil { // Close waits for all work
 		t.Fatal(err)
 	}
 	repo, err := r.Git.Repo("app")

@@ -24,7 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
-// shop is rooms with an engineer in them, a repository at a GitHub, and a Slack.
+// shop is rooms with an engineer, a repository at a stand-in of GitHub, and a stand-in of Slack.
 type shop struct {
 	*rooms
 	t        *testing.T
@@ -39,13 +39,13 @@ func openShop(t *testing.T, change func(*engineer.Engineer)) *shop {
 	return openShopWith(t, nil, change)
 }
 
-// openShopWith is openShop with hosts that containers may reach.
+// openShopWith is like openShop, with the hosts that containers may reach.
 func openShopWith(t *testing.T, egress []string, change func(*engineer.Engineer)) *shop {
 	t.Helper()
 	k := &shop{t: t, github: githubtest.New(t, func(s *githubtest.Server) {
-		// What is not answered in time is not delivered again, and heard of by the next look alone.
+		// A delivery that is not answered in time is not repeated. Only the next look would find its event.
 		s.PostsPerMinute, s.Hourly, s.AckTime = -1, -1, time.Minute
-		s.Addr = loopback.Address(t) // it may go down, and comes up again there
+		s.Addr = loopback.Address(t) // a fixed address, so that the server can stop and start again
 	}), slack: slacktest.New(t)}
 	var err error
 	if k.repo, err = k.github.AddRepo("app", ""); err != nil {
@@ -100,7 +100,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// submit hands a task over whose agent does what the lines say.
+// submit submits a task whose agent executes the lines.
 func (k *shop) submit(lines ...string) record.Task {
 	k.t.Helper()
 	t, err := k.engineer.Submit(k.t.Context(), engineer.Submission{Description: strings.Join(lines, "\n"), Agent: "scripted",
@@ -111,7 +111,7 @@ func (k *shop) submit(lines ...string) record.Task {
 	return t
 }
 
-// until waits for a task to be as wanted.
+// until waits until ready returns true for a task.
 func (k *shop) until(id, what string, ready func(record.Task) bool) record.Task {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), 2*time.Minute)
@@ -134,7 +134,7 @@ func (k *shop) until(id, what string, ready func(record.Task) bool) record.Task 
 	}
 }
 
-// atWork waits until the agent of a task's nth piece of work has begun: its container is there.
+// atWork waits until the agent of a task's nth work has begun. Its container exists then.
 func (k *shop) atWork(id string, n int) record.Task {
 	k.t.Helper()
 	return k.until(id, fmt.Sprintf("the agent at work %d", n), func(t record.Task) bool {
@@ -143,13 +143,13 @@ func (k *shop) atWork(id string, n int) record.Task {
 	})
 }
 
-// settled waits until a task is in a state and all is posted.
+// settled waits until a task is in a state and all its messages are posted.
 func (k *shop) settled(id string, state record.State) record.Task {
 	k.t.Helper()
 	return k.until(id, "waiting for "+string(state), func(t record.Task) bool { return t.Status == state && t.Unposted == 0 })
 }
 
-// story is all that is known about a task.
+// story returns all known events of a task.
 func (k *shop) story(t record.Task) string {
 	var b strings.Builder
 	for _, run := range append([]string{t.Run}, t.Work...) {
@@ -171,7 +171,7 @@ func (k *shop) story(t record.Task) string {
 	return b.String()
 }
 
-// thread is what the task's thread in Slack says.
+// thread returns the messages in the task's thread in Slack.
 func (k *shop) thread(t record.Task) (texts []string) {
 	for _, m := range k.slack.Messages("C01") {
 		if m.TS == t.SlackThreadTS || m.ThreadTS == t.SlackThreadTS {
@@ -181,7 +181,7 @@ func (k *shop) thread(t record.Task) (texts []string) {
 	return texts
 }
 
-// TestEngineer takes a task from its submission to its merge, with a review between.
+// TestEngineer follows a task from its submission to its merge, with a review.
 func TestEngineer(t *testing.T) {
 	k := openShop(t, func(e *engineer.Engineer) { e.DeleteBranch, e.Labels = true, []string{"ramus"} })
 	task := k.submit("write made.txt made")
@@ -235,7 +235,7 @@ func TestEngineer(t *testing.T) {
 		"✅ Changes pushed, re-review requested", "🎉 Merged: " + task.PRURL}
 	got := k.thread(task)
 	for n := len(got) - 1; n > 1; n-- {
-		if strings.HasPrefix(got[n], "⚙️") { // once a minute it may be said again, and nobody knows how many this takes
+		if strings.HasPrefix(got[n], "⚙️") { // repeated once a minute at most, and the duration of the test is not known
 			got = slices.Delete(got, n, n+1)
 		}
 	}

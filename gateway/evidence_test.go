@@ -27,7 +27,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// get follows a link, as a browser does.
+// get follows a link like a browser.
 func (r *rooms) get(t *testing.T, link string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", r.web.URL+link, nil)
@@ -50,18 +50,17 @@ func (r *rooms) get(t *testing.T, link string, header ...string) (*http.Response
 	return resp, string(b)
 }
 
-// allowedTags is all that a page consists of.
+// allowedTags are the only elements that a page may have.
 var allowedTags = strings.Fields("html head meta title style body main div p h1 h2 small span b a img video dl dt dd ul li pre code br details summary footer")
 
-// soundPage fails unless a page is what it has to be: without script, form or
-// frame, without anything from elsewhere, its one style named by the policy,
-// its links signed. It returns the links.
+// soundPage checks that a page has no scripts, forms and frames, loads nothing from other hosts, has only the style
+// that its policy names, and has only signed links. It returns the links.
 func soundPage(t *testing.T, resp *http.Response, text string) (links []string) {
 	t.Helper()
 	policy := resp.Header.Get("Content-Security-Policy")
 	kept := "private, no-cache"
 	if resp.StatusCode >= 400 {
-		kept = "no-store" // what was refused may be let in a moment later
+		kept = "no-store" // a refused request may be allowed later
 	}
 	for name, want := range map[string]string{"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		"Cache-Control": kept, "X-Robots-Tag": "noindex, nofollow"} {
@@ -95,7 +94,7 @@ func soundPage(t *testing.T, resp *http.Response, text string) (links []string) 
 		for _, a := range n.Attr {
 			switch a.Key {
 			case "href", "src":
-				// The trace viewer is anybody's; the trace that it shows is signed.
+				// The trace viewer is public. The trace that it shows is signed.
 				link, viewer := strings.CutPrefix(a.Val, "/trace/index.html?trace=")
 				if viewer {
 					link, err = url.QueryUnescape(link)
@@ -115,7 +114,7 @@ func soundPage(t *testing.T, resp *http.Response, text string) (links []string) 
 
 const hostile = `</pre></span><script>alert(1)</script>"'><img src=x onerror=alert(2)>`
 
-// TestEvidencePages shows a run whose every text means harm.
+// TestEvidencePages shows a run in which every text is hostile.
 func TestEvidencePages(t *testing.T) {
 	r := open(t, true, func(s *gateway.Server) { s.URL = "" })
 	r.repo(t, "app")
@@ -165,7 +164,7 @@ exit 3
 	if strings.Contains(text, "http-equiv") {
 		t.Error("the page of a run that has ended reloads itself")
 	}
-	// Every link of the page opens, and what opens is harmless.
+	// Every link of the page can be opened, and its content is harmless.
 	for _, link := range links {
 		resp, text := r.get(t, link)
 		if resp.StatusCode != 200 {
@@ -192,7 +191,7 @@ exit 3
 	r.tryFiles(t, run, m)
 	r.tryBundle(t, run, m)
 
-	// The status, and a page for whoever comes too late.
+	// The status, and the page of an expired link.
 	_, text = r.get(t, r.Links.Sign("/evidence/run:otter/k/status.json"))
 	var status evidence.EvidenceStatus
 	if err := json.Unmarshal([]byte(text), &status); err != nil || status.State != record.StateFailed || status.Verdict != record.VerdictFailed || status.Head != m.Head {
@@ -205,13 +204,13 @@ exit 3
 	if resp.StatusCode != 403 || !strings.Contains(text, "expired") || !strings.Contains(text, "ramus evidence RUN --link") {
 		t.Errorf("an expired link: status %d: %s", resp.StatusCode, text)
 	}
-	// A link was signed for one run, not for what is like it.
+	// A link is signed for one run and not for runs with similar names.
 	if resp, _ := r.get(t, r.Links.Sign("/evidence/run:ott/k")); resp.StatusCode != 404 {
 		t.Errorf("a part of a name: status %d", resp.StatusCode)
 	}
 }
 
-// sealed waits for a run's evidence: its end is told before.
+// sealed waits for the manifest of a run. The end of the run is reported before the manifest is written.
 func (r *rooms) sealed(t *testing.T, run string) record.Manifest {
 	t.Helper()
 	for {
@@ -226,7 +225,7 @@ func (r *rooms) sealed(t *testing.T, run string) record.Manifest {
 	}
 }
 
-// tryFiles compares every file of the manifest, and parts of one.
+// tryFiles compares every file of the manifest, and parts of one file.
 func (r *rooms) tryFiles(t *testing.T, run record.Run, m record.Manifest) {
 	t.Helper()
 	for _, f := range m.Files {
@@ -256,7 +255,7 @@ func (r *rooms) tryFiles(t *testing.T, run record.Run, m record.Manifest) {
 		}
 	}
 
-	// A stored file that was damaged is never served as whole.
+	// A damaged file is never served as complete.
 	for _, f := range m.Files {
 		if f.Name != "artifacts/large.bin" {
 			continue
@@ -268,7 +267,7 @@ func (r *rooms) tryFiles(t *testing.T, run record.Run, m record.Manifest) {
 		if resp, text := r.get(t, large); resp.StatusCode != 500 || !strings.Contains(text, "damaged") && !strings.Contains(text, "Damaged") {
 			t.Errorf("a damaged file: status %d, %.300s", resp.StatusCode, text)
 		}
-		if err := os.Truncate(path, 9_000_000); err != nil { // zeros again
+		if err := os.Truncate(path, 9_000_000); err != nil { // fills the file with zeros again
 			t.Fatal(err)
 		}
 	}
@@ -310,8 +309,8 @@ func (r *rooms) tryBundle(t *testing.T, run record.Run, m record.Manifest) {
 	}
 }
 
-// TestEvidenceOfALiveRun looks at a run while it works: the page reloads itself
-// and shows what its command has printed so far.
+// TestEvidenceOfALiveRun opens the page of a run at work. The page reloads itself and shows the current output of the
+// command.
 func TestEvidenceOfALiveRun(t *testing.T) {
 	r := open(t, true, nil)
 	r.repo(t, "app")

@@ -22,7 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
-// browser keeps cookies, and goes where it is sent one step at a time.
+// browser keeps cookies and does not follow redirects by itself.
 type browser struct {
 	t    *testing.T
 	http *http.Client
@@ -34,11 +34,11 @@ func newBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The rooms count goroutines when they close, so no connection may be kept.
+	// The rooms count goroutines when they close, so connections must not be kept.
 	return &browser{t, &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// get opens a page; accept is text/html unless it is named.
+// get opens a page. accept is text/html by default.
 func (b *browser) get(at string, accept ...string) (*http.Response, string) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), "GET", at, nil)
@@ -58,7 +58,7 @@ func (b *browser) get(at string, accept ...string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// callback goes to GitHub as a user, and is the address where GitHub sends them back.
+// callback signs in at GitHub as a user and returns the address to which GitHub redirects.
 func (b *browser) callback(at, login string) string {
 	b.t.Helper()
 	resp, body := b.get(at + "/auth/github")
@@ -72,10 +72,10 @@ func (b *browser) callback(at, login string) string {
 	return resp.Header.Get("Location")
 }
 
-// openSignIn is rooms where the user "reviewer", or all of an organization, may sign in.
+// openSignIn opens rooms where the user "reviewer", or every member of an organization, may sign in.
 func openSignIn(t *testing.T, change func(*signin.GitHub)) (*githubtest.Server, *rooms) {
 	t.Helper()
-	hub := githubtest.New(t, func(s *githubtest.Server) { s.Addr = loopback.Address(t) }) // where it comes up again
+	hub := githubtest.New(t, func(s *githubtest.Server) { s.Addr = loopback.Address(t) }) // a fixed address, so that the server can start again
 	s := &signin.GitHub{Users: []string{"Reviewer"}, Scopes: []string{"read", "write"}, Life: time.Hour, Client: &github.SignIn{URL: hub.URL(), API: hub.API(),
 		ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret, HTTP: newBrowser(t).http, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	if change != nil {
@@ -114,7 +114,7 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%+v, %v", run.Asker, err)
 		}
 	}
-	// Nothing of GitHub's is left, and no cookie.
+	// No token of GitHub remains valid, and no cookie remains.
 	for _, text := range hub.Tokens() {
 		t.Errorf("a token of GitHub's is good still: %.4s…", text)
 	}
@@ -122,7 +122,7 @@ func TestSignIn(t *testing.T) {
 	if left := b.http.Jar.Cookies(at); len(left) > 0 {
 		t.Errorf("cookies are left: %v", left)
 	}
-	// And as a page, which nobody keeps.
+	// As a page, which must not be cached.
 	resp, body = b.get(b.callback(r.web.URL, "reviewer"))
 	if resp.StatusCode != 200 || !strings.Contains(body, "RAMUS_TOKEN=ey") || resp.Header.Get("Cache-Control") != "no-store" ||
 		!strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") || resp.Header.Get("Referrer-Policy") != "no-referrer" {
@@ -143,7 +143,7 @@ func TestSignInRefused(t *testing.T) {
 	want("not let in", b, b.callback(r.web.URL, "visitor"), 403)
 	at := b.callback(r.web.URL, "reviewer")
 	want("another browser", newBrowser(t), at, 400)
-	b.callback(r.web.URL, "reviewer") // begins anew
+	b.callback(r.web.URL, "reviewer") // begins a new attempt
 	want("an older attempt", b, at, 400)
 	at = b.callback(r.web.URL, "reviewer")
 	want("let in", b, at, 200)

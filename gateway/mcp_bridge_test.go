@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
-// bridged is a program that speaks MCP by standard input and output.
+// bridged is a bridge with its standard input and output.
 type bridged struct {
 	in    *io.PipeWriter
 	out   *bufio.Scanner
@@ -35,7 +35,7 @@ func bridge(t *testing.T, c *client.Client) *bridged {
 	}()
 	t.Cleanup(func() {
 		inWrite.Close()
-		go io.Copy(io.Discard, outRead) // a test that failed may have left answers
+		go io.Copy(io.Discard, outRead) // a failed test may not have read all answers
 		if err := <-b.ended; err != nil && t.Context().Err() == nil {
 			t.Errorf("the bridge ended badly: %v", err)
 		}
@@ -74,7 +74,7 @@ const (
 	listActive = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list_active_tasks","arguments":{}}}`
 )
 
-// A session that was lost is begun again with the client's own words.
+// TestMCPBridge checks that the bridge begins a lost session again with the client's own first messages.
 func TestMCPBridge(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -89,11 +89,11 @@ func TestMCPBridge(t *testing.T) {
 		}
 		gateway.MCP(r.Server).EndSessions()
 	}
-	b.say(t, "") // an empty line is nothing
+	b.say(t, "") // an empty line has no effect
 	if a := b.ask(t, `{"jsonrpc":"2.0","id":3,"method":"no/such"}`); a.Error == nil {
 		t.Errorf("%s", a.Result)
 	}
-	// The newest version has no session; its clients say in each message what they speak.
+	// The newest version has no sessions. Its clients send their version in each message.
 	if a := b.ask(t, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"list_active_tasks","arguments":{},`+
 		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`); !strings.Contains(string(a.Result), `"result":[]`) {
 		t.Errorf("%s, %+v", a.Result, a.Error)
@@ -104,7 +104,8 @@ func TestMCPBridge(t *testing.T) {
 	}
 }
 
-// Where there is no server each request is told so, and the bridge goes on.
+// TestMCPBridgeWithoutServer checks that each request gets an error if there is no server, and that the bridge
+// continues.
 func TestMCPBridgeWithoutServer(t *testing.T) {
 	c := client.New("http://"+loopback.Address(t), "")
 	t.Cleanup(c.Close)
@@ -120,7 +121,7 @@ func TestMCPBridgeWithoutServer(t *testing.T) {
 	}
 }
 
-// What is too long ends the bridge, and a context does.
+// TestMCPBridgeEnds checks that a message that is too long ends the bridge, and that its context does.
 func TestMCPBridgeEnds(t *testing.T) {
 	c := client.New("http://127.0.0.1:1", "")
 	defer c.Close()

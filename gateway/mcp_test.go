@@ -25,7 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// withToken sends a token along.
+// withToken adds a token to each request.
 type withToken struct {
 	token string
 	next  http.RoundTripper
@@ -39,7 +39,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-// assistant is a client of MCP with a token; by the socket when local.
+// assistant returns an MCP client with a token. It uses the socket if local is set.
 func (r *rooms) assistant(t *testing.T, token string, local bool, o *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	url, transport := r.web.URL, http.RoundTripper(r.web.Client().Transport)
@@ -107,7 +107,7 @@ func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
 	return names
 }
 
-// A bearer sees the tools that it may use, and no others.
+// TestMCPTools checks that a bearer sees exactly the tools that it may use.
 func TestMCPTools(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -151,7 +151,7 @@ func TestMCPTools(t *testing.T) {
 	}
 }
 
-// What the three tools of tasks take and answer.
+// TestMCPTasks checks the arguments and results of the three task tools.
 func TestMCPTasks(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -189,7 +189,7 @@ func TestMCPTasks(t *testing.T) {
 	if err := json.Unmarshal([]byte(InlineText(active)), &list); err != nil {
 		t.Fatalf("%v: %s", err, InlineText(active))
 	}
-	// The agent may have failed already, for want of containers.
+	// The agent may have failed already, because there are no containers.
 	if !task.Ended() && len(list) == 1 && (list[0]["task_id"] != id || list[0]["description"] != "make it work") {
 		t.Errorf("list_active_tasks answers %v", list)
 	}
@@ -208,14 +208,14 @@ func TestMCPTasks(t *testing.T) {
 	if result := use(t, other, "list_active_tasks", map[string]any{}); InlineText(result) != "[]" {
 		t.Errorf("another repository's token lists %s", InlineText(result))
 	}
-	// A key belongs to who gave it, in the repository where it was given.
+	// A key belongs to its bearer, in the repository of its task.
 	same := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "other", Scopes: []string{"write"}}), false, nil)
 	if result := use(t, same, "submit_task", map[string]any{"description": "x", "key": "k"}); !result.IsError {
 		t.Errorf("a key shows another repository's task: %s", InlineText(result))
 	}
 }
 
-// Wrong arguments are told to the model, which can mend them.
+// TestMCPArguments checks that wrong arguments are reported to the model, which can correct them.
 func TestMCPArguments(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -246,7 +246,7 @@ func TestMCPArguments(t *testing.T) {
 	}
 }
 
-// Library tasks run for the caller that is named, or for a new one.
+// TestMCPLibrary checks that library tasks run for the named caller or for a new one.
 func TestMCPLibrary(t *testing.T) {
 	r := openWith(t, true, coder, nil)
 	r.repo(t, "team/app")
@@ -275,7 +275,7 @@ func TestMCPLibrary(t *testing.T) {
 	if wrote.State != "complete" || !wrote.OK || !slices.Equal(wrote.Changed, []string{"new.txt"}) {
 		t.Errorf("lib_write_file answers %+v", wrote)
 	}
-	// The client hands a result over beside what it heard before it.
+	// The client may deliver the result before the notifications that it received earlier.
 	eventually(t, "something is heard of how it went on", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -288,14 +288,14 @@ func TestMCPLibrary(t *testing.T) {
 	if shown := structured[report](t, use(t, s, "get_run", map[string]any{"run": wrote.Run})); shown.State != "complete" {
 		t.Errorf("get_run answers %+v", shown)
 	}
-	// A reader may look at what a writer did.
+	// A reader may see the runs of a writer.
 	reader := r.assistant(t, r.token(t, gitd.Grant{Subject: "reader", Repo: "team/app", Scopes: []string{"read"}}), false, nil)
 	if shown := structured[report](t, use(t, reader, "get_run", map[string]any{"run": wrote.Run})); shown.Run != wrote.Run {
 		t.Errorf("get_run answers %+v", shown)
 	}
 }
 
-// Who cancels a library task's call stops its run.
+// TestMCPCancel checks that cancelling the call of a library task stops its run.
 func TestMCPCancel(t *testing.T) {
 	r := openWith(t, true, coder, nil)
 	repo := "team/app"
@@ -334,7 +334,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// An agent's session: its run is waited for, and goes on with the same caller.
+// TestMCPSession checks the session tools. A call waits for its run, and a second one continues with the same caller.
 func TestMCPSession(t *testing.T) {
 	r := openWith(t, true, coder, nil)
 	r.repo(t, "team/app")
@@ -365,7 +365,7 @@ func TestMCPSession(t *testing.T) {
 	}
 }
 
-// A session is its bearer's, and may be ended; sessions end with the server.
+// TestMCPSessions checks that a session belongs to its bearer, can be ended, and ends with the server.
 func TestMCPSessions(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -442,7 +442,8 @@ func TestMCPSessions(t *testing.T) {
 	}
 }
 
-// A bearer's sessions are bounded: what it left behind gives way, and others' stay.
+// TestMCPSessionsAreBounded checks the limit of a bearer's sessions. A new session ends the oldest idle one of the
+// same bearer and none of another.
 func TestMCPSessionsAreBounded(t *testing.T) {
 	r := openWith(t, false, coder, nil)
 	gateway.MCP(r.Server).MaxSessions = 8
@@ -470,7 +471,7 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// A session in which nobody speaks ends.
+// TestMCPIdle checks that an idle session ends.
 func TestMCPIdle(t *testing.T) {
 	r := openWith(t, false, coder, nil)
 	gateway.MCP(r.Server).Idle = time.Millisecond
@@ -481,12 +482,12 @@ func TestMCPIdle(t *testing.T) {
 		return id != ""
 	})
 	eventually(t, "the session ends", func() bool {
-		time.Sleep(10 * time.Millisecond) // whoever asks keeps it alive
+		time.Sleep(10 * time.Millisecond) // every request keeps the session alive
 		return r.mcp(t, "POST", token, id, nil, `{"jsonrpc":"2.0","id":2,"method":"ping"}`).status == 404
 	})
 }
 
-// No answer of a tool holds a secret, and a long one is cut without losing its shape.
+// TestMCPResults checks that results contain no secrets, and that a long result is cut and stays valid.
 func TestMCPResults(t *testing.T) {
 	secrets, _ := redact.New(map[string]string{"KEY": "the-value-of-a-secret"})
 	r := openWith(t, true, coder, func(s *gateway.Server) { s.Secrets = secrets })
@@ -510,7 +511,7 @@ func TestMCPResults(t *testing.T) {
 	}
 }
 
-// Pages of other sites get nowhere, whatever name they gave to this address.
+// TestMCPRebinding checks that pages of other sites are refused under any name that resolves to this address.
 func TestMCPRebinding(t *testing.T) {
 	r := openWith(t, false, coder, func(s *gateway.Server) {
 		s.URL = "https://ramus.example.org"
@@ -554,7 +555,7 @@ func TestMCPRebinding(t *testing.T) {
 	}
 }
 
-// The newest version has no sessions: each request stands for itself.
+// TestMCPWithoutSessions checks the newest version, which has no sessions. Its requests are independent.
 func TestMCPWithoutSessions(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -567,7 +568,7 @@ func TestMCPWithoutSessions(t *testing.T) {
 	}
 }
 
-// Clients ping servers of every version, those without sessions too.
+// TestMCPPing checks pings of all versions. Clients send them even to servers without sessions.
 func TestMCPPing(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}}), false, nil)
@@ -597,7 +598,7 @@ func TestMCPPing(t *testing.T) {
 	}
 }
 
-// Clients that look at schemas closely know no lists of types.
+// TestMCPSchemaTypes checks that schemas have no lists of types, because strict clients do not support them.
 func TestMCPSchemaTypes(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	var look func(at string, v any)
@@ -625,7 +626,7 @@ func TestMCPSchemaTypes(t *testing.T) {
 	}
 }
 
-// A task's description may be as long as what an agent can be told.
+// TestMCPLongDescription checks that a task's description may have the maximal length of a prompt.
 func TestMCPLongDescription(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -646,14 +647,14 @@ func TestMCPLongDescription(t *testing.T) {
 	}
 }
 
-// plain is an answer, read to its end.
+// plain is a response with its whole body.
 type plain struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// mcp sends one message by hand.
+// mcp sends one raw message.
 func (r *rooms) mcp(t *testing.T, method, token, session string, header http.Header, body string) plain {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.web.URL+ramusmcp.Path, strings.NewReader(body))

@@ -10,11 +10,12 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestOthersRead: in the thread of an allowed person all others read, and are told so.
+// TestOthersRead checks that other people can only read in the thread of an allowed person. Other commands are refused
+// with a text.
 func TestOthersRead(t *testing.T) {
 	k := openTalk(t, false, func(c *chat.Chat) { c.Gate.Channels, c.Repo = []string{"C02"}, "app" })
 	k.repo(t, "secret")
-	ts, _ := k.ask(owner, "", "exec true", 1) // it fails, for want of containers
+	ts, _ := k.ask(owner, "", "exec true", 1) // it fails, because there are no containers
 	began := k.runs("C01", ts)[0]
 	n := 1
 	for _, text := range []string{"exec cat README", "merge", "merge into main", "retry", "stop", "test", "run x", "repo:secret exec true", "please do it", "base:main exec true"} {
@@ -33,7 +34,7 @@ func TestOthersRead(t *testing.T) {
 	if _, err := k.slack.Press(t.Context(), "U03", "C01", result.TS, "retry", began.Name()); err != nil {
 		t.Fatal(err)
 	}
-	// What the starter may goes on to work, and comes after all of it.
+	// A permitted command of the starter still works after all refused ones.
 	n++
 	if _, m := k.ask(owner, ts, "retry", n); strings.Contains(says(m), "You may not") {
 		t.Errorf("retry by the starter: %s", says(m))
@@ -48,7 +49,7 @@ func TestOthersRead(t *testing.T) {
 		t.Errorf("%d runs, want those of the starter\n%s", worked, k.transcript())
 	}
 
-	// A thread that only its channel lets through: its starter has its own repository.
+	// Only its channel opens this thread. Its starter may use only the thread's own repository.
 	open := k.slack.Say("U03", "C02", "", "<@"+k.slack.BotUser+"> repo:secret exec cat README")
 	k.until("the answer", func() bool { return len(k.part("C02", open, "result")) == 1 })
 	if m := k.part("C02", open, "result")[0]; !strings.Contains(says(m), "You may not") {
@@ -61,7 +62,7 @@ func TestOthersRead(t *testing.T) {
 	}
 }
 
-// TestAnotherWorkspace: Slack signs the events of every workspace with the app's one secret.
+// TestAnotherWorkspace checks events of other workspaces, because Slack signs all of them with the same secret.
 func TestAnotherWorkspace(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		k := openTalk(t, false, func(c *chat.Chat) {
@@ -93,8 +94,8 @@ func TestAnotherWorkspace(t *testing.T) {
 	}
 }
 
-// TestOthersDoNotPress: Stop and Approve are for those who may say the same, and a question
-// is also for those whom its workflow names.
+// TestOthersDoNotPress checks that Stop and Approve need the rights of the same commands. A question may also be
+// answered by the users that its workflow names.
 func TestOthersDoNotPress(t *testing.T) {
 	k := openTalk(t, true, nil)
 	k.slack.AddUser("U04", "fourth")
@@ -166,7 +167,7 @@ func TestOthersDoNotPress(t *testing.T) {
 	}
 }
 
-// whispered is all that one user alone was told.
+// whispered returns all messages that only one user could see.
 func (k *talk) whispered(user string) string {
 	var b strings.Builder
 	for _, r := range k.slack.Requests() {

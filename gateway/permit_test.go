@@ -6,8 +6,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// TestNewCallerBesideLongerNames begins a caller whose name is a part of others' names:
-// what somebody types to find a caller may be a part, whose work is claimed is not looked for.
+// TestNewCallerBesideLongerNames submits a run for a caller whose name is a part of other callers' names. A partial
+// name finds a caller, but Submit must use the exact name.
 func TestNewCallerBesideLongerNames(t *testing.T) {
 	r := open(t, false, nil)
 	r.repo(t, "team/app")

@@ -23,7 +23,7 @@ import (
 	looking "github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// pngOf is a picture; those with different numbers differ.
+// pngOf returns a picture. Pictures with different numbers differ.
 func pngOf(t *testing.T, n int) []byte {
 	t.Helper()
 	m := image.NewRGBA(image.Rect(0, 0, 8, 8))
@@ -35,8 +35,8 @@ func pngOf(t *testing.T, n int) []byte {
 	return b.Bytes()
 }
 
-// lookedAt gives a run that has ended the evidence of checks by a browser, as though
-// they had been made while it worked: of each check two viewports, with a picture and a recording.
+// lookedAt adds browser checks to the manifest of an ended run, as though they were made during the run. Each check
+// has two viewports, each with a picture and a trace.
 func lookedAt(t *testing.T, r *rooms, run record.Run, checks int, change func(*record.Manifest, map[string][]byte)) {
 	t.Helper()
 	m, err := r.Executor.Manifest(t.Context(), run.Name())
@@ -90,8 +90,8 @@ func lookedAt(t *testing.T, r *rooms, run record.Run, checks int, change func(*r
 	}
 }
 
-// endUnseen has a mention's run end while Slack takes no messages, and stops listening. The thread learns of it from
-// the next Chat.
+// endUnseen waits for the end of a mention's run while Slack takes no messages, and closes the chat. The next Chat
+// posts the result.
 func (k *talk) endUnseen() (ts string, run record.Run) {
 	k.t.Helper()
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Status: 503, Times: -1})
@@ -111,7 +111,7 @@ func (k *talk) endUnseen() (ts string, run record.Run) {
 	return ts, run
 }
 
-// again opens another Chat over the same rooms, as the next server does.
+// again opens another Chat over the same rooms, like the next server process.
 func (k *talk) again() {
 	k.t.Helper()
 	k.chat = &chat.Chat{Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token, Patience: time.Millisecond}, Executor: k.Executor, Git: k.Git,
@@ -121,7 +121,7 @@ func (k *talk) again() {
 	}
 }
 
-// told waits until a run's thread knows.
+// told waits until a run's thread has its result.
 func (k *talk) told(run record.Run) {
 	k.t.Helper()
 	k.recorded("that the thread knows", func() bool {
@@ -130,7 +130,7 @@ func (k *talk) told(run record.Run) {
 	})
 }
 
-// withFiles are the app's messages of a thread that have files.
+// withFiles returns the messages of the app in a thread that have files.
 func (k *talk) withFiles(ts string) (list []slacktest.Message) {
 	for _, m := range k.slack.Own("C01", ts) {
 		if len(m.Files) > 0 {
@@ -140,7 +140,7 @@ func (k *talk) withFiles(ts string) (list []slacktest.Message) {
 	return list
 }
 
-// TestPicturesInAThread shows five of twelve pictures and links to the rest.
+// TestPicturesInAThread checks that a thread shows five of twelve pictures and links the others.
 func TestPicturesInAThread(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
@@ -193,7 +193,7 @@ func TestPicturesAreShownOnce(t *testing.T) {
 			lookedAt(t, k.rooms, run, 1, nil)
 			fault.Times = -1
 			faults := []slacktest.Fault{fault}
-			if fault.Lose { // nor can it be asked what became of it
+			if fault.Lose { // the state of the upload cannot be read either
 				faults = append(faults, slacktest.Fault{Method: "files.info", Cut: true, Times: -1})
 			}
 			k.slack.Fail(faults...)
@@ -209,7 +209,7 @@ func TestPicturesAreShownOnce(t *testing.T) {
 				t.Errorf("the result waits for pictures\n%s", k.transcript())
 			}
 			k.slack.Heal()
-			for range 2 { // and once more, for nothing
+			for range 2 { // the second time there is nothing to do
 				k.again()
 				k.told(run)
 				if err := k.chat.Close(); err != nil {
@@ -223,7 +223,7 @@ func TestPicturesAreShownOnce(t *testing.T) {
 	}
 }
 
-// TestPicturesBecomeLinks where Slack takes none, and once.
+// TestPicturesBecomeLinks checks that pictures are linked once if Slack takes no pictures.
 func TestPicturesBecomeLinks(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
@@ -234,7 +234,7 @@ func TestPicturesBecomeLinks(t *testing.T) {
 	if err := k.chat.Close(); err != nil {
 		t.Fatal(err)
 	}
-	k.slack.Lack() // too late: the links stand there
+	k.slack.Lack() // the scope has no effect now, because the links are posted
 	k.again()
 	k.told(run)
 	links := k.part("C01", ts, "pictures")
@@ -248,7 +248,8 @@ func TestPicturesBecomeLinks(t *testing.T) {
 	}
 }
 
-// TestPicturesThatAreNone are not shown: what is too large, or damaged, or something else than it is said to be.
+// TestPicturesThatAreNone checks that files are not shown that are too large, damaged or of another type than
+// recorded.
 func TestPicturesThatAreNone(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
@@ -269,7 +270,7 @@ func TestPicturesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestFilesOfAMention reach the agent as they are, five at most; what is left out is named.
+// TestFilesOfAMention checks that at most five files reach the agent unchanged. The omitted files are named.
 func TestFilesOfAMention(t *testing.T) {
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.Executor.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c", "cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}

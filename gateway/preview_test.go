@@ -26,7 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// application is a hostile application, as it would listen in a container.
+// application returns a hostile application, like one in a container.
 func application(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +75,7 @@ func application(t *testing.T) *httptest.Server {
 		<-r.Context().Done()
 	})
 	mux.HandleFunc("/ws", func(w http.ResponseWriter, r *http.Request) {
-		// As dev servers do: only their own pages may.
+		// Development servers accept only their own pages too.
 		u := websocket.Upgrader{CheckOrigin: func(r *http.Request) bool { return r.Header.Get("Origin") == "http://"+r.Host }}
 		conn, err := u.Upgrade(w, r, nil)
 		if err != nil {
@@ -92,7 +92,7 @@ func application(t *testing.T) *httptest.Server {
 			}
 		}
 	})
-	// Paths are not cleaned, which the mux would do.
+	// The mux would clean the path, so POST requests go to its root.
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == "POST" && r.URL.Path != "/duplex" {
 			r.URL.Path = "/"
@@ -103,7 +103,7 @@ func application(t *testing.T) *httptest.Server {
 	return app
 }
 
-// viewer is a browser's part of a preview: it finds every host at the server, and keeps cookies.
+// viewer is a browser that looks at a preview. It connects to the server for every host and keeps cookies.
 type viewer struct {
 	*http.Client
 	t      *testing.T
@@ -133,7 +133,7 @@ func openViewer(t *testing.T, origin string, change ...func(*gateway.Server)) *v
 	if b.caller, err = record.RunCaller("subject"); err != nil {
 		t.Fatal(err)
 	}
-	// It fails for want of containers; the caller is known from then on.
+	// The run fails, because there are no containers. The caller exists from then on.
 	run, err := b.r.local.Submit(t.Context(), record.Request{Caller: b.caller, Repo: "app", Command: &record.Command{Shell: "true"}})
 	if err != nil {
 		t.Fatal(err)
@@ -162,12 +162,12 @@ func (b *viewer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 	return new(net.Dialer).DialContext(ctx, network, b.r.web.Listener.Addr().String())
 }
 
-// link is the signed link of a port.
+// link returns the signed link of a port.
 func (b *viewer) link(port int) string {
 	return b.r.URL + b.r.Links.Sign(fmt.Sprintf("/preview/%s/%d/", b.caller, port))
 }
 
-// seen is what the application saw of a request.
+// seen is a request as the application received it.
 type seen struct {
 	Method, URI, Host, Body string
 	Header                  http.Header
@@ -216,7 +216,7 @@ func TestPreviewOwnOrigin(t *testing.T) {
 	if s.Host != "localhost:5173" || s.Header.Get("Cookie") != "" {
 		t.Errorf("the application saw %+v", s)
 	}
-	// What it says reaches its own host and nothing else.
+	// The headers of the application affect only its own host.
 	for name, want := range map[string]string{"Strict-Transport-Security": "", "Clear-Site-Data": "", "X-Accel-Redirect": "", "X-Accel-Buffering": "no",
 		"Cache-Control": "private, max-age=5, immutable", "Content-Security-Policy": "img-src 'self'", "X-Robots-Tag": "noindex, nofollow",
 		"Origin-Agent-Cluster": "?1", "Service-Worker-Allowed": "/", "X-Content-Type-Options": ""} {
@@ -227,7 +227,7 @@ func TestPreviewOwnOrigin(t *testing.T) {
 	if got := resp.Header.Values("Set-Cookie"); len(got) != 2 || got[0] != "a=1; Path=/" || got[1] != "b=2; HttpOnly" {
 		t.Errorf("cookies: %q", got)
 	}
-	// So it is with what it says before its answer.
+	// Informational answers are dropped.
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
 		t.Errorf("an answer before the answer: %d %v", code, h)
 		return nil
@@ -244,7 +244,7 @@ func TestPreviewOwnOrigin(t *testing.T) {
 	if err := errors.Join(err, early.Body.Close()); err != nil || string(text) != "final" || early.Header.Get("X-Accel-Redirect") != "" || len(early.Cookies()) != 0 {
 		t.Errorf("%q %v, %v", text, early.Header, err)
 	}
-	// What is asked of it is said as to a server on the loopback.
+	// The request looks to the application like one to a server on the loopback interface.
 	token := b.r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"admin"}})
 	resp, s = b.do("POST", ownOrigin+"/a%2Fb//c/../d?x=1;2", http.Header{"Origin": {ownOrigin}, "Referer": {ownOrigin + "/page?q"}, "Sec-Fetch-Site": {"same-origin"},
 		"Authorization": {"Bearer " + token}, "X-Forwarded-For": {"192.0.2.1"}, "Forwarded": {"for=192.0.2.1"}}, "said")
@@ -261,7 +261,7 @@ func TestPreviewOwnOrigin(t *testing.T) {
 	if _, s = b.do("GET", ownOrigin+"/", http.Header{"Authorization": {"Bearer its-own"}, "Referer": {"http://ramus.example.org/evidence/x?signature=s"}}, ""); s.Header.Get("Authorization") != "Bearer its-own" || s.Header.Get("Referer") != "" {
 		t.Errorf("the application saw %+v", s)
 	}
-	// Nothing of ramus's is there, and nothing of the application's elsewhere.
+	// The host serves nothing of ramus, and no other host serves the application.
 	if _, s := b.do("GET", ownOrigin+"/health", nil, ""); s.URI != "/health" {
 		t.Errorf("/health: %+v", s)
 	}
@@ -278,7 +278,7 @@ func TestPreviewOwnOrigin(t *testing.T) {
 	}
 }
 
-// Pages elsewhere have a browser that was let in do nothing here.
+// TestPreviewFromElsewhere checks that pages of other origins cannot use a browser that has access.
 func TestPreviewFromElsewhere(t *testing.T) {
 	b := openViewer(t, "http://{label}.preview.example.org")
 	b.do("GET", b.link(5173), nil, "")
@@ -288,7 +288,7 @@ func TestPreviewFromElsewhere(t *testing.T) {
 		site, mode, dest, origin string
 		status                   int
 	}{
-		{"GET", "", "", "", "", 200}, // no browser of today
+		{"GET", "", "", "", "", 200}, // an old browser
 		{"GET", "none", "navigate", "document", "", 200},
 		{"GET", "cross-site", "navigate", "document", "", 200},
 		{"GET", "same-site", "navigate", "document", "", 200},
@@ -298,7 +298,7 @@ func TestPreviewFromElsewhere(t *testing.T) {
 		{"GET", "same-site", "no-cors", "script", "", 403},
 		{"POST", "same-site", "navigate", "document", sibling, 403},
 		{"POST", "cross-site", "navigate", "document", "null", 403},
-		{"POST", "same-origin", "navigate", "document", "null", 200}, // of a page without referrers
+		{"POST", "same-origin", "navigate", "document", "null", 200}, // from a page without referrers
 		{"POST", "same-origin", "cors", "empty", ownOrigin, 200},
 		{"POST", "", "", "", sibling, 403},
 		{"POST", "", "", "", "null", 403},
@@ -315,7 +315,7 @@ func TestPreviewFromElsewhere(t *testing.T) {
 	}
 }
 
-// The way from the link to the origin is good once, for its own host, and for a minute.
+// TestPreviewCode checks that a code is valid once, for its own host and for a minute.
 func TestPreviewCode(t *testing.T) {
 	now := time.Now()
 	b := openViewer(t, "http://{label}.preview.example.org", func(s *gateway.Server) {
@@ -355,7 +355,7 @@ func TestPreviewCode(t *testing.T) {
 	if resp, _ := b.do("GET", to, nil, ""); resp.StatusCode != 403 {
 		t.Errorf("a minute later: %d", resp.StatusCode)
 	}
-	// Who is in already comes through, by the back button say.
+	// A browser that has access already may open an old link, for example with the back button.
 	b.Jar = jar
 	to = follow()
 	for range 2 {
@@ -373,7 +373,7 @@ func TestPreviewCookieIsSecure(t *testing.T) {
 	if !strings.HasPrefix(to, "https://p5173-run-subject.preview.example.org/.ramus/open?code=") {
 		t.Fatal(to)
 	}
-	resp, _ = b.do("GET", strings.Replace(to, "https:", "http:", 1), nil, "") // something before it speaks TLS
+	resp, _ = b.do("GET", strings.Replace(to, "https:", "http:", 1), nil, "") // a proxy terminates TLS
 	if got := resp.Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-ramus-preview=") || !strings.Contains(got, "; Path=/;") || !strings.Contains(got, "; Secure") || strings.Contains(got, "Domain") {
 		t.Error(got)
 	}
@@ -447,7 +447,7 @@ func TestPreviewSandboxed(t *testing.T) {
 	if resp, _ := b.do("OPTIONS", base+"x", http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"}, "Access-Control-Request-Headers": {"x-y"}}, ""); resp.StatusCode != 204 || resp.Header.Get("Access-Control-Allow-Headers") != "x-y" {
 		t.Errorf("preflight: %d %v", resp.StatusCode, resp.Header)
 	}
-	// What opens one port opens no other, and no other caller's.
+	// The pass of one port opens no other port and no other caller.
 	for _, other := range []string{strings.Replace(base, "5173", "5174", 1), strings.Replace(base, "subject", "other", 1), strings.Replace(base, "5173", "05173", 1)} {
 		if resp, _ := b.do("GET", other, nil, ""); resp.StatusCode != 403 && resp.StatusCode != 400 {
 			t.Errorf("%s: %d", other, resp.StatusCode)
@@ -495,7 +495,7 @@ func TestPreviewGoesOn(t *testing.T) {
 					t.Errorf("a websocket of another origin: %v", err)
 				}
 			}
-			// The end of the server is theirs.
+			// The shutdown of the server ends both connections.
 			b.r.Drain()
 			if _, _, err := conn.ReadMessage(); err == nil {
 				t.Error("a websocket outlives the server")
@@ -507,15 +507,16 @@ func TestPreviewGoesOn(t *testing.T) {
 	}
 }
 
-// What is opened by a link ends with it.
+// TestPreviewEndsWithItsLink checks that connections end when the link that opened them expires.
 func TestPreviewEndsWithItsLink(t *testing.T) {
 	b := openViewer(t, "")
-	// Nobody knows how long this machine takes to open a page and a websocket: until it is fast enough for the link's time there is more of it.
+	// The time to open a page and a websocket depends on the machine. The lifetime of the link is doubled until it is
+	// long enough.
 	for b.r.Links.TTL = 2 * time.Second; ; b.r.Links.TTL *= 2 {
 		began := time.Now()
 		address, conn, err := b.openPage()
 		if err != nil {
-			if time.Since(began) < b.r.Links.TTL-time.Second { // it is cut to the second
+			if time.Since(began) < b.r.Links.TTL-time.Second { // the expiry is truncated to seconds
 				t.Fatal(err)
 			}
 			continue
@@ -532,7 +533,7 @@ func TestPreviewEndsWithItsLink(t *testing.T) {
 	}
 }
 
-// openPage follows a link, and has the page open a websocket.
+// openPage follows a link and opens a websocket from the page.
 func (b *viewer) openPage() (address string, conn *websocket.Conn, err error) {
 	b.t.Helper()
 	resp, s := b.do("GET", b.link(5173), nil, "")
@@ -548,7 +549,7 @@ func (b *viewer) openPage() (address string, conn *websocket.Conn, err error) {
 	return address, conn, err
 }
 
-// What cannot be seen is a page that says why.
+// TestPreviewUnseen checks that a preview that cannot be shown is a page with the reason.
 func TestPreviewUnseen(t *testing.T) {
 	b := openViewer(t, "")
 	page := http.Header{"Accept": {"text/html"}}

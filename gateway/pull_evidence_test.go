@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
-// openGallery is a shop whose engineer tries again at once and shows evidence in a way.
+// openGallery opens a shop whose engineer retries at once and shows evidence in the given way.
 func openGallery(t *testing.T, way engineer.Evidence) *shop {
 	return openShop(t, func(e *engineer.Engineer) {
 		e.RetryEvery, e.Evidence, e.DeleteEvidence = 10*time.Millisecond, way, true
@@ -24,7 +24,7 @@ func openGallery(t *testing.T, way engineer.Evidence) *shop {
 	})
 }
 
-// looked waits for the end of a task's nth piece of work and gives it evidence of pages. GitHub must take no pushes
+// looked waits for the end of a task's nth work and adds browser checks to its manifest. GitHub must refuse pushes
 // until then.
 func (k *shop) looked(id string, n int, change func(*record.Manifest, map[string][]byte)) {
 	k.t.Helper()
@@ -42,12 +42,12 @@ func (k *shop) looked(id string, n int, change func(*record.Manifest, map[string
 	lookedAt(k.t, k.rooms, run, 1, change)
 }
 
-// noPushes is GitHub while it takes none.
+// noPushes is a fault that makes GitHub refuse pushes.
 var noPushes = githubtest.Fault{Route: "git-receive-pack", Status: 503, Times: -1}
 
 var embedded = regexp.MustCompile(`!\[[^\]]*\]\((http[^)]+)\)`)
 
-// fetched opens what a text shows, as a browser would.
+// fetched downloads the pictures that a text embeds, like a browser.
 func (k *shop) fetched(text string) (urls []string, contents [][]byte) {
 	k.t.Helper()
 	for _, m := range embedded.FindAllStringSubmatch(text, -1) {
@@ -66,7 +66,8 @@ func (k *shop) fetched(text string) (urls []string, contents [][]byte) {
 	return urls, contents
 }
 
-// TestPicturesOnAPullRequest shows the pictures of each round by a commit of a branch that has nothing to do with the code.
+// TestPicturesOnAPullRequest checks that the pictures of each round are shown by a commit of a branch without the
+// code.
 func TestPicturesOnAPullRequest(t *testing.T) {
 	k := openGallery(t, engineer.EvidenceBranch)
 	k.engineer.Web = k.github.URL()
@@ -89,7 +90,7 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 		t.Errorf("%s does not name the commit %s", first[0], k.repo.Head(branch))
 	}
 
-	// Another round, with another picture.
+	// The next round has another picture.
 	k.github.Fail(noPushes)
 	if _, err := k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append made.txt more"); err != nil {
 		t.Fatal(err)
@@ -127,7 +128,7 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 	}
 }
 
-// TestPicturesArePushedOnce stops the server when the pictures are a commit that GitHub has not got.
+// TestPicturesArePushedOnce stops the server after the commit of the pictures and before its push.
 func TestPicturesArePushedOnce(t *testing.T) {
 	k := openGallery(t, engineer.EvidenceBranch)
 	k.engineer.Web = k.github.URL()
@@ -135,7 +136,7 @@ func TestPicturesArePushedOnce(t *testing.T) {
 	task := k.submit("write made.txt made")
 	k.looked(task.ID, 1, nil)
 	fault := noPushes
-	fault.Skip = 2 // the work's own push
+	fault.Skip = 2 // the push of the work itself
 	k.github.Fail(fault)
 	if err := k.github.Up(); err != nil {
 		t.Fatal(err)
@@ -166,7 +167,7 @@ func TestPicturesArePushedOnce(t *testing.T) {
 	}
 }
 
-// TestPicturesAreLinked where nothing else is asked for, and where GitHub does not take the branch.
+// TestPicturesAreLinked checks that pictures are linked, with the other ways and if GitHub refuses the branch.
 func TestPicturesAreLinked(t *testing.T) {
 	for _, way := range []engineer.Evidence{engineer.EvidenceLinks, engineer.EvidenceNone, engineer.EvidenceBranch} {
 		t.Run(string(way), func(t *testing.T) {

@@ -21,34 +21,35 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// rooms is a server with everything below it, in a folder of the test's own.
+// rooms is a server with all its parts, in a temporary folder.
 type rooms struct {
 	*gateway.Server
 	web, socket *httptest.Server
-	local       *client.Client // by the socket
+	local       *client.Client // uses the socket
 }
 
-// open makes rooms over the Sandbox, or, without containers, over one that
-// cannot start any: runs then fail at once, which is all that some tests need.
+// open opens rooms over the Sandbox. Without containers, the Sandbox cannot start any, so runs fail at once, which is
+// enough for some tests.
 func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *rooms {
 	t.Helper()
 	return openWith(t, withContainers, nil, change)
 }
 
-// coder is a coding agent that tells back what it is told.
+// coder is a coding agent that prints its prompt.
 var coder = map[string]agent.Agent{"coder": {Command: []string{"cat"}}}
 
-// openWith is open with coding agents.
+// openWith is like open, with coding agents.
 func openWith(t *testing.T, withContainers bool, agents map[string]agent.Agent, change func(*gateway.Server)) *rooms {
 	t.Helper()
 	return openExecutor(t, withContainers, func(x *executor.Executor) { x.Agents = agents }, change)
 }
 
-// openExecutor is open with options of the executor, which are set before it is opened. Nil means none.
+// openExecutor is like open, with options of the executor. The options are set before the executor is opened. Nil
+// means none.
 func openExecutor(t *testing.T, withContainers bool, options func(*executor.Executor), change func(*gateway.Server)) *rooms {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	// Short: sockets lie below it.
+	// The path must be short, because sockets are below it.
 	dir, err := os.MkdirTemp("", "gw")
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func openExecutor(t *testing.T, withContainers bool, options func(*executor.Exec
 	return r
 }
 
-// withEngineer has the rooms take tasks.
+// withEngineer returns a change that adds an engineer to the server.
 func withEngineer(t *testing.T) func(*gateway.Server) {
 	return func(s *gateway.Server) {
 		s.Engineer = &engineer.Engineer{Executor: s.Executor, Git: s.Git}
@@ -129,7 +130,7 @@ func withEngineer(t *testing.T) func(*gateway.Server) {
 	}
 }
 
-// repo makes a repository with one commit.
+// repo creates a repository with one commit.
 func (r *rooms) repo(t *testing.T, name string) {
 	t.Helper()
 	repo, err := r.Git.Create(t.Context(), name)
@@ -149,7 +150,7 @@ func (r *rooms) repo(t *testing.T, name string) {
 	}
 }
 
-// touch makes a file in the work trees of all containers, as a process beside the agent would.
+// touch makes a file in the work trees of all containers, like a process in the container would.
 func (r *rooms) touch(t *testing.T, name string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(r.Executor.Data, "hosts", "hosts", "*", "work"))
@@ -163,7 +164,7 @@ func (r *rooms) touch(t *testing.T, name string) {
 	}
 }
 
-// token signs a grant. One that writes, and names no refs, gets those that a new token gets.
+// token signs a grant. A grant with scope write and without refs gets the refs of a new token.
 func (r *rooms) token(t *testing.T, g gitd.Grant) string {
 	t.Helper()
 	if g.Expires.IsZero() {
@@ -179,7 +180,7 @@ func (r *rooms) token(t *testing.T, g gitd.Grant) string {
 	return token
 }
 
-// bearer is a client with a token.
+// bearer returns a client with a token.
 func (r *rooms) bearer(t *testing.T, token string) *client.Client {
 	c := client.New(r.web.URL, token)
 	t.Cleanup(c.Close)

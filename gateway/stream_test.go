@@ -23,7 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestExec is a terminal's view of a command, by a token over TCP.
+// TestExec runs commands like a terminal, with a token over TCP.
 func TestExec(t *testing.T) {
 	r := open(t, true, func(s *gateway.Server) { s.Heartbeat = 20 * time.Millisecond })
 	r.repo(t, "app")
@@ -175,7 +175,7 @@ func TestExec(t *testing.T) {
 			}
 			watching <- err
 		}()
-		// A quarter of the streams is the most one bearer may hold.
+		// One bearer may have at most a quarter of the streams.
 		var open []*http.Response
 		status := 0
 		for range 100 {
@@ -209,12 +209,12 @@ func TestExec(t *testing.T) {
 	})
 }
 
-// onWrite calls a function at the first output.
+// onWrite is a writer that calls a function at each write.
 type onWrite func()
 
 func (f onWrite) Write(b []byte) (int, error) { f(); return len(b), nil }
 
-// ended follows a caller's last run to its end.
+// ended follows the last run of a caller to its end and returns the run.
 func ended(t *testing.T, c *client.Client, caller string) record.Run {
 	t.Helper()
 	run, err := c.Run(t.Context(), caller)
@@ -232,7 +232,7 @@ func ended(t *testing.T, c *client.Client, caller string) record.Run {
 	return run
 }
 
-// resetWriter is a connection that its client resets after some writes.
+// resetWriter is a connection that the client resets after some writes.
 type resetWriter struct {
 	http.ResponseWriter
 	left int
@@ -248,9 +248,9 @@ func (w *resetWriter) Write(b []byte) (int, error) {
 func (w *resetWriter) SetWriteDeadline(time.Time) error { return nil }
 func (w *resetWriter) Flush()                           {}
 
-// A client that resets its stream is no fault of the server, and no error in its log.
+// TestResetOfAStream checks that a reset of a stream by the client is not logged as an error of the server.
 func TestResetOfAStream(t *testing.T) {
-	var said strings.Builder // of one request, whose end is awaited
+	var said strings.Builder // of one request that has ended
 	r := open(t, false, func(s *gateway.Server) {
 		s.Log, s.Heartbeat = slog.New(slog.NewTextHandler(&said, nil)), time.Millisecond
 	})

@@ -12,11 +12,11 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// bare is a server that needs no rooms below it: its handlers are not called.
+// bare returns a server without executor and Git server. Its handlers must not be called.
 func bare(t *testing.T) *Server {
 	t.Helper()
 	s := &Server{Version: "v0", Engine: "none"}
-	s.once.Do(func() {}) // everything but the rooms
+	s.once.Do(func() {}) // skips the setup of the Git server's handlers
 	s.setUpAlone()
 	return s
 }
@@ -166,7 +166,7 @@ func TestPanicIsAnAnswer(t *testing.T) {
 	}
 }
 
-// deadlineless stands for a connection where a recorder has none.
+// deadlineless is a recorder with a SetWriteDeadline that has no effect.
 type deadlineless struct{ *httptest.ResponseRecorder }
 
 func (deadlineless) SetWriteDeadline(time.Time) error { return nil }

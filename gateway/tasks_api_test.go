@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Tasks are the same under both paths, and a token's are those of its repository.
+// TestTaskRoutes checks that tasks are the same under both paths, and that a token sees those of its repository.
 func TestTaskRoutes(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -94,7 +94,7 @@ func TestTaskRoutes(t *testing.T) {
 	}
 }
 
-// The client, from submission to the end.
+// TestTaskClient uses the client from the submission of a task to its end.
 func TestTaskClient(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
@@ -127,7 +127,7 @@ func TestTaskClient(t *testing.T) {
 	}
 }
 
-// Without an engineer there are no tasks, and it is said what to do.
+// TestNoEngineer checks that a server without an engineer has no tasks and answers with a hint.
 func TestNoEngineer(t *testing.T) {
 	r := openWith(t, false, coder, nil)
 	_, err := r.local.Tasks(t.Context(), client.TaskFilter{})

@@ -22,8 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser/browsertest"
 )
 
-// withViewer gives a server the viewer of an earlier one, as if it had been taken from
-// a browser's container.
+// withViewer gives a server the trace viewer of pkg, as if the server had copied it from a browser's container.
 func withViewer(t *testing.T, pkg string) func(*executor.Executor) {
 	return func(x *executor.Executor) {
 		x.Browser = new(browse.Browser)
@@ -34,7 +33,7 @@ func withViewer(t *testing.T, pkg string) func(*executor.Executor) {
 	}
 }
 
-// looked is what a browser saw in the viewer.
+// looked is the observation of a browser in the viewer.
 type looked struct {
 	Errors, PageErrors, Requests, Actions, Frames, Scopes []string
 	Snapshots                                             []struct {
@@ -62,8 +61,8 @@ func lookAtTrace(t *testing.T, address, text string) (seen looked) {
 	return seen
 }
 
-// TestHostileTrace opens a trace in a real browser whose snapshots try all that a page
-// could: to run a script, to load or send something, to go elsewhere.
+// TestHostileTrace opens a hostile trace in a real browser. The snapshots try to run a script, to load or send data,
+// and to navigate to another site.
 func TestHostileTrace(t *testing.T) {
 	pkg, _, _ := browsertest.Driver(t, "..")
 	r := openExecutor(t, false, withViewer(t, pkg), nil)
@@ -76,7 +75,7 @@ func TestHostileTrace(t *testing.T) {
 		asked = append(asked, req.URL.Path)
 	}))
 	evil.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew { // a connection that was made in advance tells who looks, too
+		if state == http.StateNew { // a connection made in advance reveals the person who looks too
 			mu.Lock()
 			defer mu.Unlock()
 			asked = append(asked, "a connection")
@@ -130,7 +129,7 @@ func TestHostileTrace(t *testing.T) {
 	}
 }
 
-// hostileTrace is a trace of one action with snapshots that mean harm.
+// hostileTrace returns a trace of one action with hostile snapshots.
 func hostileTrace(t *testing.T, evil string) []byte {
 	t.Helper()
 	script := fmt.Sprintf("top.document.title='pwned';document.title='pwned';alert(1);fetch('%s/script-ran')", evil)

@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 )
 
-// An import has the dependencies of its base fetched, as a refresh does.
+// TestImportWarms checks that an import fetches the dependencies of its base, like a refresh.
 func TestImportWarms(t *testing.T) {
 	r := openExecutor(t, false, func(x *executor.Executor) { x.Egress = []string{"proxy.example:443"} }, nil)
 	source := t.TempDir()
@@ -27,13 +27,13 @@ func TestImportWarms(t *testing.T) {
 	if _, err := r.local.CreateRepo(t.Context(), gateway.CreateRepo{Name: "app", Source: source}, nil); err != nil {
 		t.Fatal(err)
 	}
-	// There are no containers, so that the fetch waits for its next attempt.
+	// The fetch waits for its next attempt, because there are no containers.
 	if repo, err := r.local.Repo(t.Context(), "app"); err != nil || !repo.Status.Warming {
 		t.Errorf("after the import: %+v, %v", repo.Status, err)
 	}
 }
 
-// A push that GitHub tells of has the dependencies of the new base fetched.
+// TestPushAtGitHubWarms checks that a push reported by GitHub fetches the dependencies of the new base.
 func TestPushAtGitHubWarms(t *testing.T) {
 	k := openShopWith(t, []string{"proxy.example:443"}, nil)
 	must[string](t)(k.repo.Push("developer", "main", "Depend", map[string]string{"go.sum": "example.org/dep v1.0.0 h1:AAAA=\n"}))
