@@ -16,14 +16,14 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// Client is what an agent tells, and asks for. Update is called for one update
-// after the other, in order, and is done before the answer to what the update
-// came with is returned; the others are called side by side. Their
-// contexts end when the agent takes a request back or the connection is closed.
+// Client handles the messages of an agent. Update is called for one update at a time, in
+// order. It returns before the connection returns the answer that the updates belong to.
+// The other methods may be called concurrently. The context of a call ends when the agent
+// cancels the request or the connection is closed.
 type Client interface {
 	Update(context.Context, Update)
-	// Permit answers a request for leave with the id of one of its options; empty
-	// tells the agent that the turn was cancelled.
+	// Permit answers a request for permission with the id of one of its options. An empty
+	// id tells the agent that the turn was cancelled.
 	Permit(context.Context, Question) (option string, err error)
 	ReadFile(context.Context, sdk.ReadTextFileRequest) (text string, err error)
 	WriteFile(context.Context, sdk.WriteTextFileRequest) error
@@ -34,16 +34,16 @@ type Client interface {
 	ReleaseTerminal(ctx context.Context, id string) error
 }
 
-// Options of a connection.
+// Options are the options of a connection.
 type Options struct {
-	// Name and Version are who the client says it is.
+	// Name and Version identify the client to the agent.
 	Name, Version string
-	// Stray gets what the agent prints that is no message; nil drops it. It is
-	// called from one goroutine.
+	// Stray gets the agent's output that is not a message. Nil drops it. It is written to
+	// from one goroutine.
 	Stray io.Writer
 }
 
-// Agent is what an agent says of itself.
+// Agent describes an agent, in the agent's own words.
 type Agent struct {
 	Name, Version string
 	Capabilities  sdk.AgentCapabilities
@@ -57,30 +57,30 @@ type Conn struct {
 	conn    *sdk.Connection
 	client  Client
 	lines   *lines
-	ctx     context.Context // ends with Close
+	ctx     context.Context // ends when Close is called
 	cancel  context.CancelFunc
-	replays atomic.Bool // what comes is of a session that is being loaded
+	replays atomic.Bool // a session is being loaded, so its updates are old
 
 	mu       sync.Mutex // guards closed, and handlers against their Wait
 	closed   bool
 	handlers sync.WaitGroup
 }
 
-// The kinds of error of this package, besides [ErrLine].
+// The kinds of error of this package, in addition to [ErrLine].
 var (
-	// ErrEnded: the agent closed its end.
+	// ErrEnded means that the agent closed its end.
 	ErrEnded = errors.New("the agent ended")
-	// ErrAuth: the agent wants somebody to sign in first.
+	// ErrAuth means that the agent requires authentication first.
 	ErrAuth = errors.New("the agent asks for authentication")
-	// ErrRefused: the agent answered with an error.
+	// ErrRefused means that the agent answered with an error.
 	ErrRefused = errors.New("the agent refused")
-	// ErrVersion: the agent does not speak version 1.
+	// ErrVersion means that the agent does not support version 1.
 	ErrVersion = errors.New("the agent speaks another version of the protocol")
 )
 
-// Connect speaks to the agent whose standard input and output are given, and
-// introduces itself. The caller closes both, and the connection, also on error:
-// Close waits for the client's calls, not for the pipes.
+// Connect connects to the agent with the given standard input and output, and initializes
+// the protocol. The caller closes both streams and the connection, also on error. Close
+// waits for the client's calls, not for the streams.
 func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Client, o Options) (*Conn, error) {
 	c := &Conn{client: client}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -92,7 +92,7 @@ func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Clie
 	c.lines = &lines{from: bufio.NewReaderSize(stdout, 64<<10), stray: stray, ready: ready, over: c.ctx.Done(),
 		requests: make(chan struct{}, maxRequests), notes: make(chan struct{}, maxNotes)}
 	c.conn = sdk.NewConnection(c.handle, stdin, c.lines)
-	// The SDK logs what is wrong with an agent's messages: as much as the agent likes.
+	// The SDK logs each fault of a message, so the agent could fill the log.
 	c.conn.SetLogger(slog.New(slog.DiscardHandler))
 	close(ready)
 
@@ -125,19 +125,21 @@ func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Clie
 	return c, nil
 }
 
-// Session says which session to open.
+// Session describes a session to open.
 type Session struct {
-	ID  string // to go on with; empty: a new one
-	Dir string // absolute, in the agent's world
+	ID  string // of a session to continue; empty for a new one
+	Dir string // absolute, in the agent's container
 	MCP []sdk.McpServer
-	// Mode is set when the agent has one of that id; empty: its own.
+	// Mode is set if the agent has a mode of that id. If Mode is empty the agent's
+	// default stays.
 	Mode string
-	// Auth is the id of the way to sign in when the agent asks for that.
+	// Auth is the id of the method to authenticate by if the agent requires
+	// authentication.
 	Auth string
 }
 
-// Open begins a session, or goes on with one, and returns its id. One that the
-// agent cannot go on with is [ErrRefused].
+// Open begins a session, or continues one, and returns its id. The error is [ErrRefused]
+// if the agent cannot continue it.
 func (c *Conn) Open(ctx context.Context, s Session) (id string, err error) {
 	id, err = c.open(ctx, s)
 	if errors.Is(err, ErrAuth) && s.Auth != "" {
@@ -162,7 +164,7 @@ func (c *Conn) Open(ctx context.Context, s Session) (id string, err error) {
 func (c *Conn) open(ctx context.Context, s Session) (string, error) {
 	servers := s.MCP
 	if servers == nil {
-		servers = []sdk.McpServer{} // null is refused
+		servers = []sdk.McpServer{} // the agent refuses null
 	}
 	can := c.Agent.Capabilities
 	switch {
@@ -186,14 +188,14 @@ func (c *Conn) open(ctx context.Context, s Session) (string, error) {
 	if !can.LoadSession {
 		return "", fmt.Errorf("cannot load the session: %w: it cannot load any", ErrRefused)
 	}
-	// The agent tells all that was said in it before it answers.
+	// The agent sends all earlier updates of the session before it answers.
 	c.replays.Store(true)
 	defer c.replays.Store(false)
 	err := c.call(ctx, sdk.AgentMethodSessionLoad, sdk.LoadSessionRequest{SessionId: sdk.SessionId(s.ID), Cwd: s.Dir, McpServers: servers}, nil)
 	return s.ID, wrap("cannot load the session", err)
 }
 
-// maxSessionID is the longest id of a session that is kept.
+// maxSessionID bounds the id of a session, in bytes.
 const maxSessionID = 512
 
 func wrap(what string, err error) error {
@@ -203,9 +205,9 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Prompt says something in a session and waits until the agent has done with
-// it; stop is why it did: "end_turn", "max_tokens", "max_turn_requests",
-// "refusal", "cancelled". When ctx ends first the agent goes on: see [Conn.Cancel].
+// Prompt sends a prompt to a session and waits until the agent has ended its turn. stop
+// is the reason, one of "end_turn", "max_tokens", "max_turn_requests", "refusal" and
+// "cancelled". If ctx ends first the agent continues until [Conn.Cancel].
 func (c *Conn) Prompt(ctx context.Context, session string, said []sdk.ContentBlock) (stop string, err error) {
 	var got struct {
 		StopReason string `json:"stopReason"`
@@ -214,14 +216,14 @@ func (c *Conn) Prompt(ctx context.Context, session string, said []sdk.ContentBlo
 	return got.StopReason, err
 }
 
-// Cancel asks the agent to end what it does in a session; the Prompt that
-// waits for it then returns.
+// Cancel asks the agent to end its turn in a session. The Prompt that waits for the turn
+// then returns.
 func (c *Conn) Cancel(session string) error {
 	err := c.conn.SendNotification(c.ctx, sdk.AgentMethodSessionCancel, sdk.CancelNotification{SessionId: sdk.SessionId(session)})
 	return wrap("cannot cancel", err)
 }
 
-// Done is closed when the agent's end is.
+// Done returns a channel that is closed when the agent has closed its end.
 func (c *Conn) Done() <-chan struct{} { return c.conn.Done() }
 
 // Close ends the client's calls and waits for them. Nothing reaches the client afterwards.
@@ -233,7 +235,8 @@ func (c *Conn) Close() {
 	c.handlers.Wait()
 }
 
-// call asks the agent something. What it answers is believed as far as it can be decoded.
+// call sends a request to the agent and decodes the result into answer. Only the decoding
+// checks the result.
 func (c *Conn) call(ctx context.Context, method string, params, answer any) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -254,7 +257,7 @@ func (c *Conn) call(ctx context.Context, method string, params, answer any) erro
 	broken := !errors.As(err, &refused) || refused.Code == codeInternal
 	select {
 	case <-c.conn.Done():
-		// The SDK has no error of its own for that.
+		// The SDK has no error for the end of the connection.
 		switch {
 		case broken && c.lines.tooLong.Load():
 			return ErrLine
@@ -272,13 +275,15 @@ func (c *Conn) call(ctx context.Context, method string, params, answer any) erro
 	return fmt.Errorf("%w %s: %s", ErrRefused, method, inWords(refused))
 }
 
-// Codes of errors: JSON-RPC's "internal error", and the protocol's "authentication required".
+// Codes of errors. codeInternal is "internal error" of JSON-RPC, codeAuth is
+// "authentication required" of the protocol.
 const (
 	codeInternal = -32603
 	codeAuth     = -32000
 )
 
-// inWords is an agent's error for people; where it tells details they are what matters.
+// inWords formats an agent's error for people. It adds the error's data, which often has
+// the cause.
 func inWords(e *sdk.RequestError) string {
 	text := e.Message
 	if e.Data != nil {
@@ -292,7 +297,7 @@ func inWords(e *sdk.RequestError) string {
 	return fmt.Sprintf("%s (%d)", text, e.Code)
 }
 
-// begin counts a call to the client; false when there are to be no more.
+// begin counts a call to the client. Returns false if the connection is closed.
 func (c *Conn) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,8 +308,8 @@ func (c *Conn) begin() bool {
 	return true
 }
 
-// handle answers one message of the agent. It is called once for each that the
-// lines let through.
+// handle answers one message of the agent. It is called once for each message that lines
+// passes on.
 func (c *Conn) handle(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
 	slots := c.lines.requests
 	if method == sdk.ClientMethodSessionUpdate {

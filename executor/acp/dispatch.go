@@ -7,7 +7,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// dispatch hands a message of the agent to the client.
+// dispatch passes a message of the agent to the client.
 func (c *Conn) dispatch(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
 	switch method {
 	case sdk.ClientMethodSessionUpdate:
@@ -56,8 +56,8 @@ func (c *Conn) dispatch(ctx context.Context, method string, params json.RawMessa
 	return nil, sdk.NewMethodNotFound(method)
 }
 
-// permit is decoded here and not by the SDK, which would refuse a question
-// whose tool call holds what a newer agent shows.
+// permit decodes a request for permission itself. The SDK would refuse one
+// whose tool call has a content that only newer agents send.
 func (c *Conn) permit(ctx context.Context, params json.RawMessage) (any, *sdk.RequestError) {
 	var r struct {
 		Options  []Option `json:"options"`
@@ -80,7 +80,7 @@ func invalid(err error) *sdk.RequestError {
 	return sdk.NewInvalidParams(map[string]any{"error": err.Error()})
 }
 
-// answer decodes a request and has it answered.
+// answer decodes a request and answers it by f.
 func answer[T any](ctx context.Context, params json.RawMessage, f func(context.Context, T) (any, error)) (any, *sdk.RequestError) {
 	var r T
 	if err := json.Unmarshal(params, &r); err != nil {

@@ -1,19 +1,20 @@
-// Package acp is the client's side of the Agent Client Protocol
-// (https://agentclientprotocol.com), version 1: JSON-RPC 2.0, one message a line,
-// over the standard input and output of an agent.
+// Package acp is a client of version 1 of the Agent Client Protocol
+// (https://agentclientprotocol.com). The protocol is JSON-RPC 2.0, with one message
+// a line, over the standard input and output of an agent.
 //
-// A [Conn] is one agent process. [Connect] takes both ends of its pipes and
-// introduces the two sides; [Conn.Open] begins a session or goes on with an old
-// one; [Conn.Prompt] says something in it and returns why the agent stopped.
-// Meanwhile the agent tells what it does and asks for things: all of that goes to
-// the [Client].
+// A [Conn] is a connection to one agent process. [Connect] takes both ends of the
+// process's pipes and initializes the protocol. [Conn.Open] begins a session or
+// continues one. [Conn.Prompt] sends a prompt and returns the reason for which the
+// agent stopped. Meanwhile the agent sends updates and requests, which go to the
+// [Client].
 //
-// # What an agent may send
+// # Untrusted input
 //
-// Anything: it runs among code that nobody has read. A line has at most
-// [MaxLine] bytes. A line that is no message goes to [Options].Stray. Messages are read only
-// as fast as the client takes them: at most [maxRequests] requests and
-// [maxNotes] notifications wait, then the pipe does. What the agent knows and
-// this package does not (a newer version's updates, fields, kinds) is passed
-// along as it came or answered with "method not found", never an end of the session.
+// An agent may send anything, because it runs with code that nobody has reviewed. A
+// line has at most [MaxLine] bytes. A line that is not a message goes to
+// [Options].Stray. Messages are read only as fast as the client handles them. At
+// most [maxRequests] requests and [maxNotes] notifications wait, and then nothing is
+// read from the pipe. A newer agent may send updates, fields and kinds that this
+// package does not know. They are passed on unchanged or answered with "method not
+// found", and never end the session.
 package acp

@@ -11,20 +11,20 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// MaxLine is the longest message, in bytes.
+// MaxLine bounds a message, in bytes.
 const MaxLine = 8 << 20
 
-// How many messages of the agent may wait for the client.
+// Bounds of the agent's messages that wait for the client.
 const (
 	maxRequests = 64
 	maxNotes    = 256
 )
 
-// ErrLine: the agent sent a message longer than [MaxLine].
+// ErrLine means that the agent sent a message longer than [MaxLine].
 var ErrLine = fmt.Errorf("the agent sent a message of more than %d MiB", MaxLine>>20)
 
-// envelope is what the SDK decodes a line into, field by field: a line is
-// counted here exactly when it is handled there.
+// envelope has the fields that the SDK decodes of a line. They must be the
+// same, so that lines counts exactly the messages that the SDK handles.
 type envelope struct {
 	JSONRPC string            `json:"jsonrpc"`
 	ID      *json.RawMessage  `json:"id,omitempty"`
@@ -34,21 +34,21 @@ type envelope struct {
 	Error   *sdk.RequestError `json:"error,omitempty"`
 }
 
-// lines lets through what an agent prints as far as it is messages, and no
-// faster than they are handled. The SDK alone would begin a goroutine for every
-// request, and end the connection over a burst of notifications.
+// lines passes on the messages in an agent's output, and no faster than they
+// are handled. The SDK alone would start a goroutine for each request, and
+// would end the connection after a burst of notifications.
 type lines struct {
 	from  *bufio.Reader
 	stray io.Writer
-	ready <-chan struct{} // nothing is read before
-	over  <-chan struct{} // nothing waits any more
+	ready <-chan struct{} // closed before anything is read
+	over  <-chan struct{} // closed when nothing waits any more
 
-	requests, notes chan struct{} // a token for each that is handled
+	requests, notes chan struct{} // a token for each message that is being handled
 
-	rest []byte // of the line that is being read
+	rest []byte // rest of the line that is being read
 	err  error
 
-	tooLong atomic.Bool // that is how it ended
+	tooLong atomic.Bool // a line was too long, which ended the connection
 }
 
 func (l *lines) Read(p []byte) (int, error) {
@@ -64,7 +64,8 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next returns the next message's line; nil for one that is none.
+// next returns the line of the next message. Returns nil if the next line is
+// not a message.
 func (l *lines) next() ([]byte, error) {
 	line, err := l.line()
 	if err != nil {
@@ -76,17 +77,17 @@ func (l *lines) next() ([]byte, error) {
 		return nil, nil
 	}
 	switch {
-	case e.Method == "": // an answer; only those that are waited for are kept
+	case e.Method == "": // an answer, which the SDK drops unless a request waits for it
 	case e.ID != nil:
 		err = l.take(l.requests)
 	case e.Method == "$/cancel_request":
 	case e.Method == sdk.ClientMethodSessionUpdate:
 		err = l.take(l.notes)
 	default:
-		return nil, nil // a notification that nobody here understands
+		return nil, nil // a notification that this package does not know
 	}
 	if err != nil {
-		return nil, err // one that was not counted must not be handled
+		return nil, err // a message that was not counted must not be handled
 	}
 	return line, nil
 }
@@ -100,13 +101,13 @@ func (l *lines) take(slots chan struct{}) error {
 	}
 }
 
-// line reads to the end of a line; the last one may lack it.
+// line reads a line. The last line may lack its end.
 func (l *lines) line() ([]byte, error) {
 	var line []byte
 	for {
 		part, err := l.from.ReadSlice('\n')
 		if len(line)+len(part) > MaxLine {
-			l.tooLong.Store(true) // before the SDK hears of the end
+			l.tooLong.Store(true) // set before the SDK gets the end
 			return nil, ErrLine
 		}
 		line = append(line, part...)

@@ -5,53 +5,54 @@ import (
 	"strings"
 )
 
-// The kinds of updates that are looked into; see [Update].
+// The kinds of updates that ParseUpdate decodes, see [Update].
 const (
 	UpdateMessage  = "agent_message_chunk"
 	UpdateThought  = "agent_thought_chunk"
-	UpdateUser     = "user_message_chunk" // what was said to it, in a session that is loaded
+	UpdateUser     = "user_message_chunk" // of a session that is loaded, an earlier prompt
 	UpdateTool     = "tool_call"
 	UpdateToolMore = "tool_call_update"
 	UpdatePlan     = "plan"
 	UpdateMode     = "current_mode_update"
 )
 
-// Update is something an agent tells of its work. Kinds that are not known here
-// come with Kind and Raw alone.
+// Update is a report of an agent about its work. An update of another kind has Kind
+// and Raw only.
 type Update struct {
 	Kind string
-	Text string     // of UpdateMessage and UpdateThought; empty where the chunk is no text
+	Text string     // of UpdateMessage and UpdateThought; empty if the chunk is not text
 	Tool *Tool      // of UpdateTool and UpdateToolMore
 	Plan []PlanItem // of UpdatePlan
 	Mode string     // of UpdateMode
 	Raw  json.RawMessage
 }
 
-// Tool is a tool call as far as an update tells; empty fields are as they were before.
+// Tool is the part of a tool call that an update reports. Fields that are empty did
+// not change.
 type Tool struct {
 	ID        string     `json:"toolCallId"`
 	Title     string     `json:"title,omitempty"`
 	Kind      string     `json:"kind,omitempty"`   // "read", "edit", "execute" …
 	Status    string     `json:"status,omitempty"` // "pending", "in_progress", "completed", "failed"
 	Locations []Location `json:"locations,omitempty"`
-	// RawInput is what the tool is called with, as the agent has it.
+	// RawInput is the tool's input as the agent sent it.
 	RawInput json.RawMessage `json:"rawInput,omitempty"`
 }
 
-// Location is a file that a tool call is about.
+// Location is a file that a tool call works on.
 type Location struct {
 	Path string `json:"path"`
 	Line *int   `json:"line,omitempty"`
 }
 
-// PlanItem is one thing an agent means to do.
+// PlanItem is one entry of an agent's plan.
 type PlanItem struct {
 	Content  string `json:"content"`
 	Status   string `json:"status"`
 	Priority string `json:"priority"`
 }
 
-// ParseUpdate reads the parameters of a session/update.
+// ParseUpdate decodes the parameters of a session/update.
 func ParseUpdate(params []byte) (session string, u Update, err error) {
 	var n struct {
 		SessionID string          `json:"sessionId"`
@@ -95,13 +96,13 @@ func ParseUpdate(params []byte) (session string, u Update, err error) {
 	return n.SessionID, u, err
 }
 
-// Question is an agent's request for leave.
+// Question is an agent's request for permission.
 type Question struct {
 	Tool    Tool
 	Options []Option
 }
 
-// Option is an answer that an agent takes.
+// Option is an answer that an agent accepts.
 type Option struct {
 	ID   string `json:"optionId"`
 	Name string `json:"name"`
@@ -116,8 +117,8 @@ const (
 	RejectAlways = "reject_always"
 )
 
-// Pick is the option that says yes or no, for this once where the agent offers
-// that; ok is false when there is none.
+// Pick returns the option that allows or rejects, for once if the agent offers that.
+// ok is false if there is none.
 func (q Question) Pick(allow bool) (o Option, ok bool) {
 	kinds := []string{RejectOnce, RejectAlways}
 	if allow {
@@ -133,7 +134,7 @@ func (q Question) Pick(allow bool) (o Option, ok bool) {
 	return Option{}, false
 }
 
-// Words is a tool call in a line.
+// Words returns a tool call in one line.
 func (t Tool) Words() string {
 	words := t.Title
 	if words == "" {
