@@ -15,7 +15,7 @@ import (
 // Agent is a coding agent. It runs as a command in the caller's container, one invocation a turn. The prompt goes in, its output is streamed, and
 // its changes are committed. The configuration of the server names agents, never a repository.
 type Agent struct {
-	Name string // lower-case letters, digits and hyphens; empty: its key in Executor.Agents
+	Name string // lower-case letters, digits and hyphens; if empty, its key in Executor.Agents
 	// Image to run in, if the engine has images. Empty: Executor.Image, or the image that the caller's container is made of already.
 	Image string
 	// Command is an argument vector for the first turn. Resume, if set, is the one for every later turn of the caller, in this
@@ -27,7 +27,7 @@ type Agent struct {
 	// State lists files and folders below the home folder that are the agent's own memory. They are committed to
 	// refs/ramus/state/CALLER when a turn ends, and put back before the first turn in a new container.
 	State []string
-	// Timeout of one turn; default Executor.Timeout.
+	// Timeout bounds one turn. The default is Executor.Timeout.
 	Timeout time.Duration
 	// Protocol is how ramus speaks to it. [ProtocolText], the default, is one invocation a turn with the prompt going in. With
 	// [ProtocolACP] Command starts an agent of the Agent Client Protocol on standard input and output. A session goes on by its
@@ -59,7 +59,7 @@ const (
 	ProtocolACP  = "acp" // https://agentclientprotocol.com
 )
 
-// BrowserInteractive gives an agent a browser of its own to drive while it works; see [Agent.Browser].
+// BrowserInteractive gives an agent a browser of its own, see [Agent.Browser].
 const BrowserInteractive = "interactive"
 
 // Answers to an agent that asks for permission.

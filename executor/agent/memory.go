@@ -58,8 +58,8 @@ type Memory struct {
 	Removed func(secrets []string) error
 }
 
-// mark returns the file in the container that says that the agent's memory was put there. It holds the container's id, so that a copy of it says
-// nothing.
+// mark returns the name of the file in the container that marks the agent's memory as restored. The file holds the
+// container's id, so a copy of it in another container has no effect.
 func (a Agent) mark() string { return path.Join(containers.CacheDir, ".ramus-state-"+a.Name) }
 
 // owns reports whether a name below the home folder is a part of the agent's memory.
@@ -99,7 +99,7 @@ func (m *Memory) Restore(ctx context.Context, container string, files *sftp.Clie
 	return true, m.Note("the agent's memory was put into a new container")
 }
 
-// marked returns the content of a mark; "" if there is none.
+// marked returns the content of a mark, or "" if there is none.
 func marked(files *sftp.Client, name string) string {
 	f, err := files.Open(name)
 	if err != nil {

@@ -40,7 +40,8 @@ func (k *Process) Permit(ctx context.Context, q acp.Question) (option string, er
 	return optionFor(q, verdict == PermissionAllow), nil
 }
 
-// optionFor returns the option that says yes or no. An agent that offers none hears that the turn was cancelled, which no agent takes for a yes.
+// optionFor returns the id of the option that means yes or no. If an agent offers none the turn counts as cancelled,
+// which no agent takes for a yes.
 func optionFor(q acp.Question, yes bool) string {
 	o, _ := q.Pick(yes)
 	return o.ID

@@ -21,7 +21,7 @@ import (
 // killWait is how long a process that is killed may take to end.
 const killWait = time.Minute
 
-// Options are what a Process needs to know.
+// Options configure a Process.
 type Options struct {
 	Agent Agent
 	// Env is the environment of the agent and of its terminals, "K=V".
@@ -53,7 +53,7 @@ func (w Waits) WithDefaults() Waits {
 	}
 }
 
-// Turn is the step of a run that hears an agent. Two Turns of the same step are equal.
+// Turn is the step of a run that records an agent. Two Turns of the same step are equal.
 type Turn interface {
 	// Step is the id of the step.
 	Step() string
@@ -71,7 +71,7 @@ type Process struct {
 	Host *containers.Host
 	ID   string    // of the command
 	Conn *acp.Conn // with which the session is opened
-	// Session is the id of the session; "": none is open.
+	// Session is the id of the session, or "" if none is open.
 	Session string
 
 	o        Options
@@ -85,16 +85,17 @@ type Process struct {
 	err    error // why the end is not known
 
 	mu    sync.Mutex      // guards all below
-	turn  Turn            // that runs now; nil between turns
+	turn  Turn            // the turn that runs; nil between turns
 	meter func(int)       // of that turn
 	got   int64           // bytes that the process has printed
 	heard *transcript     // of the turn
-	said  context.Context // ends when the turn that is said ends, or is cancelled; nil between turns
+	said  context.Context // ends when the turn ends or is cancelled; nil between turns
 	clock *Clock          // of the turn
 }
 
-// Start starts an agent's process in a container for a turn, and introduces ramus to it. meter is told of each number of bytes that the process
-// prints. A Process that is returned has to be ended, also if there is an error. It is nil if nothing was started.
+// Start starts an agent's process in a container for a turn, and initializes the protocol. Start calls meter with
+// each number of bytes that the process prints. The caller must end the Process, also on error. It is nil if nothing
+// was started.
 func Start(ctx context.Context, h *containers.Host, o Options, t Turn, meter func(int)) (*Process, error) {
 	n, _, err := EndAll(ctx, h, o.Prefix)
 	if err != nil {
@@ -154,7 +155,7 @@ func EndAll(ctx context.Context, h *containers.Host, prefix string) (next int, k
 	return next, known, nil
 }
 
-// SetTurn sets the turn that hears the agent from now on. nil: none does.
+// SetTurn sets the turn that records the agent from now on. With nil no turn does.
 func (k *Process) SetTurn(t Turn, meter func(int)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,14 +170,14 @@ func (k *Process) SetTurn(t Turn, meter func(int)) {
 	}
 }
 
-// now returns the transcript of the turn that runs; nil between turns.
+// now returns the transcript of the turn that runs, or nil between turns.
 func (k *Process) now() *transcript {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.heard
 }
 
-// Ready reports whether the next turn can be said to this process, in a container.
+// Ready reports whether the process can take the next turn, in a container.
 func (k *Process) Ready(h *containers.Host) bool {
 	select {
 	case <-k.ended:
@@ -195,7 +196,8 @@ func (k *Process) Lasts() bool {
 	return k.got+k.o.Agent.Output <= k.o.Output
 }
 
-// Say says something and waits until the agent has ended its turn. If ctx ends first the agent is asked to stop, and left if it does not.
+// Say sends a prompt and waits until the agent has ended its turn. If ctx ends first Say cancels the turn, and
+// returns after the grace period if the agent does not stop.
 func (k *Process) Say(ctx context.Context, clock *Clock, said []sdk.ContentBlock) (stop string, err error) {
 	turn, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()

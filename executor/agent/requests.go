@@ -38,7 +38,7 @@ type requests struct {
 
 	mu        sync.Mutex // guards all below
 	closed    bool
-	sftp      *sftp.Client // nil: none is open
+	sftp      *sftp.Client // nil if none is open
 	terminals map[string]*terminal
 	made      int
 }

@@ -47,7 +47,7 @@ type transcript struct {
 	events  int
 	words   []byte // of a message, not yet shown
 	timer   *time.Timer
-	open    bool // the last line of what was shown has no end
+	open    bool // the last line that was shown has no end
 	thought strings.Builder
 	tools   map[string]acp.Tool // as last journalled
 }
@@ -121,7 +121,7 @@ func (t *transcript) update(u acp.Update) {
 	}
 }
 
-// tool updates the state of a tool call. news says that the change is worth an event.
+// tool updates the state of a tool call. news reports whether the change is worth an event.
 func (t *transcript) tool(u acp.Tool) (now acp.Tool, news bool) {
 	u.ID, u.Title, u.Kind, u.Status = text.Clip(u.ID, 200), text.Clip(u.Title, maxWords), text.Clip(u.Kind, 40), text.Clip(u.Status, 40)
 	if len(u.Locations) > 20 {
@@ -201,7 +201,7 @@ func (t *transcript) emit(kind, message string, data json.RawMessage) {
 	_ = t.turn.Emit(e) // the run's own events will meet the same error
 }
 
-// say takes a piece of the agent's words.
+// say adds a piece of the agent's message.
 func (t *transcript) say(text string) {
 	if text == "" {
 		return
