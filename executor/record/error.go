@@ -9,7 +9,7 @@ import (
 var (
 	// ErrNotFound means that a caller, run, step or workflow does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid means that a request can never be carried out. The text says why.
+	// ErrInvalid means that a request can never be carried out. The text has the reason.
 	ErrInvalid = errors.New("invalid")
 	// ErrConflict means that the object is in the wrong state, such as already ended.
 	ErrConflict = errors.New("conflict")

@@ -55,9 +55,9 @@ const (
 	EventMessage      = "message"     // a message at the run's origin; data: the source's own
 	EventAgent        = "agent"       // an update of an agent of ProtocolACP; kind: the update's ("tool_call", "plan" …), message: in words, data: the update
 	EventTool         = "tool"        // a call of a tool at the agent's door; message: its name, ok, data: the result
-	EventHeard        = "heard"       // of a conversation, new input; step: its key, data: the owner's own
-	EventWork         = "work"        // of a conversation; step: the run, kind: begun, ended, published, failed, retried
-	EventOutbox       = "outbox"      // of a conversation, a message to post; step: its key, data: the owner's own
+	EventHeard        = "heard"       // new input of a conversation; step: its key, data: the owner's own
+	EventWork         = "work"        // work of a conversation; step: the run, kind: begun, ended, published, failed, retried
+	EventOutbox       = "outbox"      // a message of a conversation to post; step: its key, data: the owner's own
 	EventPosted       = "posted"      // the message was posted; message: where, ok: unset if it can never be
 	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
 	EventBrowser      = "browser"     // a check of a page; message: its name, reason: the verdict, commit: of the page, data: BrowserCheck

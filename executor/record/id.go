@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// NewID returns a random id of that many words, at least two, such as "fancy-mallard", which people can say. It may be in use. Creating
-// its ref tells.
+// NewID returns a random id of that many words, at least two, such as "fancy-mallard". People can pronounce it. The
+// id may be in use, and creating its ref fails then.
 func NewID(words int) string {
 	adjectives, animals := strings.Fields(adjectiveList), strings.Fields(animalList)
 	parts := []string{draw(adjectives), draw(animals)}

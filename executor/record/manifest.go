@@ -19,7 +19,7 @@ type Manifest struct {
 	State  State  `json:"state"`
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"` // why it failed, in a sentence
-	// Verdict tells whether the files of the branch were checked. Unverified has the reasons if they were not.
+	// Verdict reports whether the files of the branch were checked. Unverified has the reasons if they were not.
 	Verdict    Verdict   `json:"verdict,omitempty"`
 	Repo       string    `json:"repo"`
 	Branch     string    `json:"branch"`
@@ -54,7 +54,7 @@ type Manifest struct {
 	DurationMS int64            `json:"duration_ms"`         // from StartedAt to EndedAt
 }
 
-// Verdict tells whether the files that a run left on its branch were checked.
+// Verdict reports whether the files that a run left on its branch were checked.
 type Verdict string
 
 // The verdicts.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reason is the reason for which a run failed. The list is closed. [Reason.Hint] returns what a person can do about each.
+// Reason is the reason for which a run failed. The list is closed. [Reason.Hint] returns a remedy for each.
 type Reason string
 
 // The reasons.
@@ -15,14 +15,14 @@ const (
 	ReasonCommandFailed Reason = "command_failed" // a step failed and no transition handled it
 	ReasonTimedOut      Reason = "timed_out"
 	ReasonCancelled     Reason = "cancelled"
-	ReasonRejected      Reason = "rejected" // a person said no at a gate
+	ReasonRejected      Reason = "rejected" // a person answered no at a gate
 	ReasonMergeConflict Reason = "merge_conflict"
-	// ReasonConflict: somebody pushed to the branch while a command ran, and both changed the
-	// same. The branch has what was pushed; refs/ramus/conflicts has what the command left.
+	// ReasonConflict means that somebody pushed to the branch while a command ran, and both changed the same lines.
+	// The branch has the push. The ref below refs/ramus/conflicts has the command's files.
 	ReasonConflict Reason = "conflict"
-	// ReasonNotCommitted: a part of what a command left could not be committed.
+	// ReasonNotCommitted means that a part of a command's files could not be committed.
 	ReasonNotCommitted Reason = "not_committed"
-	// ReasonBranchGone: the branch was deleted while the run was at work, or before.
+	// ReasonBranchGone means that the branch was deleted before the run or during it.
 	ReasonBranchGone    Reason = "branch_deleted"
 	ReasonContainerLost Reason = "container_lost"
 	ReasonUnavailable   Reason = "engine_unavailable"
@@ -36,7 +36,7 @@ const (
 	ReasonInternal      Reason = "internal"
 )
 
-// Hint returns what a person can do about a run that failed for this reason, in a sentence. It returns "" for no reason.
+// Hint returns a remedy for a run that failed for this reason, in a sentence. It returns "" for no reason.
 func (r Reason) Hint() string {
 	switch r {
 	case ReasonCommandFailed:

@@ -18,9 +18,9 @@ const WIPPrefix = "refs/ramus/wip"
 // branch, because nobody knows whether that command was done. No container's grant shows it.
 func WIPRef(c Caller) string { return WIPPrefix + "/" + c.Slug() }
 
-// ConflictPrefix begins the refs that keep what a command left when its branch could not have it: somebody had pushed other changes
-// of the same lines, or deleted the branch. The caller, the run and a part of the commit's name follow. The caller's own container may
-// read them.
+// ConflictPrefix begins the refs that keep a command's files if its branch cannot have them. Somebody then pushed
+// other changes of the same lines, or deleted the branch. The caller, the run and a part of the commit's name follow.
+// The caller's own container may read them.
 const ConflictPrefix = "refs/ramus/conflicts"
 
 // ConflictRefs begins the refs below ConflictPrefix that keep work of c.

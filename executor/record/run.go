@@ -71,7 +71,7 @@ type Run struct {
 	State         State           `json:"state"`
 	Reason        Reason          `json:"reason,omitempty"`
 	Error         string          `json:"error,omitempty"`  // in a sentence
-	Hint          string          `json:"hint,omitempty"`   // what a person can do about Error
+	Hint          string          `json:"hint,omitempty"`   // the remedy for Error, for people
 	Parent        string          `json:"parent,omitempty"` // the run, as CALLER/RUN, that it was started, retried or forked from
 	Fork          *Fork           `json:"fork,omitempty"`   // of the first run of a forked caller
 	From          string          `json:"from,omitempty"`   // the node that the run resumed at
@@ -107,7 +107,7 @@ func (r Run) Name() string { return r.Caller.String() + "/" + r.ID }
 // Ended reports whether the run is complete or failed.
 func (r Run) Ended() bool { return r.State == StateComplete || r.State == StateFailed }
 
-// Title returns in one line of at most 200 bytes, and an ellipsis, what the run does.
+// Title describes the run in one line of at most 200 bytes and an ellipsis.
 func (r Run) Title() string {
 	switch {
 	case r.Workflow != "":

@@ -8,7 +8,7 @@ import (
 
 // Task is the record of a task, a conversation that ends with a pull request. Its states are those of runs.
 type Task struct {
-	ID            string    `json:"id"` // of its conversation: conv:ID
+	ID            string    `json:"id"` // of its conversation, conv:ID
 	Description   string    `json:"description"`
 	Context       string    `json:"context,omitempty"`
 	Status        State     `json:"status"`

@@ -1,6 +1,7 @@
 package record
 
-// The trailers of commits that ramus makes for commands. They say for whom, and how the command ended.
+// The trailers of commits that ramus makes for commands. They name the caller, and record how the
+// command ended.
 const (
 	TrailerCaller = "Ramus-Caller"
 	TrailerRun    = "Ramus-Run"

@@ -15,7 +15,7 @@ type Usage struct {
 	Exhausted bool `json:"exhausted,omitempty"`
 }
 
-// ModelCall is one call of a model: the data of an [EventUsage].
+// ModelCall is one call of a model. It is the data of an [EventUsage].
 type ModelCall struct {
 	Provider string `json:"provider"`         // "anthropic", "openai", "gemini"
 	Model    string `json:"model"`            // by the provider, or else of the request

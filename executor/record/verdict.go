@@ -11,8 +11,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// CheckOf returns the manifest's name of the check that a library task makes, or "" if the task's outcome says nothing about
-// the code.
+// CheckOf returns the manifest's name of the check that a library task makes, or "" if the task's outcome has no
+// meaning for the code.
 func CheckOf(task string) string {
 	switch task {
 	case "lib_run_tests":
@@ -30,7 +30,7 @@ func CheckOf(task string) string {
 // browserCheck is the manifest's name of the check by browser_test. A picture alone (capture_screenshot) checks nothing.
 const browserCheck = "browser"
 
-// notInstalled is the shell's exit code for a program that does not exist. Such a check says nothing about the code.
+// notInstalled is the shell's exit code for a program that does not exist. Such a check has no meaning for the code.
 const notInstalled = 127
 
 // checkOutcome is the part of a check's step.finished event that the manifest needs.
@@ -99,8 +99,8 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 	return tested, list
 }
 
-// withdrawn returns the check of an event that says that it was skipped or could not run. It removes the check of the step that
-// tried it from list.
+// withdrawn returns the check of an event that reports a skipped check or one that could not run. It removes the
+// check of the step that tried it from list.
 func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
 	c := ManifestCheck{Check: orName(CheckOf(e.Task), e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckSkipped, Why: e.Message}
 	if e.Reason == string(CheckNotRun) {
