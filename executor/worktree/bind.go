@@ -24,7 +24,7 @@ import (
 	gitworktree "github.com/ramus-dev/ramus/gitd/worktree"
 )
 
-// Bounds of what is written when a work tree is bound. It is faster to clone more than that.
+// Bounds of the files that are written when a work tree is bound. A larger work tree is cloned, which is faster.
 const (
 	bindChanges = 4000     // paths that differ from the base layer
 	bindBytes   = 64 << 20 // of their contents, and of the branch's own objects
@@ -34,7 +34,7 @@ const (
 	bindLayers = 4
 )
 
-// Names in the folder of a container that is bound; see [containers.Place].
+// Names in the folder of a container that is bound, see [containers.Place].
 const (
 	treeFolder = "tree"      // the upper of the work tree
 	leftFolder = "left"      // the upper of /artifacts
@@ -51,7 +51,7 @@ type binding struct {
 
 	mu     sync.Mutex // guards all below
 	differ map[string]gitd.TreeChange
-	// sure says that .git inside is as the host knows it, as long as it has this state.
+	// sure is set if .git inside is as the host knows it, as long as it has this state.
 	sure  bool
 	state string
 	// tokens are the paths in which indexes of the work tree differ from the layer's, by the token of the index.
@@ -62,7 +62,7 @@ type binding struct {
 // boundRecord is a binding as a later process finds it.
 type boundRecord struct {
 	Layer gitd.Hash `json:"layer"`
-	// Branch says that it is the layer of the caller's branch.
+	// Branch is set for the layer of the caller's branch.
 	Branch bool   `json:"branch,omitempty"`
 	Config []byte `json:"config"`
 	// At is the commit that it was bound at.
@@ -109,7 +109,7 @@ type beginning struct {
 	branch string
 	commit gitd.Hash // of it; "": its tip
 	author gitd.Person
-	// scratch says that the container is of no caller. Nobody at its door knows the work tree, or signs commits made in it.
+	// scratch is set for a container of no caller. No door to it knows the work tree, or signs commits made in it.
 	scratch bool
 }
 
@@ -134,7 +134,7 @@ func (t *Tree) lay(ctx context.Context, p containers.Place, s beginning) (*bindi
 	return nil, "", fmt.Errorf("%w: %s: %w", layer.ErrUnable, why, err)
 }
 
-// overlay binds the work tree. If something is missing for that, why says it.
+// overlay binds the work tree. If a requirement is missing, why names it.
 func (t *Tree) overlay(ctx context.Context, p containers.Place, s beginning) (_ *binding, tip gitd.Hash, why string, err error) {
 	st := t.store
 	if tip = s.commit; tip == "" {
@@ -189,7 +189,7 @@ func (t *Tree) overlay(ctx context.Context, p containers.Place, s beginning) (_ 
 	if err := st.layers.keeper.Bind(ctx, filled); err != nil {
 		return nil, "", "", err
 	}
-	// From here on there is a work tree. git can repair what is not right about it.
+	// From here on there is a work tree. git can repair its faults.
 	if err := t.recount(ctx, b, len(differ) > 0); err != nil {
 		st.Log.Debug("the index of a bound work tree is left to git", "caller", t.Caller, "err", err)
 	}
@@ -333,8 +333,8 @@ var configEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `
 // converting matches attributes with which a file differs between the work tree and git.
 var converting = regexp.MustCompile(`\b(eol|crlf|ident|working-tree-encoding)\b`)
 
-// fill returns the files of a new upper: the difference, as files and whiteouts, and .git. If the difference cannot be written from
-// outside, why says why.
+// fill returns the files of a new upper: the difference, as files and whiteouts, and .git. If the difference cannot
+// be written from outside, why is the reason.
 func (t *Tree) fill(ctx context.Context, l *Layer, branch string, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {
 	left := int64(bindBytes)
 	files, why, err := t.fillTree(ctx, l, tip, differ, &left)
@@ -471,7 +471,7 @@ func packFiles(p *gitd.Pack, max int64) ([]layer.File, error) {
 	for _, f := range []struct {
 		ext  string
 		file *os.File
-	}{{"pack", p.Pack}, {"idx", p.Index}} { // in this order: git looks for the index
+	}{{"pack", p.Pack}, {"idx", p.Index}} { // in this order, because git looks for the index
 		info, err := f.file.Stat()
 		if err != nil {
 			return nil, err
@@ -572,7 +572,7 @@ func (st *Store) readBinding(repo string, p containers.Place) (*binding, error) 
 	return newBinding(l, p, r.Config), nil
 }
 
-// binding returns the binding of the caller's container; nil if it was not bound.
+// binding returns the binding of the caller's container, or nil if it was not bound.
 func (t *Tree) binding() *binding {
 	t.mu.Lock()
 	defer t.mu.Unlock()

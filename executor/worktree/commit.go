@@ -18,25 +18,25 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// After a command its files are committed. The tree of the commit is a function of the files
-// and of the .gitignore and .gitattributes among them. git makes the commit inside the
-// container, with a git directory of ramus's own (scripts/commit.sh), or the host makes it
-// from the upper layer of a bound work tree (snapshot.go). The trees are equal.
+// After a command its files are committed. The tree of the commit is a function of the files and of the .gitignore
+// and .gitattributes among them. git makes the commit inside the container, with a git directory of ramus's own
+// (scripts/commit.sh), or the host makes it from the upper layer of a bound work tree (snapshot.go). The trees are
+// equal.
 //
-// Nothing of the work is lost on the way. A push of somebody else that came meanwhile is
-// merged here; where both changed the same the branch keeps the push, and the work is kept
-// at refs/ramus/conflicts. A file that no push may bring is left out and kept as an artifact.
+// No work is lost on the way. A push of somebody else that came meanwhile is merged here. If both changed the same
+// lines the branch keeps the push, and the work is kept at refs/ramus/conflicts. A file that no push may bring is
+// left out and kept as an artifact.
 
 // stagePrefix begins the refs to which a caller's container pushes commits that the host merges.
 func stagePrefix(c record.Caller) string { return gitd.StageRefs + "/" + c.Slug() }
 
-// commitTries bounds how often a commit is tried: each failure changes how.
+// commitTries bounds how often a commit is tried. Each failure changes the next try.
 const commitTries = 16
 
-// maxCommitOutput bounds what the commit script prints, in bytes.
+// maxCommitOutput bounds the output of the commit script, in bytes.
 const maxCommitOutput = 1 << 20
 
-// messageMax bounds a commit message that git gets in a variable, in bytes; Linux takes 128 KiB.
+// messageMax bounds a commit message that git gets in a variable, in bytes. Linux takes 128 KiB.
 const messageMax = 100 << 10
 
 // maxListing bounds a list of changed files, in bytes.
@@ -48,7 +48,7 @@ const leftMax = 1000
 // Committed is the result of a commit.
 type Committed struct {
 	Tip       gitd.Hash // of the branch
-	At        gitd.Hash // that the container's work tree is at; another one if a push was merged
+	At        gitd.Hash // the commit of the container's work tree; another one if a push was merged
 	Notes     string    // for people
 	Artifacts bool      // there are files in /artifacts
 	Left      []LeftOut // files that the commit does not hold, and that were not returned before
@@ -93,9 +93,10 @@ type Uncommitted struct {
 
 func (u *Uncommitted) Error() string { return u.Text }
 
-// Commit commits the container's work tree to the branch. before is the commit that the work tree was at. paths limit the commit; without
-// any it is of everything. Commit returns after the index is written, so that commands that run in the container find it. The work tree
-// stays as it is, also if a push was merged on the server. The error is an *Uncommitted if the changes could not be committed.
+// Commit commits the container's work tree to the branch. before is the commit that the work tree was at. paths limit
+// the commit. Without paths it is of everything. Commit returns after the index is written, so that commands that run
+// in the container find it. The work tree stays as it is, also if a push was merged on the server. The error is an
+// *Uncommitted if the changes could not be committed.
 func (t *Tree) Commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (Committed, error) {
 	defer t.awaitIndex()
 	return t.CommitLast(ctx, h, before, author, message, paths)
@@ -121,8 +122,8 @@ type gitCommit struct {
 	before  gitd.Hash // that the container's work tree was at
 	author  gitd.Person
 	message string
-	paths   []string // limit the commit; none: everything
-	runID   string   // names the ref of a conflict; empty means the run at work
+	paths   []string // limit the commit; none for everything
+	runID   string   // names the ref of a conflict; empty for the run at work
 
 	// How it is tried, changed by failures.
 	flat   bool        // without commits of the command's own
@@ -133,7 +134,7 @@ type gitCommit struct {
 	cleans int         // how often
 }
 
-// remedy is what is changed after a push was refused; each is tried once, in this order.
+// remedy is a change after a refused push. Each is tried once, in this order.
 type remedy int
 
 const (
@@ -335,7 +336,7 @@ func (c *gitCommit) cleanLeaks(ctx context.Context, tip gitd.Hash, leaks []gitd.
 // change is a path that a commit would change.
 type change struct {
 	path string
-	mode uint32 // zero: it is deleted
+	mode uint32 // zero if the file is deleted
 }
 
 // list returns the paths that differ from the commit before the command, its own commits included.
@@ -547,7 +548,7 @@ func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) 
 	return err == nil && one == other, err
 }
 
-// keepAside keeps a commit that the branch cannot have, and returns the error that says why and where.
+// keepAside keeps a commit that the branch cannot have. It returns the error with the reason and the ref.
 func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason record.Reason, why string) error {
 	t := c.t
 	run := c.runID
@@ -575,7 +576,7 @@ func (c *gitCommit) unstage(ctx context.Context) {
 	}
 }
 
-// fresh returns the files that were left out, without those that were told before and did not change since.
+// fresh returns the files that were left out, without those that were reported before and did not change since.
 func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []LeftOut) {
 	left := slices.Clone(c.leave)
 	for _, p := range more {
@@ -608,8 +609,8 @@ func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []LeftOut) 
 	return fresh
 }
 
-// refused is the error of a commit that could not be made, with the files that it would have changed.
-// Contexts that ended and containers that were lost stay what they are.
+// refused returns the error of a commit that could not be made, with the files that it would have changed. It returns
+// errors of ended contexts and lost containers unchanged.
 func (c *gitCommit) refused(ctx context.Context, err error) error {
 	var s *ScriptError
 	u := &Uncommitted{Reason: record.ReasonNotCommitted, Text: "the command ran, but its changes could not be committed: " + err.Error()}

@@ -83,8 +83,8 @@ func (t *Tree) changedSince(ctx context.Context, token string) ([]byte, bool) {
 		return nil, false
 	}
 	if under := b.layer.under; under != nil {
-		// The index of a branch's layer has what the one below knows of folders, but those that the branch removed are not there any
-		// more.
+		// The index of a branch's layer has the folders of the index below. Those that the branch removed do not
+		// exist any more.
 		differ, err := t.Repo.Compare(ctx, under.Commit, b.layer.Commit, bindChanges)
 		if err != nil {
 			return nil, false

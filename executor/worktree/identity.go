@@ -9,7 +9,7 @@ import (
 type Identity struct {
 	// Bot is the committer of every commit, and the author of those that nobody asked for.
 	Bot gitd.Person
-	// Key is the public key by which the server signs commits; empty: it signs none.
+	// Key is the public key by which the server signs commits. If it is empty the server signs none.
 	Key string
 }
 

@@ -39,14 +39,14 @@ const (
 
 // layerSet is the layers of a Store that has a Keeper.
 //
-// A layer is in DIR/REPO/COMMIT-UID. upper/ is its work tree, layer.json says what it is, and users/ names the folders of containers
-// that it is bound in. The layer of a branch is in COMMIT-UID.CALLER over the layer of a base, and is a user of that layer.
-// Dependencies are in DIR/REPO/ECOSYSTEM-PLATFORM-LOCKS-UID.
+// A layer is in DIR/REPO/COMMIT-UID. upper/ is its work tree, layer.json describes it, and users/ names the folders
+// of containers that it is bound in. The layer of a branch is in COMMIT-UID.CALLER over the layer of a base, and is a
+// user of that layer. Dependencies are in DIR/REPO/ECOSYSTEM-PLATFORM-LOCKS-UID.
 type layerSet struct {
 	store  *Store
 	keeper layer.Keeper
 	dir    string
-	turn   chan struct{} // holds one token: layers are made one after another
+	turn   chan struct{} // holds one token, because one layer is made at a time
 	// made counts the layers that were made of bases and dependencies, branched those of branches.
 	made, branched atomic.Int64
 
@@ -54,7 +54,7 @@ type layerSet struct {
 	all    []*Layer
 	wishes []Wish
 	making bool                 // a goroutine works at wishes
-	failed map[string]time.Time // by folder: when one could not be made
+	failed map[string]time.Time // by folder, the time of the last failure to make a layer
 
 	branches  map[record.Caller]*branchWish
 	branching bool // a goroutine works at branches
@@ -64,30 +64,30 @@ type layerSet struct {
 // written to again.
 type Layer struct {
 	Repo string `json:"repo"`
-	// Ecosystem and Locks, the hash of its lock files, say that the layer holds dependencies. If they are empty it holds a work
-	// tree, and Commit, Head, Token and Signs are of that.
+	// Ecosystem and Locks, the hash of its lock files, are set for a layer of dependencies. If they are empty the
+	// layer holds a work tree, and Commit, Head, Token and Signs belong to that.
 	Ecosystem string    `json:"ecosystem,omitempty"`
 	Locks     string    `json:"locks,omitempty"`
 	Commit    gitd.Hash `json:"commit,omitempty"`
 	// Head is the newest commit that its repository has.
 	Head gitd.Hash `json:"head,omitempty"`
-	// Token is what git is told of the layer's own index.
+	// Token is the token that git gets for the layer's own index.
 	Token string `json:"token,omitempty"`
-	// Signs says that git in the image that made it knows signatures by SSH keys.
+	// Signs is set if git in the image that made the layer knows signatures by SSH keys.
 	Signs bool      `json:"signs,omitempty"`
 	UID   int       `json:"uid"` // of its owner, as the host counts
 	Bytes int64     `json:"bytes"`
 	Files int       `json:"files"`
 	Made  time.Time `json:"made"`
-	// Branch is the caller whose branch's layer it is, as a slug; empty: it is a base's. Over is the commit of the layer that it
-	// is over, Base where the base was, Boot the boot of the machine that it was made in.
+	// Branch is the caller whose branch the layer is of, as a slug. It is empty for a layer of a base. Over is the
+	// commit of the layer below, Base the commit of the base, Boot the boot of the machine that made the layer.
 	Branch string    `json:"branch,omitempty"`
 	Over   gitd.Hash `json:"over,omitempty"`
 	Base   gitd.Hash `json:"base,omitempty"`
 	Boot   string    `json:"boot,omitempty"`
 
 	dir   string
-	under *Layer    // a base's; nil: it is over none
+	under *Layer    // a base's; nil if there is none below
 	used  time.Time // guarded by layerSet.mu
 }
 
@@ -143,7 +143,7 @@ func (w Wish) same(o Wish) bool {
 	return w.Repo == o.Repo && w.Branch == o.Branch && w.Commit == o.Commit && w.Ecosystem == o.Ecosystem && w.Locks == o.Locks
 }
 
-// wanted returns the layer of a wish, with what is known of it before it is made.
+// wanted returns the layer of a wish, with the properties that are known before it is made.
 func (s *layerSet) wanted(w Wish) *Layer {
 	l := &Layer{Repo: w.Repo, Ecosystem: w.Ecosystem, Locks: w.Locks, Commit: w.Commit, UID: s.store.Fleet.TaskUID()}
 	l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.Name())
@@ -344,7 +344,7 @@ func (s *layerSet) takeLocked(l *Layer) (dir string, ok bool) {
 	if !slices.Contains(s.all, l) || l.held() {
 		return "", false
 	}
-	// Under another name it is what a killed process left.
+	// Under another name it is the remains of a killed process.
 	dir = filepath.Join(filepath.Dir(l.dir), ".old-"+record.NewToken())
 	if err := os.Rename(l.dir, dir); err != nil {
 		s.store.Log.Warn("cannot remove a base layer", "repo", l.Repo, "commit", l.Commit, "err", err)

@@ -259,8 +259,8 @@ func (s *layerSet) watched(ctx context.Context, tree string, fill func(context.C
 	return err
 }
 
-// freeInodes returns how many files a disk can still take. It is negative if nobody can tell, as of file systems that make inodes when
-// they need them.
+// freeInodes returns how many more files a disk can take. It is negative if that is unknown, as for file systems that
+// make inodes when they need them.
 func freeInodes(dir string) int64 {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil || st.Files == 0 {
@@ -354,7 +354,8 @@ func (s *layerSet) read(ctx context.Context, tree, path string, max int64) ([]by
 	return text, err
 }
 
-// syncTree makes all that was written to a file system durable, so that a layer that is there is whole, whatever happens to the machine.
+// syncTree makes all writes to a file system durable. So a layer that exists is complete, even after a crash of the
+// machine.
 func syncTree(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

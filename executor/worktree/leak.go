@@ -65,7 +65,7 @@ func (t *Tree) cleanTree(ctx context.Context, h *containers.Host, names []string
 		return nil
 	}
 	for _, l := range leaks {
-		l.Object = "" // it is gone, so its name tells nobody anything
+		l.Object = "" // the object is gone, so its name has no meaning
 		if err := t.Hooks.OnLeak(l); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// depsFolder is the upper of a container's dependencies, in its folder; see [containers.Place].
+// depsFolder is the upper of a container's dependencies, in its folder (see [containers.Place]).
 const depsFolder = "deps"
 
 // Dependencies returns the layer of an ecosystem's dependencies with these lock files, or nil.
@@ -21,8 +21,9 @@ func (st *Store) Dependencies(repo, ecosystem, locks string, uid int) *Layer {
 	})
 }
 
-// Mount mounts layers of dependencies at target in a container, all as one tree. What the container changes in it stays in an upper of
-// its own. Mount leaves out layers that have just gone, and returns those that are mounted, none on error.
+// Mount mounts layers of dependencies at target in a container, all as one tree. The container's changes stay in an
+// upper of its own. Mount leaves out layers that have just been removed. It returns the mounted layers, none on
+// error.
 func (st *Store) Mount(ctx context.Context, p containers.Place, target string, list []*Layer) (mounted []*Layer, err error) {
 	var lowers []string
 	for _, l := range list {

@@ -38,7 +38,7 @@ func (t *Tree) Recover(ctx context.Context, after gitd.Hash, author gitd.Person,
 		return commit, tip, err
 	}
 
-	// An earlier server kept the commit aside, and did not come to say so.
+	// An earlier server kept the commit at a ref, and was killed before it reported that.
 	kept, err := t.Repo.Refs(ctx, record.ConflictRefs(t.Caller))
 	if err != nil {
 		return nil, "", err
@@ -54,7 +54,8 @@ func (t *Tree) Recover(ctx context.Context, after gitd.Hash, author gitd.Person,
 	return nil, "", nil
 }
 
-// commitOf returns the newest commit below ref, and not below after, that a step of a run made; nil if there is none.
+// commitOf returns the newest commit below ref, and not below after, that a step of a run made. Returns nil if there
+// is none.
 func (t *Tree) commitOf(ctx context.Context, ref string, after gitd.Hash, run, step string) (*gitd.Commit, error) {
 	commits, err := t.Repo.Log(ctx, ref, gitd.LogOptions{Not: string(after), Max: 100})
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {

@@ -84,7 +84,8 @@ func (st *Store) boundAt(repo string, c record.Caller, p containers.Place) (*bin
 	return st.readBinding(repo, p)
 }
 
-// TakeRescued returns once, for people, what was kept of the caller's lost container; "" if nothing was.
+// TakeRescued returns, once and for people, the note about the saved work of the caller's lost container. Returns ""
+// if nothing was saved.
 func (t *Tree) TakeRescued() string {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
@@ -114,7 +115,7 @@ func (t *Tree) AwaitRescued(ctx context.Context) string {
 		if lease == nil {
 			break
 		}
-		// Its connection has not heard of the end yet, or the container is there after all.
+		// Its connection has not ended yet, or the container is there after all.
 		select {
 		case <-lease.Host.Done():
 			lease.Release()

@@ -19,9 +19,9 @@ type Scratch struct {
 	// Branch is a branch that has Commit, at which the work tree begins.
 	Branch string
 	Commit gitd.Hash
-	// Door serves what the container asks; see ScratchDoor.
+	// Door serves the container's requests, see ScratchDoor.
 	Door http.Handler
-	// Furnish says that the Tree's hook of that name is called.
+	// Furnish enables the Tree's hook of that name.
 	Furnish bool
 }
 

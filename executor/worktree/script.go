@@ -102,7 +102,7 @@ func (t *Tree) scriptTo(ctx context.Context, h *containers.Host, source string, 
 	if err != nil {
 		return "", fmt.Errorf("cannot run git in the container: %w", err)
 	}
-	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost if the runner does not hear it
+	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost if the runner does not get it
 	return stderr.String(), scriptFault(exit, stderr.String())
 }
 
@@ -199,7 +199,7 @@ func endScripts(ctx context.Context, h *containers.Host) error {
 	return nil
 }
 
-// WarmUp does in a new container what every container needs, before its caller is known.
+// WarmUp prepares a new container before its caller is known.
 func (st *Store) WarmUp(ctx context.Context, p containers.Place) error {
 	if err := prepare(ctx, p.Host); err != nil || st.layers == nil {
 		return err
@@ -219,7 +219,7 @@ func prepare(ctx context.Context, h *containers.Host) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the container: %w", err)
 	}
-	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost if the runner does not hear it
+	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost if the runner does not get it
 	if exit.Code != 0 {
 		return &ScriptError{exit.Code, said.String()}
 	}

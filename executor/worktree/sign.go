@@ -9,10 +9,10 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Commits made in a container are signed on the host, with a key that never enters the container. git runs ramus's own binary as its
-// signer there, and that binary sends the commit to the door. The host signs only commits of ramus on the caller's branch, which the
-// container could as well push without a signature. So a signature says that ramus had this commit made for a caller, not that
-// anybody has looked at it.
+// Commits made in a container are signed on the host, with a key that never enters the container. git runs ramus's
+// own binary as its signer there, and that binary sends the commit to the door. The host signs only commits of ramus
+// on the caller's branch, which the container could also push without a signature. So a signature proves that ramus
+// ordered this commit for a caller. It does not prove that anybody has reviewed it.
 
 // signMax bounds a commit that a container sends to be signed, in bytes. gitd has a limit of its own.
 const signMax = 1 << 20

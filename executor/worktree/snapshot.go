@@ -264,7 +264,7 @@ func (t *Tree) settled(ctx context.Context, b *binding, known gitd.Hash, whole b
 	if odd, err := t.plainGit(ctx, b, changes, known); odd != "" || err != nil {
 		return odd, err
 	}
-	// Git inside would not tell of files that it was told not to look at.
+	// Git inside would not report files that its index marks as not to be looked at.
 	if text, err := t.store.layers.read(ctx, b.at.Upper(), ".git/index", gitindex.MaxSize); err == nil {
 		if err := gitindex.Check(text); err != nil {
 			return "index", err
@@ -288,7 +288,7 @@ func (t *Tree) settled(ctx context.Context, b *binding, known gitd.Hash, whole b
 	return "", nil
 }
 
-// trust says that .git is as the host knows it, in the state that it has now.
+// trust notes that .git is as the host knows it, in its present state.
 func (b *binding) trust(changes []layer.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

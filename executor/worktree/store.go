@@ -29,7 +29,7 @@ type Store struct {
 	Identity Identity
 	// Secrets are taken out of files before these are committed. nil: there are none.
 	Secrets *redact.Secrets
-	// Layers says where layers are, and how many.
+	// Layers has the folder of layers, and their bounds.
 	Layers Layers
 	// Find returns the Tree that a caller has in this process, or nil.
 	Find func(record.Caller) *Tree
@@ -39,11 +39,11 @@ type Store struct {
 	ctx    context.Context // of work in the background
 	wg     sync.WaitGroup  // of it
 	counts counts
-	layers *layerSet // nil: work trees are not bound from outside
+	layers *layerSet // nil if work trees are not bound from outside
 
 	mu      sync.Mutex                  // guards all below
 	closed  bool                        // nothing more is begun in the background
-	rescued map[record.Caller]gitd.Hash // commits of lost work trees, until somebody is told
+	rescued map[record.Caller]gitd.Hash // commits of lost work trees, until they are reported
 }
 
 // Container is how containers are started that name nothing else.
@@ -57,12 +57,12 @@ type Container struct {
 type Layers struct {
 	// Dir is their folder.
 	Dir string
-	// Bytes is what they may take on disk together; default 20 GiB.
+	// Bytes bounds the disk space of all layers. The default is 20 GiB.
 	Bytes int64
-	// Entries is how many files and folders one may have; default 2 Mi.
+	// Entries bounds the files and folders of a layer. The default is 2 Mi.
 	Entries int
-	// BranchNear is how many paths a branch must differ in to get a layer of its own; default 64. BranchRest is how long
-	// it must rest before; default half a second.
+	// BranchNear is the number of paths that a branch must differ in to get a layer of its own. The default is 64.
+	// BranchRest is the time for which it must rest before. The default is half a second.
 	BranchNear int
 	BranchRest time.Duration
 }

@@ -29,26 +29,27 @@ type Tree struct {
 	mu sync.Mutex // guards all below but left
 	// leaks are of the last push that was refused for them.
 	leaks []gitd.Leak
-	// known is where the container's branch is; "": nobody knows.
+	// known is the commit that the container's branch is at, or "" if it is unknown.
 	known gitd.Hash
-	// indexed is the SHA-256 of the index that the container keeps for the next script; "": it keeps none.
+	// indexed is the SHA-256 of the index that the container keeps for the next script, or "" if it keeps none.
 	indexed string
-	// staging is the ref that a commit script may push to; "": none does.
+	// staging is the ref that a commit script may push to, or "" if no script may.
 	staging string
-	// left are the files that no commit could hold, by path, with their size and time when that was told. Only commits use it.
+	// left has the files that no commit could hold, by path, with the size and time that were reported. Only commits
+	// use it.
 	left map[string]string
-	// bound is the binding of the container's work tree; nil: it was not bound from outside.
+	// bound is the binding of the container's work tree. It is nil if the work tree was not bound from outside.
 	bound *binding
-	// indexing is the index of bound while it is to be written; nil: it is written.
+	// indexing is the index of bound until it is written, and nil then.
 	indexing *indexWrite
 }
 
-// Hooks are what a Tree asks and tells those that use it. Each may be nil.
+// Hooks are the functions of a Tree's users that a Tree calls. Each may be nil.
 type Hooks struct {
 	// Door returns the handler of requests at the container's door.
 	Door func() http.Handler
-	// Furnish fills a new container whose work tree is at a commit. The Place is where it can be reached from outside; nil: it
-	// cannot.
+	// Furnish fills a new container whose work tree is at a commit. The Place is the container's address from
+	// outside, or nil if it has none.
 	Furnish func(context.Context, *containers.Host, *containers.Place, gitd.Hash)
 	// Run returns the id of the run at work, or "".
 	Run func() string
@@ -145,7 +146,7 @@ func (t *Tree) Request(image string, author gitd.Person, waiting func(int)) cont
 		if _, err := t.fetching(ctx, h, provisionScript, t.scriptEnv(author, "", "")); err != nil {
 			return err
 		}
-		if tip, err := t.Tip(ctx); err == nil { // without one, the next call says so
+		if tip, err := t.Tip(ctx); err == nil { // without a tip, the next call returns the error
 			t.furnish(ctx, h, nil, tip)
 		}
 		return nil
@@ -197,7 +198,7 @@ func (t *Tree) madeOf(c containers.Container, image string) bool {
 // Forget has the next Ready bring the work tree to the branch's tip, wherever it is now.
 func (t *Tree) Forget() { t.setKnown("") }
 
-// knownTip returns where the container's branch is; "" if that is not known.
+// knownTip returns the commit that the container's branch is at, or "" if it is unknown.
 func (t *Tree) knownTip() gitd.Hash {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,9 +220,9 @@ func (t *Tree) setIndexed(sum string) {
 // LeftOut reports whether the last commit could not hold all files of the work tree.
 func (t *Tree) LeftOut() bool { return len(t.left) > 0 }
 
-// Grant returns what the container may do at its door: read the base and the caller's branch, write that branch, forward only. While a
-// commit script runs that pushes to a ref that the host then merges, it may write that ref too. The grant never leaves the host: the
-// connection is the proof.
+// Grant returns the container's grant at its door. The container may read the base and the caller's branch, and write
+// that branch, forward only. While a commit script runs that pushes to a ref that the host then merges, it may write
+// that ref, too. The grant never leaves the host, because the connection is the proof.
 func (t *Tree) Grant() gitd.Grant {
 	own := "refs/heads/" + t.Caller.Branch()
 	write := []string{own}
@@ -236,6 +237,6 @@ func (t *Tree) Grant() gitd.Grant {
 		Read:    []string{"refs/heads/" + t.Base, own, record.ConflictRefs(t.Caller) + "/*"},
 		Write:   write,
 		Scopes:  []string{gitd.ScopeWrite},
-		Expires: t.store.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
+		Expires: t.store.Now().AddDate(1, 0, 0), // not a bound, because the grant ends with the connection
 	}
 }
