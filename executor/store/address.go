@@ -20,7 +20,7 @@ import (
 //	request_checksum_calculation  "when_required": requests have no CRC-32; default "when_supported"
 //	profile                       of the AWS configuration files
 //
-// and mean what the fields of [S3] mean. A URL that is none of these is a [record.ErrInvalid].
+// and have the meaning of the fields of [S3]. A URL that is none of these is a [record.ErrInvalid].
 func OpenURL(address string) (Bucket, error) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 // is a folder of another, and none ends in ".tmp". Methods are safe for concurrent use, and return when their context ends. The
 // error of a key that the bucket does not have is [io/fs.ErrNotExist].
 type Bucket interface {
-	// Put writes an object, and replaces one with the same key. When it returns nil the object is durable. On any other return
-	// the bucket has what it had before, or the whole object if only its durability is in doubt. An error of from is returned.
+	// Put writes an object, and replaces one with the same key. When it returns nil the object is durable. On an
+	// error the bucket has its old content, or the whole object if only the durability of the object is in doubt. An
+	// error of from is returned.
 	Put(ctx context.Context, key string, from io.Reader) error
 	// Open opens an object. Its reads end with ctx.
 	Open(ctx context.Context, key string) (Object, error)
@@ -28,7 +29,7 @@ type Bucket interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 	// Delete removes an object. Removing one that does not exist is no error.
 	Delete(ctx context.Context, key string) error
-	// Close frees what the bucket holds. No other method may be called afterwards.
+	// Close releases the resources of the bucket. No other method may be called afterwards.
 	Close() error
 }
 

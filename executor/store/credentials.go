@@ -12,7 +12,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// credentials says where the library finds the credentials of requests.
+// credentials returns the source of the credentials of requests.
 func (s S3) credentials(transport http.RoundTripper) *credentials.Credentials {
 	// The addresses of a machine's own credentials lead nowhere on other machines.
 	machine := &credentials.IAM{Region: s.Region, Client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}
@@ -37,7 +37,7 @@ func (s S3) region() string {
 // requests would be anonymous otherwise, and be denied without a reason.
 type firstOf struct {
 	providers []credentials.Provider
-	found     credentials.Provider // whose credentials were given last; nil: none
+	found     credentials.Provider // the provider of the last credentials; nil for none
 }
 
 // RetrieveWithCredContext implements [credentials.Provider].

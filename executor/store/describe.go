@@ -12,8 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Describe returns the entry of a manifest for the file at path, under the name name. The type of the file follows from its content,
-// because a name says nothing about how a browser would read it.
+// Describe returns the entry of a manifest for the file at path, under the name name. The type of the file follows
+// from its content, because a name does not determine how a browser reads it.
 func Describe(name, path string) (m record.ManifestFile, err error) {
 	f, err := os.Open(path)
 	if err != nil {

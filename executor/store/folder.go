@@ -88,7 +88,7 @@ func (f *Folder) Put(ctx context.Context, key string, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_ = syscall.Flock(int(tmp.Fd()), syscall.LOCK_EX) // not every file system has locks: see removeUnfinished
+	_ = syscall.Flock(int(tmp.Fd()), syscall.LOCK_EX) // not every file system has locks, see removeUnfinished
 	_, err = io.Copy(tmp, contextReader{ctx, from})
 	if err == nil {
 		err = tmp.Sync()

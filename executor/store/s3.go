@@ -35,15 +35,15 @@ const (
 	s3Attempts   = 3                // of a request, as the AWS libraries make them
 )
 
-// S3 says where a bucket of S3, or of a service with its protocol, is. It is opened by Open.
+// S3 is the address of a bucket of S3, or of a service with its protocol. It is opened by Open.
 type S3 struct {
 	// Bucket is its name.
 	Bucket string
-	// Prefix begins the keys of all objects, "ramus/". Empty: none.
+	// Prefix begins the keys of all objects, such as "ramus/". It may be empty.
 	Prefix string
 	// Region is where the bucket is. Empty: AWS_REGION or AWS_DEFAULT_REGION, or the service is asked.
 	Region string
-	// Endpoint is the address of the service, "https://HOST[:PORT]". Empty: AWS.
+	// Endpoint is the address of the service, "https://HOST[:PORT]". If it is empty the service is AWS.
 	Endpoint string
 	// PathStyle puts the bucket's name into the path of URLs instead of the host's name. A host that is an IP address has it so
 	// in any case.
@@ -51,14 +51,14 @@ type S3 struct {
 	// NoChecksums leaves out the CRC-32 of objects and parts, which some services do not know. Their SHA-256 is part of the
 	// signature in any case.
 	NoChecksums bool
-	// Profile is one of the AWS configuration files. Empty: see Key.
+	// Profile is one of the AWS configuration files. If it is empty, Key is used.
 	Profile string
 	// Key and Secret are the credentials. Empty: those of Profile, or else those of the environment, a web identity, the default
 	// profile, the container, or the machine, whichever comes first.
 	Key, Secret string
 	// Attempts is how often a request is made that fails for a passing reason. Default 3.
 	Attempts int
-	// Transport makes the requests. nil: as [http.DefaultTransport] does.
+	// Transport makes the requests. If it is nil they are made as by [http.DefaultTransport].
 	Transport *http.Transport
 }
 
@@ -87,7 +87,7 @@ func (s S3) Open() (Bucket, error) {
 		transport = http.DefaultTransport.(*http.Transport)
 	}
 	transport = transport.Clone()       // the caller's stays as it is
-	transport.DisableCompression = true // an object is what it is
+	transport.DisableCompression = true // the client gets objects as they are stored
 	transport.ResponseHeaderTimeout = answerWithin
 	o := &minio.Options{
 		Creds:        s.credentials(transport),
@@ -310,7 +310,7 @@ type s3Object struct {
 	key    string
 	size   int64
 	at     int64         // where the next Read begins
-	body   io.ReadCloser // from at on; nil: it must be requested
+	body   io.ReadCloser // from at on; nil if it must be requested
 }
 
 func (o *s3Object) Size() int64 { return o.size }

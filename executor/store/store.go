@@ -22,14 +22,14 @@ import (
 type Store struct {
 	// Bucket is where contents are kept. The Store does not close it.
 	Bucket Bucket
-	// Earlier is where they were kept before, and are still read. nil: nowhere.
+	// Earlier is the bucket that contents were put into before. They are still read from it. It may be nil.
 	Earlier Bucket
-	// Now is the clock. nil: time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 
 	checked checked
 
-	mu     sync.Mutex           // guards relied; held while an artifact is removed
+	mu     sync.Mutex           // guards relied; held during the removal of an artifact
 	relied map[string]time.Time // when Rely was called last, by SHA-256
 }
 
@@ -56,8 +56,8 @@ const keys = "sha256/"
 
 func key(sum string) string { return keys + sum[:min(2, len(sum))] + "/" + sum }
 
-// Put keeps a file that has a certain SHA-256 and size. A content that the store has is compared first, and written again if a
-// crash or a full disk left it damaged. The content is relied on; see Rely.
+// Put keeps a file with a certain SHA-256 and size. If the store has the content already, Put compares it first, and
+// writes it again if a crash or a full disk damaged it. The content is relied on, see Rely.
 func (s *Store) Put(ctx context.Context, path, sum string, size int64) error {
 	s.Rely(sum)
 	err := s.compare(ctx, sum, size)
@@ -70,7 +70,7 @@ func (s *Store) Put(ctx context.Context, path, sum string, size int64) error {
 	return nil
 }
 
-// compare reads a content whole, whatever was known of it.
+// compare reads a whole content, even if it was compared before.
 func (s *Store) compare(ctx context.Context, sum string, size int64) error {
 	in, err := s.Bucket.Open(ctx, key(sum))
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package storetest has what tests of artifact stores need: [TestBucket], which every [store.Bucket] passes, and [S3], a stand-in
-// of S3 over HTTP.
+// Package storetest supports tests of artifact stores. [TestBucket] is a suite that every [store.Bucket] passes. [S3]
+// is a stand-in of S3 over HTTP.
 package storetest

@@ -25,7 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/store"
 )
 
-// What a new stand-in has and knows.
+// Configuration of a new stand-in.
 const (
 	Bucket = "evidence"
 	Region = "eu-test-1"
@@ -33,12 +33,12 @@ const (
 	Secret = "not-a-secret-but-long-enough"
 )
 
-// S3 is a stand-in of S3 that holds one bucket: objects by PUT, GET with ranges, HEAD and DELETE, uploads in parts, lists in
-// version 2, and the bucket's region. The bucket is in the path or in the host's name.
+// S3 is a stand-in of S3 that holds one bucket. It serves objects by PUT, GET with ranges, HEAD and DELETE, uploads
+// in parts, lists in version 2, and the bucket's region. The bucket is in the path or in the host's name.
 //
-// It refuses requests that are not signed (SigV4), bodies that do not have their checksums, and uploads whose parts are too small,
-// out of order or without the checksum that was announced. A request that S3 would refuse, or that is not known here, fails the
-// test. It can be away, hang, and lose connections in the middle of an upload.
+// It refuses requests that are not signed (SigV4), bodies that do not have their checksums, and uploads whose parts
+// are too small, out of order or without the checksum that was announced. A request that S3 would refuse, or that the
+// stand-in does not know, fails the test. It can be away, hang, and lose connections in the middle of an upload.
 //
 // Methods are safe for concurrent use.
 type S3 struct {
@@ -51,9 +51,9 @@ type S3 struct {
 	begun   int // uploads
 	away    bool
 	gone    bool            // there is no such bucket
-	hangs   chan struct{}   // closed when requests go on; nil: they do not hang
+	hangs   chan struct{}   // closed when requests proceed; nil if they do not hang
 	hanging int             // requests that wait for that
-	breakAt int             // so many PUTs are answered before one breaks, counted down; 0: none does
+	breakAt int             // number of PUTs that are answered before one breaks, counted down; 0 if none breaks
 	asked   map[string]int  // requests by method
 	last    http.Header     // of the last request with a body
 	hosts   map[string]bool // of all requests
@@ -81,7 +81,7 @@ func NewS3(t testing.TB) *S3 {
 	return s
 }
 
-// Config returns how the stand-in is reached with the credentials that it knows. No request is made twice.
+// Config returns the address of the stand-in, with credentials that it accepts. No request is retried.
 func (s *S3) Config() store.S3 {
 	return store.S3{Bucket: Bucket, Region: Region, Endpoint: s.http.URL, PathStyle: true, Key: Key, Secret: Secret, Attempts: 1, Transport: &http.Transport{}}
 }
@@ -137,8 +137,8 @@ func (s *S3) Hanging() (n int) {
 // BreakPut has the connection of the nth PUT from now on lost in the middle of its body.
 func (s *S3) BreakPut(n int) { s.set(func() { s.breakAt = n }) }
 
-// Change replaces the content of an object by what change makes of it. An object that does not exist is made. If change returns
-// nil it is removed.
+// Change replaces the content of an object by the result of change. It makes an object that does not exist. If change
+// returns nil the object is removed.
 func (s *S3) Change(key string, change func([]byte) []byte) {
 	s.set(func() {
 		content := change(slices.Clone(s.objects[key].content))
@@ -212,7 +212,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bucket, key := split(r)
 	region := Region
 	if r.URL.Query().Has("location") {
-		region = "us-east-1" // of which it is asked by those who do not know it
+		region = "us-east-1" // the region for a client that does not know the bucket's
 	}
 	if err := checkSignature(r, Key, Secret, region, time.Now()); err != nil {
 		s.refuse(w, r, 403, "SignatureDoesNotMatch", err)
@@ -283,7 +283,7 @@ func (s *S3) refuse(w http.ResponseWriter, r *http.Request, status int, code str
 	fail(w, status, code, err.Error())
 }
 
-// serveBucket answers what is asked of the bucket itself.
+// serveBucket answers a request for the bucket.
 func (s *S3) serveBucket(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch {
@@ -346,7 +346,7 @@ func (s *S3) list(w http.ResponseWriter, prefix, token string, escape bool) {
 	answer(w, page)
 }
 
-// serveObject answers what is asked of an object.
+// serveObject answers a request for an object.
 func (s *S3) serveObject(w http.ResponseWriter, r *http.Request, key string, body []byte) {
 	switch r.Method {
 	case "PUT":
@@ -451,7 +451,8 @@ func answer(w http.ResponseWriter, v any) {
 	_ = xml.NewEncoder(w).Encode(v)
 }
 
-// checkBody compares a body with what its request says of it. Bodies that are signed in chunks are not known here.
+// checkBody compares a body with the checksums and the length in its request. It does not support bodies that are
+// signed in chunks.
 func checkBody(h http.Header, body []byte) error {
 	switch sum := h.Get("X-Amz-Content-Sha256"); {
 	case sum == "UNSIGNED-PAYLOAD" && len(body) == 0:

@@ -21,7 +21,7 @@ import (
 // Opened is a bucket under test. It is empty.
 type Opened struct {
 	store.Bucket
-	// Unfinished returns what uploads that have not ended take, as names for people.
+	// Unfinished returns the remains of uploads that have not ended, as names for people.
 	Unfinished func() []string
 }
 
@@ -182,7 +182,7 @@ func testReplace(t *testing.T, b store.Bucket) {
 		put(t, b, "same", want)
 		has(t, b, "same", want)
 	}
-	// What is open when an object is replaced is the old content, the new one, or an error.
+	// A reader that is open when an object is replaced gets the old content, the new content, or an error.
 	before, after := content(1<<20, 1), content(1<<20, 2)
 	put(t, b, "same", before)
 	o, err := b.Open(t.Context(), "same")
