@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Source is where the configuration says that a repository comes from.
+// Source is the configured origin of a repository.
 type Source struct {
 	gitd.Upstream
 	// Schema lists the files and folders whose hash is in the manifests of the base if a deploy does not bring one.
@@ -34,7 +34,7 @@ type Bases struct {
 	Bot gitd.Person
 	// Platform is for which dependencies are fetched, as manifests name it.
 	Platform string
-	// Secrets are removed from errors for people. nil: there are none.
+	// Secrets are removed from errors for people. Nil means that there are none.
 	Secrets *redact.Secrets
 	// RetryEvery is the wait after the first failed attempt at a deploy. It doubles after each other one. Default 5 s.
 	RetryEvery time.Duration
@@ -52,11 +52,11 @@ type Bases struct {
 	bases  map[string]*base // by repository
 }
 
-// Dependencies are what Bases needs of the dependency cache.
+// Dependencies are the functions of the dependency cache that Bases uses.
 type Dependencies struct {
 	// Lacks reports whether Warm would fetch dependencies of a commit.
 	Lacks func(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (bool, error)
-	// Warm fetches the dependencies of a commit. If it fails, again says whether a later attempt may succeed.
+	// Warm fetches the dependencies of a commit. If it fails, again reports whether a later attempt may succeed.
 	Warm func(ctx context.Context, repo string, commit gitd.Hash) (again bool, err error)
 }
 
@@ -74,7 +74,7 @@ const (
 
 // base is the work on the base of one repository.
 type base struct {
-	turn chan struct{} // holds one token: refreshes and imports of one base take turns
+	turn chan struct{} // holds one token, because refreshes and imports of one base take turns
 
 	mu sync.Mutex // guards all below
 	// A base follows its upstream at once. Deploys that wait for that do not wait for dependencies.
@@ -151,13 +151,13 @@ func (b *Bases) note(o *base, err error) {
 type Status struct {
 	// Refreshed is when the base was last known to be equal to upstream. Zero: never, or it has no upstream.
 	Refreshed time.Time `json:"refreshed,omitzero"`
-	// Shallow says that only the newest commit of the base was fetched. The next refresh fetches the rest.
+	// Shallow is set if only the newest commit of the base was fetched. The next refresh fetches the rest.
 	Shallow bool `json:"shallow,omitempty"`
 	// Waiting is the number of deploys that were accepted and are not done.
 	Waiting int `json:"waiting,omitempty"`
-	// Warming says that the base's dependencies are being fetched.
+	// Warming is set while the base's dependencies are being fetched.
 	Warming bool `json:"warming,omitempty"`
-	// Error is why the last attempt to refresh failed; empty if it did not.
+	// Error is the error of the last attempt to refresh, or empty.
 	Error string `json:"error,omitempty"`
 }
 
@@ -215,7 +215,7 @@ func (b *Bases) OpenRepo(ctx context.Context, name string) (*gitd.Repo, error) {
 // Refreshed is the outcome of [Bases.Refresh].
 type Refreshed struct {
 	gitd.Refreshed
-	// Base is the manifest of the base as it is now; nil if the newest manifest says the same.
+	// Base is the manifest of the base as it is now. It is nil if the newest manifest is equal.
 	Base *gitd.SignedBase
 }
 

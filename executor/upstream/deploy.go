@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Deploy says that a commit of a repository was deployed.
+// Deploy reports that a commit of a repository was deployed.
 type Deploy struct {
 	Repo        string    `json:"repo"`
 	Commit      gitd.Hash `json:"commit"` // whole
@@ -52,7 +52,7 @@ func (d Deploy) Check() error {
 	return nil
 }
 
-// same reports whether a manifest says of the commit what d says.
+// same reports whether the manifest b has the same data about the commit as d.
 func (d Deploy) same(b gitd.Base) bool {
 	if d.Commit != b.Commit {
 		return false

@@ -18,7 +18,7 @@ import (
 type queue struct {
 	waiting []*waitingDeploy
 	working bool          // a goroutine works at it
-	wake    chan struct{} // tells the goroutine that waiting has changed
+	wake    chan struct{} // wakes the goroutine after a change of waiting
 }
 
 // Accept accepts a deploy. When it returns the deploy is durable, and the base follows in the background: upstream is tried several times,
@@ -69,8 +69,8 @@ func (b *Bases) judge(ctx context.Context, d Deploy) (known bool, err error) {
 	return false, err
 }
 
-// hasManifest looks for a deploy among the manifests. It returns true if the newest one says the same, or an earlier one was made from the
-// same message.
+// hasManifest looks for a deploy among the manifests. It returns true if the newest manifest is the same, or if an
+// earlier one was made from the same message.
 func hasManifest(ctx context.Context, repo *gitd.Repo, d Deploy) (bool, error) {
 	latest, err := repo.LatestBase(ctx)
 	if errors.Is(err, gitd.ErrNotFound) {
