@@ -22,8 +22,8 @@ type app struct {
 	log    *text.Tail
 	flush  func()
 	detach context.CancelFunc
-	done   chan struct{} // closed when it has ended, or nothing more is heard of it
-	// exit and err are how it ended; read after done.
+	done   chan struct{} // closed when it has ended, or when its end can no longer be observed
+	// exit and err are its result. They are read after done is closed.
 	exit containers.Exit
 	err  error
 }
@@ -72,7 +72,7 @@ func (a *app) stop(ctx context.Context) {
 	a.detach()
 	<-a.done
 	a.flush()
-	_ = a.host.Forget(ctx, a.id) // only memory is lost if the runner does not hear it
+	_ = a.host.Forget(ctx, a.id) // only memory is lost if the runner does not get it
 }
 
 // keepLog writes the application's output to the evidence. If the output was too long it begins at a line, because half a secret would not be

@@ -91,7 +91,7 @@ func (in *Inspector) image(s Step) browser.Image {
 	return browser.Image{Role: "task", Name: cmp.Or(s.Image, in.Fleet.Engine.Name())}
 }
 
-// Typed returns the values of a spec's steps that are secret, by what they are.
+// Typed returns the secret values that a spec's steps type, by a description of the value.
 func Typed(spec browser.Spec) map[string]string {
 	values := make(map[string]string)
 	for i, step := range spec.Steps {

@@ -142,8 +142,8 @@ func (step Step) baseCommit(ctx context.Context, name string, tip gitd.Hash) (c 
 	return c, "", fmt.Errorf("%w base %.100q: it is neither on %s nor on %s, which is all that the container may read", record.ErrInvalid, name, step.Tree.Base, own)
 }
 
-// lookAtBase looks at a commit in a scratch container, in which nothing of the caller has been, and keeps the look. A commit that cannot be
-// looked at has a baseline that says so.
+// lookAtBase looks at a commit in a scratch container, which has no files of the caller, and keeps the result. A
+// commit that cannot be looked at has a baseline with the reason.
 func (k *look) lookAtBase(ctx context.Context, commit gitd.Commit, branch string, number int) (b baseline, err error) {
 	step, in := k.step, k.in
 	part := filepath.Join(k.part, "base")

@@ -109,7 +109,7 @@ func unpack(r io.Reader, dir string, viewports []browser.Viewport) error {
 			return err
 		}
 	}
-	_, err = io.Copy(io.Discard, in) // what follows the end of a tar is padding
+	_, err = io.Copy(io.Discard, in) // the rest after the end of a tar is padding
 	if err == nil && in.N == 0 {
 		err = fmt.Errorf("it is larger than %d MiB", maxEvidence>>20)
 	}
@@ -128,8 +128,8 @@ func unpackFile(root *os.Root, name string, from io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// take reads a browser's output into check and the folder of kept files. code is the exit code of the browser's program, said the end of its
-// error output.
+// take reads a browser's output into check and the folder of kept files. code is the exit code of the browser's
+// program. said is the end of its error output.
 func (k *look) take(raw string, code int, said string) error {
 	found, err := readIndex(filepath.Join(raw, "index.json"))
 	if err != nil {
@@ -142,7 +142,7 @@ func (k *look) take(raw string, code int, said string) error {
 	values := make(map[string]string)
 	for _, v := range found.Views {
 		for i, step := range v.Steps {
-			// The browser knows which fields are for passwords. A lie about it only hides more.
+			// The browser reports which fields are for passwords. A false report only hides more.
 			if step.Secret && i < len(k.spec.Steps) && k.spec.Steps[i].Do == "fill" {
 				values[fmt.Sprintf("typed in step %d", i+1)] = k.spec.Steps[i].Value
 			}

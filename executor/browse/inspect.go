@@ -92,7 +92,7 @@ type startingReader struct {
 	late   func()
 
 	mu    sync.Mutex
-	timer *time.Timer // guarded by mu; nil: not read yet
+	timer *time.Timer // guarded by mu; nil if not read yet
 	over  bool        // guarded by mu
 }
 

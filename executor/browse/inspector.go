@@ -11,15 +11,15 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Browser says how pages are looked at.
+// Browser configures the browser.
 type Browser struct {
 	// Image of the browser's sidecar. The Sandbox uses the host's programs. Default ramus/browser:latest.
 	Image  string
 	Limits containers.Limits // of a sidecar; default 1 GiB, 2 CPUs, 256 processes
-	// Timeout is the longest time of one check in the browser; default 15 min.
+	// Timeout bounds one check in the browser. The default is 15 min.
 	Timeout time.Duration
-	// Grace is the time for a browser to start and to write its evidence, in addition to its time, and once more until it is
-	// ended; default 30 s.
+	// Grace is the time for a browser to start and to write its evidence, in addition to Timeout. It is also the time
+	// until a browser is ended after that. The default is 30 s.
 	Grace time.Duration
 }
 
@@ -35,15 +35,15 @@ const (
 
 // Inspector does checks for the runs of a server. Its fields are its options. Methods are safe for concurrent use.
 type Inspector struct {
-	// Browser says how pages are looked at. nil: there is no browser, and checks end as UNVERIFIED.
+	// Browser configures the browser. If it is nil, checks end as UNVERIFIED.
 	Browser *Browser
 	// Fleet runs the browser's sidecars.
 	Fleet *containers.Fleet
 	// Bot is the author of the commits of baselines.
 	Bot gitd.Person
-	// Secrets are removed from evidence. nil: there are none.
+	// Secrets are removed from evidence. Nil means that there are none.
 	Secrets *redact.Secrets
-	// Baselines is how many baselines of a repository are kept; default 200.
+	// Baselines is the number of baselines of a repository that are kept. The default is 200.
 	Baselines int
 	Log       *slog.Logger
 	Now       func() time.Time

@@ -14,8 +14,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Interactive browsers listen for MCP by streamable HTTP, on the loopback that the agent shares with the browser's sidecar. Nothing leads there
-// from outside the container. InteractiveEnv names the variable that tells the agent of InteractiveURL.
+// Interactive browsers listen for MCP by streamable HTTP, on the loopback that the agent shares with the browser's
+// sidecar. Nothing leads there from outside the container. InteractiveEnv names the variable that gives
+// InteractiveURL to the agent.
 const (
 	InteractiveEnv  = "RAMUS_BROWSER_MCP"
 	InteractivePort = 8931
@@ -31,15 +32,16 @@ const (
 	interactiveAgain = 3
 )
 
-// Interactive is the browser of an agent at work, a sidecar that is there until Close. It is for the agent alone and no evidence. The server does
-// not know what it visits, except for the hosts that it was let out to.
+// Interactive is the browser of an agent at work, in a sidecar that is there until Close. It is for the agent alone
+// and its pictures are not evidence. The server knows only the hosts that the browser reached through the proxy.
 type Interactive struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the sidecar is gone for good
 }
 
-// OpenInteractive starts a browser for the agent of a caller and waits until it listens. It returns nil if there is none to be had, since an agent
-// can do its work all the same. note is told what became of it, also later.
+// OpenInteractive starts a browser for the agent of a caller and waits until it listens. It returns nil if none is
+// available, since an agent can work without one. OpenInteractive reports the browser's state to note, also after it
+// returns.
 func (in *Inspector) OpenInteractive(ctx context.Context, h *containers.Host, caller record.Caller, note func(format string, args ...any)) *Interactive {
 	if in.Browser == nil {
 		note("the agent works without a browser: none is configured")
@@ -76,7 +78,8 @@ func (in *Inspector) keepInteractive(ctx context.Context, id string, caller reco
 	}
 }
 
-// runInteractive runs the browser's sidecar until it ends. end says how it ended. gone says that another try is of no use.
+// runInteractive runs the browser's sidecar until it ends. end describes the end. gone reports whether another
+// attempt is useless.
 func (in *Inspector) runInteractive(ctx context.Context, id, key string) (end string, gone bool) {
 	said := &text.Tail{Limit: 500}
 	s := in.sidecar(key, io.Discard, said, "mcp", "--host", "127.0.0.1", "--port", strconv.Itoa(InteractivePort), "--proxy", "http://"+containers.DoorAddr)

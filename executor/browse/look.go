@@ -120,7 +120,7 @@ func (k *look) do(ctx context.Context) (err error) {
 // startNone is the Start of a page that is served already.
 const startNone = "none"
 
-// plan returns the command lines by which the page is installed and started; "": none.
+// plan returns the command lines that install and start the page, or "" for none.
 func (k *look) plan(ctx context.Context, p page) (install, start string, err error) {
 	install, start = k.spec.Install, k.spec.Start
 	switch {
@@ -154,7 +154,7 @@ func (k *look) command(ctx context.Context, line string, within time.Duration, s
 	exit, err := k.step.Attend(ctx, containers.Command{ID: id, Shell: line, Dir: k.spec.Dir, Timeout: within,
 		Env: slices.Concat(k.step.Env, env)}, stdout, stderr)
 	if err == nil {
-		_ = k.step.Host.Forget(ctx, id) // only memory is lost if the runner does not hear it
+		_ = k.step.Host.Forget(ctx, id) // only memory is lost if the runner does not get it
 	}
 	return exit, err
 }

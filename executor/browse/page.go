@@ -16,7 +16,7 @@ import (
 
 // page is the address of a page.
 type page struct {
-	url   string // empty: not known yet
+	url   string // empty if not known yet
 	local bool   // in the container
 	host  string // as the container dials it
 	port  int

@@ -76,7 +76,7 @@ type storedItem struct {
 	Value string `json:"value"`
 }
 
-// parseState checks a storage state, and returns the values in it that are secret. No error tells its content.
+// parseState checks a storage state, and returns its secret values. No error contains a part of the state.
 func parseState(text []byte) (state json.RawMessage, values map[string]string, err error) {
 	var s storageState
 	d := json.NewDecoder(bytes.NewReader(text))

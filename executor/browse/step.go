@@ -18,14 +18,14 @@ type Step struct {
 	Run   *Run       // its checks
 	Tree  *worktree.Tree
 	Host  *containers.Host
-	Image string // of the container, with digest; empty: the engine has no images
+	Image string // of the container, with digest; empty if the engine has no images
 	// Env is the environment of commands that act for the run's asker.
 	Env  []string
 	Site *Site
 	Shell
 }
 
-// Shell is what a check does in the container of its Step.
+// Shell runs the commands of a check in the container of its Step.
 type Shell interface {
 	// Commit commits the work tree as it is.
 	Commit(ctx context.Context, subject string) (commit, tree gitd.Hash, err error)
@@ -44,7 +44,7 @@ type Shell interface {
 
 // Site is a container in which pages are served.
 type Site struct {
-	turn chan struct{} // holds one token: one check at a time serves its page
+	turn chan struct{} // holds one token, because one check at a time serves its page
 
 	mu        sync.Mutex // guards installed
 	installed string     // the dependencies that a check has installed, and in which container
@@ -63,7 +63,7 @@ func (s *Site) serve(ctx context.Context) (func(), error) {
 	}
 }
 
-// swapInstalled notes what is installed now, and returns what was noted before.
+// swapInstalled notes the current installation, and returns the earlier note.
 func (s *Site) swapInstalled(what string) (before string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,8 @@ const (
 	viewerBytes = 64 << 20
 )
 
-// viewerAgain is the wait until a request may try again what failed. Everybody who can reach the server can ask for the viewer.
+// viewerAgain is the wait between two attempts to fetch the viewer. Everybody with access to the server can request
+// the viewer.
 const viewerAgain = time.Minute
 
 // viewerTimeout bounds the wait for a turn and the sidecar itself, which needs a second.
@@ -37,7 +38,7 @@ type Viewer struct {
 	// Dir is the folder where the files are kept.
 	Dir string
 
-	mu     sync.Mutex // guards all below; held while the files are fetched
+	mu     sync.Mutex // guards all below; held during the fetch of the files
 	files  fs.FS
 	err    error
 	failed time.Time
@@ -73,7 +74,7 @@ func (v *Viewer) Files(ctx context.Context) (fs.FS, error) {
 	return v.files, nil
 }
 
-// kept returns the folder of a viewer that was fetched before; "": there is none.
+// kept returns the folder of a viewer that was fetched before, or "" if there is none.
 func (v *Viewer) kept() string {
 	list, _ := filepath.Glob(filepath.Join(v.Dir, "*", "index.html"))
 	for _, name := range list {
