@@ -34,7 +34,8 @@ type Cache struct {
 	Trees *worktree.Store
 	// Bucket keeps the tarballs.
 	Bucket store.Bucket
-	// Egress and Private list the hosts that may be fetched from; see [egress.Proxy]. With an empty Egress nothing is fetched.
+	// Egress and Private list the hosts that Warm may fetch from, see [egress.Proxy]. With an empty Egress nothing is
+	// fetched.
 	Egress, Private []string
 	Log             *slog.Logger
 
@@ -109,9 +110,9 @@ func (c *Cache) Lacks(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (b
 	return err == nil && len(cold) > 0 && len(c.Egress) > 0, err
 }
 
-// Warm fetches the dependencies of a commit of a base into the cache, in a container on that commit. Dependencies that are in the cache
-// cost nothing. Warm writes its progress to progress. The error says which dependencies cannot be fetched. The others are kept all the
-// same.
+// Warm fetches the dependencies of a commit of a base into the cache, in a container on that commit. Dependencies
+// that are in the cache cost nothing. Warm writes its progress to progress. The error names the dependencies that
+// cannot be fetched. The others are kept.
 func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progress io.Writer) error {
 	repo, err := c.Git.Repo(name)
 	if err != nil {

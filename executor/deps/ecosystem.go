@@ -15,19 +15,19 @@ import (
 // worktree makes it.
 const Dir = containers.CacheDir + "/deps"
 
-// Env is the environment that tells package managers of Dir. pnpm is told by a file (worktree/scripts/warm.sh), because its variable is
-// npm's too, and npm complains about it.
+// Env is the environment that makes package managers use Dir. pnpm gets a file instead (worktree/scripts/warm.sh),
+// because its variable is npm's too, and npm complains about it.
 var Env = []string{
 	"npm_config_cache=" + Dir + "/npm",
 	"GOMODCACHE=" + Dir + "/go",
 	"CARGO_HOME=" + Dir + "/cargo",
 }
 
-// ecosystem is a package manager that can be told to fetch and not to build.
+// ecosystem is a package manager that can fetch without building.
 type ecosystem struct {
 	name  string
 	locks []string // names of its lock files
-	// folder below Dir is where it keeps the files that it has fetched; see Env.
+	// folder below Dir holds the files that it has fetched, see Env.
 	folder string
 	// fetch is run in the folder of each lock file. It does not run scripts of dependencies.
 	fetch []string
@@ -73,8 +73,8 @@ type locked struct {
 // key returns the name of the tarball in the artifact store.
 func (l locked) key() string { return keyPrefix(l.repo, l.name) + l.hash }
 
-// keyPrefix begins the names of an ecosystem's tarballs in the artifact store. The repository is part of it. Otherwise those who can
-// change one base could decide what the tasks of another find.
+// keyPrefix begins the names of an ecosystem's tarballs in the artifact store. It has the repository, so that a party
+// that can change one base has no influence on the tasks of another.
 func keyPrefix(repo, eco string) string {
 	return "cache/" + worktree.Platform + "/" + eco + "/" + repo + "/"
 }

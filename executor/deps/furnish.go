@@ -19,8 +19,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Furnish puts the dependencies that fit a commit into the cache of a new container, and returns their ecosystems. p is where the
-// container can be reached from outside; nil: it cannot. A failure is only logged, because the container is as good as one without a cache.
+// Furnish puts the dependencies that fit a commit into the cache of a new container, and returns their ecosystems. p
+// is the container's address from outside, or nil if it has none. A failure is only logged, because the container is
+// as good as one without a cache.
 func (c *Cache) Furnish(ctx context.Context, t *worktree.Tree, h *containers.Host, p *containers.Place, at gitd.Hash) []string {
 	ctx, cancel := context.WithTimeout(ctx, unpackWithin)
 	defer cancel()
@@ -63,8 +64,8 @@ func (c *Cache) put(ctx context.Context, repo *gitd.Repo, h *containers.Host, p 
 	return put, errors.Join(errs...)
 }
 
-// find returns the dependencies that are in the cache: those of the commit's own lock files, or else those of the base, since most of
-// what both need is the same.
+// find returns, for each ecosystem, the cached dependencies of the commit's own lock files. If the cache has none, it
+// returns those of the base, because most of the dependencies are the same.
 func (c *Cache) find(ctx context.Context, repo string, p *containers.Place, own, base map[string]string) (found []locked, err error) {
 	var errs []error
 	for _, e := range ecosystems {

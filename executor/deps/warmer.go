@@ -59,7 +59,7 @@ func (w *warmer) door() http.Handler {
 		Repo:    repo.Name(),
 		Read:    []string{"refs/heads/" + w.tree.Base},
 		Scopes:  []string{gitd.ScopeRead},
-		Expires: w.c.Trees.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
+		Expires: w.c.Trees.Now().AddDate(1, 0, 0), // not a bound, because the grant ends with the connection
 	})
 	return worktree.ScratchDoor(repo, git, &egress.Proxy{Allow: w.c.Egress, Private: w.c.Private, Tell: func(e record.Event) {
 		w.c.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", repo.Name(), "host", e.Message, "verdict", e.Reason)
