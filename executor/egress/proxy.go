@@ -41,11 +41,12 @@ type Proxy struct {
 	Tell func(record.Event)
 	// LookUp resolves names. Nil means the system's resolver.
 	LookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// Run returns the name of the run at work, so that each run is told of its hosts. Nil means that there is at most one.
+	// Run returns the name of the run at work, so that each run records its hosts. Nil means that there is at most
+	// one run.
 	Run func() string
 
 	mu   sync.Mutex
-	run  string          // that seen belongs to; guarded by mu
+	run  string          // the run that seen belongs to; guarded by mu
 	seen map[string]bool // guarded by mu
 	open int             // guarded by mu
 }
@@ -122,7 +123,7 @@ func (p *Proxy) note(host, port, verdict string) {
 		run = p.Run()
 	}
 	p.mu.Lock()
-	if p.seen == nil || p.run != run { // each run is told
+	if p.seen == nil || p.run != run { // each run is reported to
 		p.run, p.seen = run, make(map[string]bool)
 	}
 	known := p.seen[name+verdict] || len(p.seen) >= egressNotes

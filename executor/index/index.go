@@ -41,7 +41,7 @@ var ErrDamaged = errors.New("index is damaged")
 type Index struct {
 	path string
 
-	file sync.Mutex // guards changes of db until memory has them; locked before mu
+	file sync.Mutex // held from a change of db until memory has it; locked before mu
 	db   *bolt.DB
 
 	mu    sync.RWMutex // guards all below
