@@ -33,7 +33,7 @@ func (x *Executor) agent(name string) (agent.Agent, error) {
 	return agent.Agent{}, fmt.Errorf("%w agent %q; known are %s", record.ErrInvalid, name, strings.Join(names, ", "))
 }
 
-// Bounds of what is said to a run's agent.
+// Bounds of the prompts of a run's agent.
 const (
 	// Prompts that wait are given together, as far as they fit into one turn.
 	maxTurnText = 1 << 20
@@ -42,7 +42,7 @@ const (
 	maxLabel    = 200
 )
 
-// image returns the image that the run's container must be made of; "": any.
+// image returns the image that the run's container must be made of, or "" for any.
 func (l *liveRun) image() string {
 	if l.initial.Agent == nil {
 		return ""
@@ -55,9 +55,9 @@ func firstLine(text string) string {
 	return strings.TrimSpace(line)
 }
 
-// Say gives text to a run's agent for its next turn. It is durable when Say returns. The error is ErrConflict if the run is not an
-// agent's, or the agent has had its last turn. Then a new run is needed. A key that was said to this run before is no error, also
-// if the run has ended meanwhile.
+// Say gives a prompt to a run's agent for its next turn. It is durable when Say returns. The error is ErrConflict if
+// the run is not an agent's, or if the agent has had its last turn, so that a new run is needed. A prompt whose key
+// this run has already is not an error, also if the run has ended meanwhile.
 func (x *Executor) Say(ctx context.Context, run string, p record.Prompt) error {
 	if err := x.say(ctx, run, p); err != nil {
 		return fmt.Errorf("cannot speak to %s: %w", run, err)
@@ -98,7 +98,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	if err := x.isOpen(); err != nil {
 		return err // the next process goes on with the run
 	}
-	// It may have been said before the run ended, and only the answer was lost.
+	// The prompt may have been journalled before the run ended, and only the answer was lost.
 	for e, err := range x.Events(ctx, r.Name(), 0, false) {
 		if err != nil {
 			return err
@@ -110,8 +110,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	return errOver
 }
 
-// say journals a prompt. The lock under which it finds that there is another turn is the one under which the run's owner finds
-// that there is none.
+// say journals a prompt. It holds the lock under which the run's owner decides that there is no other turn.
 func (l *liveRun) say(p record.Prompt) error {
 	given := named(p.Files)
 	p.Files = withoutContent(given)
@@ -147,7 +146,7 @@ func (l *liveRun) say(p record.Prompt) error {
 	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10), Data: record.Marshal(p)}, true)
 }
 
-// promptsHeard returns how many prompts an agent has heard with the turn that e begins, and 0 if e begins none.
+// promptsHeard returns how many prompts an agent has got with the turn that e begins. Returns 0 if e begins none.
 func promptsHeard(e record.Event) int {
 	var s started
 	if e.Type != record.EventStepStarted || e.Kind != string(record.KindAgent) || json.Unmarshal(e.Data, &s) != nil {
@@ -156,7 +155,7 @@ func promptsHeard(e record.Event) int {
 	return s.Prompts
 }
 
-// unheard reports whether more prompts were said than a number.
+// unheard reports whether the run has more prompts than a number.
 func (l *liveRun) unheard(than int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +172,7 @@ func (l *liveRun) unheardLocked(than int) bool {
 	return said > than
 }
 
-// lastTurn ends the conversation if nothing more was said. From then on Say refuses.
+// lastTurn ends the conversation if there is no further prompt. From then on Say refuses.
 func (l *liveRun) lastTurn(heard int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,14 +180,14 @@ func (l *liveRun) lastTurn(heard int) bool {
 	return l.noPrompts
 }
 
-// refusePrompts ends the conversation, whatever was said.
+// refusePrompts ends the conversation, also if there are further prompts.
 func (l *liveRun) refusePrompts() {
 	l.mu.Lock()
 	l.noPrompts = true
 	l.mu.Unlock()
 }
 
-// saidTo returns everything that was said to a run's agent, as one call.
+// saidTo returns all prompts of a run's agent, as one call.
 func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall, error) {
 	a, err := x.agent(r.Agent.Name)
 	if err != nil {

@@ -37,11 +37,11 @@ var acpReason = map[string]string{
 	"cancelled":         "it says that the turn was cancelled",
 }
 
-// speak is a turn with an agent of agent.ProtocolACP. The prompt is said in the session, and the turn is over when the agent says
-// so. The process stays for the next turn if somebody has spoken meanwhile.
+// speak is a turn with an agent of agent.ProtocolACP. It sends the prompt to the session. The turn is over when the
+// agent reports its end. The process stays for the next turn if there is another prompt by then.
 //
-// A restart of the server ends the agent's input, and with it the agent. Another process in the same container loads the session
-// and is told that the turn was interrupted. Its earlier work is in the work tree.
+// A restart of the server ends the agent's input, and with it the agent. Another process in the same container loads
+// the session, and its prompt notes that the turn was interrupted. Its earlier work is in the work tree.
 func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	began := t.l.x.Now()
 	stop, said := t.stopped(w)
@@ -154,7 +154,7 @@ func tailOf(c *capture) string {
 	return strings.TrimSpace(short.String())
 }
 
-// sayTo says the turn's words to the agent that is there, or to a new one.
+// sayTo sends the turn's prompt to the agent's process, or to a new one.
 func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string, err error) {
 	files, err := w.host.Files(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string
 	return t.process.Say(ctx, t.clock, blocks)
 }
 
-// call starts the agent and opens the session. lost says that the agent could not go on with an earlier session.
+// call starts the agent and opens the session. lost reports whether the agent could not continue an earlier session.
 func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func(int)) (lost bool, err error) {
 	l := t.l
 	if _, err := t.memory(w).Restore(ctx, w.host.Container().ID, files); err != nil {
@@ -278,7 +278,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 // mcpPath is where other rooms serve MCP at the door.
 const mcpPath = "/mcp"
 
-// words returns what is said in the turn.
+// words returns the prompt of the turn.
 func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
 	l := t.l
 	names, err := l.x.promptFiles(l.initial).offer(ctx, files, t.all)
@@ -346,7 +346,7 @@ func (t agentTurn) AskLeave(ctx context.Context, q acp.Question) (approved bool,
 	return t.w.l.askLeave(ctx, t.w.s.ID, q)
 }
 
-// agentOptions returns what a process of the run's agent needs to know.
+// agentOptions returns the options of a process of the run's agent.
 func (c *conversation) agentOptions(browser bool) agent.Options {
 	x := c.l.x
 	return agent.Options{
@@ -377,9 +377,9 @@ func (l *liveRun) speaks(s stepInfo) bool {
 	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil && l.x.Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
 }
 
-// repeatable reports whether a turn that is gone with its container may begin again from the branch. Its words are in the run's
-// record, the session is as it was before them, and nothing outside the container has seen its work. An agent of
-// agent.ProtocolText does not tell what it does, so its turns are not repeatable.
+// repeatable reports whether a turn that is gone with its container may begin again from the branch. The run's record
+// has its prompt, the session is as it was before the turn, and nothing outside the container has seen the turn's
+// work. An agent of agent.ProtocolText does not report its actions, so its turns are not repeatable.
 func (l *liveRun) repeatable(s stepInfo) bool {
 	return l.beginning(s.ID).starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// openBrowser starts the agent's browser and waits until it listens. It returns false if the agent has none, or none is to be had. The journal
-// says so.
+// openBrowser starts the agent's browser and waits until it listens. It returns false if the agent has none, or if
+// none is available. The journal has the reason.
 func (c *conversation) openBrowser(ctx context.Context, w *work) bool {
 	if c.a.Browser != agent.BrowserInteractive {
 		return false

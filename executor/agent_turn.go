@@ -21,14 +21,15 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// conversation is an agent's run: turns as long as somebody says something, and then the checks. Only the run's goroutine uses it.
+// conversation is the run of an agent. It has turns as long as there are prompts, and then the checks. Only the run's
+// goroutine uses it.
 type conversation struct {
 	l       *liveRun
 	a       agent.Agent
 	turns   int
 	heard   int               // prompts that the agent has been given
-	checks  map[string]string // how each ended the last time: passed, failed, skipped
-	process *agent.Process    // of agent.ProtocolACP: the process that is there for the next turn; may be nil
+	checks  map[string]string // last result of each: passed, failed, skipped
+	process *agent.Process    // of agent.ProtocolACP, for the next turn; may be nil
 	clock   *agent.Clock      // of the turn with it
 	// browser is the agent's own while it works. With an agent of agent.ProtocolACP it stays as long as process.
 	browser *browse.Interactive
@@ -85,7 +86,7 @@ func (c *conversation) run(ctx context.Context) error {
 	}
 }
 
-// giveUp ends the conversation, and journals how many prompts the agent has not heard.
+// giveUp ends the conversation, and journals how many prompts the agent has not got.
 func (c *conversation) giveUp() error {
 	c.l.refusePrompts()
 	left := len(c.l.initial.Prompts(c.l.journalled())) - c.heard
@@ -135,7 +136,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	return &failure{reason, text}, nil
 }
 
-// fit returns how many of the prompts have been heard after a turn that takes as many of the waiting ones as fit into it.
+// fit returns how many of the prompts the agent has got after a turn that takes as many waiting prompts as fit.
 func (c *conversation) fit(prompts []record.Prompt) int {
 	most, n, size := maxTurnText, c.heard, 0
 	if c.a.Argument {
@@ -154,11 +155,11 @@ func (c *conversation) fit(prompts []record.Prompt) int {
 type turn struct {
 	*conversation
 	first bool            // of the run
-	all   []record.Prompt // what it has heard, with this turn
-	now   []record.Prompt // and what is new to it
+	all   []record.Prompt // all prompts so far, with this turn's
+	now   []record.Prompt // the prompts that are new in this turn
 }
 
-// about returns what the turn is about: its prompts, or the title that it was given.
+// about returns the subject of the turn, which is its prompts or its given title.
 func (t *turn) about() string {
 	if title := firstLine(t.l.initial.Agent.Title); t.first && len(t.now) == 1 && title != "" {
 		return title

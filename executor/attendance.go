@@ -7,12 +7,12 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// attendance is a request's wait for a run's end; see [Executor.Exec]. It has the request's input and outputs.
+// attendance is a request that waits for a run's end, see [Executor.Exec]. It has the request's input and outputs.
 type attendance struct {
 	command        *record.Command // the request's, with stdin in place of its own
-	stdin          *given          // nil: there is none
+	stdin          *given          // nil if there is none
 	stdout, stderr outlet
-	first          bool // the run is this request's; set before the run begins
+	first          bool // the run belongs to this request; set before the run begins
 }
 
 func newAttendance(c *record.Command, stdout, stderr io.Writer) *attendance {
@@ -49,7 +49,7 @@ func (l *liveRun) leave(a *attendance) int {
 	}
 	l.mu.Unlock()
 	if a.first && a.stdin != nil && !a.stdin.ended() {
-		return 0 // the command would wait for the rest of its input for ever
+		return 0 // the command would never get the rest of its input
 	}
 	if others > 0 {
 		a.stdout.close()
@@ -85,7 +85,7 @@ func (g *given) ended() bool {
 // outlet is where a request wants output to be written, until the request leaves.
 type outlet struct {
 	mu sync.Mutex // guards w, and is held while it is written to
-	w  io.Writer  // nil: nowhere
+	w  io.Writer  // nil for none
 }
 
 func (o *outlet) Write(p []byte) (int, error) {

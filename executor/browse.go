@@ -57,7 +57,7 @@ func (l *liveRun) newChecks() *browse.Run {
 	}
 }
 
-// Browse does one check in the step's container; see [tasks.Browser].
+// Browse does one check in the step's container, see [tasks.Browser].
 func (s *taskShell) Browse(ctx context.Context, spec browser.Spec) (browser.Check, error) {
 	return s.w.l.x.inspector.Check(ctx, pageStep(s), spec, s.timeout)
 }
@@ -123,8 +123,8 @@ func (p pageShell) Scratch(ctx context.Context, commit gitd.Hash, branch string,
 	return pageStep(&taskShell{w: at, timeout: p.s.timeout}), func() { t.CloseScratch(lease, key) }, nil
 }
 
-// scratchDoor returns a door where a scratch container reads what the caller's container may read, writes nothing, and reaches the hosts that are
-// allowed. The run hears of those.
+// scratchDoor returns a door of a scratch container. The container may read all that the caller's container may read.
+// It writes nothing, and reaches the allowed hosts. The run records those hosts.
 func (w *work) scratchDoor(key string) http.Handler {
 	x, t := w.l.x, w.t
 	git := x.Git.GrantHandler(gitd.Grant{
@@ -132,12 +132,12 @@ func (w *work) scratchDoor(key string) http.Handler {
 		Repo:    t.Repo.Name(),
 		Read:    []string{"refs/heads/" + t.Base, "refs/heads/" + t.Caller.Branch()},
 		Scopes:  []string{gitd.ScopeRead},
-		Expires: x.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
+		Expires: x.Now().AddDate(1, 0, 0), // not a bound, because the grant ends with the connection
 	})
 	return worktree.ScratchDoor(t.Repo, git, &egress.Proxy{Allow: x.Egress, Private: x.PrivateEgress, Tell: t.tell})
 }
 
-// identify commits the files as they are and notes their tree, which is the only one that a check says something about.
+// identify commits the files as they are and notes their tree. A check is evidence for that tree only.
 func (w *work) identify(ctx context.Context, check string) error {
 	_, tree, err := w.commitSoFar(ctx, "files before "+check)
 	if err != nil {

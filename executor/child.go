@@ -77,7 +77,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		if c.l, err = x.reopen(ctx, kept); err != nil {
 			return nil, err
 		}
-		if c.l == nil { // it was sealed, only the index had not heard
+		if c.l == nil { // the run was sealed, and only the index was late
 			kept, err := x.Run(ctx, r.Name())
 			c.ended = &kept
 			return c, err

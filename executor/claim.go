@@ -37,7 +37,7 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	if err != nil {
 		return record.Run{}, false, err
 	}
-	// Between its claim and the index nobody who is told of the run can find it.
+	// Between its claim and its entry in the index nobody can find the run.
 	release, err := x.runs.lock(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 	if err != nil {
 		return record.Run{}, false, err
@@ -104,7 +104,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 	for {
 		l := x.runs.alive(c, id)
 		if l == nil {
-			r, known := x.index.Get(c, id) // after alive: the index has a run that has just left as it ended
+			r, known := x.index.Get(c, id) // after alive, because the index has a run that has just ended and left the live runs
 			if !known {
 				return record.Run{}, fmt.Errorf("run %s/%s: %w", c, id, record.ErrNotFound)
 			}
@@ -225,7 +225,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 
 // Ending is how a claimed run ends that never begins.
 type Ending struct {
-	Reason record.Reason // empty: complete
+	Reason record.Reason // empty if complete
 	Error  string
 	Output map[string]any
 }
@@ -272,7 +272,8 @@ func (l *liveRun) answer() (map[string]any, error) {
 	return l.ending.Output, nil
 }
 
-// Tell records in an ended run that its origin knows. It is durable when Tell returns. A run that was told is left as it is.
+// Tell records in an ended run that its origin knows of the end. The record is durable when Tell returns. Tell
+// changes nothing if the record exists.
 func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) error {
 	r, err := x.Run(ctx, run)
 	if err == nil {
@@ -313,8 +314,8 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	return x.index.Put(r)
 }
 
-// Untold returns the runs with an Origin that is not known to have heard of their end, oldest first: runs that are claimed, at
-// work, waiting for a person, or ended.
+// Untold returns the runs with an Origin that may not know of their end, oldest first. They are claimed, at work,
+// waiting for a person, or ended.
 func (x *Executor) Untold(context.Context) ([]record.Run, error) {
 	var runs []record.Run
 	for _, r := range x.current() {

@@ -84,7 +84,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 // errUnsealed is the error of a request that needs the run's record in its ref.
 var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's log tells why", record.ErrConflict)
 
-// unsealed reports whether the ref of a run that has ended, or waits, does not have it yet; see sealLater.
+// unsealed reports whether the ref of a run that has ended, or waits, does not have it yet, see sealLater.
 func (x *Executor) unsealed(r record.Run) bool {
 	return x.runs.alive(r.Caller, r.ID) != nil
 }
@@ -122,8 +122,8 @@ func (x *Executor) named(ctx context.Context, name string) ([]record.Run, record
 	return []record.Run{r}, record.Caller{}, err
 }
 
-// Retry starts a failed run again. A workflow begins at the failed step, a command from its beginning, both on the same branch
-// with the step's input restored. An agent is told everything that was said to it.
+// Retry starts a failed run again. A workflow begins at the failed step, a command from its beginning, both on the
+// same branch with the step's input restored. An agent gets all its prompts again.
 func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (record.Run, error) {
 	req, err := x.Again(ctx, run, by)
 	if err != nil {
@@ -190,7 +190,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	return req, nil
 }
 
-// failedNode returns the node of a run's last step that failed or has no result; "": there is none.
+// failedNode returns the node of a run's last step that failed or has no result. Returns "" if there is none.
 func (x *Executor) failedNode(ctx context.Context, r record.Run) (string, error) {
 	open := make(map[string]string)
 	node := ""

@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// Visitor is the container that sends a request to a door. The connection tells which it is.
+// Visitor is the container that sends a request to a door. The connection identifies it.
 type Visitor struct {
 	Caller record.Caller
 	t      *target
@@ -29,8 +29,9 @@ func (v Visitor) Run() record.Run {
 // Tell journals an event in the run that works now. Between runs it is dropped.
 func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 
-// door returns the handler of the container's requests to 127.0.0.1:7070. It serves its repository, the egress proxy, and what
-// other rooms add. The caller is known by the connection, so nothing in a request is believed about the sender.
+// door returns the handler of the container's requests to 127.0.0.1:7070. It serves the container's repository, the
+// egress proxy, and the handlers of other rooms. The connection identifies the caller, so the door trusts no word of
+// a request about its sender.
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
 	out := &egress.Proxy{Allow: t.x.Egress, Private: t.x.PrivateEgress, Tell: t.tell, Run: t.runName}

@@ -65,7 +65,7 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 // turn waits for the run's turn on its branch.
 func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
 	if len(record.OpenSteps(l.journalled())) > 0 {
-		ctx = l.x.ctx // it had its turn before the server was restarted: stopped or not, its command has to be ended
+		ctx = l.x.ctx // had its turn before the restart of the server, so its command must be ended even if the run was stopped
 	}
 	return l.target.acquire(ctx)
 }
@@ -134,8 +134,8 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 	return nil
 }
 
-// once runs a step, or finds its result in the journal. Unlike a workflow's step, a step that was lost half way does not begin
-// again, because nobody said that it may happen twice.
+// once runs a step, or finds its result in the journal. Unlike a workflow's step, a step that was lost half way does
+// not begin again, because its request does not allow that it happens twice.
 func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	b := l.beginning(info.ID)
 	var res workflow.StepResult
@@ -220,7 +220,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	x.runs.tally(l.snapshot())
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
-		// Until it is sealed, only its liveRun knows how it ended or what it asks.
+		// Until it is sealed, only its liveRun has its result or its question.
 		unsealed = true
 		x.wg.Go(func() { x.sealLater(l, x.tuning.sealEvery) })
 		return
@@ -309,7 +309,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 	}
 	for _, r := range x.index.All() {
 		if r.Passive() {
-			continue // its owner takes it up: see Untold and Standing
+			continue // its owner takes it up, see Untold and Standing
 		}
 		_, statErr := os.Stat(x.folder.journal(r))
 		if r.Ended() && statErr != nil || r.State == record.StateAwaitingReview && statErr != nil || r.Sub {
@@ -409,7 +409,7 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.run.Usage = nil // what it was when the run was last sealed; the journal has all of it
+	l.run.Usage = nil // as of the last seal; the journal has all of it
 	for _, e := range l.events {
 		l.run.AddUsage(e)
 		setSession(&l.run, e)

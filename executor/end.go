@@ -6,8 +6,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// hintLocked returns what a person can do about how the run ended. Hosts that the run was refused come first, because they are
-// often why. mu is held.
+// hintLocked returns the remedy for the run's end. Refused hosts come first, because they are often the cause. mu is
+// held.
 func (l *liveRun) hintLocked(reason record.Reason) string {
 	hint := reason.Hint()
 	if reason != record.ReasonCommandFailed && reason != record.ReasonTimedOut {

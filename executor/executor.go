@@ -35,7 +35,7 @@ const WorkDir = containers.WorkDir
 // Executor runs commands for callers. Its exported fields are its options and
 // may be changed until Open. Methods are safe for concurrent use.
 type Executor struct {
-	// Data is the data folder: live/, index.db.
+	// Data is the data folder. It has live/ and index.db.
 	Data string
 	Git  *gitd.Server
 	// Fleet gives containers. The executor opens and closes it.
@@ -52,15 +52,16 @@ type Executor struct {
 	// private and shared networks. Any other name is refused if it leads to one. An entry that is an address itself, or
 	// localhost, needs none here.
 	PrivateEgress []string
-	// Timeout of a command that names none; default 30 min. RunTimeout of a whole run; default 24 h.
+	// Timeout bounds a command that sets no timeout. The default is 30 min. RunTimeout bounds a whole run. The
+	// default is 24 h.
 	Timeout, RunTimeout time.Duration
-	// Bot is the committer of every commit; default ramus <ramus@localhost>.
+	// Bot is the committer of every commit. The default is ramus <ramus@localhost>.
 	Bot gitd.Person
-	// LLM answers llm nodes; nil: there is none.
+	// LLM answers llm nodes. Nil means that there is none.
 	LLM LLM
 	// Agents are the coding agents that requests may name.
 	Agents map[string]agent.Agent
-	// Browser says how pages are looked at. nil: there is no browser, and checks by one end as UNVERIFIED.
+	// Browser configures the browser that checks pages. If it is nil, checks by a browser end as UNVERIFIED.
 	Browser *browse.Browser
 	// Secrets are removed from everything that is journalled, sealed, stored or shown. nil: there are none.
 	Secrets *redact.Secrets
@@ -75,8 +76,8 @@ type Executor struct {
 	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/"). nil: there
 	// are none.
 	Door map[string]func(Visitor) http.Handler
-	// Layers bounds what base layers may take on disk together, in bytes; default 20 GiB. They are used if the fleet has a
-	// Keeper.
+	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
+	// fleet has a Keeper.
 	Layers int64
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -106,14 +107,14 @@ type Executor struct {
 
 // tuning has times and bounds that tests change.
 type tuning struct {
-	// sealEvery is the wait before a run is sealed again that could not be sealed; default 5 s.
+	// sealEvery is the wait between two attempts to seal a run. The default is 5 s.
 	sealEvery time.Duration
 	// refreshEvery is [upstream.Bases].RetryEvery.
 	refreshEvery time.Duration
 	// layers bounds the base layers.
 	layers worktree.Layers
 	waits  agent.Waits
-	// token returns a part of a run's id. nil: [record.NewToken].
+	// token returns a part of a run's id. Nil means [record.NewToken].
 	token func() string
 }
 
@@ -217,7 +218,7 @@ func (x *Executor) newBases() *upstream.Bases {
 // Bases returns the bases of the server's repositories, which follow their upstreams. The Executor must be open.
 func (x *Executor) Bases() *upstream.Bases { return x.bases }
 
-// Warm fetches the dependencies of a commit of a base into the cache; see [deps.Cache.Warm]. progress may be nil.
+// Warm fetches the dependencies of a commit of a base into the cache, see [deps.Cache.Warm]. progress may be nil.
 func (x *Executor) Warm(ctx context.Context, name string, commit gitd.Hash, progress io.Writer) error {
 	if err := x.isOpen(); err != nil {
 		return err
@@ -342,7 +343,7 @@ type CallerStatus struct {
 
 // Stats are the numbers of /metrics and /health.
 type Stats struct {
-	Runs     map[record.State]int `json:"runs"` // since start, by state now: those at work, those that wait for a person, and those that ended
+	Runs     map[record.State]int `json:"runs"` // since the start, by present state; at work, waiting for a person, or ended
 	Commands int64                `json:"commands"`
 	Commits  int64                `json:"commits"`
 	Queue    int                  `json:"queue"`

@@ -105,7 +105,8 @@ func (p *plan) setForkOfKept(ctx context.Context, f record.Fork, of record.Calle
 	return fmt.Errorf("cannot fork %s at %s: its branch is deleted, and that is no commit that was kept of it: %w", of, f.Commit, record.ErrNotFound)
 }
 
-// stateAt returns the memory of a caller's agents when a commit of its branch was the newest; "": they had none.
+// stateAt returns the memory of a caller's agents at the time when a commit of its branch was the newest. Returns ""
+// if they had none.
 func stateAt(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash, newest bool) (gitd.Hash, error) {
 	state, err := repo.Resolve(ctx, agent.MemoryRef(c))
 	if errors.Is(err, gitd.ErrNotFound) {

@@ -61,8 +61,8 @@ func (x *Executor) Check(ctx context.Context, name string, text []byte, repo str
 // loader finds workflow files, those that a person gave along or else the base's. It keeps those that were used, so that a run has
 // its own text.
 type loader struct {
-	repo *gitd.Repo // nil: only what was given along
-	base string     // branch; empty: the repository's own
+	repo *gitd.Repo // nil for the given tasks only
+	base string     // branch; empty for the repository's default
 	sub  map[string]string
 	used map[string]string
 }

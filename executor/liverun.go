@@ -25,30 +25,30 @@ type liveRun struct {
 	x       *Executor
 	target  *target
 	files   runFiles
-	initial record.Run // as it was claimed: what never changes is read from here
+	initial record.Run // as it was claimed; source of the fields that never change
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the run's goroutine has ended
 
-	// stdout and stderr get a copy of every command's output at once; see Executor.Exec.
+	// stdout and stderr get a copy of every command's output at once, see Executor.Exec.
 	stdout, stderr io.Writer
 	ending         *Ending       // of a request that is answered without work
 	checks         *browse.Run   // by a browser
 	stdin          io.Reader     // of the first command, when there is somebody to give it
 	env            []string      // of the command of KindExec, with its values; nil after a restart
-	asking         chan struct{} // holds one token: its agent asks one thing at a time
+	asking         chan struct{} // holds one token, because the agent asks one question at a time
 
 	mu        sync.Mutex // guards all below
 	run       record.Run
 	ref       gitd.Hash // what the run's ref points to
 	journal   *record.Journal
 	events    []record.Event
-	deferred  []record.Event // of events, what nobody was told of
+	deferred  []record.Event // the events among events that followers have not got
 	followed  map[*follower]struct{}
 	printing  map[string]*outputs // by step, of those at work
 	over      bool                // nothing is journalled any more
 	noPrompts bool                // its agent has had its last turn
-	asked     *asked              // what its agent waits for a person with
+	asked     *asked              // the agent's question that waits for a person
 	questions int                 // that it asked so
 	attended  int                 // requests that wait for its end
 	kept      bool                // it goes on when none does
@@ -94,7 +94,7 @@ func (l *liveRun) change(f func(*record.Run)) {
 	l.mu.Unlock()
 }
 
-// emit journals an event and tells followers. With sync it is on disk when emit returns.
+// emit journals an event and sends it to followers. With sync it is on disk when emit returns.
 func (l *liveRun) emit(e record.Event, sync bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +127,7 @@ func (l *liveRun) appendLocked(e *record.Event, sync bool) error {
 	return nil
 }
 
-// announce tells followers of a journalled event, after the deferred ones. mu is held.
+// announce sends followers a journalled event, after the deferred events. mu is held.
 func (l *liveRun) announce(e record.Event) {
 	for _, held := range l.deferred {
 		l.publish(held)
@@ -151,7 +151,7 @@ func (l *liveRun) emitDeferred(e record.Event) error {
 	return nil
 }
 
-// output tells followers what a command prints. It is not journalled.
+// output sends followers the output of a command. The output is not journalled.
 func (l *liveRun) output(c *capture, p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,11 +197,11 @@ func (l *liveRun) state(s record.State, reason record.Reason, text string) error
 	}
 	l.run = cleanRun(l.x.Secrets, l.run)
 	e.Message = text
-	return l.emitLocked(e, s != record.StateRunning) // which says nothing that a later event does not
+	return l.emitLocked(e, s != record.StateRunning) // a later event has all of it
 }
 
-// ended is the data of the run.state event with which a run ends. With it the journal alone says how, if the server stops before
-// the run is sealed.
+// ended is the data of the run.state event with which a run ends. So the journal alone has the result if the server
+// stops before the run is sealed.
 type ended struct {
 	Output map[string]any `json:"output,omitempty"`
 }
@@ -244,8 +244,9 @@ func (l *liveRun) hadEnded() bool {
 	return true
 }
 
-// follow attaches a reader. It gets everything journalled after a sequence number, then the end of the output of the steps at work
-// that it hears of so, which no journal holds, then whatever follows.
+// follow attaches a reader. The reader gets all events after a sequence number. Then it gets the end of the output of
+// those steps at work whose start is among these events, because no journal holds output. Then it gets everything
+// that follows.
 func (l *liveRun) follow(after int64) *follower {
 	f := newFollower()
 	l.mu.Lock()
@@ -307,7 +308,7 @@ type follower struct {
 	queue  []record.Event
 	output int // bytes of live output in queue
 	ended  bool
-	wake   chan struct{} // one token: something changed
+	wake   chan struct{} // holds one token if there is a change
 }
 
 func newFollower() *follower { return &follower{wake: make(chan struct{}, 1)} }
@@ -368,7 +369,7 @@ func (f *follower) events(ctx context.Context) iter.Seq[record.Event] {
 	}
 }
 
-// hub tells watchers of the events of all runs.
+// hub sends watchers the events of all runs.
 type hub struct {
 	mu       sync.Mutex // guards watchers
 	watchers map[*follower]record.Caller

@@ -25,7 +25,7 @@ const (
 // outputs are the two streams of a step, on their way to files, to the request that waits for them, and to followers of the run.
 type outputs struct {
 	stdout, stderr *capture
-	saved          chan error // nil: save was not called
+	saved          chan error // nil if save was not called
 }
 
 type capture struct {
@@ -34,13 +34,13 @@ type capture struct {
 	stream string
 	file   *os.File
 	copy   io.Writer // may be nil; an error ends the copying, not the command
-	tail   text.Tail // written below liveRun.mu, for who begins to follow; read there, or when nothing is printed any more
+	tail   text.Tail // for new followers; written below liveRun.mu; read below it, or after the last output
 
 	mu    sync.Mutex     // guards all below while the command prints
 	clean *redact.Writer // takes secrets out on the way to all of these
-	idle  *time.Timer    // nil: nothing waits to be let go
+	idle  *time.Timer    // nil if nothing waits to be released
 	got   int64          // bytes that were written, secrets and all
-	total int64          // as the runner counted; more than came here means truncated
+	total int64          // as the runner counted; if more than arrived here, the output is truncated
 }
 
 // openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
@@ -168,7 +168,7 @@ func (o *outputs) saving() error {
 		return o.sync()
 	}
 	err := <-o.saved
-	o.saved <- err // for who asks again
+	o.saved <- err // for a second call
 	return err
 }
 

@@ -29,7 +29,7 @@ type plan struct {
 	redraw  bool                // the run's id was, too
 	taken   []record.Event      // results taken over from the run that is resumed
 	start   gitd.Hash           // of a fork
-	state   gitd.Hash           // what its agents remember; empty: nothing
+	state   gitd.Hash           // memory of its agents; empty for none
 }
 
 // plan returns the plan of a request. Nothing is changed but, for a request that begins at a node, the caller's branch.

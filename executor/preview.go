@@ -37,7 +37,7 @@ func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net
 		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", record.ErrInvalid))
 	}
 	if port == browse.InteractivePort {
-		// A person who drives an agent's browser acts in the container. A viewer must not.
+		// A person at an agent's browser acts in the container. A viewer must not.
 		return nil, wrap(fmt.Errorf("%w: it is the agent's browser's", ErrNoPort))
 	}
 	lease, err := x.adopt(ctx, c.String())

@@ -103,7 +103,7 @@ func (p promptFiles) keep(files []record.Attachment) (dir string, discard func()
 	if err != nil {
 		return "", func() {}, fmt.Errorf("cannot keep the files: %w", err)
 	}
-	discard = func() { _ = os.RemoveAll(dir) } // what is left goes with the live folder
+	discard = func() { _ = os.RemoveAll(dir) } // the rest is removed with the live folder
 	for _, f := range files {
 		if err := writeDurable(filepath.Join(dir, f.Name), f.Content); err != nil {
 			return "", discard, fmt.Errorf("cannot keep the file %q: %w", f.Name, err)
@@ -207,8 +207,8 @@ const (
 	maxShownBytes = 3_700_000
 )
 
-// pictures returns the pictures among the files of prompts, to be shown at once. A picture is told by its content, because a
-// stranger chose its name.
+// pictures returns the pictures among the files of prompts, which the agent sees at once. It recognizes a picture by
+// its content, because a stranger chose its name.
 func (p promptFiles) pictures(ctx context.Context, prompts []record.Prompt) (blocks []sdk.ContentBlock, err error) {
 	for _, of := range prompts {
 		for _, f := range of.Files {

@@ -17,11 +17,11 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Nothing is removed by itself, because the record of work is kept. Prune removes what [Executor.Keep] does not keep and nobody
-// can still need. git removes objects two weeks after the last ref that reached them.
+// Work is kept until Prune is called, because it is a record. Prune removes everything that [Executor.Keep] does not
+// keep and nobody can still need. git removes objects two weeks after the last ref that reached them.
 
-// Keep says how much is kept of one kind of thing: everything younger than Age, and so many of the newest in each repository. Zero
-// values keep none.
+// Keep is the retention of one kind of thing. It keeps everything younger than Age, and the Count newest in each
+// repository. Zero values keep none.
 type Keep struct {
 	Age   time.Duration
 	Count int
@@ -29,8 +29,8 @@ type Keep struct {
 
 // Retention is the policy of [Executor.Prune].
 type Retention struct {
-	// Branches are those of callers that have ended, with what was saved of their lost containers. Branches whose commits are
-	// all in the base are removed at any age.
+	// Branches are the branches of callers that have ended, with the saved work of their lost containers. Branches
+	// whose commits are all in the base are removed at any age.
 	Branches Keep
 	// Runs are the sealed runs of callers without a branch, and the looks of browsers at trees.
 	Runs Keep
@@ -57,9 +57,9 @@ func PruneKinds() []string {
 
 // Pruning is a request to remove things that are not needed.
 type Pruning struct {
-	Kinds []string `json:"kinds,omitempty"` // empty: all
-	Repo  string   `json:"repo,omitempty"`  // empty: all; artifacts belong to none
-	// DryRun removes nothing and returns what would be removed.
+	Kinds []string `json:"kinds,omitempty"` // empty for all
+	Repo  string   `json:"repo,omitempty"`  // empty for all; artifacts belong to none
+	// DryRun removes nothing. Prune returns the things that it would remove.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
@@ -73,12 +73,12 @@ type Pruned struct {
 	Bytes int64     `json:"bytes,omitzero"` // where that is known
 }
 
-// claimLife is how long a run that was asked for from outside stays in any case. Its ref tells a repeated delivery of the same
-// request from a new one.
+// claimLife is the time for which a run that was requested from outside always stays. Its ref distinguishes a
+// repeated delivery of a request from a new request.
 const claimLife = 24 * time.Hour
 
-// Prune removes what is not kept, and returns it. With an error the list has what was removed. Things in use stay, and so does
-// everything that began meanwhile.
+// Prune removes the things that are not kept, and returns them. With an error the list has those that were removed.
+// Things in use stay, and so does everything that began meanwhile.
 func (x *Executor) Prune(ctx context.Context, p Pruning) ([]Pruned, error) {
 	if err := x.isOpen(); err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (n *pruning) contained(ctx context.Context, repo *gitd.Repo, tip gitd.Hash,
 	return repo.Descends(ctx, at, tip)
 }
 
-// runs removes the runs of callers that are done, which have no branch any more and whose origin was told.
+// runs removes the runs of callers that are done, that have no branch any more, and whose origin knows of their end.
 func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 	refs, err := repo.Refs(ctx, record.RunsPrefix)
 	if err != nil {

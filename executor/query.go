@@ -103,7 +103,7 @@ func (x *Executor) Callers(ctx context.Context, f record.Filter) ([]CallerStatus
 	return list, nil
 }
 
-// callers is Callers without what git and containers say.
+// callers returns Callers without the fields that come from git and from containers.
 func (x *Executor) callers(f record.Filter) []CallerStatus {
 	all := x.current
 	if c, err := record.ParseCaller(f.Caller); err == nil {
@@ -141,7 +141,7 @@ func (x *Executor) callers(f record.Filter) []CallerStatus {
 	return kept
 }
 
-// lookAt completes callers by what git and their containers say.
+// lookAt sets the fields of callers that come from git and from their containers.
 func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 	keys := make([]string, len(list))
 	at := make(map[string][]*CallerStatus, len(list))
@@ -161,7 +161,7 @@ func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 		}
 	}
 	if len(keys) == 0 {
-		return nil // List would tell of all
+		return nil // List would return all
 	}
 	hosts := x.Fleet.List(ctx, keys...)
 	for i := range hosts {

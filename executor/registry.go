@@ -57,7 +57,7 @@ func (g *registry) remove(l *liveRun) {
 	delete(g.live, l.initial.Name())
 }
 
-// alive returns a run of a caller that works or waits in line; nil if nothing works at it.
+// alive returns a run of a caller that works or waits in line, or nil if there is none.
 func (g *registry) alive(c record.Caller, id string) *liveRun {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 	maxManifest  = 256 << 20
 
 	storeOver   = 8 << 20
-	maxDiff     = 32 << 20 // of a diff in a sealed run; the branch has all of it anyway
+	maxDiff     = 32 << 20 // of a diff in a sealed run; the branch has the whole diff
 	maxFileList = 10_000   // changed files named in a manifest
 )
 
@@ -226,7 +226,7 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 			return err
 		}
 		if entry.IsDir() {
-			// Other folders are temporary, as those of prompts that are being said, or refused.
+			// Other folders are temporary, such as those of prompts that are being journalled or were refused.
 			if top, _, _ := strings.Cut(name, "/"); top != "." && top != "artifacts" && top != filesDir {
 				return fs.SkipDir
 			}

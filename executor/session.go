@@ -16,15 +16,15 @@ type SessionState string
 const (
 	SessionRunning SessionState = "running" // a run of it is not over
 	SessionStopped SessionState = "stopped" // it can be gone on with
-	SessionError   SessionState = "error"   // its last run failed; it can be gone on with all the same
+	SessionError   SessionState = "error"   // its last run failed; the session can still be continued
 )
 
-// Session is what a caller said to one agent under one label, over all runs.
+// Session is the conversation of a caller with one agent under one label, over all runs.
 type Session struct {
 	Caller record.Caller `json:"caller"`
 	Agent  string        `json:"agent"`
 	Label  string        `json:"label"`        // AgentCall.Session
-	ID     string        `json:"id,omitempty"` // of the agent's own, where it tells one
+	ID     string        `json:"id,omitempty"` // of the agent's own; empty if the agent reports none
 	State  SessionState  `json:"state"`
 	Runs   int           `json:"runs"`
 	Last   string        `json:"last"`            // the name of the last run

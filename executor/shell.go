@@ -58,7 +58,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 		DurationMS: exit.Duration.Milliseconds()}, nil
 }
 
-// heard returns a writer to by and to the step's own output. A visitor's task has none.
+// heard returns a writer to by and to the step's own output. A visitor's task has no output of its own.
 func (w *work) heard(by io.Writer, stderr bool) io.Writer {
 	switch {
 	case w.out == nil:

@@ -19,8 +19,8 @@ import (
 // maxStanding bounds the journal of a run of KindConversation, in bytes. Every amendment reads and writes all of it.
 const maxStanding = 8 << 20
 
-// farewell is how much longer the journal of one that has ended may be, in bytes. One that is too long must be able to end, and to
-// tell that it did.
+// farewell is the number of bytes by which the journal of an ended conversation may be longer. One that is too long
+// must be able to end, and to record that its origin knows.
 const farewell = 1 << 20
 
 // Amendment is a change of a run of KindConversation.
@@ -42,10 +42,10 @@ func (x *Executor) Stand(ctx context.Context, r record.Request, rec json.RawMess
 	return x.claimIdle(ctx, record.KindConversation, r, x.Secrets.JSON(rec))
 }
 
-// Amend changes a run of KindConversation. When it returns, the run's ref has all of the change as one commit, or none of it. was
-// is the number of the last event that the change is based on. If there are later events the error is ErrConflict, and nothing
-// happened. A was below 0 is not looked at. A journal of 8 MiB takes nothing more, and the error is ErrFull, except for the end of
-// the run and what follows on that.
+// Amend changes a run of KindConversation. When it returns, the run's ref has all of the change as one commit, or
+// none of it. was is the number of the last event that the change is based on. Returns ErrConflict, and changes
+// nothing, if there are later events. A negative was disables this check. Returns ErrFull if the journal has 8 MiB,
+// except for the end of the run and the events after that.
 func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment) (record.Run, error) {
 	r, err := x.amend(ctx, run, was, a)
 	if err != nil {
@@ -153,7 +153,7 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 	if err != nil {
 		return err
 	}
-	// The index is told first. A kill between the ref and the index would leave the index late.
+	// The index is updated first. A kill between the ref and the index would leave the index late.
 	if err := x.index.Claim(r); err != nil {
 		return err
 	}

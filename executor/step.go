@@ -30,20 +30,20 @@ const losses = 3
 // killWait is how long a stopped command may take to end and to be committed.
 const killWait = time.Minute
 
-// stepInfo is what is known of a step before it begins.
+// stepInfo describes a step before it begins.
 type stepInfo struct {
 	ID, Node, Kind string
 	Task           string
 	Command        string // as people read it
 	Background     bool
-	Prompts        int // of an agent's turn: how many were said until then
+	Prompts        int // of an agent's turn, the number of the run's prompts until then
 }
 
 // started is the data of a step.started event. It is enough to find the command in its container again.
 type started struct {
-	ID     string        `json:"id"`     // of the command in the runner; of tasks, its prefix
+	ID     string        `json:"id"`     // of the command in the runner; of a task, the prefix
 	Caller record.Caller `json:"caller"` // whose container, when it is not the run's own
-	// Prompts is how many of the run's prompts its agent has heard with this turn.
+	// Prompts is the number of the run's prompts that its agent has got with this turn.
 	Prompts int `json:"prompts,omitempty"`
 }
 
@@ -152,7 +152,7 @@ type work struct {
 	l      *liveRun
 	t      *target
 	host   *containers.Host
-	image  string // of its container, with digest; empty: the engine has no images
+	image  string // of its container, with digest; empty if the engine has no images
 	s      stepInfo
 	id     string    // of its command, or the prefix of its commands'
 	before gitd.Hash // the branch's tip when it began
@@ -161,14 +161,14 @@ type work struct {
 	n      int    // commands of a task so far
 	head   *head  // the branch's tip as its own commits have moved it
 	guests guests // requests at the door that are for this step
-	// checked is the tree of the files when a check began; empty for other tasks.
+	// checked is the tree of the files when a check began. It is empty for other tasks.
 	checked gitd.Hash
 	visits  atomic.Int64 // tasks that its agent has run by its door
 }
 
 // head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
 type head struct {
-	mu   sync.Mutex // held while something is committed; guards all below
+	mu   sync.Mutex // held during a commit; guards all below
 	at   gitd.Hash
 	left []worktree.LeftOut // files that these commits do not hold
 }
@@ -177,7 +177,7 @@ type head struct {
 type outcome struct {
 	exit   containers.Exit
 	result workflow.StepResult
-	// subject is the commit's first line. Empty: it is made from the step.
+	// subject is the commit's first line. If it is empty the step determines it.
 	subject string
 	fault   error // why a task could not be done as asked
 }
@@ -221,17 +221,18 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	return w.run(ctx, do)
 }
 
-// fate is what happened to a step that had begun when the server stopped.
+// fate is the state of a step that had begun when the server stopped.
 type fate int
 
 const (
 	fateLost    fate = iota // it may have run, and nothing of it is left
-	fateUnheard             // its container is there and has never heard of it, or not of all that it was to be told
+	fateUnheard             // its container is there and did not get the command, or not the whole of it
 	fateEnded               // it has ended, and its result is journalled
 )
 
-// takeUp finds out what happened to a step that had begun when the server stopped, and takes it to its end if possible. It does so
-// also for a run that was stopped meanwhile. Otherwise its command would go on in a container that nobody may have.
+// takeUp determines the fate of a step that had begun when the server stopped, and brings the step to its end if
+// possible. It does so also for a run that was stopped meanwhile. Otherwise its command would continue in a container
+// that nobody may have.
 func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res workflow.StepResult, f fate, err error) {
 	var st started
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
@@ -301,7 +302,8 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	return res, f, nil
 }
 
-// takeUpCommitted ends a step whose container is gone, or has never heard of its command, if its commit is there. Otherwise ended is false.
+// takeUpCommitted ends a step whose commit is there, but whose container is gone or did not get its command. If there
+// is no commit, ended is false.
 func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b beginning) (res workflow.StepResult, ended bool, err error) {
 	commit, tip, err := t.Recover(ctx, b.last.Parent, l.initial.Asker, l.initial.ID, s.ID)
 	var apart *worktree.Uncommitted
@@ -332,15 +334,15 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 	return res, true, err
 }
 
-// endCut ends an agent whose prompt broke off when the server stopped. Most agents wait for the rest until their time is up, and
-// the work on half a prompt is not what was asked. The run's record has the prompt, so the step can begin again, unless the agent
-// has done something that must not be done twice. Then the container keeps the command, so that a next server comes to the same
-// end.
+// endCut ends an agent whose prompt broke off when the server stopped. Most agents wait for the rest until their time
+// is up, and work on half a prompt does not fulfil the request. The run's record has the prompt, so the step can
+// begin again, unless the agent has done something that must not be done twice. Then the container keeps the command,
+// so that a next server comes to the same end.
 func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s stepInfo, id string) error {
 	if err := worktree.EndCommand(ctx, h, id); err != nil && !errors.Is(err, containers.ErrGone) {
 		return err
 	}
-	t.Forget() // what it did is thrown away
+	t.Forget() // its work is discarded
 	if l.outside(s.ID) {
 		return &failure{record.ReasonInterrupted, "the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
@@ -609,8 +611,8 @@ func commitText(secrets *redact.Secrets, text string) string {
 	return strings.ReplaceAll(secrets.String(text), "\x00", "\uFFFD")
 }
 
-// errUnheard is the error of a container that was lost before it said that the command had begun. Nobody has seen anything of the
-// command then, and its work went with its container.
+// errUnheard is the error of a container that was lost before it confirmed the start of the command. No output of the
+// command has left the container, and the command's work went with it.
 var errUnheard = errors.New("the container did not hear of the command")
 
 // attend follows one command of the step to its end. If ctx ends the command is stopped. If the executor is closing it goes on,
@@ -653,7 +655,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 			case <-kill.Done():
 			}
 		}
-		detach() // it cannot be stopped: the container has to go
+		detach() // the command cannot be stopped, so the container has to go
 	}()
 	exit, err := p.Output(stdout, stderr)
 	close(ended)
@@ -729,11 +731,11 @@ func shellOutcome(exit containers.Exit, out *outputs) outcome {
 	return o
 }
 
-// waiting tells followers of the run's place in line for a container.
+// waiting tells followers the run's place in line for a container.
 func (l *liveRun) waiting(place int) {
 	l.change(func(r *record.Run) { r.Place = place })
 	if place > 0 {
-		_ = l.emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)}, false) // told again with the next place
+		_ = l.emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)}, false) // repeated with the next place
 	}
 }
 

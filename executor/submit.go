@@ -27,8 +27,8 @@ const WorkflowDir = ".ramus/workflows"
 // maxWorkflow bounds a workflow file.
 const maxWorkflow = 1 << 20
 
-// Submit claims a run and starts it. It returns once the claim is durable. From then on the run goes on or ends with a reason,
-// whatever is killed.
+// Submit claims a run and starts it. It returns once the claim is durable. From then on the run continues or ends
+// with a reason, even if a process is killed.
 func (x *Executor) Submit(ctx context.Context, r record.Request) (record.Run, error) {
 	_, run, err := x.submit(ctx, r, nil)
 	return run, err
@@ -63,7 +63,7 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 		<-l.done
 	}
 	return x.result(l.snapshot(), func(yield func(record.Event, error) bool) {
-		for _, e := range l.journalled() { // what the run's ref has, too
+		for _, e := range l.journalled() { // the run's ref has them, too
 			if !yield(e, nil) {
 				return
 			}
@@ -152,7 +152,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	if alone {
 		err = x.cancelPrevious(ctx, p.run)
 	}
-	// The run is claimed, so it starts, whatever happened to the ones before it.
+	// The run is claimed, so it starts, even if an earlier one could not be stopped.
 	l, run, startErr := x.start(p, ref, a)
 	return l, run, errors.Join(err, startErr)
 }
@@ -212,8 +212,8 @@ func (x *Executor) isOpen() error {
 	return nil
 }
 
-// home returns a caller's repository and base. Runs that only were asked for count for neither, because everybody who may speak in
-// a thread can name a base.
+// home returns a caller's repository and base. Runs that were only requested determine neither, because everybody who
+// may write in a thread can name a base.
 func (x *Executor) home(ctx context.Context, c record.Caller) (*gitd.Repo, string, error) {
 	runs := x.index.OfCaller(c)
 	without := map[string]bool{} // repositories
@@ -223,7 +223,7 @@ func (x *Executor) home(ctx context.Context, c record.Caller) (*gitd.Repo, strin
 		}
 		repo, err := x.Git.Repo(r.Repo)
 		if err != nil {
-			continue // removed since; another may have it
+			continue // removed since, so another repository may have the caller
 		}
 		if _, err := repo.Resolve(ctx, "refs/heads/"+c.Branch()); err == nil {
 			return repo, r.Base, nil

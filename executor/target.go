@@ -18,13 +18,13 @@ import (
 type target struct {
 	*worktree.Tree
 	x    *Executor
-	turn chan struct{} // holds one token: commands run one after another
+	turn chan struct{} // holds one token, because commands run one after another
 	site *browse.Site  // the container as browsers see it
 
 	mu     sync.Mutex         // guards all below
-	listen func(record.Event) // the run at work hears of egress and refusals; nil: there is none
-	step   *work              // the step that runs now; nil: none does
-	// deps lists what the newest container found in its cache, until a step journals it.
+	listen func(record.Event) // gets events of egress and refusals for the run at work; nil if none is at work
+	step   *work              // the step that runs now; nil for none
+	// deps lists the dependencies that the newest container found in its cache, until a step journals them.
 	deps string
 }
 
@@ -36,8 +36,8 @@ func (x *Executor) newTarget(c record.Caller, repo *gitd.Repo, base string) *tar
 	return t
 }
 
-// target returns the caller's target, the same one as long as a run, a container's door or anything else holds it. Then the executor
-// forgets it, with what is known of its container.
+// target returns the caller's target. It is the same one as long as a run, a container's door or anything else holds
+// it. Then the executor forgets the target and its knowledge of the container.
 func (x *Executor) target(c record.Caller, repo *gitd.Repo, base string) *target {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -95,7 +95,7 @@ func (t *target) setListen(f func(record.Event)) {
 	t.mu.Unlock()
 }
 
-// atWork returns the step that runs now; nil between steps.
+// atWork returns the step that runs now, or nil between steps.
 func (t *target) atWork() *work {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *target) setAtWork(w *work) {
 	t.mu.Unlock()
 }
 
-// runName returns the name of the run at work; "" between steps.
+// runName returns the name of the run at work, or "" between steps.
 func (t *target) runName() string {
 	if w := t.atWork(); w != nil {
 		return w.l.initial.Name()
@@ -116,7 +116,7 @@ func (t *target) runName() string {
 	return ""
 }
 
-// runID returns the id of the run at work; "" between steps.
+// runID returns the id of the run at work, or "" between steps.
 func (t *target) runID() string {
 	if w := t.atWork(); w != nil {
 		return w.l.initial.ID
@@ -124,7 +124,7 @@ func (t *target) runID() string {
 	return ""
 }
 
-// foresee tells the run at work of a commit that is about to become the branch's tip.
+// foresee announces to the run at work a commit that is about to become the branch's tip.
 func (t *target) foresee(commit gitd.Hash) {
 	if w := t.atWork(); w != nil {
 		w.l.foresee(commit)
@@ -148,7 +148,7 @@ func (t *target) furnish(ctx context.Context, h *containers.Host, p *containers.
 	t.mu.Unlock()
 }
 
-// takeDeps returns once what a new container found in its cache.
+// takeDeps returns once the dependencies that a new container found in its cache.
 func (t *target) takeDeps() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -74,7 +74,7 @@ func typedInline(params json.RawMessage) map[string]string {
 	var p struct {
 		Check browser.Spec `json:"check"`
 	}
-	_ = json.Unmarshal(params, &p) // also what is no whole spec may have them
+	_ = json.Unmarshal(params, &p) // a value that is not a whole spec may have them, too
 	return browse.Typed(p.Check)
 }
 

@@ -24,7 +24,7 @@ import (
 type conductor struct {
 	l       *liveRun
 	machine *workflow.Machine
-	answers map[string]record.Decision // to gates, by step; those of sub-workflows as STEP/GATE
+	answers map[string]record.Decision // to gates, by step; for gates of sub-workflows, STEP/GATE
 	results chan stepDone
 	running int
 	gates   []record.Gate
@@ -329,7 +329,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 		o.exit.Code = 1
 	}
 	o.result.Output["value"] = out.Value
-	// The fields of a structured result are in the output too: result.failed_names.
+	// The fields of a structured result are in the output, too, such as result.failed_names.
 	var fields map[string]any
 	if json.Unmarshal(record.Marshal(out.Value), &fields) == nil {
 		for k, v := range fields {
