@@ -17,7 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// withACP gives the world an agent of ProtocolACP that does what it is told line by line.
+// withACP gives the world an agent of ProtocolACP that follows its prompt line by line.
 func withACP(change func(*agent.Agent)) func(*executor.Executor) {
 	a := agent.Agent{Protocol: agent.ProtocolACP, Command: []string{standinBinary}, Env: []string{"ACP_STANDIN_SCRIPT=1"}, State: []string{".acp-standin"}}
 	if change != nil {
@@ -50,8 +50,8 @@ func TestACP(t *testing.T) {
 	}
 }
 
-// TestACPPictures shows pictures to an agent that can look at them, by what they are and not by what they are called;
-// every agent finds them as files.
+// TestACPPictures shows pictures to an agent that can look at them. The content of a file
+// decides, not its name. Every agent finds the pictures as files.
 func TestACPPictures(t *testing.T) {
 	picture := []byte("\x89PNG\r\n\x1a\nand so on")
 	files := []record.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture}, {Name: "none.png", Type: "image/png", Content: []byte("<html>")},
@@ -75,7 +75,7 @@ func TestACPPictures(t *testing.T) {
 	}
 }
 
-// agentEvents are what an agent told of one kind.
+// agentEvents returns an agent's events of one kind.
 func (w *world) agentEvents(run, kind string) (list []record.Event) {
 	for _, e := range w.events(run, record.EventAgent) {
 		if e.Kind == kind {
@@ -95,8 +95,8 @@ func completed(n int) func(record.Event) bool {
 	}
 }
 
-// TestACPSay speaks to an agent at work: the next turn is said in the same
-// process, and a later run goes on with the session, also in a new container.
+// TestACPSay gives prompts to an agent at work. The next turn is in the same process. A
+// later run continues the session, also in a new container.
 func TestACPSay(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:talk", "say one\nrun while ! [ -e go ]; do sleep 0.05; done; rm go")
@@ -116,7 +116,7 @@ func TestACPSay(t *testing.T) {
 		t.Errorf("turn-2: %q", out)
 	}
 
-	// The container goes; the session comes back with the agent's memory.
+	// The container is removed. The session is restored with the agent's memory.
 	if err := w.x.Stop(t.Context(), "conv:talk", record.Run{}.Asker); err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +235,8 @@ func TestACPPermission(t *testing.T) {
 	})
 }
 
-// TestACPStop stops an agent that ends its turn when it is asked to, and one that
-// does not: what either did is committed.
+// TestACPStop stops an agent that ends its turn on request, and one that does not. The
+// work of both is committed.
 func TestACPStop(t *testing.T) {
 	for _, verb := range []string{"hang", "deaf"} {
 		t.Run(verb, func(t *testing.T) {
@@ -316,8 +316,8 @@ func TestACPEndings(t *testing.T) {
 	}
 }
 
-// TestACPFlood has an agent tell more than anybody wants to know: the journal
-// stays small, and the turn goes on.
+// TestACPFlood has an agent send a flood of updates. The journal stays small, and the
+// turn continues.
 func TestACPFlood(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:flood", "flood 3000\nwrite made.txt x\nprint no message at all\nthink so\nsay end").Name())
@@ -344,8 +344,8 @@ func TestACPFiles(t *testing.T) {
 	}
 }
 
-// TestACPLost takes the container away under a turn. Nothing it did is on the
-// branch, so it is said again in a new container, and heard once.
+// TestACPLost removes the container during a turn. None of the turn's work is on the
+// branch. So the prompt is sent again in a new container, and is done once.
 func TestACPLost(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
@@ -376,8 +376,8 @@ func TestACPLost(t *testing.T) {
 	}
 }
 
-// TestACPTakenUp restarts the server in the middle of a turn: another process
-// goes on with the session in the same work tree, and is told so.
+// TestACPTakenUp restarts the server in the middle of a turn. Another process continues
+// the session in the same work tree, and its prompt notes that.
 func TestACPTakenUp(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:again", "append log once\nrun while ! [ -e go ]; do sleep 0.05; done\nrecall")
@@ -400,7 +400,7 @@ func TestACPTakenUp(t *testing.T) {
 	}
 }
 
-// TestACPServers tells an agent of the MCP server at its door, by HTTP or by a command.
+// TestACPServers gives an agent the MCP server at its door, by HTTP or by a command.
 func TestACPServers(t *testing.T) {
 	for want, env := range map[string]string{"http http://127.0.0.1:7070/mcp": "ACP_STANDIN_NO_HTTP=", "stdio /ramus mcp": "ACP_STANDIN_NO_HTTP=1"} {
 		t.Run(env, func(t *testing.T) {

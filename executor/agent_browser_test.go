@@ -39,7 +39,7 @@ for tool, arguments in [("browser_navigate", {"url": sys.argv[1]}), ("browser_sn
     print(tool, answer["result"]["content"][0]["text"])
 `
 
-// notes are what the executor noted of a run.
+// notes returns the notes in a run's journal.
 func (w *world) notes(run string) string {
 	var all []string
 	for _, e := range w.events(run, record.EventNote) {
@@ -92,7 +92,8 @@ func TestAgentBrowser(t *testing.T) {
 	}
 }
 
-// A browser that ends is started again, not for ever, and an agent works without one.
+// TestAgentBrowserGone ends the agent's browser. It is started again a bounded number
+// of times, and the agent works without one.
 func TestAgentBrowserGone(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {

@@ -17,9 +17,10 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// However an agent ends, its run says why, nothing of it lives on, and what it did is committed.
+// TestAgentEndsBadly ends an agent in each possible way. Its run has the reason, no process of
+// the agent remains, and its work is committed.
 func TestAgentEndsBadly(t *testing.T) {
-	const brief = 4 * time.Second // for what it does before it hangs
+	const brief = 4 * time.Second // for its work before it hangs
 	w := newWorld(t, func(x *executor.Executor) {
 		withAgent(t, func(a *agent.Agent) { a.Output = 1 << 20 })(x)
 		a := x.Agents["scripted"]
@@ -65,7 +66,8 @@ func TestAgentEndsBadly(t *testing.T) {
 	}
 }
 
-// A turn that runs while the server is restarted goes on, and what was said before is heard.
+// TestAgentOverRestart restarts the server during a turn. The turn continues, and the agent gets
+// the earlier prompts.
 func TestAgentOverRestart(t *testing.T) { onEngines(t, agentOverRestart) }
 
 func agentOverRestart(t *testing.T, engine string) {
@@ -97,8 +99,8 @@ func agentOverRestart(t *testing.T, engine string) {
 	}
 }
 
-// When the container is lost along with the server, the turn is not begun twice
-// by itself; asked again, the agent is told all that was said.
+// TestAgentLost loses the container along with the server. The turn does not begin a second time
+// by itself. After a retry the agent gets all prompts.
 func TestAgentLost(t *testing.T) {
 	w := newWorld(t, withAgent(t, nil))
 	r := w.ask("conv:lost", "say ready\nwait go", record.Attachment{Name: "given.txt", Content: []byte("given")})
@@ -142,8 +144,8 @@ func TestAgentContainerKilled(t *testing.T) {
 	}
 }
 
-// What a command did is on the branch once, also when its container is lost between the push
-// of that and the word of it.
+// TestContainerLostAfterPush loses a command's container between the push of its work and the
+// answer. The work is on the branch once.
 func TestContainerLostAfterPush(t *testing.T) {
 	w := newPortableWorld(t)
 	w.exec("run:pushed", "true")
@@ -186,13 +188,13 @@ func TestAgentChecks(t *testing.T) {
 	if r.State != record.StateFailed || r.Reason != record.ReasonCommandFailed || !strings.Contains(r.Error, "lib_run_tests") {
 		t.Errorf("%s %s: %s", r.State, r.Reason, r.Error)
 	}
-	// What the agent failed at comes first, and the checks tell what it left all the same.
+	// The agent's failure comes first, and the checks still report on its work.
 	r = w.ended(w.ask("conv:red", "fail 9").Name())
 	if !strings.Contains(r.Error, "ended with 9") || fmt.Sprint(r.Output["checks"]) != "map[lib_run_tests:failed]" {
 		t.Errorf("%s: %v", r.Error, r.Output)
 	}
 
-	// Who speaks while checks run is heard, and the checks are made again.
+	// A prompt that comes during the checks is a turn, and the checks run again.
 	r = w.ask("conv:green", makefile("echo checking; until [ -e go ]; do sleep 0.05; done"))
 	w.until(r.Name(), printed("checking"))
 	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "write late.txt late"}); err != nil {
@@ -209,7 +211,7 @@ func TestAgentChecks(t *testing.T) {
 	}
 }
 
-// What a container calls its agent's memory is not believed.
+// TestAgentHostileMemory has a container put links into its agent's memory. None is followed.
 func TestAgentHostileMemory(t *testing.T) {
 	w := newWorld(t, withAgent(t, func(a *agent.Agent) { a.State = []string{".scripted", "more/deep", "link"} }))
 	r := w.ended(w.ask("conv:hostile", strings.Join([]string{
@@ -263,7 +265,7 @@ func TestAgentImage(t *testing.T) {
 	if out := w.stdout(r.Name(), "turn-1"); strings.HasPrefix(out, "/cache/mark") {
 		t.Errorf("the old container: %q", out)
 	}
-	// Others use what is there.
+	// Other commands run in the container that exists.
 	w.exec("conv:image", "touch /cache/mark")
 	r = w.ended(w.ask("conv:image", "run ls /cache/mark").Name())
 	if out := w.stdout(r.Name(), "turn-1"); !strings.HasPrefix(out, "/cache/mark") {

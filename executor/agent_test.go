@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// scripted is the stand-in agent of the examples.
+// scripted returns the stand-in agent of the examples.
 func scripted(t *testing.T) agent.Agent {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
@@ -99,7 +99,7 @@ func printed(text string) func(record.Event) bool {
 	}
 }
 
-// stdout is what a step printed.
+// stdout returns the standard output of a step.
 func (w *world) stdout(run, step string) string {
 	w.t.Helper()
 	out, err := w.x.Output(w.t.Context(), run, step, "stdout")
@@ -179,7 +179,8 @@ func testAgent(t *testing.T, engine string) {
 	}
 }
 
-// What is said while the agent works is its next turn; what was said twice is heard once.
+// TestSay gives prompts to an agent at work. They are its next turn. A prompt with the
+// same key counts once.
 func TestSay(t *testing.T) {
 	w := newWorld(t, withAgent(t, nil))
 	r := w.ask("conv:talk", "say one\nwait go\nremember first")
@@ -208,7 +209,7 @@ func TestSay(t *testing.T) {
 	if len(said) != 2 || json.Unmarshal(said[0].Data, &p) != nil || p.By.Name != "Grace" || len(p.Files) != 1 {
 		t.Errorf("prompts: %+v", said)
 	}
-	say("k2", "write two.txt") // the answer was lost, and it is said again
+	say("k2", "write two.txt") // the answer was lost, and the prompt is sent again
 	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "k3", Text: "too late"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("said after the end: %v", err)
 	}
@@ -226,7 +227,8 @@ func (w *world) release(r record.Run, name string) {
 	}
 }
 
-// Whatever is said to a run is heard by its agent, or refused: never both, never neither.
+// TestSayAtTheEnd gives prompts to a run that ends. Each is either taken by the agent or
+// refused, never both, never neither.
 func TestSayAtTheEnd(t *testing.T) {
 	w := newWorld(t, withAgent(t, nil))
 	for round := range 2 {
@@ -293,8 +295,8 @@ func TestAgentRefused(t *testing.T) {
 	}
 }
 
-// What is said to a run that waits in line is a part of its first turn, and a
-// container can neither see nor fetch what agents remember.
+// TestSayInLine gives a prompt to a run that waits in line. It is a part of the first
+// turn. A container can neither see nor fetch the memory of agents.
 func TestSayInLine(t *testing.T) {
 	w := newWorld(t, withAgent(t, func(a *agent.Agent) {
 		a.State = nil

@@ -158,7 +158,7 @@ func TestShallowFallback(t *testing.T) {
 	if n := strings.TrimSpace(w.sh(repo.Dir(), "git rev-list --count ramus/run-c0")); n != "7" {
 		t.Errorf("%s commits, want 7", n)
 	}
-	// Both changed word since they parted: what they have in common is known now.
+	// Both changed the file since the common commit, which is known now.
 	merged, err := w.x.Merge(t.Context(), "run:c0", record.Merge{Strategy: gitd.StrategyMerge})
 	if err != nil || merged.Merged || len(merged.Conflicts) != 1 || merged.Conflicts[0] != "word" {
 		t.Errorf("%+v %v", merged, err)
@@ -168,7 +168,8 @@ func TestShallowFallback(t *testing.T) {
 	}
 }
 
-// A claim, which comes before it is known what to do, brings a repository in, too.
+// TestClaimImports claims a run in a repository that does not exist yet. The claim
+// imports the repository, even before the task is known.
 func TestClaimImports(t *testing.T) {
 	u := newUpstream(t, nil)
 	run, fresh, err := u.w.x.Claim(t.Context(), record.Request{Key: "k", Caller: caller(t, "conv:x"), Repo: "app"})
@@ -180,7 +181,8 @@ func TestClaimImports(t *testing.T) {
 	}
 }
 
-// What was accepted is done, whatever is killed or away meanwhile.
+// TestDeployOutlivesServerAndUpstream accepts deploys. Each is done, although the
+// server is killed or upstream is away.
 func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	u := newUpstream(t, func(x *executor.Executor) { x.SetRefreshEvery(time.Hour) })
 	w := u.w
@@ -226,7 +228,7 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || !known {
 		t.Error("a replay is news", err)
 	}
-	// Deployed again, at another time: that is news.
+	// A deploy of the same commit at another time is a new deploy.
 	d.SentAt = time.Unix(1_700_000_200, 0)
 	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || known {
 		t.Error(known, err)
@@ -243,7 +245,8 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	if _, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	// Not yet on upstream's branch: news may be faster than a replica.
+	// The commit is not yet on upstream's branch, because a deploy may arrive
+	// before the replica has it.
 	late := u.push(t, "late")
 	w.sh(u.dir, "git update-ref refs/heads/main HEAD~1 && git update-ref refs/heads/aside "+string(late))
 	w.stop(false)
@@ -281,7 +284,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 		t.Errorf("a commit that is not on upstream's branch: %v", err)
 	}
 
-	// One that went its own way is given up at once, and says what to do.
+	// A diverged deploy is dropped at once, with a remedy.
 	repo, _ := w.onBaseOf("app", map[string]string{"ours": "1"})
 	diverged := u.push(t, "theirs")
 	if _, err := w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: diverged}); err != nil {
@@ -319,7 +322,8 @@ func TestDeploysThatAreRefused(t *testing.T) {
 	}
 }
 
-// Many tell of many deploys at once: the base ends at the newest, and each has a manifest.
+// TestManyDeploys accepts many deploys at once. The base ends at the newest, and
+// each has a manifest.
 func TestManyDeploys(t *testing.T) {
 	u := newUpstream(t, nil)
 	var commits []gitd.Hash

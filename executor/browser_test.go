@@ -135,7 +135,7 @@ func TestBrowse(t *testing.T) {
 			{"found", `{"start": "python3 serve.py 8123", "viewports": ["mobile"]}`, "PASS", "", "passed"},
 		} {
 			if engine == "docker" && c.verdict == "FAIL" && c.name != "five" {
-				continue // the same program looks, and the engine has no part in what it sees
+				continue // the same program looks, so the engine makes no difference
 			}
 			m := w.browse("look", c.spec)
 			if len(m.Browser) != 1 || len(m.Checks) != 1 {
@@ -197,20 +197,20 @@ func TestBrowseCompared(t *testing.T) {
 				t.Errorf("%s is not among the files %+v", name, c.Files)
 			}
 		}
-		// The base is looked at once, whoever asks; and more than may differ is a failure.
+		// All callers share one look at the base. A difference above max_changed is a failure.
 		c = compared("changed", `"max_changed": 0.0001`)
 		if !c.Compare.Cached || n.Load() != 1 || c.Verdict != record.BrowserFail || !strings.Contains(c.Reason, "mobile differs from main") {
 			t.Errorf("%s %s, %+v, %d containers", c.Verdict, c.Reason, c.Compare, n.Load())
 		}
 		if engine == "docker" {
-			return // what follows is not the engine's
+			return // the rest does not depend on the engine
 		}
-		// Nothing changed: nothing is looked at twice.
+		// If nothing changed, nothing is looked at twice.
 		c = compared("same", "")
 		if d := c.Compare; !d.Cached || d.Views[0].Pixels != 0 || d.Views[0].Picture != "" || d.Views[0].Aria != "" || n.Load() != 1 {
 			t.Errorf("%+v, %d containers", d, n.Load())
 		}
-		// What the container may not read is nothing to compare with.
+		// A base that the container may not read cannot be compared with.
 		w.exec("run:other", "echo more >>greeting.txt")
 		c = w.browse("same", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"], "compare": {"base": "ramus/run-other"}}`).Browser[0]
 		if d := c.Compare; d.Verdict != record.BrowserUnverified || !strings.Contains(d.Reason, "all that the container may read") || c.Verdict != record.BrowserPass {
@@ -222,7 +222,7 @@ func TestBrowseCompared(t *testing.T) {
 	})
 }
 
-// The session of a check, and what is typed in secret, are in nothing that is kept.
+// TestBrowseKeepsSecretsOut checks with a session and types a secret. Neither is in any kept file.
 func TestBrowseKeepsSecretsOut(t *testing.T) {
 	const cookie, typed = "cookie-value-0123456789", "typed-in-secret-42"
 	w := browserWorld(t, "sandbox", nil)
@@ -241,7 +241,8 @@ printf '{"cookies":[{"name":"sid","value":"%s-%s","domain":"127.0.0.1","path":"/
 	look := func(name string, text []byte) {
 		seen++
 		for _, secret := range []string{cookie, typed} {
-			// What the spec says in the open is in the record of who asked for it; what was made of it is not.
+			// typed is in the open part of the spec, so the record of the request may have it. The check's
+			// files may not.
 			if bytes.Contains(text, []byte(secret)) && (secret == cookie || strings.Contains(name, "/artifacts/")) {
 				t.Errorf("%s holds %s", name, secret)
 			}
@@ -284,7 +285,8 @@ printf '{"cookies":[{"name":"sid","value":"%s-%s","domain":"127.0.0.1","path":"/
 	}
 }
 
-// What a container puts where evidence is kept is no evidence; it gets copies of the pictures.
+// TestBrowseEvidenceIsTheHosts has a container write to the place of the evidence. Its files are not
+// evidence. The container gets copies of the pictures.
 func TestBrowseEvidenceIsTheHosts(t *testing.T) {
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
@@ -321,7 +323,7 @@ func TestBrowseEvidenceIsTheHosts(t *testing.T) {
 	}
 }
 
-// fakeBrowser is an engine whose browser hands out what a test wants.
+// fakeBrowser is an engine whose browser writes the output that a test chooses.
 type fakeBrowser struct {
 	containerstest.Engine
 	look func(ctx context.Context, job browser.Job, out io.Writer) (containers.SidecarExit, error)
@@ -539,8 +541,8 @@ func TestBrowseKilled(t *testing.T) {
 	}
 }
 
-// Four checks at once all finish, each with files of its own: two callers' own, and two
-// that an agent asks for beside its turn, in one container.
+// TestBrowseAtOnce runs four checks at once. All finish, each with files of its own. Two are of two callers,
+// and two of an agent's tools during its turn, in one container.
 func TestBrowseAtOnce(t *testing.T) {
 	w := browserWorld(t, "sandbox", func(x *executor.Executor) {
 		withACP(nil)(x)
@@ -579,8 +581,8 @@ func TestBrowseAtOnce(t *testing.T) {
 	}
 }
 
-// A page must not speak to the door in its container's name; programs of the container, node's
-// fetch too, may.
+// TestDoorRefusesPages sends requests to the door. The door refuses pages that use the container's name. It
+// serves the container's programs, including the fetch of node.
 func TestDoorRefusesPages(t *testing.T) {
 	w := newWorld(t, nil)
 	const repo = "http://127.0.0.1:7070/demo.git/info/refs?service=git-upload-pack"
@@ -600,7 +602,8 @@ func TestDoorRefusesPages(t *testing.T) {
 	}
 }
 
-// What a sub-workflow saw on the run's branch, and lines of their own, is the run's evidence, with its files.
+// TestBrowseInParts checks pages in a sub-workflow and in lines with branches of their own. The checks are
+// the run's evidence, with their files.
 func TestBrowseInParts(t *testing.T) {
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
@@ -671,7 +674,8 @@ func (w *world) kept(m record.Manifest, r record.Run) (names []string) {
 	return names
 }
 
-// What was seen before a step that failed is evidence of the run that goes on from there, and of the one after it.
+// TestBrowseRetried retries a run after a failed step. The checks before that step are evidence of the retry,
+// and of the retry after it.
 func TestBrowseRetried(t *testing.T) {
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
@@ -697,8 +701,8 @@ nodes:
 	}
 }
 
-// A page elsewhere is looked at through the door's proxy: the hosts that are allowed, which are journalled,
-// and no others; nothing is started for it.
+// TestBrowsePublic looks at a page of another host, through the door's proxy. The proxy reaches the allowed
+// hosts, which are journalled, and no others. No application is started.
 func TestBrowsePublic(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine string) {
 		oneEngine(t, engine)
@@ -710,7 +714,8 @@ func TestBrowsePublic(t *testing.T) {
 			t.Cleanup(s.Close)
 			return s
 		}
-		// To a browser 0.0.0.0 is not its own loopback; for the proxy, which dials it, it is this machine's.
+		// To a browser, 0.0.0.0 is not its own loopback. To the proxy, which dials it, 0.0.0.0 is this
+		// machine.
 		allowed, refused := elsewhere(), elsewhere()
 		host := func(s *httptest.Server) string {
 			return strings.Replace(s.Listener.Addr().String(), "127.0.0.1", "0.0.0.0", 1)

@@ -98,7 +98,8 @@ func (r *registry) env(x *executor.Executor) {
 	x.Env = []string{"npm_config_registry=" + r.URL + "/", "npm_config_fetch_retries=0"}
 }
 
-// A second container installs what a warm-up fetched, without a word to the registry.
+// TestDependenciesFromTheCache installs dependencies that a warm-up fetched in a second
+// container, without a request to the registry.
 func TestDependenciesFromTheCache(t *testing.T) {
 	for _, c := range []struct{ engine, manager, lock, install string }{
 		{"sandbox", "npm", "package-lock.json", "npm ci --ignore-scripts --no-audit --no-fund"},
@@ -296,7 +297,7 @@ func TestModulesFromTheCache(t *testing.T) {
 		t.Errorf("a cache cannot be emptied: %+v", res)
 	}
 
-	// A tarball that is damaged, or not what it should be, costs nothing but time.
+	// A tarball that is damaged or wrong costs only time.
 	w.stop(false)
 	w.opts = func(x *executor.Executor) { opts(x); x.Fleet.Keeper = nil }
 	w.start()

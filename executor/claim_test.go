@@ -54,8 +54,8 @@ func TestClaimOnce(t *testing.T) {
 	}
 }
 
-// TestReindexWithClaims: what is claimed while the index is built anew is in it, in the
-// file too, and is not claimed twice.
+// TestReindexWithClaims claims runs while the index is rebuilt. The new index has them,
+// in its file too, and none is claimed twice.
 func TestReindexWithClaims(t *testing.T) {
 	w := newWorld(t, nil)
 	const claims = 20
@@ -98,7 +98,7 @@ func TestBeginGivesAClaimItsWork(t *testing.T) {
 	if err := w.x.Note(t.Context(), claimed.Name(), record.Event{Type: record.EventPolicy, Message: "container", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
-	// The claim survives, and nothing begins it but whoever claimed it.
+	// The claim survives, and only its claimer begins it.
 	w.stop(true)
 	w.start()
 	untold, err := w.x.Untold(t.Context())
@@ -136,7 +136,7 @@ func TestBeginGivesAClaimItsWork(t *testing.T) {
 	if err := w.x.Tell(t.Context(), run.Name(), json.RawMessage(`{"ts":"6"}`)); err != nil {
 		t.Fatal(err)
 	}
-	// What was told is in the ref, not only in the index.
+	// The ref, and not only the index, records that the origin knows.
 	w.stop(true)
 	w.start()
 	if _, err := w.x.Reindex(t.Context()); err != nil {
@@ -191,8 +191,8 @@ func TestEndOfARequest(t *testing.T) {
 	}
 }
 
-// TestStopWhileItBegins: whoever is first, the run ends, and what was stopped is
-// not done behind anybody's back.
+// TestStopWhileItBegins stops a run while it begins. In either order the run ends, and
+// no stopped work is done afterwards.
 func TestStopWhileItBegins(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 12 {

@@ -10,7 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/taskstest"
 )
 
-// TestShell holds the executor's Shell to what every Shell keeps.
+// TestShell runs the conformance suite of Shells on the executor's Shell.
 func TestShell(t *testing.T) {
 	w := newWorld(t, nil)
 	var n atomic.Int64

@@ -106,8 +106,9 @@ func crashChild(dir string) error {
 	return x.Close(ctx, false)
 }
 
-// mortal is an engine whose server dies when it has sent an agent's command, known by its
-// size, and is about to send another packet than so many more; with -1, at once.
+// mortal is an engine that kills its server. It recognizes an agent's command by its
+// size. After that command it lets that many more packets pass, and the server dies
+// before the next. With -1 the server dies at once.
 type mortal struct {
 	*sandbox.Engine
 	sends int64
@@ -150,7 +151,8 @@ func die() {
 	select {}
 }
 
-// crashSaid says something to an agent, at whose command's beginning the server dies.
+// crashSaid gives a prompt to an agent. The server dies when the agent's command
+// begins.
 func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
 	a := x.Agents["scripted"]
 	a.Env = append(a.Env, "LARGE="+strings.Repeat("x", commandSize))
@@ -209,13 +211,14 @@ func TestCrashInPrompt(t *testing.T) {
 	}
 }
 
-// A command whose input came from somebody who is gone with the server goes on: nobody
-// could begin it again, and it may need no more.
+// TestInputOverRestart restarts the server during a command whose input comes from a
+// client. The client is gone with the server. The command continues, because nobody
+// could begin it again, and it may not need more input.
 func TestInputOverRestart(t *testing.T) {
 	w := newWorld(t, nil)
 	c := caller(t, "run:input")
 	in, to := io.Pipe()
-	defer to.Close() // after its server: it has no end
+	defer to.Close() // closed after the server ends, because the input has no end
 	r, err := w.x.Submit(t.Context(), record.Request{Key: "job", Caller: c, Repo: "demo", Command: &record.Command{Stdin: in,
 		Shell: "read -r line; echo $line; until [ -e go ]; do sleep 0.05; done; rm go; echo went on"}})
 	if err != nil {
@@ -262,8 +265,8 @@ func crashAgents() map[string]agent.Agent {
 		Resume: []string{"sh", "-c", script, "scripted", "--resume"}, State: []string{".scripted"}}}
 }
 
-// crashTalk says words to an agent, one after another: to the run that is at
-// work or, where that takes no more, to a new one.
+// crashTalk gives an agent words in order. They go to the run that is at work or, if it
+// takes no more, to a new one.
 func crashTalk(ctx context.Context, x *executor.Executor, c record.Caller, words int) error {
 	r, err := x.Submit(ctx, record.Request{Key: "job", Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: "remember nothing"}})
 	if err != nil {
@@ -301,23 +304,23 @@ func crashTalk(ctx context.Context, x *executor.Executor, c record.Caller, words
 	return x.Close(ctx, false)
 }
 
-// TestCrashTalk kills the server at random moments while somebody speaks to an
-// agent: each word that was taken is heard once, in order.
+// TestCrashTalk kills the server at random moments while a client gives words to an
+// agent. Each accepted word is done once, in order.
 func TestCrashTalk(t *testing.T) { crash(t, scripted(t).Command[2], 10) }
 
-// TestCrashACP is the same with an agent that is spoken to by ACP. A turn in which
-// the server was killed is said again, so its words may have been heard twice,
+// TestCrashACP does the same with an agent of ProtocolACP. If the server was killed
+// during a turn, the turn's prompt is sent again. So the agent may get its words twice,
 // but none is lost, and the work of all of them is in the work tree.
 func TestCrashACP(t *testing.T) { crash(t, "acp:"+standinBinary, 10) }
 
-// TestCrash kills the server, and now and then the containers with it, at
-// random moments, until the run has ended: every command is there once, in
-// order. RAMUS_CRASHES says how many runs; each is killed a dozen times.
+// TestCrash kills the server, and sometimes the containers with it, at random moments
+// until the run has ended. The branch then has every command once, in order.
+// RAMUS_CRASHES is the number of runs. Each is killed a dozen times.
 func TestCrash(t *testing.T) { crash(t, "", 12) }
 
-// crash works a workflow of so many nodes; where an agent's script is given, it
-// is spoken to so many times instead, and only the server is killed: a turn that
-// is lost with its container is not begun twice.
+// crash runs a workflow of that many nodes. With an agent's script it gives the agent
+// that many words instead. Only the server is killed then, because a turn that is lost
+// with its container does not begin twice.
 func crash(t *testing.T, agent string, nodes int) {
 	rounds := 2
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_CRASHES")); err == nil {
@@ -353,7 +356,7 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
-		// One that stands still says where.
+		// A process that hangs prints its goroutines.
 		stuck := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 		if !lines.Scan() || lines.Text() != "open" {
 			t.Fatalf("the server did not open after %d kills: %q", kills, lines.Text())
@@ -410,9 +413,9 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 	t.Logf("complete after %d kills", kills)
 }
 
-// TestStoppedAsTakenUp: a run that is stopped before the next server has found
-// its command is stopped like any other: nothing of the command lives on, and
-// what it did is committed.
+// TestStoppedAsTakenUp stops a run before the next server has found its command. The
+// run ends like other stopped runs. No process of the command remains, and its work is
+// committed.
 func TestStoppedAsTakenUp(t *testing.T) {
 	w := newWorld(t, nil)
 	const long = "echo x >made; echo out; sleep 98123"

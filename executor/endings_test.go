@@ -27,9 +27,8 @@ import (
 // makes leaves a small and a hidden artifact, a change, and words on both streams.
 const makes = "mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; echo x >>made; echo out; echo err >&2; "
 
-// TestEveryEndingHasEvidence ends runs in every way there is, the server's
-// death included: each has its journal, its manifest and its artifacts, whole.
-// RAMUS_ENDINGS says how often (1).
+// TestEveryEndingHasEvidence ends runs in every possible way, including the death of the server. Each run
+// has its whole journal, manifest and artifacts. RAMUS_ENDINGS is the number of rounds. The default is 1.
 func TestEveryEndingHasEvidence(t *testing.T) {
 	rounds := 1
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_ENDINGS")); err == nil {
@@ -57,7 +56,7 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 			t.Helper()
 			w.until(r.Name(), func(e record.Event) bool { return e.Type == record.EventOutput })
 		}
-		// Its time, in which it has to make what it makes, passes while others end.
+		// The timeout is long enough to make the files. It passes while other runs end.
 		slow := shell("timeout", makes+"sleep 600", 4*time.Second)
 		for _, ending := range []struct {
 			name    string
@@ -200,7 +199,8 @@ func (w *world) complete(r record.Run) record.Manifest {
 	return m
 }
 
-// killedServer runs a workflow in another process, which is killed in the middle; this one goes on with it.
+// killedServer runs a workflow in another process, which is killed in the middle. This process continues
+// the workflow.
 func (w *world) killedServer(round int) record.Run {
 	w.t.Helper()
 	w.stop(true)

@@ -12,7 +12,8 @@ import (
 
 const envValue = "bvMu2kqT9wYp-an-unregistered-value"
 
-// The values of a request's environment reach the command and no record; the names do.
+// TestEnvIsInNoRecord sets the environment of a request. The values reach the command and no
+// record. The names are recorded.
 func TestEnvIsInNoRecord(t *testing.T) {
 	w := newWorld(t, nil)
 	request := func(name, line string) record.Request {

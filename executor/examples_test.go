@@ -50,7 +50,7 @@ func examples(t *testing.T, engine string) {
 				}
 				r = v.wait(r.Name())
 			}
-			if name == "resume" { // it fails at first; its comment says how to go on
+			if name == "resume" { // fails at first; its comment has the remedy
 				if r.Reason != record.ReasonCommandFailed {
 					t.Fatalf("%+v", r)
 				}
@@ -59,7 +59,7 @@ func examples(t *testing.T, engine string) {
 			if r.State != record.StateComplete {
 				t.Fatalf("%+v\n%s", r, v.journal(r.Name()))
 			}
-			// Every commit of the run says which command made it.
+			// Every commit of the run names the command that made it.
 			log, err := v.git.Repo("sample")
 			if err != nil {
 				t.Fatal(err)

@@ -66,7 +66,7 @@ type world struct {
 	data   string
 	git    *gitd.Server
 	x      *executor.Executor
-	keeper layer.Keeper // nil: git clones inside
+	keeper layer.Keeper // nil if git clones inside
 	opts   func(*executor.Executor)
 }
 
@@ -138,8 +138,9 @@ func (w *world) start() {
 	}
 }
 
-// newKeeper binds work trees from outside as RAMUS_WORK_TREE says (root, helper,
-// portable), or in the best way that works here; nil: git clones inside.
+// newKeeper returns a keeper that binds work trees from outside. RAMUS_WORK_TREE is root,
+// helper or portable. If it is not set, newKeeper takes the best way that works here. Nil
+// means that git clones inside.
 func newKeeper(data, runner string) (layer.Keeper, error) {
 	ctx := context.Background()
 	switch want := os.Getenv("RAMUS_WORK_TREE"); want {
@@ -204,7 +205,7 @@ func (w *world) stop(keep bool) {
 	}
 }
 
-// check looks at the whole store: every test ends with it.
+// check verifies the whole store at the end of every test.
 func (w *world) check() {
 	w.t.Helper()
 	repos, _ := filepath.Glob(filepath.Join(w.data, "repos", "*.git"))
@@ -228,7 +229,7 @@ func (w *world) check() {
 	}
 }
 
-// layer has the first caller find a base layer; without a Keeper there is none.
+// layer makes a base layer for the first caller. It does nothing without a Keeper.
 func (w *world) layer() {
 	w.t.Helper()
 	if w.x.Fleet.Keeper == nil {
@@ -309,8 +310,8 @@ func TestExecCommits(t *testing.T) {
 	}
 }
 
-// Who follows a command that is at work hears what it printed before, too, and who has heard
-// of the command before does not hear that again.
+// TestFollowInTheMiddle follows a command at work. A new follower also gets the earlier
+// output. A follower that knows of the command already does not get that output again.
 func TestFollowInTheMiddle(t *testing.T) {
 	w := newWorld(t, nil)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:printing"), Repo: "demo",

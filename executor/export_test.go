@@ -18,7 +18,7 @@ import (
 // SetSealEvery makes a run that could not be sealed wait only so long.
 func (x *Executor) SetSealEvery(d time.Duration) { x.tuning.sealEvery = d }
 
-// Waiting tells how many requests wait for a run's end.
+// Waiting returns the number of requests that wait for a run's end.
 func (x *Executor) Waiting(run string) int {
 	l := x.runs.all()[run]
 	if l == nil {
@@ -64,7 +64,7 @@ func (x *Executor) SetTokens(next func() string) { x.tuning.token = next }
 // SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
 func (x *Executor) SetRefreshEvery(d time.Duration) { x.tuning.refreshEvery = d }
 
-// InApart runs a shell line in a container of nobody's on a commit of the base, and gives what it printed.
+// InApart runs a shell line in a scratch container on a commit of the base, and returns its output.
 func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, line string) (string, error) {
 	repo, err := x.Git.Repo(name)
 	if err != nil {

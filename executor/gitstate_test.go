@@ -140,7 +140,7 @@ func TestCheckedTree(t *testing.T) {
 		Shell: "until [ -e /tmp/go ]; do sleep 0.01; done; echo late >late; touch /tmp/done"}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	// Both steps are of one run: no other commit comes between them.
+	// Both steps are of one run, so no other commit comes between them.
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:check"), Workflow: `
 id: late
 nodes:

@@ -160,8 +160,8 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// A request that is made again leaves its own run alone, and what it stops it stops only after it was
-// accepted.
+// TestCancelPrevious submits requests that cancel earlier runs. A repeated request leaves its own run
+// alone. Other runs are stopped only after the request is accepted.
 func TestCancelPrevious(t *testing.T) {
 	w := newWorld(t, nil)
 	const text = "id: w\nrepo: {id: demo}\nnodes:\n  - {id: a, run: 'echo ready; sleep 600'}\n"

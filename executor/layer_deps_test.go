@@ -23,7 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// depsTarball is dependencies of npm's: all kinds of entries, and so many files.
+// depsTarball returns a tarball of npm's dependencies, with all kinds of entries and the given
+// number of files.
 func depsTarball(t testing.TB, files int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -68,8 +69,8 @@ func depsTarball(t testing.TB, files int) []byte {
 	return b.Bytes()
 }
 
-// fetched puts a lock file of npm's on the base, and what was fetched for it into the cache,
-// into a file that it names.
+// fetched puts a lock file of npm on the base, and the fetched dependencies into the cache. It
+// returns the cache's file.
 func (w *world) fetched(lock string, tarball []byte) (file string) {
 	w.t.Helper()
 	repo, commit := w.onBase(map[string]string{"package-lock.json": lock})
@@ -86,7 +87,7 @@ func (w *world) fetched(lock string, tarball []byte) (file string) {
 	return file
 }
 
-// entries counts what lies below folders of the world's data.
+// entries returns the number of files and folders below folders of the world's data.
 func (w *world) entries(pattern string) (n int) {
 	w.t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(w.data, pattern))
@@ -139,12 +140,13 @@ func TestDependenciesBothWays(t *testing.T) {
 		w := boundWorld(t, engine, nil)
 		w.fetched("{}", tarball)
 		w.layer()
-		before := w.entries("fleet/hosts") // what is beside them goes in the background
+		before := w.entries("fleet/hosts") // the rest is removed in the background
 		mounted := look(w)
 		if s := w.x.Stats(); s.Mounted != 1 || s.Unpacked != 0 || s.Layers != 3 || s.Bound != 1 || len(s.Portable) > 0 { // two work trees, one of dependencies
 			t.Errorf("%+v", s)
 		}
-		// Folders and files of the fleet, the work tree's .git among them; none of the dependencies.
+		// These are folders and files of the fleet, including the work tree's .git, and none of
+		// the dependencies.
 		if n := w.entries("fleet/hosts") - before; n > files/4 {
 			t.Errorf("%d files were made for a caller", n)
 		}
@@ -164,7 +166,7 @@ func TestDependenciesBothWays(t *testing.T) {
 	})
 }
 
-// changesOfOne has one caller change what it has mounted: nobody else sees anything of it.
+// changesOfOne has one caller change its mounted dependencies. No other caller sees a change.
 func changesOfOne(t *testing.T, w *world, shown string) {
 	res, out, errs := w.exec("run:two", `cd /cache/deps/npm && echo more >>plain && rm run && mv many some && chmod u+w fixed && rm fixed/in && ln -s /tmp fixed/in && rm -rf some/001 &&
 		cat plain same && ls -d some/* && ls fixed && cd .. && mv npm other && cp -r other npm && rm -rf other && ls && rm -rf npm && ls -A`)
@@ -224,8 +226,8 @@ func TestDependenciesKept(t *testing.T) {
 	}
 }
 
-// TestDependenciesDamaged: what is no whole tarball becomes no layer, and what tries to leave
-// its folder reaches nothing.
+// TestDependenciesDamaged fetches damaged and hostile tarballs. A damaged one becomes no layer,
+// and a hostile one writes nothing outside its folder.
 func TestDependenciesDamaged(t *testing.T) {
 	w := boundWorld(t, "sandbox", nil)
 	whole := depsTarball(t, 10)

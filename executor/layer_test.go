@@ -38,7 +38,7 @@ func boundWorld(t *testing.T, engine string, opts func(*executor.Executor)) *wor
 	return w
 }
 
-// TestBound binds a work tree and commits from outside, on each engine, and counts what that takes.
+// TestBound binds a work tree and commits from outside, on each engine, and counts the work.
 func TestBound(t *testing.T) { onEngines(t, bound) }
 
 func bound(t *testing.T, engine string) {
@@ -61,7 +61,7 @@ func bound(t *testing.T, engine string) {
 	if got := w.inRepo("show", "refs/ramus/runs/run-one/"+strings.TrimPrefix(res.Run, "run:one/")+":artifacts/left"); got != "made" {
 		t.Errorf("artifact: %q", got)
 	}
-	// A container that is made anew has the same, and no file but the difference.
+	// A new container has the same files, and on disk only the difference.
 	if err := w.x.Fleet.Remove(t.Context(), "run:one"); err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +74,9 @@ func bound(t *testing.T, engine string) {
 	}
 }
 
-// TestOneProcess counts what a command costs in a container that is at work already: one
-// process inside, none outside, and no question to the engine. Where it changes something
-// the commit is made without git; only what its evidence shows of the change is git's.
+// TestOneProcess counts the cost of a command in a container that is at work already. It is one
+// process inside, none outside, and no request to the engine. If the command changes files the
+// commit is made without git. Only the diff in its evidence comes from git.
 func TestOneProcess(t *testing.T) { onEngines(t, oneProcess) }
 
 func oneProcess(t *testing.T, engine string) {
@@ -94,8 +94,8 @@ func oneProcess(t *testing.T, engine string) {
 		{"echo $$ >>greeting.txt; echo $$", 1},
 	} {
 		requests, children, before := asked(), w.git.Stats().Children, reaped(t)
-		// Inside, numbers are given out in order. The runner's threads get some as well,
-		// now and then; a second process of every command would show between any two.
+		// Process ids inside are assigned in order. Threads of the runner get some, too, now and
+		// then. A second process per command would show between any two commands.
 		last, least, times := 0, math.MaxInt, 0
 		for ; times < 6 || least != 1 && times < 15; times++ {
 			res, out, errs := w.exec("run:one", test.line)
@@ -123,8 +123,8 @@ func oneProcess(t *testing.T, engine string) {
 	}
 }
 
-// reaped is what the children of this process that have ended have used so far: a child
-// more is pages more.
+// reaped returns the page faults of the ended children of this process. Each further child adds
+// some.
 func reaped(t *testing.T) (pages int64) {
 	t.Helper()
 	var use syscall.Rusage
@@ -134,7 +134,7 @@ func reaped(t *testing.T) (pages int64) {
 	return use.Minflt + use.Majflt
 }
 
-// look prints all that git says of a work tree, and what there is.
+// look prints git's view of a work tree, and the files that exist.
 const look = `git status --porcelain=v2 -b -uall | grep -v '^# branch.oid'; git status --short; git diff --cached --raw --no-abbrev; git diff --raw; ` +
 	`git ls-files --stage; find . -path ./.git -prune -o -printf '%p %y %m %l\n' | LC_ALL=C sort; git stash list | wc -l; git fsck --strict 2>&1 | grep -v '^dangling'; echo`
 
@@ -150,7 +150,7 @@ func TestBothWays(t *testing.T) {
 	var shown [2][][]string // by round and step
 	var done [][]string
 	for i, open := range []func(t *testing.T) *world{
-		// Now and then a new container finds what it did in a layer of its branch.
+		// Now and then a new container finds its earlier changes in a layer of its branch.
 		func(t *testing.T) *world {
 			return boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetBranchLayers(2) })
 		},
@@ -269,8 +269,8 @@ func randomStep(rnd *rand.Rand, caller string) string {
 	return one() + "; " + one() + "; " + one()
 }
 
-// TestSalvage kills a container in the middle of a command: what its work tree held is
-// kept, told, and can be forked.
+// TestSalvage kills a container in the middle of a command. The content of its work tree is kept
+// and reported, and can be forked.
 func TestSalvage(t *testing.T) {
 	w := boundWorld(t, "sandbox", nil)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:lost"), Repo: "demo", Command: &record.Command{Shell: "echo half >half; rm sub/a; echo out; sleep 1000"}})
@@ -299,8 +299,8 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// TestBranchLayer changes much on a branch: the next container of its caller finds that in a layer of
-// the branch's own, so that what is written to bind it is what has changed since and no more.
+// TestBranchLayer changes many files on a branch. The caller's next container gets them in a layer
+// of the branch. So only later changes are written to bind the work tree.
 func TestBranchLayer(t *testing.T) {
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetBranchLayers(20) })
 	layers := func(n int64) {
@@ -320,7 +320,8 @@ func TestBranchLayer(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.layer()
-	// written counts what was written to bind the caller's work tree, by a command that writes nothing.
+	// written returns the number of files that are written to bind the caller's work tree, by a
+	// command that writes nothing.
 	written := func(caller string) (n int) {
 		t.Helper()
 		if err := w.x.Fleet.Remove(t.Context(), caller); err != nil {
@@ -364,7 +365,7 @@ name"; ln -s nowhere dangling; rm -r sub`)
 	layers(2)
 	same("at the layer's commit")
 	portable := w.x.Stats().Portable
-	// Few changes more are written over it: what they are, and an index.
+	// A few more changes are written over the layer, with an index.
 	w.exec("run:much", "echo more >>moved/1; rm moved/e/2; mkdir n; echo n >n/n; rm greeting.txt")
 	// The commit, its pack with its index, the two files, two whiteouts, and the index.
 	if got, want := written("run:much"), bound+2+2+2+1; got != want {
@@ -380,7 +381,7 @@ name"; ln -s nowhere dangling; rm -r sub`)
 	}
 	layers(3)
 	same("over a folder of the first layer that was renamed")
-	// The next server finds it, and the container that lies over it.
+	// The next server finds the layer, and the container that is over it.
 	w.stop(true)
 	w.start()
 	_, out, errs = w.exec("run:much", "git status --porcelain; ls again; echo z >z")
@@ -394,7 +395,7 @@ name"; ln -s nowhere dangling; rm -r sub`)
 	if list := glob(t, own); len(list) > 2 {
 		t.Errorf("layers of the branch: %q, want the newest, and one that a container lay over when that was made", list)
 	}
-	// Not after the machine was booted anew: it was not made durable.
+	// After another boot of the machine the layer is not used, because it was not made durable.
 	w.stop(false)
 	for _, dir := range glob(t, own) {
 		path := filepath.Join(dir, "layer.json")
@@ -411,7 +412,7 @@ name"; ln -s nowhere dangling; rm -r sub`)
 		t.Errorf("%q %s", out, errs)
 	}
 	layers(1)
-	// What an earlier boot made is removed in the background.
+	// The layers of an earlier boot are removed in the background.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		list := glob(t, own)
 		if len(list) == 1 {
@@ -441,7 +442,7 @@ func glob(t *testing.T, pattern string) []string {
 	return list
 }
 
-// leftless cannot bind what commands leave.
+// leftless is a Keeper that cannot bind /artifacts.
 type leftless struct{ layer.Keeper }
 
 func (k leftless) Bind(ctx context.Context, b layer.Binding) error {
@@ -451,7 +452,7 @@ func (k leftless) Bind(ctx context.Context, b layer.Binding) error {
 	return k.Keeper.Bind(ctx, b)
 }
 
-// TestBoundNot: what keeps /artifacts from being bound is no reason to do without the container.
+// TestBoundNot fails to bind /artifacts. The container is used nevertheless.
 func TestBoundNot(t *testing.T) {
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) {
 		if x.Fleet.Keeper != nil {
@@ -464,8 +465,8 @@ func TestBoundNot(t *testing.T) {
 	}
 }
 
-// TestLayers makes layers beyond their bound: those that containers lie over stay, and
-// what a killed process left goes.
+// TestLayers makes layers beyond their bound. Those below containers stay, and the remains of a
+// killed process are removed.
 func TestLayers(t *testing.T) {
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.Layers = 1 })
 	w.exec("run:old", "echo x >x")
@@ -493,7 +494,7 @@ func TestLayers(t *testing.T) {
 	if out != "x\n" || res.Commit == "" {
 		t.Errorf("%+v %q %s", res, out, errs)
 	}
-	// The container outlived its server, and is taken up with what it lies over.
+	// The container outlived its server, and is taken up with the layer below it.
 	if res, out, errs = w.exec("run:old", "git status --porcelain; cat y; echo z >z"); out != "y\n" || res.Commit == "" {
 		t.Errorf("%+v %q %s", res, out, errs)
 	}

@@ -13,7 +13,7 @@ func TestFileNamed(t *testing.T) {
 	taken := map[string]bool{}
 	for _, x := range []struct{ name, want string }{
 		{"note.txt", "note.txt"},
-		{"NOTE.txt", "NOTE-2.txt"}, // for those whose file systems do not tell them apart
+		{"NOTE.txt", "NOTE-2.txt"}, // for file systems that ignore case
 		{"../../etc/passwd", "passwd"},
 		{`C:\temp\shot.png`, "shot.png"},
 		{"", "file"},

@@ -99,7 +99,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("the refs have %d runs, %v", n, err)
 	}
 
-	// A caller that is gone can begin anew.
+	// A removed caller can begin again.
 	if res, _, _ := w.exec("run:second", "test ! -e b"); res.ExitCode != 0 {
 		t.Error("the old branch is back")
 	}
@@ -108,7 +108,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// stored is the file of the one artifact in the store; empty when there is none.
+// stored returns the file of the one artifact in the store, or "" if there is none.
 func (w *world) stored() string {
 	w.t.Helper()
 	files, err := filepath.Glob(filepath.Join(w.data, "artifacts", "sha256", "*", "*"))
@@ -127,7 +127,8 @@ func TestPruneArtifacts(t *testing.T) {
 	if before == "" || strings.Contains(before, "\n") {
 		t.Fatalf("artifacts %q", before)
 	}
-	// The branch and the run go, and with them the artifact's last name; but it was relied on a moment ago.
+	// The branch and the run are removed, and with them the last reference to the artifact. The artifact
+	// stays, because it was relied on a moment ago.
 	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneBranches, executor.PruneRuns, executor.PruneArtifacts}}); len(got) != 2 {
 		t.Errorf("pruned %q", got)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// A run that could not be sealed when it ended is sealed as soon as it can be,
-// by the same process; its caller works on meanwhile.
+// TestSealedLater runs a command whose run cannot be sealed at its end. The
+// same process seals the run as soon as possible. The caller works meanwhile.
 func TestSealedLater(t *testing.T) {
 	w := newWorld(t, func(x *executor.Executor) { x.SetSealEvery(20 * time.Millisecond) })
 	// A folder in the place of a file that sealing writes: so does a full disk

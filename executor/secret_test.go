@@ -18,8 +18,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 )
 
-// canary stands in the environment of every command, so that commands can leave
-// it where they like; it is never a part of a command or a workflow itself.
+// canary is a value in the environment of every command, so that commands can write it anywhere. It
+// is never a part of a command or a workflow.
 const canary = "c4n4ry+VALUE&of='a'secret"
 
 func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
@@ -39,7 +39,7 @@ func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
 	return w
 }
 
-// noCanary searches all that was left behind; containers are not, they are thrown away.
+// noCanary searches all remaining data for the canary. It leaves out containers, which are discarded.
 func (w *world) noCanary() {
 	w.t.Helper()
 	hits, err := redacttest.Folder(context.Background(), w.data, canary, "sandbox", "fleet/hosts", "fleet/old")
@@ -48,7 +48,7 @@ func (w *world) noCanary() {
 	}
 }
 
-// secrets lists what was removed from a run's journal's point of view.
+// secrets returns the messages of a run's journal about removed secrets.
 func (w *world) secrets(run string) (messages []string) {
 	for e, err := range w.x.Events(context.Background(), run, 0, false) {
 		if err != nil {
@@ -61,7 +61,7 @@ func (w *world) secrets(run string) (messages []string) {
 	return messages
 }
 
-// TestSecretsInOutput: nobody sees a value that a command prints, however it does.
+// TestSecretsInOutput has a command print a value in several ways. No reader sees the value.
 func TestSecretsInOutput(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	var stdout, stderr bytes.Buffer
@@ -95,7 +95,8 @@ func TestSecretsInOutput(t *testing.T) {
 	w.noCanary()
 }
 
-// TestSecretsInRequests: what a person pastes is not kept either, and what cannot be changed is refused.
+// TestSecretsInRequests puts values into requests. They are not kept. A value in a field that cannot
+// be changed is refused.
 func TestSecretsInRequests(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Asker: gitd.Person{Name: canary, Email: "a@example.org"},
@@ -133,7 +134,8 @@ func TestSecretsInRequests(t *testing.T) {
 	w.noCanary()
 }
 
-// TestSecretsInCommits: what a command leaves with a value in it is committed without.
+// TestSecretsInCommits has commands leave files with a value. The files are committed without the
+// value.
 func TestSecretsInCommits(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	for _, c := range []struct {
@@ -199,7 +201,8 @@ func TestSecretsInCommits(t *testing.T) {
 	}
 }
 
-// TestSecretsThatComeBack: what cannot be cleaned is not committed, and said so.
+// TestSecretsThatComeBack leaves files that cannot be cleaned. They are not committed, and the run
+// reports that.
 func TestSecretsThatComeBack(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	// A filter that would put the value into every blob is not run.
@@ -229,7 +232,8 @@ func TestSecretsThatComeBack(t *testing.T) {
 	}
 }
 
-// TestSecretsInArtifacts: contents and names, the same two names apart.
+// TestSecretsInArtifacts puts values into contents and names of artifacts. Two names that are equal
+// without the values stay distinct.
 func TestSecretsInArtifacts(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: `
@@ -257,8 +261,8 @@ func TestSecretsInArtifacts(t *testing.T) {
 	w.noCanary()
 }
 
-// TestSecretsInWorkflows: steps see results without values; input is cleaned before
-// it is used, and what templates put together before it is kept.
+// TestSecretsInWorkflows puts values into workflows. Steps get results without values. Input is
+// cleaned before its use, and the output of templates before it is kept.
 func TestSecretsInWorkflows(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	run := w.submit(record.Request{Input: map[string]any{"token": canary, "half": canary[:10], "rest": canary[10:]}, Workflow: `
@@ -308,7 +312,7 @@ func TestSecretsOfAgents(t *testing.T) {
 			}
 		}
 		w.noCanary()
-		// The next turn is in a new container, with what is remembered.
+		// The next turn is in a new container, with the agent's memory.
 		if err := w.x.Stop(t.Context(), "conv:c1", gitd.Person{}); err != nil {
 			t.Fatal(err)
 		}

@@ -35,8 +35,8 @@ func signing(t *testing.T) (s *gitd.CommitSigner, opts func(*executor.Executor))
 	return s, func(x *executor.Executor) { x.Git.Signer = s }
 }
 
-// signatures are the commits of a branch that main has not, oldest first, as stock git sees
-// them in a clone: "G" is good, "N" none; with their subjects.
+// signatures returns the commits of a branch that main does not have, oldest first, as stock
+// git sees them in a clone. Each has its subject and "G" for good or "N" for none.
 func (w *world) signatures(s *gitd.CommitSigner, branch string) (list []string) {
 	w.t.Helper()
 	allowed := filepath.Join(w.t.TempDir(), "allowed_signers")
@@ -67,13 +67,13 @@ func TestSignedInContainer(t *testing.T) {
 		w := newWorldOn(t, engine, opts)
 		w.exec("run:one", "echo one >>greeting.txt")
 		w.exec("run:one", "echo two >>greeting.txt && git commit -qam 'Made by the command' && echo three >>greeting.txt")
-		// Commits that are not pushed yet stand on each other, are merged and replayed.
+		// Commits that are not pushed yet are parents of each other, are merged and replayed.
 		if res, _, errs := w.exec("run:one", "set -e; git checkout -q -b side; for i in 1 2 3; do echo $i >side-$i; git add side-$i; git commit -qm \"Side $i\"; done; "+
 			"git checkout -q -; echo x >here; git add here; git commit -qm Here; git merge -q --no-ff -m Merged side; git branch -qD side; "+
 			"echo y >there; git add there; git commit -qm There; git commit -q --amend -m 'There again'"); res.ExitCode != 0 {
 			t.Fatal(errs)
 		}
-		// A command that leaves its branch behind is committed all the same.
+		// The commit of a command that leaves its branch is made nevertheless.
 		w.exec("run:one", "git checkout -q --detach && echo detached >detached")
 		allGood(t, w.signatures(s, "ramus/run-one"), 1+2+6+1)
 

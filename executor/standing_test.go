@@ -15,8 +15,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestStanding: what a conversation's owner keeps is in its ref, in order,
-// whoever else amends it at the same time, and is there without the index.
+// TestStanding amends a conversation from several goroutines at once. Its ref has all amendments, in
+// order, also without the index.
 func TestStanding(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
@@ -88,7 +88,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestStandingFull: a journal that takes no more lets its run end all the same, and tell that it did.
+// TestStandingFull fills a journal. Its run can end nevertheless, and record that its origin knows.
 func TestStandingFull(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()

@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/store/storetest"
 )
 
-// large makes an artifact that is too large for git; each letter another one.
+// large returns a command that makes an artifact too large for git. Each letter makes another one.
 func large(letter string) string {
 	return "head -c 9000000 /dev/zero | tr '\\0' " + letter + " >/artifacts/" + letter + ".bin"
 }
@@ -52,8 +52,7 @@ func (w *world) sealed(run string) record.Manifest {
 	}
 }
 
-// TestStoreS3 keeps large artifacts in S3, which goes away, breaks uploads,
-// and damages and loses what it has.
+// TestStoreS3 keeps large artifacts in S3. The service goes away, breaks uploads, and damages and loses objects.
 func TestStoreS3(t *testing.T) {
 	server := storetest.NewS3(t)
 	w := newWorld(t, func(x *executor.Executor) {
@@ -104,7 +103,8 @@ func TestStoreS3(t *testing.T) {
 		t.Errorf("b.bin: %d bytes, %v", len(text), err)
 	}
 
-	// Stopped while the store is away: the next process seals what the last one could not, and runs nothing again.
+	// The server stops while the store is away. The next process seals the runs that are left, and runs nothing
+	// again.
 	server.SetAway(true)
 	r := w.submit(record.Request{Repo: "demo", Caller: caller(t, "run:four"), Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("c") + "\n      echo once >>count\n  - id: b\n    run: exit 3\n"})
 	if r = w.wait(r.Name()); r.State != record.StateFailed {
@@ -152,7 +152,7 @@ func TestStoreS3(t *testing.T) {
 	if _, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a lost object: %v", err)
 	}
-	// And it is mended by whoever has the content again.
+	// A later run with the same content repairs the artifact.
 	mended, _, _ := w.exec("run:five", large("b"))
 	w.sealed(mended.Run)
 	if _, err := w.artifact(later.Run, "artifacts/b.bin"); err != nil {
@@ -183,8 +183,8 @@ func TestStoreHangs(t *testing.T) {
 	}
 }
 
-// TestStoreFolder reads what stands in the folder of the data folder, also when
-// the store has moved elsewhere since, and mends what a crash left there.
+// TestStoreFolder reads artifacts in the folder below the data folder, also after the store has moved to a
+// bucket. It repairs the remains of a crash there.
 func TestStoreFolder(t *testing.T) {
 	var server *storetest.S3
 	w := newWorld(t, func(x *executor.Executor) {
@@ -197,7 +197,7 @@ func TestStoreFolder(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Size() != 9_000_000 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	// A part of the file: seek, read, and to the end.
+	// It reads a part of the file, seeks, and reads to the end.
 	f, err := w.x.Artifact(t.Context(), res.Run, "artifacts/a.bin")
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,8 @@ func TestStoreFolder(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What a crash left: half a file under a name of its own, and one of the right size with other bytes.
+	// The remains of a crash are half a file under a temporary name, and a file of the right size with other
+	// bytes.
 	unfinished := path + ".123.tmp"
 	if err := os.WriteFile(unfinished, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)

@@ -8,14 +8,14 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// TestCommittedWithoutServer: the server and the container end after a command was committed, and before the
-// server noted it. The next server finds the commit, on the branch or where it waits to be merged,
-// and says what is missing.
+// TestCommittedWithoutServer ends the server and the container after a command was committed, and before the
+// server noted it. The next server finds the commit, on the branch or at the ref where it waits to be
+// merged. It reports the work that is missing.
 func TestCommittedWithoutServer(t *testing.T) {
 	const work = `work=$(git -c user.name=a -c user.email=a@example.com commit-tree -p $old "$(printf '100644 blob %s\tmade\n' $(echo made | git hash-object -w --stdin) | (git ls-tree $old; cat) | git mktree)" -m "$message")`
 	const push = `new=$(git -c user.name=b -c user.email=b@example.com commit-tree -p $old "$(printf '100644 blob %s\tNAME\n' $(echo person | git hash-object -w --stdin) | (git ls-tree $old; cat) | git mktree)" -m push); git update-ref $branch $new`
 	cases := map[string]struct {
-		after    string // what the repository gets
+		after    string // content of the repository
 		trailers string
 		reason   record.Reason
 		made     string // on the branch at the end

@@ -10,7 +10,8 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 )
 
-// The viewer is taken from a sidecar once, is kept, and is one folder whatever was left there.
+// TestTraceViewer fetches the viewer from a sidecar once. It is kept, and is one folder even
+// if there were remains of an earlier attempt.
 func TestTraceViewer(t *testing.T) {
 	onEngines(t, func(t *testing.T, engine string) {
 		w := browserWorld(t, engine, nil)

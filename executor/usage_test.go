@@ -88,7 +88,8 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// A run that is taken up by another process knows what it has used, from its journal.
+// TestUsageOutlivesTheServer takes up a run in another process. The process knows the run's usage from
+// its journal.
 func TestUsageOutlivesTheServer(t *testing.T) {
 	needsCurl(t)
 	var d guestDoor

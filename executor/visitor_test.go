@@ -12,8 +12,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// TestVisitorTask has an agent call library tasks at its door: they work in its
-// own work tree, what they change is in the turn's commit, and they are journalled.
+// TestVisitorTask has an agent call library tasks at its door. They work in the
+// agent's work tree, their changes are in the turn's commit, and the journal has
+// them.
 func TestVisitorTask(t *testing.T) {
 	var visitor executor.Visitor
 	w := newWorld(t, func(x *executor.Executor) {

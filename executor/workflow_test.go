@@ -171,11 +171,11 @@ nodes:
 	if r.State != record.StateAwaitingReview || r.Gate == nil || r.Gate.Message != "Is a fine?" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
-	// Others may be at work: a base layer is made in one.
+	// Other containers may be at work, because a base layer is made in one.
 	if hosts := w.x.Fleet.List(t.Context(), r.Caller.String()); len(hosts) != 0 {
 		t.Errorf("a waiting run holds containers: %+v", hosts)
 	}
-	// It waits in its ref: a restart forgets nothing.
+	// The run waits in its ref, so a restart loses nothing.
 	w.stop(false)
 	w.start()
 	if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Approved: true, By: "Eve"}); !errors.Is(err, gitd.ErrDenied) {
@@ -191,7 +191,7 @@ nodes:
 	if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Approved: true, By: "Ada"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("answered twice: %v", err)
 	}
-	// A no fails the run; stopping one that waits ends it too.
+	// A rejection fails the run. Stopping a waiting run ends it, too.
 	no := w.submit(record.Request{Workflow: text})
 	if _, err := w.x.Decide(t.Context(), no.Name(), record.Decision{By: "Ada", Comment: "not yet"}); err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestWorkTrees leaves the work tree in every state a command can and looks at
-// what is on the branch after each.
+// TestWorkTrees leaves the work tree in every state that a command can make, and compares the
+// branch after each.
 func TestWorkTrees(t *testing.T) {
 	w := newWorld(t, nil)
 	w.layer()
@@ -77,8 +77,8 @@ func TestWorkTrees(t *testing.T) {
 					t.Errorf("no %s on the branch: %q", want, got)
 				}
 			}
-			// The container goes on with what the branch has, and a new one gets the
-			// same; that is looked at for a part, since containers take their time.
+			// The container continues with the branch's files, and a new one gets the same.
+			// Only some states check that, because a new container takes time.
 			if i%4 != 0 {
 				return
 			}
@@ -100,7 +100,8 @@ func TestWorkTrees(t *testing.T) {
 	}
 }
 
-// TestRebase leaves a rebase half way; it can be continued by a later command, and every state is on the branch.
+// TestRebase stops in the middle of a rebase. A later command can continue it, and every
+// state is on the branch.
 func TestRebase(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:rebase", "echo one >greeting.txt")
@@ -128,7 +129,7 @@ func TestPushMeanwhile(t *testing.T) {
 	if !strings.Contains(out, "human") {
 		t.Fatalf("the container does not see what a person pushed: %q", out)
 	}
-	// The command says that it has begun, and ends when its input does.
+	// The command prints that it has begun, and ends with its input.
 	said, saying := io.Pipe()
 	input, end := io.Pipe()
 	defer end.Close()
@@ -155,9 +156,9 @@ func TestPushMeanwhile(t *testing.T) {
 	}
 }
 
-// TestManyCallers has many callers on one repository at once, each with several
-// commands; half of them wait for a container's place first. RAMUS_TEST=full
-// makes it 20 callers with 10 commands each.
+// TestManyCallers has many callers on one repository at once, each with several commands.
+// Half of them wait for a container first. RAMUS_TEST=full makes it 20 callers with 10
+// commands each.
 func TestManyCallers(t *testing.T) { onEngines(t, manyCallers) }
 
 func manyCallers(t *testing.T, engine string) {
@@ -198,7 +199,8 @@ func manyCallers(t *testing.T, engine string) {
 
 func TestTimeoutAndStop(t *testing.T) {
 	w := newWorld(t, nil)
-	// What it has made is there before its time begins, however slow the machine is.
+	// The container is ready before the command's time begins, so a slow machine makes no
+	// difference.
 	w.exec("run:slow", "true")
 	if err := w.x.Touch(t.Context(), "run:slow", "x"); err != nil {
 		t.Fatal(err)
@@ -268,7 +270,7 @@ func TestIdempotentKey(t *testing.T) {
 	}
 }
 
-// TestSameSecond draws one id twice for a caller: both commands run.
+// TestSameSecond draws the same id twice for a caller. Both commands run.
 func TestSameSecond(t *testing.T) {
 	now, tokens := time.Now(), []string{"aaaa", "aaaa", "bbbb"}
 	w := newWorld(t, func(x *executor.Executor) {
@@ -385,7 +387,7 @@ func TestEgress(t *testing.T) {
 			t.Errorf("no %q in the journal:\n%s", want, journal)
 		}
 	}
-	// The hint of each run that failed names what it was refused, in the same container, too.
+	// The hint of each failed run names the refused hosts, in the same container, too.
 	const want = "containers may not reach example.invalid, other.invalid:8080: list what they need under `egress` in the configuration"
 	for range 2 {
 		res, _, _ := w.exec("run:net", `curl -sf http://example.invalid/; curl -sf http://example.invalid:443/; curl -sf http://other.invalid:8080/`)
@@ -508,7 +510,8 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// TestForgottenCallers: the memory of what a caller's container held ends with the container.
+// TestForgottenCallers removes a caller's container. The executor then forgets the state of
+// the container.
 func TestForgottenCallers(t *testing.T) { onEngines(t, forgottenCallers) }
 
 func forgottenCallers(t *testing.T, engine string) {
