@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/acptest"
 )
 
-// client keeps what an agent tells and asks for; its files are a map.
+// client records an agent's updates and requests. Its files are a map.
 type client struct {
 	mu       sync.Mutex // guards all below
 	said     string
@@ -102,7 +102,7 @@ func (c *client) heard() string {
 	return c.said
 }
 
-// noLeaks fails a test that leaves goroutines behind.
+// noLeaks fails a test that leaves goroutines.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -211,8 +211,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestSessions goes on with sessions of processes that have ended. What was said
-// in them before is not told again.
+// TestSessions continues sessions of processes that have ended. Their earlier
+// updates do not reach the client again.
 func TestSessions(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
@@ -288,7 +288,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestErrors has agents answer with what is no success.
+// TestErrors has agents answer with errors.
 func TestErrors(t *testing.T) {
 	noLeaks(t)
 	conn, _ := serve(t, &acptest.Agent{})
@@ -305,8 +305,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// told is an agent that sends the first text when it is asked for the first time,
-// and so on, and then ends.
+// told connects to an agent that sends the first text on the first request, the
+// second on the second, and so on, and then ends.
 func told(t testing.TB, o acp.Options, sent ...string) (*client, error) {
 	agentIn, stdin := io.Pipe()
 	stdout, agentOut := io.Pipe()
@@ -346,7 +346,8 @@ func told(t testing.TB, o acp.Options, sent ...string) (*client, error) {
 
 const hello = `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}` + "\n"
 
-// TestStray has agents print what is no message, and messages that are none of ours.
+// TestStray has agents print lines that are not messages, and messages that the
+// package does not know.
 func TestStray(t *testing.T) {
 	noLeaks(t)
 	var stray strings.Builder
@@ -358,8 +359,8 @@ func TestStray(t *testing.T) {
 	if got := stray.String(); !strings.HasPrefix(got, "npm warn something\n{\"half\":\n[]\n") {
 		t.Errorf("%q", got)
 	}
-	// Those that answer stay until the client goes: with an agent that ends at
-	// once, its end may be heard before its answer.
+	// Agents that answer stay until the client closes. If an agent ended at once,
+	// the client could see the end before the answer.
 	for _, c := range []struct {
 		sent []string
 		want error
@@ -414,7 +415,7 @@ func FuzzAgent(f *testing.F) {
 		f.Add([]byte(line + "\n"))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		_, _ = told(t, acp.Options{}, hello, string(sent)) // it ends, whatever it was
+		_, _ = told(t, acp.Options{}, hello, string(sent)) // it ends with any input
 	})
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/growth"
 )
 
-// TestGrowth checks that the time to read what an agent sends grows with it.
+// TestGrowth checks that the time to read an agent's messages grows with
+// their size.
 func TestGrowth(t *testing.T) {
 	cases := growth.Tokens("a", "{", "[", `"`, `\`, `{"a":`, " ", "1", "\xff", `{"update":`)
 	for _, u := range []string{UpdateMessage, UpdateTool, UpdatePlan, UpdateMode} {

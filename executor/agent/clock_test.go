@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// askedTurn is a Turn in which a person says yes when answer is closed.
+// askedTurn is a Turn in which a person approves when answer is closed.
 type askedTurn struct{ answer chan struct{} }
 
 func (askedTurn) Step() string                    { return "turn-1" }

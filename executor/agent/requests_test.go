@@ -36,7 +36,7 @@ func TestReadLines(t *testing.T) {
 	}
 }
 
-// TestPlanWords says in words how far a plan is done.
+// TestPlanWords describes how far a plan is done.
 func TestPlanWords(t *testing.T) {
 	for want, plan := range map[string][]acp.PlanItem{
 		"0 of 0 done":       nil,

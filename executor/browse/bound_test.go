@@ -11,8 +11,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// TestBound checks that a check fits into the journal, however much a page and a spec have to say. A line that does not fit would make the whole
-// run unreadable.
+// TestBound checks that a check fits into the journal, even if a page and a spec have long texts. A line that does
+// not fit would make the whole run unreadable.
 func TestBound(t *testing.T) {
 	long := strings.Repeat("<\x01", 8<<10) // JSON writes six bytes for each
 	c := browser.Check{Name: "todo", Reason: long, Log: long, Compare: &browser.Comparison{Reason: long}}
@@ -42,7 +42,7 @@ func TestBound(t *testing.T) {
 	if err := j.Append(&record.Event{Type: record.EventBrowser, Data: text}, false); err != nil {
 		t.Error(err)
 	}
-	// What is too long all the same is refused, and not what came before it.
+	// A line that is still too long is refused, and the lines before it stay.
 	if err := j.Append(&record.Event{Type: record.EventNote, Message: strings.Repeat("a", 5<<20)}, false); err == nil {
 		t.Error("a line that cannot be read again was written")
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// A name that is allowed is not dialled where it leads to an address that is not public, in
-// whatever form that is written.
+// TestEgressToPrivateAddresses refuses an allowed name whose address is not public, in
+// every notation of the address.
 func TestEgressToPrivateAddresses(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "reached") }))
 	defer site.Close()

@@ -180,7 +180,7 @@ func TestNotes(t *testing.T) {
 	count(3+egressNotes, "many hosts")
 }
 
-// TestForward passes on what a request and an answer say, apart from the headers of one connection.
+// TestForward passes on requests and answers unchanged, apart from the headers of one connection.
 func TestForward(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -217,7 +217,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestHosts tells hosts from text that is none.
+// TestHosts distinguishes hosts from other text.
 func TestHosts(t *testing.T) {
 	long := strings.Repeat("a", 253)
 	for target, want := range map[string]string{

@@ -28,14 +28,14 @@ func newBranch() *branch {
 
 func commitHash(n int) gitd.Hash { return gitd.Hash(fmt.Sprintf("%040x", n)) }
 
-// move makes a commit: of a step's, or by somebody else.
+// move makes a commit, of a step or of somebody else.
 func (b *branch) move() gitd.Hash {
 	b.n++
 	b.run.Head = commitHash(b.n)
 	return b.run.Head
 }
 
-// step is one that ran; change says whether it left a commit.
+// step records a step that ran. change is set if it left a commit.
 func (b *branch) step(id, task, command string, ok, change bool, output map[string]any, failure string) {
 	e := Event{Type: EventStepStarted, Step: id, Task: task, Command: command, Parent: b.run.Head}
 	b.events = append(b.events, e)
@@ -70,7 +70,7 @@ func (b *branch) lint(id string, findings int) {
 		"value": results.Lint{Tool: "go vet", Count: findings}}, "")
 }
 
-// look is a step that looked at a page on what stands then, with these verdicts.
+// look records a step that looked at a page at the branch's commit, with these verdicts.
 func (b *branch) look(id string, change bool, verdicts ...browser.Verdict) {
 	at, ok := b.run.Head, true
 	for _, v := range verdicts {
@@ -96,7 +96,7 @@ func TestVerdict(t *testing.T) {
 		name string
 		play func(*branch)
 		want Verdict
-		why  []string // parts of what is said to be unverified; none: nothing is
+		why  []string // parts of the reasons for which it is unverified; none if it is verified
 	}{
 		{"nothing happened", func(*branch) {}, VerdictNone, nil},
 		{"a command that changed nothing", func(b *branch) { b.step("exec", "", "ls", true, false, nil, "") }, VerdictNone, nil},
@@ -221,15 +221,15 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestVerdictProperty plays random journals and compares the verdict with what
-// was kept in mind while they were played.
+// TestVerdictProperty plays random journals and compares the verdict with a model that
+// is kept during the play.
 func TestVerdictProperty(t *testing.T) {
 	const seed = 7
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	seen := map[Verdict]int{}
 	for round := range 5_000 {
 		b := newBranch()
-		// Of each kind of check, by its command: what it said last, and on which commit.
+		// Of each kind of check, by its command, the last result and its commit.
 		type word struct {
 			result CheckResult
 			at     gitd.Hash

@@ -45,7 +45,8 @@ func TestBucket(t *testing.T) {
 	})
 	for name, change := range map[string]func(*store.S3){
 		"S3": func(*store.S3) {},
-		// What there is no default of: the region is asked for, and requests have no checksums.
+		// The settings without a default. The region is requested, and requests have no
+		// checksums.
 		"S3 otherwise": func(s *store.S3) { s.Prefix, s.NoChecksums, s.Region = "ramus/", true, "" },
 	} {
 		t.Run(name, func(t *testing.T) {

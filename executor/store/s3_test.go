@@ -53,7 +53,7 @@ func TestS3Prefix(t *testing.T) {
 	}
 }
 
-// TestS3Checksums looks at what requests say of their bodies.
+// TestS3Checksums checks the checksums in requests.
 func TestS3Checksums(t *testing.T) {
 	for _, size := range []int{10, 9 << 20} {
 		for _, without := range []bool{false, true} {
@@ -142,7 +142,7 @@ func TestS3Breaks(t *testing.T) {
 	}
 }
 
-// TestS3Away tells an absent object from an absent bucket and an absent service.
+// TestS3Away distinguishes an absent object from an absent bucket and an absent service.
 func TestS3Away(t *testing.T) {
 	server := storetest.NewS3(t)
 	b := opened(t, server.Config())
@@ -172,7 +172,7 @@ func TestS3Away(t *testing.T) {
 	check("no bucket")
 }
 
-// TestS3Hangs ends what waits for a service that does not answer.
+// TestS3Hangs ends calls that wait for a service that does not answer.
 func TestS3Hangs(t *testing.T) {
 	server := storetest.NewS3(t)
 	b := opened(t, server.Config())
@@ -211,7 +211,7 @@ func TestS3Hangs(t *testing.T) {
 	}
 }
 
-// TestS3Credentials finds them in the environment and in profiles, and says so if there are none.
+// TestS3Credentials finds credentials in the environment and in profiles. The error reports that there are none.
 func TestS3Credentials(t *testing.T) {
 	server := storetest.NewS3(t)
 	home := t.TempDir()
@@ -220,7 +220,7 @@ func TestS3Credentials(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What stands in for the machine's own credentials, at an address where there is none.
+	// none replaces the machine's own credentials, at an address without any.
 	none := http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if addr != server.Addr() {
 			return nil, errors.New("no machine with credentials")

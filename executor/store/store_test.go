@@ -102,7 +102,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestOpen finds the folder of a data folder, and what it holds after the store has moved.
+// TestOpen finds the folder below a data folder, and the artifacts in it after the store has moved.
 func TestOpen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "artifacts")
 	elsewhere, _ := openFolder(t)
@@ -174,7 +174,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestRemove keeps what a seal relies on.
+// TestRemove keeps the contents that a seal relies on.
 func TestRemove(t *testing.T) {
 	b, _ := openFolder(t)
 	now := time.Now()

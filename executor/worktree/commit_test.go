@@ -17,7 +17,7 @@ func TestParseCommitOutput(t *testing.T) {
 	}
 }
 
-// TestParseRaw reads changed files with their modes, up to what cannot be read.
+// TestParseRaw reads changed files with their modes, up to the first line that cannot be read.
 func TestParseRaw(t *testing.T) {
 	const hashes = " 0123 4567 M\x00"
 	got := parseRaw(":100644 100755" + hashes + "a\nb\x00:100644 000000" + hashes + "gone\x00:100644 x" + hashes + "bad\x00")

@@ -38,7 +38,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestScriptFault tells a full disk and a missing program from a script that failed.
+// TestScriptFault distinguishes a full disk and a missing program from a script that
+// failed.
 func TestScriptFault(t *testing.T) {
 	if err := scriptFault(containers.Exit{}, "a warning"); err != nil {
 		t.Errorf("a script that ended well: %v", err)

@@ -58,7 +58,7 @@ func TestAdvance(t *testing.T) {
 		{change("new", "", "1"), 2},
 		{change("a", "2", "3"), 2},
 		{change("new", "1", ""), 1}, // as if it had never been
-		{change("a", "3", "1"), 0},  // what the layer has
+		{change("a", "3", "1"), 0},  // equal to the layer
 		{change("a", "1", ""), 1},
 	} {
 		if got := b.advance([]gitd.TreeChange{step.c}); got != step.want {
