@@ -62,7 +62,7 @@ func TestBaseManifest(t *testing.T) {
 		}
 	}
 
-	// What git has is what stock OpenSSH accepts.
+	// Stock OpenSSH accepts the signature in git.
 	dir := t.TempDir()
 	text := git(t, r.Dir(), "show", latest.Ref+":base.json") + "\n"
 	write(t, filepath.Join(dir, "sig"), git(t, r.Dir(), "show", latest.Ref+":base.json.sig")+"\n")
@@ -87,8 +87,8 @@ func sum(text string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// A manifest that says anything but the truth is found out, also one that was
-// signed by the right key for something else.
+// TestForgedManifests checks manifests with a false statement. Each is detected,
+// also one that was signed by the right key for another purpose.
 func TestForgedManifests(t *testing.T) {
 	ctx := t.Context()
 	r, tip := based(t)
@@ -263,7 +263,8 @@ func FuzzSSHSignature(f *testing.F) {
 	})
 }
 
-// The key of manifests is kept: what was signed before a restart is good after it.
+// TestBaseKeyStays checks that the key of manifests is kept. Signatures from
+// before a restart are valid after it.
 func TestBaseKeyStays(t *testing.T) {
 	dir := t.TempDir()
 	var keys []string

@@ -24,7 +24,7 @@ import (
 // gitClient is one implementation of a Git client.
 type gitClient struct {
 	name string
-	// shallow says whether it can clone shallowly, deepen whether it can get
+	// shallow is set if the client can clone shallowly, deepen if it can get
 	// the rest later.
 	shallow, deepen bool
 	// do runs one operation; depth 0 means all.
@@ -35,7 +35,7 @@ type gitClient struct {
 	do func(ctx context.Context, op string, args ...string) (string, error)
 }
 
-// gitClients lists the clients; those that are not installed are skipped by t.
+// gitClients returns the clients. t skips those that are not installed.
 func gitClients(t *testing.T) []gitClient {
 	program := func(env []string, name string, args ...string) func(context.Context, string, ...string) (string, error) {
 		return func(ctx context.Context, op string, more ...string) (string, error) {
@@ -211,7 +211,7 @@ func goGit(ctx context.Context, op string, args ...string) (string, error) {
 	return progress.String(), nil
 }
 
-// installed says what is missing for a client, or "".
+// missing returns the name of a program that the client lacks, or "".
 func (c gitClient) missing() string {
 	check := func(name string, args ...string) bool { return exec.Command(name, args...).Run() == nil }
 	switch c.name {
@@ -236,9 +236,10 @@ func (c gitClient) missing() string {
 	return ""
 }
 
-// TestClients lets every client do what people do, on a repository of its own:
-// clone, push, push much, fetch, shallow and back, and be refused. How much is
-// said by RAMUS_PUSH_MB; TestLargePush pushes 100 MB in any case.
+// TestClients has every client do the usual work, on a repository of its own.
+// The client clones, pushes, pushes much, fetches, clones shallowly and
+// deepens, and is refused. RAMUS_PUSH_MB is the size of the large push.
+// TestLargePush pushes 100 MB in any case.
 func TestClients(t *testing.T) {
 	size := int64(4 << 20)
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_PUSH_MB")); err == nil {
@@ -310,8 +311,9 @@ func testClient(t *testing.T, c gitClient, large string) {
 	if got := stock(t, bare, "rev-parse", "large"); got != head {
 		t.Fatalf("large is at %s, want %s", got, head)
 	}
-	// Other people go on; the client gets what is new. The large branch goes
-	// first: once through each client's pack reader is enough.
+	// Other people push, and the client gets the new commits. The large branch
+	// is deleted first, because one pass through each client's pack reader is
+	// enough.
 	stock(t, bare, "update-ref", "-d", "refs/heads/large")
 	other := w.clone(url)
 	theirs := addFile(t, other, "theirs", "t")

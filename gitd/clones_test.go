@@ -33,8 +33,8 @@ var cloneKinds = []struct {
 	{clone.Shallow, []string{"--depth=1", "--no-tags"}},
 }
 
-// TestCompose clones random branches from what is composed and from git itself, and
-// compares what the clones have.
+// TestCompose clones random branches from composed answers and from git itself, and compares
+// the clones.
 func TestCompose(t *testing.T) {
 	seeds, each, kinds := 2, 3, cloneKinds[:3]
 	if os.Getenv("RAMUS_TEST") == "full" {
@@ -87,8 +87,9 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// compareClone clones a branch from the server and from git itself and compares the two;
-// it tells how many answers were composed, and how many processes the server started.
+// compareClone clones a branch from the server and from git itself, and compares the two. It
+// returns the number of composed answers, and the number of processes that the server
+// started.
 func compareClone(t *testing.T, w *wire, r *Repo, branch string, kind clone.Kind, more []string) (composed, children uint64) {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,8 +103,8 @@ func compareClone(t *testing.T, w *wire, r *Repo, branch string, kind clone.Kind
 	return after.Composed - before.Composed, after.Children - before.Children
 }
 
-// compareClones checks that a clone has what another has; more says that objects may be
-// among it that nothing reaches.
+// compareClones checks that two clones have the same content. With more, ours may have
+// objects that no ref reaches.
 func compareClones(t *testing.T, what, ours, theirs string, more bool) {
 	t.Helper()
 	fsck(t, ours)
@@ -174,8 +175,8 @@ func TestComposeTags(t *testing.T) {
 	}
 }
 
-// noisy is a repository whose clones are larger than all buffers between; the answer to
-// the request is one that is kept.
+// noisy makes a repository whose clones are larger than all buffers on the way. The answer
+// to request is one that is kept.
 func (w *wire) noisy(name string, size int) (dir, head string, request []byte) {
 	w.t.Helper()
 	dir = w.repo(name)
@@ -215,13 +216,13 @@ func (w *wire) fetched(t *testing.T, repo string, body []byte) string {
 	return string(b)
 }
 
-// TestStorm: many who clone the same at once cost one run of git, and those who come
-// later none at all; all get the same.
+// TestStorm has many clients clone the same at once. All get the same answer. It costs one
+// run of git, and later clones cost none.
 func TestStorm(t *testing.T) {
 	w := newWire(t, nil)
 	_, head, body := w.noisy("a", 3<<20)
 	c := &conformance{wire: w, t: t}
-	c.get("/a.git/info/refs?service=git-upload-pack", "version=2") // what is only done once
+	c.get("/a.git/info/refs?service=git-upload-pack", "version=2") // do the work that is done only once
 	c.get("/a.git/info/refs?service=git-receive-pack", "")
 	before := w.Stats()
 	const clients = 32
@@ -263,7 +264,7 @@ func TestStorm(t *testing.T) {
 	if n := w.Stats().Packs - before.Packs; n != 0 {
 		t.Error("made anew")
 	}
-	// And a stock client is given it in one piece that it can be told the length of.
+	// A stock client gets the answer in one piece, with its length.
 	resp, err := w.fetch(t.Context(), "a", body)
 	if err != nil {
 		t.Fatal(err)
@@ -274,8 +275,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestStalled: clients that read nothing hold no process, whether what they asked for is
-// there or grows.
+// TestStalled has clients that read nothing. They hold no process, whether their answer is
+// complete or still grows.
 func TestStalled(t *testing.T) {
 	w := newWire(t, nil)
 	_, _, body := w.noisy("a", 8<<20)
@@ -355,7 +356,7 @@ func TestReplyBound(t *testing.T) {
 	}
 }
 
-// TestReplyDropped: what a deleted branch alone was at is no longer kept.
+// TestReplyDropped deletes a branch. Answers that only it needed are dropped.
 func TestReplyDropped(t *testing.T) {
 	w := newWire(t, nil)
 	dir, head, body := w.noisy("a", 1<<10)
@@ -389,8 +390,8 @@ func TestReplyDropped(t *testing.T) {
 	}
 }
 
-// TestReplyAbandoned: when nobody reads an answer any more nobody makes it, and who comes after
-// gets a whole one.
+// TestReplyAbandoned has all readers of an answer leave. The answer is not made any further,
+// and a later client gets a whole one.
 func TestReplyAbandoned(t *testing.T) {
 	w := newWire(t, nil)
 	_, _, body := w.noisy("a", 24<<20)
@@ -410,7 +411,7 @@ func TestReplyAbandoned(t *testing.T) {
 	eventually(t, "git does not go on for nobody", func() bool { return len(gitChildren(t)) == 0 })
 }
 
-// TestReplyCleanup: what an earlier server kept is removed.
+// TestReplyCleanup removes the answers of an earlier server.
 func TestReplyCleanup(t *testing.T) {
 	var w *wire
 	t.Cleanup(func() { // when the server is closed

@@ -11,7 +11,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
-// TestNothingStays: Close leaves no goroutine, no process and no open file.
+// TestNothingStays checks that Close leaves no goroutine, no process and no
+// open file.
 func TestNothingStays(t *testing.T) {
 	files := func() int {
 		list, err := os.ReadDir("/proc/self/fd")
@@ -20,7 +21,7 @@ func TestNothingStays(t *testing.T) {
 		}
 		return len(list)
 	}
-	// Warm up what Go itself keeps.
+	// The first round creates the resources that Go itself keeps.
 	use := func() {
 		s := &Server{Root: t.TempDir()}
 		if err := s.Open(t.Context()); err != nil {

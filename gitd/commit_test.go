@@ -108,7 +108,7 @@ func TestWriteCommitLikeGit(t *testing.T) {
 	if err := r.Update(ctx, RefUpdate{Name: "refs/heads/main", New: last}); err != nil {
 		t.Fatal(err)
 	}
-	// What Tree lists, git lists.
+	// Tree lists the same files as git.
 	list, err := r.Tree(ctx, "main", "", true)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestWriteCommitRefusals(t *testing.T) {
 	}
 }
 
-// TestLargeFile: a file beyond what is held in memory goes in and out as a stream.
+// TestLargeFile streams a file in and out that is too large for memory.
 func TestLargeFile(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
@@ -215,7 +215,7 @@ func TestLargeFile(t *testing.T) {
 			t.Error("packed:", packed, len(got), err)
 		}
 		in.Close()
-		// Left in the middle: git is ended, nothing waits.
+		// If a reader closes early, git is ended and nothing waits.
 		if in, _, err = r.OpenFile(ctx, "main", "large"); err != nil {
 			t.Fatal(err)
 		}

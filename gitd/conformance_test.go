@@ -17,8 +17,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// conformance is one repository on one server, as a check of the table below gets it: main
-// with three commits, topic beside it, an annotated tag.
+// conformance is one repository on one server for one check of the table below. It has
+// main with three commits, a branch topic, and an annotated tag.
 type conformance struct {
 	*wire
 	t      *testing.T // of the check
@@ -37,7 +37,7 @@ func (c *conformance) clone(args ...string) string {
 	return dir
 }
 
-// ask sends a request of protocol v2 and gives what comes back.
+// ask sends a request of protocol v2 and returns the answer.
 func (c *conformance) ask(body []byte, header ...string) string {
 	c.t.Helper()
 	status, text := c.post("git-upload-pack", c.name, bytes.NewReader(body), append(header, "Git-Protocol", "version=2")...)
@@ -47,7 +47,7 @@ func (c *conformance) ask(body []byte, header ...string) string {
 	return text
 }
 
-// get asks for something and gives the status and what comes back.
+// get sends a GET request and returns the status and the body.
 func (c *conformance) get(path, protocol string) (int, string) {
 	c.t.Helper()
 	req, err := http.NewRequest("GET", c.http.URL+path, nil)
@@ -82,7 +82,7 @@ func (c *conformance) empty() string {
 	return dir
 }
 
-// packOf is a pack of what revisions reach.
+// packOf returns a pack of the objects that revisions reach.
 func (c *conformance) packOf(revisions ...string) []byte {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "p")
@@ -110,7 +110,8 @@ func contains(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// conformanceChecks are what a Git server has to do, each with stock git or its bytes.
+// conformanceChecks are the duties of a Git server. Each check uses stock git or git's
+// bytes.
 var conformanceChecks = []struct {
 	name  string
 	check func(*conformance)
@@ -265,7 +266,7 @@ var conformanceChecks = []struct {
 		stock(c.t, c.work, "push", "-q", "origin", ":topic")
 		out, err := stockTry(c.empty(), "fetch", c.url, c.heads[3])
 		if c.native {
-			// With protocol v2 git hands out whatever it has.
+			// With protocol v2 git serves every object that it has.
 			if err != nil {
 				c.t.Error(err)
 			}
@@ -442,8 +443,8 @@ var conformanceChecks = []struct {
 	}},
 }
 
-// TestConformance runs every check against git itself and against what is answered in
-// process: nothing of a client's view is another.
+// TestConformance runs every check against git itself and against the server's own
+// answers. A client sees no difference.
 func TestConformance(t *testing.T) {
 	for _, way := range []string{"native", "in process"} {
 		t.Run(way, func(t *testing.T) {
@@ -472,7 +473,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// conformanceRepo makes what every check begins with: a bare repository and a work tree.
+// conformanceRepo makes the start of every check, a bare repository and a work tree.
 func conformanceRepo(t *testing.T) (above string, heads []string) {
 	above = t.TempDir()
 	dir := filepath.Join(above, "work")

@@ -18,8 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCrashServer is the server that TestCrash kills: this test's own binary,
-// started again.
+// TestCrashServer is the server that TestCrash kills. It is this test's own binary, started again.
 func TestCrashServer(t *testing.T) {
 	root := os.Getenv("RAMUS_CRASH_ROOT")
 	if root == "" {
@@ -36,9 +35,8 @@ func TestCrashServer(t *testing.T) {
 	t.Fatal(http.Serve(l, s.Handler()))
 }
 
-// TestCrash kills the server under push load, again and again: no push that
-// was acknowledged is lost, and the server is soon there again. RAMUS_CRASHES
-// says how often; 15 times if it says nothing.
+// TestCrash kills the server under push load, repeatedly. No acknowledged push is lost, and the
+// server is soon up again. RAMUS_CRASHES is the number of kills. The default is 15.
 func TestCrash(t *testing.T) {
 	crashes := 15
 	if testing.Short() {
@@ -55,8 +53,8 @@ func TestCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each server inherits the address: between two of them nobody else can take it, and
-	// who comes waits.
+	// Each server inherits the listener. So nobody else can take the address between two servers,
+	// and clients wait.
 	listener, err := l.(*net.TCPListener).File()
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +101,7 @@ func TestCrash(t *testing.T) {
 	stopOnce := sync.OnceFunc(func() { close(stop) })
 	defer stopOnce()
 	server := start()
-	// Without a server, and an address to wait at, those who push come to an end.
+	// Without a server and a listener, the pushing clients end.
 	defer func() { server.Process.Kill(); server.Wait(); l.Close(); listener.Close() }()
 	ready()
 	for i, p := range all {
@@ -129,7 +127,7 @@ func TestCrash(t *testing.T) {
 					return
 				}
 				if _, err := stockTry(p.dir, "push", "-q", url, fmt.Sprintf("HEAD:refs/heads/p%d", i)); err != nil {
-					continue // not acknowledged: nothing is promised
+					continue // the push was not acknowledged, so it may be lost
 				}
 				p.mu.Lock()
 				p.acked = append(p.acked, head[:40])
@@ -141,7 +139,7 @@ func TestCrash(t *testing.T) {
 			}
 		})
 	}
-	// verify looks with stock git, behind the server's back.
+	// verify checks the repositories with stock git, without the server.
 	verify := func() (n int) {
 		for i, p := range all {
 			p.mu.Lock()
@@ -150,7 +148,7 @@ func TestCrash(t *testing.T) {
 			if len(list) == 0 {
 				continue
 			}
-			// Each commit is the next one's parent: the last stands for all.
+			// Each commit is the parent of the next, so the last one suffices.
 			if _, err := stockTry(bare, "merge-base", "--is-ancestor", list[len(list)-1], fmt.Sprintf("refs/heads/p%d", i)); err != nil {
 				t.Errorf("an acknowledged push is lost: %v", err)
 			}

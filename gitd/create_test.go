@@ -140,13 +140,13 @@ func TestImportRefusals(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestImportShapes: sources that are unlike the usual.
+// TestImportShapes imports unusual sources.
 func TestImportShapes(t *testing.T) {
 	s := newServer(t)
 	for name, make := range map[string]func(dir string) (base string){
 		"empty": func(dir string) string {
 			git(t, dir, "init", "-q", "--bare", "-b", "trunk")
-			return "main|trunk" // git tells the name of an unborn branch in protocol v2 only
+			return "main|trunk" // git sends the name of an unborn branch in protocol v2 only
 		},
 		"detached": func(dir string) string {
 			git(t, dir, "clone", "-q", work(t), ".")
@@ -242,7 +242,7 @@ func TestImportCredentials(t *testing.T) {
 	}
 }
 
-// TestCreateOnce: of many creators of one name one wins.
+// TestCreateOnce has many callers create one name. One of them wins.
 func TestCreateOnce(t *testing.T) {
 	s := newServer(t)
 	var won atomic.Int32
@@ -265,7 +265,8 @@ func TestCreateOnce(t *testing.T) {
 	}
 }
 
-// TestUnfinished: what a crash left in the nursery goes at the next start.
+// TestUnfinished leaves a half-made repository in the nursery, like a crash. The next start
+// removes it.
 func TestUnfinished(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, newFolder, "half.git", "objects"), 0o755); err != nil {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPatchSplitter: what git wrote is cut in the same place, however it comes.
+// TestPatchSplitter splits git's output at the same places, however it is
+// chunked.
 func TestPatchSplitter(t *testing.T) {
 	list := ":100644 100644 a b M\x00:odd\x00:100644 100644 a b R100\x00old\t\x00\x01new\x00:100644 100644 a b M\x00x\t\x00" +
 		"1\t2\t:odd\x000\t0\t\x00old\t\x00\x01new\x003\t4\tx\t\x00"

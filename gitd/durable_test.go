@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// TestSyncsAreShared: nobody returns before a call that began after they came, and all
-// who come during a call share the next one.
+// TestSyncsAreShared checks that no caller returns before a sync that began after its
+// call. All callers that come during a sync share the next one.
 func TestSyncsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s syncer

@@ -51,7 +51,7 @@ func TestStockClient(t *testing.T) {
 	}
 }
 
-// TestWriteScope is the table of what a container's grant may do.
+// TestWriteScope is the table of the writes that a container's grant allows.
 func TestWriteScope(t *testing.T) {
 	own := Grant{Subject: "run:a", Repo: "a", Read: []string{"refs/heads/main", "refs/heads/ramus/a"}, Write: []string{"refs/heads/ramus/a"}}
 	with := func(f func(*Grant)) Grant { g := own; f(&g); return g }
@@ -59,7 +59,7 @@ func TestWriteScope(t *testing.T) {
 		name  string
 		grant Grant
 		push  []string
-		why   string // empty: accepted
+		why   string // empty if accepted
 	}{
 		{"own branch", own, []string{"HEAD:refs/heads/ramus/a"}, ""},
 		{"own branch, atomic", own, []string{"--atomic", "HEAD:refs/heads/ramus/a"}, ""},
@@ -113,7 +113,8 @@ func TestWriteScope(t *testing.T) {
 	}
 }
 
-// TestReadScope: what is hidden is neither listed nor can be fetched by its hash.
+// TestReadScope checks that hidden refs are not listed, and that their commits
+// cannot be fetched by hash.
 func TestReadScope(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("a")
@@ -213,7 +214,7 @@ func TestWhoMayComeIn(t *testing.T) {
 			}
 		}
 	}
-	// What git makes of it.
+	// Stock git shows these errors.
 	out, err := stockTry("", "ls-remote", w.url("other", read))
 	refused(t, out, err, "not found")
 	out, err = stockTry(w.clone(w.url("private", read)), "push", "origin", "main:x")

@@ -100,8 +100,8 @@ func TestLooseRefsAsGit(t *testing.T) {
 	}
 }
 
-// TestLooseRefsAlone: what others may do between two changes leaves no process, and a
-// repository that is gone does not come back.
+// TestLooseRefsAlone simulates others between two changes. No process remains, and a
+// removed repository does not come back.
 func TestLooseRefsAlone(t *testing.T) {
 	r := newRepo(t)
 	tip := commit(t, r, "main", "One", "a", "1")
@@ -114,7 +114,7 @@ func TestLooseRefsAlone(t *testing.T) {
 		t.Errorf("%d gits wait for changes of refs that need none", len(pids))
 	}
 	lock := filepath.Join(r.Dir(), "refs/heads/x.lock")
-	long := time.Now().Add(-time.Minute) // whoever made it does not come back
+	long := time.Now().Add(-time.Minute) // its maker has ended
 	if err := errors.Join(os.WriteFile(lock, nil, 0o666), os.Chtimes(lock, long, long)); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (h *branches) step(branch string) {
 	lines := strings.SplitAfter(string(content), "\n")
 	what := h.rnd.IntN(13)
 	switch {
-	case err != nil: // it is not there: make it, sometimes alike on both sides
+	case err != nil: // the file does not exist, so make it, sometimes equal on both sides
 		c.Put = []File{{Path: file, Content: []byte(strings.Repeat(fmt.Sprintf("line %d\n", h.rnd.IntN(2)), 5))}}
 	case what == 0:
 		c.Delete = []string{file}
@@ -254,7 +254,8 @@ func TestMergeLikeGit(t *testing.T) {
 	}
 }
 
-// TestMergeKeepsEmpty: commits that become empty go, unless they are to be kept.
+// TestMergeKeepsEmpty merges commits that become empty. They are dropped, unless
+// they are to be kept.
 func TestMergeKeepsEmpty(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		r := newRepo(t)

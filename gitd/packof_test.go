@@ -18,10 +18,10 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// randomHistory fills a repository with commits that git itself makes of a random
-// script: branches and merges, files that move, come back, change their mode, become
-// folders, links and submodules; committers' clocks that go wrong. It returns the
-// commits in the order they were made. Branches are b0, b1, …; tags of all kinds point
+// randomHistory fills a repository with commits that git itself makes of a random script.
+// It has branches and merges. Files move, come back, change their mode, become folders,
+// links and submodules. The clocks of committers go wrong. randomHistory returns the
+// commits in the order they were made. Branches are b0, b1, …, and tags of all kinds point
 // at some commits. The same numbers make the same history.
 func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 	t.Helper()
@@ -68,7 +68,8 @@ func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 					}
 				}
 			}
-			// All is as it once was; or some of it comes back, at its place or at another.
+			// Either all files are as in an earlier commit, or some of them come back, at
+			// the old place or at another.
 			if i > 2 && rnd.IntN(5) == 0 {
 				now1 = maps.Clone(states[rnd.IntN(i)])
 			}
@@ -164,8 +165,8 @@ func reached(t testing.TB, dir string, revs ...string) map[string]bool {
 	return all
 }
 
-// TestPackOf compares packs with git's own walk over random histories, and lets git
-// check what a clone becomes that gets one.
+// TestPackOf compares packs with git's own walk over random histories. git checks a clone
+// that gets the pack.
 func TestPackOf(t *testing.T) {
 	ctx := t.Context()
 	for seed := range uint64(2) {
@@ -228,7 +229,8 @@ func TestPackOf(t *testing.T) {
 	}
 }
 
-// unpackable lets git check a pack and its index, and lists what is in it.
+// unpackable has git check a pack and its index, and returns the list of the pack's
+// objects.
 func unpackable(t testing.TB, p *pack.Pack) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -244,7 +246,8 @@ func unpackable(t testing.TB, p *pack.Pack) string {
 	return git(t, dir, "verify-pack", "-v", "pack-"+p.Name+".idx")
 }
 
-// TestPackOfLarge is what native git packs, and what is refused.
+// TestPackOfLarge has native git pack a blob that is too large for memory. A commit that
+// does not exist is refused.
 func TestPackOfLarge(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)

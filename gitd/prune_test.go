@@ -11,7 +11,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// TestPrune removes what no ref has reached for long, and nothing else.
+// TestPrune removes objects that no ref has reached for a long time, and
+// nothing else.
 func TestPrune(t *testing.T) {
 	r := newRepo(t)
 	write := func(what string) Hash {
@@ -36,9 +37,9 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.objects.Packs.Close() // it remembers what it has marked as in use
+	r.objects.Packs.Close() // the packs remember which objects they have marked as in use
 	recent := write("recent")
-	// Written again just now: it is there, and in use from now on.
+	// Written again just now, the object exists, and is in use from now on.
 	if h := write("again"); h != again {
 		t.Errorf("%s is %s now", again, h)
 	}
@@ -52,14 +53,14 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	git(t, r.dir, "fsck", "--strict")
-	// What was an object of a pack that is gone is written anew.
+	// An object of a removed pack is written again.
 	if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/gone", New: write("gone")}); err != nil {
 		t.Error(err)
 	}
 	git(t, r.dir, "fsck", "--strict", "--connectivity-only")
 }
 
-// TestPruneBesideCommits commits what is just being removed.
+// TestPruneBesideCommits commits objects while they are being removed.
 func TestPruneBesideCommits(t *testing.T) {
 	r := newRepo(t)
 	when := time.Unix(1_700_000_000, 0)

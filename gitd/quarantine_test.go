@@ -20,7 +20,7 @@ import (
 type madeObject struct {
 	kind byte // as packs number them
 	data string
-	base Hash // not empty: it travels as a delta on an object outside of the pack
+	base Hash // if not empty, the object is a delta on an object outside of the pack
 }
 
 func (o madeObject) id() Hash {
@@ -29,7 +29,7 @@ func (o madeObject) id() Hash {
 
 func madeBlob(text string) madeObject { return madeObject{kind: 3, data: text} }
 
-// madeTree is a folder of entries like "100644 name", each followed by what it names.
+// madeTree returns a tree of entries like "100644 name", each followed by its object.
 func madeTree(entries ...any) madeObject {
 	var b strings.Builder
 	for i := 0; i < len(entries); i += 2 {
@@ -96,8 +96,9 @@ func leave(t *testing.T, dir string, o madeObject) {
 	}
 }
 
-// TestOrdinaryPushes: what is taken without git's receive-pack is what that takes, with the
-// same answer; and what it refuses is refused.
+// TestOrdinaryPushes compares pushes that are taken without git's receive-pack with that
+// program. Both accept the same pushes, with the same answer, and both refuse the same
+// pushes.
 func TestOrdinaryPushes(t *testing.T) {
 	readme, a, b, f := madeBlob("read me\n"), madeBlob("a\n"), madeBlob("b\n"), madeBlob("f\n")
 	x := madeTree("100644 f", f)
@@ -156,7 +157,7 @@ func TestOrdinaryPushes(t *testing.T) {
 	for n, tt := range []struct {
 		name     string
 		ok, fast bool
-		ref      string // empty: a branch of its own that is not there yet
+		ref      string // empty for a new branch of its own
 		old      madeObject
 		new      madeObject
 		pack     []madeObject
@@ -267,7 +268,7 @@ func TestOrdinaryPushes(t *testing.T) {
 	}
 }
 
-// withoutProgress is an answer without what git tells people who wait for it.
+// withoutProgress removes git's progress messages from an answer.
 func withoutProgress(answer string) string {
 	lines := protocol.NewReader(strings.NewReader(answer))
 	for kept := ""; ; {

@@ -68,7 +68,8 @@ func blobID(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestHostilePushes: each is refused in the report that git shows, and leaves nothing.
+// TestHostilePushes sends hostile packs. Each is refused in the report that git shows, and leaves
+// nothing.
 func TestHostilePushes(t *testing.T) {
 	w := newWire(t, func(s *Server) { s.Limits = Limits{PackBytes: 8 << 20, Objects: 1000, ObjectBytes: 64 << 20} })
 	dir := w.repo("a")
@@ -157,7 +158,7 @@ func TestMalformedPushes(t *testing.T) {
 	}
 }
 
-// TestFsck: objects that would harm who checks them out are refused.
+// TestFsck refuses objects that would harm a client that checks them out.
 func TestFsck(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("a")
@@ -187,7 +188,7 @@ func TestFsck(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestRacingPushers: of eight who push other commits to one branch, one wins.
+// TestRacingPushers has eight clients push different commits to one branch. One of them wins.
 func TestRacingPushers(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("a")
@@ -216,7 +217,7 @@ func TestRacingPushers(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestManyBranches: 10,000 of them are listed.
+// TestManyBranches lists 10,000 branches.
 func TestManyBranches(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("a")
@@ -235,7 +236,7 @@ func TestManyBranches(t *testing.T) {
 	}
 }
 
-// TestLargePush pushes 100 MB and clones them again; the server's memory does not follow.
+// TestLargePush pushes 100 MB and clones them again. The server's memory does not grow with them.
 func TestLargePush(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("a")
@@ -283,7 +284,7 @@ func TestLargePush(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestPackLimitStockClient: what a person sees whose push is too large.
+// TestPackLimitStockClient checks the error that stock git shows if a push is too large.
 func TestPackLimitStockClient(t *testing.T) {
 	_, key, file := sshKey(t)
 	w := newWire(t, func(s *Server) {
@@ -305,7 +306,7 @@ func TestPackLimitStockClient(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestBodies: encodings and framings that clients use.
+// TestBodies sends the encodings and framings that clients use.
 func TestBodies(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("a")
@@ -344,8 +345,9 @@ func TestBodies(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestGzipBomb: 64 MiB of zeros are 64 KiB of gzip; they are not inflated to their end. What
-// net/http does not read of a larger request can reset the connection before the answer is read.
+// TestGzipBomb sends 64 MiB of zeros as 64 KiB of gzip. The server does not inflate them to their
+// end. If net/http leaves a part of a larger request unread, the connection can be reset before the
+// answer is read.
 func TestGzipBomb(t *testing.T) {
 	w := newWire(t, nil)
 	w.repo("a")
@@ -403,7 +405,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// within says whether something happens in a time that is long enough for all but a hang.
+// within reports whether ok returns true within d. d is long enough for everything but a hang.
 func within(d time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(d); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -440,7 +442,7 @@ func (w *wire) bigRepo(size int) (dir string, request []byte) {
 	return dir, append(append(request, protocol.FlushLine...), "0009done\n"...)
 }
 
-// TestHangUp: a client that goes away leaves no process and no file.
+// TestHangUp has a client close its connection early. No process and no file remains.
 func TestHangUp(t *testing.T) {
 	w := newWire(t, nil)
 	dir, request := w.bigRepo(16 << 20)
@@ -489,7 +491,7 @@ func TestIdleClients(t *testing.T) {
 	}
 }
 
-// TestChildKilled: a git that dies is a failure for its client alone.
+// TestChildKilled kills a git process. Only its own client fails.
 func TestChildKilled(t *testing.T) {
 	w := newWire(t, nil)
 	_, request := w.bigRepo(16 << 20)
@@ -509,7 +511,7 @@ func TestChildKilled(t *testing.T) {
 	w.clone(w.url("a", w.token(full)))
 }
 
-// TestChildLimits: git children stand under limits of CPU, memory and time.
+// TestChildLimits checks the limits of CPU, memory and time of git children.
 func TestChildLimits(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		w := newWire(t, func(s *Server) { s.Limits.Memory = 64 << 20 })
@@ -578,7 +580,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestOwnConfig: `ramus gitd` serves folders as they are.
+// TestOwnConfig serves folders as they are, as `ramus gitd` does.
 func TestOwnConfig(t *testing.T) {
 	w := newWire(t, func(s *Server) { s.OwnConfig, s.Anonymous = true, true })
 	dir := w.repo("a")
@@ -632,7 +634,7 @@ func TestOwnConfig(t *testing.T) {
 			t.Errorf("%s: %d", bad, resp.StatusCode)
 		}
 	}
-	// With ".git" at the end of the URL or without, whatever the folder is called; work trees, too.
+	// The URL may end in ".git", whatever the folder's name is. Work trees are served, too.
 	stock(t, "", "init", "-q", "-b", "main", filepath.Join(w.Root, "tree"))
 	stock(t, c, "push", "-q", w.http.URL+"/tree.git", "HEAD:refs/heads/pushed")
 	fsck(t, filepath.Join(w.Root, "tree", ".git"))
@@ -651,7 +653,8 @@ func TestOwnConfig(t *testing.T) {
 	stock(t, "", "-c", header, "ls-remote", closed.url("b", ""))
 }
 
-// What a repository configures for git holds, whatever the server sets where a repository says nothing.
+// TestOwnConfigHolds checks that a repository's own configuration of git has priority over the
+// server's defaults.
 func TestOwnConfigHolds(t *testing.T) {
 	w := newWire(t, func(s *Server) { s.OwnConfig, s.Anonymous = true, true })
 	dir := w.repo("a")
@@ -666,7 +669,7 @@ func TestOwnConfigHolds(t *testing.T) {
 	stock(t, dir, "config", "receive.advertisePushOptions", "true")
 	stock(t, c, "push", "-q", "-o", "ci.skip", "origin", "HEAD:with-options")
 
-	// Over protocol v0 a commit that no ref reaches is served unless the repository says which may be.
+	// Over protocol v0 a commit that no ref reaches is served unless the repository restricts that.
 	lost := stock(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit-tree", "-p", "main", "-m", "lost", "main^{tree}")
 	reached := stock(t, dir, "rev-parse", "main~1")
 	ask := func(hash string) (string, error) {

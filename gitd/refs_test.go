@@ -189,8 +189,8 @@ func testUpdate(t *testing.T, r *Repo) {
 	}
 }
 
-// TestUpdateOneWins: of many creators of one ref one wins, also with equal
-// values, also when git writes beside.
+// TestUpdateOneWins has many callers create one ref. One of them wins, also with
+// equal values, and also if git writes at the same time.
 func TestUpdateOneWins(t *testing.T) { eachWriter(t, testUpdateOneWins) }
 
 func testUpdateOneWins(t *testing.T, r *Repo) {
@@ -223,7 +223,7 @@ func testUpdateOneWins(t *testing.T, r *Repo) {
 	}
 }
 
-// TestUpdateWaits for who holds the lock of a ref longer than git is patient.
+// TestUpdateWaits holds the lock of a ref longer than git waits for it.
 func TestUpdateWaits(t *testing.T) {
 	r := newRepo(t)
 	one := commit(t, r, "main", "One", "a", "1")
@@ -369,7 +369,7 @@ func TestUpdateInMaintenance(t *testing.T) {
 	}
 }
 
-// TestManyRefs: ten thousand branches and five thousand runs.
+// TestManyRefs has ten thousand branches and five thousand runs.
 func TestManyRefs(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
@@ -389,7 +389,7 @@ func TestManyRefs(t *testing.T) {
 	for i := range 5000 {
 		fmt.Fprintf(&packed, "%s refs/ramus/runs/run-%05d/1\n", tip, i)
 	}
-	// As a repository that has grown: packed, with what came since beside it.
+	// The repository has packed refs and newer loose ones, like one that has grown.
 	if err := os.WriteFile(filepath.Join(r.Dir(), "packed-refs"), []byte(packed.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +421,8 @@ func TestManyRefs(t *testing.T) {
 	t.Logf("Refs: %v", time.Since(start))
 }
 
-// TestStaleLocks: what a power cut left goes when nobody can hold it, and only then.
+// TestStaleLocks leaves locks like a power cut. A lock is removed once nobody can
+// hold it, and not before.
 func TestStaleLocks(t *testing.T) {
 	root := t.TempDir()
 	first := &Server{Root: root}

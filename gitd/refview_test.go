@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// nativeV2 is what git answers to a request of protocol v2.
+// nativeV2 returns git's answer to a request of protocol v2.
 func nativeV2(t testing.TB, s *Server, dir string, body []byte) string {
 	t.Helper()
 	out, err := s.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", dir}, Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
@@ -43,8 +43,8 @@ func lists(t testing.TB, r *Repo, args ...string) {
 	if err := r.view.refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Git lists what is damaged, with a hash of zeros or of nothing that is there, on
-	// which clones would fail.
+	// Git lists damaged refs, with a hash of zeros or of an object that does not exist.
+	// Clones would fail on them.
 	var want strings.Builder
 	for line := range strings.Lines(nativeV2(t, r.server, r.Dir(), body)) {
 		if !strings.Contains(line, "refs/heads/broken") {
@@ -56,8 +56,8 @@ func lists(t testing.TB, r *Repo, args ...string) {
 	}
 }
 
-// TestRefSnapshot: whatever was done to the refs, by whomever, the snapshot
-// lists what git lists.
+// TestRefSnapshot compares the snapshot with git's list after changes of refs. They are equal
+// after every kind of change, by every kind of writer.
 func TestRefSnapshot(t *testing.T) {
 	r := newRepo(t)
 	every := [][]string{
@@ -156,8 +156,8 @@ func TestRefSnapshot(t *testing.T) {
 	}
 }
 
-// TestRefSnapshotScope: for every grant the snapshot lists what git would list with
-// everything else hidden.
+// TestRefSnapshotScope checks for every grant that the snapshot lists the same refs as git
+// with all other refs hidden.
 func TestRefSnapshotScope(t *testing.T) {
 	r := newRepo(t)
 	tip := commit(t, r, "main", "One", "a", "1")

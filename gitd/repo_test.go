@@ -52,7 +52,8 @@ func newRepo(t testing.TB) *Repo {
 	return r
 }
 
-// TestOpenFails: what could not be opened holds none of its locks.
+// TestOpenFails checks that a server that could not be opened holds none of its
+// locks.
 func TestOpenFails(t *testing.T) {
 	root := t.TempDir()
 	// Nothing can be written at a place in a pipe.

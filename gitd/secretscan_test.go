@@ -32,7 +32,8 @@ func (w *wire) noCanary() {
 	}
 }
 
-// TestLeaks: whatever object of a push holds a secret, no ref moves and nothing of it stays.
+// TestLeaks pushes objects with a secret. In whatever object the secret is, no ref moves and
+// no object of the push stays.
 func TestLeaks(t *testing.T) {
 	// As on machines whose data folder is reached by a link.
 	real := t.TempDir()
@@ -96,7 +97,7 @@ func TestLeaks(t *testing.T) {
 	})
 	w.noCanary()
 
-	// What is clean goes through: new, forced, deleted, and by a door.
+	// Clean pushes are accepted, whether they create, force or delete, and at a door.
 	clone := w.clone(w.url("a", w.token(full)))
 	addFile(t, clone, "f", "clean")
 	stock(t, clone, "push", "-q", "origin", "HEAD:main", "HEAD:refs/heads/one", "HEAD:refs/heads/two")
@@ -105,8 +106,8 @@ func TestLeaks(t *testing.T) {
 
 func hexOf(s string) string { return fmt.Sprintf("%x", s) }
 
-// TestLeakOfTheBase: what the repository held before the secret was known does
-// not keep people from pushing, not even where git needs it to complete a pack.
+// TestLeakOfTheBase pushes to a repository that held the secret before it was known. The
+// push is accepted, even if git needs the old object to complete a pack.
 func TestLeakOfTheBase(t *testing.T) {
 	w := newWire(t, nil)
 	w.repo("a")
@@ -131,7 +132,7 @@ func TestLeakHook(t *testing.T) {
 	clone := w.clone(w.url("a", w.token(full)))
 	addFile(t, clone, "f", "1")
 	stock(t, clone, "push", "-q", "origin", "HEAD:main")
-	// Somebody tidied up: it is made again.
+	// If somebody removes the hooks folder, it is made again.
 	if err := os.RemoveAll(filepath.Join(w.Root, hooksFolder)); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestLeakHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.noCanary()
-	// A door hears what it was.
+	// The door gets the leaks.
 	heard := make(chan []Leak, 1)
 	door := httptest.NewServer(w.DoorHandler(func() Grant { return full }, func(l []Leak) { heard <- l }))
 	defer door.Close()

@@ -39,7 +39,7 @@ func newSigner(t testing.TB) *CommitSigner {
 	return s
 }
 
-// verified is what stock git says of a commit's signature.
+// verified returns the output of stock git about a commit's signature.
 func verified(t testing.TB, dir string, s *CommitSigner, commit Hash) (string, error) {
 	t.Helper()
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
@@ -94,7 +94,8 @@ func TestSignedCommits(t *testing.T) {
 	}
 }
 
-// TestSignCommit: what git has signed by somebody else with our answer is as good.
+// TestSignCommit has another git sign commits with our answer. The signature is as good
+// as our own.
 func TestSignCommit(t *testing.T) {
 	ctx := t.Context()
 	s := newServer(t)
@@ -215,7 +216,8 @@ func FuzzSignCommit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was signed is one commit of ours, and stays that with the signature in it.
+		// The signed text is one commit of ours, and is still one with the signature in
+		// it.
 		c, err := object.ParseCommit(withSignature(text, sig))
 		if err != nil || !strings.HasPrefix(c.Committer, robot.Ident()+" ") || len(c.Parents) == 0 || !bytes.Equal(c.Encode(), text) {
 			t.Errorf("%q", text)

@@ -148,7 +148,8 @@ func TestSSHScope(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestSSHVerbs: nothing but Git, and no shell, terminal or forwarding.
+// TestSSHVerbs checks that the server runs only Git, and no shell, terminal
+// or forwarding.
 func TestSSHVerbs(t *testing.T) {
 	signer, line, _ := sshKey(t)
 	w := newSSHWire(t, line+" ada")
@@ -244,9 +245,9 @@ type forged struct {
 
 func (f forged) PublicKey() gossh.PublicKey { return f.offered }
 
-// TestSSHOfferedKey: somebody who offers an administrator's public key, is told
-// that its signature would do, and then signs with a key of their own, is who
-// they signed as.
+// TestSSHOfferedKey has a client offer an administrator's public key, whose
+// signature the server would accept, and then sign with its own key. The
+// client is the owner of the key that signed.
 func TestSSHOfferedKey(t *testing.T) {
 	admin, adminLine, _ := sshKey(t)
 	mallory, malloryLine, malloryFile := sshKey(t)
@@ -258,9 +259,9 @@ func TestSSHOfferedKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Public halves without a private one: offered, then not signed with. The
-	// server remembers that it was asked about mallory before it is asked
-	// about admin; the last key asked about is not the one that signs.
+	// These are public keys without a private one, which the client offers
+	// and cannot sign with. The server is asked about mallory before admin.
+	// The last key that it is asked about is not the one that signs.
 	public := t.TempDir()
 	for _, name := range []string{"1", "2"} {
 		if err := os.WriteFile(filepath.Join(public, name), []byte("no private key\n"), 0o600); err != nil {
@@ -302,8 +303,8 @@ func TestSSHOfferedKey(t *testing.T) {
 	}
 }
 
-// TestSSHStalledHandshakes: hundreds of connections that never log in cost
-// those who do nothing, even from the same address.
+// TestSSHStalledHandshakes opens hundreds of connections that never log in.
+// Other clients lose nothing, even at the same address.
 func TestSSHStalledHandshakes(t *testing.T) {
 	signer, line, _ := sshKey(t)
 	w := newSSHWire(t, line+" ada")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestByName reads what a comparison of trees has named.
+// TestByName reads objects by the names in a comparison of trees.
 func TestByName(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)

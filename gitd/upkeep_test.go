@@ -13,7 +13,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
-// maintained is a log that tells of repositories that were maintained.
+// maintained is a log handler that sends a message when a repository was
+// maintained.
 type maintained chan string
 
 func (maintained) Enabled(context.Context, slog.Level) bool { return true }
@@ -85,7 +86,7 @@ func TestUpkeep(t *testing.T) {
 	git(t, r.dir, "fsck", "--strict", "--connectivity-only")
 }
 
-// TestUpkeepDue says when it is whose turn.
+// TestUpkeepDue checks which repository is due at which time.
 func TestUpkeepDue(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	busy, idle, calm := &Repo{name: "busy"}, &Repo{name: "idle"}, &Repo{name: "calm"}

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// password serves a repository to whoever shows it, and redirects elsewhere
-// what asks for /away/.
+// password serves a repository to clients with the secret, and redirects
+// requests for /away/ to elsewhere.
 func password(t *testing.T, secret, elsewhere string) (url string) {
 	t.Helper()
 	w := newWire(t, func(s *Server) { s.Anonymous = true })
@@ -25,7 +25,7 @@ func password(t *testing.T, secret, elsewhere string) (url string) {
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
 		if _, pw, ok := q.BasicAuth(); !ok || pw != secret {
 			rw.Header().Set("WWW-Authenticate", `Basic realm="x"`)
-			// Servers have been seen to quote what they refuse.
+			// Some servers quote the refused credentials.
 			http.Error(rw, "refused: "+q.Header.Get("Authorization"), http.StatusUnauthorized)
 			return
 		}
@@ -199,7 +199,7 @@ func TestRefreshToACommit(t *testing.T) {
 	if res, err := s.RefreshFrom(ctx, "r", Upstream{}, two, nil); err != nil || res.New != three || res.Commit != two {
 		t.Error("an older commit:", res, err)
 	}
-	// Another branch of upstream's may be what the base follows.
+	// The base may follow another branch of upstream.
 	if res, err := s.RefreshFrom(ctx, "r", Upstream{URL: src, Branch: "aside"}, "", nil); err != nil || res.New != aside || res.Branch != "main" {
 		t.Error(res, err)
 	}
@@ -211,7 +211,7 @@ func TestRefreshToACommit(t *testing.T) {
 			t.Errorf("branch %q: %v", branch, err)
 		}
 	}
-	// What a server that was killed left behind goes.
+	// The remains of a killed server are removed.
 	if err := r.Update(ctx, RefUpdate{Name: incomingRefs + "/X/heads/main", New: two}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func forked(t testing.TB) (up string, r *Repo, first Hash) {
 	src := work(t)
 	up = filepath.Join(t.TempDir(), "up.git")
 	git(t, "", "clone", "-q", "--bare", src, up)
-	// Of two who push the same the slower one waits for the other's lock, however slow the disk is.
+	// If two push the same, the slower one waits for the other's lock, even on a slow disk.
 	git(t, up, "config", "core.filesRefLockTimeout", "60000")
 	r, err := newServer(t).Import(t.Context(), "r", up, nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func forked(t testing.TB) (up string, r *Repo, first Hash) {
 	return up, r, Hash(git(t, up, "rev-parse", "main"))
 }
 
-// at is where a branch of upstream's is; "" when it is not there.
+// at returns the commit of a branch of upstream, or "" if it does not exist.
 func at(t testing.TB, up, branch string) Hash {
 	t.Helper()
 	return Hash(git(t, up, "for-each-ref", "--format=%(objectname)", "refs/heads/"+branch))
@@ -83,7 +83,7 @@ func TestPushUpstream(t *testing.T) {
 			t.Fatalf("%s: upstream is at %q, want %q", s.name, is, s.at)
 		}
 	}
-	// What somebody else put there is not even deleted, unless it is named.
+	// A branch of somebody else is not even deleted, unless the caller names its commit.
 	clone := filepath.Join(t.TempDir(), "clone")
 	git(t, "", "clone", "-q", up, clone)
 	git(t, clone, "commit", "-q", "--allow-empty", "-m", "Theirs")
@@ -127,7 +127,7 @@ func TestPushUpstreamRefused(t *testing.T) {
 	if err := r.PushUpstream(ctx, UpstreamPush{Branch: "main/b", Commit: first}); !errors.Is(err, ErrUpstreamRefused) {
 		t.Error(err)
 	}
-	// Somebody who was faster, after git has looked.
+	// Somebody else pushes after git has looked.
 	git(t, up, "branch", "faster", "main")
 	two := commit(t, r, "main", "Two", "b", "2")
 	write(t, hook, "#!/bin/sh\nunset GIT_QUARANTINE_PATH\nexport GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x@x GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x@x\n"+
@@ -184,7 +184,7 @@ func TestUpstreamBranchNames(t *testing.T) {
 	}
 }
 
-// tollGate stands before a Git server and breaks what passes.
+// tollGate is a proxy of a Git server that breaks requests.
 type tollGate struct {
 	*httptest.Server
 	mu     sync.Mutex // guards before and after
@@ -192,7 +192,7 @@ type tollGate struct {
 	after  func()
 }
 
-// upstreamGate serves an upstream that takes pushes from whoever shows the password.
+// upstreamGate serves an upstream that takes pushes from clients with the password.
 func upstreamGate(t *testing.T, secret string) (*tollGate, string) {
 	t.Helper()
 	w := newWire(t, func(s *Server) { s.Anonymous = true })
@@ -266,7 +266,7 @@ func TestPushUpstreamOverHTTP(t *testing.T) {
 		t.Error(err)
 	}
 
-	// It may be read and not written: a token without the permission.
+	// A token without the permission may read and not write.
 	gate.set(func(w http.ResponseWriter, q *http.Request) bool {
 		if strings.Contains(q.URL.Path+q.URL.RawQuery, "git-receive-pack") {
 			http.Error(w, "Permission denied for "+secret, http.StatusForbidden)
@@ -279,7 +279,8 @@ func TestPushUpstreamOverHTTP(t *testing.T) {
 		t.Error(err)
 	}
 
-	// It dies in the middle: before it has the pack, and when it has taken it and not said so.
+	// The upstream dies in the middle, either before it has the pack, or after it has taken
+	// the pack and before it answers.
 	gate.set(func(w http.ResponseWriter, q *http.Request) bool {
 		if strings.HasSuffix(q.URL.Path, "/git-receive-pack") {
 			panic(http.ErrAbortHandler)
@@ -310,7 +311,7 @@ func TestPushUpstreamOverHTTP(t *testing.T) {
 		t.Error("again:", err)
 	}
 
-	// One that says nothing more ends with the caller.
+	// A push to an upstream that hangs ends with the caller.
 	hung := make(chan struct{})
 	var once sync.Once
 	gate.set(func(_ http.ResponseWriter, q *http.Request) bool {
@@ -380,7 +381,7 @@ func TestFetchUpstream(t *testing.T) {
 	if _, err := r.Descends(ctx, one, "--help"); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
-	// What was fetched is merged like a branch of ours.
+	// A fetched branch is merged like a branch of ours.
 	if err := r.Update(ctx, RefUpdate{Name: "refs/heads/mine", New: one}); err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +395,7 @@ func TestFetchUpstream(t *testing.T) {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
-	// Deleted: told, and the commits stay.
+	// A deleted branch is an error, and its commits stay.
 	git(t, up, "branch", "-q", "-D", "b")
 	if _, err := r.FetchUpstream(ctx, Upstream{}, "b"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
@@ -408,7 +409,7 @@ func TestFetchUpstream(t *testing.T) {
 	hidden := push("b/c")
 	fetch("b/c", hidden)
 
-	// A container, and who may read branches, sees nothing of it.
+	// A container, and a token that may read branches, see nothing of it.
 	refs := stock(t, "", "-c", "protocol.version=0", "ls-remote", r.Dir())
 	if !strings.Contains(refs, "refs/ramus/upstream/b/c") {
 		t.Fatal(refs)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// stockEnv is the environment of the clients: real git, no settings of whoever
-// runs the tests.
+// stockEnv returns the environment of the clients. They run real git, without
+// the settings of the user.
 func stockEnv() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1",
@@ -45,7 +45,7 @@ func stockEnvTry(env []string, dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// stock is stockTry for what must work.
+// stock is stockTry for commands that must succeed.
 func stock(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	out, err := stockTry(dir, args...)
@@ -62,7 +62,7 @@ type wire struct {
 	http *httptest.Server
 }
 
-// newWire opens a server; options changes its options before that.
+// newWire opens a server. options changes its options before that.
 func newWire(t testing.TB, options func(*Server)) *wire {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -164,7 +164,8 @@ func (w *wire) token(g Grant) string {
 // full is a grant of everything.
 var full = Grant{Subject: "admin", Repo: "*", Scopes: []string{ScopeAdmin}, Write: []string{"refs/*", "refs/ramus/*"}, Force: true, Delete: true}
 
-// url is a repository's address with a token in it; no token: without.
+// url returns a repository's address with a token in it, or without one if
+// token is empty.
 func (w *wire) url(name, token string) string {
 	host := strings.TrimPrefix(w.http.URL, "http://")
 	if token != "" {

@@ -24,7 +24,7 @@ func cloneOf(h object.Hash) *protocol.FetchRequest {
 	return &protocol.FetchRequest{Wants: []object.Hash{h}, OFSDelta: true, IncludeTag: true, Done: true}
 }
 
-// composes says whether the answer to a request is composed.
+// composes reports whether the answer to a request is composed.
 func composes(t testing.TB, c *Cache, r *testRepo, f *protocol.FetchRequest) bool {
 	t.Helper()
 	p, err := c.compose(t.Context(), r, f)
@@ -102,7 +102,7 @@ func TestBasePacksAreMade(t *testing.T) {
 			t.Error("not composed:", h)
 		}
 	}
-	// What is asked for again is there.
+	// A second request finds the kept packs.
 	kept := func() (p *basePack, g *envelope) {
 		for _, p = range c.bases.acquire(r, Full) {
 			c.bases.release(p, false)
@@ -153,7 +153,7 @@ func TestBasePacksAreMade(t *testing.T) {
 		t.Error("not the nearest:", before.base, err)
 	}
 	c.bases.release(before, false)
-	// What has no more to do with the base is git's.
+	// A commit that has no common history with the base is left to git.
 	orphan := r.commit("orphan", "x", "")
 	if composes(t, c, r, cloneOf(orphan)) {
 		t.Error("composed")
@@ -195,7 +195,7 @@ func TestBasePacksAreMade(t *testing.T) {
 	if err := os.Remove(filepath.Join(r.dir, "shallow")); err != nil {
 		t.Fatal(err)
 	}
-	// What is gone is forgotten.
+	// A removed repository has no kept packs.
 	c.Release(r)
 	r.objects.Close()
 	if len(basesOf(c, r)) != 0 {
@@ -244,7 +244,7 @@ func TestBasePacksAreBounded(t *testing.T) {
 	if want := slices.Sorted(slices.Values(tips[2:])); !slices.Equal(basesOf(c, r), want) {
 		t.Errorf("base packs of %s, not %s", basesOf(c, r), want)
 	}
-	// What is in use stays open, whatever happens to it.
+	// A pack in use stays open, even if it is removed.
 	taken := c.bases.acquire(r, Full)
 	c.bases.remove(func(*basePack) bool { return true })
 	for _, p := range taken {

@@ -12,8 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// TestFollow: whoever reads along gets whole packets in order, with progress between them
-// if it is wanted, and nothing behind the end.
+// TestFollow has readers follow a growing answer. They get whole packets in order, with
+// progress between them if they want it, and nothing after the end.
 func TestFollow(t *testing.T) {
 	c := &replyCache{root: t.TempDir(), max: 4 << 20}
 	defer c.close()

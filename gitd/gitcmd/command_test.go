@@ -164,7 +164,7 @@ func TestGroup(t *testing.T) {
 	g.Close()
 }
 
-// TestRunner checks what a runner counts and that Close ends its children.
+// TestRunner checks a runner's counters, and that Close ends its children.
 func TestRunner(t *testing.T) {
 	var r Runner
 	dir := newRepository(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// TestPackFiles reads every object from packs that git made, with long chains of deltas
-// of both kinds: what is read must have the name that it was asked for by.
+// TestPackFiles reads every object from packs that git made, with long chains of deltas of both kinds. Each
+// object must have the name that it was requested by.
 func TestPackFiles(t *testing.T) {
 	dir, shared := newPacks(t)
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -103,7 +103,7 @@ func TestPackFilesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Close()
-	packs.Changed() // only own was told
+	packs.Changed() // only own was notified
 	if !packs.has(h) {
 		t.Error("it is not seen")
 	}
@@ -119,7 +119,7 @@ func TestPackFilesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestPackFilesStayOpen adds packs: those that were open are not opened again.
+// TestPackFilesStayOpen adds packs. Open packs are not opened again.
 func TestPackFilesStayOpen(t *testing.T) {
 	_, packs := newPacks(t)
 	var first *File

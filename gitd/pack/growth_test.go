@@ -40,7 +40,8 @@ func TestPackGrowth(t *testing.T) {
 		}}}
 	lim := Limits{1 << 30, 1 << 30, 1 << 30}
 	curve.Check(t, "pack", func(text []byte) {
-		// The pack tells more objects than it has, so that the scan ends with the text.
+		// The pack's header counts more objects than it has, so that the scan ends with
+		// the text.
 		pack := append([]byte("PACK\x00\x00\x00\x02\x00\x0f\xff\xff"), text...)
 		_, _ = Scan(NewTap(bytes.NewReader(pack), io.Discard, 1<<30), sha1.Size, lim)
 	}, cases...)

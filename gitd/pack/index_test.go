@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzApplyDelta must neither panic nor make more than it says.
+// FuzzApplyDelta must neither panic nor make more bytes than the delta
+// declares.
 func FuzzApplyDelta(f *testing.F) {
 	f.Add([]byte("0123456789"), []byte("\x0a\x05\x90\x05"))
 	f.Add([]byte("0123456789"), []byte("\x0a\x07\x91\x02\x05\x02ab"))
@@ -23,7 +24,8 @@ func FuzzApplyDelta(f *testing.F) {
 	})
 }
 
-// FuzzPackIndex opens what calls itself an index, and asks it.
+// FuzzPackIndex opens arbitrary bytes as an index, and looks objects up in
+// it.
 func FuzzPackIndex(f *testing.F) {
 	objs := []IndexEntry{{Name: ObjectName{3}, At: 12}, {Name: ObjectName{1, 5}, At: 1 << 31}, {Name: ObjectName{1, 2}, At: 99}}
 	f.Add(EncodeIndex(objs, make([]byte, 20)))
@@ -46,7 +48,7 @@ func FuzzPackIndex(f *testing.F) {
 	})
 }
 
-// TestPackIndexFar has objects beyond what 31 bits can say.
+// TestPackIndexFar has offsets that need more than 31 bits.
 func TestPackIndexFar(t *testing.T) {
 	objs := []IndexEntry{
 		{Name: ObjectName{3}, At: 1<<31 - 1}, {Name: ObjectName{1}, At: 1 << 31}, {Name: ObjectName{2}, At: 5 << 31},

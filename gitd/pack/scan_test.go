@@ -39,7 +39,7 @@ func TestScanPack(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		pack []byte
-		why  string // empty: accepted
+		why  string // empty if accepted
 	}{
 		{"good", good, ""},
 		{"empty", (&packtest.Builder{}).Pack(), ""},
@@ -72,7 +72,7 @@ func TestScanPack(t *testing.T) {
 			b.Delta(b.At()-12, append(binary.AppendUvarint(binary.AppendUvarint(nil, 5), 1<<63), 0))
 		}), "corrupt"},
 		{"delta bomb", build(func(b *packtest.Builder) {
-			// 1 MiB of zeros is 1 KiB of pack; each further delta makes 60 MiB of them for some bytes.
+			// 1 MiB of zeros is 1 KiB of pack. Each further delta makes 60 MiB of zeros from a few bytes.
 			first := b.At()
 			b.Object(3, 1<<20, make([]byte, 1<<20))
 			for range 50 {
@@ -137,8 +137,8 @@ func TestScanPackRoom(t *testing.T) {
 	}
 }
 
-// FuzzScanPack: nothing crashes the scanner, it stores only what it consumed,
-// and a pack that git can index is one that it accepts.
+// FuzzScanPack checks that no input crashes the scanner, that it stores only consumed bytes, and that it
+// accepts every pack that git can index.
 func FuzzScanPack(f *testing.F) {
 	b := &packtest.Builder{}
 	b.Object(3, 5, []byte("hello"))
@@ -157,7 +157,7 @@ func FuzzScanPack(f *testing.F) {
 		if err == nil || len(pack) < 32 {
 			return
 		}
-		// The oracle: only the limits may part the two.
+		// git is the oracle. Only the limits may cause a difference.
 		sum := sha1.Sum(pack[:len(pack)-20])
 		if errors.Is(err, object.ErrTooLarge) || !bytes.Equal(sum[:], pack[len(pack)-20:]) {
 			return

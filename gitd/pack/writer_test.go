@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// TestPackWriter lets git itself say what is in packs of random objects.
+// TestPackWriter has git itself list packs of random objects.
 func TestPackWriter(t *testing.T) {
 	ctx := t.Context()
 	dir, packs := newPacks(t)
@@ -46,7 +46,7 @@ func TestPackWriter(t *testing.T) {
 			if again, err := w.Stream("blob", int64(len(data)), bytes.NewReader(data)); again != h || err != nil {
 				t.Fatalf("the same again is %s instead of %s, %v", again, h, err)
 			}
-			// What fails leaves no trace.
+			// A failed write leaves no trace.
 			if _, err := w.Stream("blob", int64(len(data))+1, bytes.NewReader(data)); !errors.Is(err, object.ErrConflict) {
 				t.Fatalf("a file that shrank: %v", err)
 			}

@@ -25,7 +25,7 @@ func checkIgnore(t testing.TB, dir string, paths []string) []bool {
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
-	if err != nil && cmd.ProcessState.ExitCode() != 1 { // 1: none is ignored
+	if err != nil && cmd.ProcessState.ExitCode() != 1 { // 1 means that none is ignored
 		t.Fatalf("git check-ignore: %v\n%s", err, errs.String())
 	}
 	fields := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")

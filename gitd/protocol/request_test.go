@@ -85,7 +85,8 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// FuzzParseRequest checks that nothing crashes the parser, and that git gets what the parser understood.
+// FuzzParseRequest checks that no input crashes the parser, and that git gets the request that the
+// parser understood.
 func FuzzParseRequest(f *testing.F) {
 	one := strings.Repeat("1", 40)
 	f.Add(fetchOf("thin-pack", "want "+one, "have "+one, "deepen 3", "deepen-relative", "filter tree:0", "done"))
@@ -132,7 +133,7 @@ func FuzzPktLine(f *testing.F) {
 	})
 }
 
-// TestRequestGrowth checks that the time to read what Git clients send grows with it.
+// TestRequestGrowth checks that the time to read a client's request grows with its size.
 func TestRequestGrowth(t *testing.T) {
 	pkt := func(text string) string { return string(AppendLine(nil, text)) }
 	id := strings.Repeat("0123456789", 4)

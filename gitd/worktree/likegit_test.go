@@ -25,16 +25,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overlaid is a work tree on a real overlay, in a mount namespace that only this test's
-// thread is in, and a repository of stock git beside it that tells what a commit would be.
+// overlaid is a work tree on a real overlay, in a mount namespace of this test's
+// thread. It has a repository of stock git as well, which makes the commit to compare
+// with.
 type overlaid struct {
 	t                  testing.TB
 	dir                string // of all that follows
 	lower, upper, tree string
 	oracle, index      string
-	objects            string // where git writes: what is served, or not
+	objects            string // folder that git writes to, of the served repository or another
 	keeper             *layer.Local
-	clock              int64 // of the files' times; git compares whole seconds
+	clock              int64 // of the files' times, in whole seconds, which git compares
 	mounted            bool
 }
 
@@ -92,7 +93,7 @@ func (o *overlaid) begin(commit gitd.Hash) {
 	o.mounted = true
 }
 
-// git runs stock git in a work tree; an error is the test's end.
+// git runs stock git in a work tree. An error ends the test.
 func (o *overlaid) git(tree string, args ...string) string {
 	o.t.Helper()
 	out, err := o.tryGit(tree, args...)
@@ -130,7 +131,7 @@ func (o *overlaid) addAll() (gitd.Hash, error) {
 	return gitd.Hash(tree), err
 }
 
-// overlay is what Snapshot gets.
+// overlay returns the argument of Snapshot.
 func (o *overlaid) overlay(under, known gitd.Hash, cache *worktree.BlobCache) worktree.Overlay {
 	o.t.Helper()
 	list, err := o.keeper.Changes(context.Background(), o.upper, 100_000)
@@ -184,7 +185,7 @@ type mutation struct {
 	log   []string
 }
 
-// step is one change, whatever becomes of it.
+// step makes one change. It may fail.
 func (m *mutation) step() {
 	files, folders := m.list()
 	in := filepath.Join(m.tree, m.Pick(folders))
@@ -238,7 +239,7 @@ func (m *mutation) step() {
 		if m.IntN(3) == 0 && len(files) > 0 {
 			to = filepath.Join(m.tree, m.Pick(files))
 		}
-		// Of a pipe in place of its own files git would wait for what they say.
+		// If a pipe replaced one of git's own files, git would wait for its content.
 		if info, err := os.Lstat(some); err == nil && info.Mode()&os.ModeNamedPipe != 0 && strings.HasPrefix(filepath.Base(to), ".git") {
 			return
 		}
@@ -403,7 +404,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 			}
 			known, knownTree = s.Commit, s.Tree
 			commits = append(commits, known)
-			// The test's end checks that whatever is reached is there.
+			// The end of the test checks that every reachable object exists.
 			if err := r.Update(ctx, gitd.RefUpdate{Name: fmt.Sprintf("refs/heads/t%d", tree), New: known}); err != nil {
 				t.Fatal(err)
 			}
@@ -415,7 +416,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 	}
 }
 
-// forget takes from the index what it remembers of the files of the overlay.
+// forget removes from the index the cached state of the overlay's files.
 func (o *overlaid) forget(entries []worktree.OverlayEntry, known gitd.Hash) {
 	tracked := strings.Split(o.git(o.tree, "ls-tree", "-r", "-z", string(known)), "\x00")
 	in := map[string]bool{}

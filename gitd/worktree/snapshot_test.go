@@ -25,7 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// made is an overlay that only a list tells of.
+// madeEntry is an entry of an overlay that exists only as a list.
 type madeEntry struct {
 	worktree.OverlayEntry
 	data string
@@ -80,10 +80,10 @@ func overlayOf(under, known gitd.Hash, list ...madeEntry) worktree.Overlay {
 	return o
 }
 
-// made is what every commit of these tests says.
+// madeCommit has the message, author and time of every commit in these tests.
 var madeCommit = gitd.NewCommit{Author: alice, Message: "Made", When: time.Unix(1700000000, 0).UTC()}
 
-// snap is a snapshot that must succeed; the text tells of its tree.
+// snap makes a snapshot, which must succeed. The text describes its tree.
 func snap(t testing.TB, r *gitd.Repo, o worktree.Overlay) (worktree.Snapshot, string) {
 	t.Helper()
 	c := madeCommit
@@ -108,7 +108,7 @@ func TestSnapshotOf(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		list []madeEntry
-		want string // beside .gitattributes and .gitignore; empty: what was there before
+		want string // in addition to .gitattributes and .gitignore; empty for the earlier content
 	}{
 		{"nothing", nil, ""},
 		{"the same", []madeEntry{madeFile("a", "1")}, ""},
@@ -152,7 +152,7 @@ func TestSnapshotNeedsGit(t *testing.T) {
 	r := newRepo(t)
 	link := gitd.Hash("1234567890123456789012345678901234567890")
 	plain := commit(t, r, "main", "One", "a", "1", "dir/b", "2", ".gitattributes", "*.psd filter=lfs\n*.id ident\n*.u16 working-tree-encoding=UTF-16\nkeep text\n", "old.psd", "x", "d/.gitattributes", "*.txt text\n")
-	// WriteCommit knows no submodules; trees of stock git do.
+	// WriteCommit does not know submodules. Trees of stock git have them.
 	tree := git(t, r.Dir(), "rev-parse", string(plain)+"^{tree}")
 	index := filepath.Join(t.TempDir(), "index")
 	stockGit := func(args ...string) gitd.Hash {
@@ -197,7 +197,7 @@ func TestSnapshotNeedsGit(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
-	// What does not touch any of it does not need git.
+	// A change that touches none of these does not need git.
 	for name, test := range map[string]struct {
 		list []madeEntry
 		want string
@@ -282,8 +282,8 @@ func TestSnapshotRefusals(t *testing.T) {
 	}
 }
 
-// TestSnapshotWhileWriting: what changes after it was listed is taken as it was, or left
-// for the next time.
+// TestSnapshotWhileWriting changes files after they were listed. A file is taken in its
+// listed state, or left for the next snapshot.
 func TestSnapshotWhileWriting(t *testing.T) {
 	r := newRepo(t)
 	base := commit(t, r, "main", "One", "a", "1", "b", "2")
@@ -331,13 +331,13 @@ func TestSnapshotReadsWhatChanged(t *testing.T) {
 	step(0, madeFile("a", "one").exec(), madeFile("new", "new"))
 	step(1, madeFile("a", "one"), madeFile("new", "newer"))
 	step(1, madeFile("a", "one"), madeFile("dir/new", "newer"))
-	// Another commit is the one that the index stands at: only there the cache counts.
+	// At another commit than the index's, the cache is not used.
 	known = base
 	step(2, madeFile("a", "one"), madeFile("dir/new", "newer"))
 	cache = nil
 	step(2, madeFile("a", "one"), madeFile("dir/new", "newer"))
 
-	// What was written from outside need not be read.
+	// A file that was written from outside need not be read.
 	cache, known = &worktree.BlobCache{}, base
 	o := overlayOf(base, base, madeFile("a", "1"))
 	cache.Add(o.Entries[0], gitd.Hash(plumbing.ComputeHash(plumbing.BlobObject, []byte("1")).String()))
@@ -386,7 +386,7 @@ func TestSnapshotFindsSecrets(t *testing.T) {
 	if after := gittest.ObjectFiles(t, r.Dir()); after != before {
 		t.Error("something was written")
 	}
-	// What the repository holds already is not lost by being moved.
+	// An object that the repository has already is not lost if its file moves.
 	got, err := r.Snapshot(ctx, overlayOf(base, base, madeOf('w', "known"), madeFile("other", "x "+secret)), madeCommit)
 	if err != nil || len(got.Leaks) > 0 || got.Commit == "" {
 		t.Errorf("%+v, %v", got, err)
@@ -464,7 +464,8 @@ func TestSnapshotStreamsLargeFiles(t *testing.T) {
 	}
 }
 
-// TestSnapshotPack: with it, whoever has the commit before has the new one.
+// TestSnapshotPack checks the pack of a snapshot. A repository with the parent commit gets
+// the new commit by it.
 func TestSnapshotPack(t *testing.T) {
 	server := newServer(t)
 	server.Signer = newSigner(t)
@@ -499,8 +500,8 @@ func TestSnapshotPack(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfMovedLines: what was checked out with CRLF is there with CRLF when its folder
-// is renamed, and its attributes are those of the new place.
+// TestSnapshotOfMovedLines renames a folder with files that were checked out with CRLF.
+// The files still have CRLF, and the attributes of the new place apply.
 func TestSnapshotOfMovedLines(t *testing.T) {
 	r := newRepo(t)
 	base := commit(t, r, "main", "One", ".gitattributes", "/a/*.bat eol=crlf\n/text/* text\n", "a/x.bat", "1\n2\n", "a/y", "1\n")
@@ -530,8 +531,8 @@ func TestVerbatim(t *testing.T) {
 	}
 }
 
-// FuzzOverlay makes overlays of any bytes: whatever they are, the outcome is a commit that
-// git finds in order, or one of the kinds of error.
+// FuzzOverlay makes overlays of arbitrary bytes. The result is either a commit that git
+// finds valid, or one of the kinds of error.
 func FuzzOverlay(f *testing.F) {
 	f.Add([]byte("d\x00x\x00f\x00x/y\x00w\x00a\x00"), "a/b")
 	f.Add([]byte("d\x01x\x00l\x00x/y\x00f\x00x/.gitignore\x00"), "*\n!y")
