@@ -27,7 +27,7 @@ type gitClient struct {
 	// shallow is set if the client can clone shallowly, deepen if it can get
 	// the rest later.
 	shallow, deepen bool
-	// do runs one operation; depth 0 means all.
+	// do runs one operation. Depth 0 means all history.
 	//
 	//	clone URL DIR DEPTH
 	//	push DIR URL SRC:DST (full names; empty SRC deletes)

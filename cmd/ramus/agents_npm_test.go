@@ -27,7 +27,7 @@ import (
 type npmAgent struct {
 	target   string   // of examples/agents/Dockerfile, and its image, ramus/TARGET
 	file     string   // in examples/agents
-	agents   []string // in the file: each does all that is tried
+	agents   []string // names in the file; each does all tasks
 	provider string   // whose API it speaks
 	// edit is the task as calls of its tools: read sum.js, edit it, run the tests.
 	edit []modeltest.ToolCall
@@ -40,7 +40,7 @@ var npmAgents = []npmAgent{
 		{Name: "Read", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js"}},
 		{Name: "Edit", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js", "old_string": "a - b", "new_string": "a + b"}},
 		{Name: "Bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
-	}, ramus: []modeltest.ToolCall{ // it tells its model of such tools when they are asked for
+	}, ramus: []modeltest.ToolCall{ // it describes such tools to its model only on request
 		{Name: "ToolSearch", Input: map[string]any{"query": "select:mcp__ramus__lib_run_tests", "max_results": 1}},
 		{Name: "mcp__ramus__lib_run_tests"},
 	}},
@@ -71,7 +71,8 @@ var npmAgents = []npmAgent{
 const (
 	editPrompt   = "The test of sum.js fails. Make it pass."
 	resumePrompt = "What was the first thing I asked for?"
-	// One word each: an agent prints them as they come, and what else it has to say between.
+	// Each is one word, because an agent prints the words as they arrive, with other output between
+	// them.
 	finished   = "The-test-passes-now."
 	remembered = "To-make-the-test-of-sum.js-pass."
 )
@@ -101,8 +102,8 @@ func TestAgentsFromNPM(t *testing.T) {
 	}
 }
 
-// build makes the agent's image; the engine's own cache makes it quick when
-// nothing has changed, and possible without npm.
+// build makes the agent's image. The engine's own cache makes that quick if nothing has changed, and
+// possible without npm.
 func (a npmAgent) build(t *testing.T) string {
 	t.Helper()
 	image := "ramus/" + a.target + ":test"
@@ -136,12 +137,12 @@ type agentSite struct {
 	environ []string
 
 	mu    sync.Mutex           // guards asked
-	asked []modeltest.Question // with tools: those of the agent's own loop
+	asked []modeltest.Question // only those with tools, which belong to the agent's own loop
 }
 
 func (a npmAgent) site(t *testing.T, acp bool, image, binary string) *agentSite {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agents") // short: sockets lie below it
+	dir, err := os.MkdirTemp("", "agents") // a short path, because sockets are below it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func (s *agentSite) configure(thing, instead string) {
 func (s *agentSite) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.t.Context(), s.binary, args...)
 	cmd.Env = s.environ
-	// Killed, it would leave its container behind.
+	// If ramus were killed its container would remain.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	var log bytes.Buffer
@@ -326,7 +327,7 @@ func (a npmAgent) try(t *testing.T, name, image, binary string) {
 	s.silent()
 }
 
-// silent tells whether the agent spoke to nobody but its model.
+// silent checks that the agent connected only to its model.
 func (s *agentSite) silent() {
 	s.t.Helper()
 	git := func(args ...string) []byte {

@@ -22,24 +22,25 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// harm is a page, or a browser, that means it.
+// harm is a hostile page or browser.
 type harm struct {
 	name    string
 	path    string        // of the page
 	timeout time.Duration // of the check
 	steps   []any
-	verdict record.BrowserVerdict // empty: FAIL or UNVERIFIED
+	verdict record.BrowserVerdict // empty for FAIL or UNVERIFIED
 	mayPass bool                  // PASS will do, too
 	reason  string                // a regular expression
 	more    func(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck)
 	full    bool // it is tried with RAMUS_TEST=full only
 }
 
-// stepWithin is what a step of the run may take: far more than a check takes that ends by itself.
+// stepWithin bounds a step of the run. It is far more than the time of a check that ends by
+// itself.
 const stepWithin = 4 * time.Minute
 
-// suffer does the checks, one step of one run each, beside a server in one container, and
-// what the same run does after them.
+// suffer does the checks in one container with a server, each in a step of one run. It then
+// checks the rest of the run.
 func (s *browserServer) suffer(caller, serve string, list []harm) {
 	s.t.Helper()
 	nodes := []any{map[string]any{"id": "serve", "run": serve, "execution": map[string]any{"background": true}}}
@@ -60,7 +61,7 @@ func (s *browserServer) suffer(caller, serve string, list []harm) {
 		then(fmt.Sprintf("harm-%d", i), map[string]any{"task": "browser_test", "params": map[string]any{"check": check},
 			"execution": map[string]any{"timeout_ms": stepWithin.Milliseconds()}})
 	}
-	// The container, what works in it and the run have come through it.
+	// The container, its processes and the run have survived.
 	then("after", map[string]any{"run": `python3 -c 'import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open("http://127.0.0.1:8000/alive").read())'
 test ! -e /tmp/slipped; test ! -e /slipped; test ! -e slipped`})
 	m, err := s.run(caller, record.Request{Workflow: jsonText(s.t, map[string]any{"id": "harm", "nodes": nodes, "transitions": transitions})})
@@ -93,7 +94,8 @@ test ! -e /tmp/slipped; test ! -e /slipped; test ! -e slipped`})
 	}
 }
 
-// hostListeners listen at addresses of the machine that are no container's, and count who comes.
+// hostListeners listens at addresses of the machine that belong to no container, and counts
+// connections.
 func hostListeners(t *testing.T) (addrs []string, came *atomic.Int64) {
 	t.Helper()
 	came = new(atomic.Int64)
@@ -150,7 +152,7 @@ func refused(prefixes ...string) func(testing.TB, *browserServer, record.Manifes
 			for _, e := range b.Views[0].Network {
 				if strings.HasPrefix(e.URL, prefix) {
 					n++
-					if e.Failure == "" && e.Status != http.StatusForbidden { // as the egress proxy says it
+					if e.Failure == "" && e.Status != http.StatusForbidden { // in the words of the egress proxy
 						t.Errorf("%s: %+v", b.Name, e)
 					}
 				}
@@ -162,8 +164,9 @@ func refused(prefixes ...string) func(testing.TB, *browserServer, record.Manifes
 	}
 }
 
-// TestBrowserHostile: whatever a page does, its check ends in its time with words, the run goes
-// on in the container where it was, and nothing outside of that is reached or left.
+// TestBrowserHostile checks hostile pages. Whatever a page does, its check ends in time with a
+// reason, and the run continues in the same container. The page reaches and leaves nothing
+// outside of the container.
 func TestBrowserHostile(t *testing.T) {
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "docker" && !browserFull() {
@@ -226,7 +229,7 @@ func noPasswords(t testing.TB, s *browserServer, m record.Manifest, b record.Bro
 	}
 }
 
-// peak tells how much memory the server itself has used.
+// peak checks the peak memory of the server itself.
 func (s *browserServer) peak() {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -235,7 +238,7 @@ func (s *browserServer) peak() {
 	s.t.Logf("the server: %s", regexp.MustCompile(`VmHWM:\s*[0-9]+ kB`).Find(text))
 }
 
-// unslipped looks for what a hostile browser wanted to have written.
+// unslipped looks for the files that a hostile browser tried to write.
 func (s *browserServer) unslipped() {
 	s.t.Helper()
 	above := filepath.Dir(s.data)

@@ -55,7 +55,7 @@ func buildRamus(t *testing.T) string {
 	return binary
 }
 
-// make demo-browser does what it says: it asserts that itself.
+// TestDemoBrowser runs make demo-browser, which checks its own result.
 func TestDemoBrowser(t *testing.T) {
 	npmRegistry(t)
 	if _, err := os.Stat("../../bin/browser/ramus-browser"); err != nil {
@@ -70,8 +70,9 @@ func TestDemoBrowser(t *testing.T) {
 	}
 }
 
-// A project's own tests pass with the browser of the image ramus/task-browser, in the newest
-// release of Playwright and in older ones of each layout; nobody but npm is asked for anything.
+// TestPlaywrightFromNPM runs a project's own tests with the browser of the image
+// ramus/task-browser. They pass in the newest release of Playwright and in older ones of each
+// layout. All requests go to npm.
 func TestPlaywrightFromNPM(t *testing.T) {
 	registry := npmRegistry(t)
 	const image = "ramus/task-browser:latest"
@@ -81,7 +82,7 @@ func TestPlaywrightFromNPM(t *testing.T) {
 	binary := buildRamus(t)
 	for _, version := range []string{"latest", "1.57.0", "1.49.1", "1.48.2"} {
 		t.Run(version, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "playwright") // short: sockets lie below it
+			dir, err := os.MkdirTemp("", "playwright") // a short path, because sockets are below it
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -75,7 +75,8 @@ func newBrowserServer(t *testing.T, engine string, settings ...string) *browserS
 	return s
 }
 
-// run does what is asked for, and returns its evidence. It may be called by several goroutines.
+// run submits a request, waits for its end, and returns its evidence. It may be called by
+// several goroutines.
 func (s *browserServer) run(caller string, r record.Request) (m record.Manifest, err error) {
 	ctx := s.t.Context()
 	if r.Caller, err = record.ParseCaller(caller); err != nil {
@@ -122,7 +123,7 @@ func (s *browserServer) look(caller string) (record.BrowserCheck, record.Manifes
 	return m.Browser[0], m, err
 }
 
-// finish ends the server, and the test with all that it left behind.
+// finish ends the server, and fails the test if anything of it remains.
 func (s *browserServer) finish() {
 	s.t.Helper()
 	for _, f := range s.sidecars() {
@@ -158,7 +159,7 @@ func (s *browserServer) sidecars() (list []string) {
 	return list
 }
 
-// remains says what a server that has ended left on the machine.
+// remains returns the remains of a server that has ended.
 func (s *browserServer) remains() (faults []string) {
 	s.t.Helper()
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -180,8 +181,8 @@ func (s *browserServer) remains() (faults []string) {
 	return faults
 }
 
-// TestBrowserIdentical: an unchanged tree looks the same to the last bit, whoever looks at
-// it and in whatever container.
+// TestBrowserIdentical checks an unchanged tree several times. The pictures are equal to the
+// last bit, whatever the caller and the container.
 func TestBrowserIdentical(t *testing.T) {
 	const lanes = 2
 	each := 1

@@ -58,7 +58,7 @@ func BenchmarkChat(b *testing.B) {
 			kinds[kind] = append(kinds[kind], m)
 			bodies := s.slack.Envelopes("C01", m.ts)
 			wg.Go(func() {
-				for i, body := range bodies { // the twin comes right behind
+				for i, body := range bodies { // the duplicate follows at once
 					for _, a := range s.slack.Deliver(b.Context(), body) {
 						if a.Status != 200 {
 							b.Errorf("status %d %v", a.Status, a.Err)

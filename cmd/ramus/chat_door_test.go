@@ -64,13 +64,13 @@ func TestChatDoor(t *testing.T) {
 	if said := read("said.txt"); strings.Count(said, "a word to myself") != 1 || strings.Count(said, "what comes after") != 1 {
 		t.Errorf("said:\n%s", said)
 	}
-	if answers := read("answers.txt"); strings.Count(answers, `"structuredContent":{"run":"`+second.Name()) != 2 || // both turns of the first run ask; it is one
+	if answers := read("answers.txt"); strings.Count(answers, `"structuredContent":{"run":"`+second.Name()) != 2 || // both turns of the first run ask, and it is one run
 		strings.Count(answers, `unknown tool \"start_code_session\"`) != 1 {
 		t.Errorf("answers:\n%s", answers)
 	}
 }
 
-// doorScript is an agent that lists the tools at its door, and uses one where it is told so.
+// doorScript is an agent that lists the tools at its door, and uses one if its prompt asks for it.
 const doorScript = `agents:
   door:
     command:

@@ -24,11 +24,11 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 )
 
-// typed is a text as Slack delivers what somebody typed.
+// typed returns a text in the form in which Slack delivers typed text.
 var typed = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
 
-// scripted is a line of the configuration that makes examples/agents/scripted.sh
-// the one agent; more are further keys of it.
+// scripted returns lines of the configuration that make examples/agents/scripted.sh
+// the only agent. more has further keys of the agent.
 func scripted(t testing.TB, more string) string {
 	t.Helper()
 	script, err := os.ReadFile("../../examples/agents/scripted.sh")
@@ -89,7 +89,7 @@ func (s *chatServer) configure(lines string) {
 	}
 }
 
-// printed tells whether the run of a mention has printed something in a container.
+// printed reports whether the run of a mention has printed something in a container.
 func (s *chatServer) printed(ts string) bool {
 	names, err := filepath.Glob(filepath.Join(s.data, "live", "*", "C01-"+ts+".output", "*.stdout"))
 	return err == nil && slices.ContainsFunc(names, func(name string) bool {
@@ -98,7 +98,8 @@ func (s *chatServer) printed(ts string) bool {
 	})
 }
 
-// journalled tells whether the live journal of a mention's run has an event of a type.
+// journalled reports whether the live journal of a mention's run has an event of a
+// type.
 func (s *chatServer) journalled(ts, kind string) bool {
 	names, err := filepath.Glob(filepath.Join(s.data, "live", "*", "C01-"+ts+".jsonl"))
 	return err == nil && slices.ContainsFunc(names, func(name string) bool {
@@ -146,7 +147,7 @@ func (s *chatServer) runOf(ts string) (name string) {
 	return name
 }
 
-// containers are what the server's engine has.
+// containers returns the containers of the server's engine.
 func (s *chatServer) containers() []containers.Container {
 	s.t.Helper()
 	owner, err := os.ReadFile(filepath.Join(s.data, "hosts", "owner"))
@@ -176,8 +177,8 @@ func processes(text string) (pids []int) {
 	return pids
 }
 
-// gone waits until there is no process whose command line holds a text: what was
-// killed may take a moment to end.
+// gone waits until there is no process whose command line contains text. A killed
+// process may take a moment to end.
 func (s *chatServer) gone(text string) {
 	s.t.Helper()
 	var left []int
@@ -217,7 +218,7 @@ type sealedRun struct {
 	events   []record.Event
 }
 
-// stdout is what its steps printed, one after another.
+// stdout returns the output of the run's steps, in order.
 func (r *sealedRun) stdout() (text string) {
 	for _, e := range r.events {
 		if e.Type == record.EventStepFinished && e.Stdout != nil {
@@ -254,7 +255,7 @@ func (s *chatServer) sealed() (runs []sealedRun) {
 	return runs
 }
 
-// whole says what a run's record lacks.
+// whole returns the gaps in a run's record.
 func (s *chatServer) whole(r sealedRun) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	m := r.manifest
@@ -322,7 +323,8 @@ func (s *chatServer) whole(r sealedRun) (faults []string) {
 // leaves is a shell line that makes a small artifact, a change, and words on both streams.
 const leaves = "mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; echo x >>made; echo out; echo err >&2; "
 
-// endingSleep marks what commands of TestChatEndings sleep for: nothing else on the machine does.
+// endingSleep is the number of seconds that commands of TestChatEndings sleep. It
+// identifies them, because nothing else on the machine sleeps that long.
 var endingSleep = fmt.Sprint("86417.", os.Getpid())
 
 // ending is a way in which a mention comes to its end.
@@ -330,7 +332,7 @@ type ending struct {
 	name   string
 	user   string // default chatOwner
 	text   string
-	end    func(s *chatServer, ts string) // what is done to it, once the server was killed and is back
+	end    func(s *chatServer, ts string) // action on the run, after the server was killed and is back
 	state  record.State
 	reason record.Reason
 	or     record.Reason // the next server may not have it in its hands yet
@@ -400,8 +402,8 @@ func TestChatEndings(t *testing.T) {
 	s.start()
 	began := time.Now()
 	said := map[string]ending{} // by the mention's ts
-	// The server died between the word that a command begins and its beginning: a
-	// single one is not begun by itself then, as nobody can tell whether it was.
+	// The server died between the announcement of a command and its start. A single
+	// command does not start by itself then, as nobody can know whether it has run.
 	unheard := map[string]bool{}
 	var threads []string
 	for len(threads) < mentions {

@@ -26,7 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
-// page is an answer to a plain GET, as somebody gets it who has nothing but the link.
+// page is an answer to a plain GET of a client that has only the link.
 type page struct {
 	status int
 	header http.Header
@@ -98,9 +98,9 @@ func sha(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestChatNoop changes nothing and proves the whole way: a mention, a container
-// of the task image, tools of it, an artifact, and links in the thread that open
-// for whoever has them, and nothing else.
+// TestChatNoop changes nothing and covers the whole way. It has a mention, a container of the task
+// image, tools of the image, an artifact, and links in the thread. Anybody with a link can open it, and
+// nothing else.
 func TestChatNoop(t *testing.T) {
 	s := newChatServer(t, "engine: docker\nimage: ramus/task:latest\n")
 	engine := &docker.Engine{Runner: s.binary}
@@ -189,7 +189,7 @@ func TestChatNoop(t *testing.T) {
 		p := s.fetch("GET", l)
 		kind, saves := p.header.Get("Content-Type"), strings.HasPrefix(p.header.Get("Content-Disposition"), "attachment;")
 		csp := p.header.Get("Content-Security-Policy")
-		// The run's page is ramus's own; one that shows a container's file is an origin of its own, too.
+		// The run's page is ramus's own. A page with a container's file has an origin of its own, too.
 		isPage := kind == "text/html; charset=utf-8" && strings.Contains(csp, "default-src 'none'") && !strings.Contains(csp, "script-src") &&
 			(u.Path == "/evidence/"+run.Name() || strings.Contains(csp, "sandbox"))
 		if p.status != 200 || p.header.Get("X-Content-Type-Options") != "nosniff" || !isPage && !saves && kind != "application/json" {
@@ -216,7 +216,7 @@ func TestChatNoop(t *testing.T) {
 	}
 	t.Logf("%d links opened, %d files in the evidence", len(seen), len(files))
 
-	// What was not signed does not open.
+	// A link without a valid signature does not open.
 	for l := range seen {
 		for what, altered := range altered(t, l) {
 			if p := s.fetch("GET", altered); p.status < 400 || p.status >= 500 {

@@ -25,8 +25,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// chatSecret is a secret that the server holds and commands know, and what
-// searches for it in all that ramus left or said.
+// chatSecret is a secret that the server holds and commands know. Its methods search for the secret in everything
+// that ramus keeps and sends.
 type chatSecret struct {
 	*chatServer
 	value string
@@ -40,7 +40,7 @@ func (s *chatSecret) look(where string, text []byte) {
 	}
 }
 
-// folder searches the data folder; what is in containers goes with them.
+// folder searches the data folder. It leaves out containers, whose content is removed with them.
 func (s *chatSecret) folder(skip ...string) {
 	s.t.Helper()
 	hits, err := redacttest.Folder(s.t.Context(), s.data, s.value, skip...)
@@ -113,7 +113,7 @@ func (s *chatSecret) pages() int {
 	return len(seen)
 }
 
-// api searches what the API says about everything, to an administrator.
+// api searches all answers of the API to an administrator.
 func (s *chatSecret) api() (answers int) {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -191,11 +191,10 @@ nodes:
     run: echo "no entry with $CANARY" >&2; exit 9
 `
 
-// TestChatSecret plants a secret wherever something can come from: the server's
-// and the commands' environment, what people write and share in Slack, their
-// names, output, files, commits, artifacts, errors, what an agent says and
-// remembers, what a model and the fallback runner answer. Nothing that ramus
-// keeps, says or shows has it.
+// TestChatSecret plants a secret in every source. These are the environment of the server and of the commands,
+// messages, files and names of people in Slack, output, files, commits, artifacts and errors of commands, the
+// messages and the memory of an agent, and the answers of a model and of the fallback runner. Nothing that ramus
+// keeps, sends or shows has the secret.
 func TestChatSecret(t *testing.T) {
 	s := &chatSecret{chatServer: newChatServer(t, scripted(t, "timeout: 2m")), value: "c4n4ry+/&=<x>" + rand.Text() + "'s"}
 	canary := s.value
@@ -211,7 +210,7 @@ func TestChatSecret(t *testing.T) {
 	s.configure(fallbackConfig(server) + "models: {anthropic: {base_url: " + modeltest.BaseURL(remote.URL, "anthropic") + ", api_key_env: MODEL_KEY}}\n" +
 		"llm: {kind: openai, base_url: " + modeltest.BaseURL(remote.URL, "openai") + ", model: gpt-stand-in-1, api_key_env: MODEL_KEY}\n")
 
-	// The scripts leave the value in many forms; the story of the command line has them, too.
+	// The scripts print the value in many forms. The story of the command line uses the same scripts.
 	story, err := txtar.ParseFile("testdata/script/secret.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -237,11 +236,13 @@ func TestChatSecret(t *testing.T) {
 		t.Helper()
 		s.until(fmt.Sprintf("%d results for %q", n, s.slack.Thread("C01", ts)[0].Text), 4*time.Minute, func() bool { return len(s.part(ts, "result")) >= n })
 	}
-	// Commands: output in many forms and split over writes; files, their names, commits; artifacts, their names; an error.
+	// The commands leave output in many forms and split over writes, files, names of files, commits, artifacts, names
+	// of artifacts, and an error.
 	prints := say("exec sh leak/print.sh; echo \"cannot log in with $CANARY\" >&2; exit 3")
 	writes := say("exec sh leak/write.sh")
 	say("exec sh leak/artifacts.sh")
-	// What was said itself: a command, an input, a mistake, what a repository, a base, an agent and a workflow are called.
+	// The messages themselves have the value in a command, an input, a mistake, and in the names of a repository, a
+	// base, an agent and a workflow.
 	say(`exec echo "` + canary + `" | tee "said-$(printf %s "` + canary + `" | base64 -w0 | tr / _)"`)
 	gated := say(`run leaky token="` + canary + `"`)
 	say("merge into " + canary)
@@ -253,7 +254,7 @@ func TestChatSecret(t *testing.T) {
 	say("agent:" + hexed + " do it")
 	say("run " + hexed)
 	say("exec cat " + hexed + "/" + canary)
-	// A thread of several people, one of whom is called so; files of it are for the agent.
+	// The thread has several people, one with the value as a name. Its files are for the agent.
 	parent := s.slack.Write(chatOwner, "C01", "", typed("The value is "+canary),
 		slacktest.File{Name: hexed + ".txt", MIME: "text/plain", Data: []byte("shared: " + canary + "\n")})
 	threads = append(threads, parent)
@@ -270,7 +271,7 @@ func TestChatSecret(t *testing.T) {
 		return err == nil && len(names) > 0
 	})
 	s.slack.Say(chatOwner, "C01", parent, mention+typed("recall\nsay "+canary))
-	// Not through the gate: the fallback runner's answer, and its error.
+	// The fallback runner's answer and error do not pass through the gate.
 	outside := s.slack.Say("U02", "C01", "", mention+typed("what is "+canary+"?"))
 	results(outside, 1)
 	elsewhere.Fail(fallbacktest.Fault{Status: 400, Body: "it cannot be " + canary})
@@ -284,7 +285,7 @@ func TestChatSecret(t *testing.T) {
 		}
 	}
 
-	// While it works, and asks: the live journals are in the data folder.
+	// The run works and asks a person, while the live journals are in the data folder.
 	s.poll("nobody is asked", func() bool {
 		p := s.part(gated, "progress")
 		return len(p) > 0 && strings.Contains(string(p[0].Blocks), `"approve"`)
@@ -305,7 +306,7 @@ func TestChatSecret(t *testing.T) {
 	for _, ts := range threads {
 		results(ts, 1)
 	}
-	// Answers out of what is finished.
+	// These answers are about runs that have ended.
 	s.slack.Say(chatOwner, "C01", gated, mention+"why")
 	for n, word := range []string{"status", "log", "diff", "why", "merge", "test " + hexed + ".*"} {
 		s.slack.Say(chatOwner, "C01", writes, mention+typed(word))

@@ -45,9 +45,9 @@ type chatServer struct {
 
 const chatOwner = "U01"
 
-// newChatServer makes the data folder, with the sample as the repository
-// "sample", and does not start the server. settings are lines of the configuration; without an
-// engine in them it is the Sandbox. options are of the stand-in.
+// newChatServer makes the data folder, with the sample as the repository "sample". It does not
+// start the server. settings are lines of the configuration. Without an engine in them the
+// engine is the Sandbox. options configure the stand-in.
 func newChatServer(t testing.TB, settings string, options ...func(*slacktest.Server)) *chatServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chat")
@@ -98,7 +98,7 @@ gate:
 	s.ramus("repo", "import", "sample", src)
 	t.Cleanup(func() {
 		s.kill(syscall.SIGTERM)
-		s.ramus("ps") // a command that brings its own server removes what containers are left
+		s.ramus("ps") // a command with its own server removes the containers that are left
 		remains.Check(t, dir)
 		if t.Failed() {
 			s.mu.Lock()
@@ -215,7 +215,7 @@ func (s *chatServer) say(thread, text string) (ts string) {
 	return s.slack.Say(chatOwner, "C01", thread, "<@"+s.slack.BotUser+"> "+text)
 }
 
-// runs lists what the server's refs hold, as `ramus` itself reads them.
+// runs returns the runs in the server's refs, as `ramus` itself reads them.
 func (s *chatServer) runs() (runs []record.Run) {
 	s.t.Helper()
 	out := s.sh(s.data, `for r in repos/*.git; do git -C "$r" for-each-ref --format="$r %(refname)" refs/ramus/runs; done`)
@@ -259,7 +259,7 @@ func TestChatSmoke(t *testing.T) {
 	}
 }
 
-// TestChatMention is the shortest story: a mention, its evidence, a second mention.
+// TestChatMention is the shortest story. It has a mention, its evidence, and a second mention.
 func TestChatMention(t *testing.T) {
 	s := newChatServer(t, "")
 	s.start()
@@ -268,7 +268,7 @@ func TestChatMention(t *testing.T) {
 	}
 	ts := s.say("", "exec echo one > one.txt")
 	s.until("the first result", time.Minute, func() bool { return len(s.part(ts, "result")) == 1 })
-	// The promise of where state lives: the index and every container are deleted.
+	// The index and every container are deleted. The state must survive that.
 	s.kill(syscall.SIGTERM)
 	remains.KillContainers(s.data)
 	s.sh(s.data, "rm -f index.db; rm -rf hosts sandbox")
@@ -321,7 +321,7 @@ func TestChatKilled(t *testing.T) {
 	for i := range rounds {
 		s.start()
 		switch i % 3 {
-		case 0: // the claim is made; the thread cannot be read yet
+		case 0: // the claim is made, and the thread cannot be read yet
 			s.slack.Fail(slacktest.Fault{Method: "conversations.replies", Delay: 30 * time.Second})
 			ts := s.say("", fmt.Sprintf("exec echo %d > file.txt", i))
 			threads = append(threads, ts)

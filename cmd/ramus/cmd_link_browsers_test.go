@@ -70,7 +70,7 @@ func (s *playwrightStand) run(project string) (string, error) {
 	return out.String(), err
 }
 
-// folders are what lies in the folder of browsers.
+// folders returns the entries of the folder of browsers.
 func (s *playwrightStand) folders() []string {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "browsers"))
 	if err != nil {
@@ -173,7 +173,8 @@ func TestLinkBrowsersFolder(t *testing.T) {
 	}
 }
 
-// What Playwright has downloaded itself is not touched, and what a package says cannot lead out of the folder.
+// TestLinkBrowsersLeavesAlone checks that browsers downloaded by Playwright itself are not touched, and that a
+// package's metadata cannot lead out of the folder.
 func TestLinkBrowsersLeavesAlone(t *testing.T) {
 	s := newPlaywrightStand(t)
 	s.core("app/node_modules/playwright-core", "1.65.1", "1255")

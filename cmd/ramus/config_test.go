@@ -20,7 +20,8 @@ func TestExampleIsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// From nothing, not from the defaults: a key that the example lacks shows.
+	// The test begins with an empty Config, not with the defaults, so that it
+	// detects a key that the example lacks.
 	var got Config
 	if err := parseConfig(example, text, &got); err != nil {
 		t.Fatal(err)

@@ -9,8 +9,9 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
-// TestDemo does what the README says first. It runs the tests of internal/ in a sandbox that
-// reaches nobody: what they need more than the standard library they would not find there.
+// TestDemo follows the first steps of the README. It runs the tests of internal/ in a
+// sandbox without a network. They need only the standard library, because nothing else is
+// available there.
 func TestDemo(t *testing.T) {
 	binary := buildRamus(t)
 	sandbox := &sandbox.Engine{Dir: t.TempDir(), Runner: binary}

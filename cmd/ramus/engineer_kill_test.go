@@ -15,21 +15,21 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
-// killPoint is where in a story the server is killed. It is known by what is seen
-// from outside: one of at, cut and when is set.
+// killPoint is the point of a story at which the server is killed. It is recognized from
+// outside. One of at, cut and when is set.
 type killPoint struct {
 	name string
-	// at is done, and whoever did it does not hear of it.
+	// at recognizes a change that was made, and whose answer the server does not get.
 	at func(y *story, change any) bool
-	// cut is a request at GitHub that is not done: the server is killed before it tries again.
+	// cut is a request at GitHub that is not done. The server is killed before it tries again.
 	cut string
-	// when is asked time and again.
+	// when is polled.
 	when func(y *story) bool
 
-	submit, comment string // what else the agent does
+	submit, comment string // further lines of the agent's prompts
 }
 
-// changed is a point behind a change at GitHub by ramus; "" fits every branch and user's words.
+// changed recognizes a change at GitHub by ramus.
 func changed(kind string) func(*story, any) bool {
 	return func(y *story, change any) bool {
 		c, ok := change.(githubtest.Change)
@@ -37,7 +37,7 @@ func changed(kind string) func(*story, any) bool {
 	}
 }
 
-// pushed is a point behind the push of a branch of so many.
+// pushed recognizes the n-th push of a branch.
 func pushed(n int) func(*story, any) bool {
 	seen := 0
 	return func(y *story, change any) bool {
@@ -48,7 +48,7 @@ func pushed(n int) func(*story, any) bool {
 	}
 }
 
-// delivered is a point behind the 202 for a webhook.
+// delivered recognizes the 202 for a webhook.
 func delivered(event string) func(*story, any) bool {
 	return func(_ *story, change any) bool {
 		c, ok := change.(githubtest.Change)
@@ -56,7 +56,7 @@ func delivered(event string) func(*story, any) bool {
 	}
 }
 
-// posted is a point behind a message in Slack.
+// posted recognizes a message in Slack.
 func posted(text string) func(*story, any) bool {
 	return func(_ *story, change any) bool {
 		c, ok := change.(slacktest.Change)
@@ -64,7 +64,7 @@ func posted(text string) func(*story, any) bool {
 	}
 }
 
-// atWork is a point at which an agent has said something in its run's n-th work.
+// atWork recognizes the first output of an agent in its run's n-th work.
 func atWork(n int) func(*story) bool {
 	return func(y *story) bool {
 		names, err := filepath.Glob(filepath.Join(y.s.data, "live", "*"+y.id+"*", fmt.Sprintf("work-%d.output", n), "*.stdout"))
@@ -103,7 +103,8 @@ var killPoints = []killPoint{
 	{name: "branch-deleted", at: changed("delete")},
 }
 
-// kill kills the server at a point of a story that has begun, or is about to; and starts it again.
+// kill kills the server at a point of a story that has begun, or is about to, and starts it
+// again.
 func (p killPoint) kill(y *story) {
 	s := y.s
 	s.t.Helper()

@@ -38,8 +38,8 @@ type engineerServer struct {
 	trap   atomic.Pointer[trap]
 }
 
-// newEngineerServer makes both stand-ins and the data folder, and does not start
-// the server. settings are further lines of the configuration.
+// newEngineerServer makes both stand-ins and the data folder. It does not start the
+// server. settings are further lines of the configuration.
 func newEngineerServer(t *testing.T, settings string) *engineerServer {
 	t.Helper()
 	s := &engineerServer{}
@@ -71,22 +71,22 @@ repos: {app: {upstream: %s}}
 	return s
 }
 
-// trap kills the server at a point: at is asked about every change at a stand-in,
-// ahead of the answer to what made it.
+// trap kills the server at a point. at is called for every change at a stand-in,
+// before the answer to the request that made the change.
 type trap struct {
 	at     func(change any) bool
 	victim *os.Process
 	sprung chan struct{}
 }
 
-// see is told of every change.
+// see is called for every change.
 func (s *engineerServer) see(change any) {
 	t := s.trap.Load()
 	if t == nil || !t.at(change) || !s.trap.CompareAndSwap(t, nil) {
 		return
 	}
 	_ = t.victim.Kill()
-	for range 300_000 { // until it hears no answer any more
+	for range 300_000 { // until the server can receive no answer any more
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.victim.Pid))
 		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
 			break
@@ -103,12 +103,12 @@ func (s *engineerServer) set(at func(change any) bool) *trap {
 	return t
 }
 
-// submit hands over a task whose agent does what the lines say.
+// submit submits a task whose agent follows the lines.
 func (s *engineerServer) submit(key string, lines ...string) (record.Task, error) {
 	return s.local.SubmitTask(s.t.Context(), engineer.Submission{Description: strings.Join(lines, "\n"), Repo: "app", Agent: "scripted", Key: key})
 }
 
-// task shows how one stands; only while the server serves.
+// task returns the state of a task. The server must be up.
 func (s *engineerServer) task(id string) record.Task {
 	s.t.Helper()
 	t, err := s.local.Task(s.t.Context(), id)
@@ -126,16 +126,16 @@ func (s *engineerServer) pulls(id string) []githubtest.Pull {
 	return slices.DeleteFunc(s.repo.Pulls(), func(p githubtest.Pull) bool { return p.Head != headOf(id) })
 }
 
-// story is what a person and a task do together: a task is submitted, its pull
-// request is commented on, the answer is merged. What the person waits for is seen
-// at GitHub alone, so that it does not matter whether the server is there.
+// story is a person's work with one task. The person submits the task, comments on
+// its pull request, and merges the answer. The person waits only for events at
+// GitHub, so the story does not depend on whether the server is up.
 type story struct {
 	s       *engineerServer
 	name    string
 	file    string // that it is about
 	id      string
-	submit  []string // what else its agent does
-	comment string   // and then
+	submit  []string // further lines of its agent's prompt
+	comment string   // lines of the comment
 }
 
 // wait waits until something is so at GitHub.
@@ -145,7 +145,7 @@ func (y *story) wait(what string, ready func() bool) error {
 	return y.s.github.Until(ctx, y.name+": "+what, ready)
 }
 
-// begin submits it, as often as it needs to be heard.
+// begin submits the task, repeatedly until the server answers.
 func (y *story) begin() error {
 	for range 1200 {
 		t, err := y.s.submit(y.name, append([]string{"write " + y.file + " made"}, y.submit...)...)
@@ -183,7 +183,7 @@ func (y *story) end() error {
 	return y.wait("the branch's end", func() bool { return y.s.repo.Head(headOf(y.id)) == "" })
 }
 
-// check says what is not as it should be when all is over.
+// check returns the faults at the end of the story.
 func (y *story) check() (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(y.name+": "+format, args...)) }
 	s := y.s
@@ -223,7 +223,7 @@ func (y *story) check() (faults []string) {
 	return faults
 }
 
-// left says what a server that has ended left behind, and what its records lack.
+// left returns the remains of a server that has ended, and the gaps in its records.
 func (s *engineerServer) left() (faults []string) {
 	s.t.Helper()
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -311,8 +311,8 @@ func TestEngineerServed(t *testing.T) {
 	s.finish(y)
 }
 
-// TestEngineerAway: GitHub and Slack fail in every phase, in every way, and come
-// back; nothing is lost by that, and nothing is there twice.
+// TestEngineerAway makes GitHub and Slack fail in every phase, in every way, and come
+// back. Nothing is lost, and nothing is there twice.
 func TestEngineerAway(t *testing.T) {
 	s := newEngineerServer(t, "")
 	s.start()
@@ -328,7 +328,7 @@ func TestEngineerAway(t *testing.T) {
 			for _, route := range routes {
 				s.github.Fail(githubtest.Fault{Route: route, Lose: true}, githubtest.Fault{Route: route, Status: 502})
 			}
-			for range 2 { // the answer to each push; what goes ahead of it asks where the branch is
+			for range 2 { // the answer to each push; the request before it asks for the branch's commit
 				s.github.Fail(githubtest.Fault{Route: "git-receive-pack", Skip: 1, Lose: true})
 			}
 			s.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Lose: true}, slacktest.Fault{Method: "chat.postMessage", Status: 503})
@@ -372,8 +372,8 @@ func TestEngineerAway(t *testing.T) {
 		s.github.Heal()
 		s.slack.Heal()
 		for _, c := range s.github.TakeComplaints() {
-			// A request that is under way beside the one that is limited cannot know of it,
-			// and may come a good while later where the machine is busy.
+			// A request that is already under way when another is limited does not
+			// know of the limit. It may arrive much later if the machine is busy.
 			if y.name != "limited" || !underWay.MatchString(c) {
 				t.Errorf("githubtest: %s", c)
 			}
@@ -386,7 +386,7 @@ func TestEngineerAway(t *testing.T) {
 // underWay is a complaint about a request that came soon after a limit of one second.
 var underWay = regexp.MustCompile(` came (1s|[5-9][0-9]{2}ms) before`)
 
-// pause waits; false: it is over.
+// pause waits. It returns false if over is closed.
 func pause(over <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The job that tells of deploys fails nothing, waits for the deploy, and gives
-// the script what it reads; the script itself is run by the story "deploy".
+// TestDeployHookExample checks the job that reports deploys. It fails nothing, waits for the deploy, and
+// sets the variables that the script reads. The story "deploy" runs the script itself.
 func TestDeployHookExample(t *testing.T) {
 	dir := filepath.Join("..", "..", "examples", "deploy-hook")
 	text, err := os.ReadFile(filepath.Join(dir, "github-actions.yml"))

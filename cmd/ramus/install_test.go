@@ -17,7 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/client"
 )
 
-// A data folder may lie deeper than a socket address can say.
+// TestSocketInADeepFolder has a data folder whose path is too long for a socket address.
 func TestSocketInADeepFolder(t *testing.T) {
 	data := t.TempDir()
 	for range 5 {
@@ -31,7 +31,7 @@ func TestSocketInADeepFolder(t *testing.T) {
 	if _, err := lockFolder(data); !errors.Is(err, errLocked) {
 		t.Errorf("a second lock: %v", err)
 	}
-	if err := os.WriteFile(socketPath(data), nil, 0o600); err != nil { // what a dead process left
+	if err := os.WriteFile(socketPath(data), nil, 0o600); err != nil { // the remains of a dead process
 		t.Fatal(err)
 	}
 	l, err := listenSocket(data)
@@ -65,7 +65,8 @@ func TestSocketInADeepFolder(t *testing.T) {
 	}
 }
 
-// Who can wait for a data folder says for whom it waits, and gets the folder when that one gives it back.
+// TestAwaitFolder waits for a data folder. The waiting process prints the owner of the folder, and gets
+// the folder when the owner releases it.
 func TestAwaitFolder(t *testing.T) {
 	data := t.TempDir()
 	lock, err := lockFolder(data)
@@ -110,7 +111,7 @@ func TestAwaitFolder(t *testing.T) {
 	}
 }
 
-// Who comes while a server ends is heard, or finds no socket.
+// TestEndingHangsUpOnNobody connects while a server ends. A client gets an answer, or finds no socket.
 func TestEndingHangsUpOnNobody(t *testing.T) {
 	data := t.TempDir()
 	for range 5 {
@@ -160,7 +161,8 @@ func TestEndingHangsUpOnNobody(t *testing.T) {
 	}
 }
 
-// The log and doctor say why an engine is taken, and what keeps the other from it.
+// TestWhyEngine checks that the log and doctor explain the choice of an engine, and the obstacle to the
+// other.
 func TestWhyEngine(t *testing.T) {
 	broken := errors.New("bwrap is missing")
 	for _, x := range []struct {

@@ -90,7 +90,7 @@ func TestMCPFromNPM(t *testing.T) {
 		return path
 	}
 
-	// The suite sends no token: what stands between adds it, and changes nothing else.
+	// The suite sends no token. The proxy adds it, and changes nothing else.
 	target, err := url.Parse(s.url)
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestMCPFromNPM(t *testing.T) {
 			if how == "http" {
 				where = []string{s.url + "/mcp", "--transport", "http", "--header", "Authorization: Bearer " + s.token}
 			}
-			// --strict: no schema that some model's provider would not take.
+			// --strict refuses schemas that the provider of a model would not take.
 			out := run(t, append(append([]string{program("mcp-inspector"), "--cli"}, where...), "--method", "tools/list", "--strict")...)
 			if !strings.Contains(out, `"submit_task"`) {
 				t.Errorf("%s", out)
@@ -265,7 +265,7 @@ func newMCPServer(t *testing.T) *mcpServer {
 		if err := serve.Wait(); err != nil {
 			t.Errorf("the server ended badly: %v\n%s", err, &log)
 		}
-		// A command that brings its own server removes what containers are left.
+		// A command with its own server removes the containers that are left.
 		ps := exec.Command(s.binary, "ps")
 		ps.Env = serve.Env
 		if out, err := ps.CombinedOutput(); err != nil {

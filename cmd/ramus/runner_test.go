@@ -45,7 +45,7 @@ func TestUnpackRunner(t *testing.T) {
 	if now, err := os.Stat(one); err != nil || !os.SameFile(before, now) {
 		t.Errorf("it was written anew: %v", err)
 	}
-	// Another version takes its place, and what was damaged does not stay.
+	// Another version replaces it, and a damaged file does not stay.
 	runnerProgram = pack(t, "two")
 	two, err := unpackRunner(data)
 	if err != nil || two == one {

@@ -17,7 +17,7 @@ import (
 
 type githubKey struct{}
 
-// githubCommand is "github" of the stories: a stand-in of GitHub with one App.
+// githubCommand is the command "github" of the stories, a stand-in of GitHub with one App.
 //
 //	github start                start it over $WORK/github; its address is $GITHUB, the App's key app.pem,
 //	                            its people are developer and visitor

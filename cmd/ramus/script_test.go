@@ -24,7 +24,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScript runs the stories in testdata/script: the real binary, real git,
+// TestScript runs the stories in testdata/script, with the real binary, real git and
 // real sandboxes. In addition to testscript's own commands there are
 //
 //	server [ARG…]         start `ramus serve`; its address is $URL
@@ -84,8 +84,8 @@ func TestScript(t *testing.T) {
 			e.Defer(func() {
 				_ = s.signal(syscall.SIGTERM)
 				if _, err := os.Stat(filepath.Join(e.WorkDir, "data", "hosts")); err == nil {
-					// A server leaves its containers to the next one; a command that
-					// brings its own server removes them. The story's configuration may be
+					// A server leaves its containers to the next one. A command with
+					// its own server removes them. The story's configuration may be
 					// one that is refused.
 					last := exec.Command(filepath.Join(bin, "ramus"), "ps", "--data", filepath.Join(e.WorkDir, "data"), "--config", os.DevNull)
 					last.Env = e.Vars
@@ -145,7 +145,7 @@ type serverKey struct{}
 // scriptServer is the `ramus serve` of one story.
 type scriptServer struct {
 	cmd    *exec.Cmd
-	logged chan struct{} // closed when all that it said is in server.log
+	logged chan struct{} // closed when all output of the server is in server.log
 }
 
 var serving = regexp.MustCompile(`msg="serving HTTP" address=(\S+)`)
@@ -208,7 +208,7 @@ func (s *scriptServer) signal(sig syscall.Signal) error {
 		return nil
 	}
 	err := s.cmd.Process.Signal(sig)
-	<-s.logged // Wait closes the pipe, whatever is still in it
+	<-s.logged // Wait closes the pipe, even if there is output in it
 	werr := s.cmd.Wait()
 	s.cmd = nil
 	if sig == syscall.SIGKILL {

@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// testWay is the part of a test server's environment that the run of the tests
-// decides: how many containers wait (none, which is cheaper, unless RAMUS_POOL says
-// more), and how they get their work trees.
+// testWay returns the part of a test server's environment that depends on the run
+// of the tests. RAMUS_POOL is the number of waiting containers. The default is 0,
+// which is cheaper. RAMUS_WORK_TREE selects how containers get their work trees.
 func testWay() []string {
 	return []string{
 		"RAMUS_POOL=" + cmp.Or(os.Getenv("RAMUS_POOL"), "0"),
