@@ -96,7 +96,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 		}
 	}
 	if err := x.isOpen(); err != nil {
-		return err // the next process goes on with the run
+		return err // the next process continues the run
 	}
 	// The prompt may have been journalled before the run ended, and only the answer was lost.
 	for e, err := range x.Events(ctx, r.Name(), 0, false) {

@@ -29,7 +29,7 @@ type spoken struct {
 	Resumed bool   `json:"resumed,omitempty"`
 }
 
-// acpReason are the stop reasons that are no success, for people.
+// acpReason has the stop reasons of failed turns, for people.
 var acpReason = map[string]string{
 	"max_tokens":        "the model may not write more",
 	"max_turn_requests": "it may not ask its model more often",
@@ -248,8 +248,9 @@ func (t *turn) formerSession() string {
 	return ""
 }
 
-// servers returns the MCP servers that an agent in a container gets. The server at its door is reached by HTTP, or by ramus's own
-// binary if the agent cannot speak HTTP and the binary can run there. Its browser is reached by HTTP alone.
+// servers returns the MCP servers that an agent in a container gets. The server at its door is reached by HTTP, or by
+// ramus's own binary if the agent does not support HTTP and the binary can run there. Its browser is reached by HTTP
+// alone.
 func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServer {
 	byHTTP := func(name, url string) sdk.McpServer {
 		return sdk.McpServer{Http: &sdk.McpServerHttpInline{Type: "http", Name: name, Url: url, Headers: []sdk.HttpHeader{}}}
@@ -270,7 +271,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 	id := t.process.ID + "-mcp"
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}}, io.Discard, io.Discard)
 	if err != nil || exit.Code != 0 {
-		return nil // without them an agent can do its work all the same
+		return nil // without them an agent can still work
 	}
 	return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: "ramus", Command: containers.Program, Args: []string{"mcp"}, Env: []sdk.EnvVariable{{Name: "RAMUS", Value: "1"}}}}}
 }

@@ -30,7 +30,7 @@ type conversation struct {
 	heard   int               // prompts that the agent has been given
 	checks  map[string]string // last result of each: passed, failed, skipped
 	process *agent.Process    // of agent.ProtocolACP, for the next turn; may be nil
-	clock   *agent.Clock      // of the turn with it
+	clock   *agent.Clock      // of the turn in process
 	// browser is the agent's own while it works. With an agent of agent.ProtocolACP it stays as long as process.
 	browser *browse.Interactive
 }
@@ -96,7 +96,7 @@ func (c *conversation) giveUp() error {
 	return c.l.emit(record.Event{Type: record.EventNote, Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
-// turn runs the agent once. failed is why it did not end well.
+// turn runs the agent once. failed is the reason if it did not succeed.
 func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	l := c.l
 	id := "turn-" + strconv.Itoa(n)
@@ -416,12 +416,12 @@ func (t *turn) memory(w *work) *agent.Memory {
 	}
 }
 
-// remember commits the agent's memory. A turn does not fail for it, because the branch has its work.
+// remember commits the agent's memory. An error does not fail the turn, because the branch has its work.
 func (t *turn) remember(ctx context.Context, w *work) {
 	if len(t.a.State) == 0 {
 		return
 	}
-	// The turn has happened. That it was stopped is no reason to forget it.
+	// The turn has happened, so its memory is kept even if it was stopped.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	if err := t.memory(w).Keep(ctx, w.host); err != nil && !lostHost(w.host) {

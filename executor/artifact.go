@@ -133,7 +133,7 @@ func (w *work) cleanName(name string, taken map[string]bool) string {
 	return free
 }
 
-// keep copies an artifact, and returns the names of the secrets that were taken out of it.
+// keep copies an artifact, and returns the names of the secrets that it removed.
 func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo) (found []string, err error) {
 	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return nil, err

@@ -26,8 +26,8 @@ func newAttendance(c *record.Command, stdout, stderr io.Writer) *attendance {
 	return a
 }
 
-// attend has a request wait for the run's end. A request without an attendance asks for the run itself, which then goes on if
-// nobody waits for it.
+// attend has a request wait for the run's end. A request without an attendance needs the run itself. The run then
+// continues even if nobody waits for it.
 func (l *liveRun) attend(a *attendance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,8 +38,8 @@ func (l *liveRun) attend(a *attendance) {
 	l.attended++
 }
 
-// leave ends a request's wait, and returns for how many others the run goes on. 0: it has to end. If the run goes on, nothing more
-// is written for the request.
+// leave ends a request's wait. It returns the number of others that the run continues for. With 0 the run has to end.
+// If the run continues, nothing more is written for the request.
 func (l *liveRun) leave(a *attendance) int {
 	l.mu.Lock()
 	l.attended--

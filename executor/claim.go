@@ -99,7 +99,8 @@ func (x *Executor) Home(ctx context.Context, c record.Caller) (repo, base string
 	return r.Name(), base, nil
 }
 
-// Settled waits until a run has ended, or waits for a person, and its ref has all of that. Then its manifest can be read.
+// Settled waits until a run has ended, or waits for a person, and its ref has the whole record. Then its manifest can
+// be read.
 func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (record.Run, error) {
 	for {
 		l := x.runs.alive(c, id)

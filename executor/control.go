@@ -214,7 +214,7 @@ func (x *Executor) failedNode(ctx context.Context, r record.Run) (string, error)
 	return node, nil
 }
 
-// Decide answers a run's gate. Then the run goes on.
+// Decide answers a run's gate. Then the run continues.
 func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (record.Run, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {

@@ -48,7 +48,7 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	var output map[string]any
 	var err error
 	if l.initial.Kind == record.KindRequest {
-		output, err = l.answer() // it needs no container, so it waits for nobody's turn
+		output, err = l.answer() // needs no container, so it does not wait for its turn
 	} else {
 		var release func()
 		if release, err = l.turn(ctx); err == nil {
@@ -57,7 +57,7 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 		}
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // the step that was stopped for it is only the way it showed
+		err = cause // the error of the stopped step is only a consequence
 	}
 	x.settle(ctx, l, output, err)
 }
@@ -105,7 +105,8 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.initial.Kind)}
 }
 
-// envLost reports whether the values of the command's environment went with an earlier process. A command that has begun has them.
+// envLost reports whether the values of the command's environment were lost with an earlier process. A command that
+// has begun has them.
 func (l *liveRun) envLost() bool {
 	return l.initial.Kind == record.KindExec && len(l.initial.Exec.Env) > 0 && len(l.env) == 0
 }
@@ -188,7 +189,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	}()
 	cause := context.Cause(ctx)
 	if err != nil && errors.Is(cause, record.ErrClosed) {
-		return // its journal stays in live/ and the next process goes on with it
+		return // its journal stays in live/ and the next process continues it
 	}
 	// Clean-up outlives cancellation.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
@@ -296,7 +297,7 @@ func (x *Executor) discard(r record.Run) {
 	}
 }
 
-// resumeAll goes on with every run that had not ended when the last process did.
+// resumeAll continues every run that had not ended when the last process did.
 func (x *Executor) resumeAll(ctx context.Context) error {
 	claimed, err := x.index.Claimed()
 	if err != nil {
@@ -342,7 +343,7 @@ func (x *Executor) indexClaim(ctx context.Context, name, ref string) error {
 	return x.index.Put(r)
 }
 
-// resume goes on with a run from its journal.
+// resume continues a run from its journal.
 func (x *Executor) resume(ctx context.Context, r record.Run, decide *record.Decision) error {
 	l, err := x.reopen(ctx, r)
 	if err != nil || l == nil {

@@ -298,8 +298,8 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 	return err
 }
 
-// Close stops taking work. It does not end runs, which go on at the next Open. Containers are left for the next process if keep is
-// set.
+// Close stops taking work. It does not end runs. They continue at the next Open. Containers are left for the next
+// process if keep is set.
 func (x *Executor) Close(ctx context.Context, keep bool) error {
 	x.mu.Lock()
 	closed := x.closed

@@ -19,9 +19,9 @@ type Guest struct {
 	exit func()
 }
 
-// Enter makes a request a guest of the step that runs now. It returns false between steps. The guest's context ends with ctx and
-// with the step's command, and the step does not end before Leave. So a process that a command left running cannot go on at the
-// run's expense, and all use is recorded.
+// Enter makes a request a guest of the step that runs now. It returns false between steps. The guest's context ends
+// with ctx and with the step's command, and the step does not end before Leave. So a process that a command left
+// running cannot use models at the run's expense, and all use is recorded.
 func (v Visitor) Enter(ctx context.Context) (*Guest, bool) {
 	w := v.t.atWork()
 	if w == nil {

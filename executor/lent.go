@@ -14,15 +14,15 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// A sub-workflow's looks at pages on the run's own branch are the run's evidence too. Readers of a run see its pages, whichever
-// part of it looked at them. In git and in the artifact store the files are the same ones.
+// A sub-workflow's looks at pages on the run's own branch are the run's evidence too. Readers of a run see all its
+// pages, also those of its parts. In git and in the artifact store the files are the same ones.
 
 // lenders returns the manifests of the runs whose checks a run shows as its own, by the folder of their files. These are its
 // sub-workflows, and the run that it was begun again from.
 func (x *Executor) lenders(ctx context.Context, r record.Run, m record.Manifest, subs map[string]record.Manifest) map[string]record.Manifest {
 	all := make(map[string]record.Manifest)
 	for _, step := range slices.Sorted(maps.Keys(subs)) {
-		// Of two steps whose names look alike the first has its files.
+		// If the names of two steps give the same folder, the first step has it.
 		if _, taken := all[record.SubFolder(step)]; !taken {
 			all[record.SubFolder(step)] = subs[step]
 		}
@@ -39,8 +39,8 @@ func (x *Executor) lenders(ctx context.Context, r record.Run, m record.Manifest,
 	return all
 }
 
-// lentFiles returns the files of other runs' checks that m shows, by the manifests of those runs. A missing file is no reason not
-// to seal the run. Its check names it all the same.
+// lentFiles returns the files of other runs' checks that m shows, by the manifests of those runs. A missing file is
+// no reason not to seal the run. Its check names it nevertheless.
 func (x *Executor) lentFiles(ctx context.Context, repo *gitd.Repo, m record.Manifest, lenders map[string]record.Manifest) (files []gitd.File, listed []record.ManifestFile, err error) {
 	const folder = "artifacts/" + record.BrowserFolder
 	shown := make(map[string]bool)

@@ -58,8 +58,8 @@ func (x *Executor) Check(ctx context.Context, name string, text []byte, repo str
 	return workflow.Parse(ctx, name, text, workflow.Options{Load: load.load(ctx), RepoID: repo, LLM: x.LLM != nil})
 }
 
-// loader finds workflow files, those that a person gave along or else the base's. It keeps those that were used, so that a run has
-// its own text.
+// loader finds workflow files. It takes the files that the request has, and the base's otherwise. It keeps the files
+// that were used, so that a run has its own text.
 type loader struct {
 	repo *gitd.Repo // nil for the given tasks only
 	base string     // branch; empty for the repository's default

@@ -51,7 +51,7 @@ type liveRun struct {
 	asked     *asked              // the agent's question that waits for a person
 	questions int                 // that it asked so
 	attended  int                 // requests that wait for its end
-	kept      bool                // it goes on when none does
+	kept      bool                // it continues without any request
 	err       error               // why the record could not be kept
 	review    *review
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// asked is a question that a run's agent waits with while the run goes on.
+// asked is an open question of a run's agent. The run continues meanwhile.
 type asked struct {
 	gate   record.Gate
 	answer chan record.Decision // takes one

@@ -36,7 +36,7 @@ type Retention struct {
 	Runs Keep
 	// Layers are the work trees, and the dependencies, that containers begin with.
 	Layers Keep
-	// Artifacts are those that no run names any more, counted over all repositories.
+	// Artifacts are the artifacts that no run names any more, counted over all repositories.
 	Artifacts Keep
 }
 
@@ -69,7 +69,7 @@ type Pruned struct {
 	Repo  string    `json:"repo,omitempty"`
 	Name  string    `json:"name"` // a ref, a layer, an artifact's SHA-256
 	Why   string    `json:"why"`
-	Time  time.Time `json:"time,omitzero"`  // of the last that was done with it
+	Time  time.Time `json:"time,omitzero"`  // of its last use
 	Bytes int64     `json:"bytes,omitzero"` // where that is known
 }
 
@@ -179,7 +179,7 @@ func (n *pruning) remove(ctx context.Context, repo *gitd.Repo, all []candidate) 
 			updates[i] = gitd.RefUpdate{Name: batch[i].ref.Name, Old: &batch[i].ref.Hash}
 		}
 		err := repo.Update(ctx, updates...)
-		if errors.Is(err, gitd.ErrConflict) && len(batch) > 1 { // somebody went on with one of them
+		if errors.Is(err, gitd.ErrConflict) && len(batch) > 1 { // somebody changed one of them
 			for _, c := range batch {
 				some, err := n.remove(ctx, repo, []candidate{c})
 				if done = append(done, some...); err != nil {
@@ -229,7 +229,7 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 			c = &callerRuns{caller: r.Caller, base: r.Base, busy: hosts[r.Caller.String()]}
 			callers[r.Caller.Slug()] = c
 		}
-		// A parent that goes on may still want the work of its child.
+		// A parent that continues may still need the work of its child.
 		c.busy = c.busy || open[r.Name()] || open[r.Parent]
 		if at := cmp.Or(r.EndedAt, r.CreatedAt); at.After(c.last) {
 			c.last = at

@@ -172,8 +172,8 @@ func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 	return nil
 }
 
-// Caller returns a caller by "run:ID", by "ID", by its branch, or by a unique part of these. "run:ID" is a whole name: if there is
-// no such caller, no caller with a longer name is meant.
+// Caller returns a caller by "run:ID", by "ID", by its branch, or by a unique part of these. "run:ID" is a whole
+// name, so it never matches a caller with a longer name.
 func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error) {
 	c, err := x.Named(name)
 	if err != nil {

@@ -27,7 +27,7 @@ type review struct {
 // foresee begins the review of a run that will end at head, if nothing happens.
 func (l *liveRun) foresee(head gitd.Hash) {
 	if l.initial.Kind != record.KindExec {
-		return // others may go on
+		return // other runs may continue
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,7 +47,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()
 	if err == nil {
-		err = context.Cause(ctx) // the command was stopped for it
+		err = context.Cause(ctx) // the command was stopped for that cause
 	}
 	if err != nil {
 		return tasks.Result{}, err

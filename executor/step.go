@@ -263,7 +263,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 			f = fateUnheard
 		}
 		if l.speaks(s) && err == nil {
-			// Nobody speaks to that process any more. Its work is in the work tree, for the next one.
+			// Nothing controls that process any more. Its work is in the work tree, for the next process.
 			_, known, err := agent.EndAll(looking, lease.Host, l.processPrefix())
 			if err != nil && !errors.Is(err, containers.ErrGone) {
 				return res, fateLost, err
@@ -354,8 +354,8 @@ func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s s
 // lostLeft is the error of a commit that lacks files of the work tree, if the container is gone.
 const lostLeft = "files that no commit may hold were not committed, and they are gone with the container"
 
-// run does the step's work, then commits and journals it. If ctx ends the command is stopped, and the work tree is committed all
-// the same.
+// run does the step's work, then commits and journals it. If ctx ends the command is stopped, and the work tree is
+// committed nevertheless.
 func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	l := w.l
 	b := l.beginning(w.s.ID)
@@ -615,8 +615,8 @@ func commitText(secrets *redact.Secrets, text string) string {
 // command has left the container, and the command's work went with it.
 var errUnheard = errors.New("the container did not hear of the command")
 
-// attend follows one command of the step to its end. If ctx ends the command is stopped. If the executor is closing it goes on,
-// and the next process adopts it.
+// attend follows one command of the step to its end. If ctx ends the command is stopped. If the executor is closing
+// the command continues, and the next process adopts it.
 func (w *work) attend(ctx context.Context, id string, command *containers.Command, stdout, stderr io.Writer) (containers.Exit, error) {
 	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
 	defer detach()

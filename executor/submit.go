@@ -139,7 +139,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	}
 	ref, err := x.claim(ctx, p, "")
 	if errors.Is(err, errClaimed) {
-		// The index did not know of it. Its ref counts.
+		// The index did not have the run. Its ref counts.
 		run, err := x.claimed(ctx, p)
 		if err != nil {
 			return nil, record.Run{}, err
@@ -309,7 +309,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		switch {
 		case taken && !p.draw && !p.redraw:
 			return "", errClaimed
-		case taken && !p.draw: // by another of the same second, which is no reason to do nothing
+		case taken && !p.draw: // another request of the same second has the id, so draw again
 			p.run.ID = x.drawRun(p.run.CreatedAt)
 		case p.draw:
 			p.run.Caller, _ = record.RunCaller(record.NewID(2 + attempt/8))

@@ -65,7 +65,7 @@ func (p *plan) takeOver(ctx context.Context, r record.Request) error {
 		p.run.Start, p.run.Head = start, start
 		return nil
 	}
-	// On a branch that goes on, a commit restores the node's input, so nothing is lost.
+	// On a branch that continues, a commit restores the node's input, so nothing is lost.
 	tip, err := p.x.restore(ctx, p.repo, p.run.Caller, start, r.Asker)
 	if err != nil {
 		return err

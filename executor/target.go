@@ -14,7 +14,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// target is the work tree of a caller, with those that use it. A fan-out line with a branch of its own has a target of its own.
+// target is the work tree of a caller, with the runs and steps that use it. A fan-out line with a branch of its own
+// has a target of its own.
 type target struct {
 	*worktree.Tree
 	x    *Executor

@@ -82,8 +82,8 @@ func typedInline(params json.RawMessage) map[string]string {
 const MaxPicture = 1 << 20
 
 // Picture returns a picture of a browser check of the run that works now, by the name that the check gives it
-// ("001-todo/desktop/screenshot.png"). It is a PNG as the browser made it. The error is ErrInvalid if it is larger than
-// MaxPicture. The run's evidence has it all the same.
+// ("001-todo/desktop/screenshot.png"). It is a PNG as the browser made it. The error is ErrInvalid if it is larger
+// than MaxPicture. The run's evidence has it even then.
 func (v Visitor) Picture(name string) ([]byte, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot show %.200q: %w", name, err) }
 	w := v.t.atWork()

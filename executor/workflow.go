@@ -290,7 +290,7 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 		switch {
 		case err == nil || isOwnFault(ctx, err):
 		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), record.ErrClosed) && !errors.Is(err, containers.ErrGone):
-			// It was stopped. The work tree is committed all the same.
+			// The command was stopped. The work tree is committed nevertheless.
 			return outcome{exit: containers.Exit{Code: 143, Reason: containers.ReasonKilled, Duration: l.x.Now().Sub(begun)},
 				result: workflow.StepResult{Error: "the task was stopped"}}, nil
 		default:

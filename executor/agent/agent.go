@@ -29,9 +29,9 @@ type Agent struct {
 	State []string
 	// Timeout bounds one turn. The default is Executor.Timeout.
 	Timeout time.Duration
-	// Protocol is how ramus speaks to it. [ProtocolText], the default, is one invocation a turn with the prompt going in. With
-	// [ProtocolACP] Command starts an agent of the Agent Client Protocol on standard input and output. A session goes on by its
-	// id, so Resume is not used.
+	// Protocol is the protocol between ramus and the agent. [ProtocolText], the default, is one invocation a turn
+	// with the prompt as input. With [ProtocolACP] Command starts an agent of the Agent Client Protocol on standard
+	// input and output. A session is continued by its id, so Resume is not used.
 	Protocol string
 	// Permission answers when an agent of ProtocolACP asks for permission, unless Allow lists the kind of tool call ("read",
 	// "edit", "execute" …). It is [PermissionAllow], the default, [PermissionAsk] or [PermissionDeny].
@@ -39,12 +39,12 @@ type Agent struct {
 	Allow      []string
 	// Mode is the session mode to set, if the agent has modes ("plan"). Empty: its own.
 	Mode string
-	// Auth is the id of the way to sign in ("gemini-api-key") if an agent of ProtocolACP asks for one. Its credentials are in Env.
-	// They are no secrets, because the door adds those.
+	// Auth is the id of the method to authenticate by ("gemini-api-key") if an agent of ProtocolACP requires that.
+	// The agent's credentials are in Env. They are not secret, because the door adds the secrets.
 	Auth string
-	// Browser is [BrowserInteractive] for an agent that gets a browser to drive while it works. That is Playwright's MCP server in a
-	// sidecar, as the MCP server "browser" of an agent of ProtocolACP that speaks HTTP, and otherwise at the address in
-	// RAMUS_BROWSER_MCP. Empty: none.
+	// Browser is [BrowserInteractive] for an agent that gets a browser to drive while it works. That is Playwright's
+	// MCP server in a sidecar, as the MCP server "browser" of an agent of ProtocolACP that speaks HTTP, and otherwise
+	// at the address in RAMUS_BROWSER_MCP. If it is empty there is none.
 	Browser string
 	// Output is how many bytes a turn may print. A turn that prints more is taken for a loop and ended. Default 256 MiB.
 	Output int64

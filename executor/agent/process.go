@@ -86,7 +86,7 @@ type Process struct {
 
 	mu    sync.Mutex      // guards all below
 	turn  Turn            // the turn that runs; nil between turns
-	meter func(int)       // of that turn
+	meter func(int)       // of turn
 	got   int64           // bytes that the process has printed
 	heard *transcript     // of the turn
 	said  context.Context // ends when the turn ends or is cancelled; nil between turns
@@ -266,7 +266,8 @@ func (k *Process) End(ctx context.Context) *containers.Exit {
 	defer drained.Wait()
 	defer k.detach()
 	if errors.Is(context.Cause(ctx), record.ErrClosed) {
-		// The next server ends it, and another process goes on with the session.
+		// The next server ends the process, and another process continues the session. The input is cut, without a
+		// proper end.
 		_ = k.stdin.CloseWithError(record.ErrClosed) // no end of the input, but no more of it
 		k.detach()
 		<-k.ended

@@ -208,7 +208,7 @@ type terminal struct {
 	detach context.CancelFunc
 	ended  chan struct{}
 	exit   containers.Exit // when ended
-	err    error           // why it is not known
+	err    error           // the reason for which it is not known
 
 	mu    sync.Mutex // guards out
 	out   text.Tail

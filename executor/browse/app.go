@@ -60,7 +60,7 @@ func (k *look) start(ctx context.Context, line string) (*app, error) {
 
 // stop ends the application, and returns when it has ended.
 func (a *app) stop(ctx context.Context) {
-	// Also if ctx has ended. It would go on serving.
+	// The command is ended even if ctx has ended. Otherwise it would continue to serve.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	if err := a.host.Kill(ctx, a.id); err == nil {

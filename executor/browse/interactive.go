@@ -36,7 +36,7 @@ const (
 // and its pictures are not evidence. The server knows only the hosts that the browser reached through the proxy.
 type Interactive struct {
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the sidecar is gone for good
+	done   chan struct{} // closed when the sidecar is gone and does not start again
 }
 
 // OpenInteractive starts a browser for the agent of a caller and waits until it listens. It returns nil if none is

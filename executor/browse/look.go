@@ -159,8 +159,9 @@ func (k *look) command(ctx context.Context, line string, within time.Duration, s
 	return exit, err
 }
 
-// install installs the page's dependencies, once in a container for one tree, since many pages of it may be checked. A command line that was
-// found in package.json needs the lock files alone. So an agent's work on other files does not have them installed again while it works.
+// install installs the page's dependencies, once in a container for one tree, since many pages of it may be checked.
+// A command line that was found in package.json needs the lock files alone. So an agent that works on other files
+// does not cause another installation.
 func (k *look) install(ctx context.Context, line string) error {
 	from := k.check.Tree
 	if k.spec.Install == "" {

@@ -74,7 +74,7 @@ func (p page) hosts() []string {
 	return []string{p.host}
 }
 
-// await waits until the page's port listens, or finds the port where there is no URL.
+// await waits until the page's port listens, or finds the port if there is no URL.
 func (k *look) await(ctx context.Context, a *app, p *page) error {
 	wait, cancel := context.WithTimeout(ctx, time.Duration(k.spec.Wait))
 	defer cancel()

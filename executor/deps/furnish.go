@@ -140,7 +140,7 @@ func (c *Cache) unpack(ctx context.Context, h *containers.Host, l locked) error 
 	said := text.Tail{Limit: 1 << 10}
 	exit, err := p.Output(io.Discard, &said)
 	if err == nil && exit.Code != 0 {
-		cancel() // tar waits for no more of it
+		cancel() // tar must not wait for the rest
 	}
 	if err == nil {
 		err = whole.end()
@@ -154,8 +154,8 @@ func (c *Cache) unpack(ctx context.Context, h *containers.Host, l locked) error 
 	return nil
 }
 
-// endingReader ends if the reader below it fails. Its reader would otherwise wait for the rest. The runner's connection may read from it
-// for longer than the command lives, so it can be ended too.
+// endingReader ends if the reader below it fails. Its reader would otherwise wait for the rest. The runner's
+// connection may read from it after the command has ended, so it can be ended, too.
 type endingReader struct {
 	r     io.Reader
 	mu    sync.Mutex // guards all below, and is held while r is read

@@ -2,8 +2,8 @@ package egress
 
 import "net/http"
 
-// Door returns the handler of a container's door. Requests for other hosts go to p, all others to local. Those that a page in a browser
-// sends are refused.
+// Door returns the handler of a container's door. Requests for other hosts go to p, all others to local. Requests of
+// a page in a browser are refused.
 func (p *Proxy) Door(local http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -29,8 +29,8 @@ const (
 	BrowserUnverified = browser.Unverified
 )
 
-// BrowserFolder is the folder of checks by a browser among a run's artifacts. A folder of that name that a container makes in
-// /artifacts is no evidence and is left out.
+// BrowserFolder is the folder of checks by a browser among a run's artifacts. A folder of that name that a container
+// makes in /artifacts is not evidence and is left out.
 const BrowserFolder = "browser"
 
 // BrowserChecks returns the checks by a browser in a journal.

@@ -28,7 +28,7 @@ const (
 	ReasonUnavailable   Reason = "engine_unavailable"
 	ReasonDiskFull      Reason = "disk_full"
 	ReasonOutOfMemory   Reason = "out_of_memory"
-	ReasonInterrupted   Reason = "interrupted" // the server was stopped in the middle, and it could not go on
+	ReasonInterrupted   Reason = "interrupted" // the server was stopped in the middle, and the run could not continue
 	ReasonBadInput      Reason = "bad_input"
 	ReasonModel         Reason = "model_failed"
 	ReasonBudget        Reason = "over_budget" // an agent failed after its run had used up its budget of models

@@ -14,8 +14,8 @@ func RunRef(c Caller, run string) string { return RunsPrefix + "/" + c.Slug() + 
 // WIPPrefix begins the refs that WIPRef returns.
 const WIPPrefix = "refs/ramus/wip"
 
-// WIPRef returns the ref that keeps the work tree of c if its container is lost in the middle of a command. It is no part of the
-// branch, because nobody knows whether that command was done. No container's grant shows it.
+// WIPRef returns the ref that keeps the work tree of c if its container is lost in the middle of a command. It is not
+// part of the branch, because the command may not have been done. No container's grant shows it.
 func WIPRef(c Caller) string { return WIPPrefix + "/" + c.Slug() }
 
 // ConflictPrefix begins the refs that keep a command's files if its branch cannot have them. Somebody then pushed

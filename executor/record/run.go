@@ -35,7 +35,7 @@ const (
 	// KindRequest is a request that is not decided yet, or that was answered without running anything. See
 	// executor.Executor.Claim.
 	KindRequest Kind = "request"
-	// KindConversation is a task that goes on over several runs. See executor.Executor.Stand.
+	// KindConversation is a task with several runs, see executor.Executor.Stand.
 	KindConversation Kind = "conversation"
 )
 
@@ -94,7 +94,7 @@ type Origin struct {
 	Event   json.RawMessage `json:"event,omitempty"` // the event, as the gateway understood it
 }
 
-// Told proves that a run's origin knows how the run ended. A server that starts goes on with each run that has an Origin and
+// Told proves that a run's origin knows how the run ended. A starting server takes up each run that has an Origin and
 // no Told.
 type Told struct {
 	Time time.Time       `json:"time"`

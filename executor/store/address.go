@@ -73,7 +73,7 @@ func (s *S3) set(q url.Values) (err error) {
 	return nil
 }
 
-// known refuses parameters that are not of names, and those that are given twice.
+// known refuses parameters whose names are not in names, and repeated parameters.
 func known(q url.Values, names []string) error {
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.Contains(names, name) {

@@ -27,7 +27,7 @@ type Bucket interface {
 	Exists(ctx context.Context, key string) (bool, error)
 	// List returns the objects whose keys begin with prefix, in no order. An error ends it.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
-	// Delete removes an object. Removing one that does not exist is no error.
+	// Delete removes an object. It returns nil if the object does not exist.
 	Delete(ctx context.Context, key string) error
 	// Close releases the resources of the bucket. No other method may be called afterwards.
 	Close() error

@@ -18,5 +18,5 @@
 // # Untrusted input
 //
 // The contents come from containers and are never interpreted. A bucket may lose or damage objects, hang, or break a
-// connection. Damage is an error of the one that reads, and contexts end waiting.
+// connection. A reader gets an error for damage, and waits end with their contexts.
 package store

@@ -62,7 +62,8 @@ type S3 struct {
 	Transport *http.Transport
 }
 
-// Open makes a [Bucket] of it. Nothing is sent: credentials and bucket are found wrong by the first request.
+// Open returns a [Bucket] of the configuration. It sends nothing. The first request fails if the credentials or the
+// bucket are wrong.
 func (s S3) Open() (Bucket, error) {
 	if err := s3utils.CheckValidBucketName(s.Bucket); err != nil {
 		return nil, fmt.Errorf("%w bucket %q: %w", record.ErrInvalid, s.Bucket, err)

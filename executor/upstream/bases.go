@@ -45,7 +45,7 @@ type Bases struct {
 	Now          func() time.Time
 
 	ctx context.Context // of work in the background
-	wg  sync.WaitGroup  // of it
+	wg  sync.WaitGroup  // of the work in the background
 
 	mu     sync.Mutex       // guards all below
 	closed bool             // no goroutine is started any more
@@ -82,7 +82,7 @@ type base struct {
 	failed        string
 }
 
-// Open goes on with the deploys that an earlier process accepted. Work in the background ends with ctx.
+// Open continues the deploys that an earlier process accepted. Work in the background ends with ctx.
 func (b *Bases) Open(ctx context.Context) error {
 	b.ctx, b.bases = ctx, make(map[string]*base)
 	b.RetryEvery = cmp.Or(b.RetryEvery, retryEvery)

@@ -69,8 +69,8 @@ type waitingDeploy struct {
 	Sent     time.Time `json:"sent,omitzero"`
 	Accepted time.Time `json:"accepted"`
 	Tries    int       `json:"tries,omitempty"`
-	// Fetched is the commit that the base has got for it. Only the dependencies are still to be fetched. Empty: the base has
-	// not got it.
+	// Fetched is the commit that the base has got for it. Only the dependencies are still to be fetched then. It is
+	// empty if the base has not got the commit.
 	Fetched gitd.Hash `json:"fetched,omitempty"`
 	next    time.Time // of the next attempt
 	file    string

@@ -9,12 +9,12 @@
 //
 // # What survives
 //
-// A deploy that was accepted is in a file until it is done. The next process goes on with it. A base follows its
+// A deploy that was accepted is in a file until it is done. The next process continues it. A base follows its
 // upstream at once. The dependencies of the base are fetched afterwards, and nothing that waits for the base waits
 // for them.
 //
 // # Untrusted input
 //
-// A Deploy comes from outside. [Deploy.Check] bounds it before it becomes part of a manifest. A deploy that holds the
-// value of a secret is refused.
+// A Deploy comes from outside. [Deploy.Check] bounds it before it becomes part of a manifest. A deploy that holds
+// the value of a secret is refused.
 package upstream

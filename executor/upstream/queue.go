@@ -149,7 +149,7 @@ func (b *Bases) work(o *base, q *queue, try func(*base, *waitingDeploy) bool) {
 			timer.Stop()
 		}
 		if b.ctx.Err() != nil {
-			return // the files stay, and the next process goes on
+			return // the files stay, and the next process continues
 		}
 		if wait > 0 {
 			continue
@@ -201,7 +201,8 @@ func (b *Bases) tryWarm(o *base, w *waitingDeploy) (over bool) {
 	return true
 }
 
-// tryAgain puts a deploy off. After so many attempts it gives the deploy up, and returns true.
+// tryAgain postpones a deploy. It discards the deploy and returns true after tries attempts, or at once on a
+// conflict.
 func (b *Bases) tryAgain(w *waitingDeploy, err error, tries int) (over bool) {
 	if b.ctx.Err() != nil {
 		return false

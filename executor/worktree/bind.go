@@ -69,8 +69,8 @@ type boundRecord struct {
 	At gitd.Hash `json:"at"`
 }
 
-// warmLeft is bindLeft for a new container. A failure is no reason to do without the container: bind tries again, and a container where
-// it fails again goes the portable way.
+// warmLeft is bindLeft for a new container. If it fails the container is used nevertheless. bind tries again, and a
+// container in which that fails, too, goes the portable way.
 func (st *Store) warmLeft(ctx context.Context, p containers.Place) error {
 	err := st.bindLeft(ctx, p)
 	if err == nil || errors.Is(err, layer.ErrGone) || ctx.Err() != nil {
@@ -294,8 +294,8 @@ func (t *Tree) mayRead(ctx context.Context, commit, tip, base gitd.Hash) (bool, 
 	return false, nil
 }
 
-// gitConfig returns .git/config of the caller's work tree. It has the settings of a clone through the door, and those that bound work
-// trees need.
+// gitConfig returns .git/config of the caller's work tree. It has the settings of a clone through the door, and the
+// settings that bound work trees need.
 func (t *Tree) gitConfig(s beginning) []byte {
 	var out bytes.Buffer
 	section := func(name, sub string, pairs ...string) {

@@ -23,7 +23,7 @@ import (
 // (scripts/commit.sh), or the host makes it from the upper layer of a bound work tree (snapshot.go). The trees are
 // equal.
 //
-// No work is lost on the way. A push of somebody else that came meanwhile is merged here. If both changed the same
+// No work is lost on the way. A push by somebody else during the command is merged here. If both changed the same
 // lines the branch keeps the push, and the work is kept at refs/ramus/conflicts. A file that no push may bring is
 // left out and kept as an artifact.
 
@@ -428,7 +428,7 @@ func leftWhy(err error) string {
 	return text
 }
 
-// tooMuch returns the largest files, until the others are no more than one push may bring.
+// tooMuch returns the largest files, so that the rest is small enough for one push.
 func tooMuch(all []LeftOut, sizes map[string]int64, total, max int64) (left []LeftOut) {
 	bySize := slices.Clone(all)
 	slices.SortStableFunc(bySize, func(a, b LeftOut) int { return cmp.Compare(sizes[b.Path], sizes[a.Path]) })

@@ -13,16 +13,16 @@
 //
 // # The portable way
 //
-// git runs inside the container, as its user, by the scripts of this package. provision.sh clones, sync.sh brings the
-// files to the branch's tip, commit.sh makes a commit and pushes it through the container's door. They use a git
+// git runs inside the container, as its user, by the scripts of this package. provision.sh clones, sync.sh brings
+// the files to the branch's tip, commit.sh makes a commit and pushes it through the container's door. They use a git
 // directory of their own, so that the tree of a commit is a function of the files and of the .gitignore and
 // .gitattributes among them.
 //
 // # The fast way
 //
 // If the fleet has a [layer.Keeper], the host binds a work tree from outside (bind.go). The work tree is an overlay
-// with a layer below, and above it an upper with the difference between the layer and the branch. After a command the
-// host looks at the upper alone and computes the commit that git would make (snapshot.go). Both ways make equal
+// with a layer below, and above it an upper with the difference between the layer and the branch. After a command
+// the host looks at the upper alone and computes the commit that git would make (snapshot.go). Both ways make equal
 // trees. Each function that goes the fast way falls back to the portable way if there is no layer, if a command
 // changed .git, or if git must convert files.
 //
@@ -31,10 +31,10 @@
 //
 // # Invariants
 //
-// No work is lost. A push of somebody else that came while a command ran is merged on the host. If both changed the
-// same lines the branch keeps the push, and the command's work is kept at [record.ConflictRefs]. A file that no push
-// may bring is left out and returned by name. The work tree of a container that was lost is kept at [record.WIPRef].
-// The value of a secret never reaches a branch, because it is removed from the file.
+// No work is lost. A push by somebody else during a command is merged on the host. If both changed the same lines
+// the branch keeps the push, and the command's work is kept at [record.ConflictRefs]. A file that no push may bring
+// is left out and returned by name. The work tree of a container that was lost is kept at [record.WIPRef]. The value
+// of a secret never reaches a branch, because it is removed from the file.
 //
 // # Untrusted input
 //

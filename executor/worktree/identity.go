@@ -7,7 +7,7 @@ import (
 
 // Identity is in whose name commits are made.
 type Identity struct {
-	// Bot is the committer of every commit, and the author of those that nobody asked for.
+	// Bot is the committer of every commit, and the author of commits without an asker.
 	Bot gitd.Person
 	// Key is the public key by which the server signs commits. If it is empty the server signs none.
 	Key string

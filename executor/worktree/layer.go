@@ -34,7 +34,7 @@ const (
 	layerRecord     = 64 << 10               // bytes of layer.json
 	layerLook       = time.Second / 4        // at least, between two looks at one that is being filled
 	layerLookAnyway = 10 * time.Second       // at most
-	layerLookRest   = 19                     // and so many times as long as the last one took
+	layerLookRest   = 19                     // and this many times the duration of the last look
 )
 
 // layerSet is the layers of a Store that has a Keeper.

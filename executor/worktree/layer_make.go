@@ -233,8 +233,8 @@ func (s *layerSet) watched(ctx context.Context, tree string, fill func(context.C
 			}
 			now := freeInodes(s.dir)
 			spent, free = spent+max(free-now, 0), now
-			// Counting takes time, so it is done about when the disk has given away as many as are left. Files that others
-			// remove meanwhile hide some of that.
+			// Counting takes time, so it is done about when the disk has lost as many inodes as are left. Files that
+			// others remove meanwhile hide some of that.
 			if rest = layerLook; spent < due && now >= 0 && time.Since(counted) < layerLookAnyway {
 				continue
 			}

@@ -124,7 +124,7 @@ func (t *Tree) cleanContent(files *sftp.Client, at string, info os.FileInfo) err
 		err = files.PosixRename(clean, at)
 	}
 	if err != nil {
-		_ = files.Remove(clean) // it goes with the commit that fails for it
+		_ = files.Remove(clean) // it is not needed if the commit fails
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func (t *Tree) place(ctx context.Context, b *binding, before gitd.Hash, snap git
 	for _, ref := range []string{"refs/remotes/origin/", "refs/heads/"} {
 		files = append(files, layer.File{Path: ".git/" + ref + branch, Kind: layer.KindFile, Data: []byte(snap.Commit + "\n")})
 	}
-	// A container that has just ended is no reason to lose the work of its command.
+	// The work of a command is not lost if its container has just ended.
 	if err := st.layers.keeper.Put(ctx, b.at, files); err != nil && !errors.Is(err, layer.ErrGone) {
 		return err
 	}

@@ -37,7 +37,7 @@ type Store struct {
 	Now  func() time.Time
 
 	ctx    context.Context // of work in the background
-	wg     sync.WaitGroup  // of it
+	wg     sync.WaitGroup  // of the work in the background
 	counts counts
 	layers *layerSet // nil if work trees are not bound from outside
 

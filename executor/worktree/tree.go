@@ -115,7 +115,7 @@ func (t *Tree) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, auth
 			return err
 		}
 	}
-	// A script that is cut off may go on in the container, and leave the work tree anywhere.
+	// A script that is cut off may continue in the container, and leave the work tree anywhere.
 	env := t.scriptEnv(author, known, tip)
 	t.Forget()
 	out, err := t.fetching(ctx, h, syncScript, env)

@@ -50,7 +50,7 @@ type S3 struct {
 	uploads map[string]*upload
 	begun   int // uploads
 	away    bool
-	gone    bool            // there is no such bucket
+	gone    bool            // the bucket does not exist
 	hangs   chan struct{}   // closed when requests proceed; nil if they do not hang
 	hanging int             // requests that wait for that
 	breakAt int             // number of PUTs that are answered before one breaks, counted down; 0 if none breaks
@@ -184,7 +184,7 @@ func (s *S3) Hosts() (hosts []string) {
 	return hosts
 }
 
-// failure is an answer that is no success, as XML.
+// failure is an error answer, as XML.
 type failure struct {
 	XMLName xml.Name `xml:"Error"`
 	Code    string

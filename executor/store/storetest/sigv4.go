@@ -22,7 +22,7 @@ const (
 	clockSkew = 15 * time.Minute
 )
 
-// authorization is the parts of the header of that name.
+// authorization has the parts of the Authorization header.
 type authorization struct {
 	key, date, region, service, end string // of the credential
 	headers                         []string
