@@ -85,7 +85,7 @@ func (w *world) agentEvents(run, kind string) (list []record.Event) {
 	return list
 }
 
-// completed waits for so many tool calls of an agent to be done.
+// completed waits for n finished tool calls of an agent.
 func completed(n int) func(record.Event) bool {
 	return func(e record.Event) bool {
 		if e.Kind == "tool_call_update" && strings.Contains(e.Message, "completed") {
@@ -264,7 +264,7 @@ func TestACPStop(t *testing.T) {
 	}
 }
 
-// TestACPEndings has agents end in all the ways that are no success.
+// TestACPEndings has agents fail in all ways.
 func TestACPEndings(t *testing.T) {
 	shell := func(line string) func(*agent.Agent) {
 		return func(a *agent.Agent) { a.Command = []string{"sh", "-c", line} }
@@ -332,7 +332,7 @@ func TestACPFlood(t *testing.T) {
 	}
 }
 
-// TestACPFiles asks for files that are not the agent's to have.
+// TestACPFiles requests files that the agent may not have.
 func TestACPFiles(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:files", strings.Join([]string{
@@ -416,7 +416,7 @@ func TestACPServers(t *testing.T) {
 	}
 }
 
-// TestACPFork forks a caller: its agent goes on with a copy of the session.
+// TestACPFork forks a caller. Its agent continues with a copy of the session.
 func TestACPFork(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	first := w.ended(w.ask("conv:tree", "remember apples").Name())

@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// surf is a client of MCP by streamable HTTP that looks at a page of its container.
+// surf is a client of MCP by streamable HTTP that opens a page of its container.
 const surf = `import json, os, sys, urllib.request
 url, session, n = os.environ["RAMUS_BROWSER_MCP"], None, 0
 def send(message):
@@ -84,7 +84,7 @@ func TestAgentBrowser(t *testing.T) {
 			if strings.Count(notes, "a browser was started for the agent") != 1 || strings.Count(notes, "the agent's browser was ended") != 1 {
 				t.Errorf("notes:\n%s", notes)
 			}
-			// It went with the turn.
+			// The browser ended with the turn.
 			if ports, err := w.x.Ports(t.Context(), caller(t, "conv:surfer")); err != nil || len(ports) != 0 {
 				t.Errorf("ports after the turn: %v, %v", ports, err)
 			}

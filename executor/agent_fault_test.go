@@ -177,7 +177,7 @@ func TestContainerLostAfterPush(t *testing.T) {
 	}
 }
 
-// makefile is a prompt that makes a Makefile whose tests are a shell line.
+// makefile returns a prompt that makes a Makefile whose tests are a shell line.
 func makefile(line string) string {
 	return `run printf 'test:\n\t@` + line + `\n' >Makefile`
 }
@@ -244,7 +244,7 @@ func TestAgentHostileMemory(t *testing.T) {
 	}
 }
 
-// An agent that has an image of its own gets it, though the caller's container is of another.
+// TestAgentImage gives an agent its own image, although the caller's container has another.
 func TestAgentImage(t *testing.T) {
 	image := fmt.Sprintf("ramus/agent-test:%d", os.Getpid())
 	if out, err := exec.Command("docker", "tag", "ramus/task:latest", image).CombinedOutput(); err != nil {

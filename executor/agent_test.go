@@ -38,7 +38,7 @@ func withAgent(t *testing.T, change func(*agent.Agent)) func(*executor.Executor)
 	return func(x *executor.Executor) { x.Agents = map[string]agent.Agent{"scripted": a} }
 }
 
-// ask starts an agent's run.
+// ask submits a prompt for an agent and returns the run.
 func (w *world) ask(name, prompt string, files ...record.Attachment) record.Run {
 	w.t.Helper()
 	r, err := w.x.Submit(w.t.Context(), record.Request{Caller: caller(w.t, name), Repo: "demo",
@@ -164,7 +164,7 @@ func testAgent(t *testing.T, engine string) {
 	if got := w.inRepo("show", "refs/ramus/state/conv-happy:scripted/.scripted/session"); !strings.Contains(got, "remember: the milk") {
 		t.Errorf("the agent's memory: %q", got)
 	}
-	// A container that is gone takes nothing with it, and the index neither.
+	// No state is lost with the container or with the index.
 	w.stop(false)
 	if err := os.Remove(filepath.Join(w.data, "index.db")); err != nil {
 		t.Fatal(err)
@@ -288,7 +288,8 @@ func TestAgentRefused(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	// As an argument a prompt is never an option: there is no session to resume.
+	// A prompt that is passed as an argument is never an option, because there is no
+	// session to resume.
 	r := w.ended(w.ask("conv:argument", "--resume").Name())
 	if out := w.stdout(r.Name(), "turn-1"); r.State != record.StateComplete || out != "done\n" {
 		t.Errorf("%s %s: %q", r.State, r.Error, out)
@@ -310,7 +311,7 @@ func TestSayInLine(t *testing.T) {
 	}
 	w.release(first, "go")
 	w.ended(first.Name())
-	// Without a memory to go by, an agent that has ended a turn for the caller is resumed.
+	// An agent without a memory is resumed if it has ended a turn for the caller.
 	second = w.ended(second.Name())
 	if out := w.stdout(second.Name(), "turn-1"); out != "resumed\nasked first\n\nsaid in line\n" {
 		t.Errorf("%q", out)

@@ -18,13 +18,13 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// upstream is a repository elsewhere, and a world that knows of it.
+// origin is an upstream repository, and a world whose configuration names it.
 type origin struct {
 	w   *world
 	dir string
 }
 
-// newUpstream makes a world whose repository app is configured and not imported.
+// newUpstream returns a world whose repository app is configured and not imported.
 func newUpstream(t *testing.T, opts func(*executor.Executor)) *origin {
 	t.Helper()
 	u := &origin{dir: filepath.Join(t.TempDir(), "upstream")}
@@ -98,8 +98,9 @@ func (u *origin) tip(t *testing.T) gitd.Hash {
 	return tip
 }
 
-// A repository that was never imported is worked on at once, from a shallow
-// clone: containers clone from it, commit and push. A refresh makes it whole.
+// TestShallowFallback works on a repository that was never imported, from a
+// shallow clone. Containers clone from it, commit and push. A refresh fetches the
+// rest of the history.
 func TestShallowFallback(t *testing.T) {
 	u := newUpstream(t, nil)
 	w := u.w
@@ -150,7 +151,7 @@ func TestShallowFallback(t *testing.T) {
 			t.Errorf("%s: %s %v", rev, h, err)
 		}
 	}
-	// The callers' branches go on, and now have their history.
+	// The callers' branches continue, and have their whole history now.
 	res, err = w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo last >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" {
 		t.Fatalf("%+v %v", res, err)

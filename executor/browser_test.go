@@ -34,8 +34,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// browserWorld is a world whose pages can be looked at. An engine without a browser
-// (`make browser`) is skipped.
+// browserWorld returns a world with a browser. It skips an engine without one (`make browser`).
 func browserWorld(t *testing.T, engine string, opts func(*executor.Executor)) *world {
 	t.Helper()
 	dir, err := filepath.Abs("../bin/browser")
@@ -152,7 +151,7 @@ func TestBrowse(t *testing.T) {
 	})
 }
 
-// apart counts the containers that were started to look at a base.
+// apart returns the counter of containers that were started to look at a base.
 func (w *world) apart() *atomic.Int64 {
 	var n atomic.Int64
 	before := w.opts
@@ -354,7 +353,7 @@ func tarOf(index string, more ...tar.Header) []byte {
 		}
 	}
 	for _, h := range more {
-		put(h, []byte(h.Uname)) // a field that nothing looks at carries the content
+		put(h, []byte(h.Uname)) // a field that no check reads carries the content
 	}
 	if index != "" {
 		put(tar.Header{Name: "index.json"}, []byte(index))
@@ -367,7 +366,8 @@ func tarOf(index string, more ...tar.Header) []byte {
 
 const fakePNG = "\x89PNG\r\n\x1a\nrest"
 
-// A browser that the page has taken over can end its own check, and nothing else.
+// TestBrowseHostile has pages take the browser over. Such a browser can end its own check, and nothing
+// else.
 func TestBrowseHostile(t *testing.T) {
 	passed := `{"verdict":"PASS","reason":"all is well","views":[{"viewport":{"name":"mobile"},"verdict":"PASS","screenshot":"../../../run.json","trace":"mobile/trace.zip"}]}`
 	many := func(n int, name func(i int) string) (list []tar.Header) {
@@ -443,7 +443,7 @@ func TestBrowseHostile(t *testing.T) {
 		}, "not_run", "did not end within 1s"},
 	} {
 		f.look = c.look
-		within := "2m" // for those that hand out as much as they can
+		within := "2m" // long enough for checks with as much output as possible
 		if c.name == "hangs" {
 			within = "1s"
 		}
@@ -495,8 +495,8 @@ func crashLook(ctx context.Context, x *executor.Executor, c record.Caller) error
 	return err
 }
 
-// A server that is killed while a browser looks begins the check again: it is there
-// once, and neither the browser nor the application of the first are left.
+// TestBrowseKilled kills the server during a check. The check begins again and is there once. Neither the
+// first browser nor its application remains.
 func TestBrowseKilled(t *testing.T) {
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
@@ -641,7 +641,8 @@ transitions:
 	}
 }
 
-// oneEngine leaves the second engine to long runs, where both take the same way to the browser.
+// oneEngine skips the second engine in short runs, for tests in which both engines reach the browser the
+// same way.
 func oneEngine(t *testing.T, engine string) {
 	t.Helper()
 	if engine == "docker" && os.Getenv("RAMUS_TEST") != "full" {
@@ -649,7 +650,7 @@ func oneEngine(t *testing.T, engine string) {
 	}
 }
 
-// kept names the checks of a run with their verdicts, and holds their files against their hashes.
+// kept returns the names of a run's checks with their verdicts, and compares their files with their hashes.
 func (w *world) kept(m record.Manifest, r record.Run) (names []string) {
 	w.t.Helper()
 	for _, c := range m.Browser {

@@ -74,7 +74,7 @@ func newRegistry(t *testing.T) *registry {
 			http.NotFound(w, q)
 		}
 	}))
-	// Containers ask the proxy for this address, and not for 127.0.0.1, which is their own.
+	// Containers connect to this address through the proxy. 127.0.0.1 is their own.
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
 		t.Skipf("cannot run here: %v", err)
@@ -92,7 +92,7 @@ func (r *registry) count() int {
 	return r.asked
 }
 
-// env makes package managers ask the registry, by the door.
+// env makes package managers use the registry, through the door.
 func (r *registry) env(x *executor.Executor) {
 	x.Egress = []string{strings.TrimPrefix(r.URL, "http://")}
 	x.Env = []string{"npm_config_registry=" + r.URL + "/", "npm_config_fetch_retries=0"}
@@ -206,7 +206,8 @@ func (w *world) record(repo *gitd.Repo, commit gitd.Hash) {
 	}
 }
 
-// Go's modules are found without a proxy, in a branch whose go.sum has changed, too.
+// TestModulesFromTheCache finds Go modules without a proxy, also on a branch with another
+// go.sum.
 func TestModulesFromTheCache(t *testing.T) {
 	proxy := t.TempDir()
 	dir := filepath.Join(proxy, "example.org", "dep", "@v")

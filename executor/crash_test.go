@@ -40,8 +40,8 @@ func crashWorkflow(nodes int) string {
 	return b.String()
 }
 
-// crashChild is the server that the crash test kills: it opens the data
-// folder, claims the run if nobody has, and waits for its end.
+// crashChild is the server that the crash test kills. It opens the data folder, claims
+// the run unless it is claimed, and waits for its end.
 func crashChild(dir string) error {
 	git := &gitd.Server{Root: filepath.Join(dir, "repos")}
 	ctx := context.Background()
@@ -171,9 +171,9 @@ func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
 	return fmt.Errorf("the server lived: %s %s", r.State, r.Error)
 }
 
-// TestCrashInPrompt kills the server at each moment while an agent is given its prompt:
-// the next server ends an agent that has not all of it and begins again, and waits for
-// one that has.
+// TestCrashInPrompt kills the server at each moment of the transfer of a prompt to an
+// agent. The next server ends an agent with a part of the prompt and begins again. It
+// waits for an agent with the whole prompt.
 func TestCrashInPrompt(t *testing.T) {
 	agent := withAgent(t, func(a *agent.Agent) { a.Timeout = 30 * time.Second })
 	w := newWorld(t, agent)
@@ -333,7 +333,7 @@ func crash(t *testing.T, agent string, nodes int) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for range rounds {
-		// Each has a world of its own, which is looked over before the next.
+		// Each round has a world of its own, which is checked before the next round.
 		t.Run("round", func(t *testing.T) { crashRound(t, rnd, agent, nodes) })
 	}
 }
@@ -425,7 +425,7 @@ func TestStoppedAsTakenUp(t *testing.T) {
 	}
 	type stopped struct {
 		req         record.Request
-		child, line string // the sub-workflow's, where that does the work
+		child, line string // the sub-workflow and its command line, if it does the work
 		run         record.Run
 	}
 	all := map[string]*stopped{

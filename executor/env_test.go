@@ -37,7 +37,8 @@ func TestEnvIsInNoRecord(t *testing.T) {
 		t.Errorf("an entry without a name: %v", err)
 	}
 
-	// A run whose command has begun keeps its environment, and one that waits is not run without.
+	// A run whose command has begun keeps its environment. One that waits does not run without
+	// its environment.
 	first, err := w.x.Submit(t.Context(), request("run:env", `echo begun; until test -e go; do sleep 0.05; done; rm go; echo still ${#TOKEN}`))
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,8 @@ import (
 // runnerBinary is the static ramus that is process 1 in the tests' containers.
 var runnerBinary string
 
-// standinBinary is an agent that speaks ACP, in a folder of its own that sandboxes may see.
+// standinBinary is an agent of ProtocolACP, in a folder of its own that sandboxes may
+// see.
 var standinBinary string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -58,8 +59,7 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// world is an executor over a repository called "demo", on the Sandbox engine
-// unless another is asked for.
+// world is an executor over a repository called "demo", on the Sandbox engine by default.
 type world struct {
 	t      *testing.T
 	engine string // "sandbox" or "docker"

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// SetSealEvery makes a run that could not be sealed wait only so long.
+// SetSealEvery sets the wait before a run is sealed again.
 func (x *Executor) SetSealEvery(d time.Duration) { x.tuning.sealEvery = d }
 
 // Waiting returns the number of requests that wait for a run's end.
@@ -29,7 +29,7 @@ func (x *Executor) Waiting(run string) int {
 	return l.attended
 }
 
-// SetPatience makes agents of agent.ProtocolACP, and questions of theirs, be waited for only so long.
+// SetPatience sets the waits for agents of agent.ProtocolACP, and for answers to their questions.
 func (x *Executor) SetPatience(patience, person time.Duration) {
 	x.tuning.waits = agent.Waits{Grace: patience, Leave: patience, Person: person}
 }
@@ -50,18 +50,19 @@ func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 	})
 }
 
-// SetBranchLayers gives branches that differ in so many paths layers of their own, at once.
+// SetBranchLayers gives a branch a layer of its own if it differs in near paths. The branch must rest
+// for a millisecond before.
 func (x *Executor) SetBranchLayers(near int) {
 	x.tuning.layers.BranchNear, x.tuning.layers.BranchRest = near, time.Millisecond
 }
 
-// SetLayerEntries lets a base layer have so many files and folders.
+// SetLayerEntries bounds the files and folders of a base layer.
 func (x *Executor) SetLayerEntries(n int) { x.tuning.layers.Entries = n }
 
 // SetTokens has the ids of runs drawn from a list.
 func (x *Executor) SetTokens(next func() string) { x.tuning.token = next }
 
-// SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
+// SetRefreshEvery sets the wait of a deploy after its first failed attempt.
 func (x *Executor) SetRefreshEvery(d time.Duration) { x.tuning.refreshEvery = d }
 
 // InApart runs a shell line in a scratch container on a commit of the base, and returns its output.
@@ -91,7 +92,7 @@ func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, l
 	return out.String(), err
 }
 
-// Targets returns how many callers the executor knows the container of.
+// Targets returns the number of callers whose target the executor knows.
 func (x *Executor) Targets() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()

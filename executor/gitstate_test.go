@@ -15,9 +15,8 @@ import (
 
 // TestGitStates puts the container's repository into random states, changes files at random, and
 // compares the tree of each commit with the tree that stock git computes, from a repository of
-// its own, of the same files. It does so on each engine, for work trees that are bound
-// from outside and for those that git cloned. RAMUS_TEST=full does 2,000 states of each,
-// RAMUS_SEED=N others.
+// its own, of the same files. It runs on each engine, for bound work trees and for cloned ones.
+// RAMUS_TEST=full tests 2,000 states of each. RAMUS_SEED=N selects others.
 func TestGitStates(t *testing.T) { onEngines(t, gitStates) }
 
 func gitStates(t *testing.T, engine string) {
@@ -69,7 +68,7 @@ func compareGitStates(t *testing.T, w *world) {
 	t.Logf("%d states, 0 differences; %v", states, w.x.Stats().Portable)
 }
 
-// randomGitState is something to do to a repository that leaves the files as they are.
+// randomGitState returns a command that changes a repository and leaves the files as they are.
 func randomGitState(rnd *rand.Rand, branch string) string {
 	list := []string{
 		"git config filter.x.process false; git config filter.x.required true; echo '* filter=x' >.git/info/attributes",

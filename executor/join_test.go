@@ -13,7 +13,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// Requests with one key, made at once for a new caller, are one run, and all get its result.
+// TestOneKeyAtOnce makes requests with one key concurrently, for a new caller. They are one run, and
+// all get its result.
 func TestOneKeyAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	const requests, rounds = 20, 4
@@ -40,7 +41,8 @@ func TestOneKeyAtOnce(t *testing.T) {
 	}
 }
 
-// Requests with keys of their own, made at once for a new caller, all run, one after another.
+// TestManyKeysAtOnce makes requests with different keys concurrently, for a new caller. All of them
+// run, one after another.
 func TestManyKeysAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	const requests = 20
@@ -203,7 +205,7 @@ func TestCancelPrevious(t *testing.T) {
 		t.Errorf("the new run is %+v", next)
 	}
 
-	// Of those that come at once the last one goes on.
+	// Of concurrent requests the last one continues.
 	const requests = 6
 	var group sync.WaitGroup
 	for i := range requests {
@@ -225,7 +227,7 @@ func TestCancelPrevious(t *testing.T) {
 	}
 }
 
-// A fork that is asked for again with its key is the fork that there is.
+// TestForkAgain repeats a fork with its key. The result is the existing fork.
 func TestForkAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	if res, _, _ := w.exec("run:trunk", "echo 1 >count"); res.ExitCode != 0 {

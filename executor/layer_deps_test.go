@@ -112,8 +112,8 @@ func (w *world) entries(pattern string) (n int) {
 const lookDeps = `cd /cache/deps && ls -A && LC_ALL=C find . -mindepth 1 -printf '%p %y %m %l %U:%G %T@\n' | LC_ALL=C sort; ` +
 	`find . -type f -printf '%p %n %s\n' | LC_ALL=C sort; find . -type f -exec sha256sum {} + | LC_ALL=C sort`
 
-// TestDependenciesBothWays looks at dependencies that are mounted and at those that are
-// unpacked: a caller finds the same, and mounting them writes nothing, however many they are.
+// TestDependenciesBothWays compares dependencies that are mounted with unpacked ones. A caller
+// sees the same files. A mount writes nothing, however many files there are.
 func TestDependenciesBothWays(t *testing.T) {
 	const files = 500
 	tarball := depsTarball(t, files)
@@ -180,8 +180,9 @@ func changesOfOne(t *testing.T, w *world, shown string) {
 	}
 }
 
-// TestDependenciesKept follows a layer of dependencies: it stays while a container has it, is
-// taken up by the next server, is no candidate before that container is gone, and then it goes.
+// TestDependenciesKept follows a layer of dependencies. It stays while a container has it. The
+// next server takes it up, and does not remove it before the container is gone. Then the layer
+// is removed.
 func TestDependenciesKept(t *testing.T) {
 	w := boundWorld(t, "sandbox", nil)
 	w.fetched("{}", depsTarball(t, 10))
@@ -274,7 +275,7 @@ func TestDependenciesTooMany(t *testing.T) {
 	if err := w.x.MakeLayer(t.Context(), "demo", "main"); !errors.Is(err, layer.ErrTooMany) {
 		t.Error(err)
 	}
-	if in, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil { // of a pipe that nobody opened
+	if in, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil { // in case that nothing has opened the pipe
 		in.Close()
 	}
 	writer.Wait()

@@ -24,7 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// boundWorld is a world whose callers find a base layer.
+// boundWorld returns a world that has a base layer for callers.
 func boundWorld(t *testing.T, engine string, opts func(*executor.Executor)) *world {
 	t.Helper()
 	if os.Getenv("RAMUS_WORK_TREE") == "portable" {
@@ -138,9 +138,9 @@ func reaped(t *testing.T) (pages int64) {
 const look = `git status --porcelain=v2 -b -uall | grep -v '^# branch.oid'; git status --short; git diff --cached --raw --no-abbrev; git diff --raw; ` +
 	`git ls-files --stage; find . -path ./.git -prune -o -printf '%p %y %m %l\n' | LC_ALL=C sort; git stash list | wc -l; git fsck --strict 2>&1 | grep -v '^dangling'; echo`
 
-// TestBothWays does the same random things in work trees that are bound from outside and in
-// those that git made, and finds the same on the branch and inside, step by step.
-// RAMUS_TEST=full does many more.
+// TestBothWays makes the same random changes in work trees that are bound from outside and in
+// those that git made. The branches and the work trees are equal after each step.
+// RAMUS_TEST=full makes many more changes.
 func TestBothWays(t *testing.T) {
 	rounds, steps := 1, 12
 	if os.Getenv("RAMUS_TEST") == "full" {
@@ -202,7 +202,7 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// newPortableWorld is a world where git in the containers does it all.
+// newPortableWorld returns a world where git in the containers does all the work.
 func newPortableWorld(t *testing.T) *world {
 	return newWorld(t, func(x *executor.Executor) { x.Fleet.Keeper = nil })
 }

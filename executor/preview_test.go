@@ -86,7 +86,7 @@ func TestPorts(t *testing.T) {
 			t.Errorf("port %d: %v", port, err)
 		}
 	}
-	// A container that goes takes its connections along, and nothing makes another one.
+	// The connections to a removed container end, and nothing makes another container.
 	conn, err := x.DialPort(t.Context(), c, 8123)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestPortsStayAwake(t *testing.T) {
 	if err := w.x.StopProcess(t.Context(), "run:app", processes[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing runs in it any more, and somebody else wants its place.
+	// Nothing runs in the container any more, and another caller waits for its place.
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:other"), Repo: "demo", Command: &record.Command{Shell: "true"}}, io.Discard, io.Discard)

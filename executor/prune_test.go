@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// pruneNames prunes and gives kind and name of each thing.
+// pruneNames prunes and returns the kind and the name of each removed thing.
 func (w *world) pruneNames(p executor.Pruning) []string {
 	w.t.Helper()
 	list, err := w.x.Prune(w.t.Context(), p)
@@ -56,7 +56,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s\n got %q\nwant %q", what, got, want)
 		}
 	}
-	w.layer()                  // made in the background it would stay or go by chance
+	w.layer()                  // a layer made in the background would stay or be removed by chance
 	w.exec("run:idle", "true") // everything it has is in the base
 	w.exec("run:first", "head -c 9000000 /dev/zero >/artifacts/zeros; echo a >a")
 	w.exec("run:second", "echo b >b")
@@ -142,7 +142,7 @@ func TestPruneArtifacts(t *testing.T) {
 	if w.stored() != "" {
 		t.Error("the artifact is still there")
 	}
-	// It comes again, and stays.
+	// The same content is made again, and stays.
 	w.exec("run:b", "head -c 9000000 /dev/zero >/artifacts/zeros; echo b >b")
 	if w.stored() != before {
 		t.Error("the artifact is not there again")

@@ -7,8 +7,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestApartBothWays looks at the work tree of containers that work for no caller, bound over
-// a base layer and cloned: at the commit of the layer, and at an earlier one.
+// TestApartBothWays compares the work trees of containers that work for no caller. One is
+// bound over a base layer and one is cloned, at the commit of the layer and at an earlier
+// one.
 func TestApartBothWays(t *testing.T) {
 	const line = look + `; git log --format=%s; git rev-parse HEAD^{tree} main^{tree} origin/main^{tree}; git symbolic-ref HEAD; git remote -v; git config user.name; git commit --allow-empty -qm own && git show -s --format=%s`
 	var shown [2]string
@@ -35,7 +36,7 @@ func TestApartBothWays(t *testing.T) {
 			}
 		})
 	}
-	// Where nothing can be bound there is nothing to compare.
+	// If nothing can be bound there is nothing to compare.
 	if shown[0] != "" && shown[0] != shown[1] {
 		t.Errorf("bound:\n%s\ncloned:\n%s", shown[0], shown[1])
 	}

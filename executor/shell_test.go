@@ -9,7 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks"
 )
 
-// OpenShell gives tests the Shell that a library task would get for a caller.
+// OpenShell returns the Shell of a library task for a caller.
 func OpenShell(t *testing.T, x *Executor, c record.Caller, repo string) tasks.Shell {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

@@ -92,7 +92,7 @@ func TestSignedInContainer(t *testing.T) {
 				t.Errorf("%s: exit %d, %q", c.name, res.ExitCode, errs)
 			}
 		}
-		// It is no signer for anything else.
+		// The signer in the container signs nothing but commits.
 		if res, out, errs := w.exec("run:two", `echo x >/tmp/f; rm -f /tmp/f.sig; /ramus -Y sign -n file -f none /tmp/f; cat /tmp/f.sig`); res.ExitCode == 0 || strings.Contains(out, "SIGNATURE") {
 			t.Errorf("%q %q", out, errs)
 		}

@@ -83,7 +83,8 @@ func TestStoreS3(t *testing.T) {
 		t.Errorf("%d parts were written for what was there", n-puts)
 	}
 
-	// Away while a run ends: its end is known at once, its evidence when the store is back.
+	// The store is away at the end of a run. The run's result is known at once, its evidence when the store is
+	// back.
 	server.SetAway(true)
 	later, _, _ := w.exec("run:three", large("b"))
 	if r, err := w.x.Run(t.Context(), later.Run); err != nil || r.State != record.StateComplete {

@@ -39,7 +39,7 @@ func (d *guestDoor) handler(v executor.Visitor) http.Handler {
 		c := record.ModelCall{Provider: "p", Model: strings.TrimPrefix(r.URL.Path, "/guest/"), InputTokens: 10, OutputTokens: 1}
 		switch c.Model {
 		case "ends":
-			_ = http.NewResponseController(w).Flush() // the client knows that it is in
+			_ = http.NewResponseController(w).Flush() // the client knows that it has entered
 			<-g.Context().Done()
 		case "budget":
 			c.Ended, c.Refused = record.EndedBudget, true
@@ -62,7 +62,7 @@ func needsCurl(t *testing.T) {
 
 const curlGuest = `ask() { curl -sS -N "http://127.0.0.1:7070/guest/$1"; }; `
 
-// A call that is at work when its command ends is ended, and in the journal before the step is finished.
+// TestGuests ends a call when its command ends. The call is in the journal before the end of the step.
 func TestGuests(t *testing.T) {
 	needsCurl(t)
 	var d guestDoor

@@ -322,7 +322,7 @@ func told(t testing.TB, o acp.Options, sent ...string) (*client, error) {
 	})
 	wg.Go(func() {
 		for _, text := range sent {
-			<-asked // closed when the client has gone
+			<-asked // closed when the client has closed
 			_, _ = io.WriteString(agentOut, text)
 		}
 		agentOut.Close()
@@ -379,7 +379,7 @@ func TestStray(t *testing.T) {
 	}
 }
 
-// TestBurst sends more at once than the SDK's queue holds.
+// TestBurst sends more messages than the SDK's queue holds.
 func TestBurst(t *testing.T) {
 	noLeaks(t)
 	const n = 5000

@@ -27,7 +27,8 @@ func (t askedTurn) AskLeave(ctx context.Context, _ acp.Question) (bool, error) {
 	}
 }
 
-// TestClockStopsWhileAsked checks that the time of a turn does not pass while a person is asked.
+// TestClockStopsWhileAsked checks that the time of a turn does not pass while a question to a
+// person is open.
 func TestClockStopsWhileAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan struct{})

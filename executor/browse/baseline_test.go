@@ -11,7 +11,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// TestBaselinesKept checks that of the looks at a repository the newest are kept. A look that is there already can be kept again.
+// TestBaselinesKept checks that the newest baselines of a repository are kept. A baseline that exists can be kept
+// again.
 func TestBaselinesKept(t *testing.T) {
 	git := &gitd.Server{Root: t.TempDir()}
 	if err := git.Open(t.Context()); err != nil {

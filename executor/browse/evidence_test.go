@@ -27,7 +27,7 @@ func tarOf(index string, more ...tar.Header) []byte {
 		}
 	}
 	for _, h := range more {
-		put(h, []byte(h.Uname)) // a field that nothing looks at carries the content
+		put(h, []byte(h.Uname)) // a field that no check reads carries the content
 	}
 	if index != "" {
 		put(tar.Header{Name: "index.json"}, []byte(index))

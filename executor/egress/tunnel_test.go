@@ -108,7 +108,7 @@ func TestTunnelOfGoneService(t *testing.T) {
 	}
 }
 
-// TestTunnelsAtOnce refuses the tunnel after the last that may be open, and takes another when one has ended.
+// TestTunnelsAtOnce refuses a tunnel beyond the bound, and accepts one when another has ended.
 func TestTunnelsAtOnce(t *testing.T) {
 	service := listen(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
 	p := &Proxy{Allow: []string{service}, Tell: func(record.Event) {}}

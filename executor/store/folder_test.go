@@ -31,7 +31,8 @@ func TestFolderLayout(t *testing.T) {
 	}
 }
 
-// TestFolderUnfinished opens a folder with files of a dead process, and with one that is being written.
+// TestFolderUnfinished opens a folder with the files of a dead process, and with a file that is being
+// written.
 func TestFolderUnfinished(t *testing.T) {
 	b, dir := openFolder(t)
 	if err := b.Put(t.Context(), "sha256/ab/whole", strings.NewReader("whole")); err != nil {

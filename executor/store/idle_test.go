@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestIdleBody reads a body that stops in the middle, and one that is slow and whole.
+// TestIdleBody reads a body that stops in the middle, and one that is slow and
+// complete.
 func TestIdleBody(t *testing.T) {
 	hang := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

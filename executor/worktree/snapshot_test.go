@@ -57,7 +57,7 @@ func TestAdvance(t *testing.T) {
 		{change("a", "1", "2"), 1},
 		{change("new", "", "1"), 2},
 		{change("a", "2", "3"), 2},
-		{change("new", "1", ""), 1}, // as if it had never been
+		{change("new", "1", ""), 1}, // as if it had never existed
 		{change("a", "3", "1"), 0},  // equal to the layer
 		{change("a", "1", ""), 1},
 	} {
