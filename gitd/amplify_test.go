@@ -15,8 +15,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack/packtest"
 )
 
-// amplified returns a pack of a few KiB whose last delta makes a file of size bytes: each delta copies its base
-// many times. A commit of the file comes with it.
+// amplified returns a pack of a few KiB whose last delta makes a file of size bytes. Each delta copies its base
+// many times. tip is a commit with the file.
 func amplified(t testing.TB, size int) (pack []byte, tip string) {
 	t.Helper()
 	b := &packtest.Builder{}

@@ -19,7 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/grant"
 )
 
-// based makes a repository whose base has lock files, and its tip.
+// based returns a repository whose base has lock files, and the base's tip.
 func based(t *testing.T) (*Repo, Hash) {
 	t.Helper()
 	r := newRepo(t)
@@ -174,7 +174,7 @@ func TestForgedManifests(t *testing.T) {
 	if err := r.CheckBase(ctx, signed.Hash); err != nil {
 		t.Error(err)
 	}
-	// Removing the key of grants takes back all tokens, and no manifest.
+	// Removing the key of grants revokes all tokens, and no manifest.
 	if grant.KeyID(r.server.key.Public().(ed25519.PublicKey)) == grant.KeyID(own.Public().(ed25519.PublicKey)) {
 		t.Error("one key for both")
 	}

@@ -305,14 +305,15 @@ func TestStalled(t *testing.T) {
 	if n := w.Stats().Packs; n != 1 {
 		t.Errorf("%d runs of git", n)
 	}
-	// They keep nobody out.
+	// The stalled clients do not block others.
 	if len(w.fetched(t, "a", body)) < 8<<20 {
 		t.Error("not all")
 	}
 }
 
-// TestReplyBound: answers that were not used for longest go first, and one that is too large
-// to be kept is sent whole all the same, from a file that does not grow to its size.
+// TestReplyBound checks that the least recently used answers are removed first. An answer
+// that is too large to be kept is sent whole nevertheless, from a file that does not grow to
+// its size.
 func TestReplyBound(t *testing.T) {
 	w := newWire(t, func(s *Server) { s.ReplyCache = 4 << 20 })
 	var bodies [][]byte

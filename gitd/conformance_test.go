@@ -26,7 +26,7 @@ type conformance struct {
 	name   string
 	dir    string // on the server
 	url    string // with a token for everything
-	work   string // a clone that everything comes from
+	work   string // a clone that all other commits are made in
 	heads  []string
 }
 
@@ -238,7 +238,7 @@ var conformanceChecks = []struct {
 	{"tags come along", func(c *conformance) {
 		d := c.clone("--single-branch", "-b", "main")
 		equal(c.t, stock(c.t, d, "tag"), "v1")
-		// A tag that came later comes along with the same commits.
+		// A later tag is sent along with the same commits.
 		stock(c.t, c.dir, "tag", "-a", "-m", "Late", "late", c.heads[1])
 		contains(c.t, stock(c.t, c.clone("--single-branch", "-b", "main"), "tag"), "late")
 	}},

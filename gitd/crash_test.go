@@ -186,7 +186,8 @@ func TestCrash(t *testing.T) {
 	}
 	defer lock.Close()
 	t.Logf("%d kills, %d acknowledged pushes, none lost; back after at most %v", crashes, verify(), slowest.Round(time.Millisecond))
-	// Nobody packs the repository while it is looked at: the server's children hold this lock, too.
+	// The lock keeps the repository from being packed during the check. The server's children hold
+	// this lock, too.
 	if err := errors.Join(server.Process.Kill(), unix.Flock(int(lock.Fd()), unix.LOCK_EX)); err != nil {
 		t.Fatal(err)
 	}

@@ -416,7 +416,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestLogAndChangesLikeGit compares with git's own answers, on texts that look like its formats.
+// TestLogAndChangesLikeGit compares with git's own output, on texts that look like its formats.
 func TestLogAndChangesLikeGit(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
@@ -492,7 +492,7 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 			fmt.Fprintf(&counts, "%d/%d ", c.Added, c.Deleted)
 		}
 		want := git(t, r.Dir(), "diff", "-z", "-M", "--name-status", string(all[i]), string(all[i+1]))
-		want = strings.ReplaceAll(want, "R100", "R") // renames come with a likeness
+		want = strings.ReplaceAll(want, "R100", "R") // git adds a similarity to renames
 		for n := 50; n < 100; n++ {
 			want = strings.ReplaceAll(want, fmt.Sprintf("R0%d", n), "R")
 		}

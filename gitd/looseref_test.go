@@ -69,11 +69,11 @@ func TestLooseRefsAsGit(t *testing.T) {
 			case 0:
 				git(t, r.Dir(), "pack-refs", "--all")
 			case 1:
-				_, _ = gittest.Try(r.Dir(), "symbolic-ref", name, target) // another ref may be in its way
+				_, _ = gittest.Try(r.Dir(), "symbolic-ref", name, target) // another ref may be in the way
 			case 2:
 				_, _ = gittest.Try(r.Dir(), "update-ref", "--no-deref", name, string(tips[0]))
 			case 3:
-				_ = os.MkdirAll(filepath.Join(r.Dir(), filepath.FromSlash(name)), 0o777) // an empty one is in nobody's way
+				_ = os.MkdirAll(filepath.Join(r.Dir(), filepath.FromSlash(name)), 0o777) // an empty folder is not in the way
 			}
 			switch err := r.Update(ctx, updates...); {
 			case errors.Is(err, ErrConflict):

@@ -286,7 +286,7 @@ func TestMergeKeepsEmpty(t *testing.T) {
 	}
 }
 
-// TestMergeBurst merges twenty branches at once, by both kinds of writer.
+// TestMergeBurst merges twenty branches concurrently, by both kinds of writer.
 func TestMergeBurst(t *testing.T) {
 	r := newRepo(t)
 	base := commit(t, r, "main", "Base", "a", "1\n")

@@ -237,7 +237,7 @@ func TestOrdinaryPushes(t *testing.T) {
 				if tt.ref == "refs/heads/main" && tt.old.kind != 0 && old != string(second.id()) {
 					push(name, string(second.id()), ref, tt.old, third, fourth, root2, dir2, added)
 				}
-				// Git's receive-pack has the hook asked, and nothing else makes it.
+				// Only the way by git's receive-pack needs the hook, and makes it.
 				if err := os.RemoveAll(filepath.Join(w.Root, hooksFolder)); err != nil {
 					t.Fatal(err)
 				}

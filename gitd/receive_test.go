@@ -39,7 +39,7 @@ func pushBodyFrom(old, ref, id string, pack []byte) []byte {
 	return append(append(body, protocol.FlushLine...), pack...)
 }
 
-// post sends a request that no git would send and gives status and answer.
+// post sends a request that git would not send, and returns the status and the body.
 func (w *wire) post(service, repo string, body io.Reader, header ...string) (int, string) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), "POST", w.http.URL+"/"+repo+".git/"+service, body)
@@ -397,7 +397,7 @@ func gitChildren(t testing.TB) []int {
 	return pids
 }
 
-// eventually waits for something that happens soon, on a machine that has nothing else to do.
+// eventually waits for an event that comes soon on an idle machine.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	if !within(time.Minute, ok) {
@@ -427,7 +427,7 @@ func (w *wire) dial(service string, length int) net.Conn {
 	return c
 }
 
-// bigRepo gives a repository whose clone is larger than all buffers between.
+// bigRepo makes a repository whose clone is larger than all buffers on the way.
 func (w *wire) bigRepo(size int) (dir string, request []byte) {
 	w.t.Helper()
 	dir = w.repo("a")

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRefNamesLikeGit makes names of the pieces that the rules are about and
-// asks git about each.
+// TestRefNamesLikeGit makes names of the pieces in git's rules and compares each
+// with git's own check.
 func TestRefNamesLikeGit(t *testing.T) {
 	pieces := []string{"a", "b", "/", "/", ".", "..", ".lock", "lock", "@", "{", "@{", "-", " ", "~", "^", ":", "?", "*", "[", "\\", "\x7f", "\x01", "ä", "\xff", "refs", "heads", "HEAD"}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -121,8 +121,8 @@ func TestRepositoryNames(t *testing.T) {
 	}
 }
 
-// eachWriter runs a test with the refs that this server writes, and with those that git
-// does: a repository with logs is one of git's.
+// eachWriter runs a test with refs that this server writes and with refs that git
+// writes. git writes those of a repository with logs.
 func eachWriter(t *testing.T, f func(t *testing.T, r *Repo)) {
 	t.Run("loose", func(t *testing.T) { f(t, newRepo(t)) })
 	t.Run("native", func(t *testing.T) {

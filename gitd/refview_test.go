@@ -142,7 +142,7 @@ func TestRefSnapshot(t *testing.T) {
 	}
 	git(t, r.Dir(), "update-ref", "--no-deref", "HEAD", string(tips[2]))
 	check()
-	// The tips that are counted one by one are those of the list.
+	// The snapshot counts the same tips as it lists.
 	count := map[Hash]int{}
 	for _, ref := range r.view.refs {
 		for _, h := range []Hash{ref.hash, ref.peeled} {

@@ -17,9 +17,10 @@ import (
 
 var alice = Person{Name: "Alice Example", Email: "alice@example.com"}
 
-// newServer opens a server on an empty folder and closes it at the test's end,
-// which fails when a repository is damaged. It is looked at when the server no longer
-// packs it in the background: stock git takes a pack that goes away for a fault.
+// newServer opens a server on an empty folder. It closes the server at the end of the
+// test, and fails the test if a repository is damaged. The check runs when the server
+// no longer packs in the background, because stock git takes a removed pack for a
+// fault.
 func newServer(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{Root: t.TempDir()}

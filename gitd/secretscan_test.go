@@ -35,7 +35,7 @@ func (w *wire) noCanary() {
 // TestLeaks pushes objects with a secret. In whatever object the secret is, no ref moves and
 // no object of the push stays.
 func TestLeaks(t *testing.T) {
-	// As on machines whose data folder is reached by a link.
+	// The data folder is reached by a link, as on some machines.
 	real := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(real, link); err != nil {
@@ -125,7 +125,8 @@ func TestLeakOfTheBase(t *testing.T) {
 	refused(t, out, err, `CANARY in "long"`)
 }
 
-// TestLeakHook: a push is refused, not waved through, when nobody can look at it.
+// TestLeakHook checks that a push is refused, and not accepted unchecked, if the check
+// cannot run.
 func TestLeakHook(t *testing.T) {
 	w := newWire(t, func(s *Server) { s.Secrets = canaries(t) })
 	w.repo("a")

@@ -18,7 +18,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// sshKey makes a key and gives its signer, its authorized_keys line and the
+// sshKey makes a key. It returns the signer, the authorized_keys line and the
 // private key's file.
 func sshKey(t testing.TB) (signer gossh.Signer, line, file string) {
 	t.Helper()
@@ -334,7 +334,8 @@ func TestSSHStalledHandshakes(t *testing.T) {
 	if out, err := s.CombinedOutput("whoami"); err != nil || string(out) != "ada\n" {
 		t.Fatalf("%q, %v", out, err)
 	}
-	// The ones that waited longest were closed to make room.
+	// The server closed the connections that had waited longest, to make
+	// room.
 	stalled[1].SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.Copy(io.Discard, stalled[1]); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the oldest stalled connection is still open")

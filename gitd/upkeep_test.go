@@ -77,7 +77,7 @@ func TestUpkeep(t *testing.T) {
 	if loose := git(t, r.dir, "count-objects"); !strings.HasPrefix(loose, "0 objects") {
 		t.Errorf("loose objects: %s", loose)
 	}
-	// Old and new are read alike.
+	// Old and new commits are readable.
 	for _, rev := range []string{"b0", "b100", fmt.Sprintf("b%d", commits-1)} {
 		if _, err := r.ReadFile(t.Context(), rev, "d/0", 0); err != nil {
 			t.Error(err)

@@ -244,7 +244,8 @@ func TestShallowImport(t *testing.T) {
 	if err := r.Maintain(ctx); err != nil {
 		t.Error(err)
 	}
-	// A branch that is worked on, and one whose name upstream has as well.
+	// The first branch is worked on. The second has a name that upstream has
+	// as well.
 	mine := commit(t, r, "ramus/run-x", "Mine", "b", "1")
 	if err := r.Update(ctx, RefUpdate{Name: "refs/heads/other", New: mine}); err != nil {
 		t.Fatal(err)

@@ -163,7 +163,7 @@ func TestUpstreamBranchNames(t *testing.T) {
 			t.Errorf("fetch of %.20q: %v", name, err)
 		}
 	}
-	// Names that look like others.
+	// These names look like refs, revisions or shell code, and are valid.
 	for _, name := range []string{"refs/heads/main", "@", "ä/ö", "main;touch", "$(touch)", "'\"`"} {
 		if err := r.PushUpstream(ctx, UpstreamPush{Branch: name, Commit: first}); err != nil {
 			t.Errorf("push to %q: %v", name, err)
@@ -444,7 +444,7 @@ func TestFetchUpstream(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPushFromShallow: a repository that is worked on at once may be pushed from, too.
+// TestPushFromShallow pushes from a repository whose history is not complete yet.
 func TestPushFromShallow(t *testing.T) {
 	ctx := t.Context()
 	src := work(t)

@@ -27,7 +27,7 @@ func stockEnv() []string {
 	}
 }
 
-// stockTry runs the git of a client and gives all that it printed.
+// stockTry runs a client's git and returns all its output.
 func stockTry(dir string, args ...string) (string, error) {
 	return stockEnvTry(nil, dir, args...)
 }

@@ -207,7 +207,8 @@ func TestBasePacksAreMade(t *testing.T) {
 func TestBasePacksAreBounded(t *testing.T) {
 	ctx := t.Context()
 	c, r := newTestRepo(t)
-	// Of the whole process it would be those, too, that others left to the garbage collector.
+	// Only files below the root are counted. The process may have others that wait for the
+	// garbage collector.
 	root, err := filepath.EvalSymlinks(r.root)
 	if err != nil {
 		t.Fatal(err)

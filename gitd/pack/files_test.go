@@ -140,8 +140,8 @@ func TestPackFilesStayOpen(t *testing.T) {
 	}
 }
 
-// TestClosedPack checks that a reader that found an object before its pack was dropped opens no file that nobody
-// would close, and that the cache keeps nothing of the pack.
+// TestClosedPack drops a pack after a reader has found an object in it. The reader opens no file that would
+// never be closed, and the cache keeps nothing of the pack.
 func TestClosedPack(t *testing.T) {
 	dir, own := newPacks(t)
 	tip := writeCommit(t, own, "one", "", map[string]string{"f": "1"})

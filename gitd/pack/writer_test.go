@@ -86,7 +86,7 @@ func TestPackWriter(t *testing.T) {
 	gittest.Run(t, dir, "fsck", "--strict")
 }
 
-// TestPackWriterLeavesNothing ends packs that nobody wants.
+// TestPackWriterLeavesNothing ends packs without finishing them.
 func TestPackWriterLeavesNothing(t *testing.T) {
 	dir, packs := newPacks(t)
 	w := NewWriter(t.Context(), packs)

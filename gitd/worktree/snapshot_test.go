@@ -209,7 +209,7 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		"in a moved folder":   {[]madeEntry{madeOf('w', "in"), madeOf('d', "out").from("in")}, "sub"},
 		"itself moved":        {[]madeEntry{madeOf('w', "sub"), madeOf('d', "x").from("sub")}, "in/sub"},
 		"filtered, untouched": {[]madeEntry{madeOf('w', "a")}, "sub in/sub"},
-		"filtered":            {[]madeEntry{madeFile("new.psd", "x")}, "sub in/sub"}, // by a driver that nobody configured
+		"filtered":            {[]madeEntry{madeFile("new.psd", "x")}, "sub in/sub"}, // by a driver that is not configured
 		"filtered and moved":  {[]madeEntry{madeFile("new.psd", "x"), madeOf('w', "old.psd")}, "sub in/sub"},
 	} {
 		c := madeCommit
