@@ -77,10 +77,10 @@ const (
 	remembered = "To-make-the-test-of-sum.js-pass."
 )
 
-// TestAgentsFromNPM has real coding agents work in containers without network
-// against a scripted model that is busy, overloaded and breaks off: each reads, edits and tests, and
-// goes on with its session in another container. By ACP it also uses ramus's own tools, and takes
-// no for an answer. None speaks to anybody but its model.
+// TestAgentsFromNPM runs real coding agents in containers without network, against a scripted model
+// that is busy, overloaded and breaks off. Each agent reads, edits and tests, and continues its
+// session in another container. An agent of ACP also uses ramus's own tools, and accepts a
+// rejection. None connects to anything but its model.
 func TestAgentsFromNPM(t *testing.T) {
 	if os.Getenv("RAMUS_TEST") != "npm" {
 		t.Skip("only with RAMUS_TEST=npm: downloads and runs coding agents, for some minutes")
@@ -230,8 +230,7 @@ func (s *agentSite) configure(thing, instead string) {
 	}
 }
 
-// command runs one command, with a server of its own: when it ends, so does the
-// container.
+// command runs one command with a server of its own. The container ends with the command.
 func (s *agentSite) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.t.Context(), s.binary, args...)
 	cmd.Env = s.environ
@@ -307,7 +306,7 @@ func (a npmAgent) try(t *testing.T, name, image, binary string) {
 			t.Errorf("the model was not told what had been said, and what the tests had printed, before:\n%.4000s", last.Said)
 		}
 	})
-	if acp && strings.Contains(s.config, "permission: allow") { // it asks
+	if acp && strings.Contains(s.config, "permission: allow") { // it asks for permission
 		t.Run("denied", func(t *testing.T) {
 			s.t = t
 			s.configure("permission: allow", "permission: deny")

@@ -144,7 +144,8 @@ func (s *browserServer) text(m record.Manifest, name string) string {
 	return b.String()
 }
 
-// refused wants that the page asked, and that all it asked of others was refused.
+// refused returns a check that the page sent requests, and that all its requests to others
+// were refused.
 func refused(prefixes ...string) func(testing.TB, *browserServer, record.Manifest, record.BrowserCheck) {
 	return func(t testing.TB, _ *browserServer, _ record.Manifest, b record.BrowserCheck) {
 		for _, prefix := range prefixes {
@@ -220,7 +221,7 @@ func TestBrowserHostile(t *testing.T) {
 	})
 }
 
-// noPasswords wants nothing of the file in the evidence.
+// noPasswords checks that nothing of the file is in the evidence.
 func noPasswords(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck) {
 	for _, f := range b.Files {
 		if text := s.text(m, f.Name); strings.Contains(text, "root:x:0") || strings.Contains(text, "daemon:") {
@@ -258,7 +259,8 @@ func (s *browserServer) unslipped() {
 	}
 }
 
-// TestBrowserTakenOver: a browser that is somebody else's can spoil its own check, and nothing more.
+// TestBrowserTakenOver runs a browser that an attacker controls. It can spoil its own check,
+// and nothing more.
 func TestBrowserTakenOver(t *testing.T) {
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "sandbox" && !browserFull() {

@@ -24,11 +24,12 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// browserFull asks for the long forms: every page on every engine, and ten checks.
+// browserFull reports whether to run the long forms, with every page on every engine, and
+// ten checks.
 func browserFull() bool { return os.Getenv("RAMUS_TEST") == "full" }
 
-// browserServer is the real binary serving, with the repository "web", whose pages
-// are looked at in a real browser.
+// browserServer is the real binary with the repository "web", whose pages are checked with a
+// real browser.
 type browserServer struct {
 	*chatServer
 	engine string
@@ -130,7 +131,7 @@ func (s *browserServer) finish() {
 		s.t.Errorf("it is left while the server runs: %s", f)
 	}
 	s.kill(syscall.SIGTERM)
-	s.ramus("ps") // it brings a server of its own, which removes the containers that were left warm
+	s.ramus("ps") // its own server removes the containers that were left warm
 	for _, f := range s.remains() {
 		s.t.Error(f)
 	}
@@ -146,7 +147,7 @@ func (s *chatServer) owner() string {
 	return strings.TrimSpace(string(owner))
 }
 
-// sidecars lists those that there are.
+// sidecars returns the names of the existing sidecars.
 func (s *browserServer) sidecars() (list []string) {
 	s.t.Helper()
 	if s.engine == "docker" {
@@ -245,8 +246,8 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-// TestBrowserFourAtOnce: four callers have their page looked at at once, each in its own container
-// and browser, and all pass within the limits that there are.
+// TestBrowserFourAtOnce has four callers check their page concurrently, each in its own
+// container and browser. All pass within the present limits.
 func TestBrowserFourAtOnce(t *testing.T) {
 	const memory, callers = 1 << 30, 4
 	onBrowsers(t, func(t *testing.T, engine string) {

@@ -16,9 +16,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 )
 
-// TestChatDoor has a thread's agent use the session's tools at its door: it leaves
-// itself a word for its next turn, and asks for one run after its own. That one
-// cannot ask for more.
+// TestChatDoor has a thread's agent use the session's tools at its door. It leaves a note for its next turn, and
+// requests one run after its own. That run cannot request another.
 func TestChatDoor(t *testing.T) {
 	s := newChatServer(t, `agents:
   door:
@@ -141,7 +140,7 @@ func (s *chatServer) toolsOf(run record.Run) []string {
 	return offered
 }
 
-// agentRun waits for the end of the only run of an agent there is, but for those that are known.
+// agentRun waits for the end of the only agent's run that is not in known.
 func (s *chatServer) agentRun(known ...string) (run record.Run) {
 	s.t.Helper()
 	s.poll("no agent's run ends", func() bool {
@@ -156,8 +155,8 @@ func (s *chatServer) agentRun(known ...string) (run record.Run) {
 	return run
 }
 
-// TestDoorOffersWhatIsListed compares journals and doors: of a thread, where there is no fallback runner and where
-// there is one, and of a task. An agent hands its thread over, once, and its own run goes on.
+// TestDoorOffersWhatIsListed compares journals and doors. It does so for a thread without a fallback runner, for
+// one with it, and for a task. An agent hands its thread over, once, and its own run continues.
 func TestDoorOffersWhatIsListed(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		s := newChatServer(t, doorScript)

@@ -162,7 +162,7 @@ func (s *chatServer) containers() []containers.Container {
 	return list
 }
 
-// processes are those whose command line holds a text.
+// processes returns the processes whose command line contains text.
 func processes(text string) (pids []int) {
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is right
 	for _, name := range names {
@@ -236,7 +236,8 @@ func (s *chatServer) sealed() (runs []sealedRun) {
 		repo, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
 		r := sealedRun{files: untar(s.t, strings.NewReader(s.sh(s.data, `git -C "$0" archive --format=tar "$1"`, repo, ref)))}
 		for name, v := range map[string]any{"run.json": &r.Run, "evidence/manifest.json": &r.manifest} {
-			// The record of a task is evidence of no work of its own.
+			// The record of a task has no manifest, because a task has no work of
+			// its own.
 			if err := json.Unmarshal(r.files[name], v); err != nil && (name == "run.json" || r.files[name] != nil || !strings.HasSuffix(ref, "/task")) {
 				s.t.Errorf("%s: %s: %v", ref, name, err)
 			}
@@ -327,7 +328,7 @@ const leaves = "mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt;
 // identifies them, because nothing else on the machine sleeps that long.
 var endingSleep = fmt.Sprint("86417.", os.Getpid())
 
-// ending is a way in which a mention comes to its end.
+// ending is a way in which the run of a mention ends.
 type ending struct {
 	name   string
 	user   string // default chatOwner
@@ -450,7 +451,7 @@ func TestChatEndings(t *testing.T) {
 	s.settle()
 	took := time.Since(began).Round(time.Second)
 	s.kill(syscall.SIGTERM)
-	s.ramus("ps") // it brings a server of its own, which removes the containers that were left warm
+	s.ramus("ps") // its own server removes the containers that were left warm
 
 	recovered, whole := 0, 0
 	runs := map[string]bool{}
@@ -521,7 +522,7 @@ func TestChatEndings(t *testing.T) {
 	t.Logf("%d mentions in %s: %d runs, %d of them whole, %d taken up by the next server", mentions, took, len(runs), whole, recovered)
 }
 
-// thread is where a run was asked for.
+// thread returns the thread in which a run was requested.
 func thread(t testing.TB, r record.Run) string {
 	t.Helper()
 	var m slack.Mention

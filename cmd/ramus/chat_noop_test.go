@@ -168,7 +168,7 @@ func TestChatNoop(t *testing.T) {
 		t.Errorf("in the bundle: %q", got)
 	}
 
-	// Every link of the thread and of the pages opens, and is no more than a page or a file to save.
+	// Every link of the thread and of the pages opens. Each is a page or a file to save.
 	seen := map[string]bool{}
 	queue := s.linked(opened)
 	for _, l := range found {

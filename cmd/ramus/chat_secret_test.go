@@ -172,7 +172,7 @@ func (s *chatSecret) api() (answers int) {
 	return answers
 }
 
-// leakyWorkflow prints, is answered by a model, and asks a person, with the secret in each.
+// leakyWorkflow prints, is answered by a model, and asks a person, with the secret in each text.
 const leakyWorkflow = `id: leaky
 input:
   token: {type: string}
@@ -278,7 +278,7 @@ func TestChatSecret(t *testing.T) {
 	refused := s.slack.Say("U02", "C01", "", mention+"and what is it not?")
 	results(refused, 1)
 	threads = append(threads, outside, refused)
-	// A slash command, whose words ramus repeats.
+	// ramus repeats the text of a slash command.
 	for _, text := range []string{`exec echo "` + canary + `"`, "merge " + canary, canary} {
 		if a := s.slack.Command(t.Context(), chatOwner, "C01", "/ramus", text); a.Status != 200 {
 			t.Errorf("/ramus %s: %d %s", text, a.Status, a.Answer)
@@ -298,7 +298,7 @@ func TestChatSecret(t *testing.T) {
 	s.kill(syscall.SIGKILL)
 	s.folder("sandbox", "hosts")
 	s.start()
-	// The command goes on until the base has moved.
+	// The command continues until the base has moved.
 	s.sh(s.data, "cd repos/sample.git && git update-ref refs/heads/main "+
 		"$(git -c user.name=Ann -c user.email=ann@example.org commit-tree -p main -m more 'main^{tree}')")
 	s.press(gated, "approve")

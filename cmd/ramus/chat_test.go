@@ -142,7 +142,7 @@ func (s *chatServer) ramus(args ...string) string {
 	return string(out)
 }
 
-// start serves, and returns when that is so.
+// start starts the server, and returns when it serves.
 func (s *chatServer) start() {
 	s.t.Helper()
 	s.cmd = exec.Command(s.binary, "serve")
@@ -230,7 +230,7 @@ func (s *chatServer) runs() (runs []record.Run) {
 	return runs
 }
 
-// settle waits until every run has ended and its thread knows.
+// settle waits until every run has ended and its thread has the result.
 func (s *chatServer) settle() {
 	s.t.Helper()
 	open := ""
@@ -336,7 +336,7 @@ func TestChatKilled(t *testing.T) {
 		case 2: // it has been at work for a while
 			ts := s.say("", fmt.Sprintf("exec sleep 1; echo %d > file.txt", i))
 			threads = append(threads, ts)
-			// Its end may come first on a slow machine.
+			// On a slow machine the run may end first.
 			s.until("progress", time.Minute, func() bool { return len(s.part(ts, "progress"))+len(s.part(ts, "result")) > 0 })
 		}
 		s.kill(syscall.SIGKILL)
@@ -348,7 +348,7 @@ func TestChatKilled(t *testing.T) {
 	})
 	s.settle()
 	s.kill(syscall.SIGTERM)
-	s.start() // and nothing more comes
+	s.start() // no further message is sent
 	s.kill(syscall.SIGTERM)
 	runs := map[string]int{}
 	for _, r := range s.runs() {
@@ -364,7 +364,7 @@ func TestChatKilled(t *testing.T) {
 	}
 }
 
-// TestChatBursts sends each mention five times at once, half through its twin envelope.
+// TestChatBursts sends each mention five times concurrently, half through its twin envelope.
 func TestChatBursts(t *testing.T) {
 	s := newChatServer(t, "")
 	s.start()

@@ -86,7 +86,7 @@ func (s *playwrightStand) folders() []string {
 func TestLinkBrowsers(t *testing.T) {
 	s := newPlaywrightStand(t)
 	s.core("app/node_modules/playwright-core", "1.65.1", "1255")
-	// An older one that something else brought along.
+	// This one is an older version, which another package depends on.
 	s.core("app/tools/e2e/node_modules/old/node_modules/playwright-core", "1.48.2", "1140")
 	out, err := s.run("app")
 	if err != nil {

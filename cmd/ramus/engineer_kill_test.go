@@ -129,10 +129,10 @@ func (p killPoint) kill(y *story) {
 	s.start()
 }
 
-// TestEngineerKilled kills the server at every named point of a task's way to its
-// merge: there is one pull request, one reply to its comment and one message of
-// each kind, and the state is right, each time. With RAMUS_CRASHES so many more
-// tasks are on their way while it is killed again and again at any moment.
+// TestEngineerKilled kills the server at every named point of a task's way to its merge.
+// Each time there is one pull request, one reply to its comment and one message of each
+// kind, and the state is right. RAMUS_CRASHES is the number of further tasks, during which
+// the server is killed repeatedly at random moments.
 func TestEngineerKilled(t *testing.T) {
 	s := newEngineerServer(t, "")
 	s.start()
@@ -177,7 +177,7 @@ func TestEngineerKilled(t *testing.T) {
 	s.finish(stories...)
 }
 
-// crash brings so many tasks to their merge, some at once, while the server is
+// crash brings that many tasks to their merge, some concurrently, while the server is
 // killed at random moments.
 func (s *engineerServer) crash(tasks int) (stories []*story) {
 	s.t.Helper()

@@ -138,7 +138,7 @@ type story struct {
 	comment string   // lines of the comment
 }
 
-// wait waits until something is so at GitHub.
+// wait waits until a condition holds at GitHub.
 func (y *story) wait(what string, ready func() bool) error {
 	ctx, cancel := context.WithTimeout(y.s.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -161,7 +161,7 @@ func (y *story) begin() error {
 	return fmt.Errorf("%s: it cannot be submitted", y.name)
 }
 
-// end goes on to the end.
+// end continues the story to its end.
 func (y *story) end() error {
 	if err := y.wait("a pull request", func() bool { return len(y.s.pulls(y.id)) > 0 }); err != nil {
 		return err
@@ -291,7 +291,7 @@ func (s *engineerServer) finish(stories ...*story) {
 		}
 	}
 	s.kill(syscall.SIGTERM)
-	s.ramus("ps") // it brings a server of its own, which removes the containers that were left warm
+	s.ramus("ps") // its own server removes the containers that were left warm
 	for _, f := range s.left() {
 		s.t.Error(f)
 	}
@@ -383,7 +383,8 @@ func TestEngineerAway(t *testing.T) {
 	s.finish(stories...)
 }
 
-// underWay is a complaint about a request that came soon after a limit of one second.
+// underWay matches a complaint about a request that came soon after a limit of one
+// second.
 var underWay = regexp.MustCompile(` came (1s|[5-9][0-9]{2}ms) before`)
 
 // pause waits. It returns false if over is closed.

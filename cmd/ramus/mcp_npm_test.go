@@ -26,12 +26,12 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// mcpPackages are the programs of npm that speak to the server, each as it was released. Node is
-// among them: the suite needs 22.
+// mcpPackages are the programs of npm that connect to the server, each as it was released. Node is
+// among them because the suite needs version 22.
 var mcpPackages = []string{"@modelcontextprotocol/conformance@0.1.16", "@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/inspector@2.12.0"}
 
-// mcpScenarios are those of the conformance suite that are about every server. The others want
-// tools of certain names and answers.
+// mcpScenarios are the scenarios of the conformance suite that apply to every server. The others
+// need tools of certain names and answers.
 var mcpScenarios = []string{"server-initialize", "ping", "tools-list", "dns-rebinding-protection", "server-sse-multiple-streams"}
 
 // mcpClientScript lists the tools and the active tasks with the SDK's own client.
@@ -58,9 +58,9 @@ await client.close();
 console.log(JSON.stringify({ name: client.getServerVersion().name, tools: tools.map((t) => t.name), active, wrote: wrote.structuredContent, heard, wrong }));
 `
 
-// TestMCPFromNPM has the protocol's own programs speak to the real binary: the
-// conformance suite, the TypeScript SDK's client and the inspector's command line, by HTTP and by
-// standard input and output. It takes about a minute on two cores, with npm's packages in the cache.
+// TestMCPFromNPM connects the protocol's own programs to the real binary, by HTTP and by standard
+// input and output. They are the conformance suite, the TypeScript SDK's client and the inspector's
+// command line. The test takes about a minute on two cores, with npm's packages in the cache.
 func TestMCPFromNPM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -95,8 +95,8 @@ func TestMCPFromNPM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its connections are its own: every server of another test that is closed closes those of
-	// http.DefaultTransport.
+	// The proxy has a transport of its own, because other tests that close a server close the
+	// connections of http.DefaultTransport.
 	own := &http.Transport{}
 	defer own.CloseIdleConnections()
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: own, Rewrite: func(r *httputil.ProxyRequest) {
@@ -105,8 +105,9 @@ func TestMCPFromNPM(t *testing.T) {
 		r.Out.Header.Set("Authorization", "Bearer "+s.token)
 	}}
 	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Otherwise the answer's first byte closes the request's body, which the transport may be reading still: it
-		// closes its connection then, and the answer is cut off.
+		// Without full duplex the first byte of the answer closes the request's body. If the
+		// transport is still reading the body then, it closes its connection, and the answer is cut
+		// off.
 		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 			t.Error(err)
 		}
