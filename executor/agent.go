@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// agent returns an agent by its name. The only one needs no name.
+// agent returns an agent by its name. The name may be empty if there is only one agent.
 func (x *Executor) agent(name string) (agent.Agent, error) {
 	names := slices.Sorted(maps.Keys(x.Agents))
 	if name == "" && len(names) == 1 {

@@ -221,8 +221,9 @@ func setSession(r *record.Run, e record.Event) {
 	}
 }
 
-// formerSession returns the session that the run's words belong to: its own, that of the caller's last run with the same agent and
-// label, or that which the caller was forked with. The runs' refs hold it, so it outlives containers and the index.
+// formerSession returns the session that the run's prompts belong to. That is the run's own, or that of the caller's
+// last run with the same agent and label, or the one that the caller was forked with. The runs' refs hold it, so it
+// outlives containers and the index.
 func (t *turn) formerSession() string {
 	if id := t.l.snapshot().Session; id != "" {
 		return id

@@ -74,7 +74,7 @@ func (c *conversation) run(ctx context.Context) error {
 		bad, err := c.check(ctx, n)
 		switch {
 		case failed != nil:
-			return failed // the first cause; that checks could not run besides is journalled
+			return failed // the first cause; the journal has the checks that could not run
 		case err != nil:
 			return err
 		case !c.l.lastTurn(c.heard):
@@ -167,7 +167,7 @@ func (t *turn) about() string {
 	return joinPrompts(t.now)
 }
 
-// text returns the words of the turn. The first turn after a conflict begins with a note about it.
+// text returns the prompt of the turn. The first turn after a conflict begins with a note about it.
 func (t *turn) text() string {
 	return t.withNote(joinPrompts(t.now))
 }

@@ -224,7 +224,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 	return j.Close()
 }
 
-// Ending is how a claimed run ends that never begins.
+// Ending is the end of a claimed run that never begins.
 type Ending struct {
 	Reason record.Reason // empty if complete
 	Error  string

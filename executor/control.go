@@ -39,7 +39,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 				stopped++
 				continue
 			}
-			// It began meanwhile.
+			// The run began meanwhile.
 			l = x.runs.alive(r.Caller, r.ID)
 			if l == nil {
 				continue

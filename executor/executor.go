@@ -29,7 +29,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// WorkDir is where a caller's branch is checked out in its container.
+// WorkDir is the folder of a container in which the caller's branch is checked out.
 const WorkDir = containers.WorkDir
 
 // Executor runs commands for callers. Its exported fields are its options and
@@ -45,8 +45,8 @@ type Executor struct {
 	Limits containers.Limits
 	// Env is set for every command, "K=V".
 	Env []string
-	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT if it is not 80 or 443) that containers may
-	// reach by the door's proxy. Empty: none.
+	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT if it is not 80 or 443) that
+	// containers may reach by the door's proxy. If it is empty they reach none.
 	Egress []string
 	// PrivateEgress lists the entries of Egress whose names may lead to addresses that are not public: of this machine, of
 	// private and shared networks. Any other name is refused if it leads to one. An entry that is an address itself, or
@@ -63,18 +63,18 @@ type Executor struct {
 	Agents map[string]agent.Agent
 	// Browser configures the browser that checks pages. If it is nil, checks by a browser end as UNVERIFIED.
 	Browser *browse.Browser
-	// Secrets are removed from everything that is journalled, sealed, stored or shown. nil: there are none.
+	// Secrets are removed from everything that is journalled, sealed, stored or shown. Nil means that there are none.
 	Secrets *redact.Secrets
-	// Store keeps the files that are too large for git, and the dependency cache. nil: the folder artifacts of Data, which is
-	// read in any case. The executor does not close it.
+	// Store keeps the files that are too large for git, and the dependency cache. If it is nil they are in the folder
+	// artifacts of Data, which is read in any case. The executor does not close it.
 	Store store.Bucket
 	// Keep is the retention policy of Prune. The zero value keeps only what is still needed.
 	Keep Retention
-	// Upstreams are where repositories come from, by name, whether they were imported or not yet. Other repositories are
-	// refreshed from where they were imported.
+	// Upstreams are the origins of repositories by name, also of repositories that were not imported yet. Other
+	// repositories are refreshed from the origin that they were imported from.
 	Upstreams map[string]upstream.Source
-	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/"). nil: there
-	// are none.
+	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/").
+	// Nil means that there are none.
 	Door map[string]func(Visitor) http.Handler
 	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
 	// fleet has a Keeper.

@@ -15,7 +15,7 @@ import (
 // maxForks is how many times a fork may be forked.
 const maxForks = 10
 
-// setFork fills in where a fork begins. It is called before the caller is planned.
+// setFork sets the commit at which a fork begins. It is called before the caller is planned.
 func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 	of, err := p.x.Caller(ctx, f.Of)
 	if err != nil {
@@ -73,8 +73,8 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 	return nil
 }
 
-// setForkOfKept fills in where a fork begins of a caller whose branch is deleted. It begins at a commit that was kept of the
-// caller's work.
+// setForkOfKept sets the commit at which a fork of a caller without a branch begins. It is a commit that was kept of
+// the caller's work.
 func (p *plan) setForkOfKept(ctx context.Context, f record.Fork, of record.Caller) error {
 	for _, r := range slices.Backward(p.x.index.OfCaller(of)) {
 		if p.run.Repo != "" && p.run.Repo != r.Repo {

@@ -13,7 +13,7 @@ import (
 // liveFolder is DATA/live, which has the journals and the outputs of runs while they work.
 type liveFolder struct {
 	dir     string
-	secrets *redact.Secrets // that no journal keeps
+	secrets *redact.Secrets // removed from journals
 	// mu is held while a caller's folder is made with its first file, or removed after its last.
 	mu sync.Mutex
 }

@@ -49,10 +49,10 @@ type liveRun struct {
 	over      bool                // nothing is journalled any more
 	noPrompts bool                // its agent has had its last turn
 	asked     *asked              // the agent's question that waits for a person
-	questions int                 // that it asked so
+	questions int                 // number of its questions to a person
 	attended  int                 // requests that wait for its end
 	kept      bool                // it continues without any request
-	err       error               // why the record could not be kept
+	err       error               // the error if the record could not be kept
 	review    *review
 }
 

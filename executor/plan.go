@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// plan is a request that was understood, and the run that it asks for.
+// plan is a request that was checked, and the run that it leads to.
 type plan struct {
 	x       *Executor
 	run     record.Run

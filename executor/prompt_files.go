@@ -26,11 +26,12 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// filesDir is where a run's live folder and its ref keep the files of prompts: files/PROMPT/NAME.
+// filesDir is the folder for the files of prompts in a run's live folder and in its ref. A file is at
+// files/PROMPT/NAME.
 const filesDir = "files"
 
-// named gives files names that a folder and git can hold, each its own. The names come from people's machines, by way of a chat,
-// so nothing in them is believed.
+// named gives files names that a folder and git can hold, each its own. The names come from people's machines, by way
+// of a chat, so they are not trusted.
 func named(files []record.Attachment) []record.Attachment {
 	taken := make(map[string]bool)
 	list := make([]record.Attachment, len(files))
@@ -134,8 +135,8 @@ func writeDurable(name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// open opens a file of a prompt. While the run works it is in the live folder, and in the ref if the run was asked with it.
-// Once the run has ended the ref has all files.
+// open opens a file of a prompt. While the run works the file is in the live folder, and in the ref if it came with
+// the request. Once the run has ended the ref has all files.
 func (p promptFiles) open(ctx context.Context, of record.Prompt, name string) (io.ReadCloser, error) {
 	at := path.Join(filesDir, promptDir(of.Key), name)
 	f, err := os.Open(filepath.Join(p.x.folder.output(p.run), filepath.FromSlash(at)))
@@ -171,7 +172,8 @@ func (p promptFiles) read(ctx context.Context, of record.Prompt) ([]record.Attac
 	return list, nil
 }
 
-// filesFolder returns where a run's agent finds the files. It is outside the work tree, so that they are not committed.
+// filesFolder returns the folder in which a run's agent finds the files. It is outside the work tree, so that they
+// are not committed.
 func filesFolder(r record.Run) string { return path.Join(containers.CacheDir, "files", r.ID) }
 
 // offer puts the files of prompts into the container and returns their names there, by prompt.

@@ -149,7 +149,7 @@ func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
 // candidate is a thing that is removed unless it is kept.
 type candidate struct {
 	Pruned
-	ref gitd.Ref // where it is one
+	ref gitd.Ref // its ref, if it has one
 }
 
 // over returns the candidates that k does not keep, the newest first.

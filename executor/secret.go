@@ -8,9 +8,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Secrets are removed where text is about to be kept, not where it is read: from requests before they are claimed, from a run's
-// record whenever it changes, from events in [record.Journal.Append], from output before its first byte is written, from results
-// before the workflow sees them. Readers see the kept text.
+// Secrets are removed before text is kept, not when it is read. They are removed from requests before they are
+// claimed, from a run's record whenever it changes, from events in [record.Journal.Append], from output before its
+// first byte is written, from results before the workflow sees them. Readers see the kept text.
 
 // cleanRequest takes secrets out of a request, which is kept in the run's ref. Names of refs and files cannot be changed without
 // another meaning, so a secret in them is refused.

@@ -15,7 +15,7 @@ type SessionState string
 // The states of a session.
 const (
 	SessionRunning SessionState = "running" // a run of it is not over
-	SessionStopped SessionState = "stopped" // it can be gone on with
+	SessionStopped SessionState = "stopped" // the session can be continued
 	SessionError   SessionState = "error"   // its last run failed; the session can still be continued
 )
 
@@ -28,8 +28,8 @@ type Session struct {
 	State  SessionState  `json:"state"`
 	Runs   int           `json:"runs"`
 	Last   string        `json:"last"`            // the name of the last run
-	Error  string        `json:"error,omitempty"` // why that failed
-	At     time.Time     `json:"at"`              // when that ended or, while it has not, began
+	Error  string        `json:"error,omitempty"` // the error of that run
+	At     time.Time     `json:"at"`              // the end of that run or, before its end, its start
 }
 
 // Sessions returns the sessions of a caller, the most recently used first. They follow from its runs, so they are there as long as

@@ -163,7 +163,7 @@ type work struct {
 	guests guests // requests at the door that are for this step
 	// checked is the tree of the files when a check began. It is empty for other tasks.
 	checked gitd.Hash
-	visits  atomic.Int64 // tasks that its agent has run by its door
+	visits  atomic.Int64 // tasks that its agent has run at the door
 }
 
 // head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
@@ -173,13 +173,13 @@ type head struct {
 	left []worktree.LeftOut // files that these commits do not hold
 }
 
-// outcome is how a step's commands ended.
+// outcome is the result of a step's commands.
 type outcome struct {
 	exit   containers.Exit
 	result workflow.StepResult
 	// subject is the commit's first line. If it is empty the step determines it.
 	subject string
-	fault   error // why a task could not be done as asked
+	fault   error // the reason for which a task could not be done
 }
 
 // fail makes the step fail although its commands have ended.

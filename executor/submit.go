@@ -34,12 +34,13 @@ func (x *Executor) Submit(ctx context.Context, r record.Request) (record.Run, er
 	return run, err
 }
 
-// Exec runs one command for a caller as a run of its own and copies its output at once. Output to a nil writer is discarded. A
-// command that fails is a Result, not an error.
+// Exec runs one command for a caller as a run of its own and copies its output at once. Output to a nil writer is
+// discarded. A command that fails is a Result, not an error.
 //
-// A request whose key was used before waits for the run that there is, and gets only its result. If ctx ends the request leaves:
-// nothing is written any more, and the error is the context's. The last request that leaves stops the command and gets its result,
-// and so does one whose Stdin has not ended. A run of Submit is not stopped by requests that leave.
+// A request whose key was used before waits for the run that there is, and gets only its result. If ctx ends the
+// request leaves. Nothing is written any more then, and the error is the context's. The last request that leaves
+// stops the command and gets its result, and so does one whose Stdin has not ended. A run of Submit is not stopped by
+// requests that leave.
 func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io.Writer) (record.Result, error) {
 	if r.Command == nil {
 		return record.Result{}, fmt.Errorf("%w request: it has no command", record.ErrInvalid)

@@ -78,7 +78,7 @@ func typedInline(params json.RawMessage) map[string]string {
 	return browse.Typed(p.Check)
 }
 
-// MaxPicture is the largest picture that [Visitor.Picture] returns, in bytes.
+// MaxPicture bounds the pictures that [Visitor.Picture] returns, in bytes.
 const MaxPicture = 1 << 20
 
 // Picture returns a picture of a browser check of the run that works now, by the name that the check gives it

@@ -394,7 +394,8 @@ func lineCaller(parent record.Caller, line string) (record.Caller, error) {
 	return record.ParseCaller(parent.Kind() + ":" + id)
 }
 
-// targetOf returns where a step's commands run: on the run's own branch, or on its fan-out line's.
+// targetOf returns the target in which a step's commands run. It has the run's own branch, or the branch of the
+// step's fan-out line.
 func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
 	if s.Line == "" || !s.Branch {
 		return l.target, nil
