@@ -157,7 +157,7 @@ func TestACPLabels(t *testing.T) {
 	}
 }
 
-// TestACPPermission answers an agent's requests for leave by its policy.
+// TestACPPermission answers an agent's requests for permission by its policy.
 func TestACPPermission(t *testing.T) {
 	const prompt = "write made.txt something\nrun echo ran >ran.txt"
 	asks := func(a *agent.Agent) { a.Env = append(a.Env, "ACP_STANDIN_ASK=edit,execute") }

@@ -128,7 +128,8 @@ func TestAgentLost(t *testing.T) {
 	}
 }
 
-// A container that dies under the agent ends its run, and the next one has its memory.
+// TestAgentContainerKilled kills the container of an agent at work. The run ends, and the next
+// run has the agent's memory.
 func TestAgentContainerKilled(t *testing.T) {
 	w := newWorld(t, withAgent(t, nil))
 	w.ended(w.ask("conv:killed", "remember before\nwrite a.txt a").Name())

@@ -44,7 +44,7 @@ func newUpstream(t *testing.T, opts func(*executor.Executor)) *origin {
 	return u
 }
 
-// push moves upstream by a commit and returns it.
+// push pushes a commit to upstream and returns it.
 func (u *origin) push(t *testing.T, word string) gitd.Hash {
 	t.Helper()
 	v := *u.w
@@ -58,7 +58,7 @@ func (u *origin) at(t *testing.T, rev string) gitd.Hash {
 	return gitd.Hash(strings.TrimSpace(u.w.sh(u.dir, "git rev-parse "+rev)))
 }
 
-// settled waits until nothing is to be done about deploys.
+// settled waits until no deploy is pending.
 func (u *origin) settled(t *testing.T) upstream.Status {
 	t.Helper()
 	for range 3000 {
@@ -123,7 +123,7 @@ func TestShallowFallback(t *testing.T) {
 	if err != nil || !s.Shallow || s.Refreshed.IsZero() {
 		t.Fatalf("%+v %v", s, err)
 	}
-	// A second command in the same container, and one in a new one.
+	// One command runs in the same container, and one in a new container.
 	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo again >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" {
 		t.Fatalf("%+v %v", res, err)
@@ -220,7 +220,7 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 		t.Error("what was done is news again", err)
 	}
 
-	// Another deploy, then a replay of the first one's message: it is the old one.
+	// A replay of the first message after another deploy is still the old deploy.
 	e := upstream.Deploy{Repo: "app", Commit: u.at(t, "HEAD"), SentAt: time.Unix(1_700_000_100, 0)}
 	if known, err := w.x.Bases().Accept(t.Context(), e); err != nil || known {
 		t.Fatal(known, err)

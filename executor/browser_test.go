@@ -63,7 +63,7 @@ func browserWorld(t *testing.T, engine string, opts func(*executor.Executor)) *w
 	return w
 }
 
-// browserFiles are a small application: a server of Python's standard library, and its pages.
+// browserFiles are a small application, which is a server of Python's standard library with its pages.
 var browserFiles = map[string]string{
 	"serve.py": `import http.server, sys
 class H(http.server.SimpleHTTPRequestHandler):
@@ -336,7 +336,7 @@ func (f *fakeBrowser) RunSidecar(ctx context.Context, _ string, s containers.Sid
 	return f.look(ctx, job, s.Stdout)
 }
 
-// tarOf is a tar with an index and more.
+// tarOf returns a tar with an index and more.
 func tarOf(index string, more ...tar.Header) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -476,7 +476,7 @@ func TestBrowseHostile(t *testing.T) {
 
 func clip300(s string) string { return s[:min(len(s), 300)] }
 
-// zeros are endless.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -484,7 +484,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// crashLook is the server that TestBrowseKilled kills.
+// crashLook runs the server that TestBrowseKilled kills.
 func crashLook(ctx context.Context, x *executor.Executor, c record.Caller) error {
 	r, err := x.Submit(ctx, record.Request{Key: "look", Caller: c, Repo: "demo", Task: &record.TaskCall{Name: "browser_test",
 		Params: map[string]any{"check": map[string]any{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": []any{"mobile"}}}}})
@@ -535,7 +535,7 @@ func TestBrowseKilled(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(w.data, "live", "*", "*")); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
-	// Its port is free again.
+	// The port of the application is free again.
 	if res, _, errs := w.exec("run:crash", `python3 -c 'import socket; socket.create_server(("127.0.0.1", 5173))'`); res.ExitCode != 0 {
 		t.Errorf("the application is left: %s", errs)
 	}

@@ -29,8 +29,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// crashWorkflow appends one line a node: a command that ran twice, or was
-// lost, shows in the file.
+// crashWorkflow returns a workflow whose nodes append a line each. A command that ran
+// twice, or was lost, is visible in the file.
 func crashWorkflow(nodes int) string {
 	var b strings.Builder
 	b.WriteString("id: crash\nnodes:\n")
@@ -40,8 +40,8 @@ func crashWorkflow(nodes int) string {
 	return b.String()
 }
 
-// crashChild is the server that the crash test kills. It opens the data folder, claims
-// the run unless it is claimed, and waits for its end.
+// crashChild runs the server that the crash test kills. It opens the data folder,
+// claims the run unless it is claimed, and waits for its end.
 func crashChild(dir string) error {
 	git := &gitd.Server{Root: filepath.Join(dir, "repos")}
 	ctx := context.Background()

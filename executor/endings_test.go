@@ -24,7 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// makes leaves a small and a hidden artifact, a change, and words on both streams.
+// makes is a command that leaves a small and a hidden artifact, a change, and output on both streams.
 const makes = "mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; echo x >>made; echo out; echo err >&2; "
 
 // TestEveryEndingHasEvidence ends runs in every possible way, including the death of the server. Each run
@@ -65,7 +65,7 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 			reason  record.Reason
 			verdict record.Verdict
 			files   []string
-			said    string // in Unverified
+			said    string // a part of Unverified
 		}{
 			{"success", func(name string) record.Run {
 				return submit(name, record.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes+"printf 'test:\\n\\t@echo fine\\n' >Makefile") + "\n  - id: check\n    task: lib_run_tests\n"})
@@ -154,7 +154,7 @@ func (w *world) complete(r record.Run) record.Manifest {
 	t := w.t
 	t.Helper()
 	m := w.sealed(r.Name())
-	for m.State != r.State { // of a run that waited, the evidence of that is there first
+	for m.State != r.State { // the evidence of the wait of a run that waited is there first
 		time.Sleep(10 * time.Millisecond)
 		m = w.sealed(r.Name())
 	}
@@ -222,7 +222,7 @@ func (w *world) killedServer(round int) record.Run {
 	timer := time.AfterFunc(time.Duration(rand.IntN(1000))*time.Millisecond, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	_, _ = io.Copy(io.Discard, out)
-	_ = cmd.Wait() // killed, or done before it could be
+	_ = cmd.Wait() // killed, or ended before that
 	w.start()
 	r, err := w.x.Run(w.t.Context(), "run:crash/"+key)
 	if err != nil {

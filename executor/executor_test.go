@@ -26,7 +26,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
-// runnerBinary is the static ramus that is process 1 in the tests' containers.
+// runnerBinary is the path of the static ramus that is process 1 in the tests'
+// containers.
 var runnerBinary string
 
 // standinBinary is an agent of ProtocolACP, in a folder of its own that sandboxes may

@@ -100,7 +100,7 @@ func randomGitState(rnd *rand.Rand, branch string) string {
 	return list[rnd.IntN(len(list))]
 }
 
-// randomChange is something to do to files, in a container or elsewhere.
+// randomChange returns a command that changes files, in a container or elsewhere.
 func randomChange(rnd *rand.Rand) string {
 	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
 	path := func() string {
@@ -130,8 +130,8 @@ func randomChange(rnd *rand.Rand) string {
 	return one() + "; " + one()
 }
 
-// TestCheckedTree: the record of a check names the tree of the files when it began. Files that a
-// process in the background wrote before are on the branch.
+// TestCheckedTree checks that the record of a check names the tree of the files at its
+// beginning. Files that a background process wrote before are on the branch.
 func TestCheckedTree(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:check", `printf 'test:\n\t@cat late\n' >Makefile`)

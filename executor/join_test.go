@@ -67,7 +67,7 @@ func TestManyKeysAtOnce(t *testing.T) {
 	}
 }
 
-// A command ends with the last of the requests that wait for it.
+// TestLeaving checks that a command ends with the last of the requests that wait for it.
 func TestLeaving(t *testing.T) {
 	w := newWorld(t, nil)
 	request := func(name string) record.Request {

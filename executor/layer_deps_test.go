@@ -108,7 +108,7 @@ func (w *world) entries(pattern string) (n int) {
 	return n
 }
 
-// lookDeps prints all that there is of dependencies.
+// lookDeps prints all files of dependencies.
 const lookDeps = `cd /cache/deps && ls -A && LC_ALL=C find . -mindepth 1 -printf '%p %y %m %l %U:%G %T@\n' | LC_ALL=C sort; ` +
 	`find . -type f -printf '%p %n %s\n' | LC_ALL=C sort; find . -type f -exec sha256sum {} + | LC_ALL=C sort`
 
@@ -247,8 +247,8 @@ func TestDependenciesDamaged(t *testing.T) {
 	}
 }
 
-// TestDependenciesTooMany: unpacking is stopped when it has made more than a layer may have,
-// though its tarball never ends.
+// TestDependenciesTooMany unpacks a tarball that never ends. It is stopped when it has made
+// more entries than a layer may have.
 func TestDependenciesTooMany(t *testing.T) {
 	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetLayerEntries(1000) })
 	pipe := w.fetched("{}", nil)

@@ -207,7 +207,7 @@ func newPortableWorld(t *testing.T) *world {
 	return newWorld(t, func(x *executor.Executor) { x.Fleet.Keeper = nil })
 }
 
-// randomStep is something to do in a work tree.
+// randomStep returns a command that changes a work tree at random.
 func randomStep(rnd *rand.Rand, caller string) string {
 	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
 	path := func() string {
@@ -239,7 +239,7 @@ func randomStep(rnd *rand.Rand, caller string) string {
 		case 11:
 			from, to := dir(), dir()
 			if strings.HasPrefix(to+"/", from+"/") {
-				return ":" // how much of a folder cp puts into itself hangs on the order of its entries
+				return ":" // the result of cp into itself depends on the order of entries
 			}
 			return "cp -r " + from + " " + to
 		case 12:
@@ -422,7 +422,7 @@ name"; ln -s nowhere dangling; rm -r sub`)
 			t.Fatalf("layers of the branch: %q, want the one that was made now", list)
 		}
 	}
-	// Over it git finds nothing to write, so that the next commit is made from outside.
+	// Over the new layer git has nothing to write, so the next commit is made from outside.
 	if got := written("run:much"); got != bound {
 		t.Errorf("%d files were written, want %d", got, bound)
 	}

@@ -106,7 +106,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// A connection keeps its container awake, and the end of the executor ends it.
+// TestPortsStayAwake checks that a connection keeps its container awake, and that the
+// end of the executor ends the connection.
 func TestPortsStayAwake(t *testing.T) {
 	w := newWorld(t, func(x *executor.Executor) { x.Fleet.Capacity = 1 })
 	w.exec("run:app", "true")

@@ -38,7 +38,7 @@ func (w *world) retire(name string) {
 	}
 }
 
-// clock is a time that a test moves on.
+// clock is a clock that a test sets.
 type clock struct{ later atomic.Int64 }
 
 func (c *clock) now() time.Time        { return time.Now().Add(time.Duration(c.later.Load())) }

@@ -15,8 +15,8 @@ import (
 // same process seals the run as soon as possible. The caller works meanwhile.
 func TestSealedLater(t *testing.T) {
 	w := newWorld(t, func(x *executor.Executor) { x.SetSealEvery(20 * time.Millisecond) })
-	// A folder in the place of a file that sealing writes: so does a full disk
-	// stop it, after the command and before the ref.
+	// A folder is in the place of a file that sealing writes. Like a full disk
+	// it stops the seal after the command and before the ref.
 	block := filepath.Join(w.data, "live", "run-late", "k.output", "changes.diff")
 	if err := os.MkdirAll(block, 0o700); err != nil {
 		t.Fatal(err)

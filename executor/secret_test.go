@@ -35,7 +35,7 @@ func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
 			opts(x)
 		}
 	})
-	w.layer() // made in the background it would change the folder that is searched
+	w.layer() // a layer made in the background would change the folder that is searched
 	return w
 }
 
@@ -211,7 +211,7 @@ func TestSecretsThatComeBack(t *testing.T) {
 	if err != nil || res.Commit == "" || res.Message != "" {
 		t.Errorf("%+v, %v", res, err)
 	}
-	// A process in the background writes the value again and again.
+	// A process in the background writes the value repeatedly.
 	busy := caller(t, "run:busy")
 	if _, err := w.x.Exec(t.Context(), record.Request{Caller: busy, Repo: "demo", Command: &record.Command{Background: true,
 		Shell: `until [ -e /tmp/go ]; do sleep 0.01; done; while :; do for i in 1 2 3 4 5 6 7 8 9; do printenv CANARY >f$i; done; done`}}, nil, nil); err != nil {
@@ -292,7 +292,8 @@ nodes:
 	w.noCanary()
 }
 
-// TestSecretsOfAgents: in prompts, offered files, output, and the agent's memory, its file names too.
+// TestSecretsOfAgents puts values into prompts, offered files, output, and the agent's memory,
+// including its file names.
 func TestSecretsOfAgents(t *testing.T) {
 	scripted := agent.Agent{State: []string{".memory"}, Command: []string{"sh", "-c", `
 		cat; ls "$RAMUS_FILES" && cat "$RAMUS_FILES"/*

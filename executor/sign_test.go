@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// signing makes a world's server sign, with a key that is in this process alone.
+// signing makes a world's server sign, with a key that only this process has.
 func signing(t *testing.T) (s *gitd.CommitSigner, opts func(*executor.Executor)) {
 	t.Helper()
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
@@ -77,14 +77,14 @@ func TestSignedInContainer(t *testing.T) {
 		w.exec("run:one", "git checkout -q --detach && echo detached >detached")
 		allGood(t, w.signatures(s, "ramus/run-one"), 1+2+6+1)
 
-		// A repository of the command's own is none of ours.
+		// Commits in another repository of the command are not signed by the host.
 		if res, _, errs := w.exec("run:one", "cd /tmp && git init -q other && cd other && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x"); res.ExitCode != 0 {
 			t.Error(errs)
 		}
 		for _, c := range []struct{ name, line, says string }{
 			{"another committer", "GIT_COMMITTER_NAME=Eve git commit --allow-empty -m x", "its committer is"},
 			{"a history of its own", "git checkout -q --orphan new && git commit -qm x", "a history of its own"},
-			{"a tag", "git tag -s -m x v1; git cat-file tag v1 | grep SIGNATURE && exit 0; exit 1", "not a commit"}, // git may make it without
+			{"a tag", "git tag -s -m x v1; git cat-file tag v1 | grep SIGNATURE && exit 0; exit 1", "not a commit"}, // git may make the tag unsigned
 			{"a file", "echo x >/tmp/f && " + `/ramus -Y sign -n git -f none /tmp/f`, "not a commit"},
 		} {
 			res, _, errs := w.exec("run:two", c.line)
@@ -99,7 +99,8 @@ func TestSignedInContainer(t *testing.T) {
 	})
 }
 
-// TestUnsigned: no work is lost because it cannot be signed, and signing can be switched off.
+// TestUnsigned checks that no work is lost if it cannot be signed, and that signing can be
+// switched off.
 func TestUnsigned(t *testing.T) {
 	s, opts := signing(t)
 	w := newWorld(t, opts)
@@ -119,7 +120,7 @@ func TestUnsigned(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	w.exec("run:one", "echo more >>work")
-	// The container outlives a server that signs.
+	// The container outlives the server that signs.
 	w.stop(true)
 	w.opts = nil
 	w.start()

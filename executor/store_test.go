@@ -96,7 +96,7 @@ func TestStoreS3(t *testing.T) {
 	if _, err := w.artifact(first.Run, "artifacts/a.bin"); !errors.Is(err, record.ErrStoreAway) {
 		t.Errorf("reading while the store is away: %v", err)
 	}
-	// Back, but the connection breaks in the middle of the second part.
+	// The store is back, and the connection breaks in the middle of the second part.
 	server.BreakPut(2)
 	server.SetAway(false)
 	w.sealed(later.Run)

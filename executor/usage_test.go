@@ -20,8 +20,8 @@ func tellUsage(g *executor.Guest, c record.ModelCall) {
 	g.Tell(record.Event{Type: record.EventUsage, Message: c.Provider + " " + c.Model, Data: data})
 }
 
-// guestDoor lets requests in and counts them: /guest/ends is held until its
-// command has ended, /guest/later is refused for a time.
+// guestDoor is a door that admits guests and counts them. It holds /guest/ends until the guest's
+// command has ended. It refuses /guest/later for a time.
 type guestDoor struct{ later atomic.Bool }
 
 func (d *guestDoor) handler(v executor.Visitor) http.Handler {
@@ -109,7 +109,7 @@ func TestUsageOutlivesTheServer(t *testing.T) {
 	}
 }
 
-// An agent that fails at the end of its budget has failed for that.
+// TestBudgetEndsAnAgent has an agent fail at the end of its budget. The budget is the reason.
 func TestBudgetEndsAnAgent(t *testing.T) {
 	needsCurl(t)
 	var d guestDoor

@@ -225,7 +225,7 @@ func TestTimeoutAndStop(t *testing.T) {
 	if r = w.wait(r.Name()); r.Reason != record.ReasonCancelled || w.inRepo("show", "ramus/run-stop:x") != "x" {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 	}
-	// Giving up on an Exec stops its command.
+	// If the context of an Exec ends, its command is stopped.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	res, err = w.x.Exec(ctx, record.Request{Caller: caller(t, "run:stop"), Command: &record.Command{Shell: "echo said; sleep 100"}}, onWrite(cancel), nil)
@@ -234,7 +234,7 @@ func TestTimeoutAndStop(t *testing.T) {
 	}
 }
 
-// onWrite is called whenever something is written to it.
+// onWrite is a writer that calls the function for each write.
 type onWrite func()
 
 func (f onWrite) Write(p []byte) (int, error) {
@@ -326,8 +326,8 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestIndex deletes and damages the index and removes the containers: nothing
-// is different afterwards.
+// TestIndex deletes and damages the index and removes the containers. The results are the
+// same afterwards.
 func TestIndex(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 3 {

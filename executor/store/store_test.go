@@ -20,7 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/store/storetest"
 )
 
-// described is the entry of a manifest for a content, which is also written to a file.
+// described writes a content to a file and returns its entry of a manifest.
 func described(t *testing.T, content string) (m record.ManifestFile, path string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(content))
