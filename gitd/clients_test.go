@@ -127,7 +127,7 @@ func jgit(t *testing.T) func(context.Context, string, ...string) (string, error)
 	}
 }
 
-// isomorphicVersion is the release that is tested.
+// isomorphicVersion is the tested release of isomorphic-git.
 const isomorphicVersion = "1.44.11"
 
 // isomorphic installs the library into the user's cache, once.
@@ -158,7 +158,8 @@ func isomorphic(t *testing.T) string {
 	return modules
 }
 
-// goGit is the library that ramus itself reads repositories with, as a client.
+// goGit is a client made of go-git, the library with which ramus itself reads
+// repositories.
 func goGit(ctx context.Context, op string, args ...string) (string, error) {
 	auth := func(url string) (string, *gogithttp.BasicAuth) {
 		rest, _ := strings.CutPrefix(url, "http://")

@@ -21,7 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// cloneKinds are the clones that are composed.
+// cloneKinds are the kinds of clones whose answers are composed.
 var cloneKinds = []struct {
 	kind clone.Kind
 	args []string

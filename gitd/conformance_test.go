@@ -70,7 +70,7 @@ func (c *conformance) get(path, protocol string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// count is how many commits a clone has.
+// count returns the number of commits in a clone.
 func (c *conformance) count(dir string) string {
 	return stock(c.t, dir, "rev-list", "--count", "--all")
 }

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCrashServer is the server that TestCrash kills. It is this test's own binary, started again.
+// TestCrashServer runs the server that TestCrash kills. The server is this test's own binary,
+// started again.
 func TestCrashServer(t *testing.T) {
 	root := os.Getenv("RAMUS_CRASH_ROOT")
 	if root == "" {

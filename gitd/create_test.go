@@ -194,8 +194,8 @@ func TestImportShapes(t *testing.T) {
 	}
 }
 
-// TestImportCredentials: they reach the host they are for, and no file, log,
-// list or message.
+// TestImportCredentials imports with credentials. They reach the host that they are for, and no
+// file, log, list or message.
 func TestImportCredentials(t *testing.T) {
 	const secret = "s3cr3t-w0rd"
 	src := t.TempDir()

@@ -51,7 +51,8 @@ func TestStockClient(t *testing.T) {
 	}
 }
 
-// TestWriteScope is the table of the writes that a container's grant allows.
+// TestWriteScope checks the table of the writes that a container's grant
+// allows.
 func TestWriteScope(t *testing.T) {
 	own := Grant{Subject: "run:a", Repo: "a", Read: []string{"refs/heads/main", "refs/heads/ramus/a"}, Write: []string{"refs/heads/ramus/a"}}
 	with := func(f func(*Grant)) Grant { g := own; f(&g); return g }

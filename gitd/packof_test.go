@@ -155,7 +155,7 @@ func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 	return made
 }
 
-// reached are the objects that git's own walk lists.
+// reached returns the objects that git's own walk lists.
 func reached(t testing.TB, dir string, revs ...string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}

@@ -297,7 +297,7 @@ func TestUpdateSurvivesItsGit(t *testing.T) {
 	killer.Wait()
 }
 
-// children are the processes of this one that run the git verb.
+// children returns the child processes of this process that run the git verb.
 func children(t testing.TB, verb string) (pids []int) {
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil || len(lists) == 0 {

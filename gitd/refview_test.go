@@ -194,7 +194,7 @@ func TestRefSnapshotScope(t *testing.T) {
 	}
 }
 
-// TestRefSnapshotIncremental: of 10,000 branches one that moved is read, and no other, and no
+// TestRefSnapshotIncremental changes one of 10,000 branches. Only that branch is read, and no
 // git is started.
 func TestRefSnapshotIncremental(t *testing.T) {
 	r := newRepo(t)

@@ -59,7 +59,7 @@ func (w *wire) serveSSH(host string) string {
 	return l.Addr().String()
 }
 
-// sshGit is the environment that makes git use stock ssh with one key.
+// sshGit returns the environment in which git uses stock ssh with one key.
 func sshGit(t testing.TB, keyFile string) []string {
 	if _, err := exec.LookPath("ssh"); err != nil {
 		t.Skip("cannot run here: no ssh client is installed")

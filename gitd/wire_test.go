@@ -182,7 +182,7 @@ func (w *wire) clone(url string, args ...string) string {
 	return dir
 }
 
-// fsck is the check that ends each test of a repository.
+// fsck checks a repository. Each test of a repository ends with it.
 func fsck(t testing.TB, dir string) {
 	t.Helper()
 	if out := stock(t, dir, "fsck", "--strict", "--no-dangling"); strings.Contains(out, "error") {

@@ -18,8 +18,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/programs"
 )
 
-// npmRegistry is the registry that npm is configured for. The test is skipped where
-// nothing answers there.
+// npmRegistry returns the registry that npm is configured for. It skips the test if nothing
+// answers there.
 func npmRegistry(t *testing.T) *url.URL {
 	t.Helper()
 	if os.Getenv("RAMUS_TEST") != "npm" {

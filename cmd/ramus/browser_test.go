@@ -137,7 +137,7 @@ func (s *browserServer) finish() {
 	}
 }
 
-// owner is the installation, as its containers are labelled.
+// owner returns the installation's name in the labels of its containers.
 func (s *chatServer) owner() string {
 	s.t.Helper()
 	owner, err := os.ReadFile(filepath.Join(s.data, "hosts", "owner"))

@@ -133,7 +133,7 @@ func (s *chatServer) press(ts, button string) {
 	})
 }
 
-// runOf is the name of a mention's run.
+// runOf returns the name of a mention's run.
 func (s *chatServer) runOf(ts string) (name string) {
 	s.t.Helper()
 	s.poll("there is no progress", func() bool { return len(s.part(ts, "progress")) > 0 })
@@ -341,7 +341,8 @@ type ending struct {
 	stdout string        // of the command; "": whatever
 }
 
-// endings are all ways. The first two are at work when the server is killed.
+// endings are all kinds of ending. Those of the first two are at work when the
+// server is killed.
 var endings = []ending{
 	{name: "server killed", text: "exec " + leaves + "sleep 6; echo after", state: record.StateComplete,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\nafter\n"},

@@ -56,7 +56,7 @@ var (
 	pageLink  = regexp.MustCompile(`(?:href|src)="(/evidence/[^"]+)"`)
 )
 
-// links are the links of a message's blocks, by their labels.
+// linksOf returns the links of a message's blocks, by their labels.
 func linksOf(t testing.TB, m slacktest.Message) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -85,7 +85,7 @@ func linksOf(t testing.TB, m slacktest.Message) map[string]string {
 	return found
 }
 
-// linked are the links of a page to others of the run's, as whole addresses.
+// linked returns the links of a page to other pages of the run, as whole addresses.
 func (s *chatServer) linked(p page) (all []string) {
 	for _, l := range pageLink.FindAllSubmatch(p.body, -1) {
 		all = append(all, "http://"+s.addr+html.UnescapeString(string(l[1])))

@@ -287,7 +287,7 @@ func TestChatMention(t *testing.T) {
 	}
 }
 
-// TestChatSocketMode is the same without any address that Slack could reach.
+// TestChatSocketMode is TestChatMention without any address that Slack could reach.
 func TestChatSocketMode(t *testing.T) {
 	s := newChatServer(t, "")
 	s.sh(s.data, `sed -i -e 's/^  signing_secret_env: .*/  app_token_env: SLACK_APP_TOKEN/' "$0"`, filepath.Join(s.data, "ramus.yaml"))

@@ -125,7 +125,8 @@ func TestLinkBrowsers(t *testing.T) {
 	}
 }
 
-// In pnpm's layout everything is a link into one folder, which a workspace's packages share.
+// TestLinkBrowsersPNPM uses pnpm's layout. Every package there is a link into one folder, which a workspace's
+// packages share.
 func TestLinkBrowsersPNPM(t *testing.T) {
 	s := newPlaywrightStand(t)
 	store := "mono/node_modules/.pnpm/"

@@ -179,7 +179,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// The agents of the examples are read as a server's configuration would be.
+// TestExampleAgents reads the agents of the examples like a server's
+// configuration.
 func TestExampleAgents(t *testing.T) {
 	files, err := filepath.Glob("../../examples/agents/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -118,7 +118,7 @@ func (s *engineerServer) task(id string) record.Task {
 	return t
 }
 
-// headOf is where a task's work is at GitHub.
+// headOf returns the branch of a task's work at GitHub.
 func headOf(id string) string { return "ramus/conv-" + id }
 
 // pulls are a task's pull requests.

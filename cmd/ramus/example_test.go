@@ -60,8 +60,8 @@ func TestDeployHookExample(t *testing.T) {
 	}
 }
 
-// The page's specs and workflows are valid, and its lock file names no registry: any will do. They are run
-// by TestDemoBrowser.
+// TestWebExample checks that the page's specs and workflows are valid, and that its lock file works with
+// any registry, because it names none. TestDemoBrowser runs them.
 func TestWebExample(t *testing.T) {
 	dir := filepath.Join("..", "..", "examples", "web")
 	files, err := filepath.Glob(filepath.Join(dir, ".ramus", "*", "*.yaml"))

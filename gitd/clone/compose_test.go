@@ -19,7 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// cloneOf is the request of a clone of one commit.
+// cloneOf returns the request of a clone of one commit.
 func cloneOf(h object.Hash) *protocol.FetchRequest {
 	return &protocol.FetchRequest{Wants: []object.Hash{h}, OFSDelta: true, IncludeTag: true, Done: true}
 }

@@ -109,8 +109,8 @@ func TestScanPack(t *testing.T) {
 	}
 }
 
-// TestScanPackRoom: the scan's memory does not grow with the pack, and a limit
-// is met to the byte.
+// TestScanPackRoom checks that the scan's memory does not grow with the pack, and that a limit is exact to
+// the byte.
 func TestScanPackRoom(t *testing.T) {
 	b := &packtest.Builder{}
 	for i := range 500 {

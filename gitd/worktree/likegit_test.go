@@ -122,7 +122,7 @@ func (o *overlaid) tryGit(tree string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// addAll is the tree that git add -A makes.
+// addAll returns the tree that git add -A makes.
 func (o *overlaid) addAll() (gitd.Hash, error) {
 	if _, err := o.tryGit(o.tree, "add", "-A"); err != nil {
 		return "", err
@@ -156,7 +156,7 @@ func (o *overlaid) touch(path string) {
 	_ = unix.Lutimes(filepath.Join(o.tree, path), []unix.Timeval{t, t}) // it may be gone
 }
 
-// list is all files, links and folders of the tree.
+// list returns all files, links and folders of the tree.
 func (o *overlaid) list() (files, folders []string) {
 	folders = []string{""}
 	err := filepath.WalkDir(o.tree, func(p string, d fs.DirEntry, err error) error {
