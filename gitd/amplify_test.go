@@ -45,7 +45,7 @@ func hashObject(kind string, data []byte) []byte {
 	return h.Sum(nil)
 }
 
-// peak watches the resident memory of the git children, all together, until end is called.
+// peak measures the total resident memory of the git children until end is called.
 func peak(t testing.TB) (end func() int64) {
 	t.Helper()
 	done := make(chan struct{})
@@ -76,8 +76,8 @@ func peak(t testing.TB) (end func() int64) {
 	}
 }
 
-// TestAmplifiedPushes pushes packs of few bytes whose deltas make a file of exactly the limit, alone and four at
-// once. They are refused before git sees them.
+// TestAmplifiedPushes pushes small packs whose deltas make a file of exactly the limit, alone and four
+// concurrently. They are refused before git gets them.
 func TestAmplifiedPushes(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("app")

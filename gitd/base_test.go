@@ -219,7 +219,7 @@ func TestHashFiles(t *testing.T) {
 	r, tip := based(t)
 	dir := t.TempDir()
 	git(t, dir, "clone", "-q", "-b", "main", r.Dir(), "w")
-	// As anybody can do it with the tools of every system.
+	// Anybody can compute the hash with common tools.
 	cmd := exec.Command("sh", "-c", "sha256sum api/a.json api/v/b.json go.sum | sha256sum | cut -d' ' -f1")
 	cmd.Dir = filepath.Join(dir, "w")
 	out, err := cmd.Output()

@@ -55,7 +55,7 @@ func TestCompose(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// The base has moved on since some branches were made.
+			// The base has moved since some branches were made.
 			older, base := commits[rnd.IntN(4)], commits[4+rnd.IntN(6)]
 			for _, k := range kinds {
 				for _, b := range []Hash{older, base} {
@@ -66,7 +66,7 @@ func TestCompose(t *testing.T) {
 			}
 			branches := strings.Fields(git(t, r.dir, "for-each-ref", "--format=%(refname:short)", "refs/heads"))
 			rnd.Shuffle(len(branches), func(i, j int) { branches[i], branches[j] = branches[j], branches[i] })
-			// The base itself, and a branch of nothing but it.
+			// The branch same is at the base, without further commits.
 			git(t, r.dir, "branch", "same", string(base))
 			branches = append([]string{"same"}, branches...)
 			stock(t, "", "ls-remote", "-q", w.url(r.name, "")) // so that its refs are known
@@ -259,7 +259,7 @@ func TestStorm(t *testing.T) {
 	if n := w.Stats().Children - before.Children; n != 0 {
 		t.Errorf("%d processes for answers that were there", n)
 	}
-	// With the agent of another client, or in another order, it is the same request.
+	// A request with the agent of another client, or in another order, is the same request.
 	w.fetched(t, "a", bytes.Replace(v2Fetch("want "+head, "done", "no-progress", "ofs-delta"), []byte("git/test"), []byte("jgit/6.5"), 1))
 	if n := w.Stats().Packs - before.Packs; n != 0 {
 		t.Error("made anew")

@@ -21,7 +21,7 @@ import (
 )
 
 // TestWriteCommitLikeGit makes random changes in process and in a work tree,
-// where git makes the tree of them.
+// in which git makes the tree.
 func TestWriteCommitLikeGit(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
@@ -169,7 +169,7 @@ func TestWriteCommitRefusals(t *testing.T) {
 	if _, err := r.WriteCommit(ctx, NewCommit{Author: alice, Put: []File{{Path: "a", Source: pipe}}}); err == nil {
 		t.Error("a symbolic link was followed")
 	}
-	// Hostile names make no header lines of their own.
+	// Hostile names do not add header lines.
 	h, err := r.WriteCommit(ctx, NewCommit{
 		Parents: []Hash{first}, Author: Person{Name: "Eve\nparent " + string(first), Email: "<eve>\n"}, Committer: Person{},
 		Message: "a\x00b\xff\n\n\n", When: time.Unix(-5, 0),

@@ -75,7 +75,7 @@ func (c *conformance) count(dir string) string {
 	return stock(c.t, dir, "rev-list", "--count", "--all")
 }
 
-// empty is a repository without anything.
+// empty returns the folder of an empty repository.
 func (c *conformance) empty() string {
 	dir := c.t.TempDir()
 	stock(c.t, dir, "init", "-q", "-b", "main")

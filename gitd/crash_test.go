@@ -71,7 +71,8 @@ func TestCrash(t *testing.T) {
 		}
 		return cmd
 	}
-	// One connection a question: one that is kept could be to a server that was killed.
+	// Each request has a connection of its own, because a kept connection could be to a killed
+	// server.
 	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	ready := func() {
 		t.Helper()

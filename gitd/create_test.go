@@ -34,7 +34,7 @@ func work(t testing.TB) string {
 	return dir
 }
 
-// nothingLeft fails when there is a repository, or a part of one.
+// nothingLeft fails the test if a repository, or a part of one, exists.
 func nothingLeft(t testing.TB, s *Server) {
 	t.Helper()
 	if repos, err := s.Repos(context.Background()); len(repos) > 0 || err != nil {
@@ -280,7 +280,7 @@ func TestUnfinished(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestFullDisk works on a disk of few megabytes.
+// TestFullDisk uses a disk of few megabytes.
 func TestFullDisk(t *testing.T) {
 	root := t.TempDir()
 	if err := unix.Mount("ramus-test", root, "tmpfs", 0, "size=3m"); err != nil {
@@ -288,7 +288,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		var err error
-		within(time.Minute, func() bool { // a child of a git that failed has the server's lock open until it notices
+		within(time.Minute, func() bool { // the child of a failed git keeps the server's lock open until it notices
 			err = unix.Unmount(root, 0)
 			return !errors.Is(err, unix.EBUSY)
 		})
@@ -378,7 +378,7 @@ func TestRefresh(t *testing.T) {
 	if res, err := s.Refresh(ctx, "r", nil); err != nil || res.Old != res.New || res.Branch != "main" {
 		t.Error(res, err)
 	}
-	// Ahead of upstream is not diverged.
+	// A base ahead of upstream is not diverged.
 	local := commit(t, r, "main", "Local", "l", "l")
 	if res, err := s.Refresh(ctx, "r", nil); err != nil || res.New != local || res.Old != local {
 		t.Error(res, err)
@@ -434,7 +434,7 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 		}
 		c.Put = []File{
 			{Path: fmt.Sprintf("f%d", i), Content: []byte(strings.Repeat("line\n", i+3))},
-			{Path: "tab\t", Content: fmt.Append(nil, i)}, // as the fields of git's list end, too
+			{Path: "tab\t", Content: fmt.Append(nil, i)}, // like the end of a field in git's list
 			{Path: "bin", Content: []byte{0, byte(i), 1}},
 			{Path: "mode", Content: []byte("x"), Mode: []uint32{object.ModeFile, object.ModeExecutable}[i%2]},
 			{Path: "type", Content: []byte("x"), Mode: []uint32{object.ModeFile, object.ModeSymlink}[i%2]},

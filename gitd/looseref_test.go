@@ -12,9 +12,10 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
-// TestLooseRefsAsGit makes the same changes in two repositories, in one of which git
-// makes them all: deletions, refs in each other's way, packed refs, symbolic refs, locks of
-// others and empty folders among them. Both must answer the same and end the same.
+// TestLooseRefsAsGit makes the same changes in two repositories. git makes all of them in
+// one of the two. The changes include deletions, conflicting names, packed refs, symbolic
+// refs, foreign locks and empty folders. Both repositories must return the same errors and
+// end in the same state.
 func TestLooseRefsAsGit(t *testing.T) {
 	ctx := t.Context()
 	ours, gits := newRepo(t), newRepo(t)
@@ -79,7 +80,7 @@ func TestLooseRefsAsGit(t *testing.T) {
 			case errors.Is(err, ErrConflict):
 				errs[i] = "conflict"
 			case err != nil:
-				errs[i] = "error" // of git's, in its words
+				errs[i] = "error" // an error of git, in git's words
 			}
 			states[i] = git(t, r.Dir(), "for-each-ref", "--format=%(refname) %(objectname) %(symref)")
 		}

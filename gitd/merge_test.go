@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// branches grows random commits on branches, in the ways people do.
+// branches grows random commits on branches, like people do.
 type branches struct {
 	t    *testing.T
 	r    *Repo
@@ -60,7 +60,7 @@ func (h *branches) step(branch string) {
 		c.Put = []File{{Path: file, Content: content, Mode: object.ModeExecutable}}
 	case what == 12:
 		c.Put = []File{{Path: ".gitattributes", Content: fmt.Appendf(nil, "*.txt merge=union\n# %d\n", h.rnd.IntN(2))}}
-	case what == 3: // a change that changes nothing
+	case what == 3: // a commit without a change
 	case what == 4: // the same change as the other side may make
 		lines[0] = "the same\n"
 		c.Put = []File{{Path: file, Content: []byte(strings.Join(lines, ""))}}
@@ -121,7 +121,7 @@ func (h *branches) pick(from, onto string) {
 	h.add(onto, again)
 }
 
-// newHistory makes the branches main and work, which parted somewhere.
+// newHistory makes the branches main and work, which have a common ancestor.
 func newHistory(t *testing.T, r *Repo, seed uint64) {
 	h := &branches{t: t, r: r, rnd: rand.New(rand.NewPCG(seed, 1)), when: time.Unix(1700000000, 0).UTC()}
 	base := NewCommit{Author: alice, When: h.when, Message: "Base"}
@@ -165,8 +165,8 @@ func newHistory(t *testing.T, r *Repo, seed uint64) {
 
 var mergeRounds = flag.Int("merge-rounds", 15, "random histories that are merged")
 
-// TestMergeLikeGit merges random histories and compares with git at work in a
-// work tree: the same trees and messages, or a conflict for both.
+// TestMergeLikeGit merges random histories and compares the results with git in
+// a work tree. Both make the same trees and messages, or both report a conflict.
 func TestMergeLikeGit(t *testing.T) {
 	rounds := *mergeRounds
 	conflicts, merged := 0, 0
@@ -266,7 +266,7 @@ func TestMergeKeepsEmpty(t *testing.T) {
 		commit(t, r, "work", "Both do this", "a", "2\n")
 		commit(t, r, "work", "Meant empty")
 		commit(t, r, "work", "Other", "b", "2\n")
-		// The same and more, so that no patch is equal to another.
+		// The commit has a further change, so that no patch is equal to another.
 		commit(t, r, "main", "All at once", "a", "2\n", "c", "3\n")
 		res, err := r.Merge(t.Context(), MergeRequest{From: "work", Into: "main", Strategy: StrategyRebase, Committer: alice, Keep: keep})
 		if err != nil || !res.Merged {

@@ -62,7 +62,8 @@ func packOfMade(objects ...madeObject) []byte {
 			b.Object(o.kind, uint64(len(o.data)), []byte(o.data))
 			continue
 		}
-		// All of it new, nothing copied: of the base only the size has to be right.
+		// The delta is all new bytes, and copies nothing. Only the size of the base must
+		// be right.
 		delta := append(deltaVarint(len(o.data)), deltaVarint(len(o.data))...)
 		for rest := o.data; rest != ""; {
 			n := min(len(rest), 127)
@@ -86,7 +87,7 @@ func deltaVarint(n int) []byte {
 	return append(b, byte(n))
 }
 
-// leave writes an object into a repository where no ref reaches it.
+// leave writes an object into a repository in which no ref reaches it.
 func leave(t *testing.T, dir string, o madeObject) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "--git-dir="+dir, "hash-object", "-w", "--literally", "-t", kindNames[o.kind], "--stdin")
@@ -119,7 +120,7 @@ func TestOrdinaryPushes(t *testing.T) {
 	left := madeOn("left behind, and the file is gone", leftRoot, second)
 	fine := madeOn("left behind, and complete", root1, second)
 	fourth := madeOn("fourth", root2, third)
-	// The header names a second tree where no tree is looked for.
+	// The header has a second tree, where git expects none.
 	twoTrees := madeObject{kind: pack.TypeCommit, data: strings.Replace(madeOn("two trees", lostDir, second).data,
 		"\n\n", "\ntree "+string(root1.id())+"\n\n", 1)}
 	twoParents := madeObject{kind: pack.TypeCommit, data: strings.Replace(madeOn("a parent too late", root1, second).data,
@@ -246,7 +247,7 @@ func TestOrdinaryPushes(t *testing.T) {
 				}
 				answers[i] = withoutProgress(send(name, old, ref, tt.new, whole))
 				refs[i] = stock(t, git, "for-each-ref", "--format=%(refname) %(objectname) %(symref)")
-				stock(t, git, "rev-list", "--objects", "--quiet", "--all") // fails where anything is missing
+				stock(t, git, "rev-list", "--objects", "--quiet", "--all") // fails if an object is missing
 				_, err := os.Stat(filepath.Join(w.Root, hooksFolder))
 				if taken := os.IsNotExist(err); !native && tt.ok && taken != tt.fast {
 					t.Errorf("taken without receive-pack: %v, want %v", taken, tt.fast)

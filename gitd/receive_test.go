@@ -28,12 +28,12 @@ import (
 
 const zeroHash = "0000000000000000000000000000000000000000"
 
-// pushBody is a push of one new branch, as a client sends it.
+// pushBody returns a push of one new branch, as a client sends it.
 func pushBody(ref, id string, pack []byte) []byte {
 	return pushBodyFrom(zeroHash, ref, id, pack)
 }
 
-// pushBodyFrom is pushBody of a ref that is at old.
+// pushBodyFrom is pushBody for a ref that is at old.
 func pushBodyFrom(old, ref, id string, pack []byte) []byte {
 	body := protocol.AppendLine(nil, old, " ", id, " ", ref, "\x00report-status side-band-64k agent=test")
 	return append(append(body, protocol.FlushLine...), pack...)
@@ -129,7 +129,7 @@ func TestHostilePushes(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestMalformedPushes are refused before anything could be reported.
+// TestMalformedPushes sends malformed requests. They are refused before a report is possible.
 func TestMalformedPushes(t *testing.T) {
 	w := newWire(t, nil)
 	w.repo("a")
@@ -470,7 +470,7 @@ func TestHangUp(t *testing.T) {
 	w.clone(w.url("a", w.token(full)))
 }
 
-// TestIdleClients are cut off, whether they do not send or do not take.
+// TestIdleClients disconnects clients that neither send nor receive.
 func TestIdleClients(t *testing.T) {
 	w := newWire(t, func(s *Server) { s.Limits.Idle = 300 * time.Millisecond })
 	_, request := w.bigRepo(16 << 20)
@@ -528,7 +528,7 @@ func TestChildLimits(t *testing.T) {
 		c := w.dial("git-upload-pack", len(request))
 		defer c.Close()
 		c.Write(request)
-		io.ReadFull(c, make([]byte, 1)) // then take nothing
+		io.ReadFull(c, make([]byte, 1)) // then receive nothing
 		eventually(t, "no git process is left", func() bool { return len(gitChildren(t)) == 0 })
 		rest, _ := io.ReadAll(c)
 		if len(rest) > 1000 && strings.HasSuffix(string(rest), "0\r\n\r\n") {
@@ -554,7 +554,7 @@ func TestChildLimits(t *testing.T) {
 	})
 }
 
-// TestHooks found in a repository never run.
+// TestHooks checks that hooks in a repository never run.
 func TestHooks(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		w := newWire(t, func(s *Server) { s.OwnConfig = own })
@@ -613,7 +613,8 @@ func TestOwnConfig(t *testing.T) {
 	out, err = stockTry(c, "fetch")
 	refused(t, out, err, "switched off")
 
-	// Made while the server runs, with and without ".git", under a foreign name.
+	// These repositories are made while the server runs. Their names are unusual, with and
+	// without ".git".
 	for _, name := range []string{"later.git", "plain", "some folder/ünï code.git"} {
 		stock(t, "", "init", "-q", "--bare", filepath.Join(w.Root, name))
 		stock(t, c, "push", "-q", w.http.URL+(&url.URL{Path: "/" + name}).EscapedPath(), "HEAD:main")
@@ -644,7 +645,7 @@ func TestOwnConfig(t *testing.T) {
 			t.Errorf("%s has %q", name, out)
 		}
 	}
-	// Bearer tokens hold here, too.
+	// Bearer tokens are accepted, too.
 	closed := newWire(t, func(s *Server) { s.OwnConfig = true })
 	closed.repo("b")
 	out, err = stockTry("", "ls-remote", closed.url("b", ""))

@@ -100,7 +100,7 @@ func TestRepositoryNames(t *testing.T) {
 	if !slices.Equal(names, []string{"a/b", "a/c", "z"}) || err != nil {
 		t.Error(names, err)
 	}
-	// Another folder under the same name is another repository.
+	// A repository in another folder of the same name is another repository.
 	old, err := s.Repo("z")
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestUpdateWaits(t *testing.T) {
 	r := newRepo(t)
 	one := commit(t, r, "main", "One", "a", "1")
 	lock := filepath.Join(r.Dir(), "refs/heads/x.lock")
-	ahead := time.Now().Add(time.Hour) // so that it does not grow old, however long this takes
+	ahead := time.Now().Add(time.Hour) // does not become stale during the test
 	if err := errors.Join(os.WriteFile(lock, nil, 0o666), os.Chtimes(lock, ahead, ahead)); err != nil {
 		t.Fatal(err)
 	}
@@ -247,8 +247,8 @@ func TestUpdateWaits(t *testing.T) {
 	}
 }
 
-// TestUpdateSurvivesItsGit kills the kept git again and again: no
-// acknowledged change is lost, none is reported that did not happen.
+// TestUpdateSurvivesItsGit kills the kept git repeatedly. No acknowledged change
+// is lost, and no change is reported that did not happen.
 func TestUpdateSurvivesItsGit(t *testing.T) {
 	r := newRepo(t)
 	if err := os.Mkdir(filepath.Join(r.Dir(), "logs"), 0o777); err != nil { // so that git writes

@@ -91,7 +91,7 @@ func TestRefSnapshot(t *testing.T) {
 	git(t, r.Dir(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/heads/main")
 	git(t, r.Dir(), "symbolic-ref", "refs/remotes/origin/none", "refs/heads/none")
 	check()
-	for i := range 12 { // more than are looked at in process
+	for i := range 12 { // more refs than are read in process
 		git(t, r.Dir(), "tag", "-a", "-m", "Many", fmt.Sprint("many", i), string(tips[i%4]))
 	}
 	git(t, r.Dir(), "pack-refs", "--all")
@@ -130,7 +130,7 @@ func TestRefSnapshot(t *testing.T) {
 			git(t, r.Dir(), "pack-refs", "--all", "--prune")
 		case 7:
 			git(t, r.Dir(), "symbolic-ref", "HEAD", []string{"refs/heads/main", "refs/heads/none", "refs/heads/b1"}[rnd.IntN(3)])
-		case 8: // as go-git, and people, may leave it
+		case 8: // like go-git, and people, may leave it
 			dir := filepath.Join(r.Dir(), "refs/heads/broken")
 			write(t, dir, []string{"", "rubbish\n", strings.Repeat("1", 40) + "\n"}[rnd.IntN(3)])
 		}
@@ -241,7 +241,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// v2Fetch is a request of a fetch.
+// v2Fetch returns a request of a fetch.
 func v2Fetch(args ...string) []byte {
 	b := append(protocol.AppendLine(protocol.AppendLine(protocol.AppendLine(nil, "command=fetch"), "agent=git/test"), "object-format=sha1"), "0001"...)
 	for _, a := range args {

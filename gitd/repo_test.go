@@ -57,7 +57,7 @@ func newRepo(t testing.TB) *Repo {
 // locks.
 func TestOpenFails(t *testing.T) {
 	root := t.TempDir()
-	// Nothing can be written at a place in a pipe.
+	// Nothing can be written at an offset of a pipe.
 	if err := unix.Mkfifo(filepath.Join(root, lockName), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// git runs stock git as a person would, without anybody's configuration.
+// git runs stock git like a person, without any configuration.
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	return gittest.Run(t, dir, args...)

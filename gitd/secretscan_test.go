@@ -140,7 +140,7 @@ func TestLeakHook(t *testing.T) {
 	addFile(t, clone, "f", canary)
 	out, err := stockTry(clone, "push", "origin", "HEAD:main")
 	refused(t, out, err, "CANARY")
-	// Somebody put something in its place that cannot be replaced.
+	// A file in the place of the hooks folder cannot be replaced.
 	if err := os.RemoveAll(filepath.Join(w.Root, hooksFolder)); err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func TestSignCommit(t *testing.T) {
 		if out, err := verified(t, r.Dir(), s.Signer, Hash(h)); err != nil {
 			t.Errorf("%s: %v\n%s", c.name, err, out)
 		}
-		if err := os.Remove(filepath.Join(r.Dir(), "objects", h[:2], h[2:])); err != nil { // its parent may not be here
+		if err := os.Remove(filepath.Join(r.Dir(), "objects", h[:2], h[2:])); err != nil { // its parent may not exist here
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
-// largeRepo has a branch main of n files, a hundred in each folder.
+// largeRepo returns a repository with a branch main of n files, a hundred in each
+// folder.
 func largeRepo(b *testing.B, n int) (*Repo, Hash) {
 	r := newRepo(b)
 	c := NewCommit{Author: alice, Message: "all"}

@@ -7,7 +7,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// TestMalformedFetches sends requests that no git would send. Each is the client's fault, in every version of the protocol.
+// TestMalformedFetches sends requests that git would not send. The server reports each as the client's fault, in
+// every version of the protocol.
 func TestMalformedFetches(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("app")

@@ -186,7 +186,7 @@ func TestRefreshToACommit(t *testing.T) {
 	if res, err := s.RefreshFrom(ctx, "r", Upstream{}, two, nil); err != nil || res.New != two || res.Commit != two {
 		t.Fatal(res, err)
 	}
-	// Git would hand it out by its name.
+	// git would serve the commit by its name.
 	if res, err := s.RefreshFrom(ctx, "r", Upstream{}, aside, nil); !errors.Is(err, ErrNotFound) {
 		t.Error(res, err)
 	}

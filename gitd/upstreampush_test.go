@@ -16,10 +16,10 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
-// hashOf is for the field Old.
+// hashOf returns a pointer for the field Old.
 func hashOf(h Hash) *Hash { return &h }
 
-// forked is a repository imported from a bare upstream, which has one commit.
+// forked returns a repository that was imported from a bare upstream with one commit.
 func forked(t testing.TB) (up string, r *Repo, first Hash) {
 	t.Helper()
 	src := work(t)
@@ -123,7 +123,7 @@ func TestPushUpstreamRefused(t *testing.T) {
 	if err := os.Remove(hook); err != nil {
 		t.Fatal(err)
 	}
-	// A name that the other side's refs leave no room for.
+	// The refs of the other side make this name impossible.
 	if err := r.PushUpstream(ctx, UpstreamPush{Branch: "main/b", Commit: first}); !errors.Is(err, ErrUpstreamRefused) {
 		t.Error(err)
 	}
@@ -150,7 +150,7 @@ func TestUpstreamBranchNames(t *testing.T) {
 		"@{-1}", "a\x00b", strings.Repeat("x", 2000)} {
 		err := r.PushUpstream(ctx, UpstreamPush{Branch: name, Commit: first})
 		if name == "+a" {
-			// Unusual, and a good name.
+			// The name is unusual and valid.
 			if err != nil || at(t, up, name) != first {
 				t.Errorf("%q: %v", name, err)
 			}
@@ -403,7 +403,7 @@ func TestFetchUpstream(t *testing.T) {
 	if h, err := r.Resolve(ctx, "refs/ramus/upstream/b"); h != forced || err != nil {
 		t.Error(h, err)
 	}
-	// Names that the old one leaves no room for.
+	// The old ref makes these names impossible.
 	fetch("b/c/d", push("b/c/d"))
 	git(t, up, "branch", "-q", "-D", "b/c/d")
 	hidden := push("b/c")
@@ -425,7 +425,7 @@ func TestFetchUpstream(t *testing.T) {
 		t.Error("a container fetched it by its name:", out)
 	}
 
-	// Beside a refresh and pushes.
+	// These fetches are concurrent with a refresh and pushes.
 	var wg sync.WaitGroup
 	for _, f := range []func() error{
 		func() error { _, err := r.FetchUpstream(ctx, Upstream{}, "b/c"); return err },

@@ -96,7 +96,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// noLeak waits for the goroutines that a test began to be gone.
+// noLeak waits until the goroutines of a test have ended.
 func noLeak(t testing.TB, before int) {
 	t.Helper()
 	if within(time.Minute, func() bool { return runtime.NumGoroutine() <= before }) {
@@ -161,7 +161,7 @@ func (w *wire) token(g Grant) string {
 	return token
 }
 
-// full is a grant of everything.
+// full grants everything.
 var full = Grant{Subject: "admin", Repo: "*", Scopes: []string{ScopeAdmin}, Write: []string{"refs/*", "refs/ramus/*"}, Force: true, Delete: true}
 
 // url returns a repository's address with a token in it, or without one if

@@ -126,7 +126,7 @@ func TestBasePacksAreMade(t *testing.T) {
 	if _, again := kept(); again == g {
 		t.Error("kept for ever")
 	}
-	// A base that moves a little leaves its base pack as good as it was.
+	// If the base moves a little its base pack stays in use.
 	second := r.commit("main", "d", "4\n")
 	if !composes(t, c, r, cloneOf(branch("two", second, "e", "5\n"))) {
 		t.Error("not composed")
@@ -134,7 +134,7 @@ func TestBasePacksAreMade(t *testing.T) {
 	if waitPending(c); len(basesOf(c, r)) != 1 {
 		t.Error("base packs of", basesOf(c, r))
 	}
-	// One that moves far gets another.
+	// If the base moves far it gets another base pack.
 	var many []string
 	for i := range staleObjects + 1 {
 		many = append(many, fmt.Sprint("many/", i), fmt.Sprint(i, "\n"))
@@ -158,7 +158,7 @@ func TestBasePacksAreMade(t *testing.T) {
 	if composes(t, c, r, cloneOf(orphan)) {
 		t.Error("composed")
 	}
-	// Beside one that descends it is answered for.
+	// Together with a descendant of the base the answer is composed.
 	both := cloneOf(orphan)
 	both.Wants = append(both.Wants, three)
 	if !composes(t, c, r, both) {
@@ -265,7 +265,7 @@ func TestBasePacksAreBounded(t *testing.T) {
 	if err := c.Prepare(ctx, r, object.Hash(strings.Repeat("1", 40)), Full); err == nil {
 		t.Error("made from nothing")
 	}
-	// One that cannot be made is not tried by everybody.
+	// A base pack that cannot be made is not tried by each request.
 	key := baseKey{r, tips[0], Full}
 	s, now := &c.bases, time.Now()
 	for _, step := range []struct {

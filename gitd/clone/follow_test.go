@@ -90,7 +90,7 @@ type unsized struct{ io.Writer }
 
 func (unsized) SetLength(int64) {}
 
-// split takes progress out of an answer, which must end with its flush.
+// split removes progress from an answer, which must end with its flush.
 func split(t testing.TB, b []byte) (data []byte, said string) {
 	t.Helper()
 	r := bytes.NewReader(b)

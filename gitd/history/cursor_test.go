@@ -8,7 +8,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// FuzzTreeCursor holds the reading of trees in place to that of whole trees.
+// FuzzTreeCursor compares the reading of trees in place with the reading of
+// whole trees.
 func FuzzTreeCursor(f *testing.F) {
 	hash := strings.Repeat("h", 20)
 	f.Add([]byte("100644 a\x00"+hash+"40000 b\x00"+hash), []byte("100644 b\x00"+hash))

@@ -190,7 +190,7 @@ func TestCollectorKnown(t *testing.T) {
 	}
 }
 
-// TestWritePack lets git check the pack of a section.
+// TestWritePack has git check the pack of a section.
 func TestWritePack(t *testing.T) {
 	objects, commits := randomRepo(t, 11, 20)
 	r, err := Between(t.Context(), objects, commits, nil, 1000)
@@ -232,7 +232,7 @@ func TestWritePack(t *testing.T) {
 	}
 }
 
-// TestIsComplete checks the signs of a history that is cut.
+// TestIsComplete checks the signs of an incomplete history.
 func TestIsComplete(t *testing.T) {
 	dir, h := t.TempDir(), object.Hash(strings.Repeat("1", 40))
 	if !IsComplete(dir, h) || IsComplete(dir, h+h[:24]) {

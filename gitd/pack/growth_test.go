@@ -61,7 +61,7 @@ func TestDeltaGrowth(t *testing.T) {
 	}, delta...)
 }
 
-// deflated returns data as zlib packs it.
+// deflated returns data compressed by zlib.
 func deflated(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -75,7 +75,7 @@ func deflated(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// appendSize appends a size as deltas have it.
+// appendSize appends a size in the encoding of deltas.
 func appendSize(b []byte, n int) []byte {
 	for ; n > 127; n >>= 7 {
 		b = append(b, byte(n)|0x80)

@@ -90,7 +90,7 @@ func TestScanPack(t *testing.T) {
 			_, seen, err := scan(tt.pack, wide)
 			switch {
 			case tt.name == "fewer objects than declared":
-				// The checksum is taken for an object, and fails as one.
+				// The scanner takes the checksum for an object, and fails.
 				if err == nil {
 					t.Fatal("accepted")
 				}
@@ -175,7 +175,7 @@ func FuzzScanPack(f *testing.F) {
 	})
 }
 
-// TestScanDeltaWork checks that edits of a large file pass, and that chains and copies without end do not.
+// TestScanDeltaWork checks that edits of a large file pass, and that endless chains and copies do not.
 func TestScanDeltaWork(t *testing.T) {
 	const size = 4 << 20
 	chain := func(n int, step func(size int) []byte) []byte {

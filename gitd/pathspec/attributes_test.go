@@ -16,8 +16,8 @@ import (
 // attributesAsked are the attributes that decide a conversion.
 var attributesAsked = []string{"text", "crlf", "eol", "ident", "filter", "working-tree-encoding"}
 
-// checkAttributes returns for each path below dir, a repository, its attributes by git, a line
-// "name=value" each.
+// checkAttributes returns git's attributes of each path, a line "name=value" each. dir is a
+// repository, and the paths are below it.
 func checkAttributes(t testing.TB, dir string, paths []string) []string {
 	t.Helper()
 	cmd := exec.Command("git", append([]string{"check-attr", "--stdin", "-z"}, attributesAsked...)...)
@@ -92,7 +92,7 @@ func TestAttributesLikeGit(t *testing.T) {
 				continue
 			}
 			data := m.Gitattributes()
-			for range m.IntN(3) { // lines of the kinds that git leaves out, and macros of macros
+			for range m.IntN(3) { // kinds of lines that git leaves out, and macros of macros
 				line := m.Pick([]string{"[attr]deep mine -eol\n", "[attr]mine deep\n", "* deep\n", "[attr]binary text\n", "*.txt binary\n", "[attr]-x text\n", "[attr] text\n",
 					"!*.txt text\n", `"a\056txt" text` + "\n", `"\141*"text=auto` + "\n", `"open text` + "\n", `"*" text` + "\n", "*.o text=auto -text text\n", "* te=xt text=\n", "* text= eol=\r\n", "\t # no\n", "*.txt\teol=crlf\vtext\n",
 					"[attr]binary\n", "*.txt -binary\n", "*.o !binary text\n", "* a.b_c-d text\n", "* a+b text\n"})

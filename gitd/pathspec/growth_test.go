@@ -40,7 +40,7 @@ func TestRuleGrowth(t *testing.T) {
 		if c.Each == nil && strings.Contains(c.Token, "\n") {
 			continue
 		}
-		c.Limit = maxAttributeLine - 10 // no line of .gitattributes is longer
+		c.Limit = maxAttributeLine - 10 // the longest line of .gitattributes
 		lines = append(lines, c)
 	}
 	curve.Check(t, "attribute line", func(text []byte) {

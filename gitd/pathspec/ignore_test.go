@@ -15,7 +15,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pathspec/pathspectest"
 )
 
-// checkIgnore returns for each path below dir, a repository, whether git ignores it.
+// checkIgnore reports for each path whether git ignores it. dir is a repository, and the paths are
+// below it.
 func checkIgnore(t testing.TB, dir string, paths []string) []bool {
 	t.Helper()
 	cmd := exec.Command("git", "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n")

@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// fetchOf is a request of a fetch.
+// fetchOf returns a request of a fetch.
 func fetchOf(args ...string) []byte {
 	b := append(AppendLine(AppendLine(AppendLine(nil, "command=fetch"), "agent=git/test"), "object-format=sha1"), "0001"...)
 	for _, a := range args {

@@ -30,7 +30,7 @@ import (
 // with.
 type overlaid struct {
 	t                  testing.TB
-	dir                string // of all that follows
+	dir                string // contains all folders below
 	lower, upper, tree string
 	oracle, index      string
 	objects            string // folder that git writes to, of the served repository or another
@@ -39,13 +39,13 @@ type overlaid struct {
 	mounted            bool
 }
 
-// newOverlaid is to be called by the goroutine that works in the tree.
+// newOverlaid must be called by the goroutine that works in the tree.
 func newOverlaid(t testing.TB, r *gitd.Repo) *overlaid {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("cannot run here: overlays need root")
 	}
-	// The thread ends with its goroutine, and with the thread the namespace.
+	// The thread ends with its goroutine, and the namespace with the thread.
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Skip("cannot run here: ", err)
@@ -114,7 +114,7 @@ func (o *overlaid) tryGit(tree string, args ...string) (string, error) {
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, errs.String())
 	}
-	// Git looks into files that are as young as its index: whether they are is chance.
+	// git reads files that are as new as its index. Whether they are is random.
 	future := time.Now().Add(time.Hour)
 	if err := os.Chtimes(o.index, future, future); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		o.t.Fatal(err)
@@ -302,8 +302,8 @@ func (m *mutation) step() {
 	}
 }
 
-// TestSnapshotLikeGit changes work trees on real overlays at random and compares the
-// tree that Snapshot makes with the one of git add -A.
+// TestSnapshotLikeGit changes work trees on real overlays at random. It compares the
+// tree of Snapshot with the tree of git add -A.
 func TestSnapshotLikeGit(t *testing.T) {
 	states := 40
 	if os.Getenv("RAMUS_TEST") == "full" {
@@ -326,7 +326,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 	var done, portable, refused, renamed int
 	for tree := uint64(0); done < states && !t.Failed(); tree++ {
 		m := &mutation{overlaid: o, Random: pathspectest.Random{Rand: rand.New(rand.NewPCG(seed, tree))}, plain: true}
-		// A base that git itself has committed.
+		// git itself makes the commit of the base.
 		o.objects = r.Dir() + "/objects"
 		o.begin(empty)
 		for range 10 + m.IntN(40) {

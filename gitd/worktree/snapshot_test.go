@@ -394,7 +394,7 @@ func TestSnapshotFindsSecrets(t *testing.T) {
 	got.Pack.Close()
 }
 
-// lines is a file of lines that is never in memory as a whole.
+// lines is a reader of many lines that are never in memory as a whole.
 type lines struct{ at, size int64 }
 
 const line = "line of text\r\n"
@@ -457,7 +457,7 @@ func TestSnapshotStreamsLargeFiles(t *testing.T) {
 	if len(s.Changed) != 2 || opened["x.bin"] != 1 || opened["x.txt"] != 2 {
 		t.Errorf("%+v, opened %v", s.Changed, opened)
 	}
-	// The same again is read, and not written.
+	// The same content is read again, and not written.
 	o.Indexed = s.Commit
 	if s, _ := snap(t, r, o); s.Commit != "" || s.Hashed != 2 {
 		t.Errorf("%+v", s)
@@ -474,7 +474,8 @@ func TestSnapshotPack(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := commit(t, r, "main", "One", "a", "1", "dir/b", "2", "dir/sub/c", "3")
-	// The repository has the new content already, which the work tree's own does not.
+	// The repository has the new content already. The work tree's own repository does
+	// not.
 	commit(t, r, "other", "Other", "new", "content", "dir/sub/c", "changed")
 	own := t.TempDir()
 	git(t, own, "clone", "-q", "--bare", "--single-branch", "-b", "main", r.Dir(), ".")
@@ -578,7 +579,7 @@ func FuzzOverlay(f *testing.F) {
 	})
 }
 
-// BenchmarkSnapshot commits three changed files of a tree of 27,000, over and over.
+// BenchmarkSnapshot commits three changed files of a tree of 27,000, repeatedly.
 func BenchmarkSnapshot(b *testing.B) {
 	r := newRepo(b)
 	c := gitd.NewCommit{Author: alice}
