@@ -23,15 +23,15 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
-// npmAgent is a coding agent as it is released on npm, and how it does the edit task.
+// npmAgent is a coding agent as it is released on npm, with its way to do the edit task.
 type npmAgent struct {
 	target   string   // of examples/agents/Dockerfile, and its image, ramus/TARGET
 	file     string   // in examples/agents
 	agents   []string // names in the file; each does all tasks
-	provider string   // whose API it speaks
-	// edit is the task as calls of its tools: read sum.js, edit it, run the tests.
+	provider string   // of the API that it uses
+	// edit is the task as calls of the agent's tools. They read sum.js, edit it and run the tests.
 	edit []modeltest.ToolCall
-	// ramus is how it runs the tests by ramus's own tool, which agents of kind acp are given over MCP.
+	// ramus is the call of ramus's own tool that runs the tests. Agents of kind acp get it over MCP.
 	ramus []modeltest.ToolCall
 }
 
@@ -51,7 +51,7 @@ var npmAgents = []npmAgent{
 	}, ramus: []modeltest.ToolCall{
 		{Name: "ramus_lib_run_tests"},
 	}},
-	// Codex has one tool, which runs JavaScript, and that one all others.
+	// Codex has one tool, which runs JavaScript. That tool calls all others.
 	{target: "codex", file: "codex.yaml", agents: []string{"codex", "codex-acp"}, provider: "openai", edit: []modeltest.ToolCall{
 		{Name: "exec", Input: map[string]any{"input": `text(await tools.exec_command({cmd: "cat sum.js"}));`}},
 		{Name: "exec", Input: map[string]any{"input": `text(await tools.apply_patch("*** Begin Patch\n*** Update File: sum.js\n@@\n-exports.sum = (a, b) => a - b;\n+exports.sum = (a, b) => a + b;\n*** End Patch\n"));`}},
@@ -222,7 +222,7 @@ func (a npmAgent) site(t *testing.T, acp bool, image, binary string) *agentSite 
 	return s
 }
 
-// configure writes the configuration, with one thing instead of another.
+// configure writes the configuration, with instead in place of thing.
 func (s *agentSite) configure(thing, instead string) {
 	s.t.Helper()
 	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte(strings.ReplaceAll(s.config, thing, instead)), 0o600); err != nil {
@@ -246,7 +246,7 @@ func (s *agentSite) command(args ...string) (string, error) {
 	return string(out), err
 }
 
-// ramus runs one that ends well.
+// ramus runs a command that must succeed.
 func (s *agentSite) ramus(args ...string) string {
 	s.t.Helper()
 	out, err := s.command(args...)
@@ -262,7 +262,8 @@ func (a npmAgent) try(t *testing.T, name, image, binary string) {
 	s := a.site(t, acp, image, binary)
 	t.Run("edit", func(t *testing.T) {
 		s.t = t
-		// Every second request is answered: agents wait longer after each fault in a row.
+		// Only every second request fails, because agents wait longer after each further fault in a
+		// row.
 		s.model.Fail(
 			modeltest.Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"}, modeltest.Fault{},
 			modeltest.Fault{Status: 529}, modeltest.Fault{},

@@ -29,10 +29,10 @@ type harm struct {
 	timeout time.Duration // of the check
 	steps   []any
 	verdict record.BrowserVerdict // empty for FAIL or UNVERIFIED
-	mayPass bool                  // PASS will do, too
+	mayPass bool                  // PASS is accepted, too
 	reason  string                // a regular expression
 	more    func(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck)
-	full    bool // it is tried with RAMUS_TEST=full only
+	full    bool // runs with RAMUS_TEST=full only
 }
 
 // stepWithin bounds a step of the run. It is far more than the time of a check that ends by
@@ -179,7 +179,7 @@ func TestBrowserHostile(t *testing.T) {
 			hosts = append(hosts, "http://"+a)
 		}
 		s := newBrowserServer(t, engine)
-		// Two at a time.
+		// Two checks run at a time.
 		lanes := [][]harm{{
 			{name: "memory", path: "/memory", steps: []any{map[string]any{"expect_visible": "#never", "timeout": "90s"}}, reason: "memory|crashed|ended by itself"},
 			{name: "hosts", path: "/hosts", verdict: record.BrowserFail, reason: "refused", more: refused(hosts...)},

@@ -42,7 +42,7 @@ func npmRegistry(t *testing.T) *url.URL {
 	return u
 }
 
-// buildRamus builds the program into a folder that has the browser's programs too.
+// buildRamus builds the program into a folder with the browser's programs.
 func buildRamus(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "ramus")

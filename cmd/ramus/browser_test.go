@@ -36,7 +36,7 @@ type browserServer struct {
 	api    *client.Client
 }
 
-// onBrowsers does a test on each engine that can look at pages here.
+// onBrowsers runs a test on each engine that has a browser here.
 func onBrowsers(t *testing.T, test func(t *testing.T, engine string)) {
 	for _, engine := range []string{"sandbox", "docker"} {
 		t.Run(engine, func(t *testing.T) {
@@ -55,7 +55,8 @@ func onBrowsers(t *testing.T, test func(t *testing.T, engine string)) {
 	}
 }
 
-// newBrowserServer serves. settings are lines of the configuration's browser section.
+// newBrowserServer starts a server. settings are lines of the configuration's browser
+// section.
 func newBrowserServer(t *testing.T, engine string, settings ...string) *browserServer {
 	t.Helper()
 	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "dir:") }) {
@@ -104,7 +105,7 @@ func (s *browserServer) run(caller string, r record.Request) (m record.Manifest,
 	}
 }
 
-// look is one check of the page as it is imported, with a look before and one after a click.
+// look is one check of the imported page, with a picture before and one after a click.
 func (s *browserServer) look(caller string) (record.BrowserCheck, record.Manifest, error) {
 	m, err := s.run(caller, record.Request{Task: &record.TaskCall{Name: "browser_test", Params: map[string]any{"check": map[string]any{
 		"start": "python3 -m http.server 5173 --bind 127.0.0.1", "url": "http://127.0.0.1:5173/", "steps": []any{
@@ -297,7 +298,7 @@ func TestBrowserFourAtOnce(t *testing.T) {
 	})
 }
 
-// pictures are a check's, by name and hash.
+// pictures returns the pictures of a check, by name and hash.
 func pictures(c record.BrowserCheck) (list string) {
 	for _, f := range c.Files {
 		if f.Type == "image/png" {
@@ -307,7 +308,7 @@ func pictures(c record.BrowserCheck) (list string) {
 	return list
 }
 
-// jsonText is v as a workflow or a configuration can hold it.
+// jsonText returns v in the syntax of a workflow or a configuration.
 func jsonText(t testing.TB, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)

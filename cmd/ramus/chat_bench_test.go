@@ -13,11 +13,11 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
-// BenchmarkChat sends 50 mentions a second, in threads of their own, for ten
-// seconds, half of them commands that need a container and half questions that
-// need none, mixed: the questions are the baseline. It reports how long the
-// acknowledgement, the first message of ramus and the result took, in
-// milliseconds, as median and as 99th percentile.
+// BenchmarkChat sends 50 mentions a second for ten seconds, in threads of
+// their own. Half of them are commands that need a container, and half are
+// questions that need none, mixed. The questions are the baseline. It reports
+// the time to the acknowledgement, to the first message of ramus and to the
+// result, in milliseconds, as median and as 99th percentile.
 func BenchmarkChat(b *testing.B) {
 	const rate, seconds = 50, 10
 	for b.Loop() {

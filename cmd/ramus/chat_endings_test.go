@@ -45,7 +45,8 @@ func scripted(t testing.TB, more string) string {
 	return fmt.Sprintf("agents: {scripted: {command: %s, resume: %s, state: [.scripted], %s}}\n", command(), command("--resume"), more)
 }
 
-// commit puts files into the sample's base, by way of where it was imported from.
+// commit adds files to the sample's base, through the repository that it was
+// imported from.
 func (s *chatServer) commit(files map[string]string) {
 	s.t.Helper()
 	src := filepath.Join(filepath.Dir(s.data), "sample")
@@ -108,7 +109,7 @@ func (s *chatServer) journalled(ts, kind string) bool {
 	})
 }
 
-// poll waits for something that Slack does not see.
+// poll waits for a condition that Slack does not show.
 func (s *chatServer) poll(what string, done func() bool) {
 	s.t.Helper()
 	for range 6000 {
@@ -191,7 +192,7 @@ func (s *chatServer) gone(text string) {
 // killContainer kills process 1 of the container that works for a mention's run.
 func (s *chatServer) killContainer(ts string) {
 	s.t.Helper()
-	// Its thread may not know of the run yet.
+	// The thread may not have the run yet.
 	caller := chat.Session{Key: "slack:" + s.slack.Team + ":C01:" + ts}.Caller().String()
 	killed := 0
 	for _, c := range s.containers() {
@@ -210,7 +211,7 @@ func (s *chatServer) killContainer(ts string) {
 	}
 }
 
-// sealedRun is a run as plain git has it: every file at its ref.
+// sealedRun is a run as plain git reads it, with every file at its ref.
 type sealedRun struct {
 	record.Run
 	files    map[string][]byte
@@ -321,7 +322,8 @@ func (s *chatServer) whole(r sealedRun) (faults []string) {
 	return faults
 }
 
-// leaves is a shell line that makes a small artifact, a change, and words on both streams.
+// leaves is a shell line that makes a small artifact, a change, and output on both
+// streams.
 const leaves = "mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; echo x >>made; echo out; echo err >&2; "
 
 // endingSleep is the number of seconds that commands of TestChatEndings sleep. It
@@ -336,7 +338,7 @@ type ending struct {
 	end    func(s *chatServer, ts string) // action on the run, after the server was killed and is back
 	state  record.State
 	reason record.Reason
-	or     record.Reason // the next server may not have it in its hands yet
+	or     record.Reason // the next server may not have taken the run up yet
 	files  []string      // in the manifest
 	stdout string        // of the command; "": whatever
 }
@@ -384,9 +386,8 @@ var endings = []ending{
 	{name: "mistake", text: "run", state: record.StateFailed, reason: record.ReasonBadInput},
 }
 
-// TestChatEndings ends runs in every way there is, while the server is killed
-// and started again: of each there is a whole record, and one reply.
-// RAMUS_TEST=full ends 100.
+// TestChatEndings ends runs in all ways, while the server is killed and started
+// again. Each has a whole record and one reply. RAMUS_TEST=full ends 100 runs.
 func TestChatEndings(t *testing.T) {
 	mentions := 30
 	if os.Getenv("RAMUS_TEST") == "full" {
@@ -425,7 +426,7 @@ func TestChatEndings(t *testing.T) {
 		if len(round) > 1 {
 			s.killContainer(round[1])
 		}
-		orphan := map[string]bool{} // at work while no server is there
+		orphan := map[string]bool{} // at work while no server runs
 		for _, ts := range round {
 			orphan[ts] = s.journalled(ts, record.EventStepStarted)
 			unheard[ts] = orphan[ts] && !s.printed(ts)

@@ -203,7 +203,7 @@ func TestChatNoop(t *testing.T) {
 		}
 	}
 
-	// All of the evidence in one file.
+	// This file has all of the evidence.
 	all := s.fetch("GET", s.links().Sign("/evidence/"+run.Name()+"/bundle.tar.gz"))
 	if all.status != 200 || all.header.Get("Content-Type") != "application/gzip" {
 		t.Errorf("the evidence: %d %v", all.status, all.header)
@@ -239,7 +239,7 @@ func TestChatNoop(t *testing.T) {
 	}
 }
 
-// links signs as the server does, with its key.
+// links returns a signer of links with the server's key.
 func (s *chatServer) links() *links.Signer {
 	s.t.Helper()
 	key, err := os.ReadFile(filepath.Join(s.data, "keys", "links.key"))
@@ -251,7 +251,7 @@ func (s *chatServer) links() *links.Signer {
 
 func (s *chatServer) signed(r record.Run, name string) string { return s.links().File(r, name) }
 
-// altered are links that differ from a signed one in one thing.
+// altered returns links that differ from a signed one in one part.
 func altered(t testing.TB, link string) map[string]string {
 	t.Helper()
 	change := func(f func(u *url.URL, q url.Values)) string {

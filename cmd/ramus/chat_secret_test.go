@@ -32,7 +32,7 @@ type chatSecret struct {
 	value string
 }
 
-// look searches a text.
+// look searches a text for the secret.
 func (s *chatSecret) look(where string, text []byte) {
 	s.t.Helper()
 	for _, form := range redacttest.Text(text, s.value) {
@@ -52,7 +52,7 @@ func (s *chatSecret) folder(skip ...string) {
 	}
 }
 
-// slackSide searches every request that ramus sent to Slack, and every answer that it gave.
+// slackSide searches every request of ramus to Slack, and every answer of ramus.
 func (s *chatSecret) slackSide() (requests int) {
 	s.t.Helper()
 	for _, q := range s.slack.Requests() {
@@ -76,7 +76,7 @@ func (s *chatSecret) slackSide() (requests int) {
 	return requests
 }
 
-// pages searches all that the links of all messages lead to.
+// pages searches all pages that the links of all messages open.
 func (s *chatSecret) pages() int {
 	s.t.Helper()
 	var queue []string
@@ -292,7 +292,7 @@ func TestChatSecret(t *testing.T) {
 	})
 	s.folder("sandbox", "hosts")
 	s.api()
-	// In the middle of a command the server dies.
+	// The server dies in the middle of a command.
 	slow := say("exec sh leak/slow.sh")
 	s.poll("it does not begin", func() bool { return s.printed(slow) })
 	s.kill(syscall.SIGKILL)
@@ -329,7 +329,7 @@ func TestChatSecret(t *testing.T) {
 	s.mu.Unlock()
 	s.look("the log", log)
 
-	// A search that finds nothing must have had something to find.
+	// The secret must have been removed from messages. Otherwise a search without a result would mean nothing.
 	said := ""
 	for _, m := range s.slack.Messages("C01") {
 		if m.BotID != "" {

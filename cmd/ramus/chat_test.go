@@ -189,7 +189,7 @@ func (s *chatServer) kill(sig syscall.Signal) {
 	s.cmd = nil
 }
 
-// part returns ramus's messages in a thread that play a part.
+// part returns ramus's messages of one kind in a thread.
 func (s *chatServer) part(thread, part string) []slacktest.Message {
 	var found []slacktest.Message
 	for _, m := range s.slack.Own("C01", thread) {
@@ -201,7 +201,7 @@ func (s *chatServer) part(thread, part string) []slacktest.Message {
 	return found
 }
 
-// until waits for something to be true of the workspace.
+// until waits until a condition holds in the workspace.
 func (s *chatServer) until(what string, within time.Duration, done func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), within)
@@ -249,7 +249,7 @@ func (s *chatServer) settle() {
 	s.t.Errorf("after two minutes %s", open)
 }
 
-// TestChatSmoke runs the smoke test of the gate as people do, by its script.
+// TestChatSmoke runs the smoke test of the gate by its script, like people do.
 func TestChatSmoke(t *testing.T) {
 	s := newChatServer(t, "")
 	cmd := exec.Command(abs(t, "../../scripts/demo-slack.sh"), "smoke")
@@ -308,8 +308,8 @@ func TestChatSocketMode(t *testing.T) {
 	s.settle()
 }
 
-// TestChatKilled kills the server between claim and answer, and between a run's
-// end and its reply: each mention has one run and one reply.
+// TestChatKilled kills the server between claim and answer, and between a run's end and its
+// reply. Each mention has one run and one reply.
 func TestChatKilled(t *testing.T) {
 	s := newChatServer(t, "")
 	s.slack.Retries = []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 3 * time.Second, 20 * time.Second, 20 * time.Second}

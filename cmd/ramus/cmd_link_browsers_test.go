@@ -55,7 +55,7 @@ func (s *playwrightStand) link(target, name string) {
 	}
 }
 
-// core is an installed playwright-core with one revision.
+// core installs a playwright-core with one revision.
 func (s *playwrightStand) core(p, version, revision string) {
 	s.write(p+"/package.json", `{"version": "`+version+`"}`)
 	s.write(p+"/browsers.json", `{"browsers": [{"name": "chromium", "revision": "`+revision+`"},
@@ -113,7 +113,7 @@ func TestLinkBrowsers(t *testing.T) {
 			t.Errorf("%s leads to %s, %v; want %s", name, got, err, want)
 		}
 	}
-	// Once more, and after the browser has moved.
+	// The command runs once more, also after the browser has moved.
 	s.write("bin/newer", "")
 	s.local.shell = []string{filepath.Join(s.dir, "bin/newer")}
 	if _, err := s.run("app"); err != nil {

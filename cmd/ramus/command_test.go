@@ -14,8 +14,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// ramus runs a command line in this process, with an empty environment but
-// for a data folder of the test's own.
+// ramus runs a command line in this process. The environment has only a data
+// folder of the test's own.
 func ramus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -68,7 +68,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 					t.Errorf("%v: status %d: %s%s", args, code, out, err)
 				}
 			}
-			// Every flag is explained, and none is declared twice.
+			// Every flag has a description, and none is declared twice.
 			c.flags(newEnv(stdio{}, nil), "x").VisitAll(func(f *flag.Flag) {
 				if f.Usage == "" {
 					t.Errorf("%v: flag %s has no text", line, f.Name)

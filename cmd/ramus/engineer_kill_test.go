@@ -199,7 +199,7 @@ func (s *engineerServer) crash(tasks int) (stories []*story) {
 		}
 		kills := 0
 		for waiting > 0 {
-			// Every other time it is let alone for long enough to get on.
+			// Every other time the server runs long enough to make progress.
 			pause := time.Duration(rand.Int64N(int64(3 * time.Second)))
 			if kills++; kills%2 == 0 {
 				pause /= 10

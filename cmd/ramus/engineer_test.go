@@ -34,7 +34,7 @@ type engineerServer struct {
 	*chatServer
 	github *githubtest.Server
 	repo   *githubtest.Repo
-	local  *client.Client // by the socket, over restarts
+	local  *client.Client // by the socket, also after restarts
 	trap   atomic.Pointer[trap]
 }
 
@@ -121,7 +121,7 @@ func (s *engineerServer) task(id string) record.Task {
 // headOf returns the branch of a task's work at GitHub.
 func headOf(id string) string { return "ramus/conv-" + id }
 
-// pulls are a task's pull requests.
+// pulls returns a task's pull requests.
 func (s *engineerServer) pulls(id string) []githubtest.Pull {
 	return slices.DeleteFunc(s.repo.Pulls(), func(p githubtest.Pull) bool { return p.Head != headOf(id) })
 }
@@ -132,7 +132,7 @@ func (s *engineerServer) pulls(id string) []githubtest.Pull {
 type story struct {
 	s       *engineerServer
 	name    string
-	file    string // that it is about
+	file    string // that it works on
 	id      string
 	submit  []string // further lines of its agent's prompt
 	comment string   // lines of the comment
@@ -206,7 +206,7 @@ func (y *story) check() (faults []string) {
 		fault("%s is %q, %v", y.file, text, err)
 	}
 	var thread []string
-	working := 0 // as often as a minute has passed, at most once for each work here
+	working := 0 // once for each full minute, and at most once for each work here
 	for _, m := range s.slack.Messages("C01") {
 		switch {
 		case m.TS != task.SlackThreadTS && m.ThreadTS != task.SlackThreadTS:
@@ -282,7 +282,7 @@ func (s *engineerServer) left() (faults []string) {
 	return faults
 }
 
-// finish ends the server, and the test with all that is not as it should be.
+// finish ends the server, and fails the test for each fault.
 func (s *engineerServer) finish(stories ...*story) {
 	s.t.Helper()
 	for _, y := range stories {

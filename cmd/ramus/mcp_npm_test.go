@@ -210,7 +210,7 @@ func npmModules(t *testing.T) string {
 	return modules
 }
 
-// mcpServer is a server that stays, with a repository and a token.
+// mcpServer is a server that runs until the end of the test, with a repository and a token.
 type mcpServer struct{ binary, data, url, token string }
 
 func newMCPServer(t *testing.T) *mcpServer {

@@ -39,7 +39,7 @@ import (
 // it may be left on the machine.
 func TestScript(t *testing.T) {
 	bin := t.TempDir()
-	// Containers of another user must be able to start it.
+	// Containers of another user must be able to start the binary.
 	for dir := bin; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
