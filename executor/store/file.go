@@ -37,7 +37,7 @@ func OpenFile(m record.ManifestFile, open func() (io.ReadCloser, error)) (*File,
 	return &File{ManifestFile: m, from: &reopened{open: open, in: in}, hash: sha256.New()}, nil
 }
 
-// Read reads on. The error of a file that does not have its hash is [record.ErrDamaged].
+// Read reads the next bytes. The error of a file that does not have its hash is [record.ErrDamaged].
 func (f *File) Read(p []byte) (int, error) {
 	if !f.whole && (f.checked.has(f.SHA256) || f.at != f.hashed) {
 		if err := f.compare(); err != nil {
@@ -128,7 +128,7 @@ func (f *File) damaged(how string) error {
 	return fmt.Errorf("cannot read %q: %w: %s", f.Name, record.ErrDamaged, how)
 }
 
-// reopened makes a reader that seeks of one that can only be opened again.
+// reopened is a reader that seeks, made of a reader that can only be opened again.
 type reopened struct {
 	open func() (io.ReadCloser, error)
 	in   io.ReadCloser

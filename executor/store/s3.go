@@ -28,20 +28,21 @@ import (
 // Bounds of the requests to S3.
 const (
 	partSize     = 8 << 20          // bytes of a part of an upload; smaller objects are one request
-	maxParts     = 10_000           // of one upload, as S3 has it
+	maxParts     = 10_000           // of one upload, the limit of S3
 	partWithin   = 10 * time.Minute // one part, with all attempts
 	answerWithin = 30 * time.Second // from the end of a request to the head of its answer; a run's end waits for it
 	abortWithin  = 5 * time.Second  // a broken upload is aborted, also while the executor closes
-	s3Attempts   = 3                // of a request, as the AWS libraries make them
+	s3Attempts   = 3                // of a request, the number of the AWS libraries
 )
 
 // S3 is the address of a bucket of S3, or of a service with its protocol. It is opened by Open.
 type S3 struct {
-	// Bucket is its name.
+	// Bucket is the bucket's name.
 	Bucket string
 	// Prefix begins the keys of all objects, such as "ramus/". It may be empty.
 	Prefix string
-	// Region is where the bucket is. Empty: AWS_REGION or AWS_DEFAULT_REGION, or the service is asked.
+	// Region is the region of the bucket. If it is empty it is AWS_REGION or AWS_DEFAULT_REGION, and otherwise the
+	// service is asked for it.
 	Region string
 	// Endpoint is the address of the service, "https://HOST[:PORT]". If it is empty the service is AWS.
 	Endpoint string
@@ -51,12 +52,13 @@ type S3 struct {
 	// NoChecksums leaves out the CRC-32 of objects and parts, which some services do not know. Their SHA-256 is part of the
 	// signature in any case.
 	NoChecksums bool
-	// Profile is one of the AWS configuration files. If it is empty, Key is used.
+	// Profile is one of the AWS configuration files. If it is empty, see Key.
 	Profile string
-	// Key and Secret are the credentials. Empty: those of Profile, or else those of the environment, a web identity, the default
-	// profile, the container, or the machine, whichever comes first.
+	// Key and Secret are the credentials. If they are empty the credentials are those of Profile. Without a Profile
+	// they are those of the environment, a web identity, the default profile, the container, or the machine,
+	// whichever comes first.
 	Key, Secret string
-	// Attempts is how often a request is made that fails for a passing reason. Default 3.
+	// Attempts is how often a request is made that fails for a temporary reason. The default is 3.
 	Attempts int
 	// Transport makes the requests. If it is nil they are made as by [http.DefaultTransport].
 	Transport *http.Transport
@@ -70,7 +72,7 @@ func (s S3) Open() (Bucket, error) {
 	}
 	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
 		if s.Endpoint == "" {
-			s.Endpoint = os.Getenv(name) // as the AWS command line has it
+			s.Endpoint = os.Getenv(name) // like the AWS command line
 		}
 	}
 	endpoint := &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
@@ -141,7 +143,7 @@ func (b *s3Bucket) Put(ctx context.Context, key string, from io.Reader) error {
 	}
 }
 
-// ended reports whether an error of io.ReadFull is the end of the input.
+// ended reports whether an error of io.ReadFull means the end of the input.
 func ended(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
 
 func (b *s3Bucket) putWhole(ctx context.Context, key string, content []byte) error {

@@ -30,7 +30,7 @@ func opened(t *testing.T, s store.S3) store.Bucket {
 	return b
 }
 
-// TestS3Prefix keeps other objects of the same bucket out of sight.
+// TestS3Prefix checks that other objects of the same bucket are not visible.
 func TestS3Prefix(t *testing.T) {
 	server := storetest.NewS3(t)
 	server.Change("sha256/ab/other", func([]byte) []byte { return []byte("other") })

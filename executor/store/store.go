@@ -20,7 +20,7 @@ import (
 // Store holds contents by their SHA-256. Its fields are its options and are not changed after the first call of a method. Methods
 // are safe for concurrent use.
 type Store struct {
-	// Bucket is where contents are kept. The Store does not close it.
+	// Bucket keeps the contents. The Store does not close it.
 	Bucket Bucket
 	// Earlier is the bucket that contents were put into before. They are still read from it. It may be nil.
 	Earlier Bucket
