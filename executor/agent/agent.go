@@ -16,7 +16,8 @@ import (
 // its changes are committed. The configuration of the server names agents, never a repository.
 type Agent struct {
 	Name string // lower-case letters, digits and hyphens; if empty, its key in Executor.Agents
-	// Image to run in, if the engine has images. Empty: Executor.Image, or the image that the caller's container is made of already.
+	// Image to run in, if the engine has images. If it is empty the image is Executor.Image, or the one that the
+	// caller's container is made of already.
 	Image string
 	// Command is an argument vector for the first turn. Resume, if set, is the one for every later turn of the caller, in this
 	// container or a new one.
@@ -37,7 +38,7 @@ type Agent struct {
 	// "edit", "execute" …). It is [PermissionAllow], the default, [PermissionAsk] or [PermissionDeny].
 	Permission string
 	Allow      []string
-	// Mode is the session mode to set, if the agent has modes ("plan"). Empty: its own.
+	// Mode is the session mode to set, if the agent has modes ("plan"). If it is empty the agent's own stays.
 	Mode string
 	// Auth is the id of the method to authenticate by ("gemini-api-key") if an agent of ProtocolACP requires that.
 	// The agent's credentials are in Env. They are not secret, because the door adds the secrets.
@@ -46,7 +47,8 @@ type Agent struct {
 	// MCP server in a sidecar, as the MCP server "browser" of an agent of ProtocolACP that speaks HTTP, and otherwise
 	// at the address in RAMUS_BROWSER_MCP. If it is empty there is none.
 	Browser string
-	// Output is how many bytes a turn may print. A turn that prints more is taken for a loop and ended. Default 256 MiB.
+	// Output is how many bytes a turn may print. A turn that prints more is taken for a loop and ended. The default
+	// is 256 MiB.
 	Output int64
 	// Checks are the library tasks that are run after the last turn ("lib_run_tests"). A check that finds nothing to run is
 	// journalled as skipped.

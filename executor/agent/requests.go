@@ -134,7 +134,7 @@ func (k *Process) ReadFile(ctx context.Context, r sdk.ReadTextFileRequest) (cont
 	return content, nil
 }
 
-// readLines reads limit lines, from the given line on. The first line is 1. nil: from the first, all.
+// readLines reads limit lines, from the given line on. The first line is 1. Nil means from the first, and all.
 func readLines(from io.Reader, line, limit *int) (string, error) {
 	first, count := 1, -1
 	if line != nil {

@@ -104,7 +104,7 @@ func (t *Tree) bind(ctx context.Context, p containers.Place, author gitd.Person)
 	return nil
 }
 
-// beginning is how a work tree begins.
+// beginning describes the start of a work tree.
 type beginning struct {
 	branch string
 	commit gitd.Hash // of it; "": its tip
@@ -281,7 +281,7 @@ func (t *Tree) mayReadAll(ctx context.Context, commits []gitd.Hash, tip, base gi
 	return true, nil
 }
 
-// mayRead reports whether the caller may read a commit: the base or the caller's branch has it.
+// mayRead reports whether the caller may read a commit. It may if the base or the caller's branch has the commit.
 func (t *Tree) mayRead(ctx context.Context, commit, tip, base gitd.Hash) (bool, error) {
 	for _, h := range []gitd.Hash{base, tip} {
 		if h == commit {

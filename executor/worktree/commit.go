@@ -27,7 +27,7 @@ import (
 // lines the branch keeps the push, and the work is kept at refs/ramus/conflicts. A file that no push may bring is
 // left out and kept as an artifact.
 
-// stagePrefix begins the refs to which a caller's container pushes commits that the host merges.
+// stagePrefix begins the refs for commits that a caller's container pushes and the host merges.
 func stagePrefix(c record.Caller) string { return gitd.StageRefs + "/" + c.Slug() }
 
 // commitTries bounds how often a commit is tried. Each failure changes the next try.
@@ -123,7 +123,7 @@ type gitCommit struct {
 	author  gitd.Person
 	message string
 	paths   []string // limit the commit; none for everything
-	runID   string   // names the ref of a conflict; empty for the run at work
+	runID   string   // the run of the ref of a conflict; empty for the run at work
 
 	// How it is tried, changed by failures.
 	flat   bool        // without commits of the command's own
@@ -141,7 +141,7 @@ const (
 	remedyNone  remedy = iota
 	remedyWait         // the server may have been busy
 	remedyNames        // files with names or sizes that no push may bring are left out
-	remedyFlat         // the same, without commits of the command's own, which may hold them
+	remedyFlat         // as remedyNames, without commits of the command's own, which may hold these files
 	remedyApart        // without the objects of the container's repository, and without deltas
 	remedyRules        // files that git itself reads are left out
 	remedyAll          // all files are left out
@@ -159,7 +159,7 @@ func (c *gitCommit) run(ctx context.Context) (Committed, error) {
 			return Committed{}, err
 		}
 
-		// A branch that moved, or is gone, is none that the container can push to.
+		// The container cannot push to a branch that moved or is gone.
 		stage := ""
 		if tip != c.before {
 			stage = stagePrefix(c.t.Caller) + "/" + record.NewToken()
@@ -419,7 +419,7 @@ func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash, r remedy) ([]LeftO
 	return left, nil
 }
 
-// leftWhy is why a file is left out, without the kind of the error.
+// leftWhy returns the reason for which a file is left out, without the kind of the error.
 func leftWhy(err error) string {
 	text := err.Error()
 	for _, kind := range []error{gitd.ErrInvalid, gitd.ErrTooLarge} {
@@ -442,7 +442,7 @@ func tooMuch(all []LeftOut, sizes map[string]int64, total, max int64) (left []Le
 	return left
 }
 
-// land makes a commit that reached the server the branch's, where it is not yet.
+// land moves the branch to a commit that reached the server, if it is not there yet.
 func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, stage string) (Committed, error) {
 	t := c.t
 	made := Committed{Notes: out.notes, Artifacts: out.artifacts, Left: c.fresh(ctx, out.left)}
@@ -463,7 +463,7 @@ func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, s
 		return made, nil
 	}
 
-	// The server's word counts, not the container's.
+	// The ref on the server counts, not the container's output.
 	after, err := t.Tip(ctx)
 	if err != nil {
 		return Committed{}, err
@@ -478,7 +478,7 @@ func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, s
 	return made, nil
 }
 
-// mergeTries is how often a merge is begun because the branch moved again.
+// mergeTries bounds how often a merge is begun because the branch moved again.
 const mergeTries = 5
 
 // merge brings a staged commit into a branch that moved meanwhile. If both changed the same,

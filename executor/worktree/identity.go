@@ -5,7 +5,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Identity is in whose name commits are made.
+// Identity has the names under which commits are made.
 type Identity struct {
 	// Bot is the committer of every commit, and the author of commits without an asker.
 	Bot gitd.Person

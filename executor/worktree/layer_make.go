@@ -186,7 +186,7 @@ func (s *layerSet) alone(ctx context.Context, w Wish, door http.Handler, staging
 	st := s.store
 	sum := sha256.Sum256([]byte(w.Repo + "\x00" + s.wanted(w).Name()))
 	key := "layer:" + hex.EncodeToString(sum[:8])
-	// One that a killed process left may have been half way.
+	// A folder of a killed process may be incomplete.
 	if err := st.Fleet.Remove(ctx, key); err != nil {
 		return err
 	}
@@ -277,10 +277,10 @@ func (s *layerSet) checkOut(ctx context.Context, repo *gitd.Repo, w Wish, l *Lay
 		Repo:    w.Repo,
 		Read:    []string{"refs/heads/" + w.Branch},
 		Scopes:  []string{gitd.ScopeRead},
-		Expires: st.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
+		Expires: st.Now().AddDate(1, 0, 0), // not a bound, because the grant ends with the connection
 	})
 	t := st.NewTree(record.Caller{}, repo, w.Branch)
-	door := ScratchDoor(repo, git, &egress.Proxy{Tell: func(record.Event) {}}) // it reaches nothing but the repository
+	door := ScratchDoor(repo, git, &egress.Proxy{Tell: func(record.Event) {}}) // the door reaches only the repository
 	return s.alone(ctx, w, door, staging, containers.WorkDir, func(ctx context.Context, h *containers.Host, at layer.Binding) error {
 		env := slices.Concat(st.Identity.Env(st.Identity.Bot), st.Identity.signing(), []string{
 			"RAMUS_BRANCH=" + w.Branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.Commit)})

@@ -101,7 +101,7 @@ func (t *Tree) cleanContent(files *sftp.Client, at string, info os.FileInfo) err
 		return err
 	}
 	defer from.Close()
-	// Most files hold none. They are read once and not touched.
+	// Most files hold no secret. They are read once and not changed.
 	found, err := t.store.Secrets.Find(from)
 	if err != nil || len(found) == 0 {
 		return err
@@ -170,7 +170,7 @@ func (t *Tree) cleanPath(files *sftp.Client, name string) error {
 	if err := files.PosixRename(path.Join(containers.WorkDir, name), path.Join(containers.WorkDir, free)); err != nil {
 		return err
 	}
-	// Remove folders that are empty now. git knows nothing of them.
+	// Remove folders that are empty now. git does not track them.
 	for dir := path.Dir(name); dir != "." && t.store.Secrets.Name(dir) != dir; dir = path.Dir(dir) {
 		if files.RemoveDirectory(path.Join(containers.WorkDir, dir)) != nil {
 			break

@@ -28,7 +28,7 @@ type Scratch struct {
 // OpenScratch starts a container that works for no caller. A Tree of the zero Caller is in it. CloseScratch removes it.
 func (t *Tree) OpenScratch(ctx context.Context, s Scratch) (*containers.Lease, error) {
 	st := t.store
-	// One that a killed process left may have been half way.
+	// A container of a killed process may be half made.
 	if err := st.Fleet.Remove(ctx, s.Key); err != nil {
 		return nil, err
 	}

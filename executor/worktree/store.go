@@ -23,11 +23,11 @@ type Store struct {
 	Git *gitd.Server
 	// Fleet gives containers. Work trees are bound from outside if it has a Keeper.
 	Fleet *containers.Fleet
-	// Container is how every container is started.
+	// Container has the options with which every container is started.
 	Container Container
-	// Identity is in whose name commits are made.
+	// Identity has the names under which commits are made.
 	Identity Identity
-	// Secrets are taken out of files before these are committed. nil: there are none.
+	// Secrets are taken out of files before these are committed. Nil means that there are none.
 	Secrets *redact.Secrets
 	// Layers has the folder of layers, and their bounds.
 	Layers Layers
@@ -46,7 +46,7 @@ type Store struct {
 	rescued map[record.Caller]gitd.Hash // commits of lost work trees, until they are reported
 }
 
-// Container is how containers are started that name nothing else.
+// Container has the options of containers without options of their own.
 type Container struct {
 	Image  string
 	Limits containers.Limits

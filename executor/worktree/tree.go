@@ -16,8 +16,8 @@ import (
 // ErrBranchGone is the error of a caller whose branch is deleted.
 var ErrBranchGone = errors.New("the branch was deleted")
 
-// Tree is the work tree of a caller: the files of its branch in its container. The zero Caller is that of a scratch container, which
-// works for nobody. Commits of one Tree must not overlap.
+// Tree is the work tree of a caller. It has the files of the caller's branch in the caller's container. The zero
+// Caller is that of a scratch container, which works for no caller. Commits of one Tree must not overlap.
 type Tree struct {
 	Caller record.Caller
 	Repo   *gitd.Repo
@@ -27,7 +27,7 @@ type Tree struct {
 	store *Store
 
 	mu sync.Mutex // guards all below but left
-	// leaks are of the last push that was refused for them.
+	// leaks are the leaks for which the last push was refused.
 	leaks []gitd.Leak
 	// known is the commit that the container's branch is at, or "" if it is unknown.
 	known gitd.Hash
@@ -128,7 +128,7 @@ func (t *Tree) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, auth
 	return nil
 }
 
-// labelImage is the image that a container was asked with, by its name in the request.
+// labelImage is the label of a container with the image's name in the request.
 const labelImage = "ramus.asked"
 
 // Request returns the request for the caller's container. Its work tree is cloned inside. If the fleet has a Keeper, it is bound from
