@@ -56,7 +56,7 @@ test-quick: ## run the short tests, without set-up, race detector or lint
 # -vet=off, because lint runs go vet.
 GOTESTSUM = mkdir -p bin && go tool gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --jsonfile bin/tests.json \
 	--post-run-command scripts/cannot-run.sh
-TESTS = -count=1 -vet=off -timeout 15m -p $$(($$(nproc) + 1)) ./...
+TESTS = -count=1 -vet=off -timeout 25m -p $$(($$(nproc) + 1)) ./...
 
 # BENCH=cold,clone selects scenarios, BENCH_ROUNDS=n sets the rounds. docs/benchmarks.md has all variables.
 bench: build ## compare ramus with the alternatives, in a table, bin/bench/results.json and charts
