@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -191,6 +192,10 @@ func (api *reposAPI) refreshRepo(c *route.Call) error {
 		return err
 	}
 	r, err := api.find.Repo(c.Who, name)
+	if errors.Is(err, gitd.ErrNotFound) {
+		// A repository that is configured and was never imported. Its base is known only after that.
+		r, err = api.Executor.Bases().OpenRepo(c.R.Context(), name)
+	}
 	if err != nil {
 		return err
 	}
