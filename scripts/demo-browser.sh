@@ -26,8 +26,9 @@ url: http://$listen
 engine: sandbox
 sandbox:
   read_only: ["$(dirname "$node")"]
-# The dependencies of the page come from this host. No other host is allowed.
-egress: ["$host"]
+# The dependencies of the page come from this host, which may be a mirror with an address that is not public. No other
+# host is allowed.
+egress: [{host: "$host", private: true}]
 env:
   PATH: "$node:/usr/local/bin:/usr/bin:/bin"
   NPM_CONFIG_REGISTRY: "${registry%%://*}://$host/${registry#*://*/}"
