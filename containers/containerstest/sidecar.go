@@ -27,8 +27,8 @@ func (s *suite) sidecar(script string) containers.Sidecar {
 	}
 }
 
-// beside runs a script in a sidecar of a container and returns its output.
-func (s *suite) beside(t *testing.T, id, script string) (stdout, stderr string, exit containers.SidecarExit) {
+// runSidecar runs a script in a sidecar of a container and returns its output.
+func (s *suite) runSidecar(t *testing.T, id, script string) (stdout, stderr string, exit containers.SidecarExit) {
 	t.Helper()
 	c := s.sidecar(script)
 	var out, errOut bytes.Buffer
@@ -44,7 +44,7 @@ func (s *suite) beside(t *testing.T, id, script string) (stdout, stderr string, 
 
 func (s *suite) besideOK(t *testing.T, id, script string) string {
 	t.Helper()
-	out, errOut, exit := s.beside(t, id, script)
+	out, errOut, exit := s.runSidecar(t, id, script)
 	if exit.Code != 0 {
 		t.Fatalf("%s\nexit %+v\nstdout: %s\nstderr: %s", script, exit, out, errOut)
 	}
@@ -136,7 +136,7 @@ func testSidecarCommands(s *suite, t *testing.T) {
 		// Its background processes end with it.
 		{"sleep 600 & echo started", "started\n", "", 0},
 	} {
-		out, errOut, exit := s.beside(t, b.c.ID, test.script)
+		out, errOut, exit := s.runSidecar(t, b.c.ID, test.script)
 		if out != test.out || errOut != test.errOut || exit.Code != test.code || exit.OOM || exit.Duration <= 0 || exit.Image == "" {
 			t.Errorf("%s: stdout %q, stderr %q, %+v", test.script, out, errOut, exit)
 		}
@@ -248,7 +248,7 @@ func testSidecarNetwork(s *suite, t *testing.T) {
 	}
 	other := s.start(t, containers.Limits{})
 	for name, id := range map[string]string{"alone": "", "beside another": other.c.ID} {
-		if out, _, exit := s.beside(t, id, fetch+"x"); strings.Contains(out, "of the container") {
+		if out, _, exit := s.runSidecar(t, id, fetch+"x"); strings.Contains(out, "of the container") {
 			t.Errorf("%s: %q, %+v", name, out, exit)
 		}
 	}
