@@ -26,7 +26,7 @@ type aboutAPI struct {
 func (api *aboutAPI) Routes() []route.Route {
 	return []route.Route{
 		{Method: "GET", Pattern: "/health", Access: route.AccessPublic,
-			Summary: "Version, engine, limits and what is going on", Response: Health{}, Handle: api.health},
+			Summary: "Version, engine, limits and the work in progress", Response: Health{}, Handle: api.health},
 		{Method: "GET", Pattern: "/metrics", Access: route.AccessMetrics, Summary: "Numbers for Prometheus",
 			Media: route.MediaText, Handle: api.scrape},
 		{Method: "GET", Pattern: "/.well-known/jwks.json", Access: route.AccessPublic,
@@ -38,7 +38,7 @@ func (api *aboutAPI) Routes() []route.Route {
 			Response: json.RawMessage{}, Handle: api.openapi},
 		{Method: "GET", Pattern: "/api/schema/workflow", Access: route.AccessPublic,
 			Summary: "The JSON Schema of workflow files", Response: json.RawMessage{}, Handle: api.workflowSchema},
-		{Method: "GET", Pattern: "/api/whoami", Access: route.AccessRead, Summary: "Whom the token stands for",
+		{Method: "GET", Pattern: "/api/whoami", Access: route.AccessRead, Summary: "The subject and the rights of the token",
 			Response: route.Who{}, Handle: api.whoami},
 		{Method: "GET", Pattern: "/api/library", Access: route.AccessRead,
 			Summary: "The task library with the schemas of its parameters", Response: []TaskInfo{}, Handle: api.library},

@@ -14,9 +14,9 @@ type adminAPI struct {
 func (api *adminAPI) Routes() []route.Route {
 	return []route.Route{
 		{Method: "POST", Pattern: "/api/reindex", Access: route.AccessAdmin,
-			Summary: "Build the index anew from the repositories", Response: Reindexed{}, Handle: api.reindex},
+			Summary: "Rebuild the index from the repositories", Response: Reindexed{}, Handle: api.reindex},
 		{Method: "POST", Pattern: "/api/prune", Access: route.AccessAdmin,
-			Summary: "Remove what is not kept: old branches of callers, runs, layers, artifacts",
+			Summary: "Remove old branches of callers, runs, layers and artifacts by the rules of keep",
 			Request: executor.Pruning{}, Response: []executor.Pruned{}, Handle: api.prune},
 	}
 }

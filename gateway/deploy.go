@@ -31,7 +31,7 @@ type deployAPI struct {
 func (api *deployAPI) Routes() []route.Route {
 	return []route.Route{
 		{Method: "POST", Pattern: "/hooks/deploy", Access: route.AccessHook,
-			Summary: "Hear of a deploy: the base follows to its commit", Request: upstream.Deploy{},
+			Summary: "Receive the news of a deploy; the base follows to its commit", Request: upstream.Deploy{},
 			Response: Deployed{}, Body: deployBody, Handle: api.deployHook},
 	}
 }

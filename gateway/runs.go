@@ -39,7 +39,7 @@ func (api *runsAPI) Routes() []route.Route {
 			Summary:  "What was run and changed, with checksums, once the run has ended or waits",
 			Response: record.Manifest{}, Handle: api.evidence},
 		{Method: "POST", Pattern: "/api/runs/{run}/stop", Access: route.AccessWrite,
-			Summary: "Stop a run; what stands is committed", Response: record.Run{}, Handle: api.stopRun},
+			Summary: "Stop a run; its changes are committed", Response: record.Run{}, Handle: api.stopRun},
 		{Method: "POST", Pattern: "/api/runs/{run}/retry", Access: route.AccessWrite,
 			Summary: "Start a failed run again where it failed", Response: record.Run{}, Handle: api.retry},
 		{Method: "POST", Pattern: "/api/runs/{run}/say", Access: route.AccessWrite,

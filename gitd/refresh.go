@@ -96,7 +96,7 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 		}
 	}
 
-	// A killed server may have left some. Their objects would stay for ever.
+	// A killed server may have left some. Their objects would stay forever.
 	if err := r.dropIncoming(ctx); err != nil {
 		return res, err
 	}

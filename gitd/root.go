@@ -284,7 +284,7 @@ func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 }
 
 // removeStaleLocks removes lock files that a power cut or a SIGKILL of git left, each of which would make its ref
-// unwritable for ever. It acts only if Open proved that their makers have ended, and never in folders in which
+// unwritable forever. It acts only if Open proved that their makers have ended, and never in folders in which
 // others may work.
 func (r *Repo) removeStaleLocks() {
 	lib := &r.server.library

@@ -17,7 +17,7 @@ const maxHeard = 8
 // secret before the body is parsed.
 func (api *API) githubHooks() []route.Route {
 	return []route.Route{{Method: "POST", Pattern: "/webhooks/github", Access: route.AccessHook, Body: github.MaxDelivery,
-		Summary: "GitHub's webhooks: pull requests of tasks are looked at, bases follow what is pushed to them", Handle: api.fromGitHub}}
+		Summary: "GitHub's webhooks: ramus looks at the pull requests of tasks, and bases follow pushes", Handle: api.fromGitHub}}
 }
 
 // Heard is the answer to a webhook.

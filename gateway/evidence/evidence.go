@@ -60,7 +60,7 @@ func (api *API) Routes() []route.Route {
 			Summary:  "Make a link to the page of a run's evidence that opens without a token until it expires",
 			Response: EvidenceLink{}, Handle: api.evidenceLink},
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}", Access: route.AccessSigned,
-			Summary: "The page of a run: what was asked, run, changed and checked", Query: links.Query{},
+			Summary: "The page of a run with its request, commands, changes and checks", Query: links.Query{},
 			Media: route.MediaHTML, Handle: api.evidencePage},
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}/status.json", Access: route.AccessSigned,
 			Summary: "How a run stands", Query: links.Query{}, Response: EvidenceStatus{}, Handle: api.evidenceStatus},
