@@ -10,7 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/engineer"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
@@ -531,9 +531,9 @@ func TestEngineerAlone(t *testing.T) {
 	k := openShop(t, func(e *engineer.Engineer) {
 		e.Every = 10 * time.Millisecond
 		there := e.Upstream
-		e.Upstream = func(repo string) (gitd.Upstream, github.Name, bool) {
-			up, name, ok := there(repo)
-			return up, name, ok && !alone.Load()
+		e.Upstream = func(repo string) (gitd.Upstream, forge.Repo, bool) {
+			up, at, ok := there(repo)
+			return up, at, ok && !alone.Load()
 		}
 	})
 	task := k.raised("write made.txt made")

@@ -91,7 +91,7 @@ func TestSubmissions(t *testing.T) {
 
 // TestFamily checks the limits of the depth and number of tasks that tasks submit.
 func TestFamily(t *testing.T) {
-	k := openShop(t, func(e *engineer.Engineer) { e.GitHub, e.Slack = nil, nil })
+	k := openShop(t, func(e *engineer.Engineer) { e.Upstream, e.Slack = nil, nil })
 	submit := func(parent string) (record.Task, error) {
 		return k.engineer.Submit(t.Context(), engineer.Submission{Description: "sleep 600", Parent: parent})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -59,15 +61,17 @@ func openShopWith(t *testing.T, egress []string, change func(*engineer.Engineer)
 		x.Upstreams = map[string]upstream.Source{"app": {Upstream: from}}
 	}
 	k.rooms = openExecutor(t, true, options, func(s *gateway.Server) {
+		client := &github.Client{URL: k.github.API(), Web: k.github.URL(), Tokens: app}
 		k.engineer = &engineer.Engineer{Executor: s.Executor, Git: s.Git, Links: s.Links,
-			GitHub: &github.Client{URL: k.github.API(), Tokens: app},
-			Upstream: func(repo string) (gitd.Upstream, github.Name, bool) {
-				return from, github.Name{Owner: "acme", Repo: "app"}, repo == "app"
+			Upstream: func(repo string) (gitd.Upstream, forge.Repo, bool) {
+				return from, forge.Repo{Forge: client, Name: forge.Name{Owner: "acme", Repo: "app"}}, repo == "app"
 			},
 			Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token}, Channel: "C01",
 			Gather: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 		}
-		s.Engineer, s.GitHubSecret = k.engineer, k.github.HookSecret
+		s.Engineer, s.Hooks = k.engineer, map[string]engineer.Hook{"github": {Forge: client, Parse: func(h http.Header, body []byte) (forge.Delivery, error) {
+			return github.ParseDelivery(h, body, k.github.HookSecret)
+		}}}
 		if change != nil {
 			change(k.engineer)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
@@ -52,7 +53,7 @@ func listFromGitHub[T any](c *route.Call, client *github.Client, read func(conte
 	defer cancel()
 	list, err := read(ctx)
 	switch {
-	case errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound):
+	case errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound):
 		return &route.Problem{Kind: route.KindConflict, Detail: err.Error(), Hint: "look at the App, or the token, that github in the configuration names", Cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", Cause: err}

@@ -70,7 +70,6 @@ func (k *shop) fetched(text string) (urls []string, contents [][]byte) {
 // code.
 func TestPicturesOnAPullRequest(t *testing.T) {
 	k := openGallery(t, engineer.EvidenceBranch)
-	k.engineer.Web = k.github.URL()
 	k.github.Fail(noPushes)
 	task := k.submit("write made.txt made")
 	k.looked(task.ID, 1, nil)
@@ -131,7 +130,6 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 // TestPicturesArePushedOnce stops the server after the commit of the pictures and before its push.
 func TestPicturesArePushedOnce(t *testing.T) {
 	k := openGallery(t, engineer.EvidenceBranch)
-	k.engineer.Web = k.github.URL()
 	k.github.Down()
 	task := k.submit("write made.txt made")
 	k.looked(task.ID, 1, nil)
@@ -157,8 +155,8 @@ func TestPicturesArePushedOnce(t *testing.T) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	e := k.engineer
-	k.engineer = &engineer.Engineer{Executor: e.Executor, Git: e.Git, GitHub: e.GitHub, Upstream: e.Upstream, Slack: e.Slack, Channel: e.Channel, Links: e.Links,
-		Evidence: e.Evidence, Web: e.Web, Gather: e.Gather, RetryEvery: e.RetryEvery, Log: e.Log}
+	k.engineer = &engineer.Engineer{Executor: e.Executor, Git: e.Git, Upstream: e.Upstream, Slack: e.Slack, Channel: e.Channel, Links: e.Links,
+		Evidence: e.Evidence, Gather: e.Gather, RetryEvery: e.RetryEvery, Log: e.Log}
 	k.github.Heal()
 	k.open()
 	done := k.settled(task.ID, record.StateAwaitingReview)

@@ -35,8 +35,8 @@ type Server struct {
 	Chat *chat.Chat
 	// Engineer serves tasks. If it is nil, no tasks are accepted.
 	Engineer *engineer.Engineer
-	// GitHubSecret is the secret with which GitHub signs its webhooks. If it is empty, no webhooks are accepted.
-	GitHubSecret string
+	// Hooks has the accepted webhooks of forges, by the name of the forge.
+	Hooks map[string]engineer.Hook
 	// GitHub lists installations and repositories. If it is nil, ramus has no account at GitHub.
 	GitHub *github.Client
 	// SignIn gives tokens to people who sign in by GitHub. If it is nil, nobody can.
@@ -123,7 +123,7 @@ func (s *Server) setUpAlone() {
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
-		engineer.NewAPI(s.Engineer, s.GitHubSecret, s.Log),
+		engineer.NewAPI(s.Engineer, s.Hooks, s.Log),
 		&evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Now: s.Now},
 		s.preview,
 		s.mcp,

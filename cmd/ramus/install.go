@@ -270,7 +270,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		DeploySecret: deploySecret, GitHubSecret: i.hub.secret, GitHub: i.hub.client, SignIn: i.hub.signIn, Secrets: set,
+		DeploySecret: deploySecret, Hooks: i.hub.hooks(), GitHub: i.hub.client, SignIn: i.hub.signIn, Secrets: set,
 		Log: log, Chat: i.chat, Links: links, Preview: preview,
 	}
 	return i, nil

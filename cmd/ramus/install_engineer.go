@@ -69,8 +69,7 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*engineer.Engineer, error)
 // would end soon after it has begun with tasks.
 func (i *installation) openEngineer(ctx context.Context) error {
 	e := i.engineer
-	e.Executor, e.Git, e.GitHub, e.Upstream = i.executor, i.git, i.hub.client, i.hub.upstream(i.git, i.executor.Upstreams)
-	e.Web = i.hub.web.String()
+	e.Executor, e.Git, e.Upstream = i.executor, i.git, i.hub.upstream(i.git, i.executor.Upstreams)
 	if i.chat != nil {
 		e.Slack = i.chat.Slack
 		i.chat.Engineer = e

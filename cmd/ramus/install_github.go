@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/upstream"
+	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
@@ -76,7 +79,7 @@ func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 		return nil, err
 	}
 	if h.tokens != nil {
-		h.client = &github.Client{URL: api, Tokens: h.tokens, Log: log}
+		h.client = &github.Client{URL: api, Web: h.web.String(), Tokens: h.tokens, Log: log}
 	}
 	if h.secret, err = secret.value("github.webhook_secret", c.WebhookSecretEnv, c.WebhookSecretFile); err != nil {
 		return nil, err
@@ -86,6 +89,16 @@ func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 	}
 	h.signIn, err = newSignIn(c.SignIn, h.web.String(), api, secret, log)
 	return h, err
+}
+
+// hooks returns the accepted webhooks.
+func (h *hub) hooks() map[string]engineer.Hook {
+	if h.secret == "" {
+		return nil
+	}
+	return map[string]engineer.Hook{"github": {Forge: h.client, Parse: func(header http.Header, body []byte) (forge.Delivery, error) {
+		return github.ParseDelivery(header, body, h.secret)
+	}}}
 }
 
 // siteURL parses a URL to which secrets are sent.
@@ -148,7 +161,7 @@ func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logge
 }
 
 // at reports whether the repository of a URL is at this GitHub, and returns its name.
-func (h *hub) at(upstream string) (github.Name, bool) {
+func (h *hub) at(upstream string) (forge.Name, bool) {
 	name, ok := github.ParseName(upstream)
 	if !ok || !strings.Contains(upstream, ":") {
 		return name, false // a name without a host has no site
@@ -181,7 +194,7 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 	ask := github.Credential(h.tokens, upstream, github.AccessRead)
 	return func(ctx context.Context) (gitd.Credential, error) {
 		c, err := ask(ctx)
-		if errors.Is(err, github.ErrNotFound) {
+		if errors.Is(err, forge.ErrNotFound) {
 			// The repository may be public.
 			h.log.WarnContext(ctx, "the GitHub App is not installed for a repository, which is read without a token", "upstream", upstream, "err", err)
 			return gitd.Credential{}, nil
@@ -191,13 +204,13 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 }
 
 // upstream returns a function that returns the upstream of a repository at this GitHub, with a credential to write.
-func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(repo string) (gitd.Upstream, github.Name, bool) {
-	return func(repo string) (gitd.Upstream, github.Name, bool) {
+func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(repo string) (gitd.Upstream, forge.Repo, bool) {
+	return func(repo string) (gitd.Upstream, forge.Repo, bool) {
 		up := ups[repo].Upstream
 		if up.URL == "" {
 			r, err := git.Repo(repo)
 			if err != nil {
-				return gitd.Upstream{}, github.Name{}, false
+				return gitd.Upstream{}, forge.Repo{}, false
 			}
 			if up.URL, err = r.Upstream(context.Background()); err != nil {
 				h.log.Warn("cannot read the upstream of a repository", "repo", repo, "err", err)
@@ -205,11 +218,11 @@ func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(re
 		}
 		name, here := h.at(up.URL)
 		if !here || h.tokens == nil {
-			return gitd.Upstream{}, github.Name{}, false
+			return gitd.Upstream{}, forge.Repo{}, false
 		}
 		if isHTTP(up.URL) {
 			up.Credential = github.Credential(h.tokens, up.URL, github.AccessWrite)
 		}
-		return up, name, true
+		return up, forge.Repo{Forge: h.client, Name: name}, true
 	}
 }

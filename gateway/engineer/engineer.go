@@ -20,7 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/catalog"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -32,17 +32,15 @@ import (
 //
 // A task is a conversation. The record of a task is one standing run of the conversation. The journal of that run
 // holds the request, all feedback and all messages, event by event. The next step of a task follows from that journal
-// and from the state at GitHub, never from the content of a delivery. Therefore deliveries may be lost, repeated or
+// and from the state at the forge, never from the content of a delivery. Therefore deliveries may be lost, repeated or
 // late, and the server may be killed at any moment.
 type Engineer struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
-	// GitHub opens pull requests and answers reviews. If it is nil, a task ends when its work does, on the branch of
-	// the task.
-	GitHub *github.Client
-	// Upstream returns the GitHub repository of a local repository, and the access with which git may write to it. If
-	// it returns false, the repository is not at GitHub, and its tasks end as without GitHub.
-	Upstream func(repo string) (gitd.Upstream, github.Name, bool)
+	// Upstream returns the repository at a forge of a local repository, and the access with which git may write to it.
+	// The forge opens pull requests and answers reviews. If Upstream is nil or returns false, the repository is at no
+	// forge, and its tasks end when their work does, on the branch of the task.
+	Upstream func(repo string) (gitd.Upstream, forge.Repo, bool)
 	// Each task gets a thread in Channel of Slack. If Slack is nil or Channel is empty, tasks have no threads.
 	Slack   *slack.Client
 	Channel string
@@ -61,15 +59,13 @@ type Engineer struct {
 	// Repairs is how often failed checks are repaired before a person has to look. The default is 3. If it is
 	// negative, checks are never repaired.
 	Repairs int
-	// DeleteBranch deletes the branch at GitHub after its pull request is merged.
+	// DeleteBranch deletes the branch at the forge after its pull request is merged.
 	DeleteBranch bool
-	// Evidence selects how pictures of pages get to GitHub. The default is [EvidenceLinks].
+	// Evidence selects how pictures of pages get to the forge. The default is [EvidenceLinks].
 	Evidence Evidence
-	// DeleteEvidence deletes the branch with the pictures at GitHub after the pull request is merged. The comments
+	// DeleteEvidence deletes the branch with the pictures at the forge after the pull request is merged. The comments
 	// that show the pictures lose them.
 	DeleteEvidence bool
-	// Web is the URL of GitHub's pages. The default is https://github.com.
-	Web string
 	// Gather is how long the job waits for further comments after the first, so that one piece of work addresses them
 	// together. The default is 2 s.
 	Gather time.Duration
@@ -173,9 +169,6 @@ func (e *Engineer) fill() {
 	}
 	if e.Evidence == "" {
 		e.Evidence = EvidenceLinks
-	}
-	if e.Web == "" {
-		e.Web = "https://github.com"
 	}
 	if e.Gather <= 0 {
 		e.Gather = 2 * time.Second
@@ -506,7 +499,8 @@ func (e *Engineer) command(ctx context.Context, id, what string, f func(context.
 // errClosing is the error of a call while the server is shutting down.
 var errClosing = record.ErrClosed
 
-// wake returns the job of a task and wakes it. It starts a job if there is none. look is set if GitHub may have news.
+// wake returns the job of a task and wakes it. It starts a job if there is none. look is set if the forge may have
+// news.
 func (e *Engineer) wake(id string, look bool) (*job, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -544,19 +538,19 @@ func (e *Engineer) keep(t record.Task) {
 	e.mu.Unlock()
 }
 
-// Deliver handles a webhook delivery. A lost delivery loses nothing that GitHub still knows, because every pull
+// Deliver handles a webhook delivery. A lost delivery loses nothing that the forge still knows, because every pull
 // request is read when the server starts. A delivery whose id or content was delivered before is ignored.
-func (e *Engineer) Deliver(_ context.Context, d github.Delivery) error {
+func (e *Engineer) Deliver(_ context.Context, from forge.Forge, d forge.Delivery) error {
 	e.mu.Lock()
 	known := e.delivered.has(d.ID) || e.delivered.has(d.Digest)
 	e.mu.Unlock()
 	if known {
 		return nil
 	}
-	if d.Push != nil && !d.Push.Deleted {
-		e.pushed(d)
+	if slices.ContainsFunc(d.Pushes, func(p forge.Push) bool { return !p.Deleted }) {
+		e.pushed(from, d)
 	}
-	for _, id := range e.concerned(d) {
+	for _, id := range e.concerned(from, d) {
 		if _, err := e.wake(id, true); err != nil {
 			return err
 		}
@@ -596,57 +590,57 @@ func (r *recent) add(name string) {
 }
 
 // concerned returns the ids of the tasks whose pull requests a delivery may be about.
-func (e *Engineer) concerned(d github.Delivery) []string {
+func (e *Engineer) concerned(from forge.Forge, d forge.Delivery) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var ids []string
 	for id, t := range e.tasks {
 		// A person may merge or reopen the pull request of a failed task. No other event continues such a task.
-		if t.Ended() && (t.Status == record.StateComplete || d.Event != "pull_request" || d.Action != "reopened" && d.Action != "closed") {
+		if t.Ended() && (t.Status == record.StateComplete || !d.Turned) {
 			continue
 		}
-		if _, name, ok := e.upstream(t.Repo); !ok || !name.Is(d.Repo) {
+		if _, at, ok := e.upstream(t.Repo); !ok || at.Forge != from || !at.Name.Is(d.Repo) {
 			continue
 		}
 		switch {
 		case d.Number != 0 && d.Number == t.PRNumber,
 			d.Check != nil && (d.Check.Branch == t.Branch || slices.Contains(d.Check.Pulls, t.PRNumber)),
-			d.Push != nil && d.Push.Ref == "refs/heads/"+t.Branch:
+			slices.ContainsFunc(d.Pushes, func(p forge.Push) bool { return p.Ref == "refs/heads/"+t.Branch }):
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// upstream returns the GitHub repository of a local repository. Returns false if there is none.
-func (e *Engineer) upstream(repo string) (gitd.Upstream, github.Name, bool) {
-	if e.GitHub == nil || e.Upstream == nil {
-		return gitd.Upstream{}, github.Name{}, false
+// upstream returns the repository at a forge of a local repository. Returns false if there is none.
+func (e *Engineer) upstream(repo string) (gitd.Upstream, forge.Repo, bool) {
+	if e.Upstream == nil {
+		return gitd.Upstream{}, forge.Repo{}, false
 	}
 	return e.Upstream(repo)
 }
 
 // pushed refreshes the base of each repository that a push concerns, in the background. A push during a refresh causes
 // one more refresh.
-func (e *Engineer) pushed(d github.Delivery) {
+func (e *Engineer) pushed(from forge.Forge, d forge.Delivery) {
 	repos, err := e.Git.Repos(e.ctx)
 	if err != nil {
 		e.Log.Error("cannot list repositories", "err", err)
 		return
 	}
 	for _, r := range repos {
-		up, name, ok := e.upstream(r.Name())
-		if !ok || !name.Is(d.Repo) {
+		up, at, ok := e.upstream(r.Name())
+		if !ok || at.Forge != from || !at.Name.Is(d.Repo) {
 			continue
 		}
-		base := up.Branch // set if the base has another name at GitHub
+		base := up.Branch // set if the base has another name at the forge
 		if base == "" {
 			if base, err = r.Base(e.ctx); err != nil {
 				e.Log.Error("cannot tell the base of a repository that was pushed to", "repo", r.Name(), "err", err)
 				continue
 			}
 		}
-		if d.Push.Ref != "refs/heads/"+base {
+		if !slices.Contains(d.Pushes, forge.Push{Ref: "refs/heads/" + base}) {
 			continue
 		}
 		e.mu.Lock()

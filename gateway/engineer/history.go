@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -26,7 +26,7 @@ type history struct {
 	outbox []message
 	queued map[string]bool // keys of outbox
 	posted map[string]bool // keys of the messages that are posted or given up
-	pushed gitd.Hash       // the commit that ramus last saw on the branch at GitHub
+	pushed gitd.Hash       // the commit that ramus last saw on the branch at the forge
 	people []string        // commits of people that were merged since the last work began
 	merged bool
 	closed bool // the pull request was closed without being merged
@@ -40,12 +40,12 @@ type history struct {
 
 // item is one piece of feedback on the work of a task, from a person or a check.
 type item struct {
-	Key     string          `json:"key"` // "comment:12", "review:3", "check:4", "word:k"
-	By      string          `json:"by,omitempty"`
-	Comment *github.Comment `json:"comment,omitempty"`
-	Review  *github.Review  `json:"review,omitempty"`
-	Check   *github.Check   `json:"check,omitempty"`
-	Word    *render.Word    `json:"word,omitempty"`
+	Key     string         `json:"key"` // "comment:12", "review:3", "check:4", "word:k"
+	By      string         `json:"by,omitempty"`
+	Comment *forge.Comment `json:"comment,omitempty"`
+	Review  *forge.Review  `json:"review,omitempty"`
+	Check   *forge.Check   `json:"check,omitempty"`
+	Word    *render.Word   `json:"word,omitempty"`
 }
 
 // excerpt returns the text of an item, or a short description of it.
@@ -74,7 +74,7 @@ type work struct {
 	Error     string    `json:"error,omitempty"`
 	Head      gitd.Hash `json:"head,omitempty"`
 	Published gitd.Hash `json:"published,omitempty"` // the commit of the branch, after it was pushed
-	// Evidence is the commit with the pictures of the work, after it was pushed to GitHub too. See [EvidenceBranch].
+	// Evidence is the commit with the pictures of the work, after it was pushed to the forge too. See [EvidenceBranch].
 	Evidence gitd.Hash `json:"evidence,omitempty"`
 }
 
@@ -98,8 +98,8 @@ const maxPause = 5 * time.Minute
 type lane string
 
 const (
-	laneSlack  lane = "slack"
-	laneGitHub lane = "github"
+	laneSlack lane = "slack"
+	laneForge lane = "github"
 )
 
 // The kinds of messages.

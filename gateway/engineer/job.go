@@ -24,12 +24,12 @@ import (
 )
 
 // job works on one task. Its goroutine takes one step after another, and each step can be repeated. Two more
-// goroutines empty the outbox, one to Slack and one to GitHub, so that neither lane waits for the other.
+// goroutines empty the outbox, one to Slack and one to the forge, so that neither lane waits for the other.
 type job struct {
 	engineer *Engineer
 	id       string
 	wakes    chan struct{} // holds at most one token
-	news     atomic.Bool   // GitHub may have news
+	news     atomic.Bool   // the forge may have news
 	stale    atomic.Bool   // the journal must be read again
 
 	// Only the job's own goroutine uses the fields of this block.
@@ -72,7 +72,7 @@ func (j *job) awake() {
 func (j *job) own() {
 	ctx, cancel := context.WithCancel(j.engineer.ctx)
 	var lanes sync.WaitGroup
-	for _, lane := range []lane{laneSlack, laneGitHub} {
+	for _, lane := range []lane{laneSlack, laneForge} {
 		lanes.Go(func() { j.deliver(ctx, lane) })
 	}
 	defer func() {
@@ -328,7 +328,7 @@ func (j *job) address(ctx context.Context) error {
 		}
 		what := failing(waiting) // the name comes from the author of the check, so it is escaped
 		rest := fmt.Sprintf(", and was repaired %s already. A person has to look: a comment goes on.", times(past.repairs()))
-		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: render.MarkdownText(what, 1000) + rest})...)
+		events = append(events, j.toForge("left:"+waiting[0].Key, message{Kind: mailSay, Text: render.MarkdownText(what, 1000) + rest})...)
 		events = append(events, j.toSlack("left:"+waiting[0].Key, render.InlineText(what, 400)+rest)...)
 		return j.amend(ctx, nil, events...)
 	}
@@ -562,7 +562,7 @@ func (j *job) fail(ctx context.Context, reason record.Reason, why string, events
 	events = append(events, j.toSlack(key, render.TaskFailed(t))...)
 	closed := past.closed || slices.ContainsFunc(events, func(e record.Event) bool { return e.Kind == heardClosed })
 	if t.PRNumber != 0 && !closed { // the person who closed the pull request needs no comment
-		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: why})...)
+		events = append(events, j.toForge(key, message{Kind: mailFailed, Text: why})...)
 	}
 	return j.amendOpen(ctx, func(t *record.Task) { t.Status, t.Error = record.StateFailed, why }, events...)
 }
@@ -643,7 +643,7 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 	return repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.Caller().Branch()})
 }
 
-// say journals words for the task that did not come from GitHub.
+// say journals words for the task that did not come from the forge.
 func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
 	t, past, err := j.now(ctx)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -30,9 +30,9 @@ func (j *job) toSlack(key, text string) []record.Event {
 	return []record.Event{queued(m)}
 }
 
-// toGitHub returns the event that queues a change of the task's pull request.
-func (j *job) toGitHub(key string, m message) []record.Event {
-	m.Key, m.Lane = "github:"+key, laneGitHub
+// toForge returns the event that queues a change of the task's pull request.
+func (j *job) toForge(key string, m message) []record.Event {
+	m.Key, m.Lane = "github:"+key, laneForge
 	return []record.Event{queued(m)}
 }
 
@@ -86,13 +86,13 @@ func (j *job) nextMessage(ctx context.Context, l lane) (next *message, changed <
 	return nil, j.mail, nil
 }
 
-// patience is how often a message is tried while GitHub or Slack denies access to ramus. The tries take more than an
+// patience is how often a message is tried while the forge or Slack denies access to ramus. The tries take more than an
 // hour. In that time a suspended App may be activated, a key replaced, or ramus invited to the channel.
 const patience = 20
 
 // mendable reports whether a refusal is about the access of ramus and not about the message.
 func mendable(err error) bool {
-	var hub *github.RefusedError
+	var hub *forge.RefusedError
 	return errors.As(err, &hub) && hub.OfToken() || errors.Is(err, slack.ErrRefused)
 }
 
@@ -109,12 +109,12 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 	if m.Lane == laneSlack {
 		where, change, err = j.postSlack(ctx, t, m)
 	} else {
-		where, change, more, err = j.postGitHub(ctx, t, past, m)
+		where, change, more, err = j.postForge(ctx, t, past, m)
 	}
 	ok := err == nil
 	posted.OK, posted.Message = &ok, where
 	if err != nil {
-		refused := errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound) || errors.Is(err, slack.ErrRefused)
+		refused := errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) || errors.Is(err, slack.ErrRefused)
 		if ctx.Err() != nil || !route.IsLasting(err) && !refused || mendable(err) && failures < patience {
 			return err
 		}
@@ -135,7 +135,7 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 // postSlack posts a message in the thread of the task, or begins the thread.
 func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where string, change func(*record.Task), err error) {
 	if m.Kind != mailThread && t.SlackThreadTS == "" {
-		return "", nil, fmt.Errorf("%w: the task has no thread", github.ErrRefused)
+		return "", nil, fmt.Errorf("%w: the task has no thread", forge.ErrRefused)
 	}
 	msg := render.TaskMessage(m.Text)
 	if m.Kind == mailAsk && m.Work > 0 && m.Work <= len(t.Work) {
@@ -152,92 +152,96 @@ func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where st
 	return ts, change, nil
 }
 
-// postGitHub makes the change of a message to the pull request.
-func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m message) (where string, change func(*record.Task), more []record.Event, err error) {
-	_, name, ok := j.engineer.upstream(t.Repo)
+// postForge makes the change of a message to the pull request.
+func (j *job) postForge(ctx context.Context, t record.Task, past history, m message) (where string, change func(*record.Task), more []record.Event, err error) {
+	_, at, ok := j.engineer.upstream(t.Repo)
 	if !ok {
-		return "", nil, nil, fmt.Errorf("%w: %s is at no GitHub any more", github.ErrRefused, t.Repo)
+		return "", nil, nil, fmt.Errorf("%w: %s is at no forge any more", forge.ErrRefused, t.Repo)
 	}
 	switch m.Kind {
 	case mailPull:
-		if t.Ended() { // the task was cancelled while GitHub was down
-			return "", nil, nil, fmt.Errorf("%w: the task has ended", github.ErrRefused)
+		if t.Ended() { // the task was cancelled while the forge was down
+			return "", nil, nil, fmt.Errorf("%w: the task has ended", forge.ErrRefused)
 		}
-		return j.openPull(ctx, t, past, name)
+		return j.openPull(ctx, t, past, at)
 	case mailLabels:
-		return "", nil, nil, j.engineer.GitHub.AddLabels(ctx, name, t.PRNumber, j.engineer.Labels)
+		labeler, able := at.Forge.(forge.Labeler)
+		if !able {
+			return "", nil, nil, fmt.Errorf("%w: %s has no labels", forge.ErrRefused, at.Forge.Title())
+		}
+		return "", nil, nil, labeler.AddLabels(ctx, at.Name, t.PRNumber, j.engineer.Labels)
 	case mailBody:
 		work, err := j.manifests(ctx, t)
 		if err != nil {
 			return "", nil, nil, err
 		}
-		links, err := j.pullLinks(ctx, t, past, name)
+		links, err := j.pullLinks(ctx, t, past, at)
 		if err != nil {
 			return "", nil, nil, err
 		}
 		_, body := render.Pull(t, work, links)
-		p, err := j.engineer.GitHub.EditPull(ctx, name, t.PRNumber, "", body)
+		p, err := at.Forge.EditPull(ctx, at.Name, t.PRNumber, "", body)
 		return p.URL, nil, nil, err
 	case mailReply:
 		said := past.said([]string{m.Item})
 		if len(said) == 0 || m.Work < 1 || m.Work > len(past.works) {
-			return "", nil, nil, fmt.Errorf("%w: it answers nothing", github.ErrRefused)
+			return "", nil, nil, fmt.Errorf("%w: it answers nothing", forge.ErrRefused)
 		}
 		manifest, err := j.engineer.Executor.Manifest(ctx, past.works[m.Work-1].Run)
 		if err != nil {
 			return "", nil, nil, err
 		}
-		var to github.Comment
+		var to forge.Comment
 		if c := said[0].Comment; c != nil {
 			to = *c
 		}
-		links, err := j.pullLinks(ctx, t, past, name)
+		links, err := j.pullLinks(ctx, t, past, at)
 		if err != nil {
 			return "", nil, nil, err
 		}
 		body := render.Reply(t, to, manifest, links)
-		var c github.Comment
+		var c forge.Comment
 		if to.ID != 0 {
-			c, err = j.engineer.GitHub.Reply(ctx, name, t.PRNumber, to, body, m.Key)
+			c, err = at.Forge.Reply(ctx, at.Name, t.PRNumber, to, body, m.Key)
 		} else {
-			c, err = j.engineer.GitHub.Say(ctx, name, t.PRNumber, body, m.Key)
+			c, err = at.Forge.Say(ctx, at.Name, t.PRNumber, body, m.Key)
 		}
 		return c.URL, nil, nil, err
 	case mailReview:
 		users := reviewers(past, m.Work)
-		return strings.Join(users, ", "), nil, nil, j.engineer.GitHub.RequestReview(ctx, name, t.PRNumber, users)
+		return strings.Join(users, ", "), nil, nil, at.Forge.RequestReview(ctx, at.Name, t.PRNumber, users)
 	case mailSay, mailFailed:
 		text := m.Text
 		if m.Kind == mailFailed {
 			text = "ramus could not finish this:\n\n" + render.Fence("text", text)
 		}
-		c, err := j.engineer.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
+		c, err := at.Forge.Say(ctx, at.Name, t.PRNumber, text, m.Key)
 		return c.URL, nil, nil, err
 	case mailUnbranch:
-		return "", nil, nil, j.engineer.GitHub.DeleteBranch(ctx, name, cmp.Or(m.Text, t.Branch))
+		return "", nil, nil, at.Forge.DeleteBranch(ctx, at.Name, cmp.Or(m.Text, t.Branch))
 	}
-	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", github.ErrRefused, m.Kind)
+	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", forge.ErrRefused, m.Kind)
 }
 
 // openPull opens the pull request of the task, or finds it.
-func (j *job) openPull(ctx context.Context, t record.Task, past history, name github.Name) (where string, change func(*record.Task), more []record.Event, err error) {
+func (j *job) openPull(ctx context.Context, t record.Task, past history, at forge.Repo) (where string, change func(*record.Task), more []record.Event, err error) {
 	work, err := j.manifests(ctx, t)
 	if err != nil {
 		return "", nil, nil, err
 	}
-	links, err := j.pullLinks(ctx, t, past, name)
+	links, err := j.pullLinks(ctx, t, past, at)
 	if err != nil {
 		return "", nil, nil, err
 	}
 	title, body := render.Pull(t, work, links)
-	p, err := j.engineer.GitHub.CreatePull(ctx, name, github.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.Draft})
+	p, err := at.Forge.CreatePull(ctx, at.Name, forge.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.Draft})
 	if err != nil {
 		return "", nil, nil, err
 	}
 	t.PRURL, t.PRNumber = p.URL, p.Number
 	more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
-	if len(j.engineer.Labels) > 0 {
-		more = append(more, j.toGitHub("labels", message{Kind: mailLabels})...)
+	if _, able := at.Forge.(forge.Labeler); able && len(j.engineer.Labels) > 0 {
+		more = append(more, j.toForge("labels", message{Kind: mailLabels})...)
 	}
 	j.news.Store(true)
 	return p.URL, func(now *record.Task) {
@@ -248,7 +252,7 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, name gi
 	}, more, nil
 }
 
-// upstreamBase returns the name of the base at GitHub.
+// upstreamBase returns the name of the base at the forge.
 func (j *job) upstreamBase(t record.Task) string {
 	if up, _, ok := j.engineer.upstream(t.Repo); ok && up.Branch != "" {
 		if repo, err := j.engineer.Git.Repo(t.Repo); err == nil {

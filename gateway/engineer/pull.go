@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// look reads the pull request of the task and journals all news. It uses only the current state at GitHub. The order
+// look reads the pull request of the task and journals all news. It uses only the current state at the forge. The order
 // and number of deliveries do not matter.
 func (j *job) look(ctx context.Context) error {
 	select {
@@ -31,12 +31,12 @@ func (j *job) look(ctx context.Context) error {
 		return err
 	}
 	j.looked = j.engineer.Now() // set even if there is no pull request, because the job would call look forever otherwise
-	_, name, ok := j.engineer.upstream(t.Repo)
+	_, at, ok := j.engineer.upstream(t.Repo)
 	if !ok || t.PRNumber == 0 {
 		return nil
 	}
-	pull, err := j.engineer.GitHub.Pull(ctx, name, t.PRNumber)
-	if errors.Is(err, github.ErrNotFound) && !t.Ended() {
+	pull, err := at.Forge.Pull(ctx, at.Name, t.PRNumber)
+	if errors.Is(err, forge.ErrNotFound) && !t.Ended() {
 		return j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
 			record.Event{Type: record.EventHeard, Kind: heardClosed})
 	}
@@ -59,7 +59,7 @@ func (j *job) look(ctx context.Context) error {
 	if t.Ended() {
 		return nil
 	}
-	items, approved, err := j.listen(ctx, t, past, name)
+	items, approved, err := j.listen(ctx, t, past, at)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (j *job) look(ctx context.Context) error {
 }
 
 // listen returns the feedback on a pull request that ramus has to address, and whether the pull request is approved.
-func (j *job) listen(ctx context.Context, t record.Task, past history, name github.Name) (items []item, approved bool, err error) {
-	me, err := j.engineer.GitHub.Me(ctx)
+func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.Repo) (items []item, approved bool, err error) {
+	me, err := at.Forge.Me(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -86,9 +86,9 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 		if bot || user == "" || strings.EqualFold(user, me) {
 			return false, nil
 		}
-		return j.mayWrite(ctx, name, user)
+		return j.mayWrite(ctx, at, user)
 	}
-	reviews, err := j.engineer.GitHub.Reviews(ctx, name, t.PRNumber)
+	reviews, err := at.Forge.Reviews(ctx, at.Name, t.PRNumber)
 	if err != nil {
 		return nil, false, err
 	}
@@ -101,21 +101,21 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 		if !yes {
 			continue
 		}
-		if r.State != github.ReviewCommented {
+		if r.State != forge.ReviewCommented {
 			verdicts[r.User] = r.State
 		}
-		if r.State == github.ReviewChanges || r.State == github.ReviewCommented && j.isMentioned(r.Body) {
+		if r.State == forge.ReviewChanges || r.State == forge.ReviewCommented && j.isMentioned(r.Body) {
 			r.Body = text.Clip(r.Body, maxSaid)
 			items = append(items, item{Key: key("review", r.ID), By: r.User, Review: &r})
 		}
 	}
 	for _, v := range verdicts {
-		approved = approved || v == github.ReviewApproved
+		approved = approved || v == forge.ReviewApproved
 	}
 	for _, v := range verdicts {
-		approved = approved && v != github.ReviewChanges
+		approved = approved && v != forge.ReviewChanges
 	}
-	comments, err := j.engineer.GitHub.Comments(ctx, name, t.PRNumber)
+	comments, err := at.Forge.Comments(ctx, at.Name, t.PRNumber)
 	if err != nil {
 		return nil, false, err
 	}
@@ -139,7 +139,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 	if past.pushed == "" || j.engineer.Repairs < 0 {
 		return items, approved, nil
 	}
-	checks, err := j.engineer.GitHub.Checks(ctx, name, string(past.pushed))
+	checks, err := at.Forge.Checks(ctx, at.Name, string(past.pushed))
 	if err != nil {
 		return nil, false, err
 	}
@@ -187,12 +187,12 @@ func isWordByte(b byte) bool {
 const permissionLasts = 5 * time.Minute
 
 // mayWrite reports whether a user may write to the repository. Only a user who could push a change may ask for it.
-func (j *job) mayWrite(ctx context.Context, name github.Name, user string) (bool, error) {
+func (j *job) mayWrite(ctx context.Context, at forge.Repo, user string) (bool, error) {
 	login := strings.ToLower(user)
 	if m, ok := j.writers[login]; ok && j.engineer.Now().Sub(m.at) < permissionLasts {
 		return m.yes, nil
 	}
-	yes, err := j.engineer.GitHub.CanWrite(ctx, name, user)
+	yes, err := at.Forge.CanWrite(ctx, at.Name, user)
 	if err != nil {
 		return false, err
 	}
@@ -211,12 +211,12 @@ func (j *job) merged(ctx context.Context, t record.Task) error {
 	events := []record.Event{{Type: record.EventHeard, Kind: heardMerged}}
 	events = append(events, j.toSlack("merged", render.TaskMerged(t))...)
 	if j.engineer.DeleteBranch {
-		events = append(events, j.toGitHub("unbranch", message{Kind: mailUnbranch})...)
+		events = append(events, j.toForge("unbranch", message{Kind: mailUnbranch})...)
 	}
 	if _, past, err := j.now(ctx); err != nil {
 		return err
 	} else if j.engineer.DeleteEvidence && past.evidence() != "" {
-		events = append(events, j.toGitHub("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
+		events = append(events, j.toForge("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
 	}
 	return j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...)
 }
@@ -243,7 +243,7 @@ func (j *job) reopened(ctx context.Context) error {
 	}, events...)
 }
 
-// publish pushes the result of a piece of work to GitHub and queues the messages about it.
+// publish pushes the result of a piece of work to the forge and queues the messages about it.
 func (j *job) publish(ctx context.Context, w work) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
@@ -295,23 +295,23 @@ func (j *job) publish(ctx context.Context, w work) error {
 	if t.PRNumber == 0 {
 		// After a failure, the same work may get another pull request.
 		key := fmt.Sprintf("pull:%s:%d", w.id(), past.fails)
-		return j.amend(ctx, nil, append(events, j.toGitHub(key, message{Kind: mailPull, Work: w.N})...)...)
+		return j.amend(ctx, nil, append(events, j.toForge(key, message{Kind: mailPull, Work: w.N})...)...)
 	}
 	for _, i := range past.said(w.Keys) {
 		if i.Comment != nil || i.Review != nil && i.Review.Body != "" {
-			events = append(events, j.toGitHub("reply:"+i.Key, message{Kind: mailReply, Work: w.N, Item: i.Key})...)
+			events = append(events, j.toForge("reply:"+i.Key, message{Kind: mailReply, Work: w.N, Item: i.Key})...)
 		}
 	}
-	events = append(events, j.toGitHub("body:"+w.id(), message{Kind: mailBody, Work: w.N})...)
-	events = append(events, j.toGitHub("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
+	events = append(events, j.toForge("body:"+w.id(), message{Kind: mailBody, Work: w.N})...)
+	events = append(events, j.toForge("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
 	events = append(events, j.toSlack("pushed:"+w.id(), render.TaskPushed())...)
 	j.news.Store(true) // comments may have come during the work
 	return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateAwaitingReview }, events...)
 }
 
-// overtaken handles a push that was refused because the branch at GitHub was not at known. It takes in the commits of
-// others. Returns refused, the error of the push, if GitHub has no such commits, so that the next attempt is made
-// after a pause and not in an endless loop.
+// overtaken handles a push that was refused because the branch at the forge was not at known. It takes in the commits
+// of others. Returns refused, the error of the push, if the forge has no such commits, so that the next attempt is
+// made after a pause and not in an endless loop.
 func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error) error {
 	if done, err := j.takeIn(ctx); err != nil || done {
 		return err
@@ -332,18 +332,18 @@ func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error
 	} else if has {
 		return refused
 	}
-	return j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf("ramus's own branch %s was rewritten: %s, which is at GitHub, is not in its history any more; "+
+	return j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf("ramus's own branch %s was rewritten: %s, which is upstream, is not in its history any more; "+
 		"merge that into it, then `ramus task retry`", t.Caller().Branch(), known[:min(12, len(known))]))
 }
 
-// takeIn merges the commits that people pushed to the branch at GitHub. If they cannot be merged, takeIn ends the task
-// with a message, and done is true.
+// takeIn merges the commits that people pushed to the branch at the forge. If they cannot be merged, takeIn ends the
+// task with a message, and done is true.
 func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	t, past, err := j.now(ctx)
 	if err != nil {
 		return false, err
 	}
-	up, _, shared := j.engineer.upstream(t.Repo)
+	up, at, shared := j.engineer.upstream(t.Repo)
 	if !shared {
 		return false, nil
 	}
@@ -359,7 +359,7 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		// The person who retries the task wants the branch to be pushed again.
 		return false, j.amend(ctx, nil, record.Event{Type: record.EventHeard, Kind: heardCommits, Data: encode([]string{})})
 	case errors.Is(err, gitd.ErrNotFound):
-		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the branch %s was deleted at GitHub; `ramus task retry` pushes it again", t.Branch))
+		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the branch %s was deleted at %s; `ramus task retry` pushes it again", t.Branch, at.Forge.Title()))
 	case err != nil:
 		return false, err
 	case theirs == past.pushed:
@@ -376,8 +376,8 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if !kept && past.pushed == "" && !j.retried() {
-		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("there is a branch %s at GitHub already, with other work on it; "+
-			"`ramus task retry` goes on from there, or choose other names by engineer.branch", t.Branch))
+		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("there is a branch %s at %s already, with other work on it; "+
+			"`ramus task retry` goes on from there, or choose other names by engineer.branch", t.Branch, at.Forge.Title()))
 	}
 	if !kept && !j.retried() {
 		return true, j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf(
@@ -394,7 +394,7 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		var conflict []string
 		if conflict, err = j.mergeIn(ctx, repo, t, own, ours, theirs); err == nil && len(conflict) > 0 {
 			return true, j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf(
-				"commits on %s at GitHub conflict with ramus's own in %s; bring them together there, then `ramus task retry`", t.Branch, strings.Join(conflict, ", ")))
+				"commits on %s at %s conflict with ramus's own in %s; bring them together there, then `ramus task retry`", t.Branch, at.Forge.Title(), strings.Join(conflict, ", ")))
 		}
 	}
 	if err != nil {

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Evidence selects how pictures of pages get to a pull request. GitHub's API has no upload of files.
+// Evidence selects how pictures of pages get to a pull request. Forges have no upload of files for a program.
 type Evidence string
 
 // The values of Evidence.
@@ -29,7 +27,7 @@ const (
 	EvidenceNone Evidence = "none"
 )
 
-// evidenceBranch returns the name of the branch with the pictures of a task, here and at GitHub.
+// evidenceBranch returns the name of the branch with the pictures of a task, here and at the forge.
 func evidenceBranch(t record.Task) string { return "ramus-evidence/" + t.ID }
 
 // evidencePath returns the path of a picture in the commit of its work. n is the index of the picture in the list of
@@ -47,7 +45,7 @@ pictures there are gone. It is no part of the code, and is never merged.
 `
 
 // keepEvidence commits the pictures of a piece of work to the evidence branch of the task, pushes it and returns the
-// commit. Returns "" if there is nothing to show or GitHub refuses the push. The commit follows from the arguments
+// commit. Returns "" if there is nothing to show or the forge refuses the push. The commit follows from the arguments
 // alone, so keepEvidence can be repeated.
 func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w work, repo *gitd.Repo, up gitd.Upstream) (gitd.Hash, error) {
 	if j.engineer.Evidence != EvidenceBranch {
@@ -100,8 +98,8 @@ func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w w
 	return commit, err
 }
 
-// pullLinks returns the links to the evidence of a task, for the texts at GitHub.
-func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name github.Name) (render.PullLinks, error) {
+// pullLinks returns the links to the evidence of a task, for the texts at the forge.
+func (j *job) pullLinks(ctx context.Context, t record.Task, past history, at forge.Repo) (render.PullLinks, error) {
 	links := render.PullLinks{}
 	if j.engineer.Links != nil {
 		links.Page = j.engineer.Links.Named
@@ -116,7 +114,7 @@ func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name g
 	if err != nil {
 		return links, err
 	}
-	at := make(map[[2]string]string) // address by run and file
+	urls := make(map[[2]string]string) // by run and file
 	for _, w := range past.works {
 		if w.Evidence == "" {
 			continue
@@ -136,16 +134,9 @@ func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name g
 				return links, err
 			}
 			in.Close()
-			at[[2]string{m.Run, p.File.Name}] = blobURL(j.engineer.Web, name, w.Evidence, file)
+			urls[[2]string{m.Run, p.File.Name}] = at.Forge.FileURL(at.Name, string(w.Evidence), file)
 		}
 	}
-	links.Picture = func(run, file string) string { return at[[2]string{run, file}] }
+	links.Picture = func(run, file string) string { return urls[[2]string{run, file}] }
 	return links, nil
-}
-
-// blobURL returns the address of a file at GitHub. Everybody who may read the repository can open it. The address
-// names a commit, so its content never changes.
-func blobURL(web string, name github.Name, commit gitd.Hash, file string) string {
-	u := url.URL{Path: "/" + name.Owner + "/" + name.Repo + "/blob/" + string(commit) + "/" + file, RawQuery: "raw=true"}
-	return strings.TrimSuffix(web, "/") + u.String()
 }

@@ -13,24 +13,23 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// API serves the routes of tasks and of GitHub's webhooks.
+// API serves the routes of tasks and of the webhooks of forges.
 type API struct {
 	Engineer *Engineer // nil if the server takes no tasks
-	// GitHubSecret is the secret with which GitHub signs its webhooks. If it is empty, no webhooks are accepted.
-	GitHubSecret string
-	Log          *slog.Logger
+	// Hooks has the accepted webhooks by the name of the forge, such as "github".
+	Hooks map[string]Hook
+	Log   *slog.Logger
 
 	heard chan struct{} // holds a token for each webhook that is being read
 }
 
-// NewAPI returns the API of an engineer. e may be nil. secret is the secret with which GitHub signs its webhooks. If
-// it is empty, no webhooks are accepted.
-func NewAPI(e *Engineer, secret string, log *slog.Logger) *API {
-	return &API{Engineer: e, GitHubSecret: secret, Log: log, heard: make(chan struct{}, maxHeard)}
+// NewAPI returns the API of an engineer. e may be nil. hooks has the accepted webhooks by the name of the forge.
+func NewAPI(e *Engineer, hooks map[string]Hook, log *slog.Logger) *API {
+	return &API{Engineer: e, Hooks: hooks, Log: log, heard: make(chan struct{}, maxHeard)}
 }
 
-// Routes returns the routes of tasks and of GitHub's webhooks.
-func (api *API) Routes() []route.Route { return append(api.taskRoutes(), api.githubHooks()...) }
+// Routes returns the routes of tasks and of the webhooks of forges.
+func (api *API) Routes() []route.Route { return append(api.taskRoutes(), api.hookRoutes()...) }
 
 // tasksPath and engineerPath are the paths of tasks. The same routes exist under both, so that programs written for a
 // separate engineer server find them at its path.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-github/v66/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/retry"
 )
 
@@ -103,12 +104,12 @@ func (a Access) permissions() (*github.InstallationPermissions, error) {
 	case AccessChecks:
 		return &github.InstallationPermissions{Checks: &read}, nil
 	}
-	return nil, &RefusedError{Message: fmt.Sprintf("%q is no access", string(a))}
+	return nil, &forge.RefusedError{Forge: site, Message: fmt.Sprintf("%q is no access", string(a))}
 }
 
 // Token returns an installation token for one repository and the access a. It reuses an earlier one that lasts at least
 // 15 more minutes. It refuses the zero Name, because a token without a repository would be valid for all.
-func (a *App) Token(ctx context.Context, repo Name, access Access) (string, error) {
+func (a *App) Token(ctx context.Context, repo forge.Name, access Access) (string, error) {
 	text, err := a.token(ctx, repo, access)
 	if err != nil {
 		return "", fmt.Errorf("cannot get a token of the GitHub App %d for %s: %w", a.ID, repo, plain(err))
@@ -116,12 +117,12 @@ func (a *App) Token(ctx context.Context, repo Name, access Access) (string, erro
 	return text, nil
 }
 
-func (a *App) token(ctx context.Context, repo Name, access Access) (string, error) {
+func (a *App) token(ctx context.Context, repo forge.Name, access Access) (string, error) {
 	if err := a.setup(); err != nil {
 		return "", err
 	}
-	if !repo.valid() {
-		return "", &RefusedError{Message: "that is no name of a repository"}
+	if !isName(repo) {
+		return "", &forge.RefusedError{Forge: site, Message: "that is no name of a repository"}
 	}
 	allowed, err := access.permissions()
 	if err != nil {
@@ -148,7 +149,7 @@ func (a *App) token(ctx context.Context, repo Name, access Access) (string, erro
 	made, _, err := a.client.Apps.CreateInstallationToken(ctx, installation, &github.InstallationTokenOptions{
 		Repositories: []string{repo.Repo}, Permissions: allowed})
 	if err != nil {
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, forge.ErrNotFound) {
 			a.forgetInstallation(repo) // the App may be installed again
 		}
 		return "", err
@@ -167,7 +168,7 @@ func (a *App) token(ctx context.Context, repo Name, access Access) (string, erro
 }
 
 // installation returns the id of the installation for a repository.
-func (a *App) installation(ctx context.Context, repo Name) (int64, error) {
+func (a *App) installation(ctx context.Context, repo forge.Name) (int64, error) {
 	if a.Installation != 0 {
 		return a.Installation, nil
 	}
@@ -191,7 +192,7 @@ func (a *App) installation(ctx context.Context, repo Name) (int64, error) {
 	return found.GetID(), nil
 }
 
-func (a *App) forgetInstallation(repo Name) {
+func (a *App) forgetInstallation(repo forge.Name) {
 	a.mu.Lock()
 	delete(a.installations, strings.ToLower(repo.Owner))
 	a.mu.Unlock()
@@ -276,7 +277,7 @@ func (a *App) assertion() (string, error) {
 	})
 	text, err := assertion.SignedString(a.Key)
 	if err != nil {
-		return "", &RefusedError{Message: fmt.Sprintf("cannot sign an assertion: %v", err)}
+		return "", &forge.RefusedError{Forge: site, Message: fmt.Sprintf("cannot sign an assertion: %v", err)}
 	}
 	return text, nil
 }

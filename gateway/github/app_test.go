@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
@@ -90,7 +91,7 @@ func (w *world) upstream() gitd.Upstream {
 	return gitd.Upstream{URL: url, Credential: github.Credential(w.app, url, github.AccessRead)}
 }
 
-func (w *world) name(repo string) github.Name { return github.Name{Owner: w.hub.Account, Repo: repo} }
+func (w *world) name(repo string) forge.Name { return forge.Name{Owner: w.hub.Account, Repo: repo} }
 
 // push moves upstream by one commit and returns it.
 func (w *world) push(t *testing.T) gitd.Hash {

@@ -5,40 +5,16 @@ import (
 	"fmt"
 
 	"github.com/google/go-github/v66/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 )
 
-// Check is a check run, or a workflow run, of a commit.
-type Check struct {
-	ID         int64  `json:"id"`
-	Workflow   bool   `json:"workflow,omitempty"` // a workflow run, not a check run
-	Name       string `json:"name"`
-	Commit     string `json:"commit"`
-	Branch     string `json:"branch,omitempty"`
-	Status     string `json:"status"`               // queued, in_progress, completed
-	Conclusion string `json:"conclusion,omitempty"` // success, failure, timed_out …
-	URL        string `json:"url,omitempty"`
-	Title      string `json:"title,omitempty"`
-	Summary    string `json:"summary,omitempty"`
-	Text       string `json:"text,omitempty"`
-	Pulls      []int  `json:"pulls,omitempty"` // numbers of its pull requests
-}
-
-// Failed reports whether a check has ended with a failure.
-func (c Check) Failed() bool {
-	switch c.Conclusion {
-	case "failure", "timed_out", "startup_failure":
-		return c.Status == "completed"
-	}
-	return false // cancelled, stale and action_required are for people
-}
-
-func checkOf(r *github.CheckRun) Check {
+func checkOf(r *github.CheckRun) forge.Check {
 	if r == nil {
-		return Check{}
+		return forge.Check{}
 	}
-	return Check{ID: r.GetID(), Name: r.GetName(), Commit: r.GetHeadSHA(), Branch: r.GetCheckSuite().GetHeadBranch(), Status: r.GetStatus(),
-		Conclusion: r.GetConclusion(), URL: r.GetHTMLURL(), Title: bounded(r.GetOutput().GetTitle()), Summary: bounded(r.GetOutput().GetSummary()),
-		Text: bounded(r.GetOutput().GetText()), Pulls: numbers(r.PullRequests)}
+	return forge.Check{ID: r.GetID(), Name: r.GetName(), Commit: r.GetHeadSHA(), Branch: r.GetCheckSuite().GetHeadBranch(), Status: r.GetStatus(),
+		Conclusion: r.GetConclusion(), URL: r.GetHTMLURL(), Title: forge.Bounded(r.GetOutput().GetTitle()), Summary: forge.Bounded(r.GetOutput().GetSummary()),
+		Text: forge.Bounded(r.GetOutput().GetText()), Pulls: numbers(r.PullRequests)}
 }
 
 func numbers(pulls []*github.PullRequest) (out []int) {
@@ -49,7 +25,7 @@ func numbers(pulls []*github.PullRequest) (out []int) {
 }
 
 // Checks returns the newest check run of each name for a commit.
-func (c *Client) Checks(ctx context.Context, repo Name, commit string) ([]Check, error) {
+func (c *Client) Checks(ctx context.Context, repo forge.Name, commit string) ([]forge.Check, error) {
 	if err := checkRef(commit); err != nil {
 		return nil, fmt.Errorf("cannot list checks: %w", err)
 	}

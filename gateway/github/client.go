@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-github/v66/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -20,59 +21,19 @@ import (
 // DefaultURL is the address of GitHub's API.
 const DefaultURL = "https://api.github.com/"
 
-// Kinds of error of this package. A rate limit that lasts longer than the caller waits, and an API that is down, are
-// neither.
-var (
-	// ErrNotFound means that the object does not exist, or that the token may not see it.
-	ErrNotFound = errors.New("not found at GitHub")
-	// ErrRefused means that GitHub refuses the request for good, because it is wrong or not allowed.
-	ErrRefused = errors.New("refused by GitHub")
-)
-
-// RefusedError is a refusal of GitHub that a retry does not change. It is [ErrNotFound] or [ErrRefused].
-type RefusedError struct {
-	Status  int    // of HTTP; 0 if no request was made
-	Message string // GitHub's message, with its messages about fields
-	Needed  string // permissions of which one would have sufficed, such as "pull_requests=write"
-	Request string // GitHub's id of the request, for its support
-}
-
-func (e *RefusedError) Error() string {
-	text := e.Unwrap().Error()
-	if e.Status != 0 {
-		text += fmt.Sprintf(": status %d", e.Status)
-	}
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	if e.Needed != "" && e.Status == http.StatusForbidden {
-		text += " (needs the permission " + e.Needed + ")"
-	}
-	return text
-}
-
-// Unwrap returns the kind of the error.
-func (e *RefusedError) Unwrap() error {
-	if e.Status == http.StatusNotFound || e.Status == http.StatusGone {
-		return ErrNotFound
-	}
-	return ErrRefused
-}
-
-// OfToken reports whether GitHub refuses the token or its permissions, and not the request. Its administrator can fix
-// that, and a retry then helps.
-func (e *RefusedError) OfToken() bool {
-	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
-}
+// site is the title of this forge.
+const site = "GitHub"
 
 // Client uses GitHub's REST API. Its exported fields are its options and may be changed until the first call. Methods
 // are safe for concurrent use. They wait during rate limits (primary and secondary, by Retry-After and
 // X-RateLimit-Reset) and outages of the API, until ctx ends. An error means that GitHub refused for good
-// ([ErrNotFound], [ErrRefused]) or that ctx ended.
+// ([forge.ErrNotFound], [forge.ErrRefused]) or that ctx ended.
 type Client struct {
 	URL    string // of the API; default https://api.github.com/
 	Tokens Tokens
-	HTTP   *http.Client // if nil, one with a timeout of 30 s
+	// Web is the URL of the pages for people. The default is https://github.com.
+	Web  string
+	HTTP *http.Client // if nil, one with a timeout of 30 s
 	// Secrets are removed from all posts. It is nil if there are none.
 	Secrets *redact.Secrets
 	Log     *slog.Logger
@@ -113,9 +74,18 @@ func (c *Client) setup() error {
 func baseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(cmp.Or(text, DefaultURL), "/") + "/")
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, &RefusedError{Message: fmt.Sprintf("%.200q is no URL of an API", text)}
+		return nil, &forge.RefusedError{Forge: site, Message: fmt.Sprintf("%.200q is no URL of an API", text)}
 	}
 	return u, nil
+}
+
+// Title returns "GitHub".
+func (c *Client) Title() string { return site }
+
+// FileURL returns the address of a file of a commit. Its content never changes.
+func (c *Client) FileURL(repo forge.Name, commit, path string) string {
+	u := url.URL{Path: "/" + repo.Owner + "/" + repo.Repo + "/blob/" + commit + "/" + path, RawQuery: "raw=true"}
+	return strings.TrimSuffix(cmp.Or(c.Web, "https://github.com"), "/") + u.String()
 }
 
 // Me returns the author of the client's posts ("ramus[bot]").
@@ -150,7 +120,7 @@ func (c *Client) Me(ctx context.Context) (string, error) {
 }
 
 // CanWrite reports whether a user may push to the repository.
-func (c *Client) CanWrite(ctx context.Context, repo Name, user string) (bool, error) {
+func (c *Client) CanWrite(ctx context.Context, repo forge.Name, user string) (bool, error) {
 	if !isLogin(user) {
 		return false, nil // an App, or an invalid name
 	}
@@ -160,7 +130,7 @@ func (c *Client) CanWrite(ctx context.Context, repo Name, user string) (bool, er
 		level = p.GetPermission()
 		return err
 	})
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, forge.ErrNotFound) {
 		return false, nil
 	}
 	// GitHub reports its role maintain as "write" here, and triage as "read".
@@ -168,7 +138,7 @@ func (c *Client) CanWrite(ctx context.Context, repo Name, user string) (bool, er
 }
 
 // DeleteBranch deletes a branch. A missing branch is no error.
-func (c *Client) DeleteBranch(ctx context.Context, repo Name, branch string) error {
+func (c *Client) DeleteBranch(ctx context.Context, repo forge.Name, branch string) error {
 	if err := checkRef(branch); err != nil {
 		return fmt.Errorf("cannot delete a branch: %w", err)
 	}
@@ -185,7 +155,7 @@ func (c *Client) DeleteBranch(ctx context.Context, repo Name, branch string) err
 		_, _, err := gh.Git.GetRef(ctx, repo.Owner, repo.Repo, ref)
 		return err
 	})
-	if errors.Is(lookErr, ErrNotFound) {
+	if errors.Is(lookErr, forge.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 )
 
-var repo = github.Name{Owner: "acme", Repo: "app"}
+var repo = forge.Name{Owner: "acme", Repo: "app"}
 
 const secretToken = "ghp_0123456789"
 
@@ -150,7 +151,7 @@ func TestSayOnce(t *testing.T) {
 		}
 	}
 	// An issue's comment is answered where it stands.
-	if got, err := c.Reply(t.Context(), repo, 7, github.Comment{ID: 9, Issue: true}, "done", "task/1"); err != nil || got.ID != 1 {
+	if got, err := c.Reply(t.Context(), repo, 7, forge.Comment{ID: 9, Issue: true}, "done", "task/1"); err != nil || got.ID != 1 {
 		t.Error(got, err)
 	}
 	if len(th.list) != 1 {
@@ -210,7 +211,7 @@ func TestReply(t *testing.T) {
 	h, c := newHub(t)
 	th := h.thread(onLines)
 	th.lost = 2
-	for _, to := range []github.Comment{{ID: 5, Path: "a.go"}, {ID: 6, InReplyTo: 5, Path: "a.go"}} {
+	for _, to := range []forge.Comment{{ID: 5, Path: "a.go"}, {ID: 6, InReplyTo: 5, Path: "a.go"}} {
 		for range 2 {
 			got, err := c.Reply(t.Context(), repo, 7, to, "done", fmt.Sprint(to.ID))
 			if err != nil || got.InReplyTo != 5 || got.Issue {
@@ -232,10 +233,10 @@ func TestFailures(t *testing.T) {
 		want   error         // nil: it is asked again
 		pause  time.Duration // the longest of the first two pauses; they may be half as long where the client chose
 	}{
-		{status: 404, want: github.ErrNotFound}, {status: 410, want: github.ErrNotFound},
-		{status: 400, want: github.ErrRefused}, {status: 401, want: github.ErrRefused}, {status: 403, want: github.ErrRefused},
-		{status: 409, want: github.ErrRefused}, {status: 422, want: github.ErrRefused}, {status: 451, want: github.ErrRefused},
-		{status: 403, header: []string{"X-RateLimit-Remaining", "12"}, want: github.ErrRefused},
+		{status: 404, want: forge.ErrNotFound}, {status: 410, want: forge.ErrNotFound},
+		{status: 400, want: forge.ErrRefused}, {status: 401, want: forge.ErrRefused}, {status: 403, want: forge.ErrRefused},
+		{status: 409, want: forge.ErrRefused}, {status: 422, want: forge.ErrRefused}, {status: 451, want: forge.ErrRefused},
+		{status: 403, header: []string{"X-RateLimit-Remaining", "12"}, want: forge.ErrRefused},
 		{status: 403, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "in 100"}, pause: 101 * second},
 		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "in 100"}, pause: 101 * second},
 		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "99999999999"}, pause: time.Hour + time.Minute},
@@ -301,7 +302,7 @@ func TestDownUntilTheEnd(t *testing.T) {
 		say(w, http.StatusServiceUnavailable, "down")
 	})
 	_, err := c.Pull(ctx, repo, 7)
-	if !errors.Is(err, why) || errors.Is(err, github.ErrRefused) || n != 100 {
+	if !errors.Is(err, why) || errors.Is(err, forge.ErrRefused) || n != 100 {
 		t.Error(err, n)
 	}
 	if last := h.pauses[len(h.pauses)-1]; last > time.Minute || last < 30*time.Second {
@@ -326,7 +327,7 @@ func TestTokenRenewed(t *testing.T) {
 		tokens := &tokenList{list: one.tokens}
 		other := &github.Client{URL: c.URL, Tokens: tokens, HTTP: c.HTTP, Log: c.Log, Now: c.Now, Sleep: c.Sleep}
 		_, err := other.Pull(t.Context(), repo, 7)
-		var refused *github.RefusedError
+		var refused *forge.RefusedError
 		if one.good != (err == nil) || err != nil && (!errors.As(err, &refused) || !refused.OfToken()) {
 			t.Errorf("%v: %v", one.tokens, err)
 		}
@@ -341,7 +342,7 @@ func TestTokenRenewed(t *testing.T) {
 
 type tokenList struct{ list []string }
 
-func (l *tokenList) Token(context.Context, github.Name, github.Access) (string, error) {
+func (l *tokenList) Token(context.Context, forge.Name, github.Access) (string, error) {
 	return l.list[0], nil
 }
 
@@ -374,7 +375,7 @@ func TestRedirects(t *testing.T) {
 			}
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		})
-		if _, err := c.Pull(t.Context(), repo, number); !errors.Is(err, github.ErrRefused) {
+		if _, err := c.Pull(t.Context(), repo, number); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", to, err)
 		}
 	}
@@ -383,16 +384,16 @@ func TestRedirects(t *testing.T) {
 // TestNames: what is no name never becomes a path.
 func TestNames(t *testing.T) {
 	h, c := newHub(t)
-	for _, n := range []github.Name{{}, {Owner: "acme"}, {Repo: "app"}, {Owner: "acme", Repo: ".."}, {Owner: "..", Repo: "app"}, {Owner: "acme", Repo: "a/b"}, {Owner: "acme", Repo: "app?x"}} {
-		if _, err := c.Pull(t.Context(), n, 7); !errors.Is(err, github.ErrRefused) {
+	for _, n := range []forge.Name{{}, {Owner: "acme"}, {Repo: "app"}, {Owner: "acme", Repo: ".."}, {Owner: "..", Repo: "app"}, {Owner: "acme", Repo: "a/b"}, {Owner: "acme", Repo: "app?x"}} {
+		if _, err := c.Pull(t.Context(), n, 7); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", n, err)
 		}
 	}
 	for _, ref := range []string{"", "..", "../../pulls", "a//b", "/a", "a/./b"} {
-		if err := c.DeleteBranch(t.Context(), repo, ref); !errors.Is(err, github.ErrRefused) {
+		if err := c.DeleteBranch(t.Context(), repo, ref); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", ref, err)
 		}
-		if _, err := c.Checks(t.Context(), repo, ref); !errors.Is(err, github.ErrRefused) {
+		if _, err := c.Checks(t.Context(), repo, ref); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", ref, err)
 		}
 	}
@@ -403,11 +404,11 @@ func TestNames(t *testing.T) {
 	}
 	for _, url := range []string{"ftp://api.example.org/", "api.example.org", "https://", ":"} {
 		other := &github.Client{URL: url, Tokens: c.Tokens}
-		if _, err := other.Pull(t.Context(), repo, 7); !errors.Is(err, github.ErrRefused) {
+		if _, err := other.Pull(t.Context(), repo, 7); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	if _, err := (&github.Client{URL: c.URL}).Pull(t.Context(), repo, 7); !errors.Is(err, github.ErrRefused) {
+	if _, err := (&github.Client{URL: c.URL}).Pull(t.Context(), repo, 7); !errors.Is(err, forge.ErrRefused) {
 		t.Error(err)
 	}
 	if len(h.asked) > 0 {
@@ -437,7 +438,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d comments, %v", len(all), err)
 	}
 	pages = 1000
-	if _, err := c.Comments(t.Context(), repo, 7); !errors.Is(err, github.ErrRefused) {
+	if _, err := c.Comments(t.Context(), repo, 7); !errors.Is(err, forge.ErrRefused) {
 		t.Error(err)
 	}
 	if n := h.count("GET " + onLines); n != 3+51 {
@@ -481,7 +482,7 @@ func TestCreatePullOnce(t *testing.T) {
 	})
 	// A pull request of a fork, and an old one.
 	there = []object{pull(1, "work", 2, "open"), pull(2, "work", 1, "closed")}
-	want := github.NewPull{Head: "work", Base: "main", Title: "One\n line ", Draft: true}
+	want := forge.NewPull{Head: "work", Base: "main", Title: "One\n line ", Draft: true}
 	for range 2 {
 		if p, err := c.CreatePull(t.Context(), repo, want); err != nil || p.Number != 3 || !p.Open {
 			t.Error(p, err)
@@ -489,7 +490,7 @@ func TestCreatePullOnce(t *testing.T) {
 	}
 	want.Base = "gone"
 	p, err := c.CreatePull(t.Context(), repo, want)
-	if !errors.Is(err, github.ErrRefused) || p.Number != 0 || !strings.Contains(err.Error(), "Validation Failed; No.; PullRequest base invalid") {
+	if !errors.Is(err, forge.ErrRefused) || p.Number != 0 || !strings.Contains(err.Error(), "Validation Failed; No.; PullRequest base invalid") {
 		t.Error(p, err)
 	}
 }
@@ -516,7 +517,7 @@ func TestReviews(t *testing.T) {
 		object{"id": 1, "state": "CHANGES_REQUESTED", "user": object{"login": "x[bot]", "type": "Bot"}, "submitted_at": "2024-01-02T03:04:05Z"},
 		object{"id": 3, "state": "PENDING"}})
 	all, err := c.Reviews(t.Context(), repo, 7)
-	if err != nil || len(all) != 2 || all[0].ID != 1 || all[0].State != github.ReviewChanges || !all[0].Bot || all[1].State != github.ReviewApproved {
+	if err != nil || len(all) != 2 || all[0].ID != 1 || all[0].State != forge.ReviewChanges || !all[0].Bot || all[1].State != forge.ReviewApproved {
 		t.Error(all, err)
 	}
 }
@@ -548,7 +549,7 @@ func TestRequestReview(t *testing.T) {
 		{[]string{"ann", "bob", "x[bot]"}, "[[ann bob]]", nil},
 		{[]string{"ann", "author", "bob"}, "[[ann author bob] [ann] [author] [bob]]", nil},
 		{[]string{"author"}, "[[author]]", nil},
-		{[]string{"nobody"}, "[[nobody]]", github.ErrNotFound},
+		{[]string{"nobody"}, "[[nobody]]", forge.ErrNotFound},
 	} {
 		asked = nil
 		err := c.RequestReview(t.Context(), repo, 7, one.users)
@@ -568,7 +569,7 @@ func TestDeleteBranch(t *testing.T) {
 		say(w, http.StatusUnprocessableEntity, "no")
 	})
 	h.answer("GET /repos/acme/app/git/ref/heads/main", object{"ref": "refs/heads/main"})
-	for branch, want := range map[string]error{"ramus/conv-1": nil, "gone": nil, "main": github.ErrRefused} {
+	for branch, want := range map[string]error{"ramus/conv-1": nil, "gone": nil, "main": forge.ErrRefused} {
 		if err := c.DeleteBranch(t.Context(), repo, branch); !errors.Is(err, want) {
 			t.Errorf("%s: %v", branch, err)
 		}
@@ -601,11 +602,11 @@ func TestChecks(t *testing.T) {
 		t.Error(all, err)
 	}
 	for conclusion, want := range map[string]bool{"success": false, "failure": true, "timed_out": true, "startup_failure": true, "cancelled": false, "skipped": false, "neutral": false, "action_required": false, "": false} {
-		if got := (github.Check{Status: "completed", Conclusion: conclusion}).Failed(); got != want {
+		if got := (forge.Check{Status: "completed", Conclusion: conclusion}).Failed(); got != want {
 			t.Errorf("%s: %v", conclusion, got)
 		}
 	}
-	if (github.Check{Status: "in_progress", Conclusion: "failure"}).Failed() {
+	if (forge.Check{Status: "in_progress", Conclusion: "failure"}).Failed() {
 		t.Error("failed before its end")
 	}
 }

@@ -1,50 +1,13 @@
 package github
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/internal/text"
-)
-
-// MaxDelivery bounds a delivery, in bytes. GitHub sends no more.
-const MaxDelivery = 25 << 20
-
-// Delivery has the relevant parts of a webhook: that an event happened, and to which object. The [Client] reads the
-// current state.
-type Delivery struct {
-	ID     string `json:"id"`    // X-GitHub-Delivery; the same for a repeated delivery
-	Event  string `json:"event"` // X-GitHub-Event
-	Action string `json:"action,omitempty"`
-	// Digest is the hash of the content. A delivery with another ID and the same Digest is the same event, such as one
-	// that both a repository's webhook and the App's send.
-	Digest string `json:"digest"`
-	Repo   Name   `json:"repo"`
-	Number int    `json:"number,omitempty"` // of the pull request or issue
-	Check  *Check `json:"check,omitempty"`
-	Push   *Push  `json:"push,omitempty"`
-}
-
-// Push is a push to a repository.
-type Push struct {
-	Ref     string `json:"ref"` // refs/heads/main
-	Deleted bool   `json:"deleted,omitempty"`
-}
-
-// Reasons for which a delivery is rejected.
-var (
-	// ErrSignature means that the delivery was not signed with the webhook's secret.
-	ErrSignature = errors.New("not signed by GitHub")
-	// ErrDelivery means that a signed delivery cannot be read.
-	ErrDelivery = errors.New("no delivery of GitHub's")
 )
 
 // head has the common fields of all events.
@@ -75,8 +38,8 @@ type checked struct {
 	PullRequests []*numbered `json:"pull_requests"`
 }
 
-func (r *checked) check() *Check {
-	c := &Check{ID: r.ID, Name: r.Name, Commit: r.HeadSHA, Status: r.Status, Conclusion: r.Conclusion, URL: r.HTMLURL}
+func (r *checked) check() *forge.Check {
+	c := &forge.Check{ID: r.ID, Name: r.Name, Commit: r.HeadSHA, Status: r.Status, Conclusion: r.Conclusion, URL: r.HTMLURL}
 	for _, p := range r.PullRequests {
 		if p != nil {
 			c.Pulls = append(c.Pulls, p.Number)
@@ -97,10 +60,10 @@ type checkRun struct {
 	} `json:"output"`
 }
 
-func (r *checkRun) check() *Check {
+func (r *checkRun) check() *forge.Check {
 	c := r.checked.check()
 	c.Branch = r.CheckSuite.HeadBranch
-	c.Title, c.Summary, c.Text = bounded(r.Output.Title), bounded(r.Output.Summary), bounded(r.Output.Text)
+	c.Title, c.Summary, c.Text = forge.Bounded(r.Output.Title), forge.Bounded(r.Output.Summary), forge.Bounded(r.Output.Text)
 	return c
 }
 
@@ -110,71 +73,60 @@ type workflowRun struct {
 	DisplayTitle string `json:"display_title"`
 }
 
-func (r *workflowRun) check() *Check {
+func (r *workflowRun) check() *forge.Check {
 	c := r.checked.check()
-	c.Workflow, c.Branch, c.Title = true, r.HeadBranch, bounded(r.DisplayTitle)
+	c.Workflow, c.Branch, c.Title = true, r.HeadBranch, forge.Bounded(r.DisplayTitle)
 	return c
 }
 
+// audience are the members that differ between a repository's webhook and an App's.
+var audience = []string{"installation", "organization", "enterprise", "hook", "hook_id"}
+
 // ParseDelivery checks the signature (X-Hub-Signature-256, HMAC-SHA256 over the raw body, compared in constant time)
 // and reads the delivery. For events and actions that ramus does not use, the Delivery has only its head. The errors
-// are [ErrSignature] and [ErrDelivery].
+// are [forge.ErrSignature] and [forge.ErrDelivery].
 //
 // See https://docs.github.com/en/webhooks/webhook-events-and-payloads.
-func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) {
+func ParseDelivery(h http.Header, body []byte, secret string) (forge.Delivery, error) {
 	if err := verify(h, body, secret); err != nil {
-		return Delivery{}, err
+		return forge.Delivery{}, err
 	}
-	d := Delivery{ID: h.Get("X-GitHub-Delivery"), Event: h.Get("X-GitHub-Event")}
-	if d.ID == "" || len(d.ID) > 100 || d.Event == "" || len(d.Event) > 100 {
-		return Delivery{}, fmt.Errorf("%w: X-GitHub-Delivery or X-GitHub-Event is missing or too long", ErrDelivery)
-	}
-	if kind, _, _ := strings.Cut(h.Get("Content-Type"), ";"); kind != "application/json" {
-		return Delivery{}, fmt.Errorf("%w: its content type is %.100q; set the webhook's to application/json", ErrDelivery, kind)
+	d := forge.Delivery{ID: h.Get("X-GitHub-Delivery"), Event: h.Get("X-GitHub-Event")}
+	if err := d.CheckJSON(h.Get("Content-Type")); err != nil {
+		return forge.Delivery{}, err
 	}
 	var p head
 	err := json.Unmarshal(body, &p)
 	if err != nil {
-		return Delivery{}, fmt.Errorf("%w: %w", ErrDelivery, err)
+		return forge.Delivery{}, fmt.Errorf("%w: %w", forge.ErrDelivery, err)
 	}
-	if d.Digest, err = digest(d.Event, body); err != nil {
-		return Delivery{}, fmt.Errorf("%w: %w", ErrDelivery, err)
+	if d.Digest, err = forge.Digest(d.Event, body, audience...); err != nil {
+		return forge.Delivery{}, fmt.Errorf("%w: %w", forge.ErrDelivery, err)
 	}
 	d.Action = text.Clip(p.Action, 100)
 	if p.Repository != nil {
-		if d.Repo = (Name{p.Repository.Owner.Login, p.Repository.Name}); !d.Repo.valid() {
-			return Delivery{}, fmt.Errorf("%w: %.200q is no name of a repository", ErrDelivery, d.Repo)
+		if d.Repo = (forge.Name{Owner: p.Repository.Owner.Login, Repo: p.Repository.Name}); !isName(d.Repo) {
+			return forge.Delivery{}, fmt.Errorf("%w: %.200q is no name of a repository", forge.ErrDelivery, d.Repo)
 		}
 	}
-	if err := d.read(body); err != nil {
-		return Delivery{}, fmt.Errorf("%w: event %s: %w", ErrDelivery, d.Event, err)
+	if err := readEvent(&d, body); err != nil {
+		return forge.Delivery{}, fmt.Errorf("%w: event %s: %w", forge.ErrDelivery, d.Event, err)
 	}
 	return d, nil
 }
 
 // verify checks a signature.
 func verify(h http.Header, body []byte, secret string) error {
-	if secret == "" {
-		return fmt.Errorf("%w: no secret is configured", ErrSignature)
+	const header = "X-Hub-Signature-256"
+	signature, ok := strings.CutPrefix(h.Get(header), "sha256=")
+	if !ok {
+		signature = ""
 	}
-	if len(body) > MaxDelivery {
-		return fmt.Errorf("%w: the body has more than %d bytes", ErrSignature, MaxDelivery)
-	}
-	text, ok := strings.CutPrefix(h.Get("X-Hub-Signature-256"), "sha256=")
-	given, err := hex.DecodeString(text)
-	if !ok || err != nil {
-		return fmt.Errorf("%w: X-Hub-Signature-256 is missing or no SHA-256: does the webhook have a secret?", ErrSignature)
-	}
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write(body)
-	if !hmac.Equal(mac.Sum(nil), given) {
-		return fmt.Errorf("%w: it does not fit: is the secret the webhook's?", ErrSignature)
-	}
-	return nil
+	return forge.CheckSignature(secret, signature, header, body)
 }
 
-// read reads the objects of known events. It reads nothing else of the body.
-func (d *Delivery) read(body []byte) error {
+// readEvent reads the objects of known events. It reads nothing else of the body.
+func readEvent(d *forge.Delivery, body []byte) error {
 	var err error
 	missing := ""
 	switch d.Event {
@@ -208,9 +160,9 @@ func (d *Delivery) read(body []byte) error {
 			missing = "workflow_run"
 		}
 	case "push":
-		var p Push
+		var p forge.Push
 		if err = json.Unmarshal(body, &p); p.Ref != "" {
-			d.Push = &p
+			d.Pushes = []forge.Push{p}
 		} else {
 			missing = "ref"
 		}
@@ -220,6 +172,7 @@ func (d *Delivery) read(body []byte) error {
 		}
 		if err = json.Unmarshal(body, &p); p.PullRequest != nil {
 			d.Number = p.PullRequest.Number
+			d.Turned = d.Event == "pull_request" && (d.Action == "closed" || d.Action == "reopened")
 		} else {
 			missing = "pull_request"
 		}
@@ -227,31 +180,11 @@ func (d *Delivery) read(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if missing == "" && d.Repo == (Name{}) {
+	if missing == "" && d.Repo == (forge.Name{}) {
 		missing = "repository"
 	}
 	if missing != "" {
 		return fmt.Errorf("it has no %s", missing)
 	}
 	return nil
-}
-
-// digest returns the hash of the content of a body, independent of the order and spelling of its JSON, and of the
-// recipient, which is the only difference between a repository's webhook and an App's.
-func digest(event string, body []byte) (string, error) {
-	var fields map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	if err := decoder.Decode(&fields); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	for _, audience := range [...]string{"installation", "organization", "enterprise", "hook", "hook_id"} {
-		delete(fields, audience)
-	}
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n", event)
-	if err := json.NewEncoder(sum).Encode(fields); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 )
 
@@ -55,8 +56,8 @@ func TestParseDelivery(t *testing.T) {
 		{"pull_request", with(`"action":"labeled","check_run":5,"ref":[],"deleted":"no","pull_request":{"number":7,"created_at":"yesterday","labels":"none"}`),
 			`{"action":"labeled","number":7}`},
 		{"issue_comment", with(`"action":"created","issue":{"number":7,"created_at":1,"assignees":{}},"pull_request":7`), `{"action":"created","number":7}`},
-		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","pull_request":1,"check_run":[],"head_commit":{"timestamp":5}`), `{"push":{"ref":"refs/heads/main"}}`},
-		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","forced":true,"pusher":{"name":"ann"}`), `{"push":{"ref":"refs/heads/main"}}`},
+		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","pull_request":1,"check_run":[],"head_commit":{"timestamp":5}`), `{"pushes":[{"ref":"refs/heads/main"}]}`},
+		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","forced":true,"pusher":{"name":"ann"}`), `{"pushes":[{"ref":"refs/heads/main"}]}`},
 		{"installation", `{"action":"created","installation":{"id":1},"sender":{"login":"ann","type":"User"},"repositories":[{"name":"app"}]}`, `{"action":"created"}`},
 		{"star", with(`"action":"created","comment":5,"review":[],"ref":{},"pull_request":"x"`), `{"action":"created","repo":{"Owner":"acme","Repo":"app"}}`},
 	} {
@@ -100,15 +101,15 @@ func TestBadDeliveries(t *testing.T) {
 	} {
 		h := signed("pull_request", body)
 		change(h)
-		if d, err := github.ParseDelivery(h, []byte(body), hookSecret); !errors.Is(err, github.ErrSignature) || d.Event != "" {
+		if d, err := github.ParseDelivery(h, []byte(body), hookSecret); !errors.Is(err, forge.ErrSignature) || d.Event != "" {
 			t.Errorf("%s: %+v %v", name, d, err)
 		}
 	}
-	if _, err := github.ParseDelivery(signed("pull_request", body), []byte(body), ""); !errors.Is(err, github.ErrSignature) {
+	if _, err := github.ParseDelivery(signed("pull_request", body), []byte(body), ""); !errors.Is(err, forge.ErrSignature) {
 		t.Errorf("without a secret: %v", err)
 	}
-	long := strings.Repeat(" ", github.MaxDelivery) + "{}"
-	if _, err := github.ParseDelivery(signed("ping", long), []byte(long), hookSecret); !errors.Is(err, github.ErrSignature) {
+	long := strings.Repeat(" ", forge.MaxDelivery) + "{}"
+	if _, err := github.ParseDelivery(signed("ping", long), []byte(long), hookSecret); !errors.Is(err, forge.ErrSignature) {
 		t.Errorf("too long: %v", err)
 	}
 	for name, one := range map[string]struct {
@@ -135,7 +136,7 @@ func TestBadDeliveries(t *testing.T) {
 		if one.change != nil {
 			one.change(h)
 		}
-		if d, err := github.ParseDelivery(h, []byte(one.body), hookSecret); !errors.Is(err, github.ErrDelivery) {
+		if d, err := github.ParseDelivery(h, []byte(one.body), hookSecret); !errors.Is(err, forge.ErrDelivery) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
@@ -180,10 +181,10 @@ func FuzzParseDelivery(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, event, body string) {
 		d, err := github.ParseDelivery(signed(event, body), []byte(body), hookSecret)
-		if err == nil && (d.Event != event || d.Digest == "") || err != nil && !errors.Is(err, github.ErrDelivery) {
+		if err == nil && (d.Event != event || d.Digest == "") || err != nil && !errors.Is(err, forge.ErrDelivery) {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if _, err := github.ParseDelivery(signed(event, body+" "), []byte(body), hookSecret); !errors.Is(err, github.ErrSignature) {
+		if _, err := github.ParseDelivery(signed(event, body+" "), []byte(body), hookSecret); !errors.Is(err, forge.ErrSignature) {
 			t.Errorf("wrongly signed: %v", err)
 		}
 	})

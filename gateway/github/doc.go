@@ -1,5 +1,5 @@
 // Package github uses GitHub or a GitHub Enterprise Server, as an App that is installed in accounts, or with a token
-// that a person made.
+// that a person made. Its [Client] is a forge.Forge.
 //
 // # Nouns
 //

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/internal/growth"
 )
 
@@ -34,8 +35,8 @@ func TestDeliveryGrowth(t *testing.T) {
 	growth.Check(t, "name", func(text []byte) { ParseName(string(text)) }, growth.Tokens("a", "/", "a/", "https://", "@", ":", ".", "git@github.com:")...)
 	c := &Client{}
 	growth.Check(t, "comment", func(text []byte) {
-		bounded(string(text))
-		lastLines(string(text))
-		c.text(string(text), trailer("a"))
+		forge.Bounded(string(text))
+		forge.LastLines(string(text))
+		c.text(string(text), forge.Trailer("a"))
 	}, growth.Tokens("a", "\n", "`", "```", "```\n", "~~~\n", "<!--", "-->", "@a ", "é", "\xff", "```a\n", "    a\n", "<details>")...)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
@@ -68,9 +69,9 @@ func (o *office) loop() {
 			}
 		}
 	}
-	var p github.Pull
+	var p forge.Pull
 	twice("open", func(c *github.Client) (err error) {
-		p, err = c.CreatePull(ctx, repo, github.NewPull{Head: "ramus/conv-1", Base: "main", Title: "Write two as 2", Body: "Because."})
+		p, err = c.CreatePull(ctx, repo, forge.NewPull{Head: "ramus/conv-1", Base: "main", Title: "Write two as 2", Body: "Because."})
 		return err
 	})
 	twice("edit", func(c *github.Client) error {
@@ -99,7 +100,7 @@ func (o *office) loop() {
 	})
 	twice("request", func(c *github.Client) error {
 		reviews, err := c.Reviews(ctx, repo, p.Number)
-		if err == nil && (len(reviews) == 0 || reviews[0].State != github.ReviewChanges) {
+		if err == nil && (len(reviews) == 0 || reviews[0].State != forge.ReviewChanges) {
 			err = fmt.Errorf("reviews %v", reviews)
 		}
 		return errors.Join(err, c.RequestReview(ctx, repo, p.Number, []string{"reviewer", "ramus[bot]", "nobody"}))
@@ -195,7 +196,7 @@ func TestHourIsUsedUp(t *testing.T) {
 func TestNothingChanged(t *testing.T) {
 	o := newOffice(t, func(s *githubtest.Server) { s.Hourly = 12 })
 	c, ctx := o.client(), t.Context()
-	p, err := c.CreatePull(ctx, repo, github.NewPull{Head: "ramus/conv-1", Base: "main", Title: "T"})
+	p, err := c.CreatePull(ctx, repo, forge.NewPull{Head: "ramus/conv-1", Base: "main", Title: "T"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +253,8 @@ func TestTokensOfTheApp(t *testing.T) {
 	if found != 1 {
 		t.Errorf("asked %d times where it is installed", found)
 	}
-	for _, other := range []github.Name{{Owner: "acme", Repo: "none"}, {Owner: "nobody", Repo: "app"}} {
-		if _, err := c.Pull(ctx, other, 1); !errors.Is(err, github.ErrNotFound) && !errors.Is(err, github.ErrRefused) {
+	for _, other := range []forge.Name{{Owner: "acme", Repo: "none"}, {Owner: "nobody", Repo: "app"}} {
+		if _, err := c.Pull(ctx, other, 1); !errors.Is(err, forge.ErrNotFound) && !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%v: %v", other, err)
 		}
 	}
@@ -267,10 +268,10 @@ func TestTokensOfTheApp(t *testing.T) {
 		t.Errorf("a token that was to be forgotten is given out again: %v", err)
 	}
 	for name, bad := range map[string]struct {
-		repo github.Name
+		repo forge.Name
 		a    github.Access
-	}{"no repository": {github.Name{}, github.AccessRead}, "no access": {repo, ""}, "another access": {repo, "admin"}} {
-		if token, err := app.Token(ctx, bad.repo, bad.a); !errors.Is(err, github.ErrRefused) || token != "" {
+	}{"no repository": {forge.Name{}, github.AccessRead}, "no access": {repo, ""}, "another access": {repo, "admin"}} {
+		if token, err := app.Token(ctx, bad.repo, bad.a); !errors.Is(err, forge.ErrRefused) || token != "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 )
 
@@ -11,7 +12,7 @@ func TestParseName(t *testing.T) {
 	for _, text := range []string{"acme/app", "acme/app.git", "https://github.com/acme/app", "https://github.com/acme/app.git", "https://github.com/acme/app/",
 		"https://user:password@ghe.example.org:8443/acme/app.git", "http://127.0.0.1:1234/acme/app.git", "ssh://git@github.com/acme/app.git",
 		"ssh://git@ssh.github.com:443/acme/app", "git@github.com:acme/app.git", "github.com:acme/app", "git@github.com:/acme/app.git"} {
-		if n, ok := github.ParseName(text); !ok || n != (github.Name{Owner: "acme", Repo: "app"}) {
+		if n, ok := github.ParseName(text); !ok || n != (forge.Name{Owner: "acme", Repo: "app"}) {
 			t.Errorf("%q: %v %v", text, n, ok)
 		}
 	}

@@ -4,44 +4,18 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/google/go-github/v66/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 )
 
-// Pull is a pull request.
-type Pull struct {
-	Number      int       `json:"number"`
-	URL         string    `json:"url"` // for people
-	Title       string    `json:"title"`
-	Body        string    `json:"body,omitempty"`
-	Open        bool      `json:"open"`
-	Draft       bool      `json:"draft,omitempty"`
-	Merged      bool      `json:"merged,omitempty"`
-	MergeCommit string    `json:"merge_commit,omitempty"`
-	Head        string    `json:"head"` // branch
-	HeadSHA     string    `json:"head_sha"`
-	Base        string    `json:"base"` // branch
-	Author      string    `json:"author"`
-	Requested   []string  `json:"requested,omitempty"` // users whose review is requested
-	Labels      []string  `json:"labels,omitempty"`
-	UpdatedAt   time.Time `json:"updated_at,omitzero"`
-}
-
-// NewPull has the fields of a new pull request. Head is a branch of the same repository.
-type NewPull struct {
-	Head, Base, Title, Body string
-	Draft                   bool
-}
-
 // pullOf and similar functions accept nil, which is a null in the answer, or no answer at all.
-func pullOf(p *github.PullRequest) Pull {
+func pullOf(p *github.PullRequest) forge.Pull {
 	if p == nil {
-		return Pull{}
+		return forge.Pull{}
 	}
-	out := Pull{
-		Number: p.GetNumber(), URL: p.GetHTMLURL(), Title: p.GetTitle(), Body: bounded(p.GetBody()), Open: p.GetState() == "open",
+	out := forge.Pull{
+		Number: p.GetNumber(), URL: p.GetHTMLURL(), Title: p.GetTitle(), Body: forge.Bounded(p.GetBody()), Open: p.GetState() == "open",
 		Draft: p.GetDraft(), Merged: p.GetMerged() || !p.GetMergedAt().IsZero(),
 		Head: p.GetHead().GetRef(), HeadSHA: p.GetHead().GetSHA(), Base: p.GetBase().GetRef(), Author: p.GetUser().GetLogin(),
 		UpdatedAt: p.GetUpdatedAt().Time,
@@ -59,8 +33,8 @@ func pullOf(p *github.PullRequest) Pull {
 }
 
 // Pull returns a pull request.
-func (c *Client) Pull(ctx context.Context, repo Name, number int) (Pull, error) {
-	var out Pull
+func (c *Client) Pull(ctx context.Context, repo forge.Name, number int) (forge.Pull, error) {
+	var out forge.Pull
 	err := c.call(ctx, request{what: "read a pull request", repo: repo}, func(ctx context.Context, gh *github.Client) error {
 		p, _, err := gh.PullRequests.Get(ctx, repo.Owner, repo.Repo, number)
 		if out = pullOf(p); err == nil && out.Number != number {
@@ -72,14 +46,14 @@ func (c *Client) Pull(ctx context.Context, repo Name, number int) (Pull, error) 
 }
 
 // openPull returns the open pull request of a branch into a base.
-func (c *Client) openPull(ctx context.Context, repo Name, head, base string) (p Pull, found bool, err error) {
+func (c *Client) openPull(ctx context.Context, repo forge.Name, head, base string) (p forge.Pull, found bool, err error) {
 	for one, err := range items(ctx, c, request{what: "look for a pull request", repo: repo},
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
 			return gh.PullRequests.List(ctx, repo.Owner, repo.Repo, &github.PullRequestListOptions{State: "open", Head: repo.Owner + ":" + head, Base: base,
 				Sort: "created", Direction: "desc", ListOptions: o})
 		}) {
 		if err != nil {
-			return Pull{}, false, err
+			return forge.Pull{}, false, err
 		}
 		// A fork may have a branch of the same name, and GitHub ignores invalid filters.
 		if one.GetHead().GetRef() == head && one.GetHead().GetRepo().GetID() == one.GetBase().GetRepo().GetID() &&
@@ -87,13 +61,13 @@ func (c *Client) openPull(ctx context.Context, repo Name, head, base string) (p 
 			return pullOf(one), true, nil
 		}
 	}
-	return Pull{}, false, nil
+	return forge.Pull{}, false, nil
 }
 
 // CreatePull opens a pull request. If GitHub reports that the branch has one already, CreatePull returns that one. So a
 // lost answer causes no second pull request.
-func (c *Client) CreatePull(ctx context.Context, repo Name, p NewPull) (Pull, error) {
-	var out Pull
+func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPull) (forge.Pull, error) {
+	var out forge.Pull
 	err := c.call(ctx, request{what: "open a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
 		made, _, err := gh.PullRequests.Create(ctx, repo.Owner, repo.Repo, &github.NewPullRequest{
 			Title: github.String(c.title(p.Title)), Body: github.String(c.text(p.Body, "")), Head: &p.Head, Base: &p.Base, Draft: &p.Draft})
@@ -107,16 +81,16 @@ func (c *Client) CreatePull(ctx context.Context, repo Name, p NewPull) (Pull, er
 	}
 	there, found, findErr := c.openPull(ctx, repo, p.Head, p.Base)
 	if findErr != nil {
-		return Pull{}, errors.Join(err, findErr)
+		return forge.Pull{}, errors.Join(err, findErr)
 	}
 	if !found {
-		return Pull{}, err
+		return forge.Pull{}, err
 	}
 	return there, nil
 }
 
 // EditPull replaces title and body. An empty one is not changed.
-func (c *Client) EditPull(ctx context.Context, repo Name, number int, title, body string) (Pull, error) {
+func (c *Client) EditPull(ctx context.Context, repo forge.Name, number int, title, body string) (forge.Pull, error) {
 	var change github.PullRequest
 	if title != "" {
 		change.Title = github.String(c.title(title))
@@ -124,7 +98,7 @@ func (c *Client) EditPull(ctx context.Context, repo Name, number int, title, bod
 	if body != "" {
 		change.Body = github.String(c.text(body, ""))
 	}
-	var out Pull
+	var out forge.Pull
 	err := c.call(ctx, request{what: "edit a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
 		p, _, err := gh.PullRequests.Edit(ctx, repo.Owner, repo.Repo, number, &change)
 		if out = pullOf(p); err == nil && out.Number != number {
@@ -136,7 +110,7 @@ func (c *Client) EditPull(ctx context.Context, repo Name, number int, title, bod
 }
 
 // AddLabels adds labels. Existing ones stay.
-func (c *Client) AddLabels(ctx context.Context, repo Name, number int, labels []string) error {
+func (c *Client) AddLabels(ctx context.Context, repo forge.Name, number int, labels []string) error {
 	if len(labels) == 0 {
 		return nil
 	}
@@ -147,7 +121,7 @@ func (c *Client) AddLabels(ctx context.Context, repo Name, number int, labels []
 }
 
 // RequestReview requests a review from users, perhaps again. It leaves out users that GitHub does not accept.
-func (c *Client) RequestReview(ctx context.Context, repo Name, number int, users []string) error {
+func (c *Client) RequestReview(ctx context.Context, repo forge.Name, number int, users []string) error {
 	var ask []string
 	for _, user := range users {
 		if isLogin(user) { // an App is not a user
@@ -183,10 +157,4 @@ func (c *Client) RequestReview(ctx context.Context, repo Name, number int, users
 const maxTitle = 256
 
 // title returns a text as one line of a title, without secrets.
-func (c *Client) title(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(c.Secrets.String(text), "�")), " ")
-	if runes := []rune(text); len(runes) > maxTitle {
-		text = string(runes[:maxTitle-1]) + "…"
-	}
-	return text
-}
+func (c *Client) title(text string) string { return forge.Line(c.Secrets.String(text), maxTitle) }

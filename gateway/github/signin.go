@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/google/go-github/v66/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
@@ -111,7 +112,7 @@ func (s *SignIn) exchange(ctx context.Context, a Attempt, code, redirect string)
 	}
 	if said.Token == "" {
 		// GitHub refuses with status 200.
-		return "", &RefusedError{Status: resp.StatusCode, Message: text.Clip(said.Error+": "+said.Description, 500)}
+		return "", &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: text.Clip(said.Error+": "+said.Description, 500)}
 	}
 	return said.Token, nil
 }
@@ -153,7 +154,7 @@ func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 	gh = gh.WithAuthToken(token)
 	me, _, err := gh.Users.Get(ctx, "")
 	if err == nil && (!isLogin(me.GetLogin()) || me.GetID() == 0) {
-		err = &RefusedError{Message: "the answer names no user"}
+		err = &forge.RefusedError{Forge: site, Message: "the answer names no user"}
 	}
 	if err != nil {
 		return User{}, fmt.Errorf("cannot tell who signed in: %w", plain(err))

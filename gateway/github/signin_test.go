@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 )
 
@@ -114,7 +115,7 @@ func TestFinish(t *testing.T) {
 			s := &github.SignIn{URL: h.URL, API: h.URL + "/api/v3", ClientID: "x", ClientSecret: "the secret", HTTP: &http.Client{Transport: transport}, Log: slog.New(slog.DiscardHandler)}
 			got, err := s.Finish(t.Context(), github.Attempt{State: "s", Verifier: "v"}, "the code", callback)
 			if one.want == nil {
-				if refused := errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound); err == nil || refused != one.refused {
+				if refused := errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound); err == nil || refused != one.refused {
 					t.Errorf("%+v, %v", got, err)
 				}
 				if err != nil && strings.Contains(err.Error(), given) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -23,7 +24,7 @@ const (
 // There are two optional abilities. Login(ctx) returns the author of posts, if the token cannot be used to ask for it.
 // Forget(token) reports that GitHub no longer accepts a token, so that the next one is another.
 type Tokens interface {
-	Token(ctx context.Context, repo Name, a Access) (string, error)
+	Token(ctx context.Context, repo forge.Name, a Access) (string, error)
 }
 
 // Token is a token that a person made (ghp_…, github_pat_…). It has fixed permissions, until its owner or GitHub
@@ -31,7 +32,7 @@ type Tokens interface {
 type Token string
 
 // Token returns t itself.
-func (t Token) Token(context.Context, Name, Access) (string, error) { return string(t), nil }
+func (t Token) Token(context.Context, forge.Name, Access) (string, error) { return string(t), nil }
 
 func (Token) String() string   { return "[token]" }
 func (Token) GoString() string { return "[token]" }

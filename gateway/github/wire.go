@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-github/v66/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -51,7 +52,7 @@ func (e *temporary) Unwrap() error { return e.err }
 // request describes a call.
 type request struct {
 	what  string // for "cannot WHAT"
-	repo  Name
+	repo  forge.Name
 	free  bool // the request concerns no repository
 	need  Access
 	write bool
@@ -67,8 +68,8 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 	if err := c.setup(); err != nil {
 		return fmt.Errorf("cannot %s: %w", r.what, err)
 	}
-	if !r.free && !r.repo.valid() {
-		return fmt.Errorf("cannot %s: %w", r.what, &RefusedError{Message: fmt.Sprintf("%.200q is no name of a repository", r.repo)})
+	if !r.free && !isName(r.repo) {
+		return fmt.Errorf("cannot %s: %w", r.what, &forge.RefusedError{Forge: site, Message: fmt.Sprintf("%.200q is no name of a repository", r.repo)})
 	}
 	if r.need == "" {
 		r.need = AccessWrite
@@ -90,7 +91,7 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 			renewed = true
 			continue
 		}
-		if errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) {
+		if errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) {
 			return fmt.Errorf("cannot %s: %w", r.what, err)
 		}
 		if ctx.Err() != nil {
@@ -178,7 +179,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	case w.c.Tokens != nil:
 		w.token, err = w.c.Tokens.Token(r.Context(), w.r.repo, w.r.need)
 	default:
-		err = &RefusedError{Message: "there is no token"}
+		err = &forge.RefusedError{Forge: site, Message: "there is no token"}
 	}
 	if err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if resp.StatusCode == http.StatusNotModified {
 		if before == nil {
-			return nil, &RefusedError{Status: resp.StatusCode, Message: "nobody asked whether it has changed"}
+			return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: "nobody asked whether it has changed"}
 		}
 		return before.answer(resp), nil
 	}
@@ -215,7 +216,7 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 		_ = resp.Body.Close()
 		if err == nil && len(body) > maxAnswer {
-			return nil, &RefusedError{Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
+			return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
 		}
 		if err != nil {
 			return nil, &temporary{err: fmt.Errorf("cannot read the answer: %w", err)}
@@ -241,10 +242,10 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 func follow(r *http.Request, resp *http.Response, n int) (*http.Request, error) {
 	to, err := resp.Location()
 	if err != nil || n >= redirects {
-		return nil, &RefusedError{Status: resp.StatusCode, Message: "it is sent on and on, or nowhere"}
+		return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: "it is sent on and on, or nowhere"}
 	}
 	if to.Scheme != r.URL.Scheme || !strings.EqualFold(to.Host, r.URL.Host) || to.User != nil {
-		return nil, &RefusedError{Status: resp.StatusCode, Message: fmt.Sprintf("it is sent on to another host, %.100q", to.Host)}
+		return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: fmt.Sprintf("it is sent on to another host, %.100q", to.Host)}
 	}
 	r = r.Clone(r.Context())
 	r.URL, r.Host = to, ""
@@ -280,7 +281,7 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 		}
 		message += "; " + text.Clip(detail, 500)
 	}
-	refused := &RefusedError{Status: resp.StatusCode, Message: message,
+	refused := &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: message,
 		Needed: text.Clip(resp.Header.Get("X-Accepted-GitHub-Permissions"), 200), Request: text.Clip(resp.Header.Get("X-GitHub-Request-Id"), 100)}
 	after := retry.After(resp.Header.Get("Retry-After"), now, maxPause)
 	switch code := resp.StatusCode; {
@@ -308,7 +309,7 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 var errEmpty = errors.New("the answer does not have what was asked for")
 
 func hasStatus(err error, code int) bool {
-	var refused *RefusedError
+	var refused *forge.RefusedError
 	return errors.As(err, &refused) && refused.Status == code
 }
 
@@ -346,7 +347,7 @@ func items[T any](ctx context.Context, c *Client, r request, get getPage[T]) ite
 				return err
 			})
 			if n += len(page); n > maxItems {
-				err = fmt.Errorf("cannot %s: %w", r.what, &RefusedError{Message: fmt.Sprintf("there are more than %d", maxItems)})
+				err = fmt.Errorf("cannot %s: %w", r.what, &forge.RefusedError{Forge: site, Message: fmt.Sprintf("there are more than %d", maxItems)})
 			}
 			if err != nil {
 				yield(none, err)

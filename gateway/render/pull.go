@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
@@ -342,7 +342,7 @@ func (p pullBody) runs() string {
 
 // Reply returns the reply to a comment, or to the conversation if c is zero. It is made from the manifest of the work
 // that addressed the comment, and has the commit, the changes and the results of the checks.
-func Reply(t record.Task, c github.Comment, work record.Manifest, links PullLinks) string {
+func Reply(t record.Task, c forge.Comment, work record.Manifest, links PullLinks) string {
 	p := pullBody{task: t, work: []record.Manifest{work}, links: links}
 	m := &p.work[0]
 	head := ""

@@ -6,7 +6,7 @@ import (
 	"text/template"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -95,10 +95,10 @@ func promptCode(s string, most int) string {
 
 // Feedback is the list of requests by people and checks on a pull request. The agent works on all of them together.
 type Feedback struct {
-	Comments []github.Comment `json:"comments,omitempty"`
-	Reviews  []github.Review  `json:"reviews,omitempty"`
-	Checks   []github.Check   `json:"checks,omitempty"`
-	Words    []Word           `json:"words,omitempty"`
+	Comments []forge.Comment `json:"comments,omitempty"`
+	Reviews  []forge.Review  `json:"reviews,omitempty"`
+	Checks   []forge.Check   `json:"checks,omitempty"`
+	Words    []Word          `json:"words,omitempty"`
 	// Commits are the commits that people have pushed to the branch since the last work.
 	Commits []string `json:"commits,omitempty"`
 }
@@ -181,21 +181,21 @@ func (p *feedbackPrompt) item(title, about, hunk, text string) {
 	p.WriteString(Fence("text", clipped(text, p.each-len(hunk))) + "\n")
 }
 
-func (p *feedbackPrompt) review(r github.Review) {
+func (p *feedbackPrompt) review(r forge.Review) {
 	title := "Review by "
 	switch r.State {
-	case github.ReviewChanges:
+	case forge.ReviewChanges:
 		title = "Changes requested by "
-	case github.ReviewApproved:
+	case forge.ReviewApproved:
 		title = "Approval by "
 	}
-	if strings.TrimSpace(r.Body) == "" && r.State != github.ReviewChanges {
+	if strings.TrimSpace(r.Body) == "" && r.State != forge.ReviewChanges {
 		return // its comments are the review
 	}
 	p.item(title+promptCode(r.User, 40), "", "", r.Body)
 }
 
-func (p *feedbackPrompt) comment(c github.Comment) {
+func (p *feedbackPrompt) comment(c forge.Comment) {
 	where := ""
 	if c.Path != "" {
 		where = "On " + promptCode(c.Path, 200)
@@ -221,7 +221,7 @@ func (p *feedbackPrompt) comment(c github.Comment) {
 	p.item(title, strings.TrimSpace(where), c.DiffHunk, c.Body)
 }
 
-func (p *feedbackPrompt) check(c github.Check) {
+func (p *feedbackPrompt) check(c forge.Check) {
 	title := "Failed check " + promptCode(c.Name, 100)
 	about := "It ended with " + promptCode(c.Conclusion, 40)
 	if c.Commit != "" {

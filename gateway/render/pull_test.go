@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/render/rendertest"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/golden"
@@ -189,7 +189,7 @@ func TestRenderLooks(t *testing.T) {
 		part, _, _ = strings.Cut(part, "\n<details>")
 		golden.Compare(t, "pull-browser-"+name+".md", part)
 	}
-	text := Reply(someTask(), github.Comment{}, first, allAt)
+	text := Reply(someTask(), forge.Comment{}, first, allAt)
 	harmless(t, text)
 	golden.Compare(t, "reply-browser.md", text)
 }
@@ -241,13 +241,13 @@ func TestPullTitle(t *testing.T) {
 func TestRenderReply(t *testing.T) {
 	m := done()
 	m.Head = gitd.Hash(strings.Repeat("c3", 20))
-	comment := github.Comment{ID: 5, User: "ann", Path: "store/store.go", Line: 10, Body: "x"}
+	comment := forge.Comment{ID: 5, User: "ann", Path: "store/store.go", Line: 10, Body: "x"}
 	failed := m
 	failed.State, failed.Reason, failed.Error, failed.Verdict = record.StateFailed, record.ReasonTimedOut, "the run's time is up, @ann", record.VerdictFailed
 	nothing := record.Manifest{Run: runs, State: record.StateComplete, Verdict: record.VerdictNone}
 	for name, text := range map[string]string{
 		"comment":      Reply(someTask(), comment, m, pagesAt),
-		"conversation": Reply(someTask(), github.Comment{}, m, pagesAt),
+		"conversation": Reply(someTask(), forge.Comment{}, m, pagesAt),
 		"failed":       Reply(someTask(), comment, failed, pagesAt),
 		"nothing":      Reply(someTask(), comment, nothing, PullLinks{}),
 	} {
@@ -258,7 +258,7 @@ func TestRenderReply(t *testing.T) {
 
 func someFeedback() Feedback {
 	return Feedback{
-		Comments: []github.Comment{
+		Comments: []forge.Comment{
 			{ID: 1, User: "ann", Body: "Why not `sum`?\n```suggestion\nreturn sum(x)\n```\n@bob, what do you think?", Path: "store/total.go", Line: 12, Side: "RIGHT",
 				DiffHunk: "@@ -10,3 +10,3 @@ func total(\n \tx := 0\n-\tx += r\n+\tx -= r", URL: "https://github.example/x"},
 			{ID: 2, InReplyTo: 1, User: "bob", Body: "Yes.", Path: "store/total.go", Line: 9, Side: "LEFT"},
@@ -266,8 +266,8 @@ func someFeedback() Feedback {
 			{ID: 4, User: "ann", Body: "outdated", Path: "a`b.go", DiffHunk: "@@ -1 +1 @@\n-a\n+b"},
 			{ID: 5, User: "ann", Body: " ", Path: "whole.go"},
 		},
-		Reviews: []github.Review{{ID: 1, User: "ann", State: github.ReviewChanges, Body: "Not yet."}, {ID: 2, User: "bob", State: github.ReviewCommented}, {ID: 3, User: "bob", State: github.ReviewApproved, Body: "Fine."}},
-		Checks:  []github.Check{{Name: "build / linux", Conclusion: "failure", Commit: strings.Repeat("c3", 20), Title: "2 errors", Summary: "see below", Text: "total.go:3: undefined: sum"}},
+		Reviews: []forge.Review{{ID: 1, User: "ann", State: forge.ReviewChanges, Body: "Not yet."}, {ID: 2, User: "bob", State: forge.ReviewCommented}, {ID: 3, User: "bob", State: forge.ReviewApproved, Body: "Fine."}},
+		Checks:  []forge.Check{{Name: "build / linux", Conclusion: "failure", Commit: strings.Repeat("c3", 20), Title: "2 errors", Summary: "see below", Text: "total.go:3: undefined: sum"}},
 		Words:   []Word{{By: "Ann Example", Text: "And mind the docs."}},
 		Commits: []string{"1234567 Ann Example: Mend a typo"},
 	}
@@ -398,9 +398,9 @@ func TestPullHostile(t *testing.T) {
 		title, body := Pull(task, work, links)
 		harmlessTitle(t, title)
 		harmless(t, body)
-		c := github.Comment{Path: s.markdown(), Body: s.markdown()}
+		c := forge.Comment{Path: s.markdown(), Body: s.markdown()}
 		harmless(t, Reply(task, c, s.lookedAt(), links))
-		harmless(t, Reply(task, github.Comment{}, s.lookedAt(), links))
+		harmless(t, Reply(task, forge.Comment{}, s.lookedAt(), links))
 
 		short := task
 		short.Description, short.Context = Cut(task.Description, 4000), Cut(task.Context, 4000)
@@ -420,13 +420,13 @@ func TestPullHostile(t *testing.T) {
 
 func (s strange) feedback() (f Feedback, titles int) {
 	s.some(func() {
-		f.Comments = append(f.Comments, github.Comment{User: s.words(), Body: s.words(), Path: s.words(), Line: s.IntN(2), Side: s.markdown(), DiffHunk: s.words()})
+		f.Comments = append(f.Comments, forge.Comment{User: s.words(), Body: s.words(), Path: s.words(), Line: s.IntN(2), Side: s.markdown(), DiffHunk: s.words()})
 	})
 	s.some(func() {
-		f.Reviews = append(f.Reviews, github.Review{User: s.words(), State: github.ReviewChanges, Body: s.words()})
+		f.Reviews = append(f.Reviews, forge.Review{User: s.words(), State: forge.ReviewChanges, Body: s.words()})
 	})
 	s.some(func() {
-		f.Checks = append(f.Checks, github.Check{Name: s.words(), Conclusion: s.words(), Commit: s.words(), Title: s.words(), Summary: s.words(), Text: s.words()})
+		f.Checks = append(f.Checks, forge.Check{Name: s.words(), Conclusion: s.words(), Commit: s.words(), Title: s.words(), Summary: s.words(), Text: s.words()})
 	})
 	s.some(func() { f.Words = append(f.Words, Word{By: s.words(), Text: s.words()}) })
 	titles = min(feedbackMost, len(f.Comments)+len(f.Reviews)+len(f.Checks)+len(f.Words))
@@ -465,7 +465,7 @@ func TestPullBounds(t *testing.T) {
 		}
 		var f Feedback
 		for range 300 {
-			f.Comments = append(f.Comments, github.Comment{User: long, Body: long, Path: long, DiffHunk: long})
+			f.Comments = append(f.Comments, forge.Comment{User: long, Body: long, Path: long, DiffHunk: long})
 			f.Commits = append(f.Commits, long)
 		}
 		if text := FeedbackPrompt(someTask(), f); len(text) > promptMax || !strings.Contains(text, "250 more are left out") {
@@ -487,8 +487,8 @@ func FuzzPull(f *testing.F) {
 		title, body := Pull(task, []record.Manifest{m}, allAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
-		harmless(t, Reply(task, github.Comment{Path: b}, m, allAt))
-		fenced(t, FeedbackPrompt(task, Feedback{Comments: []github.Comment{{User: a, Body: canaryWord + b + canaryWord, DiffHunk: c}}}), 1)
+		harmless(t, Reply(task, forge.Comment{Path: b}, m, allAt))
+		fenced(t, FeedbackPrompt(task, Feedback{Comments: []forge.Comment{{User: a, Body: canaryWord + b + canaryWord, DiffHunk: c}}}), 1)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -105,7 +106,7 @@ func (api *API) signedIn(c *route.Call) error {
 	}
 	u, err := api.GitHub.Client.Finish(c.R.Context(), github.Attempt{State: state, Verifier: verifier}, q.Get("code"), c.Address()+callbackPath)
 	switch {
-	case errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound):
+	case errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound):
 		return &route.Problem{Kind: route.KindDenied, Detail: "GitHub refuses the sign-in", Hint: again, Cause: err}
 	case err != nil:
 		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", Cause: err}

@@ -17,6 +17,7 @@ import (
 
 	gogithub "github.com/google/go-github/v66/github"
 
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/internal/loopback"
@@ -24,7 +25,7 @@ import (
 
 // app opens a pull request when a branch is pushed, and answers what is said about it.
 func app(t *testing.T, secret string, client func() *github.Client) http.Handler {
-	name := github.Name{Owner: "acme", Repo: "sample"}
+	name := forge.Name{Owner: "acme", Repo: "sample"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := gogithub.ValidatePayload(r, []byte(secret))
 		if err != nil {
@@ -40,11 +41,11 @@ func app(t *testing.T, secret string, client func() *github.Client) http.Handler
 		switch e := event.(type) {
 		case *gogithub.PushEvent:
 			if branch := strings.TrimPrefix(e.GetRef(), "refs/heads/"); branch != "main" && e.GetCreated() {
-				_, err = client().CreatePull(ctx, name, github.NewPull{Head: branch, Base: "main", Title: "Work on " + branch, Body: "<!-- mark -->\x1b[2JDone."})
+				_, err = client().CreatePull(ctx, name, forge.NewPull{Head: branch, Base: "main", Title: "Work on " + branch, Body: "<!-- mark -->\x1b[2JDone."})
 			}
 		case *gogithub.PullRequestReviewCommentEvent:
 			if e.GetSender().GetType() == "User" {
-				to := github.Comment{ID: e.GetComment().GetID(), Body: e.GetComment().GetBody()}
+				to := forge.Comment{ID: e.GetComment().GetID(), Body: e.GetComment().GetBody()}
 				_, err = client().Reply(ctx, name, e.GetPullRequest().GetNumber(), to, "heard: "+e.GetComment().GetBody(), "m1")
 			}
 		case *gogithub.PullRequestReviewEvent:

@@ -1,0 +1,27 @@
+package forge
+
+// Check is the result of a program for a commit, such as a check run or a workflow run of GitHub, a commit status or a
+// job.
+type Check struct {
+	ID         int64  `json:"id"`
+	Workflow   bool   `json:"workflow,omitempty"` // a workflow run, not a check run
+	Name       string `json:"name"`
+	Commit     string `json:"commit"`
+	Branch     string `json:"branch,omitempty"`
+	Status     string `json:"status"`               // queued, in_progress, completed
+	Conclusion string `json:"conclusion,omitempty"` // success, failure, timed_out …
+	URL        string `json:"url,omitempty"`
+	Title      string `json:"title,omitempty"`
+	Summary    string `json:"summary,omitempty"`
+	Text       string `json:"text,omitempty"`
+	Pulls      []int  `json:"pulls,omitempty"` // numbers of its pull requests
+}
+
+// Failed reports whether a check has ended with a failure.
+func (c Check) Failed() bool {
+	switch c.Conclusion {
+	case "failure", "timed_out", "startup_failure":
+		return c.Status == "completed"
+	}
+	return false // cancelled, stale and action_required are for people
+}

@@ -1,0 +1,43 @@
+package forge
+
+import "time"
+
+// States of a Review.
+const (
+	ReviewApproved  = "approved"
+	ReviewChanges   = "changes_requested"
+	ReviewCommented = "commented"
+	ReviewDismissed = "dismissed"
+	ReviewPending   = "pending"
+)
+
+// Review is one review of a pull request, without its comments on lines.
+type Review struct {
+	ID          int64     `json:"id"`
+	User        string    `json:"user"`
+	Bot         bool      `json:"bot,omitempty"`
+	State       string    `json:"state"` // in lower case
+	Body        string    `json:"body,omitempty"`
+	Commit      string    `json:"commit,omitempty"`
+	URL         string    `json:"url,omitempty"`
+	SubmittedAt time.Time `json:"submitted_at,omitzero"`
+}
+
+// Comment is a comment on a line of a pull request. If Issue is set, it is one in the conversation.
+type Comment struct {
+	ID        int64     `json:"id"`
+	Issue     bool      `json:"issue,omitempty"`
+	InReplyTo int64     `json:"in_reply_to,omitempty"`
+	Review    int64     `json:"review,omitempty"` // the review of the comment
+	Thread    string    `json:"thread,omitempty"` // the discussion of the comment, at forges that name them
+	User      string    `json:"user"`
+	Bot       bool      `json:"bot,omitempty"`
+	Body      string    `json:"body"`
+	Path      string    `json:"path,omitempty"`
+	Line      int       `json:"line,omitempty"` // 0 if the comment is on the whole file, or outdated
+	Side      string    `json:"side,omitempty"` // LEFT, RIGHT
+	DiffHunk  string    `json:"diff_hunk,omitempty"`
+	Commit    string    `json:"commit,omitempty"`
+	URL       string    `json:"url,omitempty"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+}
