@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,13 @@ type Command struct {
 	// processes it started.
 	Background bool
 }
+
+// StartPrefix begins the IDs of background commands that do not count as activity, because they serve the others and
+// are started again in the next container.
+const StartPrefix = "start."
+
+// serves reports whether a command is a program that does not keep its container awake.
+func (c CommandState) serves() bool { return c.Background && strings.HasPrefix(c.ID, StartPrefix) }
 
 // Window is the size and kind of a terminal.
 type Window struct {

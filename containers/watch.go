@@ -208,7 +208,7 @@ func countRunning(f *Fleet, host *Host) (int, error) {
 	list, err := bounded(f, f.base, askTimeout, host.Commands, nil)
 	n := 0
 	for _, c := range list {
-		if c.Running {
+		if c.Running && !c.serves() {
 			n++
 		}
 	}

@@ -24,13 +24,15 @@ import (
 // conversation is the run of an agent. It has turns as long as there are prompts, and then the checks. Only the run's
 // goroutine uses it.
 type conversation struct {
-	l       *liveRun
-	a       agent.Agent
-	turns   int
-	heard   int               // prompts that the agent has been given
-	checks  map[string]string // last result of each: passed, failed, skipped
-	process *agent.Process    // of agent.ProtocolACP, for the next turn; may be nil
-	clock   *agent.Clock      // of the turn in process
+	l      *liveRun
+	a      agent.Agent
+	turns  int
+	heard  int               // prompts that the agent has been given
+	checks map[string]string // last result of each: passed, failed, skipped
+	// checkups are made after the last turn, those of the repository's configuration or else the agent's.
+	checkups []checkup
+	process  *agent.Process // of agent.ProtocolACP, for the next turn; may be nil
+	clock    *agent.Clock   // of the turn in process
 	// browser is the agent's own while it works. With an agent of agent.ProtocolACP it stays as long as process.
 	browser *browse.Interactive
 }
@@ -46,9 +48,9 @@ func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
 	if a.Timeout <= 0 {
-		a.Timeout = l.x.Timeout
+		a.Timeout = l.timeout()
 	}
-	c := &conversation{l: l, a: a, checks: map[string]string{}}
+	c := &conversation{l: l, a: a, checks: map[string]string{}, checkups: checkups(l.target.settings(), a.Checks)}
 	err = c.run(ctx)
 	c.endProcess()
 	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err
@@ -322,8 +324,8 @@ func checkStep(name string, n int) string {
 
 // checking reports whether checks of turn n began before the server was restarted.
 func (c *conversation) checking(n int) bool {
-	for _, name := range c.a.Checks {
-		if c.l.beginning(checkStep(name, n)).last != nil {
+	for _, u := range c.checkups {
+		if c.l.beginning(checkStep(u.name, n)).last != nil {
 			return true
 		}
 	}
@@ -336,9 +338,10 @@ const reasonSkipped = "skipped"
 // check runs all checks after turn n, and returns the names of those that failed.
 func (c *conversation) check(ctx context.Context, n int) (bad []string, err error) {
 	l := c.l
-	for _, name := range c.a.Checks {
-		info := stepInfo{ID: checkStep(name, n), Kind: string(workflow.KindTask), Task: name}
-		do, err := l.task(name, nil, l.x.Timeout, &info)
+	for _, u := range c.checkups {
+		name := u.name
+		info := stepInfo{ID: checkStep(name, n), Kind: string(workflow.KindTask), Task: u.check}
+		do, err := u.work(l, &info)
 		if err != nil {
 			return nil, err
 		}
@@ -346,20 +349,20 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 		if b := l.beginning(info.ID); b.done != nil {
 			res, err = b.result()
 		} else {
-			res, err = l.onHost(ctx, l.target, info, skipping(do))
+			res, err = l.onHost(ctx, l.target, info, do)
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
 		if err != nil {
 			c.checks[name] = "not_run"
-			return nil, errors.Join(err, l.emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: name, Reason: "not_run", Message: err.Error()}, true))
+			return nil, errors.Join(err, l.emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: u.check, Reason: "not_run", Message: err.Error()}, true))
 		}
 		c.checks[name] = "passed"
 		switch done := l.beginning(info.ID).done; {
 		case done != nil && done.Reason == reasonSkipped:
 			c.checks[name] = reasonSkipped
-			if err := c.tellSkipped(info.ID, name, done.Message); err != nil {
+			if err := c.tellSkipped(info.ID, u.check, done.Message); err != nil {
 				return nil, err
 			}
 		case !res.OK:

@@ -72,7 +72,7 @@ func pageStep(s *taskShell) browse.Step {
 		Tree:  w.t.Tree,
 		Host:  w.host,
 		Image: w.image,
-		Env:   w.l.x.trees.Identity.Env(w.l.initial.Asker),
+		Env:   w.t.env(w.l.initial.Asker),
 		Site:  w.t.site,
 		Shell: pageShell{s},
 	}

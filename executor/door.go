@@ -34,7 +34,7 @@ func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 // a request about its sender.
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
-	out := &egress.Proxy{Allow: t.x.Egress, Private: t.x.PrivateEgress, Tell: t.tell, Run: t.runName}
+	out := &egress.Proxy{Hosts: func() (allow, private []string) { return t.settings().Reachable() }, Tell: t.tell, Run: t.runName}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {
 		more[prefix] = handler(Visitor{Caller: t.Caller, t: t})

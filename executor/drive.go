@@ -89,12 +89,12 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		}
 		timeout := c.Timeout
 		if timeout <= 0 && !c.Background {
-			timeout = l.x.Timeout
+			timeout = l.timeout()
 		}
 		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.initial.Command, Background: c.Background}, l.shell(c, timeout))
 	case record.KindTask:
 		info := stepInfo{ID: l.initial.Task.Name, Kind: string(workflow.KindTask), Task: l.initial.Task.Name}
-		do, err := l.task(l.initial.Task.Name, record.Marshal(l.initial.Task.Params), l.x.Timeout, &info)
+		do, err := l.task(l.initial.Task.Name, record.Marshal(l.initial.Task.Params), l.timeout(), &info)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -52,6 +53,9 @@ type Executor struct {
 	// private and shared networks. Any other name is refused if it leads to one. An entry that is an address itself, or
 	// localhost, needs none here.
 	PrivateEgress []string
+	// Settings reads the settings of repositories. Nil means that repositories have the values of the fields here, within
+	// which they may choose.
+	Settings *settings.Reader
 	// Timeout bounds a command that sets no timeout. The default is 30 min. RunTimeout bounds a whole run. The
 	// default is 24 h.
 	Timeout, RunTimeout time.Duration
@@ -132,6 +136,10 @@ func (x *Executor) Open(ctx context.Context) error {
 		return err
 	}
 	x.Agents = agents
+	if x.Settings == nil {
+		x.Settings = new(settings.Reader)
+		x.Settings.SetBounds(x.bounds())
+	}
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets = make(map[record.Caller]weak.Pointer[target])
 	x.ports = make(map[*portConn]struct{})

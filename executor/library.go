@@ -41,6 +41,15 @@ var (
 // Library returns the library tasks by name.
 func Library() []TaskInfo { return library.All() }
 
+// TaskNames returns the names of the library's tasks.
+func TaskNames() []string {
+	var names []string
+	for _, t := range library.All() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // WorkflowSchema returns the JSON Schema of workflow files, for editors.
 func WorkflowSchema() json.RawMessage { return workflow.Schema() }
 

@@ -132,6 +132,11 @@ func (p *plan) setStart(ctx context.Context) error {
 		}
 		p.run.Base = base
 	}
+	s, err := p.x.Settings.Read(ctx, p.repo, p.run.Base)
+	if err != nil {
+		return err
+	}
+	p.run.Required = required(s)
 	base, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Base)
 	if err != nil {
 		return fmt.Errorf("cannot begin from %s of %s: %w", p.run.Base, p.repo.Name(), err)
@@ -214,7 +219,10 @@ func (p *plan) setWork(ctx context.Context, r record.Request) error {
 		}
 		p.run.Kind, p.run.Task = record.KindTask, r.Task
 	case r.Agent != nil:
-		if err := p.setAgent(*r.Agent); err != nil {
+		if err := p.setRepo(ctx); err != nil { // its settings name the agent
+			return err
+		}
+		if err := p.setAgent(ctx, *r.Agent); err != nil {
 			return err
 		}
 	default:
@@ -224,7 +232,14 @@ func (p *plan) setWork(ctx context.Context, r record.Request) error {
 }
 
 // setAgent fills in a plan for an agent.
-func (p *plan) setAgent(call record.AgentCall) error {
+func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
+	if call.Name == "" && p.repo != nil {
+		s, err := p.x.Settings.Read(ctx, p.repo, p.run.Base)
+		if err != nil {
+			return err
+		}
+		call.Name = s.Agent
+	}
 	a, err := p.x.agent(call.Name)
 	if err != nil {
 		return err

@@ -198,6 +198,9 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		return workflow.StepResult{}, err
 	}
 	defer lease.Release()
+	if err := l.prepare(ctx, t, lease); err != nil {
+		return workflow.StepResult{}, err
+	}
 	if kept := t.TakeRescued(); kept != "" {
 		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
 			return workflow.StepResult{}, err
@@ -673,7 +676,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
-			Env: append(l.x.trees.Identity.Env(l.initial.Asker), c.Env...), Timeout: timeout, Background: c.Background}
+			Env: append(w.t.env(l.initial.Asker), c.Env...), Timeout: timeout, Background: c.Background}
 		switch {
 		case w.again:
 			command = nil

@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -27,13 +28,17 @@ type target struct {
 	step   *work              // the step that runs now; nil for none
 	// deps lists the dependencies that the newest container found in its cache, until a step journals them.
 	deps string
+	// last is what the settings were when they were read last. prepared is the id of the container that needs no
+	// preparation.
+	last     *settings.Settings
+	prepared string
 }
 
 // newTarget returns a target that the executor does not remember.
 func (x *Executor) newTarget(c record.Caller, repo *gitd.Repo, base string) *target {
 	t := &target{x: x, turn: make(chan struct{}, 1), site: browse.NewSite()}
 	t.Tree = x.trees.NewTree(c, repo, base)
-	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked}
+	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked, Container: t.container}
 	return t
 }
 

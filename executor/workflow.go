@@ -257,7 +257,7 @@ func (l *liveRun) left(s workflow.Step) bool {
 func (l *liveRun) doStep(s workflow.Step, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
 	timeout := s.Timeout
 	if timeout <= 0 {
-		timeout = l.x.Timeout
+		timeout = l.timeout()
 	}
 	if s.Kind == workflow.KindShell {
 		info.Background = s.Background
@@ -275,10 +275,7 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 	if !ok {
 		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name)}
 	}
-	info.Command = name
-	if len(params) > 0 && string(params) != "{}" && string(params) != "null" {
-		info.Command += " " + string(params)
-	}
+	info.Command = taskLine(name, params)
 	return func(ctx context.Context, w *work) (outcome, error) {
 		begun := l.x.Now()
 		if record.CheckOf(name) != "" {

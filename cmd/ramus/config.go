@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // Config is ramus.yaml. ramus.example.yaml documents every key, and has the defaults as values. A test compares both.
@@ -43,6 +44,7 @@ type Config struct {
 	RunTimeout     Duration               `yaml:"run_timeout"`
 	Limits         LimitsConfig           `yaml:"limits"`
 	Egress         []EgressConfig         `yaml:"egress"`
+	Allow          AllowConfig            `yaml:"allow"`
 	Env            map[string]string      `yaml:"env"`
 	Secrets        []string               `yaml:"secrets"`
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
@@ -170,10 +172,30 @@ type FallbackConfig struct {
 	Timeout    Duration `yaml:"timeout"`
 }
 
+// AllowConfig has the values that the configuration of a repository may choose, in addition to the server's.
+type AllowConfig struct {
+	Egress []EgressConfig `yaml:"egress"`
+	Images []string       `yaml:"images"`
+	Build  bool           `yaml:"build"`
+	Limits AllowLimits    `yaml:"limits"`
+}
+
+// AllowLimits has the largest limits that a repository may choose. 0 means that it may choose none above the server's.
+type AllowLimits struct {
+	Memory   Size    `yaml:"memory"`
+	CPUs     float64 `yaml:"cpus"`
+	PIDs     int64   `yaml:"pids"`
+	Tmp      Size    `yaml:"tmp"`
+	FileSize Size    `yaml:"file_size"`
+	Output   Size    `yaml:"output"`
+	Disk     Size    `yaml:"disk"`
+}
+
 // EgressConfig is a host that containers may reach. In a file it is a name or a mapping.
 type EgressConfig struct {
-	Host    string `yaml:"host"`
-	Private bool   `yaml:"private"`
+	Host    string            `yaml:"host"`
+	Private bool              `yaml:"private"`
+	Header  map[string]string `yaml:"header"`
 }
 
 // UnmarshalText sets e to a host by its name.
@@ -300,7 +322,7 @@ func Defaults() Config {
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(links.DefaultTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
-		Egress: []EgressConfig{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
 		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
@@ -344,19 +366,9 @@ type Size int64
 
 // UnmarshalText reads a Size.
 func (s *Size) UnmarshalText(b []byte) error {
-	text := strings.TrimSpace(string(b))
-	unit := int64(1)
-	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if rest, ok := strings.CutSuffix(text, suffix); ok {
-			text, unit = strings.TrimSpace(rest), 1<<(10*(i+1))
-		}
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return fmt.Errorf("%q is not a size such as 512MiB, 2GiB or a number of bytes", b)
-	}
-	*s = Size(n * unit)
-	return nil
+	n, err := bytesize.Parse(string(b))
+	*s = Size(n)
+	return err
 }
 
 // choices are the values of the keys with a closed list of values.

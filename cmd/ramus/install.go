@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
@@ -252,7 +252,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		i.hub.client.Secrets = set
 	}
 
-	x := i.newExecutor(upstreams, set)
+	x, err := i.newExecutor(upstreams, set)
+	if err != nil {
+		return nil, err
+	}
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler}
 	var threads mcp.Threads
 	if i.chat != nil { // set before a container of an earlier process uses its door
@@ -306,7 +309,7 @@ func newGit(c Config, keys string, secret *secrets, log *slog.Logger) (_ *gitd.S
 }
 
 // newExecutor returns the executor of an installation whose repositories, engine, work trees and store are open.
-func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *redact.Secrets) *executor.Executor {
+func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *redact.Secrets) (*executor.Executor, error) {
 	c := i.config
 	image := c.Image
 	if _, ok := i.engine.(*sandbox.Engine); ok {
@@ -322,11 +325,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 			SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
 		},
 		Browser: newBrowser(c.Browser),
-		Limits: containers.Limits{
-			Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
-			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output),
-			Disk: cmp.Or(int64(c.Limits.Disk), -1), DiskFree: int64(c.Limits.DiskFree),
-		},
+		Limits:  newLimits(c.Limits),
 		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
 		Layers: int64(c.Layers),
 		Bot:    gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email},
@@ -338,7 +337,13 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		x.Env = append(x.Env, name+"="+value)
 	}
 	slices.Sort(x.Env)
-	return x
+	bounds, err := newBounds(c, image)
+	if err != nil {
+		return nil, err
+	}
+	x.Settings = new(settings.Reader)
+	x.Settings.SetBounds(bounds)
+	return x, nil
 }
 
 // newLLM returns the model endpoint of a configuration. Returns nil if there is none.

@@ -9,13 +9,14 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// RepoConfig has the upstream of a repository.
+// RepoConfig has the upstream of a repository, and the values that its own configuration may choose.
 type RepoConfig struct {
-	Upstream   string   `yaml:"upstream"`
-	Base       string   `yaml:"base"`
-	Schema     []string `yaml:"schema"`
-	SSHKey     string   `yaml:"ssh_key"`
-	KnownHosts string   `yaml:"known_hosts"`
+	Upstream   string      `yaml:"upstream"`
+	Base       string      `yaml:"base"`
+	Schema     []string    `yaml:"schema"`
+	SSHKey     string      `yaml:"ssh_key"`
+	KnownHosts string      `yaml:"known_hosts"`
+	Allow      AllowConfig `yaml:"allow"`
 }
 
 // HooksConfig has the secrets of signed messages to the server.

@@ -37,6 +37,8 @@ type Proxy struct {
 	Allow []string
 	// Private lists the entries of Allow whose names may lead to addresses that are not public.
 	Private []string
+	// Hosts returns Allow and Private as they are at the time of a request. Nil means that these fields count.
+	Hosts func() (allow, private []string)
 	// Tell receives an [record.EventEgress] for each host name.
 	Tell func(record.Event)
 	// LookUp resolves names. Nil means the system's resolver.
@@ -59,7 +61,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !p.allowed(host, port) {
 		p.note(host, port, record.EgressRefused)
-		http.Error(w, fmt.Sprintf("ramus: %s is not among the hosts that containers may reach; add it to `egress` in the configuration", host), http.StatusForbidden)
+		http.Error(w, refusal(host), http.StatusForbidden)
 		return
 	}
 	p.note(host, port, "allowed")
@@ -68,6 +70,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.forward(w, r)
+}
+
+// refusal tells that a host is not on the allowlist.
+func refusal(host string) string {
+	return fmt.Sprintf("ramus: %s is not among the hosts that containers may reach; add it to `egress` in the configuration", host)
 }
 
 func splitHostPort(r *http.Request) (host, port string, err error) {
@@ -89,7 +96,18 @@ func splitHostPort(r *http.Request) (host, port string, err error) {
 }
 
 // allowed reports whether the allowlist has a host.
-func (p *Proxy) allowed(host, port string) bool { return matches(p.Allow, host, port) }
+func (p *Proxy) allowed(host, port string) bool {
+	allow, _ := p.hosts()
+	return matches(allow, host, port)
+}
+
+// hosts returns the allowlist of now.
+func (p *Proxy) hosts() (allow, private []string) {
+	if p.Hosts == nil {
+		return p.Allow, p.Private
+	}
+	return p.Hosts()
+}
 
 // matches reports whether one of the entries means a host.
 func matches(entries []string, host, port string) bool {
@@ -157,7 +175,8 @@ func (p *Proxy) dial(ctx context.Context, network, addr string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	private := matches(p.Private, host, port)
+	_, privates := p.hosts()
+	private := matches(privates, host, port)
 	err = fmt.Errorf("%s has no address", host)
 	for _, ip := range ips {
 		ip = ip.Unmap()

@@ -61,6 +61,8 @@ const (
 	EventPosted       = "posted"      // the message was posted; message: where, ok: unset if it can never be
 	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
 	EventBrowser      = "browser"     // a check of a page; message: its name, reason: the verdict, commit: of the page, data: BrowserCheck
+	EventSetup        = "setup"       // a command that prepares a container; kind: install, setup or start; ok: unset when it begins; message: the end of its output
+	EventSettings     = "settings"    // the repository's configuration; reason: "mistake" or "refused"; message: FILE:LINE:COLUMN: why
 	EventCheck        = "check"       // a check that was skipped or, with reason "not_run", could not run; message: why, task, step: the one that tried
 )
 

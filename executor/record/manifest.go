@@ -38,6 +38,7 @@ type Manifest struct {
 	Policy   *ManifestPolicy   `json:"policy,omitempty"`
 	Prompts  []ManifestPrompt  `json:"prompts,omitempty"` // of the agent, in order
 	Usage    *Usage            `json:"usage,omitempty"`   // of models
+	Setup    []ManifestCommand `json:"setup,omitempty"`   // commands that prepared its containers
 	Commands []ManifestCommand `json:"commands"`
 	Tests    []ManifestTests   `json:"tests,omitempty"`  // each run of tests, in order
 	Checks   []ManifestCheck   `json:"checks,omitempty"` // each check, also if it did not run, in order
@@ -180,6 +181,12 @@ func (m *Manifest) add(e Event) {
 		m.Browser = append(m.Browser, BrowserChecks([]Event{e})...)
 	case EventEgress:
 		m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
+	case EventSetup:
+		if e.OK != nil {
+			m.Setup = append(m.Setup, ManifestCommand{Step: e.Kind, Command: e.Command, Exit: e.Exit, OK: *e.OK, Reason: e.Reason, DurationMS: e.DurationMS})
+		}
+	case EventSettings:
+		m.Unverified = append(m.Unverified, "the configuration of the repository: "+e.Message)
 	case EventNote:
 		if e.Reason == NoteLeftOut {
 			m.Unverified = append(m.Unverified, e.Step+": "+e.Message)

@@ -31,8 +31,9 @@ const (
 	ReasonInterrupted   Reason = "interrupted" // the server was stopped in the middle, and the run could not continue
 	ReasonBadInput      Reason = "bad_input"
 	ReasonModel         Reason = "model_failed"
-	ReasonBudget        Reason = "over_budget" // an agent failed after its run had used up its budget of models
-	ReasonEnvLost       Reason = "env_lost"    // the server ended with the values of a command's environment before the command began
+	ReasonBudget        Reason = "over_budget"  // an agent failed after its run had used up its budget of models
+	ReasonEnvLost       Reason = "env_lost"     // the server ended with the values of a command's environment before the command began
+	ReasonSetupFailed   Reason = "setup_failed" // a command that prepares a new container failed
 	ReasonInternal      Reason = "internal"
 )
 
@@ -73,6 +74,8 @@ func (r Reason) Hint() string {
 		return "read the model endpoint's answer in the journal, then run `ramus retry`"
 	case ReasonBudget:
 		return "ask for less at once, or raise models.budget, then `ramus retry`: a new run has a budget of its own"
+	case ReasonSetupFailed:
+		return "look into the container, which `ramus exec --no-setup CALLER -- COMMAND` uses as it is; correct `setup` in .ramus/config.yaml of the base, then `ramus retry`"
 	case ReasonInternal:
 		return "this is a bug of ramus; read the server's log and report it"
 	}

@@ -50,8 +50,11 @@ type Command struct {
 	Env     []string      `json:"env,omitempty"`
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// Background starts a process that keeps running during later commands.
-	Background bool      `json:"background,omitempty"`
-	Stdin      io.Reader `json:"-"`
+	Background bool `json:"background,omitempty"`
+	// NoSetup runs the command in the container as it is, without the setup commands of the repository, so that a person
+	// can look at the reason for which they fail.
+	NoSetup bool      `json:"no_setup,omitempty"`
+	Stdin   io.Reader `json:"-"`
 }
 
 // EnvNames returns the names that Env sets, separated by commas. Records of earlier versions hold values too, which are

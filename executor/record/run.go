@@ -81,9 +81,18 @@ type Run struct {
 	Exit          *int            `json:"exit,omitempty"`   // of KindExec
 	Image         string          `json:"image,omitempty"`  // of the container, with its digest; empty if the engine has no images
 	Merged        gitd.Hash       `json:"merged,omitempty"` // base's tip after merge_on_success
-	CreatedAt     time.Time       `json:"created_at"`
-	StartedAt     time.Time       `json:"started_at,omitzero"`
-	EndedAt       time.Time       `json:"ended_at,omitzero"`
+	// Required are the checks that must have passed on the last change for the run to be verified, as the repository's
+	// configuration had them when the run was claimed.
+	Required  []RequiredCheck `json:"required,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	StartedAt time.Time       `json:"started_at,omitzero"`
+	EndedAt   time.Time       `json:"ended_at,omitzero"`
+}
+
+// RequiredCheck is a check that a repository's configuration requires.
+type RequiredCheck struct {
+	Task    string `json:"task"`    // a task of the library, or [CommandCheck]
+	Command string `json:"command"` // with its parameters
 }
 
 // Origin is the place outside ramus where a run was asked for, such as a mention in a thread.

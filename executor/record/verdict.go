@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -24,8 +25,18 @@ func CheckOf(task string) string {
 	case "browser_test":
 		return browserCheck
 	}
-	return ""
+	name, _ := strings.CutPrefix(task, commandCheck)
+	if name == task {
+		return ""
+	}
+	return name
 }
+
+// commandCheck begins the task of a check that is a command of the repository's configuration.
+const commandCheck = "check:"
+
+// CommandCheck returns the task by which events name a check that is a command.
+func CommandCheck(name string) string { return commandCheck + name }
 
 // browserCheck is the manifest's name of the check by browser_test. A picture alone (capture_screenshot) checks nothing.
 const browserCheck = "browser"
@@ -215,6 +226,15 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 			why = append(why, fmt.Sprintf("%s passed, but %s", c.Check, c.Why))
 		default:
 			why = append(why, c.Check+" passed before the last change and did not run again")
+		}
+	}
+	for _, want := range r.Required {
+		has := func(c ManifestCheck) bool {
+			return c.Task == want.Task && c.Command == want.Command && c.Current && c.Result.Ran()
+		}
+		if r.Changed() && !slices.ContainsFunc(list, has) {
+			why = append(why, fmt.Sprintf("%s is required by the repository's configuration and did not run on the last change", want.Command))
+			owed, passed = true, false
 		}
 	}
 	if r.Changed() && len(known) == 0 {

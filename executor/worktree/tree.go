@@ -57,6 +57,8 @@ type Hooks struct {
 	Foresee func(gitd.Hash)
 	// OnLeak is called after a secret was taken out of the work tree.
 	OnLeak func(gitd.Leak) error
+	// Container returns the image and the limits of a new container. Nil means those of the Store.
+	Container func() Container
 }
 
 // NewTree returns the Tree of a caller on its branch, which began at base. There must be one Tree of a caller at a time.
@@ -134,8 +136,9 @@ const labelImage = "ramus.asked"
 // Request returns the request for the caller's container. Its work tree is cloned inside. If the fleet has a Keeper, it is bound from
 // outside, and cloned where that cannot be done.
 func (t *Tree) Request(image string, author gitd.Person, waiting func(int)) containers.Request {
-	r := t.store.request(t.Caller.String(), cmp.Or(image, t.store.Container.Image), t.Repo.Name())
-	r.Waiting = waiting
+	c := t.container()
+	r := t.store.request(t.Caller.String(), cmp.Or(image, c.Image), t.Repo.Name())
+	r.Limits, r.Waiting = c.Limits, waiting
 	if t.Hooks.Door != nil {
 		r.Door = t.Hooks.Door()
 	}
@@ -161,6 +164,14 @@ func (t *Tree) Request(image string, author gitd.Person, waiting func(int)) cont
 		}
 	}
 	return r
+}
+
+// container returns the options of the caller's containers.
+func (t *Tree) container() Container {
+	if t.Hooks.Container == nil {
+		return t.store.Container
+	}
+	return t.Hooks.Container()
 }
 
 // request returns the parts that the requests for all containers have in common.

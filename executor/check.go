@@ -1,0 +1,92 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/settings"
+	"github.com/ramus-dev/ramus/tasks/workflow"
+)
+
+// checkup is a check that is made after the last turn of an agent.
+type checkup struct {
+	// name is unique among the checks of a run. It names the check's step.
+	name string
+	// check is the check as evidence names it, a task of the library or [record.CommandCheck].
+	check  string
+	params json.RawMessage
+	run    string // shell text, in place of a task
+}
+
+// checkups returns the checks of a repository's configuration, or those of the agent if it has none.
+func checkups(s settings.Settings, agent []string) (list []checkup) {
+	for _, task := range agent {
+		list = append(list, checkup{name: task, check: task})
+	}
+	if s.Checks == nil {
+		return list
+	}
+	list = nil
+	seen := make(map[string]int)
+	for _, c := range s.Checks {
+		u := checkup{name: c.Task, check: c.Task, params: record.Marshal(c.Params), run: c.Run}
+		if c.Run != "" {
+			u.name, u.check, u.params = c.Name, record.CommandCheck(c.Name), nil
+		} else if c.Name != "" {
+			u.name = c.Name
+		}
+		if seen[u.name]++; seen[u.name] > 1 {
+			u.name = fmt.Sprintf("%s-%d", u.name, seen[u.name])
+		}
+		list = append(list, u)
+	}
+	return list
+}
+
+// required returns the checks without which a run of the repository is not verified. Tasks whose outcome has no meaning
+// for the code are left out.
+func required(s settings.Settings) (list []record.RequiredCheck) {
+	for _, c := range checkups(s, nil) {
+		if record.CheckOf(c.check) != "" {
+			list = append(list, record.RequiredCheck{Task: c.check, Command: c.command()})
+		}
+	}
+	return list
+}
+
+// command returns the command of the check's step, as people read it.
+func (c checkup) command() string {
+	if c.run != "" {
+		return c.run
+	}
+	return taskLine(c.check, c.params)
+}
+
+// taskLine returns a call of a task as people read it.
+func taskLine(name string, params json.RawMessage) string {
+	if len(params) > 0 && string(params) != "{}" && string(params) != "null" {
+		return name + " " + string(params)
+	}
+	return name
+}
+
+// work returns the work of the check, and fills in its step.
+func (c checkup) work(l *liveRun, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
+	if c.run == "" {
+		do, err := l.task(c.check, c.params, l.timeout(), info)
+		if err != nil {
+			return nil, err
+		}
+		return skipping(do), nil
+	}
+	info.Kind, info.Command = string(workflow.KindShell), c.run
+	do := l.shell(record.Command{Shell: c.run}, l.timeout())
+	return func(ctx context.Context, w *work) (outcome, error) {
+		if err := w.identify(ctx, c.name); err != nil {
+			return outcome{}, err
+		}
+		return do(ctx, w)
+	}, nil
+}

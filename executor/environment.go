@@ -1,0 +1,143 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/prepare"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/settings"
+	"github.com/ramus-dev/ramus/executor/worktree"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks/environment"
+)
+
+// bounds returns the server's values as they are in the fields of the executor.
+func (x *Executor) bounds() settings.Bounds {
+	b := settings.Bounds{Image: x.Image, Limits: x.Limits, Env: x.Env, Timeout: x.Timeout}
+	for _, name := range x.Egress {
+		h := settings.Host{Private: slices.Contains(x.PrivateEgress, name), Trusted: true}
+		h.Host = name
+		b.Egress = append(b.Egress, h)
+	}
+	for name := range x.Agents {
+		b.Agents = append(b.Agents, name)
+	}
+	slices.Sort(b.Agents)
+	b.Tasks = TaskNames()
+	return b
+}
+
+// SettingsOf returns the settings that a base of a repository has now. Empty means the repository's own base.
+func (x *Executor) SettingsOf(ctx context.Context, name, base string) (settings.Settings, error) {
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return settings.Settings{}, err
+	}
+	return x.Settings.Read(ctx, repo, base)
+}
+
+// settings returns the settings of the target as of now. If they cannot be read, the last ones count, and without any
+// those of a repository that reaches no host.
+func (t *target) settings() settings.Settings {
+	now, err := t.x.Settings.Read(t.x.ctx, t.Repo, t.Base)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil:
+		t.last = &now
+	case t.last == nil:
+		t.x.Log.Warn("the settings of a repository cannot be read", "repo", t.Repo.Name(), "err", err)
+		b := t.x.Settings.Bounds()
+		b.Egress = nil
+		none := settings.Resolve(b, t.Repo.Name(), environment.File{})
+		return none
+	}
+	return *t.last
+}
+
+// container returns the options of the target's next container.
+func (t *target) container() worktree.Container {
+	s := t.settings()
+	return worktree.Container{Image: s.Image, Limits: s.Limits}
+}
+
+// env returns the environment of a command for author.
+func (t *target) env(author gitd.Person) []string {
+	return append(t.x.trees.Identity.Env(author), t.settings().CommandEnv()...)
+}
+
+// prepare makes the container of a lease ready for its first command, and journals what the repository's configuration
+// lacks. The error is a failure with [record.ReasonSetupFailed] if a command of the repository fails.
+func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Lease) error {
+	s := t.settings()
+	if err := l.tellSettings(s); err != nil {
+		return err
+	}
+	if l.initial.Exec != nil && l.initial.Exec.NoSetup || t.isPrepared(lease.Container.ID) {
+		return nil
+	}
+	job := prepare.Job{
+		Host:    lease.Host,
+		Start:   s.Start,
+		Env:     t.env(l.initial.Asker),
+		Secrets: l.x.Secrets,
+		Emit:    func(e record.Event) error { return l.emit(e, false) },
+	}
+	for _, c := range s.Setup {
+		job.Commands = append(job.Commands, prepare.Command{Kind: "setup", Shell: c})
+	}
+	if len(job.Commands)+len(job.Start) > 0 {
+		err := job.Run(ctx)
+		var failed *prepare.Failed
+		if errors.As(err, &failed) {
+			return &failure{record.ReasonSetupFailed, l.x.Secrets.String(err.Error())}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.setPrepared(lease.Container.ID)
+	return nil
+}
+
+// tellSettings journals, once a run, the mistakes of the repository's configuration and what the server refuses of it.
+func (l *liveRun) tellSettings(s settings.Settings) error {
+	tell := func(reason, message string) error {
+		for _, e := range l.journalled() {
+			if e.Type == record.EventSettings && e.Message == message {
+				return nil
+			}
+		}
+		return l.emit(record.Event{Type: record.EventSettings, Reason: reason, Commit: s.From, Message: message}, false)
+	}
+	if s.Mistake != "" {
+		if err := tell("mistake", s.MistakeWords()); err != nil {
+			return err
+		}
+	}
+	for _, w := range s.Warnings {
+		if err := tell("refused", w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *target) isPrepared(container string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.prepared == container
+}
+
+func (t *target) setPrepared(container string) {
+	t.mu.Lock()
+	t.prepared = container
+	t.mu.Unlock()
+}
+
+// timeout bounds a command of the run that sets no timeout.
+func (l *liveRun) timeout() time.Duration { return l.target.settings().Timeout }

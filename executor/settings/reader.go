@@ -1,0 +1,184 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks/environment"
+)
+
+const (
+	// history is the number of earlier commits of a base that are searched for a file without a mistake.
+	history = 500
+	// most is the number of settings that a Reader remembers.
+	most = 256
+	// callerBranches is the prefix of the branches under work, from which nothing is read.
+	callerBranches = "ramus/"
+)
+
+// Reader reads the settings of repositories. Its methods are safe for concurrent use.
+type Reader struct {
+	mu     sync.Mutex // guards all below
+	bounds Bounds
+	known  map[place]Settings
+}
+
+// place is a base at a commit.
+type place struct {
+	repo, base string
+	commit     gitd.Hash
+}
+
+// SetBounds sets the server's bounds.
+func (r *Reader) SetBounds(b Bounds) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bounds, r.known = b, nil
+}
+
+// Bounds returns the server's bounds.
+func (r *Reader) Bounds() Bounds {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bounds
+}
+
+// Read returns the settings that a base of a repository has now. Empty means the repository's own base, and so does a
+// branch under work. A repository without commits has those of a repository without a file.
+func (r *Reader) Read(ctx context.Context, repo *gitd.Repo, base string) (Settings, error) {
+	if base == "" || strings.HasPrefix(base, callerBranches) {
+		own, err := repo.Base(ctx)
+		if err != nil {
+			return Settings{}, fmt.Errorf("cannot read the settings of %s: %w", repo.Name(), err)
+		}
+		base = own
+	}
+	commit, err := repo.Resolve(ctx, "refs/heads/"+base)
+	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+		return Settings{}, fmt.Errorf("cannot read the settings of %s: %w", repo.Name(), err)
+	}
+	at := place{repo.Name(), base, commit}
+	r.mu.Lock()
+	s, ok := r.known[at]
+	bounds := r.bounds
+	r.mu.Unlock()
+	if ok {
+		return s, nil
+	}
+	if s, err = read(ctx, bounds, repo, commit); err != nil {
+		return s, fmt.Errorf("cannot read the settings of %s: %w", repo.Name(), err)
+	}
+	s.Base, s.Commit = base, commit
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil || len(r.known) >= most {
+		r.known = make(map[place]Settings)
+	}
+	r.known[at] = s
+	return s, nil
+}
+
+// read returns the settings at a commit, or those at the newest commit before it whose file has no mistake.
+func read(ctx context.Context, b Bounds, repo *gitd.Repo, commit gitd.Hash) (Settings, error) {
+	if commit == "" {
+		return Resolve(b, repo.Name(), environment.File{}), nil
+	}
+	f, blob, err := readFile(ctx, repo, commit)
+	if err != nil {
+		return Settings{}, err
+	}
+	if f.mistake == "" {
+		s := Resolve(b, repo.Name(), f.file)
+		if blob != "" {
+			s.From = commit
+		}
+		return s, nil
+	}
+	good, from, err := lastGood(ctx, repo, commit, blob)
+	if err != nil {
+		return Settings{}, err
+	}
+	s := Resolve(b, repo.Name(), good)
+	s.From, s.Mistake = from, f.mistake
+	return s, nil
+}
+
+// parsed is a file, or its mistakes.
+type parsed struct {
+	file    environment.File
+	mistake string
+}
+
+// readFile reads the file at a commit. blob is empty if there is none.
+func readFile(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (f parsed, blob gitd.Hash, err error) {
+	e, err := repo.Entry(ctx, string(commit), environment.Path)
+	switch {
+	case errors.Is(err, gitd.ErrNotFound), errors.Is(err, gitd.ErrInvalid): // ErrInvalid: .ramus is no folder
+		return f, "", nil
+	case err != nil:
+		return f, "", err
+	case e.Type != "blob" || e.Mode == "120000":
+		f.mistake = fmt.Sprintf("%s:1:1: this must be a file, not a %s", environment.Path, kind(e))
+		return f, e.Hash, nil
+	}
+	text, err := repo.Blob(ctx, e.Hash, environment.MaxBytes)
+	if errors.Is(err, gitd.ErrTooLarge) {
+		f.mistake = fmt.Sprintf("%s:1:1: the file has more than %d bytes", environment.Path, environment.MaxBytes)
+		return f, e.Hash, nil
+	}
+	if err != nil {
+		return f, "", err
+	}
+	if f.file, err = environment.Parse(environment.Path, text); err != nil {
+		f.mistake = err.Error()
+	}
+	return f, e.Hash, nil
+}
+
+func kind(e gitd.TreeEntry) string {
+	switch e.Type {
+	case "tree":
+		return "folder"
+	case "commit":
+		return "submodule"
+	}
+	return "symbolic link"
+}
+
+// lastGood returns the file of the newest commit before commit that has one without a mistake. bad is the file of
+// commit. Without such a commit it returns the zero File.
+func lastGood(ctx context.Context, repo *gitd.Repo, commit, bad gitd.Hash) (environment.File, gitd.Hash, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	list, err := repo.Log(ctx, string(commit), gitd.LogOptions{Max: history, First: true})
+	if err != nil {
+		return environment.File{}, "", err
+	}
+	seen := map[gitd.Hash]bool{bad: true}
+	for _, c := range list {
+		e, err := repo.Entry(ctx, string(c.Hash), environment.Path)
+		if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
+			return environment.File{}, "", nil // before the file was made
+		}
+		if err != nil {
+			return environment.File{}, "", err
+		}
+		if seen[e.Hash] {
+			continue
+		}
+		seen[e.Hash] = true
+		f, _, err := readFile(ctx, repo, c.Hash)
+		if err != nil {
+			return environment.File{}, "", err
+		}
+		if f.mistake == "" {
+			return f.file, c.Hash, nil
+		}
+	}
+	return environment.File{}, "", nil
+}
