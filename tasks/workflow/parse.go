@@ -781,11 +781,17 @@ func (p *parsing) output(n *node, v *document.Value) {
 	if v == nil {
 		return
 	}
+	named := map[string]bool{}
 	add := func(key string, line, column int, v *document.Value) {
 		if !keyName.MatchString(key) || celWords[key] {
 			p.Problem(line, column, "%q cannot be a key of the state; use letters, digits and _", key)
 			return
 		}
+		if named[key] {
+			p.Problem(line, column, "the output %q is already in this list", key)
+			return
+		}
+		named[key] = true
 		if v == nil || v.Kind == document.NullValue {
 			// {verdict} means the part verdict of the result.
 			source := key
