@@ -53,10 +53,10 @@ test-quick: ## run the short tests, without set-up, race detector or lint
 
 # -count=1, because the go command does not see a container engine, an image or a program that a test builds.
 # -p is one more than the number of processors, because tests wait for containers and servers more than they compute.
-# -vet=off, because lint runs go vet.
+# -vet=off, because lint runs go vet. Test programs are linked without tables for debuggers, which is sooner.
 GOTESTSUM = mkdir -p bin && go tool gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --jsonfile bin/tests.json \
 	--post-run-command scripts/cannot-run.sh
-TESTS = -count=1 -vet=off -timeout 25m -p $$(($$(nproc) + 1)) ./...
+TESTS = -count=1 -vet=off -ldflags '-s -w' -timeout 25m -p $$(($$(nproc) + 1)) ./...
 
 # BENCH=cold,clone selects scenarios, BENCH_ROUNDS=n sets the rounds. docs/benchmarks.md has all variables.
 bench: build ## compare ramus with the alternatives, in a table, bin/bench/results.json and charts

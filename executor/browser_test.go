@@ -29,6 +29,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/browse"
+	"github.com/ramus-dev/ramus/executor/browse/browsetest"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
@@ -336,34 +337,6 @@ func (f *fakeBrowser) RunSidecar(ctx context.Context, _ string, s containers.Sid
 	return f.look(ctx, job, s.Stdout)
 }
 
-// tarOf returns a tar with an index and more.
-func tarOf(index string, more ...tar.Header) []byte {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	put := func(h tar.Header, text []byte) {
-		if h.Size = int64(len(text)); h.Typeflag != 0 && h.Typeflag != tar.TypeReg {
-			h.Size, text = 0, nil
-		}
-		h.Mode = 0o644
-		if err := w.WriteHeader(&h); err != nil {
-			panic(err)
-		}
-		if _, err := w.Write(text); err != nil {
-			panic(err)
-		}
-	}
-	for _, h := range more {
-		put(h, []byte(h.Uname)) // a field that no check reads carries the content
-	}
-	if index != "" {
-		put(tar.Header{Name: "index.json"}, []byte(index))
-	}
-	if err := w.Close(); err != nil {
-		panic(err)
-	}
-	return b.Bytes()
-}
-
 const fakePNG = "\x89PNG\r\n\x1a\nrest"
 
 // TestBrowseHostile has pages take the browser over. Such a browser can end its own check, and nothing
@@ -395,17 +368,17 @@ func TestBrowseHostile(t *testing.T) {
 		verdict record.CheckResult
 		reason  string
 	}{
-		{"fine", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Uname: fakePNG})), "passed", "all is well"},
-		{"slip", said(0, tarOf(passed, tar.Header{Name: "../../../slipped"})), "not_run", `"../../../slipped" is no file`},
-		{"absolute", said(0, tarOf(passed, tar.Header{Name: "/tmp/slipped"})), "not_run", "is no file"},
-		{"symlink", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"})), "not_run", "is no file"},
-		{"hard link", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeLink, Linkname: "index.json"})), "not_run", "is no file"},
-		{"device", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeChar})), "not_run", "is no file"},
-		{"deep", said(0, tarOf(passed, tar.Header{Name: strings.Repeat("a/", 100) + "b"})), "not_run", "is no file"},
-		{"other viewport", said(0, tarOf(passed, tar.Header{Name: "desktop/screenshot.png"})), "not_run", "is no file"},
-		{"unknown name", said(0, tarOf(passed, tar.Header{Name: "mobile/index.html"})), "not_run", "is no file"},
-		{"twice", said(0, tarOf(passed, tar.Header{Name: "mobile/aria.yml"}, tar.Header{Name: "mobile/aria.yml"})), "not_run", "cannot be kept"},
-		{"many", said(0, tarOf(passed, many(10_000, func(i int) string { return fmt.Sprintf("mobile/step-%d.png", i) })...)), "not_run", "more than 2000 files"},
+		{"fine", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Uname: fakePNG})), "passed", "all is well"},
+		{"slip", said(0, browsetest.Tar(passed, tar.Header{Name: "../../../slipped"})), "not_run", `"../../../slipped" is no file`},
+		{"absolute", said(0, browsetest.Tar(passed, tar.Header{Name: "/tmp/slipped"})), "not_run", "is no file"},
+		{"symlink", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"})), "not_run", "is no file"},
+		{"hard link", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeLink, Linkname: "index.json"})), "not_run", "is no file"},
+		{"device", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeChar})), "not_run", "is no file"},
+		{"deep", said(0, browsetest.Tar(passed, tar.Header{Name: strings.Repeat("a/", 100) + "b"})), "not_run", "is no file"},
+		{"other viewport", said(0, browsetest.Tar(passed, tar.Header{Name: "desktop/screenshot.png"})), "not_run", "is no file"},
+		{"unknown name", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/index.html"})), "not_run", "is no file"},
+		{"twice", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/aria.yml"}, tar.Header{Name: "mobile/aria.yml"})), "not_run", "cannot be kept"},
+		{"many", said(0, browsetest.Tar(passed, many(10_000, func(i int) string { return fmt.Sprintf("mobile/step-%d.png", i) })...)), "not_run", "more than 2000 files"},
 		{"large", func(_ context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
 			t := tar.NewWriter(out)
 			if err := t.WriteHeader(&tar.Header{Name: "mobile/screenshot.png", Size: 300 << 20, Mode: 0o644}); err != nil {
@@ -415,22 +388,22 @@ func TestBrowseHostile(t *testing.T) {
 			return containers.SidecarExit{}, err
 		}, "not_run", "too large"},
 		{"endless", func(_ context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
-			if _, err := out.Write(tarOf(passed)); err != nil {
+			if _, err := out.Write(browsetest.Tar(passed)); err != nil {
 				return containers.SidecarExit{}, err
 			}
 			_, err := io.Copy(out, zeros{})
 			return containers.SidecarExit{}, err
 		}, "not_run", "larger than 256 MiB"},
-		{"half", said(0, tarOf(passed, tar.Header{Name: "mobile/aria.yml", Uname: "abc"})[:300]), "not_run", "no whole tar"},
-		{"no index", said(0, tarOf("")), "not_run", "its result cannot be read"},
-		{"no JSON", said(0, tarOf("hello")), "not_run", "its result cannot be read"},
-		{"says PASS, ended with 1", said(1, tarOf(passed)), "not_run", "contradicts itself"},
-		{"says PASS of no view", said(0, tarOf(`{"verdict":"PASS"}`)), "not_run", "mobile was not seen to pass"},
-		{"no PNG", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Uname: "<script>"})), "passed", "mobile/screenshot.png could not be"},
-		{"no ZIP", said(0, tarOf(passed, tar.Header{Name: "mobile/trace.zip", Uname: "PK none"})), "passed", "mobile/trace.zip could not be"},
-		{"long", said(1, tarOf(`{"verdict":"FAIL","reason":"`+long+`","views":[{"viewport":{"name":"mobile"},"verdict":"FAIL","title":"`+long+`","network_errors":[`+
+		{"half", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/aria.yml", Uname: "abc"})[:300]), "not_run", "no whole tar"},
+		{"no index", said(0, browsetest.Tar("")), "not_run", "its result cannot be read"},
+		{"no JSON", said(0, browsetest.Tar("hello")), "not_run", "its result cannot be read"},
+		{"says PASS, ended with 1", said(1, browsetest.Tar(passed)), "not_run", "contradicts itself"},
+		{"says PASS of no view", said(0, browsetest.Tar(`{"verdict":"PASS"}`)), "not_run", "mobile was not seen to pass"},
+		{"no PNG", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Uname: "<script>"})), "passed", "mobile/screenshot.png could not be"},
+		{"no ZIP", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/trace.zip", Uname: "PK none"})), "passed", "mobile/trace.zip could not be"},
+		{"long", said(1, browsetest.Tar(`{"verdict":"FAIL","reason":"`+long+`","views":[{"viewport":{"name":"mobile"},"verdict":"FAIL","title":"`+long+`","network_errors":[`+
 			strings.TrimSuffix(strings.Repeat(`{"url":"`+long[:3000]+`"},`, 900), ",")+`]}]}`)), "failed", "xxx"},
-		{"broken", said(2, tarOf(`{"verdict":"UNVERIFIED","reason":"no driver"}`)), "not_run", "no driver"},
+		{"broken", said(2, browsetest.Tar(`{"verdict":"UNVERIFIED","reason":"no driver"}`)), "not_run", "no driver"},
 		{"memory", func(context.Context, browser.Job, io.Writer) (containers.SidecarExit, error) {
 			return containers.SidecarExit{OOM: true, Code: 137}, nil
 		}, "not_run", "more than 1024 MiB of memory"},

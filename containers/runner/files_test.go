@@ -151,11 +151,11 @@ func TestFiles(t *testing.T) {
 		if err != nil || !slices.Equal(names, []string{"artifacts", "cache", "tmp", "work"}) {
 			t.Errorf("/ has %q, %v", names, err)
 		}
-		if wd, err := f.Getwd(); err != nil || wd != "/work" {
+		if wd, err := f.Getwd(); err != nil || wd != workDir {
 			t.Errorf("%q %v", wd, err)
 		}
 		// The server survives the end of every command.
-		if _, err := f.Stat("/work"); err != nil {
+		if _, err := f.Stat(workDir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -167,7 +167,7 @@ func TestFilesCannotLeave(t *testing.T) {
 		h := b.host(nil)
 		f := files(t, h)
 		if exit, _, errs := shell(t, h, `ln -s /etc abs; ln -s ../../etc up; ln -s /etc/passwd pw; ln -s ../etc/passwd pw2; ln -s / all
-			ln -s /proc/self/root proc; ln -s /work/inside in; mkdir inside; mkfifo fifo; mkdir -p a/b; ln -s ../../.. a/b/out; ln -s loop loop; echo ok > inside/f`); exit.Code != 0 {
+			ln -s /proc/self/root proc; ln -s `+workDir+`/inside in; mkdir inside; mkfifo fifo; mkdir -p a/b; ln -s ../../.. a/b/out; ln -s loop loop; echo ok > inside/f`); exit.Code != 0 {
 			t.Fatal(errs)
 		}
 		for _, p := range []string{
@@ -213,7 +213,7 @@ func TestFilesCannotLeave(t *testing.T) {
 		if _, err := get(f, workDir+"/fifo"); err == nil {
 			t.Error("read a FIFO")
 		}
-		if err := f.RemoveDirectory("/work"); err == nil {
+		if err := f.RemoveDirectory(workDir); err == nil {
 			t.Error("removed the work tree")
 		}
 		// A folder that keeps turning into a symlink.
@@ -260,7 +260,7 @@ func TestFileServersEndWithTheirConnection(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, err := f.Stat("/work"); err != nil {
+				if _, err := f.Stat(workDir); err != nil {
 					t.Error(err)
 				}
 				if err := f.Close(); err != nil && !errors.Is(err, io.EOF) {
@@ -283,10 +283,10 @@ func TestFileServersEndWithTheirConnection(t *testing.T) {
 		// A user that kills its own server hurts nobody else.
 		f := files(t, h)
 		shell(t, h, "kill -9 -1")
-		if _, err := f.Stat("/work"); err == nil {
+		if _, err := f.Stat(workDir); err == nil {
 			t.Error("the file server outlived kill -9 -1")
 		}
-		if _, err := files(t, h).Stat("/work"); err != nil {
+		if _, err := files(t, h).Stat(workDir); err != nil {
 			t.Error(err)
 		}
 	})

@@ -170,7 +170,7 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 		args := []string{"--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--as-pid-1", "--die-with-parent",
 			"--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--ro-bind", "/etc", "/etc",
 			"--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
-			"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", dir + "/root/work", "/work",
+			"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", dir + "/root" + workDir, workDir,
 			"--bind", dir + "/root/artifacts", "/artifacts", "--bind", dir + "/root/cache", "/cache",
 			"--bind", dir + "/spool", "/spool", "--ro-bind", self, "/ramus", "--chdir", "/", "--", "/ramus", "runner", string(text)}
 		b.cmd = exec.Command(bwrap, args...)

@@ -81,12 +81,12 @@ func TestDir(t *testing.T) {
 		if exit, _, e := shell(t, h, "mkdir -p a/b && ln -s /etc out && ln -s a in && : > file"); exit.Code != 0 {
 			t.Fatal(e)
 		}
-		for dir, want := range map[string]string{"": "/work", "a/b": "/work/a/b", "/work/a": "/work/a", "in": "/work/a", ".": "/work"} {
+		for dir, want := range map[string]string{"": workDir, "a/b": workDir + "/a/b", workDir + "/a": workDir + "/a", "in": workDir + "/a", ".": workDir} {
 			if _, out, errs := run(t, h, containers.Command{Args: []string{"pwd", "-P"}, Dir: dir}); out != want+"\n" {
 				t.Errorf("in %q: %q %s", dir, out, errs)
 			}
 		}
-		for _, dir := range []string{"..", "/etc", "/", "a/../..", "out", "/work/../etc", "none", "file", "/workshop"} {
+		for _, dir := range []string{"..", "/etc", "/", "a/../..", "out", workDir + "/../etc", "none", "file", "/workshop"} {
 			if p, err := h.Start(t.Context(), containers.Command{ID: "x", Args: []string{"pwd"}, Dir: dir}); err == nil {
 				exit, _ := p.Output(nil, nil)
 				t.Errorf("ran in %q: %+v", dir, exit)
@@ -692,7 +692,7 @@ func TestBrokenInput(t *testing.T) {
 		}
 		h2 := b.host(nil)
 		eventually(t, "the half arrives", func() error {
-			if got, _ := os.ReadFile(b.dir + "/root/work/got"); string(got) != "half" {
+			if got, _ := os.ReadFile(b.dir + "/root" + workDir + "/got"); string(got) != "half" {
 				return fmt.Errorf("got %q", got)
 			}
 			return nil
@@ -1083,11 +1083,11 @@ func TestFileSize(t *testing.T) {
 // TestMemoryReason gives the runner a count of killed processes to look at.
 func TestMemoryReason(t *testing.T) {
 	each2 := func(t *testing.T, mode string) {
-		b := newBox(t, mode, func(c *runner.Config) { c.Memory = "/work/events" })
-		if err := os.WriteFile(b.dir+"/root/work/events", []byte("low 0\noom 1\noom_kill 3\n"), 0o666); err != nil {
+		b := newBox(t, mode, func(c *runner.Config) { c.Memory = workDir + "/events" })
+		if err := os.WriteFile(b.dir+"/root"+workDir+"/events", []byte("low 0\noom 1\noom_kill 3\n"), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(b.dir+"/root/work/events", 0o666); err != nil {
+		if err := os.Chmod(b.dir+"/root"+workDir+"/events", 0o666); err != nil {
 			t.Fatal(err)
 		}
 		h := b.host(nil)

@@ -1,7 +1,8 @@
 // Package growth tests that the time of a parser grows with its input and not with its square.
 //
-// [Check] feeds a parser one token, repeated up to an eighth of the parser's size limit, and fails if the process
-// spends more than [Hopeless] on it. With RAMUS_CURVES=FILE it goes up to 1/8, 1/4, 1/2 and all of the limit. It then
+// [Check] feeds a parser one token, repeated up to a sixteenth of the parser's size limit, and fails if the
+// process spends more than [Hopeless] on it. A parser whose time grows with the square would spend 256 times as much on
+// all of the limit. With RAMUS_CURVES=FILE it goes up to 1/8, 1/4, 1/2 and all of the limit. It then
 // appends the curve to FILE, one line of tab-separated values per case. It fails if the time grows with more than the
 // input, or is above [Slow] for one MB. A square gives 64 times the time for 8 times the input. Check allows 32 times,
 // and it allows everything below [Quick], because small times are noise.
@@ -21,7 +22,8 @@ const (
 	Quick    = 250 * time.Millisecond // at full size, below which no growth is checked
 	Slow     = 200 * time.Millisecond // for one MB, with RAMUS_CURVES
 	ratio    = 32                     // of the time at full size to that at 1/8
-	Hopeless = 20 * time.Second       // at any size
+	Hopeless = 5 * time.Second        // at a sixteenth of the limit
+	hanging  = 20 * time.Second       // at any size, with RAMUS_CURVES
 	tries    = 4                      // before a curve is a failure
 	least    = 1 << 10                // bytes below which a limit is not divided
 )
@@ -73,7 +75,7 @@ func Check(t *testing.T, parser string, parse func([]byte), cases ...Case) {
 			c.Limit = 1 << 20
 		}
 		if os.Getenv("RAMUS_CURVES") == "" {
-			c.Limit = max(c.Limit/8, 8*least)
+			c.Limit = max(c.Limit/16, 8*least)
 		}
 		if c.Name == "" {
 			c.Name = fmt.Sprintf("%q", c.Prefix+c.Token+c.Suffix)
@@ -99,7 +101,7 @@ func check(t *testing.T, parser string, parse func([]byte), c Case) {
 	for try := range tries {
 		for i, size := range sizes {
 			took := measure(parse, c.Text(max(size, least)))
-			if took > Hopeless {
+			if took > hanging {
 				write(t, file, fmt.Sprintf("%s\t%s\t%d bytes\t%s\n", parser, c.Name, size, took))
 				t.Fatalf("%d of at most %d bytes take %v", size, c.Limit, took)
 			}
