@@ -228,7 +228,7 @@ func (r *Repo) checkBase(ctx context.Context, hash Hash) error {
 		return fmt.Errorf("its branch %s: %w", b.Branch, err)
 	}
 	for _, h := range []Hash{b.Commit, b.Head} {
-		if err := r.checkOnBranch(ctx, h, tip); err != nil {
+		if err := r.checkOnBase(ctx, h, b.Branch, tip); err != nil {
 			return fmt.Errorf("%s does not contain its commit %s: %w", b.Branch, h, err)
 		}
 	}

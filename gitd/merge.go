@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // mergeTries bounds the attempts of a merge whose target moves.
@@ -55,6 +56,8 @@ type MergeRequest struct {
 	When              time.Time // zero means now
 	// Keep makes rebase keep commits that become empty.
 	Keep bool
+	// Account makes rebase list each commit in [MergeResult.Replayed].
+	Account bool
 }
 
 // MergeResult is the result of a merge. Conflicts are a result and no error. Nothing was changed then.
@@ -65,7 +68,28 @@ type MergeResult struct {
 	UpToDate  bool     `json:"up_to_date,omitempty"` // there was nothing to merge (Merged is true, and Commit is Old)
 	Conflicts []string `json:"conflicts,omitempty"`  // paths
 	At        Hash     `json:"at,omitempty"`         // the commit that a rebase could not apply
+	// Replayed are the commits of a rebase, oldest first, if the request asks for them.
+	Replayed []Replayed `json:"replayed,omitempty"`
 }
+
+// Replayed tells what a rebase did with a commit.
+type Replayed struct {
+	Commit  Hash   `json:"commit"`
+	Subject string `json:"subject"`
+	// New is the commit on the target that has the change. It is Commit itself if nothing had to change, and empty if
+	// the commit was left out.
+	New Hash `json:"new,omitempty"`
+	// Why tells why the commit was left out.
+	Why string `json:"why,omitempty"`
+}
+
+// The reasons why a rebase leaves a commit out.
+const (
+	LeftKnown = "the target has its change already"
+	LeftEmpty = "it changes nothing any more"
+	LeftMerge = "it is a merge; the commits that it merged are replayed"
+	LeftReset = "the branch was reset"
+)
 
 // Merge merges From into Into without a work tree. If Into moves meanwhile, it starts again with the new tip.
 //
@@ -87,25 +111,50 @@ func branchRef(name string) (string, error) {
 	return ref, CheckRef(ref)
 }
 
-func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
-	into, err := branchRef(m.Into)
+// MergeOnto computes the merge of From onto a commit, durably, and changes no ref. Into is only named in messages. The
+// result is as that of Merge.
+func (r *Repo) MergeOnto(ctx context.Context, m MergeRequest, onto Hash) (MergeResult, error) {
+	res, err := r.mergeOnto(ctx, m, onto)
+	if err != nil {
+		return MergeResult{}, fmt.Errorf("cannot merge %.200q onto %.40s in %s: %w", m.From, onto, r.name, gitcmd.ExplainFullDisk(err, r.dir))
+	}
+	return res, nil
+}
+
+func (r *Repo) mergeOnto(ctx context.Context, m MergeRequest, onto Hash) (MergeResult, error) {
+	from, err := r.prepareMerge(ctx, &m)
 	if err != nil {
 		return MergeResult{}, err
 	}
-	from := m.From
+	if err := CheckHash(onto); err != nil {
+		return MergeResult{}, err
+	}
+	if _, err := r.objects.Commit(ctx, onto); err != nil {
+		return MergeResult{}, err
+	}
+	theirs, err := r.branchTip(ctx, from)
+	if err != nil {
+		return MergeResult{}, err
+	}
+	return r.mergeOnce(ctx, m, "", onto, theirs)
+}
+
+// prepareMerge checks a request, sets its defaults, and returns the ref of From.
+func (r *Repo) prepareMerge(ctx context.Context, m *MergeRequest) (from string, err error) {
+	from = m.From
 	if strings.HasPrefix(from, upstreamRefs+"/") || strings.HasPrefix(from, StageRefs+"/") {
 		err = CheckRef(from)
 	} else {
 		from, err = branchRef(from)
 	}
 	if err != nil {
-		return MergeResult{}, err
+		return "", err
 	}
 
 	switch m.Strategy {
 	case StrategyMerge, StrategyRebase, StrategySquash, StrategyFF:
 	default:
-		return MergeResult{}, fmt.Errorf("merge strategy %.40q is none of merge, rebase, squash, ff: %w", m.Strategy, ErrInvalid)
+		return "", fmt.Errorf("merge strategy %.40q is none of merge, rebase, squash, ff: %w", m.Strategy, ErrInvalid)
 	}
 	if m.Author == (Person{}) {
 		m.Author = m.Committer
@@ -114,15 +163,23 @@ func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 		m.Committer = m.Author
 	}
 	if m.Committer == (Person{}) && m.Strategy != StrategyFF {
-		return MergeResult{}, fmt.Errorf("there is no committer: %w", ErrInvalid)
+		return "", fmt.Errorf("there is no committer: %w", ErrInvalid)
 	}
 	if m.When.IsZero() {
 		m.When = r.server.now()
 	}
-	if err := r.needSHA1(ctx); err != nil {
+	return from, r.needSHA1(ctx)
+}
+
+func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
+	into, err := branchRef(m.Into)
+	if err != nil {
 		return MergeResult{}, err
 	}
-
+	from, err := r.prepareMerge(ctx, &m)
+	if err != nil {
+		return MergeResult{}, err
+	}
 	done, err := takeTurn(ctx, r.merging)
 	if err != nil {
 		return MergeResult{}, err
@@ -157,6 +214,7 @@ func (r *Repo) branchTip(ctx context.Context, ref string) (Hash, error) {
 // errMoved is a conflict that a new attempt can solve.
 var errMoved = fmt.Errorf("the target branch moved: %w", ErrConflict)
 
+// mergeOnce merges theirs into ours and moves the ref into from ours to the result. It moves nothing if into is empty.
 func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours, theirs Hash) (MergeResult, error) {
 	res := MergeResult{Old: ours}
 	upToDate := MergeResult{Merged: true, UpToDate: true, Old: ours, Commit: ours}
@@ -199,6 +257,10 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		if err != nil || res.Conflicts != nil {
 			return res, err
 		}
+		if m.Account {
+			res.Replayed = sc.replayed
+			upToDate.Replayed = sc.replayed
+		}
 		if res.Commit == ours {
 			return upToDate, nil
 		}
@@ -207,6 +269,10 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 	// The objects are on disk before a ref names them.
 	if err := sc.adoptObjects(ctx); err != nil {
 		return res, err
+	}
+	if into == "" {
+		res.Merged = true
+		return res, nil
 	}
 	err = r.Update(ctx, RefUpdate{Name: into, New: res.Commit, Old: &ours})
 	if errors.Is(err, ErrConflict) {
@@ -256,6 +322,13 @@ type mergeScratch struct {
 	// attributes is a work tree with nothing but .gitattributes files. Git looks for merge=union and the like only
 	// there, never in the trees that it merges.
 	attributes string
+	replayed   []Replayed // by replay, oldest first
+}
+
+// account records what replay did with a commit. new is empty if it was left out.
+func (sc *mergeScratch) account(h Hash, c object.RawCommit, new Hash, why string) {
+	subject, _, _ := strings.Cut(strings.TrimSpace(string(c.Message)), "\n")
+	sc.replayed = append(sc.replayed, Replayed{Commit: h, Subject: text.Clip(strings.ToValidUTF8(subject, "\ufffd"), 200), New: new, Why: why})
 }
 
 func (r *Repo) newMergeScratch() (*mergeScratch, error) {
@@ -500,6 +573,7 @@ func (sc *mergeScratch) replay(ctx context.Context, m MergeRequest, ours, theirs
 			return "", nil, "", err
 		}
 		if marked[0] == '=' && !empty {
+			sc.account(h, pick, "", LeftKnown)
 			continue
 		}
 		reread := func() error { return nil }
@@ -508,6 +582,7 @@ func (sc *mergeScratch) replay(ctx context.Context, m MergeRequest, ours, theirs
 		}
 		if len(pick.Parents) == 1 && pick.Parents[0] == tip {
 			tip, onto = h, pick.Tree
+			sc.account(h, pick, h, "")
 			if err := reread(); err != nil {
 				return "", nil, "", err
 			}
@@ -518,6 +593,7 @@ func (sc *mergeScratch) replay(ctx context.Context, m MergeRequest, ours, theirs
 			return "", conflicts, h, err
 		}
 		if tree == onto && !empty && !m.Keep {
+			sc.account(h, pick, "", LeftEmpty)
 			continue
 		}
 		pick.Tree, pick.Parents = tree, []Hash{tip}
@@ -526,6 +602,7 @@ func (sc *mergeScratch) replay(ctx context.Context, m MergeRequest, ours, theirs
 			return "", nil, "", err
 		}
 		onto = tree
+		sc.account(h, pick, tip, "")
 		if err := reread(); err != nil {
 			return "", nil, "", err
 		}

@@ -44,6 +44,8 @@ var (
 	ErrInvalid = object.ErrInvalid
 	// ErrConflict means that a ref was not at the expected value. Nothing was changed.
 	ErrConflict = object.ErrConflict
+	// ErrDiverged is [ErrConflict] of a base that has commits which upstream lacks, while upstream has others.
+	ErrDiverged = object.ErrDiverged
 	// ErrDenied means that the grant does not allow the request.
 	ErrDenied = object.ErrDenied
 	// ErrUpstream means that the upstream of a repository does not answer or denies access.

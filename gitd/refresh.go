@@ -22,6 +22,19 @@ type Refreshed struct {
 	// Commit is the goal of the refresh, either the commit that was asked for or the newest one of upstream. The
 	// base may contain it without being at it.
 	Commit Hash `json:"commit"`
+	// Own are the commits of the base that upstream lacked, oldest first, if the base was repaired.
+	Own []Replayed `json:"own,omitempty"`
+	// Kept is the ref that keeps the base as it was before it was repaired. It is empty if nothing was left out or
+	// replayed.
+	Kept string `json:"kept,omitempty"`
+}
+
+// refreshRequest asks for a refresh. Its zero value fetches the newest commit from the source of the import.
+type refreshRequest struct {
+	from   Upstream
+	commit Hash // empty for the newest
+	repair Repair
+	by     Person // of replayed commits
 }
 
 // Refresh fast-forwards the base branch of the repository from its upstream. It never forces. Returns
@@ -39,7 +52,7 @@ func (s *Server) RefreshFrom(ctx context.Context, name string, up Upstream, comm
 	if err != nil {
 		return Refreshed{}, fmt.Errorf("cannot refresh: %w", err)
 	}
-	res, err := r.refresh(ctx, up, commit, progress)
+	res, err := r.refresh(ctx, refreshRequest{from: up, commit: commit}, progress)
 	if err != nil {
 		return res, fmt.Errorf("cannot refresh %s: %w", name, err)
 	}
@@ -55,9 +68,10 @@ func (r *Repo) Shallow() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress io.Writer) (res Refreshed, err error) {
-	if commit != "" {
-		if err := CheckHash(commit); err != nil {
+func (r *Repo) refresh(ctx context.Context, req refreshRequest, progress io.Writer) (res Refreshed, err error) {
+	up := req.from
+	if req.commit != "" {
+		if err := CheckHash(req.commit); err != nil {
 			return res, err
 		}
 	}
@@ -110,7 +124,7 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 	if err != nil {
 		return res, src.redactError(gitcmd.ExplainFullDisk(err, r.dir))
 	}
-	if res, err = r.fastForward(ctx, base, up.Branch, fetched+"/heads/"+up.Branch, commit); err != nil {
+	if res, err = r.fastForward(ctx, req, base, up.Branch, fetched+"/heads/"+up.Branch); err != nil {
 		return res, err
 	}
 	if whole {
@@ -175,8 +189,10 @@ func (r *Repo) dropIncoming(ctx context.Context) error {
 	return r.Update(ctx, updates...)
 }
 
-// fastForward moves the base to a fetched commit if that is ahead of it. The commit "" means the fetched tip.
-func (r *Repo) fastForward(ctx context.Context, base, branch, fetched string, commit Hash) (Refreshed, error) {
+// fastForward moves the base to a fetched commit if that is ahead of it, or repairs the base as req asks for. The
+// commit "" means the fetched tip.
+func (r *Repo) fastForward(ctx context.Context, req refreshRequest, base, branch, fetched string) (Refreshed, error) {
+	commit := req.commit
 	res := Refreshed{Branch: base, Commit: commit}
 	tip, err := r.readRef(ctx, fetched)
 	if err != nil {
@@ -195,17 +211,16 @@ func (r *Repo) fastForward(ctx context.Context, base, branch, fetched string, co
 		}
 		res.New = res.Commit
 		if res.Old != "" {
-			if ok, err := r.isAncestor(ctx, res.Old, res.New); err != nil {
-				return res, err
-			} else if !ok {
-				if ahead, err := r.isAncestor(ctx, res.New, res.Old); err != nil {
-					return res, err
-				} else if ahead {
-					res.New = res.Old // upstream has nothing new
-					return res, nil
+			ok, failed := r.isAncestor(ctx, res.Old, res.New)
+			if failed != nil {
+				return res, failed
+			}
+			if !ok {
+				done, failed := r.keepOwn(ctx, req, res)
+				if err = failed; errors.Is(err, errMoved) {
+					continue
 				}
-				return res, fmt.Errorf("%s has diverged: it is at %s, upstream at %s, and neither contains the other; "+
-					"merge or rebase one onto the other in a clone and push the result here: %w", base, res.Old, res.New, ErrConflict)
+				return done, err
 			}
 		}
 		if res.Old == res.New {

@@ -27,6 +27,9 @@ type Upstream struct {
 	Credential func(ctx context.Context) (Credential, error)
 }
 
+// Location returns the URL without a password.
+func (u Upstream) Location() string { return withoutPassword(u.URL) }
+
 // Credential admits git to an upstream. The URL decides which fields are used. For http and https these are User
 // and Password, for ssh the files.
 type Credential struct {

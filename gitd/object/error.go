@@ -14,6 +14,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrConflict means that a ref was not at the expected value. Nothing was changed.
 	ErrConflict = errors.New("changed meanwhile")
+	// ErrDiverged is [ErrConflict] of a base that has commits which upstream lacks, while upstream has others.
+	ErrDiverged error = divergedError{}
 	// ErrDenied means that the grant does not allow the request.
 	ErrDenied = errors.New("not allowed")
 	// ErrUpstream means that the upstream of a repository does not answer or denies access.
@@ -30,3 +32,9 @@ type noRepositoryError struct{}
 
 func (noRepositoryError) Error() string { return ErrNotFound.Error() }
 func (noRepositoryError) Unwrap() error { return ErrNotFound }
+
+// divergedError is the type of [ErrDiverged].
+type divergedError struct{}
+
+func (divergedError) Error() string { return "diverged" }
+func (divergedError) Unwrap() error { return ErrConflict }
