@@ -291,7 +291,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	if _, err := w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: diverged}); err != nil {
 		t.Fatal(err)
 	}
-	if s := u.settled(t); !strings.Contains(s.Error, "diverged") || !strings.Contains(s.Error, "merge or rebase") {
+	if s := u.settled(t); !strings.Contains(s.Error, "diverged") || !strings.Contains(s.Error, "neither contains the other") {
 		t.Errorf("%+v", s)
 	}
 	if list, err := repo.Bases(t.Context(), 0); err != nil || len(list) != 1 {

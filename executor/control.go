@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -260,21 +261,22 @@ func baseOf(ctx context.Context, repo *gitd.Repo, r record.Run) (string, error) 
 	return repo.Base(ctx)
 }
 
-// Merge brings a caller's branch into a branch of its repository, by default its base. A conflict is a result, not an error. With
-// Delete the caller's branch and container are removed. Its runs stay, and through them its commits.
-func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (gitd.MergeResult, error) {
+// Merge brings a caller's branch into a branch of its repository, by default its base, or to where the policy of the
+// repository says, see [upstream.Bases.Land]. A conflict is a result, not an error. With Delete the caller's branch and
+// container are removed if the branch was merged. Its runs stay, and through them its commits.
+func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (record.Landed, error) {
 	c, err := x.Caller(ctx, caller)
 	if err != nil {
-		return gitd.MergeResult{}, err
+		return record.Landed{}, err
 	}
 	m.Message, m.By = x.Secrets.String(m.Message), cleanPerson(x.Secrets, m.By)
 	repo, err := x.Git.Repo(c.Repo)
 	if err != nil {
-		return gitd.MergeResult{}, err
+		return record.Landed{}, err
 	}
 	base, err := baseOf(ctx, repo, c.Last)
 	if err != nil {
-		return gitd.MergeResult{}, err
+		return record.Landed{}, err
 	}
 	if m.Into == "" {
 		m.Into = base
@@ -282,35 +284,24 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (gi
 	t := x.target(c.Caller, repo, base)
 	release, err := t.acquire(ctx)
 	if err != nil {
-		return gitd.MergeResult{}, err
+		return record.Landed{}, err
 	}
 	defer release()
-	res, err := x.mergeInto(ctx, t, m)
-	if err != nil || len(res.Conflicts) > 0 || !m.Delete {
+	res, err := x.land(ctx, t, m)
+	if err != nil || !res.Merged || !m.Delete {
 		return res, err
 	}
-	tip, err := t.Tip(ctx)
-	if err != nil {
-		return res, err
-	}
-	if err := x.Fleet.Remove(ctx, c.Caller.String()); err != nil {
-		return res, err
-	}
-	return res, repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + c.Branch, Old: &tip})
+	_, err = x.removeCaller(ctx, t)
+	return res, err
 }
 
-func (x *Executor) mergeInto(ctx context.Context, t *target, m record.Merge) (gitd.MergeResult, error) {
+// land brings the branch of a caller that nothing else works for to where the policy says.
+func (x *Executor) land(ctx context.Context, t *target, m record.Merge) (record.Landed, error) {
 	if m.Strategy == "" {
 		m.Strategy = gitd.StrategyRebase
 	}
-	for attempt := 0; ; attempt++ {
-		res, err := t.Repo.Merge(ctx, gitd.MergeRequest{From: t.Caller.Branch(), Into: m.Into, Strategy: m.Strategy, Message: m.Message,
-			Author: orElse(m.By, x.Bot), Committer: x.Bot, When: x.Now()})
-		// Another merge was first. The next try is against its result.
-		if !errors.Is(err, gitd.ErrConflict) || attempt == 10 {
-			return res, err
-		}
-	}
+	m.By = orElse(m.By, x.Bot)
+	return x.bases.Land(ctx, upstream.Landing{Repo: t.Repo, Caller: t.Caller, Merge: m, Committer: x.Bot})
 }
 
 // Rollback moves a caller's branch to an earlier commit of its own, by a new commit with that tree, so nothing is lost.

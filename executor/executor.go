@@ -77,6 +77,10 @@ type Executor struct {
 	// Upstreams are the origins of repositories by name, also of repositories that were not imported yet. Other
 	// repositories are refreshed from the origin that they were imported from.
 	Upstreams map[string]upstream.Source
+	// Hosts open pull requests for callers' branches, see [upstream.Bases].
+	Hosts []upstream.Host
+	// RefreshAfter and RefreshWait are those of [upstream.Bases].
+	RefreshAfter, RefreshWait time.Duration
 	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/").
 	// Nil means that there are none.
 	Door map[string]func(Visitor) http.Handler
@@ -115,6 +119,8 @@ type tuning struct {
 	sealEvery time.Duration
 	// refreshEvery is [upstream.Bases].RetryEvery.
 	refreshEvery time.Duration
+	// landing is [upstream.Bases].Landing.
+	landing func(repo string)
 	// layers bounds the base layers.
 	layers worktree.Layers
 	waits  agent.Waits
@@ -203,14 +209,18 @@ func (x *Executor) openTrees() error {
 // newBases returns the bases of the server's repositories.
 func (x *Executor) newBases() *upstream.Bases {
 	return &upstream.Bases{
-		Git:        x.Git,
-		Sources:    x.Upstreams,
-		Dir:        filepath.Join(x.Data, "deploys"),
-		Bot:        x.Bot,
-		Platform:   worktree.Platform,
-		Secrets:    x.Secrets,
-		RetryEvery: x.tuning.refreshEvery,
-		Moved:      x.trees.MakeLater,
+		Git:          x.Git,
+		Sources:      x.Upstreams,
+		Hosts:        x.Hosts,
+		Landing:      x.tuning.landing,
+		RefreshAfter: x.RefreshAfter,
+		RefreshWait:  x.RefreshWait,
+		Dir:          filepath.Join(x.Data, "deploys"),
+		Bot:          x.Bot,
+		Platform:     worktree.Platform,
+		Secrets:      x.Secrets,
+		RetryEvery:   x.tuning.refreshEvery,
+		Moved:        x.trees.MakeLater,
 		Dependencies: upstream.Dependencies{
 			Lacks: x.deps.Lacks,
 			Warm: func(ctx context.Context, repo string, commit gitd.Hash) (again bool, err error) {

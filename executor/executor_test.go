@@ -102,7 +102,7 @@ func newWorldOn(t *testing.T, engine string, opts func(*executor.Executor)) *wor
 	})
 	w.start()
 	src := filepath.Join(t.TempDir(), "src")
-	w.sh(t.TempDir(), `git init -q -b main `+src+` && cd `+src+` && git config user.name T && git config user.email t@example.com &&
+	w.sh(t.TempDir(), `git init -q -b main `+src+` && cd `+src+` && git config user.name T && git config user.email t@example.com && git config receive.denyCurrentBranch ignore &&
 		printf 'hello\n' >greeting.txt && mkdir sub && printf 'a\n' >sub/a && printf '*.log\n' >.gitignore && git add -A && git commit -qm first`)
 	if _, err := w.git.Import(t.Context(), "demo", src, nil); err != nil {
 		t.Fatal(err)

@@ -223,10 +223,11 @@ func (l *liveRun) hadEnded() bool {
 				l.run.Exit = e.Exit
 			}
 		case record.EventMerge:
-			var m gitd.MergeResult
-			if json.Unmarshal(e.Data, &m) == nil && len(m.Conflicts) == 0 {
+			var m record.Landed
+			if json.Unmarshal(e.Data, &m) == nil && m.Merged {
 				l.run.Merged = m.Commit
 			}
+			l.run.Pull = m.Pull
 		}
 	}
 	if end == nil || end.State != record.StateComplete && end.State != record.StateFailed {

@@ -305,9 +305,14 @@ func (p *plan) setWorkflow(ctx context.Context, r record.Request) error {
 	return p.setRepo(ctx)
 }
 
+// setRepo opens the repository. The base of a new caller is asked for upstream first, because files of the base may
+// describe the work.
 func (p *plan) setRepo(ctx context.Context) (err error) {
-	if p.repo == nil && p.run.Repo != "" {
-		p.repo, err = p.x.bases.OpenRepo(ctx, p.run.Repo)
+	if p.repo != nil || p.run.Repo == "" {
+		return nil
+	}
+	if p.repo, err = p.x.bases.OpenRepo(ctx, p.run.Repo); err == nil && p.fresh {
+		p.x.bases.Freshen(ctx, p.repo)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -504,13 +505,16 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 		Message: text.Clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
 }
 
-// mergeOnSuccess brings a finished workflow's branch into its base.
+// mergeOnSuccess brings a finished workflow's branch into its base, or to where the policy of the repository says.
 func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) error {
 	strategy := gitd.Strategy(w.Repo.MergeStrategy)
 	if strategy == "" {
 		strategy = gitd.StrategyRebase
 	}
-	res, err := l.x.mergeInto(ctx, l.target, record.Merge{Into: l.initial.Base, Strategy: strategy, By: l.initial.Asker})
+	res, err := l.x.land(ctx, l.target, record.Merge{Into: l.initial.Base, Strategy: strategy, By: l.initial.Asker})
+	if err != nil && ctx.Err() == nil && upstream.NotLanded(err) {
+		return &failure{record.ReasonNotMerged, err.Error()}
+	}
 	if err != nil {
 		return err
 	}
@@ -520,6 +524,11 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 	if len(res.Conflicts) > 0 {
 		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.initial.Branch, l.initial.Base, strings.Join(res.Conflicts, ", "))}
 	}
-	l.change(func(r *record.Run) { r.Merged = res.Commit })
+	l.change(func(r *record.Run) {
+		if res.Merged {
+			r.Merged = res.Commit
+		}
+		r.Pull = res.Pull
+	})
 	return nil
 }

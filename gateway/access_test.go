@@ -76,6 +76,7 @@ var expected = map[string]row{
 	"GET /api/callers":                                     {route.AccessRead, "list", "/api/callers", ""},
 	"GET /api/callers/{caller}":                            {route.AccessRead, "repo", "/api/callers/run:subject", ""},
 	"POST /api/callers/{caller}/exec":                      {route.AccessWrite, "repo", "/api/callers/run:subject/exec", `{"command":{"shell":"true"}}`},
+	"DELETE /api/callers/{caller}":                         {route.AccessWrite, "repo", "/api/callers/run:subject-two", ""},
 	"GET /api/callers/{caller}/log":                        {route.AccessRead, "repo", "/api/callers/run:subject/log", ""},
 	"GET /api/callers/{caller}/diff":                       {route.AccessRead, "repo", "/api/callers/run:subject/diff", ""},
 	"GET /api/callers/{caller}/changes":                    {route.AccessRead, "repo", "/api/callers/run:subject/changes", ""},
@@ -172,6 +173,13 @@ func TestAuthorisation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	second, err := record.RunCaller("subject-two") // is removed
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.local.Submit(t.Context(), record.Request{Caller: second, Repo: "team/app", Command: &record.Command{Shell: "true"}}); err != nil {
+		t.Fatal(err)
 	}
 
 	seen := map[string]bool{}

@@ -39,14 +39,17 @@ func (api *callersAPI) Routes() []route.Route {
 		{Method: "GET", Pattern: "/api/callers/{caller}/changes", Access: route.AccessRead,
 			Summary: "The files a caller changed", Response: []gitd.Change{}, Handle: api.callerChanges},
 		{Method: "POST", Pattern: "/api/callers/{caller}/merge", Access: route.AccessWrite,
-			Summary: "Bring a caller's branch into another; a conflict is an answer", Request: record.Merge{},
-			Response: gitd.MergeResult{}, Handle: api.merge},
+			Summary: "Bring a caller's branch into another, or to where the repository's policy says; a conflict is an answer",
+			Request: record.Merge{}, Response: record.Landed{}, Handle: api.merge},
 		{Method: "POST", Pattern: "/api/callers/{caller}/rollback", Access: route.AccessWrite,
 			Summary: "Make a caller's branch look as it did at an earlier commit, by a new commit",
 			Request: Rollback{}, Response: RolledBack{}, Handle: api.rollback},
 		{Method: "POST", Pattern: "/api/callers/{caller}/stop", Access: route.AccessWrite,
 			Summary: "Stop all runs of a caller and remove its container", Response: executor.CallerStatus{},
 			Handle: api.stopCaller},
+		{Method: "DELETE", Pattern: "/api/callers/{caller}", Access: route.AccessWrite,
+			Summary:  "Stop all runs of a caller and remove its container, branch and saved work; its runs stay",
+			Response: executor.Removed{}, Handle: api.removeCaller},
 		{Method: "GET", Pattern: "/api/callers/{caller}/sessions", Access: route.AccessRead,
 			Summary:  "A caller's sessions with agents, by agent and label, the most recently used first",
 			Response: []executor.Session{}, Handle: api.sessions},
@@ -338,6 +341,9 @@ func (api *callersAPI) merge(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	if !c.Who.Admin() {
+		result.Upstream = "" // it may be a path of this machine
+	}
 	return c.Reply(result)
 }
 
@@ -380,4 +386,16 @@ func (api *callersAPI) stopCaller(c *route.Call) error {
 		return err
 	}
 	return c.Reply(st)
+}
+
+func (api *callersAPI) removeCaller(c *route.Call) error {
+	st, err := api.find.PathCaller(c)
+	if err != nil {
+		return err
+	}
+	done, err := api.Executor.Remove(c.R.Context(), st.Caller.String(), c.Who.Person(st.Last.Asker))
+	if err != nil {
+		return err
+	}
+	return c.Reply(done)
 }

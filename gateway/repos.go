@@ -206,8 +206,22 @@ func (api *reposAPI) refreshRepo(c *route.Call) error {
 	if err := c.Who.CheckChange(name, base); err != nil {
 		return err
 	}
+	switch {
+	case q.Repair == gitd.RepairNone:
+	case !c.Who.Admin():
+		return route.NewProblem(route.KindDenied, "only administrators repair a base, because commits may leave it")
+	case q.Commit != "":
+		return route.NewProblem(route.KindInvalid, "a repair ends at upstream's newest commit, so it takes no commit")
+	}
+	by := c.Who.Person(q.By)
 	return api.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
-		done, err := api.Executor.Bases().Refresh(ctx, upstream.Deploy{Repo: name, Commit: q.Commit}, text)
+		var done upstream.Refreshed
+		var err error
+		if q.Repair == gitd.RepairNone {
+			done, err = api.Executor.Bases().Refresh(ctx, upstream.Deploy{Repo: name, Commit: q.Commit}, text)
+		} else {
+			done, err = api.Executor.Bases().Repair(ctx, name, q.Repair, by, text)
+		}
 		if err != nil {
 			return Progress{}, err
 		}

@@ -58,7 +58,12 @@ func (api *reposAPI) bases(c *route.Call) error {
 type RefreshRepo struct {
 	// Commit is the new commit of the base. If it is empty, the newest commit of upstream is used.
 	Commit gitd.Hash `json:"commit,omitempty"`
+	// Repair repairs a base that has diverged: "rebase" replays its own commits on upstream's, "reset" leaves them out.
+	// A ref keeps them. Only administrators may.
+	Repair gitd.Repair `json:"repair,omitempty"`
 	// Wait delays the answer until the dependencies of the base are in the cache. Otherwise they are fetched after the
 	// answer.
 	Wait bool `json:"wait,omitempty"`
+	// By is the committer of the commits that a repair replays. Only administrators name somebody else.
+	By gitd.Person `json:"by,omitzero"`
 }

@@ -38,7 +38,7 @@ round() {
     git -C "$clone" add -A
     git -C "$clone" commit -qm "Round $n" || true
     git -C "$clone" push -q origin "HEAD:refs/heads/push$n"
-    "$ramus" merge "run:soak$n" >/dev/null || true
+    "$ramus" merge "run:soak$n" --here >/dev/null || true
     rm -rf "$clone"
     if ((n % 10 == 0)); then
         git --git-dir "$RAMUS_DATA/repos/soak.git" repack -adq || true

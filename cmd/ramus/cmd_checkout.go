@@ -70,7 +70,7 @@ name of the caller.`,
 }
 
 func applyCommand() command {
-	var stop bool
+	var drop bool
 	return command{
 		name: "apply", args: "CALLER [--delete]",
 		short: "stage the changes of a caller in the current git checkout",
@@ -78,7 +78,7 @@ func applyCommand() command {
 The changes are written to the work tree and the index. Nothing is committed. If
 one change does not apply, none is made.`,
 		set: func(fs *flag.FlagSet, _ *env) {
-			fs.BoolVar(&stop, "delete", false, "stop the caller's runs and remove its container afterwards")
+			fs.BoolVar(&drop, "delete", false, "stop the caller's runs and remove its container and branch afterwards")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 1, "CALLER"); err != nil {
@@ -93,10 +93,10 @@ one change does not apply, none is made.`,
 				return err
 			}
 			remove := func() error {
-				if !stop {
+				if !drop {
 					return nil
 				}
-				_, err := c.StopCaller(ctx, st.Caller.String())
+				_, err := c.RemoveCaller(ctx, st.Caller.String())
 				return err
 			}
 			var patch bytes.Buffer

@@ -15,9 +15,17 @@ func mergeCommand() command {
 		strategy string
 	)
 	return command{
-		name: "merge", args: "CALLER [--into BRANCH] [--strategy S] [--delete]",
-		short: "merge a caller's branch into its base",
+		name: "merge", args: "CALLER [--into BRANCH] [--strategy S] [--delete] [--here]",
+		short: "merge a caller's branch into its base, or open a pull request",
 		long: `
+If the repository has an upstream, repos.NAME.merge in the configuration says what a
+merge is. "push" merges, and upstream has the result before this server has it.
+"pull-request" opens a pull request, or brings the open one up to date, and merges
+nothing. "here" merges in this server alone. Without the key, pull requests are opened
+where a GitHub App or token is configured for the upstream, and merges are pushed
+otherwise. --here merges in this server alone if the key is not set. The last line of
+the output says where the result is.
+
 The strategies are rebase (replays the branch's commits), merge (a merge commit),
 squash (one commit) and ff (only if the base has not moved). A conflict changes
 nothing. The command then prints the files and exits with status 4.`,
@@ -25,7 +33,8 @@ nothing. The command then prints the files and exits with status 4.`,
 			fs.StringVar(&m.Into, "into", "", "target `branch` (default the base of the caller)")
 			fs.StringVar(&strategy, "strategy", "", "rebase, merge, squash or ff (default rebase)")
 			fs.StringVar(&m.Message, "message", "", "`text` of the merge or squash commit")
-			fs.BoolVar(&m.Delete, "delete", false, "remove the branch and the container afterwards")
+			fs.BoolVar(&m.Delete, "delete", false, "remove the branch and the container if the branch was merged")
+			fs.BoolVar(&m.Here, "here", false, "merge in this server alone, although the repository has an upstream")
 			fs.BoolVar(&e.json, "json", false, "the result as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -64,10 +73,8 @@ nothing. The command then prints the files and exits with status 4.`,
 				}
 				return &exitStatus{code: exitInTheWay}
 			case e.json:
-			case r.UpToDate:
-				fmt.Fprintln(e.out, "There is nothing to merge.")
 			default:
-				fmt.Fprintf(e.out, "merged at %s\n", short(string(r.Commit)))
+				fmt.Fprintln(e.out, e.oneLine(r.String(), 1000))
 			}
 			return nil
 		},

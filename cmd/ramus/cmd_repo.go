@@ -85,16 +85,23 @@ func repoRefreshCommand() command {
 	var (
 		commit string
 		wait   bool
+		rebase bool
+		reset  bool
 	)
 	return command{
-		name: "refresh", args: "NAME [--commit COMMIT] [--wait]", short: "fast-forward the base from its upstream",
+		name: "refresh", args: "NAME [--commit COMMIT | --rebase | --reset] [--wait]", short: "bring the base to its upstream's newest commit",
 		long: `
 The upstream is the one in the configuration, or else the source of the import. A
-signed manifest records the new base. A base that has diverged from its upstream is
-an error, and is not changed.`,
+signed manifest records the new base. A base that has commits which upstream lacks
+may have diverged. Then the command fails and changes nothing, unless --rebase or
+--reset says what to do with these commits. --rebase replays them on upstream's
+newest commit. --reset leaves them out. The command prints what happened to each of
+them, and a ref that keeps all of them.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			setJSON(fs, e)
 			fs.StringVar(&commit, "commit", "", "`commit` of the upstream's branch to stop at (default its newest)")
+			fs.BoolVar(&rebase, "rebase", false, "replay the commits that upstream lacks on its newest commit")
+			fs.BoolVar(&reset, "reset", false, "leave out the commits that upstream lacks")
 			fs.BoolVar(&wait, "wait", false, "wait until the base's dependencies are in the cache")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -105,11 +112,23 @@ an error, and is not changed.`,
 			if err != nil {
 				return err
 			}
-			done, err := c.RefreshRepo(ctx, args[0], gateway.RefreshRepo{Commit: gitd.Hash(commit), Wait: wait}, e.progressLine)
+			ask := gateway.RefreshRepo{Commit: gitd.Hash(commit), Wait: wait, By: asker(ctx, e)}
+			switch {
+			case rebase && reset, (rebase || reset) && commit != "":
+				return usage("--commit, --rebase and --reset exclude each other")
+			case rebase:
+				ask.Repair = gitd.RepairRebase
+			case reset:
+				ask.Repair = gitd.RepairReset
+			}
+			done, err := c.RefreshRepo(ctx, args[0], ask, e.progressLine)
 			if err != nil {
 				return err
 			}
 			r := done.Refreshed
+			if !e.json {
+				e.printOwn(*r)
+			}
 			switch {
 			case e.json:
 				if err := e.writeJSON(done); err != nil {
@@ -130,6 +149,24 @@ an error, and is not changed.`,
 			}
 			return nil
 		},
+	}
+}
+
+// printOwn prints what a repair did with each commit that upstream lacked.
+func (e *env) printOwn(r gitd.Refreshed) {
+	for _, c := range r.Own {
+		fate := "left out, because " + c.Why
+		switch c.New {
+		case "":
+		case c.Commit:
+			fate = "unchanged"
+		default:
+			fate = "replayed as " + short(string(c.New))
+		}
+		fmt.Fprintf(e.out, "%s  %s  %s\n", short(string(c.Commit)), e.oneLine(c.Subject, 60), fate)
+	}
+	if r.Kept != "" {
+		fmt.Fprintf(e.out, "kept at %s\n", r.Kept)
 	}
 }
 

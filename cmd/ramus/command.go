@@ -29,7 +29,7 @@ func commands() []command {
 	return []command{
 		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
-		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
+		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), tokenCommand(),
 		serveCommand(), gitdCommand(), reindexCommand(), pruneCommand(), doctorCommand(), completionCommand(), versionCommand(),

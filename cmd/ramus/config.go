@@ -62,6 +62,8 @@ type Config struct {
 	Gate           GateConfig             `yaml:"gate"`
 	Fallback       FallbackConfig         `yaml:"fallback"`
 	Repos          map[string]RepoConfig  `yaml:"repos"`
+	RefreshAfter   Duration               `yaml:"refresh_after"`
+	RefreshWait    Duration               `yaml:"refresh_wait"`
 	Hooks          HooksConfig            `yaml:"hooks"`
 	Artifacts      ArtifactsConfig        `yaml:"artifacts"`
 	Keep           KeepConfig             `yaml:"keep"`
@@ -340,8 +342,8 @@ func Defaults() Config {
 		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Teams: []string{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
-		Gate:    GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},
-		Repos:   map[string]RepoConfig{},
+		Gate:  GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},
+		Repos: map[string]RepoConfig{}, RefreshAfter: Duration(time.Minute), RefreshWait: Duration(5 * time.Second),
 		CORS:    []string{},
 		Streams: 256,
 		Log:     LogConfig{Level: "info", Format: "text"},
@@ -375,6 +377,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"},
 	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
+	"repos.*.merge":        {"", "push", "pull-request", "here"},
 	"slack.thread_replies": {"mention", "all"},
 	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/client"
-	"github.com/ramus-dev/ramus/gitd"
 )
 
 // followOptions configure the progress of a run that is shown.
@@ -256,11 +255,13 @@ func (p *progress) tail(text string) {
 }
 
 func (p *progress) merged(ev record.Event) {
-	var m gitd.MergeResult
+	var m record.Landed
 	if json.Unmarshal(ev.Data, &m) != nil {
 		return
 	}
 	switch {
+	case m.Pull != nil:
+		p.line("merge", "%s", p.colour(green, "✓ "+p.oneLine(m.String(), 400)))
 	case m.Merged:
 		p.line("merge", "%s  %s", p.colour(green, "✓ merged"), p.colour(yellow, short(string(m.Commit))))
 	case len(m.Conflicts) > 0:
@@ -301,6 +302,9 @@ func summary(ctx context.Context, e *env, c *client.Client, r record.Run, p *pro
 	}
 	if r.Merged != "" {
 		fmt.Fprintf(e.out, "  merged into %s at %s\n", e.oneLine(r.Base, 100), short(string(r.Merged)))
+	}
+	if r.Pull != nil {
+		fmt.Fprintf(e.out, "  pull request #%d: %s\n", r.Pull.Number, e.oneLine(r.Pull.URL, 400))
 	}
 	if commits > 0 {
 		if err := c.Diff(ctx, r.Caller.String(), true, nil, &indented{e: e}); err != nil {

@@ -13,6 +13,7 @@ import (
 type RepoConfig struct {
 	Upstream   string      `yaml:"upstream"`
 	Base       string      `yaml:"base"`
+	Merge      string      `yaml:"merge"`
 	Schema     []string    `yaml:"schema"`
 	SSHKey     string      `yaml:"ssh_key"`
 	KnownHosts string      `yaml:"known_hosts"`
@@ -42,7 +43,7 @@ func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]upstream.So
 }
 
 func newUpstream(c RepoConfig, hub *hub) (upstream.Source, error) {
-	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Schema: c.Schema}
+	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Merge: c.Merge, Schema: c.Schema}
 	if c.SSHKey == "" && c.KnownHosts == "" {
 		up.Credential = hub.read(c.Upstream)
 		return up, nil

@@ -41,8 +41,11 @@ func (c Caller) Kind() string { return c.kind }
 // Slug returns "run-ID" or "conv-ID", for refs and folders, which have no colon.
 func (c Caller) Slug() string { return c.kind + "-" + c.id }
 
+// BranchPrefix begins the names of callers' branches, and of no other branches.
+const BranchPrefix = "ramus/"
+
 // Branch returns the name of the caller's branch, such as "ramus/run-ID".
-func (c Caller) Branch() string { return "ramus/" + c.Slug() }
+func (c Caller) Branch() string { return BranchPrefix + c.Slug() }
 
 // Is reports whether name is the whole name of the caller, as "run:ID", "ID", "run-ID" or its branch.
 func (c Caller) Is(name string) bool {

@@ -46,7 +46,7 @@ const (
 	EventEgress       = "egress"        // message: host name; reason: allowed, refused
 	EventGate         = "gate"          // a question to a person
 	EventDecision     = "decision"      // the answer; data: {approved, by, comment}
-	EventMerge        = "merge"         // data: gitd.MergeResult
+	EventMerge        = "merge"         // data: Landed
 	EventRecovered    = "recovered"     // the server was restarted; message: the state of the step
 	EventNote         = "note"
 	EventPolicy       = "policy"      // message: the runner chosen, reason: why

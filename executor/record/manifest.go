@@ -31,7 +31,8 @@ type Manifest struct {
 	Head          gitd.Hash `json:"head"`
 	// Tree is the tree of Head. A check verifies the run if it began with these files.
 	Tree     gitd.Hash         `json:"tree,omitempty"`
-	Merged   gitd.Hash         `json:"merged,omitempty"` // the base's tip after the merge of the branch
+	Merged   gitd.Hash         `json:"merged,omitempty"`       // the base's tip after the merge of the branch
+	Pull     *Pull             `json:"pull_request,omitempty"` // that was opened instead of a merge
 	Engine   string            `json:"engine"`
 	Image    string            `json:"image,omitempty"`
 	Agent    string            `json:"agent,omitempty"`
@@ -229,7 +230,7 @@ func closed(steps []Event, step string) []Event {
 // manifests of its sub-workflows by step. The engine, the image and the lists of files and changes are left to the caller.
 func NewManifest(r Run, tree gitd.Hash, events []Event, subs map[string]Manifest) Manifest {
 	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
-		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Tree: tree, Merged: r.Merged,
+		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Tree: tree, Merged: r.Merged, Pull: r.Pull,
 		Usage: r.Usage, Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {

@@ -17,6 +17,8 @@ const (
 	ReasonCancelled     Reason = "cancelled"
 	ReasonRejected      Reason = "rejected" // a person answered no at a gate
 	ReasonMergeConflict Reason = "merge_conflict"
+	// ReasonNotMerged means that upstream did not take the merge, or that the policy of the repository cannot be followed.
+	ReasonNotMerged Reason = "not_merged"
 	// ReasonConflict means that somebody pushed to the branch while a command ran, and both changed the same lines.
 	// The branch has the push. The ref below refs/ramus/conflicts has the command's files.
 	ReasonConflict Reason = "conflict"
@@ -50,6 +52,8 @@ func (r Reason) Hint() string {
 		return "a person rejected the run at an approval gate; `ramus retry` asks again"
 	case ReasonMergeConflict:
 		return "merge or rebase the branch by hand (`ramus checkout`), push it, then `ramus merge`"
+	case ReasonNotMerged:
+		return "nothing was merged; change what the error names, then `ramus merge`"
 	case ReasonConflict:
 		return "the branch has what was pushed; fetch the ref that the error names, merge it into the branch by hand, push, then `ramus retry`"
 	case ReasonNotCommitted:

@@ -114,13 +114,18 @@ type Decision struct {
 	Comment  string `json:"comment,omitempty"`
 }
 
-// Merge asks for a merge of a caller's branch into a branch of the same repository, by default the caller's base.
+// Merge asks for a merge of a caller's branch into a branch of the same repository, by default the caller's base. The
+// repository's policy says what that means if the repository has an upstream. [Landed] is the result.
 type Merge struct {
 	Into     string        `json:"into,omitempty"`
 	Strategy gitd.Strategy `json:"strategy,omitempty"` // default rebase
 	Message  string        `json:"message,omitempty"`
-	Delete   bool          `json:"delete,omitempty"` // delete the caller's branch and container afterwards
-	By       gitd.Person   `json:"by,omitzero"`
+	// Delete deletes the caller's branch and container if the branch was merged.
+	Delete bool `json:"delete,omitempty"`
+	// Here merges in this server alone, although the repository has an upstream. It is refused if the configuration
+	// names another policy.
+	Here bool        `json:"here,omitempty"`
+	By   gitd.Person `json:"by,omitzero"`
 }
 
 // AgentCall asks for a turn of a coding agent.

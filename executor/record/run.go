@@ -70,17 +70,18 @@ type Run struct {
 	Asker         gitd.Person     `json:"asker"`
 	State         State           `json:"state"`
 	Reason        Reason          `json:"reason,omitempty"`
-	Error         string          `json:"error,omitempty"`  // in a sentence
-	Hint          string          `json:"hint,omitempty"`   // the remedy for Error, for people
-	Parent        string          `json:"parent,omitempty"` // the run, as CALLER/RUN, that it was started, retried or forked from
-	Fork          *Fork           `json:"fork,omitempty"`   // of the first run of a forked caller
-	From          string          `json:"from,omitempty"`   // the node that the run resumed at
-	Step          string          `json:"step,omitempty"`   // current or last step
-	Gate          *Gate           `json:"gate,omitempty"`   // the question that the run waits with
-	Place         int             `json:"place,omitempty"`  // position in the queue for a container, from 1
-	Exit          *int            `json:"exit,omitempty"`   // of KindExec
-	Image         string          `json:"image,omitempty"`  // of the container, with its digest; empty if the engine has no images
-	Merged        gitd.Hash       `json:"merged,omitempty"` // base's tip after merge_on_success
+	Error         string          `json:"error,omitempty"`        // in a sentence
+	Hint          string          `json:"hint,omitempty"`         // the remedy for Error, for people
+	Parent        string          `json:"parent,omitempty"`       // the run, as CALLER/RUN, that it was started, retried or forked from
+	Fork          *Fork           `json:"fork,omitempty"`         // of the first run of a forked caller
+	From          string          `json:"from,omitempty"`         // the node that the run resumed at
+	Step          string          `json:"step,omitempty"`         // current or last step
+	Gate          *Gate           `json:"gate,omitempty"`         // the question that the run waits with
+	Place         int             `json:"place,omitempty"`        // position in the queue for a container, from 1
+	Exit          *int            `json:"exit,omitempty"`         // of KindExec
+	Image         string          `json:"image,omitempty"`        // of the container, with its digest; empty if the engine has no images
+	Merged        gitd.Hash       `json:"merged,omitempty"`       // base's tip after merge_on_success
+	Pull          *Pull           `json:"pull_request,omitempty"` // that merge_on_success opened instead of a merge
 	// Required are the checks that must have passed on the last change for the run to be verified, as the repository's
 	// configuration had them when the run was claimed.
 	Required  []RequiredCheck `json:"required,omitempty"`

@@ -18,6 +18,9 @@ import (
 // Source is the configured origin of a repository.
 type Source struct {
 	gitd.Upstream
+	// Merge is the policy of merges into branches that upstream has, one of [record.MergePush], [record.MergePull] and
+	// [record.MergeHere]. If it is empty, pull requests are opened if a [Host] does that, and otherwise merges are pushed.
+	Merge string
 	// Schema lists the files and folders whose hash is in the manifests of the base if a deploy does not bring one.
 	Schema []string
 }
@@ -28,6 +31,13 @@ type Bases struct {
 	Git *gitd.Server
 	// Sources are where repositories come from, by name. Other repositories are refreshed from where they were imported.
 	Sources map[string]Source
+	// Hosts open pull requests. The first one that has the upstream of a repository serves it.
+	Hosts []Host
+	// Landing is called by each attempt to push a merge, before the push, for tests. Nil means that nothing is called.
+	Landing func(repo string)
+	// RefreshAfter is the age from which a base is asked for again before new work begins from it. Zero means never.
+	// RefreshWait bounds the time for which new work waits for the answer. The default is 5 s.
+	RefreshAfter, RefreshWait time.Duration
 	// Dir is the folder of the deploys that were accepted and are not done.
 	Dir string
 	// Bot makes the commits of manifests.
@@ -80,6 +90,8 @@ type base struct {
 	// A base follows its upstream at once. Deploys that wait for that do not wait for dependencies.
 	refresh, warm queue
 	failed        string
+	asked         time.Time     // when upstream was asked for new work, successfully or not
+	asking        chan struct{} // closed at the end of the question to upstream in the background; nil if there is none
 }
 
 // Open continues the deploys that an earlier process accepted. Work in the background ends with ctx.
@@ -222,6 +234,17 @@ type Refreshed struct {
 // Refresh brings a base to a deployed commit, or to upstream's newest if d names none, and keeps a manifest of it. It writes its progress
 // to progress, which may be nil.
 func (b *Bases) Refresh(ctx context.Context, d Deploy, progress io.Writer) (Refreshed, error) {
+	return b.takeTurn(ctx, d, progress, repair{})
+}
+
+// Repair is [Bases.Refresh] to upstream's newest commit of a base that may have diverged, see [gitd.Server.RepairFrom].
+// by is the committer of replayed commits.
+func (b *Bases) Repair(ctx context.Context, repo string, how gitd.Repair, by gitd.Person, progress io.Writer) (Refreshed, error) {
+	return b.takeTurn(ctx, Deploy{Repo: repo}, progress, repair{how, by})
+}
+
+// takeTurn refreshes a base when no other refresh, import or landing of it is at work.
+func (b *Bases) takeTurn(ctx context.Context, d Deploy, progress io.Writer, how repair) (Refreshed, error) {
 	if b.ctx.Err() != nil {
 		return Refreshed{}, record.ErrClosed
 	}
@@ -231,14 +254,20 @@ func (b *Bases) Refresh(ctx context.Context, d Deploy, progress io.Writer) (Refr
 		return Refreshed{}, err
 	}
 	defer release()
-	res, err := b.refresh(ctx, d, progress)
+	res, err := b.refresh(ctx, d, progress, how)
 	if ctx.Err() == nil {
 		b.note(o, err)
 	}
 	return res, err
 }
 
-func (b *Bases) refresh(ctx context.Context, d Deploy, progress io.Writer) (Refreshed, error) {
+// repair is the way in which a refresh repairs a base that has diverged. Its zero value repairs nothing.
+type repair struct {
+	how gitd.Repair
+	by  gitd.Person // of the commits that are replayed
+}
+
+func (b *Bases) refresh(ctx context.Context, d Deploy, progress io.Writer, how repair) (Refreshed, error) {
 	up := b.Sources[d.Repo]
 	ctx, cancel := context.WithTimeoutCause(ctx, refreshWithin, fmt.Errorf("upstream takes longer than %v", refreshWithin))
 	defer cancel()
@@ -249,29 +278,38 @@ func (b *Bases) refresh(ctx context.Context, d Deploy, progress io.Writer) (Refr
 	if err != nil {
 		return Refreshed{}, err
 	}
-	moved, err := b.Git.RefreshFrom(ctx, d.Repo, up.Upstream, d.Commit, progress)
+	var moved gitd.Refreshed
+	if how.how == gitd.RepairNone {
+		moved, err = b.Git.RefreshFrom(ctx, d.Repo, up.Upstream, d.Commit, progress)
+	} else {
+		moved, err = b.Git.RepairFrom(ctx, d.Repo, up.Upstream, how.how, how.by, progress)
+	}
 	res := Refreshed{Refreshed: moved}
 	if err != nil {
 		return res, err
 	}
 	b.Moved(d.Repo, moved.Branch, moved.New)
+	res.Base, err = b.keepManifest(ctx, repo, d, moved)
+	return res, err
+}
 
+// keepManifest keeps a manifest of a base that moved. Returns nil if the newest manifest is equal.
+func (b *Bases) keepManifest(ctx context.Context, repo *gitd.Repo, d Deploy, moved gitd.Refreshed) (*gitd.SignedBase, error) {
 	deployed := d.Commit != ""
 	d.Commit = moved.Commit
 	latest, err := repo.LatestBase(ctx)
 	switch {
-	case err == nil && d.same(latest.Base), err == nil && !deployed && d.Commit == latest.Commit:
-		return res, nil
+	case err == nil && d.same(latest.Base), err == nil && !deployed && d.Commit == latest.Commit && len(moved.Own) == 0:
+		return nil, nil
 	case err != nil && !errors.Is(err, gitd.ErrNotFound):
-		return res, err
+		return nil, err
 	}
-	manifest, err := b.manifest(ctx, repo, d, moved, up.Schema)
+	manifest, err := b.manifest(ctx, repo, d, moved, b.Sources[d.Repo].Schema)
 	if err != nil {
-		return res, err
+		return nil, err
 	}
 	signed, err := repo.PutBase(ctx, manifest, b.Bot)
-	res.Base = &signed
-	return res, err
+	return &signed, err
 }
 
 // manifest returns the manifest of a base that moved. schema are the files of the schema if d names none.

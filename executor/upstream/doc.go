@@ -5,6 +5,8 @@
 //   - A base is the branch of a repository that callers' branches begin at. A [Source] is where the repository comes
 //     from.
 //   - A [Deploy] reports that a commit of a repository was deployed. The base follows it.
+//   - A [Landing] brings a caller's branch into a base, and a policy decides what that means for its upstream. A [Host]
+//     takes pull requests.
 //   - [Bases] fetches bases, and keeps a manifest ([gitd.Base]) of each state that one had.
 //
 // # What survives

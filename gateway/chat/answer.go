@@ -232,14 +232,10 @@ func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, 
 	if err != nil {
 		return "", "", err
 	}
-	into := cmp.Or(words.Into, last.Base)
-	switch {
-	case len(res.Conflicts) > 0:
-		return fmt.Sprintf("`%s` cannot be brought into %s: it conflicts in", last.Branch, into), strings.Join(res.Conflicts, "\n"), nil
-	case res.UpToDate:
-		return fmt.Sprintf("%s has everything of `%s` already.", into, last.Branch), "", nil
+	if len(res.Conflicts) > 0 {
+		return fmt.Sprintf("`%s` cannot be brought into %s: it conflicts in", last.Branch, res.Into), strings.Join(res.Conflicts, "\n"), nil
 	}
-	return fmt.Sprintf("`%s` is in %s now, at `%.10s`.", last.Branch, into, res.Commit), "", nil
+	return landedText(last.Branch, res), "", nil
 }
 
 // workflowFile returns the path of the workflow called name. A name that ends in .yaml or .yml is a path already. Any
@@ -303,4 +299,27 @@ func agentPrompt(t slack.Thread, m slack.Mention, text string, skipped []string)
 		fmt.Fprintf(&b, "\nNot given along, for their number or size: %s\n", strings.Join(skipped, ", "))
 	}
 	return b.String()
+}
+
+// landedText returns the result of a merge without conflicts. It names each place that has it.
+func landedText(branch string, res record.Landed) string {
+	var text string
+	switch at := fmt.Sprintf("%.10s", res.Commit); {
+	case res.Pull != nil && res.Pull.Updated:
+		text = fmt.Sprintf("Pull request #%d of `%s` into %s is up to date: %s\nNothing is merged yet.", res.Pull.Number, branch, res.Into, res.Pull.URL)
+	case res.Pull != nil:
+		text = fmt.Sprintf("Opened pull request #%d of `%s` into %s: %s\nNothing is merged yet.", res.Pull.Number, branch, res.Into, res.Pull.URL)
+	case res.UpToDate:
+		text = fmt.Sprintf("%s has everything of `%s` already.", res.Into, branch)
+	case res.Policy == record.MergePush:
+		text = fmt.Sprintf("`%s` is in %s now, at `%s`, here and at the upstream.", branch, res.Into, at)
+	case res.Alone:
+		text = fmt.Sprintf("`%s` is in %s now, at `%s`, here alone: the upstream does not have it.", branch, res.Into, at)
+	default:
+		text = fmt.Sprintf("`%s` is in %s now, at `%s`.", branch, res.Into, at)
+	}
+	if res.Note != "" {
+		text += "\nNote: " + res.Note
+	}
+	return text
 }

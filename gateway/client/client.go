@@ -451,8 +451,8 @@ func (c *Client) Changes(ctx context.Context, caller string) ([]gitd.Change, err
 }
 
 // Merge merges a caller's branch into another. A conflict is a result and not an error.
-func (c *Client) Merge(ctx context.Context, caller string, m record.Merge) (gitd.MergeResult, error) {
-	return post[gitd.MergeResult](ctx, c, "/api/callers/"+segment(caller)+"/merge", m)
+func (c *Client) Merge(ctx context.Context, caller string, m record.Merge) (record.Landed, error) {
+	return post[record.Landed](ctx, c, "/api/callers/"+segment(caller)+"/merge", m)
 }
 
 // Rollback restores the files of a caller's branch from an earlier commit.
@@ -463,6 +463,11 @@ func (c *Client) Rollback(ctx context.Context, caller string, b gateway.Rollback
 // StopCaller stops all of a caller's runs and its container.
 func (c *Client) StopCaller(ctx context.Context, name string) (executor.CallerStatus, error) {
 	return post[executor.CallerStatus](ctx, c, "/api/callers/"+segment(name)+"/stop", nil)
+}
+
+// RemoveCaller stops all of a caller's runs and removes its container, branch and saved work.
+func (c *Client) RemoveCaller(ctx context.Context, name string) (done executor.Removed, err error) {
+	return done, c.do(ctx, "DELETE", "/api/callers/"+segment(name), nil, &done)
 }
 
 // Sessions returns a caller's sessions with agents, the most recently used first.

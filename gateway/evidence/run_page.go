@@ -257,6 +257,9 @@ func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *r
 	if r.Merged != "" {
 		add("Merged", r.Base+" is at "+render.ShortHash(r.Merged), false)
 	}
+	if r.Pull != nil {
+		add("Pull request", r.Pull.URL, false)
+	}
 	usage := r.Usage
 	if m != nil {
 		usage = m.Usage

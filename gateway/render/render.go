@@ -232,6 +232,8 @@ func (r Result) next() string {
 		return "What to do: " + escape(Hint(m.Reason))
 	case m.Merged != "":
 		return "Merged into " + CodeSpan(m.Base, 100) + " as " + CodeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
+	case m.Pull != nil:
+		return fmt.Sprintf("Pull request #%d into %s: %s", m.Pull.Number, CodeSpan(m.Base, 100), shownURL(m.Pull.URL))
 	case m.State == record.StateComplete && m.Verdict != record.VerdictFailed && len(m.Changed) > 0:
 		return "To merge it, say `merge` in this thread."
 	}

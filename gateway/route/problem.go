@@ -113,6 +113,7 @@ var kinds = []struct {
 	{gitd.ErrNotFound, KindNotFound, ""},
 	{gitd.ErrExists, KindExists, ""},
 	{gitd.ErrInvalid, KindInvalid, ""},
+	{gitd.ErrDiverged, KindConflict, "`ramus repo refresh NAME --rebase` replays the base's own commits on upstream's, `--reset` leaves them out; both keep them at a ref"},
 	{gitd.ErrConflict, KindConflict, "somebody else changed it at the same time; look and try again"},
 	{gitd.ErrDenied, KindDenied, ""},
 	{gitd.ErrTooLarge, KindTooLarge, ""},

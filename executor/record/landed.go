@@ -1,0 +1,77 @@
+package record
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// The policies of a merge into a branch that upstream has too.
+const (
+	// MergeHere merges in this server alone.
+	MergeHere = "here"
+	// MergePush merges, and upstream has the result before this server has it.
+	MergePush = "push"
+	// MergePull opens a pull request at upstream and merges nothing.
+	MergePull = "pull-request"
+)
+
+// Landed is the result of [Merge]. Conflicts are a result and no error. Nothing was changed then.
+type Landed struct {
+	gitd.MergeResult
+	// Into is the branch, by its name in this server.
+	Into string `json:"into"`
+	// Policy is the policy that was followed, one of MergeHere, MergePush and MergePull.
+	Policy string `json:"policy"`
+	// Upstream is the URL of upstream, without credentials. It is empty if the repository has none, and for those who may
+	// not know it.
+	Upstream string `json:"upstream,omitempty"`
+	// Alone is set if the repository has an upstream that does not have the result.
+	Alone bool `json:"alone,omitempty"`
+	// Pull is the pull request, of MergePull.
+	Pull *Pull `json:"pull_request,omitempty"`
+	// Tries is the number of attempts of MergePush. It is more than 1 if upstream moved meanwhile.
+	Tries int `json:"tries,omitempty"`
+	// Note is a consequence that people have to know of.
+	Note string `json:"note,omitempty"`
+}
+
+// Pull is a pull request at the upstream of a repository.
+type Pull struct {
+	Number int    `json:"number"`
+	URL    string `json:"url"`
+	Branch string `json:"branch"` // of upstream
+	// Updated is set if the pull request was there already.
+	Updated bool `json:"updated,omitempty"`
+}
+
+// String returns the result in a sentence, which names the place of everything that changed.
+func (l Landed) String() string {
+	place := l.Upstream
+	if place == "" {
+		place = "its upstream"
+	}
+	at := l.Commit
+	text := ""
+	switch {
+	case len(l.Conflicts) > 0:
+		return "conflict in " + strings.Join(l.Conflicts, ", ") + "; nothing was changed"
+	case l.Pull != nil && l.Pull.Updated:
+		text = fmt.Sprintf("updated pull request #%d into %s: %s; nothing is merged yet", l.Pull.Number, l.Into, l.Pull.URL)
+	case l.Pull != nil:
+		text = fmt.Sprintf("opened pull request #%d into %s: %s; nothing is merged yet", l.Pull.Number, l.Into, l.Pull.URL)
+	case l.UpToDate:
+		text = fmt.Sprintf("nothing to merge: %s has all of it", l.Into)
+	case l.Policy == MergePush:
+		text = fmt.Sprintf("merged into %s at %.10s, here and at %s", l.Into, at, place)
+	case l.Alone:
+		text = fmt.Sprintf("merged into %s at %.10s, here alone; %s does not have it", l.Into, at, place)
+	default:
+		text = fmt.Sprintf("merged into %s at %.10s", l.Into, at)
+	}
+	if l.Note != "" {
+		text += "; " + l.Note
+	}
+	return text
+}

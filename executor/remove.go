@@ -1,0 +1,99 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Removed is the result of [Executor.Remove].
+type Removed struct {
+	Caller record.Caller `json:"caller"`
+	Repo   string        `json:"repo"`
+	Branch string        `json:"branch"`
+	// Head was the tip of the branch. It is empty if there was no branch. The caller's runs keep the commit.
+	Head gitd.Hash `json:"head,omitempty"`
+	// Refs are the refs that were removed.
+	Refs []string `json:"refs"`
+}
+
+// Remove stops the runs of a caller and removes its container, its branch, and the work that was saved for it. Its runs
+// stay until they are pruned, and through them its commits. It is no error if a part of it was removed before. A caller
+// whose task has not ended is an [record.ErrConflict], because the task would go on.
+func (x *Executor) Remove(ctx context.Context, caller string, by gitd.Person) (Removed, error) {
+	c, err := x.Caller(ctx, caller)
+	if err != nil {
+		return Removed{}, fmt.Errorf("cannot remove %s: %w", caller, err)
+	}
+	for _, r := range x.OfCaller(c.Caller) {
+		if r.Kind == record.KindConversation && !r.Ended() {
+			return Removed{}, fmt.Errorf("cannot remove %s: %w: its task has not ended; `ramus task cancel %s` ends it", c.Caller, record.ErrConflict, c.Caller.ID())
+		}
+	}
+	if err := x.Stop(ctx, c.Caller.String(), by); err != nil {
+		return Removed{}, fmt.Errorf("cannot remove %s: %w", c.Caller, err)
+	}
+	repo, err := x.Git.Repo(c.Repo)
+	if err != nil {
+		return Removed{}, err
+	}
+	base, err := baseOf(ctx, repo, c.Last)
+	if err != nil {
+		return Removed{}, err
+	}
+	t := x.target(c.Caller, repo, base)
+	release, err := t.acquire(ctx)
+	if err != nil {
+		return Removed{}, err
+	}
+	defer release()
+	done, err := x.removeCaller(ctx, t)
+	if err != nil {
+		return done, fmt.Errorf("cannot remove %s: %w", c.Caller, err)
+	}
+	return done, nil
+}
+
+// removeCaller removes the container, the branch and the saved work of a caller whose turn is held.
+func (x *Executor) removeCaller(ctx context.Context, t *target) (Removed, error) {
+	done := Removed{Caller: t.Caller, Repo: t.Repo.Name(), Branch: t.Caller.Branch(), Refs: []string{}}
+	if err := x.Fleet.Remove(ctx, t.Caller.String()); err != nil {
+		return done, err
+	}
+	var updates []gitd.RefUpdate
+	for _, name := range []string{"refs/heads/" + t.Caller.Branch(), record.WIPRef(t.Caller)} {
+		tip, err := t.Repo.Resolve(ctx, name)
+		if errors.Is(err, gitd.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return done, err
+		}
+		if name != record.WIPRef(t.Caller) {
+			done.Head = tip
+		}
+		updates = append(updates, gitd.RefUpdate{Name: name, Old: &tip})
+	}
+	for _, folder := range []string{record.ConflictRefs(t.Caller), gitd.StageRefs + "/" + t.Caller.Slug()} {
+		refs, err := t.Repo.Refs(ctx, folder)
+		if err != nil {
+			return done, err
+		}
+		for _, ref := range refs {
+			updates = append(updates, gitd.RefUpdate{Name: ref.Name, Old: &ref.Hash})
+		}
+	}
+	if len(updates) == 0 {
+		return done, nil
+	}
+	if err := t.Repo.Update(ctx, updates...); err != nil {
+		return done, err
+	}
+	for _, u := range updates {
+		done.Refs = append(done.Refs, u.Name)
+	}
+	return done, nil
+}
