@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/index"
+	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
@@ -72,6 +73,8 @@ type Executor struct {
 	// Store keeps the files that are too large for git, and the dependency cache. If it is nil they are in the folder
 	// artifacts of Data, which is read in any case. The executor does not close it.
 	Store store.Bucket
+	// LFS keeps Git LFS objects. Prune removes those that nobody needs. Nil means that there are none.
+	LFS *lfs.Objects
 	// Keep is the retention policy of Prune. The zero value keeps only what is still needed.
 	Keep Retention
 	// Upstreams are the origins of repositories by name, also of repositories that were not imported yet. Other

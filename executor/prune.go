@@ -48,11 +48,12 @@ const (
 	PruneLayers    = "layers"
 	PruneArtifacts = "artifacts"
 	PruneObjects   = "objects"
+	PruneLFS       = "lfs"
 )
 
 // PruneKinds returns the kinds.
 func PruneKinds() []string {
-	return []string{PruneBranches, PruneRuns, PruneBrowser, PruneLayers, PruneArtifacts, PruneObjects}
+	return []string{PruneBranches, PruneRuns, PruneBrowser, PruneLayers, PruneArtifacts, PruneObjects, PruneLFS}
 }
 
 // Pruning is a request to remove things that are not needed.
@@ -67,7 +68,7 @@ type Pruning struct {
 type Pruned struct {
 	Kind  string    `json:"kind"`
 	Repo  string    `json:"repo,omitempty"`
-	Name  string    `json:"name"` // a ref, a layer, an artifact's SHA-256
+	Name  string    `json:"name"` // a ref, a layer, the SHA-256 of an artifact or a Git LFS object
 	Why   string    `json:"why"`
 	Time  time.Time `json:"time,omitzero"`  // of its last use
 	Bytes int64     `json:"bytes,omitzero"` // where that is known
@@ -143,7 +144,23 @@ func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
 			}
 		}
 	}
+	if n.wants(PruneLFS) && n.x.LFS != nil {
+		for _, repo := range repos {
+			if err := n.largeFiles(ctx, repo); err != nil {
+				return fmt.Errorf("%s of %s: %w", PruneLFS, repo.Name(), err)
+			}
+		}
+	}
 	return nil
+}
+
+// largeFiles removes the Git LFS objects that no pointer names.
+func (n *pruning) largeFiles(ctx context.Context, repo *gitd.Repo) error {
+	removed, err := n.x.LFS.Prune(ctx, repo, n.ask.DryRun)
+	for _, o := range removed {
+		n.list = append(n.list, Pruned{Kind: PruneLFS, Repo: repo.Name(), Name: o.OID, Time: o.Time, Bytes: o.Size, Why: "no pointer names it"})
+	}
+	return err
 }
 
 // candidate is a thing that is removed unless it is kept.

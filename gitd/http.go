@@ -26,8 +26,8 @@ func (e *httpError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.te
 // noRepository is the answer for a repository that does not exist, and for one that the client may not know of.
 var noRepository = &httpError{http.StatusNotFound, "repository not found, or not covered by this token"}
 
-// Handler serves smart HTTP at /NAME.git/… and /NAME/… alike, and /.well-known/jwks.json. The grant comes from the
-// Basic password or the Bearer token.
+// Handler serves smart HTTP and Git LFS at /NAME.git/… and /NAME/… alike, and /.well-known/jwks.json. The grant comes
+// from the Basic password or the Bearer token.
 func (s *Server) Handler() http.Handler {
 	return s.httpHandler(s.readCredentials, true, nil)
 }
@@ -93,6 +93,8 @@ func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forwa
 		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle, until: time.Now().Add(s.limits.Time)}
 		if forward && r.URL.Path == "/.well-known/jwks.json" {
 			err = s.serveKeys(reply, r)
+		} else if _, verb, _ := splitURL(r.URL.Path); verb == verbLFS {
+			err = s.serveLFS(ctx, reply, r, who, forward)
 		} else {
 			err = s.serveGit(ctx, reply, r, who, leaked)
 		}
@@ -124,6 +126,10 @@ func (s *Server) answerError(reply *httpReply, r *http.Request, err error) {
 	}
 	h.Del("Content-Encoding")
 	_ = reply.ctl.SetWriteDeadline(time.Now().Add(s.limits.Idle))
+	if reply.json {
+		writeFault(reply.w, status, text)
+		return
+	}
 	http.Error(reply.w, text, status)
 }
 
@@ -255,6 +261,9 @@ func splitURL(path string) (name, verb string, ok bool) {
 		if name, ok := strings.CutSuffix(path, "/"+verb); ok {
 			return name, verb, true
 		}
+	}
+	if name, _, ok := splitLFS("/" + path); ok {
+		return name, verbLFS, true
 	}
 	// These are the files that the dumb protocol reads.
 	for _, verb := range []string{"/HEAD", "/objects/", "/info/"} {

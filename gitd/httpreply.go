@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"cmp"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"io"
 	"net/http"
@@ -17,7 +18,10 @@ type httpReply struct {
 	idle  time.Duration
 	until time.Time // the end of the request, however slowly the client reads
 	begun bool
+	json  bool // errors are JSON, for Git LFS
 	sized bool // the client knows the length of the answer
+	// status is that of a success. Zero means 200.
+	status int
 }
 
 // SetLength announces the length of the answer. An answer with a length need not be flushed.
@@ -36,7 +40,7 @@ func (r *httpReply) beginReply() {
 	_ = r.ctl.SetWriteDeadline(end)
 	if !r.begun {
 		r.begun = true
-		r.w.WriteHeader(http.StatusOK)
+		r.w.WriteHeader(cmp.Or(r.status, http.StatusOK))
 	}
 }
 

@@ -25,6 +25,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.PackBytes, 2<<30)
 	def(&l.Objects, 5_000_000)
 	def(&l.ObjectBytes, 512<<20)
+	def(&l.LFSBytes, 8<<30)
 	def(&l.Memory, 4<<30)
 	dur(&l.Time, time.Hour)
 	dur(&l.CPU, 10*time.Minute)

@@ -42,6 +42,12 @@ type Server struct {
 	// Secrets are the values that no push may bring into a repository. Nil means none. Unlike the other fields it
 	// may be set after Open, until the first push.
 	Secrets *redact.Secrets
+	// LFS keeps Git LFS objects. Nil means that Git LFS is not served. Unlike the other fields it may be set after Open,
+	// until the first request.
+	LFS LargeFiles
+	// URL is the URL at which clients reach Handler ("https://ramus.example.org"), for the addresses of Git LFS objects.
+	// Empty means the address of the request. Without it there is no Git LFS over SSH. It may be set like LFS.
+	URL string
 	// Signer signs the commits that the server makes. These are merges, squashes, the commits of a rebase, and
 	// those of [Repo.WriteCommit]. Nil means that they are not signed.
 	Signer *CommitSigner
@@ -66,6 +72,8 @@ type Server struct {
 	baseKey ed25519.PrivateKey
 	slots   *slots
 	memory  shares // for the git children of pushes
+	// transfers bounds the transfers of Git LFS objects.
+	transfers *slots
 
 	requests gitcmd.Group // that are being answered
 
@@ -82,6 +90,7 @@ type Limits struct {
 	PackBytes   int64         // largest pack of a push, default 2 GiB
 	Objects     int64         // most objects in one push, default 5,000,000
 	ObjectBytes int64         // largest declared size of one object, default 512 MiB
+	LFSBytes    int64         // largest Git LFS object, default 8 GiB
 	Time        time.Duration // longest life of one git child, default 1 h
 	CPU         time.Duration // CPU time of one git child, default 10 min
 	Memory      int64         // address space of one git child, default 4 GiB
@@ -104,6 +113,7 @@ func (s *Server) Open(ctx context.Context) error {
 	}
 	s.limits = s.Limits.withDefaults()
 	s.slots = newSlots(s.limits.Processes)
+	s.transfers = newSlots(transfersMax)
 	s.memory.all = 2*s.limits.ObjectBytes + 256<<20 // the largest push, and small ones at the same time
 	if err := s.openRoot(ctx); err != nil {
 		return err

@@ -40,7 +40,7 @@ const (
 // identityKey is the key of the authorized key in the permissions of a connection.
 type identityKey struct{}
 
-// ServeSSH serves git-upload-pack, git-receive-pack and whoami on l until ctx ends. It closes l and waits for all
+// ServeSSH serves git-upload-pack, git-receive-pack, git-lfs-authenticate and whoami on l until ctx ends. It closes l and waits for all
 // requests. AuthorizedKeys has the keys that may log in.
 func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	defer l.Close()
@@ -396,39 +396,52 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 		return say("hello %s; there is no shell here, only Git: git clone ssh://HOST/NAME.git", v.who.Subject)
 	case !ok:
 		return say("not a command of this server: git-upload-pack, git-receive-pack and whoami are")
+	case verb == "git-lfs-authenticate":
+		return f.authenticateLFS(v, path, say)
 	case verb == "whoami":
 		fmt.Fprintf(v.ch, "%s\n", v.who.Subject)
 		return 0
 	}
 
 	write := verb == "receive-pack"
-	a, err := f.server.locateRepo(path)
-	grant, covered := v.who.Grant(a.name)
-	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
-		return say("repository not found, or not open to your key")
-	}
-	if err != nil {
-		f.server.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
-		return say("the repository cannot be served; the server's log says why")
-	}
-	a.grant, a.client = grant.Effective(), "ssh:"+v.conn.addr.String()
-	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
-		return say("your key may only read %s", a.name)
-	}
-	if err := a.checkEnabled(f.server, write); err != nil {
-		return say("%v", err)
+	a, code := f.locate(v, path, write, say)
+	if code != 0 {
+		return code
 	}
 	a = f.server.negotiate(ctx, a, v.protocol, write)
+	var err error
 	if write {
 		err = f.sshReceive(ctx, a, v)
 	} else {
 		err = f.sshUpload(ctx, a, v)
 	}
 	if err != nil {
-		f.server.log().Info("SSH request failed", "repo", a.name, "subject", grant.Subject, "verb", verb, "err", err)
+		f.server.log().Info("SSH request failed", "repo", a.name, "subject", a.grant.Subject, "verb", verb, "err", err)
 		return say("%s", object.ClientText(err, verb+" failed on the server"))
 	}
 	return 0
+}
+
+// locate returns the access of a session to the repository at a path, or the exit status of a refusal that it has
+// said.
+func (f *sshFront) locate(v *sshSession, path string, write bool, say func(string, ...any) uint32) (access, uint32) {
+	a, err := f.server.locateRepo(path)
+	grant, covered := v.who.Grant(a.name)
+	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
+		return a, say("repository not found, or not open to your key")
+	}
+	if err != nil {
+		f.server.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
+		return a, say("the repository cannot be served; the server's log says why")
+	}
+	a.grant, a.client = grant.Effective(), "ssh:"+v.conn.addr.String()
+	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
+		return a, say("your key may only read %s", a.name)
+	}
+	if err := a.checkEnabled(f.server, write); err != nil {
+		return a, say("%v", err)
+	}
+	return a, 0
 }
 
 // sshReceive serves a push. It advertises the refs and continues as over HTTP.
@@ -517,6 +530,9 @@ func (r *idleReader) Read(p []byte) (int, error) {
 func parseSSHCommand(line string) (verb, path string, ok bool) {
 	if line == "whoami" {
 		return line, "", true
+	}
+	if rest, found := strings.CutPrefix(line, "git-lfs-authenticate "); found {
+		return "git-lfs-authenticate", rest, len(rest) <= 4096
 	}
 	rest := ""
 	for _, v := range []string{"upload-pack", "receive-pack"} {

@@ -62,7 +62,7 @@ if [ "$what" = test ]; then
         "has gcc:gcc" "has_headers:libc6-dev"                # the race detector
         "has ssh:openssh-client" "has capsh:libcap2-bin"
         "has ps:procps" "has xz:xz-utils" "has python3:python3"
-        "has jgit:jgit-cli" "has_module dulwich:python3-dulwich" "has_module pygit2:python3-pygit2"
+        "has git-lfs:git-lfs" "has jgit:jgit-cli" "has_module dulwich:python3-dulwich" "has_module pygit2:python3-pygit2"
     )
 fi
 missing=()

@@ -30,6 +30,7 @@ kept, and the number of the newest that are kept. The kinds are (default all):
   artifacts  large files that no run refers to
   objects    commits and files in git without a reference for two weeks. The whole
              repository is read and written, and pushes wait meanwhile
+  lfs        Git LFS objects that no commit in git names, unused for two weeks
 
 A caller is not changed while it works, waits for a person, or has a container. Nor
 are runs whose result was not reported yet. Other branches and tags, which people

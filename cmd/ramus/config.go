@@ -116,6 +116,7 @@ type GitLimits struct {
 	PackBytes   Size     `yaml:"pack_bytes"`
 	Objects     int64    `yaml:"objects"`
 	ObjectBytes Size     `yaml:"object_bytes"`
+	LFSBytes    Size     `yaml:"lfs_bytes"`
 	Time        Duration `yaml:"time"`
 	CPU         Duration `yaml:"cpu"`
 	Memory      Size     `yaml:"memory"`
@@ -326,7 +327,7 @@ func Defaults() Config {
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
 		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
-		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
+		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
 		Bot: BotConfig{Name: "ramus", Email: "ramus@localhost"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -47,6 +49,7 @@ type installation struct {
 	engine   containers.Engine
 	workTree *workTree
 	store    store.Bucket // of large artifacts; if nil, the executor has a folder of its own
+	lfs      *lfs.Objects
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client   // nil if there is none
@@ -225,6 +228,11 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 
+	if i.lfs, err = newLFS(c, i.store, upstreams, log); err != nil {
+		return nil, err
+	}
+	git.LFS, git.URL = i.lfs, c.URL
+
 	links, err := newLinks(keys, c, secret)
 	if err != nil {
 		return nil, err
@@ -288,7 +296,7 @@ func newGit(c Config, keys string, secret *secrets, log *slog.Logger) (_ *gitd.S
 		HostKeyFile: filepath.Join(keys, "ssh_host.pem"),
 		BaseKeyFile: filepath.Join(keys, "bases.pem"),
 		Limits: gitd.Limits{
-			PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), Time: time.Duration(l.Time),
+			PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), LFSBytes: int64(l.LFSBytes), Time: time.Duration(l.Time),
 			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle),
 		},
 		ReplyCache: int64(c.Git.ReplyCache),
@@ -318,7 +326,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 	egress, private := hosts(c.Egress)
 	x := &executor.Executor{
 		Data: c.Data, Git: i.git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store,
-		Upstreams: upstreams, RefreshAfter: time.Duration(c.RefreshAfter), RefreshWait: time.Duration(c.RefreshWait), Secrets: set,
+		LFS: i.lfs, Upstreams: upstreams, RefreshAfter: time.Duration(c.RefreshAfter), RefreshWait: time.Duration(c.RefreshWait), Secrets: set,
 		Fleet: &containers.Fleet{
 			Engine: i.engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper,
 			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
@@ -369,6 +377,9 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	}
 	if i.executor != nil {
 		errs = append(errs, i.executor.Close(ctx, keep))
+	}
+	if i.lfs != nil {
+		i.lfs.Close()
 	}
 	if i.store != nil {
 		errs = append(errs, i.store.Close())
@@ -575,6 +586,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	}
 	if web != nil {
 		i.gateway.Loopback = loopbackURL(web.Addr())
+		i.git.URL = cmp.Or(i.git.URL, i.gateway.Loopback)
 	}
 	serve(socket, i.gateway.LocalHandler())
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))

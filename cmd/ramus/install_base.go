@@ -17,6 +17,7 @@ type RepoConfig struct {
 	Schema     []string    `yaml:"schema"`
 	SSHKey     string      `yaml:"ssh_key"`
 	KnownHosts string      `yaml:"known_hosts"`
+	LFSHosts   []string    `yaml:"lfs_hosts"`
 	Allow      AllowConfig `yaml:"allow"`
 }
 

@@ -31,6 +31,7 @@ import (
 //	kill-server           SIGKILL, as a power cut would
 //	stop-server           SIGTERM; it must end well
 //	$EXAMPLES             the folder of examples
+//	$LFS_BYTES            the size of a large file, with RAMUS_TEST=full
 //	github …              a stand-in of GitHub; see githubCommand
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 //	leaks PATH            nothing below it may hold the value of $CANARY, in any form
@@ -62,6 +63,10 @@ func TestScript(t *testing.T) {
 			if cond == "sandbox" {
 				return sandboxError == nil, nil
 			}
+			if program, ok := strings.CutPrefix(cond, "program:"); ok {
+				_, err := exec.LookPath(program)
+				return err == nil, nil
+			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Setup: func(e *testscript.Env) error {
@@ -72,6 +77,9 @@ func TestScript(t *testing.T) {
 			e.Setenv("NO_COLOR", "1")
 			e.Vars = append(e.Vars, testWay()...)
 			e.Setenv("TZ", "UTC")
+			if os.Getenv("RAMUS_TEST") == "full" {
+				e.Setenv("LFS_BYTES", "200000000")
+			}
 			e.Setenv("EXAMPLES", examples)
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
 			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
@@ -135,6 +143,9 @@ func TestScript(t *testing.T) {
 			},
 		},
 	})
+	if _, err := exec.LookPath("git-lfs"); err != nil {
+		t.Skipf("cannot run here: the story lfs: %v", err)
+	}
 	if sandboxError != nil {
 		t.Skipf("cannot run here: sandboxes: %v", sandboxError)
 	}

@@ -13,7 +13,8 @@
 // never changed, so runs share it. A bucket has an object whole or not at all. The object is durable when Put
 // returns, because the seal that names the object is durable.
 //
-// The dependency cache of package executor keeps its tarballs in the same bucket, below cache/.
+// The dependency cache of package executor keeps its tarballs in the same bucket, below cache/. Git LFS objects are
+// below lfs/.
 //
 // # Untrusted input
 //

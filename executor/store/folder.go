@@ -50,8 +50,8 @@ func makeFolder(dir string) error {
 	return durable.Folder(filepath.Dir(dir))
 }
 
-// keyFolders are the folders of all keys, of artifacts and of cached dependencies.
-var keyFolders = []string{strings.TrimSuffix(keys, "/"), "cache"}
+// keyFolders are the folders of all keys, of artifacts, cached dependencies and Git LFS objects.
+var keyFolders = []string{strings.TrimSuffix(keys, "/"), "cache", "lfs"}
 
 // unfinishedName matches the names that Put gives to unfinished files.
 var unfinishedName = regexp.MustCompile(`\.[0-9]+` + regexp.QuoteMeta(unfinished) + `$`)
