@@ -70,7 +70,7 @@ var inside = map[string][]string{
 	"executor/upstream":  {"containers", "executor/record", "gitd"},
 	"executor/worktree":  {"containers", "containers/layer", "executor/egress", "executor/record", "gitd", "gitd/gitindex", "gitd/worktree"},
 	"executor/record":    {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},
-	"gateway":            {"executor", "executor/record", "executor/upstream", "gateway/chat", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/github", "gateway/links", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gitd"},
+	"gateway":            {"executor", "executor/record", "executor/settings", "executor/upstream", "gateway/chat", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/github", "gateway/links", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gitd"},
 	"gateway/catalog":    {"executor", "executor/record", "gateway/gate"},
 	"gateway/chat":       {"executor", "executor/record", "gateway/catalog", "gateway/engineer", "gateway/fallback", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gitd"},
 	"gateway/client":     {"executor", "executor/record", "gateway", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gitd"},

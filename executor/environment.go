@@ -77,7 +77,7 @@ func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Leas
 	if err := l.tellSettings(s); err != nil {
 		return err
 	}
-	if l.initial.Exec != nil && l.initial.Exec.NoSetup || t.isPrepared(lease.Container.ID) {
+	if l.initial.NoSetup() || t.isPrepared(lease.Container.ID) {
 		return nil
 	}
 	job := prepare.Job{
@@ -141,3 +141,33 @@ func (t *target) setPrepared(container string) {
 
 // timeout bounds a command of the run that sets no timeout.
 func (l *liveRun) timeout() time.Duration { return l.target.settings().Timeout }
+
+// ProposeSettings returns a request for a new caller whose branch has, as a change of .ramus/config.yaml, what another
+// caller found out: the file of its own branch, and the setup commands that were recorded in its runs. The error is
+// [settings.ErrNothing] if that changes nothing.
+func (x *Executor) ProposeSettings(ctx context.Context, c record.Caller) (record.Request, error) {
+	repo, base, err := x.home(ctx, c)
+	if err != nil {
+		return record.Request{}, err
+	}
+	from, err := repo.Resolve(ctx, "refs/heads/"+base)
+	if err != nil {
+		return record.Request{}, err
+	}
+	tip, err := repo.Resolve(ctx, "refs/heads/"+c.Branch())
+	if err != nil {
+		return record.Request{}, err
+	}
+	var setup []string
+	for _, r := range x.index.OfCaller(c) {
+		if r.Exec != nil && r.Exec.Setup && r.State == record.StateComplete && r.Repo == repo.Name() {
+			setup = append(setup, r.Command)
+		}
+	}
+	text, err := settings.Propose(ctx, repo, from, tip, setup)
+	if err != nil {
+		return record.Request{}, err
+	}
+	call := &record.TaskCall{Name: "lib_write_file", Params: map[string]any{"path": environment.Path, "content": string(text)}, NoSetup: true}
+	return record.Request{Repo: repo.Name(), Base: base, Task: call}, nil
+}

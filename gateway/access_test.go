@@ -58,6 +58,8 @@ var expected = map[string]row{
 	"GET /api/repos/{repo}":                                {route.AccessRead, "repo", "/api/repos/team%2Fapp", ""},
 	"POST /api/repos/{repo}/refresh":                       {route.AccessWrite, "repo", "/api/repos/team%2Fapp/refresh", ""},
 	"GET /api/repos/{repo}/bases":                          {route.AccessRead, "repo", "/api/repos/team%2Fapp/bases", ""},
+	"GET /api/repos/{repo}/config":                         {route.AccessRead, "repo", "/api/repos/team%2Fapp/config", ""},
+	"POST /api/callers/{caller}/config":                    {route.AccessWrite, "repo", "/api/callers/run:subject/config", "{}"},
 	"GET /api/repos/{repo}/log":                            {route.AccessRead, "repo", "/api/repos/team%2Fapp/log", ""},
 	"GET /api/repos/{repo}/diff":                           {route.AccessRead, "repo", "/api/repos/team%2Fapp/diff?to=main", ""},
 	"GET /api/repos/{repo}/changes":                        {route.AccessRead, "repo", "/api/repos/team%2Fapp/changes?to=main", ""},

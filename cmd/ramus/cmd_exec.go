@@ -45,6 +45,7 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 			fs.Var(&env_, "env", "`K=V` for the command's environment; may be repeated")
 			fs.BoolVar(&x.Command.Background, "background", false, "start the command and return; see ramus bg")
 			fs.BoolVar(&x.Command.NoSetup, "no-setup", false, "use the container as it is, without the repository's setup commands")
+			fs.BoolVar(&x.Command.Setup, "setup", false, "record the command as one that sets a container up, for ramus config import")
 			fs.BoolVar(&stdin, "i", false, "pass standard input to the command")
 			fs.BoolVar(&e.json, "json", false, "print the result as JSON at the end, on standard error")
 		},

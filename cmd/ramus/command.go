@@ -31,7 +31,7 @@ func commands() []command {
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), mcpCommand(), linkBrowsersCommand(),
-		checkCommand(), tasksCommand(), repoCommand(), tokenCommand(),
+		checkCommand(), tasksCommand(), repoCommand(), configCommand(), tokenCommand(),
 		serveCommand(), gitdCommand(), reindexCommand(), pruneCommand(), doctorCommand(), completionCommand(), versionCommand(),
 	}
 }

@@ -53,8 +53,10 @@ type Command struct {
 	Background bool `json:"background,omitempty"`
 	// NoSetup runs the command in the container as it is, without the setup commands of the repository, so that a person
 	// can look at the reason for which they fail.
-	NoSetup bool      `json:"no_setup,omitempty"`
-	Stdin   io.Reader `json:"-"`
+	NoSetup bool `json:"no_setup,omitempty"`
+	// Setup records the command as one that sets a container up, for a proposal of the repository's configuration.
+	Setup bool      `json:"setup,omitempty"`
+	Stdin io.Reader `json:"-"`
 }
 
 // EnvNames returns the names that Env sets, separated by commas. Records of earlier versions hold values too, which are
@@ -72,6 +74,8 @@ func (c Command) EnvNames() string {
 type TaskCall struct {
 	Name   string         `json:"name"`
 	Params map[string]any `json:"params,omitempty"`
+	// NoSetup is like [Command.NoSetup].
+	NoSetup bool `json:"no_setup,omitempty"`
 }
 
 // Result is the result of a command.
@@ -163,4 +167,9 @@ type Fork struct {
 	Of     string    `json:"of"`               // the other caller
 	Commit gitd.Hash `json:"commit,omitempty"` // empty means the branch's tip
 	Depth  int       `json:"depth,omitempty"`  // number of forks before this one; the executor sets it
+}
+
+// NoSetup reports whether the run uses its container without the setup commands of the repository.
+func (r Run) NoSetup() bool {
+	return r.Exec != nil && r.Exec.NoSetup || r.Task != nil && r.Task.NoSetup
 }

@@ -314,6 +314,20 @@ func (c *Client) Bases(ctx context.Context, name string, max int) (gateway.Bases
 	return get[gateway.Bases](ctx, c, "/api/repos/"+segment(name)+"/bases"+query(q))
 }
 
+// RepoConfig returns the environment of a repository, each value with its origin. An empty base is the repository's own.
+func (c *Client) RepoConfig(ctx context.Context, name, base string) (gateway.RepoConfig, error) {
+	q := struct {
+		Base string `json:"base,omitempty"`
+	}{base}
+	return get[gateway.RepoConfig](ctx, c, "/api/repos/"+segment(name)+"/config"+query(q))
+}
+
+// ImportConfig proposes what a caller found out about its environment as a change of its repository. It returns the run
+// of the new caller.
+func (c *Client) ImportConfig(ctx context.Context, caller string, in gateway.ImportConfig) (record.Run, error) {
+	return post[record.Run](ctx, c, "/api/callers/"+segment(caller)+"/config", in)
+}
+
 func (c *Client) progress(ctx context.Context, path string, in any, text func(string)) (last gateway.Progress, err error) {
 	var body io.Reader
 	if in != nil {
