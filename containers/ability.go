@@ -4,6 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
 )
 
 // ErrLacks means that an engine does not have an ability.
@@ -47,6 +53,24 @@ type Volumes interface {
 	Volumes(ctx context.Context) (inside []string, storage string)
 }
 
+// Images is the ability to start containers from images.
+type Images interface {
+	// ImageProgram returns the program of an image. Returns [ErrUnavailable] if the engine does not have the image.
+	ImageProgram(ctx context.Context, image string) (ImageProgram, error)
+}
+
+// ImageProgram is the program that an image runs by itself.
+type ImageProgram struct {
+	Entry, Args []string // the entry point and its arguments; each may be empty
+}
+
+// Names is the ability to give names to addresses inside a container.
+type Names interface {
+	// SetNames has a running container find hosts by name, apart from its own. It replaces the names of an earlier call. Returns
+	// [ErrGone] if the container is gone.
+	SetNames(ctx context.Context, id string, names map[string]netip.Addr) error
+}
+
 // AsSidecars returns e as [Sidecars], or an error that is [ErrLacks].
 func AsSidecars(e Engine) (Sidecars, error) { return ability[Sidecars](e, "run sidecars") }
 
@@ -58,6 +82,12 @@ func AsProcesses(e Engine) (Processes, error) {
 // AsTaskUser returns e as [TaskUser], or an error that is [ErrLacks].
 func AsTaskUser(e Engine) (TaskUser, error) { return ability[TaskUser](e, "name the user of commands") }
 
+// AsImages returns e as [Images], or an error that is [ErrLacks].
+func AsImages(e Engine) (Images, error) { return ability[Images](e, "start containers from images") }
+
+// AsNames returns e as [Names], or an error that is [ErrLacks].
+func AsNames(e Engine) (Names, error) { return ability[Names](e, "name addresses in containers") }
+
 func ability[A any](e Engine, does string) (A, error) {
 	a, ok := e.(A)
 	if !ok {
@@ -65,6 +95,39 @@ func ability[A any](e Engine, does string) (A, error) {
 	}
 	return a, nil
 }
+
+// WriteNames writes names into a hosts file in place, for engines that bind one into a container. Lines of the engine stay.
+func WriteNames(path string, names map[string]netip.Addr) error {
+	// Another file of that name would not be seen by the container, which has this one.
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("cannot name addresses: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxHosts))
+	if err != nil {
+		return fmt.Errorf("cannot name addresses: %w", err)
+	}
+	own, _, _ := strings.Cut(string(text), namesMark)
+	var b strings.Builder
+	b.WriteString(own + namesMark)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		fmt.Fprintf(&b, "%s\t%s\n", names[name], name)
+	}
+	if _, err = f.WriteAt([]byte(b.String()), 0); err == nil {
+		err = f.Truncate(int64(b.Len()))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot name addresses: %w", err)
+	}
+	return nil
+}
+
+// namesMark is the line of a hosts file after which the names of [Names] begin. maxHosts bounds the file, in bytes.
+const (
+	namesMark = "# services\n"
+	maxHosts  = 64 << 10
+)
 
 // Limits and features that some machines do not allow an engine. The sandbox names the missing ones for `ramus doctor`,
 // and the conformance suite leaves out their tests.

@@ -45,7 +45,7 @@ func (f *Fleet) build(ctx context.Context, v *candidate, r Request) error {
 	}
 	spec := Spec{
 		Key: r.Key, Owner: f.owner, Image: r.Image, Dir: f.folder(v.name), ClientKey: f.clientKey,
-		Env: r.Env, Limits: r.Limits, Labels: v.labels(r.Labels),
+		Env: r.Env, Limits: r.Limits, Labels: v.labels(r.Labels), Program: r.Program,
 	}
 	if spec.Key == "" {
 		spec.Key = "pool:" + v.name

@@ -4,7 +4,7 @@
 //
 // An [Engine] starts, finds and removes containers, and opens a byte stream to the runner inside. The packages sandbox
 // and docker implement it. Optional abilities of an engine are interfaces of their own: [Sidecars], [Processes],
-// [TaskUser], [Assigner] and [Volumes].
+// [TaskUser], [Assigner], [Volumes], [Images] and [Names].
 //
 // The runner (`ramus runner`, the same static binary, mounted read-only) is process 1 of a container. It is an SSH
 // server. A [Host] is the SSH connection to one runner. It carries commands, their output, files, terminals and
@@ -18,6 +18,9 @@
 // A [Sidecar] is a program in a container of its own that shares the network of another container and nothing else. For
 // example, a browser that checks an application has to reach it at 127.0.0.1, and neither may reach the other in
 // another way. A sidecar runs during one call of [Fleet.RunSidecar]. It ends with its container, and with ramus.
+//
+// Containers may work next to another one ([Fleet.AcquireBeside]), as services do. They are ordinary containers without a door. They end
+// with the other one.
 //
 // # Invariants
 //

@@ -66,6 +66,10 @@ func (h *Host) openDoor(handler http.Handler) error {
 	d.serving.Go(func() { _ = d.http.Serve(d) })
 	d.serving.Go(func() {
 		for nc := range incoming {
+			if addr := forwardedFrom(nc); addr != DoorAddr {
+				h.forwarded(nc, addr)
+				continue
+			}
 			d.accept(nc)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 // Engine starts, finds and removes containers, and connects to the runner inside. The implementations are
 // sandbox.Engine (bubblewrap) and docker.Engine. All methods may be called concurrently.
 //
-// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner] and [Volumes]. An
+// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner], [Volumes], [Images] and [Names]. An
 // engine has an ability if it implements the interface. containerstest tests an engine and all its abilities.
 type Engine interface {
 	// Name returns "sandbox" or "docker", for people and journals.
@@ -50,6 +50,10 @@ type Spec struct {
 	Limits Limits
 	// Labels are kept with the container. List returns them.
 	Labels map[string]string
+	// Program makes the container one for the program of its image, as a service has it. Its commands are the image's user, begin in
+	// the image's folder, may write to the image's volumes and to /run, and may give files to other users and become them. Only
+	// engines that are [Images] differ in that.
+	Program bool
 }
 
 // Limits are the limits of one container. Fields that are zero take defaults.

@@ -33,6 +33,8 @@ type Fleet struct {
 	Queue int
 	// Sidecars is the number of sidecars that may run at once. The default is the number of cores, at least 2.
 	Sidecars int
+	// Beside is the number of containers next to others, such as services, that may exist at once. The default is Capacity.
+	Beside int
 	// SleepAfter is the time without a command and without a background process after which a container is removed. The
 	// default is 10 min.
 	SleepAfter time.Duration
@@ -71,7 +73,7 @@ type Fleet struct {
 	open       bool
 	known      chan struct{} // closed once the engine was listed
 	closed     bool
-	slots      map[string]*slot   // by key; at most Capacity, except after adoptions
+	slots      map[string]*slot   // by key; at most Capacity and Beside, except after adoptions
 	waiters    []*waiter          // the queue, in order of arrival
 	queueMoved chan struct{}      // closed and replaced when the queue moves
 	making     bool               // a goroutine looks for a host to put to sleep
@@ -122,6 +124,8 @@ type Request struct {
 	// there is no pool. It prepares a container in the same way for all callers. Its Place never has Key and Labels.
 	// Without a Keeper it has only Host.
 	Warm func(ctx context.Context, p Place) error
+	// Program is [Spec.Program].
+	Program bool
 	// Waiting is called with the place in the queue (1 is next) when it changes.
 	Waiting func(place int)
 }
@@ -216,7 +220,8 @@ func (f *Fleet) Open(ctx context.Context) error {
 	if f.signer, err = keepClientKey(filepath.Join(f.Dir, "client_key")); err != nil {
 		return wrap(err)
 	}
-	f.Capacity, f.Queue = f.capacity(), f.queueLimit() // readers of the fields see the values in effect
+	f.Capacity, f.Queue = f.capacity(), f.queueLimit()
+	f.Beside = cmp.Or(f.Beside, f.Capacity) // readers of the fields see the values in effect
 	f.clientKey = string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))
 	f.slots = map[string]*slot{}
 	f.unclean = map[string]remains{}
@@ -288,12 +293,17 @@ func (f *Fleet) Close(ctx context.Context, keep bool) error {
 	for _, v := range f.drain() {
 		remove(func() error { return f.discardCandidate(v) })
 	}
-	for _, b := range slices.Collect(maps.Values(f.slots)) {
+	all := slices.Collect(maps.Values(f.slots))
+	if !keep { // all of them first, because a container that ends looks for those next to it
+		for _, b := range all {
+			f.stopSlotLocked(b)
+		}
+	}
+	for _, b := range all {
 		if keep {
 			b.disconnect()
 			continue
 		}
-		f.stopSlotLocked(b)
 		remove(func() error { return f.endSlot(b, "removed") })
 	}
 	if err := f.wait(ctx); err != nil {

@@ -72,6 +72,9 @@ type Host struct {
 	done      chan struct{}   // closed when the connection is lost
 	door      *doorServer     // nil without a door
 	owned     group
+
+	mu       sync.Mutex          // guards forwards
+	forwards map[string]*forward // by address inside
 }
 
 // Pin remembers the SSH host key of a runner, so that nothing inside a container can take the runner's place later. The

@@ -52,7 +52,7 @@ func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 			if i := slices.IndexFunc(f.waiters, func(w *waiter) bool { return w.key == r.Key }); i >= 0 {
 				w = f.waiters[i]
 				w.callers++
-			} else if len(f.waiters) == 0 && len(f.slots) < f.capacity() {
+			} else if len(f.waiters) == 0 && f.takenLocked() < f.capacity() {
 				f.fillSlotLocked(r)
 				continue
 			} else if len(f.waiters) >= f.queueLimit() {
@@ -127,11 +127,11 @@ func (f *Fleet) makeRoomLocked() {
 				f.mu.Lock()
 				stopping := 0
 				for _, b := range f.slots {
-					if b.state == slotStopping {
+					if b.state == slotStopping && b.beside == "" {
 						stopping++
 					}
 				}
-				free := f.capacity() - len(f.slots) + stopping // below 0 after an adoption
+				free := f.capacity() - f.takenLocked() + stopping // below 0 after an adoption
 				need := !f.closed && len(f.waiters) > 0 && free < len(f.waiters)
 				f.mu.Unlock()
 				if !need {
@@ -154,5 +154,5 @@ func (f *Fleet) makeRoomLocked() {
 func (f *Fleet) Room() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return max(f.capacity()-len(f.slots)-len(f.waiters), 0)
+	return max(f.capacity()-f.takenLocked()-len(f.waiters), 0)
 }

@@ -14,9 +14,11 @@ import (
 // A slot is one of the Capacity slots of a fleet. It belongs to one key from the decision to make a container until the last trace
 // of the container is removed. [Fleet.mu] guards its fields.
 type slot struct {
-	key   string
-	state slotState
-	since time.Time
+	key string
+	// beside is the id of the container next to which this one works, or "". It never changes.
+	beside string
+	state  slotState
+	since  time.Time
 	// settled is closed when state is no longer slotStarting or slotStopping.
 	settled chan struct{}
 	err     error // why the container could not start
@@ -57,8 +59,11 @@ const (
 // fillSlotLocked makes a slot, and starts filling it with a container of the pool or a new one.
 func (f *Fleet) fillSlotLocked(r Request) {
 	ctx, cancel := context.WithCancelCause(f.base)
-	b := &slot{key: r.Key, state: slotStarting, since: f.now(), settled: make(chan struct{}), abandon: cancel, fresh: true}
-	v := f.takePooledLocked(r)
+	b := &slot{key: r.Key, beside: r.Labels[labelBeside], state: slotStarting, since: f.now(), settled: make(chan struct{}), abandon: cancel, fresh: true}
+	var v *candidate
+	if b.beside == "" {
+		v = f.takePooledLocked(r)
+	}
 	if v == nil {
 		v = newCandidate()
 	}
@@ -198,6 +203,8 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 	if b.host != nil {
 		b.host.Close()
 	}
+	// Before the container itself, so that a process that dies in between finds them by it.
+	besides := f.endBeside(b.id)
 	vacate := func() {
 		f.mu.Lock()
 		close(b.settled)
@@ -212,13 +219,13 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 		f.salvage(name)
 		vacate()
 		b.mounts.release() // after vacate, so that the caller in the queue does not wait for it
-		return f.discard(b.id, remains{name, false})
+		return errors.Join(besides, f.discard(b.id, remains{name, false}))
 	}
 	b.mounts.release()
 	if what == "lost" {
 		err := f.discard(b.id, remains{name, true}) // discard salvages; a new container of the key waits for that
 		vacate()
-		return err
+		return errors.Join(besides, err)
 	}
 	discarded := make(chan error, 1)
 	f.tasks.Go(func() { discarded <- f.discard(b.id, remains{name, false}) })
@@ -229,11 +236,11 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 		select {
 		case err := <-discarded:
 			vacate()
-			return err
+			return errors.Join(besides, err)
 		case <-tick.C:
 			if f.ended(b.id) {
 				vacate()
-				return <-discarded
+				return errors.Join(besides, <-discarded)
 			}
 		}
 	}
@@ -244,7 +251,7 @@ func (f *Fleet) freeSlotLocked(b *slot) {
 	if f.slots[b.key] == b {
 		delete(f.slots, b.key)
 	}
-	for len(f.waiters) > 0 && len(f.slots) < f.capacity() && !f.closed {
+	for len(f.waiters) > 0 && f.takenLocked() < f.capacity() && !f.closed {
 		w := f.waiters[0]
 		f.waiters = slices.Delete(f.waiters, 0, 1)
 		if f.slots[w.key] == nil {

@@ -97,11 +97,11 @@ type resting struct {
 	uses int
 }
 
-// restingLocked returns the slots without a lease, the longest idle first.
+// restingLocked returns the slots without a lease, the longest idle first. Containers next to others end with those.
 func (f *Fleet) restingLocked() []resting {
 	var list []resting
 	for _, b := range f.slots {
-		if (b.state == slotReady || b.state == slotOrphan) && b.leases == 0 {
+		if (b.state == slotReady || b.state == slotOrphan) && b.leases == 0 && b.beside == "" {
 			list = append(list, resting{b, b.host, b.idle, b.uses})
 		}
 	}

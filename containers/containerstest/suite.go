@@ -84,6 +84,8 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"Files", "", testFiles},
 		{"Door", "", testDoor},
 		{"Ports", "", testPorts},
+		{"Forward", "", testForward},
+		{"Names", abilityNames, testNames},
 		{"Timeout", "", testTimeout},
 		{"Privileges", "", testPrivileges},
 		{"Network", "", testNetwork},
@@ -140,6 +142,7 @@ const (
 	abilityProcesses = "containers.Processes and containers.TaskUser"
 	abilityAssigner  = "containers.Assigner"
 	abilityVolumes   = "containers.Volumes"
+	abilityNames     = "containers.Names"
 )
 
 // declared reports which abilities the engine has, and remembers them for the tests.
@@ -150,11 +153,13 @@ func (s *suite) declared() map[string]bool {
 	s.assigner, _ = s.engine.(containers.Assigner)
 	s.volumes, _ = s.engine.(containers.Volumes)
 	s.user, user = s.engine.(containers.TaskUser)
+	_, names := s.engine.(containers.Names)
 	return map[string]bool{
 		abilitySidecars:  s.sidecars != nil,
 		abilityProcesses: s.processes != nil && user,
 		abilityAssigner:  s.assigner != nil,
 		abilityVolumes:   s.volumes != nil,
+		abilityNames:     names,
 	}
 }
 

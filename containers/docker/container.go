@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ type parts struct {
 func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 	none := client.ContainerCreateOptions{}
 	limits := s.Limits.WithDefaults()
-	config, err := runnerConfig(s, limits)
+	config, err := runnerConfig(s, limits, p.image)
 	if err != nil {
 		return none, err
 	}
@@ -125,8 +126,8 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 }
 
 // runnerConfig returns the configuration of the runner, as JSON.
-func runnerConfig(s containers.Spec, limits containers.Limits) (string, error) {
-	b, err := json.Marshal(runner.Config{
+func runnerConfig(s containers.Spec, limits containers.Limits, image client.ImageInspectResult) (string, error) {
+	c := runner.Config{
 		Listen:    "unix:" + insideSocketDir + "/" + socketName,
 		ClientKey: s.ClientKey,
 		UID:       taskUID, GID: taskGID,
@@ -137,7 +138,14 @@ func runnerConfig(s containers.Spec, limits containers.Limits) (string, error) {
 		FileSize: limits.FileSize,
 		DiskFree: limits.DiskFree,
 		PIDs:     limits.PIDs,
-	})
+	}
+	if s.Program {
+		c.Program, c.UID, c.GID, c.PIDs = true, 0, 0, 0
+		if image.Config != nil {
+			c.User, c.Dir = image.Config.User, image.Config.WorkingDir
+		}
+	}
+	b, err := json.Marshal(c)
 	if err == nil && len(b) >= maxArgument {
 		err = fmt.Errorf("the environment takes %d bytes; %d are possible", len(b), maxArgument)
 	}
@@ -167,7 +175,7 @@ func recipeHost(s containers.Spec, p parts, limits containers.Limits) *container
 		}}
 	}
 	no := false
-	return &container.HostConfig{
+	host := &container.HostConfig{
 		NetworkMode:    "none",
 		IpcMode:        container.IPCModePrivate,
 		CgroupnsMode:   container.CgroupnsModePrivate,
@@ -207,6 +215,33 @@ func recipeHost(s containers.Spec, p parts, limits containers.Limits) *container
 			Ulimits: []*container.Ulimit{{Name: "core", Soft: 0, Hard: 0}},
 		},
 	}
+	if s.Program {
+		// An image's program often begins as root, makes its folders, and goes on as another user.
+		host.CapAdd = append(host.CapAdd, "DAC_OVERRIDE", "FOWNER")
+		host.Tmpfs["/run"] = "rw,exec,nosuid,nodev,mode=0755,size=16777216"
+		for _, dir := range ownVolumes(p.image) {
+			host.Mounts = append(host.Mounts, volume(dir))
+		}
+	}
+	return host
+}
+
+// ownVolumes returns the volumes that an image declares, without those that every container has.
+func ownVolumes(image client.ImageInspectResult) []string {
+	if image.Config == nil {
+		return nil
+	}
+	var own []string
+	for _, dir := range slices.Sorted(maps.Keys(image.Config.Volumes)) {
+		dir = path.Clean(dir)
+		taken := slices.ContainsFunc([]string{"/tmp", "/run", "/etc", containers.WorkDir, containers.ArtifactsDir, containers.CacheDir}, func(p string) bool {
+			return dir == p || strings.HasPrefix(dir, p+"/") || strings.HasPrefix(p, dir+"/")
+		})
+		if path.IsAbs(dir) && dir != "/" && !taken {
+			own = append(own, dir)
+		}
+	}
+	return own
 }
 
 // digested returns an image's name with its digest. The digest is the registry's for an image from a registry, and the

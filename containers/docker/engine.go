@@ -71,6 +71,8 @@ var _ interface {
 	containers.TaskUser
 	containers.Assigner
 	containers.Volumes
+	containers.Images
+	containers.Names
 } = (*Engine)(nil)
 
 // Name returns "docker".

@@ -337,7 +337,10 @@ func (s *server) directory(dir string) (string, error) {
 		}
 		rel = r
 	}
-	if rel == "" || rel == "." {
+	if rel == "" {
+		return s.cfg.Dir, nil
+	}
+	if rel == "." {
 		return s.cfg.Work, nil
 	}
 	if !filepath.IsLocal(rel) {

@@ -23,6 +23,11 @@ type Config struct {
 	// only one. Otherwise the runner needs the capabilities SETUID, SETGID, KILL and, at its start, CHOWN. With SETPCAP
 	// it also empties the bounding set of commands.
 	UID, GID int
+	// Program means that the commands are the program of an image, which may need more than a user of its own. They keep the
+	// capabilities of the container and begin in Dir. User is the image's, by name or number, with a group after a colon. It
+	// takes the place of UID and GID. The empty User is root.
+	Program   bool
+	User, Dir string
 	// Spool is a folder on disk, writable by the runner. Unlinked files in it keep the output of commands until the
 	// commands are forgotten.
 	Spool string
@@ -68,7 +73,12 @@ func parseConfig(text string) (Config, ssh.PublicKey, error) {
 	if c.UID < 0 || c.GID < 0 {
 		return c, nil, errors.New("a negative UID or GID")
 	}
-	if c.UID != 0 && c.GID == 0 {
+	if c.Program {
+		if c.UID, c.GID, err = findUser(c.User); err != nil {
+			return c, nil, err
+		}
+	}
+	if c.UID != 0 && c.GID == 0 && !c.Program {
 		return c, nil, errors.New("no GID: commands would have the group root")
 	}
 	if c.Spool == "" {
@@ -80,8 +90,9 @@ func parseConfig(text string) (Config, ssh.PublicKey, error) {
 	c.Output = min(defaulted(c.Output, 1<<30), c.FileSize)
 	c.DiskFree = defaulted(c.DiskFree, 512<<20)
 	c.Commands = defaulted(c.Commands, 10_000)
-	if !filepath.IsAbs(c.Work) || !filepath.IsAbs(c.Spool) {
-		return c, nil, errors.New("cannot use relative paths as Work and Spool")
+	c.Dir = defaulted(c.Dir, c.Work)
+	if !filepath.IsAbs(c.Work) || !filepath.IsAbs(c.Spool) || !filepath.IsAbs(c.Dir) {
+		return c, nil, errors.New("cannot use relative paths as Work, Spool and Dir")
 	}
 	for _, kv := range c.Env {
 		if !validVariable(kv) {

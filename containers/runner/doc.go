@@ -27,9 +27,10 @@
 // A lost connection or a closed channel ends an attachment, never a command.
 //
 // A child process of the commands' user serves the subsystem "sftp". "direct-tcpip" reaches ports of 127.0.0.1.
-// "tcpip-forward" is accepted only for the door (127.0.0.1:7070). The runner listens there from its start to its end,
-// so that no command can take the address. The connection that asked last gets the connections to the door. Connections
-// that arrive while there is none wait for one, up to a limit.
+// "tcpip-forward" is accepted for the door (127.0.0.1:7070). The runner listens there from its start to its end, so that no command
+// can take the address. The connection that asked last gets the connections to the door. Connections that arrive while there is
+// none wait for one, up to a limit. "tcpip-forward" is also accepted for other addresses of the loopback than 127.0.0.1, such as
+// 127.0.1.1:5432 of a service. The runner listens there until "cancel-tcpip-forward".
 //
 // # What is hostile
 //

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,7 +23,7 @@ const (
 	doorConns = 256
 )
 
-// door listens at the address at which commands reach the host.
+// door listens at an address at which commands reach the host. The door of a container is one, and each of its forwards.
 type door struct {
 	addr string
 	port int
@@ -59,9 +60,12 @@ func (d *door) serve() {
 	for {
 		places <- struct{}{}
 		conn, err := d.ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return // not the door, but a forward that its host gave up
+		}
 		if err != nil {
 			<-places
-			// No descriptor is free. The listener itself is never closed.
+			// No descriptor is free.
 			d.log.Warn("cannot accept at the door", "error", err)
 			time.Sleep(50 * time.Millisecond)
 			continue

@@ -96,11 +96,13 @@ func run(text string) error {
 		if err := giveFolders(cfg); err != nil {
 			return err
 		}
+	}
+	if cfg.UID != 0 && !cfg.Program {
 		if err := setCapabilitiesEverywhere(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SETPCAP); err != nil {
 			return err
 		}
 	}
-	user, err := startUserThread(cfg.UID, cfg.GID)
+	user, err := startUserThread(cfg)
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ func run(text string) error {
 		return err
 	}
 	s := &server{
-		cfg: cfg, log: log, user: user, spool: spool, door: door, score: score,
+		cfg: cfg, log: log, user: user, spool: spool, door: door, forwards: &forwards{door: door, log: log}, score: score,
 		env:      baseEnvironment(cfg),
 		commands: map[string]*command{}, children: map[int]*child{},
 	}
@@ -181,7 +183,7 @@ func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 		// then sign with another.
 		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, client) },
 		ChannelHandlers:  map[string]ssh.ChannelHandler{"session": s.session, "direct-tcpip": s.door.dial},
-		RequestHandlers:  map[string]ssh.RequestHandler{"tcpip-forward": s.door.forward, "cancel-tcpip-forward": s.door.forward},
+		RequestHandlers:  map[string]ssh.RequestHandler{"tcpip-forward": s.forwards.serve, "cancel-tcpip-forward": s.forwards.serve},
 	}
 	if err := srv.Serve(ln); err != nil {
 		return fmt.Errorf("cannot accept connections: %w", err)

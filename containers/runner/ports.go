@@ -31,9 +31,12 @@ func parseListening(text string) []int {
 		if len(f) < 4 || f[3] != "0A" {
 			continue
 		}
-		_, port, ok := strings.Cut(f[1], ":")
+		addr, port, ok := strings.Cut(f[1], ":")
 		if !ok || len(port) != 4 {
 			continue
+		}
+		if len(addr) == 8 && strings.HasSuffix(addr, "7F") && addr != "0100007F" {
+			continue // an address of the loopback at which nobody but this runner listens, for a forward
 		}
 		if _, err := hex.DecodeString(port); err != nil {
 			continue

@@ -15,13 +15,14 @@ import (
 
 // server is the state of the runner.
 type server struct {
-	cfg   Config
-	log   *slog.Logger
-	user  *userThread
-	spool *spoolFolder
-	door  *door
-	env   []string
-	score *oomScore
+	cfg      Config
+	log      *slog.Logger
+	user     *userThread
+	spool    *spoolFolder
+	door     *door
+	forwards *forwards
+	env      []string
+	score    *oomScore
 
 	// mu guards the fields below. It is held during a fork and during every look at the process table, so that a pid
 	// cannot be reaped and given to another process between finding and using it.

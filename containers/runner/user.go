@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"runtime"
 	"strconv"
 	"strings"
@@ -19,13 +21,18 @@ type userThread struct {
 	calls chan func()
 }
 
-func startUserThread(uid, gid int) (*userThread, error) {
+func startUserThread(cfg Config) (*userThread, error) {
 	u := &userThread{calls: make(chan func())}
 	ready := make(chan error)
 	go func() {
 		// The thread is never unlocked, because its rights must not reach other goroutines.
 		runtime.LockOSThread()
-		if err := becomeUser(uid, gid); err != nil {
+		become := func() error { return becomeUser(cfg.UID, cfg.GID) }
+		if cfg.Program {
+			// The container's own bounds are those of the program, which may start its parts as other users.
+			become = func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }
+		}
+		if err := become(); err != nil {
 			ready <- err
 			return
 		}
@@ -35,6 +42,38 @@ func startUserThread(uid, gid int) (*userThread, error) {
 		}
 	}()
 	return u, <-ready
+}
+
+// findUser returns the numbers of a user of an image, as "postgres", "999" or "999:999". Names are those of this container's files.
+func findUser(text string) (uid, gid int, err error) {
+	name, group, grouped := strings.Cut(text, ":")
+	if name == "" || name == "root" || name == "0" {
+		return 0, 0, nil
+	}
+	found, err := user.Lookup(name)
+	if err != nil {
+		found, err = user.LookupId(name)
+	}
+	if err == nil {
+		uid, err = strconv.Atoi(found.Uid)
+		if err == nil {
+			gid, err = strconv.Atoi(found.Gid)
+		}
+	} else if uid, err = strconv.Atoi(name); err == nil {
+		gid = 0 // as the engines have it for a number without an entry
+	}
+	if err == nil && grouped {
+		if gid, err = strconv.Atoi(group); err != nil {
+			var g *user.Group
+			if g, err = user.LookupGroup(group); err == nil {
+				gid, err = strconv.Atoi(g.Gid)
+			}
+		}
+	}
+	if err != nil || uid < 0 || gid < 0 {
+		return 0, 0, fmt.Errorf("cannot find the image's user %q: %w", text, errors.Join(err))
+	}
+	return uid, gid, nil
 }
 
 // do runs f on the thread. Calls must not be nested.

@@ -27,6 +27,9 @@ func (b *box) command(inherited []*os.File, status *os.File, args []string) *exe
 	}
 	a = append(a, hostArgs()...)
 	for i, d := range b.data {
+		if slices.ContainsFunc(b.binds, func(v bind) bool { return v.dst == boxFiles[i].path }) {
+			continue // a file of the host takes its place
+		}
 		a = append(a, "--perms", "0444", "--ro-bind-data", pass(d), boxFiles[i].path)
 	}
 	a = append(a, b.memoryArgs()...)

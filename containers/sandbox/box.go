@@ -24,13 +24,20 @@ var boxEtc = []string{
 	"ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 }
 
+// hostsText is the hosts file of sidecars. hostsLine is the first line of that of a container, see [Engine.SetNames].
+const (
+	hostsLine = "127.0.0.1 localhost ramus\n"
+	hostsText = hostsLine + "::1 localhost ramus\n"
+	hostsName = "hosts" // in the folder of a container
+)
+
 // boxFiles are made for each container.
 var boxFiles = []struct{ path, text string }{
 	{"/etc/passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
 		"task:x:1000:1000:task:" + containers.CacheDir + "/home:/bin/bash\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
 	{"/etc/group", "root:x:0:\ntask:x:1000:\nnogroup:x:65534:\n"},
-	{"/etc/hosts", "127.0.0.1 localhost ramus\n::1 localhost ramus\n"},
+	{"/etc/hosts", hostsText},
 	{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
 	{"/etc/hostname", "ramus\n"},
 }
@@ -106,6 +113,7 @@ func (s *Engine) newBox(probe *bwrapProbe, dir string, l containers.Limits) (*bo
 		for _, name := range []string{containers.WorkDir, containers.ArtifactsDir, containers.CacheDir} {
 			b.binds = append(b.binds, bind{src: filepath.Join(dir, name), dst: name, writable: true})
 		}
+		b.binds = append(b.binds, bind{src: filepath.Join(dir, hostsName), dst: "/etc/hosts"})
 	}
 	b.path = visiblePath(os.Getenv("PATH"), visible)
 	if err := b.prepare(); err != nil {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -103,6 +105,11 @@ func (s *Engine) Remove(ctx context.Context, id string) error {
 	if err := cgroup.Remove(ctx, st.Cgroups); err != nil {
 		return fmt.Errorf("cannot remove container %s: %w", id, err)
 	}
+	if st.Dir != "" {
+		if err := os.Remove(filepath.Join(st.Dir, hostsName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove container %s: %w", id, err)
+		}
+	}
 	s.assigning.Lock() // prevents a write into the folder
 	defer s.assigning.Unlock()
 	// Last, so that a second Remove can continue a first one that failed.
@@ -122,6 +129,21 @@ func (s *Engine) Process(ctx context.Context, id string) (pid int, start uint64,
 		return 0, 0, fmt.Errorf("cannot find the process of container %s: it has ended: %w", id, containers.ErrGone)
 	}
 	return st.PID, st.Start, nil
+}
+
+// SetNames writes the names into the hosts file of a container. See [containers.Names].
+func (s *Engine) SetNames(_ context.Context, id string, names map[string]netip.Addr) error {
+	st, err := s.load(id)
+	if err != nil {
+		return err
+	}
+	if !s.alive(&st) {
+		return fmt.Errorf("cannot name addresses in container %s: it has ended: %w", id, containers.ErrGone)
+	}
+	if err := containers.WriteNames(filepath.Join(st.Dir, hostsName), names); err != nil {
+		return fmt.Errorf("container %s: %w", id, err)
+	}
+	return nil
 }
 
 // Assign gives a container its caller. List returns the new key and labels, also after a restart. See [containers.Assigner].

@@ -57,6 +57,7 @@ var _ interface {
 	containers.Processes
 	containers.TaskUser
 	containers.Assigner
+	containers.Names
 } = (*Engine)(nil)
 
 // Name returns "sandbox".

@@ -298,5 +298,10 @@ func (s *Engine) makeFolders(dir string) error {
 			}
 		}
 	}
-	return nil
+	// The container sees the file at /etc/hosts. Names may be added while it runs.
+	hosts := filepath.Join(dir, hostsName)
+	if err := os.WriteFile(hosts, []byte(hostsText), 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(hosts, 0o644) // independent of the umask, because commands read it
 }

@@ -1,0 +1,203 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"time"
+)
+
+// labelBeside is the label of a container that works next to another one. Its value is the id of that container.
+const labelBeside = "ramus.beside"
+
+// besideWait is the time that AcquireBeside waits for room, if its context sets no earlier end. Containers next to others wait for
+// each other without an order, so the wait must end.
+const besideWait = 5 * time.Minute
+
+// besideAgain is the pause between two looks for idle containers.
+const besideAgain = time.Second
+
+// AcquireBeside returns the hosts of containers that work next to the container of a lease, in the order of the requests. It makes
+// the ones that do not exist. They have no door and no pool, take none of the Capacity slots, and end with the other container. At
+// most [Fleet].Beside containers of that kind exist at once. If there are too many, AcquireBeside puts idle containers to sleep that
+// have some, and waits. The error is then [ErrBusy] after five minutes.
+//
+// The callers release the leases at the end of their use, which does not end the containers. [Fleet.Remove] does.
+func (f *Fleet) AcquireBeside(ctx context.Context, of *Lease, requests []Request) (leases []*Lease, err error) {
+	id := of.Host.Container().ID
+	defer func() {
+		if err != nil {
+			for _, l := range leases {
+				l.Release()
+			}
+			leases, err = nil, fmt.Errorf("cannot start containers next to %s: %w", id, err)
+		}
+	}()
+	if err := f.makeBeside(ctx, id, requests); err != nil {
+		return nil, err
+	}
+	for _, r := range requests {
+		l, err := f.awaitBeside(ctx, id, r)
+		if err != nil {
+			return leases, err
+		}
+		leases = append(leases, l)
+	}
+	return leases, nil
+}
+
+// makeBeside starts the containers of requests that do not exist, once there is room for all of them.
+func (f *Fleet) makeBeside(ctx context.Context, id string, requests []Request) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, besideWait, fmt.Errorf("%w: all %d containers next to others are in use", ErrBusy, f.Beside))
+	defer cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if !f.open || f.closed {
+			return errClosed
+		}
+		var missing []Request
+		for _, r := range requests {
+			if f.slots[r.Key] == nil {
+				missing = append(missing, r)
+			}
+		}
+		if len(missing) > f.Beside {
+			return fmt.Errorf("%w: it wants %d, and there may be %d at once", ErrBusy, len(missing), f.Beside)
+		}
+		if b := f.byIDLocked(id); b == nil || b.state != slotReady {
+			return fmt.Errorf("container %s: %w", id, ErrGone)
+		}
+		if f.besideLocked()+len(missing) <= f.Beside {
+			for _, r := range missing {
+				r.Labels = maps.Clone(r.Labels)
+				if r.Labels == nil {
+					r.Labels = map[string]string{}
+				}
+				r.Labels[labelBeside] = id
+				f.fillSlotLocked(r)
+			}
+			return nil
+		}
+		list := f.restingLocked()
+		moved := f.queueMoved
+		f.mu.Unlock()
+		for _, r := range list {
+			if f.hasBeside(r.b.id) {
+				f.sleepSlot(r)
+				break
+			}
+		}
+		again := time.NewTimer(besideAgain)
+		select {
+		case <-moved:
+		case <-again.C: // a container may have become idle
+		case <-ctx.Done():
+		}
+		again.Stop()
+		f.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// awaitBeside returns a lease of a container that makeBeside started or found.
+func (f *Fleet) awaitBeside(ctx context.Context, id string, r Request) (*Lease, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if !f.open || f.closed {
+			return nil, errClosed
+		}
+		b := f.slots[r.Key]
+		if b == nil {
+			return nil, fmt.Errorf("%s: %w", r.Key, ErrGone)
+		}
+		if b.beside != id {
+			return nil, fmt.Errorf("%s belongs to another container: %w", r.Key, ErrGone)
+		}
+		if lease, err, again := f.leaseWhenReadyLocked(ctx, b, r); !again {
+			return lease, err
+		}
+	}
+}
+
+// besideLocked returns the number of slots of containers that work next to others.
+func (f *Fleet) besideLocked() int {
+	n := 0
+	for _, b := range f.slots {
+		if b.beside != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// takenLocked returns the number of slots that count against Capacity.
+func (f *Fleet) takenLocked() int { return len(f.slots) - f.besideLocked() }
+
+// byIDLocked returns the slot of a container, or nil.
+func (f *Fleet) byIDLocked(id string) *slot {
+	for _, b := range f.slots {
+		if b.id == id {
+			return b
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) hasBeside(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.slots {
+		if b.beside != "" && b.beside == id {
+			return true
+		}
+	}
+	return false
+}
+
+// endBeside removes the containers that work next to one that ends. It returns when nothing is left of them.
+func (f *Fleet) endBeside(id string) error {
+	if id == "" {
+		return nil
+	}
+	f.mu.Lock()
+	var ending []*slot
+	for _, b := range f.slots {
+		if b.beside != id {
+			continue
+		}
+		switch b.state {
+		case slotStarting:
+			b.abandoned = true
+			b.abandon(errRemoved)
+		case slotReady, slotOrphan:
+			f.stopSlotLocked(b)
+			ending = append(ending, b)
+		}
+	}
+	f.mu.Unlock()
+	var errs []error
+	for _, b := range ending {
+		errs = append(errs, f.endSlot(b, "removed"))
+	}
+	return errors.Join(errs...)
+}
+
+// dropStraysLocked removes the slots of containers that an earlier process left next to containers that are gone.
+func (f *Fleet) dropStraysLocked() {
+	ids := map[string]bool{}
+	for _, b := range f.slots {
+		ids[b.id] = true
+	}
+	for key, b := range f.slots {
+		if b.beside != "" && !ids[b.beside] {
+			delete(f.slots, key)
+			f.unclean[b.id] = remains{folder: filepath.Base(b.dir)}
+		}
+	}
+}
