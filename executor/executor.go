@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -87,6 +88,8 @@ type Executor struct {
 	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/").
 	// Nil means that there are none.
 	Door map[string]func(Visitor) http.Handler
+	// ServiceLimits are the limits of one service, see [services.Starter.Limits].
+	ServiceLimits containers.Limits
 	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
 	// fleet has a Keeper.
 	Layers int64
@@ -109,6 +112,7 @@ type Executor struct {
 	trees             *worktree.Store
 	deps              *deps.Cache
 	bases             *upstream.Bases
+	services          *services.Starter
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -167,11 +171,14 @@ func (x *Executor) Open(ctx context.Context) error {
 		return errors.Join(err, x.index.Close())
 	}
 	x.bases = x.newBases()
+	x.services = x.newStarter()
+	x.services.Open(x.ctx)
 	x.inspector = x.newInspector()
 	x.viewer = x.newViewer()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)
 		x.wg.Wait()
+		x.services.Close()
 		x.trees.Close()
 		return errors.Join(err, x.index.Close())
 	}
@@ -334,6 +341,7 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	ended := make(chan struct{})
 	go func() {
 		x.wg.Wait()
+		x.services.Close()
 		x.bases.Close()
 		x.trees.Close()
 		close(ended)

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
+	"github.com/ramus-dev/ramus/tasks/service"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
@@ -37,6 +39,9 @@ type stepInfo struct {
 	Command        string // as people read it
 	Background     bool
 	Prompts        int // of an agent's turn, the number of the run's prompts until then
+	// Image, if not "", is that of the step's container. Services run next to it, in addition to the repository's.
+	Image    string
+	Services []service.Service
 }
 
 // started is the data of a step.started event. It is enough to find the command in its container again.
@@ -193,11 +198,18 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := context.Cause(ctx); err != nil {
 		return workflow.StepResult{}, err // nothing new begins in a run that was stopped
 	}
-	lease, tip, err := t.Ready(ctx, l.image(), l.initial.Asker, l.waiting)
+	if err := t.allowed(s); err != nil {
+		return workflow.StepResult{}, err
+	}
+	lease, tip, err := t.Ready(ctx, cmp.Or(s.Image, l.image()), l.initial.Asker, l.waiting)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
 	defer lease.Release()
+	if err := l.beside(ctx, t, lease, s); err != nil {
+		return workflow.StepResult{}, err
+	}
+	defer l.endBeside(ctx, t, s)
 	if err := l.prepare(ctx, t, lease); err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -241,7 +253,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
 	looking, cancel := context.WithTimeout(l.x.ctx, worktree.Housekeeping)
 	defer cancel()
-	lease, err := l.x.Fleet.Adopt(looking, t.Request(l.image(), l.initial.Asker, l.waiting))
+	lease, err := l.x.Fleet.Adopt(looking, t.Request(cmp.Or(s.Image, l.image()), l.initial.Asker, l.waiting))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return res, fateLost, err
 	}
@@ -251,6 +263,12 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		commands, err := lease.Host.Commands(looking)
 		if err != nil && !errors.Is(err, containers.ErrGone) {
 			return res, fateLost, err
+		}
+		if err == nil {
+			// The command goes on in any case. It can read the reason by its own failure to connect.
+			if err := l.beside(looking, t, lease, s); err != nil {
+				l.note(s.ID, "the services could not be connected again: "+l.x.Secrets.String(err.Error()))
+			}
 		}
 		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent, head: &head{at: b.last.Parent}, again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's

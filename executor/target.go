@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -22,6 +23,8 @@ type target struct {
 	x    *Executor
 	turn chan struct{} // holds one token, because commands run one after another
 	site *browse.Site  // the container as browsers see it
+	// services run next to the container.
+	services *services.Set
 
 	mu     sync.Mutex         // guards all below
 	listen func(record.Event) // gets events of egress and refusals for the run at work; nil if none is at work
@@ -38,6 +41,7 @@ type target struct {
 func (x *Executor) newTarget(c record.Caller, repo *gitd.Repo, base string) *target {
 	t := &target{x: x, turn: make(chan struct{}, 1), site: browse.NewSite()}
 	t.Tree = x.trees.NewTree(c, repo, base)
+	t.services = t.newServices()
 	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked, Container: t.container}
 	return t
 }

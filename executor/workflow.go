@@ -29,6 +29,7 @@ type conductor struct {
 	results chan stepDone
 	running int
 	gates   []record.Gate
+	images  bool // nodes name images
 }
 
 type stepDone struct {
@@ -53,7 +54,8 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
-	c := &conductor{l: l, machine: machine, answers: answers, results: make(chan stepDone)}
+	c := &conductor{l: l, machine: machine, answers: answers, results: make(chan stepDone), images: w.Images()}
+	defer c.leave(ctx)
 	outcome, err := c.run(ctx, pending)
 	if err != nil {
 		return nil, err
@@ -72,6 +74,16 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 		}
 	}
 	return machine.State(), nil
+}
+
+// leave removes the run's container if it may be of another image than the usual one. Later work of the caller gets the usual one.
+func (c *conductor) leave(ctx context.Context) {
+	if !c.images || c.l.x.ctx.Err() != nil {
+		return
+	}
+	if err := c.l.x.Fleet.Remove(context.WithoutCancel(ctx), c.l.target.Caller.String()); err != nil {
+		c.l.x.Log.Warn("cannot remove the container of a run whose steps have images of their own", "run", c.l.initial.Name(), "err", err)
+	}
 }
 
 // reasonOfStep returns the reason that the journal holds for a failed step.
@@ -201,7 +213,10 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || !l.left(s)) {
 		return workflow.StepResult{}, nil, err
 	}
-	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task}
+	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task, Image: s.Image, Services: s.Services}
+	if info.Image == "" && c.images {
+		info.Image = l.target.settings().Image // and not that of the step before
+	}
 	switch s.Kind {
 	case workflow.KindShell, workflow.KindTask:
 		t, err := l.targetOf(s)

@@ -42,6 +42,7 @@ has_module() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1" >/dev/
 has_headers() { [ -e /usr/include/stdlib.h ]; }
 engine_answers() { has docker && timeout 15 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 has_chromium() { [ -x /usr/lib/chromium/chromium-headless-shell ]; }
+has_postgres() { compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; }
 has_font() { [ -e "/usr/share/fonts/truetype/$1" ]; }
 # With an engine on another machine (DOCKER_HOST), only the client is needed here.
 has_engine() { has docker && { has dockerd || engine_answers; }; }
@@ -62,6 +63,7 @@ if [ "$what" = test ]; then
         "has gcc:gcc" "has_headers:libc6-dev"                # the race detector
         "has ssh:openssh-client" "has capsh:libcap2-bin"
         "has ps:procps" "has xz:xz-utils" "has python3:python3"
+        "has_postgres:postgresql" "has redis-server:redis-server" # services of the stories
         "has git-lfs:git-lfs" "has jgit:jgit-cli" "has_module dulwich:python3-dulwich" "has_module pygit2:python3-pygit2"
     )
 fi
@@ -79,6 +81,13 @@ elif [ -z "$may_root" ]; then
 else
     say "installing ${missing[*]}"
     log=$(mktemp)
+    # Packages of servers start these when they are installed, unless this file forbids it.
+    policy=/usr/sbin/policy-rc.d
+    forbade=
+    if ! [ -e "$policy" ] && printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null && as_root chmod 755 "$policy"; then
+        forbade=yes
+        trap 'as_root rm -f "$policy"' EXIT
+    fi
     install() {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
             install --no-install-recommends "$@" >"$log" 2>&1
@@ -97,6 +106,10 @@ else
         done
     fi
     rm -f "$log"
+    if [ -n "$forbade" ]; then
+        as_root rm -f "$policy"
+        trap - EXIT
+    fi
 fi
 
 if has go; then say "$(go version)"; else say "missing: Go (https://go.dev/dl)"; fi

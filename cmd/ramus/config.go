@@ -49,6 +49,7 @@ type Config struct {
 	Secrets        []string               `yaml:"secrets"`
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
 	Browser        BrowserConfig          `yaml:"browser"`
+	Services       ServicesConfig         `yaml:"services"`
 	Preview        PreviewConfig          `yaml:"preview"`
 	AuthorizedKeys string                 `yaml:"authorized_keys"`
 	Git            GitConfig              `yaml:"git"`
@@ -98,6 +99,15 @@ type BrowserConfig struct {
 	PIDs    int64    `yaml:"pids"`
 	Timeout Duration `yaml:"timeout"`
 	AtOnce  int      `yaml:"at_once"`
+}
+
+// ServicesConfig bounds the services next to containers.
+type ServicesConfig struct {
+	Memory Size    `yaml:"memory"`
+	CPUs   float64 `yaml:"cpus"`
+	PIDs   int64   `yaml:"pids"`
+	Disk   Size    `yaml:"disk"`
+	AtOnce int     `yaml:"at_once"`
 }
 
 // PreviewConfig configures previews of ports in containers.
@@ -326,7 +336,8 @@ func Defaults() Config {
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
 		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
-		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
+		Browser:  BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
+		Services: ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
 		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},

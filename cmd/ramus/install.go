@@ -330,7 +330,11 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		Fleet: &containers.Fleet{
 			Engine: i.engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper,
 			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
-			SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
+			Beside: c.Services.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
+		},
+		ServiceLimits: containers.Limits{
+			Memory: int64(c.Services.Memory), CPUs: c.Services.CPUs, PIDs: c.Services.PIDs, Disk: cmp.Or(int64(c.Services.Disk), -1),
+			DiskFree: int64(c.Limits.DiskFree),
 		},
 		Browser: newBrowser(c.Browser),
 		Limits:  newLimits(c.Limits),

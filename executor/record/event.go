@@ -88,6 +88,9 @@ const (
 // NoteLeftOut is the reason of an [EventNote] about something that the evidence lacks.
 const NoteLeftOut = "left_out"
 
+// NoteService is the reason of an [EventNote] about a service that ended by itself.
+const NoteService = "service"
+
 // StepResult is the data of an [EventStepFinished].
 type StepResult struct {
 	Result workflow.StepResult `json:"result"`

@@ -33,9 +33,10 @@ const (
 	ReasonInterrupted   Reason = "interrupted" // the server was stopped in the middle, and the run could not continue
 	ReasonBadInput      Reason = "bad_input"
 	ReasonModel         Reason = "model_failed"
-	ReasonBudget        Reason = "over_budget"  // an agent failed after its run had used up its budget of models
-	ReasonEnvLost       Reason = "env_lost"     // the server ended with the values of a command's environment before the command began
-	ReasonSetupFailed   Reason = "setup_failed" // a command that prepares a new container failed
+	ReasonBudget        Reason = "over_budget"    // an agent failed after its run had used up its budget of models
+	ReasonEnvLost       Reason = "env_lost"       // the server ended with the values of a command's environment before the command began
+	ReasonSetupFailed   Reason = "setup_failed"   // a command that prepares a new container failed
+	ReasonService       Reason = "service_failed" // a service next to the container did not become ready
 	ReasonInternal      Reason = "internal"
 )
 
@@ -72,6 +73,8 @@ func (r Reason) Hint() string {
 		return "the server stopped while the command ran; `ramus retry` runs it again"
 	case ReasonEnvLost:
 		return "values given by --env are kept in memory alone; send the command again, with its --env"
+	case ReasonService:
+		return "read the end of the service's output in the error, correct its entry under services, then `ramus retry`"
 	case ReasonBadInput:
 		return "correct the request and send it again"
 	case ReasonModel:

@@ -99,6 +99,11 @@ func cutPort(entry string) (name, port string) {
 	return strings.Trim(entry, "[]"), ""
 }
 
+// AllowsImage reports whether containers of a repository may have an image. An engine without images ignores them, so all are allowed.
+func (b Bounds) AllowsImage(repo, image string) bool {
+	return b.Image == "" || image == b.Image || allowsImage(b.allow(repo).Images, image)
+}
+
 // allowsImage reports whether one of the patterns means an image.
 func allowsImage(patterns []string, image string) bool {
 	for _, p := range patterns {

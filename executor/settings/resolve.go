@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 	"github.com/ramus-dev/ramus/tasks/environment"
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 // Settings are the effective values of a repository. They are never changed.
@@ -39,7 +40,7 @@ type Settings struct {
 	Agent    string // empty if the file names none
 	Merge    environment.Merge
 	Browser  []string
-	Services map[string]environment.Service
+	Services []service.Service
 	Keep     []string
 
 	// Values has every value with its origin, in the order of the documentation.
@@ -134,7 +135,6 @@ func Resolve(b Bounds, repo string, f environment.File) Settings {
 	} else {
 		r.add("browser", ".ramus/browser/*.yaml", OriginDefault, "")
 	}
-	s.Services = f.Services
 	r.services()
 	s.Keep = f.Keep
 	r.own("keep", orNone(f.Keep), len(f.Keep) > 0)
@@ -397,12 +397,19 @@ func (r *resolver) merge(repo string) {
 	}
 }
 
+// services takes over the services whose images the server allows. An engine without images runs their commands.
 func (r *resolver) services() {
-	if len(r.s.Services) == 0 {
+	if len(r.f.Services) == 0 {
 		r.own("services", []string{}, false)
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.s.Services)) {
-		r.add("services."+name, r.s.Services[name], r.at("services."+name), "")
+	for _, v := range r.f.Services {
+		key := "services." + v.Name
+		if v.Image != "" && !r.b.AllowsImage(r.s.Repo, v.Image) {
+			r.add(key, "", OriginServer, r.refuse(key, "the image %s is not used: the server's `allow.images` does not list it", v.Image))
+			continue
+		}
+		r.s.Services = append(r.s.Services, v)
+		r.add(key, v, r.at(key), "")
 	}
 }

@@ -304,6 +304,8 @@ func ReasonText(reason record.Reason) string {
 		return "the budget for models is used up"
 	case record.ReasonEnvLost:
 		return "the command's environment was lost"
+	case record.ReasonService:
+		return "a service did not start"
 	case record.ReasonInternal:
 		return "a fault of ramus"
 	}

@@ -3,7 +3,7 @@
 // # Nouns
 //
 // A [File] is such a file, checked for itself. It knows the position of each value. The server's configuration bounds
-// the values elsewhere. A [Service] is a program next to the container, a [Start] a program of the repository in it.
+// the values elsewhere. A [Start] is a program of the repository in it.
 //
 // # Untrusted input
 //

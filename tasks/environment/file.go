@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/tasks/document"
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 // Path is the name of the file in a repository. It is read from the base, never from a branch under work.
@@ -42,8 +43,8 @@ type File struct {
 	Merge Merge
 	// Browser lists the files, or patterns of files, with specs of pages that browser_test checks.
 	Browser []string
-	// Services run next to a container, by name.
-	Services map[string]Service
+	// Services run next to a container.
+	Services []service.Service
 	// Keep lists paths of ignored or untracked files and folders that survive the sleep of a container.
 	Keep []string
 

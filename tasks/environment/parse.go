@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/internal/bytesize"
 	"github.com/ramus-dev/ramus/tasks/document"
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 // Bounds of a file.
@@ -149,7 +150,7 @@ func (r *reader) file(v *document.Value) (f File) {
 	r.places["merge"] = v.Get("merge")
 	f.Merge = Merge(r.Choice(v.Get("merge"), "merge", Merges, ""))
 	f.Browser = r.paths(v.Get("browser"), "browser")
-	f.Services = r.services(v.Get("services"), "services")
+	f.Services = r.services(v.Get("services"))
 	f.Keep = r.keep(v.Get("keep"))
 	return f
 }
@@ -551,4 +552,15 @@ func (r *reader) task(v *document.Value, at string) string {
 		return ""
 	}
 	return s
+}
+
+// services reads the services, and notes their places.
+func (r *reader) services(v *document.Value) []service.Service {
+	r.places["services"] = v
+	if v != nil {
+		for _, f := range v.Fields {
+			r.places["services."+f.Key] = f.Value
+		}
+	}
+	return service.Parse(r.Document, v)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/internal/growth"
 	"github.com/ramus-dev/ramus/tasks/document"
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 // whole is a file with every key.
@@ -71,9 +72,9 @@ func TestParse(t *testing.T) {
 		Dependencies: []Dependency{{Manager: "pnpm", Lock: "web/pnpm-lock.yaml", Install: "pnpm install --offline", Store: "~/.local/share/pnpm"}},
 		Checks:       []Check{{Task: "lib_run_tests"}, {Task: "lib_run_lint", Params: map[string]any{"target": "./api"}}, {Name: "contract", Run: "make contract"}},
 		Agent:        "codex", Merge: MergePullRequest, Browser: []string{".ramus/browser/todo.yaml"},
-		Services: map[string]Service{
-			"db":    {Image: "postgres:16", Env: map[string]string{"POSTGRES_PASSWORD": "test"}, Ready: "pg_isready", Ports: []int{5432}, Timeout: time.Minute},
-			"cache": {Command: "redis-server --port 6379"},
+		Services: []service.Service{
+			{Name: "db", Image: "postgres:16", Env: map[string]string{"POSTGRES_PASSWORD": "test"}, Ready: "pg_isready", Ports: []int{5432}, Timeout: time.Minute},
+			{Name: "cache", Command: "redis-server --port 6379"},
 		},
 		Keep: []string{"node_modules", "web/.env.local"},
 	}
@@ -107,8 +108,8 @@ func TestMistakes(t *testing.T) {
 		"env: {RAMUS_X: c}\n":                           `belongs to ramus`,
 		"checks: [test, lnt]\n":                         `1:16: checks.1: there is no check "lnt"; did you mean "lint"?`,
 		"checks: [{run: make}]\n":                       "needs a name",
-		"services:\n  db: {}\n":                         "2:7: services.db needs an image, or a command",
-		"services: {Db: {image: a}}\n":                  "1:12: services: a service's name is a host name",
+		"services:\n  db: {}\n":                         "2:7: a service needs image, or command",
+		"services: {Db: {image: a}}\n":                  "1:12: the name of a service must be a host name",
 		"start: [{name: a, run: b}, {name: a, run: c}]": `there are two programs called "a"`,
 		"timeout: 10\n":                                 "timeout must be text",
 		"timeout: soon\n":                               `1:10: timeout: "soon" is not a duration`,

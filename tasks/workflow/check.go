@@ -337,11 +337,18 @@ func (p *parsing) names() {
 			if !slices.Contains(contextKeys, u.name) {
 				p.Problem(u.line, u.column, "context has no %q; it has %s", u.name, strings.Join(contextKeys, ", "))
 			}
+		case "matrix":
+			if !slices.Contains(u.node.matrix.axes, u.name) {
+				p.Problem(u.line, u.column, "the matrix has no axis %q; it has %s", u.name, strings.Join(u.node.matrix.axes, ", "))
+			}
 		case "result":
 			if u.node == nil {
 				continue
 			}
 			keys, ok := resultKeys[u.node.Kind]
+			if u.node.matrix != nil {
+				keys, ok = cellsKeys, true
+			}
 			if ok && u.name != "ok" && u.name != "error" && u.name != "skipped" && !slices.Contains(keys, u.name) {
 				p.Problem(u.line, u.column, "the result of a %s node has no %q; it has ok, error, %s", u.node.Kind, u.name, strings.Join(keys, ", "))
 			}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/ramus-dev/ramus/tasks/library"
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 // Machine is the state of one run of a workflow. It is not safe for concurrent use; one goroutine owns it. The same
@@ -72,6 +74,7 @@ type running struct {
 	node    *node
 	group   *group // only for fork and join
 	retries int    // retries left
+	cells   *cells // of a node with a matrix
 }
 
 // ErrNoStep means that a result belongs to no running step.
@@ -168,7 +171,9 @@ func (m *Machine) Finish(id string, r StepResult) error {
 			m.fail(id, "cannot merge the branches of the lines"+because(r))
 		}
 	case !r.OK && run.retries > 0:
-		m.issue(run.line, run.node, run.retries-1)
+		m.issue(run.line, run.node, run.retries-1, run.cells)
+	case run.cells != nil:
+		m.nextCell(run, id, r)
 	default:
 		m.conclude(run.line, run.node, id, r)
 	}
@@ -242,7 +247,20 @@ func (m *Machine) visit(l *line, n *node) {
 			return
 		}
 	}
-	m.issue(l, n, n.retries)
+	var k *cells
+	if n.matrix != nil {
+		k = &cells{}
+	}
+	m.issue(l, n, n.retries, k)
+}
+
+// nextCell takes the result of a cell, and makes the step of the next one or concludes the node.
+func (m *Machine) nextCell(run *running, id string, r StepResult) {
+	if run.cells.ended(run.node.matrix, id, r) {
+		m.issue(run.line, run.node, run.node.retries, run.cells)
+		return
+	}
+	m.conclude(run.line, run.node, cmp.Or(run.cells.failed, id), run.cells.result(run.node.matrix))
 }
 
 // count counts a step against the bound of the run.
@@ -256,31 +274,54 @@ func (m *Machine) count(id string) bool {
 
 // issue makes a step ready. If the step cannot be made, because a slot has no value, the step counts as failed, and its
 // transitions apply.
-func (m *Machine) issue(l *line, n *node, retries int) {
-	l.issues[n.ID]++
-	id := n.ID + l.suffix
-	if k := l.issues[n.ID]; k > 1 {
+func (m *Machine) issue(l *line, n *node, retries int, k *cells) {
+	name, scope := n.ID, m.scope(l)
+	var c cell
+	if k != nil {
+		c = n.matrix.cells[k.next]
+		name += "(" + c.name + ")"
+		scope.matrix = c.values
+	}
+	l.issues[name]++
+	id := name + l.suffix
+	if k := l.issues[name]; k > 1 {
 		id = fmt.Sprintf("%s#%d", id, k)
 	}
 	if !m.count(id) {
 		return
 	}
-	s, err := n.step(m.scope(l))
+	s, err := n.step(scope)
 	if err != nil {
-		m.conclude(l, n, id, StepResult{Error: err.Error()})
+		r := StepResult{Error: err.Error()}
+		if k != nil {
+			m.nextCell(&running{line: l, node: n, cells: k}, id, r)
+			return
+		}
+		m.conclude(l, n, id, r)
 		return
 	}
+	s.Cell = c.name
 	s.ID, s.Line, s.Branch = id, l.name, l.group != nil && l.group.section.out.branch
-	m.running[id] = &running{step: s, line: l, node: n, retries: retries}
+	m.running[id] = &running{step: s, line: l, node: n, retries: retries, cells: k}
 	m.ready = append(m.ready, s)
 }
 
-func (m *Machine) scope(l *line) scope { return scope{l.state, m.input, m.context} }
+func (m *Machine) scope(l *line) scope {
+	return scope{state: l.state, input: m.input, context: m.context}
+}
 
 // step returns the step of a node.
 func (n *node) step(s scope) (Step, error) {
-	step := Step{Node: n.ID, Kind: n.Kind, Timeout: n.timeout, Background: n.background}
+	step := Step{Node: n.ID, Kind: n.Kind, Timeout: n.timeout, Background: n.background, Services: n.services}
 	var err error
+	if n.image != nil {
+		if step.Image, err = n.image.expand(s); err == nil && !service.ValidImage(step.Image) {
+			err = fmt.Errorf("%q cannot be the name of an image", step.Image)
+		}
+		if err != nil {
+			return Step{}, fmt.Errorf("cannot prepare %s: %w", n.ID, err)
+		}
+	}
 	switch n.Kind {
 	case KindShell:
 		step.Command, err = n.command.command(s)

@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/document"
 	"github.com/ramus-dev/ramus/tasks/library"
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 // Bounds on a workflow.
@@ -38,7 +39,7 @@ var (
 	workflowKeys   = []string{"id", "description", "repo", "input", "start", "nodes", "transitions"}
 	repoKeys       = []string{"id", "base_branch", "merge_on_success", "merge_strategy"}
 	inputKeys      = []string{"type", "required", "default", "description"}
-	nodeKeys       = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params", "workflow", "inherit_branch", "input", "llm", "human", "execution", "output", "when", "depends_on", "max_visits"}
+	nodeKeys       = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params", "workflow", "inherit_branch", "input", "llm", "human", "image", "services", "matrix", "execution", "output", "when", "depends_on", "max_visits"}
 	shellKeys      = []string{"command_template", "repo_id", "branch"}
 	taskKeys       = []string{"task", "params"}
 	subKeys        = []string{"workflow_def_id", "inherit_branch", "input"}
@@ -162,7 +163,7 @@ func (p *parsing) template(v *document.Value, what string, n *node) *template {
 		}
 		line, column := p.Place(v, s.offset)
 		u := use{node: n, line: line, column: column, name: s.path[0]}
-		if root := s.path[0]; root == "state" || root == "input" || root == "context" {
+		if root := s.path[0]; root == "state" || root == "input" || root == "context" || root == "matrix" && n != nil && n.matrix != nil {
 			if len(s.path) < 2 {
 				continue // the slot is a whole root
 			}
@@ -411,6 +412,7 @@ func (p *parsing) node(v *document.Value) {
 	p.nodes = append(p.nodes, n)
 	n.Description = p.Text(v.Get("description"), "description")
 	n.Kind = p.kind(v)
+	n.matrix = p.matrix(v.Get("matrix")) // before the templates that use it
 	impl := v.Get("implementation")
 	switch n.Kind {
 	case KindShell:
@@ -425,6 +427,7 @@ func (p *parsing) node(v *document.Value) {
 		p.sub(n, v, impl)
 	}
 	p.misplaced(n, v)
+	p.surroundings(n, v)
 	p.execution(n, v.Get("execution"))
 	n.when = p.condition(v.Get("when"), "when", cel.BoolType, n, false, false)
 	n.maxVisits = p.Integer(v.Get("max_visits"), "max_visits", 1, maxSteps, defaultVisits)
@@ -488,12 +491,37 @@ func (p *parsing) misplaced(n *node, v *document.Value) {
 		"params":         {KindTask},
 		"inherit_branch": {KindWorkflow},
 		"input":          {KindWorkflow},
+		"image":          {KindShell, KindTask},
+		"services":       {KindShell, KindTask},
+		"matrix":         {KindShell, KindTask},
 	} {
 		for _, f := range v.Fields {
 			if f.Key == key && !slices.Contains(of, n.Kind) {
-				p.Problem(f.Line, f.Column, "%s belongs to %s nodes; this one is a %s node", key, of[0], n.Kind)
+				p.Problem(f.Line, f.Column, "%s belongs to %s nodes; this one is a %s node", key, joinKinds(of), n.Kind)
 			}
 		}
+	}
+}
+
+func joinKinds(of []Kind) string {
+	names := make([]string, len(of))
+	for i, k := range of {
+		names[i] = string(k)
+	}
+	return strings.Join(names, " and ")
+}
+
+// surroundings reads the image and the services of a node's container.
+func (p *parsing) surroundings(n *node, v *document.Value) {
+	n.services = service.Parse(p.Document, v.Get("services"))
+	if image := v.Get("image"); image != nil {
+		n.image = p.template(image, "image", n)
+		if n.image != nil && len(n.image.slots()) == 0 {
+			service.ParseImage(p.Document, image)
+		}
+	}
+	if b := v.Get("execution").Get("background"); v.Get("matrix") != nil && b != nil && b.Any == true {
+		p.At(v.Get("matrix"), "a node in the background has no matrix; its cells run one after another")
 	}
 }
 

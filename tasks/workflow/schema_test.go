@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 func workflowSchemaResolved(t *testing.T) *jsonschema.Resolved {
@@ -137,6 +138,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 		{"input", inputKeys, inner(s.Properties, "input")},
 		{"node", nodeKeys, node},
 		{"execution", executionKeys, inner(node, "execution")},
+		{"service", service.Keys(), s.Defs["service"].Properties},
 		{"implementation", slices.Concat(shellKeys, taskKeys, subKeys, llmKeys, humanKeys), inner(node, "implementation")},
 		{"llm", llmKeys, s.Defs["llm"].Properties},
 		{"human", humanKeys, human.OneOf[1].Properties},

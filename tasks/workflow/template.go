@@ -116,19 +116,22 @@ func (t *template) slots() []*slot {
 // scope has the values that slots and conditions can use.
 type scope struct {
 	state, input, context map[string]any
+	matrix                map[string]any // nil outside a cell
 }
 
-// lookup follows a slot's path. A path that begins with none of state, input and context is looked up in state, then in
-// input.
+// lookup follows a slot's path. A path that begins with none of state, input and context, and in a cell matrix, is looked up in state,
+// then in input.
 func (s scope) lookup(path []string) (any, bool) {
 	var v any
-	switch path[0] {
-	case "state":
+	switch {
+	case path[0] == "state":
 		v = s.state
-	case "input":
+	case path[0] == "input":
 		v = s.input
-	case "context":
+	case path[0] == "context":
 		v = s.context
+	case path[0] == "matrix" && s.matrix != nil:
+		v = s.matrix
 	default:
 		var ok bool
 		if v, ok = s.state[path[0]]; !ok {

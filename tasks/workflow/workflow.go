@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/tasks/service"
 )
 
 // Workflow is a parsed and checked workflow file. It is immutable and may be
@@ -35,6 +37,11 @@ func (w *Workflow) Source() []byte { return []byte(w.source) }
 
 // Inputs returns the declared inputs, in written order.
 func (w *Workflow) Inputs() []Input { return slices.Clone(w.inputs) }
+
+// Images reports whether a node of the workflow names an image.
+func (w *Workflow) Images() bool {
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.image != nil })
+}
 
 // Needs returns the names of the sub-workflows that the workflow calls directly, sorted.
 func (w *Workflow) Needs() []string { return slices.Clone(w.needs) }
@@ -122,6 +129,10 @@ type node struct {
 	gate       *gateNode
 	workflow   string // workflow
 	inherit    bool
+
+	image    *template // of shell and task nodes; nil if there is none
+	services []service.Service
+	matrix   *matrix // nil if there is none
 
 	timeout   time.Duration
 	retries   int
@@ -220,7 +231,8 @@ const (
 
 // Step is one action to perform next. It is pure data and survives JSON.
 type Step struct {
-	// ID is unique in the run, as "test", "test#2" for the second visit, and "judge[3]" in fan-out line 3.
+	// ID is unique in the run, as "test", "test#2" for the second visit, "judge[3]" in fan-out line 3, and "test(1.26,postgres)"
+	// for a cell of a matrix.
 	ID   string `json:"id"`
 	Node string `json:"node"`
 	Kind Kind   `json:"kind"`
@@ -233,6 +245,11 @@ type Step struct {
 	// Task and Params are those of a task step, expanded.
 	Task   string          `json:"task,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
+	// Cell is the cell of a matrix that the step is for, as "1.26,postgres", or "".
+	Cell string `json:"cell,omitempty"`
+	// Image is that of the step's container, or "" for the run's own. Services run next to the container until the step ends.
+	Image    string            `json:"image,omitempty"`
+	Services []service.Service `json:"services,omitempty"`
 	// LLM is the question of an llm step.
 	LLM *LLMCall `json:"llm,omitempty"`
 	// Human is the question of a gate.
