@@ -72,10 +72,10 @@ var inside = map[string][]string{
 	"executor/upstream":  {"containers", "executor/record", "gitd"},
 	"executor/worktree":  {"containers", "containers/layer", "executor/egress", "executor/record", "gitd", "gitd/gitindex", "gitd/worktree"},
 	"executor/record":    {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},
-	"gateway":            {"executor", "executor/record", "executor/settings", "executor/upstream", "gateway/chat", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/github", "gateway/links", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gitd"},
+	"gateway":            {"executor", "executor/record", "executor/settings", "executor/upstream", "gateway/chat", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/github", "gateway/links", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trigger", "gitd"},
 	"gateway/catalog":    {"executor", "executor/record", "gateway/gate"},
 	"gateway/chat":       {"executor", "executor/record", "gateway/catalog", "gateway/engineer", "gateway/fallback", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gitd"},
-	"gateway/client":     {"executor", "executor/record", "gateway", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gitd"},
+	"gateway/client":     {"executor", "executor/record", "gateway", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trigger", "gitd"},
 	"gateway/engineer":   {"executor", "executor/record", "executor/upstream", "gateway/catalog", "gateway/forge", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gitd"},
 	"gateway/evidence":   {"executor", "executor/record", "executor/store", "gateway/links", "gateway/lookup", "gateway/page", "gateway/render", "gateway/route", "gitd"},
 	"gateway/fallback":   {"gateway/retry", "gateway/slack"},
@@ -94,6 +94,7 @@ var inside = map[string][]string{
 	"gateway/route":      {"executor", "executor/record", "gateway/links", "gateway/page", "gitd"},
 	"gateway/signin":     {"gateway/forge", "gateway/github", "gateway/page", "gateway/render", "gateway/route", "gitd"},
 	"gateway/slack":      {"gateway/retry"},
+	"gateway/trigger":    {"executor", "executor/record", "gateway/forge", "gateway/lookup", "gateway/retry", "gateway/route", "gitd"},
 }
 
 // TestArrowsInside keeps the packages of a room apart. Each package is in the table, and imports only what the table lists. The table

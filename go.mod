@@ -21,6 +21,7 @@ require (
 	github.com/mxschmitt/playwright-go v0.6100.0
 	github.com/pkg/sftp v1.13.12
 	github.com/prometheus/client_golang v1.25.0
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/slack-go/slack v0.35.0
 	github.com/yuin/goldmark v1.8.7

@@ -54,6 +54,24 @@ func TestClaimOnce(t *testing.T) {
 	}
 }
 
+// TestBeginAfterKill begins a run whose branch a killed process made, but not the rest of the run's begin.
+func TestBeginAfterKill(t *testing.T) {
+	w := newWorld(t, nil)
+	claim := mention(t, "c", "C1-1.1")
+	run, _, err := w.x.Claim(t.Context(), claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sh(w.data, "git -C repos/demo.git branch "+run.Branch+" main")
+	begun, err := w.x.Begin(t.Context(), run.Name(), record.Request{Command: &record.Command{Shell: "echo x > x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if begun, err = w.x.Settled(t.Context(), begun.Caller, begun.ID); err != nil || begun.State != record.StateComplete || begun.Head == begun.Start {
+		t.Errorf("%+v, %v", begun, err)
+	}
+}
+
 // TestReindexWithClaims claims runs while the index is rebuilt. The new index has them,
 // in its file too, and none is claimed twice.
 func TestReindexWithClaims(t *testing.T) {

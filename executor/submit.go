@@ -291,13 +291,16 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 			return "", err
 		}
 		none := gitd.Hash("")
-		updates := []gitd.RefUpdate{{Name: record.RunRef(p.run.Caller, p.run.ID), New: ref, Old: &old}}
+		// The run's ref is the last one, because refs change one after another, and a kill may come between. A run without
+		// its branch could not begin. A branch without its run is taken over by the next claim.
+		var updates []gitd.RefUpdate
 		if p.fresh {
-			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
 			if p.state != "" {
 				updates = append(updates, gitd.RefUpdate{Name: agent.MemoryRef(p.run.Caller), New: p.state})
 			}
+			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
 		}
+		updates = append(updates, gitd.RefUpdate{Name: record.RunRef(p.run.Caller, p.run.ID), New: ref, Old: &old})
 		err = p.repo.Update(ctx, updates...)
 		if err == nil {
 			return ref, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -37,6 +38,8 @@ type Server struct {
 	Engineer *engineer.Engineer
 	// Hooks has the accepted webhooks of forges, by the name of the forge.
 	Hooks map[string]engineer.Hook
+	// Triggers start work at times and events. If it is nil, there are none.
+	Triggers *trigger.Triggers
 	// GitHub lists installations and repositories. If it is nil, ramus has no account at GitHub.
 	GitHub *github.Client
 	// SignIn gives tokens to people who sign in by GitHub. If it is nil, nobody can.
@@ -116,6 +119,10 @@ func (s *Server) setUpAlone() {
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview, Log: s.Log, Now: s.Now}
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
 		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
+	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
+	if s.Triggers != nil {
+		tasks.Triggers = s.Triggers
+	}
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
 			metrics: m, spec: func() []byte { return s.spec }},
@@ -123,7 +130,8 @@ func (s *Server) setUpAlone() {
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
-		engineer.NewAPI(s.Engineer, s.Hooks, s.Log),
+		tasks,
+		&trigger.API{Triggers: s.Triggers},
 		&evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Now: s.Now},
 		s.preview,
 		s.mcp,

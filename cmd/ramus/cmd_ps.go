@@ -88,8 +88,15 @@ func state(r record.Run) string {
 	return string(r.State)
 }
 
-// work returns a short description of a run's work.
+// work returns a short description of a run's work, and its trigger.
 func work(r record.Run) string {
+	if name := r.Trigger(); name != "" {
+		return workAlone(r) + " (trigger " + name + ")"
+	}
+	return workAlone(r)
+}
+
+func workAlone(r record.Run) string {
 	switch {
 	case r.Command != "":
 		return r.Command

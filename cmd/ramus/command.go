@@ -30,7 +30,7 @@ func commands() []command {
 		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
-		taskCommand(), mcpCommand(), linkBrowsersCommand(),
+		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), configCommand(), tokenCommand(),
 		serveCommand(), gitdCommand(), reindexCommand(), pruneCommand(), doctorCommand(), completionCommand(), versionCommand(),
 	}

@@ -66,11 +66,14 @@ type Config struct {
 	RefreshAfter   Duration               `yaml:"refresh_after"`
 	RefreshWait    Duration               `yaml:"refresh_wait"`
 	Hooks          HooksConfig            `yaml:"hooks"`
-	Artifacts      ArtifactsConfig        `yaml:"artifacts"`
-	Keep           KeepConfig             `yaml:"keep"`
-	CORS           []string               `yaml:"cors"`
-	Streams        int                    `yaml:"streams"`
-	Log            LogConfig              `yaml:"log"`
+
+	Triggers map[string]TriggerConfig `yaml:"triggers"`
+
+	Artifacts ArtifactsConfig `yaml:"artifacts"`
+	Keep      KeepConfig      `yaml:"keep"`
+	CORS      []string        `yaml:"cors"`
+	Streams   int             `yaml:"streams"`
+	Log       LogConfig       `yaml:"log"`
 }
 
 // LimitsConfig bounds one container.
@@ -358,7 +361,9 @@ func Defaults() Config {
 		Repos: map[string]RepoConfig{}, RefreshAfter: Duration(time.Minute), RefreshWait: Duration(5 * time.Second),
 		CORS:    []string{},
 		Streams: 256,
-		Log:     LogConfig{Level: "info", Format: "text"},
+
+		Triggers: map[string]TriggerConfig{},
+		Log:      LogConfig{Level: "info", Format: "text"},
 	}
 }
 
@@ -390,8 +395,8 @@ var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"},
 	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
 	"repos.*.merge":        {"", "push", "pull-request", "here"},
-	"slack.thread_replies": {"mention", "all"},
-	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
+	"slack.thread_replies": {"mention", "all"}, "triggers.*.webhook.signature": {"", "ramus", "sentry", "pagerduty", "github"},
+	"log.level": {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }
 
 // choicesOf returns the values of a key, and whether its list is closed. The middle part of its path may be any name.
@@ -400,10 +405,11 @@ func choicesOf(path string) ([]string, bool) {
 		return list, true
 	}
 	parts := strings.Split(path, ".")
-	if len(parts) != 3 {
+	if len(parts) < 3 {
 		return nil, false
 	}
-	list, closed := choices[parts[0]+".*."+parts[len(parts)-1]]
+	parts[1] = "*"
+	list, closed := choices[strings.Join(parts, ".")]
 	return list, closed
 }
 

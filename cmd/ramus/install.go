@@ -32,6 +32,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/shortpath"
@@ -57,6 +58,7 @@ type installation struct {
 	chat     *chat.Chat         // nil if no Slack app is configured; only a lasting server opens it
 	engineer *engineer.Engineer // only a lasting server opens it
 	hub      *hub
+	triggers *trigger.Triggers // nil if none are configured; only a lasting server opens it
 }
 
 // errLocked means that another process uses the data folder.
@@ -224,6 +226,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.engineer, err = newEngineer(c.Engineer, log); err != nil {
 		return nil, err
 	}
+	if i.triggers, err = newTriggers(c, secret, log); err != nil {
+		return nil, err
+	}
 	if i.store, err = openStore(c.Artifacts.URL, secret); err != nil {
 		return nil, err
 	}
@@ -375,6 +380,9 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
 	if i.chat != nil {
 		errs = append(errs, i.chat.Close())
+	}
+	if i.triggers != nil {
+		errs = append(errs, i.triggers.Close())
 	}
 	if i.engineer != nil {
 		errs = append(errs, i.engineer.Close())
@@ -587,6 +595,12 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		if err := i.openChat(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if i.triggers != nil {
+		if err := i.openTriggers(ctx); err != nil {
+			return nil, err
+		}
+		i.gateway.Triggers = i.triggers
 	}
 	if web != nil {
 		i.gateway.Loopback = loopbackURL(web.Addr())

@@ -31,7 +31,7 @@ func (api *API) hookRoutes() []route.Route {
 	var rows []route.Route
 	for _, h := range hookNames {
 		rows = append(rows, route.Route{Method: "POST", Pattern: "/webhooks/" + h.name, Access: route.AccessHook, Body: forge.MaxDelivery,
-			Summary: h.title + "'s webhooks: ramus looks at the pull requests of tasks, and bases follow pushes",
+			Summary: h.title + "'s webhooks: ramus looks at the pull requests of tasks, and bases follow pushes, triggers start work",
 			Handle:  func(c *route.Call) error { return api.fromForge(c, h.name, h.title) }})
 	}
 	return rows
@@ -57,6 +57,11 @@ func (api *API) fromForge(c *route.Call, name, title string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if api.Triggers != nil {
+		if err := api.Triggers.Deliver(c.R.Context(), hook.Forge, d); err != nil {
+			return err
+		}
 	}
 	if err := api.Engineer.Deliver(c.R.Context(), hook.Forge, d); err != nil {
 		return err

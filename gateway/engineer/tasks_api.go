@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -18,9 +19,16 @@ type API struct {
 	Engineer *Engineer // nil if the server takes no tasks
 	// Hooks has the accepted webhooks by the name of the forge, such as "github".
 	Hooks map[string]Hook
-	Log   *slog.Logger
+	// Triggers gets each delivery too. If it is nil, only tasks and bases do.
+	Triggers Triggers
+	Log      *slog.Logger
 
 	heard chan struct{} // holds a token for each webhook that is being read
+}
+
+// Triggers starts the work that the deliveries of forges cause. That work is claimed when Deliver returns.
+type Triggers interface {
+	Deliver(ctx context.Context, from forge.Forge, d forge.Delivery) error
 }
 
 // NewAPI returns the API of an engineer. e may be nil. hooks has the accepted webhooks by the name of the forge.

@@ -216,6 +216,18 @@ func (api *API) doing(c *route.Call, r record.Run) string {
 	return fmt.Sprintf("At work for %s.", took)
 }
 
+// triggerEvent describes the event that had a trigger start the run. Returns "" if the run does not have it.
+func triggerEvent(r record.Run) string {
+	var e struct {
+		Kind  string `json:"kind"`
+		Title string `json:"title"`
+	}
+	if r.Origin == nil || json.Unmarshal(r.Origin.Event, &e) != nil || e.Kind == "" {
+		return ""
+	}
+	return " (" + e.Kind + "): " + e.Title
+}
+
 // facts returns the rows of facts at the top of the page.
 func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *record.ManifestPolicy) []fact {
 	var list []fact
@@ -225,7 +237,10 @@ func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *r
 		}
 	}
 	add("Asked by", r.Asker.Name, false)
-	if r.Origin != nil {
+	switch name := r.Trigger(); {
+	case name != "":
+		add("Trigger", name+triggerEvent(r), false)
+	case r.Origin != nil:
 		add("Asked in", r.Origin.Source, false)
 	}
 	add("Asked at", render.Time(r.CreatedAt), false)

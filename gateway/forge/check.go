@@ -15,6 +15,10 @@ type Check struct {
 	Summary    string `json:"summary,omitempty"`
 	Text       string `json:"text,omitempty"`
 	Pulls      []int  `json:"pulls,omitempty"` // numbers of its pull requests
+	// Job is set for a job of a workflow run, which has a delivery of its own. Attempt counts the attempts at a workflow
+	// run, from 1. Only deliveries have them.
+	Job     bool `json:"job,omitempty"`
+	Attempt int  `json:"attempt,omitempty"`
 }
 
 // Failed reports whether a check has ended with a failure.

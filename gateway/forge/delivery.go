@@ -30,6 +30,7 @@ type Delivery struct {
 	Turned bool   `json:"turned,omitempty"`
 	Check  *Check `json:"check,omitempty"`
 	Pushes []Push `json:"pushes,omitempty"`
+	Issue  *Issue `json:"issue,omitempty"` // of an event about the issue itself
 }
 
 // Push is the new tip of a branch or tag.

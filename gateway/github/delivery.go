@@ -21,6 +21,45 @@ type head struct {
 	} `json:"repository"`
 }
 
+// issueEvent is the event "issues".
+type issueEvent struct {
+	Issue *struct {
+		numbered
+		Title       string `json:"title"`
+		Body        string `json:"body"`
+		HTMLURL     string `json:"html_url"`
+		Association string `json:"author_association"`
+		User        login  `json:"user"`
+		Labels      []struct {
+			Name string `json:"name"`
+		} `json:"labels"`
+	} `json:"issue"`
+	Label struct {
+		Name string `json:"name"`
+	} `json:"label"`
+	Sender login `json:"sender"`
+}
+
+type login struct {
+	Login string `json:"login"`
+}
+
+// maxLabels bounds the labels of an issue. GitHub allows 100.
+const maxLabels = 100
+
+func (p *issueEvent) issue(action string) *forge.Issue {
+	i := &forge.Issue{Opened: action == "opened", Labeled: action == "labeled", Title: forge.Bounded(p.Issue.Title), Body: forge.Bounded(p.Issue.Body),
+		URL: text.Clip(p.Issue.HTMLURL, 1000), Label: text.Clip(p.Label.Name, 200), Author: text.Clip(p.Issue.User.Login, 100),
+		Association: text.Clip(p.Issue.Association, 100), Sender: text.Clip(p.Sender.Login, 100)}
+	for _, l := range p.Issue.Labels[:min(len(p.Issue.Labels), maxLabels)] {
+		i.Labels = append(i.Labels, text.Clip(l.Name, 200))
+	}
+	return i
+}
+
+// actionsApp is the slug of GitHub's own App, whose check runs are the jobs of workflow runs.
+const actionsApp = "github-actions"
+
 // numbered is a pull request or an issue. Only its number is used.
 type numbered struct {
 	Number int `json:"number"`
@@ -53,6 +92,9 @@ type checkRun struct {
 	CheckSuite struct {
 		HeadBranch string `json:"head_branch"`
 	} `json:"check_suite"`
+	App struct {
+		Slug string `json:"slug"`
+	} `json:"app"`
 	Output struct {
 		Title   string `json:"title"`
 		Summary string `json:"summary"`
@@ -62,7 +104,7 @@ type checkRun struct {
 
 func (r *checkRun) check() *forge.Check {
 	c := r.checked.check()
-	c.Branch = r.CheckSuite.HeadBranch
+	c.Branch, c.Job = r.CheckSuite.HeadBranch, r.App.Slug == actionsApp
 	c.Title, c.Summary, c.Text = forge.Bounded(r.Output.Title), forge.Bounded(r.Output.Summary), forge.Bounded(r.Output.Text)
 	return c
 }
@@ -71,11 +113,12 @@ type workflowRun struct {
 	checked
 	HeadBranch   string `json:"head_branch"`
 	DisplayTitle string `json:"display_title"`
+	RunAttempt   int    `json:"run_attempt"`
 }
 
 func (r *workflowRun) check() *forge.Check {
 	c := r.checked.check()
-	c.Workflow, c.Branch, c.Title = true, r.HeadBranch, forge.Bounded(r.DisplayTitle)
+	c.Workflow, c.Branch, c.Title, c.Attempt = true, r.HeadBranch, forge.Bounded(r.DisplayTitle), r.RunAttempt
 	return c
 }
 
@@ -138,6 +181,13 @@ func readEvent(d *forge.Delivery, body []byte) error {
 		}
 		if err = json.Unmarshal(body, &p); p.Issue != nil {
 			d.Number = p.Issue.Number
+		} else {
+			missing = "issue"
+		}
+	case "issues":
+		var p issueEvent
+		if err = json.Unmarshal(body, &p); p.Issue != nil {
+			d.Number, d.Issue = p.Issue.Number, p.issue(d.Action)
 		} else {
 			missing = "issue"
 		}
