@@ -17,11 +17,12 @@ import (
 
 // agent returns an agent by its name. The name may be empty if there is only one agent.
 func (x *Executor) agent(name string) (agent.Agent, error) {
-	names := slices.Sorted(maps.Keys(x.Agents))
+	agents := x.options().Agents
+	names := slices.Sorted(maps.Keys(agents))
 	if name == "" && len(names) == 1 {
 		name = names[0]
 	}
-	if a, ok := x.Agents[name]; ok {
+	if a, ok := agents[name]; ok {
 		return a, nil
 	}
 	switch {
@@ -47,7 +48,7 @@ func (l *liveRun) image() string {
 	if l.initial.Agent == nil {
 		return ""
 	}
-	return l.x.Agents[l.initial.Agent.Name].Image
+	return l.x.options().Agents[l.initial.Agent.Name].Image
 }
 
 func firstLine(text string) string {
@@ -76,7 +77,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	if r.Kind != record.KindAgent || r.Agent == nil {
 		return fmt.Errorf("%w: it is no agent's run", record.ErrConflict)
 	}
-	if err := x.Agents[r.Agent.Name].Accepts(p.Text, p.Files); err != nil {
+	if err := x.options().Agents[r.Agent.Name].Accepts(p.Text, p.Files); err != nil {
 		return err
 	}
 	if p.Key == "" {

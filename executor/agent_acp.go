@@ -355,9 +355,9 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 		Agent:      c.a,
 		Env:        c.env(browser),
 		Prefix:     c.l.processPrefix(),
-		Timeout:    x.Timeout,
-		RunTimeout: x.RunTimeout,
-		Output:     x.Limits.WithDefaults().Output,
+		Timeout:    x.options().Timeout,
+		RunTimeout: x.options().RunTimeout,
+		Output:     x.options().Limits.WithDefaults().Output,
 		Waits:      x.tuning.waits,
 	}
 }
@@ -376,7 +376,7 @@ func (l *liveRun) processPrefix() string { return l.commandID("acp", 0) + "." }
 
 // speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
 func (l *liveRun) speaks(s stepInfo) bool {
-	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil && l.x.Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
+	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil && l.x.options().Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
 }
 
 // repeatable reports whether a turn that is gone with its container may begin again from the branch. The run's record

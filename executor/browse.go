@@ -134,7 +134,7 @@ func (w *work) scratchDoor(key string) http.Handler {
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0), // not a bound, because the grant ends with the connection
 	})
-	return worktree.ScratchDoor(t.Repo, git, &egress.Proxy{Allow: x.Egress, Private: x.PrivateEgress, Tell: t.tell})
+	return worktree.ScratchDoor(t.Repo, git, &egress.Proxy{Hosts: x.egress, Tell: t.tell})
 }
 
 // identify commits the files as they are and notes their tree. A check is evidence for that tree only.

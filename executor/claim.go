@@ -88,7 +88,7 @@ func (x *Executor) OfCaller(c record.Caller) []record.Run {
 }
 
 // AgentNames returns the names of the agents that requests may name.
-func (x *Executor) AgentNames() []string { return slices.Sorted(maps.Keys(x.Agents)) }
+func (x *Executor) AgentNames() []string { return slices.Sorted(maps.Keys(x.options().Agents)) }
 
 // Home returns the repository of a caller's branch, and its base. The error is ErrNotFound if the caller has no branch.
 func (x *Executor) Home(ctx context.Context, c record.Caller) (repo, base string, err error) {
@@ -156,6 +156,11 @@ func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (rec
 		return held, err
 	}
 	p.run.CreatedAt = held.CreatedAt
+	admitted, err := x.admit(p.run)
+	if err != nil {
+		return held, err
+	}
+	defer admitted()
 	ref, err = x.claim(ctx, p, ref)
 	if errors.Is(err, errClaimed) {
 		return held, fmt.Errorf("cannot begin %s: %w: somebody else began or ended it", run, record.ErrConflict)

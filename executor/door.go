@@ -73,5 +73,5 @@ func (x *Executor) containerEnv() []string {
 	}
 	// Without it `git status` writes the index, which the host would have to look at.
 	env = append(env, "GIT_OPTIONAL_LOCKS=0")
-	return slices.Concat(env, deps.Env, x.Env)
+	return slices.Concat(env, deps.Env, x.options().Env)
 }

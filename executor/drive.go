@@ -43,7 +43,7 @@ func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error 
 // drive takes a run from its turn to its end.
 func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	defer close(l.done)
-	ctx, cancel := context.WithTimeoutCause(l.ctx, x.RunTimeout, errRunTimeout)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, x.options().RunTimeout, errRunTimeout)
 	defer cancel()
 	var output map[string]any
 	var err error

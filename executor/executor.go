@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
+	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -90,6 +91,8 @@ type Executor struct {
 	Door map[string]func(Visitor) http.Handler
 	// ServiceLimits are the limits of one service, see [services.Starter.Limits].
 	ServiceLimits containers.Limits
+	// Quotas bound the work of one person and of one repository. The zero value bounds nothing.
+	Quotas quota.Rules
 	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
 	// fleet has a Keeper.
 	Layers int64
@@ -107,6 +110,8 @@ type Executor struct {
 	viewer    *browse.Viewer
 	hub       hub
 	runs      registry
+	book      quota.Book
+	applied   atomic.Pointer[Options] // nil until the first Apply
 
 	commands, commits atomic.Int64
 	trees             *worktree.Store
@@ -144,11 +149,11 @@ type LLM interface {
 // missing index is rebuilt from the refs.
 func (x *Executor) Open(ctx context.Context) error {
 	x.defaults()
-	agents, err := agent.Complete(x.Agents)
+	s, err := x.options().Check()
 	if err != nil {
 		return err
 	}
-	x.Agents = agents
+	x.Agents, x.Timeout, x.RunTimeout = s.Agents, s.Timeout, s.RunTimeout
 	if x.Settings == nil {
 		x.Settings = new(settings.Reader)
 		x.Settings.SetBounds(x.bounds())
@@ -206,12 +211,11 @@ func (x *Executor) openTrees() error {
 	}
 	x.trees.Layers.Dir, x.trees.Layers.Bytes = filepath.Join(x.Data, "layers"), x.Layers
 	x.deps = &deps.Cache{
-		Git:     x.Git,
-		Trees:   x.trees,
-		Bucket:  x.artifacts.Bucket,
-		Egress:  x.Egress,
-		Private: x.PrivateEgress,
-		Log:     x.Log,
+		Git:    x.Git,
+		Trees:  x.trees,
+		Bucket: x.artifacts.Bucket,
+		Egress: x.egress,
+		Log:    x.Log,
 	}
 	return x.trees.Open(x.ctx)
 }
@@ -283,12 +287,6 @@ func (x *Executor) defaults() {
 	}
 	if x.Now == nil {
 		x.Now = time.Now
-	}
-	if x.Timeout <= 0 {
-		x.Timeout = 30 * time.Minute
-	}
-	if x.RunTimeout <= 0 {
-		x.RunTimeout = 24 * time.Hour
 	}
 	x.tuning.waits = x.tuning.waits.WithDefaults()
 	if x.tuning.sealEvery <= 0 {

@@ -89,6 +89,11 @@ func (x *Executor) Prune(ctx context.Context, p Pruning) ([]Pruned, error) {
 			return nil, fmt.Errorf("%w kind %q to prune: want %s", record.ErrInvalid, kind, strings.Join(PruneKinds(), ", "))
 		}
 	}
+	release, err := x.runs.lock(ctx, pruneLock)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	repos, err := x.Git.Repos(ctx)
 	if p.Repo != "" {
 		var repo *gitd.Repo
@@ -98,7 +103,7 @@ func (x *Executor) Prune(ctx context.Context, p Pruning) ([]Pruned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot prune: %w", err)
 	}
-	n := &pruning{x: x, ask: p, now: x.Now(), gone: make(map[string]bool)}
+	n := &pruning{x: x, keep: x.options().Keep, ask: p, now: x.Now(), gone: make(map[string]bool)}
 	if err := n.all(ctx, repos); err != nil {
 		return n.list, fmt.Errorf("cannot prune: %w", err)
 	}
@@ -108,6 +113,7 @@ func (x *Executor) Prune(ctx context.Context, p Pruning) ([]Pruned, error) {
 // pruning is one call of Prune.
 type pruning struct {
 	x    *Executor
+	keep Retention
 	ask  Pruning
 	now  time.Time
 	list []Pruned
@@ -306,7 +312,7 @@ func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 			old = append(old, gone)
 		}
 	}
-	_, err := n.remove(ctx, repo, append(merged, n.over(n.x.Keep.Branches, old)...))
+	_, err := n.remove(ctx, repo, append(merged, n.over(n.keep.Branches, old)...))
 	return err
 }
 
@@ -360,7 +366,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 			all = append(all, candidate{Pruned{Kind: PruneRuns, Repo: repo.Name(), Name: name, Time: when, Why: "it has ended, and its caller has no branch"}, ref})
 		}
 	}
-	done, err := n.remove(ctx, repo, n.over(n.x.Keep.Runs, all))
+	done, err := n.remove(ctx, repo, n.over(n.keep.Runs, all))
 	if n.ask.DryRun {
 		return err
 	}
@@ -385,7 +391,7 @@ func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 		}
 		all = append(all, candidate{Pruned{Kind: PruneBrowser, Repo: repo.Name(), Name: ref.Name, Time: c.When, Why: "it can be looked at again"}, ref})
 	}
-	_, err = n.remove(ctx, repo, n.over(n.x.Keep.Runs, all))
+	_, err = n.remove(ctx, repo, n.over(n.keep.Runs, all))
 	return err
 }
 
@@ -405,7 +411,7 @@ func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 	}
 	kinds := slices.SortedFunc(maps.Keys(byKind), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
 	for _, kind := range kinds {
-		for _, c := range n.over(n.x.Keep.Layers, byKind[kind]) {
+		for _, c := range n.over(n.keep.Layers, byKind[kind]) {
 			if n.ask.DryRun || trees.Drop(byName[c.Name]) {
 				n.list = append(n.list, c.Pruned)
 			}
@@ -430,7 +436,7 @@ func (n *pruning) artifacts(ctx context.Context) error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(c candidate) bool { return named[c.Name] })
-	for _, c := range n.over(n.x.Keep.Artifacts, all) {
+	for _, c := range n.over(n.keep.Artifacts, all) {
 		if !n.ask.DryRun {
 			removed, err := n.x.artifacts.Remove(ctx, c.Name)
 			if err != nil {

@@ -130,6 +130,11 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	if err != nil {
 		return nil, record.Run{}, err
 	}
+	admitted, err := x.admit(p.run)
+	if err != nil {
+		return nil, record.Run{}, err
+	}
+	defer admitted()
 	alone := r.CancelPrevious && p.run.Workflow != ""
 	if alone {
 		release, err := x.runs.lock(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)

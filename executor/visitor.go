@@ -46,7 +46,7 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	}
 	x := g.w.l.x
 	begun := x.Now()
-	out, err := task.Run(g.Context(), &taskShell{w: g.w.forVisitor(), timeout: x.Timeout}, params)
+	out, err := task.Run(g.Context(), &taskShell{w: g.w.forVisitor(), timeout: x.options().Timeout}, params)
 	secrets := x.Secrets.With(typedInline(params))
 	out = redact.Clean(secrets, out)
 	done := out.OK && err == nil

@@ -109,6 +109,7 @@ var expected = map[string]row{
 	"POST /api/tokens":                                     {route.AccessAdmin, "", "/api/tokens", `{"subject":"x","scopes":["read"]}`},
 	"POST /api/reindex":                                    {route.AccessAdmin, "", "/api/reindex", ""},
 	"POST /api/prune":                                      {route.AccessAdmin, "", "/api/prune", `{"dry_run":true}`},
+	"POST /api/backup":                                     {route.AccessAdmin, "", "/api/backup", `{"dir":"relative"}`},
 	"POST /slack/events":                                   {route.AccessHook, "", "/slack/events", "{}"},
 	"POST /webhooks/slack":                                 {route.AccessHook, "", "/webhooks/slack", "{}"},
 	"POST /webhooks/github":                                {route.AccessHook, "", "/webhooks/github", "{}"},

@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // adminAPI maintains the server's data.
 type adminAPI struct {
 	Executor *executor.Executor
+	Version  string
 }
 
 // Routes returns the routes of administration.
@@ -18,6 +20,9 @@ func (api *adminAPI) Routes() []route.Route {
 		{Method: "POST", Pattern: "/api/prune", Access: route.AccessAdmin,
 			Summary: "Remove old branches of callers, runs, layers and artifacts by the rules of keep",
 			Request: executor.Pruning{}, Response: []executor.Pruned{}, Handle: api.prune},
+		{Method: "POST", Pattern: "/api/backup", Access: route.AccessAdmin,
+			Summary: "Copy the data folder to a folder of the server's machine; at the unix socket only",
+			Request: backup.Request{}, Response: backup.Snapshot{}, Handle: api.backup},
 	}
 }
 
@@ -39,6 +44,25 @@ func (api *adminAPI) prune(c *route.Call) error {
 		list = []executor.Pruned{}
 	}
 	return c.Reply(list)
+}
+
+// backup makes a snapshot. A token of an administrator does not suffice, because the request names a place on the
+// server's disk.
+func (api *adminAPI) backup(c *route.Call) error {
+	var r backup.Request
+	if err := c.ReadJSON(&r); err != nil {
+		return err
+	}
+	if !c.Who.Local {
+		return route.NewProblem(route.KindDenied, "only the server's own machine may make backups").
+			WithHint("run `ramus backup` there, without RAMUS_URL")
+	}
+	r.Version = api.Version
+	s, err := api.Executor.Backup(c.R.Context(), r)
+	if err != nil {
+		return err
+	}
+	return c.Reply(s)
 }
 
 func (api *adminAPI) reindex(c *route.Call) error {

@@ -139,7 +139,7 @@ func (s *Server) setUpAlone() {
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
 		&signin.API{Git: s.Git, GitHub: s.SignIn, Log: s.Log, Now: s.Now},
-		&adminAPI{Executor: s.Executor},
+		&adminAPI{Executor: s.Executor, Version: s.Version},
 	}
 	s.spec = s.openAPI()
 }

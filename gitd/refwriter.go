@@ -64,6 +64,8 @@ func (w *refWriting) init(r *Repo) {
 func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 	defer w.turns.acquire(updates)()
 	r := w.repo
+	r.server.writing.RLock()
+	defer r.server.writing.RUnlock()
 	if err := r.writeLoose(ctx, updates); !errors.Is(err, errNotLoose) {
 		return err
 	}

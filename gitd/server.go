@@ -76,6 +76,7 @@ type Server struct {
 	transfers *slots
 
 	requests gitcmd.Group // that are being answered
+	writing  sync.RWMutex // held for reading while this server changes refs itself, for writing by Freeze
 
 	lists  atomic.Uint64 // lists of refs answered without git
 	native bool          // lets git answer protocol v2 and all pushes, for tests

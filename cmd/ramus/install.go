@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
@@ -175,6 +176,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		}
 	}()
 
+	if err := backup.CheckFinished(c.Data); err != nil {
+		return nil, err
+	}
 	keys := filepath.Join(c.Data, "keys")
 	if err := os.MkdirAll(keys, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of keys: %w", err)

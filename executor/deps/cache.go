@@ -34,10 +34,9 @@ type Cache struct {
 	Trees *worktree.Store
 	// Bucket keeps the tarballs.
 	Bucket store.Bucket
-	// Egress and Private list the hosts that Warm may fetch from, see [egress.Proxy]. With an empty Egress nothing is
-	// fetched.
-	Egress, Private []string
-	Log             *slog.Logger
+	// Egress returns the hosts that Warm may fetch from, see [egress.Proxy]. If there are none, nothing is fetched.
+	Egress func() (allow, private []string)
+	Log    *slog.Logger
 
 	mounted, unpacked atomic.Int64
 }
@@ -47,6 +46,15 @@ var ErrCannotFetch = errors.New("the dependencies cannot be fetched")
 
 // Counts returns how many ecosystems' dependencies containers have got by a mount, and how many by unpacking a tarball.
 func (c *Cache) Counts() (mounted, unpacked int64) { return c.mounted.Load(), c.unpacked.Load() }
+
+// fetches reports whether there is a host to fetch from.
+func (c *Cache) fetches() bool {
+	if c.Egress == nil {
+		return false
+	}
+	allow, _ := c.Egress()
+	return len(allow) > 0
+}
 
 // stock returns the dependencies of a commit, those that are in the cache and those that are not.
 func (c *Cache) stock(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (there, cold []locked, err error) {
@@ -107,7 +115,7 @@ func (c *Cache) Lacks(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (b
 	for _, l := range there {
 		c.Trees.Wish(c.wish(l))
 	}
-	return err == nil && len(cold) > 0 && len(c.Egress) > 0, err
+	return err == nil && len(cold) > 0 && c.fetches(), err
 }
 
 // Warm fetches the dependencies of a commit of a base into the cache, in a container on that commit. Dependencies
@@ -129,7 +137,7 @@ func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progres
 		fmt.Fprintf(progress, "dependencies: %d of %d ecosystems are in the cache\n", len(there), len(there))
 		return nil
 	}
-	if len(c.Egress) == 0 {
+	if !c.fetches() {
 		return fmt.Errorf("%w: containers reach no host; list the registry's in `egress`", ErrCannotFetch)
 	}
 

@@ -43,7 +43,7 @@ func (c *Cache) openWarmer(ctx context.Context, repo *gitd.Repo, commit gitd.Has
 	}
 	w.lease, err = w.tree.OpenScratch(ctx, worktree.Scratch{
 		Key:    w.key,
-		Image:  c.Trees.Container.Image,
+		Image:  c.Trees.Usual().Image,
 		Branch: base,
 		Commit: commit,
 		Door:   w.door(),
@@ -61,7 +61,7 @@ func (w *warmer) door() http.Handler {
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: w.c.Trees.Now().AddDate(1, 0, 0), // not a bound, because the grant ends with the connection
 	})
-	return worktree.ScratchDoor(repo, git, &egress.Proxy{Allow: w.c.Egress, Private: w.c.Private, Tell: func(e record.Event) {
+	return worktree.ScratchDoor(repo, git, &egress.Proxy{Hosts: w.c.Egress, Tell: func(e record.Event) {
 		w.c.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", repo.Name(), "host", e.Message, "verdict", e.Reason)
 	}})
 }
@@ -136,7 +136,7 @@ func (w *warmer) pack(ctx context.Context, l locked, out io.Writer) (size int64,
 	exit, err := w.run(ctx, containers.WorkDir, limit, "tar", "-C", Dir, "-cf", "-", "--", l.folder)
 	size = tarballMax - limit.Left
 	if err == nil && (limit.Cut || exit.Stdout != size) {
-		most := min(tarballMax, w.c.Trees.Container.Limits.WithDefaults().Output)
+		most := min(tarballMax, w.c.Trees.Usual().Limits.WithDefaults().Output)
 		err = fmt.Errorf("%w: they have %d MiB, kept are at most %d", ErrCannotFetch, exit.Stdout>>20, most>>20)
 	}
 	if err != nil {

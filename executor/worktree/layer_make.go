@@ -191,7 +191,7 @@ func (s *layerSet) alone(ctx context.Context, w Wish, door http.Handler, staging
 		return err
 	}
 	var at layer.Binding
-	r := st.request(key, st.Container.Image, w.Repo)
+	r := st.request(key, st.Usual().Image, w.Repo)
 	r.Door = door
 	r.Bind = func(ctx context.Context, p containers.Place) error {
 		at = layer.Binding{PID: p.PID, Start: p.Start, Dir: staging, Target: target, UID: p.UID}

@@ -23,7 +23,7 @@ type Store struct {
 	Git *gitd.Server
 	// Fleet gives containers. Work trees are bound from outside if it has a Keeper.
 	Fleet *containers.Fleet
-	// Container has the options with which every container is started.
+	// Container has the options with which every container is started. SetContainer changes them later.
 	Container Container
 	// Identity has the names under which commits are made.
 	Identity Identity
@@ -36,8 +36,9 @@ type Store struct {
 	Log  *slog.Logger
 	Now  func() time.Time
 
-	ctx    context.Context // of work in the background
-	wg     sync.WaitGroup  // of the work in the background
+	usual  atomic.Pointer[Container] // set by SetContainer
+	ctx    context.Context           // of work in the background
+	wg     sync.WaitGroup            // of the work in the background
 	counts counts
 	layers *layerSet // nil if work trees are not bound from outside
 
@@ -51,6 +52,17 @@ type Container struct {
 	Image  string
 	Limits containers.Limits
 	Env    []string // of every command, "K=V"
+}
+
+// SetContainer changes the options of containers that start later.
+func (st *Store) SetContainer(c Container) { st.usual.Store(&c) }
+
+// Usual returns the present options of containers, which must not be changed.
+func (st *Store) Usual() *Container {
+	if c := st.usual.Load(); c != nil {
+		return c
+	}
+	return &st.Container
 }
 
 // Layers bounds the layers of a Store.

@@ -176,11 +176,12 @@ func (t *Tree) container() Container {
 
 // request returns the parts that the requests for all containers have in common.
 func (st *Store) request(key, image, repo string) containers.Request {
+	c := st.Usual()
 	return containers.Request{
 		Key:    key,
 		Image:  image,
-		Env:    st.Container.Env,
-		Limits: st.Container.Limits,
+		Env:    c.Env,
+		Limits: c.Limits,
 		Labels: map[string]string{labelRepo: repo, labelImage: image},
 		Warm:   st.WarmUp,
 	}
@@ -192,7 +193,8 @@ const labelRepo = "ramus.repo"
 // WarmPool starts containers of the usual kind before callers need them, if the fleet has a pool, and returns when they wait. See
 // [containers.Fleet.Warm].
 func (st *Store) WarmPool(ctx context.Context) error {
-	return st.Fleet.Warm(ctx, containers.Request{Image: st.Container.Image, Env: st.Container.Env, Limits: st.Container.Limits, Warm: st.WarmUp})
+	c := st.Usual()
+	return st.Fleet.Warm(ctx, containers.Request{Image: c.Image, Env: c.Env, Limits: c.Limits, Warm: st.WarmUp})
 }
 
 func (t *Tree) furnish(ctx context.Context, h *containers.Host, p *containers.Place, at gitd.Hash) {
@@ -203,7 +205,7 @@ func (t *Tree) furnish(ctx context.Context, h *containers.Host, p *containers.Pl
 
 // madeOf reports whether a container is of an image, as far as its engine has images.
 func (t *Tree) madeOf(c containers.Container, image string) bool {
-	return image == "" || c.Image == "" || cmp.Or(c.Labels[labelImage], t.store.Container.Image) == image
+	return image == "" || c.Image == "" || cmp.Or(c.Labels[labelImage], t.store.Usual().Image) == image
 }
 
 // Forget has the next Ready bring the work tree to the branch's tip, wherever it is now.

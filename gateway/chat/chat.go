@@ -83,6 +83,8 @@ type Chat struct {
 	hands  chan struct{} // limits hand-overs to the fallback runner
 	socket func() error  // waits for Socket Mode to end
 	me     atomic.Pointer[slack.Identity]
+	// applied are the settings of the last Apply, nil for those of the fields.
+	applied atomic.Pointer[Settings]
 
 	mu       sync.Mutex // guards all fields below
 	closed   bool
@@ -230,7 +232,7 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 		}
 		return c.receiveMention(ctx, *d.Mention)
 	case d.Reply != nil:
-		if !c.AllReplies || c.isForeign(d.Reply.Team) || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {
+		if !c.settings().AllReplies || c.isForeign(d.Reply.Team) || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {
 			return nil, nil
 		}
 		return c.receiveMention(ctx, *d.Reply)
@@ -310,8 +312,9 @@ type place struct {
 // channel, the configuration and the only repository.
 func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words Words) place {
 	var p place
-	set := c.Channels[channel]
-	p.agent = cmp.Or(words.Agent, set.Agent, c.Agent)
+	now := c.settings()
+	set := now.Channels[channel]
+	p.agent = cmp.Or(words.Agent, set.Agent, now.Agent)
 	home, base, err := c.Executor.Home(ctx, s.Caller())
 	if err == nil {
 		p.home = home
@@ -321,8 +324,8 @@ func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words W
 	case p.repo != "":
 	case set.Repo != "":
 		p.repo, p.base = set.Repo, set.Base
-	case c.Repo != "":
-		p.repo = c.Repo
+	case now.Repo != "":
+		p.repo = now.Repo
 	default:
 		if all := c.listRepos(ctx); len(all) == 1 {
 			p.repo = all[0]

@@ -31,7 +31,7 @@ func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 	switch {
 	case d.Reason == gate.ReasonExplicitPrefix:
 		return ""
-	case d.Reason == gate.ReasonGrant && c.Gate.Resolve(gate.Asked{ThreadStarter: user, Channel: channel}).Runner == gate.RunnerContainer:
+	case d.Reason == gate.ReasonGrant && c.gate().Resolve(gate.Asked{ThreadStarter: user, Channel: channel}).Runner == gate.RunnerContainer:
 		return user
 	}
 	return d.Starter
@@ -39,7 +39,7 @@ func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 
 // refusal returns the text that tells a person why d is not permitted. Returns "" if d is permitted.
 func (c *Chat) refusal(d gate.Doing) string {
-	if c.Gate.Permits(d) {
+	if c.gate().Permits(d) {
 		return ""
 	}
 	what := map[gate.Deed]string{gate.DeedRun: "run something", gate.DeedMerge: "merge", gate.DeedApprove: "answer that question"}[d.Deed]
@@ -54,7 +54,7 @@ func (c *Chat) refusal(d gate.Doing) string {
 // usableRepos returns the repositories that the author of m may use in the thread.
 func (s *worker) usableRepos(ctx context.Context, d catalog.Decision, m slack.Mention) []string {
 	return slices.DeleteFunc(s.chat.listRepos(ctx), func(repo string) bool {
-		return !s.chat.Gate.Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo})
+		return !s.chat.gate().Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo})
 	})
 }
 

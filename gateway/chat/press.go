@@ -62,12 +62,12 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 // button if the user may write the same command. A question may also be answered by the users that it names.
 func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run, a slack.Action, choice string) string {
 	switch {
-	case !c.Gate.Enabled && a.ID != render.ActionStop:
+	case !c.gate().Enabled && a.ID != render.ActionStop:
 		return "ramus is switched off here at the moment."
-	case p.Reason == gate.ReasonGrant && c.Gate.Resolve(gate.Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != gate.RunnerContainer:
+	case p.Reason == gate.ReasonGrant && c.gate().Resolve(gate.Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != gate.RunnerContainer:
 		// ramus began the thread of the task, so the gate must let the user through.
 		return "Only those for whom ramus works can do that."
-	case p.Reason == gate.ReasonExplicitPrefix && !slices.Contains(c.Gate.Requesters, a.User):
+	case p.Reason == gate.ReasonExplicitPrefix && !slices.Contains(c.gate().Requesters, a.User):
 		return "Only those who may start runs in this thread can do that."
 	}
 	d := gate.Doing{Deed: gate.DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel), Repo: run.Repo, Own: true}
@@ -75,7 +75,7 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 	case render.ActionDiff:
 		return ""
 	case render.ActionApprove, render.ActionReject:
-		if d.Deed = gate.DeedApprove; len(c.Gate.People) == 0 && run.Gate != nil && run.Gate.Names("slack:"+a.User) {
+		if d.Deed = gate.DeedApprove; len(c.gate().People) == 0 && run.Gate != nil && run.Gate.Names("slack:"+a.User) {
 			return ""
 		}
 	case render.ActionRepo:

@@ -350,7 +350,7 @@ func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Ment
 		return d, nil
 	}
 	// The repository that the thread has worked on takes precedence over one that the text names.
-	d := s.chat.decide(s.chat.Gate.Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+	d := s.chat.decide(s.chat.gate().Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
 		Channel: m.Channel, Repo: cmp.Or(at.home, at.repo), Session: s.of.Key}))
 	d.Starter = threadStarter(thread)
 	return d, nil

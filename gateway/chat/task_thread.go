@@ -23,7 +23,7 @@ func (c *Chat) sendToTask(ctx context.Context, m slack.Mention) (handled bool, e
 	if ok, err := c.isOwnTeam(ctx, m.Team); err != nil || !ok {
 		return true, c.ignoreForeign(m.Team, err)
 	}
-	p := c.Gate.Resolve(gate.Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
+	p := c.gate().Resolve(gate.Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
 	if p.Runner != gate.RunnerContainer {
 		return false, nil
 	}

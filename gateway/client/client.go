@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -544,6 +545,11 @@ func (c *Client) NewToken(ctx context.Context, n signin.NewToken) (signin.Token,
 // Reindex rebuilds the index.
 func (c *Client) Reindex(ctx context.Context) (gateway.Reindexed, error) {
 	return post[gateway.Reindexed](ctx, c, "/api/reindex", nil)
+}
+
+// Backup copies the data folder of a server on this machine.
+func (c *Client) Backup(ctx context.Context, r backup.Request) (backup.Snapshot, error) {
+	return post[backup.Snapshot](ctx, c, "/api/backup", r)
 }
 
 // Prune removes the data that is not kept, and returns a list of it.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -77,6 +78,7 @@ type Engineer struct {
 	Log        *slog.Logger
 	Now        func() time.Time
 
+	applied atomic.Pointer[Settings] // nil until Open
 	ctx     context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // jobs and refreshes of bases
@@ -158,27 +160,10 @@ func (e *Engineer) fill() {
 	if e.Now == nil {
 		e.Now = time.Now
 	}
-	if e.Branch == "" {
-		e.Branch = "ramus/conv-{task_id}"
-	}
-	if e.Mention == "" {
-		e.Mention = "@ramus"
-	}
-	if e.Repairs == 0 {
-		e.Repairs = 3
-	}
-	if e.Evidence == "" {
-		e.Evidence = EvidenceLinks
-	}
-	if e.Gather <= 0 {
-		e.Gather = 2 * time.Second
-	}
-	if e.Every <= 0 {
-		e.Every = 10 * time.Minute
-	}
 	if e.RetryEvery <= 0 {
 		e.RetryEvery = 2 * time.Second
 	}
+	e.Apply(*e.settings())
 }
 
 // Close stops all jobs and waits for them. The next Open continues the tasks.
@@ -269,7 +254,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 	t := record.Task{ID: id, Description: s.Description, Context: s.Context, Status: record.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
 		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, CreatedAt: e.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
-	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.Branch)
+	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.settings().Branch)
 	if err := gitd.CheckRef("refs/heads/" + t.Branch); err != nil {
 		return record.Task{}, invalid("engineer.branch makes %q of it, which is no name of a branch", t.Branch)
 	}
@@ -302,7 +287,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 
 // workplace returns the repository and base of a submission.
 func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base string, err error) {
-	repo = cmp.Or(s.Repo, e.Repo)
+	repo = cmp.Or(s.Repo, e.settings().Repo)
 	if repo == "" {
 		all, err := e.Git.Repos(ctx)
 		if err != nil {
@@ -339,7 +324,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 // agent returns the agent of a submission.
 func (e *Engineer) agent(asked string) (string, error) {
 	names := e.Executor.AgentNames()
-	name := cmp.Or(asked, e.Agent)
+	name := cmp.Or(asked, e.settings().Agent)
 	switch {
 	case len(names) == 0:
 		return "", invalid("no agent is configured here; see `agents` in the configuration")
@@ -686,7 +671,7 @@ func isConflict(err error) bool {
 
 // TaskInThread returns the task of a thread. Returns false if the thread belongs to no task.
 func (e *Engineer) TaskInThread(channel, thread string) (record.Task, bool) {
-	if channel != e.Channel || thread == "" {
+	if channel != e.settings().Channel || thread == "" {
 		return record.Task{}, false
 	}
 	e.mu.Lock()

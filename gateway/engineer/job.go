@@ -244,7 +244,7 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 			return 0, err
 		}
 		// A failed task is read too if there is news, because its pull request may have been merged.
-		if t.PRNumber != 0 && t.Status != record.StateComplete && (j.news.Swap(false) || !t.Ended() && j.engineer.Now().Sub(j.looked) >= j.engineer.Every) {
+		if t.PRNumber != 0 && t.Status != record.StateComplete && (j.news.Swap(false) || !t.Ended() && j.engineer.Now().Sub(j.looked) >= j.engineer.settings().Every) {
 			if err := j.look(ctx); err != nil {
 				j.news.Store(true)
 				return 0, err
@@ -262,24 +262,24 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 		case !w.Ended:
 			var over bool
 			if over, err = j.attend(ctx, w); !over && err == nil {
-				return j.engineer.Every, nil
+				return j.engineer.settings().Every, nil
 			}
 		case !w.OK: // the task was retried
 			err = j.begin(ctx, w.Keys)
 		case w.Published == "":
 			err = j.publish(ctx, w)
 		case shared && t.PRNumber == 0:
-			return j.engineer.Every, nil // the message that opens the pull request is in the outbox
+			return j.engineer.settings().Every, nil // the message that opens the pull request is in the outbox
 		default:
 			waiting := past.waiting()
 			if len(waiting) == 0 {
 				j.gathered = time.Time{}
-				return j.engineer.Every - j.engineer.Now().Sub(j.looked), nil
+				return j.engineer.settings().Every - j.engineer.Now().Sub(j.looked), nil
 			}
 			if j.gathered.IsZero() {
 				j.gathered = j.engineer.Now()
 			}
-			if left := j.engineer.Gather - j.engineer.Now().Sub(j.gathered); left > 0 {
+			if left := j.engineer.settings().Gather - j.engineer.Now().Sub(j.gathered); left > 0 {
 				return left, nil
 			}
 			j.gathered = time.Time{}
@@ -318,7 +318,7 @@ func (j *job) address(ctx context.Context) error {
 		return nil
 	}
 	byPeople := slices.ContainsFunc(waiting, func(i item) bool { return i.Check == nil })
-	if !byPeople && past.repairs() >= max(j.engineer.Repairs, 0) {
+	if !byPeople && past.repairs() >= max(j.engineer.settings().Repairs, 0) {
 		var events []record.Event
 		for _, i := range waiting {
 			events = append(events, record.Event{Type: record.EventHeard, Kind: heardLeft, Step: i.Key})
@@ -396,7 +396,7 @@ func (j *job) prompt(ctx context.Context, t record.Task, past history, w work) (
 		if err != nil {
 			return "", err
 		}
-		return render.Prompt(cmp.Or(j.engineer.Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
+		return render.Prompt(cmp.Or(j.engineer.settings().Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
 	}
 	return render.FeedbackPrompt(t, past.feedback(w)), nil
 }
@@ -500,8 +500,12 @@ func (j *job) start(ctx context.Context, w work) error {
 	if err == nil {
 		err = j.launch(ctx, run, record.Request{Agent: &record.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
 	}
-	// An error that the shutdown of the server causes is not a refusal. The next process begins the work.
-	if err != nil && ctx.Err() == nil && !isConflict(err) && route.AsProblem(err, route.Local).Status < 500 {
+	// An error that the shutdown of the server causes is not a refusal. The next process begins the work. Nor is a limit
+	// that is reached, because the task waits until there is a place.
+	if err == nil || ctx.Err() != nil || isConflict(err) {
+		return err
+	}
+	if p := route.AsProblem(err, route.Local); p.Status < 500 && p.Kind != route.KindLimited {
 		return &refusedWork{err}
 	}
 	return err

@@ -20,7 +20,7 @@ import (
 
 // toSlack returns the event that queues a text for the thread of the task. Returns nil if tasks have no threads.
 func (j *job) toSlack(key, text string) []record.Event {
-	if j.engineer.Slack == nil || j.engineer.Channel == "" {
+	if j.engineer.Slack == nil || j.engineer.settings().Channel == "" {
 		return nil
 	}
 	m := message{Key: "slack:" + key, Lane: laneSlack, Kind: mailPost, Text: text}
@@ -141,7 +141,7 @@ func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where st
 	if m.Kind == mailAsk && m.Work > 0 && m.Work <= len(t.Work) {
 		msg.Blocks = append(msg.Blocks, render.AnswerButtons(t.Work[m.Work-1], m.Item)...)
 	}
-	msg.Channel, msg.ThreadTS, msg.Mark = j.engineer.Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
+	msg.Channel, msg.ThreadTS, msg.Mark = j.engineer.settings().Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
 	ts, err := j.engineer.Slack.Post(ctx, msg, true)
 	if err != nil {
 		return "", nil, err
@@ -169,7 +169,7 @@ func (j *job) postForge(ctx context.Context, t record.Task, past history, m mess
 		if !able {
 			return "", nil, nil, fmt.Errorf("%w: %s has no labels", forge.ErrRefused, at.Forge.Title())
 		}
-		return "", nil, nil, labeler.AddLabels(ctx, at.Name, t.PRNumber, j.engineer.Labels)
+		return "", nil, nil, labeler.AddLabels(ctx, at.Name, t.PRNumber, j.engineer.settings().Labels)
 	case mailBody:
 		work, err := j.manifests(ctx, t)
 		if err != nil {
@@ -234,13 +234,13 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, at forg
 		return "", nil, nil, err
 	}
 	title, body := render.Pull(t, work, links)
-	p, err := at.Forge.CreatePull(ctx, at.Name, forge.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.Draft})
+	p, err := at.Forge.CreatePull(ctx, at.Name, forge.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.settings().Draft})
 	if err != nil {
 		return "", nil, nil, err
 	}
 	t.PRURL, t.PRNumber = p.URL, p.Number
 	more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
-	if _, able := at.Forge.(forge.Labeler); able && len(j.engineer.Labels) > 0 {
+	if _, able := at.Forge.(forge.Labeler); able && len(j.engineer.settings().Labels) > 0 {
 		more = append(more, j.toForge("labels", message{Kind: mailLabels})...)
 	}
 	j.news.Store(true)

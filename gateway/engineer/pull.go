@@ -136,7 +136,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.
 			items = append(items, item{Key: key(kind, c.ID), By: c.User, Comment: &c})
 		}
 	}
-	if past.pushed == "" || j.engineer.Repairs < 0 {
+	if past.pushed == "" || j.engineer.settings().Repairs < 0 {
 		return items, approved, nil
 	}
 	checks, err := at.Forge.Checks(ctx, at.Name, string(past.pushed))
@@ -164,7 +164,7 @@ func key(kind string, id int64) string { return kind + ":" + strconv.FormatInt(i
 
 // isMentioned reports whether a text contains the mention of ramus as a separate word.
 func (j *job) isMentioned(text string) bool {
-	lower, word := strings.ToLower(text), strings.ToLower(j.engineer.Mention)
+	lower, word := strings.ToLower(text), strings.ToLower(j.engineer.settings().Mention)
 	for from := 0; ; {
 		i := strings.Index(lower[from:], word)
 		if i < 0 {
@@ -210,12 +210,12 @@ func (j *job) merged(ctx context.Context, t record.Task) error {
 	}
 	events := []record.Event{{Type: record.EventHeard, Kind: heardMerged}}
 	events = append(events, j.toSlack("merged", render.TaskMerged(t))...)
-	if j.engineer.DeleteBranch {
+	if j.engineer.settings().DeleteBranch {
 		events = append(events, j.toForge("unbranch", message{Kind: mailUnbranch})...)
 	}
 	if _, past, err := j.now(ctx); err != nil {
 		return err
-	} else if j.engineer.DeleteEvidence && past.evidence() != "" {
+	} else if j.engineer.settings().DeleteEvidence && past.evidence() != "" {
 		events = append(events, j.toForge("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
 	}
 	return j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...)

@@ -48,7 +48,7 @@ pictures there are gone. It is no part of the code, and is never merged.
 // commit. Returns "" if there is nothing to show or the forge refuses the push. The commit follows from the arguments
 // alone, so keepEvidence can be repeated.
 func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w work, repo *gitd.Repo, up gitd.Upstream) (gitd.Hash, error) {
-	if j.engineer.Evidence != EvidenceBranch {
+	if j.engineer.settings().Evidence != EvidenceBranch {
 		return "", nil
 	}
 	m, err := j.engineer.Executor.Manifest(ctx, w.Run)
@@ -103,11 +103,11 @@ func (j *job) pullLinks(ctx context.Context, t record.Task, past history, at for
 	links := render.PullLinks{}
 	if j.engineer.Links != nil {
 		links.Page = j.engineer.Links.Named
-		if j.engineer.Evidence != EvidenceNone {
+		if j.engineer.settings().Evidence != EvidenceNone {
 			links.File, links.Trace = j.engineer.Links.View, j.engineer.Links.Trace
 		}
 	}
-	if j.engineer.Evidence != EvidenceBranch {
+	if j.engineer.settings().Evidence != EvidenceBranch {
 		return links, nil
 	}
 	repo, err := j.engineer.Git.Repo(t.Repo)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -209,6 +210,8 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 		h.Set("WWW-Authenticate", `Bearer realm="ramus"`)
 	case KindUnavailable, KindStreams:
 		h.Set("Retry-After", "2")
+	case KindLimited:
+		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
 	if (route.Access == AccessSigned || route.Media == MediaHTML) && c.WantsPage() {
 		if err := page.Write(c.W, p.Status, page.Policy, pages, "problem.html", p); err != nil {

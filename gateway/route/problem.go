@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -30,6 +31,7 @@ const (
 	KindTooLarge     Kind = "too_large"     // 413: a limit on size, count or time
 	KindProblems     Kind = "problems"      // 422: a file with mistakes, see Problem.Problems
 	KindStreams      Kind = "streams"       // 429: the caller follows too many streams
+	KindLimited      Kind = "limited"       // 429: a person or a repository has as much work as it may have
 	KindFailed       Kind = "failed"        // 500: the run ended before its command did
 	KindDamaged      Kind = "damaged"       // 500: a file of a run's evidence is gone, or does not have its hash
 	KindInternal     Kind = "internal"      // 500: a fault of ramus; the log has the details
@@ -43,7 +45,7 @@ const (
 var statuses = map[Kind]int{
 	KindInvalid: 400, KindUnauthorized: 401, KindDenied: 403, KindNotFound: 404, KindMethod: 405,
 	KindConflict: 409, KindExists: 409, KindAmbiguous: 409, KindTooLarge: 413, KindProblems: 422,
-	KindStreams: 429, KindFailed: 500, KindDamaged: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504,
+	KindStreams: 429, KindLimited: 429, KindFailed: 500, KindDamaged: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504,
 	KindDiskFull: 507, KindGone: 499,
 }
 
@@ -58,6 +60,8 @@ type Problem struct {
 	Hint   string `json:"hint,omitempty"` // what to do
 	// Problems are the mistakes of a file, all of them.
 	Problems executor.Problems `json:"problems,omitempty"`
+	// RetryAfter is the number of seconds after which the same may succeed. It is the header Retry-After, too.
+	RetryAfter int `json:"retry_after,omitempty"`
 	// Request names the request in the server's log.
 	Request string `json:"request,omitempty"`
 
@@ -144,6 +148,7 @@ func AsProblem(err error, who Who) *Problem {
 		known   *Problem
 		files   executor.Problems
 		ended   *executor.RunError
+		limited *quota.Error
 		tooBig  *http.MaxBytesError
 		syntax  *json.SyntaxError
 		badType *json.UnmarshalTypeError
@@ -160,6 +165,9 @@ func AsProblem(err error, who Who) *Problem {
 		p.Kind, p.Detail = KindTooLarge, fmt.Sprintf("the request's body is larger than %d bytes", tooBig.Limit)
 	case errors.As(err, &syntax), errors.As(err, &badType):
 		p.Kind, p.Detail = KindInvalid, err.Error()
+	case errors.As(err, &limited):
+		p.Kind, p.Detail, p.RetryAfter = KindLimited, err.Error(), max(1, int(limited.After.Seconds()))
+		p.Hint = "`ramus ps --limits` shows what is used; `quotas` in the configuration sets the limits"
 	case errors.As(err, &ended):
 		p.Kind, p.Detail, p.Hint = KindFailed, ended.Error(), ended.Run.Hint
 		if kind, ok := reasons[ended.Run.Reason]; ok {

@@ -1,0 +1,79 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/quota"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
+)
+
+// Options are the options that [Executor.Apply] changes while work goes on. They have the meaning of the fields of
+// Executor. An Options is never changed.
+type Options struct {
+	Limits                containers.Limits
+	Env                   []string
+	Egress, PrivateEgress []string
+	Timeout, RunTimeout   time.Duration
+	Agents                map[string]agent.Agent
+	Keep                  Retention
+	Quotas                quota.Rules
+}
+
+// Check returns the options with their defaults, or the reason why they cannot be used.
+func (s Options) Check() (Options, error) {
+	if s.Timeout <= 0 {
+		s.Timeout = 30 * time.Minute
+	}
+	if s.RunTimeout <= 0 {
+		s.RunTimeout = 24 * time.Hour
+	}
+	agents, err := agent.Complete(s.Agents)
+	s.Agents = agents
+	return s, err
+}
+
+// options returns the present options.
+func (x *Executor) options() *Options {
+	if s := x.applied.Load(); s != nil {
+		return s
+	}
+	return &Options{x.Limits, x.Env, x.Egress, x.PrivateEgress, x.Timeout, x.RunTimeout, x.Agents, x.Keep, x.Quotas}
+}
+
+// Apply changes the options. Commands at work are not disturbed. Runs that begin later have the new options, and so
+// have containers that start later. The allowlist of hosts counts at once, also in containers that run.
+func (x *Executor) Apply(s Options) error {
+	s, err := s.Check()
+	if err != nil {
+		return err
+	}
+	x.applied.Store(&s)
+	x.trees.SetContainer(worktree.Container{Image: x.Image, Limits: s.Limits, Env: x.containerEnv()})
+	return nil
+}
+
+// egress returns the hosts that containers may reach, and those of them that may be private.
+func (x *Executor) egress() (allow, private []string) {
+	s := x.options()
+	return slices.Clip(s.Egress), slices.Clip(s.PrivateEgress)
+}
+
+// admit checks a new run against the quotas. The run counts from now on. The caller calls release when the run is
+// live, or was not begun.
+func (x *Executor) admit(r record.Run) (release func(), err error) {
+	release, err = x.book.Admit(x.options().Quotas, r, x.Now(), x.current)
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin a run: %w", err)
+	}
+	return release, nil
+}
+
+// Uses returns how much of the quotas people and repositories use.
+func (x *Executor) Uses() []quota.Use {
+	return quota.Uses(x.options().Quotas, x.current(), x.Now())
+}
