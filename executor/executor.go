@@ -316,7 +316,7 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 	}
 	if !fresh {
 		if err = x.index.Load(); err == nil {
-			return nil
+			return x.forgetGone(ctx)
 		}
 		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
 	}

@@ -56,6 +56,8 @@ var expected = map[string]row{
 	"GET /api/repos":                                       {route.AccessRead, "list", "/api/repos", ""},
 	"POST /api/repos":                                      {route.AccessAdmin, "", "/api/repos", `{"name":"team/app"}`},
 	"GET /api/repos/{repo}":                                {route.AccessRead, "repo", "/api/repos/team%2Fapp", ""},
+	"DELETE /api/repos/{repo}":                             {route.AccessAdmin, "repo", "/api/repos/team%2Fapp", ""},
+	"POST /api/repos/{repo}/rename":                        {route.AccessAdmin, "repo", "/api/repos/team%2Fapp/rename", `{"name":"team/other"}`},
 	"POST /api/repos/{repo}/refresh":                       {route.AccessWrite, "repo", "/api/repos/team%2Fapp/refresh", ""},
 	"GET /api/repos/{repo}/bases":                          {route.AccessRead, "repo", "/api/repos/team%2Fapp/bases", ""},
 	"GET /api/repos/{repo}/config":                         {route.AccessRead, "repo", "/api/repos/team%2Fapp/config", ""},

@@ -13,9 +13,9 @@ import (
 
 func repoCommand() command {
 	return command{
-		name: "repo", args: "create|import|list|refresh|verify", short: "create, import, list, refresh and verify repositories",
+		name: "repo", args: "create|import|list|refresh|verify|rename|rm", short: "create, import, list, refresh, verify, rename and remove repositories",
 		subs: []command{
-			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoRefreshCommand(), repoVerifyCommand(),
+			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoRefreshCommand(), repoVerifyCommand(), repoRenameCommand(), repoRemoveCommand(),
 		},
 	}
 }

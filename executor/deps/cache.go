@@ -162,6 +162,21 @@ func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progres
 	return errors.Join(errs...)
 }
 
+// Forget removes the tarballs of a repository that is gone.
+func (c *Cache) Forget(ctx context.Context, repo string) error {
+	for _, eco := range ecosystems {
+		for o, err := range c.Bucket.List(ctx, keyPrefix(repo, eco.name)) {
+			if err == nil {
+				err = c.Bucket.Delete(ctx, o.Key)
+			}
+			if err != nil {
+				return fmt.Errorf("cannot remove the dependencies of %s from the cache: %w", repo, err)
+			}
+		}
+	}
+	return nil
+}
+
 // prune removes an ecosystem's oldest tarballs of a repository.
 func (c *Cache) prune(ctx context.Context, repo, eco string) {
 	var all []store.Entry

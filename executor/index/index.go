@@ -357,17 +357,28 @@ func ReadRuns(ctx context.Context, git *gitd.Server) ([]record.Run, error) {
 	}
 	var runs []record.Run
 	for _, repo := range repos {
-		refs, err := repo.Refs(ctx, record.RunsPrefix)
+		some, err := RunsOf(ctx, repo)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read runs of %s: %w", repo.Name(), err)
+			return nil, err
 		}
-		for _, ref := range refs {
-			r, err := ReadRun(ctx, repo, ref)
-			if err != nil {
-				return nil, err
-			}
-			runs = append(runs, r)
+		runs = append(runs, some...)
+	}
+	return runs, nil
+}
+
+// RunsOf reads all runs of one repository from their refs.
+func RunsOf(ctx context.Context, repo *gitd.Repo) ([]record.Run, error) {
+	refs, err := repo.Refs(ctx, record.RunsPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read runs of %s: %w", repo.Name(), err)
+	}
+	var runs []record.Run
+	for _, ref := range refs {
+		r, err := ReadRun(ctx, repo, ref)
+		if err != nil {
+			return nil, err
 		}
+		runs = append(runs, r)
 	}
 	return runs, nil
 }
@@ -382,5 +393,25 @@ func ReadRun(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (record.Run, er
 	if err := json.Unmarshal(text, &r); err != nil {
 		return record.Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
 	}
+	if r.Repo != repo.Name() {
+		r.Repo, r.Record = repo.Name(), renamed(r.Record, repo.Name())
+	}
 	return r, nil
+}
+
+// renamed returns the record of a conversation in a repository that got another name. Other records stay as they are.
+func renamed(rec json.RawMessage, name string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(rec, &fields) != nil || fields["repo"] == nil {
+		return rec
+	}
+	text, err := json.Marshal(name)
+	if err != nil {
+		return rec
+	}
+	fields["repo"] = text
+	if text, err = json.Marshal(fields); err != nil {
+		return rec
+	}
+	return text
 }

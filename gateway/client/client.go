@@ -307,6 +307,19 @@ func (c *Client) RefreshRepo(ctx context.Context, name string, r gateway.Refresh
 	return c.progress(ctx, "/api/repos/"+segment(name)+"/refresh", r, text)
 }
 
+// RemoveRepo removes a repository. With force the runs in it are stopped first.
+func (c *Client) RemoveRepo(ctx context.Context, name string, force bool) (done gateway.RepoMoved, err error) {
+	q := struct {
+		Force bool `json:"force,omitempty"`
+	}{force}
+	return done, c.do(ctx, "DELETE", "/api/repos/"+segment(name)+query(q), nil, &done)
+}
+
+// RenameRepo gives a repository another name.
+func (c *Client) RenameRepo(ctx context.Context, name, to string) (gateway.RepoMoved, error) {
+	return post[gateway.RepoMoved](ctx, c, "/api/repos/"+segment(name)+"/rename", gateway.RenameRepo{Name: to})
+}
+
 // Bases returns the manifests of a repository's bases, newest first.
 func (c *Client) Bases(ctx context.Context, name string, max int) (gateway.Bases, error) {
 	q := struct {

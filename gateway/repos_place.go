@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+type removeRepoQuery struct {
+	Force bool `json:"force,omitempty" jsonschema:"stop the runs in it first"`
+}
+
+// RenameRepo is a request to give a repository another name.
+type RenameRepo struct {
+	Name string `json:"name"`
+}
+
+// RepoMoved is the answer to the removal or the renaming of a repository.
+type RepoMoved struct {
+	Name string `json:"name"`         // that it had
+	To   string `json:"to,omitempty"` // that it has; empty if it is gone
+	// Hint says what remains to be done, or is empty.
+	Hint string `json:"hint,omitempty"`
+}
+
+func (api *reposAPI) removeRepo(c *route.Call) error {
+	var q removeRepoQuery
+	if err := c.ReadQuery(&q); err != nil {
+		return err
+	}
+	name := c.R.PathValue("repo")
+	if err := api.Executor.RemoveRepo(c.R.Context(), name, q.Force, c.Who.Person(api.Executor.Bot)); err != nil {
+		return err
+	}
+	api.Log.Info("repository removed", "repo", name, "by", c.Who.Subject)
+	done := RepoMoved{Name: name}
+	if api.Executor.Upstreams[name].URL != "" {
+		done.Hint = "the configuration names its upstream, so its next use imports it again"
+	}
+	return c.Reply(done)
+}
+
+func (api *reposAPI) renameRepo(c *route.Call) error {
+	var q RenameRepo
+	if err := c.ReadJSON(&q); err != nil {
+		return err
+	}
+	name := c.R.PathValue("repo")
+	repo, err := api.Executor.RenameRepo(c.R.Context(), name, q.Name, c.Who.Person(api.Executor.Bot))
+	if err != nil {
+		return err
+	}
+	api.Log.Info("repository renamed", "repo", name, "to", repo.Name(), "by", c.Who.Subject)
+	done := RepoMoved{Name: name, To: repo.Name()}
+	if _, configured := api.Executor.Upstreams[name]; configured {
+		done.Hint = "the configuration has its old name; change it and restart the server"
+	}
+	return c.Reply(done)
+}
