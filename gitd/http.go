@@ -281,6 +281,9 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 		return access{}, err
 	}
 	a, findErr := s.locateRepo(path)
+	if write && known && errors.Is(findErr, ErrNoRepository) && s.mayCreate(allowed, a.name) {
+		a, findErr = s.createOnPush(r.Context(), path, allowed)
+	}
 	a.client = "http:" + allowed.Subject
 	if !known {
 		a.client = clientAddr(r)

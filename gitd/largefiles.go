@@ -444,7 +444,7 @@ func (s *Server) authenticateLFS(a access, g Grant, operation string, out clone.
 }
 
 // authenticateLFS runs git-lfs-authenticate. args are a path and an operation.
-func (f *sshFront) authenticateLFS(v *sshSession, args string, say func(string, ...any) uint32) uint32 {
+func (f *sshFront) authenticateLFS(ctx context.Context, v *sshSession, args string, say func(string, ...any) uint32) uint32 {
 	i := strings.LastIndexByte(args, ' ')
 	if i < 0 {
 		return say("git-lfs-authenticate needs a repository and an operation")
@@ -455,7 +455,7 @@ func (f *sshFront) authenticateLFS(v *sshSession, args string, say func(string, 
 		return say("git-lfs-authenticate: the operation is download or upload")
 	}
 	write := operation == lfs.Upload
-	a, code := f.locate(v, strings.TrimPrefix(path, "/"), write, say)
+	a, code := f.locate(ctx, v, strings.TrimPrefix(path, "/"), write, say)
 	if code != 0 {
 		return code
 	}

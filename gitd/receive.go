@@ -37,6 +37,14 @@ type push struct {
 // scanned. If the transport tells where the input of the client ends, ended is not nil and is called there.
 // receive returns an error that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
+	err := s.receivePush(ctx, a, in, ended, out)
+	if err == nil {
+		err = s.settleBase(ctx, a)
+	}
+	return err
+}
+
+func (s *Server) receivePush(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
 	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
 	defer store.Close()
 	input := pushInput{tap: pack.NewTap(in, store, commandsBytes), ended: ended}

@@ -397,14 +397,14 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 	case !ok:
 		return say("not a command of this server: git-upload-pack, git-receive-pack and whoami are")
 	case verb == "git-lfs-authenticate":
-		return f.authenticateLFS(v, path, say)
+		return f.authenticateLFS(ctx, v, path, say)
 	case verb == "whoami":
 		fmt.Fprintf(v.ch, "%s\n", v.who.Subject)
 		return 0
 	}
 
 	write := verb == "receive-pack"
-	a, code := f.locate(v, path, write, say)
+	a, code := f.locate(ctx, v, path, write, say)
 	if code != 0 {
 		return code
 	}
@@ -424,9 +424,12 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 
 // locate returns the access of a session to the repository at a path, or the exit status of a refusal that it has
 // said.
-func (f *sshFront) locate(v *sshSession, path string, write bool, say func(string, ...any) uint32) (access, uint32) {
+func (f *sshFront) locate(ctx context.Context, v *sshSession, path string, write bool, say func(string, ...any) uint32) (access, uint32) {
 	a, err := f.server.locateRepo(path)
 	grant, covered := v.who.Grant(a.name)
+	if write && covered && errors.Is(err, ErrNoRepository) && f.server.mayCreate(grant, a.name) {
+		a, err = f.server.createOnPush(ctx, path, grant)
+	}
 	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 		return a, say("repository not found, or not open to your key")
 	}

@@ -122,6 +122,7 @@ type PreviewConfig struct {
 type GitConfig struct {
 	Limits     GitLimits `yaml:"limits"`
 	ReplyCache Size      `yaml:"reply_cache"`
+	Create     []string  `yaml:"create_on_push"`
 }
 
 // GitLimits bound the resources that one Git client can use.
@@ -341,7 +342,7 @@ func Defaults() Config {
 		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Browser:  BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
 		Services: ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
-		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
+		Git: GitConfig{Create: []string{}, ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
 		Bot: BotConfig{Name: "ramus", Email: "ramus@localhost"},

@@ -308,8 +308,8 @@ func newGit(c Config, keys string, secret *secrets, log *slog.Logger) (_ *gitd.S
 			PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), LFSBytes: int64(l.LFSBytes), Time: time.Duration(l.Time),
 			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle),
 		},
-		ReplyCache: int64(c.Git.ReplyCache),
-		Log:        log,
+		ReplyCache: int64(c.Git.ReplyCache), CreateOnPush: c.Git.Create,
+		Log: log,
 	}
 	if git.ReplyCache == 0 {
 		git.ReplyCache = -1 // the configuration sets 0 for no cache, but 0 is the default of gitd
