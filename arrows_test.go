@@ -84,6 +84,7 @@ var inside = map[string][]string{
 	"gateway/gate":       nil,
 	"gateway/forge":      nil,
 	"gateway/github":     {"gateway/forge", "gateway/retry", "gitd"},
+	"gateway/githubread": {"executor", "executor/record", "gateway/forge", "gateway/github"},
 	"gateway/links":      {"executor/record"},
 	"gateway/llm":        {"executor", "gateway/retry"},
 	"gateway/lookup":     {"executor", "executor/record", "gateway/route", "gitd"},

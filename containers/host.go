@@ -27,6 +27,7 @@ const (
 	ArtifactsDir = "/artifacts" // files that a command wants kept
 	CacheDir     = "/cache"     // package managers' caches; HOME is /cache/home
 	DoorAddr     = "127.0.0.1:7070"
+	DoorFolder   = "/tmp/.ramus" // the door as a unix socket, door.sock, and gh's configuration for it
 	// Program is ramus itself, for commands. An agent reaches the tools at the door by `/ramus mcp`.
 	Program = "/ramus"
 	// RunnerProgram is the program that the runner was started from. git calls it for signatures of commits, which come

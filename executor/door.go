@@ -18,6 +18,9 @@ type Visitor struct {
 	t      *target
 }
 
+// Repo returns the name of the caller's repository.
+func (v Visitor) Repo() string { return v.t.Repo.Name() }
+
 // Run returns the caller's run that works now. Its ID is empty between runs.
 func (v Visitor) Run() record.Run {
 	if w := v.t.atWork(); w != nil {
@@ -53,7 +56,11 @@ func (t *target) door() http.Handler {
 			return
 		}
 		for prefix, handler := range more {
-			if strings.HasPrefix(r.URL.Path, prefix) {
+			at := r.URL.Path
+			if !strings.HasPrefix(prefix, "/") {
+				at = r.Host + at
+			}
+			if strings.HasPrefix(at, prefix) {
 				handler.ServeHTTP(w, r)
 				return
 			}
@@ -73,5 +80,7 @@ func (x *Executor) containerEnv() []string {
 	}
 	// Without it `git status` writes the index, which the host would have to look at.
 	env = append(env, "GIT_OPTIONAL_LOCKS=0")
+	// The GitHub CLI sends its requests to the door.
+	env = append(env, "GH_CONFIG_DIR="+containers.DoorFolder+"/gh")
 	return slices.Concat(env, deps.Env, x.options().Env)
 }

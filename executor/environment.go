@@ -67,7 +67,11 @@ func (t *target) container() worktree.Container {
 
 // env returns the environment of a command for author.
 func (t *target) env(author gitd.Person) []string {
-	return append(t.x.trees.Identity.Env(author), t.settings().CommandEnv()...)
+	env := t.x.trees.Identity.Env(author)
+	if t.x.RepoEnv != nil {
+		env = append(env, t.x.RepoEnv(t.Repo.Name())...)
+	}
+	return append(env, t.settings().CommandEnv()...)
 }
 
 // prepare makes the container of a lease ready for its first command, and journals what the repository's configuration

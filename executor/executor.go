@@ -49,6 +49,8 @@ type Executor struct {
 	Limits containers.Limits
 	// Env is set for every command, "K=V".
 	Env []string
+	// RepoEnv returns further environment of commands for a repository. If it is nil, there is none.
+	RepoEnv func(repo string) []string
 	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT if it is not 80 or 443) that
 	// containers may reach by the door's proxy. If it is empty they reach none.
 	Egress []string

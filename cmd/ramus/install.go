@@ -274,6 +274,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler}
+	if reader := i.hub.reader(i.git, x.Upstreams); reader != nil {
+		x.Door[reader.Prefix()], x.RepoEnv = reader.Handler, reader.Env
+	}
 	var threads mcp.Threads
 	if i.chat != nil { // set before a container of an earlier process uses its door
 		i.chat.Executor, i.chat.Git, i.chat.Fallback = x, git, i.fallback

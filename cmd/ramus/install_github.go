@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/githubread"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -225,4 +226,16 @@ func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(re
 		}
 		return up, forge.Repo{Forge: h.client, Name: name}, true
 	}
+}
+
+// reader returns the door of containers to GitHub. It is nil if ramus has no identity there.
+func (h *hub) reader(git *gitd.Server, ups map[string]upstream.Source) *githubread.Reader {
+	if h.tokens == nil {
+		return nil
+	}
+	find := h.upstream(git, ups)
+	return &githubread.Reader{Web: h.web, API: h.client.URL, Tokens: h.tokens, Log: h.log, Upstream: func(repo string) (forge.Name, bool) {
+		_, at, ok := find(repo)
+		return at.Name, ok
+	}}
 }

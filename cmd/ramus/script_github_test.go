@@ -22,11 +22,12 @@ type githubKey struct{}
 //	github start                start it over $WORK/github; its address is $GITHUB, the App's key app.pem,
 //	                            its people are developer and visitor
 //	github calm|down|limited    change the weather
+//	github pull REPO BRANCH TITLE  open a pull request of developer to main
 //	github tokens MIN FILE…     fail if fewer tokens were given out, if something was done wrong,
 //	                            or if a token is in one of the files, or a file below one of the folders
 func githubCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 0 {
-		ts.Fatalf("usage: github start|calm|down|limited|tokens")
+		ts.Fatalf("usage: github start|pull|calm|down|limited|tokens")
 	}
 	hub, _ := ts.Value(githubKey{}).(**githubtest.Server)
 	switch args[0] {
@@ -40,8 +41,14 @@ func githubCommand(ts *testscript.TestScript, neg bool, args []string) {
 		text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(s.Key)})
 		ts.Check(os.WriteFile(ts.MkAbs("app.pem"), text, 0o600))
 		ts.Setenv("GITHUB", s.URL())
+		ts.Setenv("GITHUBHOST", strings.TrimPrefix(s.URL(), "http://"))
 		ts.Setenv("APP", strconv.FormatInt(s.App, 10))
 		ts.Setenv("INSTALLATION", strconv.FormatInt(s.Installation, 10))
+	case "pull":
+		r, err := (*hub).Repo(args[1])
+		ts.Check(err)
+		_, err = r.Open("developer", args[2], "main", args[3], "")
+		ts.Check(err)
 	case "calm":
 		(*hub).Set(githubtest.Weather{})
 	case "down":

@@ -127,6 +127,13 @@ func testDoor(s *suite, t *testing.T) {
 	if got := b.ok(t, fetch+"abc"); !strings.HasSuffix(got, "you asked for /abc") {
 		t.Errorf("the door says %q", got)
 	}
+	// Programs that want a unix socket reach the same door.
+	socket := "curl -s --unix-socket " + containers.DoorFolder + "/door.sock http://door/"
+	if _, _, exit := b.run(t, "command -v curl"); exit.Code != 0 {
+		t.Log("not tested without curl inside: the door's socket")
+	} else if got := b.ok(t, socket+"abc"); !strings.HasSuffix(got, "you asked for /abc") {
+		t.Errorf("the socket of the door says %q", got)
+	}
 	b.ok(t, "test -x "+containers.Program+" -a -x "+containers.RunnerProgram) // with which agents and git speak to it
 	// Another connection brings another door. The old door is gone with its host.
 	b.host.Close()

@@ -131,13 +131,14 @@ func runnerConfig(s containers.Spec, limits containers.Limits, image client.Imag
 		Listen:    "unix:" + insideSocketDir + "/" + socketName,
 		ClientKey: s.ClientKey,
 		UID:       taskUID, GID: taskGID,
-		Spool:    insideSpool,
-		Work:     containers.WorkDir,
-		Env:      s.Env, // the environment of the image comes by process 1
-		Output:   limits.Output,
-		FileSize: limits.FileSize,
-		DiskFree: limits.DiskFree,
-		PIDs:     limits.PIDs,
+		Spool:      insideSpool,
+		Work:       containers.WorkDir,
+		DoorFolder: containers.DoorFolder,
+		Env:        s.Env, // the environment of the image comes by process 1
+		Output:     limits.Output,
+		FileSize:   limits.FileSize,
+		DiskFree:   limits.DiskFree,
+		PIDs:       limits.PIDs,
 	}
 	if s.Program {
 		c.Program, c.UID, c.GID, c.PIDs = true, 0, 0, 0

@@ -37,6 +37,9 @@ type Config struct {
 	Env []string
 	// Door is the address inside whose connections go to the host. The default is 127.0.0.1:7070.
 	Door string
+	// DoorFolder is a folder that the runner makes, with the unix socket door.sock, whose connections go to the host as
+	// those of Door do, and with gh/config.yml, which leads the GitHub CLI to the socket. Empty means none.
+	DoorFolder string
 	// Output is the number of bytes of stdout, and of stderr, that are kept for each command. Further bytes are counted
 	// and dropped. The default is 1 GiB, and the maximum is FileSize.
 	Output int64

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -27,7 +29,7 @@ const (
 type door struct {
 	addr string
 	port int
-	ln   net.Listener
+	ln   net.Listener // of the address
 	log  *slog.Logger
 
 	mu      sync.Mutex          // guards the fields below
@@ -51,15 +53,37 @@ func openDoor(addr string, log *slog.Logger) (*door, error) {
 		return nil, fmt.Errorf("cannot open the door: %w", err)
 	}
 	d := &door{addr: addr, port: n, ln: ln, log: log, changed: make(chan struct{})}
-	go d.serve()
+	go d.serve(ln)
 	return d, nil
 }
 
-func (d *door) serve() {
+// addSocket makes a folder for programs that reach the host by a unix socket. See [Config].DoorFolder.
+func (d *door) addSocket(folder string) error {
+	if err := os.MkdirAll(filepath.Join(folder, "gh"), 0o755); err != nil {
+		return fmt.Errorf("cannot open the socket of the door: %w", err)
+	}
+	socket := filepath.Join(folder, "door.sock")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("cannot open the socket of the door: %w", err)
+	}
+	if err := os.Chmod(socket, 0o666); err != nil {
+		return fmt.Errorf("cannot open the socket of the door: %w", err)
+	}
+	text := "http_unix_socket: " + socket + "\n"
+	if err := os.WriteFile(filepath.Join(folder, "gh", "config.yml"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("cannot write the configuration of the door: %w", err)
+	}
+	go d.serve(ln)
+	return nil
+}
+
+// serve accepts connections at one listener.
+func (d *door) serve(ln net.Listener) {
 	places := make(chan struct{}, doorConns)
 	for {
 		places <- struct{}{}
-		conn, err := d.ln.Accept()
+		conn, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return // not the door, but a forward that its host gave up
 		}
@@ -81,8 +105,11 @@ func (d *door) serve() {
 // pass connects conn with the host that has the door, and waits for one if necessary.
 func (d *door) pass(conn net.Conn) {
 	late := time.After(doorWait)
-	from := conn.RemoteAddr().(*net.TCPAddr)
 	host, _, _ := net.SplitHostPort(d.addr)
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} // of a unix socket, whose clients have no address
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		from = tcp
+	}
 	for {
 		d.mu.Lock()
 		var at *gossh.ServerConn
@@ -102,7 +129,7 @@ func (d *door) pass(conn net.Conn) {
 				OriginPort uint32
 			}{host, uint32(d.port), from.IP.String(), uint32(from.Port)}))
 			if err == nil {
-				splice(conn.(*net.TCPConn), ch, reqs)
+				splice(conn.(stream), ch, reqs)
 				return
 			}
 			if _, refused := err.(*gossh.OpenChannelError); refused {
@@ -120,17 +147,24 @@ func (d *door) pass(conn net.Conn) {
 	}
 }
 
+// stream is a connection whose directions end one by one, of TCP or a unix socket.
+type stream interface {
+	net.Conn
+	CloseRead() error
+	CloseWrite() error
+}
+
 // splice copies in both directions until both have ended. It passes on the end of each direction.
-func splice(conn *net.TCPConn, ch gossh.Channel, reqs <-chan *gossh.Request) {
+func splice(conn stream, ch gossh.Channel, reqs <-chan *gossh.Request) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		gossh.DiscardRequests(reqs)
 		// The other side has closed the channel, so nothing can be sent or received any more.
-		conn.CloseRead()
+		_ = conn.CloseRead()
 	})
 	wg.Go(func() {
 		_, _ = io.Copy(conn, ch)
-		conn.CloseWrite()
+		_ = conn.CloseWrite()
 	})
 	_, err := io.Copy(ch, conn)
 	if err != nil {

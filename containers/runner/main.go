@@ -118,6 +118,12 @@ func run(text string) error {
 	if err != nil {
 		return err
 	}
+	if cfg.DoorFolder != "" {
+		// An image may have no /tmp, or a file there. Commands still reach the host by the address.
+		if err := door.addSocket(cfg.DoorFolder); err != nil {
+			log.Warn("programs that need a socket cannot reach the host", "error", err)
+		}
+	}
 	s := &server{
 		cfg: cfg, log: log, user: user, spool: spool, door: door, forwards: &forwards{door: door, log: log}, score: score,
 		env:      baseEnvironment(cfg),

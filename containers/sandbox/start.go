@@ -163,8 +163,9 @@ func (f *inherited) config(id string, spec containers.Spec, limits containers.Li
 		Listen: "fd:3", ClientKey: spec.ClientKey,
 		// By this path only the runner reaches its spool. The folder has no name inside, and process 1 does not let other
 		// processes look through its descriptors.
-		Spool: "/proc/self/fd/4",
-		Work:  containers.WorkDir,
+		Spool:      "/proc/self/fd/4",
+		Work:       containers.WorkDir,
+		DoorFolder: containers.DoorFolder,
 		// By the id on the command line the process is found if ramus crashed before it noted the number.
 		Env:    append([]string{"RAMUS_CONTAINER=" + id}, spec.Env...),
 		Output: limits.Output, FileSize: limits.FileSize, DiskFree: limits.DiskFree,

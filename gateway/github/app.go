@@ -101,6 +101,8 @@ func (a Access) permissions() (*github.InstallationPermissions, error) {
 		return &github.InstallationPermissions{Contents: &read}, nil
 	case AccessWrite:
 		return &github.InstallationPermissions{Contents: &write, PullRequests: &write}, nil
+	case AccessInspect:
+		return &github.InstallationPermissions{Contents: &read, PullRequests: &read, Issues: &read, Checks: &read, Actions: &read}, nil
 	case AccessChecks:
 		return &github.InstallationPermissions{Checks: &read}, nil
 	}

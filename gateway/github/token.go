@@ -17,6 +17,8 @@ const (
 	AccessRead   Access = "read"   // contents
 	AccessWrite  Access = "write"  // contents and pull requests, with their conversation and labels
 	AccessChecks Access = "checks" // checks, to read
+	// AccessInspect is for reading contents, pull requests, issues, checks and workflow runs.
+	AccessInspect Access = "inspect"
 )
 
 // Tokens is a source of tokens: an App's installation, or a token that a person made.

@@ -62,6 +62,7 @@ var routes = []route{
 	{"GET /repos/{owner}/{repo}/installation", signed, nil, (*call).installation},
 	{"GET /installation/repositories", known, readMetadata, (*call).installationRepos},
 
+	{"POST /graphql", known, nil, (*call).graphQL},
 	{"GET /rate_limit", known, nil, (*call).rateLimit},
 	{"GET /user", human, nil, (*call).me},
 	{"GET /user/emails", human, nil, (*call).emails},

@@ -394,6 +394,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.EscapedPath()
 	api := strings.HasPrefix(path, "/api/v3/")
 	path = strings.TrimPrefix(path, "/api/v3")
+	if path == "/api/graphql" {
+		path = "/graphql"
+	}
 	q := &Request{At: s.Now(), Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header.Clone()}
 	s.leaks(r)
 
