@@ -38,6 +38,7 @@ func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
 	out := &egress.Proxy{Hosts: func() (allow, private []string) { return t.settings().Reachable() }, Tell: t.tell, Run: t.runName}
+	reverse := &egress.Reverse{Proxy: out, Header: t.header, Value: t.secretValue, Secrets: t.x.Secrets}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {
 		more[prefix] = handler(Visitor{Caller: t.Caller, t: t})
@@ -53,6 +54,10 @@ func (t *target) door() http.Handler {
 		}
 		if r.URL.Path == containers.FsmonitorPath {
 			t.ServeFsmonitor(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, egress.Prefix) {
+			reverse.ServeHTTP(w, r)
 			return
 		}
 		for prefix, handler := range more {

@@ -1,12 +1,16 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -37,7 +41,21 @@ func (x *Executor) SettingsOf(ctx context.Context, name, base string) (settings.
 	if err != nil {
 		return settings.Settings{}, err
 	}
-	return x.Settings.Read(ctx, repo, base)
+	s, err := x.Settings.Read(ctx, repo, base)
+	if err != nil {
+		return s, err
+	}
+	s.Values = slices.Clone(s.Values)
+	for _, n := range s.Secrets {
+		v := settings.Value{Key: "secrets." + n, Value: "missing", Origin: settings.OriginServer, Note: "`ramus secret set " + n + "` stores it"}
+		if x.SecretStore != nil {
+			if known, ok := x.SecretStore.Describe(n, name); ok {
+				v.Value, v.Note = "set", "for "+cmp.Or(strings.Join(known.Hosts, ", "), "no host")
+			}
+		}
+		s.Values = append(s.Values, v)
+	}
+	return s, nil
 }
 
 // settings returns the settings of the target as of now. If they cannot be read, the last ones count, and without any
@@ -72,6 +90,28 @@ func (t *target) env(author gitd.Person) []string {
 		env = append(env, t.x.RepoEnv(t.Repo.Name())...)
 	}
 	return append(env, t.settings().CommandEnv()...)
+}
+
+// header returns the header that the door adds to requests for a host, as the settings have it.
+func (t *target) header(host string) egress.Header {
+	for _, h := range t.settings().Egress {
+		if strings.TrimSuffix(strings.ToLower(h.Host), ":443") == host {
+			return egress.Header{Values: h.Header, Trusted: h.Trusted}
+		}
+	}
+	return egress.Header{}
+}
+
+// secretValue returns the value of a secret for a request to a host. A trusted header of the server's configuration may
+// have a secret that names no host.
+func (t *target) secretValue(ctx context.Context, name, host string, trusted bool) (string, error) {
+	if t.x.SecretStore == nil {
+		return "", fmt.Errorf("secret %s: %w", name, record.ErrNotFound)
+	}
+	if trusted {
+		host = ""
+	}
+	return t.x.SecretStore.Value(ctx, name, t.Repo.Name(), host)
 }
 
 // prepare makes the container of a lease ready for its first command, and journals what the repository's configuration

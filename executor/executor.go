@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
@@ -74,6 +75,8 @@ type Executor struct {
 	Browser *browse.Browser
 	// Secrets are removed from everything that is journalled, sealed, stored or shown. Nil means that there are none.
 	Secrets *redact.Secrets
+	// SecretStore has the secrets that the door adds to requests. Nil means that there are none.
+	SecretStore *secret.Store
 	// Store keeps the files that are too large for git, and the dependency cache. If it is nil they are in the folder
 	// artifacts of Data, which is read in any case. The executor does not close it.
 	Store store.Bucket
@@ -235,8 +238,12 @@ func (x *Executor) newBases() *upstream.Bases {
 		Bot:          x.Bot,
 		Platform:     worktree.Platform,
 		Secrets:      x.Secrets,
-		RetryEvery:   x.tuning.refreshEvery,
-		Moved:        x.trees.MakeLater,
+		Chosen: func(ctx context.Context, repo *gitd.Repo, into string) (string, error) {
+			s, err := x.Settings.Read(ctx, repo, into)
+			return string(s.Merge), err
+		},
+		RetryEvery: x.tuning.refreshEvery,
+		Moved:      x.trees.MakeLater,
 		Dependencies: upstream.Dependencies{
 			Lacks: x.deps.Lacks,
 			Warm: func(ctx context.Context, repo string, commit gitd.Hash) (again bool, err error) {

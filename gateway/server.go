@@ -129,6 +129,7 @@ func (s *Server) setUpAlone() {
 		&reposAPI{Executor: s.Executor, Git: s.Git, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
+		&secretsAPI{Executor: s.Executor, Git: s.Git},
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
 		tasks,
 		&trigger.API{Triggers: s.Triggers},

@@ -31,7 +31,7 @@ func commands() []command {
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
-		checkCommand(), tasksCommand(), repoCommand(), configCommand(), tokenCommand(),
+		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), tokenCommand(),
 		serveCommand(), gitdCommand(), reindexCommand(), pruneCommand(), backupCommand(), restoreCommand(), doctorCommand(), completionCommand(), versionCommand(),
 	}
 }

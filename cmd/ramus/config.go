@@ -47,6 +47,7 @@ type Config struct {
 	Allow          AllowConfig            `yaml:"allow"`
 	Env            map[string]string      `yaml:"env"`
 	Secrets        []string               `yaml:"secrets"`
+	Vault          VaultConfig            `yaml:"vault"`
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
 	Browser        BrowserConfig          `yaml:"browser"`
 	Services       ServicesConfig         `yaml:"services"`
@@ -86,6 +87,14 @@ type LimitsConfig struct {
 	Output   Size    `yaml:"output"`
 	Disk     Size    `yaml:"disk"`
 	DiskFree Size    `yaml:"disk_free"`
+}
+
+// VaultConfig configures Vault, from which secrets may be read.
+type VaultConfig struct {
+	URL       string `yaml:"url"`
+	Namespace string `yaml:"namespace"`
+	TokenEnv  string `yaml:"token_env"`
+	TokenFile string `yaml:"token_file"`
 }
 
 // SandboxConfig configures only the Sandbox engine.

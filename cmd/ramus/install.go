@@ -256,6 +256,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 
+	secretKey, err := keyOf(filepath.Join(keys, "secrets.key"))
+	if err != nil {
+		return nil, err
+	}
 	if err := secret.keys(keys); err != nil {
 		return nil, err
 	}
@@ -271,6 +275,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 
 	x, err := i.newExecutor(upstreams, set)
 	if err != nil {
+		return nil, err
+	}
+	if x.SecretStore, err = openSecretStore(c, secretKey, secret, set); err != nil {
 		return nil, err
 	}
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler}

@@ -48,7 +48,7 @@ func newBounds(c Config, image string) (settings.Bounds, error) {
 		if err != nil {
 			return b, err
 		}
-		b.Repos[name] = settings.Repo{Allow: allow}
+		b.Repos[name] = settings.Repo{Allow: allow, Merge: environment.Merge(repo.Merge)}
 	}
 	return b, nil
 }

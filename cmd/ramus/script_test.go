@@ -32,6 +32,8 @@ import (
 //	stop-server           SIGTERM; it must end well
 //	$EXAMPLES             the folder of examples
 //	$LFS_BYTES            the size of a large file, with RAMUS_TEST=full
+//	api                   an HTTPS server that wants the value of $CANARY; see apiCommand
+//	vault                 a stand-in of Vault; see vaultCommand
 //	github …              a stand-in of GitHub; see githubCommand
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 //	leaks PATH            nothing below it may hold the value of $CANARY, in any form
@@ -118,6 +120,8 @@ func TestScript(t *testing.T) {
 				ts.Check(ts.Value(serverKey{}).(*scriptServer).signal(syscall.SIGTERM))
 			},
 			"github": githubCommand,
+			"api":    apiCommand,
+			"vault":  vaultCommand,
 			"capture": func(ts *testscript.TestScript, neg bool, args []string) {
 				if len(args) != 2 {
 					ts.Fatalf("usage: capture NAME REGEXP")
@@ -168,7 +172,7 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "ramus")
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "RAMUS_WORK_TREE", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV"} {
+	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "RAMUS_WORK_TREE", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV", "SSL_CERT_FILE"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	stderr, err := cmd.StderrPipe()

@@ -33,6 +33,9 @@ type Bases struct {
 	Sources map[string]Source
 	// Hosts open pull requests. The first one that has the upstream of a repository serves it.
 	Hosts []Host
+	// Chosen returns the policy that the repository's own configuration has for merges into a branch, or "". It counts if
+	// Sources has none. Nil means none.
+	Chosen func(ctx context.Context, repo *gitd.Repo, into string) (string, error)
 	// Landing is called by each attempt to push a merge, before the push, for tests. Nil means that nothing is called.
 	Landing func(repo string)
 	// RefreshAfter is the age from which a base is asked for again before new work begins from it. Zero means never.

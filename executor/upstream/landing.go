@@ -109,6 +109,11 @@ func (b *Bases) policy(ctx context.Context, l Landing) (p policy, err error) {
 	}
 	src := b.Sources[name]
 	p.up, p.name = src.Upstream, src.Merge
+	if p.name == "" && b.Chosen != nil {
+		if p.name, err = b.Chosen(ctx, l.Repo, l.Into); err != nil {
+			return p, err
+		}
+	}
 	for _, h := range b.Hosts {
 		if up, ok := h.Writer(name); ok {
 			p.up, p.host = up, h

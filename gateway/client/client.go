@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
@@ -334,6 +335,26 @@ func (c *Client) RepoConfig(ctx context.Context, name, base string) (gateway.Rep
 		Base string `json:"base,omitempty"`
 	}{base}
 	return get[gateway.RepoConfig](ctx, c, "/api/repos/"+segment(name)+"/config"+query(q))
+}
+
+// Secrets lists the secrets that a repository may use. An empty repo lists all.
+func (c *Client) Secrets(ctx context.Context, repo string) ([]secret.Secret, error) {
+	return get[[]secret.Secret](ctx, c, "/api/secrets"+query(repoQuery{repo}))
+}
+
+// repoQuery names a repository.
+type repoQuery struct {
+	Repo string `json:"repo,omitempty"`
+}
+
+// SetSecrets stores secrets, all or none.
+func (c *Client) SetSecrets(ctx context.Context, in gateway.NewSecrets) ([]secret.Secret, error) {
+	return post[[]secret.Secret](ctx, c, "/api/secrets", in)
+}
+
+// RemoveSecret removes a secret of a repository, or of all if repo is empty.
+func (c *Client) RemoveSecret(ctx context.Context, name, repo string) error {
+	return c.do(ctx, "DELETE", "/api/secrets/"+segment(name)+query(repoQuery{repo}), nil, nil)
 }
 
 // ImportConfig proposes what a caller found out about its environment as a change of its repository. It returns the run

@@ -19,15 +19,23 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 )
 
 // MinLength is the length of the shortest value that is removed, in bytes. Shorter ones would be found everywhere.
 const MinLength = 8
 
-// Secrets is a set of values to remove. A nil *Secrets removes nothing. It is
-// immutable and safe for concurrent use.
+// Secrets is a set of values to remove. A nil *Secrets removes nothing. Values may be added, and never leave it. It is
+// safe for concurrent use.
 type Secrets struct {
+	now atomic.Pointer[table]
+	mu  sync.Mutex // held by Add
+}
+
+// table has the values of a set. It is immutable.
+type table struct {
 	// patterns are by their first eight bytes, the longest first.
 	patterns map[uint64][]*pattern
 	// heads are the first one to seven bytes of all patterns. The value is true for patterns that line breaks may
@@ -39,12 +47,12 @@ type Secrets struct {
 
 // New returns a set of values by name. It leaves out values shorter than MinLength and returns their names. A value in
 // a text is replaced by "[secret NAME]". White space around a value is not a part of it.
-func New(values map[string]string) (s *Secrets, short []string) {
-	s = &Secrets{patterns: make(map[uint64][]*pattern), heads: make(map[uint64]bool)}
+func New(list map[string]string) (s *Secrets, short []string) {
+	v := newTable()
 	known := make(map[string]*pattern)
 	// In the order of names, so that a value with two names always shows the same one.
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := strings.TrimSpace(values[name])
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		value := strings.TrimSpace(list[name])
 		if len(value) < MinLength {
 			short = append(short, name)
 			continue
@@ -56,18 +64,44 @@ func New(values map[string]string) (s *Secrets, short []string) {
 		}
 	}
 	for _, p := range known {
-		s.add(p)
+		v.add(p)
 	}
-	for _, list := range s.patterns {
+	v.sort()
+	v.label(known)
+	return v.set(), short
+}
+
+func newTable() *table {
+	return &table{patterns: make(map[uint64][]*pattern), heads: make(map[uint64]bool)}
+}
+
+// set returns a set of the values.
+func (v *table) set() *Secrets {
+	s := new(Secrets)
+	s.now.Store(v)
+	return s
+}
+
+// sort brings the longest patterns to the front.
+func (v *table) sort() {
+	for _, list := range v.patterns {
 		slices.SortFunc(list, func(a, b *pattern) int { return len(b.text) - len(a.text) })
 	}
-	s.label(known)
-	return s, short
+}
+
+// Add adds values by name, and returns the names of those that are too short, as New does. A stream that is being
+// copied keeps the part of a new value that has gone through before.
+func (s *Secrets) Add(list map[string]string) (short []string) {
+	more, short := New(list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now.Store(s.now.Load().with(more.now.Load()))
+	return short
 }
 
 // label sets the replacement of each pattern. It has no meaning in JSON, HTML or a shell's quotes, so that it can
 // replace the value there. A name that contains a secret, its own or another, must not show it.
-func (s *Secrets) label(known map[string]*pattern) {
+func (v *table) label(known map[string]*pattern) {
 	plain := func(r rune) rune {
 		if r < ' ' || strings.ContainsRune("\"\\'`<>&$%", r) || r == utf8.RuneError {
 			return '_'
@@ -79,22 +113,31 @@ func (s *Secrets) label(known map[string]*pattern) {
 		p.label = []byte("[secret " + p.name + "]")
 	}
 	for _, p := range known {
-		if found := s.find(p.label); len(found) > 0 {
+		if found := v.set().find(p.label); len(found) > 0 {
 			p.label, p.name = []byte("[…]"), "…" // shorter than any value
 		}
 	}
 }
 
-// With returns a set of these values and further ones. A value that is in both keeps its name.
-func (s *Secrets) With(values map[string]string) *Secrets {
-	more, _ := New(values)
+// With returns a set of these values and further ones. A value that is in both keeps its name. Values that are added to
+// s later are not in it.
+func (s *Secrets) With(list map[string]string) *Secrets {
+	more, _ := New(list)
 	if s.Empty() {
 		return more
 	}
-	all := &Secrets{patterns: make(map[uint64][]*pattern), heads: make(map[uint64]bool)}
+	return s.now.Load().with(more.now.Load()).set()
+}
+
+// with returns the values of both. v may be nil.
+func (v *table) with(more *table) *table {
+	all := newTable()
 	known := make(map[string]bool)
-	for _, set := range []*Secrets{s, more} {
-		for _, list := range set.patterns {
+	for _, one := range []*table{v, more} {
+		if one == nil {
+			continue
+		}
+		for _, list := range one.patterns {
 			for _, p := range list {
 				if !known[string(p.text)] {
 					known[string(p.text)] = true
@@ -103,14 +146,18 @@ func (s *Secrets) With(values map[string]string) *Secrets {
 			}
 		}
 	}
-	for _, list := range all.patterns {
-		slices.SortFunc(list, func(a, b *pattern) int { return len(b.text) - len(a.text) })
-	}
+	all.sort()
 	return all
 }
 
 // Empty reports whether there is nothing to remove.
-func (s *Secrets) Empty() bool { return s == nil || len(s.patterns) == 0 }
+func (s *Secrets) Empty() bool {
+	if s == nil {
+		return true
+	}
+	v := s.now.Load()
+	return v == nil || len(v.patterns) == 0
+}
 
 // String returns text without secrets. It returns the same text if there is none.
 func (s *Secrets) String(text string) string {

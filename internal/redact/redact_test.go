@@ -238,7 +238,7 @@ func reference(s *Secrets, text []byte) []byte {
 		label   []byte
 	}
 	var list []found
-	for _, patterns := range s.patterns {
+	for _, patterns := range s.now.Load().patterns {
 		for _, p := range patterns {
 			for at := range text {
 				if end := matchSlowly(p, text, at); end > 0 {
@@ -281,7 +281,7 @@ func matchSlowly(p *pattern, text []byte, at int) (end int) {
 // random makes a text with values, parts of values and line breaks in it.
 func random(r *rand.Rand, s *Secrets) []byte {
 	var all []*pattern
-	for _, list := range s.patterns {
+	for _, list := range s.now.Load().patterns {
 		all = append(all, list...)
 	}
 	slices.SortFunc(all, func(a, b *pattern) int { return bytes.Compare(a.text, b.text) })
@@ -516,5 +516,26 @@ func TestErrorStays(t *testing.T) {
 	}
 	if err := w.Flush(); !errors.Is(err, errOnce) || next.out.Len() > 0 {
 		t.Errorf("%v, and %q is written", err, &next.out)
+	}
+}
+
+// TestAdd checks that a value that is added is removed from then on, by everything that has the set.
+func TestAdd(t *testing.T) {
+	var s Secrets
+	var out strings.Builder
+	w := s.Writer(&out)
+	if _, err := io.WriteString(w, "a hunter22 "); err != nil || !s.Empty() {
+		t.Fatal(err)
+	}
+	if short := s.Add(map[string]string{"A": "hunter22", "B": "x"}); len(short) != 1 || short[0] != "B" || s.Empty() {
+		t.Errorf("%v", short)
+	}
+	s.Add(map[string]string{"C": "sesame33"})
+	if _, err := io.WriteString(w, "b hunter22 sesa"); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(w, "me33 c")
+	if err := w.Flush(); err != nil || out.String() != "a hunter22 b [secret A] [secret C] c" {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }

@@ -52,16 +52,16 @@ func headKey(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(k[:])
 }
 
-func (s *Secrets) add(p *pattern) {
-	s.first.add(p.text)
+func (v *table) add(p *pattern) {
+	v.first.add(p.text)
 	for i := range step {
-		s.blocks.add(p.text[i:])
+		v.blocks.add(p.text[i:])
 	}
 	key := binary.LittleEndian.Uint64(p.text)
-	s.patterns[key] = append(s.patterns[key], p)
+	v.patterns[key] = append(v.patterns[key], p)
 	for n := 1; n < head; n++ {
 		key := headKey(p.text[:n])
-		s.heads[key] = s.heads[key] || p.wraps
+		v.heads[key] = v.heads[key] || p.wraps
 	}
 }
 
@@ -94,10 +94,19 @@ var encoded = func() (set [256]bool) {
 	return set
 }()
 
+// next is [table.next] of the values that the set has now.
+func (s *Secrets) next(b []byte, i int, final bool) (at int, p *pattern, n int, pending bool) {
+	v := s.now.Load()
+	if v == nil {
+		return len(b), nil, 0, false
+	}
+	return v.next(b, i, final)
+}
+
 // next returns the first position from i on at which a pattern begins, with the pattern and its length there. If there
 // is none, p is nil, and at is the length of b. If b is not final, at may be the first position at which a pattern may
 // begin with more text, and pending is true.
-func (s *Secrets) next(b []byte, i int, final bool) (at int, p *pattern, n int, pending bool) {
+func (v *table) next(b []byte, i int, final bool) (at int, p *pattern, n int, pending bool) {
 	for i < len(b) {
 		// Up to whole the first bytes of a position have no line break. From there to broken they may have one.
 		whole := max(i, min(i+stretch, len(b)-head+1))
@@ -108,15 +117,15 @@ func (s *Secrets) next(b []byte, i int, final bool) (at int, p *pattern, n int, 
 		if q := nextBreak(b, i+1, min(whole+head, len(b))); q >= 0 {
 			whole, broken = max(i, q-head+1), q
 		}
-		if i = s.skip(b, i, whole); i < whole {
-			if p, n, pending = s.at(b[i:], final); p != nil || pending {
+		if i = v.skip(b, i, whole); i < whole {
+			if p, n, pending = v.at(b[i:], final); p != nil || pending {
 				return i, p, n, pending
 			}
 			i++
 			continue
 		}
 		for ; i < broken; i++ {
-			if p, n, pending = s.at(b[i:], final); p != nil || pending {
+			if p, n, pending = v.at(b[i:], final); p != nil || pending {
 				return i, p, n, pending
 			}
 		}
@@ -126,15 +135,15 @@ func (s *Secrets) next(b []byte, i int, final bool) (at int, p *pattern, n int, 
 
 // skip returns the first position in b[i:end] at which a pattern may begin, or end. Eight bytes can be read at each of
 // them.
-func (s *Secrets) skip(b []byte, i, end int) int {
+func (v *table) skip(b []byte, i, end int) int {
 	for i < end {
-		v := binary.LittleEndian.Uint64(b[i:])
-		if !s.blocks.has(uint32(v >> (8 * (head - block)))) {
+		word := binary.LittleEndian.Uint64(b[i:])
+		if !v.blocks.has(uint32(word >> (8 * (head - block)))) {
 			i += step
 			continue
 		}
 		for last := min(i+step, end); i < last; i++ {
-			if s.first.has(binary.LittleEndian.Uint32(b[i:])) {
+			if v.first.has(binary.LittleEndian.Uint32(b[i:])) {
 				return i
 			}
 		}
@@ -178,16 +187,16 @@ func joins(b []byte, i int) bool {
 }
 
 // beginning returns the patterns that begin with the first bytes of b.
-func (s *Secrets) beginning(b []byte) []*pattern {
-	if !s.first.has(binary.LittleEndian.Uint32(b)) {
+func (v *table) beginning(b []byte) []*pattern {
+	if !v.first.has(binary.LittleEndian.Uint32(b)) {
 		return nil
 	}
-	return s.patterns[binary.LittleEndian.Uint64(b)]
+	return v.patterns[binary.LittleEndian.Uint64(b)]
 }
 
 // at returns the longest pattern at the beginning of b, and its length there. pending means that there might be one, or
 // a longer one, with more text.
-func (s *Secrets) at(b []byte, final bool) (p *pattern, n int, pending bool) {
+func (v *table) at(b []byte, final bool) (p *pattern, n int, pending bool) {
 	consider := func(c *pattern, wrapped bool) {
 		if !wrapped {
 			switch {
@@ -209,10 +218,10 @@ func (s *Secrets) at(b []byte, final bool) (p *pattern, n int, pending bool) {
 		pending = pending || more && !final
 	}
 	if len(b) >= head {
-		for _, c := range s.beginning(b) {
+		for _, c := range v.beginning(b) {
 			consider(c, false)
 		}
-	} else if _, ok := s.heads[headKey(b)]; ok && !final {
+	} else if _, ok := v.heads[headKey(b)]; ok && !final {
 		pending = true
 	}
 	// The same without line breaks.
@@ -241,12 +250,12 @@ func (s *Secrets) at(b []byte, final bool) (p *pattern, n int, pending bool) {
 	switch {
 	case i == k: // no line break among them
 	case k == head:
-		for _, c := range s.beginning(first[:]) {
+		for _, c := range v.beginning(first[:]) {
 			if c.wraps {
 				consider(c, true)
 			}
 		}
-	case s.heads[headKey(first[:k])] && !final:
+	case v.heads[headKey(first[:k])] && !final:
 		pending = true
 	}
 	return choose(p, n, pending)

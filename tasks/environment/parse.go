@@ -6,12 +6,12 @@ import (
 	"maps"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/internal/bytesize"
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/tasks/document"
 	"github.com/ramus-dev/ramus/tasks/service"
 )
@@ -48,16 +48,16 @@ var (
 var checkNames = map[string]string{"tests": "lib_run_tests", "test": "lib_run_tests", "lint": "lib_run_lint", "build": "lib_run_build", "browser": "browser_test"}
 
 var (
-	validName   = regexp.MustCompile(`^[a-z0-9]{1,20}(?:-[a-z0-9]{1,20}){0,9}$`)
-	validEnv    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
-	validSecret = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,99}$`)
-	validTask   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,99}$`)
-	validAgent  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
-	validLabel  = regexp.MustCompile(`^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$`)
-	validToken  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
-	validPort   = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
+	validName   = pattern.New(`^[a-z0-9]{1,20}(?:-[a-z0-9]{1,20}){0,9}$`)
+	validEnv    = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
+	validSecret = pattern.New(`^[A-Z][A-Z0-9_]{0,99}$`)
+	validTask   = pattern.New(`^[a-z][a-z0-9_]{0,99}$`)
+	validAgent  = pattern.New(`^[a-z0-9][a-z0-9-]{0,39}$`)
+	validLabel  = pattern.New(`^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$`)
+	validToken  = pattern.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
+	validPort   = pattern.New(`^[1-9][0-9]{0,4}$`)
 	// SecretRef matches the place of a secret's value in a header.
-	SecretRef = regexp.MustCompile(`\bsecret:([A-Z][A-Z0-9_]{0,99})\b`)
+	SecretRef = pattern.New(`\bsecret:([A-Z][A-Z0-9_]{0,99})\b`)
 )
 
 // ValidSecret reports whether name can be the name of a secret: capital letters, digits and underscores, at most 100.
@@ -190,7 +190,7 @@ func (r *reader) text(v *document.Value, at string, most int) string {
 }
 
 // matching returns a text of a form.
-func (r *reader) matching(v *document.Value, at string, form *regexp.Regexp, words string) string {
+func (r *reader) matching(v *document.Value, at string, form *pattern.Regexp, words string) string {
 	s := r.text(v, at, maxPath)
 	if s != "" && !form.MatchString(s) {
 		r.At(v, "%s: %q is not possible; want %s", at, s, words)
