@@ -253,6 +253,7 @@ type SlackConfig struct {
 	Repo              string                   `yaml:"repo"`
 	Agent             string                   `yaml:"agent"`
 	Channels          map[string]ChannelConfig `yaml:"channels"`
+	Rules             []RuleConfig             `yaml:"rules"`
 	ThreadReplies     string                   `yaml:"thread_replies"`
 	EditEvery         Duration                 `yaml:"edit_every"`
 	Teams             []string                 `yaml:"teams"`
@@ -263,6 +264,15 @@ type ChannelConfig struct {
 	Repo  string `yaml:"repo"`
 	Base  string `yaml:"base"`
 	Agent string `yaml:"agent"`
+}
+
+// RuleConfig leads threads to a repository by words.
+type RuleConfig struct {
+	Words    []string `yaml:"words"`
+	Channels []string `yaml:"channels"`
+	Repo     string   `yaml:"repo"`
+	Base     string   `yaml:"base"`
+	Agent    string   `yaml:"agent"`
 }
 
 // GateConfig selects the threads that ramus works for.
@@ -365,7 +375,7 @@ func Defaults() Config {
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
 		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(engineer.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
 		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
-		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Teams: []string{}, ThreadReplies: "mention",
+		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Rules: []RuleConfig{}, Teams: []string{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
 		Gate:  GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},
 		Repos: map[string]RepoConfig{}, RefreshAfter: Duration(time.Minute), RefreshWait: Duration(5 * time.Second),

@@ -49,6 +49,12 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*chat.Chat, error) {
 	for id, set := range s.Channels {
 		talking.Channels[id] = chat.Channel{Repo: set.Repo, Base: set.Base, Agent: set.Agent}
 	}
+	for _, r := range s.Rules {
+		talking.Rules = append(talking.Rules, chat.Rule{Words: r.Words, Channels: r.Channels, Repo: r.Repo, Base: r.Base, Agent: r.Agent})
+	}
+	if err := chat.CheckRules(talking.Rules); err != nil {
+		return nil, fmt.Errorf("cannot use slack.rules: %w", err)
+	}
 	return talking, readPeople(c.Gate.People, &talking.Gate)
 }
 

@@ -62,6 +62,8 @@ type Chat struct {
 	// only repository is used. If there are several, the person is asked.
 	Repo, Agent string
 	Channels    map[string]Channel // by id
+	// Rules lead threads to repositories by words. The first rule that fits counts.
+	Rules []Rule
 	// AllReplies treats every reply in a thread of ramus as a mention.
 	AllReplies bool
 	// EditEvery is the least time between two edits of a progress message. The default is 3 s.
@@ -309,12 +311,12 @@ type place struct {
 }
 
 // findPlace decides where a session works. In order of precedence, it uses the text, the branch of the session, the
-// channel, the configuration and the only repository.
+// rules, the channel, the configuration and the only repository.
 func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words Words) place {
 	var p place
 	now := c.settings()
-	set := now.Channels[channel]
-	p.agent = cmp.Or(words.Agent, set.Agent, now.Agent)
+	set, rule := now.Channels[channel], findRule(now.Rules, channel, words.Text)
+	p.agent = cmp.Or(words.Agent, rule.Agent, set.Agent, now.Agent)
 	home, base, err := c.Executor.Home(ctx, s.Caller())
 	if err == nil {
 		p.home = home
@@ -322,6 +324,8 @@ func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words W
 	}
 	switch {
 	case p.repo != "":
+	case rule.Repo != "":
+		p.repo, p.base = rule.Repo, rule.Base
 	case set.Repo != "":
 		p.repo, p.base = set.Repo, set.Base
 	case now.Repo != "":

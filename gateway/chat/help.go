@@ -36,6 +36,7 @@ func HelpText(agents []string, runner gate.Runner) string {
 		{"merge [into BRANCH] [squash]", "merges the branch; also `merge`, `rebase`, `ff`"},
 		{"stop", "stops what runs; what stands is committed"},
 		{"retry", "runs the run that failed last again"},
+		{"fallback: WORDS", "hands the thread over to the fallback runner, if there is one"},
 		{"help", "says this"},
 	} {
 		fmt.Fprintf(&b, "• `%s` %s\n", line[0], line[1])

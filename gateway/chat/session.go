@@ -306,18 +306,7 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 		s.react(s.chat.ctx, m, "eyes")
 	})
 	if d.Runner != gate.RunnerContainer {
-		// A fallback runner that is slow or down must not delay other mentions of the thread.
-		next.work = func(ctx context.Context) (*record.Run, error) {
-			select {
-			case s.chat.hands <- struct{}{}:
-				defer func() { <-s.chat.hands }()
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-			ended, err := s.sendToFallback(ctx, run, m, thread, d.Policy)
-			<-seen
-			return ended, err
-		}
+		next.work = s.waitForFallback(run, m, thread, d.Policy, seen)
 		return next, nil
 	}
 	if d.Prompt != m.Said() {
@@ -327,6 +316,9 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	if mistake != nil {
 		next.run, err = s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: mistake.Error()})
 		return next, err
+	}
+	if words.Verb == verbFallback {
+		return s.handOver(ctx, run, m, thread, words, at, d, seen)
 	}
 	next.run, err = s.actOn(ctx, run, m, thread, words, at, d)
 	return next, err

@@ -8,6 +8,7 @@ type Settings struct {
 	Gate        gate.Gate
 	Repo, Agent string
 	Channels    map[string]Channel
+	Rules       []Rule
 	AllReplies  bool
 }
 
@@ -24,7 +25,7 @@ func (c *Chat) settings() *Settings {
 	if s := c.applied.Load(); s != nil {
 		return s
 	}
-	return &Settings{c.Gate, c.Repo, c.Agent, c.Channels, c.AllReplies}
+	return &Settings{c.Gate, c.Repo, c.Agent, c.Channels, c.Rules, c.AllReplies}
 }
 
 // gate returns the present rules of permission.

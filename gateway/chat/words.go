@@ -68,10 +68,26 @@ func ParseWords(text string) (Words, error) {
 		return Words{}, err
 	}
 	w.Text = strings.TrimSpace(w.Text)
+	if rest, ok := handedOver(w.Text); ok {
+		w.Verb, w.Text = verbFallback, rest
+		return w, nil
+	}
 	if err := w.command(asTyped(strings.TrimLeft(w.Text, address))); err != nil {
 		return Words{}, err
 	}
 	return w, nil
+}
+
+// handedOver returns the request in a text of the form "fallback" or "fallback: REQUEST". Returns false for any other
+// text.
+func handedOver(text string) (request string, ok bool) {
+	text = strings.TrimLeft(text, address)
+	head, rest, request := text, "", text
+	head, rest, ok = strings.Cut(text, ":")
+	if !strings.EqualFold(strings.Trim(head, " `"), verbFallback) || !ok && strings.Contains(text, "\n") {
+		return "", false
+	}
+	return strings.TrimSpace(rest), true
 }
 
 // command parses text as a command. It leaves w unchanged if text is none.

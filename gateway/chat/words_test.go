@@ -279,6 +279,18 @@ func TestWordsMistakes(t *testing.T) {
 	}
 }
 
+func TestHandOverWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"fallback": "", "Fallback": "", "`fallback`": "", "fallback:": "", "fallback: build the Mac app": "build the Mac app", "fallback: two\nlines": "two\nlines",
+		"fallback logic is broken": "-", "the fallback: is broken": "-", "fallback\nlogic": "-", "exec fallback": "-", "fallback please: build": "-",
+	} {
+		w, err := ParseWords(text)
+		if is := w.Verb == verbFallback; err != nil || is != (want != "-") || is && w.Text != want {
+			t.Errorf("%q: %+v, %v", text, w, err)
+		}
+	}
+}
+
 func FuzzWords(f *testing.F) {
 	for _, s := range []string{"status", "run deploy a=1 b:='[1]'", "exec ```sh\nmake\n```", "exec make", "repo:app fix `x` it", "merge into main squash",
 		"test “a b”", "> q repo:x", "log 5", "run x a=\"\\\"", "``` repo:a", "diff —stat", "\xff\x00"} {
@@ -339,7 +351,7 @@ func TestHelpText(t *testing.T) {
 		verb, _, _ := strings.Cut(example, " ")
 		example = strings.NewReplacer("WORKFLOW", "deploy", "[key=value …]", "key=value", "COMMAND", "make", "[PATTERN]", "TestX", "[fix]", "fix", "[TARGET]", "web",
 			"[--stat]", "--stat", "[N]", "5", "[into BRANCH]", "into main", "[squash]", "squash").Replace(example)
-		if w, err := ParseWords(example); err != nil || w.Verb != verb {
+		if w, err := ParseWords(example); err != nil || w.Verb != strings.TrimSuffix(verb, ":") {
 			t.Errorf("help says %q: %+v, %v", example, w, err)
 		}
 	}
@@ -356,10 +368,10 @@ func TestGuide(t *testing.T) {
 	for line := range strings.SplitSeq(HelpText(nil, gate.RunnerContainer), "\n") {
 		if command, ok := strings.CutPrefix(line, "• `"); ok {
 			verb, _, _ := strings.Cut(command, " ")
-			names = append(names, "`"+strings.Trim(verb, "`"))
+			names = append(names, "`"+strings.Trim(verb, "`:"))
 		}
 	}
-	for _, reason := range []gate.PolicyReason{gate.ReasonGlobalDisabled, gate.ReasonThreadStarter, gate.ReasonExplicitPrefix, gate.ReasonNotAllowlisted, gate.ReasonChannelAllowlist, gate.ReasonRepoAllowlist, gate.ReasonPercentage, gate.ReasonAgent} {
+	for _, reason := range []gate.PolicyReason{gate.ReasonGlobalDisabled, gate.ReasonThreadStarter, gate.ReasonExplicitPrefix, gate.ReasonNotAllowlisted, gate.ReasonChannelAllowlist, gate.ReasonRepoAllowlist, gate.ReasonPercentage, gate.ReasonAgent, gate.ReasonRepoExcluded, gate.ReasonPerson} {
 		names = append(names, "`"+string(reason)+"`")
 	}
 	for _, tool := range catalog.List(gate.Policy{Runner: gate.RunnerContainer}, catalog.Offer{Browser: true, Fallback: true}) {

@@ -31,8 +31,10 @@ const (
 	ReasonChannelAllowlist PolicyReason = "channel-allowlist" // set by the configuration only
 	ReasonRepoAllowlist    PolicyReason = "repo-allowlist"
 	ReasonPercentage       PolicyReason = "percentage"
-	ReasonGrant            PolicyReason = "grant" // a program asked with a sufficient token
-	ReasonAgent            PolicyReason = "agent" // the agent of a run hands over its thread
+	ReasonRepoExcluded     PolicyReason = "repo-excluded"
+	ReasonGrant            PolicyReason = "grant"  // a program asked with a sufficient token
+	ReasonAgent            PolicyReason = "agent"  // the agent of a run hands over its thread
+	ReasonPerson           PolicyReason = "person" // a person hands over a thread that the gate admits
 )
 
 // Policy is the decision about one mention.
@@ -49,7 +51,7 @@ type Gate struct {
 	Requesters     []string // users whose mentions go there if they begin with Prefix
 	Prefix         string   // default "!!!"
 	Channels       []string // all of whose threads go there
-	Repos          []string // all of whose threads go there
+	Repos          []string // all of whose threads go there, except excluded ones; see [Gate.Excludes]
 	Percentage     float64  // of all other threads, from 0 to 100, by a hash of the session's key
 	// People has the permissions of people in such threads, by the user's id, [PersonStarter] or [PersonAnybody]. For an empty
 	// map see [Gate.Permits].
@@ -68,7 +70,7 @@ type Asked struct {
 // DefaultPrefix begins a mention that asks for the container.
 const DefaultPrefix = "!!!"
 
-// Resolve returns the decision. In this order it looks at Enabled, at the person who began the thread, at the prefix if the
+// Resolve returns the decision. In this order it looks at Enabled, at excluded repositories, at the person who began the thread, at the prefix if the
 // requester may use it, and at Channels, Repos and Percentage. An empty id is never listed. The prompt is the text, and without the
 // prefix only if the prefix decided.
 func (g Gate) Resolve(a Asked) Policy {
@@ -76,6 +78,9 @@ func (g Gate) Resolve(a Asked) Policy {
 	container := func(why PolicyReason) Policy { return Policy{RunnerContainer, why, a.Text} }
 	if !g.Enabled {
 		return fallback(ReasonGlobalDisabled)
+	}
+	if g.Excludes(a.Repo) {
+		return fallback(ReasonRepoExcluded)
 	}
 	if listed(g.ThreadStarters, a.ThreadStarter) {
 		return container(ReasonThreadStarter)
@@ -96,6 +101,15 @@ func (g Gate) Resolve(a Asked) Policy {
 		return container(ReasonPercentage)
 	}
 	return fallback(ReasonNotAllowlisted)
+}
+
+// Excludes reports whether a repository is closed to all threads and people. It is if Repos has "!NAME", or if Repos has
+// "!*" and not NAME.
+func (g Gate) Excludes(repo string) bool {
+	if repo == "" {
+		return false
+	}
+	return slices.Contains(g.Repos, "!"+repo) || slices.Contains(g.Repos, "!*") && !slices.Contains(g.Repos, repo)
 }
 
 func listed(ids []string, id string) bool { return id != "" && slices.Contains(ids, id) }

@@ -185,6 +185,12 @@ func asSketched(t *testing.T, g Gate, a Asked) {
 	if got := narrowed.Resolve(a); got != want {
 		t.Fatalf("%+v of %+v: got %+v, want %+v", a, g, got, want)
 	}
+	if g.Enabled && g.Excludes(a.Repo) {
+		if got := g.Resolve(a); got != (Policy{RunnerFallback, ReasonRepoExcluded, a.Text}) {
+			t.Fatalf("%+v of %+v: got %+v", a, g, got)
+		}
+		return
+	}
 	// Widening only ever turns not-allowlisted into something else.
 	got := g.Resolve(a)
 	if want.Reason != ReasonNotAllowlisted && got != want {
@@ -215,10 +221,46 @@ func TestGateDecidesAsSketched(t *testing.T) {
 	for range 5000 {
 		asSketched(t,
 			Gate{Enabled: r.IntN(4) > 0, ThreadStarters: some("U1", "U2", ""), Requesters: some("U1", "U3", ""), Prefix: pick("", "", "!!!", "go!", "!"),
-				Channels: some("C1", ""), Repos: some("app", ""), Percentage: r.Float64()*140 - 20},
+				Channels: some("C1", ""), Repos: some("app", "", "!lib", "!*"), Percentage: r.Float64()*140 - 20},
 			Asked{ThreadStarter: pick("", "U1", "U2", "U3"), Requester: pick("", "U1", "U2", "U3"),
 				Text:    pick("", " ", "\ufeff", "\u0085") + pick("", "!!!", "!", "go!", "!!!!") + pick("", " ", "\u2028") + pick("", "fix it", "!!!"),
 				Channel: pick("", "C1", "C2"), Repo: pick("", "app", "lib"), Session: pick("", "slack:T:C:1", "slack:T:C:2", "slack:T:C:3")})
+	}
+}
+
+// An excluded repository is closed to every thread and person, whatever else lets them through.
+func TestGateExcludes(t *testing.T) {
+	open := Gate{Enabled: true, ThreadStarters: []string{starter}, Requesters: []string{starter}, Channels: []string{"C1"}, Percentage: 100,
+		People: map[string]Permission{starter: {May: Deeds()}, PersonAnybody: {May: Deeds()}}}
+	for _, x := range []struct {
+		repos []string
+		repo  string
+		want  bool
+	}{
+		{nil, "app", false},
+		{[]string{"app"}, "lib", false},
+		{[]string{"!lib"}, "lib", true},
+		{[]string{"!lib"}, "app", false},
+		{[]string{"lib", "!lib"}, "lib", true},
+		{[]string{"!*"}, "app", true},
+		{[]string{"app", "!*"}, "app", false},
+		{[]string{"app", "!*"}, "lib", true},
+		{[]string{"app", "!*"}, "", false},
+		{[]string{"!"}, "", false},
+	} {
+		g := open
+		g.Repos = x.repos
+		p := g.Resolve(Asked{ThreadStarter: starter, Requester: starter, Text: "!!! x", Channel: "C1", Repo: x.repo, Session: "slack:T:C1:1"})
+		if (p.Runner == RunnerFallback) != x.want || x.want && p.Reason != ReasonRepoExcluded {
+			t.Errorf("%q of %q: %+v", x.repo, x.repos, p)
+		}
+		g.People = nil
+		for _, people := range []map[string]Permission{nil, open.People} {
+			g.People = people
+			if got := g.Permits(Doing{Deed: DeedRun, Person: starter, Starter: starter, Repo: x.repo, Own: true}); got == x.want {
+				t.Errorf("%q of %q: permitted %t", x.repo, x.repos, got)
+			}
+		}
 	}
 }
 

@@ -39,11 +39,12 @@ type Doing struct {
 	Own bool
 }
 
-// Permits reports whether a person may do something in a thread that goes to the container. If Gate.People is empty, the people of
+// Permits reports whether a person may do something in a thread that goes to the container. In an excluded repository nobody
+// may. If Gate.People is empty, the people of
 // ThreadStarters and Requesters may do everything, and the person who began the thread may do everything in the thread's own
 // repository and in those of Gate.Repos. Otherwise only the entries of Gate.People decide.
 func (g Gate) Permits(d Doing) bool {
-	if d.Person == "" {
+	if d.Person == "" || g.Excludes(d.Repo) {
 		return false
 	}
 	starter := d.Person == d.Starter
