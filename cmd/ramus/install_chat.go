@@ -43,7 +43,7 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*chat.Chat, error) {
 		Gate: gate.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
 			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
 		Repo: s.Repo, Agent: s.Agent, Channels: map[string]chat.Channel{},
-		Teams:      s.Teams,
+		Now: time.Now, Teams: s.Teams, PostChannels: s.PostChannels,
 		AllReplies: s.ThreadReplies == "all", EditEvery: time.Duration(s.EditEvery), Log: log,
 	}
 	for id, set := range s.Channels {

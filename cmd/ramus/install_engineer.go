@@ -71,7 +71,7 @@ func (i *installation) openEngineer(ctx context.Context) error {
 	e := i.engineer
 	e.Executor, e.Git, e.Upstream = i.executor, i.git, i.hub.upstream(i.git, i.executor.Upstreams)
 	if i.chat != nil {
-		e.Slack = i.chat.Slack
+		e.Slack, e.PostChannels = i.chat.Slack, i.chat.PostChannels
 		i.chat.Engineer = e
 	}
 	return e.Open(ctx)

@@ -9,7 +9,8 @@
 // # Invariants
 //
 // The same list is journalled with the decision and served at the container's door. A tool that is not in it does not
-// exist for the agent. No tool takes a thread as an argument, so a caller can reach only its own thread.
+// exist for the agent. No tool takes a thread as an argument, so a caller can reach only its own thread. The channels in
+// which an agent may post are the ones of the configuration.
 package catalog
 
 import (
@@ -55,6 +56,9 @@ type Offer struct {
 	Browser  bool // a browser is configured
 	Fallback bool // a fallback runner is configured, and the run answers a mention in a thread
 	Task     bool // the run works for a task, which begins its own runs
+	Thread   bool // the run answers a mention in a thread
+	// Channels are the ids of the channels of Slack in which agents may post.
+	Channels []string
 }
 
 // List returns the tools of a policy that the server has for the run. A policy without a known runner has only the
@@ -77,10 +81,17 @@ func List(p gate.Policy, o Offer) []Tool {
 	return list
 }
 
-// WithoutPolicy returns the tools that need no policy. These are the tools of the run's task and of the library.
+// WithoutPolicy returns the tools that need no policy. These are the tools of the run's task, those that post in Slack,
+// and those of the library.
 func (o Offer) WithoutPolicy() (list []Tool) {
-	if o.Task {
+	switch {
+	case o.Task:
 		list = append(list, TaskTools...)
+	case o.Thread:
+		list = append(list, ReplyToThread)
+	}
+	if len(o.Channels) > 0 {
+		list = append(list, PostMessage(o.Channels))
 	}
 	for _, t := range executor.Library() {
 		if o.Browser || !slices.Contains(BrowserTools, t.Name) {

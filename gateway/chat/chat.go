@@ -64,6 +64,8 @@ type Chat struct {
 	Channels    map[string]Channel // by id
 	// Rules lead threads to repositories by words. The first rule that fits counts.
 	Rules []Rule
+	// PostChannels are the ids of the channels in which agents may post.
+	PostChannels []string
 	// AllReplies treats every reply in a thread of ramus as a mention.
 	AllReplies bool
 	// EditEvery is the least time between two edits of a progress message. The default is 3 s.
@@ -82,6 +84,7 @@ type Chat struct {
 	stop   context.CancelFunc
 	wg     sync.WaitGroup // sessions and background work
 	slots  chan struct{}
+	saying said          // what agents have said
 	hands  chan struct{} // limits hand-overs to the fallback runner
 	socket func() error  // waits for Socket Mode to end
 	me     atomic.Pointer[slack.Identity]

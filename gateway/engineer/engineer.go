@@ -45,6 +45,8 @@ type Engineer struct {
 	// Each task gets a thread in Channel of Slack. If Slack is nil or Channel is empty, tasks have no threads.
 	Slack   *slack.Client
 	Channel string
+	// PostChannels are the ids of the channels in which agents may post.
+	PostChannels []string
 	// Repo and Agent are the defaults of tasks that name none.
 	Repo, Agent string
 	Links       *links.Signer

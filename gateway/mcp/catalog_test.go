@@ -31,6 +31,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 		t.Fatalf("the library has %q, of which %q need a browser", library, catalog.BrowserTools)
 	}
 	most := catalog.Offer{Browser: true, Fallback: true}
+	inThread := catalog.Offer{Thread: true, Channels: []string{"C01"}}
 	for _, x := range []struct {
 		policy gate.Policy
 		offer  catalog.Offer
@@ -48,6 +49,9 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonChannelAllowlist}, catalog.Offer{Fallback: true}, slices.Concat(session, blind, fallback)},
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonRepoAllowlist}, catalog.Offer{Browser: true}, slices.Concat(session, library)},
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonPercentage}, catalog.Offer{}, slices.Concat(session, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonThreadStarter}, inThread, slices.Concat(session, []string{"reply_to_thread", "post_message"}, blind)},
+		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted}, inThread, nil},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Task: true, Channels: []string{"C01"}}, slices.Concat(ofTask, []string{"post_message"}, blind)},
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Browser: true, Task: true}, slices.Concat(ofTask, library)},
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Fallback: true, Task: true}, slices.Concat(ofTask, blind)},
 	} {

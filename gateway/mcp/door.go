@@ -23,12 +23,20 @@ import (
 // doorInstructions describe the tools of the door to the agent in a container.
 const doorInstructions = `These tools work in your own container, on your own branch. What lib_… tools do is recorded in this run's journal as ramus saw it, and what they change is committed with your step.`
 
-// Threads hands the threads of runs over to the fallback runner.
+// Threads hands the threads of runs over to the fallback runner, and posts what agents say.
 type Threads interface {
 	// MayHandOver reports whether a fallback runner is configured and the run answers a thread.
 	MayHandOver(run record.Run) bool
 	// HandOver hands the thread of a run over, with prompt as the request. It returns when the hand-over is durable.
 	HandOver(ctx context.Context, of record.Run, prompt string) (record.Run, error)
+	// Answers reports whether the run answers a thread.
+	Answers(run record.Run) bool
+	// Reply posts a text of the run's agent in the run's thread. told is false if it was left out.
+	Reply(ctx context.Context, run record.Run, text string) (told bool, err error)
+	// AgentChannels returns the channels in which agents may post.
+	AgentChannels() []string
+	// PostMessage posts a text of the run's agent in one of these channels. told is false if it was left out.
+	PostMessage(ctx context.Context, run record.Run, channel, text string) (told bool, err error)
 }
 
 // Door serves MCP to the agent in a container. Its tools are the [catalog.List] of the policy in the journal of the
@@ -84,7 +92,10 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request) {
 // tools returns the tools that the visitor may use now.
 func (d *door) tools(ctx context.Context) []usableTool {
 	run := d.visitor.Run()
-	offer := catalog.Offer{Browser: d.x.Browser != nil, Fallback: d.threads != nil && d.threads.MayHandOver(run)}
+	offer := catalog.Offer{Browser: d.x.Browser != nil}
+	if d.threads != nil && run.ID != "" {
+		offer.Fallback, offer.Thread, offer.Channels = d.threads.MayHandOver(run), d.threads.Answers(run), d.threads.AgentChannels()
+	}
 	var own record.Task
 	if d.engineer != nil {
 		if t, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && t.Caller() == d.visitor.Caller {
@@ -105,6 +116,9 @@ func (d *door) tools(ctx context.Context) []usableTool {
 // works for.
 func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) (list []usableTool) {
 	forTask := d.taskTools(own)
+	if own.ID == "" { // the thread is that of a mention
+		forTask = slices.DeleteFunc(forTask, func(t usableTool) bool { return t.Name == catalog.ToolThread })
+	}
 	for _, tool := range listed {
 		switch i := slices.IndexFunc(forTask, func(t usableTool) bool { return t.Name == tool.Name }); {
 		case i >= 0:
@@ -113,6 +127,10 @@ func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) 
 			list = append(list, d.startTool(run, tool))
 		case tool.Name == catalog.ToolResume:
 			list = append(list, d.resumeTool(run, tool))
+		case tool.Name == catalog.ToolThread:
+			list = append(list, d.replyTool(run, tool))
+		case tool.Name == catalog.ToolPost:
+			list = append(list, d.postTool(run, tool))
 		case tool.Name == catalog.ToolFallback:
 			list = append(list, d.fallbackTool(run, tool))
 		default:
@@ -257,7 +275,36 @@ func (d *door) fallbackTool(run record.Run, tool catalog.Tool) usableTool {
 	}
 }
 
-// spoken is the result of reply_to_thread. Told is false if the message was not posted.
+// replyTool returns the tool that posts in the thread of a mention.
+func (d *door) replyTool(run record.Run, tool catalog.Tool) usableTool {
+	return d.sayTool(tool, func(ctx context.Context, _, text string) (bool, error) { return d.threads.Reply(ctx, run, text) })
+}
+
+// postTool returns the tool that posts in channels.
+func (d *door) postTool(run record.Run, tool catalog.Tool) usableTool {
+	return d.sayTool(tool, func(ctx context.Context, channel, text string) (bool, error) {
+		return d.threads.PostMessage(ctx, run, channel, text)
+	})
+}
+
+func (d *door) sayTool(tool catalog.Tool, say func(ctx context.Context, channel, text string) (bool, error)) usableTool {
+	return usableTool{
+		Tool: tool, Output: schemaFor[spoken](), Access: route.AccessWrite, Hints: toolHints{Open: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Channel string `json:"channel"`
+				Text    string `json:"text"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			told, err := say(ctx, a.Channel, a.Text)
+			return toolResult{value: spoken{told}}, err
+		},
+	}
+}
+
+// spoken is the result of the tools that post. Told is false if the message was not posted.
 type spoken struct {
 	Told bool `json:"told"`
 }

@@ -40,6 +40,16 @@ func TaskFailed(t record.Task) string {
 	return "❌ Task failed: " + why
 }
 
+// AgentSays makes a message of a text of an agent. It mentions nobody. by names the agent's run if the message is not in
+// the run's own thread.
+func AgentSays(by, said string) slack.Message {
+	text := "🗨️ " + InlineText(said, 1000)
+	if by != "" {
+		text += " — " + InlineText(by, 200)
+	}
+	return TaskMessage(text)
+}
+
 // TaskAsks returns the question of an agent that waits for permission.
 func TaskAsks(question string) string { return "❓ The agent asks: " + InlineText(question, 400) }
 
