@@ -44,6 +44,21 @@ func openShop(t *testing.T, change func(*engineer.Engineer)) *shop {
 // openShopWith is like openShop, with the hosts that containers may reach.
 func openShopWith(t *testing.T, egress []string, change func(*engineer.Engineer)) *shop {
 	t.Helper()
+	return openShopServing(t, egress, change, nil)
+}
+
+// shopHost is the engineer of a shop, which is made after its executor.
+type shopHost struct{ k *shop }
+
+func (h shopHost) Writer(repo string) (gitd.Upstream, bool) { return h.k.engineer.Writer(repo) }
+
+func (h shopHost) Propose(ctx context.Context, p upstream.Proposal) (record.Pull, error) {
+	return h.k.engineer.Propose(ctx, p)
+}
+
+// openShopServing is like openShopWith, and changes the server too.
+func openShopServing(t *testing.T, egress []string, change func(*engineer.Engineer), serve func(*shop, *gateway.Server)) *shop {
+	t.Helper()
 	k := &shop{t: t, github: githubtest.New(t, func(s *githubtest.Server) {
 		// A delivery that is not answered in time is not repeated. Only the next look would find its event.
 		s.PostsPerMinute, s.Hourly, s.AckTime = -1, -1, time.Minute
@@ -57,7 +72,7 @@ func openShopWith(t *testing.T, egress []string, change func(*engineer.Engineer)
 	app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
 	from := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
 	options := func(x *executor.Executor) {
-		x.Agents, x.Egress = agents, egress
+		x.Agents, x.Egress, x.Hosts = agents, egress, []upstream.Host{shopHost{k}}
 		x.Upstreams = map[string]upstream.Source{"app": {Upstream: from}}
 	}
 	k.rooms = openExecutor(t, true, options, func(s *gateway.Server) {
@@ -74,6 +89,9 @@ func openShopWith(t *testing.T, egress []string, change func(*engineer.Engineer)
 		}}}
 		if change != nil {
 			change(k.engineer)
+		}
+		if serve != nil {
+			serve(k, s)
 		}
 		if _, err := s.Git.ImportFrom(t.Context(), "app", from, false, nil); err != nil {
 			t.Fatal(err)

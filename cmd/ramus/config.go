@@ -258,6 +258,14 @@ type SlackConfig struct {
 	ThreadReplies     string                   `yaml:"thread_replies"`
 	EditEvery         Duration                 `yaml:"edit_every"`
 	Teams             []string                 `yaml:"teams"`
+	People            map[string]AuthorConfig  `yaml:"people"`
+}
+
+// AuthorConfig is the author of the commits that a user of Slack asks for.
+type AuthorConfig struct {
+	Name   string `yaml:"name"`
+	Email  string `yaml:"email"`
+	GitHub string `yaml:"github"`
 }
 
 // ChannelConfig has the repository and the agent of a channel's threads.
@@ -376,7 +384,7 @@ func Defaults() Config {
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
 		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(engineer.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
 		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
-		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Rules: []RuleConfig{}, PostChannels: []string{}, Teams: []string{}, ThreadReplies: "mention",
+		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Rules: []RuleConfig{}, PostChannels: []string{}, Teams: []string{}, People: map[string]AuthorConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
 		Gate:  GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},
 		Repos: map[string]RepoConfig{}, RefreshAfter: Duration(time.Minute), RefreshWait: Duration(5 * time.Second),

@@ -289,6 +289,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		i.chat.Executor, i.chat.Git, i.chat.Fallback = x, git, i.fallback
 		threads = i.chat
 	}
+	// It opens pull requests for the executor, also if it is never opened itself.
+	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.hub.upstream(git, upstreams)
+	x.Hosts = []upstream.Host{i.engineer}
 	x.Door[mcp.Path] = mcp.Door(x, i.engineer, threads, buildVersion())
 	if endpoint != nil {
 		x.LLM = endpoint

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // newChat returns the Slack front of a configuration. Returns nil if there is no app.
@@ -55,7 +58,33 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*chat.Chat, error) {
 	if err := chat.CheckRules(talking.Rules); err != nil {
 		return nil, fmt.Errorf("cannot use slack.rules: %w", err)
 	}
+	if talking.People, err = newAuthors(s.People); err != nil {
+		return nil, err
+	}
 	return talking, readPeople(c.Gate.People, &talking.Gate)
+}
+
+// githubLogin is a login of GitHub, or its number and login.
+var githubLogin = regexp.MustCompile(`^(?:[0-9]{1,20}\+)?[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,38}$`)
+
+// newAuthors returns the authors of commits, by the ids of users in Slack.
+func newAuthors(people map[string]AuthorConfig) (map[string]gitd.Person, error) {
+	authors := make(map[string]gitd.Person, len(people))
+	for id, c := range people {
+		p := gitd.Person{Name: c.Name, Email: c.Email}
+		switch {
+		case c.GitHub != "" && c.Email != "":
+			return nil, fmt.Errorf("cannot use slack.people.%s: it has email and github: want one", id)
+		case c.GitHub != "" && !githubLogin.MatchString(c.GitHub):
+			return nil, fmt.Errorf("cannot use slack.people.%s.github %q: want LOGIN or ID+LOGIN", id, c.GitHub)
+		case c.GitHub != "":
+			p.Email = c.GitHub + "@users.noreply.github.com"
+		case c.Email != "" && (!strings.Contains(c.Email, "@") || strings.ContainsAny(c.Email, "<> \n")):
+			return nil, fmt.Errorf("cannot use slack.people.%s.email %q: want an address", id, c.Email)
+		}
+		authors[id] = p
+	}
+	return authors, nil
 }
 
 // readPeople sets the permissions of people.

@@ -69,7 +69,6 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*engineer.Engineer, error)
 // would end soon after it has begun with tasks.
 func (i *installation) openEngineer(ctx context.Context) error {
 	e := i.engineer
-	e.Executor, e.Git, e.Upstream = i.executor, i.git, i.hub.upstream(i.git, i.executor.Upstreams)
 	if i.chat != nil {
 		e.Slack, e.PostChannels = i.chat.Slack, i.chat.PostChannels
 		i.chat.Engineer = e

@@ -23,6 +23,11 @@ type Task struct {
 	CreatedAt     time.Time `json:"created_at"`
 	UpdatedAt     time.Time `json:"updated_at"`
 
+	// For is the caller whose branch was proposed. It is zero for a task that was submitted, which has a caller of its own.
+	For Caller `json:"caller,omitzero"`
+	// SlackChannel is the channel of the thread. Empty means that of all tasks.
+	SlackChannel string `json:"slack_channel,omitempty"`
+
 	Repo     string      `json:"repo"`
 	Base     string      `json:"base"`
 	Asker    gitd.Person `json:"asker,omitzero"`
@@ -41,6 +46,9 @@ func (t Task) Ended() bool {
 
 // Caller returns the caller of the task's runs.
 func (t Task) Caller() Caller {
+	if !t.For.IsZero() {
+		return t.For
+	}
 	c, err := ConvCaller(t.ID)
 	if err != nil {
 		panic(err) // only newTaskID makes ids

@@ -104,7 +104,7 @@ type policy struct {
 // policy decides what a landing means. It depends on the configuration and on the repository, never on its branches.
 func (b *Bases) policy(ctx context.Context, l Landing) (p policy, err error) {
 	name := l.Repo.Name()
-	if strings.HasPrefix(l.Into, record.BranchPrefix) {
+	if strings.HasPrefix(l.Into, record.BranchPrefix) && !l.Propose {
 		return policy{name: record.MergeHere}, nil // no branch of upstream
 	}
 	src := b.Sources[name]
@@ -131,8 +131,15 @@ func (b *Bases) policy(ctx context.Context, l Landing) (p policy, err error) {
 	switch {
 	case p.up.URL == "" && p.name != "" && p.name != record.MergeHere:
 		return p, fmt.Errorf("repos.%s.merge is %s, but the repository has no upstream: %w", name, p.name, record.ErrInvalid)
+	case p.up.URL == "" && l.Propose:
+		return p, fmt.Errorf("it has no upstream that could take a pull request: %w", record.ErrInvalid)
 	case p.up.URL == "":
 		p.name = record.MergeHere
+	case l.Propose && p.host == nil:
+		return p, fmt.Errorf("nothing is configured that opens pull requests at %s; set github.app_id or github.token_env for a repository at GitHub: %w",
+			p.up.Location(), record.ErrInvalid)
+	case l.Propose:
+		p.name = record.MergePull
 	case l.Here && p.name != "" && p.name != record.MergeHere:
 		return p, fmt.Errorf("repos.%s.merge is %s, so nothing is merged here alone: %w", name, p.name, record.ErrInvalid)
 	case l.Here:

@@ -39,7 +39,7 @@ func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, 
 		return s.explainFailure(ctx, last)
 	case "stop":
 		return s.stopRuns(ctx, runs, who)
-	case "merge":
+	case "merge", "pr":
 		return s.mergeBranch(ctx, last, words, who)
 	}
 	return "", "", fmt.Errorf("%q: %w word", words.Verb, record.ErrInvalid)
@@ -49,7 +49,7 @@ func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, 
 func (s *worker) listWork(but record.Run) []record.Run {
 	var runs []record.Run
 	for _, r := range s.chat.Executor.OfCaller(s.caller) {
-		if r.Kind != record.KindRequest && r.ID != but.ID && !r.Sub {
+		if !r.Aside() && r.ID != but.ID {
 			runs = append(runs, r)
 		}
 	}
@@ -223,12 +223,12 @@ func (s *worker) stopRuns(ctx context.Context, runs []record.Run, who gitd.Perso
 
 func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, who gitd.Person) (text, code string, err error) {
 	if !last.Ended() {
-		return "A run is at work on this branch: wait for it, or `stop` it, then `merge`.", "", nil
+		return "A run is at work on this branch: wait for it, or `stop` it, then `" + words.Verb + "`.", "", nil
 	}
 	if lookup.IsCallerBranch(words.Into) {
 		return fmt.Sprintf("`%s` is a branch that callers work on: merge into one of people's.", words.Into), "", nil
 	}
-	res, err := s.chat.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, Into: words.Into, Strategy: words.Strategy})
+	res, err := s.chat.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, Into: words.Into, Strategy: words.Strategy, Propose: words.Verb == "pr"})
 	if err != nil {
 		return "", "", err
 	}

@@ -66,6 +66,9 @@ type Chat struct {
 	Rules []Rule
 	// PostChannels are the ids of the channels in which agents may post.
 	PostChannels []string
+	// People are the authors of commits, by the ids of users. An empty name is that in Slack. Users without an address
+	// here have that of their profile.
+	People map[string]gitd.Person
 	// AllReplies treats every reply in a thread of ramus as a mention.
 	AllReplies bool
 	// EditEvery is the least time between two edits of a progress message. The default is 3 s.
@@ -294,6 +297,21 @@ func (c *Chat) claimRun(ctx context.Context, s Session, id, key string, m slack.
 		c.enqueue(s, pending{run: run})
 	}
 	return run, err
+}
+
+// person returns a Slack user as the author of commits, with the user's own address if it is known, so that a forge
+// credits the user.
+func (c *Chat) person(ctx context.Context, user, name string) (gitd.Person, error) {
+	p := asker(user, name)
+	known := c.People[user]
+	p.Name = cmp.Or(known.Name, p.Name)
+	if known.Email != "" {
+		p.Email = known.Email
+		return p, nil
+	}
+	mail, err := c.Slack.Email(ctx, user)
+	p.Email = cmp.Or(mail, p.Email)
+	return p, err
 }
 
 // asker returns a Slack user as the author of commits. The address belongs to nobody. It only distinguishes users with

@@ -44,6 +44,8 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 		return c.claimPress(ctx, run, a, "retry", "-retry")
 	case render.ActionDiff:
 		return c.claimPress(ctx, run, a, "diff", "-diff-"+route.Mailbox(a.TriggerID))
+	case render.ActionPull:
+		return c.claimPress(ctx, run, a, "pr", "-pr-"+route.Mailbox(a.TriggerID))
 	case render.ActionRepo:
 		// The option comes before the command. After the command it would be a part of exec's line.
 		return c.claimPress(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
@@ -173,7 +175,7 @@ func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any
 		return answer(err.Error())
 	case words.Verb == "status":
 		return answer(c.overview())
-	case slices.Contains([]string{"diff", "log", "why", "merge", "stop", "retry"}, words.Verb):
+	case slices.Contains([]string{"diff", "log", "why", "merge", "pr", "stop", "retry"}, words.Verb):
 		return answer(fmt.Sprintf("Mention ramus with %q in the thread that it is about.", words.Verb))
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandMay)

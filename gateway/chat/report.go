@@ -371,7 +371,8 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 		if r.worker.chat.Links != nil {
 			file = func(name string) string { return r.worker.chat.Links.File(r.run, name) }
 		}
-		return render.Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Output: r.output, Says: r.says}.Message(), false, nil
+		return render.Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Output: r.output, Says: r.says,
+			Propose: r.worker.chat.proposes(r.run.Repo)}.Message(), false, nil
 	}
 	out := r.run.Output
 	if silent, _ := out["silent"].(bool); silent {

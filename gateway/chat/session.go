@@ -473,11 +473,14 @@ func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by git
 
 // actOn does the work that the words of a mention ask for.
 func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d catalog.Decision) (*record.Run, error) {
-	who := asker(m.User, userName(thread, m.User))
+	who, err := s.chat.person(ctx, m.User, userName(thread, m.User))
+	if err != nil {
+		return nil, err
+	}
 	if deed, does := deedOf(words.Verb); does {
 		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.unnamed}
 		switch words.Verb {
-		case "merge", "stop", "retry": // these act on the branch of the thread, even if another repository is named
+		case "merge", "pr", "stop", "retry": // these act on the branch of the thread, even if another repository is named
 			doing.Repo, doing.Own = cmp.Or(at.home, at.unnamed), true
 		}
 		if why := s.chat.refusal(doing); why != "" && doing.Repo != "" {
@@ -487,7 +490,7 @@ func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thr
 	switch words.Verb {
 	case "help":
 		return s.endWithText(ctx, run, HelpText(s.chat.Executor.AgentNames(), gate.RunnerContainer), "")
-	case "status", "log", "diff", "why", "stop", "merge":
+	case "status", "log", "diff", "why", "stop", "merge", "pr":
 		text, code, err := s.answerFrom(ctx, words, run, who)
 		if err != nil {
 			if p := route.AsProblem(err, route.Local); p.Status < 500 {
@@ -552,6 +555,9 @@ func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention
 			Error: fmt.Sprintf("Say which agent is meant: agent:%s.", agents[0])})
 	}
 	text := words.Text
+	if handed, err := s.sayToPull(ctx, run, m, thread, text, asked.Asker); handed != nil || err != nil {
+		return handed, err
+	}
 	files, skipped := s.downloadFiles(ctx, m, thread)
 	for _, live := range s.listAgents(run) {
 		err := s.chat.Executor.Say(ctx, live.Name(), record.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files})
@@ -624,7 +630,7 @@ func (s *worker) listAgents(asked record.Run) []record.Run {
 func (s *worker) lastFailed() (record.Run, bool) {
 	runs := s.chat.Executor.OfCaller(s.caller)
 	for i := len(runs) - 1; i >= 0; i-- {
-		if r := runs[i]; r.Kind != record.KindRequest && !r.Sub && r.Ended() {
+		if r := runs[i]; !r.Aside() && r.Ended() {
 			return r, r.State == record.StateFailed
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // Words is the text of a mention, parsed as a command. A text that is no command is for the agent.
 type Words struct {
-	// Verb is one of run, exec, test, lint, build, diff, log, status, why, merge, stop, retry and help. It is empty
+	// Verb is one of run, exec, test, lint, build, diff, log, status, why, merge, pr, stop, retry and help. It is empty
 	// for plain words, which are for the agent.
 	Verb string
 	// Workflow and Input belong to run. Input is nil if no input is given.
@@ -122,7 +122,7 @@ func (w *Words) command(text string) error {
 		one = args[0]
 	}
 	switch verb {
-	case "status", "why", "stop", "retry", "help":
+	case "status", "why", "stop", "retry", "help", "pr":
 		if len(args) == 0 {
 			w.Verb = verb
 		}

@@ -40,6 +40,8 @@ func TestWords(t *testing.T) {
 		{"stop!", verb("stop")},
 		{"Stop.", verb("stop")},
 		{"retry", verb("retry")},
+		{"pr", verb("pr")},
+		{"pr looks wrong", Words{}},
 		{"help", verb("help")},
 		{"`help`", verb("help")},
 		{", status", verb("status")},
@@ -297,7 +299,7 @@ func FuzzWords(f *testing.F) {
 		f.Add(s)
 	}
 	verbs := map[string]bool{"": true, "run": true, "exec": true, "test": true, "lint": true, "build": true, "diff": true, "log": true, "status": true,
-		"why": true, "merge": true, "stop": true, "retry": true, "help": true}
+		"why": true, "merge": true, "pr": true, "stop": true, "retry": true, "help": true}
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := ParseWords(text)
 		if err != nil {

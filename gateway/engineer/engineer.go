@@ -93,7 +93,8 @@ type Engineer struct {
 	jobs   map[string]*job        // jobs by task id, of tasks that have something to do
 	bases  map[string]bool        // repositories whose base is being refreshed; true if one more refresh is needed
 
-	delivered recent // ids and digests of deliveries
+	opened    atomic.Bool // Open has returned
+	delivered recent      // ids and digests of deliveries
 }
 
 // Submission is a request for a task.
@@ -115,6 +116,9 @@ type Submission struct {
 
 // maxTaskFamily limits how many descendants of one root task may be at work at the same time.
 const maxTaskFamily = 10
+
+// defaultBranch is the default of Engineer.Branch.
+const defaultBranch = "ramus/conv-{task_id}"
 
 // standingRun is the id of the run that is the record of a task.
 const standingRun = "task"
@@ -152,6 +156,7 @@ func (e *Engineer) Open(ctx context.Context) error {
 			_, _ = e.wake(t.ID, true) // it cannot fail, because e is open
 		}
 	}
+	e.opened.Store(true)
 	return nil
 }
 
@@ -174,6 +179,7 @@ func (e *Engineer) Close() error {
 	closed := e.closed
 	e.closed = true
 	e.mu.Unlock()
+	e.opened.Store(false)
 	if closed || e.stop == nil {
 		return nil
 	}
@@ -630,13 +636,18 @@ func (e *Engineer) pushed(from forge.Forge, d forge.Delivery) {
 		if !slices.Contains(d.Pushes, forge.Push{Ref: "refs/heads/" + base}) {
 			continue
 		}
-		e.mu.Lock()
-		_, busy := e.bases[r.Name()]
-		e.bases[r.Name()] = busy
-		if !busy && !e.closed {
-			e.wg.Go(func() { e.refresh(r.Name()) })
-		}
-		e.mu.Unlock()
+		e.refreshLater(r.Name())
+	}
+}
+
+// refreshLater refreshes the base of a repository in the background.
+func (e *Engineer) refreshLater(repo string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, busy := e.bases[repo]
+	e.bases[repo] = busy
+	if !busy && !e.closed {
+		e.wg.Go(func() { e.refresh(repo) })
 	}
 }
 
@@ -673,13 +684,13 @@ func isConflict(err error) bool {
 
 // TaskInThread returns the task of a thread. Returns false if the thread belongs to no task.
 func (e *Engineer) TaskInThread(channel, thread string) (record.Task, bool) {
-	if channel != e.settings().Channel || thread == "" {
+	if thread == "" {
 		return record.Task{}, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.tasks {
-		if t.SlackThreadTS == thread {
+		if t.SlackThreadTS == thread && cmp.Or(t.SlackChannel, e.settings().Channel) == channel {
 			return t, true
 		}
 	}

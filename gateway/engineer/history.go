@@ -125,6 +125,7 @@ const (
 	heardMerged   = "merged"   // the pull request was merged
 	heardClosed   = "closed"   // the pull request was closed without being merged
 	heardReopened = "reopened" // the pull request was reopened
+	heardAgain    = "again"    // the branch is proposed again, by another pull request
 )
 
 // The kinds of EventWork.
@@ -175,6 +176,8 @@ func (h *history) add(e record.Event) error {
 			h.closed = true
 		case heardReopened:
 			h.closed = false
+		case heardAgain:
+			h.closed, h.merged = false, false
 		}
 	case record.EventWork:
 		switch e.Kind {

@@ -28,6 +28,8 @@ import (
 type job struct {
 	engineer *Engineer
 	id       string
+	place    string        // the channel of the task's own thread; empty if it is that of all tasks, or none
+	proposed bool          // the task began with a branch, so it has its own thread or none
 	wakes    chan struct{} // holds at most one token
 	news     atomic.Bool   // the forge may have news
 	stale    atomic.Bool   // the journal must be read again
@@ -58,7 +60,15 @@ type mayWrite struct {
 }
 
 func newJob(e *Engineer, t record.Task) *job {
-	return &job{engineer: e, id: t.ID, task: t, wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
+	return &job{engineer: e, id: t.ID, place: t.SlackChannel, proposed: !t.For.IsZero(), task: t, wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
+}
+
+// channel returns the channel of the task's thread. Returns "" if the task has none.
+func (j *job) channel() string {
+	if j.proposed || j.place != "" {
+		return j.place
+	}
+	return j.engineer.settings().Channel
 }
 
 func (j *job) awake() {
@@ -146,7 +156,11 @@ func (j *job) load(ctx context.Context) error {
 	}
 	j.task, j.past, j.read = t, past, true
 	if past.last == 0 { // the task is new
-		return j.amendLocked(ctx, nil, append(j.toSlack("received", render.TaskReceived(t)), record.Event{Type: record.EventPolicy,
+		var received []record.Event
+		if t.For.IsZero() {
+			received = j.toSlack("received", render.TaskReceived(t))
+		}
+		return j.amendLocked(ctx, nil, append(received, record.Event{Type: record.EventPolicy,
 			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(catalog.Decision{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
 	}
 	return nil
@@ -257,6 +271,8 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 		_, _, shared := j.engineer.upstream(t.Repo)
 		w, any := past.latest()
 		switch {
+		case !any && !t.For.IsZero():
+			return maxPause, nil // the server was killed before the branch was proposed
 		case !any:
 			err = j.begin(ctx, nil)
 		case !w.Ended:
@@ -301,6 +317,9 @@ func (j *job) clear(ctx context.Context, t record.Task) error {
 		<-j.follow.gone
 		j.follow = nil
 	}
+	if !t.For.IsZero() {
+		return nil // people work on the branch too
+	}
 	if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), j.engineer.Executor.Bot); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return fmt.Errorf("cannot remove the container: %w", err)
 	}
@@ -316,6 +335,9 @@ func (j *job) address(ctx context.Context) error {
 	waiting := past.waiting()
 	if t.Ended() || len(waiting) == 0 {
 		return nil
+	}
+	if t.AgentID == "" {
+		return j.leave(ctx, waiting)
 	}
 	byPeople := slices.ContainsFunc(waiting, func(i item) bool { return i.Check == nil })
 	if !byPeople && past.repairs() >= max(j.engineer.settings().Repairs, 0) {
@@ -337,6 +359,16 @@ func (j *job) address(ctx context.Context) error {
 		keys = append(keys, i.Key)
 	}
 	return j.begin(ctx, keys)
+}
+
+// leave reports items in the thread of a task that has no agent to work on them.
+func (j *job) leave(ctx context.Context, items []item) error {
+	var events []record.Event
+	for _, i := range items {
+		events = append(events, record.Event{Type: record.EventHeard, Kind: heardLeft, Step: i.Key})
+		events = append(events, j.toSlack("heard:"+i.Key, render.TaskHeard(i.By, i.excerpt()))...)
+	}
+	return j.amend(ctx, nil, events...)
 }
 
 func times(n int) string {
@@ -688,6 +720,9 @@ const workingEvery = time.Minute
 // watch follows a run to its end and posts progress in the thread of the task.
 func (j *job) watch(ctx context.Context, w work) *follower {
 	ctx, cancel := context.WithCancel(ctx)
+	j.mu.Lock()
+	caller := j.task.Caller()
+	j.mu.Unlock()
 	f := &follower{work: w.N, stop: cancel, gone: make(chan struct{})}
 	go func() {
 		defer close(f.gone)
@@ -712,7 +747,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 				j.engineer.Log.Warn("cannot tell what a task is doing", "task", j.id, "err", err)
 			}
 		}
-		f.run, f.err = j.engineer.Executor.Settled(ctx, record.Task{ID: j.id}.Caller(), w.id())
+		f.run, f.err = j.engineer.Executor.Settled(ctx, caller, w.id())
 		if f.err == nil && !f.run.Ended() {
 			f.err = fmt.Errorf("cannot follow %s: %w", w.Run, record.ErrClosed)
 		}

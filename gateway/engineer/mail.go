@@ -20,7 +20,7 @@ import (
 
 // toSlack returns the event that queues a text for the thread of the task. Returns nil if tasks have no threads.
 func (j *job) toSlack(key, text string) []record.Event {
-	if j.engineer.Slack == nil || j.engineer.settings().Channel == "" {
+	if j.engineer.Slack == nil || j.channel() == "" {
 		return nil
 	}
 	m := message{Key: "slack:" + key, Lane: laneSlack, Kind: mailPost, Text: text}
@@ -138,10 +138,10 @@ func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where st
 		return "", nil, fmt.Errorf("%w: the task has no thread", forge.ErrRefused)
 	}
 	msg := render.TaskMessage(m.Text)
-	if m.Kind == mailAsk && m.Work > 0 && m.Work <= len(t.Work) {
-		msg.Blocks = append(msg.Blocks, render.AnswerButtons(t.Work[m.Work-1], m.Item)...)
+	if m.Kind == mailAsk && m.Work > 0 {
+		msg.Blocks = append(msg.Blocks, render.AnswerButtons(t.Caller().String()+"/"+work{N: m.Work}.id(), m.Item)...)
 	}
-	msg.Channel, msg.ThreadTS, msg.Mark = j.engineer.settings().Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
+	msg.Channel, msg.ThreadTS, msg.Mark = j.channel(), t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
 	ts, err := j.engineer.Slack.Post(ctx, msg, true)
 	if err != nil {
 		return "", nil, err
@@ -239,7 +239,9 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, at forg
 		return "", nil, nil, err
 	}
 	t.PRURL, t.PRNumber = p.URL, p.Number
-	more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
+	if t.For.IsZero() { // the person who proposed a branch gets the address as an answer
+		more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
+	}
 	if _, able := at.Forge.(forge.Labeler); able && len(j.engineer.settings().Labels) > 0 {
 		more = append(more, j.toForge("labels", message{Kind: mailLabels})...)
 	}

@@ -203,22 +203,56 @@ func (j *job) mayWrite(ctx context.Context, at forge.Repo, user string) (bool, e
 	return yes, nil
 }
 
-// merged ends the task as complete.
+// merged ends the task as complete. The base follows, and the branches go if they are not to be kept.
 func (j *job) merged(ctx context.Context, t record.Task) error {
 	if err := j.clear(ctx, t); err != nil {
 		return err
 	}
+	number := ":" + strconv.Itoa(t.PRNumber) // a branch may be proposed again after the merge
 	events := []record.Event{{Type: record.EventHeard, Kind: heardMerged}}
-	events = append(events, j.toSlack("merged", render.TaskMerged(t))...)
+	events = append(events, j.toSlack("merged"+number, render.TaskMerged(t))...)
 	if j.engineer.settings().DeleteBranch {
-		events = append(events, j.toForge("unbranch", message{Kind: mailUnbranch})...)
+		events = append(events, j.toForge("unbranch"+number, message{Kind: mailUnbranch})...)
 	}
-	if _, past, err := j.now(ctx); err != nil {
+	_, past, err := j.now(ctx)
+	if err != nil {
 		return err
-	} else if j.engineer.settings().DeleteEvidence && past.evidence() != "" {
-		events = append(events, j.toForge("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
 	}
-	return j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...)
+	if j.engineer.settings().DeleteEvidence && past.evidence() != "" {
+		events = append(events, j.toForge("unbranch-evidence"+number, message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
+	}
+	if err := j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...); err != nil {
+		return err
+	}
+	j.engineer.refreshLater(t.Repo) // a webhook may not have come
+	if !j.engineer.settings().DeleteBranch {
+		return nil
+	}
+	if err := j.dropBranch(ctx, t, past.pushed); err != nil {
+		j.engineer.Log.Warn("cannot remove the branch of a task that was merged; `ramus prune` does", "task", t.ID, "err", err)
+	}
+	return nil
+}
+
+// dropBranch removes the branch of a task here, unless it has commits that the pull request did not have. The runs keep
+// its commits.
+func (j *job) dropBranch(ctx context.Context, t record.Task, pushed gitd.Hash) error {
+	repo, err := j.engineer.Git.Repo(t.Repo)
+	if err != nil || pushed == "" {
+		return err
+	}
+	ref := "refs/heads/" + t.Caller().Branch()
+	tip, err := repo.Resolve(ctx, ref)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if all, err := repo.Descends(ctx, pushed, tip); err != nil || !all {
+		return err
+	}
+	return repo.Update(ctx, gitd.RefUpdate{Name: ref, Old: &tip})
 }
 
 // reopened continues a task whose pull request was closed and is open again.
@@ -304,7 +338,9 @@ func (j *job) publish(ctx context.Context, w work) error {
 	}
 	events = append(events, j.toForge("body:"+w.id(), message{Kind: mailBody, Work: w.N})...)
 	events = append(events, j.toForge("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
-	events = append(events, j.toSlack("pushed:"+w.id(), render.TaskPushed())...)
+	if len(w.Keys) > 0 || t.For.IsZero() { // the person who proposed a branch gets an answer
+		events = append(events, j.toSlack("pushed:"+w.id(), render.TaskPushed())...)
+	}
 	j.news.Store(true) // comments may have come during the work
 	return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateAwaitingReview }, events...)
 }

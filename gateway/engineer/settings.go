@@ -24,7 +24,7 @@ type Settings struct {
 
 // Apply changes the settings. A task keeps the branch that it has.
 func (e *Engineer) Apply(s Settings) {
-	s.Branch = cmp.Or(s.Branch, "ramus/conv-{task_id}")
+	s.Branch = cmp.Or(s.Branch, defaultBranch)
 	s.Mention = cmp.Or(s.Mention, "@ramus")
 	s.Repairs = cmp.Or(s.Repairs, 3)
 	s.Evidence = cmp.Or(s.Evidence, EvidenceLinks)

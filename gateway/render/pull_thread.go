@@ -22,6 +22,14 @@ func TaskAddressing(excerpt string) string {
 	return `💬 Addressing: "` + InlineText(excerpt, 140) + `"`
 }
 
+// TaskHeard returns what somebody, or a check if by is empty, says on the pull request of a branch without an agent.
+func TaskHeard(by, excerpt string) string {
+	if by == "" {
+		return "💬 " + InlineText(excerpt, 300)
+	}
+	return "💬 " + InlineText(by, 80) + `: "` + InlineText(excerpt, 300) + `"`
+}
+
 func TaskPushed() string { return "✅ Changes pushed, re-review requested" }
 
 func TaskMerged(t record.Task) string { return mergedHead + shownURL(t.PRURL) }

@@ -140,6 +140,8 @@ type Result struct {
 	Output string
 	// Says is the last text of the agent. It is shown as the agent's words, and decides nothing.
 	Says string
+	// Propose offers to open a pull request.
+	Propose bool
 }
 
 // Message returns the message. It is empty for a request that was answered without running anything.
@@ -171,8 +173,17 @@ func (r Result) Message() slack.Message {
 	if len(m.Changed) > 0 {
 		buttons = append(buttons, press(ActionDiff, "Show diff", "", m.Run))
 	}
+	if r.proposable() {
+		buttons = append(buttons, press(ActionPull, "Open pull request", "", m.Run))
+	}
 	l.actions(buttons...)
 	return slack.Message{Text: notification(head, changes(m)), Blocks: l.blocks}
+}
+
+// proposable reports whether a pull request of the branch is offered.
+func (r Result) proposable() bool {
+	m := &r.Manifest
+	return r.Propose && m.State == record.StateComplete && m.Verdict != record.VerdictFailed && len(m.Changed) > 0 && m.Merged == "" && m.Pull == nil
 }
 
 // Headline returns the outcome of the run, and the verdict about its changes.
@@ -234,6 +245,8 @@ func (r Result) next() string {
 		return "Merged into " + CodeSpan(m.Base, 100) + " as " + CodeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
 	case m.Pull != nil:
 		return fmt.Sprintf("Pull request #%d into %s: %s", m.Pull.Number, CodeSpan(m.Base, 100), shownURL(m.Pull.URL))
+	case r.proposable():
+		return "To open its pull request, say `pr` in this thread."
 	case m.State == record.StateComplete && m.Verdict != record.VerdictFailed && len(m.Changed) > 0:
 		return "To merge it, say `merge` in this thread."
 	}
@@ -253,6 +266,8 @@ func Hint(reason record.Reason) string {
 		return "say what to change; `retry` asks again."
 	case record.ReasonMergeConflict:
 		return "bring the branch up to date with its base, then say `merge`."
+	case record.ReasonNotMerged:
+		return "nothing was merged; once what is named above is changed, say `merge`."
 	case record.ReasonConflict:
 		return "somebody pushed to the branch meanwhile: merge the ref that is named above into it, push, then say `retry`."
 	case record.ReasonNotCommitted:

@@ -21,6 +21,7 @@ const (
 	ActionApprove = "approve"
 	ActionReject  = "reject"
 	ActionRepo    = "repo"
+	ActionPull    = "pull"
 )
 
 // ansi matches the escape sequences of terminals.

@@ -64,6 +64,7 @@ type Client struct {
 	web   http.Client // HTTP for the Web API
 	lanes retry.Lanes
 	names names
+	mails names // the addresses in users' profiles; "" for none
 
 	mu sync.Mutex // guards me
 	me Identity

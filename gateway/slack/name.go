@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
@@ -122,6 +123,42 @@ func (c *Client) name(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	return name, nil
+}
+
+// Email returns the address in the profile of a user. Returns "" if Slack does not tell it, because the user has none,
+// is of another workspace, or the token lacks the scope users:read.email. An address that no commit can have is none.
+func (c *Client) Email(ctx context.Context, id string) (string, error) {
+	if !isID(id) {
+		return "", nil
+	}
+	if mail, ok := c.mails.get(id, c.Now()); ok {
+		return mail, nil
+	}
+	mail := ""
+	err := c.call(ctx, "users.info", func(ctx context.Context) error {
+		user, err := c.api.GetUserInfoContext(ctx, id)
+		if err == nil && isEmail(user.Profile.Email) && !user.IsBot {
+			mail = user.Profile.Email
+		}
+		return err
+	}, nil)
+	if err != nil && ctx.Err() != nil {
+		return "", err
+	}
+	c.mails.put(id, mail, c.Now())
+	return mail, nil
+}
+
+// maxEmail limits an address, in bytes.
+const maxEmail = 254
+
+// isEmail reports whether a text can be the address of a person in a commit.
+func isEmail(s string) bool {
+	name, host, ok := strings.Cut(s, "@")
+	return ok && name != "" && strings.Contains(host, ".") && !strings.Contains(host, "@") && len(s) <= maxEmail && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(c rune) bool {
+			return unicode.IsSpace(c) || unicode.IsControl(c) || strings.ContainsRune("<>,;:\"()[]", c)
+		})
 }
 
 // oneLine returns a name that a person chose in a form that cannot look like another part of a transcript.

@@ -18,6 +18,7 @@ import (
 var Scopes = map[string][]string{
 	"auth.test":             nil,
 	"users.info":            {"users:read"},
+	"users.info: email":     {"users:read.email"}, // the field profile.email
 	"conversations.replies": {"channels:history", "groups:history", "im:history", "mpim:history"},
 	"conversations.history": {"channels:history", "groups:history", "im:history", "mpim:history"},
 	"chat.postMessage":      {"chat:write"},
@@ -109,9 +110,13 @@ func (s *Server) usersInfo(form url.Values) answer {
 	if !ok {
 		return refuse("user_not_found")
 	}
+	profile := map[string]any{"real_name": u.Name, "display_name": u.Name, "team": s.Team}
+	if u.Email != "" && s.has("users:read.email") {
+		profile["email"] = u.Email
+	}
 	return jsonAnswer(map[string]any{"ok": true, "user": map[string]any{
 		"id": u.ID, "team_id": s.Team, "name": u.Name, "deleted": false, "real_name": u.Name, "tz": "Etc/UTC", "is_bot": u.ID == s.BotUser,
-		"profile": map[string]any{"real_name": u.Name, "display_name": u.Name, "team": s.Team},
+		"profile": profile,
 	}})
 }
 

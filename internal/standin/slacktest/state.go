@@ -59,7 +59,7 @@ type Response struct {
 	Type    string // response_type: "ephemeral", the default, or "in_channel"
 }
 
-type user struct{ ID, Name string }
+type user struct{ ID, Name, Email string }
 
 type channel struct {
 	id, name string
@@ -114,7 +114,16 @@ func newState() state {
 func (s *Server) AddUser(id, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.users[id] = user{id, name}
+	s.state.users[id] = user{ID: id, Name: name}
+}
+
+// SetEmail sets the address in the profile of a user. Tokens with the scope users:read.email see it.
+func (s *Server) SetEmail(id, email string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.state.users[id]
+	u.Email = email
+	s.state.users[id] = u
 }
 
 // AddChannel adds a channel. member is true if the app is a member.
