@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -22,6 +23,7 @@ import (
 type reposAPI struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
+	Mirrors  *mirror.Mirrors
 	find     *lookup.Lookup
 	Log      *slog.Logger
 }
@@ -74,6 +76,8 @@ type Repo struct {
 	CloneURL string    `json:"clone_url,omitempty"`
 	// Status is the state of the base relative to upstream.
 	Status upstream.Status `json:"status"`
+	// Mirror is the state of the copy of the repository, or of the repository as a copy. It is nil if there is none.
+	Mirror *mirror.Status `json:"mirror,omitempty"`
 	// Dir is the folder on disk. It is set for local callers only, who can clone from it without a token.
 	Dir string `json:"dir,omitempty"`
 }
@@ -123,6 +127,12 @@ func (api *reposAPI) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
 		if out.Upstream, err = r.Upstream(ctx); err != nil {
 			return Repo{}, err
 		}
+	}
+	if m, ok := api.Mirrors.Status(r.Name()); ok && c.Who.SeesBranch(r.Name(), base) {
+		if !c.Who.Admin() {
+			m.To, m.Error = "", ""
+		}
+		out.Mirror = &m
 	}
 	if c.Who.Local {
 		out.Dir = r.Dir()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
@@ -44,6 +45,8 @@ type Server struct {
 	GitHub *github.Client
 	// SignIn gives tokens to people who sign in by GitHub. If it is nil, nobody can.
 	SignIn *signin.GitHub
+	// Mirrors keeps copies of repositories. Nil means that there are none.
+	Mirrors *mirror.Mirrors
 	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
 	// empty, the address of the request is used.
 	URL string
@@ -126,7 +129,7 @@ func (s *Server) setUpAlone() {
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
 			metrics: m, spec: func() []byte { return s.spec }},
-		&reposAPI{Executor: s.Executor, Git: s.Git, find: find, Log: s.Log},
+		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		&secretsAPI{Executor: s.Executor, Git: s.Git},

@@ -39,9 +39,17 @@ type push struct {
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
 	err := s.receivePush(ctx, a, in, ended, out)
 	if err == nil {
+		s.tellChanged(a.name)
 		err = s.settleBase(ctx, a)
 	}
 	return err
+}
+
+// tellChanged tells the owner of the server that refs of a repository may have changed.
+func (s *Server) tellChanged(repo string) {
+	if s.Changed != nil {
+		s.Changed(repo)
+	}
 }
 
 func (s *Server) receivePush(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {

@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -384,6 +385,9 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	if err == nil {
 		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return u.New == "" }) {
 			r.view.noteDeleted(ctx)
+		}
+		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return !strings.HasPrefix(u.Name, grant.OwnRefs) }) {
+			r.server.tellChanged(r.name)
 		}
 		return nil
 	}

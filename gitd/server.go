@@ -48,6 +48,9 @@ type Server struct {
 	// URL is the URL at which clients reach Handler ("https://ramus.example.org"), for the addresses of Git LFS objects.
 	// Empty means the address of the request. Without it there is no Git LFS over SSH. It may be set like LFS.
 	URL string
+	// Changed is called after branches or tags of a repository have changed, and must return at once. Nil means that nobody
+	// is told. It may be set like LFS.
+	Changed func(repo string)
 	// CreateOnPush lists the subjects that make a repository by a push to a free name, if their grant covers the name and
 	// all branches. Administrators may, and "*" is everybody with such a grant.
 	CreateOnPush []string

@@ -13,9 +13,9 @@ import (
 
 func repoCommand() command {
 	return command{
-		name: "repo", args: "create|import|list|refresh|verify|rename|rm", short: "create, import, list, refresh, verify, rename and remove repositories",
+		name: "repo", args: "create|import|list|show|refresh|verify|rename|rm", short: "create, import, list, show, refresh, verify, rename and remove repositories",
 		subs: []command{
-			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoRefreshCommand(), repoVerifyCommand(), repoRenameCommand(), repoRemoveCommand(),
+			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoShowCommand(), repoRefreshCommand(), repoVerifyCommand(), repoRenameCommand(), repoRemoveCommand(),
 		},
 	}
 }
@@ -74,7 +74,7 @@ func repoListCommand() command {
 				if at == "" {
 					at = r.Dir
 				}
-				rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream, e.refreshed(r.Status)})
+				rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream, strings.TrimPrefix(e.refreshed(r.Status)+", "+e.mirrored(r.Mirror), ", ")})
 			}
 			return e.table([]string{"REPO", "BASE", "HEAD", "AT", "UPSTREAM", "REFRESHED"}, rows)
 		},

@@ -424,6 +424,7 @@ var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"},
 	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
 	"repos.*.merge":        {"", "push", "pull-request", "here"},
+	"repos.*.mirror":       {"", "pull", "push"},
 	"slack.thread_replies": {"mention", "all"}, "triggers.*.webhook.signature": {"", "ramus", "sentry", "pagerduty", "github"},
 	"log.level": {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/executor/lfs"
+	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -52,6 +53,7 @@ type installation struct {
 	workTree *workTree
 	store    store.Bucket // of large artifacts; if nil, the executor has a folder of its own
 	lfs      *lfs.Objects
+	mirrors  *mirror.Mirrors // only a lasting server opens them
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client   // nil if there is none
@@ -241,6 +243,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 	git.LFS, git.URL = i.lfs, c.URL
+	if i.mirrors, err = i.newMirrors(secret); err != nil {
+		return nil, err
+	}
+	git.Changed = i.mirrors.Changed
 
 	links, err := newLinks(keys, c, secret)
 	if err != nil {
@@ -301,7 +307,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}
 	i.executor = x
 
+	i.mirrors.Secrets = set
 	i.gateway = &gateway.Server{
+		Mirrors:  i.mirrors,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, Hooks: i.hub.hooks(), GitHub: i.hub.client, SignIn: i.hub.signIn, Secrets: set,
 		Log: log, Chat: i.chat, Links: links, Preview: preview,
@@ -395,6 +403,7 @@ func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 // close closes the rooms, from the entrances inwards.
 func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
+	i.mirrors.Close()
 	if i.chat != nil {
 		errs = append(errs, i.chat.Close())
 	}
@@ -623,6 +632,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		i.gateway.Loopback = loopbackURL(web.Addr())
 		i.git.URL = cmp.Or(i.git.URL, i.gateway.Loopback)
 	}
+	i.mirrors.Open(serving)
 	serve(socket, i.gateway.LocalHandler())
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {

@@ -5,20 +5,30 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // RepoConfig has the upstream of a repository, and the values that its own configuration may choose.
 type RepoConfig struct {
-	Upstream   string      `yaml:"upstream"`
-	Base       string      `yaml:"base"`
-	Merge      string      `yaml:"merge"`
-	Schema     []string    `yaml:"schema"`
-	SSHKey     string      `yaml:"ssh_key"`
-	KnownHosts string      `yaml:"known_hosts"`
-	LFSHosts   []string    `yaml:"lfs_hosts"`
-	Allow      AllowConfig `yaml:"allow"`
+	Upstream   string   `yaml:"upstream"`
+	Base       string   `yaml:"base"`
+	Merge      string   `yaml:"merge"`
+	Schema     []string `yaml:"schema"`
+	SSHKey     string   `yaml:"ssh_key"`
+	KnownHosts string   `yaml:"known_hosts"`
+	LFSHosts   []string `yaml:"lfs_hosts"`
+
+	Mirror             string `yaml:"mirror"`
+	MirrorTo           string `yaml:"mirror_to"`
+	MirrorSSHKey       string `yaml:"mirror_ssh_key"`
+	MirrorKnownHosts   string `yaml:"mirror_known_hosts"`
+	MirrorUser         string `yaml:"mirror_user"`
+	MirrorPasswordEnv  string `yaml:"mirror_password_env"`
+	MirrorPasswordFile string `yaml:"mirror_password_file"`
+
+	Allow AllowConfig `yaml:"allow"`
 }
 
 // HooksConfig has the secrets of signed messages to the server.
@@ -44,7 +54,7 @@ func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]upstream.So
 }
 
 func newUpstream(c RepoConfig, hub *hub) (upstream.Source, error) {
-	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Merge: c.Merge, Schema: c.Schema}
+	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Merge: c.Merge, Mirror: c.Mirror == mirror.Pull, Schema: c.Schema}
 	if c.SSHKey == "" && c.KnownHosts == "" {
 		up.Credential = hub.read(c.Upstream)
 		return up, nil

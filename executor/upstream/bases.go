@@ -21,6 +21,8 @@ type Source struct {
 	// Merge is the policy of merges into branches that upstream has, one of [record.MergePush], [record.MergePull] and
 	// [record.MergeHere]. If it is empty, pull requests are opened if a [Host] does that, and otherwise merges are pushed.
 	Merge string
+	// Mirror has all branches and tags follow upstream, and not only the base, see [gitd.Repo.MirrorFrom].
+	Mirror bool
 	// Schema lists the files and folders whose hash is in the manifests of the base if a deploy does not bring one.
 	Schema []string
 }
@@ -292,7 +294,9 @@ func (b *Bases) refresh(ctx context.Context, d Deploy, progress io.Writer, how r
 		return res, err
 	}
 	b.Moved(d.Repo, moved.Branch, moved.New)
-	res.Base, err = b.keepManifest(ctx, repo, d, moved)
+	if res.Base, err = b.keepManifest(ctx, repo, d, moved); err == nil && up.Mirror {
+		_, err = repo.MirrorFrom(ctx, up.Upstream, progress)
+	}
 	return res, err
 }
 
