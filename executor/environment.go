@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/egress"
+	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -115,8 +116,8 @@ func (t *target) secretValue(ctx context.Context, name, host string, trusted boo
 }
 
 // prepare makes the container of a lease ready for its first command, and journals what the repository's configuration
-// lacks. The error is a failure with [record.ReasonSetupFailed] if a command of the repository fails.
-func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Lease) error {
+// lacks. After a build of its image that failed, a container does without the commands of the devcontainer. The error is a failure with [record.ReasonSetupFailed] if a command of the repository fails.
+func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Lease, failed *images.Failed) error {
 	s := t.settings()
 	if err := l.tellSettings(s); err != nil {
 		return err
@@ -130,6 +131,11 @@ func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Leas
 		Env:     t.env(l.initial.Asker),
 		Secrets: l.x.Secrets,
 		Emit:    func(e record.Event) error { return l.emit(e, false) },
+	}
+	if s.Container != nil && failed == nil {
+		for _, c := range s.Container.File.Commands {
+			job.Commands = append(job.Commands, prepare.Command{Kind: "setup", Shell: c})
+		}
 	}
 	for _, c := range s.Setup {
 		job.Commands = append(job.Commands, prepare.Command{Kind: "setup", Shell: c})

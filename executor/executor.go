@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/deps"
+	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/quota"
@@ -94,6 +95,8 @@ type Executor struct {
 	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/").
 	// Nil means that there are none.
 	Door map[string]func(Visitor) http.Handler
+	// Devcontainer is the program of @devcontainers/cli, which builds images that bases describe. The default is "devcontainer".
+	Devcontainer string
 	// ServiceLimits are the limits of one service, see [services.Starter.Limits].
 	ServiceLimits containers.Limits
 	// Quotas bound the work of one person and of one repository. The zero value bounds nothing.
@@ -123,6 +126,7 @@ type Executor struct {
 	deps              *deps.Cache
 	bases             *upstream.Bases
 	services          *services.Starter
+	builder           *images.Builder
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -183,6 +187,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.bases = x.newBases()
 	x.services = x.newStarter()
 	x.services.Open(x.ctx)
+	x.builder = x.newBuilder()
 	x.inspector = x.newInspector()
 	x.viewer = x.newViewer()
 	if err := x.Fleet.Open(ctx); err != nil {

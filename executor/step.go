@@ -42,6 +42,8 @@ type stepInfo struct {
 	// Image, if not "", is that of the step's container. Services run next to it, in addition to the repository's.
 	Image    string
 	Services []service.Service
+	// Usual has a container of another image than the repository's replaced.
+	Usual bool
 }
 
 // started is the data of a step.started event. It is enough to find the command in its container again.
@@ -201,16 +203,23 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := t.allowed(s); err != nil {
 		return workflow.StepResult{}, err
 	}
-	lease, tip, err := t.Ready(ctx, cmp.Or(s.Image, l.image()), l.initial.Asker, l.waiting)
+	image, failed, err := l.imageOf(ctx, t, s)
+	if err != nil {
+		return workflow.StepResult{}, err
+	}
+	lease, tip, err := t.Ready(ctx, image, l.initial.Asker, l.waiting)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
 	defer lease.Release()
+	if err := l.recovers(ctx, lease, s, failed); err != nil {
+		return workflow.StepResult{}, err
+	}
 	if err := l.beside(ctx, t, lease, s); err != nil {
 		return workflow.StepResult{}, err
 	}
 	defer l.endBeside(ctx, t, s)
-	if err := l.prepare(ctx, t, lease); err != nil {
+	if err := l.prepare(ctx, t, lease, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
 	if kept := t.TakeRescued(); kept != "" {

@@ -215,7 +215,7 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 	}
 	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task, Image: s.Image, Services: s.Services}
 	if info.Image == "" && c.images {
-		info.Image = l.target.settings().Image // and not that of the step before
+		info.Usual = true // and not that of the step before
 	}
 	switch s.Kind {
 	case workflow.KindShell, workflow.KindTask:

@@ -133,6 +133,13 @@ if has go; then
     said=$(patiently go mod download 2>&1) || say "cannot fetch the Go modules: $(tail -n 1 <<<"$said")"
 fi
 
+# The program that builds images of development containers, for their tests.
+devcontainers=0.89.0
+if has npm && ! [ -x bin/devcontainer/node_modules/.bin/devcontainer ]; then
+    said=$(patiently npm install --no-fund --no-audit --no-save --prefix bin/devcontainer "@devcontainers/cli@$devcontainers" 2>&1) ||
+        say "cannot fetch @devcontainers/cli: $(tail -n 1 <<<"$said")"
+fi
+
 # dockerd_runs reports whether an engine runs, even if it does not respond yet.
 dockerd_runs() { grep -qsE '^[0-9]+ \(dockerd\) [^ZX]' /proc/[0-9]*/stat; }
 

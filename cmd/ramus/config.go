@@ -51,6 +51,7 @@ type Config struct {
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
 	Browser        BrowserConfig          `yaml:"browser"`
 	Services       ServicesConfig         `yaml:"services"`
+	Devcontainer   string                 `yaml:"devcontainer"`
 	Preview        PreviewConfig          `yaml:"preview"`
 	AuthorizedKeys string                 `yaml:"authorized_keys"`
 	Git            GitConfig              `yaml:"git"`
@@ -368,8 +369,9 @@ func Defaults() Config {
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
 		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
-		Browser:  BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
-		Services: ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
+		Devcontainer: "devcontainer",
+		Browser:      BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
+		Services:     ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
 		Git: GitConfig{Create: []string{}, ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},

@@ -362,6 +362,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
 			Beside: c.Services.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
 		},
+		Devcontainer: c.Devcontainer,
 		ServiceLimits: containers.Limits{
 			Memory: int64(c.Services.Memory), CPUs: c.Services.CPUs, PIDs: c.Services.PIDs, Disk: cmp.Or(int64(c.Services.Disk), -1),
 			DiskFree: int64(c.Limits.DiskFree),

@@ -65,6 +65,9 @@ func TestScript(t *testing.T) {
 			if cond == "sandbox" {
 				return sandboxError == nil, nil
 			}
+			if cond == "devcontainer" { // and Docker
+				return exec.Command("docker", "image", "inspect", "ramus/task:latest").Run() == nil && exec.Command(devcontainer(), "--version").Run() == nil, nil
+			}
 			if program, ok := strings.CutPrefix(cond, "program:"); ok {
 				_, err := exec.LookPath(program)
 				return err == nil, nil
@@ -83,6 +86,7 @@ func TestScript(t *testing.T) {
 				e.Setenv("LFS_BYTES", "200000000")
 			}
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("DEVCONTAINER", devcontainer())
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
 			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
 				[]byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n"), 0o600); err != nil {
@@ -153,6 +157,15 @@ func TestScript(t *testing.T) {
 	if sandboxError != nil {
 		t.Skipf("cannot run here: sandboxes: %v", sandboxError)
 	}
+}
+
+// devcontainer returns the path of the program of @devcontainers/cli, which make setup fetches.
+func devcontainer() string {
+	if p, err := exec.LookPath("devcontainer"); err == nil {
+		return p
+	}
+	p, _ := filepath.Abs("../../bin/devcontainer/node_modules/.bin/devcontainer")
+	return p
 }
 
 type serverKey struct{}

@@ -88,6 +88,9 @@ const (
 // NoteLeftOut is the reason of an [EventNote] about something that the evidence lacks.
 const NoteLeftOut = "left_out"
 
+// NoteRecovery is the reason of an [EventNote] about an image that could not be built, and the container in its place.
+const NoteRecovery = "recovery"
+
 // NoteService is the reason of an [EventNote] about a service that ended by itself.
 const NoteService = "service"
 

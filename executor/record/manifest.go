@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -189,8 +190,12 @@ func (m *Manifest) add(e Event) {
 	case EventSettings:
 		m.Unverified = append(m.Unverified, "the configuration of the repository: "+e.Message)
 	case EventNote:
-		if e.Reason == NoteLeftOut {
+		switch e.Reason {
+		case NoteLeftOut:
 			m.Unverified = append(m.Unverified, e.Step+": "+e.Message)
+		case NoteRecovery:
+			first, _, _ := strings.Cut(e.Message, "\n") // the rest is the builder's output
+			m.Unverified = append(m.Unverified, first)
 		}
 	case EventPolicy:
 		m.Policy = &ManifestPolicy{Runner: e.Message, Reason: e.Reason}

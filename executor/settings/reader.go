@@ -97,7 +97,7 @@ func read(ctx context.Context, b Bounds, repo *gitd.Repo, commit gitd.Hash) (Set
 		if blob != "" {
 			s.From = commit
 		}
-		return s, nil
+		return s, s.describe(ctx, b, repo, commit, f.file)
 	}
 	good, from, err := lastGood(ctx, repo, commit, blob)
 	if err != nil {
@@ -105,7 +105,7 @@ func read(ctx context.Context, b Bounds, repo *gitd.Repo, commit gitd.Hash) (Set
 	}
 	s := Resolve(b, repo.Name(), good)
 	s.From, s.Mistake = from, f.mistake
-	return s, nil
+	return s, s.describe(ctx, b, repo, commit, good)
 }
 
 // parsed is a file, or its mistakes.

@@ -25,8 +25,10 @@ type Settings struct {
 	// Image is a name. Dockerfile and Devcontainer are paths in the base of files that describe an image, if the server
 	// allows that. Image is then the server's.
 	Image, Dockerfile, Devcontainer string
-	Setup                           []string
-	Start                           []environment.Start
+	// Container describes an image of the base's files, and is nil if there is none. If its image is built, Image is the server's.
+	Container *Container
+	Setup     []string
+	Start     []environment.Start
 	// Env is the repository's own part of the environment, "K=V", in order.
 	Env     []string
 	Secrets []string // names, also of those in headers
