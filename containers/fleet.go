@@ -178,6 +178,22 @@ func (f *Fleet) event(e FleetEvent) {
 	}
 }
 
+// Places returns how many containers may exist at once.
+func (f *Fleet) Places() int { return f.capacity() }
+
+// Answered reports whether the engine has answered since the start.
+func (f *Fleet) Answered() bool {
+	f.mu.Lock()
+	known := f.known
+	f.mu.Unlock()
+	select {
+	case <-known:
+		return true
+	default:
+		return false
+	}
+}
+
 func (f *Fleet) capacity() int { return cmp.Or(f.Capacity, max(4, 2*runtime.NumCPU())) }
 
 func (f *Fleet) queueLimit() int { return cmp.Or(f.Queue, 1000) }

@@ -317,6 +317,9 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err := repo.Update(ctx, gitd.RefUpdate{Name: name, New: commit, Old: &ref}); err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}
+	if x.ObserveTold != nil {
+		x.ObserveTold(r)
+	}
 	return x.index.Put(r)
 }
 

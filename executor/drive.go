@@ -218,7 +218,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		}
 		jerr = l.state(record.StateFailed, reason, err.Error())
 	}
-	x.runs.tally(l.snapshot())
+	x.observe(l)
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
 		// Until it is sealed, only its liveRun has its result or its question.

@@ -104,8 +104,12 @@ type Executor struct {
 	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
 	// fleet has a Keeper.
 	Layers int64
-	Log    *slog.Logger
-	Now    func() time.Time
+	// Observe is called with each run that has ended and its events, which it must not change. ObserveTold is called when
+	// the origin of a run knows its end. They must not wait. Nil means that nothing is called.
+	Observe     func(record.Run, []record.Event)
+	ObserveTold func(record.Run)
+	Log         *slog.Logger
+	Now         func() time.Time
 
 	ctx       context.Context // ends with cause ErrClosed
 	close     context.CancelCauseFunc
@@ -119,6 +123,7 @@ type Executor struct {
 	hub       hub
 	runs      registry
 	book      quota.Book
+	outcomes  outcomes
 	applied   atomic.Pointer[Options] // nil until the first Apply
 
 	commands, commits atomic.Int64
@@ -388,8 +393,10 @@ type Stats struct {
 	Commands int64                `json:"commands"`
 	Commits  int64                `json:"commits"`
 	Queue    int                  `json:"queue"`
-	Hosts    map[string]int       `json:"hosts"` // by state
-	Capacity int                  `json:"capacity"`
+	Hosts    map[string]int       `json:"hosts"`    // by state
+	Capacity int                  `json:"capacity"` // of all containers at once
+	// EngineAway is set until the container engine has answered for the first time.
+	EngineAway bool `json:"engine_away,omitempty"`
 	// Bound are the containers that got their work tree from outside, Snapshots the commits made from outside, of which Hashed
 	// files were read. Portable counts by reason the work that was left to git in containers. Layers were made since start.
 	// Mounted and Unpacked are the dependencies that containers got from the cache, an ecosystem each. Salvaged are lost

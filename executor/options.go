@@ -77,3 +77,6 @@ func (x *Executor) admit(r record.Run) (release func(), err error) {
 func (x *Executor) Uses() []quota.Use {
 	return quota.Uses(x.options().Quotas, x.current(), x.Now())
 }
+
+// Options returns the present options.
+func (x *Executor) Options() Options { return *x.options() }

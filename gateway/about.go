@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -48,37 +49,52 @@ func (api *aboutAPI) Routes() []route.Route {
 	}
 }
 
-// Health is the answer of /health.
+// Health is the answer of /health. It names no person, repository or caller, because everybody may read it.
 type Health struct {
-	Status  string         `json:"status"` // ok
-	Version string         `json:"version"`
-	Engine  string         `json:"engine"`
-	Limits  HealthLimits   `json:"limits"`
-	Runs    executor.Stats `json:"runs"`
+	// Status is HealthOK, or HealthDegraded if something in Problems does not work.
+	Status   string         `json:"status"`
+	Problems []string       `json:"problems,omitempty"`
+	Version  string         `json:"version"`
+	Engine   string         `json:"engine"`
+	Limits   HealthLimits   `json:"limits"`
+	Runs     executor.Stats `json:"runs"`
 }
 
-// HealthLimits are the limits that a caller can reach.
+// Values of Health.Status.
+const (
+	HealthOK       = "ok"
+	HealthDegraded = "degraded"
+)
+
+// HealthLimits are the server's limits that a caller can reach. A repository's own configuration may have others.
 type HealthLimits struct {
-	Capacity   int     `json:"capacity"` // concurrent containers
-	Memory     int64   `json:"memory"`   // bytes a container; 0 for the engine's default
-	CPUs       float64 `json:"cpus"`
-	PIDs       int64   `json:"pids"`
-	TimeoutMS  int64   `json:"timeout_ms"`     // of a command; 0 for the executor's default
+	Capacity   int     `json:"capacity"`       // containers at once
+	Memory     int64   `json:"memory"`         // bytes a container; 0 for the engine's default
+	CPUs       float64 `json:"cpus"`           // of a container; 0 for the engine's default
+	PIDs       int64   `json:"pids"`           // of a container; 0 for the engine's default
+	TimeoutMS  int64   `json:"timeout_ms"`     // of a command that sets none
 	RunLimitMS int64   `json:"run_timeout_ms"` // of a run
 	Streams    int     `json:"streams"`        // open event streams
+	// Person and Repo are the quotas of everybody and of every repository without exceptions of their own.
+	Person quota.Rule `json:"person"`
+	Repo   quota.Rule `json:"repo"`
 }
 
 func (api *aboutAPI) health(c *route.Call) error {
-	stats := api.Executor.Stats()
-	limits := api.Executor.Limits
-	return c.Reply(Health{
-		Status: "ok", Version: api.Version, Engine: api.Engine, Runs: stats,
+	stats, now := api.Executor.Stats(), api.Executor.Options()
+	limits := now.Limits
+	h := Health{
+		Status: HealthOK, Version: api.Version, Engine: api.Engine, Runs: stats,
 		Limits: HealthLimits{
 			Capacity: stats.Capacity, Memory: limits.Memory, CPUs: limits.CPUs, PIDs: limits.PIDs,
-			TimeoutMS: api.Executor.Timeout.Milliseconds(), RunLimitMS: api.Executor.RunTimeout.Milliseconds(),
-			Streams: api.Streams,
+			TimeoutMS: now.Timeout.Milliseconds(), RunLimitMS: now.RunTimeout.Milliseconds(),
+			Streams: api.Streams, Person: now.Quotas.Person, Repo: now.Quotas.Repo,
 		},
-	})
+	}
+	if stats.EngineAway {
+		h.Status, h.Problems = HealthDegraded, append(h.Problems, "the container engine has not answered since the start; runs wait for it")
+	}
+	return c.Reply(h)
 }
 
 func (api *aboutAPI) scrape(c *route.Call) error {

@@ -114,6 +114,8 @@ var expected = map[string]row{
 	"POST /api/tokens":                                     {route.AccessAdmin, "", "/api/tokens", `{"subject":"x","scopes":["read"]}`},
 	"POST /api/reindex":                                    {route.AccessAdmin, "", "/api/reindex", ""},
 	"POST /api/prune":                                      {route.AccessAdmin, "", "/api/prune", `{"dry_run":true}`},
+	"POST /api/reload":                                     {route.AccessAdmin, "", "/api/reload", ""},
+	"GET /api/quotas":                                      {route.AccessAdmin, "", "/api/quotas", ""},
 	"POST /api/backup":                                     {route.AccessAdmin, "", "/api/backup", `{"dir":"relative"}`},
 	"POST /slack/events":                                   {route.AccessHook, "", "/slack/events", "{}"},
 	"POST /webhooks/slack":                                 {route.AccessHook, "", "/webhooks/slack", "{}"},

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"context"
+
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
+	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
@@ -10,6 +13,7 @@ import (
 type adminAPI struct {
 	Executor *executor.Executor
 	Version  string
+	Reload   func(context.Context) (Reloaded, error)
 }
 
 // Routes returns the routes of administration.
@@ -20,6 +24,10 @@ func (api *adminAPI) Routes() []route.Route {
 		{Method: "POST", Pattern: "/api/prune", Access: route.AccessAdmin,
 			Summary: "Remove old branches of callers, runs, layers and artifacts by the rules of keep",
 			Request: executor.Pruning{}, Response: []executor.Pruned{}, Handle: api.prune},
+		{Method: "POST", Pattern: "/api/reload", Access: route.AccessAdmin,
+			Summary: "Read the configuration again, and apply what needs no restart", Response: Reloaded{}, Handle: api.reload},
+		{Method: "GET", Pattern: "/api/quotas", Access: route.AccessAdmin,
+			Summary: "How much of the quotas people and repositories use", Response: []quota.Use{}, Handle: api.quotas},
 		{Method: "POST", Pattern: "/api/backup", Access: route.AccessAdmin,
 			Summary: "Copy the data folder to a folder of the server's machine; at the unix socket only",
 			Request: backup.Request{}, Response: backup.Snapshot{}, Handle: api.backup},
@@ -45,6 +53,25 @@ func (api *adminAPI) prune(c *route.Call) error {
 	}
 	return c.Reply(list)
 }
+
+// Reloaded lists the keys of the configuration that have changed.
+type Reloaded struct {
+	Applied []string `json:"applied"` // these count now
+	Restart []string `json:"restart"` // these count after a restart
+}
+
+func (api *adminAPI) reload(c *route.Call) error {
+	if api.Reload == nil {
+		return route.NewProblem(route.KindConflict, "this server ends with its command, and reads its configuration once")
+	}
+	r, err := api.Reload(c.R.Context())
+	if err != nil {
+		return route.NewProblem(route.KindInvalid, "%v", err)
+	}
+	return c.Reply(r)
+}
+
+func (api *adminAPI) quotas(c *route.Call) error { return c.Reply(api.Executor.Uses()) }
 
 // backup makes a snapshot. A token of an administrator does not suffice, because the request names a place on the
 // server's disk.

@@ -48,6 +48,7 @@ type statsCollector struct {
 	commands, commits, runs, queue, hosts, capacity  *prometheus.Desc
 	bound, snaps, hashed, portable, layers, salvaged *prometheus.Desc
 	branches, deps, cleared, clearing, upkeep        *prometheus.Desc
+	ended, seconds, calls, tokens, cost, spans       *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -73,13 +74,19 @@ func newStatsCollector(s *Server) *statsCollector {
 		clearing: desc("clearing", "Folders of containers that are gone that wait to be deleted."),
 		upkeep:   desc("upkeep_total", "Repositories that were maintained in the background since the start, by result.", "result"),
 		capacity: desc("capacity", "How many containers may exist at once."),
+		ended:    desc("runs_ended_total", "Runs that ended since the start, by kind, state and reason.", "kind", "state", "reason"),
+		seconds:  desc("run_seconds_total", "Time from the creation of these runs to their end.", "kind", "state", "reason"),
+		calls:    desc("model_calls_total", "Calls of models by runs that ended since the start, by provider.", "provider"),
+		tokens:   desc("model_tokens_total", "Tokens of these calls, by provider and direction.", "provider", "direction"),
+		cost:     desc("model_cost_total", "Cost of these calls, in the currency unit of the prices, by provider.", "provider"),
+		spans:    desc("trace_spans_total", "Spans of traces, by what became of them.", "result"),
 	}
 }
 
 // Describe sends the descriptions of all metrics.
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers,
-		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep} {
+		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens, c.cost, c.spans} {
 		ch <- d
 	}
 }
@@ -105,6 +112,7 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	upkeep := c.server.Git.Upkeep()
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Runs-upkeep.Failures), "done")
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Failures), "failed")
+	c.collectOutcomes(ch)
 	for reason, n := range st.Portable {
 		ch <- prometheus.MustNewConstMetric(c.portable, counter, float64(n), reason)
 	}
@@ -113,5 +121,26 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for state, n := range st.Hosts {
 		ch <- prometheus.MustNewConstMetric(c.hosts, gauge, float64(n), state)
+	}
+}
+
+// collectOutcomes sends the metrics of runs that have ended. The values of labels come from closed lists.
+func (c *statsCollector) collectOutcomes(ch chan<- prometheus.Metric) {
+	o, counter := c.server.Executor.Outcomes(), prometheus.CounterValue
+	for k, n := range o.Runs {
+		labels := []string{string(k.Kind), string(k.State), string(k.Reason)}
+		ch <- prometheus.MustNewConstMetric(c.ended, counter, float64(n), labels...)
+		ch <- prometheus.MustNewConstMetric(c.seconds, counter, o.Seconds[k], labels...)
+	}
+	for provider, u := range o.Models {
+		ch <- prometheus.MustNewConstMetric(c.calls, counter, float64(u.Calls), provider)
+		ch <- prometheus.MustNewConstMetric(c.tokens, counter, float64(u.InputTokens), provider, "input")
+		ch <- prometheus.MustNewConstMetric(c.tokens, counter, float64(u.OutputTokens), provider, "output")
+		ch <- prometheus.MustNewConstMetric(c.cost, counter, float64(u.CostMicros)/1e6, provider)
+	}
+	if c.server.Traces != nil {
+		sent, dropped := c.server.Traces.Counts()
+		ch <- prometheus.MustNewConstMetric(c.spans, counter, float64(sent), "sent")
+		ch <- prometheus.MustNewConstMetric(c.spans, counter, float64(dropped), "dropped")
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -67,6 +69,10 @@ type Server struct {
 	Streams int
 	// Heartbeat is how often a silent stream sends a sign of life. The default is 15 s.
 	Heartbeat time.Duration
+	// Reload reads the configuration again. If it is nil, the server has none that lasts.
+	Reload func(context.Context) (Reloaded, error)
+	// Traces sends the traces of runs. If it is nil, none are sent.
+	Traces *trace.Exporter
 	// Secrets are removed from all answers, with three exceptions. Answers of the Git server are not changed, because
 	// its objects would be different ones. Previews are the containers' own. Stored files were cleaned when they were
 	// stored. Nil means no secrets.
@@ -143,7 +149,7 @@ func (s *Server) setUpAlone() {
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
 		&signin.API{Git: s.Git, GitHub: s.SignIn, Log: s.Log, Now: s.Now},
-		&adminAPI{Executor: s.Executor, Version: s.Version},
+		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()
 }

@@ -25,7 +25,8 @@ snapshot before. Old snapshots may be removed by "rm -r" at any time.
 
 Without --keys the keys of the server are not in the snapshot. A server that is
 restored without them makes new keys. Then all tokens and links that it gave are
-invalid, and manifests of earlier bases cannot be verified. With --keys everybody who
+invalid, manifests of earlier bases cannot be verified, and the secrets of
+"ramus secret" cannot be read. With --keys everybody who
 can read DIR can sign tokens for this server.
 
 Secrets that the configuration names by environment variables or files are not in the

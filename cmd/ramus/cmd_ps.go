@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -15,9 +17,10 @@ func psCommand() command {
 	var (
 		f    client.Filter
 		runs bool
+		used bool
 	)
 	return command{
-		name: "ps", args: "[--repo NAME] [--live] [--runs]",
+		name: "ps", args: "[--repo NAME] [--live] [--runs] [--limits]",
 		short: "list callers, or their runs, with their states",
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&f.Repo, "repo", "", "`name` of the only repository to list")
@@ -25,6 +28,7 @@ func psCommand() command {
 			fs.StringVar(&f.State, "state", "", "the only `state` to list: submitted, running, awaiting_review, addressing_comments, complete, failed")
 			fs.BoolVar(&f.Live, "live", false, "leave out what has ended")
 			fs.BoolVar(&runs, "runs", false, "list runs instead of callers")
+			fs.BoolVar(&used, "limits", false, "list how much of their quotas people and repositories use")
 			fs.IntVar(&f.Max, "n", 50, "at most `n` lines")
 			fs.BoolVar(&e.json, "json", false, "as JSON")
 		},
@@ -35,6 +39,9 @@ func psCommand() command {
 			c, err := e.client(ctx)
 			if err != nil {
 				return err
+			}
+			if used {
+				return listQuotas(ctx, e, c)
 			}
 			if runs {
 				list, err := c.Runs(ctx, f)
@@ -118,4 +125,30 @@ func latest(r record.Run) time.Time {
 		}
 	}
 	return r.CreatedAt
+}
+
+// listQuotas prints how much of their quotas people and repositories use.
+func listQuotas(ctx context.Context, e *env, c *client.Client) error {
+	list, err := c.Quotas(ctx)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.writeJSON(list)
+	}
+	of := func(n, most int) string {
+		if most == 0 {
+			return strconv.Itoa(n)
+		}
+		return fmt.Sprintf("%d of %d", n, most)
+	}
+	var rows [][]string
+	for _, u := range list {
+		cost := fmt.Sprintf("%.2f", float64(u.CostMicros)/1e6)
+		if u.Rule.CostMicros > 0 {
+			cost += fmt.Sprintf(" of %.2f", float64(u.Rule.CostMicros)/1e6)
+		}
+		rows = append(rows, []string{u.Kind, u.Name, of(u.Callers, u.Rule.Callers), of(u.Runs, u.Rule.Runs), of(u.Queue, u.Rule.Queue), cost})
+	}
+	return e.table([]string{"KIND", "NAME", "CALLERS", "RUNS", "QUEUED", "COST"}, rows)
 }

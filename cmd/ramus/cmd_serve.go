@@ -6,7 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 )
 
@@ -33,17 +36,17 @@ runs releases it when it ends. serve waits for that.`,
 			if err := want(args, 0, 0, ""); err != nil {
 				return err
 			}
-			c, err := e.config()
-			if err != nil {
-				return err
+			load := func() (Config, error) {
+				c, err := e.config()
+				if listenSet {
+					c.Listen = listen
+				}
+				if sshSet {
+					c.SSHListen = ssh
+				}
+				return c, err
 			}
-			if listenSet {
-				c.Listen = listen
-			}
-			if sshSet {
-				c.SSHListen = ssh
-			}
-			return serve(ctx, e, c, wait)
+			return serve(ctx, e, load, wait)
 		},
 	}
 }
@@ -54,8 +57,15 @@ const (
 	commandsMay = 40 * time.Second
 )
 
-func serve(ctx context.Context, e *env, c Config, wait time.Duration) error {
-	log := newLog(e.err, c.Log, slog.LevelDebug)
+func serve(ctx context.Context, e *env, load func() (Config, error), wait time.Duration) error {
+	c, err := load()
+	if err != nil {
+		return err
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	log, level := newLog(e.err, c.Log, slog.LevelDebug)
 	lock, err := awaitFolder(ctx, e.err, c.Data, wait)
 	if errors.Is(err, errLocked) {
 		return &exitStatus{exitInTheWay, fmt.Errorf("cannot serve %s: another ramus%s uses it", c.Data, owner(c.Data))}
@@ -63,19 +73,29 @@ func serve(ctx context.Context, e *env, c Config, wait time.Duration) error {
 	if err != nil {
 		return err
 	}
-	i, err := open(ctx, c, lock, e.environ, log)
+	i, err := open(ctx, c, lock, e.environ, log, level)
 	if err != nil {
 		return err
 	}
+	i.load = load
+	i.gateway.Reload = i.reload
 	f, err := i.listen(ctx, false)
 	if err == nil {
 		debug.FreeOSMemory() // returns the memory that only the start needed
 		ended := make(chan error, 1)
 		go func() { ended <- f.group.Wait() }()
-		select {
-		case <-ctx.Done():
-			log.Info("stopping")
-		case err = <-ended: // a listener failed, so stop all of them
+		for serving := true; serving; {
+			select {
+			case <-again:
+				if _, err := i.reload(ctx); err != nil {
+					log.Error("cannot read the configuration again", "err", err)
+				}
+			case <-ctx.Done():
+				log.Info("stopping")
+				serving = false
+			case err = <-ended: // a listener failed, so stop all of them
+				serving = false
+			}
 		}
 		stopping, cancel := context.WithTimeout(context.Background(), requestsMay)
 		err = errors.Join(err, f.shutdown(stopping))

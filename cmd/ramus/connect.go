@@ -135,11 +135,11 @@ func (c *connection) start(ctx context.Context, lock *os.File) error {
 		lock.Close()
 		return errors.New("the server inside this process has ended")
 	}
-	log := newLog(c.env.err, c.config.Log, slog.LevelWarn)
+	log, level := newLog(c.env.err, c.config.Log, slog.LevelWarn)
 	// The command's context ends at an interrupt, but the server then still has to commit changes.
 	config := c.config
 	config.Pool = 0 // a pool would be of no use to later commands, which find another server
-	i, err := open(context.WithoutCancel(ctx), config, lock, c.env.environ, log)
+	i, err := open(context.WithoutCancel(ctx), config, lock, c.env.environ, log, level)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -61,7 +62,14 @@ type installation struct {
 	chat     *chat.Chat         // nil if no Slack app is configured; only a lasting server opens it
 	engineer *engineer.Engineer // only a lasting server opens it
 	hub      *hub
-	triggers *trigger.Triggers // nil if none are configured; only a lasting server opens it
+	models   *model.Proxy
+	traces   *trace.Exporter // nil if no collector is configured
+
+	load      func() (Config, error) // reads the configuration again
+	level     *slog.LevelVar         // of the log
+	current   atomic.Pointer[Config] // the configuration of the last reload, nil before
+	reloading sync.Mutex             // held while the configuration is read again
+	triggers  *trigger.Triggers      // nil if none are configured; only a lasting server opens it
 }
 
 // errLocked means that another process uses the data folder.
@@ -163,7 +171,7 @@ func whyEngine(setting string, sandbox, docker error) string {
 }
 
 // open opens a data folder whose lock is held. close releases the lock, and so does open after an error.
-func open(ctx context.Context, c Config, lock *os.File, environ []string, log *slog.Logger) (_ *installation, err error) {
+func open(ctx context.Context, c Config, lock *os.File, environ []string, log *slog.Logger, level *slog.LevelVar) (_ *installation, err error) {
 	secret := &secrets{environ: environ}
 	if err := secret.all(c); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -171,7 +179,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	var removed atomic.Pointer[redact.Secrets]
 	removed.Store(secret.set(log))
 	log = slog.New(secretLog{log.Handler(), &removed})
-	i := &installation{config: c, lock: lock, log: log}
+	i := &installation{config: c, lock: lock, log: log, level: level}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.close(context.WithoutCancel(ctx), true))
@@ -219,8 +227,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if err != nil {
 		return nil, err
 	}
-	models, err := newModels(c.Models, secret, log)
-	if err != nil {
+	if i.models, err = newModels(c.Models, secret, log); err != nil {
+		return nil, err
+	}
+	if i.traces, err = newTraces(c.Traces, secret, log); err != nil {
 		return nil, err
 	}
 	if i.fallback, err = newFallback(c.Fallback, secret); err != nil {
@@ -239,7 +249,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 
-	if i.lfs, err = newLFS(c, i.store, upstreams, log); err != nil {
+	if i.lfs, err = newLFS(c, i.store, i.lfsSource, log); err != nil {
 		return nil, err
 	}
 	git.LFS, git.URL = i.lfs, c.URL
@@ -286,8 +296,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if x.SecretStore, err = openSecretStore(c, secretKey, secret, set); err != nil {
 		return nil, err
 	}
-	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler}
-	if reader := i.hub.reader(i.git, x.Upstreams); reader != nil {
+	source := func(repo string) upstream.Source { return x.Bases().Source(repo) } // x is open by then
+	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: i.models.Handler}
+	if reader := i.hub.reader(i.git, source); reader != nil {
 		x.Door[reader.Prefix()], x.RepoEnv = reader.Handler, reader.Env
 	}
 	var threads mcp.Threads
@@ -296,11 +307,14 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		threads = i.chat
 	}
 	// It opens pull requests for the executor, also if it is never opened itself.
-	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.hub.upstream(git, upstreams)
+	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.hub.upstream(git, source)
 	x.Hosts = []upstream.Host{i.engineer}
 	x.Door[mcp.Path] = mcp.Door(x, i.engineer, threads, buildVersion())
 	if endpoint != nil {
 		x.LLM = endpoint
+	}
+	if i.traces != nil {
+		x.Observe, x.ObserveTold = i.traces.Ended, i.traces.Told
 	}
 	if err := x.Open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open the executor: %w", err)
@@ -312,7 +326,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Mirrors:  i.mirrors,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, Hooks: i.hub.hooks(), GitHub: i.hub.client, SignIn: i.hub.signIn, Secrets: set,
-		Log: log, Chat: i.chat, Links: links, Preview: preview,
+		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces,
 	}
 	return i, nil
 }
@@ -375,6 +389,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		Log:    i.log,
 		Agents: newAgents(c.Agents),
 		Keep:   newRetention(c.Keep),
+		Quotas: newQuotas(c.Quotas),
 	}
 	for name, value := range c.Env {
 		x.Env = append(x.Env, name+"="+value)
@@ -423,6 +438,7 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	if i.store != nil {
 		errs = append(errs, i.store.Close())
 	}
+	i.traces.Close(ctx)
 	errs = append(errs, i.workTree.close())
 	if i.engine != nil {
 		errs = append(errs, i.engine.Close())
@@ -669,13 +685,14 @@ func (f *front) shutdown(ctx context.Context) error {
 	return errors.Join(append(errs, f.group.Wait())...)
 }
 
-// newLog returns the log of a configuration.
-func newLog(w io.Writer, c LogConfig, least slog.Level) *slog.Logger {
-	var level slog.Level
+// newLog returns the log of a configuration, and its level, which may be changed.
+func newLog(w io.Writer, c LogConfig, least slog.Level) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
 	_ = level.UnmarshalText([]byte(c.Level)) // one of a closed list
-	o := &slog.HandlerOptions{Level: max(level, least)}
+	level.Set(max(level.Level(), least))
+	o := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(slog.NewJSONHandler(w, o)), level
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(slog.NewTextHandler(w, o)), level
 }

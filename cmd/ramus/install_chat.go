@@ -43,25 +43,34 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*chat.Chat, error) {
 	talking := &chat.Chat{
 		Slack:         &slack.Client{URL: s.URL, Token: token, AppToken: app, Log: log},
 		SigningSecret: signing, Socket: app != "",
-		Gate: gate.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
-			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
-		Repo: s.Repo, Agent: s.Agent, Channels: map[string]chat.Channel{},
 		Now: time.Now, Teams: s.Teams, PostChannels: s.PostChannels,
-		AllReplies: s.ThreadReplies == "all", EditEvery: time.Duration(s.EditEvery), Log: log,
-	}
-	for id, set := range s.Channels {
-		talking.Channels[id] = chat.Channel{Repo: set.Repo, Base: set.Base, Agent: set.Agent}
-	}
-	for _, r := range s.Rules {
-		talking.Rules = append(talking.Rules, chat.Rule{Words: r.Words, Channels: r.Channels, Repo: r.Repo, Base: r.Base, Agent: r.Agent})
-	}
-	if err := chat.CheckRules(talking.Rules); err != nil {
-		return nil, fmt.Errorf("cannot use slack.rules: %w", err)
+		EditEvery: time.Duration(s.EditEvery), Log: log,
 	}
 	if talking.People, err = newAuthors(s.People); err != nil {
 		return nil, err
 	}
-	return talking, readPeople(c.Gate.People, &talking.Gate)
+	set, err := newChatSettings(c)
+	talking.Gate, talking.Repo, talking.Agent, talking.Channels, talking.Rules, talking.AllReplies = set.Gate, set.Repo, set.Agent, set.Channels, set.Rules, set.AllReplies
+	return talking, err
+}
+
+// newChatSettings returns the settings of the Slack front that a reload changes.
+func newChatSettings(c Config) (chat.Settings, error) {
+	set := chat.Settings{
+		Gate: gate.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
+			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
+		Repo: c.Slack.Repo, Agent: c.Slack.Agent, Channels: map[string]chat.Channel{}, AllReplies: c.Slack.ThreadReplies == "all",
+	}
+	for id, one := range c.Slack.Channels {
+		set.Channels[id] = chat.Channel{Repo: one.Repo, Base: one.Base, Agent: one.Agent}
+	}
+	for _, r := range c.Slack.Rules {
+		set.Rules = append(set.Rules, chat.Rule{Words: r.Words, Channels: r.Channels, Repo: r.Repo, Base: r.Base, Agent: r.Agent})
+	}
+	if err := chat.CheckRules(set.Rules); err != nil {
+		return set, fmt.Errorf("cannot use slack.rules: %w", err)
+	}
+	return set, readPeople(c.Gate.People, &set.Gate)
 }
 
 // githubLogin is a login of GitHub, or its number and login.

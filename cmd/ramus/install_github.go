@@ -205,9 +205,9 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 }
 
 // upstream returns a function that returns the upstream of a repository at this GitHub, with a credential to write.
-func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(repo string) (gitd.Upstream, forge.Repo, bool) {
+func (h *hub) upstream(git *gitd.Server, source func(repo string) upstream.Source) func(repo string) (gitd.Upstream, forge.Repo, bool) {
 	return func(repo string) (gitd.Upstream, forge.Repo, bool) {
-		up := ups[repo].Upstream
+		up := source(repo).Upstream
 		if up.URL == "" {
 			r, err := git.Repo(repo)
 			if err != nil {
@@ -229,11 +229,11 @@ func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(re
 }
 
 // reader returns the door of containers to GitHub. It is nil if ramus has no identity there.
-func (h *hub) reader(git *gitd.Server, ups map[string]upstream.Source) *githubread.Reader {
+func (h *hub) reader(git *gitd.Server, source func(repo string) upstream.Source) *githubread.Reader {
 	if h.tokens == nil {
 		return nil
 	}
-	find := h.upstream(git, ups)
+	find := h.upstream(git, source)
 	return &githubread.Reader{Web: h.web, API: h.client.URL, Tokens: h.tokens, Log: h.log, Upstream: func(repo string) (forge.Name, bool) {
 		_, at, ok := find(repo)
 		return at.Name, ok

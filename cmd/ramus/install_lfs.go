@@ -10,16 +10,14 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/store"
-	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // newLFS returns the Git LFS objects of a configuration. They are in the artifact store. If bucket is nil, that is the
-// folder artifacts of the data folder, which is read in any case.
-func newLFS(c Config, bucket store.Bucket, ups map[string]upstream.Source, log *slog.Logger) (*lfs.Objects, error) {
-	x := &lfs.Objects{Bucket: bucket, Log: log, Source: func(repo string) (gitd.Upstream, []string) {
-		return ups[repo].Upstream, c.Repos[repo].LFSHosts
-	}}
+// folder artifacts of the data folder, which is read in any case. source returns the upstream of a repository, and the
+// hosts of its objects.
+func newLFS(c Config, bucket store.Bucket, source func(repo string) (gitd.Upstream, []string), log *slog.Logger) (*lfs.Objects, error) {
+	x := &lfs.Objects{Bucket: bucket, Log: log, Source: source}
 	dir := filepath.Join(c.Data, "artifacts")
 	if _, err := os.Stat(dir); bucket != nil && errors.Is(err, fs.ErrNotExist) {
 		return x, nil
@@ -34,4 +32,9 @@ func newLFS(c Config, bucket store.Bucket, ups map[string]upstream.Source, log *
 		x.Earlier = folder
 	}
 	return x, nil
+}
+
+// lfsSource returns the upstream of a repository, and the hosts of its Git LFS objects.
+func (i *installation) lfsSource(repo string) (gitd.Upstream, []string) {
+	return i.executor.Bases().Source(repo).Upstream, i.now().Repos[repo].LFSHosts
 }

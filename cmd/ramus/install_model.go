@@ -14,20 +14,16 @@ import (
 func newModels(c ModelsConfig, secret *secrets, log *slog.Logger) (*model.Proxy, error) {
 	p := &model.Proxy{
 		Providers: make(map[string]model.Provider),
-		Budget:    model.Budget{Tokens: c.Budget.Tokens, CostMicros: micros(c.Budget.Cost), Calls: c.Budget.Calls},
+		Budget:    newBudget(c.Budget),
 		Timeout:   time.Duration(c.Timeout), Calls: c.Parallel, Log: log,
 	}
+	prices := newPrices(c)
 	for name, m := range map[string]ModelConfig{"anthropic": c.Anthropic, "openai": c.OpenAI, "gemini": c.Gemini} {
 		key, err := secret.value("models."+name+".api_key", m.APIKeyEnv, m.APIKeyFile)
 		if err != nil {
 			return nil, err
 		}
-		prices := make(map[string]model.Price)
-		for pattern, price := range m.Prices {
-			prices[pattern] = model.Price{Input: micros(price.Input), Output: micros(price.Output),
-				CacheRead: micros(price.CacheRead), CacheWrite: micros(price.CacheWrite)}
-		}
-		p.Providers[name] = model.Provider{BaseURL: m.BaseURL, Key: key, Prices: prices}
+		p.Providers[name] = model.Provider{BaseURL: m.BaseURL, Key: key, Prices: prices[name]}
 	}
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("cannot serve models: %w", err)

@@ -186,7 +186,9 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
 	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "RAMUS_WORK_TREE", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV", "SSL_CERT_FILE"} {
-		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+		if value := ts.Getenv(name); value != "" { // an empty one would override the configuration
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
 	}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -376,12 +376,16 @@ func (w *writer) share(ctx context.Context, path string) (bool, error) {
 	return true, w.copy(ctx, path, in, f.Size, f.Mode)
 }
 
-// artifacts copies the contents of the artifact store's folder. They are named by their SHA-256.
+// artifacts copies the contents of the artifact store's folder, without the cache of dependencies. They are named by
+// their SHA-256.
 func (w *writer) artifacts(ctx context.Context) error {
-	root := filepath.Join(w.m.Data, "artifacts", "sha256")
+	root := filepath.Join(w.m.Data, "artifacts")
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
+		}
+		if err == nil && d.IsDir() && path == filepath.Join(root, "cache") {
+			return fs.SkipDir
 		}
 		if err != nil || !d.Type().IsRegular() || isTemporary(d.Name()) {
 			return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -32,6 +33,7 @@ type Source struct {
 type Bases struct {
 	Git *gitd.Server
 	// Sources are where repositories come from, by name. Other repositories are refreshed from where they were imported.
+	// SetSources replaces them later.
 	Sources map[string]Source
 	// Hosts open pull requests. The first one that has the upstream of a repository serves it.
 	Hosts []Host
@@ -59,8 +61,9 @@ type Bases struct {
 	Log          *slog.Logger
 	Now          func() time.Time
 
-	ctx context.Context // of work in the background
-	wg  sync.WaitGroup  // of the work in the background
+	changed atomic.Pointer[map[string]Source] // by SetSources
+	ctx     context.Context                   // of work in the background
+	wg      sync.WaitGroup                    // of the work in the background
 
 	mu     sync.Mutex       // guards all below
 	closed bool             // no goroutine is started any more
@@ -196,10 +199,24 @@ func (b *Bases) Status(ctx context.Context, repo *gitd.Repo) (Status, error) {
 	}, nil
 }
 
+// SetSources replaces the sources of repositories. A refresh at work goes on with those that it began with.
+func (b *Bases) SetSources(sources map[string]Source) { b.changed.Store(&sources) }
+
+// AllSources returns the present sources, which must not be changed.
+func (b *Bases) AllSources() map[string]Source {
+	if s := b.changed.Load(); s != nil {
+		return *s
+	}
+	return b.Sources
+}
+
+// Source returns the present source of a repository. It is zero for one that has none.
+func (b *Bases) Source(repo string) Source { return b.AllSources()[repo] }
+
 // OpenRepo is Git.Repo, but it fetches a repository that is configured and was never imported, as shallow as possible.
 func (b *Bases) OpenRepo(ctx context.Context, name string) (*gitd.Repo, error) {
 	repo, err := b.Git.Repo(name)
-	up := b.Sources[name]
+	up := b.Source(name)
 	if !errors.Is(err, gitd.ErrNotFound) || up.URL == "" {
 		return repo, err
 	}
@@ -273,7 +290,7 @@ type repair struct {
 }
 
 func (b *Bases) refresh(ctx context.Context, d Deploy, progress io.Writer, how repair) (Refreshed, error) {
-	up := b.Sources[d.Repo]
+	up := b.Source(d.Repo)
 	ctx, cancel := context.WithTimeoutCause(ctx, refreshWithin, fmt.Errorf("upstream takes longer than %v", refreshWithin))
 	defer cancel()
 	repo, err := b.Git.Repo(d.Repo)
@@ -311,7 +328,7 @@ func (b *Bases) keepManifest(ctx context.Context, repo *gitd.Repo, d Deploy, mov
 	case err != nil && !errors.Is(err, gitd.ErrNotFound):
 		return nil, err
 	}
-	manifest, err := b.manifest(ctx, repo, d, moved, b.Sources[d.Repo].Schema)
+	manifest, err := b.manifest(ctx, repo, d, moved, b.Source(d.Repo).Schema)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (b *Bases) ask(name string) {
 
 // followsUpstream reports whether a base follows the newest commit of an upstream, and not the deploys of one.
 func (b *Bases) followsUpstream(ctx context.Context, repo *gitd.Repo) (bool, error) {
-	if b.Sources[repo.Name()].URL == "" {
+	if b.Source(repo.Name()).URL == "" {
 		if at, err := repo.Upstream(ctx); err != nil || at == "" {
 			return false, err
 		}

@@ -107,7 +107,7 @@ func (b *Bases) policy(ctx context.Context, l Landing) (p policy, err error) {
 	if strings.HasPrefix(l.Into, record.BranchPrefix) && !l.Propose {
 		return policy{name: record.MergeHere}, nil // no branch of upstream
 	}
-	src := b.Sources[name]
+	src := b.Source(name)
 	p.up, p.name = src.Upstream, src.Merge
 	if p.name == "" && b.Chosen != nil {
 		if p.name, err = b.Chosen(ctx, l.Repo, l.Into); err != nil {

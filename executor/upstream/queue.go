@@ -53,7 +53,7 @@ func (b *Bases) judge(ctx context.Context, d Deploy) (known bool, err error) {
 		return false, fmt.Errorf("%w deploy: it holds the value of a secret", record.ErrInvalid)
 	}
 	repo, err := b.Git.Repo(d.Repo)
-	if errors.Is(err, gitd.ErrNotFound) && b.Sources[d.Repo].URL != "" {
+	if errors.Is(err, gitd.ErrNotFound) && b.Source(d.Repo).URL != "" {
 		return false, nil
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *Bases) judge(ctx context.Context, d Deploy) (known bool, err error) {
 		return known, err
 	}
 	at, err := repo.Upstream(ctx)
-	if err == nil && at == "" && b.Sources[d.Repo].URL == "" {
+	if err == nil && at == "" && b.Source(d.Repo).URL == "" {
 		err = fmt.Errorf("%w deploy: %s was created here and has no upstream", record.ErrInvalid, d.Repo)
 	}
 	return false, err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
+	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway"
@@ -579,6 +580,16 @@ func (c *Client) NewToken(ctx context.Context, n signin.NewToken) (signin.Token,
 // Reindex rebuilds the index.
 func (c *Client) Reindex(ctx context.Context) (gateway.Reindexed, error) {
 	return post[gateway.Reindexed](ctx, c, "/api/reindex", nil)
+}
+
+// Reload has the server read its configuration again.
+func (c *Client) Reload(ctx context.Context) (gateway.Reloaded, error) {
+	return post[gateway.Reloaded](ctx, c, "/api/reload", nil)
+}
+
+// Quotas returns how much of the quotas people and repositories use.
+func (c *Client) Quotas(ctx context.Context) ([]quota.Use, error) {
+	return get[[]quota.Use](ctx, c, "/api/quotas")
 }
 
 // Backup copies the data folder of a server on this machine.

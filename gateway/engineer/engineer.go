@@ -301,7 +301,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		if err != nil {
 			return "", "", err
 		}
-		names := slices.Collect(maps.Keys(e.Executor.Upstreams)) // some of them may never have been fetched
+		names := slices.Collect(maps.Keys(e.Executor.Bases().AllSources())) // some of them may never have been fetched
 		for _, r := range all {
 			if r.Name() != lookup.InboxRepo {
 				names = append(names, r.Name())

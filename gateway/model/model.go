@@ -38,6 +38,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -67,6 +68,7 @@ type Proxy struct {
 	Log *slog.Logger
 
 	open      sync.Once
+	changed   atomic.Pointer[Budget] // of the last Apply, nil before
 	providers map[string]*provider
 	ledger    ledger
 }
@@ -121,7 +123,8 @@ type provider struct {
 	base    string // without a slash at the end
 	key     string
 	prices  map[string]Price
-	secrets *redact.Secrets // the key
+	changed atomic.Pointer[map[string]Price] // the prices of the last Apply, nil before
+	secrets *redact.Secrets                  // the key
 }
 
 // Check returns an error if an option is wrong.
@@ -226,20 +229,52 @@ func (p *Proxy) timeout() time.Duration {
 	return p.Timeout
 }
 
+// Apply changes the prices of providers, by their names, and the budget. Calls that begin later are counted by them.
+// The error is that of [Proxy.Check].
+func (p *Proxy) Apply(prices map[string]map[string]Price, b Budget) error {
+	next := Proxy{Budget: b, Providers: make(map[string]Provider)}
+	for name, list := range prices {
+		next.Providers[name] = Provider{Prices: list}
+	}
+	if err := next.Check(); err != nil {
+		return err
+	}
+	p.open.Do(p.start)
+	p.changed.Store(&b)
+	for name, list := range prices {
+		if v := p.providers[name]; v != nil {
+			v.changed.Store(&list)
+		}
+	}
+	return nil
+}
+
+// budget returns the present budget.
+func (p *Proxy) budget() Budget {
+	if b := p.changed.Load(); b != nil {
+		return *b
+	}
+	return p.Budget
+}
+
 // price returns the price of a model. The name that the provider reported comes before the requested one.
 func (v *provider) price(names ...string) (Price, bool) {
+	prices := v.prices
+	if changed := v.changed.Load(); changed != nil {
+		prices = *changed
+	}
 	for _, name := range names {
-		if price, ok := v.prices[name]; ok {
+		if price, ok := prices[name]; ok {
 			return price, true
 		}
 		best := ""
-		for pattern := range v.prices {
+		for pattern := range prices {
 			if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix && strings.HasPrefix(name, prefix) && len(pattern) > len(best) {
 				best = pattern
 			}
 		}
 		if best != "" {
-			return v.prices[best], true
+			return prices[best], true
 		}
 	}
 	return Price{}, false

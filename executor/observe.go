@@ -1,0 +1,85 @@
+package executor
+
+import (
+	"encoding/json"
+	"maps"
+	"sync"
+
+	"github.com/ramus-dev/ramus/executor/record"
+)
+
+// Outcome is a kind of end of a run.
+type Outcome struct {
+	Kind   record.Kind
+	State  record.State
+	Reason record.Reason // empty if complete
+}
+
+// ModelUse adds up calls of models by one provider.
+type ModelUse struct {
+	Calls, InputTokens, OutputTokens, CostMicros int64
+}
+
+// Outcomes are the ends of runs since the start.
+type Outcomes struct {
+	Runs    map[Outcome]int64
+	Seconds map[Outcome]float64 // from the creation of these runs to their end
+	Models  map[string]ModelUse // by provider
+}
+
+// outcomes adds up the ends of runs.
+type outcomes struct {
+	mu  sync.Mutex // guards all
+	sum Outcomes
+}
+
+// providers are the names of providers that are counted. Other names come from journals of other releases.
+var providers = map[string]bool{"anthropic": true, "openai": true, "gemini": true}
+
+// add counts a run that has ended.
+func (o *outcomes) add(r record.Run, events []record.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sum.Runs == nil {
+		o.sum = Outcomes{make(map[Outcome]int64), make(map[Outcome]float64), make(map[string]ModelUse)}
+	}
+	k := Outcome{r.Kind, r.State, r.Reason}
+	o.sum.Runs[k]++
+	o.sum.Seconds[k] += max(0, r.EndedAt.Sub(r.CreatedAt)).Seconds()
+	for i := range events {
+		var c record.ModelCall
+		if events[i].Type != record.EventUsage || json.Unmarshal(events[i].Data, &c) != nil || c.Refused || !providers[c.Provider] {
+			continue
+		}
+		u := o.sum.Models[c.Provider]
+		u.Calls++
+		u.InputTokens += max(0, c.InputTokens)
+		u.OutputTokens += max(0, c.OutputTokens)
+		u.CostMicros += max(0, c.CostMicros)
+		o.sum.Models[c.Provider] = u
+	}
+}
+
+// Outcomes returns the ends of runs since the start.
+func (x *Executor) Outcomes() Outcomes {
+	x.outcomes.mu.Lock()
+	defer x.outcomes.mu.Unlock()
+	s := x.outcomes.sum
+	return Outcomes{maps.Clone(s.Runs), maps.Clone(s.Seconds), maps.Clone(s.Models)}
+}
+
+// observe counts a run that has ended, or waits for a person.
+func (x *Executor) observe(l *liveRun) {
+	r := l.snapshot()
+	x.runs.tally(r)
+	if !r.Ended() {
+		return
+	}
+	l.mu.Lock()
+	events := l.events[:len(l.events):len(l.events)]
+	l.mu.Unlock()
+	x.outcomes.add(r, events)
+	if x.Observe != nil {
+		x.Observe(r, events)
+	}
+}
