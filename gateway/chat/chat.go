@@ -244,9 +244,18 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 			return nil, nil
 		}
 		return c.receiveMention(ctx, *d.Reply)
+	case d.Visit != nil:
+		if ok, err := c.isOwnTeam(ctx, d.Visit.Team); err != nil || !ok {
+			return nil, c.ignoreForeign(d.Visit.Team, err)
+		}
+		c.showHome(d.Visit.Team, d.Visit.User, "")
+		return nil, nil
 	case d.Action != nil:
 		if ok, err := c.isOwnTeam(ctx, d.Action.Team); err != nil || !ok {
 			return nil, c.ignoreForeign(d.Action.Team, err)
+		}
+		if d.Action.Home {
+			return nil, c.changeHome(ctx, *d.Action)
 		}
 		return nil, c.press(ctx, *d.Action)
 	case d.Command != nil:
@@ -288,7 +297,7 @@ func (c *Chat) claimRun(ctx context.Context, s Session, id, key string, m slack.
 	// A mistake in the text is answered later. The kept text, from which decide works later, has no secrets. Without
 	// redaction, a base that is a secret would have the whole mention refused without an answer.
 	words, _ := ParseWords(c.Slack.Secrets.String(said))
-	place := c.findPlace(ctx, s, m.Channel, words)
+	place := c.findPlace(ctx, s, m.Channel, words, c.preferences(ctx, m.Team, m.User))
 	run, fresh, err := c.Executor.Claim(ctx, record.Request{
 		Key: id, Caller: s.Caller(), Repo: place.claimRepo, Base: place.base, Asker: asker(m.User, ""),
 		Origin: &record.Origin{Source: slackSource, Session: s.Key, Key: key, Event: data},
@@ -332,12 +341,12 @@ type place struct {
 }
 
 // findPlace decides where a session works. In order of precedence, it uses the text, the branch of the session, the
-// rules, the channel, the configuration and the only repository.
-func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words Words) place {
+// rules, the channel, the preferences of the person, the configuration and the only repository.
+func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words Words, liked Preferences) place {
 	var p place
 	now := c.settings()
 	set, rule := now.Channels[channel], findRule(now.Rules, channel, words.Text)
-	p.agent = cmp.Or(words.Agent, rule.Agent, set.Agent, now.Agent)
+	p.agent = cmp.Or(words.Agent, rule.Agent, set.Agent, liked.Agent, now.Agent)
 	home, base, err := c.Executor.Home(ctx, s.Caller())
 	if err == nil {
 		p.home = home
@@ -357,6 +366,10 @@ func (c *Chat) findPlace(ctx context.Context, s Session, channel string, words W
 		}
 	}
 	p.unnamed = p.repo
+	if p.home == "" && rule.Repo == "" && set.Repo == "" && liked.Repo != "" {
+		// A repository that a person chose is one that the person names, and needs the same permission.
+		p.repo, p.base = liked.Repo, liked.Base
+	}
 	if words.Repo != "" && words.Repo != p.repo {
 		p.repo, p.base = words.Repo, ""
 	}

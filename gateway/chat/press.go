@@ -82,7 +82,7 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 		}
 	case render.ActionRepo:
 		d.Repo = choice
-		d.Own = run.Origin != nil && c.findPlace(ctx, Session{run.Origin.Session}, a.Channel, Words{}).unnamed == choice
+		d.Own = run.Origin != nil && c.findPlace(ctx, Session{run.Origin.Session}, a.Channel, Words{}, Preferences{}).unnamed == choice
 	}
 	return c.refusal(d)
 }

@@ -58,6 +58,8 @@ type reporter struct {
 	ts      string // of the progress message
 	step    string
 	steps   int
+	gates   int    // questions of the run so far
+	asked   int    // the last of them that a person was told of
 	says    string // the last output of the agent
 	output  string // of a single command, or of the last failed step
 	changed bool   // since the last edit
@@ -172,7 +174,7 @@ func (r *reporter) watch(ctx context.Context) error {
 		for range events { // until the goroutine has returned
 		}
 	}()
-	r.step, r.steps, r.changed = "", 0, true
+	r.step, r.steps, r.gates, r.changed = "", 0, 0, true
 	caughtUp := time.NewTimer(50 * time.Millisecond) // journalled events arrive at once, so one message shows all of them
 	defer caughtUp.Stop()
 	due := caughtUp.C
@@ -200,6 +202,8 @@ func (r *reporter) watch(ctx context.Context) error {
 // noteEvent records the effect of an event on the progress message.
 func (r *reporter) noteEvent(e record.Event) {
 	switch e.Type {
+	case record.EventGate:
+		r.gates++
 	case record.EventStepStarted:
 		r.step = cmp.Or(e.Node, e.Task, e.Command, e.Step)
 	case record.EventStepFinished:
@@ -211,7 +215,7 @@ func (r *reporter) noteEvent(e record.Event) {
 			r.ts = p.TS
 		}
 		return
-	case record.EventQueued, record.EventRunState, record.EventGate, record.EventDecision, record.EventPrompt, record.EventCheck:
+	case record.EventQueued, record.EventRunState, record.EventDecision, record.EventPrompt, record.EventCheck:
 	default:
 		return
 	}
@@ -240,6 +244,9 @@ func (r *reporter) show(ctx context.Context) error {
 		r.run = run
 	}
 	r.changed = false
+	if err := r.askPeople(ctx); err != nil {
+		return err
+	}
 	if r.mute {
 		return nil
 	}
@@ -320,6 +327,7 @@ func (r *reporter) finish(ctx context.Context) error {
 	}
 	told := posted{Channel: r.m.Channel, Part: partResult}
 	if !silent {
+		msg = r.addressed(ctx, msg)
 		told.TS, err = r.worker.chat.Slack.Post(ctx, r.address(msg, partResult), r.searchFirst)
 		if refusedHere(err) && len(msg.Blocks) > 0 {
 			// If Slack refuses the message for its blocks, the text alone is still an answer.

@@ -278,7 +278,8 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 		return next, err
 	}
 	words, mistake := ParseWords(m.Said())
-	at := s.chat.findPlace(ctx, s.of, m.Channel, words)
+	liked := s.chat.preferences(ctx, m.Team, m.User)
+	at := s.chat.findPlace(ctx, s.of, m.Channel, words, liked)
 	d, known := s.chat.readDecision(ctx, run.Name())
 	if !known {
 		if d, err = s.resolvePolicy(ctx, run, m, thread, at); err != nil {
@@ -311,7 +312,7 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	}
 	if d.Prompt != m.Said() {
 		words, mistake = ParseWords(d.Prompt)
-		at = s.chat.findPlace(ctx, s.of, m.Channel, words)
+		at = s.chat.findPlace(ctx, s.of, m.Channel, words, liked)
 	}
 	if mistake != nil {
 		next.run, err = s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: mistake.Error()})

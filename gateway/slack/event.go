@@ -34,7 +34,12 @@ type Action struct {
 	User        string `json:"user"`
 	ResponseURL string `json:"response_url"`
 	TriggerID   string `json:"trigger_id"`
+	// Home means that the element is in the person's Home tab. Then Channel, ThreadTS and MessageTS are empty.
+	Home bool `json:"home,omitempty"`
 }
+
+// Visit is a person's look at the Home tab of the app.
+type Visit struct{ Team, User string }
 
 // Command is a slash command.
 type Command struct {
@@ -50,6 +55,7 @@ type Delivery struct {
 	Reply   *Mention
 	Action  *Action
 	Command *Command
+	Visit   *Visit
 	EventID string
 	Retry   int // X-Slack-Retry-Num, only for the log; no event is dropped because of it
 }

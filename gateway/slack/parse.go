@@ -89,8 +89,13 @@ func ParseEvent(body []byte, bot string) (Delivery, error) {
 	}
 	d := Delivery{EventID: head.EventID}
 	var k kind
-	if err := json.Unmarshal(head.Event, &k); len(head.Event) > 0 && err != nil {
+	err := json.Unmarshal(head.Event, &k)
+	if len(head.Event) > 0 && err != nil {
 		return Delivery{}, fmt.Errorf("cannot read event %q of Slack's: %w", head.EventID, err)
+	}
+	if k.Type == "app_home_opened" {
+		d.Visit, err = parseVisit(body)
+		return d, err
 	}
 	if !k.read() {
 		return d, nil
@@ -111,6 +116,27 @@ func ParseEvent(body []byte, bot string) (Delivery, error) {
 		d.Reply = m
 	}
 	return d, nil
+}
+
+// parseVisit reads a look at one of the app's tabs. Returns nil for any other tab than Home.
+func parseVisit(body []byte) (*Visit, error) {
+	var e struct {
+		TeamID string `json:"team_id"`
+		Event  struct {
+			User string `json:"user"`
+			Tab  string `json:"tab"`
+		} `json:"event"`
+	}
+	if err := unmarshal(body, &e); err != nil {
+		return nil, fmt.Errorf("cannot read an app_home_opened of Slack's: %w", err)
+	}
+	if e.Event.Tab != "home" {
+		return nil, nil
+	}
+	if err := check(idOf("team_id", e.TeamID), idOf("user", e.Event.User)); err != nil {
+		return nil, fmt.Errorf("cannot read an app_home_opened of Slack's: %w", err)
+	}
+	return &Visit{e.TeamID, e.Event.User}, nil
 }
 
 // mention returns the event as a message of a person. Returns nil if it is not one.
@@ -168,7 +194,11 @@ type interaction struct {
 	Channel struct {
 		ID string `json:"id"`
 	} `json:"channel"`
+	View struct {
+		Type string `json:"type"`
+	} `json:"view"`
 	Container struct {
+		Type      string `json:"type"`
 		ChannelID string `json:"channel_id"`
 		MessageTS string `json:"message_ts"`
 		ThreadTS  string `json:"thread_ts"`
@@ -236,6 +266,16 @@ func parseAction(payload []byte) (Delivery, error) {
 	}
 	if a.ID == "" || len(a.ID) > 255 || len(a.Value) > 2000*4 {
 		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: action_id has %d bytes and value %d", len(a.ID), len(a.Value))
+	}
+	if p.Container.Type == "view" {
+		if p.View.Type != "home" {
+			return Delivery{}, nil
+		}
+		a.Home, a.Channel, a.MessageTS, a.ThreadTS = true, "", "", ""
+		if err := check(idOf("team", a.Team), idOf("user", a.User)); err != nil {
+			return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: %w", err)
+		}
+		return Delivery{Action: a}, nil
 	}
 	if err := check(idOf("team", a.Team), idOf("channel", a.Channel), idOf("user", a.User),
 		stampOf("message_ts", a.MessageTS), stampOf("thread_ts", a.ThreadTS),
@@ -325,6 +365,9 @@ func isDigit(c rune) bool              { return c >= '0' && c <= '9' }
 func only(s string, f func(rune) bool) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return !f(c) }) < 0
 }
+
+// IsID reports whether a text can be an id of Slack.
+func IsID(s string) bool { return isID(s) }
 
 // isID reports whether s has only letters and digits. Slack's ids are in upper case.
 func isID(s string) bool { return s != "" && len(s) <= maxID && only(s, isAlnum) }

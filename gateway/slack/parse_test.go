@@ -316,10 +316,14 @@ func FuzzParseEvent(f *testing.F) {
 	f.Add(event(fields{"thread_ts": "1.000001"}), "")
 	f.Add([]byte(`{"type":"url_verification","challenge":"abc"}`), "")
 	f.Add([]byte(`{"type":"event_callback","authorizations":[{}],"event":{"type":"message"}}`), "U1")
+	f.Add([]byte(`{"type":"event_callback","team_id":"T01","event":{"type":"app_home_opened","user":"U01","tab":"home"}}`), "U1")
 	f.Fuzz(func(t *testing.T, body []byte, bot string) {
 		d, err := slack.ParseEvent(body, bot)
 		if err != nil {
 			return
+		}
+		if v := d.Visit; v != nil && (v.Team == "" || v.User == "" || strings.ContainsAny(v.Team+v.User, "/: .")) { // they become the name of a ref
+			t.Errorf("%+v", v)
 		}
 		for _, m := range []*slack.Mention{d.Mention, d.Reply} {
 			if m == nil {
@@ -335,8 +339,12 @@ func FuzzParseEvent(f *testing.F) {
 func FuzzParseInteraction(f *testing.F) {
 	f.Add("payload=" + url.QueryEscape(`{"type":"block_actions","team":{"id":"T01"},"user":{"id":"U01"},"channel":{"id":"C01"},"container":{"message_ts":"2.000001"},"actions":[{"action_id":"stop","value":"run-1"}]}`))
 	f.Add("payload=%7B%7D")
+	f.Add("payload=" + url.QueryEscape(`{"type":"block_actions","team":{"id":"T01"},"user":{"id":"U01"},"view":{"type":"home"},"container":{"type":"view"},"actions":[{"action_id":"home_base","value":null}]}`))
 	f.Fuzz(func(t *testing.T, body string) {
 		d, err := slack.ParseInteraction([]byte(body))
+		if err == nil && d.Action != nil && strings.ContainsAny(d.Action.Team+d.Action.User, "/: .") {
+			t.Errorf("%+v", d.Action)
+		}
 		if err == nil && d.Action != nil && (d.Action.ID == "" || strings.ContainsAny(d.Action.Channel+d.Action.ThreadTS+d.Action.Team, "/: ")) {
 			t.Errorf("%+v", d.Action)
 		}

@@ -3,6 +3,7 @@ package slacktest
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -32,14 +33,17 @@ func blockText(v any) (n int) {
 
 // CheckBlocks checks blocks against the limits of Block Kit (https://docs.slack.dev/reference/block-kit/blocks). Each
 // returned mistake is in Slack's words.
-func CheckBlocks(raw []byte) []string {
+func CheckBlocks(raw []byte) []string { return checkBlocks(raw, 50) }
+
+// checkBlocks is CheckBlocks for at most that many blocks.
+func checkBlocks(raw []byte, most int) []string {
 	var blocks []any
 	if err := json.Unmarshal(raw, &blocks); err != nil {
 		return []string{"no array of blocks: " + err.Error()}
 	}
 	k := &kit{blockIDs: map[string]bool{}}
-	if len(blocks) > 50 {
-		k.wrong("/blocks", "no more than 50 items allowed")
+	if len(blocks) > most {
+		k.wrong("/blocks", "no more than %d items allowed", most)
 	}
 	for i, b := range blocks {
 		k.block(fmt.Sprintf("/blocks/%d", i), b)
@@ -183,6 +187,13 @@ func (k *kit) block(at string, v any) {
 	case "markdown":
 		k.fields(at, b, "type", "block_id", "text")
 		k.length(at, b, "text", 1, 12000)
+	case "input":
+		k.fields(at, b, "type", "block_id", "label", "element", "dispatch_action", "hint", "optional")
+		k.text(at+"/label", b["label"], 2000, plain)
+		if hint, has := b["hint"]; has {
+			k.text(at+"/hint", hint, 2000, plain)
+		}
+		k.element(at+"/element", b["element"], map[string]bool{})
 	case "rich_text":
 		k.fields(at, b, "type", "block_id", "elements")
 		k.list(at, b, "elements", 1, 1000)
@@ -246,6 +257,13 @@ func (k *kit) element(at string, v any, ids map[string]bool) {
 		} else {
 			k.options(at, e, most, value)
 		}
+		k.initial(at, e)
+	case "plain_text_input":
+		k.fields(at, e, "type", "action_id", "initial_value", "multiline", "min_length", "max_length", "dispatch_action_config", "focus_on_load", "placeholder")
+		k.length(at, e, "initial_value", 0, 3000)
+		if n, has := e["max_length"].(float64); has && (n < 1 || n > 3000) {
+			k.wrong(at+"/max_length", "must be between 1 and 3000")
+		}
 	case "image":
 		k.fields(at, e, "type", "image_url", "slack_file", "alt_text")
 		k.image(at, e)
@@ -259,6 +277,18 @@ func (k *kit) element(at string, v any, ids map[string]bool) {
 		k.text(at+"/confirm/text", o["text"], 300, plain, mrkdwn)
 		k.text(at+"/confirm/confirm", o["confirm"], 30, plain)
 		k.text(at+"/confirm/deny", o["deny"], 30, plain)
+	}
+}
+
+// initial checks that the initial option of a select is one of its options, in every part.
+func (k *kit) initial(at string, e map[string]any) {
+	initial, has := e["initial_option"]
+	if !has {
+		return
+	}
+	options, _ := e["options"].([]any)
+	if !slices.ContainsFunc(options, func(o any) bool { return reflect.DeepEqual(o, initial) }) {
+		k.wrong(at+"/initial_option", "must be one of the provided options")
 	}
 }
 

@@ -27,6 +27,7 @@ var Scopes = map[string][]string{
 	"reactions.add":         {"reactions:write"},
 	"reactions.remove":      {"reactions:write"},
 	"files":                 {"files:read"},
+	"views.publish":         nil,
 	"files.info":            {"files:read"},
 
 	"files.getUploadURLExternal":   {"files:write"},
@@ -80,6 +81,8 @@ func (s *Server) method(r *http.Request, method, token string, form url.Values) 
 		return s.react(form, true)
 	case "reactions.remove":
 		return s.react(form, false)
+	case "views.publish":
+		return s.publish(form)
 	case "files.info":
 		return s.filesInfo(form)
 	case "files.getUploadURLExternal":

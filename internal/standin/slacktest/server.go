@@ -74,7 +74,7 @@ type Server struct {
 // Change is an event in a channel.
 type Change struct {
 	At      time.Time
-	Kind    string // "post", "edit", "reaction", "unreaction", "ephemeral", "response"
+	Kind    string // "post", "edit", "reaction", "unreaction", "ephemeral", "response", "home"
 	Message Message
 	User    string // the user who reacted, or who sees an ephemeral message
 	Name    string // of the reaction
@@ -355,7 +355,7 @@ var mistakes = map[string]bool{
 	"invalid_blocks": true, "invalid_blocks_format": true, "msg_too_long": true, "msg_blocks_too_long": true, "no_text": true,
 	"invalid_metadata_format": true, "invalid_metadata_schema": true, "metadata_too_large": true, "invalid_name": true,
 	"bad_timestamp": true, "invalid_cursor": true, "json_not_object": true, "thread_not_found": true, "invalid_limit": true,
-	"cant_update_message": true, "invalid_upload": true,
+	"cant_update_message": true, "invalid_upload": true, "view_too_large": true,
 }
 
 func jsonAnswer(v any) answer {

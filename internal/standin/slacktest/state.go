@@ -75,9 +75,10 @@ type state struct {
 	users      map[string]user
 	channels   map[string]*channel
 	files      map[string]File
-	uploads    map[string]*upload // by file id
-	dropShares int                // number of completed uploads that no message will show
-	lastTS     int64              // microseconds of the last ts, so that each ts is unique
+	uploads    map[string]*upload         // by file id
+	homes      map[string]json.RawMessage // blocks of Home tabs by user
+	dropShares int                        // number of completed uploads that no message will show
+	lastTS     int64                      // microseconds of the last ts, so that each ts is unique
 	events     int
 	requests   []Request
 	complaints []string
@@ -100,6 +101,7 @@ func newState() state {
 		channels: map[string]*channel{},
 		files:    map[string]File{},
 		uploads:  map[string]*upload{},
+		homes:    map[string]json.RawMessage{},
 		urls:     map[string]*responseURL{},
 		limits:   map[string]int{},
 		counted:  map[string][]time.Time{},
