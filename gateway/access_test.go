@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // row is the expected security of one route.
@@ -56,8 +60,8 @@ var expected = map[string]row{
 	"GET /api/repos":                                       {route.AccessRead, "list", "/api/repos", ""},
 	"POST /api/repos":                                      {route.AccessAdmin, "", "/api/repos", `{"name":"team/app"}`},
 	"GET /api/repos/{repo}":                                {route.AccessRead, "repo", "/api/repos/team%2Fapp", ""},
-	"DELETE /api/repos/{repo}":                             {route.AccessAdmin, "repo", "/api/repos/team%2Fapp", ""},
-	"POST /api/repos/{repo}/rename":                        {route.AccessAdmin, "repo", "/api/repos/team%2Fapp/rename", `{"name":"team/other"}`},
+	"DELETE /api/repos/{repo}":                             {route.AccessAdmin, "repo", "/api/repos/team%2Fapp?force=perhaps", ""}, // bad input, so that the repository stays
+	"POST /api/repos/{repo}/rename":                        {route.AccessAdmin, "repo", "/api/repos/team%2Fapp/rename", `{"name":"../other"}`},
 	"POST /api/repos/{repo}/refresh":                       {route.AccessWrite, "repo", "/api/repos/team%2Fapp/refresh", ""},
 	"GET /api/repos/{repo}/bases":                          {route.AccessRead, "repo", "/api/repos/team%2Fapp/bases", ""},
 	"GET /api/secrets":                                     {route.AccessAdmin, "", "/api/secrets", ""},
@@ -168,7 +172,11 @@ var ofCaller = regexp.MustCompile(`RUN|NAME|TASK|run:subject`)
 
 // TestAuthorisation tries every route as every kind of caller.
 func TestAuthorisation(t *testing.T) {
-	r := openWith(t, false, coder, withEngineer(t))
+	store := &secret.Store{File: filepath.Join(t.TempDir(), "secrets.json"), Key: make([]byte, secret.KeyBytes), Redact: new(redact.Secrets)}
+	if err := store.Open(); err != nil {
+		t.Fatal(err)
+	}
+	r := openExecutor(t, false, func(x *executor.Executor) { x.Agents, x.SecretStore = coder, store }, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
 	task, err := r.Engineer.Submit(t.Context(), engineer.Submission{Repo: "team/app", Description: "the subject"})
@@ -265,7 +273,11 @@ func TestAuthorisation(t *testing.T) {
 				if status != 200 || strings.Contains(body, "team/app") {
 					t.Errorf("%s, %s: status %d: %s", key, k.name, status, body)
 				}
-			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/output/"):
+			case key == "POST /api/backup" && !k.local:
+				if status != 403 {
+					t.Errorf("%s, %s: status %d, want 403: only the machine of the server makes backups: %s", key, k.name, status, body)
+				}
+			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/output/") && !strings.Contains(path, "/secrets/"):
 				t.Errorf("%s, %s: status %d, want to be let in: %s", key, k.name, status, body)
 			case want.of == "list" && !strings.Contains(body, "team/app"):
 				t.Errorf("%s, %s: the list is empty: %s", key, k.name, body)

@@ -257,7 +257,7 @@ func (r Result) next() string {
 func Hint(reason record.Reason) string {
 	switch reason {
 	case record.ReasonCommandFailed:
-		return "read the output on the run's page, say what to mend, or say `retry`."
+		return "read the output on the run's page, say what to correct, or say `retry`."
 	case record.ReasonTimedOut:
 		return "make it faster, ask for less at once, or have whoever runs ramus give it more time; then say `retry`."
 	case record.ReasonCancelled:
@@ -281,11 +281,15 @@ func Hint(reason record.Reason) string {
 	case record.ReasonOutOfMemory:
 		return "use less memory, or have whoever runs ramus raise limits.memory; then say `retry`."
 	case record.ReasonBadInput:
-		return "mend the request and say it again; `help` lists what can be said."
+		return "correct the request and say it again; `help` lists what can be said."
 	case record.ReasonModel:
 		return "look at the run's page for the model's answer; then say `retry`."
 	case record.ReasonBudget:
 		return "ask for less at once, or have whoever runs ramus raise models.budget; `retry` begins with a new budget."
+	case record.ReasonSetupFailed:
+		return "correct `setup` in .ramus/config.yaml of the base, then say `retry`; the run's page has the end of the command's output."
+	case record.ReasonService:
+		return "correct the entry of the service under `services`, then say `retry`; the run's page has the end of its output."
 	case record.ReasonInternal:
 		return "this is a fault of ramus: whoever runs it finds more in the server's log."
 	}
@@ -319,6 +323,8 @@ func ReasonText(reason record.Reason) string {
 		return "the budget for models is used up"
 	case record.ReasonEnvLost:
 		return "the command's environment was lost"
+	case record.ReasonSetupFailed:
+		return "a command that prepares the container failed"
 	case record.ReasonService:
 		return "a service did not start"
 	case record.ReasonInternal:
