@@ -61,6 +61,9 @@ type Config struct {
 	Engineer       EngineerConfig         `yaml:"engineer"`
 	Bot            BotConfig              `yaml:"bot"`
 	GitHub         GitHubConfig           `yaml:"github"`
+	GitLab         ForgeConfig            `yaml:"gitlab"`
+	Gitea          ForgeConfig            `yaml:"gitea"`
+	Bitbucket      BitbucketConfig        `yaml:"bitbucket"`
 	Slack          SlackConfig            `yaml:"slack"`
 	Gate           GateConfig             `yaml:"gate"`
 	Fallback       FallbackConfig         `yaml:"fallback"`
@@ -390,6 +393,7 @@ func Defaults() Config {
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
 		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(engineer.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
 		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
+		GitLab:   ForgeConfig{URL: gitlabURL}, Bitbucket: BitbucketConfig{URL: bitbucketURL},
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Rules: []RuleConfig{}, PostChannels: []string{}, Teams: []string{}, People: map[string]AuthorConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
 		Gate:  GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},

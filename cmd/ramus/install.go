@@ -61,7 +61,7 @@ type installation struct {
 	why      string             // why this engine is used
 	chat     *chat.Chat         // nil if no Slack app is configured; only a lasting server opens it
 	engineer *engineer.Engineer // only a lasting server opens it
-	hub      *hub
+	forges   *forges
 	models   *model.Proxy
 	traces   *trace.Exporter // nil if no collector is configured
 
@@ -216,10 +216,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if err != nil {
 		return nil, err
 	}
-	if i.hub, err = newHub(c.GitHub, secret, log); err != nil {
+	if i.forges, err = newForges(c, secret, log); err != nil {
 		return nil, err
 	}
-	upstreams, err := newUpstreams(c.Repos, i.hub)
+	upstreams, err := newUpstreams(c.Repos, i.forges)
 	if err != nil {
 		return nil, err
 	}
@@ -285,9 +285,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.chat != nil {
 		i.chat.Slack.Secrets = set
 	}
-	if i.hub.client != nil {
-		i.hub.client.Secrets = set
-	}
+	i.forges.removeSecrets(set)
 
 	x, err := i.newExecutor(upstreams, set)
 	if err != nil {
@@ -298,7 +296,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}
 	source := func(repo string) upstream.Source { return x.Bases().Source(repo) } // x is open by then
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: i.models.Handler}
-	if reader := i.hub.reader(i.git, source); reader != nil {
+	if reader := i.forges.hub.reader(i.forges.upstream(i.git, source)); reader != nil {
 		x.Door[reader.Prefix()], x.RepoEnv = reader.Handler, reader.Env
 	}
 	var threads mcp.Threads
@@ -307,7 +305,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		threads = i.chat
 	}
 	// It opens pull requests for the executor, also if it is never opened itself.
-	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.hub.upstream(git, source)
+	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.forges.upstream(git, source)
 	x.Hosts = []upstream.Host{i.engineer}
 	x.Door[mcp.Path] = mcp.Door(x, i.engineer, threads, buildVersion())
 	if endpoint != nil {
@@ -325,7 +323,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.gateway = &gateway.Server{
 		Mirrors:  i.mirrors,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		DeploySecret: deploySecret, Hooks: i.hub.hooks(), GitHub: i.hub.client, SignIn: i.hub.signIn, Secrets: set,
+		DeploySecret: deploySecret, Hooks: i.forges.hooks(), GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
 		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces,
 	}
 	return i, nil

@@ -38,10 +38,10 @@ type HooksConfig struct {
 }
 
 // newUpstreams returns the upstreams of repositories for the executor.
-func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]upstream.Source, error) {
+func newUpstreams(repos map[string]RepoConfig, at *forges) (map[string]upstream.Source, error) {
 	ups := make(map[string]upstream.Source, len(repos))
 	for name, c := range repos {
-		up, err := newUpstream(c, hub)
+		up, err := newUpstream(c, at)
 		if err == nil {
 			err = gitd.CheckName(name)
 		}
@@ -53,10 +53,10 @@ func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]upstream.So
 	return ups, nil
 }
 
-func newUpstream(c RepoConfig, hub *hub) (upstream.Source, error) {
+func newUpstream(c RepoConfig, at *forges) (upstream.Source, error) {
 	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Merge: c.Merge, Mirror: c.Mirror == mirror.Pull, Schema: c.Schema}
 	if c.SSHKey == "" && c.KnownHosts == "" {
-		up.Credential = hub.read(c.Upstream)
+		up.Credential = at.read(c.Upstream)
 		return up, nil
 	}
 	if up.URL == "" {

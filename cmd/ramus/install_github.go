@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
@@ -95,7 +94,7 @@ func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 // hooks returns the accepted webhooks.
 func (h *hub) hooks() map[string]engineer.Hook {
 	if h.secret == "" {
-		return nil
+		return map[string]engineer.Hook{}
 	}
 	return map[string]engineer.Hook{"github": {Forge: h.client, Parse: func(header http.Header, body []byte) (forge.Delivery, error) {
 		return github.ParseDelivery(header, body, h.secret)
@@ -164,22 +163,27 @@ func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logge
 // at reports whether the repository of a URL is at this GitHub, and returns its name.
 func (h *hub) at(upstream string) (forge.Name, bool) {
 	name, ok := github.ParseName(upstream)
-	if !ok || !strings.Contains(upstream, ":") {
-		return name, false // a name without a host has no site
+	return name, ok && isAt(h.web, upstream)
+}
+
+// isAt reports whether an upstream is at the host of a site.
+func isAt(web *url.URL, upstream string) bool {
+	if !strings.Contains(upstream, ":") {
+		return false // a name without a host has no site
 	}
 	host := ""
 	if u, err := url.Parse(upstream); err == nil && u.Host != "" {
-		if u.Scheme == h.web.Scheme {
-			return name, strings.EqualFold(u.Host, h.web.Host)
+		if u.Scheme == web.Scheme {
+			return strings.EqualFold(u.Host, web.Host)
 		}
 		host = u.Hostname()
 		if u.Scheme != "ssh" {
-			return name, false
+			return false
 		}
 	} else if host, _, _ = strings.Cut(upstream, ":"); strings.Contains(host, "@") {
 		_, host, _ = strings.Cut(host, "@")
 	}
-	return name, strings.EqualFold(host, h.web.Hostname()) || strings.EqualFold(host, "ssh."+h.web.Hostname())
+	return strings.EqualFold(host, web.Hostname()) || strings.EqualFold(host, "ssh."+web.Hostname()) || strings.EqualFold(host, "altssh."+web.Hostname())
 }
 
 // isHTTP reports whether git would send a token to an upstream.
@@ -204,38 +208,28 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 	}
 }
 
-// upstream returns a function that returns the upstream of a repository at this GitHub, with a credential to write.
-func (h *hub) upstream(git *gitd.Server, source func(repo string) upstream.Source) func(repo string) (gitd.Upstream, forge.Repo, bool) {
-	return func(repo string) (gitd.Upstream, forge.Repo, bool) {
-		up := source(repo).Upstream
-		if up.URL == "" {
-			r, err := git.Repo(repo)
-			if err != nil {
-				return gitd.Upstream{}, forge.Repo{}, false
-			}
-			if up.URL, err = r.Upstream(context.Background()); err != nil {
-				h.log.Warn("cannot read the upstream of a repository", "repo", repo, "err", err)
-			}
-		}
-		name, here := h.at(up.URL)
-		if !here || h.tokens == nil {
-			return gitd.Upstream{}, forge.Repo{}, false
-		}
-		if isHTTP(up.URL) {
-			up.Credential = github.Credential(h.tokens, up.URL, github.AccessWrite)
-		}
-		return up, forge.Repo{Forge: h.client, Name: name}, true
+// repo returns the repository of an upstream at this GitHub. Returns false if it is elsewhere, or ramus is nobody there.
+func (h *hub) repo(upstream string) (forge.Repo, bool) {
+	name, here := h.at(upstream)
+	if !here || h.tokens == nil {
+		return forge.Repo{}, false
 	}
+	return forge.Repo{Forge: h.client, Name: name}, true
 }
 
-// reader returns the door of containers to GitHub. It is nil if ramus has no identity there.
-func (h *hub) reader(git *gitd.Server, source func(repo string) upstream.Source) *githubread.Reader {
+// write returns the credential with which git writes to an upstream at this GitHub.
+func (h *hub) write(upstream string) func(context.Context) (gitd.Credential, error) {
+	return github.Credential(h.tokens, upstream, github.AccessWrite)
+}
+
+// reader returns the door of containers to GitHub, for the repositories that find finds there. It is nil if ramus has no
+// identity there.
+func (h *hub) reader(find func(repo string) (gitd.Upstream, forge.Repo, bool)) *githubread.Reader {
 	if h.tokens == nil {
 		return nil
 	}
-	find := h.upstream(git, source)
 	return &githubread.Reader{Web: h.web, API: h.client.URL, Tokens: h.tokens, Log: h.log, Upstream: func(repo string) (forge.Name, bool) {
 		_, at, ok := find(repo)
-		return at.Name, ok
+		return at.Name, ok && at.Forge == h.client
 	}}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/upstream"
-	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -32,7 +31,7 @@ func (i *installation) newMirrors(secret *secrets) (*mirror.Mirrors, error) {
 			}
 			continue
 		}
-		to, err := newMirrorTarget(name, c, i.hub, secret)
+		to, err := newMirrorTarget(name, c, i.forges, secret)
 		if err != nil {
 			return nil, fmt.Errorf("cannot use repos.%s: %w", name, err)
 		}
@@ -42,7 +41,7 @@ func (i *installation) newMirrors(secret *secrets) (*mirror.Mirrors, error) {
 }
 
 // newMirrorTarget returns the repository that a mirror is pushed to.
-func newMirrorTarget(name string, c RepoConfig, hub *hub, secret *secrets) (gitd.Upstream, error) {
+func newMirrorTarget(name string, c RepoConfig, at *forges, secret *secrets) (gitd.Upstream, error) {
 	to := gitd.Upstream{URL: c.MirrorTo}
 	if to.URL == "" {
 		return to, errors.New("mirror is push, but mirror_to names no repository")
@@ -59,11 +58,11 @@ func newMirrorTarget(name string, c RepoConfig, hub *hub, secret *secrets) (gitd
 		return to, err
 	}
 	cred.User = c.MirrorUser
-	switch _, here := hub.at(to.URL); {
+	switch {
 	case cred != gitd.Credential{User: c.MirrorUser}:
 		to.Credential = func(context.Context) (gitd.Credential, error) { return cred, nil }
-	case here && hub.tokens != nil && isHTTP(to.URL):
-		to.Credential = github.Credential(hub.tokens, to.URL, github.AccessWrite)
+	default:
+		_, to.Credential, _ = at.find(to.URL)
 	}
 	return to, nil
 }

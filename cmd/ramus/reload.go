@@ -138,7 +138,7 @@ func (i *installation) apply(c Config) error {
 	if err != nil {
 		return err
 	}
-	sources, err := newUpstreams(c.Repos, i.hub)
+	sources, err := newUpstreams(c.Repos, i.forges)
 	if err != nil {
 		return err
 	}

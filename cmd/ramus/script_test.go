@@ -35,6 +35,7 @@ import (
 //	api                   an HTTPS server that wants the value of $CANARY; see apiCommand
 //	vault                 a stand-in of Vault; see vaultCommand
 //	github …              a stand-in of GitHub; see githubCommand
+//	forge …               a stand-in of another forge; see forgeCommand
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 //	leaks PATH            nothing below it may hold the value of $CANARY, in any form
 //
@@ -95,6 +96,7 @@ func TestScript(t *testing.T) {
 			s := &scriptServer{}
 			e.Values[serverKey{}] = s
 			e.Values[githubKey{}] = new(*githubtest.Server)
+			e.Values[forgeKey{}] = new(forgeStory)
 			e.Defer(func() {
 				_ = s.signal(syscall.SIGTERM)
 				if _, err := os.Stat(filepath.Join(e.WorkDir, "data", "hosts")); err == nil {
@@ -126,6 +128,7 @@ func TestScript(t *testing.T) {
 			"github": githubCommand,
 			"api":    apiCommand,
 			"vault":  vaultCommand,
+			"forge":  forgeCommand,
 			"capture": func(ts *testscript.TestScript, neg bool, args []string) {
 				if len(args) != 2 {
 					ts.Fatalf("usage: capture NAME REGEXP")

@@ -23,7 +23,7 @@ type Hook struct {
 }
 
 // hookNames are the forges with a route for webhooks. A name is a section of the configuration and the end of a path.
-var hookNames = []struct{ name, title string }{{"github", "GitHub"}}
+var hookNames = []struct{ name, title string }{{"github", "GitHub"}, {"gitlab", "GitLab"}, {"gitea", "Gitea"}, {"bitbucket", "Bitbucket"}}
 
 // hookRoutes returns the routes for requests from forges. The sender of the raw body is checked before the body is
 // parsed.

@@ -15,6 +15,7 @@ const (
 type Review struct {
 	ID          int64     `json:"id"`
 	User        string    `json:"user"`
+	Shown       string    `json:"shown,omitempty"` // the user's name for people, if User is an id
 	Bot         bool      `json:"bot,omitempty"`
 	State       string    `json:"state"` // in lower case
 	Body        string    `json:"body,omitempty"`
@@ -31,6 +32,7 @@ type Comment struct {
 	Review    int64     `json:"review,omitempty"` // the review of the comment
 	Thread    string    `json:"thread,omitempty"` // the discussion of the comment, at forges that name them
 	User      string    `json:"user"`
+	Shown     string    `json:"shown,omitempty"` // the user's name for people, if User is an id
 	Bot       bool      `json:"bot,omitempty"`
 	Body      string    `json:"body"`
 	Path      string    `json:"path,omitempty"`

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"text/template"
@@ -192,7 +193,7 @@ func (p *feedbackPrompt) review(r forge.Review) {
 	if strings.TrimSpace(r.Body) == "" && r.State != forge.ReviewChanges {
 		return // its comments are the review
 	}
-	p.item(title+promptCode(r.User, 40), "", "", r.Body)
+	p.item(title+promptCode(cmp.Or(r.Shown, r.User), 40), "", "", r.Body)
 }
 
 func (p *feedbackPrompt) comment(c forge.Comment) {
@@ -214,7 +215,7 @@ func (p *feedbackPrompt) comment(c forge.Comment) {
 	if c.DiffHunk != "" {
 		where += " The part of the diff above it:"
 	}
-	title := "Comment by " + promptCode(c.User, 40)
+	title := "Comment by " + promptCode(cmp.Or(c.Shown, c.User), 40)
 	if c.InReplyTo != 0 {
 		title += ", in reply to another"
 	}
