@@ -312,8 +312,27 @@ func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 			old = append(old, gone)
 		}
 	}
-	_, err := n.remove(ctx, repo, append(merged, n.over(n.keep.Branches, old)...))
+	_, err := n.remove(ctx, repo, n.sweep(ctx, repo, append(merged, n.over(n.keep.Branches, old)...), callers))
 	return err
+}
+
+// sweep removes the branches of upstream that belong to branches here, and returns the candidates without those whose
+// upstream does not answer. A later Prune tries these again.
+func (n *pruning) sweep(ctx context.Context, repo *gitd.Repo, all []candidate, callers map[string]*callerRuns) []candidate {
+	return slices.DeleteFunc(all, func(c candidate) bool {
+		slug, branch := strings.CutPrefix(c.ref.Name, branchPrefix+"/")
+		if !branch || callers[slug] == nil {
+			return false
+		}
+		gone, err := n.x.bases.Sweep(ctx, repo.Name(), callers[slug].caller, n.ask.DryRun)
+		for _, name := range gone {
+			n.list = append(n.list, Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: "upstream " + name, Time: c.Time, Why: "its pull request was merged"})
+		}
+		if err != nil {
+			n.x.Log.Warn("cannot remove a branch of upstream, so the branch here stays too", "repo", repo.Name(), "caller", callers[slug].caller, "err", err)
+		}
+		return err != nil
+	})
 }
 
 // contained reports whether the base has a commit.

@@ -50,6 +50,10 @@ func openShopWith(t *testing.T, egress []string, change func(*engineer.Engineer)
 // shopHost is the engineer of a shop, which is made after its executor.
 type shopHost struct{ k *shop }
 
+func (h shopHost) Sweep(ctx context.Context, repo string, c record.Caller, dry bool) (string, error) {
+	return h.k.engineer.Sweep(ctx, repo, c, dry)
+}
+
 func (h shopHost) Writer(repo string) (gitd.Upstream, bool) { return h.k.engineer.Writer(repo) }
 
 func (h shopHost) Propose(ctx context.Context, p upstream.Proposal) (record.Pull, error) {

@@ -3,10 +3,12 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/chat"
@@ -107,6 +109,7 @@ func TestPullFromThread(t *testing.T) {
 		t.Errorf("the result offers no pull request: %s", first.Blocks)
 	}
 	before := k.repo.Head("main")
+	session := chat.Session{Key: "slack:" + k.slack.Team + ":C01:" + thread}
 	_, opened := k.say(thread, "pr", 2)
 	pulls := k.repo.Pulls()
 	if len(pulls) != 1 || !strings.Contains(opened.Text, "Opened pull request #1") || !strings.Contains(string(opened.Blocks), pulls[0].URL) ||
@@ -146,11 +149,19 @@ func TestPullFromThread(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 
+	// So are plain words in the thread.
+	if _, handed := k.say(thread, "append made.txt asked", 5); !strings.Contains(handed.Text, "pull request #1") {
+		t.Error(handed.Text)
+	}
+	k.until(session.Caller().ID(), "the words' work", func(t record.Task) bool {
+		text, _ := k.repo.File(pulls[0].Head, "made.txt")
+		return text == "made\nmore\nreviewed\nasked" && t.Status == record.StateAwaitingReview
+	})
+
 	if _, err := k.repo.Merge("reviewer", 1, "squash"); err != nil {
 		t.Fatal(err)
 	}
 	k.posted(thread, "Merged: "+pulls[0].URL)
-	session := chat.Session{Key: "slack:" + k.slack.Team + ":C01:" + thread}
 	task := k.settled(session.Caller().ID(), record.StateComplete)
 	if head := k.repo.Head(task.Branch); head != "" {
 		t.Errorf("the branch is still at %s there", head)
@@ -162,11 +173,11 @@ func TestPullFromThread(t *testing.T) {
 	})
 
 	// The thread goes on, from the merged base, with another pull request.
-	_, next := k.say(thread, "exec cat made.txt && echo next >next.txt", 5)
+	_, next := k.say(thread, "exec cat made.txt && echo next >next.txt", 6)
 	if !strings.Contains(string(next.Blocks), "reviewed") {
 		t.Errorf("%s", next.Blocks)
 	}
-	if _, opened = k.say(thread, "pr", 6); !strings.Contains(opened.Text, "Opened pull request #2") {
+	if _, opened = k.say(thread, "pr", 7); !strings.Contains(opened.Text, "Opened pull request #2") {
 		t.Errorf("%s\n%s", opened.Text, k.story(task))
 	}
 }
@@ -184,5 +195,40 @@ func TestPullByButton(t *testing.T) {
 	_, same := k.say(thread, "pr", 3)
 	if !strings.Contains(same.Text, "is up to date") || len(k.repo.Pulls()) != 1 {
 		t.Error(same.Text)
+	}
+}
+
+// TestPruneThere prunes the branch of a task that was merged, here and at GitHub, but not one that somebody pushed to.
+func TestPruneThere(t *testing.T) {
+	k := openShop(t, nil)
+	for n, pushed := range []bool{false, true} {
+		file := []string{"one.txt", "two.txt"}[n]
+		task := k.settled(k.submit("write "+file+" made").ID, record.StateAwaitingReview)
+		if _, err := k.repo.Merge("reviewer", task.PRNumber, "squash"); err != nil {
+			t.Fatal(err)
+		}
+		task = k.settled(task.ID, record.StateComplete)
+		if k.repo.Head(task.Branch) == "" {
+			t.Fatal("the branch is gone before it is pruned")
+		}
+		if pushed {
+			if _, err := k.repo.Push("developer", task.Branch, "More", map[string]string{"more": "more"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, dry := range []bool{true, false} {
+			list, err := k.Executor.Prune(t.Context(), executor.Pruning{Kinds: []string{executor.PruneBranches}, DryRun: dry})
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := slices.ContainsFunc(list, func(p executor.Pruned) bool { return p.Name == "upstream "+task.Branch })
+			here := slices.ContainsFunc(list, func(p executor.Pruned) bool { return p.Name == "refs/heads/"+task.Caller().Branch() })
+			if there == pushed || !here {
+				t.Errorf("pushed %v, dry %v: %+v", pushed, dry, list)
+			}
+		}
+		if gone := k.repo.Head(task.Branch) == ""; gone == pushed {
+			t.Errorf("pushed %v: the branch at GitHub is gone: %v", pushed, gone)
+		}
 	}
 }

@@ -21,7 +21,8 @@ kept, and the number of the newest that are kept. The kinds are (default all):
 
   branches   ramus/* of callers that have ended, and the work saved from their
              lost containers. A branch whose commits are all in its base is
-             removed at any age
+             removed at any age. Branches of upstream that were pushed for
+             pull requests go too, after the merge
   runs       journals and evidence of callers whose branch is gone. A request
              that is repeated with the same key then runs again
   browser    pictures of trees for comparisons, with the age of runs

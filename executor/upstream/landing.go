@@ -22,6 +22,32 @@ type Host interface {
 	Propose(ctx context.Context, p Proposal) (record.Pull, error)
 }
 
+// Sweeper is the ability of a [Host] to remove branches that it pushed to upstream.
+type Sweeper interface {
+	// Sweep removes the branch of upstream that was pushed for a caller, if its pull request was merged and nobody has
+	// pushed to the branch since. It returns the name of the branch, and "" if there is none to remove. With dry it
+	// removes nothing.
+	Sweep(ctx context.Context, repo string, c record.Caller, dry bool) (branch string, err error)
+}
+
+// Sweep has each [Host] that is a [Sweeper] remove the branch of a caller.
+func (b *Bases) Sweep(ctx context.Context, repo string, c record.Caller, dry bool) (branches []string, err error) {
+	for _, h := range b.Hosts {
+		s, able := h.(Sweeper)
+		if !able {
+			continue
+		}
+		branch, err := s.Sweep(ctx, repo, c, dry)
+		if err != nil {
+			return branches, err
+		}
+		if branch != "" {
+			branches = append(branches, branch)
+		}
+	}
+	return branches, nil
+}
+
 // Proposal asks for a pull request.
 type Proposal struct {
 	Repo   *gitd.Repo
@@ -45,7 +71,7 @@ type Landing struct {
 
 // Bounds of landings.
 const (
-	landTries  = 20               // while upstream moves
+	landTries  = 10               // while upstream moves
 	hereTries  = 10               // while the branch here moves
 	landWithin = 10 * time.Minute // a merge with its push, and the wait for others
 	settleIn   = time.Minute      // for the branch here to follow, after upstream has the merge

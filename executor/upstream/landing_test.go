@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,20 +25,18 @@ var (
 	ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
 )
 
-// landing is a repository that was imported from a bare upstream, and a person's clone of upstream.
+// landing is a repository that was imported from a bare upstream.
 type landing struct {
 	t     *testing.T
 	up    string // upstream
-	clone string
 	repo  *gitd.Repo
 	bases *upstream.Bases
 }
 
 func newLanding(t *testing.T, change func(*upstream.Bases)) *landing {
 	t.Helper()
-	l := &landing{t: t, up: filepath.Join(t.TempDir(), "up.git"), clone: filepath.Join(t.TempDir(), "clone")}
+	l := &landing{t: t, up: filepath.Join(t.TempDir(), "up.git")}
 	gittest.Run(t, "", "init", "-q", "--bare", "-b", "main", l.up)
-	gittest.Run(t, "", "clone", "-q", l.up, l.clone)
 	l.theirs("begin")
 	git := &gitd.Server{Root: t.TempDir()}
 	if err := git.Open(t.Context()); err != nil {
@@ -70,19 +69,22 @@ func newLanding(t *testing.T, change func(*upstream.Bases)) *landing {
 	return l
 }
 
-// theirs has a person push a commit to upstream's main, and returns it.
-func (l *landing) theirs(name string) gitd.Hash {
+// theirs adds a commit to upstream's main, as a push of a person does, and returns it. The commit writes a file. Its
+// content is the name unless another one is given.
+func (l *landing) theirs(name string, content ...string) gitd.Hash {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.clone, name), []byte(name+"\n"), 0o600); err != nil {
-		l.t.Fatal(err)
-	}
+	text := strings.Join(append(content, name+"\n")[:1], "")
+	from := ""
 	if l.repo != nil {
-		gittest.Run(l.t, l.clone, "pull", "-q", "--ff-only", "origin", "main")
+		from = "from refs/heads/main^0\n"
 	}
-	gittest.Run(l.t, l.clone, "add", "-A")
-	gittest.Run(l.t, l.clone, "commit", "-q", "-m", name)
-	gittest.Run(l.t, l.clone, "push", "-q", "origin", "HEAD:main")
-	return gitd.Hash(gittest.Run(l.t, l.clone, "rev-parse", "HEAD"))
+	cmd := exec.Command("git", "-C", l.up, "fast-import", "--quiet")
+	cmd.Stdin = strings.NewReader(fmt.Sprintf("commit refs/heads/main\ncommitter T <t@example.org> %d +0000\ndata %d\n%s\n%sM 100644 inline %s\ndata %d\n%s\n",
+		time.Now().Unix(), len(name), name, from, name, len(text), text))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		l.t.Fatalf("%v: %s", err, out)
+	}
+	return l.there()
 }
 
 // ours commits a file on a branch here, from the base if the branch is new.
@@ -235,11 +237,7 @@ func TestLandRefused(t *testing.T) {
 func TestLandConflict(t *testing.T) {
 	l := newLanding(t, nil)
 	l.ours("ramus/run-a", "same")
-	if err := os.WriteFile(filepath.Join(l.clone, "same"), []byte("other\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l.theirs("other")
-	before := l.there()
+	before := l.theirs("same", "other\n")
 	res, err := l.merge("a", record.Merge{})
 	if err != nil || res.Merged || !slices.Equal(res.Conflicts, []string{"same"}) || l.there() != before {
 		t.Errorf("%+v %v", res, err)

@@ -257,3 +257,39 @@ func (j *job) awaitPull(ctx context.Context, p upstream.Proposal) (record.Task, 
 		}
 	}
 }
+
+// Sweep removes the branch at the forge of a task whose pull request was merged. See [upstream.Sweeper].
+func (e *Engineer) Sweep(ctx context.Context, repo string, c record.Caller, dry bool) (branch string, err error) {
+	run, known := e.Executor.Find(c, standingRun)
+	if !known || run.Kind != record.KindConversation || run.Repo != repo {
+		return "", nil
+	}
+	t, err := readTask(run)
+	if err != nil {
+		return "", err
+	}
+	up, _, shared := e.upstream(repo)
+	if !shared || t.Status != record.StateComplete || t.PRNumber == 0 {
+		return "", nil
+	}
+	_, past, err := newJob(e, t).now(ctx)
+	if err != nil || past.pushed == "" || !past.merged {
+		return "", err
+	}
+	r, err := e.Git.Repo(repo)
+	if err != nil {
+		return "", err
+	}
+	at, err := r.FetchUpstream(ctx, up, t.Branch)
+	if errors.Is(err, gitd.ErrNotFound) || err == nil && at != past.pushed {
+		return "", nil // it is gone, or somebody works on it
+	}
+	if err != nil || dry {
+		return t.Branch, err
+	}
+	err = r.PushUpstream(ctx, gitd.UpstreamPush{Upstream: up, Branch: t.Branch, Old: &past.pushed})
+	if errors.Is(err, gitd.ErrConflict) || errors.Is(err, gitd.ErrUpstreamRefused) {
+		return "", nil
+	}
+	return t.Branch, err
+}
