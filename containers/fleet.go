@@ -52,6 +52,10 @@ type Fleet struct {
 	// may come during Open or later. A caller that waits for a new container of the key waits for Salvage, so Salvage
 	// must not call the fleet or wait for something that does.
 	Salvage func(ctx context.Context, p Place)
+	// Ending, if not nil, is called before a container is removed that was not lost, while its runner answers. It may take
+	// a minute. A caller that waits for a new container of the key waits for Ending, so Ending must not call methods of
+	// the fleet for that key.
+	Ending func(ctx context.Context, key string, h *Host)
 	// Log gets failures of clean-up. If it is nil, they are discarded.
 	Log *slog.Logger
 	// Now is the clock that measures idle time. If it is nil, it is time.Now.

@@ -200,6 +200,11 @@ func (f *Fleet) stopSlotLocked(b *slot) {
 
 // endSlot removes the container of a slot that is stopping, and frees the slot.
 func (f *Fleet) endSlot(b *slot, what string) error {
+	if f.Ending != nil && what != "lost" && !lost(b.host) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(f.base), fleetRemoving)
+		f.Ending(ctx, b.key, b.host)
+		cancel()
+	}
 	if b.host != nil {
 		b.host.Close()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/prepare"
@@ -116,8 +117,9 @@ func (t *target) secretValue(ctx context.Context, name, host string, trusted boo
 }
 
 // prepare makes the container of a lease ready for its first command, and journals what the repository's configuration
-// lacks. After a build of its image that failed, a container does without the commands of the devcontainer. The error is a failure with [record.ReasonSetupFailed] if a command of the repository fails.
-func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Lease, failed *images.Failed) error {
+// lacks. After a build of its image that failed, a container does without the commands of the devcontainer. The error is
+// a failure with [record.ReasonSetupFailed] if a command of the repository fails.
+func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Lease, tip gitd.Hash, unbuilt *images.Failed) (err error) {
 	s := t.settings()
 	if err := l.tellSettings(s); err != nil {
 		return err
@@ -132,7 +134,14 @@ func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Leas
 		Secrets: l.x.Secrets,
 		Emit:    func(e record.Event) error { return l.emit(e, false) },
 	}
-	if s.Container != nil && failed == nil {
+	if len(s.Keep) > 0 {
+		kept := prepare.KeptOf(l.x.artifacts.Bucket, t.Repo.Name(), t.Caller)
+		job.Kept = &kept
+	}
+	if job.Commands, err = t.installs(ctx, s, tip); err != nil {
+		return err
+	}
+	if s.Container != nil && unbuilt == nil {
 		for _, c := range s.Container.File.Commands {
 			job.Commands = append(job.Commands, prepare.Command{Kind: "setup", Shell: c})
 		}
@@ -140,7 +149,7 @@ func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Leas
 	for _, c := range s.Setup {
 		job.Commands = append(job.Commands, prepare.Command{Kind: "setup", Shell: c})
 	}
-	if len(job.Commands)+len(job.Start) > 0 {
+	if len(job.Commands)+len(job.Start) > 0 || job.Kept != nil {
 		err := job.Run(ctx)
 		var failed *prepare.Failed
 		if errors.As(err, &failed) {
@@ -152,6 +161,59 @@ func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Leas
 	}
 	t.setPrepared(lease.Container.ID)
 	return nil
+}
+
+// keep is [containers.Fleet].Ending. It keeps the files that a repository's configuration wants back in the caller's next
+// container.
+func (x *Executor) keep(ctx context.Context, key string, h *containers.Host) {
+	c, err := record.ParseCaller(key)
+	if err != nil {
+		return // it worked for no caller
+	}
+	repo, base, err := x.home(ctx, c)
+	if err != nil {
+		return // its branch is gone
+	}
+	s, err := x.Settings.Read(ctx, repo, base)
+	if err == nil && len(s.Keep) > 0 {
+		err = prepare.KeptOf(x.artifacts.Bucket, repo.Name(), c).Save(ctx, h, s.Keep)
+	}
+	if err != nil {
+		x.Log.Warn("files of a container are not kept", "caller", c, "err", err)
+	}
+}
+
+// installed returns the layers of installed dependencies that fit a commit, for a user. A repository whose configuration
+// installs nothing gets none.
+func (t *target) installed(ctx context.Context, at gitd.Hash, uid int) ([]*worktree.Layer, error) {
+	if s := t.settings(); s.Dependencies != nil && len(s.Dependencies) == 0 {
+		return nil, nil
+	}
+	return t.x.deps.Installed(ctx, t.Repo, at, uid)
+}
+
+// installs returns the commands that install the dependencies of a commit: those of the repository's configuration, or
+// else those that the container found in its cache.
+func (t *target) installs(ctx context.Context, s settings.Settings, at gitd.Hash) (list []prepare.Command, err error) {
+	done := t.InstalledHere()
+	for _, d := range s.Dependencies {
+		if d.Install == "" && slices.Contains(done, d.Manager) {
+			continue
+		}
+		i := deps.InstallOf(d)
+		list = append(list, prepare.Command{Kind: "install", Shell: i.Shell, Dir: i.Dir, Env: i.Env})
+	}
+	t.mu.Lock()
+	found := t.found
+	t.mu.Unlock()
+	if s.Dependencies != nil || len(found) == 0 {
+		return list, nil
+	}
+	installs, err := t.x.deps.Installs(ctx, t.Repo, at, found, done)
+	for _, i := range installs {
+		list = append(list, prepare.Command{Kind: "install", Shell: i.Shell, Dir: i.Dir, Env: i.Env, Optional: true})
+	}
+	return list, err
 }
 
 // tellSettings journals, once a run, the mistakes of the repository's configuration and what the server refuses of it.

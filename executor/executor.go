@@ -189,6 +189,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := x.openTrees(); err != nil {
 		return errors.Join(err, x.index.Close())
 	}
+	x.Fleet.Ending = x.keep
 	x.bases = x.newBases()
 	x.services = x.newStarter()
 	x.services.Open(x.ctx)

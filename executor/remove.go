@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -61,6 +62,9 @@ func (x *Executor) Remove(ctx context.Context, caller string, by gitd.Person) (R
 func (x *Executor) removeCaller(ctx context.Context, t *target) (Removed, error) {
 	done := Removed{Caller: t.Caller, Repo: t.Repo.Name(), Branch: t.Caller.Branch(), Refs: []string{}}
 	if err := x.Fleet.Remove(ctx, t.Caller.String()); err != nil {
+		return done, err
+	}
+	if err := prepare.KeptOf(x.artifacts.Bucket, t.Repo.Name(), t.Caller).Delete(ctx); err != nil {
 		return done, err
 	}
 	var updates []gitd.RefUpdate

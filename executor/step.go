@@ -219,7 +219,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		return workflow.StepResult{}, err
 	}
 	defer l.endBeside(ctx, t, s)
-	if err := l.prepare(ctx, t, lease, failed); err != nil {
+	if err := l.prepare(ctx, t, lease, tip, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
 	if kept := t.TakeRescued(); kept != "" {

@@ -31,6 +31,8 @@ type target struct {
 	step   *work              // the step that runs now; nil for none
 	// deps lists the dependencies that the newest container found in its cache, until a step journals them.
 	deps string
+	// found lists the ecosystems of these dependencies.
+	found []string
 	// last is what the settings were when they were read last. prepared is the id of the container that needs no
 	// preparation.
 	last     *settings.Settings
@@ -42,7 +44,7 @@ func (x *Executor) newTarget(c record.Caller, repo *gitd.Repo, base string) *tar
 	t := &target{x: x, turn: make(chan struct{}, 1), site: browse.NewSite()}
 	t.Tree = x.trees.NewTree(c, repo, base)
 	t.services = t.newServices()
-	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked, Container: t.container}
+	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked, Container: t.container, Installed: t.installed}
 	return t
 }
 
@@ -152,9 +154,9 @@ func (t *target) leaked(l gitd.Leak) error {
 
 // furnish puts dependencies into the cache of a new container.
 func (t *target) furnish(ctx context.Context, h *containers.Host, p *containers.Place, at gitd.Hash) {
-	found := strings.Join(t.x.deps.Furnish(ctx, t.Tree, h, p, at), ", ")
+	found := t.x.deps.Furnish(ctx, t.Tree, h, p, at)
 	t.mu.Lock()
-	t.deps = found
+	t.deps, t.found = strings.Join(found, ", "), found
 	t.mu.Unlock()
 }
 

@@ -106,6 +106,11 @@ func (c *Cache) MakeLayers(ctx context.Context, repo *gitd.Repo, commit gitd.Has
 	for _, l := range there {
 		err = errors.Join(err, c.Trees.Make(ctx, c.wish(l)))
 	}
+	able, failed := c.installable(ctx, repo, commit, there)
+	err = errors.Join(err, failed)
+	for _, l := range able {
+		err = errors.Join(err, c.Trees.Make(ctx, c.installWish(repo, commit, l)))
+	}
 	return err
 }
 
@@ -115,6 +120,7 @@ func (c *Cache) Lacks(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (b
 	for _, l := range there {
 		c.Trees.Wish(c.wish(l))
 	}
+	c.wishInstalled(ctx, repo, commit, there)
 	return err == nil && len(cold) > 0 && c.fetches(), err
 }
 
@@ -133,6 +139,7 @@ func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progres
 	for _, l := range there {
 		c.Trees.Wish(c.wish(l))
 	}
+	c.wishInstalled(ctx, repo, commit, there)
 	if len(cold) == 0 {
 		fmt.Fprintf(progress, "dependencies: %d of %d ecosystems are in the cache\n", len(there), len(there))
 		return nil
@@ -158,6 +165,7 @@ func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progres
 		c.Log.Info("the dependencies of a base are in the cache", "repo", name, "commit", commit, "ecosystem", l.name, "bytes", size)
 		c.prune(ctx, name, l.name)
 		c.Trees.Wish(c.wish(l))
+		c.wishInstalled(ctx, repo, commit, []locked{l})
 	}
 	return errors.Join(errs...)
 }
@@ -194,8 +202,10 @@ func (c *Cache) prune(ctx context.Context, repo, eco string) {
 			c.Log.Warn("cannot remove an old tarball of the dependency cache", "key", o.Key, "err", err)
 		}
 		// The layer has no more than the tarball had.
-		if l := c.Trees.Dependencies(repo, eco, path.Base(o.Key), c.Trees.Fleet.TaskUID()); l != nil {
-			c.Trees.Drop(l)
+		for _, kind := range []string{eco, eco + worktree.InstalledSuffix} {
+			if l := c.Trees.Dependencies(repo, kind, path.Base(o.Key), c.Trees.Fleet.TaskUID()); l != nil {
+				c.Trees.Drop(l)
+			}
 		}
 	}
 }

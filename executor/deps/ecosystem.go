@@ -31,13 +31,18 @@ type ecosystem struct {
 	folder string
 	// fetch is run in the folder of each lock file. It does not run scripts of dependencies.
 	fetch []string
+	// install is run in the folder of each lock file, after fetch. It needs no network, and does not run scripts of
+	// dependencies. It is empty if nothing is installed next to the lock file.
+	install []string
 }
 
 var ecosystems = []ecosystem{
-	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm", []string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--ignore-pnpmfile"}},
-	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm", []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"}},
-	{"go", []string{"go.sum"}, "go", []string{"go", "mod", "download"}},
-	{"cargo", []string{"Cargo.lock"}, "cargo", []string{"cargo", "fetch", "--locked"}},
+	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm", []string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--ignore-pnpmfile"},
+		[]string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--offline"}},
+	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm", []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"},
+		[]string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--offline"}},
+	{"go", []string{"go.sum"}, "go", []string{"go", "mod", "download"}, nil},
+	{"cargo", []string{"Cargo.lock"}, "cargo", []string{"cargo", "fetch", "--locked"}, nil},
 }
 
 // lockfiles returns the names of the ecosystem's lock files among files, in order. files maps names to hashes.

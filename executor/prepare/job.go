@@ -33,6 +33,8 @@ const (
 // Job prepares one container. Its fields are its options.
 type Job struct {
 	Host *containers.Host
+	// Kept, if not nil, are the files that are restored before that.
+	Kept *Kept
 	// Commands run in order. Each must succeed.
 	Commands []Command
 	// Start lists the programs that are started after that.
@@ -52,6 +54,8 @@ type Command struct {
 	Shell string
 	Dir   string // below the work tree; empty means the work tree
 	Env   []string
+	// Optional lets the others run if the command fails.
+	Optional bool
 }
 
 // Failed is the error of a command that did not succeed.
@@ -99,8 +103,15 @@ func (j Job) Run(ctx context.Context) error {
 			}
 		}
 	}
+	if j.Kept != nil && !started[restored] {
+		if err := j.restore(ctx); err != nil {
+			return err
+		}
+	}
 	for i, c := range j.Commands {
-		if err := j.run(ctx, fmt.Sprintf("%s%d.%d", prefix, attempt, i), c); err != nil {
+		err := j.run(ctx, fmt.Sprintf("%s%d.%d", prefix, attempt, i), c)
+		var failed *Failed
+		if err != nil && !(c.Optional && errors.As(err, &failed)) {
 			return err
 		}
 	}
@@ -110,6 +121,21 @@ func (j Job) Run(ctx context.Context) error {
 		}
 	}
 	return j.mark(ctx)
+}
+
+// restore restores the kept files. A failure is told, and stops nothing.
+func (j Job) restore(ctx context.Context) error {
+	found, err := j.Kept.restore(ctx, j.Host)
+	switch {
+	case errors.Is(err, containers.ErrGone), ctx.Err() != nil:
+		return err
+	case err != nil:
+		ok := false
+		return j.Emit(record.Event{Type: record.EventSetup, Kind: "keep", OK: &ok, Message: err.Error()})
+	case found:
+		return j.Emit(record.Event{Type: record.EventSetup, Kind: "keep", Message: "the kept files of the last container are restored"})
+	}
+	return nil
 }
 
 // attemptOf returns the number of the attempt of which a command is, or 0.

@@ -48,6 +48,8 @@ type binding struct {
 	left   string        // the folder of the files in /artifacts
 	config []byte        // .git/config as it was written
 	cache  *gitworktree.BlobCache
+	// installed are the ecosystems whose dependencies were installed when the work tree was bound.
+	installed []string
 
 	mu     sync.Mutex // guards all below
 	differ map[string]gitd.TreeChange
@@ -108,6 +110,7 @@ func (t *Tree) bind(ctx context.Context, p containers.Place, author gitd.Person)
 type beginning struct {
 	branch string
 	commit gitd.Hash // of it; "": its tip
+	at     gitd.Hash // the commit that the work tree begins at, once that is known
 	author gitd.Person
 	// scratch is set for a container of no caller. No door to it knows the work tree, or signs commits made in it.
 	scratch bool
@@ -186,6 +189,8 @@ func (t *Tree) overlay(ctx context.Context, p containers.Place, s beginning) (_ 
 
 	filled := b.at
 	filled.Fill = fill
+	s.at = tip
+	filled.Lowers, b.installed = t.withInstalled(ctx, p, s, filled.Lowers)
 	if err := st.layers.keeper.Bind(ctx, filled); err != nil {
 		return nil, "", "", err
 	}

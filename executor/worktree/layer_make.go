@@ -330,6 +330,9 @@ func (s *layerSet) weigh(ctx context.Context, l *Layer, staging string) error {
 			l.Files++
 		}
 	}
+	if strings.HasSuffix(l.Ecosystem, InstalledSuffix) {
+		return checkInstalled(changes)
+	}
 	if l.Ecosystem != "" {
 		return nil
 	}

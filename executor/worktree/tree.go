@@ -57,6 +57,8 @@ type Hooks struct {
 	Foresee func(gitd.Hash)
 	// OnLeak is called after a secret was taken out of the work tree.
 	OnLeak func(gitd.Leak) error
+	// Installed returns the layers of installed dependencies that fit a commit, for a user.
+	Installed func(ctx context.Context, at gitd.Hash, uid int) ([]*Layer, error)
 	// Container returns the image and the limits of a new container. Nil means those of the Store.
 	Container func() Container
 }

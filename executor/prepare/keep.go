@@ -1,0 +1,147 @@
+package prepare
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store"
+	"github.com/ramus-dev/ramus/executor/worktree"
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+// Bounds of the files that survive the sleep of a container.
+const (
+	keptMax    = 1 << 30 // bytes of their tarball before it is compressed
+	keptWithin = 5 * time.Minute
+	nothing    = 64 // exit code of a container that has none of them
+)
+
+// Kept are files of a caller's container, as a tarball in a bucket. Only containers of the caller open it.
+type Kept struct {
+	Bucket store.Bucket
+	Key    string
+}
+
+// KeptOf returns the kept files of a caller of a repository.
+func KeptOf(bucket store.Bucket, repo string, c record.Caller) Kept {
+	return Kept{bucket, "keep/" + repo + "/" + c.Slug() + ".tar.gz"}
+}
+
+// saveScript writes those of its arguments that exist as a tarball.
+const saveScript = `cd ` + containers.WorkDir + ` || exit
+for p do
+	shift
+	if [ -e "$p" ] || [ -L "$p" ]; then set -- "$@" "$p"; fi
+done
+[ $# -gt 0 ] || exit 64
+exec tar -cf - -- "$@"`
+
+// Save keeps files and folders of a container, in place of those that were kept before. Paths that do not exist are left
+// out. If none exists nothing is kept.
+func (k Kept) Save(ctx context.Context, h *containers.Host, paths []string) error {
+	in, out := io.Pipe()
+	put := make(chan error, 1)
+	go func() {
+		err := k.Bucket.Put(ctx, k.Key, in)
+		in.CloseWithError(err) // nothing reads from it any more
+		put <- err
+	}()
+	err := save(ctx, h, paths, out)
+	out.CloseWithError(err) // Put fails with err, or has read everything
+	if failed := <-put; err == nil {
+		err = failed
+	}
+	if errors.Is(err, errNothing) {
+		err = k.Delete(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep files of a container: %w", err)
+	}
+	return nil
+}
+
+// errNothing is the error of a container that has none of the files.
+var errNothing = errors.New("there is nothing to keep")
+
+func save(ctx context.Context, h *containers.Host, paths []string, out io.Writer) error {
+	pack, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	limit := &text.Limit{W: pack, Left: keptMax}
+	said := text.Tail{Limit: 1 << 10}
+	p, err := h.Start(ctx, containers.Command{ID: worktree.NewScriptID(), Args: append([]string{"sh", "-c", saveScript, "sh"}, paths...), Timeout: keptWithin})
+	if err != nil {
+		return err
+	}
+	exit, err := p.Output(limit, &said)
+	switch {
+	case err != nil:
+		return err
+	case exit.Code == nothing:
+		return errNothing
+	case exit.Code != 0:
+		return fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
+	case limit.Cut || exit.Stdout != keptMax-limit.Left:
+		return fmt.Errorf("they have %d MiB; kept are at most %d", exit.Stdout>>20, keptMax>>20)
+	}
+	return pack.Close()
+}
+
+// Delete forgets the files.
+func (k Kept) Delete(ctx context.Context) error { return k.Bucket.Delete(ctx, k.Key) }
+
+// restored is the id of the command that restores files, by which a runner remembers that it was done.
+const restored = "restored"
+
+// restore puts the kept files into a new container, and reports whether there were any.
+func (k Kept) restore(ctx context.Context, h *containers.Host) (bool, error) {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in, err := k.Bucket.Open(reading, k.Key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot read the kept files: %w", err)
+	}
+	defer in.Close()
+	unpack, err := gzip.NewReader(in)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the kept files: %w", err)
+	}
+	// tar gets what it reads by a pipe, whose end the runner's connection waits for.
+	from, to := io.Pipe()
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(to, io.LimitReader(unpack, keptMax))
+		to.CloseWithError(err)
+		copied <- err
+	}()
+	said := text.Tail{Limit: 1 << 10}
+	p, err := h.Start(ctx, containers.Command{ID: restored, Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"}, Stdin: from, Timeout: keptWithin})
+	var exit containers.Exit
+	if err == nil {
+		exit, err = p.Output(io.Discard, &said)
+	}
+	from.CloseWithError(io.ErrClosedPipe)
+	cancel()
+	if read := <-copied; err == nil && exit.Code == 0 && read != nil && !errors.Is(read, io.ErrClosedPipe) {
+		err = read
+	}
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot restore the kept files: %w", err)
+	}
+	return true, nil
+}
