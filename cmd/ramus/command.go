@@ -32,7 +32,7 @@ func commands() []command {
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), tokenCommand(),
-		serveCommand(), gitdCommand(), reloadCommand(), reindexCommand(), pruneCommand(), backupCommand(), restoreCommand(), doctorCommand(), completionCommand(), versionCommand(),
+		serveCommand(), gitdCommand(), reloadCommand(), reindexCommand(), pruneCommand(), backupCommand(), restoreCommand(), doctorCommand(), completionCommand(), upgradeCommand(), versionCommand(),
 	}
 }
 

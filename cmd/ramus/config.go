@@ -78,6 +78,7 @@ type Config struct {
 	Keep      KeepConfig      `yaml:"keep"`
 	Quotas    QuotasConfig    `yaml:"quotas"`
 	Traces    TracesConfig    `yaml:"traces"`
+	Upgrade   UpgradeConfig   `yaml:"upgrade"`
 	CORS      []string        `yaml:"cors"`
 	Streams   int             `yaml:"streams"`
 	Log       LogConfig       `yaml:"log"`

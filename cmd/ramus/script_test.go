@@ -31,6 +31,7 @@ import (
 //	kill-server           SIGKILL, as a power cut would
 //	stop-server           SIGTERM; it must end well
 //	$EXAMPLES             the folder of examples
+//	$UPGRADE              the folder of data folders of earlier releases
 //	$LFS_BYTES            the size of a large file, with RAMUS_TEST=full
 //	api                   an HTTPS server that wants the value of $CANARY; see apiCommand
 //	vault                 a stand-in of Vault; see vaultCommand
@@ -87,6 +88,7 @@ func TestScript(t *testing.T) {
 				e.Setenv("LFS_BYTES", "200000000")
 			}
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("UPGRADE", filepath.Join(filepath.Dir(examples), "cmd", "ramus", "testdata", "upgrade"))
 			e.Setenv("DEVCONTAINER", devcontainer())
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
 			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
