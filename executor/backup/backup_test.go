@@ -320,3 +320,26 @@ func FuzzManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestLargeFiles copies Git LFS objects, and the mark by which a repository finds them.
+func TestLargeFiles(t *testing.T) {
+	w := newWorld(t)
+	mark, err := w.repo.Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sum = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of "hello"
+	name := "artifacts/lfs/" + mark + "/2c/" + sum
+	w.write(name, "hello")
+	first := w.backup(Request{})
+	s := w.backup(Request{})
+	if s.Copied >= first.Copied {
+		t.Errorf("copied %d bytes, then %d", first.Copied, s.Copied)
+	}
+	for _, name := range []string{name, "repos/team/app.git/ramus-mark"} {
+		text, err := os.ReadFile(filepath.Join(s.Path, dataName, filepath.FromSlash(name)))
+		if err != nil || string(text) != "hello" && string(text) != mark+"\n" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+}
