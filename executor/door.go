@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/submodule"
 )
 
 // Visitor is the container that sends a request to a door. The connection identifies it.
@@ -37,6 +38,8 @@ func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 // a request about its sender.
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
+	name := t.Repo.Name()
+	others := submodule.Door{Git: t.x.Git, Repo: name, Subject: t.Caller.String(), Listed: t.x.Submodules[name], Now: t.x.Now}
 	out := &egress.Proxy{Hosts: func() (allow, private []string) { return t.settings().Reachable() }, Tell: t.tell, Run: t.runName}
 	reverse := &egress.Reverse{Proxy: out, Header: t.header, Value: t.secretValue, Secrets: t.x.Secrets}
 	more := make(map[string]http.Handler, len(t.x.Door))
@@ -46,6 +49,9 @@ func (t *target) door() http.Handler {
 	return out.Door(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/"+t.Repo.Name()+".git/") {
 			git.ServeHTTP(w, r)
+			return
+		}
+		if others.Serve(w, r) {
 			return
 		}
 		if r.URL.Path == containers.SignPath && t.x.Git.Signer != nil {

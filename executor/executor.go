@@ -81,6 +81,8 @@ type Executor struct {
 	// Store keeps the files that are too large for git, and the dependency cache. If it is nil they are in the folder
 	// artifacts of Data, which is read in any case. The executor does not close it.
 	Store store.Bucket
+	// Submodules are the repositories that containers of another one may read, by the name of that one.
+	Submodules map[string][]string
 	// LFS keeps Git LFS objects. Prune removes those that nobody needs. Nil means that there are none.
 	LFS *lfs.Objects
 	// Keep is the retention policy of Prune. The zero value keeps only what is still needed.

@@ -19,6 +19,7 @@ type RepoConfig struct {
 	SSHKey     string   `yaml:"ssh_key"`
 	KnownHosts string   `yaml:"known_hosts"`
 	LFSHosts   []string `yaml:"lfs_hosts"`
+	Submodules []string `yaml:"submodules"`
 
 	Mirror             string `yaml:"mirror"`
 	MirrorTo           string `yaml:"mirror_to"`
@@ -82,4 +83,13 @@ func fileIn(path string) (string, error) {
 		return "", nil
 	}
 	return folder(path)
+}
+
+// submodules returns the repositories that containers of another one may read.
+func submodules(repos map[string]RepoConfig) map[string][]string {
+	listed := make(map[string][]string, len(repos))
+	for name, c := range repos {
+		listed[name] = c.Submodules
+	}
+	return listed
 }
