@@ -168,8 +168,11 @@ func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (rec
 	if err != nil {
 		return held, err
 	}
-	_, begun, err := x.start(p, ref, nil)
-	return begun, err
+	if p.cancel {
+		err = x.cancelPrevious(ctx, p.run, r.Permit)
+	}
+	_, begun, startErr := x.start(p, ref, nil)
+	return begun, errors.Join(err, startErr)
 }
 
 // lockIdle reads a run at which nothing may be at work, with its ref. Until release is called, nobody else can begin it, end it or

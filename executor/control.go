@@ -156,7 +156,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	case r.State == record.StateComplete:
 		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), record.ErrConflict)
 	}
-	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input}
+	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input, Group: r.Group}
 	switch r.Kind {
 	case record.KindExec:
 		if len(r.Exec.Env) > 0 {

@@ -67,7 +67,16 @@ func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
 	if len(record.OpenSteps(l.journalled())) > 0 {
 		ctx = l.x.ctx // had its turn before the restart of the server, so its command must be ended even if the run was stopped
 	}
-	return l.target.acquire(ctx)
+	leave, err := l.groupTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	free, err := l.target.acquire(ctx)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return func() { free(); leave() }, nil
 }
 
 // perform does the run's work.

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // TestOneKeyAtOnce makes requests with one key concurrently, for a new caller. They are one run, and
@@ -224,6 +226,103 @@ func TestCancelPrevious(t *testing.T) {
 		if err := w.x.Stop(t.Context(), r.Name(), r.Asker); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestCancelPreviousOfAnyKind has commands stop earlier ones, of their caller and of a group. Others go on.
+func TestCancelPreviousOfAnyKind(t *testing.T) {
+	w := newWorld(t, nil)
+	submit := func(name, group, key string, cancel bool) record.Run {
+		t.Helper()
+		r := record.Request{Key: key, Repo: "demo", Group: group, CancelPrevious: cancel, Command: &record.Command{Shell: "echo ready; sleep 600"}, Asker: gitd.Person{Name: "ann", Email: "a@example.org"}}
+		if name != "" {
+			r.Caller = caller(t, name)
+		}
+		run, err := w.x.Submit(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	state := func(r record.Run) record.Reason {
+		t.Helper()
+		now, err := w.x.Run(t.Context(), r.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return now.Reason
+	}
+	other := submit("run:other", "", "", false)
+	first := submit("run:a", "", "", false)
+	w.until(first.Name(), printed("ready"))
+	second := submit("run:a", "", "again", true)
+	if state(first) != record.ReasonCancelled || state(other) != "" {
+		t.Errorf("the command before ended as %q, that of another caller as %q", state(first), state(other))
+	}
+	w.until(second.Name(), printed("ready"))
+	if again := submit("run:a", "", "again", true); again.Name() != second.Name() || state(second) != "" {
+		t.Errorf("a repeated request stopped its own run: %q", state(second))
+	}
+
+	// A key without a caller means one run too.
+	third := submit("", "deploy", "k", true)
+	w.until(third.Name(), printed("ready"))
+	if again := submit("", "deploy", "k", true); again.Name() != third.Name() || state(third) != "" {
+		t.Errorf("a repeated request made %s of %s, which is %q", again.Name(), third.Name(), state(third))
+	}
+	fourth := submit("", "deploy", "l", true)
+	if state(third) != record.ReasonCancelled || state(second) != "" || state(other) != "" {
+		t.Errorf("the group's run before ended as %q, the others as %q and %q", state(third), state(second), state(other))
+	}
+	for _, r := range []record.Run{other, second, fourth} {
+		if err := w.x.Stop(t.Context(), r.Name(), r.Asker); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGroupWorksOneAtATime submits commands of one group for different callers. No two work at the same time.
+func TestGroupWorksOneAtATime(t *testing.T) {
+	w := newWorld(t, nil)
+	var group sync.WaitGroup
+	const runs = 4
+	names := make([]string, runs)
+	for i := range runs {
+		group.Go(func() {
+			run, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Group: "one", Command: &record.Command{Shell: "true"}})
+			if err == nil {
+				run, err = w.x.Settled(t.Context(), run.Caller, run.ID)
+			}
+			if err != nil || run.State != record.StateComplete {
+				t.Errorf("%+v, %v", run, err)
+			}
+			names[i] = run.Name()
+		})
+	}
+	group.Wait()
+	var spans [][2]time.Time
+	for _, name := range names {
+		var span [2]time.Time
+		for e, err := range w.x.Events(t.Context(), name, 0, false) {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case e.Type == record.EventStepStarted:
+				span[0] = e.Time
+			case e.Type == record.EventStepFinished:
+				span[1] = e.Time
+			}
+		}
+		spans = append(spans, span)
+	}
+	slices.SortFunc(spans, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
+	for i := 1; i < runs; i++ {
+		if spans[i][0].Before(spans[i-1][1]) {
+			t.Errorf("runs overlap: %v", spans)
+		}
+	}
+	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Group: "no group", Command: &record.Command{Shell: "true"}}); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("a wrong name of a group: %v", err)
 	}
 }
 

@@ -27,6 +27,7 @@ type plan struct {
 	fresh   bool                // the caller's branch is to be made, at run.Start
 	draw    bool                // the caller's id was drawn and may be drawn again
 	redraw  bool                // the run's id was, too
+	cancel  bool                // the workflow stops earlier runs
 	taken   []record.Event      // results taken over from the run that is resumed
 	start   gitd.Hash           // of a fork
 	state   gitd.Hash           // memory of its agents; empty for none
@@ -52,6 +53,7 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		State:     record.StateSubmitted,
 		Input:     r.Input,
 		From:      r.From,
+		Group:     r.Group,
 		Parent:    r.Of,
 		CreatedAt: x.Now().UTC(),
 	}
@@ -64,7 +66,7 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		}
 	}
 	if r.Caller.IsZero() {
-		p.draw, p.fresh = true, true
+		p.draw, p.fresh, p.run.Drawn = true, true, true
 	} else if err := p.setCaller(ctx); err != nil {
 		return nil, err
 	}
@@ -117,7 +119,7 @@ func checkRequest(r record.Request) error {
 	if r.Key != "" && !record.ValidID(r.Key) {
 		return fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", record.ErrInvalid, r.Key)
 	}
-	return nil
+	return checkGroup(r.Group)
 }
 
 // setStart fills in the base, and the commit that the run begins at.
@@ -299,6 +301,10 @@ func (p *plan) setWorkflow(ctx context.Context, r record.Request) error {
 		}
 	}
 	p.run.Workflow = w.ID
+	if p.run.Group == "" {
+		p.run.Group = w.Concurrency.Group
+	}
+	p.cancel = w.Concurrency.CancelPrevious
 	if p.run.Base == "" {
 		p.run.Base = w.Repo.BaseBranch
 	}

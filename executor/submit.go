@@ -130,14 +130,24 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	if err != nil {
 		return nil, record.Run{}, err
 	}
+	if r.Key != "" && p.draw {
+		release, err := x.runs.lock(ctx, "key "+p.run.Repo+" "+r.Key)
+		if err != nil {
+			return nil, record.Run{}, err
+		}
+		defer release()
+		if have, known := x.withKey(p.run.Repo, r.Key, p.run.Asker); known {
+			return x.join(r, have, a)
+		}
+	}
 	admitted, err := x.admit(p.run)
 	if err != nil {
 		return nil, record.Run{}, err
 	}
 	defer admitted()
-	alone := r.CancelPrevious && p.run.Workflow != ""
+	alone := r.CancelPrevious || p.cancel
 	if alone {
-		release, err := x.runs.lock(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)
+		release, err := x.runs.lock(ctx, "previous "+p.run.Repo+" "+previousOf(p.run))
 		if err != nil {
 			return nil, record.Run{}, err
 		}
@@ -156,7 +166,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 		return nil, record.Run{}, err
 	}
 	if alone {
-		err = x.cancelPrevious(ctx, p.run)
+		err = x.cancelPrevious(ctx, p.run, r.Permit)
 	}
 	// The run is claimed, so it starts, even if an earlier one could not be stopped.
 	l, run, startErr := x.start(p, ref, a)
@@ -351,28 +361,6 @@ func (x *Executor) claimed(ctx context.Context, p *plan) (record.Run, error) {
 		return record.Run{}, err
 	}
 	return index.ReadRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
-}
-
-// cancelPrevious stops the other runs of the same workflow and repository that still wait or work. It does so also if the request
-// has left, because its run is claimed.
-func (x *Executor) cancelPrevious(ctx context.Context, like record.Run) error {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	defer context.AfterFunc(x.ctx, func() { cancel(record.ErrClosed) })()
-	runs, err := x.Runs(ctx, record.Filter{Repo: like.Repo, Live: true, Max: 10000})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, r := range runs {
-		if r.Workflow != like.Workflow || r.Sub || r.Name() == like.Name() {
-			continue
-		}
-		if err := x.Stop(ctx, r.Name(), like.Asker); err != nil && !errors.Is(err, record.ErrConflict) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // quoteArgs returns an argument vector as a person would type it.

@@ -47,9 +47,12 @@ type ExecRequest struct {
 	Repo    string         `json:"repo,omitempty" jsonschema:"required for a caller that is new"`
 	Base    string         `json:"base,omitempty" jsonschema:"branch to start from; the repository's base if empty"`
 	Key     string         `json:"key,omitempty" jsonschema:"makes the request idempotent"`
+	Group   string         `json:"group,omitempty" jsonschema:"of the runs of this group in the repository, one works at a time"`
 	Fork    *record.Fork   `json:"fork,omitempty" jsonschema:"begin a new caller at a commit of another one"`
 	Command record.Command `json:"command"`
 	Asker   gitd.Person    `json:"asker,omitzero"`
+	// CancelPrevious stops the earlier runs of the group, or without a group those of the caller.
+	CancelPrevious bool `json:"cancel_previous,omitempty"`
 	// Stdin is set if the rest of the body after this object is the standard input of the command.
 	Stdin bool `json:"stdin,omitempty"`
 }
@@ -82,7 +85,7 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker}
+	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious}
 	if err := api.find.Bind(c.R.Context(), c.Who, &request); err != nil {
 		return err
 	}

@@ -46,6 +46,8 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 			fs.BoolVar(&x.Command.Background, "background", false, "start the command and return; see ramus bg")
 			fs.BoolVar(&x.Command.NoSetup, "no-setup", false, "use the container as it is, without the repository's setup commands")
 			fs.BoolVar(&x.Command.Setup, "setup", false, "record the command as one that sets a container up, for ramus config import")
+			setGroup(fs, &x.Group, &x.CancelPrevious)
+			fs.StringVar(&x.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
 			fs.BoolVar(&stdin, "i", false, "pass standard input to the command")
 			fs.BoolVar(&e.json, "json", false, "print the result as JSON at the end, on standard error")
 		},
@@ -76,6 +78,12 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 			return execResult(e, result, args[0] == lookup.NewCaller)
 		},
 	}
+}
+
+// setGroup declares the flags for runs that do not work at the same time.
+func setGroup(fs *flag.FlagSet, group *string, cancel *bool) {
+	fs.StringVar(group, "group", "", "`name` of the runs of the repository of which one works at a time")
+	fs.BoolVar(cancel, "cancel-previous", false, "stop the unfinished runs of the group; without a group those of the workflow, or of the caller")
 }
 
 func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, stdin bool) (record.Result, error) {

@@ -10,8 +10,8 @@ import (
 
 // Request asks for a run. Exactly one of Workflow, File, Command, Task and Agent is set.
 type Request struct {
-	// Key makes the request idempotent. A second request with the same caller and key finds the first one's run. Key becomes the
-	// run's ID. If it is empty, the ID is random.
+	// Key makes the request idempotent. A second request with the same caller and key finds the first one's run. Without a
+	// caller it is a second request of the same asker in the same repository. Key becomes the run's ID. If it is empty, the ID is random.
 	Key string `json:"key,omitempty"`
 	// Caller is the caller to work for. Zero means a new "run:" caller.
 	Caller   Caller         `json:"caller,omitzero"`
@@ -33,7 +33,11 @@ type Request struct {
 	// Fork begins a new caller at a commit of another caller. Nil begins it at its base.
 	Fork  *Fork       `json:"fork,omitempty"`
 	Asker gitd.Person `json:"asker,omitzero"`
-	// CancelPrevious stops the runs of the same workflow and repository that wait or work.
+	// Group names the runs of a repository of which at most one works at a time. The others wait in line. It replaces the
+	// group of the workflow. Empty means no group.
+	Group string `json:"group,omitempty"`
+	// CancelPrevious stops the other runs of the same group that wait or work, as far as Permit allows. Without a group
+	// these are the runs of the same workflow and repository, or otherwise the commands, tasks and agents of the caller.
 	CancelPrevious bool `json:"cancel_previous,omitempty"`
 	// Permit decides whether the request is permitted, once its meaning is known. r is the run before it is claimed. into is the
 	// branch that the run merges into when it succeeds, or empty. An error of Permit becomes the request's. Nil permits

@@ -65,6 +65,8 @@ type Run struct {
 	Told          *Told           `json:"told,omitempty"`    // nil until the origin knows the run's end
 	Record        json.RawMessage `json:"record,omitempty"`  // of KindConversation, its owner's data
 	Usage         *Usage          `json:"usage,omitempty"`   // of models by the run's agent; nil for none
+	Group         string          `json:"group,omitempty"`   // at most one run of it works at a time in the repository
+	Drawn         bool            `json:"drawn,omitempty"`   // its request named no caller, so the caller was drawn
 	Sub           bool            `json:"sub,omitempty"`     // started by a node of Parent, which uses its result
 	Command       string          `json:"command,omitempty"`
 	Asker         gitd.Person     `json:"asker"`

@@ -36,8 +36,9 @@ const (
 
 // Keys of the mappings in a workflow file. The JSON Schema and the reference have the same, and tests compare them.
 var (
-	workflowKeys   = []string{"id", "description", "repo", "input", "start", "nodes", "transitions"}
+	workflowKeys   = []string{"id", "description", "repo", "concurrency", "input", "start", "nodes", "transitions"}
 	repoKeys       = []string{"id", "base_branch", "merge_on_success", "merge_strategy"}
+	groupKeys      = []string{"group", "cancel_previous"}
 	inputKeys      = []string{"type", "required", "default", "description"}
 	nodeKeys       = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params", "workflow", "inherit_branch", "input", "llm", "human", "image", "services", "matrix", "execution", "output", "when", "depends_on", "max_visits"}
 	shellKeys      = []string{"command_template", "repo_id", "branch"}
@@ -288,6 +289,7 @@ func (p *parsing) workflow(root *document.Value) {
 	p.description = p.Text(root.Get("description"), "description")
 	p.Repo.MergeStrategy = "rebase"
 	p.repo(root.Get("repo"))
+	p.concurrency(root.Get("concurrency"))
 	p.inputs = p.declared(root.Get("input"))
 
 	list := root.Get("nodes")
@@ -338,6 +340,21 @@ func (p *parsing) repo(v *document.Value) {
 		p.At(id, "%q cannot be the name of a repository", id.Text)
 	}
 }
+
+func (p *parsing) concurrency(v *document.Value) {
+	if v == nil || !p.Object(v, "concurrency", groupKeys) {
+		return
+	}
+	p.Concurrency = Concurrency{
+		Group:          p.Text(v.Get("group"), "concurrency.group"),
+		CancelPrevious: p.Flag(v.Get("cancel_previous"), "cancel_previous", false),
+	}
+	if g := v.Get("group"); g != nil && g.Kind == document.StringValue && !groupName.MatchString(g.Text) {
+		p.At(g, "%q cannot be a group: letters, digits, '.', '_' and '-', at most 100", g.Text)
+	}
+}
+
+var groupName = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 
 // repoName reports whether a text can be the name of a repository.
 func repoName(s string) bool {

@@ -135,6 +135,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 	}{
 		{"workflow", workflowKeys, s.Properties},
 		{"repo", repoKeys, inner(s.Properties, "repo")},
+		{"concurrency", groupKeys, inner(s.Properties, "concurrency")},
 		{"input", inputKeys, inner(s.Properties, "input")},
 		{"node", nodeKeys, node},
 		{"execution", executionKeys, inner(node, "execution")},

@@ -15,6 +15,8 @@ import (
 type Workflow struct {
 	ID   string
 	Repo RepoSpec
+	// Concurrency says which runs do not work at the same time.
+	Concurrency Concurrency
 
 	file        string
 	source      string
@@ -202,6 +204,14 @@ type RepoSpec struct {
 	BaseBranch     string `json:"base_branch,omitempty"`
 	MergeOnSuccess bool   `json:"merge_on_success,omitempty"`
 	MergeStrategy  string `json:"merge_strategy,omitempty"` // rebase (default), merge, squash, ff
+}
+
+// Concurrency is the concurrency block of a workflow.
+type Concurrency struct {
+	// Group names the runs of the repository of which at most one works at a time. Empty means no group.
+	Group string `json:"group,omitempty"`
+	// CancelPrevious stops the other runs of the group, or without a group those of the workflow, that wait or work.
+	CancelPrevious bool `json:"cancel_previous,omitempty"`
 }
 
 // Options determine the names that a workflow may use.
