@@ -62,6 +62,9 @@ func (s *taskShell) Browse(ctx context.Context, spec browser.Spec) (browser.Chec
 	return s.w.l.x.inspector.Check(ctx, pageStep(s), spec, s.timeout)
 }
 
+// SpecFiles returns the specs of pages that the repository's configuration names.
+func (s *taskShell) SpecFiles() []string { return s.w.t.settings().Browser }
+
 // pageStep returns the step of a shell as browse takes it.
 func pageStep(s *taskShell) browse.Step {
 	w := s.w

@@ -44,6 +44,13 @@ type Browser interface {
 	Browse(ctx context.Context, s browser.Spec) (browser.Check, error)
 }
 
+// Specs is a Shell of a repository whose configuration names the specs of its pages.
+type Specs interface {
+	Shell
+	// SpecFiles returns paths, or patterns of paths. Empty means that the configuration names none.
+	SpecFiles() []string
+}
+
 // Result is the result of a command. Stdout and Stderr are bounded in memory. The whole output is kept elsewhere.
 type Result struct {
 	Stdout     string `json:"stdout"`

@@ -25,6 +25,7 @@ const (
 type Reader struct {
 	mu     sync.Mutex // guards all below
 	bounds Bounds
+	turn   int // how often the bounds were set
 	known  map[place]Settings
 }
 
@@ -39,6 +40,7 @@ func (r *Reader) SetBounds(b Bounds) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.bounds, r.known = b, nil
+	r.turn++
 }
 
 // Bounds returns the server's bounds.
@@ -65,7 +67,7 @@ func (r *Reader) Read(ctx context.Context, repo *gitd.Repo, base string) (Settin
 	at := place{repo.Name(), base, commit}
 	r.mu.Lock()
 	s, ok := r.known[at]
-	bounds := r.bounds
+	bounds, turn := r.bounds, r.turn
 	r.mu.Unlock()
 	if ok {
 		return s, nil
@@ -76,6 +78,9 @@ func (r *Reader) Read(ctx context.Context, repo *gitd.Repo, base string) (Settin
 	s.Base, s.Commit = base, commit
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.turn != turn {
+		return s, nil // other bounds hold now
+	}
 	if r.known == nil || len(r.known) >= most {
 		r.known = make(map[place]Settings)
 	}

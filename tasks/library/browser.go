@@ -145,7 +145,7 @@ func (p browserTestParams) specs(ctx context.Context, sh tasks.Shell) ([]browser
 		files = []string{name}
 	default:
 		var err error
-		if files, err = sh.ListFiles(ctx, specFiles); err != nil {
+		if files, err = listSpecs(ctx, sh); err != nil {
 			return nil, err
 		}
 		if len(files) == 0 {
@@ -237,6 +237,27 @@ func (p captureParams) spec() (browser.Spec, error) {
 		return s, fmt.Errorf("%w: %w", tasks.ErrParams, err)
 	}
 	return s, nil
+}
+
+// listSpecs returns the spec files of the work tree: those that the repository's configuration names, or else all in
+// .ramus/browser.
+func listSpecs(ctx context.Context, sh tasks.Shell) (files []string, err error) {
+	patterns := []string{specFiles}
+	if own, ok := sh.(tasks.Specs); ok && len(own.SpecFiles()) > 0 {
+		patterns = own.SpecFiles()
+	}
+	for _, p := range patterns {
+		list, err := sh.ListFiles(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range list {
+			if !slices.Contains(files, name) {
+				files = append(files, name)
+			}
+		}
+	}
+	return files, nil
 }
 
 // browserOf returns the browser of a Shell. Returns an error if the Shell has none.
