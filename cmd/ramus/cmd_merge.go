@@ -22,9 +22,9 @@ If the repository has an upstream, repos.NAME.merge in the configuration says wh
 merge is. "push" merges, and upstream has the result before this server has it.
 "pull-request" opens a pull request, or brings the open one up to date, and merges
 nothing. "here" merges in this server alone. Without the key, pull requests are opened
-where a GitHub App or token is configured for the upstream, and merges are pushed
-otherwise. --here merges in this server alone if the key is not set. The last line of
-the output says where the result is.
+if ramus has a token for the forge of the upstream, and merges are pushed otherwise.
+--here merges in this server alone if the key is not set. The last line of the output
+says where the result is.
 
 The strategies are rebase (replays the branch's commits), merge (a merge commit),
 squash (one commit) and ff (only if the base has not moved). A conflict changes

@@ -162,7 +162,7 @@ func (b *Bases) policy(ctx context.Context, l Landing) (p policy, err error) {
 	case p.up.URL == "":
 		p.name = record.MergeHere
 	case l.Propose && p.host == nil:
-		return p, fmt.Errorf("nothing is configured that opens pull requests at %s; set github.app_id or github.token_env for a repository at GitHub: %w",
+		return p, fmt.Errorf("nothing is configured that opens pull requests at %s; set the token of its forge (github, gitlab, gitea or bitbucket): %w",
 			p.up.Location(), record.ErrInvalid)
 	case l.Propose:
 		p.name = record.MergePull
@@ -172,7 +172,7 @@ func (b *Bases) policy(ctx context.Context, l Landing) (p policy, err error) {
 		p.name = record.MergeHere
 	case p.name == record.MergePull && p.host == nil:
 		return p, fmt.Errorf("repos.%s.merge is %s, but nothing is configured that opens pull requests at %s: "+
-			"set github.app_id or github.token_env for a repository at GitHub, or set repos.%s.merge to push or here: %w",
+			"set the token of its forge (github, gitlab, gitea or bitbucket), or set repos.%s.merge to push or here: %w",
 			name, p.name, p.up.Location(), name, record.ErrInvalid)
 	case p.name == "" && p.host != nil:
 		p.name, p.guessed = record.MergePull, true
@@ -260,7 +260,7 @@ func (b *Bases) explainPush(repo string, p policy, err error) error {
 		return fmt.Errorf("nothing was merged: %w", err)
 	}
 	return fmt.Errorf("nothing was merged, because the upstream %s does not take the push; "+
-		"let ramus push there (repos.%s.ssh_key, or a rule of upstream), have pull requests opened (github.app_id or github.token_env), "+
+		"let ramus push there (repos.%s.ssh_key, or a rule of upstream), have pull requests opened (the token of its forge), "+
 		"or merge in this server alone (`--here`, or repos.%s.merge: here): %w", p.up.Location(), repo, repo, err)
 }
 

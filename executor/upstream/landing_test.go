@@ -206,7 +206,7 @@ func TestLandRefused(t *testing.T) {
 	if !errors.Is(err, gitd.ErrUpstreamRefused) || !upstream.NotLanded(err) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"nothing was merged", "protected branch", "repos.app.merge: here", "--here", "github.app_id"} {
+	for _, want := range []string{"nothing was merged", "protected branch", "repos.app.merge: here", "--here", "the token of its forge"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: lacks %q", err, want)
 		}
@@ -273,7 +273,7 @@ func TestPolicies(t *testing.T) {
 		{name: "default with a host", host: true, want: record.MergePull},
 		{name: "push", configured: "push", host: true, want: record.MergePush},
 		{name: "pull request", configured: "pull-request", host: true, want: record.MergePull},
-		{name: "pull request without a host", configured: "pull-request", refused: "github.app_id"},
+		{name: "pull request without a host", configured: "pull-request", refused: "the token of its forge"},
 		{name: "here", configured: "here", host: true, want: record.MergeHere},
 		{name: "here, by word", host: true, here: true, want: record.MergeHere},
 		{name: "here, by word and configuration", configured: "here", here: true, want: record.MergeHere},
