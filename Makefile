@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants clean
+.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -111,6 +111,9 @@ PURE = ./executor/egress ./executor/index ./executor/record ./gateway/gate ./gat
 	./gateway/slack ./gitd/gitindex ./gitd/grant ./gitd/history ./gitd/object ./gitd/pack ./gitd/pathspec ./gitd/protocol ./internal/bytesize ./internal/durable ./internal/netaddr \
 	./internal/pattern ./internal/redact ./internal/text \
 	./tasks/browser ./tasks/document ./tasks/library ./tasks/nodejs ./tasks/results ./tasks/workflow
+
+release: ## make programs, packages, an image, checksums and version.json in dist (ARCHS, NFPM; see scripts/release.sh)
+	@scripts/release.sh $(VERSION)
 
 clean: ## remove bin and dist
 	rm -rf bin dist
