@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -269,6 +270,36 @@ func TestLargeFilesSSH(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(again, "large.bin")); err != nil || len(text) != 30000 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
+	// Another server whose upstream this is asks for the Git LFS server in the same way.
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := filepath.Join(t.TempDir(), "known_hosts")
+	probe, err := gossh.Dial("tcp", address, &gossh.ClientConfig{User: "git", Auth: []gossh.AuthMethod{gossh.PublicKeys(readerKey)},
+		HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
+			write(t, known, "["+host+"]:"+port+" "+string(gossh.MarshalAuthorizedKey(key)))
+			return nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe.Close()
+	copied, err := w.Create(t.Context(), "copy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote, err := copied.LFSRemote(t.Context(), Upstream{URL: url, Credential: func(context.Context) (Credential, error) {
+		return Credential{KeyFile: readerFile, KnownHosts: known}, nil
+	}}, []string{strings.TrimPrefix(w.http.URL, "http://")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := largeFile(strings.Repeat("large ", 5000))
+	if found, err := remote.Find(t.Context(), []lfs.Object{large, largeFile("nothing")}); err != nil || len(found) != 1 || found[0] != large {
+		t.Errorf("found %v, %v", found, err)
+	}
+
 	client := dialSSH(t, address, gossh.PublicKeys(readerKey))
 	defer client.Close()
 	for command, want := range map[string]string{
