@@ -126,6 +126,8 @@ var expected = map[string]row{
 	"POST /webhooks/github":                                {route.AccessHook, "", "/webhooks/github", "{}"},
 	"POST /webhooks/gitlab":                                {route.AccessHook, "", "/webhooks/gitlab", "{}"},
 	"POST /webhooks/gitea":                                 {route.AccessHook, "", "/webhooks/gitea", "{}"},
+	"POST /webhooks/jira":                                  {route.AccessHook, "", "/webhooks/jira", "{}"},
+	"POST /webhooks/linear":                                {route.AccessHook, "", "/webhooks/linear", "{}"},
 	"POST /webhooks/bitbucket":                             {route.AccessHook, "", "/webhooks/bitbucket", "{}"},
 	"GET /api/github/installations":                        {route.AccessAdmin, "", "/api/github/installations", ""},
 	"GET /api/github/repos":                                {route.AccessAdmin, "", "/api/github/repos", ""},

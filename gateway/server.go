@@ -41,6 +41,8 @@ type Server struct {
 	Engineer *engineer.Engineer
 	// Hooks has the accepted webhooks of forges, by the name of the forge.
 	Hooks map[string]engineer.Hook
+	// Tickets has the accepted webhooks of issue trackers, by name.
+	Tickets map[string]engineer.TicketHook
 	// Triggers start work at times and events. If it is nil, there are none.
 	Triggers *trigger.Triggers
 	// GitHub lists installations and repositories. If it is nil, ramus has no account at GitHub.
@@ -129,6 +131,7 @@ func (s *Server) setUpAlone() {
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
 		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
+	tasks.Tickets = s.Tickets
 	if s.Triggers != nil {
 		tasks.Triggers = s.Triggers
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/linear"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/internal/bytesize"
@@ -64,6 +65,8 @@ type Config struct {
 	GitLab         ForgeConfig            `yaml:"gitlab"`
 	Gitea          ForgeConfig            `yaml:"gitea"`
 	Bitbucket      BitbucketConfig        `yaml:"bitbucket"`
+	Jira           TrackerConfig          `yaml:"jira"`
+	Linear         LinearConfig           `yaml:"linear"`
 	Slack          SlackConfig            `yaml:"slack"`
 	Gate           GateConfig             `yaml:"gate"`
 	Fallback       FallbackConfig         `yaml:"fallback"`
@@ -395,6 +398,7 @@ func Defaults() Config {
 		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(engineer.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
 		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
 		GitLab:   ForgeConfig{URL: gitlabURL}, Bitbucket: BitbucketConfig{URL: bitbucketURL},
+		Jira: TrackerConfig{Label: "ramus", Repos: map[string]string{}}, Linear: LinearConfig{URL: linear.DefaultURL, Label: "ramus", Repos: map[string]string{}},
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Rules: []RuleConfig{}, PostChannels: []string{}, Teams: []string{}, People: map[string]AuthorConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
 		Gate:  GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},

@@ -62,6 +62,7 @@ type installation struct {
 	chat     *chat.Chat         // nil if no Slack app is configured; only a lasting server opens it
 	engineer *engineer.Engineer // only a lasting server opens it
 	forges   *forges
+	trackers *trackers
 	models   *model.Proxy
 	traces   *trace.Exporter // nil if no collector is configured
 
@@ -219,6 +220,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.forges, err = newForges(c, secret, log); err != nil {
 		return nil, err
 	}
+	if i.trackers, err = newTrackers(c, secret, log); err != nil {
+		return nil, err
+	}
 	upstreams, err := newUpstreams(c.Repos, i.forges)
 	if err != nil {
 		return nil, err
@@ -286,6 +290,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		i.chat.Slack.Secrets = set
 	}
 	i.forges.removeSecrets(set)
+	i.trackers.removeSecrets(set)
 
 	x, err := i.newExecutor(upstreams, set)
 	if err != nil {
@@ -305,6 +310,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		threads = i.chat
 	}
 	// It opens pull requests for the executor, also if it is never opened itself.
+	i.engineer.Trackers = i.trackers.byName
 	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.forges.upstream(git, source)
 	x.Hosts = []upstream.Host{i.engineer}
 	x.Door[mcp.Path] = mcp.Door(x, i.engineer, threads, buildVersion())
@@ -323,7 +329,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.gateway = &gateway.Server{
 		Mirrors:  i.mirrors,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		DeploySecret: deploySecret, Hooks: i.forges.hooks(), GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
+		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
 		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces,
 	}
 	return i, nil

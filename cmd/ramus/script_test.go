@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 	"github.com/ramus-dev/ramus/internal/remains"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/trackertest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -37,6 +38,7 @@ import (
 //	vault                 a stand-in of Vault; see vaultCommand
 //	github …              a stand-in of GitHub; see githubCommand
 //	forge …               a stand-in of another forge; see forgeCommand
+//	tracker …             a stand-in of an issue tracker; see trackerCommand
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 //	leaks PATH            nothing below it may hold the value of $CANARY, in any form
 //
@@ -99,6 +101,7 @@ func TestScript(t *testing.T) {
 			e.Values[serverKey{}] = s
 			e.Values[githubKey{}] = new(*githubtest.Server)
 			e.Values[forgeKey{}] = new(forgeStory)
+			e.Values[trackerKey{}] = new(*trackertest.Server)
 			e.Defer(func() {
 				_ = s.signal(syscall.SIGTERM)
 				if _, err := os.Stat(filepath.Join(e.WorkDir, "data", "hosts")); err == nil {
@@ -127,10 +130,11 @@ func TestScript(t *testing.T) {
 			"stop-server": func(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Check(ts.Value(serverKey{}).(*scriptServer).signal(syscall.SIGTERM))
 			},
-			"github": githubCommand,
-			"api":    apiCommand,
-			"vault":  vaultCommand,
-			"forge":  forgeCommand,
+			"github":  githubCommand,
+			"api":     apiCommand,
+			"vault":   vaultCommand,
+			"forge":   forgeCommand,
+			"tracker": trackerCommand,
 			"capture": func(ts *testscript.TestScript, neg bool, args []string) {
 				if len(args) != 2 {
 					ts.Fatalf("usage: capture NAME REGEXP")

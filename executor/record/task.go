@@ -32,11 +32,19 @@ type Task struct {
 	Base     string      `json:"base"`
 	Asker    gitd.Person `json:"asker,omitzero"`
 	Parent   string      `json:"parent,omitempty"`
-	Run      string      `json:"run"`            // the record's own run
-	Work     []string    `json:"work,omitempty"` // the runs for it, in order
+	Ticket   Ticket      `json:"ticket,omitzero"` // the issue that started it
+	Run      string      `json:"run"`             // the record's own run
+	Work     []string    `json:"work,omitempty"`  // the runs for it, in order
 	Approved bool        `json:"approved,omitempty"`
 	// Unposted is the number of its messages that wait to be posted.
 	Unposted int `json:"unposted,omitempty"`
+}
+
+// Ticket is an issue at a tracker. The results of its task are comments on it.
+type Ticket struct {
+	Tracker string `json:"tracker"` // "jira", "linear"
+	Key     string `json:"key"`     // "APP-12"
+	URL     string `json:"url,omitempty"`
 }
 
 // Ended reports whether the task is complete or failed.

@@ -25,6 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gateway/ticket"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -42,6 +43,8 @@ type Engineer struct {
 	// The forge opens pull requests and answers reviews. If Upstream is nil or returns false, the repository is at no
 	// forge, and its tasks end when their work does, on the branch of the task.
 	Upstream func(repo string) (gitd.Upstream, forge.Repo, bool)
+	// Trackers get the results of tasks that their issues started, by name.
+	Trackers map[string]ticket.Tracker
 	// Each task gets a thread in Channel of Slack. If Slack is nil or Channel is empty, tasks have no threads.
 	Slack   *slack.Client
 	Channel string
@@ -110,6 +113,8 @@ type Submission struct {
 	Asker gitd.Person `json:"asker,omitzero"`
 	// Parent is the id of the task whose agent submits this one.
 	Parent string `json:"parent,omitempty"`
+	// Ticket is the issue that started the task. Its zero value is none.
+	Ticket record.Ticket `json:"-"`
 	// permit checks the task before it is recorded. If it is nil, every task is permitted.
 	permit func(record.Task) error
 }
@@ -260,7 +265,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 		return record.Task{}, err
 	}
 	t := record.Task{ID: id, Description: s.Description, Context: s.Context, Status: record.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
-		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, CreatedAt: e.Now().UTC()}
+		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, Ticket: s.Ticket, CreatedAt: e.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
 	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.settings().Branch)
 	if err := gitd.CheckRef("refs/heads/" + t.Branch); err != nil {

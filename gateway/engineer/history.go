@@ -100,6 +100,8 @@ type lane string
 const (
 	laneSlack lane = "slack"
 	laneForge lane = "github"
+	// laneTicket is the issue that started the task.
+	laneTicket lane = "ticket"
 )
 
 // The kinds of messages.

@@ -82,7 +82,7 @@ func (j *job) awake() {
 func (j *job) own() {
 	ctx, cancel := context.WithCancel(j.engineer.ctx)
 	var lanes sync.WaitGroup
-	for _, lane := range []lane{laneSlack, laneForge} {
+	for _, lane := range []lane{laneSlack, laneForge, laneTicket} {
 		lanes.Go(func() { j.deliver(ctx, lane) })
 	}
 	defer func() {
@@ -158,7 +158,7 @@ func (j *job) load(ctx context.Context) error {
 	if past.last == 0 { // the task is new
 		var received []record.Event
 		if t.For.IsZero() {
-			received = j.toSlack("received", render.TaskReceived(t))
+			received = append(j.toSlack("received", render.TaskReceived(t)), j.toTicket(t, "received", "ramus works on this.", "")...)
 		}
 		return j.amendLocked(ctx, nil, append(received, record.Event{Type: record.EventPolicy,
 			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(catalog.Decision{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
@@ -596,6 +596,7 @@ func (j *job) fail(ctx context.Context, reason record.Reason, why string, events
 	events = append(events, record.Event{Type: record.EventWork, Kind: workFailed, Reason: string(reason), Message: why})
 	t.Error = why
 	events = append(events, j.toSlack(key, render.TaskFailed(t))...)
+	events = append(events, j.toTicket(t, key, "ramus could not finish this.", render.OneLine(t.Error, 400))...)
 	closed := past.closed || slices.ContainsFunc(events, func(e record.Event) bool { return e.Kind == heardClosed })
 	if t.PRNumber != 0 && !closed { // the person who closed the pull request needs no comment
 		events = append(events, j.toForge(key, message{Kind: mailFailed, Text: why})...)

@@ -106,9 +106,12 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 	var where string
 	var change func(*record.Task)
 	var more []record.Event
-	if m.Lane == laneSlack {
+	switch m.Lane {
+	case laneTicket:
+		err = j.postTicket(ctx, t, m)
+	case laneSlack:
 		where, change, err = j.postSlack(ctx, t, m)
-	} else {
+	default:
 		where, change, more, err = j.postForge(ctx, t, past, m)
 	}
 	ok := err == nil
@@ -241,6 +244,7 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, at forg
 	t.PRURL, t.PRNumber = p.URL, p.Number
 	if t.For.IsZero() { // the person who proposed a branch gets the address as an answer
 		more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
+		more = append(more, j.toTicket(t, "raised:"+strconv.Itoa(p.Number), "ramus opened a pull request: "+p.URL, "")...)
 	}
 	if _, able := at.Forge.(forge.Labeler); able && len(j.engineer.settings().Labels) > 0 {
 		more = append(more, j.toForge("labels", message{Kind: mailLabels})...)

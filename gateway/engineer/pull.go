@@ -211,6 +211,7 @@ func (j *job) merged(ctx context.Context, t record.Task) error {
 	number := ":" + strconv.Itoa(t.PRNumber) // a branch may be proposed again after the merge
 	events := []record.Event{{Type: record.EventHeard, Kind: heardMerged}}
 	events = append(events, j.toSlack("merged"+number, render.TaskMerged(t))...)
+	events = append(events, j.toTicket(t, "merged"+number, "The pull request is merged: "+t.PRURL, "")...)
 	if j.engineer.settings().DeleteBranch {
 		events = append(events, j.toForge("unbranch"+number, message{Kind: mailUnbranch})...)
 	}
@@ -296,7 +297,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	published := record.Event{Type: record.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
 	if !shared {
 		text := fmt.Sprintf("✅ Done: the work is on branch %s of %s", t.Caller().Branch(), t.Repo)
-		return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateComplete }, append(j.toSlack("done", text), published)...)
+		return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateComplete }, append(append(j.toSlack("done", text), j.toTicket(t, "done", fmt.Sprintf("ramus is done. The work is on branch %s of %s.", t.Caller().Branch(), t.Repo), "")...), published)...)
 	}
 	if past.pushed == "" {
 		base, err := repo.MergeBase(ctx, own, "refs/heads/"+t.Base)

@@ -19,6 +19,8 @@ type API struct {
 	Engineer *Engineer // nil if the server takes no tasks
 	// Hooks has the accepted webhooks by the name of the forge, such as "github".
 	Hooks map[string]Hook
+	// Tickets has the accepted webhooks of issue trackers, by name.
+	Tickets map[string]TicketHook
 	// Triggers gets each delivery too. If it is nil, only tasks and bases do.
 	Triggers Triggers
 	Log      *slog.Logger
@@ -37,7 +39,9 @@ func NewAPI(e *Engineer, hooks map[string]Hook, log *slog.Logger) *API {
 }
 
 // Routes returns the routes of tasks and of the webhooks of forges.
-func (api *API) Routes() []route.Route { return append(api.taskRoutes(), api.hookRoutes()...) }
+func (api *API) Routes() []route.Route {
+	return append(append(api.taskRoutes(), api.hookRoutes()...), api.ticketRoutes()...)
+}
 
 // tasksPath and engineerPath are the paths of tasks. The same routes exist under both, so that programs written for a
 // separate engineer server find them at its path.
