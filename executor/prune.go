@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/browse"
+	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -463,6 +464,38 @@ func (n *pruning) artifacts(ctx context.Context) error {
 			}
 			if !removed {
 				continue
+			}
+		}
+		n.list = append(n.list, c.Pruned)
+	}
+	return n.keptFiles(ctx)
+}
+
+// keptFiles removes the files that were kept for the next container of callers that have no branch any more.
+func (n *pruning) keptFiles(ctx context.Context) error {
+	bucket := n.x.artifacts.Bucket
+	var all []candidate
+	for o, err := range bucket.List(ctx, prepare.KeptPrefix) {
+		if err != nil {
+			return err
+		}
+		name, branch := prepare.KeptBranch(o.Key)
+		there := false
+		if repo, err := n.x.Git.Repo(name); err == nil && !n.gone[name+" "+branch] {
+			_, err := repo.Resolve(ctx, branch)
+			if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+				return err
+			}
+			there = err == nil
+		}
+		if !there {
+			all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Repo: name, Name: o.Key, Time: o.Time, Bytes: o.Size, Why: "its caller has no branch"}})
+		}
+	}
+	for _, c := range n.over(n.keep.Artifacts, all) {
+		if !n.ask.DryRun {
+			if err := bucket.Delete(ctx, c.Name); err != nil {
+				return err
 			}
 		}
 		n.list = append(n.list, c.Pruned)

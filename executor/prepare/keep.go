@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"strings"
 	"time"
 
@@ -30,9 +31,21 @@ type Kept struct {
 	Key    string
 }
 
+// KeptPrefix begins the keys of kept files.
+const KeptPrefix = "keep/"
+
+// keptSuffix ends them.
+const keptSuffix = ".tar.gz"
+
 // KeptOf returns the kept files of a caller of a repository.
 func KeptOf(bucket store.Bucket, repo string, c record.Caller) Kept {
-	return Kept{bucket, "keep/" + repo + "/" + c.Slug() + ".tar.gz"}
+	return Kept{bucket, KeptPrefix + repo + "/" + c.Slug() + keptSuffix}
+}
+
+// KeptBranch returns the repository and the ref of the branch of the caller whose kept files have a key.
+func KeptBranch(key string) (repo, ref string) {
+	repo, slug := path.Split(strings.TrimSuffix(strings.TrimPrefix(key, KeptPrefix), keptSuffix))
+	return strings.TrimSuffix(repo, "/"), "refs/heads/" + record.BranchPrefix + slug
 }
 
 // saveScript writes those of its arguments that exist as a tarball.
