@@ -19,7 +19,7 @@ import (
 )
 
 // events are the App's subscriptions.
-var events = []string{"check_run", "issue_comment", "pull_request", "pull_request_review", "pull_request_review_comment", "push", "workflow_run"}
+var events = []string{"check_run", "issue_comment", "issues", "pull_request", "pull_request_review", "pull_request_review_comment", "push", "workflow_run"}
 
 // Delivery is one delivery of an event to the App.
 type Delivery struct {

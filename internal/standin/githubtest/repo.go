@@ -25,6 +25,7 @@ type repo struct {
 	writing sync.Mutex // held during a write of refs; taken before Server.mu
 
 	// Server.mu guards the fields below.
+	issues    []*issue
 	heads     map[string]string // branches with their last known tips
 	roles     map[string]string // of users, by login
 	public    bool
