@@ -219,6 +219,9 @@ func (b *Builder) build(ctx context.Context, w Wish, tree []file, name string) (
 	if err := b.export(ctx, w, tree, files); err != nil {
 		return nil, err
 	}
+	if err := os.WriteFile(filepath.Join(home, wrapper), []byte(wrapperText), 0o700); err != nil {
+		return nil, err
+	}
 	cmd := b.builder(ctx, w, files, home, name)
 	said := &text.Tail{Limit: keptLog}
 	cmd.Stdout, cmd.Stderr = said, said
@@ -246,11 +249,24 @@ func (b *Builder) program() string { return cmp.Or(b.Devcontainer, "devcontainer
 // builder returns the command that builds the image of a wish, whose files are in a folder.
 func (b *Builder) builder(ctx context.Context, w Wish, files, home, name string) *exec.Cmd {
 	if w.Dockerfile {
-		return b.command(ctx, files, home, "docker", "build", "--file", filepath.Join(files, w.File.Build.Dockerfile), "--tag", name,
+		return b.command(ctx, files, home, "docker", "build", "--force-rm", "--file", filepath.Join(files, w.File.Build.Dockerfile), "--tag", name,
 			filepath.Join(files, w.File.Build.Context))
 	}
-	return b.command(ctx, files, home, b.program(), "build", "--workspace-folder", files, "--config", filepath.Join(files, w.File.Path), "--image-name", name)
+	return b.command(ctx, files, home, b.program(), "build", "--workspace-folder", files, "--docker-path", filepath.Join(home, wrapper), "--config", filepath.Join(files, w.File.Path), "--image-name", name)
 }
+
+// wrapper is a program in the home folder of a build that the program of @devcontainers/cli starts in place of docker. The builder of
+// earlier engines leaves the container of a step that failed, unless it is told otherwise.
+const (
+	wrapper     = "docker"
+	wrapperText = `#!/bin/sh
+if [ "$1" = build ]; then
+    shift
+    exec docker build --force-rm "$@"
+fi
+exec docker "$@"
+`
+)
 
 // command returns a command with a clean environment. If ctx ends, the whole process group is killed.
 func (b *Builder) command(ctx context.Context, dir, home, program string, args ...string) *exec.Cmd {
