@@ -18,11 +18,21 @@ import (
 
 // world is a data folder with one repository.
 type world struct {
-	t     *testing.T
-	m     *Maker
-	repo  *gitd.Repo
-	dir   string
+	t    *testing.T
+	m    *Maker
+	repo *gitd.Repo
+	dir  string
+
+	mu    sync.Mutex // guards clock
 	clock time.Time
+}
+
+// tick moves the clock by a second, and returns its time.
+func (w *world) tick() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock = w.clock.Add(time.Second)
+	return w.clock
 }
 
 func newWorld(t *testing.T) *world {
@@ -37,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	if w.repo, err = git.Create(t.Context(), "team/app"); err != nil {
 		t.Fatal(err)
 	}
-	w.m = &Maker{Data: data, Git: git, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
+	w.m = &Maker{Data: data, Git: git, Now: w.tick}
 	w.commit("main", "one")
 	w.write("live/run-a/1.jsonl", "{}\n")
 	w.write("index.db", "not copied")
@@ -55,6 +65,20 @@ func (w *world) write(name, content string) {
 	}
 }
 
+// append adds to a file, as journals grow. A backup that has the file open has no more of it than there was then.
+func (w *world) append(name, content string) {
+	w.t.Helper()
+	f, err := os.OpenFile(filepath.Join(w.m.Data, filepath.FromSlash(name)), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	_, err = f.WriteString(content)
+	if err := errors.Join(err, f.Close()); err != nil {
+		w.t.Error(err)
+	}
+}
+
 // commit makes a commit on a branch with one more file.
 func (w *world) commit(branch, name string) gitd.Hash {
 	w.t.Helper()
@@ -65,7 +89,7 @@ func (w *world) commit(branch, name string) gitd.Hash {
 	}
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	h, err := w.repo.WriteCommit(w.t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: name, Content: []byte(name)}}, Parents: parents,
-		Author: ada, Committer: ada, When: w.clock, Message: name})
+		Author: ada, Committer: ada, When: w.tick(), Message: name})
 	if err == nil {
 		err = w.repo.Update(w.t.Context(), gitd.RefUpdate{Name: ref, New: h})
 	}
@@ -169,7 +193,7 @@ func TestFreeze(t *testing.T) {
 		for n := 0; ctx.Err() == nil; n++ {
 			tip := w.commit("main", fmt.Sprint("n", n%20))
 			// As the executor journals a commit that is on the branch.
-			w.write("live/run-a/1.jsonl", string(tip)+"\n")
+			w.append("live/run-a/1.jsonl", string(tip)+"\n")
 		}
 	})
 	for range 10 {
@@ -179,7 +203,8 @@ func TestFreeze(t *testing.T) {
 			t.Fatal(err)
 		}
 		repo := filepath.Join(s.Path, dataName, "repos/team/app.git")
-		if noted := strings.TrimSpace(string(b)); len(noted) == 40 {
+		lines := strings.Fields(string(b))
+		if noted := lines[len(lines)-1]; len(noted) == 40 {
 			w.git(repo, "merge-base", "--is-ancestor", noted, "main")
 		}
 	}
