@@ -32,6 +32,20 @@ func newFake() *fake {
 	return &fake{runs: map[string]record.Run{}, began: map[string]record.Request{}, moved: make(chan struct{})}
 }
 
+// fail sets the error of Begin.
+func (f *fake) fail(err error) {
+	f.mu.Lock()
+	f.down = err
+	f.mu.Unlock()
+}
+
+// endAs sets how runs end that begin from now on.
+func (f *fake) endAs(ends func(record.Request) (record.State, record.Reason, string)) {
+	f.mu.Lock()
+	f.ends = ends
+	f.mu.Unlock()
+}
+
 func (f *fake) put(r record.Run) record.Run {
 	if _, known := f.runs[r.Name()]; !known {
 		f.order = append(f.order, r.Name())

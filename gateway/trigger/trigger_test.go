@@ -20,7 +20,7 @@ import (
 func TestScheduleRunsMissedTimesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, dir := newFake(), t.TempDir()
-		x.ends = complete
+		x.endAs(complete)
 		all := open(t, x, dir, scheduled(t, "0 * * * *"))
 		time.Sleep(150 * time.Minute)
 		synctest.Wait()
@@ -58,7 +58,7 @@ func TestScheduleRunsMissedTimesOnce(t *testing.T) {
 func TestScheduleIsClaimedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newFake()
-		x.ends = complete
+		x.endAs(complete)
 		at := time.Date(2000, 1, 1, 3, 0, 0, 0, time.UTC)
 		for range 2 {
 			all := open(t, x, t.TempDir(), scheduled(t, "0 3 * * *"))
@@ -105,7 +105,7 @@ func TestPassed(t *testing.T) {
 func TestPausedAfterThreeFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, dir := newFake(), t.TempDir()
-		x.ends = fails
+		x.endAs(fails)
 		all := open(t, x, dir, scheduled(t, "0 * * * *"))
 		time.Sleep(10 * time.Hour)
 		synctest.Wait()
@@ -117,7 +117,7 @@ func TestPausedAfterThreeFailures(t *testing.T) {
 
 		// It stays paused over a restart. A person may try it.
 		all = open(t, x, dir, scheduled(t, "0 * * * *"))
-		x.ends = complete
+		x.endAs(complete)
 		if _, err := all.Run(t.Context(), "nightly", "", nil, gitd.Person{Name: "Ada"}); err != nil {
 			t.Error(err)
 		}
@@ -167,7 +167,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				x, dir := newFake(), t.TempDir()
-				x.down = errors.New("the disk is full")
+				x.fail(errors.New("the disk is full"))
 				all := open(t, x, dir, scheduled(t, "0 3 * * *"))
 				run, err := all.Run(t.Context(), "nightly", "k", map[string]any{"suite": "all"}, gitd.Person{Name: "Ada"})
 				if err != nil {
@@ -175,7 +175,7 @@ func TestKilledAtEachStep(t *testing.T) {
 				}
 				synctest.Wait()
 				if step != "claimed" {
-					x.down = nil
+					x.fail(nil)
 					time.Sleep(time.Hour) // it tries again
 					synctest.Wait()
 				}
@@ -183,9 +183,9 @@ func TestKilledAtEachStep(t *testing.T) {
 				if step == "ended" {
 					x.state(run.Name(), record.StateFailed)
 				}
-				x.down = nil
+				x.fail(nil)
 				if step == "claimed" {
-					x.ends = fails
+					x.endAs(fails)
 				}
 				all = open(t, x, dir, scheduled(t, "0 3 * * *"))
 				synctest.Wait()
@@ -217,7 +217,7 @@ func TestKilledAtEachStep(t *testing.T) {
 func TestRemovedTrigger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, dir := newFake(), t.TempDir()
-		x.down = errors.New("the disk is full")
+		x.fail(errors.New("the disk is full"))
 		all := open(t, x, dir, scheduled(t, "0 3 * * *"))
 		run, err := all.Run(t.Context(), "nightly", "k", nil, gitd.Person{Name: "Ada"})
 		if err != nil {
@@ -342,7 +342,7 @@ func (r *repo) move(branch string, to gitd.Hash) {
 func TestPush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, r, dir := newFake(), &repo{tips: map[string]gitd.Hash{"main": "a", "feature": "a"}, by: map[gitd.Hash]string{"c": "run:pushed-0123"}}, t.TempDir()
-		x.ends = complete
+		x.endAs(complete)
 		begin := func() *Triggers {
 			all := &Triggers{Executor: x, Branches: r, Dir: dir, List: []Trigger{{Name: "pushed", Repo: "app", Push: &Push{Branches: []string{"main", "v*"}}, Workflow: "w",
 				Take: map[string]string{"at": "commit"}}}}
@@ -383,7 +383,7 @@ func TestPush(t *testing.T) {
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newFake()
-		x.ends = complete
+		x.endAs(complete)
 		one := scheduled(t, "*/10 * * * *")
 		one.Limit = 2
 		all := open(t, x, t.TempDir(), one)
