@@ -85,7 +85,7 @@ type Executor struct {
 	Submodules map[string][]string
 	// LFS keeps Git LFS objects. Prune removes those that nobody needs. Nil means that there are none.
 	LFS *lfs.Objects
-	// Keep is the retention policy of Prune. The zero value keeps only what is still needed.
+	// Keep is the retention policy of Prune. The zero value keeps only data that is still needed.
 	Keep Retention
 	// Upstreams are the origins of repositories by name, also of repositories that were not imported yet. Other
 	// repositories are refreshed from the origin that they were imported from.

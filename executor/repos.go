@@ -39,7 +39,7 @@ func (x *Executor) removeRepo(ctx context.Context, name string, force bool, by g
 	if err := x.Git.Remove(ctx, name); err != nil {
 		return err
 	}
-	// The repository is gone. All that follows is derived from it, and Open and Prune finish what is left of it.
+	// The repository is gone. The following data is derived from it. Open and Prune remove the rest of it.
 	ctx = context.WithoutCancel(ctx)
 	err = x.forgetRuns(name)
 	x.dropLayers(name)

@@ -20,7 +20,7 @@ type RepoConfig struct {
 	From gitd.Hash `json:"from,omitempty"`
 	// Mistake has the mistakes of the file at Commit, with line and column.
 	Mistake string `json:"mistake,omitempty"`
-	// Warnings tell of the values that the server does not allow.
+	// Warnings name the values that the server does not allow.
 	Warnings []string         `json:"warnings,omitempty"`
 	Values   []settings.Value `json:"values"`
 }
@@ -77,7 +77,8 @@ func (api *callersAPI) importConfig(c *route.Call) error {
 	return c.ReplyStatus(http.StatusCreated, run)
 }
 
-// ImportConfig is a request to propose what a caller found out as a change of its repository's configuration.
+// ImportConfig is a request to propose the environment that a caller made for itself as a change of its repository's
+// configuration.
 type ImportConfig struct {
 	Asker gitd.Person `json:"asker,omitzero"` // author of the commit
 }

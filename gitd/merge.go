@@ -72,7 +72,7 @@ type MergeResult struct {
 	Replayed []Replayed `json:"replayed,omitempty"`
 }
 
-// Replayed tells what a rebase did with a commit.
+// Replayed is the result of a rebase for one commit.
 type Replayed struct {
 	Commit  Hash   `json:"commit"`
 	Subject string `json:"subject"`

@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
-// Mirrored is what a mirror has changed.
+// Mirrored has the changes of a mirror.
 type Mirrored struct {
 	Updated int `json:"updated"` // branches and tags that were made or moved
 	Removed int `json:"removed"`

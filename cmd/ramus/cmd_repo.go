@@ -152,7 +152,7 @@ them, and a ref that keeps all of them.`,
 	}
 }
 
-// printOwn prints what a repair did with each commit that upstream lacked.
+// printOwn prints the fate of each commit that upstream lacked in a repair.
 func (e *env) printOwn(r gitd.Refreshed) {
 	for _, c := range r.Own {
 		fate := "left out, because " + c.Why

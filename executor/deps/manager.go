@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/environment"
 )
 
-// manager is how a package manager installs what a lock file names.
+// manager has the commands by which a package manager installs the packages of a lock file.
 type manager struct {
 	install string // shell text in the folder of the lock file
 	store   string // variable that names its folder of fetched files

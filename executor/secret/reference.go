@@ -245,7 +245,7 @@ func (r *Resolver) readOp(ctx context.Context, ref string) (string, error) {
 	return out.String(), nil
 }
 
-// limited drops what is written beyond a number of bytes.
+// limited drops the bytes that are written beyond a limit.
 type limited struct {
 	w    io.Writer
 	left int

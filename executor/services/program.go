@@ -67,7 +67,7 @@ func (u *unit) launch(ctx, living context.Context) (*containers.Process, error) 
 	return h.Start(living, containers.Command{ID: commandID, Args: u.program.args, Shell: u.program.shell, Env: environ(u.service), Background: true})
 }
 
-// follow keeps the end of the program's output until the program ends. Then it waits for ready, and tells of the end. The end of host's
+// follow keeps the end of the program's output until the program ends. Then it waits for ready, and reports the end. The end of host's
 // container is no news.
 func (s *Set) follow(ctx context.Context, u *unit, p *containers.Process, host *containers.Host, ready <-chan struct{}) {
 	exit, err := p.Output(u.said, u.said)

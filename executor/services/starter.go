@@ -73,7 +73,7 @@ func (s *Starter) limits(v service.Service) containers.Limits {
 	return l
 }
 
-// program is what a service's container runs.
+// program is the program of a service's container.
 type program struct {
 	image string
 	own   bool     // the program of the image

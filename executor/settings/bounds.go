@@ -9,7 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/environment"
 )
 
-// Bounds are the server's values, and what repositories may choose.
+// Bounds are the server's values, and the values that repositories may choose.
 type Bounds struct {
 	Image  string // empty if the engine has no images
 	Limits containers.Limits
@@ -23,7 +23,7 @@ type Bounds struct {
 	Agents []string
 	// Tasks are the names of the library's tasks. Nil allows any name.
 	Tasks []string
-	// Allow is what every repository may choose. Repos has more for repositories, by name.
+	// Allow has the values that every repository may choose. Repos has more for repositories, by name.
 	Allow Allow
 	Repos map[string]Repo
 	// Configured has the keys that the server's configuration sets, such as "limits.memory". The others have defaults.
@@ -37,7 +37,7 @@ type Repo struct {
 	Merge environment.Merge
 }
 
-// Allow is what a repository's file may choose in addition to the server's values. The zero value allows nothing more.
+// Allow has the values that a repository's file may choose in addition to the server's. The zero value allows nothing more.
 type Allow struct {
 	// Egress lists hosts, NAME or *.NAME, with :PORT for a port other than 80 and 443. "*" allows all.
 	Egress []Host
@@ -59,7 +59,7 @@ type Host struct {
 	Trusted bool `json:"-"`
 }
 
-// allow returns what a repository may choose.
+// allow returns the values that a repository may choose.
 func (b Bounds) allow(repo string) Allow {
 	a, own := b.Allow, b.Repos[repo].Allow
 	a.Egress = append(a.Egress[:len(a.Egress):len(a.Egress)], own.Egress...)

@@ -47,7 +47,7 @@ type Settings struct {
 
 	// Values has every value with its origin, in the order of the documentation.
 	Values []Value
-	// Warnings tell of the values that the server does not allow, each as FILE:LINE:COLUMN: TEXT.
+	// Warnings name the values that the server does not allow, each as FILE:LINE:COLUMN: TEXT.
 	Warnings []string
 	// Mistake has the mistakes of the file of Commit, and is empty if there is none.
 	Mistake string

@@ -127,7 +127,7 @@ type policy struct {
 	host    Host   // nil for none
 }
 
-// policy decides what a landing means. It depends on the configuration and on the repository, never on its branches.
+// policy returns the meaning of a landing. It depends on the configuration and on the repository, never on its branches.
 func (b *Bases) policy(ctx context.Context, l Landing) (p policy, err error) {
 	name := l.Repo.Name()
 	if strings.HasPrefix(l.Into, record.BranchPrefix) && !l.Propose {
@@ -251,7 +251,7 @@ func (b *Bases) landThere(ctx context.Context, l Landing, p policy, out *record.
 	}
 }
 
-// explainPush adds to the error of a push what was changed, and what to configure.
+// explainPush adds to the error of a push the changes that were made, and the keys to configure.
 func (b *Bases) explainPush(repo string, p policy, err error) error {
 	if errors.Is(err, gitd.ErrConflict) {
 		return fmt.Errorf("nothing was merged, because upstream moved at each of %d attempts; try again: %w", landTries, err)

@@ -20,7 +20,7 @@ const (
 	NotifyNever  Notify = "never"
 )
 
-// Preferences are what a person chose in the Home tab. The zero value has none.
+// Preferences are the choices of a person in the Home tab. The zero value has none.
 type Preferences struct {
 	Repo   string `json:"repo,omitempty"`
 	Base   string `json:"base,omitempty"` // of Repo

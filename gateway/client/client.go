@@ -358,7 +358,7 @@ func (c *Client) RemoveSecret(ctx context.Context, name, repo string) error {
 	return c.do(ctx, "DELETE", "/api/secrets/"+segment(name)+query(repoQuery{repo}), nil, nil)
 }
 
-// ImportConfig proposes what a caller found out about its environment as a change of its repository. It returns the run
+// ImportConfig proposes the environment that a caller made for itself as a change of its repository. It returns the run
 // of the new caller.
 func (c *Client) ImportConfig(ctx context.Context, caller string, in gateway.ImportConfig) (record.Run, error) {
 	return post[record.Run](ctx, c, "/api/callers/"+segment(caller)+"/config", in)

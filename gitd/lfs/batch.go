@@ -49,7 +49,7 @@ type Reply struct {
 	HashAlg  string  `json:"hash_algo,omitempty"`
 }
 
-// Offer says what a client does with an object. Without actions and error it does nothing.
+// Offer has the actions of a client for an object. Without actions and error it does nothing.
 type Offer struct {
 	Object
 	Authenticated bool              `json:"authenticated,omitempty"`

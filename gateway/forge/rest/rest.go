@@ -110,7 +110,7 @@ func (c *Client) setup() error {
 }
 
 // Do makes a request and decodes the answer into out, which may be nil. Returns the header of the answer. check, if not
-// nil, reports whether out has what was asked for.
+// nil, reports whether out has the requested object.
 func (c *Client) Do(ctx context.Context, r Request, out any, check func() bool) (http.Header, error) {
 	if err := c.setup(); err != nil {
 		return nil, fmt.Errorf("cannot %s: %w", r.What, err)
