@@ -19,7 +19,7 @@
 // example, a browser that checks an application has to reach it at 127.0.0.1, and neither may reach the other in
 // another way. A sidecar runs during one call of [Fleet.RunSidecar]. It ends with its container, and with ramus.
 //
-// Containers may work next to another one ([Fleet.AcquireBeside]), as services do. They are ordinary containers without a door. They end
+// Containers may work next to another one ([Fleet.AcquireCompanions]), as services do. They are ordinary containers without a door. They end
 // with the other one.
 //
 // # Invariants

@@ -33,8 +33,8 @@ type Fleet struct {
 	Queue int
 	// Sidecars is the number of sidecars that may run at once. The default is the number of cores, at least 2.
 	Sidecars int
-	// Beside is the number of containers next to others, such as services, that may exist at once. The default is Capacity.
-	Beside int
+	// Companions is the number of containers next to others, such as services, that may exist at once. The default is Capacity.
+	Companions int
 	// SleepAfter is the time without a command and without a background process after which a container is removed. The
 	// default is 10 min.
 	SleepAfter time.Duration
@@ -77,7 +77,7 @@ type Fleet struct {
 	open       bool
 	known      chan struct{} // closed once the engine was listed
 	closed     bool
-	slots      map[string]*slot   // by key; at most Capacity and Beside, except after adoptions
+	slots      map[string]*slot   // by key; at most Capacity and Companions, except after adoptions
 	waiters    []*waiter          // the queue, in order of arrival
 	queueMoved chan struct{}      // closed and replaced when the queue moves
 	making     bool               // a goroutine looks for a host to put to sleep
@@ -241,7 +241,7 @@ func (f *Fleet) Open(ctx context.Context) error {
 		return wrap(err)
 	}
 	f.Capacity, f.Queue = f.capacity(), f.queueLimit()
-	f.Beside = cmp.Or(f.Beside, f.Capacity) // readers of the fields see the values in effect
+	f.Companions = cmp.Or(f.Companions, f.Capacity) // readers of the fields see the values in effect
 	f.clientKey = string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))
 	f.slots = map[string]*slot{}
 	f.unclean = map[string]remains{}

@@ -85,7 +85,7 @@ func (f *Fleet) takeOverLocked(list []Container) error {
 		if c.Running && ok && c.Key != "" && f.slots[c.Key] == nil {
 			inUse[name] = true
 			f.slots[c.Key] = &slot{
-				key: c.Key, beside: c.Labels[labelBeside], state: slotOrphan, since: f.opened, idle: f.opened,
+				key: c.Key, companionOf: c.Labels[labelCompanion], state: slotOrphan, since: f.opened, idle: f.opened,
 				id: c.ID, dir: f.folder(name), made: c, door: new(door), bound: rec.Bound,
 				quota: newQuota(Limits{Disk: rec.Disk, Output: rec.Output}, f.spent),
 			}

@@ -127,7 +127,7 @@ func (f *Fleet) makeRoomLocked() {
 				f.mu.Lock()
 				stopping := 0
 				for _, b := range f.slots {
-					if b.state == slotStopping && b.beside == "" {
+					if b.state == slotStopping && b.companionOf == "" {
 						stopping++
 					}
 				}

@@ -15,10 +15,10 @@ import (
 // of the container is removed. [Fleet.mu] guards its fields.
 type slot struct {
 	key string
-	// beside is the id of the container next to which this one works, or "". It never changes.
-	beside string
-	state  slotState
-	since  time.Time
+	// companionOf is the id of the container next to which this one works, or "". It never changes.
+	companionOf string
+	state       slotState
+	since       time.Time
 	// settled is closed when state is no longer slotStarting or slotStopping.
 	settled chan struct{}
 	err     error // why the container could not start
@@ -59,9 +59,9 @@ const (
 // fillSlotLocked makes a slot, and starts filling it with a container of the pool or a new one.
 func (f *Fleet) fillSlotLocked(r Request) {
 	ctx, cancel := context.WithCancelCause(f.base)
-	b := &slot{key: r.Key, beside: r.Labels[labelBeside], state: slotStarting, since: f.now(), settled: make(chan struct{}), abandon: cancel, fresh: true}
+	b := &slot{key: r.Key, companionOf: r.Labels[labelCompanion], state: slotStarting, since: f.now(), settled: make(chan struct{}), abandon: cancel, fresh: true}
 	var v *candidate
-	if b.beside == "" {
+	if b.companionOf == "" {
 		v = f.takePooledLocked(r)
 	}
 	if v == nil {
@@ -209,7 +209,7 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 		b.host.Close()
 	}
 	// Before the container itself, so that a process that dies in between finds them by it.
-	besides := f.endBeside(b.id)
+	companions := f.endCompanions(b.id)
 	vacate := func() {
 		f.mu.Lock()
 		close(b.settled)
@@ -224,13 +224,13 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 		f.salvage(name)
 		vacate()
 		b.mounts.release() // after vacate, so that the caller in the queue does not wait for it
-		return errors.Join(besides, f.discard(b.id, remains{name, false}))
+		return errors.Join(companions, f.discard(b.id, remains{name, false}))
 	}
 	b.mounts.release()
 	if what == "lost" {
 		err := f.discard(b.id, remains{name, true}) // discard salvages; a new container of the key waits for that
 		vacate()
-		return errors.Join(besides, err)
+		return errors.Join(companions, err)
 	}
 	discarded := make(chan error, 1)
 	f.tasks.Go(func() { discarded <- f.discard(b.id, remains{name, false}) })
@@ -241,11 +241,11 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 		select {
 		case err := <-discarded:
 			vacate()
-			return errors.Join(besides, err)
+			return errors.Join(companions, err)
 		case <-tick.C:
 			if f.ended(b.id) {
 				vacate()
-				return errors.Join(besides, <-discarded)
+				return errors.Join(companions, <-discarded)
 			}
 		}
 	}

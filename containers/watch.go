@@ -101,7 +101,7 @@ type resting struct {
 func (f *Fleet) restingLocked() []resting {
 	var list []resting
 	for _, b := range f.slots {
-		if (b.state == slotReady || b.state == slotOrphan) && b.leases == 0 && b.beside == "" {
+		if (b.state == slotReady || b.state == slotOrphan) && b.leases == 0 && b.companionOf == "" {
 			list = append(list, resting{b, b.host, b.idle, b.uses})
 		}
 	}

@@ -215,10 +215,10 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := l.recovers(ctx, lease, s, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
-	if err := l.beside(ctx, t, lease, s); err != nil {
+	if err := l.startServices(ctx, t, lease, s); err != nil {
 		return workflow.StepResult{}, err
 	}
-	defer l.endBeside(ctx, t, s)
+	defer l.endServices(ctx, t, s)
 	if err := l.prepare(ctx, t, lease, tip, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -275,7 +275,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		}
 		if err == nil {
 			// The command goes on in any case. It can read the reason by its own failure to connect.
-			if err := l.beside(looking, t, lease, s); err != nil {
+			if err := l.startServices(looking, t, lease, s); err != nil {
 				l.note(s.ID, "the services could not be connected again: "+l.x.Secrets.String(err.Error()))
 			}
 		}

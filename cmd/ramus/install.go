@@ -378,7 +378,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		Fleet: &containers.Fleet{
 			Engine: i.engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper,
 			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
-			Beside: c.Services.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
+			Companions: c.Services.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
 		},
 		Devcontainer: c.Devcontainer,
 		ServiceLimits: containers.Limits{

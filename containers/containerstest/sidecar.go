@@ -23,7 +23,7 @@ import (
 func (s *suite) sidecar(script string) containers.Sidecar {
 	return containers.Sidecar{
 		Owner: s.owner, Key: "browser:suite", Image: s.Image, Args: []string{"/bin/bash", "-c", script},
-		Env: []string{"SUITE_MARK=" + s.mark, "SUITE_BESIDE=" + s.mark},
+		Env: []string{"SUITE_MARK=" + s.mark, "SUITE_SIDECAR=" + s.mark},
 	}
 }
 
@@ -42,7 +42,7 @@ func (s *suite) runSidecar(t *testing.T, id, script string) (stdout, stderr stri
 	return out.String(), errOut.String(), exit
 }
 
-func (s *suite) besideOK(t *testing.T, id, script string) string {
+func (s *suite) sidecarOK(t *testing.T, id, script string) string {
 	t.Helper()
 	out, errOut, exit := s.runSidecar(t, id, script)
 	if exit.Code != 0 {
@@ -69,9 +69,9 @@ func (r *running) await(t *testing.T) (containers.SidecarExit, error) {
 	return r.exit, r.err
 }
 
-// besideStarted runs a script in the background and returns when it has written
+// startSidecar runs a script in the background and returns when it has written
 // its first line.
-func (s *suite) besideStarted(t *testing.T, ctx context.Context, e containers.Sidecars, id string, c containers.Sidecar) (_ *running, line string) {
+func (s *suite) startSidecar(t *testing.T, ctx context.Context, e containers.Sidecars, id string, c containers.Sidecar) (_ *running, line string) {
 	t.Helper()
 	r := &running{ended: make(chan struct{})}
 	first := make(chan string, 1)
@@ -157,7 +157,7 @@ func testSidecarCommands(s *suite, t *testing.T) {
 	if _, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); err == nil {
 		t.Error("no program is run")
 	}
-	s.remember("up " + s.besideOK(t, b.c.ID, "echo $RAMUS_SIDECAR"))
+	s.remember("up " + s.sidecarOK(t, b.c.ID, "echo $RAMUS_SIDECAR"))
 	b.usable(t)
 }
 
@@ -243,20 +243,20 @@ func (failing) Read([]byte) (int, error)  { return 0, errFull }
 func testSidecarNetwork(s *suite, t *testing.T) {
 	b := s.startSpec(t, s.spec(containers.Limits{}))
 	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "of the container") }))
-	if got := s.besideOK(t, b.c.ID, fetch+"x"); !strings.HasSuffix(got, "of the container") {
+	if got := s.sidecarOK(t, b.c.ID, fetch+"x"); !strings.HasSuffix(got, "of the container") {
 		t.Errorf("the container's own 127.0.0.1 says %q", got)
 	}
 	other := s.start(t, containers.Limits{})
-	for name, id := range map[string]string{"alone": "", "beside another": other.c.ID} {
+	for name, id := range map[string]string{"alone": "", "next to another": other.c.ID} {
 		if out, _, exit := s.runSidecar(t, id, fetch+"x"); strings.Contains(out, "of the container") {
 			t.Errorf("%s: %q, %+v", name, out, exit)
 		}
 	}
 	for _, id := range []string{b.c.ID, ""} {
-		if got := s.besideOK(t, id, "getent ahosts localhost"); !strings.Contains(got, "127.0.0.1") {
+		if got := s.sidecarOK(t, id, "getent ahosts localhost"); !strings.Contains(got, "127.0.0.1") {
 			t.Errorf("localhost is %q", got)
 		}
-		for i, line := range strings.Split(s.besideOK(t, id, "cat /proc/net/dev"), "\n") {
+		for i, line := range strings.Split(s.sidecarOK(t, id, "cat /proc/net/dev"), "\n") {
 			if name, _, ok := strings.Cut(strings.TrimSpace(line), ":"); i >= 2 && ok && name != "lo" {
 				t.Errorf("there is a network interface %s", name)
 			}
@@ -273,7 +273,7 @@ func (s *suite) mayNot(t *testing.T, id string, tries ...string) {
 		fmt.Fprintf(&script, "timeout 30 bash -c '%s' >/dev/null 2>&1; case $? in 0|124) echo %d;; esac\n", try, i)
 	}
 	// An allowed command must be distinguishable from them.
-	out := s.besideOK(t, id, script.String()+"timeout 30 bash -c true && echo may")
+	out := s.sidecarOK(t, id, script.String()+"timeout 30 bash -c true && echo may")
 	for line := range strings.Lines(strings.TrimSuffix(out, "may")) {
 		i, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil {
@@ -318,11 +318,11 @@ func testSidecarApart(s *suite, t *testing.T) {
 		t.Fatal(err)
 	}
 	// Of the container it sees nothing.
-	if out := s.besideOK(t, b.c.ID, "find / \\( -path /proc -o -path /usr \\) -prune -o -name 'secret-of-*' -print 2>/dev/null; true"); out != "" {
+	if out := s.sidecarOK(t, b.c.ID, "find / \\( -path /proc -o -path /usr \\) -prune -o -name 'secret-of-*' -print 2>/dev/null; true"); out != "" {
 		t.Errorf("files of the container: %s", out)
 	}
 	// The script itself must not contain the name it searches for.
-	out := s.besideOK(t, b.c.ID, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; ls -d /proc/[0-9]* | wc -l")
+	out := s.sidecarOK(t, b.c.ID, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; ls -d /proc/[0-9]* | wc -l")
 	if strings.Contains(out, secret) {
 		t.Error("a process of the container is in sight")
 	}
@@ -330,7 +330,7 @@ func testSidecarApart(s *suite, t *testing.T) {
 		t.Errorf("%d processes are in sight, %v", n, err)
 	}
 	status := map[string]string{}
-	for line := range strings.Lines(s.besideOK(t, b.c.ID, "cat /proc/self/status")) {
+	for line := range strings.Lines(s.sidecarOK(t, b.c.ID, "cat /proc/self/status")) {
 		k, v, _ := strings.Cut(line, ":")
 		status[k] = strings.TrimSpace(v)
 	}
@@ -343,10 +343,10 @@ func testSidecarApart(s *suite, t *testing.T) {
 		}
 	}
 	// The Sandbox of a ramus that is not root has but that one user, under another number.
-	if got := s.besideOK(t, b.c.ID, "id -u; id -G"); got != "1000\n1000" && !(s.engine.Name() == "sandbox" && os.Geteuid() != 0) {
+	if got := s.sidecarOK(t, b.c.ID, "id -u; id -G"); got != "1000\n1000" && !(s.engine.Name() == "sandbox" && os.Geteuid() != 0) {
 		t.Errorf("its user is %q", got)
 	}
-	out = s.besideOK(t, b.c.ID, "find / \\( -path /proc -o -path /usr \\) -prune -o -type d -writable -print 2>/dev/null; true")
+	out = s.sidecarOK(t, b.c.ID, "find / \\( -path /proc -o -path /usr \\) -prune -o -type d -writable -print 2>/dev/null; true")
 	var tries []string
 	for dir := range strings.Lines(out) {
 		switch dir = strings.TrimSpace(dir); {
@@ -360,13 +360,13 @@ func testSidecarApart(s *suite, t *testing.T) {
 		"touch /usr/x", "touch /etc/x", "touch /x", "echo 1 > /proc/sys/kernel/panic", "dmesg", "test -e "+containers.WorkDir+"/"+secret,
 		"head -c 1 /etc/shadow", "test -S /var/run/docker.sock", "test -e "+s.dir,
 	)...)
-	if got := s.besideOK(t, b.c.ID, "ls /proc/self/fd | tr '\\n' ' '"); got != "0 1 2 3" {
+	if got := s.sidecarOK(t, b.c.ID, "ls /proc/self/fd | tr '\\n' ' '"); got != "0 1 2 3" {
 		t.Errorf("it starts with the descriptors %s", got)
 	}
 
 	// The container sees no process of the sidecar, so it cannot trace one.
 	hidden := "hidden-in-the-sidecar"
-	r, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar("echo x > /tmp/"+hidden+"; echo x > $HOME/"+hidden+"; echo up $RAMUS_SIDECAR; exec sleep 601"))
+	r, line := s.startSidecar(t, t.Context(), s.sidecars, b.c.ID, s.sidecar("echo x > /tmp/"+hidden+"; echo x > $HOME/"+hidden+"; echo up $RAMUS_SIDECAR; exec sleep 601"))
 	s.remember(line)
 	if out := b.ok(t, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(out, "sleep 601") {
 		t.Error("the container sees a process of the sidecar")
@@ -418,7 +418,7 @@ func testSidecarCancel(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	why := errors.New("nobody wants to know any more")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r, line := s.besideStarted(t, ctx, s.sidecars, b.c.ID, s.sidecar("trap '' TERM HUP INT; setsid sleep 600 & echo up $RAMUS_SIDECAR; while :; do sleep 1; done"))
+	r, line := s.startSidecar(t, ctx, s.sidecars, b.c.ID, s.sidecar("trap '' TERM HUP INT; setsid sleep 600 & echo up $RAMUS_SIDECAR; while :; do sleep 1; done"))
 	s.remember(line)
 	cancel(why)
 	if _, err := r.await(t); !errors.Is(err, why) {
@@ -436,25 +436,25 @@ func testSidecarCancel(s *suite, t *testing.T) {
 // noneMarked checks that no process of a sidecar is left when RunSidecar has returned.
 func (s *suite) noneMarked(t *testing.T) {
 	t.Helper()
-	if left := s.marked("SUITE_BESIDE=" + s.mark); len(left) > 0 {
+	if left := s.marked("SUITE_SIDECAR=" + s.mark); len(left) > 0 {
 		t.Errorf("processes of a sidecar are left: %q", left)
 	}
 }
 
 func testSidecarGone(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
-	r, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar(lasting))
+	r, line := s.startSidecar(t, t.Context(), s.sidecars, b.c.ID, s.sidecar(lasting))
 	s.remember(line)
 	if err := s.engine.Remove(t.Context(), b.c.ID); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := r.await(t); !isGone(err) {
-		t.Errorf("beside a container that was removed: %+v, %v", exit, err)
+		t.Errorf("next to a container that was removed: %+v, %v", exit, err)
 	}
 	s.noneMarked(t)
 	for _, id := range []string{b.c.ID, "no-such-container", "../x", strings.Repeat("0", 64)} {
 		if exit, err := s.sidecars.RunSidecar(t.Context(), id, s.sidecar("true")); !isGone(err) {
-			t.Errorf("beside %q: %+v, %v", id, exit, err)
+			t.Errorf("next to %q: %+v, %v", id, exit, err)
 		}
 	}
 }
@@ -464,13 +464,13 @@ func testSidecarSweep(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	earlier := s.open(t)
 	defer earlier.Close()
-	left, line := s.besideStarted(t, t.Context(), earlier.(containers.Sidecars), b.c.ID, s.sidecar(lasting))
+	left, line := s.startSidecar(t, t.Context(), earlier.(containers.Sidecars), b.c.ID, s.sidecar(lasting))
 	s.remember(line)
 	theirs := s.sidecar(lasting)
 	theirs.Owner = "someone else"
-	other, line := s.besideStarted(t, t.Context(), earlier.(containers.Sidecars), b.c.ID, theirs)
+	other, line := s.startSidecar(t, t.Context(), earlier.(containers.Sidecars), b.c.ID, theirs)
 	s.remember(line)
-	ours, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar(lasting))
+	ours, line := s.startSidecar(t, t.Context(), s.sidecars, b.c.ID, s.sidecar(lasting))
 	s.remember(line)
 	if err := s.sidecars.SweepSidecars(t.Context(), s.owner); err != nil {
 		t.Fatal(err)
@@ -490,10 +490,10 @@ func testSidecarSweep(s *suite, t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, err := other.await(t); err == nil && exit.Code != 137 {
-		t.Errorf("beside a container that was removed: %+v", exit)
+		t.Errorf("next to a container that was removed: %+v", exit)
 	}
 	if _, err := ours.await(t); !isGone(err) {
-		t.Errorf("beside a container that was removed: %v", err)
+		t.Errorf("next to a container that was removed: %v", err)
 	}
 	if err := s.sidecars.SweepSidecars(t.Context(), ""); err == nil {
 		t.Error("everyone's are swept")

@@ -11,13 +11,13 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
-// The test program is its own runner, as ramus is, and a ramus that dies beside a sidecar.
+// The test program is its own runner, as ramus is, and a ramus that dies while a sidecar runs.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "runner" {
 		os.Exit(runner.Main(os.Args[2:]))
 	}
-	if len(os.Args) > 1 && os.Args[1] == "beside" {
-		os.Exit(besideMain(os.Args[2], os.Args[3]))
+	if len(os.Args) > 1 && os.Args[1] == "sidecar" {
+		os.Exit(sidecarMain(os.Args[2], os.Args[3]))
 	}
 	os.Exit(m.Run())
 }

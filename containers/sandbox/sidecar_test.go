@@ -15,8 +15,8 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
-// besideMain is a ramus that runs a sidecar until it is killed.
-func besideMain(dir, id string) int {
+// sidecarMain is a ramus that runs a sidecar until it is killed.
+func sidecarMain(dir, id string) int {
 	_, err := (&sandbox.Engine{Dir: dir}).RunSidecar(context.Background(), id, containers.Sidecar{
 		Owner: "owner", Key: "browser:x", Stdout: os.Stdout,
 		Args: []string{"/bin/sh", "-c", "setsid sleep 600 & echo $RAMUS_SIDECAR; exec sleep 600"},
@@ -44,7 +44,7 @@ func TestSandboxSidecarOutlivedByNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	cmd := exec.Command(os.Args[0], "beside", dir, c.ID)
+	cmd := exec.Command(os.Args[0], "sidecar", dir, c.ID)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

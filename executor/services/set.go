@@ -147,7 +147,7 @@ func (s *Set) startLocked(ctx context.Context, lease *containers.Lease, missing 
 		}
 		requests[i] = containers.Request{Key: u.key, Image: u.program.image, Limits: s.starter.limits(u.service), Program: u.program.own}
 	}
-	leases, err := s.starter.Fleet.AcquireBeside(ctx, lease, requests)
+	leases, err := s.starter.Fleet.AcquireCompanions(ctx, lease, requests)
 	if err != nil {
 		s.abandon(ctx, requests)
 		return err

@@ -26,8 +26,8 @@ func (t *target) newServices() *services.Set {
 	})
 }
 
-// beside has the services of the repository and of a step run next to the step's container.
-func (l *liveRun) beside(ctx context.Context, t *target, lease *containers.Lease, s stepInfo) error {
+// startServices has the services of the repository and of a step run next to the step's container.
+func (l *liveRun) startServices(ctx context.Context, t *target, lease *containers.Lease, s stepInfo) error {
 	did, err := t.services.Ensure(ctx, lease, overlaid(t.settings().Services, s.Services))
 	var failed *services.Failed
 	if errors.As(err, &failed) {
@@ -39,8 +39,8 @@ func (l *liveRun) beside(ctx context.Context, t *target, lease *containers.Lease
 	return l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: did}, false)
 }
 
-// endBeside ends the services of a step. Those of the repository go on with the container.
-func (l *liveRun) endBeside(ctx context.Context, t *target, s stepInfo) {
+// endServices ends the services of a step. Those of the repository go on with the container.
+func (l *liveRun) endServices(ctx context.Context, t *target, s stepInfo) {
 	if len(s.Services) == 0 || l.x.ctx.Err() != nil {
 		return // after a restart the step's command goes on with its services
 	}

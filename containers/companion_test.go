@@ -10,10 +10,10 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// beside acquires containers next to that of a lease.
-func (f *fleet) beside(of *containers.Lease, keys ...string) []*containers.Lease {
+// companions acquires containers next to that of a lease.
+func (f *fleet) companions(of *containers.Lease, keys ...string) []*containers.Lease {
 	f.t.Helper()
-	leases, err := f.AcquireBeside(f.t.Context(), of, requests(keys...))
+	leases, err := f.AcquireCompanions(f.t.Context(), of, requests(keys...))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -28,18 +28,18 @@ func requests(keys ...string) []containers.Request {
 	return list
 }
 
-// TestBeside has containers next to others. They take no slot, do not fall asleep, and end with the other container.
-func TestBeside(t *testing.T) {
-	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Capacity, f.Beside = 1, 3 })
+// TestCompanions has containers next to others. They take no slot, do not fall asleep, and end with the other container.
+func TestCompanions(t *testing.T) {
+	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Capacity, f.Companions = 1, 3 })
 	task := f.acquire("run:a")
-	leases := f.beside(task, "service:a:db", "service:a:cache")
+	leases := f.companions(task, "service:a:db", "service:a:cache")
 	if out := shell(t, leases[1].Host, "echo works"); out != "works" {
 		t.Errorf("it says %q", out)
 	}
-	if again := f.beside(task, "service:a:db"); again[0].Host != leases[0].Host {
+	if again := f.companions(task, "service:a:db"); again[0].Host != leases[0].Host {
 		t.Error("another container for the same key")
 	}
-	if _, err := f.AcquireBeside(t.Context(), task, requests("1", "2", "3", "4")); !errors.Is(err, containers.ErrBusy) {
+	if _, err := f.AcquireCompanions(t.Context(), task, requests("1", "2", "3", "4")); !errors.Is(err, containers.ErrBusy) {
 		t.Errorf("more than there may be: %v", err)
 	}
 	for _, l := range leases {
@@ -52,10 +52,10 @@ func TestBeside(t *testing.T) {
 	// The other caller gets the only slot. What is next to the first one goes with it.
 	other := f.acquire("run:b")
 	f.await("the end of the services", func() bool { return f.state("service:a:db") == "none" && f.state("service:a:cache") == "none" })
-	if _, err := f.AcquireBeside(t.Context(), task, requests("service:a:db")); !errors.Is(err, containers.ErrGone) {
+	if _, err := f.AcquireCompanions(t.Context(), task, requests("service:a:db")); !errors.Is(err, containers.ErrGone) {
 		t.Errorf("next to a container that is gone: %v", err)
 	}
-	f.beside(other, "service:b:db")
+	f.companions(other, "service:b:db")
 	if err := f.Remove(t.Context(), "run:b"); err != nil {
 		t.Fatal(err)
 	}
@@ -64,34 +64,34 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestBesideMakesRoom has an idle container give way to a caller that wants services.
-func TestBesideMakesRoom(t *testing.T) {
-	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Capacity, f.Beside = 4, 1 })
+// TestCompanionMakesRoom has an idle container give way to a caller that wants services.
+func TestCompanionMakesRoom(t *testing.T) {
+	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Capacity, f.Companions = 4, 1 })
 	idle := f.acquire("run:a")
-	f.beside(idle, "service:a:db")
+	f.companions(idle, "service:a:db")
 	busy := f.acquire("run:b")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.AcquireBeside(ctx, busy, requests("service:b:db")); !errors.Is(err, context.Canceled) {
+	if _, err := f.AcquireCompanions(ctx, busy, requests("service:b:db")); !errors.Is(err, context.Canceled) {
 		t.Errorf("with all in use: %v", err)
 	}
 	idle.Release()
-	f.beside(busy, "service:b:db")
+	f.companions(busy, "service:b:db")
 	if s := f.state("run:a"); s != "none" {
 		t.Errorf("the idle container is %s", s)
 	}
 }
 
-// TestBesideTakenOver has a new process find both containers, or only the one that is next to the other.
-func TestBesideTakenOver(t *testing.T) {
+// TestCompanionTakenOver has a new process find both containers, or only the one that is next to the other.
+func TestCompanionTakenOver(t *testing.T) {
 	dir := t.TempDir()
 	first := newFleet(t, dir, nil)
 	task := first.acquire("run:a")
-	host := first.beside(task, "service:a:db")[0].Host
+	host := first.companions(task, "service:a:db")[0].Host
 	if _, err := host.Start(t.Context(), containers.Command{ID: "service", Shell: "sleep 1000", Background: true}); err != nil {
 		t.Fatal(err)
 	}
-	first.beside(first.acquire("run:b"), "service:b:db")
+	first.companions(first.acquire("run:b"), "service:b:db")
 	first.close(true)
 	if err := first.Engine.Remove(t.Context(), idOf(t, first, "run:b")); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestBesideTakenOver(t *testing.T) {
 		t.Errorf("next to a container that is gone: %s", s)
 	}
 	task = second.acquire("run:a")
-	host = second.beside(task, "service:a:db")[0].Host
+	host = second.companions(task, "service:a:db")[0].Host
 	commands, err := host.Commands(t.Context())
 	if err != nil || len(commands) != 1 || !commands[0].Running {
 		t.Errorf("its program: %+v, %v", commands, err)

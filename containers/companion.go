@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// labelBeside is the label of a container that works next to another one. Its value is the id of that container.
-const labelBeside = "ramus.beside"
+// labelCompanion is the label of a container that works next to another one. Its value is the id of that container.
+const labelCompanion = "ramus.companion"
 
-// besideWait is the time that AcquireBeside waits for room, if its context sets no earlier end. Containers next to others wait for
+// companionWait is the time that AcquireCompanions waits for room, if its context sets no earlier end. Containers next to others wait for
 // each other without an order, so the wait must end.
-const besideWait = 5 * time.Minute
+const companionWait = 5 * time.Minute
 
-// besideAgain is the pause between two looks for idle containers.
-const besideAgain = time.Second
+// companionPause is the pause between two looks for idle containers.
+const companionPause = time.Second
 
-// AcquireBeside returns the hosts of containers that work next to the container of a lease, in the order of the requests. It makes
+// AcquireCompanions returns the hosts of containers that work next to the container of a lease, in the order of the requests. It makes
 // the ones that do not exist. They have no door and no pool, take none of the Capacity slots, and end with the other container. At
-// most [Fleet].Beside containers of that kind exist at once. If there are too many, AcquireBeside puts idle containers to sleep that
+// most [Fleet].Companions containers of that kind exist at once. If there are too many, AcquireCompanions puts idle containers to sleep that
 // have some, and waits. The error is then [ErrBusy] after five minutes.
 //
 // The callers release the leases at the end of their use, which does not end the containers. [Fleet.Remove] does.
-func (f *Fleet) AcquireBeside(ctx context.Context, of *Lease, requests []Request) (leases []*Lease, err error) {
+func (f *Fleet) AcquireCompanions(ctx context.Context, of *Lease, requests []Request) (leases []*Lease, err error) {
 	id := of.Host.Container().ID
 	defer func() {
 		if err != nil {
@@ -35,11 +35,11 @@ func (f *Fleet) AcquireBeside(ctx context.Context, of *Lease, requests []Request
 			leases, err = nil, fmt.Errorf("cannot start containers next to %s: %w", id, err)
 		}
 	}()
-	if err := f.makeBeside(ctx, id, requests); err != nil {
+	if err := f.startCompanions(ctx, id, requests); err != nil {
 		return nil, err
 	}
 	for _, r := range requests {
-		l, err := f.awaitBeside(ctx, id, r)
+		l, err := f.awaitCompanion(ctx, id, r)
 		if err != nil {
 			return leases, err
 		}
@@ -48,9 +48,9 @@ func (f *Fleet) AcquireBeside(ctx context.Context, of *Lease, requests []Request
 	return leases, nil
 }
 
-// makeBeside starts the containers of requests that do not exist, once there is room for all of them.
-func (f *Fleet) makeBeside(ctx context.Context, id string, requests []Request) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, besideWait, fmt.Errorf("%w: all %d containers next to others are in use", ErrBusy, f.Beside))
+// startCompanions starts the containers of requests that do not exist, once there is room for all of them.
+func (f *Fleet) startCompanions(ctx context.Context, id string, requests []Request) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, companionWait, fmt.Errorf("%w: all %d containers next to others are in use", ErrBusy, f.Companions))
 	defer cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,19 +64,19 @@ func (f *Fleet) makeBeside(ctx context.Context, id string, requests []Request) e
 				missing = append(missing, r)
 			}
 		}
-		if len(missing) > f.Beside {
-			return fmt.Errorf("%w: it wants %d, and there may be %d at once", ErrBusy, len(missing), f.Beside)
+		if len(missing) > f.Companions {
+			return fmt.Errorf("%w: it wants %d, and there may be %d at once", ErrBusy, len(missing), f.Companions)
 		}
 		if b := f.byIDLocked(id); b == nil || b.state != slotReady {
 			return fmt.Errorf("container %s: %w", id, ErrGone)
 		}
-		if f.besideLocked()+len(missing) <= f.Beside {
+		if f.companionsLocked()+len(missing) <= f.Companions {
 			for _, r := range missing {
 				r.Labels = maps.Clone(r.Labels)
 				if r.Labels == nil {
 					r.Labels = map[string]string{}
 				}
-				r.Labels[labelBeside] = id
+				r.Labels[labelCompanion] = id
 				f.fillSlotLocked(r)
 			}
 			return nil
@@ -85,12 +85,12 @@ func (f *Fleet) makeBeside(ctx context.Context, id string, requests []Request) e
 		moved := f.queueMoved
 		f.mu.Unlock()
 		for _, r := range list {
-			if f.hasBeside(r.b.id) {
+			if f.hasCompanions(r.b.id) {
 				f.sleepSlot(r)
 				break
 			}
 		}
-		again := time.NewTimer(besideAgain)
+		again := time.NewTimer(companionPause)
 		select {
 		case <-moved:
 		case <-again.C: // a container may have become idle
@@ -104,8 +104,8 @@ func (f *Fleet) makeBeside(ctx context.Context, id string, requests []Request) e
 	}
 }
 
-// awaitBeside returns a lease of a container that makeBeside started or found.
-func (f *Fleet) awaitBeside(ctx context.Context, id string, r Request) (*Lease, error) {
+// awaitCompanion returns a lease of a container that startCompanions started or found.
+func (f *Fleet) awaitCompanion(ctx context.Context, id string, r Request) (*Lease, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
@@ -116,7 +116,7 @@ func (f *Fleet) awaitBeside(ctx context.Context, id string, r Request) (*Lease, 
 		if b == nil {
 			return nil, fmt.Errorf("%s: %w", r.Key, ErrGone)
 		}
-		if b.beside != id {
+		if b.companionOf != id {
 			return nil, fmt.Errorf("%s belongs to another container: %w", r.Key, ErrGone)
 		}
 		if lease, err, again := f.leaseWhenReadyLocked(ctx, b, r); !again {
@@ -125,11 +125,11 @@ func (f *Fleet) awaitBeside(ctx context.Context, id string, r Request) (*Lease, 
 	}
 }
 
-// besideLocked returns the number of slots of containers that work next to others.
-func (f *Fleet) besideLocked() int {
+// companionsLocked returns the number of slots of containers that work next to others.
+func (f *Fleet) companionsLocked() int {
 	n := 0
 	for _, b := range f.slots {
-		if b.beside != "" {
+		if b.companionOf != "" {
 			n++
 		}
 	}
@@ -137,7 +137,7 @@ func (f *Fleet) besideLocked() int {
 }
 
 // takenLocked returns the number of slots that count against Capacity.
-func (f *Fleet) takenLocked() int { return len(f.slots) - f.besideLocked() }
+func (f *Fleet) takenLocked() int { return len(f.slots) - f.companionsLocked() }
 
 // byIDLocked returns the slot of a container, or nil.
 func (f *Fleet) byIDLocked(id string) *slot {
@@ -149,26 +149,26 @@ func (f *Fleet) byIDLocked(id string) *slot {
 	return nil
 }
 
-func (f *Fleet) hasBeside(id string) bool {
+func (f *Fleet) hasCompanions(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, b := range f.slots {
-		if b.beside != "" && b.beside == id {
+		if b.companionOf != "" && b.companionOf == id {
 			return true
 		}
 	}
 	return false
 }
 
-// endBeside removes the containers that work next to one that ends. It returns when nothing is left of them.
-func (f *Fleet) endBeside(id string) error {
+// endCompanions removes the containers that work next to one that ends. It returns when nothing is left of them.
+func (f *Fleet) endCompanions(id string) error {
 	if id == "" {
 		return nil
 	}
 	f.mu.Lock()
 	var ending []*slot
 	for _, b := range f.slots {
-		if b.beside != id {
+		if b.companionOf != id {
 			continue
 		}
 		switch b.state {
@@ -195,7 +195,7 @@ func (f *Fleet) dropStraysLocked() {
 		ids[b.id] = true
 	}
 	for key, b := range f.slots {
-		if b.beside != "" && !ids[b.beside] {
+		if b.companionOf != "" && !ids[b.companionOf] {
 			delete(f.slots, key)
 			f.unclean[b.id] = remains{folder: filepath.Base(b.dir)}
 		}
