@@ -23,6 +23,9 @@ type killPoint struct {
 	at func(y *story, change any) bool
 	// cut is a request at GitHub that is not done. The server is killed before it tries again.
 	cut string
+	// hold is a request at GitHub that waits until the server is killed, because the task could otherwise end before the
+	// point is seen.
+	hold string
 	// when is polled.
 	when func(y *story) bool
 
@@ -76,8 +79,10 @@ func atWork(n int) func(*story) bool {
 	}
 }
 
-// The routes that are cut.
+// The routes that are cut or held.
 const (
+	routeDeleteRef = "DELETE /repos/{owner}/{repo}/git/refs/{ref...}"
+
 	routePulls   = "POST /repos/{owner}/{repo}/pulls"
 	routeComment = "POST /repos/{owner}/{repo}/pulls/{pull_number}/comments"
 	routeRequest = "POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers"
@@ -99,7 +104,7 @@ var killPoints = []killPoint{
 	{name: "reply-lost", at: changed("reply")},
 	{name: "request-before", cut: routeRequest},
 	{name: "request-lost", at: changed("request")},
-	{name: "merged-delivered", at: delivered("pull_request closed")},
+	{name: "merged-delivered", at: delivered("pull_request closed"), hold: routeDeleteRef},
 	{name: "branch-deleted", at: changed("delete")},
 }
 
@@ -150,6 +155,10 @@ func TestEngineerKilled(t *testing.T) {
 		} else if p.cut != "" {
 			s.github.Fail(githubtest.Fault{Route: p.cut, Times: -1, Cut: true})
 		}
+		held := make(chan struct{})
+		if p.hold != "" {
+			s.github.Fail(githubtest.Fault{Route: p.hold, Times: -1, Slow: held})
+		}
 		if err := y.begin(); err != nil {
 			t.Fatal(err)
 		}
@@ -163,6 +172,7 @@ func TestEngineerKilled(t *testing.T) {
 			}
 		}
 		p.kill(y)
+		close(held)
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
