@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/agent"
@@ -336,7 +337,7 @@ func TestACPFlood(t *testing.T) {
 func TestACPFiles(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:files", strings.Join([]string{
-		"read /etc/passwd", "read /work/../etc/passwd", "read nowhere", "read sub", "run mkfifo pipe; ln -s /etc/passwd link; chmod 755 sub/a",
+		"read /etc/passwd", "read " + containers.WorkDir + "/../etc/passwd", "read nowhere", "read sub", "run mkfifo pipe; ln -s /etc/passwd link; chmod 755 sub/a",
 		"read link", "write /etc/x y", "write new/folder/file deep", "write sub/a changed", "run stat -c %a sub/a", "run exit 7", "read new/folder/file"}, "\n")).Name())
 	out := w.stdout(r.Name(), "turn-1")
 	if strings.Contains(out, "root:") || !strings.Contains(out, "755\n") || !strings.Contains(out, "(exit code 7)") || !strings.HasSuffix(out, "deep\ndone\n") {

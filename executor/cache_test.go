@@ -19,6 +19,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -40,7 +41,7 @@ func newRegistry(t *testing.T) *registry {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for name, text := range map[string]string{
-		"package/package.json": `{"name": "dep", "version": "1.0.0", "scripts": {"install": "touch /work/script-was-run"}}`,
+		"package/package.json": `{"name": "dep", "version": "1.0.0", "scripts": {"install": "touch ` + containers.WorkDir + `/script-was-run"}}`,
 		"package/index.js":     "module.exports = 'of the registry'\n",
 	} {
 		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
@@ -260,7 +261,7 @@ func TestModulesFromTheCache(t *testing.T) {
 	base["go.sum"] = string(sum)
 
 	w := newWorld(t, func(x *executor.Executor) {
-		x.Env = []string{"GOPROXY=file:///work/proxy", "GOSUMDB=off", "GOTOOLCHAIN=local"}
+		x.Env = []string{"GOPROXY=file://" + containers.WorkDir + "/proxy", "GOSUMDB=off", "GOTOOLCHAIN=local"}
 	})
 	if res := w.result("look", "go version"); res.ExitCode != 0 {
 		t.Skip("cannot run here: sandboxes have no go")
@@ -333,7 +334,7 @@ func hostileTarball(t *testing.T) []byte {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, h := range []tar.Header{
-		{Name: "home/.profile", Size: 4}, {Name: "go/../../work/evil", Size: 4}, {Name: "/work/evil", Size: 4},
+		{Name: "home/.profile", Size: 4}, {Name: "go/../.." + containers.WorkDir + "/evil", Size: 4}, {Name: containers.WorkDir + "/evil", Size: 4},
 		{Name: "go/link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, {Name: "go/link/evil", Size: 4},
 	} {
 		h.Mode = 0o644

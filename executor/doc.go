@@ -10,7 +10,7 @@
 // agent's conversation. A caller may have many, one after another. A [record.Journal] is the events of a run, one
 // [record.Event] a line.
 //
-// A run is claimed by making its ref, against zero. Whoever makes the ref owns the run. A run that works has a
+// A run is claimed by making its ref, against zero. The process that makes the ref owns the run. A run that works has a
 // goroutine of its own, which takes its steps to their ends. A step runs in the container of the caller's target, and
 // ends with a commit and an event.
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 )
 
-// TestGateOfRepositories has the person to whom the gate admits everything use rules, excluded repositories and the word
+// TestGateOfRepositories has a person with all rights use rules, excluded repositories and the word
 // that hands a thread over.
 func TestGateOfRepositories(t *testing.T) {
 	runner, web := fallbacktest.New()

@@ -65,7 +65,7 @@ snapshot. Nor is an artifact store that is not in the data folder (artifacts.url
 				count(s.Refs, "ref"), bytesize.Text(s.Bytes), bytesize.Text(s.Copied))
 			switch {
 			case s.Keys:
-				fmt.Fprintln(e.err, "The keys are included. Whoever can read the snapshot can sign tokens for this server.")
+				fmt.Fprintln(e.err, "The keys are included. A reader of the snapshot can sign tokens for this server.")
 			default:
 				fmt.Fprintln(e.err, "The keys are not included (--keys). After a restoration all tokens and links are invalid.")
 			}

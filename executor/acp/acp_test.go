@@ -18,6 +18,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/acptest"
 )
 
+// workDir is the folder of the sessions.
+const workDir = "/work"
+
 // client records an agent's updates and requests. Its files are a map.
 type client struct {
 	mu       sync.Mutex // guards all below
@@ -131,7 +134,7 @@ func serve(t *testing.T, a *acptest.Agent) (*acp.Conn, *client) {
 		served <- a.Serve(agentIn, agentOut)
 		agentOut.Close()
 	}()
-	c := &client{files: map[string]string{"/work/there": "it is there\n"}, yes: true}
+	c := &client{files: map[string]string{workDir + "/there": "it is there\n"}, yes: true}
 	conn, err := acp.Connect(t.Context(), stdin, stdout, c, acp.Options{Name: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +152,7 @@ func serve(t *testing.T, a *acptest.Agent) (*acp.Conn, *client) {
 
 func open(t *testing.T, conn *acp.Conn, s acp.Session) string {
 	t.Helper()
-	s.Dir = "/work"
+	s.Dir = workDir
 	id, err := conn.Open(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +184,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("no %q in %q", want, c.said)
 		}
 	}
-	if c.files["/work/made"] != "by me\n" || !slices.Equal(c.started, []string{"sh -c make test"}) || c.released != 1 {
+	if c.files[workDir+"/made"] != "by me\n" || !slices.Equal(c.started, []string{"sh -c make test"}) || c.released != 1 {
 		t.Errorf("%q %q %d", c.files, c.started, c.released)
 	}
 	if len(c.asked) != 1 || c.asked[0].Tool.Kind != "edit" || c.asked[0].Tool.Words() != "edit made" {
@@ -206,7 +209,7 @@ func TestTurn(t *testing.T) {
 	}
 	c.yes = false
 	say(t, conn, session, "write made by nobody")
-	if c.files["/work/made"] != "by me\n" || !strings.Contains(c.said, "not allowed") {
+	if c.files[workDir+"/made"] != "by me\n" || !strings.Contains(c.said, "not allowed") {
 		t.Errorf("%q %q", c.files, c.said)
 	}
 }
@@ -231,12 +234,12 @@ func TestSessions(t *testing.T) {
 		if !strings.Contains(c.said, "that was before") {
 			t.Errorf("said: %q", c.said)
 		}
-		if _, err := conn.Open(t.Context(), acp.Session{ID: "sess-77", Dir: "/work"}); !errors.Is(err, acp.ErrRefused) {
+		if _, err := conn.Open(t.Context(), acp.Session{ID: "sess-77", Dir: workDir}); !errors.Is(err, acp.ErrRefused) {
 			t.Errorf("a session that is not there: %v", err)
 		}
 	}
 	conn, _ = serve(t, &acptest.Agent{Dir: dir, NoLoad: true})
-	if _, err := conn.Open(t.Context(), acp.Session{ID: session, Dir: "/work"}); !errors.Is(err, acp.ErrRefused) {
+	if _, err := conn.Open(t.Context(), acp.Session{ID: session, Dir: workDir}); !errors.Is(err, acp.ErrRefused) {
 		t.Errorf("an agent that cannot load: %v", err)
 	}
 }
@@ -245,7 +248,7 @@ func TestModes(t *testing.T) {
 	noLeaks(t)
 	conn, _ := serve(t, &acptest.Agent{Modes: []string{"code", "plan"}})
 	open(t, conn, acp.Session{Mode: "plan"})
-	if _, err := conn.Open(t.Context(), acp.Session{Mode: "yolo", Dir: "/work"}); !errors.Is(err, acp.ErrRefused) {
+	if _, err := conn.Open(t.Context(), acp.Session{Mode: "yolo", Dir: workDir}); !errors.Is(err, acp.ErrRefused) {
 		t.Errorf("a mode that is not there: %v", err)
 	}
 }
@@ -253,10 +256,10 @@ func TestModes(t *testing.T) {
 func TestAuth(t *testing.T) {
 	noLeaks(t)
 	conn, _ := serve(t, &acptest.Agent{Auth: "api-key"})
-	if _, err := conn.Open(t.Context(), acp.Session{Dir: "/work"}); !errors.Is(err, acp.ErrAuth) || !strings.Contains(err.Error(), "api-key") {
+	if _, err := conn.Open(t.Context(), acp.Session{Dir: workDir}); !errors.Is(err, acp.ErrAuth) || !strings.Contains(err.Error(), "api-key") {
 		t.Errorf("without a way: %v", err)
 	}
-	if _, err := conn.Open(t.Context(), acp.Session{Dir: "/work", Auth: "wrong"}); !errors.Is(err, acp.ErrRefused) {
+	if _, err := conn.Open(t.Context(), acp.Session{Dir: workDir, Auth: "wrong"}); !errors.Is(err, acp.ErrRefused) {
 		t.Errorf("a wrong way: %v", err)
 	}
 	open(t, conn, acp.Session{Auth: "api-key"})
@@ -332,7 +335,7 @@ func told(t testing.TB, o acp.Options, sent ...string) (*client, error) {
 	defer cancel()
 	conn, err := acp.Connect(ctx, stdin, stdout, c, o)
 	if err == nil {
-		_, err = conn.Open(ctx, acp.Session{Dir: "/work"})
+		_, err = conn.Open(ctx, acp.Session{Dir: workDir})
 	}
 	conn.Close()
 	stdin.Close()

@@ -22,7 +22,7 @@ import (
 type Request struct {
 	// Dir is the folder of the backup, an absolute path on the server's machine. It is made if it is missing.
 	Dir string `json:"dir"`
-	// Keys includes the keys of the server. Whoever has them can sign tokens, links and manifests of bases.
+	// Keys includes the keys of the server. The keys sign tokens, links and manifests of bases.
 	Keys bool `json:"keys,omitempty"`
 	// Full copies everything again, and shares no file with an earlier snapshot.
 	Full bool `json:"full,omitempty"`

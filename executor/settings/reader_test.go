@@ -9,7 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/environment"
 )
 
-// TestReader follows a file through the history of a base: made, changed, broken, mended.
+// TestReader follows a file through the history of a base: made, changed, broken, corrected.
 func TestReader(t *testing.T) {
 	ctx := t.Context()
 	git := &gitd.Server{Root: t.TempDir()}

@@ -26,7 +26,7 @@ func deedOf(verb string) (gate.Deed, bool) {
 
 // starterOf returns the person who counts as the starter of a thread. It returns "" for a thread that only the
 // explicit prefix of a requester opened, because such a thread belongs to nobody else. ramus began the thread of a
-// task, so there every user whom the gate lets through counts as the starter.
+// task, so there every user that the gate admits counts as the starter.
 func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 	switch {
 	case d.Reason == gate.ReasonExplicitPrefix:

@@ -55,7 +55,7 @@ func (r *reporter) askPeople(ctx context.Context) error {
 	return err
 }
 
-// asks returns the users whom a question is for. These are the ones that it names, or otherwise the person who asked
+// asks returns the users that a question mentions. These are the ones that it names, or otherwise the person who asked
 // for the run.
 func (r *reporter) asks(allowed []string) []string {
 	var users []string

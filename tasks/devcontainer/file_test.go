@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 	want := File{
 		Path: Path, Build: &Build{Dockerfile: ".devcontainer/Dockerfile", Context: ".", Args: map[string]string{"VARIANT": "a//b"}},
 		Features: map[string]json.RawMessage{"ghcr.io/devcontainers/features/node:1": json.RawMessage(`{"version": "22"}`), "./tool": json.RawMessage(`{}`)},
-		Env:      []string{"A=", "FOLDER=/work/x", "HOST=none"},
+		Env:      []string{"A=", "FOLDER=" + workDir + "/x", "HOST=none"},
 		Commands: []string{`'echo' 'it'\''s'`, "'make' 'tools'", "npm ci"},
 		Ports:    []int{3000, 5432},
 		Refused:  []string{"build.options", "capAdd", "initializeCommand", "mounts", "privileged", "runArgs", "securityOpt"},

@@ -64,7 +64,7 @@ no_pipes() {
 
 # own_git makes a git directory of ramus's own for the work tree, and has git use it
 # from then on. Its configuration, index, info files and refs are none that a
-# command has set. It uses the objects of /work/.git unless they cannot be read or
+# command has set. It uses the objects of the container's repository unless they cannot be read or
 # written, lack the commit $1, or RAMUS_APART is set; shared is empty then.
 own_git() {
 	chmod u+rwx "$scratch" 2>/dev/null
