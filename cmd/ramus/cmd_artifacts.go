@@ -44,10 +44,7 @@ RUN --link).`,
 			fs.StringVar(&save, "save", "", "save into the new `folder`")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 2, "RUN [NAME]"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 2, "RUN [NAME]")
 			if err != nil {
 				return err
 			}

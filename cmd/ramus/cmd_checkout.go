@@ -81,10 +81,7 @@ one change does not apply, none is made.`,
 			fs.BoolVar(&drop, "delete", false, "stop the caller's runs and remove its container and branch afterwards")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "CALLER"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "CALLER")
 			if err != nil {
 				return err
 			}

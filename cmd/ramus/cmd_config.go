@@ -30,10 +30,7 @@ reason. The exit status is 1 if the file has a mistake; the last good one is use
 			fs.StringVar(&base, "base", "", "`branch` whose configuration is read (default the repository's base)")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "REPO"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "REPO")
 			if err != nil {
 				return err
 			}
@@ -92,10 +89,7 @@ The proposal is the .ramus/config.yaml on the caller's branch, with the commands
 caller, which can be read (ramus diff), merged (ramus merge), or thrown away.`,
 		set: setJSON,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "CALLER"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "CALLER")
 			if err != nil {
 				return err
 			}

@@ -44,10 +44,7 @@ integration can use it before it takes over the changes of a run.`,
 			fs.StringVar(&save, "save", "", "save all files into the new `folder`")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "RUN"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "RUN")
 			if err != nil {
 				return err
 			}

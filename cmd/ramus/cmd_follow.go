@@ -20,10 +20,7 @@ server runs, this command continues the run. An interrupt stops the run, as with
 			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "RUN"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "RUN")
 			if err != nil {
 				return err
 			}

@@ -31,10 +31,7 @@ Commits that a command made itself have entries of their own.`,
 			fs.BoolVar(&e.json, "json", false, "as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "CALLER"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "CALLER")
 			if err != nil {
 				return err
 			}

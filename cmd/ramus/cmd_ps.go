@@ -33,10 +33,7 @@ func psCommand() command {
 			fs.BoolVar(&e.json, "json", false, "as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 0, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 0, "")
 			if err != nil {
 				return err
 			}

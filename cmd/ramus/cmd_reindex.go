@@ -13,10 +13,7 @@ func reindexCommand() command {
 All data of the index comes from the repositories. The index may be deleted at any
 time, and is rebuilt automatically if it is missing or damaged.`,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 0, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 0, "")
 			if err != nil {
 				return err
 			}

@@ -54,10 +54,7 @@ func repoListCommand() command {
 	return command{
 		name: "list", args: "", short: "list repositories", set: setJSON,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 0, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 0, "")
 			if err != nil {
 				return err
 			}
@@ -105,10 +102,7 @@ them, and a ref that keeps all of them.`,
 			fs.BoolVar(&wait, "wait", false, "wait until the base's dependencies are in the cache")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "NAME"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
 			if err != nil {
 				return err
 			}
@@ -189,10 +183,7 @@ prints the key as a line of an allowed_signers file, for checks without ramus:
 			fs.BoolVar(&key, "key", false, "print the key, and check nothing")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "NAME"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
 			if err != nil {
 				return err
 			}

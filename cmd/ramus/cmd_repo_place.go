@@ -27,10 +27,7 @@ stay valid, and are those of a repository that gets its name later.`,
 			fs.BoolVar(&yes, "yes", false, "do not ask")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "NAME"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
 			if err != nil {
 				return err
 			}
@@ -56,10 +53,7 @@ Branches, runs and Git LFS objects stay. A repository in which a caller works is
 renamed. Containers of its callers end. Clones and tokens with the old name find nothing
 any more, and configuration that has it must be changed.`,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 2, 2, "NAME or NEW"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 2, 2, "NAME or NEW")
 			if err != nil {
 				return err
 			}

@@ -11,10 +11,7 @@ func repoShowCommand() command {
 	return command{
 		name: "show", args: "NAME", short: "show a repository, its upstream and its mirror", set: setJSON,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "NAME"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
 			if err != nil {
 				return err
 			}

@@ -16,10 +16,7 @@ caller is removed too. The runs stay, and through them the commits: the command 
 the last one. "ramus prune" removes runs. Branches of upstream stay.`,
 		set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "the result as JSON") },
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "CALLER"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "CALLER")
 			if err != nil {
 				return err
 			}

@@ -14,10 +14,7 @@ func rollbackCommand() command {
 		long: `
 The command makes a new commit. Nothing is lost, and a rollback can be rolled back.`,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 2, 2, "CALLER or COMMIT"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 2, 2, "CALLER or COMMIT")
 			if err != nil {
 				return err
 			}

@@ -150,10 +150,7 @@ func secretListCommand() command {
 			fs.StringVar(&repo, "repo", "", "only those that the repository `NAME` may use")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 0, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 0, "")
 			if err != nil {
 				return err
 			}
@@ -174,10 +171,7 @@ func secretRemoveCommand() command {
 			fs.StringVar(&repo, "repo", "", "`name` of its repository (default the one of all repositories)")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "NAME"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
 			if err != nil {
 				return err
 			}

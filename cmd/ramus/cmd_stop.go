@@ -14,10 +14,7 @@ func stopCommand() command {
 The changes so far are committed first. The branch stays, and the next command of
 the caller continues on it.`,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "CALLER"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "CALLER")
 			if err != nil {
 				return err
 			}

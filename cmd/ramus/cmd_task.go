@@ -86,10 +86,7 @@ func taskListCommand() command {
 			setJSON(fs, e)
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 0, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 0, "")
 			if err != nil {
 				return err
 			}

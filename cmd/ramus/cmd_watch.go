@@ -19,10 +19,7 @@ func watchCommand() command {
 			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 1, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 1, "")
 			if err != nil {
 				return err
 			}

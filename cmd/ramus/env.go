@@ -79,6 +79,14 @@ func (e *env) client(ctx context.Context) (*client.Client, error) {
 	return e.conn.client, nil
 }
 
+// clientFor checks the number of arguments as [want] does, and connects to the server.
+func (e *env) clientFor(ctx context.Context, args []string, least, most int, what string) (*client.Client, error) {
+	if err := want(args, least, most, what); err != nil {
+		return nil, err
+	}
+	return e.client(ctx)
+}
+
 // close closes the connection, and ends the server inside this process if there is one.
 func (e *env) close() error {
 	if e.conn == nil {

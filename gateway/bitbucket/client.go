@@ -44,9 +44,7 @@ type Client struct {
 
 	once sync.Once
 	rest *rest.Client
-
-	mu sync.Mutex // guards me
-	me string
+	self forge.Self
 }
 
 var _ forge.Forge = (*Client)(nil)
@@ -124,21 +122,11 @@ func isUUID(text string) bool {
 
 // Me returns the UUID of the token's user.
 func (c *Client) Me(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	me := c.me
-	c.mu.Unlock()
-	if me != "" {
-		return me, nil
-	}
-	var u user
-	_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.UUID != "" })
-	if err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	c.me = u.UUID
-	c.mu.Unlock()
-	return u.UUID, nil
+	return c.self.Get(func() (string, error) {
+		var u user
+		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.UUID != "" })
+		return u.UUID, err
+	})
 }
 
 // CanWrite reports whether a user may push to the repository.

@@ -61,3 +61,9 @@ func (e *RefusedError) Unwrap() error {
 func (e *RefusedError) OfToken() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 }
+
+// HasStatus reports whether an error is a [RefusedError] with a status of HTTP.
+func HasStatus(err error, code int) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) && refused.Status == code
+}

@@ -1,6 +1,9 @@
 package forge
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Pull is a pull request.
 type Pull struct {
@@ -25,4 +28,17 @@ type Pull struct {
 type NewPull struct {
 	Head, Base, Title, Body string
 	Draft                   bool
+}
+
+// OrExisting returns the pull request that find returns, in place of a refusal to open another one. Returns refused if
+// find finds none.
+func OrExisting(refused error, find func() (Pull, bool, error)) (Pull, error) {
+	there, found, err := find()
+	if err != nil {
+		return Pull{}, errors.Join(refused, err)
+	}
+	if !found {
+		return Pull{}, refused
+	}
+	return there, nil
 }

@@ -36,9 +36,7 @@ type Client struct {
 
 	once sync.Once
 	rest *rest.Client
-
-	mu sync.Mutex // guards me
-	me string
+	self forge.Self
 }
 
 var (
@@ -97,21 +95,11 @@ type user struct {
 
 // Me returns the login of the token's user.
 func (c *Client) Me(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	me := c.me
-	c.mu.Unlock()
-	if me != "" {
-		return me, nil
-	}
-	var u user
-	_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.Login != "" })
-	if err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	c.me = u.Login
-	c.mu.Unlock()
-	return u.Login, nil
+	return c.self.Get(func() (string, error) {
+		var u user
+		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.Login != "" })
+		return u.Login, err
+	})
 }
 
 // CanWrite reports whether a user may push to the repository.

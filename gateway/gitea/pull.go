@@ -90,22 +90,10 @@ func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPul
 	err := c.do(ctx, "open a pull request", http.MethodPost, repo,
 		map[string]string{"head": p.Head, "base": p.Base, "title": title, "body": forge.Body(c.Secrets.String(p.Body), "", maxText, site)},
 		&made, func() bool { return made.Number != 0 }, "pulls")
-	if !hasStatus(err, http.StatusConflict) {
+	if !forge.HasStatus(err, http.StatusConflict) {
 		return made.pull(), err
 	}
-	there, found, findErr := c.openPull(ctx, repo, p.Head, p.Base)
-	if findErr != nil {
-		return forge.Pull{}, errors.Join(err, findErr)
-	}
-	if !found {
-		return forge.Pull{}, err
-	}
-	return there, nil
-}
-
-func hasStatus(err error, code int) bool {
-	var refused *forge.RefusedError
-	return errors.As(err, &refused) && refused.Status == code
+	return forge.OrExisting(err, func() (forge.Pull, bool, error) { return c.openPull(ctx, repo, p.Head, p.Base) })
 }
 
 // EditPull replaces title and body. An empty one is not changed.
@@ -156,7 +144,7 @@ func (c *Client) RequestReview(ctx context.Context, repo forge.Name, n int, user
 		}
 		// One request for each, because Gitea refuses a request as a whole.
 		err := c.do(ctx, "ask for a review", http.MethodPost, repo, map[string][]string{"reviewers": {one}}, nil, nil, "pulls", number(n), "requested_reviewers")
-		if hasStatus(err, http.StatusUnprocessableEntity) {
+		if forge.HasStatus(err, http.StatusUnprocessableEntity) {
 			continue
 		}
 		if errors.Is(err, forge.ErrNotFound) { // the user, or the pull request

@@ -48,9 +48,7 @@ type Client struct {
 	bad   error    // the error of an invalid URL
 	lanes retry.Lanes
 	kept  kept
-
-	mu sync.Mutex // guards me
-	me string
+	self  forge.Self
 }
 
 func (c *Client) setup() error {
@@ -90,13 +88,12 @@ func (c *Client) FileURL(repo forge.Name, commit, path string) string {
 
 // Me returns the author of the client's posts ("ramus[bot]").
 func (c *Client) Me(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	me := c.me
-	c.mu.Unlock()
-	if me != "" {
-		return me, nil
-	}
-	err := c.call(ctx, request{what: "tell whose posts those of ramus are", free: true}, func(ctx context.Context, gh *github.Client) error {
+	return c.self.Get(func() (string, error) { return c.askLogin(ctx) })
+}
+
+// askLogin asks for the author.
+func (c *Client) askLogin(ctx context.Context) (me string, err error) {
+	err = c.call(ctx, request{what: "tell whose posts those of ramus are", free: true}, func(ctx context.Context, gh *github.Client) error {
 		if own, ok := c.Tokens.(interface {
 			Login(context.Context) (string, error)
 		}); ok {
@@ -110,13 +107,7 @@ func (c *Client) Me(ctx context.Context) (string, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	c.me = me
-	c.mu.Unlock()
-	return me, nil
+	return me, err
 }
 
 // CanWrite reports whether a user may push to the repository.
@@ -147,7 +138,7 @@ func (c *Client) DeleteBranch(ctx context.Context, repo forge.Name, branch strin
 		_, err := gh.Git.DeleteRef(ctx, repo.Owner, repo.Repo, ref)
 		return err
 	})
-	if !hasStatus(err, http.StatusUnprocessableEntity) {
+	if !forge.HasStatus(err, http.StatusUnprocessableEntity) {
 		return err
 	}
 	// GitHub gives this answer if the branch does not exist, and if a rule protects it.

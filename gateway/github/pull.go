@@ -2,7 +2,6 @@ package github
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/google/go-github/v66/github"
@@ -76,17 +75,10 @@ func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPul
 		}
 		return err
 	})
-	if !hasStatus(err, http.StatusUnprocessableEntity) {
+	if !forge.HasStatus(err, http.StatusUnprocessableEntity) {
 		return out, err
 	}
-	there, found, findErr := c.openPull(ctx, repo, p.Head, p.Base)
-	if findErr != nil {
-		return forge.Pull{}, errors.Join(err, findErr)
-	}
-	if !found {
-		return forge.Pull{}, err
-	}
-	return there, nil
+	return forge.OrExisting(err, func() (forge.Pull, bool, error) { return c.openPull(ctx, repo, p.Head, p.Base) })
 }
 
 // EditPull replaces title and body. An empty one is not changed.
@@ -138,7 +130,7 @@ func (c *Client) RequestReview(ctx context.Context, repo forge.Name, number int,
 		})
 	}
 	err := request(ask...)
-	if !hasStatus(err, http.StatusUnprocessableEntity) {
+	if !forge.HasStatus(err, http.StatusUnprocessableEntity) {
 		return err
 	}
 	if len(ask) == 1 {
@@ -146,7 +138,7 @@ func (c *Client) RequestReview(ctx context.Context, repo forge.Name, number int,
 	}
 	// One of them is the author, or not a collaborator. GitHub then refuses the request as a whole.
 	for _, user := range ask {
-		if err := request(user); err != nil && !hasStatus(err, http.StatusUnprocessableEntity) {
+		if err := request(user); err != nil && !forge.HasStatus(err, http.StatusUnprocessableEntity) {
 			return err
 		}
 	}

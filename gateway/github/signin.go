@@ -167,7 +167,7 @@ func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 	u.Email = strconv.FormatInt(u.ID, 10) + "+" + u.Login + "@users.noreply." + host
 	page := &github.ListOptions{PerPage: pageSize}
 	emails, _, err := gh.Users.ListEmails(ctx, page)
-	if err != nil && !hasStatus(err, http.StatusForbidden) && !hasStatus(err, http.StatusNotFound) {
+	if err != nil && !forge.HasStatus(err, http.StatusForbidden) && !forge.HasStatus(err, http.StatusNotFound) {
 		return User{}, fmt.Errorf("cannot ask for the address of %s: %w", u.Login, plain(err))
 	}
 	for _, e := range emails {
@@ -177,7 +177,7 @@ func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 	}
 	for {
 		orgs, resp, err := gh.Organizations.List(ctx, "", page)
-		if hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound) {
+		if forge.HasStatus(err, http.StatusForbidden) || forge.HasStatus(err, http.StatusNotFound) {
 			return u, nil // an App that may not read them has its users named one by one
 		}
 		if err != nil {

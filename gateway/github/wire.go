@@ -87,7 +87,7 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 		if err == nil {
 			return nil
 		}
-		if hasStatus(err, http.StatusUnauthorized) && !renewed && w.forget() {
+		if forge.HasStatus(err, http.StatusUnauthorized) && !renewed && w.forget() {
 			renewed = true
 			continue
 		}
@@ -307,11 +307,6 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 // errEmpty means that a successful answer lacks the requested data, like the answers of systems between GitHub and
 // ramus.
 var errEmpty = errors.New("the answer does not have what was asked for")
-
-func hasStatus(err error, code int) bool {
-	var refused *forge.RefusedError
-	return errors.As(err, &refused) && refused.Status == code
-}
 
 // plain returns an error of net/http without the URL that it repeats.
 func plain(err error) error {

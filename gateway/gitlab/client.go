@@ -40,8 +40,9 @@ type Client struct {
 	once sync.Once
 	rest *rest.Client
 
-	mu sync.Mutex // guards the fields below
-	me string
+	self forge.Self
+
+	mu sync.Mutex // guards the field below
 	// ids has the ids of users by their names in lower case.
 	ids map[string]int64
 }
@@ -114,21 +115,11 @@ func (u user) isBot() bool {
 
 // Me returns the name of the token's user.
 func (c *Client) Me(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	me := c.me
-	c.mu.Unlock()
-	if me != "" {
-		return me, nil
-	}
-	var u user
-	_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.Username != "" })
-	if err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	c.me = u.Username
-	c.mu.Unlock()
-	return u.Username, nil
+	return c.self.Get(func() (string, error) {
+		var u user
+		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.Username != "" })
+		return u.Username, err
+	})
 }
 
 // userID returns the id of a user. Returns 0 if there is none.

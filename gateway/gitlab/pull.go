@@ -3,7 +3,6 @@ package gitlab
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -94,22 +93,10 @@ func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPul
 	err := c.do(ctx, "open a merge request", http.MethodPost, repo,
 		map[string]string{"source_branch": p.Head, "target_branch": p.Base, "title": title, "description": c.text(p.Body, "")},
 		&made, func() bool { return made.IID != 0 }, "merge_requests")
-	if !hasStatus(err, http.StatusConflict) {
+	if !forge.HasStatus(err, http.StatusConflict) {
 		return made.pull(), err
 	}
-	there, found, findErr := c.openPull(ctx, repo, p.Head, p.Base)
-	if findErr != nil {
-		return forge.Pull{}, errors.Join(err, findErr)
-	}
-	if !found {
-		return forge.Pull{}, err
-	}
-	return there, nil
-}
-
-func hasStatus(err error, code int) bool {
-	var refused *forge.RefusedError
-	return errors.As(err, &refused) && refused.Status == code
+	return forge.OrExisting(err, func() (forge.Pull, bool, error) { return c.openPull(ctx, repo, p.Head, p.Base) })
 }
 
 // EditPull replaces title and body. An empty one is not changed.
