@@ -140,6 +140,10 @@ func (p *plan) setStart(ctx context.Context) error {
 	}
 	p.run.Required = required(s)
 	base, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Base)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return fmt.Errorf("cannot begin from %s of %s: there is no such branch (%w); push a commit to it first, or name another base with --base",
+			p.run.Base, p.repo.Name(), gitd.ErrNotFound)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot begin from %s of %s: %w", p.run.Base, p.repo.Name(), err)
 	}
