@@ -44,7 +44,7 @@ func openTalk(t *testing.T, withContainers bool, change func(*chat.Chat), worksp
 		k.chat = &chat.Chat{
 			Slack:         &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
 			SigningSecret: k.slack.SigningSecret, Executor: s.Executor, Git: s.Git,
-			Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, EditEvery: 20 * time.Millisecond,
+			Settings: chat.Settings{Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}}, EditEvery: 20 * time.Millisecond,
 		}
 		if change != nil {
 			change(k.chat)
@@ -321,7 +321,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 			t.Cleanup(web.Close)
 			runner.Now, runner.Secret = now, "a-shared-secret"
 			k := openTalk(t, false, func(c *chat.Chat) {
-				c.Now, c.Gate = now, gate
+				c.Now, c.Settings.Gate = now, gate
 				c.Slack.Now = now
 				c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret, Now: now}
 			}, func(s *slacktest.Server) { s.Now = now })
@@ -387,7 +387,7 @@ func TestGateAtWork(t *testing.T) {
 	runner.Secret = "a-shared-secret"
 	runner.Answer = func(fallback.Packet) string { return "done elsewhere" }
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Gate.Requesters = []string{"U02"}
+		c.Settings.Gate.Requesters = []string{"U02"}
 		c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret}
 	})
 	for _, x := range []struct{ user, text, runner, reason, want string }{
@@ -633,7 +633,7 @@ func TestChannelIsArchived(t *testing.T) {
 // that has its branch.
 func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Gate.Repos, c.Gate.Requesters, c.Repo = []string{"open"}, []string{"U02"}, "app"
+		c.Settings.Gate.Repos, c.Settings.Gate.Requesters, c.Settings.Repo = []string{"open"}, []string{"U02"}, "app"
 	})
 	k.repo(t, "open")
 	ts, _ := k.ask("U02", "", "!!! exec echo x > a.txt", 1)

@@ -176,7 +176,7 @@ func (p *pullStory) ending() string {
 // inAnyOrder plays one story for each order concurrently and compares their endings.
 func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order []string)) {
 	t.Helper()
-	k := openShop(t, func(e *engineer.Engineer) { e.DeleteBranch, e.Slack, e.Log = true, nil, nil })
+	k := openShop(t, func(e *engineer.Engineer) { e.Settings.DeleteBranch, e.Slack, e.Log = true, nil, nil })
 	k.github.Hold()
 	stories := make([]*pullStory, len(orders))
 	var group sync.WaitGroup

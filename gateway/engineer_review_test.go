@@ -271,7 +271,7 @@ func TestEngineerReopenedAtWork(t *testing.T) {
 // TestEngineerChecks checks that failed checks are repaired up to the limit. A comment of a person continues the task
 // after that.
 func TestEngineerChecks(t *testing.T) {
-	k := openShop(t, func(e *engineer.Engineer) { e.Repairs = 2 })
+	k := openShop(t, func(e *engineer.Engineer) { e.Settings.Repairs = 2 })
 	task := k.raised("write made.txt made")
 	fail := func(n int) {
 		t.Helper()
@@ -344,7 +344,7 @@ func TestEngineerReviews(t *testing.T) {
 	var hours atomic.Int64
 	began := time.Now()
 	k := openShop(t, func(e *engineer.Engineer) {
-		e.Gather, e.Every = time.Hour, 100_000*time.Hour
+		e.Settings.Gather, e.Settings.Every = time.Hour, 100_000*time.Hour
 		e.Now = func() time.Time {
 			if said.Load() {
 				hours.Add(1)
@@ -529,7 +529,7 @@ func TestEngineerRewritten(t *testing.T) {
 func TestEngineerAlone(t *testing.T) {
 	var alone atomic.Bool
 	k := openShop(t, func(e *engineer.Engineer) {
-		e.Every = 10 * time.Millisecond
+		e.Settings.Every = 10 * time.Millisecond
 		there := e.Upstream
 		e.Upstream = func(repo string) (gitd.Upstream, forge.Repo, bool) {
 			up, at, ok := there(repo)

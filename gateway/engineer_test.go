@@ -85,8 +85,8 @@ func openShopServing(t *testing.T, egress []string, change func(*engineer.Engine
 			Upstream: func(repo string) (gitd.Upstream, forge.Repo, bool) {
 				return from, forge.Repo{Forge: client, Name: forge.Name{Owner: "acme", Repo: "app"}}, repo == "app"
 			},
-			Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token}, Channel: "C01",
-			Gather: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+			Slack:    &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
+			Settings: engineer.Settings{Channel: "C01", Gather: 20 * time.Millisecond}, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 		}
 		s.Engineer, s.Hooks = k.engineer, map[string]engineer.Hook{"github": {Forge: client, Parse: func(h http.Header, body []byte) (forge.Delivery, error) {
 			return github.ParseDelivery(h, body, k.github.HookSecret)
@@ -209,7 +209,7 @@ func (k *shop) thread(t record.Task) (texts []string) {
 
 // TestEngineer follows a task from its submission to its merge, with a review.
 func TestEngineer(t *testing.T) {
-	k := openShop(t, func(e *engineer.Engineer) { e.DeleteBranch, e.Labels = true, []string{"ramus"} })
+	k := openShop(t, func(e *engineer.Engineer) { e.Settings.DeleteBranch, e.Settings.Labels = true, []string{"ramus"} })
 	task := k.submit("write made.txt made")
 	if task.Status != record.StateSubmitted || task.ID == "" {
 		t.Fatalf("%+v", task)

@@ -13,7 +13,7 @@ import (
 // TestOthersRead checks that other people can only read in the thread of an allowed person. Other commands are refused
 // with a text.
 func TestOthersRead(t *testing.T) {
-	k := openTalk(t, false, func(c *chat.Chat) { c.Gate.Channels, c.Repo = []string{"C02"}, "app" })
+	k := openTalk(t, false, func(c *chat.Chat) { c.Settings.Gate.Channels, c.Settings.Repo = []string{"C02"}, "app" })
 	k.repo(t, "secret")
 	ts, _ := k.ask(owner, "", "exec true", 1) // it fails, because there are no containers
 	began := k.runs("C01", ts)[0]

@@ -115,7 +115,7 @@ func (k *talk) endUnseen() (ts string, run record.Run) {
 func (k *talk) again() {
 	k.t.Helper()
 	k.chat = &chat.Chat{Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token, Patience: time.Millisecond}, Executor: k.Executor, Git: k.Git,
-		Gate: k.chat.Gate, Links: &links.Signer{Key: k.Links.Key, URL: "https://ramus.example"}, EditEvery: time.Millisecond, RetryEvery: time.Millisecond}
+		Settings: chat.Settings{Gate: k.chat.Settings.Gate}, Links: &links.Signer{Key: k.Links.Key, URL: "https://ramus.example"}, EditEvery: time.Millisecond, RetryEvery: time.Millisecond}
 	if err := k.chat.Open(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}

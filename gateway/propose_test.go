@@ -23,9 +23,9 @@ import (
 func openThreads(t *testing.T, change func(*chat.Chat)) (*shop, *chat.Chat) {
 	t.Helper()
 	var talking *chat.Chat
-	k := openShopServing(t, nil, func(e *engineer.Engineer) { e.DeleteBranch, e.Every = true, time.Hour }, func(k *shop, s *gateway.Server) {
+	k := openShopServing(t, nil, func(e *engineer.Engineer) { e.Settings.DeleteBranch, e.Settings.Every = true, time.Hour }, func(k *shop, s *gateway.Server) {
 		talking = &chat.Chat{Slack: k.engineer.Slack, SigningSecret: k.slack.SigningSecret, Executor: s.Executor, Git: s.Git, Engineer: k.engineer,
-			Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, EditEvery: 20 * time.Millisecond, Repo: "app"}
+			Settings: chat.Settings{Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, Repo: "app"}, EditEvery: 20 * time.Millisecond}
 		if change != nil {
 			change(talking)
 		}

@@ -19,7 +19,7 @@ import (
 // openGallery opens a shop whose engineer retries at once and shows evidence in the given way.
 func openGallery(t *testing.T, way engineer.Evidence) *shop {
 	return openShop(t, func(e *engineer.Engineer) {
-		e.RetryEvery, e.Evidence, e.DeleteEvidence = 10*time.Millisecond, way, true
+		e.RetryEvery, e.Settings.Evidence, e.Settings.DeleteEvidence = 10*time.Millisecond, way, true
 		e.Links = &links.Signer{Key: e.Links.Key, URL: "https://ramus.example"}
 	})
 }
@@ -155,8 +155,8 @@ func TestPicturesArePushedOnce(t *testing.T) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	e := k.engineer
-	k.engineer = &engineer.Engineer{Executor: e.Executor, Git: e.Git, Upstream: e.Upstream, Slack: e.Slack, Channel: e.Channel, Links: e.Links,
-		Evidence: e.Evidence, Gather: e.Gather, RetryEvery: e.RetryEvery, Log: e.Log}
+	k.engineer = &engineer.Engineer{Executor: e.Executor, Git: e.Git, Upstream: e.Upstream, Slack: e.Slack, Links: e.Links,
+		Settings: e.Settings, RetryEvery: e.RetryEvery, Log: e.Log}
 	k.github.Heal()
 	k.open()
 	done := k.settled(task.ID, record.StateAwaitingReview)

@@ -49,8 +49,7 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*chat.Chat, error) {
 	if talking.People, err = newAuthors(s.People); err != nil {
 		return nil, err
 	}
-	set, err := newChatSettings(c)
-	talking.Gate, talking.Repo, talking.Agent, talking.Channels, talking.Rules, talking.AllReplies = set.Gate, set.Repo, set.Agent, set.Channels, set.Rules, set.AllReplies
+	talking.Settings, err = newChatSettings(c)
 	return talking, err
 }
 

@@ -35,21 +35,31 @@ const maxPromptFile = 256 << 10
 
 // newEngineer returns the engineer, which takes tasks.
 func newEngineer(c EngineerConfig, log *slog.Logger) (*engineer.Engineer, error) {
-	e := &engineer.Engineer{Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Mention: c.Mention,
-		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Evidence: engineer.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
-	if !strings.Contains(c.Branch, "{task_id}") && !strings.Contains(c.Branch, "{caller}") {
-		return nil, fmt.Errorf("cannot use engineer.branch %q: without {task_id} or {caller} all tasks would be on one branch", c.Branch)
+	set, err := newEngineerSettings(c)
+	return &engineer.Engineer{Settings: set, Log: log}, err
+}
+
+// newEngineerSettings returns the settings of the engineer that a reload changes.
+func newEngineerSettings(c EngineerConfig) (engineer.Settings, error) {
+	set := engineer.Settings{
+		Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Mention: c.Mention,
+		Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Repairs: c.Repairs, DeleteBranch: c.DeleteBranch,
+		Evidence: engineer.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence,
+		Gather: time.Duration(c.Gather), Every: time.Duration(c.Every),
 	}
-	switch e.Evidence {
+	if !strings.Contains(c.Branch, "{task_id}") && !strings.Contains(c.Branch, "{caller}") {
+		return set, fmt.Errorf("cannot use engineer.branch %q: without {task_id} or {caller} all tasks would be on one branch", c.Branch)
+	}
+	switch set.Evidence {
 	case engineer.EvidenceLinks, engineer.EvidenceBranch, engineer.EvidenceNone:
 	default:
-		return nil, fmt.Errorf("cannot use engineer.evidence %q: want %s, %s or %s", c.Evidence, engineer.EvidenceLinks, engineer.EvidenceBranch, engineer.EvidenceNone)
+		return set, fmt.Errorf("cannot use engineer.evidence %q: want %s, %s or %s", c.Evidence, engineer.EvidenceLinks, engineer.EvidenceBranch, engineer.EvidenceNone)
 	}
-	if e.Repairs == 0 {
-		e.Repairs = -1 // nil is not a number here: 0 says never
+	if set.Repairs == 0 {
+		set.Repairs = -1 // in the configuration 0 means never
 	}
 	if c.PromptTemplate == "" {
-		return e, nil
+		return set, nil
 	}
 	text, err := os.ReadFile(c.PromptTemplate)
 	if err == nil && len(text) > maxPromptFile {
@@ -59,10 +69,10 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*engineer.Engineer, error)
 		_, err = render.Prompt(string(text), render.PromptData{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot use engineer.prompt_template: %w", err)
+		return set, fmt.Errorf("cannot use engineer.prompt_template: %w", err)
 	}
-	e.Prompt = string(text)
-	return e, nil
+	set.Prompt = string(text)
+	return set, nil
 }
 
 // openEngineer opens the engineer over the other rooms. A command with its own server does not open it, because it

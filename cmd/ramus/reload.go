@@ -146,7 +146,7 @@ func (i *installation) apply(c Config) error {
 	if err != nil {
 		return err
 	}
-	working, err := newEngineer(c.Engineer, i.log)
+	working, err := newEngineerSettings(c.Engineer)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (i *installation) apply(c Config) error {
 	if i.chat != nil {
 		i.chat.Apply(talking)
 	}
-	i.engineer.Apply(*working.Settings())
+	i.engineer.Apply(working)
 	_ = i.level.UnmarshalText([]byte(c.Log.Level)) // one of a closed list
 	return nil
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
-	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -51,26 +50,19 @@ type Chat struct {
 	SigningSecret string
 	// Socket makes Chat receive by Socket Mode too.
 	Socket bool
-	Gate   gate.Gate
+	// Settings are the settings until the first [Chat.Apply].
+	Settings Settings
 	// Teams are the ids of the workspaces whose events are accepted. If it is empty, only the workspace of the app's
 	// token is. Events of other workspaces are ignored.
 	Teams []string
-	// Fallback takes the threads that Gate does not let through. If it is nil, these threads are recorded and get no
+	// Fallback takes the threads that the gate does not let through. If it is nil, these threads are recorded and get no
 	// answer.
 	Fallback *fallback.Client
-	// Repo and Agent are the defaults of threads that name none and whose channel has none. If Repo is empty too, the
-	// only repository is used. If there are several, the person is asked.
-	Repo, Agent string
-	Channels    map[string]Channel // by id
-	// Rules lead threads to repositories by words. The first rule that fits counts.
-	Rules []Rule
 	// PostChannels are the ids of the channels in which agents may post.
 	PostChannels []string
 	// People are the authors of commits, by the ids of users. An empty name is that in Slack. Users without an address
 	// here have that of their profile.
 	People map[string]gitd.Person
-	// AllReplies treats every reply in a thread of ramus as a mention.
-	AllReplies bool
 	// EditEvery is the least time between two edits of a progress message. The default is 3 s.
 	EditEvery time.Duration
 	// RetryEvery is the first pause before a failed operation is repeated. Each further pause is twice as long, up to
@@ -91,7 +83,7 @@ type Chat struct {
 	hands  chan struct{} // limits hand-overs to the fallback runner
 	socket func() error  // waits for Socket Mode to end
 	me     atomic.Pointer[slack.Identity]
-	// applied are the settings of the last Apply, nil for those of the fields.
+	// applied are the settings of the last Apply. Before it, applied is nil.
 	applied atomic.Pointer[Settings]
 
 	mu       sync.Mutex // guards all fields below
@@ -116,9 +108,7 @@ func (c *Chat) Open(ctx context.Context) error {
 	if c.RetryEvery <= 0 {
 		c.RetryEvery = 2 * time.Second
 	}
-	if c.Gate.Prefix == "" {
-		c.Gate.Prefix = "!!!"
-	}
+	c.Apply(*c.settings())
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.slots = make(chan struct{}, deciding())
 	c.hands = make(chan struct{}, handing)

@@ -45,38 +45,13 @@ type Engineer struct {
 	Upstream func(repo string) (gitd.Upstream, forge.Repo, bool)
 	// Trackers get the results of tasks that their issues started, by name.
 	Trackers map[string]ticket.Tracker
-	// Each task gets a thread in Channel of Slack. If Slack is nil or Channel is empty, tasks have no threads.
-	Slack   *slack.Client
-	Channel string
+	// Slack has the threads of tasks. If it is nil, tasks have no threads.
+	Slack *slack.Client
 	// PostChannels are the ids of the channels in which agents may post.
 	PostChannels []string
-	// Repo and Agent are the defaults of tasks that name none.
-	Repo, Agent string
-	Links       *links.Signer
-	// Branch is the template of the pull request's branch. It may contain {task_id} and {caller}. The default is
-	// "ramus/conv-{task_id}".
-	Branch string
-	Draft  bool
-	Labels []string
-	// Prompt is the template of an agent's first prompt. If it is empty, [render.DefaultPrompt] is used.
-	Prompt string
-	// Mention is the word that addresses ramus in a comment. The default is "@ramus".
-	Mention string
-	// Repairs is how often failed checks are repaired before a person has to look. The default is 3. If it is
-	// negative, checks are never repaired.
-	Repairs int
-	// DeleteBranch deletes the branch at the forge after its pull request is merged.
-	DeleteBranch bool
-	// Evidence selects how pictures of pages get to the forge. The default is [EvidenceLinks].
-	Evidence Evidence
-	// DeleteEvidence deletes the branch with the pictures at the forge after the pull request is merged. The comments
-	// that show the pictures lose them.
-	DeleteEvidence bool
-	// Gather is how long the job waits for further comments after the first, so that one piece of work addresses them
-	// together. The default is 2 s.
-	Gather time.Duration
-	// Every is how often a pull request is read if no delivery arrives. The default is 10 min.
-	Every time.Duration
+	Links        *links.Signer
+	// Settings are the settings until the first [Engineer.Apply].
+	Settings Settings
 	// RetryEvery is the first pause before a failed operation is repeated. Each further pause is twice as long, up to
 	// five minutes. The default is 2 s.
 	RetryEvery time.Duration
@@ -122,7 +97,7 @@ type Submission struct {
 // maxTaskFamily limits how many descendants of one root task may be at work at the same time.
 const maxTaskFamily = 10
 
-// defaultBranch is the default of Engineer.Branch.
+// defaultBranch is the default of Settings.Branch.
 const defaultBranch = "ramus/conv-{task_id}"
 
 // standingRun is the id of the run that is the record of a task.

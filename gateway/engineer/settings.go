@@ -5,21 +5,38 @@ import (
 	"time"
 )
 
-// Settings are the options that [Engineer.Apply] changes while tasks go on. They have the meaning of the fields of
-// Engineer. A Settings is never changed.
+// Settings are the options that [Engineer.Apply] changes while tasks go on. A Settings in use is never changed.
 type Settings struct {
-	Channel        string
-	Repo, Agent    string
-	Branch         string
-	Draft          bool
-	Labels         []string
-	Prompt         string
-	Mention        string
-	Repairs        int
-	DeleteBranch   bool
-	Evidence       Evidence
+	// Channel is the id of the channel of Slack in which each task gets a thread. If it is empty, tasks have no
+	// threads.
+	Channel string
+	// Repo and Agent are the defaults of tasks that name none.
+	Repo, Agent string
+	// Branch is the template of the pull request's branch. It may contain {task_id} and {caller}. The default is
+	// "ramus/conv-{task_id}".
+	Branch string
+	// Draft makes pull requests drafts. Labels are the labels that they get.
+	Draft  bool
+	Labels []string
+	// Prompt is the template of an agent's first prompt. If it is empty, [render.DefaultPrompt] is used.
+	Prompt string
+	// Mention is the word that addresses ramus in a comment. The default is "@ramus".
+	Mention string
+	// Repairs is how often failed checks are repaired before a person has to look. The default is 3. If it is
+	// negative, checks are never repaired.
+	Repairs int
+	// DeleteBranch deletes the branch at the forge after its pull request is merged.
+	DeleteBranch bool
+	// Evidence selects how pictures of pages get to the forge. The default is [EvidenceLinks].
+	Evidence Evidence
+	// DeleteEvidence deletes the branch with the pictures at the forge after the pull request is merged. The comments
+	// that show the pictures lose them.
 	DeleteEvidence bool
-	Gather, Every  time.Duration
+	// Gather is how long the job waits for further comments after the first, so that one piece of work addresses them
+	// together. The default is 2 s.
+	Gather time.Duration
+	// Every is how often a pull request is read if no delivery arrives. The default is 10 min.
+	Every time.Duration
 }
 
 // Apply changes the settings. A task keeps the branch that it has.
@@ -38,11 +55,5 @@ func (e *Engineer) settings() *Settings {
 	if s := e.applied.Load(); s != nil {
 		return s
 	}
-	return e.Settings()
-}
-
-// Settings returns the settings of the fields.
-func (e *Engineer) Settings() *Settings {
-	return &Settings{e.Channel, e.Repo, e.Agent, e.Branch, e.Draft, e.Labels, e.Prompt, e.Mention, e.Repairs, e.DeleteBranch, e.Evidence,
-		e.DeleteEvidence, e.Gather, e.Every}
+	return &e.Settings
 }
