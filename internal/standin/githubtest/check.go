@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/standin/githost"
 )
 
 // check is a check run.
@@ -80,7 +82,7 @@ func (s *Server) checkObject(r *repo, k *check) object {
 		"details_url": details, "status": k.status, "conclusion": text(k.conclusion), "started_at": stamp(k.started), "completed_at": stamp(k.completed),
 		"output": object{"title": text(k.title), "summary": text(k.summary), "text": text(k.text), "annotations_count": 0, "annotations_url": api + "/annotations"},
 		"check_suite": object{"id": k.id + 1_000_000, "node_id": node("CS", k.id), "head_branch": k.branch, "head_sha": k.sha, "status": k.status,
-			"conclusion": text(k.conclusion), "url": fmt.Sprintf("%s/check-suites/%d", s.repoURL(r), k.id+1_000_000), "before": zero, "after": k.sha,
+			"conclusion": text(k.conclusion), "url": fmt.Sprintf("%s/check-suites/%d", s.repoURL(r), k.id+1_000_000), "before": githost.Zero, "after": k.sha,
 			"pull_requests": pulls, "app": app, "created_at": stamp(k.started), "updated_at": stamp(k.started)},
 		"app": app, "pull_requests": pulls}
 }
@@ -149,7 +151,7 @@ func (c *call) createCheck() answer {
 	if ask.Name == "" || ask.SHA == "" {
 		return refused(http.StatusUnprocessableEntity, "Invalid request.\n\n\"name\", \"head_sha\" weren't supplied.")
 	}
-	if _, err := s.run(c.repo.dir, nil, "", "cat-file", "-e", ask.SHA+"^{commit}"); !hexadecimal.MatchString(ask.SHA) || err != nil {
+	if _, err := s.run(c.repo.dir, nil, "cat-file", "-e", ask.SHA+"^{commit}"); !hexadecimal.MatchString(ask.SHA) || err != nil {
 		return refused(http.StatusUnprocessableEntity, "No commit found for SHA: "+ask.SHA)
 	}
 	k := &check{id: s.id(), sha: ask.SHA, status: "queued", app: s.Slug, started: s.Now(), branch: c.repo.branchOf(ask.SHA)}

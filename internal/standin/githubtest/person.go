@@ -29,9 +29,9 @@ func (s *Server) AddUser(login, role string) {
 func (s *Server) AddRepo(name, from string) (*Repo, error) {
 	var err error
 	if from != "" {
-		_, err = s.run(s.Root, nil, "", "clone", "--quiet", "--bare", "--", from, s.Dir(name))
+		_, err = s.run(s.Root, nil, "clone", "--quiet", "--bare", "--", from, s.Dir(name))
 	} else {
-		_, err = s.run(s.Root, nil, "", "init", "--quiet", "--bare", "--initial-branch=main", s.Dir(name))
+		_, err = s.run(s.Root, nil, "init", "--quiet", "--bare", "--initial-branch=main", s.Dir(name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the repository %s: %w", name, err)
@@ -43,7 +43,7 @@ func (s *Server) AddRepo(name, from string) (*Repo, error) {
 		owner := s.user(s.Account, "Organization")
 		var sha string
 		if sha, err = s.write(r.r, owner, "", "Initial commit", map[string][]byte{"README.md": []byte("# " + name + "\n")}); err == nil {
-			_, err = s.run(r.r.dir, nil, "", "update-ref", "refs/heads/main", sha)
+			_, err = s.run(r.r.dir, nil, "update-ref", "refs/heads/main", sha)
 			r.r.heads["main"] = sha
 		}
 	}
@@ -124,11 +124,11 @@ func (r *Repo) Head(branch string) string {
 
 // File returns a file of a branch or commit.
 func (r *Repo) File(ref, path string) (string, error) {
-	return r.s.run(r.r.dir, nil, "", "cat-file", "blob", ref+":"+path)
+	return r.s.run(r.r.dir, nil, "cat-file", "blob", ref+":"+path)
 }
 
 // Git runs git in the bare repository and returns its output. It must not change the repository.
-func (r *Repo) Git(args ...string) (string, error) { return r.s.run(r.r.dir, nil, "", args...) }
+func (r *Repo) Git(args ...string) (string, error) { return r.s.run(r.r.dir, nil, args...) }
 
 func bytesOf(files map[string]string) map[string][]byte {
 	all := map[string][]byte{}

@@ -71,7 +71,7 @@ func (c *call) thePull() (*pull, *answer) {
 
 // keepHead keeps the commits of a pull request by the ref refs/pull/N/head.
 func (s *Server) keepHead(p *pull) {
-	if _, err := s.run(p.r.dir, nil, "", "update-ref", fmt.Sprintf("refs/pull/%d/head", p.number), p.headSHA); err != nil {
+	if _, err := s.run(p.r.dir, nil, "update-ref", fmt.Sprintf("refs/pull/%d/head", p.number), p.headSHA); err != nil {
 		s.Log.Error("cannot keep a pull request's commits", "err", err)
 	}
 }
@@ -205,7 +205,7 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 		if message == "" {
 			message = p.title
 		}
-		commit, err = s.run(r.dir, env, "", "commit-tree", tree, "-p", base, "-p", p.headSHA, "-m", title, "-m", message)
+		commit, err = s.run(r.dir, env, "commit-tree", tree, "-p", base, "-p", p.headSHA, "-m", title, "-m", message)
 	case "squash":
 		if title == "" {
 			title = fmt.Sprintf("%s (#%d)", p.title, p.number)
@@ -214,7 +214,7 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 		if message != "" {
 			args = append(args, "-m", message)
 		}
-		commit, err = s.run(r.dir, env, "", args...)
+		commit, err = s.run(r.dir, env, args...)
 	case "rebase":
 		commit, err = s.rebase(r, by, base, p.headSHA)
 	default:
@@ -238,14 +238,14 @@ func (s *Server) rebase(r *repo, by *user, base, head string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.run(r.dir, nil, "", "worktree", "add", "--quiet", "--force", "--detach", work, base); err != nil {
+	if _, err := s.run(r.dir, nil, "worktree", "add", "--quiet", "--force", "--detach", work, base); err != nil {
 		return "", err
 	}
-	defer func() { _, _ = s.run(r.dir, nil, "", "worktree", "remove", "--force", work) }() // its folder is removed with the hooks
-	if _, err := s.run(work, s.identity(by), "", "cherry-pick", "--no-merges", base+".."+head); err != nil {
+	defer func() { _, _ = s.run(r.dir, nil, "worktree", "remove", "--force", work) }() // its folder is removed with the hooks
+	if _, err := s.run(work, s.identity(by), "cherry-pick", "--no-merges", base+".."+head); err != nil {
 		return "", &refusal{status: http.StatusMethodNotAllowed, message: "This branch can't be rebased"}
 	}
-	return s.run(work, nil, "", "rev-parse", "HEAD")
+	return s.run(work, nil, "rev-parse", "HEAD")
 }
 
 // pullURL returns the URL of a pull request in the API.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/standin/githost"
 )
 
 // repo is a repository with all its objects.
@@ -54,10 +56,10 @@ func (s *Server) repo(name string) *repo {
 		return nil
 	}
 	r := &repo{s: s, id: s.id(), name: name, dir: s.Dir(name), main: "main", roles: map[string]string{}, protected: map[string]bool{}}
-	if head, err := s.run(r.dir, nil, "", "symbolic-ref", "--short", "HEAD"); err == nil {
+	if head, err := s.run(r.dir, nil, "symbolic-ref", "--short", "HEAD"); err == nil {
 		r.main = head
 	}
-	heads, err := s.heads(r)
+	heads, err := s.host().Heads(r.dir)
 	if err != nil {
 		return nil
 	}
@@ -77,7 +79,7 @@ func (r *repo) role(u *user) string {
 
 // follow finds the branches that by has moved, and applies the consequences. s.mu is held.
 func (s *Server) follow(r *repo, by *user) error {
-	now, err := s.heads(r)
+	now, err := s.host().Heads(r.dir)
 	if err != nil {
 		return err
 	}
@@ -323,7 +325,7 @@ func (c *call) resolve() (string, *answer) {
 		return sha, nil
 	}
 	if hexadecimal.MatchString(ref) {
-		if sha, err := c.s.run(c.repo.dir, nil, "", "rev-parse", "--verify", "--quiet", ref+"^{commit}"); err == nil {
+		if sha, err := c.s.run(c.repo.dir, nil, "rev-parse", "--verify", "--quiet", ref+"^{commit}"); err == nil {
 			return sha, nil
 		}
 	}
@@ -452,7 +454,7 @@ func (s *Server) emitPush(r *repo, branch, from, to string, by *user) {
 	owner["name"], owner["email"] = s.Account, nil
 	repository["owner"] = owner
 	repository["master_branch"] = r.main
-	before, after := cmp.Or(from, zero), cmp.Or(to, zero)
+	before, after := cmp.Or(from, githost.Zero), cmp.Or(to, githost.Zero)
 	kind := "push"
 	if to == "" {
 		kind = "delete"

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/internal/loopback"
+	"github.com/ramus-dev/ramus/internal/standin/githost"
 )
 
 // Server is GitHub with one account and one installed App. Its exported fields are its options and may change until
@@ -402,7 +403,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	c := &call{s: s, r: r}
 	var serve func() answer
-	if service, name, ok := gitService(r); ok && !api {
+	if service, name, ok := githost.Service(r); ok && !api {
 		q.Route = service
 		// Git may send more than the stand-in stores, so its body is not read in advance.
 		serve = func() answer { return c.git(w, service, name, q) }

@@ -64,7 +64,7 @@ func (c *call) blob(name, page, commit, file string) answer {
 	if r == nil {
 		return plain(http.StatusNotFound, "Not Found")
 	}
-	content, err := c.s.content(r, commit, file)
+	content, err := c.s.host().File(r.dir, commit, file)
 	if err != nil {
 		return plain(http.StatusNotFound, "Not Found")
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/standin/githost"
 )
 
 // maxBody bounds a request to the API.
@@ -82,7 +84,7 @@ func (h *Hub) Route(pattern string, f Handler) {
 
 // other answers requests without a route. Those of git are git's.
 func (h *Hub) other(w http.ResponseWriter, r *http.Request) {
-	if service, name, ok := gitService(r); ok {
+	if service, name, ok := githost.Service(r); ok {
 		h.work.Add(1)
 		defer h.work.Done()
 		h.git(w, r, service, name)

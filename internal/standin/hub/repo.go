@@ -91,9 +91,9 @@ func (h *Hub) AddRepo(owner, name, from string) (*Repo, error) {
 	}
 	var err error
 	if from != "" {
-		_, err = h.run(r.Dir, nil, "", "clone", "--quiet", "--bare", "--", from, r.Dir)
+		_, err = r.run(nil, "clone", "--quiet", "--bare", "--", from, r.Dir)
 	} else {
-		_, err = h.run(r.Dir, nil, "", "init", "--quiet", "--bare", "--initial-branch=main", r.Dir)
+		_, err = r.run(nil, "init", "--quiet", "--bare", "--initial-branch=main", r.Dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the repository %s: %w", name, err)
@@ -105,11 +105,11 @@ func (h *Hub) AddRepo(owner, name, from string) (*Repo, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := h.run(r.Dir, nil, "", "update-ref", "refs/heads/main", sha); err != nil {
+		if _, err := r.run(nil, "update-ref", "refs/heads/main", sha); err != nil {
 			return nil, err
 		}
 	}
-	r.heads, err = r.branches()
+	r.heads, err = h.host().Heads(r.Dir)
 	return r, err
 }
 
@@ -160,7 +160,7 @@ func (r *Repo) Push(login, branch string, files map[string]string) (sha string, 
 		if sha, err = r.write(by, from, "Change "+strings.Join(keys(files), ", "), files); err != nil {
 			return err
 		}
-		if _, err := r.h.run(r.Dir, nil, "", "update-ref", "refs/heads/"+branch, sha); err != nil {
+		if _, err := r.run(nil, "update-ref", "refs/heads/"+branch, sha); err != nil {
 			return err
 		}
 		return r.follow(by)
@@ -311,15 +311,15 @@ func (r *Repo) Merge(login string, number int) error {
 		if p.State != "open" {
 			return fmt.Errorf("pull request %d is %s", number, p.State)
 		}
-		tree, err := r.h.run(r.Dir, nil, "", "merge-tree", "--write-tree", r.heads[p.Base], r.heads[p.Head])
+		tree, err := r.run(nil, "merge-tree", "--write-tree", r.heads[p.Base], r.heads[p.Head])
 		if err != nil {
 			return fmt.Errorf("it conflicts: %w", err)
 		}
-		sha, err := r.h.run(r.Dir, r.h.identity(by), "", "commit-tree", strings.TrimSpace(tree), "-p", r.heads[p.Base], "-p", r.heads[p.Head], "-m", "Merge "+p.Head)
+		sha, err := r.run(r.h.identity(by), "commit-tree", strings.TrimSpace(tree), "-p", r.heads[p.Base], "-p", r.heads[p.Head], "-m", "Merge "+p.Head)
 		if err != nil {
 			return err
 		}
-		if _, err := r.h.run(r.Dir, nil, "", "update-ref", "refs/heads/"+p.Base, sha); err != nil {
+		if _, err := r.run(nil, "update-ref", "refs/heads/"+p.Base, sha); err != nil {
 			return err
 		}
 		p.State, p.Merge = "merged", sha
@@ -333,7 +333,7 @@ func (r *Repo) Merge(login string, number int) error {
 
 // DeleteBranch deletes a branch. The caller holds the lock.
 func (r *Repo) DeleteBranch(by *User, branch string) error {
-	if _, err := r.h.run(r.Dir, nil, "", "update-ref", "-d", "refs/heads/"+branch); err != nil {
+	if _, err := r.run(nil, "update-ref", "-d", "refs/heads/"+branch); err != nil {
 		return err
 	}
 	return r.follow(by)
