@@ -62,6 +62,9 @@ func (e *RefusedError) OfToken() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 }
 
+// Final reports whether an error is the answer of a forge that a further attempt would not change.
+func Final(err error) bool { return errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) }
+
 // HasStatus reports whether an error is a [RefusedError] with a status of HTTP.
 func HasStatus(err error, code int) bool {
 	var refused *RefusedError

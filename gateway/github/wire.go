@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -28,26 +27,11 @@ const (
 	maxAnswer = 64 << 20
 	// attemptTime bounds one attempt. GitHub ends its own after 10 s.
 	attemptTime = 30 * time.Second
-	// maxPause bounds the pause of a Retry-After or a reset. A primary limit lasts an hour.
-	maxPause = time.Hour + time.Minute
-	// limitPause is the pause after a rate limit without one.
-	limitPause = time.Minute
 	// concurrency is the number of requests for one account at once. Requests that write are made one after another, as
 	// GitHub demands.
 	concurrency = 8
 	redirects   = 5 // maximum
 )
-
-// temporary is a failure that may be gone at the next attempt.
-type temporary struct {
-	err   error
-	after time.Duration // the pause that GitHub asks for, at most maxPause; 0 if it names none
-	// limited means that a rate limit prevented the request. Otherwise it may have been performed.
-	limited bool
-}
-
-func (e *temporary) Error() string { return e.err.Error() }
-func (e *temporary) Unwrap() error { return e.err }
 
 // request describes a call.
 type request struct {
@@ -76,45 +60,16 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 	}
 	w := &wire{c: c, r: r}
 	gh := w.client()
-	renewed, unsure := false, false
-	for n := 1; ; n++ {
-		if unsure && r.done != nil {
-			if was, err := r.done(); was || err != nil {
-				return err
-			}
-		}
+	renewed := false
+	loop := retry.Loop{What: r.what, Server: site, Done: r.done, Refused: forge.Final, Patience: c.Patience, Sleep: c.Sleep, Log: c.Log}
+	return loop.Run(ctx, func() error {
 		err := w.attempt(ctx, gh, attempt)
-		if err == nil {
-			return nil
-		}
 		if forge.HasStatus(err, http.StatusUnauthorized) && !renewed && w.forget() {
 			renewed = true
-			continue
+			err = w.attempt(ctx, gh, attempt)
 		}
-		if errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) {
-			return fmt.Errorf("cannot %s: %w", r.what, err)
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("cannot %s: %w (the last attempt: %v)", r.what, context.Cause(ctx), err)
-		}
-		var pass *temporary
-		if !errors.As(err, &pass) {
-			pass = &temporary{err: err} // an answer that could not be read
-		}
-		// Even if this attempt surely had no effect, an earlier one may have.
-		unsure = unsure || !pass.limited
-		pause := pass.after
-		if pause == 0 && pass.limited {
-			pause = min(limitPause<<min(n-1, 6), maxPause)
-		} else if pause == 0 {
-			pause = retry.Backoff(n, c.Patience)
-		}
-		c.Log.LogAttrs(ctx, slog.LevelWarn, "GitHub did not answer; waiting", slog.String("to", r.what),
-			slog.Int("attempt", n), slog.Duration("pause", pause), slog.Any("err", err))
-		if err := c.Sleep(ctx, pause); err != nil {
-			return fmt.Errorf("cannot %s: %w (the last attempt: %v)", r.what, err, pass)
-		}
-	}
+		return err
+	})
 }
 
 // wire is the transport of one call below go-github. It adds the token, reads bounded answers, and distinguishes
@@ -152,9 +107,9 @@ func (w *wire) attempt(ctx context.Context, gh *github.Client, f func(context.Co
 	short, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	err = plain(f(short, gh))
-	var pass *temporary
-	if errors.As(err, &pass) && pass.limited {
-		leave(cmp.Or(pass.after, limitPause)) // other requests would fail too
+	var pass *retry.Temporary
+	if errors.As(err, &pass) && pass.Limited {
+		leave(cmp.Or(pass.After, retry.LimitPause)) // other requests would fail too
 	} else {
 		leave(0)
 	}
@@ -211,7 +166,7 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 		resp, err := next.RoundTrip(r)
 		if err != nil {
 			// Without a connection the request had no effect, but checking before the next attempt costs little.
-			return nil, &temporary{err: err}
+			return nil, &retry.Temporary{Err: err}
 		}
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 		_ = resp.Body.Close()
@@ -219,7 +174,7 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 			return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
 		}
 		if err != nil {
-			return nil, &temporary{err: fmt.Errorf("cannot read the answer: %w", err)}
+			return nil, &retry.Temporary{Err: fmt.Errorf("cannot read the answer: %w", err)}
 		}
 		switch {
 		case resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotModified:
@@ -283,7 +238,7 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 	}
 	refused := &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: message,
 		Needed: text.Clip(resp.Header.Get("X-Accepted-GitHub-Permissions"), 200), Request: text.Clip(resp.Header.Get("X-GitHub-Request-Id"), 100)}
-	after := retry.After(resp.Header.Get("Retry-After"), now, maxPause)
+	after := retry.After(resp.Header.Get("Retry-After"), now, retry.MaxPause)
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden:
 		spent := resp.Header.Get("X-RateLimit-Remaining") == "0"
@@ -295,11 +250,11 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 		reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64)
 		// A reset in the past comes from a clock that is behind the local one, and is ignored.
 		if left := time.Unix(reset, 0).Sub(now); err == nil && spent && after == 0 && left > 0 {
-			after = min(left, maxPause-time.Second) + time.Second // the reset has whole seconds
+			after = min(left, retry.MaxPause-time.Second) + time.Second // the reset has whole seconds
 		}
-		return &temporary{err: fmt.Errorf("rate-limited: %s", message), after: after, limited: true}
+		return &retry.Temporary{Err: fmt.Errorf("rate-limited: %s", message), After: after, Limited: true}
 	case code == http.StatusRequestTimeout || code >= 500:
-		return &temporary{err: fmt.Errorf("status %d: %s", code, message), after: after}
+		return &retry.Temporary{Err: fmt.Errorf("status %d: %s", code, message), After: after}
 	}
 	return refused
 }

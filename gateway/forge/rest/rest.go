@@ -24,10 +24,8 @@ import (
 const (
 	maxAnswer   = 64 << 20         // bytes of an answer
 	attemptTime = 30 * time.Second // for one attempt
-	maxPause    = time.Hour + time.Minute
-	limitPause  = time.Minute // after a rate limit without a time
-	concurrency = 8           // requests at once; those that write are made one after another
-	redirects   = 5           // maximum
+	concurrency = 8                // requests at once; those that write are made one after another
+	redirects   = 5                // maximum
 )
 
 // Client makes requests to one forge. Its exported fields are its options and may be changed until the first call.
@@ -122,55 +120,20 @@ func (c *Client) Do(ctx context.Context, r Request, out any, check func() bool) 
 			return nil, fmt.Errorf("cannot %s: %w", r.What, err)
 		}
 	}
-	unsure := false
-	for n := 1; ; n++ {
-		if unsure && r.Done != nil {
-			if was, err := r.Done(); was || err != nil {
-				return nil, err
-			}
-		}
-		header, err := c.attempt(ctx, r, body, out)
+	var header http.Header
+	loop := retry.Loop{What: r.What, Server: c.Site, Done: r.Done, Refused: forge.Final, Patience: c.Patience, Sleep: c.Sleep, Log: c.Log}
+	err := loop.Run(ctx, func() (err error) {
+		header, err = c.attempt(ctx, r, body, out)
 		if err == nil && check != nil && !check() {
 			err = errEmpty
 		}
-		if err == nil {
-			return header, nil
-		}
-		if errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) {
-			return nil, fmt.Errorf("cannot %s: %w", r.What, err)
-		}
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("cannot %s: %w (the last attempt: %v)", r.What, context.Cause(ctx), err)
-		}
-		var pass *temporary
-		if !errors.As(err, &pass) {
-			pass = &temporary{err: err} // an answer that could not be read
-		}
-		// Even if this attempt surely had no effect, an earlier one may have.
-		unsure = unsure || !pass.limited
-		pause := pass.after
-		if pause == 0 && pass.limited {
-			pause = min(limitPause<<min(n-1, 6), maxPause)
-		} else if pause == 0 {
-			pause = retry.Backoff(n, c.Patience)
-		}
-		c.Log.LogAttrs(ctx, slog.LevelWarn, "a forge did not answer; waiting", slog.String("forge", c.Site), slog.String("to", r.What),
-			slog.Int("attempt", n), slog.Duration("pause", pause), slog.Any("err", err))
-		if err := c.Sleep(ctx, pause); err != nil {
-			return nil, fmt.Errorf("cannot %s: %w (the last attempt: %v)", r.What, err, pass)
-		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return header, nil
 }
-
-// temporary is a failure that may be gone at the next attempt.
-type temporary struct {
-	err     error
-	after   time.Duration // the pause that the forge asks for; 0 if it names none
-	limited bool          // a rate limit prevented the request; otherwise it may have been performed
-}
-
-func (e *temporary) Error() string { return e.err.Error() }
-func (e *temporary) Unwrap() error { return e.err }
 
 // attempt makes one attempt in the lane of its kind.
 func (c *Client) attempt(ctx context.Context, r Request, body []byte, out any) (http.Header, error) {
@@ -190,9 +153,9 @@ func (c *Client) attempt(ctx context.Context, r Request, body []byte, out any) (
 	short, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	header, err := c.send(short, method, r, body, out)
-	var pass *temporary
-	if errors.As(err, &pass) && pass.limited {
-		leave(cmp.Or(pass.after, limitPause)) // other requests would fail too
+	var pass *retry.Temporary
+	if errors.As(err, &pass) && pass.Limited {
+		leave(cmp.Or(pass.After, retry.LimitPause)) // other requests would fail too
 	} else {
 		leave(0)
 	}
@@ -228,13 +191,13 @@ func (c *Client) send(ctx context.Context, method string, r Request, body []byte
 		// Without http.Client, because that would turn a redirected POST into a GET.
 		resp, err := transport.RoundTrip(q)
 		if err != nil {
-			return nil, &temporary{err: err}
+			return nil, &retry.Temporary{Err: err}
 		}
 		answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 		_ = resp.Body.Close()
 		switch {
 		case err != nil:
-			return nil, &temporary{err: fmt.Errorf("cannot read the answer: %w", err)}
+			return nil, &retry.Temporary{Err: fmt.Errorf("cannot read the answer: %w", err)}
 		case len(answer) > maxAnswer:
 			return nil, &forge.RefusedError{Forge: c.Site, Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
 		case resp.StatusCode/100 == 2:
@@ -262,16 +225,16 @@ func (c *Client) classify(resp *http.Response, body []byte) error {
 	now := c.Now()
 	refused := &forge.RefusedError{Forge: c.Site, Status: resp.StatusCode, Message: text.Clip(message(body), 1000),
 		Request: text.Clip(cmp.Or(resp.Header.Get("X-Request-Id"), resp.Header.Get("X-Request-UUID")), 100)}
-	after := retry.After(resp.Header.Get("Retry-After"), now, maxPause)
+	after := retry.After(resp.Header.Get("Retry-After"), now, retry.MaxPause)
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests:
 		reset, err := strconv.ParseInt(resp.Header.Get("RateLimit-Reset"), 10, 64)
 		if left := time.Unix(reset, 0).Sub(now); err == nil && after == 0 && left > 0 {
-			after = min(left, maxPause-time.Second) + time.Second // the reset has whole seconds
+			after = min(left, retry.MaxPause-time.Second) + time.Second // the reset has whole seconds
 		}
-		return &temporary{err: fmt.Errorf("rate-limited: %s", refused.Message), after: after, limited: true}
+		return &retry.Temporary{Err: fmt.Errorf("rate-limited: %s", refused.Message), After: after, Limited: true}
 	case code == http.StatusRequestTimeout || code >= 500:
-		return &temporary{err: fmt.Errorf("status %d: %s", code, refused.Message), after: after}
+		return &retry.Temporary{Err: fmt.Errorf("status %d: %s", code, refused.Message), After: after}
 	}
 	return refused
 }
