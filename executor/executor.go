@@ -327,7 +327,7 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 	var fresh bool
 	x.index, fresh, err = index.Open(path)
 	if errors.Is(err, index.ErrDamaged) || errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
-		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
+		x.Log.Warn("the index is damaged and is rebuilt from the refs", "err", err)
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove the damaged index: %w", err)
 		}
@@ -340,7 +340,7 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 		if err = x.index.Load(); err == nil {
 			return x.forgetGone(ctx)
 		}
-		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
+		x.Log.Warn("the index is damaged and is rebuilt from the refs", "err", err)
 	}
 	_, err = x.Reindex(ctx)
 	return err

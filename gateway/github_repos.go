@@ -47,7 +47,7 @@ func (api *githubAPI) githubRepos(c *route.Call) error {
 // listFromGitHub answers with a list that read gets from GitHub.
 func listFromGitHub[T any](c *route.Call, client *github.Client, read func(context.Context) ([]T, error)) error {
 	if client == nil {
-		return route.NewProblem(route.KindInvalid, "ramus is nobody at GitHub").WithHint("set github.app_id and github.key_env, or github.token_env")
+		return route.NewProblem(route.KindInvalid, "ramus has no account at GitHub").WithHint("set github.app_id and github.key_env, or github.token_env")
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), githubPatience)
 	defer cancel()

@@ -119,7 +119,7 @@ func (v *view) open(ctx context.Context) error {
 	}
 	if v.job.spec.Video {
 		if v.place.ffmpeg == "" {
-			v.notes = append(v.notes, "no video: ffmpeg is not installed beside the browser")
+			v.notes = append(v.notes, "no video: ffmpeg is not installed with the browser")
 		} else {
 			options.RecordVideo = &playwright.RecordVideo{
 				Dir:  playwright.String(filepath.Join(v.work, "video")),

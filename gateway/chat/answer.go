@@ -218,7 +218,7 @@ func (s *worker) stopRuns(ctx context.Context, runs []record.Run, who gitd.Perso
 			}
 		}
 	})
-	return fmt.Sprintf("Stopping %s; what stands is committed.", render.Plural(len(names), "run")), "", nil
+	return fmt.Sprintf("Stopping %s; the changes so far are committed.", render.Plural(len(names), "run")), "", nil
 }
 
 func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, who gitd.Person) (text, code string, err error) {

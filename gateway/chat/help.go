@@ -16,7 +16,7 @@ func HelpText(agents []string, runner gate.Runner) string {
 	var b strings.Builder
 	switch len(agents) {
 	case 0:
-		b.WriteString("No coding agent is set up here, so plain words find nobody. These commands need none:\n")
+		b.WriteString("No coding agent is set up here, so nobody reads plain words. These commands need none:\n")
 	case 1:
 		fmt.Fprintf(&b, "Say in plain words what is to be done: the agent `%s` does it on this thread's branch, and its work is checked. These commands need no agent:\n", agents[0])
 	default:
@@ -35,7 +35,7 @@ func HelpText(agents []string, runner gate.Runner) string {
 		{"why", "says why the last run failed, and what to do"},
 		{"merge [into BRANCH] [squash]", "merges the branch; also `merge`, `rebase`, `ff`"},
 		{"pr", "opens the pull request of the branch, or brings it up to date"},
-		{"stop", "stops what runs; what stands is committed"},
+		{"stop", "stops what runs; the changes so far are committed"},
 		{"retry", "runs the run that failed last again"},
 		{"fallback: WORDS", "hands the thread over to the fallback runner, if there is one"},
 		{"help", "says this"},

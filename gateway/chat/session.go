@@ -550,7 +550,7 @@ func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention
 	switch {
 	case len(agents) == 0:
 		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
-			Error: "No agent is configured here, so plain words have nobody to go to. `help` lists the commands that need none."})
+			Error: "No agent is configured here, so nobody reads plain words. `help` lists the commands that need none."})
 	case at.agent == "":
 		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
 			Error: fmt.Sprintf("Say which agent is meant: agent:%s.", agents[0])})

@@ -175,7 +175,7 @@ func (w *Words) set(verb, arg string) error {
 	case len(arg) > 1000:
 		return mistake("what follows `%s` is longer than 1,000 bytes", verb)
 	case strings.ContainsFunc(arg, unicode.IsControl):
-		return mistake("what follows `%s` holds a control character: write it anew", verb)
+		return mistake("the text after `%s` has a control character: write it again", verb)
 	}
 	w.Verb = verb
 	if arg != "" {
@@ -404,7 +404,7 @@ func parseExec(text string) (w Words, is bool, err error) {
 
 func (w *Words) exec(command, text string) (Words, bool, error) {
 	if strings.ContainsRune(command, 0) {
-		return Words{}, true, mistake("the command holds a NUL character: write it anew")
+		return Words{}, true, mistake("the command has a NUL character: write it again")
 	}
 	w.Verb, w.Command, w.Text = "exec", command, strings.TrimSpace(text)
 	return *w, true, nil

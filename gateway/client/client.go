@@ -547,7 +547,7 @@ func (c *Client) DialPort(ctx context.Context, caller string, port int) (io.Read
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 300 {
-		return nil, fmt.Errorf("the server, or what stands before it, gives no connections away: %s", resp.Status)
+		return nil, fmt.Errorf("the server, or a proxy before it, does not upgrade connections: %s", resp.Status)
 	}
 	return nil, readProblem(resp)
 }

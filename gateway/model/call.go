@@ -81,7 +81,7 @@ func (s *visit) notServed(w http.ResponseWriter, name string) {
 		http.Error(w, fmt.Sprintf("ramus: no such model provider; served are %v below %s", s.p.known(), Prefix), http.StatusNotFound)
 		return
 	}
-	refusal{kind: kindNotFound, text: fmt.Sprintf("ramus: no key is configured for %s; whoever runs ramus sets models.%s.api_key_env or models.%s.api_key_file", name, name, name)}.
+	refusal{kind: kindNotFound, text: fmt.Sprintf("ramus: no key is configured for %s; the operator of ramus sets models.%s.api_key_env or models.%s.api_key_file", name, name, name)}.
 		write(w, &provider{api: a, name: name})
 }
 
@@ -165,7 +165,7 @@ func (c *call) giveSlot() {
 // admit allows a call for which the budget has room.
 func (c *call) admit() *refusal {
 	if _, ok := c.provider.price(c.question.model); !ok && c.p.budget().CostMicros > 0 {
-		return &refusal{kind: kindBadRequest, text: fmt.Sprintf("ramus: the budget is in money and no price of %s is known; whoever runs ramus adds it to models.%s.prices",
+		return &refusal{kind: kindBadRequest, text: fmt.Sprintf("ramus: the budget is in money and no price of %s is known; the operator of ramus adds it to models.%s.prices",
 			c.question.model, c.provider.name)}
 	}
 	c.tally = tally{model: c.question.model, guess: guessInput(c.question.body), most: c.question.most}
@@ -478,7 +478,7 @@ func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
 		// The provider's text is about a key that the container does not know.
 		c.p.log().Warn("a model provider refuses the key", "provider", c.provider.name, "status", resp.StatusCode)
 		return &refusal{kind: kindRefused, code: resp.StatusCode,
-			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); whoever runs ramus looks at models.%s.api_key_env or models.%s.api_key_file",
+			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); the operator of ramus checks models.%s.api_key_env or models.%s.api_key_file",
 				c.provider.name, resp.StatusCode, c.provider.name, c.provider.name)}
 	case len(text) > maxRefused || resp.Header.Get("Content-Encoding") != "" || !json.Valid(text):
 		w.header(resp.Header)

@@ -191,7 +191,7 @@ func Headline(m *record.Manifest) (head, what string) {
 	switch m.State {
 	case record.StateComplete:
 	case record.StateFailed:
-		what = "What stands was committed."
+		what = "The changes so far were committed."
 		if m.Start == m.Head {
 			what = "Nothing was changed."
 		}
@@ -209,13 +209,13 @@ func Headline(m *record.Manifest) (head, what string) {
 	}
 	switch m.Verdict {
 	case record.VerdictVerified:
-		return "✅ Done", "Verified: what stands on the branch was checked after its last change, and passed."
+		return "✅ Done", "Verified: the last commit of the branch passed its checks."
 	case record.VerdictNone:
 		return "✅ Done", "Nothing was changed."
 	case record.VerdictFailed:
-		return "❌ Checks failed", "The run came to its end, but what stands on the branch did not pass its checks."
+		return "❌ Checks failed", "The run came to its end, but the last commit of the branch did not pass its checks."
 	}
-	return "⚠️ Done, unverified", "Unverified: nobody has checked what stands on the branch now."
+	return "⚠️ Done, unverified", "Unverified: no check ran on the last commit of the branch."
 }
 
 func (r Result) why() string {
@@ -259,7 +259,7 @@ func Hint(reason record.Reason) string {
 	case record.ReasonCommandFailed:
 		return "read the output on the run's page, say what to correct, or say `retry`."
 	case record.ReasonTimedOut:
-		return "make it faster, ask for less at once, or have whoever runs ramus give it more time; then say `retry`."
+		return "make it faster, ask for less at once, or ask the operator of ramus for more time; then say `retry`."
 	case record.ReasonCancelled:
 		return "say `retry`, or what to do instead: it goes on from there."
 	case record.ReasonRejected:
@@ -271,27 +271,27 @@ func Hint(reason record.Reason) string {
 	case record.ReasonConflict:
 		return "somebody pushed to the branch meanwhile: merge the ref that is named above into it, push, then say `retry`."
 	case record.ReasonNotCommitted:
-		return "the files are among the run's artifacts; say to remove or ignore them, or have whoever runs ramus raise the limit, then say `retry`."
+		return "the files are among the run's artifacts; say to remove or ignore them, or ask the operator of ramus to raise the limit, then say `retry`."
 	case record.ReasonBranchGone:
 		return "push the branch again, or mention ramus in a new thread."
 	case record.ReasonContainerLost, record.ReasonInterrupted, record.ReasonUnavailable:
-		return "say `retry`; if it happens again, whoever runs ramus can find out more with `ramus doctor`."
+		return "say `retry`; if it happens again, the operator of ramus finds out more with `ramus doctor`."
 	case record.ReasonDiskFull:
-		return "write less, or have whoever runs ramus make room or raise limits.disk; then say `retry`."
+		return "write less, or ask the operator of ramus to make room or to raise limits.disk; then say `retry`."
 	case record.ReasonOutOfMemory:
-		return "use less memory, or have whoever runs ramus raise limits.memory; then say `retry`."
+		return "use less memory, or ask the operator of ramus to raise limits.memory; then say `retry`."
 	case record.ReasonBadInput:
 		return "correct the request and say it again; `help` lists what can be said."
 	case record.ReasonModel:
 		return "look at the run's page for the model's answer; then say `retry`."
 	case record.ReasonBudget:
-		return "ask for less at once, or have whoever runs ramus raise models.budget; `retry` begins with a new budget."
+		return "ask for less at once, or ask the operator of ramus to raise models.budget; `retry` begins with a new budget."
 	case record.ReasonSetupFailed:
 		return "correct `setup` in .ramus/config.yaml of the base, then say `retry`; the run's page has the end of the command's output."
 	case record.ReasonService:
 		return "correct the entry of the service under `services`, then say `retry`; the run's page has the end of its output."
 	case record.ReasonInternal:
-		return "this is a fault of ramus: whoever runs it finds more in the server's log."
+		return "this is a fault of ramus: its operator finds more in the server's log."
 	}
 	if h := reason.Hint(); h != "" {
 		return h + "."

@@ -111,7 +111,7 @@ func (api *API) signedIn(c *route.Call) error {
 	case err != nil:
 		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", Cause: err}
 	case !api.GitHub.lets(u):
-		return route.NewProblem(route.KindDenied, "%s is not let in here", u.Login).WithHint("ask who runs this server to name you, or one of your organizations, in github.sign_in")
+		return route.NewProblem(route.KindDenied, "%s is not let in here", u.Login).WithHint("ask the operator of this server to add you, or one of your organizations, to github.sign_in")
 	}
 	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*", Scopes: api.GitHub.Scopes,
 		Write: usualRefs(api.GitHub.Scopes), Expires: api.Now().Add(api.GitHub.Life).Truncate(time.Second)}

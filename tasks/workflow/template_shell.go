@@ -78,7 +78,7 @@ func (l *shellLexer) run() {
 	}
 	if l.lost != "" {
 		for n := len(l.at) - 1; n >= 0 && l.at[n] >= l.i; n-- {
-			l.refuse(l.at[n], "this slot stands behind %s, where ramus cannot be sure how the shell reads on; set a variable at the beginning of the command (value=%s) and use \"$value\" here", l.lost, l.slotAt(l.at[n]))
+			l.refuse(l.at[n], "this slot comes after %s, where ramus cannot be sure how the shell reads on; set a variable at the beginning of the command (value=%s) and use \"$value\" here", l.lost, l.slotAt(l.at[n]))
 		}
 		return
 	}
@@ -211,7 +211,7 @@ func (l *shellLexer) slot() {
 		l.refuse(l.i, "this slot is between << and its here-document; put it into another command")
 		return
 	case l.i > 0 && l.text[l.i-1] == '$':
-		l.refuse(l.i, "this slot stands right behind a $, which would change how its quotes are read")
+		l.refuse(l.i, "this slot comes right after a $, which would change how its quotes are read")
 		return
 	}
 	before := l.i == 0 || l.wordEnds(l.i-1) && (l.i < 2 || l.text[l.i-1] != '\n' || l.text[l.i-2] != '\\')
