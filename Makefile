@@ -4,16 +4,19 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
 .NOTPARALLEL:
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/ramus, a static binary that contains ramus-runner
+build: web ## build bin/ramus, a static binary that contains ramus-runner and the files of its pages
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/ramus-runner ./cmd/ramus-runner
 	@gzip -9nc bin/ramus-runner >cmd/ramus/ramus-runner.gz
-	CGO_ENABLED=0 go build -trimpath -tags ramusrunner -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
+	CGO_ENABLED=0 go build -trimpath -tags ramusrunner,ramusweb -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
+
+web: ## build the style sheet and the scripts of pages in gateway/web/dist
+	@go run ./internal/webbuild
 
 demo: ## run a workflow on a real repository, without Docker
 	@scripts/setup.sh demo

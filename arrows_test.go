@@ -24,6 +24,8 @@ var arrows = map[string][]string{
 	// Neither is the product: servers in place of Slack, GitHub, models and agents, and the measurements.
 	"internal/standin": {"gateway"},
 	"internal/bench":   {"containers", "executor", "gateway"},
+	// It makes the files of pages, and is no part of a program.
+	"internal/webbuild": nil,
 }
 
 // inside says which package of a room may import which packages of the rooms. internal/ is open to all. Packages whose name ends
@@ -79,7 +81,7 @@ var inside = map[string][]string{
 	"executor/upstream":  {"containers", "executor/record", "gitd"},
 	"executor/worktree":  {"containers", "containers/layer", "executor/egress", "executor/record", "gitd", "gitd/gitindex", "gitd/worktree"},
 	"executor/record":    {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},
-	"gateway":            {"executor", "executor/backup", "executor/mirror", "executor/quota", "executor/record", "executor/secret", "executor/settings", "executor/upstream", "gateway/chat", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/github", "gateway/links", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trace", "gateway/trigger", "gitd"},
+	"gateway":            {"executor", "executor/backup", "executor/mirror", "executor/quota", "executor/record", "executor/secret", "executor/settings", "executor/upstream", "gateway/chat", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/github", "gateway/links", "gateway/live", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trace", "gateway/trigger", "gateway/web", "gateway/workspace", "gitd"},
 	"gateway/catalog":    {"executor", "executor/record", "gateway/gate"},
 	"gateway/chat":       {"executor", "executor/record", "gateway/catalog", "gateway/engineer", "gateway/fallback", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gitd"},
 	"gateway/client":     {"executor", "executor/backup", "executor/quota", "executor/record", "executor/secret", "gateway", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trigger", "gitd"},
@@ -98,6 +100,7 @@ var inside = map[string][]string{
 	"gateway/linear":     {"gateway/forge", "gateway/forge/rest", "gateway/ticket"},
 	"gateway/links":      {"executor/record"},
 	"gateway/ticket":     nil,
+	"gateway/live":       {"executor/record", "gateway/route"},
 	"gateway/llm":        {"executor", "gateway/retry"},
 	"gateway/lookup":     {"executor", "executor/record", "gateway/route", "gitd"},
 	"gateway/mcp":        {"executor", "executor/record", "gateway/catalog", "gateway/engineer", "gateway/links", "gateway/lookup", "gateway/route", "gitd"},
@@ -111,6 +114,8 @@ var inside = map[string][]string{
 	"gateway/trace":      {"executor/record", "gateway/retry"},
 	"gateway/slack":      {"gateway/retry"},
 	"gateway/trigger":    {"executor", "executor/record", "gateway/forge", "gateway/lookup", "gateway/retry", "gateway/route", "gitd"},
+	"gateway/web":        {"executor", "executor/quota", "executor/record", "executor/upstream", "gateway/engineer", "gateway/evidence", "gateway/links", "gateway/live", "gateway/lookup", "gateway/page", "gateway/render", "gateway/route", "gateway/workspace", "gitd"},
+	"gateway/workspace":  {"executor", "executor/record", "gateway/lookup", "gateway/route", "gitd"},
 }
 
 // TestArrowsInside keeps the packages of a room apart. Each package is in the table, and imports only what the table lists. The table
@@ -213,7 +218,7 @@ func room(path string) string {
 	if !ok {
 		return ""
 	}
-	for _, own := range []string{"internal/standin", "internal/bench"} {
+	for _, own := range []string{"internal/standin", "internal/bench", "internal/webbuild"} {
 		if rest == own || strings.HasPrefix(rest, own+"/") {
 			return own
 		}

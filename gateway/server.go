@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/preview"
@@ -23,6 +25,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
+	"github.com/ramus-dev/ramus/gateway/web"
+	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -73,6 +77,8 @@ type Server struct {
 	Heartbeat time.Duration
 	// Reload reads the configuration again. If it is nil, the server has none that lasts.
 	Reload func(context.Context) (Reloaded, error)
+	// NoScript serves pages without scripts.
+	NoScript bool
 	// Traces sends the traces of runs. If it is nil, none are sent.
 	Traces *trace.Exporter
 	// Secrets are removed from all answers, with three exceptions. Answers of the Git server are not changed, because
@@ -89,6 +95,7 @@ type Server struct {
 	mux     *route.Mux
 	apis    []interface{ Routes() []route.Route }
 	preview *preview.API
+	web     *web.API
 	mcp     *mcp.API
 	spec    []byte       // the OpenAPI document
 	git     http.Handler // the Git server, which needs a grant
@@ -135,6 +142,12 @@ func (s *Server) setUpAlone() {
 	if s.Triggers != nil {
 		tasks.Triggers = s.Triggers
 	}
+	shown := &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Now: s.Now}
+	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
+	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: shown, Engineer: s.Engineer,
+		Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Version: s.Version, Engine: s.Engine,
+		Address: s.prefix(), Secrets: s.Secrets, Log: s.Log, Now: s.Now}
+	s.mux.Page = s.web.Problem
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
 			metrics: m, spec: func() []byte { return s.spec }},
@@ -145,7 +158,9 @@ func (s *Server) setUpAlone() {
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
 		tasks,
 		&trigger.API{Triggers: s.Triggers},
-		&evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Now: s.Now},
+		shown,
+		&workspace.API{Workspaces: places},
+		s.web,
 		s.preview,
 		s.mcp,
 		&chat.API{Chat: s.Chat, Log: s.Log, Now: s.Now},
@@ -176,7 +191,17 @@ func (s *Server) Drain() {
 	s.setUp()
 	s.mux.Drain()
 	s.mcp.Close()
+	s.web.Close()
 	s.preview.Transport.CloseIdleConnections()
+}
+
+// prefix returns the path below which people reach the server, without a slash at its end.
+func (s *Server) prefix() string {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.Path, "/")
 }
 
 // fallback serves repositories, whose names no pattern of ServeMux can match. It answers all other requests without a

@@ -60,7 +60,6 @@ func TestWhatIsNoRoute(t *testing.T) {
 		kind         route.Kind
 		allow        string
 	}{
-		{"GET", "/", 404, route.KindNotFound, ""},
 		{"GET", "/nothing", 404, route.KindNotFound, ""},
 		{"DELETE", "/health", 405, route.KindMethod, "GET"},
 		{"PUT", "/api/repos", 405, route.KindMethod, "GET, POST"},

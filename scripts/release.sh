@@ -11,13 +11,14 @@ version=${1:?usage: scripts/release.sh VERSION}
 nfpm_release=v2.43.0
 here=$(go env GOARCH)
 rm -rf dist
+go run ./internal/webbuild
 mkdir -p dist
 for arch in ${ARCHS:-amd64 arm64}; do
     echo "release: ramus for linux/$arch"
     CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags '-s -w' -o "dist/runner" ./cmd/ramus-runner
     gzip -9nc dist/runner >cmd/ramus/ramus-runner.gz
     rm dist/runner
-    CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -tags ramusrunner -ldflags "-s -w -X main.version=$version" -o "dist/ramus_$arch" ./cmd/ramus
+    CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -tags ramusrunner,ramusweb -ldflags "-s -w -X main.version=$version" -o "dist/ramus_$arch" ./cmd/ramus
     go run ./internal/release sbom "dist/ramus_$arch" "dist/ramus_$arch.cdx.json"
     number=${version#v}
     case $number in [0-9]*) ;; *) number=0.0.0~$number ;; esac

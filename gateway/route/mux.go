@@ -38,6 +38,8 @@ type Mux struct {
 	Streams int
 	// Heartbeat is how often a silent stream shows that it is alive. The default is 15 s.
 	Heartbeat time.Duration
+	// Page answers a browser with the page of a problem, in place of the page of this package. Nil means the latter.
+	Page func(c *Call, p *Problem) error
 	// Observe is called after each request. It may be nil.
 	Observe func(route Route, status int, took time.Duration)
 	// Log gets refused requests at Info, faults at Error and all others at Debug. Nil discards them.
@@ -212,6 +214,12 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 		h.Set("Retry-After", "2")
 	case KindLimited:
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	if m.Page != nil && c.WantsPage() && (route.Media == MediaHTML || route.Access == AccessGit) && route.Access != AccessSigned {
+		if err := m.Page(c, p); err == nil || c.W.(*recorder).status != 0 {
+			return
+		}
+		m.Log.ErrorContext(c.R.Context(), "cannot make the page of a problem", "request", c.ID)
 	}
 	if (route.Access == AccessSigned || route.Media == MediaHTML) && c.WantsPage() {
 		if err := page.Write(c.W, p.Status, page.Policy, pages, "problem.html", p); err != nil {

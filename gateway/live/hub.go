@@ -1,0 +1,131 @@
+package live
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ramus-dev/ramus/executor/record"
+)
+
+// Watcher follows the events of all runs.
+type Watcher interface {
+	Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error]
+	// Find returns the run of a caller with this id.
+	Find(c record.Caller, id string) (record.Run, bool)
+}
+
+// TopicMe is the topic of everything that a person may see.
+const TopicMe = "me"
+
+// TopicNode is the topic of the machine.
+const TopicNode = "node"
+
+// CallerTopic returns the topic of a caller.
+func CallerTopic(c record.Caller) string { return "caller/" + c.Slug() }
+
+// RunTopic returns the topic of a run.
+func RunTopic(r record.Run) string { return "run/" + r.Name() }
+
+// RepoTopic returns the topic of a repository.
+func RepoTopic(name string) string { return "repo/" + name }
+
+// Hub wakes the views of topics. The zero value is ready for use. All methods are safe for concurrent use.
+type Hub struct {
+	mu      sync.Mutex // guards all below
+	sleeper map[*sleeper]struct{}
+}
+
+// sleeper is a view that waits for a change.
+type sleeper struct {
+	topics []string
+	person string
+	wake   chan struct{} // holds a token if something has changed since
+}
+
+// Wake wakes the views of topics.
+func (h *Hub) Wake(topics ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.sleeper {
+		if slices.ContainsFunc(topics, func(t string) bool { return slices.Contains(s.topics, t) }) {
+			s.signal()
+		}
+	}
+}
+
+// Present returns the people with an open view of a topic, each once, in order.
+func (h *Hub) Present(topic string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for s := range h.sleeper {
+		if s.person != "" && slices.Contains(s.topics, topic) && !slices.Contains(names, s.person) {
+			names = append(names, s.person)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *sleeper) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// join adds a view without topics. The caller of join calls leave.
+func (h *Hub) join(person string) *sleeper {
+	s := &sleeper{person: person, wake: make(chan struct{}, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sleeper == nil {
+		h.sleeper = map[*sleeper]struct{}{}
+	}
+	h.sleeper[s] = struct{}{}
+	return s
+}
+
+// listen sets the topics of a view. The others of a topic that it is new in are woken, because they show who is there.
+func (h *Hub) listen(s *sleeper, topics []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.topics = topics
+}
+
+func (h *Hub) leave(s *sleeper) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sleeper, s)
+}
+
+// Follow wakes views by the events of runs, until ctx ends.
+func (h *Hub) Follow(ctx context.Context, w Watcher) {
+	for e, err := range w.Watch(ctx, "") {
+		if err != nil {
+			return
+		}
+		h.Wake(topicsOf(w, e)...)
+	}
+}
+
+// topicsOf returns the topics that an event concerns.
+func topicsOf(w Watcher, e record.Event) []string {
+	caller, id, _ := strings.Cut(e.Run, "/")
+	c, err := record.ParseCaller(caller)
+	if err != nil {
+		return []string{TopicMe}
+	}
+	topics := []string{CallerTopic(c), "run/" + e.Run}
+	if e.Type == record.EventOutput || e.Type == record.EventAgent {
+		return topics // lists do not show output
+	}
+	topics = append(topics, TopicMe, TopicNode)
+	if r, ok := w.Find(c, id); ok {
+		topics = append(topics, RepoTopic(r.Repo))
+	}
+	return topics
+}

@@ -1,0 +1,166 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+// still is a watcher without events.
+type still struct{}
+
+func (still) Watch(ctx context.Context, _ string) iter.Seq2[record.Event, error] {
+	return func(func(record.Event, error) bool) { <-ctx.Done() }
+}
+
+func (still) Find(record.Caller, string) (record.Run, bool) { return record.Run{}, false }
+
+// serve serves sockets whose pages show a number.
+func serve(t *testing.T, number *atomic.Int64) (*API, string) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	api := &API{Hub: &Hub{}, Watch: still{}, Access: route.AccessRead}
+	api.Render = func(c *route.Call, at *url.URL) (View, error) {
+		switch at.Path {
+		case "/hidden":
+			return View{}, route.NotFound("page", at.Path)
+		case "/many":
+			v := View{Topics: []string{"me"}}
+			for i := range maxOps + int(number.Load()) {
+				v.Fragments = append(v.Fragments, Fragment{Key: fmt.Sprint(i), In: "l", Hash: fmt.Sprint(number.Load())})
+			}
+			return v, nil
+		}
+		text := fmt.Sprintf("<p>%d</p>", number.Load())
+		return View{Title: "page", Topics: []string{"me"}, Fragments: []Fragment{{Key: "n", In: "l", Hash: Hash(text), HTML: text}}}, nil
+	}
+	mux := &route.Mux{}
+	server := httptest.NewServer(mux.Handler(api.Routes(), &route.Who{Subject: "ada", Repo: "*", Scopes: []string{"read"}}))
+	t.Cleanup(func() {
+		mux.Drain()
+		server.Close()
+		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("%d goroutines are left of %d", runtime.NumGoroutine(), before)
+				return
+			}
+		}
+	})
+	return api, server.URL
+}
+
+// dial opens a socket as a page of this server does.
+func dial(t *testing.T, server string) *websocket.Conn {
+	t.Helper()
+	d := websocket.Dialer{Subprotocols: []string{Protocol}}
+	conn, _, err := d.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", http.Header{"Origin": {server}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// next returns the next message.
+func next(t *testing.T, conn *websocket.Conn) message {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	var m message
+	if err := conn.ReadJSON(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestSocket(t *testing.T) {
+	var number atomic.Int64
+	api, server := serve(t, &number)
+	conn := dial(t, server)
+	_ = conn.WriteJSON(request{Sub: "/n"})
+	if m := next(t, conn); m.At != "/n" || len(m.Ops) != 1 || m.Ops[0].HTML != "<p>0</p>" || m.Ops[0].In != "l" {
+		t.Fatalf("%+v", m)
+	}
+	number.Store(1)
+	api.Hub.Wake("other")
+	api.Hub.Wake("me")
+	if m := next(t, conn); len(m.Ops) != 1 || m.Ops[0].HTML != "<p>1</p>" {
+		t.Fatalf("%+v", m)
+	}
+
+	// A client that has the newest fragment gets the next one alone.
+	again := dial(t, server)
+	_ = again.WriteJSON(request{Sub: "/n", Have: map[string]string{"n": Hash("<p>1</p>"), "old": "x"}})
+	if m := next(t, again); len(m.Ops) != 1 || m.Ops[0].Op != "drop" || m.Ops[0].Key != "old" {
+		t.Fatalf("%+v", m)
+	}
+	if got := api.Hub.Present("me"); len(got) != 1 || got[0] != "ada" {
+		t.Errorf("present: %v", got)
+	}
+
+	_ = conn.WriteJSON(request{Sub: "/hidden"})
+	if m := next(t, conn); m.Problem == nil || m.Problem.Status != 404 {
+		t.Fatalf("%+v", m)
+	}
+	number.Store(2)
+	_ = conn.WriteJSON(request{Un: "/n", Sub: "/many"})
+	if m := next(t, conn); !m.Gap || len(m.Ops) != 0 {
+		t.Fatalf("%+v", m)
+	}
+}
+
+func TestSocketRefuses(t *testing.T) {
+	var number atomic.Int64
+	api, server := serve(t, &number)
+	for _, origin := range []string{"", "http://other.example", "null"} {
+		h := http.Header{}
+		if origin != "" {
+			h.Set("Origin", origin)
+		}
+		_, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", h)
+		if err == nil || resp.StatusCode != http.StatusForbidden {
+			t.Errorf("origin %q is let in", origin)
+		}
+	}
+	for _, text := range []string{"{", `[]`, `{"sub":1}`, strings.Repeat("x", maxMessage+1)} {
+		conn := dial(t, server)
+		_ = conn.WriteMessage(websocket.TextMessage, []byte(text))
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		var closed *websocket.CloseError
+		if _, _, err := conn.ReadMessage(); !errors.As(err, &closed) && err == nil {
+			t.Errorf("%.20q is answered", text)
+		}
+	}
+	conn := dial(t, server)
+	for i := range maxViews + 1 {
+		_ = conn.WriteJSON(request{Sub: fmt.Sprintf("/%d", i)})
+	}
+	refused := false
+	for range maxViews + 1 {
+		refused = next(t, conn).Problem != nil || refused
+	}
+	if !refused {
+		t.Error("too many views are let in")
+	}
+	for range maxSockets {
+		_, _, _ = websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", http.Header{"Origin": {server}})
+	}
+	_, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", http.Header{"Origin": {server}})
+	if err == nil || resp.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("more than %d sockets are let in", maxSockets)
+	}
+	_ = api
+}

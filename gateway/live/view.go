@@ -1,0 +1,78 @@
+package live
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"time"
+)
+
+// Fragment is an element of a page. Its HTML is one element with the attributes data-key and data-hash.
+type Fragment struct {
+	Key  string
+	In   string // the list that holds it, an element with the attribute data-live
+	Hash string
+	HTML string
+}
+
+// View is what a page shows now.
+type View struct {
+	Title string
+	// Topics wake the view.
+	Topics []string
+	// Beat is how often the view is made again without a change. Zero means never.
+	Beat time.Duration
+	// Fragments are in the order of the page.
+	Fragments []Fragment
+}
+
+// Hash returns the hash of a fragment, for data-hash.
+func Hash(html string) string {
+	sum := sha256.Sum256([]byte(html))
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
+}
+
+// Op changes one element of a page.
+type Op struct {
+	// Op is "put" (replace the element, or insert it into In before the element Before, or at the end), "drop" or "title".
+	Op     string `json:"op"`
+	Key    string `json:"key,omitempty"`
+	In     string `json:"in,omitempty"`
+	Before string `json:"before,omitempty"`
+	HTML   string `json:"html,omitempty"`
+}
+
+// difference returns the ops that make a page with the fragments of have one of the view, and changes have to the view's. have is by key.
+func difference(have map[string]string, v View) []Op {
+	var ops []Op
+	shown := make(map[string]bool, len(v.Fragments))
+	for i, f := range v.Fragments {
+		shown[f.Key] = true
+		hash, old := have[f.Key]
+		if old && hash == f.Hash {
+			continue
+		}
+		op := Op{Op: "put", Key: f.Key, HTML: f.HTML}
+		if !old {
+			op.In, op.Before = f.In, follower(have, v.Fragments[i+1:], f.In)
+		}
+		ops = append(ops, op)
+		have[f.Key] = f.Hash
+	}
+	for key := range have {
+		if !shown[key] {
+			ops = append(ops, Op{Op: "drop", Key: key})
+			delete(have, key)
+		}
+	}
+	return ops
+}
+
+// follower returns the key of the first of the fragments that is in the list in and that the page has, or "".
+func follower(have map[string]string, after []Fragment, in string) string {
+	for _, f := range after {
+		if _, ok := have[f.Key]; ok && f.In == in {
+			return f.Key
+		}
+	}
+	return ""
+}

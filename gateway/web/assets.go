@@ -1,0 +1,101 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+// assetsPath is the path of the files that pages load. The hash of a file is in its name, so that a browser never asks for it again.
+const assetsPath = "/assets/"
+
+// Assets are the files that pages load, from a build with the tag ramusweb, or the style sheet alone.
+type Assets struct {
+	files      map[string][]byte
+	names      map[string]string // with the hash, by the name without it
+	missing    []string
+	incomplete string
+}
+
+// howToBuild is what pages of a build without scripts say.
+const howToBuild = "This program was built without the scripts of its pages, so they do not update by themselves. `make build` adds them."
+
+// ReadAssets returns the files of a build in a folder, see internal/webbuild.
+func ReadAssets(dir fs.FS) (*Assets, error) {
+	a := &Assets{files: map[string][]byte{}}
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if a.files[e.Name()], err = fs.ReadFile(dir, e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	var manifest struct {
+		Files   map[string]string `json:"files"`
+		Missing []string          `json:"missing"`
+	}
+	if err := json.Unmarshal(a.files["manifest.json"], &manifest); err != nil {
+		return nil, fmt.Errorf("cannot read the list of built files: %w", err)
+	}
+	delete(a.files, "manifest.json")
+	a.names, a.missing = manifest.Files, manifest.Missing
+	return a, nil
+}
+
+// path returns the path of a file by its name without the hash, and "" if there is none.
+func (a *Assets) path(address, name string) string {
+	if file := a.names[name]; file != "" {
+		return address + assetsPath + file
+	}
+	return ""
+}
+
+// Has reports whether a file was built, by its name without the hash ("term.js").
+func (a *Assets) Has(name string) bool { return a.names[name] != "" }
+
+// asset serves one file.
+func (api *API) asset(c *route.Call) error {
+	name := c.R.PathValue("file")
+	b, ok := api.Assets.files[name]
+	if !ok || strings.HasSuffix(name, ".gz") {
+		return route.NotFound("file", name)
+	}
+	h := c.W.Header()
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("Content-Type", mediaType(name))
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Add("Vary", "Accept-Encoding")
+	if packed := api.Assets.files[name+".gz"]; packed != nil && strings.Contains(c.R.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		b = packed
+	}
+	h.Set("Content-Length", fmt.Sprint(len(b)))
+	c.W.WriteHeader(http.StatusOK)
+	_, err := c.W.Write(b)
+	return err
+}
+
+// mediaType returns the media type of a file that pages load.
+func mediaType(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	return route.MediaBytes
+}

@@ -1,0 +1,151 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/bytesize"
+)
+
+// functions are the functions of templates.
+var functions = template.FuncMap{
+	"icon":     icon,
+	"when":     when,
+	"short":    render.ShortHash,
+	"clean":    render.Clean,
+	"plural":   render.Plural,
+	"size":     bytesize.Text,
+	"initial":  initial,
+	"sentence": sentence,
+	"badge":    badge,
+	"join":     strings.Join,
+	"duration": render.Duration,
+	"line":     func(s string) string { return render.OneLine(s, 200) },
+}
+
+// when returns a time as an element. Scripts replace its text by one in the reader's zone.
+func when(t time.Time) template.HTML {
+	if t.IsZero() {
+		return `<span class="soft">–</span>`
+	}
+	t = t.UTC()
+	return template.HTML(fmt.Sprintf(`<time class="when nowrap" datetime="%s">%s</time>`, t.Format(time.RFC3339), t.Format("2 Jan 15:04 UTC")))
+}
+
+// initial returns the first letter of a name.
+func initial(name string) string {
+	r, _ := utf8.DecodeRuneInString(strings.TrimSpace(name))
+	if r == utf8.RuneError {
+		return "?"
+	}
+	return string(unicode.ToUpper(r))
+}
+
+// sentence makes a sentence of the text of a problem.
+func sentence(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return ""
+	}
+	s = string(unicode.ToUpper(r)) + s[size:]
+	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
+		s += "."
+	}
+	return s
+}
+
+// Badge is a short state with its kind: "good", "bad", "warn", "info" or "".
+type Badge struct{ Text, Kind string }
+
+// badge returns the badge of a state of a workspace, a run or a verdict.
+func badge(v any) Badge {
+	switch v := v.(type) {
+	case workspace.State:
+		return workspaceBadge(v)
+	case record.State:
+		return runStateBadge(v)
+	case record.Verdict:
+		return verdictBadge(v)
+	}
+	return Badge{Text: fmt.Sprint(v)}
+}
+
+func workspaceBadge(s workspace.State) Badge {
+	switch s {
+	case workspace.Pending:
+		return Badge{"Waits", "info"}
+	case workspace.Creating:
+		return Badge{"Starts", "info live"}
+	case workspace.Running:
+		return Badge{"Running", "good"}
+	case workspace.Recovery:
+		return Badge{"Recovery", "warn"}
+	case workspace.Stopping:
+		return Badge{"Stops", "info live"}
+	case workspace.Error:
+		return Badge{"Error", "bad"}
+	}
+	return Badge{"Asleep", ""}
+}
+
+func runStateBadge(s record.State) Badge {
+	switch s {
+	case record.StateSubmitted:
+		return Badge{"Waits", "info"}
+	case record.StateRunning:
+		return Badge{"At work", "info live"}
+	case record.StateAwaitingReview:
+		return Badge{"Needs you", "warn"}
+	case record.StateAddressingComments:
+		return Badge{"Answers comments", "info live"}
+	case record.StateComplete:
+		return Badge{"Complete", "good"}
+	case record.StateFailed:
+		return Badge{"Failed", "bad"}
+	}
+	return Badge{string(s), ""}
+}
+
+// runBadge returns the badge of a run, with the reason of its end.
+func runBadge(r record.Run) Badge {
+	if r.State == record.StateFailed {
+		switch r.Reason {
+		case record.ReasonCancelled:
+			return Badge{"Stopped", "warn"}
+		case record.ReasonTimedOut:
+			return Badge{"Timed out", "bad"}
+		}
+	}
+	if r.Kind == record.KindExec && r.Exit != nil && *r.Exit != 0 && r.State == record.StateComplete {
+		return Badge{fmt.Sprintf("Exit %d", *r.Exit), "warn"}
+	}
+	return runStateBadge(r.State)
+}
+
+func verdictBadge(v record.Verdict) Badge {
+	switch v {
+	case record.VerdictVerified:
+		return Badge{"Verified", "good"}
+	case record.VerdictUnverified:
+		return Badge{"Not verified", "warn"}
+	case record.VerdictFailed:
+		return Badge{"Checks failed", "bad"}
+	}
+	return Badge{"Nothing to verify", ""}
+}
+
+// personName returns the name of a person, for people.
+func personName(p gitd.Person) string {
+	if p.Name == "" {
+		return "somebody"
+	}
+	return render.ClipClean(p.Name, 80)
+}

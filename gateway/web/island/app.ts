@@ -1,0 +1,4 @@
+import './live';
+import './time';
+import './keys';
+import './form';

@@ -1,0 +1,40 @@
+// Forms: Ctrl Enter sends, a form is sent once, and a draft outlives the page. All of them work without this file.
+
+for (const area of document.querySelectorAll<HTMLTextAreaElement>('textarea[data-draft]')) {
+  const key = `ramus.draft.${area.dataset.draft}`;
+  if (!area.value) area.value = localStorage.getItem(key) ?? '';
+  area.addEventListener('input', () => area.value ? localStorage.setItem(key, area.value) : localStorage.removeItem(key));
+  area.form?.addEventListener('submit', () => localStorage.removeItem(key));
+}
+
+addEventListener('keydown', e => {
+  if (e.key !== 'Enter' || !(e.ctrlKey || e.metaKey)) return;
+  const area = (e.target as Element).closest('textarea');
+  if (area?.form) { e.preventDefault(); area.form.requestSubmit(); }
+});
+
+addEventListener('submit', e => {
+  const form = e.target as HTMLFormElement;
+  if (form.method !== 'post' || e.defaultPrevented) return;
+  if (form.dataset.sent) { e.preventDefault(); return; }
+  form.dataset.sent = 'yes';
+});
+addEventListener('pageshow', () => { for (const f of document.forms) delete f.dataset.sent; });
+
+// Filters are applied as soon as they change.
+addEventListener('change', e => {
+  const form = (e.target as Element).closest<HTMLFormElement>('form[data-auto]');
+  if (form && !(e.target as Element).matches('input[type="search"]')) form.requestSubmit();
+});
+
+// A menu closes by Escape and by a press elsewhere.
+addEventListener('click', e => {
+  for (const d of document.querySelectorAll<HTMLDetailsElement>('details.menu[open]')) if (!d.contains(e.target as Node)) d.open = false;
+});
+addEventListener('keydown', e => {
+  if (e.key !== 'Escape') return;
+  for (const d of document.querySelectorAll<HTMLDetailsElement>('details.menu[open]')) {
+    d.open = false;
+    d.querySelector('summary')?.focus();
+  }
+});

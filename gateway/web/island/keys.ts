@@ -1,0 +1,22 @@
+// Keys: "/" goes to the search field, and g with a letter to a page. A person can switch single keys off in the settings.
+
+const pages: Record<string, string> = { d: '/dashboard', w: '/workspaces', n: '/workspaces/new', t: '/tasks', r: '/repos', s: '/settings' };
+const prefix = document.documentElement.dataset.prefix ?? '';
+let g = 0;
+
+addEventListener('keydown', e => {
+  if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || document.documentElement.dataset.keys === 'off') return;
+  if ((e.target as Element).closest('input, textarea, select, [contenteditable], .xterm')) return;
+  if (e.key === '/') {
+    const field = document.querySelector<HTMLInputElement>('input[type="search"]');
+    if (field) { e.preventDefault(); field.focus(); }
+  } else if (e.key === 'g') {
+    g = Date.now();
+  } else if (Date.now() - g < 1200 && pages[e.key]) {
+    e.preventDefault();
+    location.assign(prefix + pages[e.key]);
+  }
+});
+
+// The link of the bottom bar to the search field.
+if (location.hash === '#q') document.querySelector<HTMLInputElement>('#q')?.focus();

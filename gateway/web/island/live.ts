@@ -1,0 +1,173 @@
+// Keeps the page up to date by one WebSocket. The page has the elements [data-key][data-hash], in lists [data-live].
+
+import { documentOf, elementOf } from './trusted';
+import { refreshTimes } from './time';
+import { announce, toast } from './toast';
+
+interface Op { op: string; key?: string; in?: string; before?: string; html?: string }
+interface Message { at?: string; n?: number; ops?: Op[]; gap?: boolean; problem?: { status: number; title: string; detail?: string } }
+
+const root = document.querySelector<HTMLElement>('[data-live-at]');
+const at = root?.dataset.liveAt ?? '';
+const hiddenFor = 60_000;
+let socket: WebSocket | undefined;
+let tries = 0;
+let timer = 0;
+let away = 0;
+let ended = false;
+
+const find = (key: string) => root!.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`);
+const list = (name: string) => root!.querySelector<HTMLElement>(`[data-live="${CSS.escape(name)}"]`);
+
+function have(): Record<string, string> {
+  const all: Record<string, string> = {};
+  for (const e of root!.querySelectorAll<HTMLElement>('[data-key]')) all[e.dataset.key!] = e.dataset.hash ?? '';
+  return all;
+}
+
+/** Reports whether a person is inside an element: has the focus, or text of it selected. */
+function busy(e: Element): boolean {
+  if (e.contains(document.activeElement) && document.activeElement !== document.body) {
+    return document.activeElement!.matches('input, textarea, select, [contenteditable]') || e.matches('[data-keep]');
+  }
+  const s = getSelection();
+  return !!s && !s.isCollapsed && e.contains(s.anchorNode);
+}
+
+/** Puts an element in the place of another one, and keeps what a person opened, focused and scrolled in it. */
+function replace(old: HTMLElement, fresh: HTMLElement) {
+  const details = [...fresh.querySelectorAll('details')];
+  const before = [...old.querySelectorAll('details')];
+  if (old instanceof HTMLDetailsElement && fresh instanceof HTMLDetailsElement) fresh.open = old.open;
+  details.forEach((d, i) => { if (before[i]) d.open = before[i].open; });
+  const focused = old.contains(document.activeElement) ? pathTo(old, document.activeElement!) : undefined;
+  const scrolled = [...old.querySelectorAll('pre')].map(p => ({ top: p.scrollTop, end: p.scrollHeight - p.clientHeight - p.scrollTop < 8 }));
+  old.replaceWith(fresh);
+  [...fresh.querySelectorAll('pre')].forEach((p, i) => {
+    const s = scrolled[i];
+    if (!s || s.end) p.scrollTop = p.scrollHeight; else p.scrollTop = s.top;
+  });
+  if (focused) (follow(fresh, focused) as HTMLElement | undefined)?.focus?.({ preventScroll: true });
+}
+
+function pathTo(from: Element, to: Element): number[] {
+  const path: number[] = [];
+  for (let e = to; e !== from; e = e.parentElement!) path.unshift([...e.parentElement!.children].indexOf(e));
+  return path;
+}
+
+function follow(from: Element, path: number[]): Element | undefined {
+  return path.reduce<Element | undefined>((e, i) => e?.children[i], from);
+}
+
+const waiting = new Map<string, string>();
+
+function put(op: Op) {
+  const fresh = elementOf(op.html ?? '') as HTMLElement | null;
+  if (!fresh || !op.key) return;
+  const old = find(op.key);
+  if (!old) {
+    const into = list(op.in ?? '');
+    const before = op.before ? find(op.before) : null;
+    into?.insertBefore(fresh, before?.parentElement === into ? before : null);
+    return;
+  }
+  if (busy(old)) {
+    waiting.set(op.key, op.html!);
+    old.classList.add('newer');
+    return;
+  }
+  waiting.delete(op.key);
+  replace(old, fresh);
+}
+
+document.addEventListener('focusout', () => setTimeout(() => {
+  for (const [key, html] of waiting) {
+    const old = find(key);
+    if (!old) waiting.delete(key);
+    else if (!busy(old)) put({ op: 'put', key, html });
+  }
+}, 50));
+
+function apply(m: Message) {
+  if (m.at !== at) return;
+  if (m.problem) {
+    ended = true;
+    toast(m.problem.detail || m.problem.title, 'away');
+    return;
+  }
+  if (m.gap) { void load(); return; }
+  for (const op of m.ops ?? []) {
+    switch (op.op) {
+      case 'put': put(op); break;
+      case 'drop': find(op.key!)?.remove(); break;
+      case 'title': document.title = op.html ?? ''; announce(op.html ?? ''); break;
+    }
+  }
+  refreshTimes(root!);
+}
+
+/** Loads the page again, and takes its elements over. */
+async function load() {
+  const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
+  if (!answer.ok || answer.redirected) { location.reload(); return; }
+  const page = documentOf(await answer.text());
+  const seen = new Set<string>();
+  for (const l of page.querySelectorAll<HTMLElement>('[data-live]')) {
+    for (const e of l.querySelectorAll<HTMLElement>('[data-key]')) {
+      seen.add(e.dataset.key!);
+      if (find(e.dataset.key!)?.dataset.hash !== e.dataset.hash) put({ op: 'put', key: e.dataset.key, in: l.dataset.live, html: e.outerHTML });
+    }
+  }
+  for (const e of root!.querySelectorAll<HTMLElement>('[data-key]')) if (!seen.has(e.dataset.key!)) e.remove();
+  subscribe();
+}
+
+function subscribe() {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ sub: at, have: have() }));
+}
+
+function connect() {
+  clearTimeout(timer);
+  if (!root || ended || socket || document.hidden) return;
+  const s = new WebSocket(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}${document.documentElement.dataset.prefix ?? ''}/live`, 'ramus.live.1');
+  socket = s;
+  s.onopen = () => {
+    if (tries > 1) toast('Connected again.');
+    tries = 0;
+    document.documentElement.dataset.connected = 'yes';
+    subscribe();
+  };
+  s.onmessage = e => apply(JSON.parse(e.data as string) as Message);
+  s.onclose = e => {
+    if (socket === s) socket = undefined;
+    document.documentElement.dataset.connected = 'no';
+    if (e.code === 4401) { location.reload(); return; }
+    again();
+  };
+}
+
+/** Connects again after a while, for ever. */
+function again() {
+  if (document.hidden || ended) return;
+  const wait = Math.random() * Math.min(15_000, 500 * 2 ** tries);
+  if (++tries === 3) toast('No connection. This page shows the last state and goes on by itself.', 'away');
+  clearTimeout(timer);
+  timer = window.setTimeout(connect, wait);
+}
+
+function leave() {
+  const s = socket;
+  socket = undefined;
+  if (s) { s.onclose = null; s.close(); }
+}
+
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(away);
+  if (document.hidden) away = window.setTimeout(leave, hiddenFor);
+  else connect();
+});
+addEventListener('online', connect);
+addEventListener('pagehide', leave); // keeps the page in the browser's cache of pages
+addEventListener('pageshow', connect);
+connect();

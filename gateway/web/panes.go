@@ -1,0 +1,319 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+)
+
+// Limits of the built-in panes.
+const (
+	maxTurns     = 30
+	maxCommands  = 20
+	maxTail      = 8 << 10
+	maxActivity  = 200
+	portsWithin  = time.Second
+	maxShownPort = 32
+)
+
+// paneData is the data of the template of a pane.
+type paneData struct {
+	*Page
+	Workspace workspace.Workspace
+	Path      string
+	MayChange bool
+	Rows      any
+	Agents    []string
+	Note      string
+}
+
+// showPane returns the content of a pane made by a template.
+func (api *API) showPane(c *route.Call, p *Page, s workspace.Workspace, name string, rows any, note string) (template.HTML, error) {
+	d := paneData{Page: p, Workspace: s, Path: workspacePath(s.ID), MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
+		Rows: rows, Agents: api.Executor.AgentNames(), Note: note}
+	var b strings.Builder
+	if err := pages.ExecuteTemplate(&b, name, d); err != nil {
+		return "", err
+	}
+	return template.HTML(b.String()), nil
+}
+
+// chatPane shows the requests of a workspace and their results.
+type chatPane struct{ api *API }
+
+func (chatPane) Name() string  { return paneChat }
+func (chatPane) Title() string { return "Conversation" }
+func (chatPane) Icon() string  { return "chat" }
+
+// turnRow is a run in the conversation. All texts are clean.
+type turnRow struct {
+	runRow
+	Asked   []askedRow
+	Answer  string
+	Command bool
+	Over    bool
+	Error   string
+	Hint    string
+}
+
+type askedRow struct{ By, Text string }
+
+func (p chatPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
+	runs := p.api.Executor.OfCaller(s.Caller)
+	runs = slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return r.Passive() || r.Sub })
+	var rows []turnRow
+	for _, r := range runs[max(0, len(runs)-maxTurns):] {
+		row, err := p.api.turn(c, r)
+		if err != nil {
+			return "", err
+		}
+		rows = append(rows, row)
+	}
+	return p.api.showPane(c, page, s, "pane_chat", rows, "")
+}
+
+// turn returns a run as a part of the conversation.
+func (api *API) turn(c *route.Call, r record.Run) (turnRow, error) {
+	row := turnRow{runRow: api.runRow(c.R.Context(), c.Who, r), Command: r.Agent == nil, Over: r.Ended()}
+	if r.State == record.StateFailed {
+		row.Error, row.Hint = render.ClipClean(r.Error, 2000), render.ClipClean(r.Hint, 500)
+	}
+	if r.Agent == nil {
+		return row, nil
+	}
+	row.Asked = []askedRow{{personName(r.Asker), render.ClipClean(r.Agent.Prompt, 8<<10)}}
+	for e, err := range api.Executor.Events(c.R.Context(), r.Name(), 0, false) {
+		if err != nil {
+			return row, err
+		}
+		if q, ok := e.Prompt(); ok && q.Key != record.FirstPrompt {
+			row.Asked = append(row.Asked, askedRow{personName(q.By), render.ClipClean(q.Text, 8<<10)})
+		}
+		if e.Type == record.EventStepFinished && strings.HasPrefix(e.Step, "turn-") && e.Stdout != nil {
+			row.Answer = render.Clean(e.Stdout.Tail)
+		}
+	}
+	return row, nil
+}
+
+// shellPane runs commands by a form, one after another. It is there until a terminal takes its place.
+type shellPane struct{ api *API }
+
+func (shellPane) Name() string  { return paneShell }
+func (shellPane) Title() string { return "Shell" }
+func (shellPane) Icon() string  { return "terminal" }
+
+// commandRow is a command with the end of its output. All texts are clean.
+type commandRow struct {
+	Key, Command, Output, End, Commit, Path string
+	Live                                    bool
+}
+
+func (p shellPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
+	runs := slices.DeleteFunc(slices.Clone(p.api.Executor.OfCaller(s.Caller)), func(r record.Run) bool {
+		return r.Exec == nil || r.Exec.Shell == workspace.BootCommand
+	})
+	var rows []commandRow
+	for _, r := range runs[max(0, len(runs)-maxCommands):] {
+		row, err := p.api.commandRow(c.R.Context(), r)
+		if err != nil {
+			return "", err
+		}
+		rows = append(rows, row)
+	}
+	return p.api.showPane(c, page, s, "pane_shell", rows, "")
+}
+
+// commandRow returns a run of a command with the end of its output.
+func (api *API) commandRow(ctx context.Context, r record.Run) (commandRow, error) {
+	row := commandRow{Key: r.Name(), Command: render.ClipClean(r.Command, 2000), Path: runPath(r), Live: !r.Ended()}
+	step := ""
+	for e, err := range api.Executor.Events(ctx, r.Name(), 0, false) {
+		if err != nil {
+			return row, err
+		}
+		switch e.Type {
+		case record.EventStepStarted:
+			step = e.Step
+		case record.EventStepFinished:
+			row.Commit = render.ShortHash(e.Commit)
+			if e.Exit != nil {
+				row.End = fmt.Sprintf("exit %d · ", *e.Exit)
+			}
+			row.End += render.Duration(time.Duration(e.DurationMS) * time.Millisecond)
+			for _, s := range []*record.Stream{e.Stdout, e.Stderr} {
+				if s != nil {
+					row.Output += render.Clean(s.Tail)
+				}
+			}
+			step = ""
+		}
+	}
+	switch {
+	case r.Ended() && r.State == record.StateFailed:
+		row.Output += render.ClipClean(r.Error, 2000)
+	case step != "":
+		row.Output = api.tail(ctx, r.Name(), step, "stdout") + api.tail(ctx, r.Name(), step, "stderr")
+		row.End = "at work"
+	case !r.Ended() && r.Place > 0:
+		row.End = "place " + strconv.Itoa(r.Place) + " in line"
+	case !r.Ended():
+		row.End = "waits for its turn"
+	}
+	return row, nil
+}
+
+// tail returns the end of the output of a command that is at work.
+func (api *API) tail(ctx context.Context, run, step, stream string) string {
+	out, err := api.Executor.Output(ctx, run, step, stream)
+	if err != nil {
+		return "" // the command has only just begun, or has ended meanwhile
+	}
+	defer out.Close()
+	if f, ok := out.(io.Seeker); ok {
+		_, _ = f.Seek(-maxTail, io.SeekEnd) // a shorter output is read from its beginning
+	}
+	b, _ := io.ReadAll(io.LimitReader(out, maxTail))
+	return render.Clean(string(b))
+}
+
+// previewPane links to the ports of a workspace.
+type previewPane struct{ api *API }
+
+func (previewPane) Name() string  { return panePreview }
+func (previewPane) Title() string { return "Preview" }
+func (previewPane) Icon() string  { return "eye" }
+
+type portRow struct {
+	Port int
+	Href string
+}
+
+func (p previewPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
+	note := ""
+	var rows []portRow
+	if s.Status.Serves() && p.api.Evidence != nil && p.api.Evidence.Links != nil {
+		page.Beat = 5 * time.Second // a port that opens has no event
+		ctx, cancel := context.WithTimeout(c.R.Context(), portsWithin)
+		defer cancel()
+		ports, err := p.api.Executor.Ports(ctx, s.Caller)
+		if err != nil {
+			note = "The container does not say which ports are open."
+		}
+		for _, port := range ports[:min(len(ports), maxShownPort)] {
+			rows = append(rows, portRow{port, p.api.Address + p.api.Evidence.Links.SignUntil(links.PreviewPath(s.Caller, port), p.api.linksUntil())})
+		}
+	}
+	return p.api.showPane(c, page, s, "pane_preview", rows, note)
+}
+
+// linksUntil returns the end of the links on a page. Pages that are made in the same hour have the same links.
+func (api *API) linksUntil() time.Time { return api.Now().Truncate(time.Hour).Add(3 * time.Hour) }
+
+// activityPane lists the events of a workspace.
+type activityPane struct{ api *API }
+
+func (activityPane) Name() string  { return paneActivity }
+func (activityPane) Title() string { return "Activity" }
+func (activityPane) Icon() string  { return "pulse" }
+
+type eventRow struct {
+	Key, Text, Path string
+	When            time.Time
+	Bad             bool
+}
+
+func (p activityPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
+	events, err := p.api.Workspaces.Events(c.R.Context(), s)
+	if err != nil {
+		return "", err
+	}
+	var rows []eventRow
+	for _, e := range events[:min(len(events), maxActivity)] {
+		if text, bad := eventText(e); text != "" {
+			_, id, _ := strings.Cut(e.Run, "/")
+			rows = append(rows, eventRow{Key: fmt.Sprintf("%s %d", e.Run, e.Seq), Text: text, When: e.Time, Bad: bad, Path: workspacePath(s.ID) + "/runs/" + id})
+		}
+	}
+	return p.api.showPane(c, page, s, "pane_activity", rows, "")
+}
+
+func bootLineOf(e record.Event) bootLine {
+	text, bad := eventText(e)
+	return bootLine{e.Time, text, bad}
+}
+
+// eventText returns an event in words. Returns "" for one that says nothing to people. bad is set for a failure.
+func eventText(e record.Event) (text string, bad bool) {
+	message := render.ClipClean(e.Message, 2000)
+	switch e.Type {
+	case record.EventRunCreated:
+		return "claimed", false
+	case record.EventRunState:
+		switch e.State {
+		case record.StateRunning:
+			return "began to work", false
+		case record.StateComplete:
+			return "complete", false
+		case record.StateFailed:
+			return strings.TrimSuffix("failed: "+message, ": "), true
+		case record.StateAwaitingReview:
+			return "waits for an answer", false
+		}
+		return "", false
+	case record.EventQueued:
+		return "waits in line: " + message, false
+	case record.EventContainer:
+		return "container: " + message, strings.HasPrefix(message, "lost")
+	case record.EventSetup:
+		if e.OK == nil {
+			return "prepares: " + render.ClipClean(e.Command, 500), false
+		}
+		if *e.OK {
+			return "prepared: " + render.ClipClean(e.Command, 500), false
+		}
+		return "setup failed: " + render.ClipClean(e.Command, 500) + "\n" + message, true
+	case record.EventStepStarted:
+		return "runs " + render.ClipClean(orStep(e), 300), false
+	case record.EventStepFinished:
+		text = "ended " + render.ClipClean(orStep(e), 300)
+		if e.Exit != nil {
+			text += fmt.Sprintf(", exit %d", *e.Exit)
+		}
+		if e.Commit != "" {
+			text += ", commit " + render.ShortHash(e.Commit)
+		}
+		return text, e.OK != nil && !*e.OK
+	case record.EventDecision:
+		var d record.Decision
+		_ = json.Unmarshal(e.Data, &d) // an old journal may have none
+		if d.Approved {
+			return "approved by " + render.ClipClean(d.By, 100), false
+		}
+		return "rejected by " + render.ClipClean(d.By, 100), false
+	case record.EventGate:
+		return "asks: " + message, false
+	case record.EventSecret:
+		return "a secret was removed: " + message, true
+	}
+	return message, e.Reason == record.NoteRecovery || e.OK != nil && !*e.OK
+}
+
+func orStep(e record.Event) string {
+	if e.Command != "" {
+		return e.Command
+	}
+	return e.Step
+}

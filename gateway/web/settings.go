@@ -1,0 +1,53 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+// The cookies of what a person chose for one browser. They hold no secret.
+const (
+	themeCookie   = "ramus-theme"
+	densityCookie = "ramus-density"
+	keysCookie    = "ramus-keys"
+)
+
+// settingsData is the data of the page of settings.
+type settingsData struct {
+	More                 []Settings
+	Theme, Density, Keys string
+	Role                 string
+}
+
+func (api *API) settingsPage(c *route.Call) (*Page, error) {
+	d := &settingsData{Theme: chosen(c.R, themeCookie, "light", "dark"), Density: chosen(c.R, densityCookie, "compact"), Keys: chosen(c.R, keysCookie, "off"), Role: "member"}
+	switch {
+	case c.Who.Admin():
+		d.Role = "administrator"
+	case !c.Who.May(route.AccessWrite):
+		d.Role = "viewer"
+	}
+	for _, s := range api.More {
+		if !s.Admin || c.Who.Admin() {
+			d.More = append(d.More, s)
+		}
+	}
+	return &Page{Title: "Settings", Nav: "settings", Template: "settings", Data: d, Layout: "narrow"}, nil
+}
+
+// saveAppearance keeps what a person chose in the browser.
+func (api *API) saveAppearance(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	for name, field := range map[string]string{themeCookie: "theme", densityCookie: "density", keysCookie: "keys"} {
+		value := formText(c, field, 20)
+		k := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.R.TLS != nil}
+		if value == "" || value != "light" && value != "dark" && value != "compact" && value != "off" {
+			k.Value, k.MaxAge = "", -1
+		}
+		http.SetCookie(c.W, k)
+	}
+	return api.see(c, "/settings")
+}

@@ -1,0 +1,266 @@
+package web
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/live"
+	"github.com/ramus-dev/ramus/gateway/page"
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+//go:embed pages
+var pageFiles embed.FS
+
+// pages are the templates of this package.
+var pages = template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
+
+// Page is what a path shows now. A builder sets the exported fields.
+type Page struct {
+	Title string
+	// Nav is the entry of the navigation that the page belongs to, such as "workspaces".
+	Nav string
+	// Template is the name of the template of the content, whose data is the Page. Data is for the template.
+	Template string
+	Data     any
+	// Topics wake the page in open tabs. A page without topics does not change while people look at it.
+	Topics []string
+	// Beat is how often the page is made again without a change. Zero means never.
+	Beat time.Duration
+	// Status is the HTTP status. Zero means 200.
+	Status int
+	// Layout is "full" or "narrow". Empty is the usual width.
+	Layout string
+	// Bare leaves out the navigation. It is for pages before the sign-in.
+	Bare bool
+	// Refresh is after how many seconds a browser without scripts loads the page again. Zero means never.
+	Refresh int
+	// Templates has the template of the content. Nil means the templates of this package.
+	Templates *template.Template
+	// Needs is the number of things that wait for the person, and NeedsTitle whether the title shows it.
+	Needs int
+
+	api       *API
+	call      *route.Call
+	fragments []live.Fragment
+	body      template.HTML
+}
+
+// Who returns the person that looks at the page.
+func (p *Page) Who() route.Who { return p.call.Who }
+
+// Person returns the name of the person, for people.
+func (p *Page) Person() string {
+	who := p.call.Who
+	switch {
+	case who.Name != "":
+		return who.Name
+	case who.Local:
+		return "you"
+	}
+	return who.Subject
+}
+
+// FullTitle returns the title of the document.
+func (p *Page) FullTitle() string {
+	title := p.Title + " · ramus"
+	if p.Needs > 0 {
+		title = fmt.Sprintf("(%d) %s", p.Needs, title)
+	}
+	return title
+}
+
+// At returns the path and query of the page if open tabs follow it, and "" otherwise.
+func (p *Page) At() string {
+	if len(p.Topics) == 0 || p.api.NoScript || p.api.Live == nil {
+		return ""
+	}
+	return p.call.R.URL.RequestURI()
+}
+
+// Href returns a link to a path of this server.
+func (p *Page) Href(path string) string { return p.api.Address + path }
+
+// Asset returns the path of a file that pages load, and "" if the build has none.
+func (p *Page) Asset(name string) string {
+	if p.api.NoScript && strings.HasSuffix(name, ".js") {
+		return ""
+	}
+	return p.api.Assets.path(p.api.Address, name)
+}
+
+// Incomplete returns how to build the parts that this build lacks, and "" if it lacks none.
+func (p *Page) Incomplete() string {
+	if p.api.NoScript {
+		return ""
+	}
+	return p.api.Assets.incomplete
+}
+
+// SignOut returns the path of the form that signs out, and "" if nobody can.
+func (p *Page) SignOut() string { return p.api.SignOut }
+
+// Theme returns the theme that the person chose, and "" for that of the system.
+func (p *Page) Theme() string { return chosen(p.call.R, themeCookie, "light", "dark") }
+
+// Density returns the density that the person chose, and "" for the usual one.
+func (p *Page) Density() string { return chosen(p.call.R, densityCookie, "compact") }
+
+// Keys returns "off" if the person switched single keys off.
+func (p *Page) Keys() string { return chosen(p.call.R, keysCookie, "off") }
+
+// chosen returns the value of a cookie if it is one of the values.
+func chosen(r *http.Request, name string, values ...string) string {
+	k, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	for _, v := range values {
+		if k.Value == v {
+			return v
+		}
+	}
+	return ""
+}
+
+// NavEntry is an entry of the navigation.
+type NavEntry struct {
+	Text, Path, Icon string
+	Current, Apart   bool
+}
+
+// Rail returns the entries of the navigation on wide screens.
+func (p *Page) Rail() []NavEntry {
+	list := []NavEntry{
+		{Text: "Dashboard", Path: "/dashboard", Icon: "inbox"},
+		{Text: "Workspaces", Path: "/workspaces", Icon: "branch"},
+		{Text: "Tasks", Path: "/tasks", Icon: "task"},
+		{Text: "Repositories", Path: "/repos", Icon: "repo"},
+		{Text: "Machines", Path: "/nodes", Icon: "node"},
+		{Text: "Settings", Path: "/settings", Icon: "settings", Apart: true},
+	}
+	for i := range list {
+		list[i].Current = "/"+p.Nav == list[i].Path
+	}
+	return list
+}
+
+// Bar returns the entries of the navigation on phones.
+func (p *Page) Bar() []NavEntry {
+	return []NavEntry{
+		{Text: "Inbox", Path: "/dashboard", Icon: "inbox", Current: p.Nav == "dashboard"},
+		{Text: "Work", Path: "/workspaces", Icon: "branch", Current: p.Nav == "workspaces"},
+		{Text: "New", Path: "/workspaces/new", Icon: "plus", Current: p.Nav == "new", Apart: true},
+		{Text: "Search", Path: "/workspaces#q", Icon: "search"},
+		{Text: "Me", Path: "/settings", Icon: "person", Current: p.Nav == "settings"},
+	}
+}
+
+// Body returns the content of the page.
+func (p *Page) Body() template.HTML { return p.body }
+
+// Live returns the element that a template makes of data, as a fragment of the list in. The template makes one element. Fragments are not
+// nested.
+func (p *Page) Live(in, name, key string, data any) (template.HTML, error) {
+	var b strings.Builder
+	if err := p.templates().ExecuteTemplate(&b, name, fragmentData{p, data}); err != nil {
+		return "", err
+	}
+	html := strings.TrimSpace(p.api.Secrets.String(b.String()))
+	tag, rest, ok := cutTag(html)
+	if !ok {
+		return "", fmt.Errorf("the fragment %s is not an element", name)
+	}
+	hash := live.Hash(html)
+	html = tag + ` data-key="` + template.HTMLEscapeString(key) + `" data-hash="` + hash + `"` + rest
+	p.fragments = append(p.fragments, live.Fragment{Key: key, In: in, Hash: hash, HTML: html})
+	return template.HTML(html), nil
+}
+
+// fragmentData is the data of the template of a fragment.
+type fragmentData struct {
+	Page *Page
+	Data any
+}
+
+// cutTag cuts an element after the name of its tag.
+func cutTag(html string) (tag, rest string, ok bool) {
+	if !strings.HasPrefix(html, "<") {
+		return "", "", false
+	}
+	end := strings.IndexAny(html, " >\n\t")
+	if end < 2 {
+		return "", "", false
+	}
+	return html[:end], html[end:], true
+}
+
+func (p *Page) templates() *template.Template {
+	if p.Templates != nil {
+		return p.Templates
+	}
+	return pages
+}
+
+// fill makes the content of a page.
+func (api *API) fill(c *route.Call, p *Page) (string, error) {
+	p.api, p.call = api, c
+	var b strings.Builder
+	if err := p.templates().ExecuteTemplate(&b, p.Template, p); err != nil {
+		return "", fmt.Errorf("cannot make the page: %w", err)
+	}
+	p.body = template.HTML(b.String())
+	return b.String(), nil
+}
+
+// write answers with a page. The page is complete before its first byte is sent.
+func (api *API) write(c *route.Call, p *Page) error {
+	if _, err := api.fill(c, p); err != nil {
+		return err
+	}
+	var b strings.Builder
+	if err := pages.ExecuteTemplate(&b, "shell.html", p); err != nil {
+		return fmt.Errorf("cannot make the page: %w", err)
+	}
+	h := c.W.Header()
+	h.Set("Cache-Control", "private, no-cache")
+	setHeaders(h, api.NoScript || p.Asset("app.js") == "")
+	c.W.WriteHeader(max(p.Status, http.StatusOK))
+	_, err := c.W.Write([]byte(b.String()))
+	return err
+}
+
+// Reply answers with a page of another package, in the shell.
+func (api *API) Reply(c *route.Call, p *Page) error {
+	api.setUp()
+	return api.write(c, p)
+}
+
+// NewTemplates returns a set of templates for the pages of another package. It has the templates and functions of this one.
+func NewTemplates() *template.Template { return template.Must(pages.Clone()) }
+
+// policy returns the Content-Security-Policy of pages.
+func policy(noScript bool) string {
+	script := "script-src 'self'; connect-src 'self'; worker-src 'self'"
+	if noScript {
+		script = "script-src 'none'"
+	}
+	return "default-src 'none'; " + script + "; style-src 'self'; img-src 'self'; media-src 'self'; form-action 'self'; base-uri 'none'; " +
+		"frame-ancestors 'none'; object-src 'none'; manifest-src 'self'; require-trusted-types-for 'script'; trusted-types ramus"
+}
+
+// setHeaders sets the headers of a page.
+func setHeaders(h http.Header, noScript bool) {
+	page.MarkPrivate(h)
+	h.Set("Content-Type", route.MediaHTML)
+	h.Set("Content-Security-Policy", policy(noScript))
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+}

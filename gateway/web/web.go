@@ -1,0 +1,263 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/live"
+	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
+)
+
+// API serves the pages. Its exported fields are its options, which may be changed until the first call of a method. All methods are safe for
+// concurrent use.
+type API struct {
+	Executor *executor.Executor
+	Git      *gitd.Server
+	Find     *lookup.Lookup
+	// Workspaces shows callers as workspaces.
+	Workspaces *workspace.Workspaces
+	// Evidence describes runs.
+	Evidence *evidence.API
+	// Engineer has the tasks. Nil means that there are none.
+	Engineer *engineer.Engineer
+	// Live keeps open pages up to date. It is required, and Render is set by this package.
+	Live *live.API
+	// Access is the class of the routes of pages, and Write that of their forms.
+	Access, Write route.Access
+	// Panes are further parts of the page of a workspace. One with the name of a built-in pane takes its place.
+	Panes []Pane
+	// More are further pages of settings, in their order.
+	More []Settings
+	// Ways are the ways to sign in that the first page offers.
+	Ways []Way
+	// HasKey reports whether an agent of a person has a key for its model. Nil means that a configured agent has one.
+	HasKey func(ctx context.Context, who route.Who) bool
+	// SignOut is the path of the form that signs out. Empty means that nobody can.
+	SignOut string
+	// NoScript leaves out all scripts.
+	NoScript bool
+	// Version and Engine are shown on the page of the machine.
+	Version, Engine string
+	// Address is the path below which people reach the server, without a slash at its end.
+	Address string
+	// Secrets are removed from pages. Nil means none.
+	Secrets *redact.Secrets
+	// Assets are the files that pages load. Nil means those of the build.
+	Assets *Assets
+	Log    *slog.Logger
+	Now    func() time.Time
+
+	once     sync.Once
+	builders []view
+	imports  imports
+	verdicts verdicts
+}
+
+// Settings is a page of settings that another package serves.
+type Settings struct {
+	Title, Path, Icon, About string
+	// Admin is set if only administrators see it.
+	Admin bool
+}
+
+// Way is a way to sign in.
+type Way struct{ Text, Href string }
+
+// builder makes the page of a call.
+type builder func(c *route.Call) (*Page, error)
+
+// view is a page with its path.
+type view struct {
+	pattern, summary string
+	build            builder
+}
+
+func (api *API) setUp() {
+	api.once.Do(func() {
+		if api.Now == nil {
+			api.Now = time.Now
+		}
+		if api.Log == nil {
+			api.Log = slog.New(slog.DiscardHandler)
+		}
+		if api.Assets == nil {
+			api.Assets = builtAssets()
+		}
+		if api.Access == "" {
+			api.Access = route.AccessRead
+		}
+		if api.Write == "" {
+			api.Write = route.AccessWrite
+		}
+		if api.Live != nil {
+			api.Live.Render, api.Live.Access = api.render, api.Access
+		}
+		api.builders = []view{
+			{"/dashboard", "What needs a person, what runs, and what has ended", api.dashboard},
+			{"/workspaces", "The workspaces that a person may see", api.workspaceList},
+			{"/workspaces/new", "The form for a new workspace", api.workspaceForm},
+			{"/workspaces/{workspace}", "A workspace: conversation, shell, preview and activity", api.workspacePage},
+			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
+			{"/tasks", "The tasks of the engineer", api.taskList},
+			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
+			{"/repos", "The repositories, and imports in progress", api.repoList},
+			{"/repos/{repo}", "A repository: its base, its manifests and its branches", api.repoPage},
+			{"/nodes", "The machines that run containers", api.nodeList},
+			{"/nodes/{node}", "A machine: its health, its containers and its limits", api.nodePage},
+			{"/settings", "The settings of a person", api.settingsPage},
+		}
+	})
+}
+
+// Routes returns the routes of the pages.
+func (api *API) Routes() []route.Route {
+	api.setUp()
+	rows := []route.Route{
+		{Method: "GET", Pattern: "/{$}", Access: route.AccessPublic, Summary: "The first page, with the ways to sign in", Media: route.MediaHTML,
+			Handle: api.page(api.welcome)},
+		{Method: "GET", Pattern: assetsPath + "{file}", Access: route.AccessPublic, Summary: "Style sheets and scripts of pages", Media: route.MediaBytes,
+			Handle: api.asset},
+	}
+	for _, v := range api.builders {
+		rows = append(rows, route.Route{Method: "GET", Pattern: v.pattern, Access: api.Access, Summary: v.summary, Media: route.MediaHTML, Handle: api.page(v.build)})
+	}
+	form := func(pattern, summary string, handle func(c *route.Call) error) {
+		rows = append(rows, route.Route{Method: "POST", Pattern: pattern, Access: api.Write, Summary: summary, Media: route.MediaHTML,
+			Body: formBody, Handle: handle})
+	}
+	form("/dashboard/ask", "Ask an agent, by the form of the dashboard", api.ask)
+	form("/workspaces/new", "Begin a workspace, by its form", api.createWorkspace)
+	form("/workspaces/{workspace}/stop", "Stop a workspace, by its page", api.stopWorkspace)
+	form("/workspaces/{workspace}/restart", "Start a workspace again, by its page", api.restartWorkspace)
+	form("/workspaces/{workspace}/delete", "Delete a workspace, by its page", api.deleteWorkspace)
+	form("/workspaces/{workspace}/say", "Say something to the agent of a workspace, by its page", api.say)
+	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
+	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
+	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
+	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)
+	form("/repos/{repo}/refresh", "Refresh a base from its upstream, by its page", api.refreshRepo)
+	form("/settings/appearance", "Choose theme and density, by the form of the settings", api.saveAppearance)
+	if api.Live != nil {
+		rows = append(rows, api.Live.Routes()...)
+	}
+	return rows
+}
+
+// formBody limits the body of a form, in bytes.
+const formBody = 2 << 20
+
+// page returns the handler of a page.
+func (api *API) page(build builder) func(c *route.Call) error {
+	return func(c *route.Call) error {
+		p, err := build(c)
+		if err != nil {
+			return err
+		}
+		return api.write(c, p)
+	}
+}
+
+// render returns the view of the page at a path, for package live.
+func (api *API) render(c *route.Call, at *url.URL) (live.View, error) {
+	for _, v := range api.builders {
+		values, ok := match(v.pattern, strings.TrimPrefix(at.EscapedPath(), api.Address))
+		if !ok {
+			continue
+		}
+		call := *c
+		call.R = c.R.Clone(c.R.Context())
+		call.R.URL, call.R.Method, call.R.Pattern = at, http.MethodGet, v.pattern
+		for name, value := range values {
+			call.R.SetPathValue(name, value)
+		}
+		p, err := v.build(&call)
+		if err != nil {
+			return live.View{}, err
+		}
+		if _, err := api.fill(&call, p); err != nil {
+			return live.View{}, err
+		}
+		return live.View{Title: p.FullTitle(), Topics: p.Topics, Beat: p.Beat, Fragments: p.fragments}, nil
+	}
+	return live.View{}, route.NotFound("page", at.Path)
+}
+
+// match returns the values of the wildcards of a pattern in a path that is still escaped. A pattern without a wildcard wins over one with a
+// wildcard, because it comes first in the table.
+func match(pattern, path string) (map[string]string, bool) {
+	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(have) {
+		return nil, false
+	}
+	values := map[string]string{}
+	for i := range want {
+		name, isWild := strings.CutPrefix(want[i], "{")
+		if !isWild {
+			if want[i] != have[i] {
+				return nil, false
+			}
+			continue
+		}
+		value, err := url.PathUnescape(have[i])
+		if err != nil || value == "" {
+			return nil, false
+		}
+		values[strings.TrimSuffix(name, "}")] = value
+	}
+	return values, true
+}
+
+// see answers a form with the page that shows its result.
+func (api *API) see(c *route.Call, path string) error {
+	c.W.Header().Set("Cache-Control", "no-store")
+	http.Redirect(c.W, c.R, c.Prefix()+path, http.StatusSeeOther)
+	return nil
+}
+
+// workspacePath returns the path of the page of a workspace.
+func workspacePath(id string) string { return "/workspaces/" + url.PathEscape(id) }
+
+// runPath returns the path of the page of a run.
+func runPath(r record.Run) string {
+	return workspacePath(r.Caller.Slug()) + "/runs/" + url.PathEscape(r.ID)
+}
+
+// repoPath returns the path of the page of a repository.
+func repoPath(name string) string { return "/repos/" + url.PathEscape(name) }
+
+// taskPath returns the path of the page of a task.
+func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
+
+// formText returns a field of a form without space around it. It is cut to most bytes, which forms of this server do not reach.
+func formText(c *route.Call, name string, most int) string {
+	s := strings.TrimSpace(strings.ReplaceAll(c.R.PostFormValue(name), "\r\n", "\n"))
+	return s[:min(len(s), most)]
+}
+
+// readForm reads the form of a call.
+func readForm(c *route.Call) error {
+	defer c.LimitReading()()
+	if err := c.R.ParseMultipartForm(1 << 20); err != nil && err != http.ErrNotMultipart {
+		return route.NewProblem(route.KindInvalid, "cannot read the form: %v", err)
+	}
+	return nil
+}
+
+// Close ends the imports that are in progress, and waits for their end.
+func (api *API) Close() {
+	api.imports.stop()
+	api.imports.work.Wait()
+}
