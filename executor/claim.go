@@ -161,6 +161,13 @@ func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (rec
 		return held, err
 	}
 	defer admitted()
+	if p.cancel { // of two at once, the later one stops the earlier one
+		release, err := x.runs.lock(ctx, "previous "+p.run.Repo+" "+previousOf(p.run))
+		if err != nil {
+			return held, err
+		}
+		defer release()
+	}
 	ref, err = x.claim(ctx, p, ref)
 	if errors.Is(err, errClaimed) {
 		return held, fmt.Errorf("cannot begin %s: %w: somebody else began or ended it", run, record.ErrConflict)

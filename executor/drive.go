@@ -64,6 +64,9 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 
 // turn waits for the run's turn on its branch.
 func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
+	if l.held != nil {
+		return l.held, nil
+	}
 	if len(record.OpenSteps(l.journalled())) > 0 {
 		ctx = l.x.ctx // had its turn before the restart of the server, so its command must be ended even if the run was stopped
 	}
@@ -317,6 +320,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 			return err
 		}
 	}
+	var opened []*liveRun
 	for _, r := range x.index.All() {
 		if r.Passive() {
 			continue // its owner takes it up, see Untold and Standing
@@ -325,8 +329,22 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		if r.Ended() && statErr != nil || r.State == record.StateAwaitingReview && statErr != nil || r.Sub {
 			continue
 		}
-		if err := x.resume(ctx, r, nil); err != nil {
+		l, err := x.reopen(ctx, r)
+		if err != nil {
 			x.Log.Error("cannot resume a run", "run", r.Name(), "err", err)
+			continue
+		}
+		if l == nil {
+			continue
+		}
+		if !l.hadEnded() && len(record.OpenSteps(l.journalled())) > 0 {
+			l.keepTurn()
+		}
+		opened = append(opened, l)
+	}
+	for _, l := range opened { // now that those at work have their turns
+		if err := x.continueRun(l, nil); err != nil {
+			x.Log.Error("cannot resume a run", "run", l.initial.Name(), "err", err)
 		}
 	}
 	return nil
@@ -358,6 +376,11 @@ func (x *Executor) resume(ctx context.Context, r record.Run, decide *record.Deci
 	if err != nil || l == nil {
 		return err
 	}
+	return x.continueRun(l, decide)
+}
+
+// continueRun continues a run that was opened again.
+func (x *Executor) continueRun(l *liveRun, decide *record.Decision) error {
 	if l.hadEnded() {
 		x.sealOnly(l)
 		return nil

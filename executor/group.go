@@ -52,13 +52,31 @@ func (x *Executor) cancelPrevious(ctx context.Context, like record.Run, permit f
 	return errors.Join(errs...)
 }
 
-// groupTurn waits until no other run of the run's group works. Every run waits for its group first and for its branch
+// groupTurn waits until no other run of the run's group works. It takes a free turn even if ctx has ended. Every run waits for its group first and for its branch
 // after that, so that no two runs wait for each other.
 func (l *liveRun) groupTurn(ctx context.Context) (leave func(), err error) {
 	if l.initial.Group == "" || l.initial.Sub {
 		return func() {}, nil
 	}
 	return l.x.runs.lock(ctx, "group "+l.initial.Repo+" "+l.initial.Group)
+}
+
+// keepTurn has a run that was at work before the restart of the server take its turn again, before any other run asks for
+// one. Its command may still run in its container. Without this, a run that waited could begin next to it. Nothing
+// changes if another run has the turn already.
+func (l *liveRun) keepTurn() {
+	taken, cancel := context.WithCancel(context.Background())
+	cancel() // waits for nothing
+	leave, err := l.groupTurn(taken)
+	if err != nil {
+		return
+	}
+	free, err := l.target.acquire(taken)
+	if err != nil {
+		leave()
+		return
+	}
+	l.held = func() { free(); leave() }
 }
 
 // withKey returns the run of a request that names a key and no caller, if the same person made it before. The request

@@ -229,6 +229,42 @@ func TestCancelPrevious(t *testing.T) {
 	}
 }
 
+// TestBeginCancelsPrevious begins claimed runs at once, of which each cancels the earlier ones. One goes on.
+func TestBeginCancelsPrevious(t *testing.T) {
+	w := newWorld(t, nil)
+	const text = "id: w\nrepo: {id: demo}\nconcurrency: {cancel_previous: true}\nnodes:\n  - {id: a, run: 'echo ready; sleep 600'}\n"
+	const requests = 6
+	var planned, group sync.WaitGroup
+	planned.Add(requests)
+	names := make([]string, requests)
+	for i := range requests {
+		held, _, err := w.x.Claim(t.Context(), record.Request{Key: "k", Caller: caller(t, fmt.Sprintf("run:begun%d", i)), Repo: "demo"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[i] = held.Name()
+	}
+	for _, name := range names {
+		group.Go(func() {
+			together := sync.OnceFunc(func() { planned.Done(); planned.Wait() })
+			_, err := w.x.Begin(t.Context(), name, record.Request{Workflow: text, Permit: func(record.Run, string) error { together(); return nil }})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	live, err := w.x.Runs(t.Context(), record.Filter{Live: true})
+	if err != nil || len(live) != 1 {
+		t.Errorf("%d runs go on, %v, want one", len(live), err)
+	}
+	for _, r := range live {
+		if err := w.x.Stop(t.Context(), r.Name(), r.Asker); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestCancelPreviousOfAnyKind has commands stop earlier ones, of their caller and of a group. Others go on.
 func TestCancelPreviousOfAnyKind(t *testing.T) {
 	w := newWorld(t, nil)

@@ -33,6 +33,7 @@ type liveRun struct {
 	// stdout and stderr get a copy of every command's output at once, see Executor.Exec.
 	stdout, stderr io.Writer
 	ending         *Ending       // of a request that is answered without work
+	held           func()        // gives back the turn that it had before the restart of the server; nil for none
 	checks         *browse.Run   // by a browser
 	stdin          io.Reader     // of the first command, when there is somebody to give it
 	env            []string      // of the command of KindExec, with its values; nil after a restart

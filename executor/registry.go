@@ -133,6 +133,11 @@ func (g *registry) lock(ctx context.Context, name string) (release func(), err e
 			delete(g.locks, name)
 		}
 	}
+	select { // a free lock is taken even if ctx has ended
+	case h.turn <- struct{}{}:
+		return func() { <-h.turn; left() }, nil
+	default:
+	}
 	select {
 	case h.turn <- struct{}{}:
 		return func() { <-h.turn; left() }, nil

@@ -3,6 +3,7 @@ package executor_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/remains"
@@ -66,4 +67,45 @@ func TestCommittedWithoutServer(t *testing.T) {
 			t.Errorf("%s: kept at a conflict ref: %v", name, kept)
 		}
 	}
+}
+
+// TestGroupAfterRestart kills the server while a command of a group runs in its container and others of the group wait.
+// After the restart they still wait for it.
+func TestGroupAfterRestart(t *testing.T) {
+	w := newWorld(t, nil)
+	submit := func(line string) record.Run {
+		t.Helper()
+		r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Group: "one", Command: &record.Command{Shell: line}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := submit("echo ready; until [ -e go ]; do sleep 0.05; done")
+	w.until(first.Name(), printed("ready"))
+	var names []string
+	for range 4 {
+		names = append(names, submit("true").Name())
+	}
+	w.stop(true)
+	w.start()
+	w.release(first, "go")
+	w.ended(first.Name())
+	end := finished(t, w, first.Name(), record.EventStepFinished)
+	for _, name := range names {
+		w.ended(name)
+		if begin := finished(t, w, name, record.EventStepStarted); begin.Before(end) {
+			t.Errorf("%s began at %v, before %s ended at %v", name, begin, first.Name(), end)
+		}
+	}
+}
+
+// finished returns the time of the only event of a kind.
+func finished(t *testing.T, w *world, run, kind string) time.Time {
+	t.Helper()
+	list := w.events(run, kind)
+	if len(list) != 1 {
+		t.Fatalf("%s has %d events %s\n%s", run, len(list), kind, w.journal(run))
+	}
+	return list[0].Time
 }

@@ -81,8 +81,13 @@ func (x *Executor) findTree(c record.Caller) *worktree.Tree {
 	return nil
 }
 
-// acquire waits for the caller's turn. The returned function gives it back.
+// acquire waits for the caller's turn, and takes a free one even if ctx has ended. The returned function gives it back.
 func (t *target) acquire(ctx context.Context) (func(), error) {
+	select {
+	case t.turn <- struct{}{}:
+		return sync.OnceFunc(func() { <-t.turn }), nil
+	default:
+	}
 	select {
 	case t.turn <- struct{}{}:
 		return sync.OnceFunc(func() { <-t.turn }), nil
