@@ -17,7 +17,7 @@ import (
 )
 
 // TestChatDoor has a thread's agent use the session's tools at its door. It leaves a note for its next turn, and
-// requests one run after its own. That run cannot request another.
+// requests one run after its own. That run cannot request another, and speaks in the thread too.
 func TestChatDoor(t *testing.T) {
 	s := newChatServer(t, `agents:
   door:
@@ -31,6 +31,7 @@ func TestChatDoor(t *testing.T) {
         {"jsonrpc":"2.0","method":"notifications/initialized"}
         {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"resume_code_session","arguments":{"prompt":"a word to myself"}}}
         {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"start_code_session","arguments":{"prompt":"what comes after"}}}
+        {"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"reply_to_thread","arguments":{"text":"a word to the thread"}}}
         END
         } | /ramus mcp >>answers.txt
 `)
@@ -66,6 +67,8 @@ func TestChatDoor(t *testing.T) {
 	if answers := read("answers.txt"); strings.Count(answers, `"structuredContent":{"run":"`+second.Name()) != 2 || // both turns of the first run ask, and it is one run
 		strings.Count(answers, `unknown tool \"start_code_session\"`) != 1 {
 		t.Errorf("answers:\n%s", answers)
+	} else if strings.Count(answers, `"told":true`) != 2 || len(s.part(ts, "agent-reply")) != 2 { // one for each run
+		t.Errorf("the thread has %d replies, answers:\n%s", len(s.part(ts, "agent-reply")), answers)
 	}
 }
 

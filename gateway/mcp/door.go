@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
@@ -94,7 +95,7 @@ func (d *door) tools(ctx context.Context) []usableTool {
 	run := d.visitor.Run()
 	offer := catalog.Offer{Browser: d.x.Browser != nil}
 	if d.threads != nil && run.ID != "" {
-		offer.Fallback, offer.Thread, offer.Channels = d.threads.MayHandOver(run), d.threads.Answers(run), d.threads.AgentChannels()
+		offer.Fallback, offer.Thread, offer.Channels = d.threads.MayHandOver(run), d.threads.Answers(d.inThread(run)), d.threads.AgentChannels()
 	}
 	var own record.Task
 	if d.engineer != nil {
@@ -128,7 +129,7 @@ func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) 
 		case tool.Name == catalog.ToolResume:
 			list = append(list, d.resumeTool(run, tool))
 		case tool.Name == catalog.ToolThread:
-			list = append(list, d.replyTool(run, tool))
+			list = append(list, d.replyTool(d.inThread(run), tool))
 		case tool.Name == catalog.ToolPost:
 			list = append(list, d.postTool(run, tool))
 		case tool.Name == catalog.ToolFallback:
@@ -217,6 +218,21 @@ type begun struct {
 	State record.State `json:"state"`
 }
 
+// nextSuffix ends the id of a run that the agent of another run began, see [lookup.DerivedRunID].
+const nextSuffix = "-next"
+
+// inThread returns a run with the thread that it speaks in. A run that the agent of a mention began has that of the
+// mention.
+func (d *door) inThread(run record.Run) record.Run {
+	by, id, _ := strings.Cut(run.Parent, "/")
+	if run.Origin == nil && by == run.Caller.String() && run.ID == lookup.DerivedRunID(id, nextSuffix) {
+		if of, known := d.x.Find(run.Caller, id); known {
+			run.Origin = of.Origin
+		}
+	}
+	return run
+}
+
 // startTool returns the tool that submits a run after the current one, on the same branch. The new run passes no gate
 // and has no policy, so it cannot submit another. A mention has at most two runs.
 func (d *door) startTool(run record.Run, tool catalog.Tool) usableTool {
@@ -233,7 +249,7 @@ func (d *door) startTool(run record.Run, tool catalog.Tool) usableTool {
 			if a.Agent == "" && run.Agent != nil {
 				a.Agent = run.Agent.Name
 			}
-			next, err := d.x.Submit(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, "-next"), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
+			next, err := d.x.Submit(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, nextSuffix), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
 				Asker: run.Asker, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}})
 			return toolResult{value: begun{next.Name(), next.State}}, err
 		},
