@@ -172,6 +172,8 @@ var expected = map[string]row{
 	"DELETE /api/workspaces/{workspace}":                   {route.AccessWrite, "repo", "/api/workspaces/run-subject-two", ""},
 	"GET /api/workspaces/{workspace}/events":               {route.AccessRead, "repo", "/api/workspaces/run-subject/events", ""},
 	"GET /api/workspaces/{workspace}/boot-log":             {route.AccessRead, "repo", "/api/workspaces/run-subject/boot-log", ""},
+	"GET /connect":                                         {route.AccessPublic, "", "/connect?ticket=x", ""},
+	"POST /connect":                                        {route.AccessPublic, "", "/connect", "ticket=x&token=x"},
 	"POST /slack/interactions":                             {route.AccessHook, "", "/slack/interactions", "payload={}"},
 	"POST /slack/commands":                                 {route.AccessHook, "", "/slack/commands", "command=/ramus"},
 	" /":                                                   {route.AccessGit, "", "/team/app.git/info/refs?service=git-upload-pack", ""},

@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -28,6 +29,9 @@ func openThreads(t *testing.T, change func(*chat.Chat)) (*shop, *chat.Chat) {
 			Settings: chat.Settings{Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, Repo: "app"}, EditEvery: 20 * time.Millisecond}
 		if change != nil {
 			change(talking)
+		}
+		if keys, ok := talking.Keys.(*forgekey.Keys); ok {
+			s.ForgeKeys, k.engineer.Personal = keys, keys.Forge
 		}
 		s.Chat = talking
 	})

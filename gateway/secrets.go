@@ -23,7 +23,7 @@ func (api *secretsAPI) Routes() []route.Route {
 		{Method: "POST", Pattern: "/api/secrets", Access: route.AccessAdmin,
 			Summary: "Store secrets, all or none", Request: NewSecrets{}, Response: []secret.Secret{}, Handle: api.set},
 		{Method: "DELETE", Pattern: "/api/secrets/{name}", Access: route.AccessAdmin,
-			Summary: "Remove a secret", Query: secretsQuery{}, Response: struct{}{}, Handle: api.remove},
+			Summary: "Remove a secret", Query: removedSecret{}, Response: struct{}{}, Handle: api.remove},
 	}
 }
 
@@ -44,6 +44,12 @@ type NewSecret struct {
 
 type secretsQuery struct {
 	Repo string `json:"repo,omitempty" jsonschema:"only those of this repository, and those of all repositories"`
+}
+
+// removedSecret names the owner of a secret to remove. Without one it is that of all repositories.
+type removedSecret struct {
+	Repo   string `json:"repo,omitempty" jsonschema:"its repository"`
+	Person string `json:"person,omitempty" jsonschema:"its person, such as slack:TEAM:USER"`
 }
 
 // store returns the server's store.
@@ -99,7 +105,7 @@ func (api *secretsAPI) set(c *route.Call) error {
 }
 
 func (api *secretsAPI) remove(c *route.Call) error {
-	var q secretsQuery
+	var q removedSecret
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
@@ -107,7 +113,12 @@ func (api *secretsAPI) remove(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := store.Remove(c.R.PathValue("name"), q.Repo); err != nil {
+	if q.Person != "" {
+		err = store.RemovePersonal(c.R.PathValue("name"), q.Person)
+	} else {
+		err = store.Remove(c.R.PathValue("name"), q.Repo)
+	}
+	if err != nil {
 		return err
 	}
 	return c.Reply(struct{}{})

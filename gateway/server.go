@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -53,6 +54,8 @@ type Server struct {
 	GitHub *github.Client
 	// SignIn gives tokens to people who sign in by GitHub. If it is nil, nobody can.
 	SignIn *signin.GitHub
+	// ForgeKeys has the tokens of people at forges. If it is nil, people can store none.
+	ForgeKeys *forgekey.Keys
 	// Mirrors keeps copies of repositories. Nil means that there are none.
 	Mirrors *mirror.Mirrors
 	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
@@ -167,6 +170,7 @@ func (s *Server) setUpAlone() {
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
 		&signin.API{Git: s.Git, GitHub: s.SignIn, Log: s.Log, Now: s.Now},
+		&forgekey.API{Keys: s.ForgeKeys},
 		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()

@@ -129,7 +129,10 @@ func (e *env) showSecrets(list []secret.Secret) error {
 			hosts = "none"
 		}
 		repo := s.Repo
-		if repo == "" {
+		switch {
+		case s.Person != "":
+			repo = "(" + e.oneLine(s.Person, 80) + ")"
+		case repo == "":
 			repo = "(all)"
 		}
 		set := ""
@@ -164,18 +167,22 @@ func secretListCommand() command {
 }
 
 func secretRemoveCommand() command {
-	var repo string
+	var repo, person string
 	return command{
-		name: "rm", args: "NAME [--repo NAME]", short: "remove a secret",
+		name: "rm", args: "NAME [--repo NAME|--person ID]", short: "remove a secret",
 		set: func(fs *flag.FlagSet, _ *env) {
 			fs.StringVar(&repo, "repo", "", "`name` of its repository (default the one of all repositories)")
+			fs.StringVar(&person, "person", "", "`ID` of its person, such as slack:TEAM:USER, as ls shows it")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
 			if err != nil {
 				return err
 			}
-			return c.RemoveSecret(ctx, args[0], repo)
+			if person != "" && repo != "" {
+				return usage("a secret belongs to a repository or to a person: --repo or --person")
+			}
+			return c.RemoveSecret(ctx, args[0], repo, person)
 		},
 	}
 }

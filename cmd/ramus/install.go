@@ -312,6 +312,13 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	// It opens pull requests for the executor, also if it is never opened itself.
 	i.engineer.Trackers = i.trackers.byName
 	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.forges.upstream(git, source)
+	personal := i.forges.newForgeKeys(x.SecretStore, c.URL)
+	if personal != nil {
+		i.engineer.Personal = personal.Forge
+		if i.chat != nil {
+			i.chat.Keys = personal
+		}
+	}
 	x.Hosts = []upstream.Host{i.engineer}
 	x.Door[mcp.Path] = mcp.Door(x, i.engineer, threads, buildVersion())
 	if endpoint != nil {
@@ -327,7 +334,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 
 	i.mirrors.Secrets = set
 	i.gateway = &gateway.Server{
-		Mirrors:  i.mirrors,
+		Mirrors: i.mirrors, ForgeKeys: personal,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
 		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces,

@@ -8,11 +8,14 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/bitbucket"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/forge"
+	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/gitea"
+	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/gitlab"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -62,6 +65,9 @@ type site struct {
 	secret string          // of webhooks; if empty, none are accepted
 	parse  func(http.Header, []byte, string) (forge.Delivery, error)
 	redact func(*redact.Secrets) // has the forge remove secrets from posts
+	// personal returns the forge with the access of another token. It is nil if people have no tokens of that kind.
+	personal func(token string) forge.Forge
+	scopes   string // of the tokens of people
 }
 
 // newForges returns the forges of a configuration.
@@ -81,12 +87,20 @@ func newForges(c Config, secret *secrets, log *slog.Logger) (*forges, error) {
 			client := &gitlab.Client{URL: s.web.String(), Token: token, Log: log}
 			s.groups, s.forge, s.parse, s.git = nestedGroups, client, gitlab.ParseDelivery, gitd.Credential{User: "oauth2", Password: token}
 			s.redact = func(set *redact.Secrets) { client.Secrets = set }
+			s.scopes = "the scope api"
+			s.personal = func(token string) forge.Forge {
+				return &gitlab.Client{URL: client.URL, Token: token, Secrets: client.Secrets, Log: log}
+			}
 			return nil
 		}},
 		{"gitea", c.Gitea, func(s *site, token string) error {
 			client := &gitea.Client{URL: s.web.String(), Token: token, Log: log}
 			s.groups, s.forge, s.parse, s.git = 1, client, gitea.ParseDelivery, gitd.Credential{User: "ramus", Password: token}
 			s.redact = func(set *redact.Secrets) { client.Secrets = set }
+			s.scopes = "write:repository, read:user"
+			s.personal = func(token string) forge.Forge {
+				return &gitea.Client{URL: client.URL, Token: token, Secrets: client.Secrets, Log: log}
+			}
 			return nil
 		}},
 		{"bitbucket", ForgeConfig{b.URL, b.TokenEnv, b.TokenFile, b.WebhookSecretEnv, b.WebhookSecretFile}, func(s *site, token string) error {
@@ -179,6 +193,25 @@ func (f *forges) hooks() map[string]engineer.Hook {
 		}
 	}
 	return hooks
+}
+
+// newForgeKeys returns the tokens of people at the forges. Returns nil if no forge takes any.
+func (f *forges) newForgeKeys(store *secret.Store, url string) *forgekey.Keys {
+	keys := &forgekey.Keys{Store: store, URL: url, Log: f.log}
+	if h := f.hub; h.client != nil {
+		keys.Sites = append(keys.Sites, forgekey.Site{Name: "github", URL: h.web.String(), Forge: h.client, Scopes: "pull requests, read and write", With: func(token string) forge.Forge {
+			return &github.Client{URL: h.client.URL, Web: h.client.Web, Tokens: github.Token(token), Secrets: h.client.Secrets, Log: f.log}
+		}})
+	}
+	for _, s := range f.sites {
+		if s.personal != nil {
+			keys.Sites = append(keys.Sites, forgekey.Site{Name: s.name, URL: s.web.String(), Forge: s.forge, With: s.personal, Scopes: s.scopes})
+		}
+	}
+	if len(keys.Sites) == 0 {
+		return nil
+	}
+	return keys
 }
 
 // removeSecrets has all posts cleaned.

@@ -136,6 +136,9 @@ type Merge struct {
 	// names another policy.
 	Here bool        `json:"here,omitempty"`
 	By   gitd.Person `json:"by,omitzero"`
+	// ByID is the identity of By, such as slack:TEAM:USER. It is proven by the way in, and no client sends it. A pull
+	// request is opened with the token that this person stored, if there is one. Empty is nobody.
+	ByID string `json:"-"`
 }
 
 // AgentCall asks for a turn of a coding agent.

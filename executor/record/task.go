@@ -31,6 +31,7 @@ type Task struct {
 	Repo     string      `json:"repo"`
 	Base     string      `json:"base"`
 	Asker    gitd.Person `json:"asker,omitzero"`
+	AskerID  string      `json:"asker_id,omitempty"` // see [Merge.ByID]
 	Parent   string      `json:"parent,omitempty"`
 	Ticket   Ticket      `json:"ticket,omitzero"` // the issue that started it
 	Run      string      `json:"run"`             // the record's own run

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/durable"
@@ -27,6 +28,7 @@ const (
 	maxSecrets = 1000
 	maxValue   = 64 << 10
 	maxHosts   = 20
+	maxPerson  = 200
 	maxFile    = 128 << 20
 	// KeyBytes is the length of a store's key.
 	KeyBytes = 32
@@ -37,6 +39,9 @@ type Secret struct {
 	Name string `json:"name"` // capital letters, digits and underscores
 	// Repo is the repository that may use it. Empty means all.
 	Repo string `json:"repo,omitempty"`
+	// Person is the person whose secret it is, such as slack:TEAM:USER. It belongs to no repository then, and the server
+	// alone uses it, for work that this person asked for.
+	Person string `json:"person,omitempty"`
 	// Reference is the place of the value, such as vault://PATH#FIELD. If it is empty, the store has the value.
 	Reference string `json:"reference,omitempty"`
 	// Hosts lists the hosts that may get the value, NAME with :PORT for a port other than 443.
@@ -67,7 +72,7 @@ type Store struct {
 	seal cipher.AEAD
 
 	mu      sync.Mutex // guards all below
-	entries []entry    // sorted by repository and name
+	entries []entry    // sorted by person, repository and name
 }
 
 // Open reads the file. Each value is added to Redact.
@@ -120,7 +125,17 @@ func (s *Store) learn(x Secret, value string) {
 }
 
 // about binds an encrypted value to its secret, so that it cannot be moved to another one in the file.
-func about(x Secret) []byte { return []byte(x.Repo + "\x00" + x.Name) }
+func about(x Secret) []byte {
+	if x.Person != "" {
+		return []byte("\x00" + x.Person + "\x00" + x.Name)
+	}
+	return []byte(x.Repo + "\x00" + x.Name)
+}
+
+// is reports whether two secrets have the same name and owner.
+func (x Secret) is(o Secret) bool {
+	return x.Name == o.Name && x.Repo == o.Repo && x.Person == o.Person
+}
 
 func (s *Store) open(e entry) (string, error) {
 	n := s.seal.NonceSize()
@@ -134,7 +149,7 @@ func (s *Store) open(e entry) (string, error) {
 	return string(value), nil
 }
 
-// Put stores secrets, in place of those with the same names and repositories. values are in the same order, and empty
+// Put stores secrets, in place of those with the same names and owners. values are in the same order, and empty
 // for those with a Reference. It stores all of them, or none.
 func (s *Store) Put(list []Secret, values []string) error {
 	var put []entry
@@ -155,7 +170,7 @@ func (s *Store) Put(list []Secret, values []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(s.entries), func(e entry) bool {
-		return slices.ContainsFunc(put, func(p entry) bool { return p.Name == e.Name && p.Repo == e.Repo })
+		return slices.ContainsFunc(put, func(p entry) bool { return p.is(e.Secret) })
 	})
 	return s.writeLocked(append(all, put...))
 }
@@ -168,6 +183,10 @@ func check(x Secret, value string) error {
 	switch {
 	case !environment.ValidSecret(x.Name):
 		return bad("a name has capital letters, digits and underscores, and begins with a letter")
+	case x.Person != "" && (x.Repo != "" || len(x.Hosts) > 0):
+		return bad("the secret of a person is for no repository and no host")
+	case len(x.Person) > maxPerson || strings.ContainsFunc(x.Person, unicode.IsControl):
+		return bad("%.100q is no person", x.Person)
 	case x.Reference != "":
 		if err := CheckReference(x.Reference); err != nil {
 			return bad("%v", err)
@@ -190,12 +209,22 @@ func check(x Secret, value string) error {
 
 // Remove removes a secret. The error is [record.ErrNotFound] if there is none. Its value is still removed from what the
 // server keeps, until the server is started again.
-func (s *Store) Remove(name, repo string) error {
+func (s *Store) Remove(name, repo string) error { return s.remove(Secret{Name: name, Repo: repo}) }
+
+// RemovePersonal removes a secret of a person. The error is [record.ErrNotFound] if there is none.
+func (s *Store) RemovePersonal(name, person string) error {
+	if person == "" {
+		return fmt.Errorf("secret %.100s of nobody: %w", name, record.ErrNotFound)
+	}
+	return s.remove(Secret{Name: name, Person: person})
+}
+
+func (s *Store) remove(x Secret) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.entries, func(e entry) bool { return e.Name == name && e.Repo == repo })
+	i := slices.IndexFunc(s.entries, func(e entry) bool { return e.is(x) })
 	if i < 0 {
-		return fmt.Errorf("secret %.100s: %w", name, record.ErrNotFound)
+		return fmt.Errorf("secret %.100s: %w", x.Name, record.ErrNotFound)
 	}
 	return s.writeLocked(slices.Delete(slices.Clone(s.entries), i, i+1))
 }
@@ -205,7 +234,9 @@ func (s *Store) writeLocked(entries []entry) error {
 	if len(entries) > maxSecrets {
 		return fmt.Errorf("cannot store secrets: %w: at most %d are possible", record.ErrInvalid, maxSecrets)
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Repo, b.Repo), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.Person, b.Person), cmp.Compare(a.Repo, b.Repo), cmp.Compare(a.Name, b.Name))
+	})
 	text, err := json.MarshalIndent(entries, "", "  ")
 	if err == nil {
 		err = durable.Replace(s.File, text, true)
@@ -217,13 +248,14 @@ func (s *Store) writeLocked(entries []entry) error {
 	return nil
 }
 
-// List returns the secrets of a repository and those of all repositories. An empty repo lists everything.
+// List returns the secrets of a repository and those of all repositories. An empty repo lists everything, with the
+// secrets of people.
 func (s *Store) List(repo string) []Secret {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := []Secret{}
 	for _, e := range s.entries {
-		if repo == "" || e.Repo == "" || e.Repo == repo {
+		if repo == "" || e.Person == "" && (e.Repo == "" || e.Repo == repo) {
 			list = append(list, e.Secret)
 		}
 	}
@@ -237,7 +269,7 @@ func (s *Store) find(name, repo string) (entry, bool) {
 	var found entry
 	ok := false
 	for _, e := range s.entries {
-		if e.Name == name && (e.Repo == repo || e.Repo == "" && !ok) {
+		if e.Name == name && e.Person == "" && (e.Repo == repo || e.Repo == "" && !ok) {
 			found, ok = e, true
 		}
 	}
@@ -262,6 +294,30 @@ func (s *Store) Value(ctx context.Context, name, repo, host string) (string, err
 	if host != "" && !slices.Contains(e.Hosts, host) {
 		return "", fmt.Errorf("secret %s: %w: it is not for %s; `ramus secret set --host` names its hosts", name, record.ErrInvalid, host)
 	}
+	return s.valueOf(ctx, e)
+}
+
+// Personal returns the value of a secret of a person, for the server's own use. The error is [record.ErrNotFound] if
+// the person has no such secret.
+func (s *Store) Personal(ctx context.Context, name, person string) (string, error) {
+	s.mu.Lock()
+	i := -1
+	if person != "" {
+		i = slices.IndexFunc(s.entries, func(e entry) bool { return e.is(Secret{Name: name, Person: person}) })
+	}
+	var e entry
+	if i >= 0 {
+		e = s.entries[i]
+	}
+	s.mu.Unlock()
+	if i < 0 {
+		return "", fmt.Errorf("secret %.100s of %.100s: %w", name, person, record.ErrNotFound)
+	}
+	return s.valueOf(ctx, e)
+}
+
+// valueOf returns the value of a secret, which is removed from all that the server keeps from then on.
+func (s *Store) valueOf(ctx context.Context, e entry) (string, error) {
 	if e.Reference == "" {
 		return s.open(e)
 	}
@@ -270,7 +326,7 @@ func (s *Store) Value(ctx context.Context, name, repo, host string) (string, err
 		err = fmt.Errorf("its value has fewer than %d characters", redact.MinLength)
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot read the secret %s: %w", name, err)
+		return "", fmt.Errorf("cannot read the secret %s: %w", e.Name, err)
 	}
 	s.learn(e.Secret, value)
 	return value, nil

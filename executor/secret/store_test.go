@@ -259,3 +259,58 @@ func TestGrowth(t *testing.T) {
 			return "A" + strings.Repeat("B", n%7) + strings.Repeat("C", n/7%90) + "=\"x\ny\"\n"
 		}})...)
 }
+
+// TestPersonal keeps the secret of a person apart from those of repositories and of other people.
+func TestPersonal(t *testing.T) {
+	ctx := t.Context()
+	file := filepath.Join(t.TempDir(), "secrets.json")
+	s := open(t, file, new(redact.Secrets))
+	list := []secret.Secret{{Name: "TOKEN"}, {Name: "TOKEN", Repo: "app"}, {Name: "TOKEN", Person: "slack:T:ada"}, {Name: "TOKEN", Person: "slack:T:bob"}}
+	if err := s.Put(list, []string{"value of all", "value of app", "value of ada", "value of bob"}); err != nil {
+		t.Fatal(err)
+	}
+	set := new(redact.Secrets)
+	s = open(t, file, set)
+	for person, want := range map[string]string{"slack:T:ada": "value of ada", "slack:T:bob": "value of bob", "app": "", "": "", "slack:T:eve": ""} {
+		if got, err := s.Personal(ctx, "TOKEN", person); got != want || (err == nil) == (want == "") {
+			t.Errorf("%q: %q %v", person, got, err)
+		}
+	}
+	for repo, want := range map[string]string{"app": "value of app", "web": "value of all", "slack:T:ada": "value of all"} {
+		if got, err := s.Value(ctx, "TOKEN", repo, ""); got != want {
+			t.Errorf("%q: %q %v", repo, got, err)
+		}
+	}
+	if got := set.String("the value of ada"); strings.Contains(got, "ada") {
+		t.Errorf("it is shown: %q", got)
+	}
+	if of, all := s.List("app"), s.List(""); len(of) != 2 || len(all) != 4 {
+		t.Errorf("%+v %+v", of, all)
+	}
+	for _, x := range []secret.Secret{{Name: "TOKEN", Person: "ada", Repo: "app"}, {Name: "TOKEN", Person: "ada", Hosts: []string{"a.org"}}, {Name: "TOKEN", Person: "a\nb"}} {
+		if err := s.Put([]secret.Secret{x}, []string{"some value"}); !errors.Is(err, record.ErrInvalid) {
+			t.Errorf("%+v: %v", x, err)
+		}
+	}
+	if err := s.RemovePersonal("TOKEN", "slack:T:ada"); err != nil {
+		t.Error(err)
+	}
+	if err := s.RemovePersonal("TOKEN", "slack:T:ada"); !errors.Is(err, record.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := s.RemovePersonal("TOKEN", ""); !errors.Is(err, record.ErrInvalid) && !errors.Is(err, record.ErrNotFound) {
+		t.Error(err)
+	}
+	// A person who writes to the file cannot make another person's secret their own.
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "slack:T:bob", "slack:T:eve")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	moved := &secret.Store{File: file, Key: key}
+	if err := moved.Open(); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a secret was moved to another person: %v", err)
+	}
+}

@@ -58,6 +58,7 @@ type Proposal struct {
 	Into, Base string
 	Title      string // in one line
 	By         gitd.Person
+	ByID       string // see [record.Merge.ByID]
 }
 
 // Landing asks to bring a caller's branch into a branch of its repository.
@@ -343,7 +344,7 @@ func (b *Bases) propose(ctx context.Context, l Landing, p policy, out *record.La
 		}
 		title = c.Subject
 	}
-	pull, err := p.host.Propose(ctx, Proposal{Repo: l.Repo, Caller: l.Caller, Commit: tip, Into: l.Into, Base: p.branch, Title: title, By: l.By})
+	pull, err := p.host.Propose(ctx, Proposal{Repo: l.Repo, Caller: l.Caller, Commit: tip, Into: l.Into, Base: p.branch, Title: title, By: l.By, ByID: l.ByID})
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// answerFrom returns the answer to a question from the thread's own record, or the outcome of stop and merge.
-func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, who gitd.Person) (text, code string, err error) {
+// answerFrom returns the answer to a question from the thread's own record, or the outcome of stop and merge. id is the
+// identity of who.
+func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, who gitd.Person, id string) (text, code string, err error) {
 	runs := s.listWork(asked)
 	if len(runs) == 0 {
 		return "Nothing has been run in this thread so far. `help` lists what can be said.", "", nil
@@ -40,7 +41,7 @@ func (s *worker) answerFrom(ctx context.Context, words Words, asked record.Run, 
 	case "stop":
 		return s.stopRuns(ctx, runs, who)
 	case "merge", "pr":
-		return s.mergeBranch(ctx, last, words, who)
+		return s.mergeBranch(ctx, last, words, who, id)
 	}
 	return "", "", fmt.Errorf("%q: %w word", words.Verb, record.ErrInvalid)
 }
@@ -221,14 +222,14 @@ func (s *worker) stopRuns(ctx context.Context, runs []record.Run, who gitd.Perso
 	return fmt.Sprintf("Stopping %s; the changes so far are committed.", render.Plural(len(names), "run")), "", nil
 }
 
-func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, who gitd.Person) (text, code string, err error) {
+func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, who gitd.Person, id string) (text, code string, err error) {
 	if !last.Ended() {
 		return "A run is at work on this branch: wait for it, or `stop` it, then `" + words.Verb + "`.", "", nil
 	}
 	if lookup.IsCallerBranch(words.Into) {
 		return fmt.Sprintf("`%s` is a branch that callers work on: merge into one of people's.", words.Into), "", nil
 	}
-	res, err := s.chat.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, Into: words.Into, Strategy: words.Strategy, Propose: words.Verb == "pr"})
+	res, err := s.chat.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, ByID: id, Into: words.Into, Strategy: words.Strategy, Propose: words.Verb == "pr"})
 	if err != nil {
 		return "", "", err
 	}

@@ -70,6 +70,8 @@ type Chat struct {
 	RetryEvery time.Duration
 	// Links makes links to evidence. If it is nil, messages have none.
 	Links *links.Signer
+	// Keys keeps the tokens of people at forges. If it is nil, people can store none.
+	Keys ForgeKeys
 	// Engineer receives the mentions in the threads of its tasks. If it is nil, there are no tasks.
 	Engineer *engineer.Engineer
 	Log      *slog.Logger

@@ -34,7 +34,7 @@ func HelpText(agents []string, runner gate.Runner) string {
 		{"status", "says what runs and what ran"},
 		{"why", "says why the last run failed, and what to do"},
 		{"merge [into BRANCH] [squash]", "merges the branch; also `merge`, `rebase`, `ff`"},
-		{"pr", "opens the pull request of the branch, or brings it up to date"},
+		{"pr", "opens the pull request of the branch, or brings it up to date; after `/ramus connect` in your own name"},
 		{"stop", "stops what runs; the changes so far are committed"},
 		{"retry", "runs the run that failed last again"},
 		{"fallback: WORDS", "hands the thread over to the fallback runner, if there is one"},

@@ -16,7 +16,7 @@ import (
 // deedOf returns the deed of a command. Returns false if the command only reads.
 func deedOf(verb string) (gate.Deed, bool) {
 	switch verb {
-	case "help", "status", "log", "diff", "why":
+	case "help", "status", "log", "diff", "why", "connect", "disconnect":
 		return "", false
 	case "merge":
 		return gate.DeedMerge, true

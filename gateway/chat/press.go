@@ -175,6 +175,8 @@ func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any
 		return answer(err.Error())
 	case words.Verb == "status":
 		return answer(c.overview())
+	case words.Verb == "connect", words.Verb == "disconnect":
+		return answer(c.connect(d, words))
 	case slices.Contains([]string{"diff", "log", "why", "merge", "pr", "stop", "retry"}, words.Verb):
 		return answer(fmt.Sprintf("Mention ramus with %q in the thread that it is about.", words.Verb))
 	}

@@ -491,8 +491,10 @@ func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thr
 	switch words.Verb {
 	case "help":
 		return s.endWithText(ctx, run, HelpText(s.chat.Executor.AgentNames(), gate.RunnerContainer), "")
+	case "connect", "disconnect":
+		return s.endWithText(ctx, run, "Type `/ramus "+words.Verb+"`: only you see the answer.", "")
 	case "status", "log", "diff", "why", "stop", "merge", "pr":
-		text, code, err := s.answerFrom(ctx, words, run, who)
+		text, code, err := s.answerFrom(ctx, words, run, who, identity(m.Team, m.User))
 		if err != nil {
 			if p := route.AsProblem(err, route.Local); p.Status < 500 {
 				return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})

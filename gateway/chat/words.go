@@ -122,9 +122,15 @@ func (w *Words) command(text string) error {
 		one = args[0]
 	}
 	switch verb {
-	case "status", "why", "stop", "retry", "help", "pr":
+	case "status", "why", "stop", "retry", "help", "pr", "disconnect":
 		if len(args) == 0 {
 			w.Verb = verb
+		}
+	case "connect":
+		if site := strings.ToLower(one.text); len(args) == 0 {
+			w.Verb = verb
+		} else if slices.Contains([]string{"github", "gitlab", "gitea"}, site) {
+			return w.set(verb, site)
 		}
 	case "test":
 		if len(args) == 0 || one.text != "" && (one.quoted || marked || isPattern(one.text)) {

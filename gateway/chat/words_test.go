@@ -41,6 +41,10 @@ func TestWords(t *testing.T) {
 		{"Stop.", verb("stop")},
 		{"retry", verb("retry")},
 		{"pr", verb("pr")},
+		{"connect", verb("connect")},
+		{"Connect Gitea", verb("connect", "gitea")},
+		{"connect the two ends", Words{}},
+		{"disconnect.", verb("disconnect")},
 		{"pr looks wrong", Words{}},
 		{"help", verb("help")},
 		{"`help`", verb("help")},
@@ -299,7 +303,7 @@ func FuzzWords(f *testing.F) {
 		f.Add(s)
 	}
 	verbs := map[string]bool{"": true, "run": true, "exec": true, "test": true, "lint": true, "build": true, "diff": true, "log": true, "status": true,
-		"why": true, "merge": true, "pr": true, "stop": true, "retry": true, "help": true}
+		"why": true, "merge": true, "pr": true, "stop": true, "retry": true, "help": true, "connect": true, "disconnect": true}
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := ParseWords(text)
 		if err != nil {

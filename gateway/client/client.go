@@ -353,9 +353,13 @@ func (c *Client) SetSecrets(ctx context.Context, in gateway.NewSecrets) ([]secre
 	return post[[]secret.Secret](ctx, c, "/api/secrets", in)
 }
 
-// RemoveSecret removes a secret of a repository, or of all if repo is empty.
-func (c *Client) RemoveSecret(ctx context.Context, name, repo string) error {
-	return c.do(ctx, "DELETE", "/api/secrets/"+segment(name)+query(repoQuery{repo}), nil, nil)
+// RemoveSecret removes a secret of a repository or of a person, or of all repositories if both are empty.
+func (c *Client) RemoveSecret(ctx context.Context, name, repo, person string) error {
+	type owner struct {
+		Repo   string `json:"repo,omitempty"`
+		Person string `json:"person,omitempty"`
+	}
+	return c.do(ctx, "DELETE", "/api/secrets/"+segment(name)+query(owner{repo, person}), nil, nil)
 }
 
 // ImportConfig proposes the environment that a caller made for itself as a change of its repository. It returns the run

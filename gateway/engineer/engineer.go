@@ -43,6 +43,9 @@ type Engineer struct {
 	// The forge opens pull requests and answers reviews. If Upstream is nil or returns false, the repository is at no
 	// forge, and its tasks end when their work does, on the branch of the task.
 	Upstream func(repo string) (gitd.Upstream, forge.Repo, bool)
+	// Personal returns a forge with the access of a person, see [record.Merge.ByID], so that the pull requests that this
+	// person asks for are in the person's name. If Personal is nil or returns false, ramus opens them.
+	Personal func(ctx context.Context, at forge.Forge, person string) (forge.Forge, bool)
 	// Trackers get the results of tasks that their issues started, by name.
 	Trackers map[string]ticket.Tracker
 	// Slack has the threads of tasks. If it is nil, tasks have no threads.

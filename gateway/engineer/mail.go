@@ -237,13 +237,13 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, at forg
 		return "", nil, nil, err
 	}
 	title, body := render.Pull(t, work, links)
-	p, err := at.Forge.CreatePull(ctx, at.Name, forge.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.settings().Draft})
+	p, more, err := j.createPull(ctx, t, at, forge.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.settings().Draft})
 	if err != nil {
 		return "", nil, nil, err
 	}
 	t.PRURL, t.PRNumber = p.URL, p.Number
 	if t.For.IsZero() { // the person who proposed a branch gets the address as an answer
-		more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
+		more = append(more, j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))...)
 		more = append(more, j.toTicket(t, "raised:"+strconv.Itoa(p.Number), "ramus opened a pull request: "+p.URL, "")...)
 	}
 	if _, able := at.Forge.(forge.Labeler); able && len(j.engineer.settings().Labels) > 0 {
@@ -256,6 +256,25 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, at forg
 			now.Status = record.StateAwaitingReview
 		}
 	}, more, nil
+}
+
+// createPull opens a pull request in the name of the asker if possible, and otherwise in that of ramus. more has the
+// message to a person whose own token the forge refuses.
+func (j *job) createPull(ctx context.Context, t record.Task, at forge.Repo, n forge.NewPull) (p forge.Pull, more []record.Event, err error) {
+	e := j.engineer
+	own, personal := forge.Forge(nil), false
+	if e.Personal != nil && t.AskerID != "" {
+		own, personal = e.Personal(ctx, at.Forge, t.AskerID)
+	}
+	if personal {
+		if p, err = own.CreatePull(ctx, at.Name, n); !errors.Is(err, forge.ErrRefused) && !errors.Is(err, forge.ErrNotFound) {
+			return p, nil, err
+		}
+		e.Log.Warn("a forge refuses the token of a person, so ramus opens the pull request", "task", t.ID, "person", t.AskerID, "err", err)
+		more = j.toSlack("refused:"+t.Branch, render.TaskTokenRefused(at.Forge.Title()))
+	}
+	p, err = at.Forge.CreatePull(ctx, at.Name, n)
+	return p, more, err
 }
 
 // upstreamBase returns the name of the base at the forge.

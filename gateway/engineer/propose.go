@@ -100,7 +100,7 @@ func (e *Engineer) newProposal(p upstream.Proposal) record.Task {
 	}
 	t := record.Task{ID: proposalID(p.Caller), For: p.Caller, Description: p.Title, Status: record.StateSubmitted, WorktreePath: executor.WorkDir,
 		Branch: strings.NewReplacer("{task_id}", p.Caller.ID(), "{caller}", p.Caller.Slug()).Replace(template),
-		Repo:   p.Repo.Name(), Base: p.Into, Asker: p.By, CreatedAt: e.Executor.Now().UTC()}
+		Repo:   p.Repo.Name(), Base: p.Into, Asker: p.By, AskerID: p.ByID, CreatedAt: e.Executor.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
 	for _, r := range e.Executor.OfCaller(p.Caller) {
 		if r.Agent != nil {
@@ -205,6 +205,7 @@ func (j *job) propose(ctx context.Context, p upstream.Proposal) error {
 	return j.amend(ctx, func(t *record.Task) {
 		if again {
 			t.PRNumber, t.PRURL, t.Approved = 0, "", false
+			t.Asker, t.AskerID = p.By, p.ByID
 		}
 		t.Status, t.Error = record.StateRunning, ""
 		t.Work = append(t.Work, runs...)

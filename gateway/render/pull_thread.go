@@ -1,6 +1,7 @@
 package render
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -17,6 +18,11 @@ func TaskReceived(t record.Task) string {
 func TaskWorking(doing string) string { return "⚙️ " + InlineText(doing, 200) }
 
 func TaskRaised(t record.Task) string { return raisedHead + shownURL(t.PRURL) + " — awaiting review" }
+
+// TaskTokenRefused returns the message to a person in whose name a pull request could not be opened.
+func TaskTokenRefused(site string) string {
+	return fmt.Sprintf("⚠️ %s refuses your own token for this repository, so ramus opens the pull request. `/ramus connect` stores another token.", site)
+}
 
 func TaskAddressing(excerpt string) string {
 	return `💬 Addressing: "` + InlineText(excerpt, 140) + `"`
