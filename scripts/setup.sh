@@ -5,6 +5,7 @@
 #   scripts/setup.sh          for make test
 #   scripts/setup.sh demo     for make demo, without Docker and test tools
 #   scripts/setup.sh browser  for make demo-browser, as demo, and with a browser
+#   scripts/setup.sh team     for make demo-team, as demo, and with PostgreSQL and a C compiler for Gitea
 #
 # It needs root or sudo only if something is missing. DOCKERD_ARGS has arguments for an engine that it starts.
 set -uo pipefail
@@ -55,6 +56,9 @@ if [ "$what" = test ] || [ "$what" = browser ]; then
         "has_chromium:chromium-headless-shell" "has curl:curl" "has jq:jq"
         "has_font liberation:fonts-liberation" "has_font dejavu:fonts-dejavu-core" "has_font noto/NotoColorEmoji.ttf:fonts-noto-color-emoji"
     )
+fi
+if [ "$what" = team ]; then
+    needs+=("has curl:curl" "has jq:jq" "has gcc:gcc" "has_headers:libc6-dev" "has_postgres:postgresql")
 fi
 if [ "$what" = test ]; then
     needs+=(
@@ -114,7 +118,7 @@ fi
 
 if has go; then say "$(go version)"; else say "missing: Go (https://go.dev/dl)"; fi
 # This script does not install Node, because the program that drives the browser needs a newer one than Debian 12 has.
-if [ "$what" != demo ] && { ! has npm || ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; }; then
+if { [ "$what" = test ] || [ "$what" = browser ]; } && { ! has npm || ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; }; then
     say "missing: Node 20 or newer with npm; without it there are no checks of pages, no images without an image registry, and no tests of the JavaScript git client"
 fi
 

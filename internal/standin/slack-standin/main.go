@@ -12,6 +12,8 @@
 //	command NAME #CHANNEL TEXT  type /ramus TEXT
 //	press NAME ACTION [VALUE]   press a button of the app's latest message that has it
 //	wait SECONDS REGEXP         wait until the app's messages after a person's last line match
+//	email NAME ADDRESS          set the address in a person's profile
+//	note TEXT                   print a text, when the lines before are done
 //	sleep SECONDS
 //
 // In a TEXT, @ramus and @NAME are mentions, and \n is a new line. A line that begins with # is skipped. The program ends with

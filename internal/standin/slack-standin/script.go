@@ -86,6 +86,16 @@ func (w *workspace) do(ctx context.Context, line string) error {
 		}
 		w.screen.say("%s types /ramus %s", first, text)
 		return failed(w.Command(ctx, user, channel, "/ramus", text))
+	case "email":
+		user, err := w.user(first)
+		if err != nil {
+			return err
+		}
+		w.SetEmail(user, after)
+		return nil
+	case "note":
+		w.screen.say("%s", rest)
+		return nil
 	case "sleep":
 		d, err := seconds(first)
 		if err != nil {
