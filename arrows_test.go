@@ -81,10 +81,10 @@ var inside = map[string][]string{
 	"executor/upstream":  {"containers", "executor/record", "gitd"},
 	"executor/worktree":  {"containers", "containers/layer", "executor/egress", "executor/record", "gitd", "gitd/gitindex", "gitd/worktree"},
 	"executor/record":    {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},
-	"gateway":            {"executor", "executor/backup", "executor/mirror", "executor/quota", "executor/record", "executor/secret", "executor/settings", "executor/upstream", "gateway/chat", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/forgekey", "gateway/github", "gateway/links", "gateway/live", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trace", "gateway/trigger", "gateway/web", "gateway/workspace", "gitd"},
+	"gateway":            {"executor", "executor/backup", "executor/mirror", "executor/quota", "executor/record", "executor/secret", "executor/settings", "executor/upstream", "gateway/chat", "gateway/conversation", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/forgekey", "gateway/github", "gateway/links", "gateway/live", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trace", "gateway/trigger", "gateway/web", "gateway/workspace", "gitd"},
 	"gateway/catalog":    {"executor", "executor/record", "gateway/gate"},
 	"gateway/chat":       {"executor", "executor/record", "gateway/catalog", "gateway/engineer", "gateway/fallback", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gitd"},
-	"gateway/client":     {"executor", "executor/backup", "executor/quota", "executor/record", "executor/secret", "gateway", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trigger", "gitd"},
+	"gateway/client":     {"executor", "executor/backup", "executor/quota", "executor/record", "executor/secret", "gateway", "gateway/conversation", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trigger", "gitd"},
 	"gateway/engineer":   {"executor", "executor/record", "executor/upstream", "gateway/catalog", "gateway/forge", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gateway/ticket", "gitd"},
 	"gateway/evidence":   {"executor", "executor/record", "executor/store", "gateway/links", "gateway/lookup", "gateway/page", "gateway/render", "gateway/route", "gitd"},
 	"gateway/fallback":   {"gateway/retry", "gateway/slack"},
@@ -117,6 +117,9 @@ var inside = map[string][]string{
 	"gateway/trigger":    {"executor", "executor/record", "gateway/forge", "gateway/lookup", "gateway/retry", "gateway/route", "gitd"},
 	"gateway/web":        {"executor", "executor/quota", "executor/record", "executor/upstream", "gateway/engineer", "gateway/evidence", "gateway/links", "gateway/live", "gateway/lookup", "gateway/page", "gateway/render", "gateway/route", "gateway/workspace", "gitd"},
 	"gateway/workspace":  {"executor", "executor/record", "gateway/lookup", "gateway/route", "gitd"},
+
+	"gateway/conversation": {"executor", "executor/acp", "executor/agent", "executor/record", "gateway/lookup", "gateway/route", "gitd"},
+	"gateway/markup":       nil,
 }
 
 // TestArrowsInside keeps the packages of a room apart. Each package is in the table, and imports only what the table lists. The table

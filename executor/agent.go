@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -86,6 +85,9 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	if len(p.Key) > 200 {
 		return fmt.Errorf("%w key: it has more than 200 bytes", record.ErrInvalid)
 	}
+	if p.Key == record.FirstPrompt {
+		return fmt.Errorf("%w key %q: it is that of the run's first prompt", record.ErrInvalid, p.Key)
+	}
 	files := cleanFiles(x.Secrets, p.Files)
 	// Its key too, because it is compared with the journalled one.
 	p = redact.Clean(x.Secrets, p)
@@ -119,24 +121,15 @@ func (l *liveRun) say(p record.Prompt) error {
 	defer discard()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	said, heard := 0, 0
-	for _, e := range l.events {
-		if before, ok := e.Prompt(); ok {
-			if before.Key == p.Key {
-				return nil
-			}
-			said++
-		}
-		if n := promptsHeard(e); n > 0 {
-			heard = n - 1 // the first is the request's own
-		}
+	if l.saidLocked(p.Key) {
+		return nil
 	}
 	switch {
 	case l.over || l.noPrompts:
 		return errOver // and its folder may be gone already
 	case err != nil:
 		return err
-	case said-heard >= maxUnheard:
+	case len(l.initial.Queue(l.events).Waiting()) >= maxUnheard:
 		return fmt.Errorf("%w: %d prompts wait for its agent already", record.ErrConflict, maxUnheard)
 	}
 	if dir != "" {
@@ -147,37 +140,28 @@ func (l *liveRun) say(p record.Prompt) error {
 	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10), Data: record.Marshal(p)}, true)
 }
 
-// promptsHeard returns how many prompts an agent has got with the turn that e begins. Returns 0 if e begins none.
-func promptsHeard(e record.Event) int {
-	var s started
-	if e.Type != record.EventStepStarted || e.Kind != string(record.KindAgent) || json.Unmarshal(e.Data, &s) != nil {
-		return 0
-	}
-	return s.Prompts
+// saidLocked reports whether a prompt with the key was journalled, also if it was taken back. mu is held.
+func (l *liveRun) saidLocked(key string) bool {
+	return slices.ContainsFunc(l.events, func(e record.Event) bool {
+		before, ok := e.Prompt()
+		return ok && before.Key == key
+	})
 }
 
-// unheard reports whether the run has more prompts than a number.
-func (l *liveRun) unheard(than int) bool {
+// unheard reports whether prompts wait for the run's agent.
+func (l *liveRun) unheard() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.unheardLocked(than)
+	return l.unheardLocked()
 }
 
-func (l *liveRun) unheardLocked(than int) bool {
-	said := 1
-	for _, e := range l.events {
-		if e.Type == record.EventPrompt {
-			said++
-		}
-	}
-	return said > than
-}
+func (l *liveRun) unheardLocked() bool { return len(l.initial.Queue(l.events).Waiting()) > 0 }
 
 // lastTurn ends the conversation if there is no further prompt. From then on Say refuses.
-func (l *liveRun) lastTurn(heard int) bool {
+func (l *liveRun) lastTurn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.noPrompts = !l.unheardLocked(heard)
+	l.noPrompts = !l.unheardLocked()
 	return l.noPrompts
 }
 

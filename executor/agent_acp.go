@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,12 +46,15 @@ var acpReason = map[string]string{
 func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	began := t.l.x.Now()
 	stop, said := t.stopped(w)
+	if !said && w.again && t.l.interrupted(w.s.ID) {
+		stop, said = "cancelled", true
+	}
 	if said {
 		t.remember(ctx, w)
 		return t.spokenOutcome(w, containers.Exit{Duration: t.l.x.Now().Sub(began)}, stop, nil), w.out.flush()
 	}
-	tctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	tctx, end, done := t.open(ctx, w)
+	defer done()
 	t.clock = agent.NewClock(t.a.Timeout, func() { end(errTurnTimeout) })
 	defer t.clock.Pause()
 	left := new(atomic.Int64)
@@ -73,7 +77,11 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 		return outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.s.ID, containers.ErrGone)
 	}
 	exit := containers.Exit{Duration: t.l.x.Now().Sub(began)}
+	// An agent that ended the turn when it was told to can have the next one.
+	interrupted := errors.Is(cause, errInterrupted)
+	graceful := interrupted && stop != "" && t.process != nil && t.process.Ready(w.host)
 	switch {
+	case interrupted:
 	case errors.Is(cause, errTurnTimeout):
 		exit.Code, exit.Reason = 124, containers.ReasonTimeout
 	case cause != nil:
@@ -81,7 +89,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	case err != nil:
 		exit.Code = 1
 	}
-	if err != nil || !t.l.unheard(t.heard) || !t.process.Lasts() {
+	if err != nil && !graceful || !t.l.unheard() || !t.process.Lasts() {
 		// End the process before its memory is read, which it may still be writing.
 		left := t.endProcess()
 		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp
@@ -92,6 +100,9 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	}
 	if err := w.out.flush(); err != nil {
 		return outcome{}, err
+	}
+	if interrupted {
+		stop, err = cmp.Or(stop, "cancelled"), nil
 	}
 	if err == nil {
 		if err := t.l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.s.ID, Message: stop}, true); err != nil {
@@ -131,6 +142,8 @@ func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err err
 	o.result.Output["stop_reason"] = stop
 	said, short := acpReason[stop]
 	switch {
+	case stop == "cancelled" && t.l.interrupted(w.s.ID):
+		markStopped(&o)
 	case errors.Is(err, errBabble):
 		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
 	case exit.Reason == containers.ReasonTimeout:
@@ -176,6 +189,7 @@ func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string
 		return "", err
 	}
 	t.process.SetTurn(agentTurn{w}, meter)
+	t.steerable()
 	return t.process.Say(ctx, t.clock, blocks)
 }
 
@@ -344,7 +358,7 @@ func (t agentTurn) Output() (stdout, stderr io.Writer) {
 	return t.w.out.stdout, t.w.out.stderr
 }
 
-func (t agentTurn) AskLeave(ctx context.Context, q acp.Question) (approved bool, err error) {
+func (t agentTurn) AskLeave(ctx context.Context, q acp.Question) (option string, err error) {
 	return t.w.l.askLeave(ctx, t.w.s.ID, q)
 }
 

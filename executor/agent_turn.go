@@ -27,7 +27,6 @@ type conversation struct {
 	l      *liveRun
 	a      agent.Agent
 	turns  int
-	heard  int               // prompts that the agent has been given
 	checks map[string]string // last result of each: passed, failed, skipped
 	// checkups are made after the last turn, those of the repository's configuration or else the agent's.
 	checkups []checkup
@@ -59,17 +58,19 @@ func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 func (c *conversation) run(ctx context.Context) error {
 	for n := 1; ; n++ {
 		failed, err := c.turn(ctx, n)
-		if err != nil {
+		switch {
+		case errors.Is(err, errUnsaid):
+			n-- // the checks of the turn before follow
+		case err != nil:
 			return err
-		}
-		if failed != nil {
+		case failed != nil:
 			if err := c.giveUp(); err != nil {
 				return err
 			}
-		} else {
+		default:
 			c.turns = n
 			// Checks that had begun when the server stopped come first.
-			if !c.checking(n) && c.l.unheard(c.heard) {
+			if !c.checking(n) && c.l.unheard() {
 				continue
 			}
 		}
@@ -79,7 +80,7 @@ func (c *conversation) run(ctx context.Context) error {
 			return failed // the first cause; the journal has the checks that could not run
 		case err != nil:
 			return err
-		case !c.l.lastTurn(c.heard):
+		case !c.l.lastTurn():
 			continue
 		case len(bad) > 0:
 			return &failure{record.ReasonCommandFailed, "the agent has ended its work, but a check failed: " + strings.Join(bad, ", ")}
@@ -91,29 +92,33 @@ func (c *conversation) run(ctx context.Context) error {
 // giveUp ends the conversation, and journals how many prompts the agent has not got.
 func (c *conversation) giveUp() error {
 	c.l.refusePrompts()
-	left := len(c.l.initial.Prompts(c.l.journalled())) - c.heard
+	left := len(c.l.initial.Queue(c.l.journalled()).Waiting())
 	if left == 0 {
 		return nil
 	}
 	return c.l.emit(record.Event{Type: record.EventNote, Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
+// errUnsaid is the error of a turn that did not begin, because its prompts were taken back.
+var errUnsaid = errors.New("nothing is said any more")
+
 // turn runs the agent once. failed is the reason if it did not succeed.
 func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	l := c.l
 	id := "turn-" + strconv.Itoa(n)
-	prompts := l.initial.Prompts(l.journalled())
-	upto := c.fit(prompts)
-	if b := l.beginning(id); b.last != nil {
-		upto = min(max(promptsHeard(*b.last), c.heard), len(prompts))
+	t := &turn{conversation: c, id: id, first: n == 1, from: c.heardBefore(id)}
+	info := stepInfo{ID: id, Kind: string(record.KindAgent), Hear: t.hear}
+	l.mu.Lock()
+	err = t.hear(&info)
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	t := &turn{conversation: c, first: n == 1, all: prompts[:upto], now: prompts[c.heard:upto]}
-	c.heard = upto
 	do := t.do
 	if c.a.Protocol == agent.ProtocolACP {
 		do = t.speak
 	}
-	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(record.KindAgent), Command: c.a.Name + ": " + t.about(), Prompts: upto}, do)
+	res, err := l.once(ctx, info, do)
 	if err != nil {
 		return nil, err
 	}
@@ -138,17 +143,45 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	return &failure{reason, text}, nil
 }
 
-// fit returns how many of the prompts the agent has got after a turn that takes as many waiting prompts as fit.
-func (c *conversation) fit(prompts []record.Prompt) int {
-	most, n, size := maxTurnText, c.heard, 0
+// heardBefore returns how many prompts the agent had got before a turn.
+func (c *conversation) heardBefore(id string) int {
+	events := c.l.journalled()
+	began := slices.IndexFunc(events, func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == id })
+	if began >= 0 {
+		events = events[:began]
+	}
+	return c.l.initial.Queue(events).Heard
+}
+
+// hear takes the prompts that wait into the turn, or finds those of a turn that began before. It is called when the turn begins, with
+// liveRun.mu held, so that prompts can change until then.
+func (t *turn) hear(s *stepInfo) error {
+	q := t.l.initial.Queue(t.l.events)
+	upto := q.Heard
+	if !slices.ContainsFunc(t.l.events, func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == t.id }) {
+		upto = t.fit(q)
+	}
+	if upto <= t.from {
+		return errUnsaid
+	}
+	t.all, t.now = q.Prompts[:upto], q.Prompts[t.from:upto]
+	s.Prompts, s.Command = upto, t.a.Name+": "+t.about()
+	return nil
+}
+
+// fit returns how many of the prompts the agent has got after a turn that takes as many waiting prompts as fit. Prompts that are said
+// at once are a turn of their own.
+func (c *conversation) fit(q record.Queue) int {
+	most, n, size := maxTurnText, q.Heard, 0
 	if c.a.Argument {
 		most = c.a.MaxPrompt()
 	}
-	for n < len(prompts) {
-		if size += len(prompts[n].Text) + 2; size > most && n > c.heard {
+	for ; n < len(q.Prompts); n++ {
+		p := q.Prompts[n]
+		size += len(p.Text) + 2
+		if n > q.Heard && (size > most || q.Prompts[n-1].Now && !p.Now) {
 			break
 		}
-		n++
 	}
 	return n
 }
@@ -156,7 +189,9 @@ func (c *conversation) fit(prompts []record.Prompt) int {
 // turn is one invocation of the agent.
 type turn struct {
 	*conversation
+	id    string          // of the step
 	first bool            // of the run
+	from  int             // prompts that the agent had got before
 	all   []record.Prompt // all prompts so far, with this turn's
 	now   []record.Prompt // the prompts that are new in this turn
 }
@@ -210,8 +245,8 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 		}
 	}
 	// An agent that prints without end does not work any more. It is ended like one that hangs.
-	tctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	tctx, end, done := t.open(ctx, w)
+	defer done()
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
 	exit, err := w.attend(tctx, w.id, command, &metered{w.out.stdout, left, end}, &metered{w.out.stderr, left, end})
@@ -223,8 +258,10 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	}
 	o := shellOutcome(exit, w.out)
 	o.subject = t.about()
-	switch {
-	case errors.Is(context.Cause(tctx), errBabble):
+	switch cause := context.Cause(tctx); {
+	case errors.Is(cause, errInterrupted) && exit.Reason == containers.ReasonKilled:
+		markStopped(&o)
+	case errors.Is(cause, errBabble):
 		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
 	case exit.Reason == containers.ReasonTimeout:
 		o.result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Stop cancels a run. If name is a caller it cancels all of the caller's runs and removes its container. Work trees are committed
@@ -233,10 +234,18 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 			return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), err)
 		}
 	}
+	waits := r.State == record.StateAwaitingReview && r.Gate != nil
+	if !r.Sub && (!waits || d.Step != "" && d.Step != r.Gate.Step) {
+		if err := x.answeredBefore(ctx, r, d.Step); err != nil {
+			return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), err)
+		}
+	}
 	switch {
 	case r.Sub:
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(), record.ErrConflict, r.Parent)
-	case r.State != record.StateAwaitingReview || r.Gate == nil:
+	case d.Option != "":
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w option %q: the question has none", r.Name(), record.ErrInvalid, text.Clip(d.Option, maxOptionBytes))
+	case !waits:
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), record.ErrConflict)
 	case x.unsealed(r):
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), errUnsealed)
@@ -250,6 +259,18 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 		return record.Run{}, err
 	}
 	return x.Run(ctx, r.Name())
+}
+
+// answeredBefore returns the earlier answer to a question of a run as an error, see answered.
+func (x *Executor) answeredBefore(ctx context.Context, r record.Run, step string) error {
+	var events []record.Event
+	for e, err := range x.Events(ctx, r.Name(), 0, false) {
+		if err != nil {
+			return err
+		}
+		events = append(events, e)
+	}
+	return answered(events, step)
 }
 
 // baseOf returns a run's base. A run that was only claimed may name none, and the caller's target would keep that for all later

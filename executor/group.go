@@ -83,11 +83,19 @@ func (l *liveRun) keepTurn() {
 // that began the run drew its caller.
 func (x *Executor) withKey(repo, key string, by gitd.Person) (record.Run, bool) {
 	for _, r := range x.index.All() {
-		if r.ID == key && r.Repo == repo && r.Asker == by && r.Drawn {
+		if r.ID == key && r.Repo == repo && samePerson(r.Asker, by) && r.Drawn {
 			if now, ok := x.Find(r.Caller, r.ID); ok {
 				return now, true
 			}
 		}
 	}
 	return record.Run{}, false
+}
+
+// samePerson reports whether two requests come from one person. Records of earlier versions have no ids.
+func samePerson(a, b gitd.Person) bool {
+	if a.ID != "" && b.ID != "" {
+		return a.ID == b.ID
+	}
+	return a.Name == b.Name && a.Email == b.Email
 }

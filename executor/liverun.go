@@ -8,11 +8,13 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // backlogBytes is how much live output a follower may have unread before chunks are dropped for it. The whole output is kept
@@ -50,6 +52,7 @@ type liveRun struct {
 	over      bool                // nothing is journalled any more
 	noPrompts bool                // its agent has had its last turn
 	asked     *asked              // the agent's question that waits for a person
+	talk      *talk               // the agent's turn at work; nil between turns
 	questions int                 // number of its questions to a person
 	attended  int                 // requests that wait for its end
 	kept      bool                // it continues without any request
@@ -116,6 +119,10 @@ func (l *liveRun) emitLocked(e record.Event, sync bool) error {
 // appendLocked journals an event. mu is held.
 func (l *liveRun) appendLocked(e *record.Event, sync bool) error {
 	e.Time = l.x.Now().UTC()
+	turn, _, _ := strings.Cut(e.Step, permissionStep)
+	if o := l.printing[turn]; o != nil && l.initial.Kind == record.KindAgent {
+		e.Words = o.stdout.tail.Total()
+	}
 	if err := l.journal.Append(e, sync); err != nil {
 		if l.err == nil {
 			l.err = err
@@ -157,15 +164,34 @@ func (l *liveRun) output(c *capture, p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, _ = c.tail.Write(p) // never fails
-	if len(l.followed) == 0 && !l.x.hub.watched() {
-		return
-	}
-	l.publish(l.said(c, string(p)))
+	// Readers get events as JSON, which has whole runes only.
+	p = append(c.part, p...)
+	whole := text.WholeRunes(p)
+	c.part = append([]byte(nil), p[whole:]...)
+	l.print(c, p[:whole])
 }
 
-// said returns the event of a command's output.
-func (l *liveRun) said(c *capture, text string) record.Event {
-	return record.Event{Time: l.x.Now().UTC(), Type: record.EventOutput, Step: c.step, Kind: c.stream, Message: text}
+// outputEnds sends followers the end of a command's output, if it is half of a rune.
+func (l *liveRun) outputEnds(c *capture) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := c.part
+	c.part = nil
+	l.print(c, p)
+}
+
+// print sends followers the output before c.part. mu is held.
+func (l *liveRun) print(c *capture, p []byte) {
+	if len(p) == 0 || len(l.followed) == 0 && !l.x.hub.watched() {
+		return
+	}
+	l.publish(l.said(c, p, c.tail.Total()-int64(len(c.part)+len(p))))
+}
+
+// said returns the event of a command's output that begins at a byte.
+func (l *liveRun) said(c *capture, p []byte, from int64) record.Event {
+	return record.Event{Time: l.x.Now().UTC(), Type: record.EventOutput, Step: c.step, Kind: c.stream, Message: string(p),
+		Span: &record.Span{Seq: c.seq, From: from, To: from + int64(len(p))}}
 }
 
 func (l *liveRun) publish(e record.Event) {
@@ -247,9 +273,9 @@ func (l *liveRun) hadEnded() bool {
 }
 
 // follow attaches a reader. The reader gets all events after a sequence number. Then it gets the end of the output of
-// those steps at work whose start is among these events, because no journal holds output. Then it gets everything
-// that follows.
-func (l *liveRun) follow(after int64) *follower {
+// those steps at work whose start is among these events, because no journal holds output. Of the step that began with have.Seq it gets the
+// output from the byte have.To on, as far as it is kept in memory. Then it gets everything that follows.
+func (l *liveRun) follow(after int64, have record.Span) *follower {
 	f := newFollower()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -271,9 +297,20 @@ func (l *liveRun) follow(after int64) *follower {
 	for _, step := range atWork {
 		if o := l.printing[step]; o != nil {
 			for _, c := range []*capture{o.stdout, o.stderr} {
-				if c.tail.Total() > 0 {
-					f.push(l.said(c, c.tail.String()))
+				if kept, before := c.tail.Bytes(); len(kept) > len(c.part) {
+					f.push(l.said(c, kept[:len(kept)-len(c.part)], before))
 				}
+			}
+		}
+	}
+	for _, o := range l.printing {
+		if c := o.stdout; c.seq == have.Seq && have.Seq <= after {
+			kept, before := c.tail.Bytes()
+			if skip := have.To - before; skip > 0 {
+				kept, before = kept[min(skip, int64(len(kept))):], have.To
+			}
+			if len(kept) > len(c.part) {
+				f.push(l.said(c, kept[:len(kept)-len(c.part)], before))
 			}
 		}
 	}

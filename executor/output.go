@@ -32,9 +32,11 @@ type capture struct {
 	l      *liveRun
 	step   string
 	stream string
+	seq    int64 // of the step's beginning
 	file   *os.File
 	copy   io.Writer // may be nil; an error ends the copying, not the command
 	tail   text.Tail // for new followers; written below liveRun.mu; read below it, or after the last output
+	part   []byte    // the end of tail that followers have not got, because the end of its rune is missing; below liveRun.mu
 
 	mu    sync.Mutex     // guards all below while the command prints
 	clean *redact.Writer // takes secrets out on the way to all of these
@@ -56,7 +58,7 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 		if err != nil {
 			return nil, fmt.Errorf("cannot keep the output: %w", err)
 		}
-		c := &capture{l: l, step: s.ID, stream: stream, file: f, copy: copy, tail: text.Tail{Limit: resultTail}}
+		c := &capture{l: l, step: s.ID, stream: stream, seq: seq, file: f, copy: copy, tail: text.Tail{Limit: resultTail}}
 		c.clean = l.x.Secrets.Writer(kept{c})
 		if keep {
 			if _, err := io.Copy(&c.tail, f); err != nil {
@@ -120,7 +122,9 @@ func (c *capture) end() error {
 		c.idle.Stop()
 		c.idle = nil
 	}
-	return c.clean.Flush()
+	err := c.clean.Flush()
+	c.l.outputEnds(c)
+	return err
 }
 
 // kept writes a capture's output without secrets.

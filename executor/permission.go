@@ -2,8 +2,10 @@ package executor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,22 +20,32 @@ import (
 // asked is an open question of a run's agent. The run continues meanwhile.
 type asked struct {
 	gate   record.Gate
+	offer  acp.Question
 	answer chan record.Decision // takes one
 }
 
-// askLeave asks a person. One question is open at a time. The others wait for their turn.
-func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (approved bool, err error) {
+// permissionStep is between the step of a turn and the number of the question in the step of a question.
+const permissionStep = "/permission-"
+
+// Bounds of the options of a question.
+const (
+	maxOptions     = 20
+	maxOptionBytes = 200
+)
+
+// askLeave asks a person, and returns the option that was chosen. One question is open at a time. The others wait for their turn.
+func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (option string, err error) {
 	select {
 	case l.asking <- struct{}{}:
 		defer func() { <-l.asking }()
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
-	a := &asked{answer: make(chan record.Decision, 1)}
+	a := &asked{offer: q, answer: make(chan record.Decision, 1)}
 	l.mu.Lock()
 	l.questions++
-	a.gate = record.Gate{Step: step + "/permission-" + strconv.Itoa(l.questions), Message: question(q)}
-	a.gate.Message = l.x.Secrets.String(a.gate.Message)
+	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(l.questions), Message: l.x.Secrets.String(question(q)),
+		Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
 	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agent.KindPermission, Message: a.gate.Message, Data: record.Marshal(a.gate)}
 	err = l.emitLocked(e, true)
 	if err == nil {
@@ -42,31 +54,52 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	}
 	l.mu.Unlock()
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	late := time.NewTimer(l.x.tuning.waits.Person)
 	defer late.Stop()
-	var d record.Decision
-	answered := false
+	why := "the agent does not wait for an answer any more"
 	select {
-	case d = <-a.answer:
-		answered = true
+	case d := <-a.answer:
+		return d.Option, nil
 	case <-late.C:
-		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.tuning.waits.Person)}
+		why = fmt.Sprintf("nobody answered within %s", l.x.tuning.waits.Person)
 	case <-ctx.Done():
-		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: "the agent does not wait for an answer any more"}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asked != a && !answered { // at the last moment
-		d = <-a.answer
+	if l.asked != a { // answered at the last moment
+		return (<-a.answer).Option, nil
+	}
+	d := record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: why}
+	if o, ok := q.Pick(false); ok {
+		d.Option = o.ID
+	}
+	return d.Option, l.answerLocked(a, d)
+}
+
+// gateOptions returns the options of a question, as far as a person can choose them by their ids.
+func (l *liveRun) gateOptions(q acp.Question) (list []record.GateOption) {
+	for _, o := range q.Options {
+		if o.ID == "" || len(o.ID) > maxOptionBytes || l.x.Secrets.String(o.ID) != o.ID || len(list) == maxOptions {
+			continue
+		}
+		list = append(list, record.GateOption{ID: o.ID, Name: text.Clip(o.Name, maxOptionBytes), Kind: text.Clip(o.Kind, 40), Allows: o.Allows()})
+	}
+	return list
+}
+
+// answerLocked journals the answer to the open question. mu is held.
+func (l *liveRun) answerLocked(a *asked, d record.Decision) error {
+	err := l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission, Message: d.Comment, Data: record.Marshal(d)}, true)
+	if err != nil {
+		return err
 	}
 	l.asked = nil
 	if l.run.Gate != nil && l.run.Gate.Step == a.gate.Step {
 		l.run.Gate = nil
 	}
-	err = l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission, Message: d.Comment, Data: record.Marshal(d)}, true)
-	return d.Approved && err == nil, err
+	return nil
 }
 
 // question returns the question to a person.
@@ -85,11 +118,16 @@ func question(q acp.Question) string {
 // errNotAsked is the error of an answer while the run's agent asks nothing.
 var errNotAsked = errors.New("nothing is asked")
 
-// decide answers the question of the run's agent. The error is errNotAsked if there is none.
+// decide answers the question of the run's agent. The answer is durable when decide returns. The error is errNotAsked if there is none.
 func (l *liveRun) decide(d record.Decision) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.asked
+	if a == nil || d.Step != "" && d.Step != a.gate.Step {
+		if before := answered(l.events, d.Step); before != nil {
+			return before
+		}
+	}
 	switch {
 	case a == nil:
 		return errNotAsked
@@ -99,7 +137,54 @@ func (l *liveRun) decide(d record.Decision) error {
 		return fmt.Errorf("%w: only %s may", gitd.ErrDenied, strings.Join(a.gate.Allowed, ", "))
 	}
 	d.Step = a.gate.Step
+	if err := choose(a, &d); err != nil {
+		return err
+	}
+	if err := l.answerLocked(a, d); err != nil {
+		return err
+	}
 	a.answer <- d
-	l.asked = nil
+	return nil
+}
+
+// choose completes a decision with the option that it means.
+func choose(a *asked, d *record.Decision) error {
+	if d.Option == "" {
+		if o, ok := a.offer.Pick(d.Approved); ok {
+			d.Option = o.ID
+		}
+		return nil
+	}
+	o, ok := a.gate.Option(d.Option)
+	switch {
+	case !ok:
+		ids := make([]string, len(a.gate.Options))
+		for i, o := range a.gate.Options {
+			ids[i] = strconv.Quote(o.ID)
+		}
+		return fmt.Errorf("%w option %q: the agent offers %s", record.ErrInvalid, text.Clip(d.Option, maxOptionBytes), strings.Join(ids, ", "))
+	case d.Approved && !o.Allows:
+		return fmt.Errorf("%w answer: the option %q does not approve", record.ErrInvalid, d.Option)
+	}
+	d.Approved = o.Allows
+	return nil
+}
+
+// answered returns the earlier answer to the question of a step as an error, or nil if there is none. An empty step means the last
+// question.
+func answered(events []record.Event, step string) error {
+	for _, e := range slices.Backward(events) {
+		if e.Type == record.EventGate && step == "" {
+			return nil // the last question is open
+		}
+		if e.Type != record.EventDecision || step != "" && e.Step != step {
+			continue
+		}
+		before := &record.AnsweredError{At: e.Time}
+		if json.Unmarshal(e.Data, &before.Decision) != nil {
+			return nil
+		}
+		return before
+	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -10,7 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// TestAskLeave checks that an agent's question waits for a person for half an hour, and that only one question is open at a time.
+// TestAskLeave checks that an agent's question waits for a person for half an hour, that only one question is open at a time, and that
+// each is answered once.
 func TestAskLeave(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal")
 	synctest.Test(t, func(t *testing.T) {
@@ -22,27 +25,44 @@ func TestAskLeave(t *testing.T) {
 		}
 		l := &liveRun{x: x, journal: j, asking: make(chan struct{}, 1)}
 		defer l.end()
-		answers := make(chan bool, 2)
-		for range 2 {
+		offer := acp.Question{Options: []acp.Option{{ID: "ever", Name: "Ever", Kind: acp.AllowAlways}, {ID: "yes", Name: "Yes", Kind: acp.AllowOnce},
+			{ID: "no", Name: "No", Kind: acp.RejectOnce}}}
+		answers := make(chan string, 3)
+		for range 3 {
 			go func() {
-				approved, err := agentTurn{&work{l: l, s: stepInfo{ID: "turn-1"}}}.AskLeave(t.Context(), acp.Question{})
+				option, err := agentTurn{&work{l: l, s: stepInfo{ID: "turn-1"}}}.AskLeave(t.Context(), offer)
 				if err != nil {
 					t.Error(err)
 				}
-				answers <- approved
+				answers <- option
 			}()
 		}
-		for _, approved := range []bool{true, false} {
+		for i, c := range []struct {
+			given record.Decision
+			want  string
+		}{{record.Decision{Approved: true, By: "ada"}, "yes"}, {record.Decision{By: "bo"}, "no"}, {record.Decision{Option: "ever", By: "cy"}, "ever"}} {
 			synctest.Wait()
 			time.Sleep(30 * time.Minute)
-			if err := l.decide(record.Decision{Approved: approved}); err != nil {
+			for _, wrong := range []record.Decision{{Option: "other"}, {Option: "no", Approved: true}} {
+				if err := l.decide(wrong); !errors.Is(err, record.ErrInvalid) {
+					t.Errorf("%+v: %v", wrong, err)
+				}
+			}
+			if err := l.decide(c.given); err != nil {
 				t.Error(err)
 			}
-			if got := <-answers; got != approved {
-				t.Errorf("the agent hears %t, want %t", got, approved)
+			if got := <-answers; got != c.want {
+				t.Errorf("the agent hears %q, want %q", got, c.want)
+			}
+			// The second answer sees the first, also while the next question is open.
+			synctest.Wait()
+			var before *record.AnsweredError
+			err := l.decide(record.Decision{Step: fmt.Sprintf("turn-1/permission-%d", i+1), Approved: true, By: "late"})
+			if !errors.As(err, &before) || !errors.Is(err, record.ErrConflict) || before.Decision.By != c.given.By || before.Decision.Option != c.want || before.At.IsZero() {
+				t.Errorf("the second answer: %v", err)
 			}
 		}
-		if err := l.decide(record.Decision{Approved: true}); err != errNotAsked {
+		if err := l.decide(record.Decision{Approved: true}); !errors.Is(err, record.ErrConflict) {
 			t.Errorf("nothing is asked: %v", err)
 		}
 	})

@@ -218,6 +218,16 @@ func (x *Executor) Named(name string) (CallerStatus, error) {
 // after that number and are at work, then new events and live output, until the run has ended or waits for a person, or ctx ends.
 // Without follow it stops at the journal's end.
 func (x *Executor) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error] {
+	return x.events(ctx, run, after, record.Span{}, follow)
+}
+
+// EventsFrom is Events with follow, for a reader that has the standard output of the step that began with have.Seq up to the byte
+// have.To. The next output of that step begins there, or later. [Executor.Words] reads what is between.
+func (x *Executor) EventsFrom(ctx context.Context, run string, after int64, have record.Span) iter.Seq2[record.Event, error] {
+	return x.events(ctx, run, after, have, true)
+}
+
+func (x *Executor) events(ctx context.Context, run string, after int64, have record.Span, follow bool) iter.Seq2[record.Event, error] {
 	return func(yield func(record.Event, error) bool) {
 		r, err := x.Run(ctx, run)
 		if err != nil {
@@ -246,7 +256,7 @@ func (x *Executor) Events(ctx context.Context, run string, after int64, follow b
 			}
 			return
 		}
-		f := l.follow(after)
+		f := l.follow(after, have)
 		defer l.unfollow(f)
 		for e := range f.events(ctx) {
 			if !yield(e, nil) {

@@ -66,5 +66,5 @@ func (l *liveRun) removed(step, kind string, names []string, where string) error
 }
 
 func cleanPerson(secrets *redact.Secrets, p gitd.Person) gitd.Person {
-	return gitd.Person{Name: secrets.String(p.Name), Email: secrets.String(p.Email)}
+	return gitd.Person{Name: secrets.String(p.Name), Email: secrets.String(p.Email), ID: secrets.String(p.ID)}
 }

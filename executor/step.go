@@ -39,6 +39,8 @@ type stepInfo struct {
 	Command        string // as people read it
 	Background     bool
 	Prompts        int // of an agent's turn, the number of the run's prompts until then
+	// Hear, if not nil, sets Prompts and Command when the step begins, with liveRun.mu held. With an error it does not begin.
+	Hear func(*stepInfo) error
 	// Image, if not "", is that of the step's container. Services run next to it, in addition to the repository's.
 	Image    string
 	Services []service.Service
@@ -233,16 +235,29 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		}
 	}
 	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
-	data := started{ID: w.id, Prompts: s.Prompts}
-	if t.Caller != l.initial.Caller {
-		data.Caller = t.Caller
-	}
-	e := record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: record.Marshal(data)}
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
-	if err := l.emit(e, true); err != nil {
+	if err := w.start(); err != nil {
 		return workflow.StepResult{}, err
 	}
 	return w.run(ctx, do)
+}
+
+// start journals the beginning of the step.
+func (w *work) start() error {
+	l := w.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.s.Hear != nil {
+		if err := w.s.Hear(&w.s); err != nil {
+			return err
+		}
+	}
+	s, data := w.s, started{ID: w.id, Prompts: w.s.Prompts}
+	if w.t.Caller != l.initial.Caller {
+		data.Caller = w.t.Caller
+	}
+	return l.emitLocked(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
+		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, Data: record.Marshal(data)}, true)
 }
 
 // fate is the state of a step that had begun when the server stopped.

@@ -177,6 +177,19 @@ var expected = map[string]row{
 	"POST /slack/interactions":                             {route.AccessHook, "", "/slack/interactions", "payload={}"},
 	"POST /slack/commands":                                 {route.AccessHook, "", "/slack/commands", "command=/ramus"},
 	" /":                                                   {route.AccessGit, "", "/team/app.git/info/refs?service=git-upload-pack", ""},
+
+	"GET /api/runs/{run}/prompts":                                    {route.AccessRead, "repo", "/api/runs/RUN/prompts", ""},
+	"POST /api/runs/{run}/prompts/order":                             {route.AccessWrite, "repo", "/api/runs/RUN/prompts/order", `{"keys":[]}`},
+	"POST /api/runs/{run}/prompts/{key}":                             {route.AccessWrite, "repo", "/api/runs/RUN/prompts/x", `{"text":"x"}`},
+	"DELETE /api/runs/{run}/prompts/{key}":                           {route.AccessWrite, "repo", "/api/runs/RUN/prompts/x", ""},
+	"POST /api/runs/{run}/stop-turn":                                 {route.AccessWrite, "repo", "/api/runs/RUN/stop-turn", ""},
+	"GET /api/workspaces/{caller}/agent-sessions":                    {route.AccessRead, "repo", "/api/workspaces/run:subject/agent-sessions", ""},
+	"POST /api/workspaces/{caller}/agent-sessions":                   {route.AccessWrite, "repo", "/api/workspaces/run:subject/agent-sessions", `{"text":"go on"}`},
+	"GET /api/workspaces/{caller}/agent-sessions/{session}":          {route.AccessRead, "repo", "/api/workspaces/run:subject/agent-sessions/x", ""},
+	"POST /api/workspaces/{caller}/agent-sessions/{session}/prompts": {route.AccessWrite, "repo", "/api/workspaces/run:subject/agent-sessions/x/prompts", `{"text":"go on"}`},
+	"DELETE /api/workspaces/{caller}/agent-sessions/{session}":       {route.AccessWrite, "repo", "/api/workspaces/run:subject/agent-sessions/x", ""},
+	"GET /api/workspaces/{caller}/transcript":                        {route.AccessRead, "repo", "/api/workspaces/run:subject/transcript", ""},
+	"GET /workspaces/{caller}/agent":                                 {route.AccessWrite, "repo", "/workspaces/run:subject/agent", ""},
 }
 
 // callerKinds are the kinds of callers with the classes of access that each may use.
@@ -330,7 +343,7 @@ func TestAuthorisation(t *testing.T) {
 				if status != 403 {
 					t.Errorf("%s, %s: status %d, want 403: only the machine of the server makes backups: %s", key, k.name, status, body)
 				}
-			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/output/") && !strings.Contains(path, "/secrets/"):
+			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/output/") && !strings.Contains(path, "/secrets/") && !strings.Contains(path, "/agent-sessions/x"):
 				t.Errorf("%s, %s: status %d, want to be let in: %s", key, k.name, status, body)
 			case want.of == "list" && !strings.Contains(body, "team/app"):
 				t.Errorf("%s, %s: the list is empty: %s", key, k.name, body)

@@ -270,7 +270,15 @@ func (api *runsAPI) say(c *route.Call) error {
 		return err
 	}
 	p.By = c.Who.Person(p.By)
-	if err := api.Executor.Say(c.R.Context(), r.Name(), p); err != nil {
+	if !c.Who.Admin() || p.From == "" {
+		p.From = "api"
+	}
+	if p.Now {
+		_, err = api.Executor.Steer(c.R.Context(), r.Name(), p)
+	} else {
+		err = api.Executor.Say(c.R.Context(), r.Name(), p)
+	}
+	if err != nil {
 		return err
 	}
 	if r, err = api.find.Run(c.R.Context(), c.Who, r.Name()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/gateway/chat"
+	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
@@ -157,6 +158,7 @@ func (s *Server) setUpAlone() {
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
+		&conversation.API{Talk: &conversation.Talk{Executor: s.Executor, Find: find}, Find: find},
 		&secretsAPI{Executor: s.Executor, Git: s.Git},
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
 		tasks,

@@ -87,15 +87,20 @@ turn. An interrupt stops the run.
 
 func sayCommand() command {
 	var key string
+	var now bool
 	return command{
-		name: "say", args: "RUN -- TEXT…",
+		name: "say", args: "RUN [--now] -- TEXT…",
 		short: "send text to the agent of a run, for its next turn",
 		long: `
 TEXT "-" reads it from standard input. It is stored when the command returns. It is
-refused after the agent's last turn. Then ramus agent CALLER starts a new run.`,
+refused after the agent's last turn. Then ramus agent CALLER starts a new run.
+
+With --now an agent that supports it takes the text into its turn. The turn of any
+other agent is ended, its changes are committed, and the next turn has the text.`,
 		rest: true,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&key, "key", "", "`id` of the text; a second request with the same id adds nothing")
+			fs.BoolVar(&now, "now", false, "say it at once, before all that waits")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if len(args) == 0 || args[0] == "" {
@@ -109,7 +114,7 @@ refused after the agent's last turn. Then ramus agent CALLER starts a new run.`,
 			if err != nil {
 				return err
 			}
-			_, err = c.Say(ctx, args[0], record.Prompt{Key: key, Text: text, By: asker(ctx, e)})
+			_, err = c.Say(ctx, args[0], record.Prompt{Key: key, Text: text, Now: now, By: asker(ctx, e), From: "cli"})
 			return err
 		},
 	}

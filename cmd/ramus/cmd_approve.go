@@ -15,10 +15,11 @@ func approveCommand() command {
 		o      followOptions
 	)
 	return command{
-		name: "approve", args: "RUN [--reject] [--comment TEXT]",
+		name: "approve", args: "RUN [--reject] [--option ID] [--comment TEXT]",
 		short: "answer the question of a waiting run, and follow the run",
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&reject, "reject", false, "reject instead of approving")
+			fs.StringVar(&d.Option, "option", "", "`id` of the agent's option to choose, which then approves or rejects")
 			fs.StringVar(&d.Comment, "comment", "", "`text` that the workflow and people can read")
 			fs.StringVar(&d.Step, "step", "", "the `step` that asks, if several do")
 			fs.StringVar(&d.By, "by", "", "`name` of the person who answers (default you)")
@@ -30,7 +31,10 @@ func approveCommand() command {
 			if err != nil {
 				return err
 			}
-			if d.Approved = !reject; d.By == "" {
+			if d.Option != "" && reject {
+				return usage("--option and --reject exclude each other")
+			}
+			if d.Approved = !reject && d.Option == ""; d.By == "" {
 				d.By = asker(ctx, e).Name
 			}
 			if u, err := user.Current(); d.By == "" && err == nil {

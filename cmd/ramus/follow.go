@@ -136,6 +136,7 @@ func (p *progress) show(ev record.Event) {
 		p.line("", "waiting for a container, position %s in the queue", p.oneLine(ev.Message, 20))
 	case record.EventGate:
 		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, 200)))
+		p.offers(ev)
 	case record.EventDecision:
 		p.line(name(ev), "%s", p.oneLine(decided(ev), 200))
 	case record.EventAgent:
@@ -156,8 +157,23 @@ func (p *progress) show(ev record.Event) {
 		p.line("", "%s", p.oneLine(strings.TrimPrefix(prompt.By.Name+": ", ": ")+ev.Message, 200))
 	case record.EventCheck:
 		p.line(name(ev), "%s", p.colour(yellow, p.oneLine(strings.ReplaceAll(ev.Reason, "_", " ")+": "+ev.Message, 200)))
+	case record.EventQueue:
+		p.line("", "%s", p.colour(dim, p.oneLine(ev.Message+" a text that waits", 200)))
+	case record.EventInterrupt:
+		p.line(name(ev), "%s", p.colour(yellow, "interrupted by "+p.oneLine(ev.Message, 100)))
 	case record.EventRecovered, record.EventNote:
 		p.line(name(ev), "%s", p.oneLine(ev.Message, 200))
+	}
+}
+
+// offers shows the answers that an agent accepts.
+func (p *progress) offers(ev record.Event) {
+	var g record.Gate
+	if json.Unmarshal(ev.Data, &g) != nil {
+		return
+	}
+	for _, o := range g.Options {
+		p.line(name(ev), "%s", p.colour(dim, fmt.Sprintf("  --option %s: %s", p.oneLine(o.ID, 60), p.oneLine(o.Name, 100))))
 	}
 }
 
@@ -195,6 +211,9 @@ func decided(ev record.Event) string {
 	word := "rejected"
 	if d.Approved {
 		word = "approved"
+	}
+	if d.Option != "" {
+		word += fmt.Sprintf(" (%s)", d.Option)
 	}
 	if d.By != "" {
 		word += " by " + d.By

@@ -48,6 +48,7 @@ type Agent struct {
 	Name, Version string
 	Capabilities  sdk.AgentCapabilities
 	Auth          []string // the ids of its ways to sign in
+	Steers        bool     // it takes words into a turn that works, see [Conn.Steer]
 }
 
 // Conn is a connection to one agent. Methods are safe for concurrent use.
@@ -106,6 +107,9 @@ func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Clie
 		AuthMethods []struct {
 			ID string `json:"id"`
 		} `json:"authMethods"`
+		Meta struct {
+			Steering json.RawMessage `json:"steering"`
+		} `json:"_meta"`
 	}
 	err := c.call(ctx, sdk.AgentMethodInitialize, sdk.InitializeRequest{
 		ProtocolVersion:    sdk.ProtocolVersionNumber,
@@ -119,6 +123,10 @@ func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Clie
 		return c, fmt.Errorf("cannot begin with the agent: %w: %d", ErrVersion, hello.ProtocolVersion)
 	}
 	c.Agent = Agent{Name: hello.AgentInfo.Name, Version: hello.AgentInfo.Version, Capabilities: hello.AgentCapabilities}
+	var steering struct {
+		Supported bool `json:"supported"`
+	}
+	c.Agent.Steers = json.Unmarshal(hello.Meta.Steering, &steering) == nil && steering.Supported
 	for _, m := range hello.AuthMethods {
 		c.Agent.Auth = append(c.Agent.Auth, m.ID)
 	}
@@ -214,6 +222,23 @@ func (c *Conn) Prompt(ctx context.Context, session string, said []sdk.ContentBlo
 	}
 	err = c.call(ctx, sdk.AgentMethodSessionPrompt, sdk.PromptRequest{SessionId: sdk.SessionId(session), Prompt: said}, &got)
 	return got.StopReason, err
+}
+
+// steerMethod is an extension of the protocol that the adapters of Claude Code and Codex have.
+const steerMethod = "_session/steering"
+
+// Steer puts words into the turn that works in a session. taken is false if the agent did not take them. Then the words have had no
+// effect. The agent must have said that it [Agent.Steers].
+func (c *Conn) Steer(ctx context.Context, session string, said []sdk.ContentBlock) (taken bool, err error) {
+	var got struct {
+		Outcome string `json:"outcome"`
+	}
+	err = c.call(ctx, steerMethod, map[string]any{"sessionId": session, "prompt": said,
+		"_meta": map[string]any{"steering": map[string]any{"idleBehavior": "promptRequired"}}}, &got)
+	if err != nil {
+		return false, fmt.Errorf("cannot steer: %w", err)
+	}
+	return got.Outcome == "injected" || got.Outcome == "startedNewTurn", nil
 }
 
 // Cancel asks the agent to end its turn in a session. The Prompt that waits for the turn

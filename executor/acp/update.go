@@ -117,6 +117,9 @@ const (
 	RejectAlways = "reject_always"
 )
 
+// Allows reports whether the option lets the agent go on. An option of an unknown kind does not.
+func (o Option) Allows() bool { return o.Kind == AllowOnce || o.Kind == AllowAlways }
+
 // Pick returns the option that allows or rejects, for once if the agent offers that.
 // ok is false if there is none.
 func (q Question) Pick(allow bool) (o Option, ok bool) {

@@ -18,12 +18,12 @@ func (askedTurn) Step() string                    { return "turn-1" }
 func (askedTurn) Emit(record.Event) error         { return nil }
 func (askedTurn) Output() (stdout, err io.Writer) { return io.Discard, io.Discard }
 
-func (t askedTurn) AskLeave(ctx context.Context, _ acp.Question) (bool, error) {
+func (t askedTurn) AskLeave(ctx context.Context, _ acp.Question) (string, error) {
 	select {
 	case <-t.answer:
-		return true, nil
+		return "yes", nil
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 }
 

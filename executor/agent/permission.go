@@ -27,14 +27,11 @@ func (k *Process) Permit(ctx context.Context, q acp.Question) (option string, er
 		defer context.AfterFunc(said, cancel)()
 		clock.Pause()
 		defer clock.Resume()
-		approved, err := t.turn.AskLeave(ctx, q)
+		option, err := t.turn.AskLeave(ctx, q)
 		if ctx.Err() != nil {
 			return "", nil
 		}
-		if err != nil {
-			return "", err
-		}
-		return optionFor(q, approved), nil
+		return option, err
 	}
 	t.permitted(q, verdict)
 	return optionFor(q, verdict == PermissionAllow), nil

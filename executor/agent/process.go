@@ -61,8 +61,8 @@ type Turn interface {
 	Emit(record.Event) error
 	// Output returns where the agent's words go, and its other output.
 	Output() (stdout, stderr io.Writer)
-	// AskLeave asks a person whether the agent may do something.
-	AskLeave(context.Context, acp.Question) (approved bool, err error)
+	// AskLeave asks a person whether the agent may do something, and returns the id of the option that the person chose.
+	AskLeave(context.Context, acp.Question) (option string, err error)
 }
 
 // Process is one process of an agent of ProtocolACP and the session in it. The run's goroutine owns it. Messages of the agent come on other
@@ -235,6 +235,11 @@ func (k *Process) Say(ctx context.Context, clock *Clock, said []sdk.ContentBlock
 	leave()
 	<-done
 	return "", context.Cause(ctx)
+}
+
+// Steer gives the agent words in the turn that works. taken is false if the agent has ended the turn.
+func (k *Process) Steer(ctx context.Context, words string) (taken bool, err error) {
+	return k.Conn.Steer(ctx, k.Session, []sdk.ContentBlock{sdk.TextBlock(words)})
 }
 
 // why adds the end of the process to an error of the protocol.

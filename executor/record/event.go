@@ -32,6 +32,19 @@ type Event struct {
 	State      State           `json:"state,omitempty"`
 	Message    string          `json:"message,omitempty"`
 	Data       json.RawMessage `json:"data,omitempty"` // depends on Type
+	// Words is how many bytes the step had printed to its standard output before the event. It places an agent's words
+	// among its other actions. It is set while the step is at work.
+	Words int64 `json:"words,omitempty"`
+	// Span is the place of an EventOutput in the step's whole output. It is nil in other events.
+	Span *Span `json:"span,omitempty"`
+}
+
+// Span is a part of a step's output. A reader that has all bytes before To goes on with those from To on, also from another process
+// of the server.
+type Span struct {
+	Seq  int64 `json:"seq"`  // of the EventStepStarted
+	From int64 `json:"from"` // the first byte; 0 is the first of the output
+	To   int64 `json:"to"`   // the byte after the last
 }
 
 // The types of events.
@@ -49,22 +62,51 @@ const (
 	EventMerge        = "merge"         // data: Landed
 	EventRecovered    = "recovered"     // the server was restarted; message: the state of the step
 	EventNote         = "note"
-	EventPolicy       = "policy"      // message: the runner chosen, reason: why
-	EventPrompt       = "prompt"      // a prompt to the agent; message: the text, data: Prompt
-	EventUsage        = "model.usage" // a call of a model; message: provider and model, data: ModelCall
-	EventMessage      = "message"     // a message at the run's origin; data: the source's own
-	EventAgent        = "agent"       // an update of an agent of ProtocolACP; kind: the update's ("tool_call", "plan" …), message: in words, data: the update
-	EventTool         = "tool"        // a call of a tool at the agent's door; message: its name, ok, data: the result
-	EventHeard        = "heard"       // new input of a conversation; step: its key, data: the owner's own
-	EventWork         = "work"        // work of a conversation; step: the run, kind: begun, ended, published, failed, retried
-	EventOutbox       = "outbox"      // a message of a conversation to post; step: its key, data: the owner's own
-	EventPosted       = "posted"      // the message was posted; message: where, ok: unset if it can never be
-	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
-	EventBrowser      = "browser"     // a check of a page; message: its name, reason: the verdict, commit: of the page, data: BrowserCheck
-	EventSetup        = "setup"       // a command that prepares a container; kind: install, setup or start; ok: unset when it begins; message: the end of its output
-	EventSettings     = "settings"    // the repository's configuration; reason: "mistake" or "refused"; message: FILE:LINE:COLUMN: why
-	EventCheck        = "check"       // a check that was skipped or, with reason "not_run", could not run; message: why, task, step: the one that tried
+	EventPolicy       = "policy"       // message: the runner chosen, reason: why
+	EventPrompt       = "prompt"       // a prompt to the agent; message: the text, data: Prompt
+	EventQueue        = "prompt.queue" // a change of the prompts that wait; kind: one of the Queue constants, data: QueueChange
+	EventInterrupt    = "interrupt"    // the turn is to end before its time; step: the turn, kind: one of the Interrupt constants, message: by whom, data: Interrupt
+	EventUsage        = "model.usage"  // a call of a model; message: provider and model, data: ModelCall
+	EventMessage      = "message"      // a message at the run's origin; data: the source's own
+	EventAgent        = "agent"        // an update of an agent of ProtocolACP; kind: the update's ("tool_call", "plan" …), message: in words, data: the update
+	EventTool         = "tool"         // a call of a tool at the agent's door; message: its name, ok, data: the result
+	EventHeard        = "heard"        // new input of a conversation; step: its key, data: the owner's own
+	EventWork         = "work"         // work of a conversation; step: the run, kind: begun, ended, published, failed, retried
+	EventOutbox       = "outbox"       // a message of a conversation to post; step: its key, data: the owner's own
+	EventPosted       = "posted"       // the message was posted; message: where, ok: unset if it can never be
+	EventSecret       = "secret"       // a secret's value was removed; message: its name and where
+	EventBrowser      = "browser"      // a check of a page; message: its name, reason: the verdict, commit: of the page, data: BrowserCheck
+	EventSetup        = "setup"        // a command that prepares a container; kind: install, setup or start; ok: unset when it begins; message: the end of its output
+	EventSettings     = "settings"     // the repository's configuration; reason: "mistake" or "refused"; message: FILE:LINE:COLUMN: why
+	EventCheck        = "check"        // a check that was skipped or, with reason "not_run", could not run; message: why, task, step: the one that tried
 )
+
+// The kinds of an [EventQueue].
+const (
+	QueueUnsaid  = "unsaid"  // a prompt was taken back
+	QueueEdited  = "edited"  // its text was replaced
+	QueueOrdered = "ordered" // the prompts were reordered
+	QueueHeard   = "heard"   // the agent took the prompt into the turn that works
+)
+
+// QueueChange is the data of an [EventQueue].
+type QueueChange struct {
+	Key   string      `json:"key,omitempty"`   // of the prompt
+	Text  string      `json:"text,omitempty"`  // of QueueEdited
+	Order []string    `json:"order,omitempty"` // of QueueOrdered, keys of prompts that wait
+	By    gitd.Person `json:"by,omitzero"`
+}
+
+// The kinds of an [EventInterrupt].
+const (
+	InterruptSay  = "say"  // a prompt is said at once
+	InterruptStop = "stop" // a person stopped the turn
+)
+
+// Interrupt is the data of an [EventInterrupt].
+type Interrupt struct {
+	By gitd.Person `json:"by,omitzero"`
+}
 
 // Stream is one output stream of a command.
 type Stream struct {

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"cmp"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -118,9 +120,32 @@ func (f Filter) Match(r Run) bool {
 type Decision struct {
 	Step     string `json:"step,omitempty"` // empty means the only open gate
 	Approved bool   `json:"approved"`
-	By       string `json:"by"`
-	Comment  string `json:"comment,omitempty"`
+	// Option is the id of one of [Gate.Options]. The kind of the option decides on Approved then. If it is empty, an agent
+	// gets its option that allows or rejects once.
+	Option  string `json:"option,omitempty"`
+	By      string `json:"by"`
+	Comment string `json:"comment,omitempty"`
 }
+
+// AnsweredError is the error of an answer to a question that was answered before. It is an [ErrConflict].
+type AnsweredError struct {
+	Decision Decision  // the answer that counts
+	At       time.Time // when it was given
+}
+
+func (e *AnsweredError) Error() string {
+	word := "rejected"
+	if e.Decision.Approved {
+		word = "approved"
+	}
+	if e.Decision.Option != "" {
+		word += fmt.Sprintf(" (%.100q)", e.Decision.Option)
+	}
+	return fmt.Sprintf("%v: it was %s by %.200s at %s", ErrConflict, word, cmp.Or(e.Decision.By, "somebody"), e.At.UTC().Format(time.RFC3339))
+}
+
+// Unwrap returns [ErrConflict].
+func (e *AnsweredError) Unwrap() error { return ErrConflict }
 
 // Merge asks for a merge of a caller's branch into a branch of the same repository, by default the caller's base. The
 // repository's policy says what that means if the repository has an upstream. [Landed] is the result.
@@ -168,6 +193,11 @@ type Prompt struct {
 	Text  string       `json:"text"`
 	By    gitd.Person  `json:"by"`
 	Files []Attachment `json:"files,omitempty"`
+	// Now puts the prompt before all that wait. The turn that works hears it or ends for it, and the next turn has no
+	// other prompts.
+	Now bool `json:"now,omitempty"`
+	// From is the interface that the prompt came by ("web", "slack", "mcp", "cli", "api"). Empty means that it is not known.
+	From string `json:"from,omitempty"`
 }
 
 // Fork is the beginning of a new caller at a commit of another caller's branch, with the memory that the other's agents had

@@ -150,6 +150,26 @@ type Gate struct {
 	Step    string   `json:"step"`
 	Message string   `json:"message"`
 	Allowed []string `json:"allowed,omitempty"`
+	// Options are the answers that an agent accepts, in its order and words. A gate of a workflow has none.
+	Options []GateOption `json:"options,omitempty"`
+	Asked   time.Time    `json:"asked,omitzero"` // when the agent asked
+}
+
+// GateOption is one answer to a question of an agent. The agent chose all of its fields but Allows.
+type GateOption struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Kind   string `json:"kind,omitempty"` // "allow_once", "allow_always", "reject_once", "reject_always"
+	Allows bool   `json:"allows"`
+}
+
+// Option returns the option with an id.
+func (g Gate) Option(id string) (o GateOption, ok bool) {
+	at := slices.IndexFunc(g.Options, func(o GateOption) bool { return o.ID == id })
+	if at < 0 {
+		return GateOption{}, false
+	}
+	return g.Options[at], true
 }
 
 // Names reports whether the gate's list has by. It may list the user slack:U012 of Slack as U012.

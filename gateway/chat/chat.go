@@ -321,7 +321,7 @@ func asker(user, name string) gitd.Person {
 	if name == "" {
 		name = user
 	}
-	return gitd.Person{Name: name, Email: route.Mailbox(user) + "@slack.invalid"}
+	return gitd.Person{Name: name, Email: route.Mailbox(user) + "@slack.invalid", ID: "slack:" + user}
 }
 
 // place is the repository, base and agent that a session works with.

@@ -24,6 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/preview"
@@ -449,6 +450,11 @@ func (c *Client) Decide(ctx context.Context, name string, d record.Decision) (re
 // Say sends text to a run's agent, for its next turn.
 func (c *Client) Say(ctx context.Context, name string, p record.Prompt) (record.Run, error) {
 	return post[record.Run](ctx, c, "/api/runs/"+segment(name)+"/say", p)
+}
+
+// StopTurn stops the turn of a run's agent.
+func (c *Client) StopTurn(ctx context.Context, name string) (conversation.StoppedTurn, error) {
+	return post[conversation.StoppedTurn](ctx, c, "/api/runs/"+segment(name)+"/stop-turn", nil)
 }
 
 // Output copies a step's complete stdout or stderr.

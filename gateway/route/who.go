@@ -111,9 +111,9 @@ func (w Who) Person(claimed gitd.Person) gitd.Person {
 		return claimed
 	}
 	if w.Name != "" && w.Email != "" {
-		return gitd.Person{Name: w.Name, Email: w.Email}
+		return gitd.Person{Name: w.Name, Email: w.Email, ID: w.Subject}
 	}
-	return gitd.Person{Name: w.Subject, Email: Mailbox(w.Subject) + "@localhost"}
+	return gitd.Person{Name: w.Subject, Email: Mailbox(w.Subject) + "@localhost", ID: w.Subject}
 }
 
 // Mailbox returns a subject as the part before the @ of an address in a commit.

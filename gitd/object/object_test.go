@@ -26,20 +26,20 @@ func TestCheckHash(t *testing.T) {
 
 func TestPerson(t *testing.T) {
 	for p, want := range map[Person]string{
-		{"Ada", "ada@example.org"}:                "Ada <ada@example.org>",
-		{"", ""}:                                  "unknown <>",
-		{"A\n<B> \x7f.", "<a@b>\nparent"}:         "AB <a@bparent>",
-		{" ,\"Ada L.\"'\\", "\xffa@example.org;"}: "Ada L <a@example.org>",
+		{Name: "Ada", Email: "ada@example.org"}:                "Ada <ada@example.org>",
+		{Name: "", Email: ""}:                                  "unknown <>",
+		{Name: "A\n<B> \x7f.", Email: "<a@b>\nparent"}:         "AB <a@bparent>",
+		{Name: " ,\"Ada L.\"'\\", Email: "\xffa@example.org;"}: "Ada L <a@example.org>",
 	} {
 		if got := p.Ident(); got != want {
 			t.Errorf("%+v: %q, want %q", p, got, want)
 		}
 	}
 	zone := time.FixedZone("", -90*60)
-	if got, want := (Person{"A", "a@b"}).Signature(time.Unix(1700000000, 0).In(zone)), "A <a@b> 1700000000 -0130"; got != want {
+	if got, want := (Person{Name: "A", Email: "a@b"}).Signature(time.Unix(1700000000, 0).In(zone)), "A <a@b> 1700000000 -0130"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := (Person{"A", "a@b"}).Signature(time.Unix(-5, 0).UTC()), "A <a@b> 0 +0000"; got != want {
+	if got, want := (Person{Name: "A", Email: "a@b"}).Signature(time.Unix(-5, 0).UTC()), "A <a@b> 0 +0000"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -10,6 +10,9 @@ import (
 type Person struct {
 	Name  string `json:"name"`
 	Email string `json:"email"`
+	// ID names the person for good, such as "github:583231", whatever the name and the address become. Commits do not
+	// have it. Empty means that it is not known.
+	ID string `json:"id,omitempty"`
 }
 
 // Signature returns p and a time as a commit object has them. Times before 1970 become 1970.

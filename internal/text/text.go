@@ -108,6 +108,33 @@ func (t *Tail) String() string {
 	return valid(End(string(t.kept), t.Limit))
 }
 
+// Bytes returns the bytes kept as they were written, from the first whole rune on, and how many bytes were written before
+// them.
+func (t *Tail) Bytes() (kept []byte, before int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept = t.kept[max(0, len(t.kept)-t.Limit):]
+	if int64(len(kept)) < t.total {
+		for n := 0; n < utf8.UTFMax && len(kept) > 0 && !utf8.RuneStart(kept[0]); n++ {
+			kept = kept[1:]
+		}
+	}
+	return append([]byte(nil), kept...), t.total - int64(len(kept))
+}
+
+// WholeRunes returns how many bytes of b are before a rune whose end is missing at its end.
+func WholeRunes(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if c := b[len(b)-n]; utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-n:]) {
+				return len(b) - n
+			}
+			break
+		}
+	}
+	return len(b)
+}
+
 // Total returns how many bytes were written.
 func (t *Tail) Total() int64 {
 	t.mu.Lock()

@@ -11,6 +11,7 @@
 //	ACP_STANDIN_HOME      folder of its sessions; default ~/.acp-standin
 //	ACP_STANDIN_IMAGES    "1" enables pictures
 //	ACP_STANDIN_NO_HTTP   "1" disables MCP servers by HTTP
+//	ACP_STANDIN_STEER     "1" takes prompts into a turn that runs
 //	ACP_STANDIN_SCRIPT    "1" performs the lines of a prompt instead of calling a model
 package main
 
@@ -39,7 +40,7 @@ func run() error {
 		return err
 	}
 	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"), filepath.Join(home, ".acp-standin")), HTTP: os.Getenv("ACP_STANDIN_NO_HTTP") == "",
-		Images: os.Getenv("ACP_STANDIN_IMAGES") != ""}
+		Images: os.Getenv("ACP_STANDIN_IMAGES") != "", Steer: os.Getenv("ACP_STANDIN_STEER") != ""}
 	if ask := os.Getenv("ACP_STANDIN_ASK"); ask != "" {
 		a.Ask = strings.Split(ask, ",")
 	}

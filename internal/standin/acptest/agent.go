@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
 )
@@ -38,6 +39,8 @@ type Agent struct {
 	HTTP bool
 	// Images enables pictures in a prompt.
 	Images bool
+	// Steer enables prompts in a turn that works, by the extension that the adapters of Claude Code and Codex have.
+	Steer bool
 
 	conn     *sdk.AgentSideConnection
 	out      io.Writer
@@ -62,6 +65,7 @@ type View struct {
 // Step is one step of an agent, texts and calls.
 type Step struct {
 	Text  string
+	Pause time.Duration // between two words of Text
 	Plan  []string
 	Calls []Call
 	Stop  string              // the reason for the end of the turn; the default without calls is "end_turn"
@@ -96,7 +100,9 @@ type session struct {
 	Servers []sdk.McpServer `json:"-"`
 	History []Entry         `json:"history"`
 
-	cancel context.CancelFunc // of the running turn
+	cancel  context.CancelFunc // of the running turn
+	steered []string           // prompts for the running turn
+	always  map[string]bool    // kinds of tool calls that are permitted for good
 }
 
 // Serve serves the protocol over a pair of pipes until the client closes its end.
@@ -144,6 +150,9 @@ func (a *Agent) Initialize(_ context.Context, r sdk.InitializeRequest) (sdk.Init
 	a.client = r.ClientCapabilities
 	resp := sdk.InitializeResponse{ProtocolVersion: sdk.ProtocolVersionNumber, AgentInfo: &sdk.Implementation{Name: a.Name, Version: "1"},
 		AgentCapabilities: sdk.AgentCapabilities{LoadSession: !a.NoLoad, McpCapabilities: sdk.McpCapabilities{Http: a.HTTP}, PromptCapabilities: sdk.PromptCapabilities{Image: a.Images}}, AuthMethods: []sdk.AuthMethod{}}
+	if a.Steer {
+		resp.Meta = map[string]any{"steering": map[string]any{"supported": true}}
+	}
 	if a.Resume {
 		resp.AgentCapabilities.SessionCapabilities.Resume = &sdk.SessionResumeCapabilities{}
 	}
@@ -281,6 +290,25 @@ func (a *Agent) ResumeSession(_ context.Context, r sdk.ResumeSessionRequest) (sd
 	}
 	s.Dir, s.Servers = r.Cwd, r.McpServers
 	return sdk.ResumeSessionResponse{Modes: a.modes(s)}, nil
+}
+
+// HandleExtensionMethod implements sdk.ExtensionMethodHandler. It takes a prompt into the running turn.
+func (a *Agent) HandleExtensionMethod(_ context.Context, method string, params json.RawMessage) (any, error) {
+	if !a.Steer || method != "_session/steering" {
+		return nil, sdk.NewMethodNotFound(method)
+	}
+	var r sdk.PromptRequest
+	if err := json.Unmarshal(params, &r); err != nil {
+		return nil, sdk.NewInvalidParams(map[string]any{"error": err.Error()})
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.sessions[string(r.SessionId)]
+	if s == nil || s.cancel == nil {
+		return map[string]any{"outcome": "promptRequired", "reason": "noRunningTurn"}, nil
+	}
+	s.steered = append(s.steered, promptText(r.Prompt))
+	return map[string]any{"outcome": "injected"}, nil
 }
 
 // CloseSession implements sdk.Agent.

@@ -16,6 +16,7 @@ import (
 //	run COMMAND          plan A | B           recall              stop REASON
 //	hang                 deaf                 exit CODE           print TEXT
 //	flood NUMBER         think WORDS          wait MILLISECONDS   fail WORDS
+//	slowly MILLISECONDS WORDS
 //
 // "servers" prints the MCP servers of the session, and "recall" every line of its prompts so far. Other lines have no effect. The
 // agent's text has the results of tools.
@@ -67,6 +68,9 @@ func script(ctx context.Context, line string, s View) (Step, error) {
 	switch verb {
 	case "say":
 		return Step{Text: rest + "\n"}, nil
+	case "slowly":
+		n, _ := strconv.Atoi(name)
+		return Step{Text: text + "\n", Pause: time.Duration(n) * time.Millisecond}, nil
 	case "write":
 		return call("edit", map[string]string{"path": name, "text": text + "\n"})
 	case "append":

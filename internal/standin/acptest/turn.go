@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
 )
@@ -64,6 +65,10 @@ func promptText(blocks []sdk.ContentBlock) string {
 func (a *Agent) turn(ctx context.Context, s *session) (stop string, err error) {
 	for range maxSteps {
 		a.mu.Lock()
+		for _, text := range s.steered {
+			s.History = append(s.History, Entry{Role: "user", Text: text})
+		}
+		s.steered = nil
 		view := View{slices.Clone(s.History), s.Servers}
 		a.mu.Unlock()
 		step, err := a.Brain.Next(ctx, view)
@@ -116,6 +121,14 @@ func (a *Agent) show(ctx context.Context, s *session, step Step) error {
 		for _, piece := range strings.SplitAfter(step.Text, " ") {
 			if err := a.tell(ctx, s, sdk.UpdateAgentMessageText(piece)); err != nil {
 				return err
+			}
+			if step.Pause <= 0 {
+				continue
+			}
+			select {
+			case <-time.After(step.Pause):
+			case <-ctx.Done():
+				return nil
 			}
 		}
 	}
@@ -171,7 +184,7 @@ func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 		_ = a.tell(context.WithoutCancel(ctx), s, sdk.UpdateToolCall(sdk.ToolCallId(c.ID), sdk.WithUpdateStatus(status),
 			sdk.WithUpdateContent([]sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(text))}))) // the next message reports the same error
 	}
-	if slices.Contains(a.Ask, string(kind)) {
+	if slices.Contains(a.Ask, string(kind)) && !s.always[string(kind)] {
 		answer, err := a.conn.RequestPermission(ctx, sdk.RequestPermissionRequest{SessionId: sdk.SessionId(s.ID),
 			ToolCall: sdk.ToolCallUpdate{ToolCallId: sdk.ToolCallId(c.ID), Title: &title, Kind: &kind, RawInput: c.Args},
 			Options: []sdk.PermissionOption{
@@ -182,7 +195,14 @@ func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if got := answer.Outcome.Selected; got == nil || got.OptionId != "once" {
+		got := answer.Outcome.Selected
+		switch {
+		case got != nil && got.OptionId == "always":
+			if s.always == nil {
+				s.always = make(map[string]bool)
+			}
+			s.always[string(kind)] = true
+		case got == nil || got.OptionId != "once":
 			end(sdk.ToolCallStatusFailed, "not allowed")
 			return "", fmt.Errorf("not allowed: %s", title)
 		}

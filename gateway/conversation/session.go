@@ -1,0 +1,173 @@
+package conversation
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Executor is the part of the executor that conversations need.
+type Executor interface {
+	Journals
+	AgentNames() []string
+	Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error]
+	Sessions(ctx context.Context, caller string) ([]executor.Session, error)
+	Submit(ctx context.Context, r record.Request) (record.Run, error)
+	Say(ctx context.Context, run string, p record.Prompt) error
+	Steer(ctx context.Context, run string, p record.Prompt) (how string, err error)
+	Queue(ctx context.Context, run string) (record.Queue, error)
+	Unsay(ctx context.Context, run, key string, by gitd.Person) (record.Prompt, error)
+	Resay(ctx context.Context, run, key, words string, by gitd.Person) error
+	Reorder(ctx context.Context, run string, keys []string, by gitd.Person) error
+	StopTurn(ctx context.Context, run string, by gitd.Person) ([]record.Prompt, error)
+	Stop(ctx context.Context, name string, by gitd.Person) error
+	Decide(ctx context.Context, run string, d record.Decision) (record.Run, error)
+	CanSteer(r record.Run) bool
+	InTurn(r record.Run) bool
+}
+
+// Session is a session of a workspace with an agent.
+type Session struct {
+	ID        string `json:"id"`
+	Workspace string `json:"workspace"` // the caller's slug
+	executor.Session
+	// Run is the run at work, CALLER/RUN, or empty.
+	Run     string `json:"run,omitempty"`
+	InTurn  bool   `json:"in_turn,omitempty"`
+	Steers  bool   `json:"steers,omitempty"`  // words that are said at once reach the turn, see executor.Executor.Steer
+	Waiting int    `json:"waiting,omitempty"` // prompts that the agent has not got
+}
+
+// SessionID returns the id of the session with an agent under a label.
+func SessionID(agent, label string) string {
+	if label == "" {
+		return agent
+	}
+	sum := sha256.Sum256([]byte(label))
+	return agent + "." + hex.EncodeToString(sum[:5])
+}
+
+// Talk speaks to the agents of workspaces. Its fields are its options, and may not change after the first call.
+type Talk struct {
+	Executor Executor
+	Find     *lookup.Lookup
+}
+
+// Sessions returns the sessions of a caller, the most recently used first.
+func (k *Talk) Sessions(ctx context.Context, caller record.Caller) ([]Session, error) {
+	list, err := k.Executor.Sessions(ctx, caller.String())
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Session, 0, len(list))
+	for _, s := range list {
+		one := Session{ID: SessionID(s.Agent, s.Label), Workspace: caller.Slug(), Session: s}
+		if s.State == executor.SessionRunning {
+			r, err := k.Executor.Run(ctx, s.Last)
+			if err != nil {
+				return nil, err
+			}
+			if q, err := k.Executor.Queue(ctx, r.Name()); err == nil {
+				one.Waiting = len(q.Waiting())
+			}
+			one.Run, one.InTurn, one.Steers = r.Name(), k.Executor.InTurn(r), k.Executor.CanSteer(r)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// Session returns a session by its id.
+func (k *Talk) Session(ctx context.Context, caller record.Caller, id string) (Session, error) {
+	all, err := k.Sessions(ctx, caller)
+	if err != nil {
+		return Session{}, err
+	}
+	at := slices.IndexFunc(all, func(s Session) bool { return s.ID == id })
+	if at < 0 {
+		return Session{}, route.NotFound("session", id)
+	}
+	return all[at], nil
+}
+
+// Saying is a wish to say something in a session.
+type Saying struct {
+	Caller         record.Caller
+	Repo           string
+	Agent, Session string
+	Prompt         record.Prompt
+	// New begins a run also while another one of the session works. Without it the agent at work hears the prompt.
+	New bool
+}
+
+// Said is where a prompt went.
+type Said struct {
+	Run string `json:"run"`
+	Key string `json:"key"`
+	// How is "queued", "steered" or "interrupted", or "begun" for a new run.
+	How string `json:"how"`
+}
+
+// Say says something in a session. The agent at work hears it, or a new run of the session begins with it. The prompt is durable when
+// Say returns. With the key of an earlier prompt nothing happens twice.
+func (k *Talk) Say(ctx context.Context, who route.Who, s Saying) (Said, error) {
+	if s.Prompt.Key == "" {
+		s.Prompt.Key = record.NewToken() + record.NewToken()
+	}
+	runs := k.Executor.OfCaller(s.Caller)
+	for _, r := range slices.Backward(runs) {
+		if r.Agent == nil || r.Agent.Name != s.Agent || r.Agent.Session != s.Session || r.Aside() {
+			continue
+		}
+		if r.ID == runKey(s.Prompt.Key) {
+			return Said{Run: r.Name(), Key: s.Prompt.Key, How: "begun"}, nil
+		}
+		if s.New {
+			break
+		}
+		how, err := executor.Queued, error(nil)
+		if s.Prompt.Now {
+			how, err = k.Executor.Steer(ctx, r.Name(), s.Prompt)
+		} else {
+			err = k.Executor.Say(ctx, r.Name(), s.Prompt)
+		}
+		if err == nil {
+			return Said{Run: r.Name(), Key: s.Prompt.Key, How: how}, nil
+		}
+		if !errors.Is(err, record.ErrConflict) || !r.Ended() && !k.ended(ctx, r) {
+			return Said{}, err
+		}
+		break
+	}
+	req := record.Request{Key: runKey(s.Prompt.Key), Caller: s.Caller, Repo: s.Repo, Asker: s.Prompt.By,
+		Agent: &record.AgentCall{Name: s.Agent, Prompt: s.Prompt.Text, Session: s.Session, Files: s.Prompt.Files}}
+	if err := k.Find.Bind(ctx, who, &req); err != nil {
+		return Said{}, err
+	}
+	r, err := k.Executor.Submit(ctx, req)
+	if err != nil {
+		return Said{}, err
+	}
+	return Said{Run: r.Name(), Key: s.Prompt.Key, How: "begun"}, nil
+}
+
+// ended reports whether a run takes no more prompts because it has ended or is about to.
+func (k *Talk) ended(ctx context.Context, r record.Run) bool {
+	q, err := k.Executor.Queue(ctx, r.Name())
+	return err == nil && len(q.Waiting()) == 0
+}
+
+// runKey returns the id of the run that a prompt begins.
+func runKey(key string) string {
+	sum := sha256.Sum256([]byte("prompt\x00" + key))
+	return "say-" + hex.EncodeToString(sum[:8])
+}
