@@ -89,7 +89,7 @@ func (h *Hub) join(person string) *sleeper {
 	return s
 }
 
-// listen sets the topics of a view. The others of a topic that it is new in are woken, because they show who is there.
+// listen sets the topics of a view.
 func (h *Hub) listen(s *sleeper, topics []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

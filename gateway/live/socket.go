@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -248,7 +249,8 @@ func (s *socket) follow(ctx context.Context, q request) {
 
 // keep sends the changes of a view until ctx ends, or the person may no longer see it.
 func (s *socket) keep(ctx context.Context, at string, v *view) {
-	sleeper := s.api.Hub.join(s.who.Load().Subject)
+	who := s.who.Load()
+	sleeper := s.api.Hub.join(cmp.Or(who.Name, who.Subject))
 	defer s.api.Hub.leave(sleeper)
 	title := ""
 	for n := int64(1); ; n++ {

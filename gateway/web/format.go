@@ -25,6 +25,7 @@ var functions = template.FuncMap{
 	"size":     bytesize.Text,
 	"initial":  initial,
 	"sentence": sentence,
+	"prose":    prose,
 	"badge":    badge,
 	"join":     strings.Join,
 	"duration": render.Duration,
@@ -60,6 +61,19 @@ func sentence(s string) string {
 		s += "."
 	}
 	return s
+}
+
+// prose returns the text of an error or a hint as a sentence, with the words between backticks as code.
+func prose(s string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(sentence(s), "`") {
+		part = template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			part = "<code>" + part + "</code>"
+		}
+		b.WriteString(part)
+	}
+	return template.HTML(b.String())
 }
 
 // Badge is a short state with its kind: "good", "bad", "warn", "info" or "".

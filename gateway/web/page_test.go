@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/golden"
+	"github.com/ramus-dev/ramus/internal/webbuild/bundle"
 )
 
 func readAll(t *testing.T, resp *http.Response) string {
@@ -378,6 +379,31 @@ func TestAssets(t *testing.T) {
 	for _, path := range []string{"/assets/nothing.js", "/assets/manifest.json"} {
 		if status, _, _ := w.get(path); status != 404 {
 			t.Errorf("%s: status %d", path, status)
+		}
+	}
+}
+
+// TestBudget keeps the files that every page loads small.
+func TestBudget(t *testing.T) {
+	out, err := bundle.Build(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, most := range map[string]int{"app.js": 12 << 10, "app.css": 14 << 10, "term.js": 110 << 10} {
+		if got := out.Manifest.Sizes[name]; got > most || got == 0 && name != "term.js" {
+			t.Errorf("%s has %d bytes after gzip, want at most %d", name, got, most)
+		}
+	}
+}
+
+func TestProse(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                      "",
+		"run `ramus <x>` again": "Run <code>ramus &lt;x&gt;</code> again.",
+		"it ends!":              "It ends!",
+	} {
+		if got := string(web.Prose(text)); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }

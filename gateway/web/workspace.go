@@ -3,6 +3,7 @@ package web
 import (
 	"html/template"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -85,6 +86,7 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChange(st.Repo, st.Branch) == nil}
 	if api.Live != nil {
 		d.Present = api.Live.Hub.Present(live.CallerTopic(s.Caller))
+		d.Present = slices.DeleteFunc(d.Present, func(name string) bool { return name == c.Who.Name || name == c.Who.Subject })
 	}
 	if !s.Status.Serves() {
 		events, err := api.Workspaces.BootLog(ctx, s)

@@ -42,6 +42,9 @@ type world struct {
 	who    *route.Who
 }
 
+// runner changes the engine of the next world. Nil leaves it without containers.
+var runner func(*sandbox.Engine)
+
 // open opens a world whose requests come from who.
 func open(t *testing.T, who route.Who, change func(*web.API)) *world {
 	t.Helper()
@@ -51,6 +54,9 @@ func open(t *testing.T, who route.Who, change func(*web.API)) *world {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	engine := &sandbox.Engine{Dir: filepath.Join(dir, "sandbox"), Bwrap: "/nonexistent/bwrap"}
+	if runner != nil {
+		runner(engine)
+	}
 	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,4 @@
+package web
+
+// Prose is prose.
+var Prose = prose
