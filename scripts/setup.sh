@@ -144,6 +144,11 @@ if has npm && ! [ -x bin/devcontainer/node_modules/.bin/devcontainer ]; then
         say "cannot fetch @devcontainers/cli: $(tail -n 1 <<<"$said")"
 fi
 
+# What pages are tested with.
+if has npm && ! [ -d gateway/web/node_modules ]; then
+    said=$(cd gateway/web && patiently npm ci --ignore-scripts --no-fund --no-audit 2>&1) || say "cannot fetch the packages of gateway/web: $(tail -n 1 <<<"$said")"
+fi
+
 # dockerd_runs reports whether an engine runs, even if it does not respond yet.
 dockerd_runs() { grep -qsE '^[0-9]+ \(dockerd\) [^ZX]' /proc/[0-9]*/stat; }
 

@@ -3,12 +3,14 @@ package web_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -81,7 +83,9 @@ func open(t *testing.T, who route.Who, change func(*web.API)) *world {
 	w := &world{t: t, git: git, x: x, who: &who}
 	mux := &route.Mux{Links: signer, Page: api.Problem}
 	table := append(api.Routes(), (&workspace.API{Workspaces: places}).Routes()...)
-	w.server = httptest.NewServer(mux.Handler(table, w.who))
+	w.server = httptest.NewUnstartedServer(mux.Handler(table, w.who))
+	w.server.Listener = &cutter{Listener: w.server.Listener}
+	w.server.Start()
 	t.Cleanup(func() {
 		mux.Drain()
 		api.Close()
@@ -99,6 +103,33 @@ func open(t *testing.T, who route.Who, change func(*web.API)) *world {
 		}
 	})
 	return w
+}
+
+// cutter is a listener that can cut all its connections.
+type cutter struct {
+	net.Listener
+	mu    sync.Mutex // guards conns
+	conns []net.Conn
+}
+
+func (c *cutter) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.mu.Lock()
+		c.conns = append(c.conns, conn)
+		c.mu.Unlock()
+	}
+	return conn, err
+}
+
+// drop cuts all connections.
+func (w *world) drop() {
+	c := w.server.Listener.(*cutter)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		conn.Close()
+	}
 }
 
 // built has the assets as `make web` makes them.

@@ -217,6 +217,12 @@ func (p *Page) Scripts(on bool) {
 	p.do("Emulation.setScriptExecutionDisabled", object{"value": !on})
 }
 
+// Offline takes the network away, or gives it back.
+func (p *Page) Offline(away bool) {
+	p.b.t.Helper()
+	p.do("Network.emulateNetworkConditions", object{"offline": away, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1})
+}
+
 // Go loads a page, and waits until it is loaded.
 func (p *Page) Go(url string) {
 	p.b.t.Helper()
