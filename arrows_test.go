@@ -42,7 +42,7 @@ var inside = map[string][]string{
 	"gitd/pack":          {"gitd/gitcmd", "gitd/object"},
 	"gitd/pathspec":      nil,
 	"gitd/protocol":      {"gitd/object"},
-	"gitd/worktree":      {"gitd/history", "gitd/object", "gitd/pack", "gitd/pathspec"},
+	"gitd/worktree":      {"gitd/history", "gitd/lfs", "gitd/object", "gitd/pack", "gitd/pathspec"},
 	"containers":         {"containers/layer", "containers/proc", "containers/runner"},
 	"containers/cgroup":  {"containers/runner"},
 	"containers/docker":  {"containers", "containers/cgroup", "containers/layer", "containers/proc", "containers/runner"},

@@ -34,6 +34,9 @@ type LargeFiles interface {
 	// Open opens an object. It fetches one from upstream that the repository does not have. Returns [ErrNotFound] if
 	// neither has it.
 	Open(ctx context.Context, r *Repo, o lfs.Object) (io.ReadSeekCloser, error)
+	// Send sends those of the objects that the repository has to an upstream, which may have them already. An empty URL means
+	// the source of the import.
+	Send(ctx context.Context, r *Repo, up Upstream, objects []lfs.Object) error
 }
 
 const (

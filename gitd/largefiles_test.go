@@ -64,6 +64,8 @@ func (m *memoryFiles) Open(_ context.Context, r *Repo, o lfs.Object) (io.ReadSee
 	return nopCloser{bytes.NewReader(text)}, nil
 }
 
+func (m *memoryFiles) Send(context.Context, *Repo, Upstream, []lfs.Object) error { return nil }
+
 type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
@@ -291,7 +293,7 @@ func TestLargeFilesSSH(t *testing.T) {
 	}
 	remote, err := copied.LFSRemote(t.Context(), Upstream{URL: url, Credential: func(context.Context) (Credential, error) {
 		return Credential{KeyFile: readerFile, KnownHosts: known}, nil
-	}}, []string{strings.TrimPrefix(w.http.URL, "http://")})
+	}}, []string{strings.TrimPrefix(w.http.URL, "http://")}, lfs.Download)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,43 +19,72 @@ import (
 // LFSPointers returns the SHA-256 of each Git LFS object that a pointer in the repository names. It reads all small
 // files of all commits, also of those that no ref reaches any more. Pointers that git forgets at the next prune count.
 func (r *Repo) LFSPointers(ctx context.Context) (map[string]bool, error) {
-	named, err := r.lfsPointers(ctx)
+	named := map[string]bool{}
+	err := r.lfsPointers(ctx, func(o lfs.Object) { named[o.OID] = true },
+		gitcmd.Command{Args: []string{"cat-file", "--batch-all-objects", "--unordered", listObjects}})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the Git LFS pointers of %s: %w", r.name, err)
 	}
 	return named, nil
 }
 
-func (r *Repo) lfsPointers(ctx context.Context) (map[string]bool, error) {
+// listObjects is the option of git cat-file for a list of names, types and sizes.
+const listObjects = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+
+// newPointers returns the Git LFS objects that pointers in the history of a commit name, without those that the known
+// upstream branches and tip have already.
+func (r *Repo) newPointers(ctx context.Context, commit, tip Hash) ([]lfs.Object, error) {
+	known := []string{"rev-list", "--objects", "--no-object-names", string(commit), "--not", "--glob=" + upstreamRefs}
+	if tip != "" {
+		known = append(known, string(tip))
+	}
+	seen := map[lfs.Object]bool{}
+	err := r.lfsPointers(ctx, func(o lfs.Object) { seen[o] = true },
+		gitcmd.Command{Args: known}, gitcmd.Command{Args: []string{"cat-file", listObjects, "--buffer"}})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the Git LFS pointers of %s: %w", commit, err)
+	}
+	return slices.Collect(maps.Keys(seen)), nil
+}
+
+// lfsPointers calls found for the pointers among some objects. chain lists the names, types and sizes of these. Each of its
+// commands reads the output of the one before.
+func (r *Repo) lfsPointers(ctx context.Context, found func(lfs.Object), chain ...gitcmd.Command) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	small, list := io.Pipe()
-	sizes, all := io.Pipe()
-	texts, contents := io.Pipe()
 	git := &r.server.git
-	// git lists all objects, the small files among them are the input of a second git, and pointers are looked for in
-	// what that prints.
-	failed := make(chan error, 3)
-	go func() {
-		err := git.Run(ctx, gitcmd.Command{Repo: r.dir, Out: all,
-			Args: []string{"cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objecttype) %(objectsize)"}})
-		all.CloseWithError(err)
-		failed <- err
-	}()
+	failed := make(chan error, len(chain)+2)
+	// run starts a git, which reads from in, and returns its output.
+	run := func(c gitcmd.Command, in *io.PipeReader) *io.PipeReader {
+		out, to := io.Pipe()
+		c.Repo, c.Out = r.dir, to
+		if in != nil {
+			c.In = in
+		}
+		go func() {
+			err := git.Run(ctx, c)
+			if in != nil {
+				in.CloseWithError(err)
+			}
+			to.CloseWithError(err)
+			failed <- err
+		}()
+		return out
+	}
+	var sizes *io.PipeReader
+	for _, c := range chain {
+		sizes = run(c, sizes)
+	}
+	// The small files among them are the input of another git, and pointers are looked for in what that prints.
+	small, list := io.Pipe()
 	go func() {
 		err := pickSmall(sizes, list)
 		sizes.CloseWithError(err)
 		list.CloseWithError(err)
 		failed <- err
 	}()
-	go func() {
-		err := git.Run(ctx, gitcmd.Command{Repo: r.dir, Out: contents, In: small, Args: []string{"cat-file", "--batch", "--buffer"}})
-		small.CloseWithError(err)
-		contents.CloseWithError(err)
-		failed <- err
-	}()
-	named := map[string]bool{}
-	err := readPointers(texts, named)
+	texts := run(gitcmd.Command{Args: []string{"cat-file", "--batch", "--buffer"}}, small)
+	err := readPointers(texts, found)
 	if err != nil {
 		cancel()
 	}
@@ -61,7 +92,7 @@ func (r *Repo) lfsPointers(ctx context.Context) (map[string]bool, error) {
 	for range cap(failed) {
 		err = errors.Join(err, <-failed)
 	}
-	return named, err
+	return err
 }
 
 // pickSmall copies the names of the files that are small enough for a pointer.
@@ -88,7 +119,7 @@ func pickSmall(from io.Reader, to io.Writer) error {
 const pointerMin = 100
 
 // readPointers reads the output of git cat-file --batch.
-func readPointers(from io.Reader, named map[string]bool) error {
+func readPointers(from io.Reader, found func(lfs.Object)) error {
 	in := bufio.NewReaderSize(from, 64<<10)
 	for {
 		head, err := in.ReadString('\n')
@@ -114,7 +145,7 @@ func readPointers(from io.Reader, named map[string]bool) error {
 			return err
 		}
 		if o, ok := lfs.ParsePointer(bytes.TrimSuffix(text, []byte("\n"))); ok {
-			named[o.OID] = true
+			found(o)
 		}
 	}
 }

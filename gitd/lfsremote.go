@@ -19,8 +19,8 @@ import (
 
 // LFSRemote returns the Git LFS server of an upstream, or nil if the repository has no upstream. An empty URL means
 // the source of the import. private lists hosts that may have addresses which are not public. The upstream's host is
-// one of them.
-func (r *Repo) LFSRemote(ctx context.Context, up Upstream, private []string) (*lfs.Remote, error) {
+// one of them. operation is what objects are transferred for, [lfs.Download] or [lfs.Upload].
+func (r *Repo) LFSRemote(ctx context.Context, up Upstream, private []string, operation string) (*lfs.Remote, error) {
 	if up.URL == "" {
 		own, err := readOwnConfig(r.dir)
 		if err != nil {
@@ -50,7 +50,7 @@ func (r *Repo) LFSRemote(ctx context.Context, up Upstream, private []string) (*l
 		}
 		return remote, nil
 	}
-	return remote, src.redactError(src.askLFS(ctx, remote))
+	return remote, src.redactError(src.askLFS(ctx, remote, operation))
 }
 
 const (
@@ -59,7 +59,7 @@ const (
 )
 
 // askLFS asks an upstream that is reached by SSH for its Git LFS server, as clients do.
-func (s source) askLFS(ctx context.Context, remote *lfs.Remote) error {
+func (s source) askLFS(ctx context.Context, remote *lfs.Remote, operation string) error {
 	host, path, ok := s.sshAddress()
 	if !ok {
 		return fmt.Errorf("cannot find the Git LFS server of %.200q: %w", s.location, ErrInvalid)
@@ -74,7 +74,7 @@ func (s source) askLFS(ctx context.Context, remote *lfs.Remote) error {
 	}
 	// The shell interprets the options of the command, as git's would. Its arguments are the host and the request.
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", line + ` "$@"`, "ssh"}, host...)...)
-	cmd.Args = append(cmd.Args, "git-lfs-authenticate "+quoteWord(path)+" "+lfs.Download)
+	cmd.Args = append(cmd.Args, "git-lfs-authenticate "+quoteWord(path)+" "+operation)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}, serverEnv("SSH_AUTH_SOCK")...)
 	out, said := &gitcmd.Buffer{Max: sshLFSMax, Full: cancel}, &gitcmd.Tail{Max: gitcmd.StderrMax}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, said, time.Second

@@ -109,6 +109,9 @@ func (r *Repo) pushBranch(ctx context.Context, src source, p UpstreamPush) error
 		return err
 	}
 
+	if err := r.sendLarge(ctx, p, tip); err != nil {
+		return err
+	}
 	// Git compares the lease with the commit that upstream reports at the push. Upstream compares the commit that
 	// git sends with the one that it has under its lock.
 	branch := "refs/heads/" + p.Branch
@@ -138,6 +141,18 @@ func (r *Repo) pushBranch(ctx context.Context, src source, p UpstreamPush) error
 		return fmt.Errorf("%w: %s", ErrUpstreamRefused, report.reason(said))
 	}
 	return fmt.Errorf("%w: %w", failed, ErrUpstream)
+}
+
+// sendLarge sends upstream the Git LFS objects of the commits that it gets. They are there before the pointers to them.
+func (r *Repo) sendLarge(ctx context.Context, p UpstreamPush, tip Hash) error {
+	if r.server.LFS == nil || p.Commit == "" {
+		return nil
+	}
+	objects, err := r.newPointers(ctx, p.Commit, tip)
+	if err != nil || len(objects) == 0 {
+		return err
+	}
+	return r.server.LFS.Send(ctx, r, p.Upstream, objects)
 }
 
 func hashOrNothing(h Hash) string {

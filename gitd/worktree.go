@@ -3,7 +3,9 @@ package gitd
 import (
 	"context"
 	"fmt"
+	"io"
 
+	"github.com/ramus-dev/ramus/gitd/lfs"
 	"github.com/ramus-dev/ramus/gitd/worktree"
 )
 
@@ -36,8 +38,33 @@ func (r *Repo) Verbatim(ctx context.Context, commit Hash, paths []string) error 
 // worktrees returns the repository as work trees see it.
 func (r *Repo) worktrees() worktree.Repo {
 	limits := r.server.limits
-	return worktree.Repo{
+	w := worktree.Repo{
 		Objects: &r.objects, NewPack: r.newPack, Secrets: r.server.Secrets,
 		MaxObject: limits.ObjectBytes, MaxBytes: limits.PackBytes,
 	}
+	if r.server.LFS != nil {
+		w.Large = keptFiles{r}
+	}
+	return w
+}
+
+// keptFiles has the Git LFS objects of a repository keep the large files of its work trees.
+type keptFiles struct{ repo *Repo }
+
+// MaxSize implements [worktree.LargeFiles].
+func (k keptFiles) MaxSize() int64 { return k.repo.server.limits.LFSBytes }
+
+// Keep implements [worktree.LargeFiles].
+func (k keptFiles) Keep(ctx context.Context, o lfs.Object, open func() (io.ReadCloser, error)) error {
+	s := k.repo.server
+	found, err := s.LFS.Find(ctx, k.repo, []lfs.Object{o}, false)
+	if err != nil || len(found) > 0 && found[0] == o {
+		return err
+	}
+	in, err := open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return s.LFS.Put(ctx, k.repo, o, &searched{from: lfs.NewContent(o, in), secrets: s.Secrets.Finder()})
 }

@@ -33,7 +33,7 @@ const (
 )
 
 // Command performs the call if this program was started as the runner's program inside a container. That is process 1
-// (`runner`), or a call by git to sign (`-Y`) or to list changed files (`fsmonitor`). args are all arguments of the
+// (`runner`), or a call by git to sign (`-Y`), to list changed files (`fsmonitor`), or to make a pointer to a large file (`lfs-clean`). args are all arguments of the
 // process. known is false for other calls.
 func Command(args []string) (code int, known bool) {
 	if len(args) < 2 {
@@ -46,6 +46,8 @@ func Command(args []string) (code int, known bool) {
 		return Sign(args[1:]), true
 	case "fsmonitor":
 		return Fsmonitor(args[2:]), true
+	case "lfs-clean":
+		return CleanLarge(args[2:]), true
 	}
 	return 0, false
 }

@@ -44,7 +44,7 @@ func (x *Objects) remote(ctx context.Context, r *gitd.Repo) (*lfs.Remote, error)
 	if x.Source != nil {
 		up, private = x.Source(r.Name())
 	}
-	return r.LFSRemote(ctx, up, private)
+	return r.LFSRemote(ctx, up, private, lfs.Download)
 }
 
 // askUpstream returns the objects that upstream has.

@@ -310,3 +310,85 @@ func TestStores(t *testing.T) {
 		t.Errorf("an old object that a client was told about is not written again: %s", &b)
 	}
 }
+
+// TestSend sends the objects of new commits to upstream before the commits, each once.
+func TestSend(t *testing.T) {
+	up := newWorld(t)
+	source := up.create("app")
+	token, err := up.Sign(gitd.Grant{Subject: "ramus", Repo: "app", Write: []string{"refs/heads/*"}, Scopes: []string{gitd.ScopeRead, gitd.ScopeWrite},
+		Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var puts, refused atomic.Int64
+	handler := up.Handler()
+	site := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			puts.Add(1)
+		}
+		if refused.Load() > 0 && strings.Contains(r.URL.Path, "/info/lfs/") {
+			rw.WriteHeader(http.StatusNotFound)
+			return
+		}
+		handler.ServeHTTP(rw, r)
+	}))
+	defer site.Close()
+	w := newWorld(t)
+	r := w.create("copy")
+	access := gitd.Upstream{URL: site.URL + "/app.git", Credential: func(context.Context) (gitd.Credential, error) {
+		return gitd.Credential{User: "x", Password: token}, nil
+	}}
+	var parents []gitd.Hash
+	commit := func(objects ...gitlfs.Object) gitd.Hash {
+		t.Helper()
+		c := gitd.NewCommit{Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: w.now, Parents: parents}
+		if len(parents) > 0 {
+			c.From = parents[0]
+		}
+		for _, o := range objects {
+			c.Put = append(c.Put, gitd.File{Path: "a/" + o.OID[:8] + ".bin", Content: o.Pointer()})
+		}
+		h, err := r.WriteCommit(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parents = []gitd.Hash{h}
+		return h
+	}
+	push := func(h gitd.Hash) error {
+		return r.PushUpstream(t.Context(), gitd.UpstreamPush{Upstream: access, Branch: "main", Commit: h})
+	}
+	one, two, three := w.put(r, strings.Repeat("one ", 50_000)), w.put(r, "two"), w.put(r, "three")
+	if err := push(commit(one, two, objectOf("nowhere"))); err != nil {
+		t.Fatal(err)
+	}
+	if !up.has(source, one) || !up.has(source, two) || puts.Load() != 2 {
+		t.Errorf("%d objects are sent", puts.Load())
+	}
+	refused.Store(1)
+	h := commit(three)
+	if err := push(h); !errors.Is(err, gitd.ErrUpstreamRefused) || !strings.Contains(err.Error(), "no Git LFS server") {
+		t.Errorf("an upstream without Git LFS: %v", err)
+	}
+	if tip, err := source.Resolve(t.Context(), "refs/heads/main"); err != nil || tip == h {
+		t.Errorf("upstream has a pointer without its object: %s, %v", tip, err)
+	}
+	refused.Store(0)
+	if err := push(h); err != nil || !up.has(source, three) || puts.Load() != 3 {
+		t.Errorf("%d objects are sent, %v", puts.Load(), err)
+	}
+
+	// A folder of this machine has its objects in the layout of clients.
+	bare, err := up.Create(t.Context(), "bare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	access = gitd.Upstream{URL: bare.Dir()}
+	if err := push(h); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(bare.Dir(), "lfs", "objects", two.OID[:2], two.OID[2:4], two.OID))
+	if string(text) != "two" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -150,6 +150,9 @@ func (t *Tree) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {
 	t.mu.Lock()
 	indexed := t.indexed
 	t.mu.Unlock()
+	if t.store.Git.LFS != nil {
+		env = append(env, "RAMUS_LFS=1")
+	}
 	return append(env,
 		"RAMUS_BRANCH="+t.Caller.Branch(),
 		"RAMUS_REMOTE="+t.remote(),

@@ -48,7 +48,7 @@ func (r *Remote) Find(ctx context.Context, objects []Object) ([]Object, error) {
 		return found, nil
 	}
 	client := r.newClient()
-	reply, err := r.ask(ctx, client, objects)
+	reply, err := r.ask(ctx, client, Download, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (r *Remote) Open(ctx context.Context, o Object) (io.ReadCloser, error) {
 		return f, nil
 	}
 	client := r.newClient()
-	reply, err := r.ask(ctx, client, []Object{o})
+	reply, err := r.ask(ctx, client, Download, []Object{o})
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (r *Remote) Open(ctx context.Context, o Object) (io.ReadCloser, error) {
 func (r *Remote) file(o Object) string { return filepath.Join(r.Dir, o.OID[:2], o.OID[2:4], o.OID) }
 
 // ask sends a batch.
-func (r *Remote) ask(ctx context.Context, client *http.Client, objects []Object) (Reply, error) {
-	text, err := json.Marshal(Batch{Operation: Download, Transfers: []string{Basic}, Objects: objects, HashAlg: "sha256"})
+func (r *Remote) ask(ctx context.Context, client *http.Client, operation string, objects []Object) (Reply, error) {
+	text, err := json.Marshal(Batch{Operation: operation, Transfers: []string{Basic}, Objects: objects, HashAlg: "sha256"})
 	if err != nil {
 		return Reply{}, err
 	}
@@ -142,28 +142,9 @@ func (r *Remote) ask(ctx context.Context, client *http.Client, objects []Object)
 
 // get requests the content of an object.
 func (r *Remote) get(ctx context.Context, client *http.Client, o Object, authenticated bool, a Action) (io.ReadCloser, error) {
-	u, err := url.Parse(a.Href)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("upstream's Git LFS server names no address of the object %s: %w", o.OID, object.ErrUpstream)
-	}
-	own, err := url.Parse(r.URL)
+	req, err := r.request(ctx, http.MethodGet, Offer{Object: o, Authenticated: authenticated}, a)
 	if err != nil {
 		return nil, err
-	}
-	if own.Scheme == "https" && u.Scheme != "https" {
-		return nil, fmt.Errorf("upstream's Git LFS server names an address of the object %s without TLS: %w", o.OID, object.ErrUpstream)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	if !authenticated && u.Scheme == own.Scheme && u.Host == own.Host {
-		for k, v := range r.Header {
-			req.Header[k] = v
-		}
-	}
-	for k, v := range a.Header {
-		req.Header.Set(k, v)
 	}
 	res, err := r.send(ctx, client, req)
 	if err != nil {
@@ -190,14 +171,17 @@ func (r *Remote) send(ctx context.Context, client *http.Client, req *http.Reques
 		}
 		return nil, fmt.Errorf("cannot reach upstream's Git LFS server: %w: %w", err, object.ErrUpstream)
 	}
-	if res.StatusCode == http.StatusOK {
+	if res.StatusCode == http.StatusOK || req.Method == http.MethodPut && res.StatusCode/100 == 2 {
 		return res, nil
 	}
 	said, _ := io.ReadAll(io.LimitReader(res.Body, saidMax))
 	res.Body.Close()
 	kind := object.ErrUpstream
-	if res.StatusCode == http.StatusNotFound {
+	switch {
+	case res.StatusCode == http.StatusNotFound:
 		kind = object.ErrNotFound
+	case req.Method == http.MethodPut && res.StatusCode/100 == 4 && res.StatusCode != http.StatusTooManyRequests:
+		kind = object.ErrUpstreamRefused
 	}
 	return nil, fmt.Errorf("upstream's Git LFS server answers %d: %.300q: %w", res.StatusCode, strings.TrimSpace(string(said)), kind)
 }

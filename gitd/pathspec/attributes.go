@@ -246,6 +246,7 @@ type Conversion struct {
 	GitOnly string   // the name of an attribute that only git itself can obey, or ""
 	Lines   LineEnds // the treatment of line ends on the way into the repository
 	CRLF    bool     // on the way out, a lone LF becomes CRLF
+	Large   bool     // the filter is that of Git LFS, on the way into the repository
 }
 
 // LineEnds is the treatment of CRLF on the way into the repository.
@@ -258,8 +259,14 @@ const (
 )
 
 // ConversionOf follows convert_attrs of git on a system whose own line end is LF, without
-// configuration. It ignores the attribute filter, because no filter driver is configured.
+// configuration. Of the attribute filter it knows that of Git LFS alone, because no other filter driver is configured.
 func ConversionOf(values map[string]Value) Conversion {
+	c := textConversionOf(values)
+	c.Large = values["filter"] == Value{stateText, "lfs"}
+	return c
+}
+
+func textConversionOf(values map[string]Value) Conversion {
 	if values["ident"].state == stateSet {
 		return Conversion{GitOnly: "ident"}
 	}

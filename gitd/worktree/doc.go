@@ -12,7 +12,7 @@
 //
 // The tree of a snapshot is a function of the files, the three trees, and the .gitignore and
 // .gitattributes files among them. No configuration of the work tree's repository and no file below its .git/info
-// changes it, and no filter runs. An error leaves nothing in the repository. Wherever only git itself can make the
+// changes it, and no filter runs but that of Git LFS, which [LargeFiles] implements. An error leaves nothing in the repository. Wherever only git itself can make the
 // commit, the error is [ErrNeedsGit].
 //
 // # What is hostile

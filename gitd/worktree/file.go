@@ -42,6 +42,11 @@ func (w *walk) hashLower(p *folder, b object.Entry, from string, indexed object.
 	if err != nil {
 		return "", err
 	}
+	if in.Large {
+		if err := w.checkPointer(b.Hash); err != nil {
+			return "", fmt.Errorf("%.200q: %w", from, err)
+		}
+	}
 	if in.Lines == pathspec.LinesKept && !out.CRLF {
 		return b.Hash, nil
 	}
@@ -128,14 +133,21 @@ func (w *walk) hashUpper(p *folder, n *upperNode, indexed object.Entry) (object.
 	if err != nil {
 		return "", err
 	}
-	if n.Size < 0 || n.Size > w.repo.MaxObject {
-		return "", fmt.Errorf("%.200q has %d bytes, allowed are %d: %w", n.Path, n.Size, w.repo.MaxObject, object.ErrTooLarge)
+	most := w.repo.MaxObject
+	if c.Large {
+		most = w.repo.Large.MaxSize()
+	}
+	if n.Size < 0 || n.Size > most {
+		return "", fmt.Errorf("%.200q has %d bytes, allowed are %d: %w", n.Path, n.Size, most, object.ErrTooLarge)
 	}
 	w.hashed++
 	var h object.Hash
-	if n.Size <= pack.MaxInMemory {
+	switch {
+	case c.Large && n.name != ".gitattributes":
+		h, err = w.writePointer(n, c, indexed)
+	case n.Size <= pack.MaxInMemory:
 		h, err = w.writeSmall(n, c, indexed)
-	} else {
+	default:
 		h, err = w.writeLarge(n, c, indexed)
 	}
 	if err != nil {

@@ -214,14 +214,21 @@ func (w *walk) conversionOf(p *folder, name string) (pathspec.Conversion, error)
 		return pathspec.Conversion{}, nil
 	}
 
-	c := pathspec.ConversionOf(pathspec.Resolve(name, present, &w.matching))
-	if doubt && pathspec.ConversionOf(pathspec.Resolve(name, indexed, &w.matching)) != c {
+	c := w.conversionBy(name, present)
+	if doubt && w.conversionBy(name, indexed) != c {
 		return c, fmt.Errorf("%.200q is converted by a .gitattributes that was deleted: %w", joinPath(p.path, name), ErrNeedsGit)
 	}
 	if c.GitOnly != "" {
 		return c, fmt.Errorf("%.200q has the attribute %s: %w", joinPath(p.path, name), c.GitOnly, ErrNeedsGit)
 	}
 	return c, w.checkMatching()
+}
+
+// conversionBy returns the conversion that some .gitattributes files ask for.
+func (w *walk) conversionBy(name string, sources []pathspec.Source) pathspec.Conversion {
+	c := pathspec.ConversionOf(pathspec.Resolve(name, sources, &w.matching))
+	c.Large = c.Large && w.repo.Large != nil
+	return c
 }
 
 // lowerFolder returns a lower folder from which something was moved, for its attributes.

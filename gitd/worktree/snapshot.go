@@ -24,6 +24,9 @@ type Repo struct {
 	NewPack func(ctx context.Context) (*pack.Writer, error)
 	// Secrets are the values that no snapshot may have. Nil means none.
 	Secrets *redact.Secrets
+	// Large keeps the contents of files with the attribute filter=lfs, which are committed as pointers. Nil means that
+	// they are committed as they are.
+	Large LargeFiles
 	// MaxObject bounds the bytes of one file.
 	MaxObject int64
 	// MaxBytes bounds the bytes that one snapshot writes, or reads to convert them.

@@ -2,6 +2,7 @@
 # or to RAMUS_STAGE. The tree is a function of the files and of the .gitignore and
 # .gitattributes among them. It is made with a git directory of ramus's own, so no
 # configuration, index, info file or filter of the container's repository decides it.
+# Large files are pointers, as the server's Git LFS has them.
 # Commits that a command made itself, and a merge it began, become part of the history.
 #
 # RAMUS_MESSAGE is the commit message. RAMUS_KNOWN is the branch's tip when the command
@@ -15,6 +16,7 @@
 # the container's repository could not be brought to the new tip.
 no_pipes
 own_git "$RAMUS_KNOWN"
+large_files keep
 
 # Where the command's own repository is.
 head= on= rebasing= merging=

@@ -90,6 +90,17 @@ own_git() {
 	g fetch -q --no-tags "$RAMUS_REMOTE" "${RAMUS_FETCH:-$ref}" || fail 91 "cannot fetch $RAMUS_BRANCH"
 }
 
+# large_files has git replace the contents of files with the attribute filter=lfs by pointers, as git-lfs does. With an
+# argument the contents are kept on the server, and a file whose content cannot be kept is not added.
+large_files() {
+	[ -n "${RAMUS_LFS:-}" ] && [ -x "$RAMUS_PROGRAM" ] || return 0
+	if [ $# -gt 0 ]; then
+		printf '[filter "lfs"]\n\trequired = true\n\tclean = %s\n' '\"$RAMUS_PROGRAM\" lfs-clean \"$RAMUS_REMOTE\" %f'
+	else
+		printf '[filter "lfs"]\n\tclean = %s\n' '\"$RAMUS_PROGRAM\" lfs-clean'
+	fi >>"$own/config" || fail 90 "cannot write a git directory"
+}
+
 # theirs is g in the container's own repository.
 theirs() (
 	export GIT_DIR="$work/.git" GIT_WORK_TREE="$work"

@@ -14,6 +14,7 @@ if [ -z "$shared" ]; then
 	clone_git || exit
 	own_git "$RAMUS_TIP"
 fi
+large_files
 signs_for_commands 2>/dev/null
 from=$RAMUS_TIP
 [ -z "${RAMUS_KNOWN:-}" ] || ! g cat-file -e "$RAMUS_KNOWN^{tree}" 2>/dev/null || from=$RAMUS_KNOWN
