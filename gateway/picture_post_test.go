@@ -9,6 +9,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -64,8 +65,11 @@ func lookedAt(t *testing.T, r *rooms, run record.Run, checks int, change func(*r
 	for name, content := range files {
 		sum := sha256.Sum256(content)
 		kind := "image/png"
-		if strings.HasSuffix(name, ".zip") {
+		switch path.Ext(name) {
+		case ".zip":
 			kind = "application/zip"
+		case ".webm":
+			kind = "video/webm"
 		}
 		name = "artifacts/browser/" + name
 		m.Files = append(m.Files, record.ManifestFile{Name: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), Type: kind})
@@ -173,6 +177,26 @@ func TestPicturesInAThread(t *testing.T) {
 	}
 	if len(k.part("C01", ts, "pictures")) != 0 {
 		t.Error("there are links in place of pictures")
+	}
+}
+
+// TestFilmsInAThread checks that a thread shows the film of a check with its pictures.
+func TestFilmsInAThread(t *testing.T) {
+	k := openTalk(t, false, nil)
+	ts, run := k.endUnseen()
+	film := append([]byte("\x1a\x45\xdf\xa3"), make([]byte, 1000)...)
+	lookedAt(t, k.rooms, run, 1, func(m *record.Manifest, files map[string][]byte) {
+		m.Browser[0].Views[1].Video = "001-page/mobile/video.webm"
+		files["001-page/mobile/video.webm"] = film
+	})
+	k.again()
+	k.told(run)
+	messages := k.withFiles(ts)
+	if len(messages) != 1 || len(messages[0].Files) != 3 {
+		t.Fatalf("%d messages\n%s", len(messages), k.transcript())
+	}
+	if f := messages[0].Files[2]; f.Title != "page 1 at mobile (390×844): PASS, film" || !strings.HasSuffix(f.Name, ".webm") || !bytes.Equal(f.Data, film) {
+		t.Errorf("the film is %q, %q", f.Name, f.Title)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // shows the pictures has no mark. It is found by the names of its files.
 const partPictures = "pictures"
 
-// showPictures posts pictures of the pages of a run into its thread, in one message, with links to the other pictures
+// showPictures posts pictures and films of the pages of a run into its thread, in one message, with links to the others
 // and to the traces. If Slack does not take pictures, the message has only links. showPictures can be repeated,
 // because it finds the messages that it posted before.
 func (r *reporter) showPictures(ctx context.Context) error {
@@ -21,6 +21,8 @@ func (r *reporter) showPictures(ctx context.Context) error {
 		return nil
 	}
 	shown, rest := render.Pictures(r.evidence)
+	films, linked := render.Films(r.evidence, shown)
+	shown, rest = append(shown, films...), append(linked, rest...)
 	recorded := render.Traces(r.evidence)
 	if len(shown)+len(rest)+len(recorded) == 0 || len(shown) == 0 && r.worker.chat.Links == nil {
 		return nil

@@ -38,7 +38,7 @@ func readPicture(ctx context.Context, x *executor.Executor, run record.Run, p re
 	}
 	defer f.Close()
 	var b bytes.Buffer
-	if _, err = b.ReadFrom(io.LimitReader(f, render.MaxPicture+1)); err != nil {
+	if _, err = b.ReadFrom(io.LimitReader(f, p.MaxSize()+1)); err != nil {
 		return nil, fmt.Errorf("cannot read %q: %w", p.File.Name, err)
 	}
 	return b.Bytes(), nil

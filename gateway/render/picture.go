@@ -14,14 +14,15 @@ import (
 // BrowserFiles begins the names of the files of checks by a browser in a manifest. The names in the checks are relative to it.
 const BrowserFiles = "artifacts/browser/"
 
-// Bounds of the pictures in a thread or a pull request. More pictures would hide the important ones.
+// Bounds of the pictures in a thread or a pull request, with the films in a thread. More of them would hide the important ones.
 const (
 	maxPictures      = 5
 	MaxPicture       = 8 << 20
+	MaxFilm          = maxPicturesBytes
 	maxPicturesBytes = 25 << 20 // together
 )
 
-// Picture is a picture of a page by a check by a browser. Its texts come from the repository and the page and are untrusted.
+// Picture is a picture of a page by a check by a browser, or a film. Its texts come from the repository and the page and are untrusted.
 type Picture struct {
 	File     record.ManifestFile
 	Check    string
@@ -31,6 +32,7 @@ type Picture struct {
 	verdict  string
 	step     int     // the number of a step, from 1, or 0 for the page at the end
 	triptych bool    // before, after and the difference side by side
+	film     bool    // of the whole check
 	changed  float64 // of a triptych, the share of pixels
 }
 
@@ -38,6 +40,8 @@ type Picture struct {
 func (p Picture) Caption(show writing) string {
 	at := fmt.Sprintf("%s at %s (%d×%d): ", show(p.Check, 80), show(p.Viewport, 40), p.width, p.height)
 	switch {
+	case p.film:
+		return at + p.verdict + ", film"
 	case p.triptych:
 		return at + "before and after, " + Percent(p.changed) + " changed"
 	case p.step > 0:
@@ -132,6 +136,48 @@ func Pictures(m *record.Manifest) (shown, rest []Picture) {
 		shown = append(shown, p.Picture)
 	}
 	return shown, rest
+}
+
+// Films returns the films of a run to show next to its shown pictures, as far as there is room, and the rest for links. Films of
+// views that failed come first.
+func Films(m *record.Manifest, shown []Picture) (films, rest []Picture) {
+	files := make(map[string]record.ManifestFile)
+	for _, f := range m.Files {
+		if strings.HasPrefix(f.Name, BrowserFiles) && strings.HasPrefix(Showable(f.Type), "video/") {
+			files[f.Name] = f
+		}
+	}
+	room := int64(maxPicturesBytes)
+	for _, p := range shown {
+		room -= p.File.Size
+	}
+	for _, bad := range []bool{true, false} {
+		for _, c := range lastLooks(m) {
+			for _, v := range c.Views {
+				f, ok := files[BrowserFiles+v.Video]
+				if !ok || (v.Verdict != record.BrowserPass) != bad {
+					continue
+				}
+				delete(files, f.Name) // each file once
+				p := Picture{File: f, Check: c.Name, Viewport: v.Viewport.Name, width: v.Viewport.Width, height: v.Viewport.Height, verdict: string(v.Verdict), film: true}
+				if len(shown)+len(films) >= maxPictures || f.Size <= 0 || f.Size > room {
+					rest = append(rest, p)
+					continue
+				}
+				room -= f.Size
+				films = append(films, p)
+			}
+		}
+	}
+	return films, rest
+}
+
+// MaxSize bounds the bytes of a picture or film that is shown.
+func (p Picture) MaxSize() int64 {
+	if p.film {
+		return MaxFilm
+	}
+	return MaxPicture
 }
 
 // lastLooks returns the last check by a browser of each name.

@@ -72,6 +72,36 @@ func TestPictures(t *testing.T) {
 	}
 }
 
+// TestFilms shows films where pictures leave room, those of failures first.
+func TestFilms(t *testing.T) {
+	m := record.Manifest{Head: "b2"}
+	film := func(check int, view int, size int64) {
+		v := &m.Browser[check].Views[view]
+		v.Video = fmt.Sprintf("%03d/%s/video.webm", check, v.Viewport.Name)
+		m.Files = append(m.Files, record.ManifestFile{Name: BrowserFiles + v.Video, Size: size, Type: "video/webm"})
+	}
+	rendertest.AddCheck(&m, "about", desktop)
+	rendertest.AddCheck(&m, "todo", desktop, red(mobile, 1, "no"))
+	film(0, 0, 1<<20)
+	film(1, 0, 30<<20)
+	film(1, 1, 2<<20)
+	shown, _ := Pictures(&m)
+	films, rest := Films(&m, shown[:2])
+	if got := inOrder(films); !slices.Equal(got, []string{"001/mobile/video.webm", "000/desktop/video.webm"}) {
+		t.Errorf("%d pictures and the films %q", len(shown), got)
+	}
+	if got := inOrder(rest); !slices.Equal(got, []string{"001/desktop/video.webm"}) {
+		t.Errorf("the rest is %q", got)
+	}
+	if got, name := films[0].Caption(OneLine), PictureName(films[0], 4, "C01-1700.0001"); got != "todo at mobile (390×844): FAIL, film" || name != "todo-mobile-4__C01-1700.0001.webm" {
+		t.Errorf("%q, %q", got, name)
+	}
+	shown = append(shown, shown...)[:5]
+	if films, rest := Films(&m, shown); len(films) != 0 || len(rest) != 3 {
+		t.Errorf("%d films next to %d pictures", len(films), len(shown))
+	}
+}
+
 // TestPicturesAreBounded leaves out what is too large, what there is no file of, and what an earlier check of the
 // same name took.
 func TestPicturesAreBounded(t *testing.T) {
