@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -209,7 +210,9 @@ func (k *shop) thread(t record.Task) (texts []string) {
 
 // TestEngineer follows a task from its submission to its merge, with a review.
 func TestEngineer(t *testing.T) {
-	k := openShop(t, func(e *engineer.Engineer) { e.Settings.DeleteBranch, e.Settings.Labels = true, []string{"ramus"} })
+	k := openShop(t, func(e *engineer.Engineer) {
+		e.Settings.DeleteBranch, e.Settings.Status, e.Settings.Labels = true, true, []string{"ramus"}
+	})
 	task := k.submit("write made.txt made")
 	if task.Status != record.StateSubmitted || task.ID == "" {
 		t.Fatalf("%+v", task)
@@ -218,6 +221,9 @@ func TestEngineer(t *testing.T) {
 	pull := k.repo.Pull(task.PRNumber)
 	if pull.State != "open" || pull.URL != task.PRURL || pull.Head != task.Branch || !strings.Contains(pull.Body, "made.txt") || len(pull.Labels) != 1 {
 		t.Errorf("%v\n%s", pull, k.story(task))
+	}
+	if state, text := k.repo.StatusOf(k.repo.Head(task.Branch), forge.StatusName); state != forge.StatusPending || !strings.HasPrefix(text, "not verified: ") {
+		t.Errorf("the status is %q %q", state, text)
 	}
 	if text, err := k.repo.File(task.Branch, "made.txt"); err != nil || text != "made" {
 		t.Errorf("%q, %v", text, err)
@@ -274,6 +280,20 @@ func TestEngineer(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerStatusRefused checks that a task goes on if the App may not set a status.
+func TestEngineerStatusRefused(t *testing.T) {
+	k := openShop(t, func(e *engineer.Engineer) { e.Settings.Status = true })
+	k.github.Permissions = maps.Clone(k.github.Permissions)
+	delete(k.github.Permissions, "statuses")
+	task := k.settled(k.submit("write made.txt made").ID, record.StateAwaitingReview)
+	if state, _ := k.repo.StatusOf(k.repo.Head(task.Branch), forge.StatusName); state != "" || task.PRNumber == 0 {
+		t.Errorf("the status is %q\n%s", state, k.story(task))
+	}
+	if all := k.github.TakeComplaints(); len(all) != 1 || !strings.Contains(all[0], "statuses=write") {
+		t.Errorf("%q", all)
 	}
 }
 

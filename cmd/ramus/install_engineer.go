@@ -24,6 +24,7 @@ type EngineerConfig struct {
 	Mention        string   `yaml:"mention"`
 	Repairs        int      `yaml:"repairs"`
 	DeleteBranch   bool     `yaml:"delete_branch"`
+	Status         bool     `yaml:"status"`
 	Evidence       string   `yaml:"evidence"`
 	DeleteEvidence bool     `yaml:"delete_evidence"`
 	Gather         Duration `yaml:"gather"`
@@ -43,7 +44,7 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*engineer.Engineer, error)
 func newEngineerSettings(c EngineerConfig) (engineer.Settings, error) {
 	set := engineer.Settings{
 		Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Mention: c.Mention,
-		Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Repairs: c.Repairs, DeleteBranch: c.DeleteBranch,
+		Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Status: c.Status,
 		Evidence: engineer.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence,
 		Gather: time.Duration(c.Gather), Every: time.Duration(c.Every),
 	}

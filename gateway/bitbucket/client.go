@@ -214,4 +214,16 @@ func (c *Client) Checks(ctx context.Context, repo forge.Name, commit string) ([]
 	return out, err
 }
 
+// SetStatus sets the status of ramus for a commit. Bitbucket demands an address, which is that of the commit if there is no
+// other.
+func (c *Client) SetStatus(ctx context.Context, repo forge.Name, s forge.Status) error {
+	if !forge.ValidRef(s.Commit) || strings.Contains(s.Commit, "/") {
+		return fmt.Errorf("cannot set a status: %w", c.api().Refuse("%.200q is no name of a commit", s.Commit))
+	}
+	state := map[string]string{forge.StatusSuccess: "SUCCESSFUL", forge.StatusFailure: "FAILED", forge.StatusPending: "INPROGRESS"}[s.State]
+	body := map[string]string{"key": forge.StatusName, "name": forge.StatusName, "state": state, "description": c.Secrets.String(s.Line()),
+		"url": cmp.Or(s.URL, "https://bitbucket.org/"+repo.String()+"/commits/"+s.Commit)}
+	return c.do(ctx, "set a status", http.MethodPost, repo, body, nil, nil, "commit", s.Commit, "statuses", "build")
+}
+
 func number(n int) string { return strconv.Itoa(n) }

@@ -117,6 +117,7 @@ const (
 	mailFailed   = "failed"   // comments on the pull request that the task failed
 	mailUnbranch = "unbranch" // deletes the branch
 	mailLabels   = "labels"   // adds the labels of the pull request
+	mailStatus   = "status"   // sets the status of the commit that was pushed
 )
 
 // The kinds of EventHeard.

@@ -173,6 +173,9 @@ func (j *job) postForge(ctx context.Context, t record.Task, past history, m mess
 			return "", nil, nil, fmt.Errorf("%w: %s has no labels", forge.ErrRefused, at.Forge.Title())
 		}
 		return "", nil, nil, labeler.AddLabels(ctx, at.Name, t.PRNumber, j.engineer.settings().Labels)
+	case mailStatus:
+		where, err := j.setStatus(ctx, t, at, m)
+		return where, nil, nil, err
 	case mailBody:
 		work, err := j.manifests(ctx, t)
 		if err != nil {

@@ -327,6 +327,9 @@ func (j *job) publish(ctx context.Context, w work) error {
 		published.Data = encode(work{N: w.N, Evidence: pictured})
 	}
 	events := []record.Event{published}
+	if j.engineer.settings().Status {
+		events = append(events, j.toForge("status:"+w.id(), message{Kind: mailStatus, Work: w.N, Item: string(tip)})...)
+	}
 	if t.PRNumber == 0 {
 		// After a failure, the same work may get another pull request.
 		key := fmt.Sprintf("pull:%s:%d", w.id(), past.fails)

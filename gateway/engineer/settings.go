@@ -27,6 +27,8 @@ type Settings struct {
 	Repairs int
 	// DeleteBranch deletes the branch at the forge after its pull request is merged.
 	DeleteBranch bool
+	// Status sets the status "ramus" of each commit that is pushed to the forge, with the verdict of the work.
+	Status bool
 	// Evidence selects how pictures of pages get to the forge. The default is [EvidenceLinks].
 	Evidence Evidence
 	// DeleteEvidence deletes the branch with the pictures at the forge after the pull request is merged. The comments

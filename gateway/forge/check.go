@@ -21,8 +21,11 @@ type Check struct {
 	Attempt int  `json:"attempt,omitempty"`
 }
 
-// Failed reports whether a check has ended with a failure.
+// Failed reports whether a check has ended with a failure. The status of ramus itself is none that anybody repairs.
 func (c Check) Failed() bool {
+	if c.Name == StatusName {
+		return false
+	}
 	switch c.Conclusion {
 	case "failure", "timed_out", "startup_failure":
 		return c.Status == "completed"

@@ -165,6 +165,15 @@ func (c *Client) Checks(ctx context.Context, repo forge.Name, commit string) ([]
 	return checks, nil
 }
 
+// SetStatus sets the status of ramus for a commit.
+func (c *Client) SetStatus(ctx context.Context, repo forge.Name, s forge.Status) error {
+	if !forge.ValidRef(s.Commit) || strings.Contains(s.Commit, "/") {
+		return fmt.Errorf("cannot set a status: %w", c.api().Refuse("%.200q is no name of a commit", s.Commit))
+	}
+	body := map[string]string{"state": s.State, "context": forge.StatusName, "description": c.Secrets.String(s.Line()), "target_url": s.URL}
+	return c.do(ctx, "set a status", http.MethodPost, repo, body, nil, nil, "statuses", s.Commit)
+}
+
 // status is a commit status.
 type status struct {
 	ID          int64  `json:"id"`

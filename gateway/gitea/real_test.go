@@ -154,6 +154,22 @@ func (w *world) Status(commit, name, state string) {
 	w.do("reviewer", http.MethodPost, w.path("statuses/"+commit), map[string]any{"context": name, "state": state}, nil)
 }
 
+func (w *world) StatusOf(commit, name string) (state, text string) {
+	w.t.Helper()
+	var list []struct {
+		ID                           int64
+		Status, Context, Description string
+	}
+	w.do("reviewer", http.MethodGet, w.path("commits/"+commit+"/statuses"), nil, &list)
+	newest := int64(0)
+	for _, s := range list {
+		if s.Context == name && s.ID > newest {
+			newest, state, text = s.ID, s.Status, s.Description
+		}
+	}
+	return state, text
+}
+
 func (w *world) Merge(number int) {
 	w.t.Helper()
 	// Gitea tests in the background whether a pull request can be merged.

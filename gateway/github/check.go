@@ -1,8 +1,10 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/google/go-github/v66/github"
 	"github.com/ramus-dev/ramus/gateway/forge"
@@ -38,4 +40,19 @@ func (c *Client) Checks(ctx context.Context, repo forge.Name, commit string) ([]
 			}
 			return page.CheckRuns, resp, nil
 		})
+}
+
+// SetStatus sets the status of ramus for a commit. An App needs the permission to write commit statuses.
+func (c *Client) SetStatus(ctx context.Context, repo forge.Name, s forge.Status) error {
+	if err := checkRef(s.Commit); err != nil || strings.Contains(s.Commit, "/") {
+		return fmt.Errorf("cannot set a status: %w", cmp.Or(err, error(&forge.RefusedError{Forge: site, Message: "that is no name of a commit"})))
+	}
+	out := &github.RepoStatus{State: github.String(s.State), Context: github.String(forge.StatusName), Description: github.String(c.Secrets.String(s.Line()))}
+	if s.URL != "" {
+		out.TargetURL = github.String(s.URL)
+	}
+	return c.call(ctx, request{what: "set a status", repo: repo, need: AccessStatus, write: true}, func(ctx context.Context, gh *github.Client) error {
+		_, _, err := gh.Repositories.CreateStatus(ctx, repo.Owner, repo.Repo, s.Commit, out)
+		return err
+	})
 }

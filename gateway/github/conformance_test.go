@@ -83,6 +83,10 @@ func (w *shared) Status(commit, name, state string) {
 	w.must(err)
 }
 
+func (w *shared) StatusOf(commit, name string) (state, text string) {
+	return w.r.StatusOf(commit, name)
+}
+
 func (w *shared) Merge(number int) {
 	w.t.Helper()
 	_, err := w.r.Merge("reviewer", number, "merge")

@@ -17,6 +17,7 @@ const (
 	AccessRead   Access = "read"   // contents
 	AccessWrite  Access = "write"  // contents and pull requests, with their conversation and labels
 	AccessChecks Access = "checks" // checks, to read
+	AccessStatus Access = "status" // commit statuses, to write
 	// AccessInspect is for reading contents, pull requests, issues, checks and workflow runs.
 	AccessInspect Access = "inspect"
 )

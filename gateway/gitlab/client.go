@@ -221,6 +221,31 @@ func (c *Client) Checks(ctx context.Context, repo forge.Name, commit string) ([]
 	return out, err
 }
 
+// SetStatus sets the status of ramus for a commit. GitLab refuses to set a state again that a status has.
+func (c *Client) SetStatus(ctx context.Context, repo forge.Name, s forge.Status) error {
+	if !forge.ValidRef(s.Commit) || strings.Contains(s.Commit, "/") {
+		return fmt.Errorf("cannot set a status: %w", c.api().Refuse("%.200q is no name of a commit", s.Commit))
+	}
+	body := map[string]string{"state": s.State, "name": forge.StatusName, "description": c.Secrets.String(s.Line())}
+	if s.State == forge.StatusFailure {
+		body["state"] = "failed"
+	}
+	if s.URL != "" {
+		body["target_url"] = s.URL
+	}
+	all, err := list[job](ctx, c, "read a status", repo, url.Values{"name": {forge.StatusName}}, "repository", "commits", s.Commit, "statuses")
+	if err != nil {
+		return err
+	}
+	for _, j := range all {
+		was, how := conclusion(j.Status, false)
+		if is, now := conclusion(body["state"], false); j.Name == forge.StatusName && was == is && how == now {
+			return nil
+		}
+	}
+	return c.do(ctx, "set a status", http.MethodPost, repo, body, nil, nil, "statuses", s.Commit)
+}
+
 // conclusion returns the status and conclusion of a job or pipeline.
 func conclusion(status string, mayFail bool) (string, string) {
 	switch status {

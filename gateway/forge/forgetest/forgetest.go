@@ -30,6 +30,8 @@ type World interface {
 	Review(number int, state, body string, lines ...Line)        // by the writer
 	Comment(user string, number int, body string)
 	Status(commit, name, state string)
+	// StatusOf returns a status that a client has set.
+	StatusOf(commit, name string) (state, text string)
 	Merge(number int)
 	Close(number int)
 	HasBranch(branch string) bool
@@ -55,7 +57,7 @@ type Webhook struct {
 // Run runs the suite. open returns a new world.
 func Run(t *testing.T, open func(t *testing.T) World) {
 	for name, f := range map[string]func(*testing.T, World){
-		"loop": loop, "lost answers": lostAnswers, "missing": missing, "people": people, "texts": texts, "branches": branches, "webhooks": webhooks, "checks": checks,
+		"loop": loop, "lost answers": lostAnswers, "missing": missing, "people": people, "texts": texts, "branches": branches, "webhooks": webhooks, "checks": checks, "statuses": statuses,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, open(t)) })
 	}
@@ -443,6 +445,35 @@ func checks(t *testing.T, w World) {
 	again, err := c.Checks(ctx, w.Repo(), sha)
 	if err != nil || !slices.EqualFunc(all, again, func(a, b forge.Check) bool { return a.ID == b.ID && a.Name == b.Name }) {
 		t.Errorf("%+v is another time %+v, %v", all, again, err)
+	}
+}
+
+// statuses sets the status of ramus again and again. It is no check that failed.
+func statuses(t *testing.T, w World) {
+	ctx := t.Context()
+	sha := w.Push(branch, map[string]string{file: "one\n"})
+	for _, c := range []struct{ state, text string }{
+		{forge.StatusPending, "not verified: no check ran"}, {forge.StatusPending, "not verified: no check ran"},
+		{forge.StatusFailure, "tests failed\n" + strings.Repeat("long ", 100)}, {forge.StatusSuccess, "verified"},
+	} {
+		client := w.Client(newLine(t))
+		set := client.(forge.Statuser).SetStatus
+		if err := set(ctx, w.Repo(), forge.Status{Commit: sha, State: c.state, Text: c.text, URL: "https://ramus.example/run"}); err != nil {
+			t.Fatal(err)
+		}
+		state, text := w.StatusOf(sha, forge.StatusName)
+		if want, _, _ := strings.Cut(c.text, "\n"); state != c.state || !strings.HasPrefix(text, want) || len([]rune(text)) > 140 {
+			t.Errorf("%q %q, want %q %q", state, text, c.state, want)
+		}
+		all, err := client.Checks(ctx, w.Repo(), sha)
+		if err != nil || slices.ContainsFunc(all, forge.Check.Failed) {
+			t.Errorf("%+v, %v", all, err)
+		}
+	}
+	for _, commit := range []string{"", "../x", strings.Repeat("0", 40) + "/x"} {
+		if err := w.Client(newLine(t)).(forge.Statuser).SetStatus(ctx, w.Repo(), forge.Status{Commit: commit, State: forge.StatusSuccess}); !errors.Is(err, forge.ErrRefused) {
+			t.Errorf("%q: %v", commit, err)
+		}
 	}
 }
 

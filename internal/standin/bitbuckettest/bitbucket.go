@@ -52,6 +52,7 @@ func Open(root string) *hub.Hub {
 		"GET /pullrequests/{id}/comments":   onPull(hub.Reader, comments),
 		"POST /pullrequests/{id}/comments":  onPull(hub.Reader, say),
 		"GET /commit/{sha}/statuses":        on(hub.Reader, statuses),
+		"POST /commit/{sha}/statuses/build": on(hub.Writer, setStatus),
 		"DELETE /refs/branches/{branch...}": on(hub.Writer, deleteBranch),
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -413,6 +414,25 @@ func statuses(c *hub.Call, r *hub.Repo) (int, any, error) {
 		list = append(list, c.Form.(form).status(newest[name]))
 	}
 	return values(c, list)
+}
+
+func setStatus(c *hub.Call, r *hub.Repo) (int, any, error) {
+	var in struct {
+		Key         string `json:"key"`
+		Name        string `json:"name"`
+		State       string `json:"state"`
+		URL         string `json:"url"`
+		Description string `json:"description"`
+	}
+	if err := c.Read(&in); err != nil {
+		return 0, nil, err
+	}
+	own := map[string]string{"SUCCESSFUL": "success", "FAILED": "failure", "INPROGRESS": "pending"}[in.State]
+	if own == "" || in.Key == "" || in.URL == "" {
+		return 0, nil, hub.Refuse(http.StatusBadRequest, "key, state and url are required")
+	}
+	s := r.AddStatus(hub.Status{Commit: c.R.PathValue("sha"), Name: in.Key, State: own, Description: in.Description, URL: in.URL})
+	return http.StatusCreated, c.Form.(form).status(s), nil
 }
 
 func deleteBranch(c *hub.Call, r *hub.Repo) (int, any, error) {

@@ -70,10 +70,11 @@ func (w *world) Comment(user string, number int, body string) {
 	w.must(w.r.Comment(login, number, body))
 }
 
-func (w *world) Status(commit, name, state string) { w.r.SetStatus(commit, name, state) }
-func (w *world) Merge(number int)                  { w.t.Helper(); w.must(w.r.Merge("reviewer", number)) }
-func (w *world) Close(number int)                  { w.t.Helper(); w.must(w.r.SetState("reviewer", number, "closed")) }
-func (w *world) HasBranch(branch string) bool      { return w.r.Head(branch) != "" }
+func (w *world) Status(commit, name, state string)                 { w.r.SetStatus(commit, name, state) }
+func (w *world) StatusOf(commit, name string) (state, text string) { return w.r.StatusOf(commit, name) }
+func (w *world) Merge(number int)                                  { w.t.Helper(); w.must(w.r.Merge("reviewer", number)) }
+func (w *world) Close(number int)                                  { w.t.Helper(); w.must(w.r.SetState("reviewer", number, "closed")) }
+func (w *world) HasBranch(branch string) bool                      { return w.r.Head(branch) != "" }
 
 func (w *world) Webhooks() (all []forgetest.Webhook) {
 	headers, bodies := w.h.Webhooks()

@@ -56,6 +56,7 @@ func Open(root string) *hub.Hub {
 		"GET /issues/{index}/comments":                 onPull(hub.Reader, comments),
 		"POST /issues/{index}/comments":                onPull(hub.Reader, say),
 		"GET /commits/{sha}/statuses":                  on(hub.Reader, statuses),
+		"POST /statuses/{sha}":                         on(hub.Writer, setStatus),
 		"DELETE /branches/{branch...}":                 on(hub.Writer, deleteBranch),
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -405,6 +406,20 @@ func statuses(c *hub.Call, r *hub.Repo) (int, any, error) {
 		}
 	}
 	return http.StatusOK, hub.Page(c, list, "limit"), nil
+}
+
+func setStatus(c *hub.Call, r *hub.Repo) (int, any, error) {
+	var in struct {
+		State       string `json:"state"`
+		Context     string `json:"context"`
+		Description string `json:"description"`
+		TargetURL   string `json:"target_url"`
+	}
+	if err := c.Read(&in); err != nil {
+		return 0, nil, err
+	}
+	s := r.AddStatus(hub.Status{Commit: c.R.PathValue("sha"), Name: in.Context, State: in.State, Description: in.Description, URL: in.TargetURL})
+	return http.StatusCreated, hub.Object{"id": s.ID, "status": s.State, "context": s.Name, "description": s.Description, "target_url": s.URL}, nil
 }
 
 func deleteBranch(c *hub.Call, r *hub.Repo) (int, any, error) {

@@ -235,14 +235,68 @@ func (c *call) checksOf() answer {
 	return c.pageOf("check_runs", list)
 }
 
-// status returns the combined commit status. No request of the stand-in sets one.
+// commitStatus is a status of a commit.
+type commitStatus struct {
+	id                              int64
+	sha, context, state, text, link string
+	at                              time.Time
+}
+
+func (c *call) statusObject(k *commitStatus) object {
+	return object{"id": k.id, "node_id": node("SC", k.id), "state": k.state, "context": k.context, "description": k.text, "target_url": k.link,
+		"url": c.repoURL() + "/statuses/" + k.sha, "created_at": stamp(k.at), "updated_at": stamp(k.at), "creator": c.s.userObject(c.who.user)}
+}
+
+// createStatus sets a status of a commit.
+func (c *call) createStatus() answer {
+	var ask struct {
+		State       string `json:"state"`
+		TargetURL   string `json:"target_url"`
+		Description string `json:"description"`
+		Context     string `json:"context"`
+	}
+	if a := c.read(&ask); a != nil {
+		return *a
+	}
+	sha, a := c.resolve()
+	if a != nil {
+		return *a
+	}
+	if !slices.Contains([]string{"error", "failure", "pending", "success"}, ask.State) || len([]rune(ask.Description)) > 140 {
+		return refused(http.StatusUnprocessableEntity, "Validation Failed")
+	}
+	k := &commitStatus{id: c.s.id(), sha: sha, context: ask.Context, state: ask.State, text: ask.Description, link: ask.TargetURL, at: c.s.Now()}
+	c.repo.statuses = append(c.repo.statuses, k)
+	return created(c.statusObject(k))
+}
+
+// status returns the combined commit status.
 func (c *call) status() answer {
 	sha, a := c.resolve()
 	if a != nil {
 		return *a
 	}
-	return ok(object{"state": "pending", "statuses": []any{}, "sha": sha, "total_count": 0, "repository": c.s.repoObject(c.repo),
+	list, seen := []any{}, map[string]bool{}
+	for _, k := range slices.Backward(c.repo.statuses) {
+		if k.sha == sha && !seen[k.context] {
+			seen[k.context] = true
+			list = append(list, c.statusObject(k))
+		}
+	}
+	return ok(object{"state": "pending", "statuses": list, "sha": sha, "total_count": len(list), "repository": c.s.repoObject(c.repo),
 		"commit_url": c.repoURL() + "/commits/" + sha, "url": c.repoURL() + "/commits/" + sha + "/status"})
+}
+
+// StatusOf returns the state and the text of a status of a commit.
+func (r *Repo) StatusOf(sha, context string) (state, text string) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for _, k := range slices.Backward(r.r.statuses) {
+		if k.sha == sha && k.context == context {
+			return k.state, k.text
+		}
+	}
+	return "", ""
 }
 
 // runObject returns the JSON of a workflow run. s.mu is held.

@@ -36,6 +36,7 @@ type repo struct {
 	numbers   int
 	pulls     []*pull // oldest first
 	checks    []*check
+	statuses  []*commitStatus // oldest first
 	runs      []*workflowRun
 }
 

@@ -48,6 +48,7 @@ var (
 	readChecks    = []string{"checks=read"}
 	writeChecks   = []string{"checks=write"}
 	readStatuses  = []string{"statuses=read"}
+	writeStatuses = []string{"statuses=write"}
 	readActions   = []string{"actions=read"}
 )
 
@@ -83,6 +84,7 @@ var routes = []route{
 	{"GET /repos/{owner}/{repo}/commits/{ref}/pulls", onRepo, readPulls, (*call).commitPulls},
 	{"GET /repos/{owner}/{repo}/commits/{ref}/check-runs", onRepo, readChecks, (*call).checksOf},
 	{"GET /repos/{owner}/{repo}/commits/{ref}/status", onRepo, readStatuses, (*call).status},
+	{"POST /repos/{owner}/{repo}/statuses/{ref}", onRepo, writeStatuses, (*call).createStatus},
 	{"POST /repos/{owner}/{repo}/check-runs", onlyApps, writeChecks, (*call).createCheck},
 	{"GET /repos/{owner}/{repo}/check-runs/{check_run_id}", onRepo, readChecks, (*call).getCheck},
 	{"PATCH /repos/{owner}/{repo}/check-runs/{check_run_id}", onlyApps, writeChecks, (*call).editCheck},

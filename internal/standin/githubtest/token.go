@@ -14,11 +14,11 @@ import (
 
 // Granted has an installation's default permissions.
 var Granted = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "write", "checks": "write",
-	"statuses": "read", "actions": "read", "members": "read", "administration": "read"}
+	"statuses": "write", "actions": "read", "members": "read", "administration": "read"}
 
 // Enough is the default of the permissions that a token may request without a complaint.
 var Enough = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "read", "checks": "read",
-	"statuses": "read", "actions": "read", "members": "read"}
+	"statuses": "write", "actions": "read", "members": "read"}
 
 // tokenLife is the lifetime of an installation's token.
 const tokenLife = time.Hour

@@ -50,6 +50,7 @@ func Open(root string) *hub.Hub {
 		"POST /projects/{id}/merge_requests/{iid}/discussions/{thread}/notes": onPull(hub.Reader, reply),
 		"POST /projects/{id}/merge_requests/{iid}/notes":                      onPull(hub.Reader, say),
 		"GET /projects/{id}/repository/commits/{sha}/statuses":                on(hub.Reader, statuses),
+		"POST /projects/{id}/statuses/{sha}":                                  on(hub.Writer, setStatus),
 		"DELETE /projects/{id}/repository/branches/{branch}":                  on(hub.Writer, deleteBranch),
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -469,6 +470,34 @@ func statuses(c *hub.Call, r *hub.Repo) (int, any, error) {
 			"target_url": s.URL, "allow_failure": false})
 	}
 	return http.StatusOK, hub.Page(c, list, "per_page"), nil
+}
+
+// setStatus sets a status. Like GitLab, it refuses the state that the status has.
+func setStatus(c *hub.Call, r *hub.Repo) (int, any, error) {
+	var in struct {
+		State       string `json:"state"`
+		Name        string `json:"name"`
+		Description string `json:"description"`
+		TargetURL   string `json:"target_url"`
+	}
+	if err := c.Read(&in); err != nil {
+		return 0, nil, err
+	}
+	own := map[string]string{"success": "success", "failed": "failure", "pending": "pending", "running": "pending"}[in.State]
+	if own == "" || in.Name == "" {
+		return 0, nil, hub.Refuse(http.StatusBadRequest, "state does not have a valid value")
+	}
+	sha := c.R.PathValue("sha")
+	for _, s := range slices.Backward(r.Statuses) {
+		if s.Commit == sha && s.Name == in.Name {
+			if s.State == own {
+				return 0, nil, hub.Refuse(http.StatusBadRequest, "Cannot transition status via :enqueue from :"+in.State)
+			}
+			break
+		}
+	}
+	s := r.AddStatus(hub.Status{Commit: sha, Name: in.Name, State: own, Description: in.Description, URL: in.TargetURL})
+	return http.StatusCreated, hub.Object{"id": s.ID, "sha": sha, "status": in.State, "name": in.Name, "description": in.Description}, nil
 }
 
 func deleteBranch(c *hub.Call, r *hub.Repo) (int, any, error) {

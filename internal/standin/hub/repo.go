@@ -289,6 +289,18 @@ func (r *Repo) SetStatus(commit, name, state string) {
 	r.AddStatus(Status{Commit: commit, Name: name, State: state})
 }
 
+// StatusOf returns the state and the text of the newest status of a name.
+func (r *Repo) StatusOf(commit, name string) (state, text string) {
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	for _, s := range slices.Backward(r.Statuses) {
+		if s.Commit == commit && s.Name == name {
+			return s.State, s.Description
+		}
+	}
+	return "", ""
+}
+
 // SetState closes or reopens a pull request.
 func (r *Repo) SetState(login string, number int, state string) error {
 	return r.on(login, Writer, number, func(by *User, p *Pull) error {
