@@ -59,6 +59,14 @@ type Images interface {
 	ImageProgram(ctx context.Context, image string) (ImageProgram, error)
 }
 
+// Refresher is the ability to pull images.
+type Refresher interface {
+	// Refresh pulls the named images and all that containers were started from, or could not be started from because they were
+	// missing. It leaves out images that come from no registry. It takes minutes, and Start does not wait for it. The error has
+	// the images that could not be pulled, which stay as they are.
+	Refresh(ctx context.Context, names []string) error
+}
+
 // ImageProgram is the program that an image runs by itself.
 type ImageProgram struct {
 	Entry, Args []string // the entry point and its arguments; each may be empty

@@ -9,7 +9,8 @@ import (
 // Engine starts, finds and removes containers, and connects to the runner inside. The implementations are
 // sandbox.Engine (bubblewrap) and docker.Engine. All methods may be called concurrently.
 //
-// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner], [Volumes], [Images] and [Names]. An
+// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner], [Volumes], [Images], [Refresher]
+// and [Names]. An
 // engine has an ability if it implements the interface. containerstest tests an engine and all its abilities.
 type Engine interface {
 	// Name returns "sandbox" or "docker", for people and journals.

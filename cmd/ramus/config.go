@@ -37,6 +37,7 @@ type Config struct {
 	Image          string                 `yaml:"image"`
 	WorkTree       string                 `yaml:"work_tree"`
 	Capacity       int                    `yaml:"capacity"`
+	ImageRefresh   Duration               `yaml:"image_refresh"`
 	Pool           int                    `yaml:"pool"`
 	Layers         Size                   `yaml:"layers"`
 	Queue          int                    `yaml:"queue"`

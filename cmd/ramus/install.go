@@ -136,7 +136,7 @@ func newEngine(ctx context.Context, c Config, log *slog.Logger) (_ containers.En
 	}
 	sandboxes := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program, ReadOnly: c.Sandbox.ReadOnly,
 		Browser: browserDir(c.Browser), Log: log}
-	moby := &docker.Engine{Image: c.Image, Runner: runner, Program: program, Log: log}
+	moby := &docker.Engine{Image: c.Image, Pin: c.ImageRefresh > 0, Runner: runner, Program: program, Log: log}
 	switch c.Engine {
 	case "sandbox":
 		return sandboxes, whyEngine(c.Engine, nil, nil), nil
@@ -685,6 +685,7 @@ func (f *front) shutdown(ctx context.Context) error {
 	f.i.gateway.Drain()
 	f.stop()
 	if err := f.door.close(ctx); err != nil {
+	f.group.Go(func() error { i.refreshImages(serving); return nil })
 		f.i.log.Debug("the last client may not have been answered", "err", err)
 	}
 	var errs []error

@@ -48,6 +48,8 @@ type Engine struct {
 	Program string
 	// Image is used for a Spec without one. The default is [DefaultImage].
 	Image string
+	// Pin has the name of an image mean the same image until the next Refresh. Otherwise the engine is asked at each start.
+	Pin bool
 	// Log gets errors that no caller gets. If it is nil, they are discarded.
 	Log *slog.Logger
 
@@ -56,6 +58,7 @@ type Engine struct {
 	mu       sync.Mutex // guards the fields below
 	api      *client.Client
 	runsOn   machine
+	pins     map[string]string // what names of images mean, by name; empty for one that is not here
 	starting map[string]bool   // names of containers that Start has not returned yet
 	dirs     map[string]string // folder of the socket on the host by container id, for Dial
 	process1 map[string]process

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,19 +156,27 @@ func removeShared(run string) error {
 	return errors.Join(err, os.RemoveAll(run))
 }
 
-// findImage returns the description of an image. It never pulls one, because that takes minutes and a person should
-// decide on it.
+// findImage returns the description of an image, the one that its name means. It never pulls one, because that takes minutes and
+// nobody should wait for it.
 func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspectResult, error) {
-	var image client.ImageInspectResult
-	err := e.ask(ctx, shortWait, "look at image "+name, func(ctx context.Context, api *client.Client) (err error) {
-		image, err = api.ImageInspect(ctx, name)
-		return err
-	})
+	id := e.pinned(name)
+	image, err := e.inspectImage(ctx, cmp.Or(id, name))
+	if errdefs.IsNotFound(err) && id != "" {
+		image, err = e.inspectImage(ctx, name) // somebody removed the image
+	}
+	switch {
+	case err == nil:
+		e.pin(name, image.ID)
+	case errdefs.IsNotFound(err):
+		e.pin(name, "")
+	}
 	switch {
 	case errdefs.IsNotFound(err) && name == DefaultImage:
 		return image, fmt.Errorf("the image %s does not exist here; make image builds it: %w: %w", name, containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err) && (strings.HasPrefix(name, "ramus/browser:") || strings.HasPrefix(name, "ramus/task-browser:")):
 		return image, fmt.Errorf("the image %s does not exist here; make browser builds it: %w: %w", name, containers.ErrUnavailable, err)
+	case errdefs.IsNotFound(err) && e.Pin:
+		return image, fmt.Errorf("the image %s does not exist here; it is pulled at the next refresh (image_refresh), or by docker pull %s: %w: %w", name, name, containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err):
 		return image, fmt.Errorf("the image %s does not exist here; docker pull %s fetches it: %w: %w", name, name, containers.ErrUnavailable, err)
 	case err != nil:
