@@ -82,6 +82,7 @@ var inside = map[string][]string{
 	"executor/worktree":  {"containers", "containers/layer", "executor/egress", "executor/record", "gitd", "gitd/gitindex", "gitd/worktree"},
 	"executor/record":    {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},
 	"gateway":            {"executor", "executor/backup", "executor/mirror", "executor/quota", "executor/record", "executor/secret", "executor/settings", "executor/upstream", "gateway/chat", "gateway/conversation", "gateway/engineer", "gateway/evidence", "gateway/forge", "gateway/forgekey", "gateway/github", "gateway/links", "gateway/live", "gateway/lookup", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trace", "gateway/trigger", "gateway/web", "gateway/workspace", "gitd"},
+	"gateway/announce":   {"gateway/retry", "gateway/trigger", "gitd"},
 	"gateway/catalog":    {"executor", "executor/record", "gateway/gate"},
 	"gateway/chat":       {"executor", "executor/record", "gateway/catalog", "gateway/engineer", "gateway/fallback", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gitd"},
 	"gateway/client":     {"executor", "executor/backup", "executor/quota", "executor/record", "executor/secret", "gateway", "gateway/conversation", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/preview", "gateway/route", "gateway/signin", "gateway/trigger", "gitd"},

@@ -27,6 +27,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/announce"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -55,6 +56,7 @@ type installation struct {
 	store    store.Bucket // of large artifacts; if nil, the executor has a folder of its own
 	lfs      *lfs.Objects
 	mirrors  *mirror.Mirrors // only a lasting server opens them
+	webhooks *announce.Announcer
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client   // nil if there is none
@@ -260,7 +262,13 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.mirrors, err = i.newMirrors(secret); err != nil {
 		return nil, err
 	}
-	git.Changed = i.mirrors.Changed
+	if i.webhooks, err = i.newAnnouncer(secret); err != nil {
+		return nil, err
+	}
+	git.Changed = func(repo string) {
+		i.mirrors.Changed(repo)
+		i.webhooks.Changed(repo)
+	}
 
 	links, err := newLinks(keys, c, secret)
 	if err != nil {
@@ -431,6 +439,7 @@ func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
 	i.mirrors.Close()
+	i.webhooks.Close()
 	if i.chat != nil {
 		errs = append(errs, i.chat.Close())
 	}
@@ -661,6 +670,9 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		i.git.URL = cmp.Or(i.git.URL, i.gateway.Loopback)
 	}
 	i.mirrors.Open(serving)
+	if err := i.webhooks.Open(serving); err != nil {
+		return nil, err
+	}
 	serve(socket, i.gateway.LocalHandler())
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {

@@ -29,6 +29,8 @@ type RepoConfig struct {
 	MirrorPasswordEnv  string `yaml:"mirror_password_env"`
 	MirrorPasswordFile string `yaml:"mirror_password_file"`
 
+	Webhooks map[string]HookConfig `yaml:"webhooks"`
+
 	Allow AllowConfig `yaml:"allow"`
 }
 
