@@ -2,9 +2,13 @@ package executor_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 )
 
@@ -75,4 +79,47 @@ func TestDependenciesInstalled(t *testing.T) {
 			t.Error("dependencies of another lock file are installed")
 		}
 	})
+}
+
+// TestYarnInstalled checks that the packages of a yarn.lock are installed once for all callers, with yarn from npm.
+func TestYarnInstalled(t *testing.T) {
+	if os.Getenv("RAMUS_TEST") != "npm" {
+		t.Skip("fetches yarn from npm; RAMUS_TEST=npm runs it")
+	}
+	for _, c := range []struct{ release, lock string }{
+		{"yarn@1.22.22", "# yarn lockfile v1\n\n\ndep@1.0.0:\n  version \"1.0.0\"\n  resolved \"%[1]s/dep/-/dep-1.0.0.tgz\"\n  integrity %[2]s\n"},
+	} {
+		t.Run(c.release, func(t *testing.T) {
+			tools := t.TempDir()
+			if err := os.Chmod(filepath.Dir(tools), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("npm", "install", "--silent", "--prefix", tools, c.release).CombinedOutput(); err != nil {
+				t.Fatalf("npm: %v: %s", err, out)
+			}
+			r := newRegistry(t)
+			w := boundWorld(t, "sandbox", func(x *executor.Executor) {
+				r.env(x)
+				x.Env = append(x.Env, "PATH="+tools+"/node_modules/.bin:/usr/local/bin:/usr/bin:/bin")
+				x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{tools}
+			})
+			files := map[string]string{"yarn.lock": fmt.Sprintf(c.lock, r.URL, r.integrity), ".gitignore": "node_modules\n",
+				"package.json": `{"name": "app", "version": "1.0.0", "license": "MIT", "dependencies": {"dep": "1.0.0"}}`}
+			repo, commit := w.onBase(files)
+			w.record(repo, commit)
+			var said strings.Builder
+			if err := w.x.Warm(t.Context(), "demo", commit, &said); err != nil {
+				t.Fatal(err, said.String())
+			}
+			w.layer()
+			before := r.count()
+			res, out, errs := w.exec("run:yarn", `node -e 'console.log(require("dep"))'; git status --porcelain; test ! -e script-was-run`)
+			if res.ExitCode != 0 || out != "of the registry\n" || r.count() != before {
+				t.Errorf("%+v, %q, %s", res, out, errs)
+			}
+			if events := w.journal(res.Run); strings.Contains(events, "yarn install") {
+				t.Errorf("it was installed for this caller alone: %s", events)
+			}
+		})
+	}
 }

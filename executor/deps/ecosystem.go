@@ -16,9 +16,11 @@ import (
 const Dir = containers.CacheDir + "/deps"
 
 // Env is the environment that makes package managers use Dir. pnpm gets a file instead (worktree/scripts/warm.sh),
-// because its variable is npm's too, and npm complains about it.
+// because its variable is npm's too, and npm complains about it. So does yarn 1, because its variable is that of later versions
+// too, which may have their cache in the repository.
 var Env = []string{
 	"npm_config_cache=" + Dir + "/npm",
+	"YARN_GLOBAL_FOLDER=" + Dir + "/yarn", // from version 2 on
 	"GOMODCACHE=" + Dir + "/go",
 	"CARGO_HOME=" + Dir + "/cargo",
 }
@@ -41,9 +43,21 @@ var ecosystems = []ecosystem{
 		[]string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--offline"}},
 	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm", []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"},
 		[]string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--offline"}},
+	{"yarn", []string{"yarn.lock"}, "yarn", []string{"sh", "-c", yarnInstall, "yarn"}, []string{"sh", "-c", yarnInstall, "yarn", "offline"}},
 	{"go", []string{"go.sum"}, "go", []string{"go", "mod", "download"}, nil},
 	{"cargo", []string{"Cargo.lock"}, "cargo", []string{"cargo", "fetch", "--locked"}, nil},
 }
+
+// yarnInstall installs the packages of a yarn.lock without their scripts, by yarn of any version. With an argument it uses no
+// network. It fails if the packages are not in a folder of their own, as with Plug'n'Play, because only a folder is shared.
+const yarnInstall = `case $(yarn --version) in
+"") exit 127 ;;
+[01].*) yarn install --frozen-lockfile --ignore-scripts --non-interactive --no-progress ${1:+--offline} ;;
+*)
+	[ $# -eq 0 ] || export YARN_ENABLE_NETWORK=false
+	YARN_ENABLE_GLOBAL_CACHE=true YARN_ENABLE_TELEMETRY=false yarn install --immutable --mode=skip-build
+	;;
+esac && [ -d ` + installedFolder + ` ]`
 
 // lockfiles returns the names of the ecosystem's lock files among files, in order. files maps names to hashes.
 func (e ecosystem) lockfiles(files map[string]string) []string {
