@@ -685,6 +685,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		}
 		return nil
 	})
+	f.group.Go(func() error { i.refreshImages(serving); return nil })
 	if ssh != nil {
 		f.group.Go(func() error { return i.git.ServeSSH(serving, ssh) })
 		i.log.Info("serving SSH", "address", ssh.Addr().String())
@@ -697,7 +698,6 @@ func (f *front) shutdown(ctx context.Context) error {
 	f.i.gateway.Drain()
 	f.stop()
 	if err := f.door.close(ctx); err != nil {
-	f.group.Go(func() error { i.refreshImages(serving); return nil })
 		f.i.log.Debug("the last client may not have been answered", "err", err)
 	}
 	var errs []error
