@@ -21,8 +21,11 @@ func (s *Server) openAPI() []byte {
 	schemas := object{}
 	paths := map[string]object{}
 	for _, row := range s.routes() {
-		if row.Access == route.AccessGit || row.Access == route.AccessPreview {
-			continue // git's own protocol and applications
+		switch row.Access {
+		case route.AccessGit, route.AccessPreview: // git's own protocol and applications
+			continue
+		case route.AccessPage, route.AccessSocket: // for people with a browser
+			continue
 		}
 		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(row.Pattern)
 		if paths[path] == nil {

@@ -344,7 +344,7 @@ func (api *reposAPI) revision(c *route.Call, r *gitd.Repo, rev string) (string, 
 		}
 		rev = "refs/heads/" + base
 	}
-	if c.Who.Grant().ReadsAll() {
+	if c.Who.ReadsAll() {
 		return rev, nil
 	}
 	h, err := r.ResolveFor(c.R.Context(), c.Who.Grant(), rev)

@@ -304,7 +304,7 @@ func (api *runsAPI) watch(c *route.Call) error {
 		q.Caller = st.Caller.String()
 	}
 	var keep func(record.Event) bool
-	if c.Who.Repo != "*" || !c.Who.Grant().ReadsAll() {
+	if !c.Who.SeesAll() {
 		keep = api.ofRepo(c)
 	}
 	return c.Follow(route.Feed{

@@ -26,6 +26,13 @@ import (
 type Mux struct {
 	// Verify returns the grant of a token, or why the token is refused. It is required if a route needs a token.
 	Verify func(token string) (gitd.Grant, error)
+	// Account returns the person of the session that a cookie of the call names. It is asked only for routes of
+	// [AccessPage] and [AccessSocket]. A call without a valid session has nobody, without an error. If it is nil, nobody
+	// can sign in.
+	Account func(c *Call) (Who, error)
+	// Ended returns a channel that is closed when the session of who ends or its roles change. stop must be called when
+	// the channel is no longer needed. If it is nil, sockets survive their sessions.
+	Ended func(who Who) (ended <-chan struct{}, stop func())
 	// URL is where people reach the server ("https://ramus.example.org"). Empty means the address that a request
 	// came to.
 	URL string
@@ -154,6 +161,7 @@ func (m *Mux) handle(c *Call, route Route, fixed *Who, limit int64) (err error) 
 	if err := m.admit(c, route, fixed); err != nil {
 		return err
 	}
+	defer m.endWithSession(c)()
 	if limit > 0 {
 		c.R.Body = http.MaxBytesReader(c.W, c.R.Body, limit)
 	}
@@ -166,8 +174,11 @@ func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 		c.Who = *fixed
 		return nil
 	}
-	if route.Access == AccessGit || route.Access == AccessPreview {
+	switch route.Access {
+	case AccessGit, AccessPreview:
 		return nil
+	case AccessPage, AccessSocket:
+		return m.admitSession(c)
 	}
 	unsigned := links.ErrUnsigned
 	if route.Access == AccessSigned && m.Links != nil {
@@ -195,6 +206,19 @@ func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 		return NewProblem(KindDenied, "%s has not the scope %q", who.Subject, route.Access).
 			WithHint("a token with that scope, for every repository where the route is for administrators")
 	}
+	return c.checkRepo()
+}
+
+// admitSession lets in the session of an account.
+func (m *Mux) admitSession(c *Call) (err error) {
+	if c.Who, err = m.admitAccount(c); err != nil {
+		return err
+	}
+	return c.checkRepo()
+}
+
+// checkRepo returns the problem of a repository in the path that the caller must not know of.
+func (c *Call) checkRepo() error {
 	if repo := c.R.PathValue("repo"); repo != "" && !c.Who.Sees(repo) {
 		return NotFound("repository", repo)
 	}
@@ -203,25 +227,30 @@ func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 
 // refuse writes a problem. It writes a page for a browser on a route that people follow links to.
 func (m *Mux) refuse(c *Call, route Route, p *Problem) {
+	if m.sendToSignIn(c, p) {
+		return
+	}
 	h := c.W.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	h.Del("Content-Length")
 	switch p.Kind {
 	case KindUnauthorized:
-		h.Set("WWW-Authenticate", `Bearer realm="ramus"`)
+		if route.Access != AccessPage && route.Access != AccessSocket {
+			h.Set("WWW-Authenticate", `Bearer realm="ramus"`)
+		}
 	case KindUnavailable, KindStreams:
 		h.Set("Retry-After", "2")
 	case KindLimited:
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
-	if m.Page != nil && c.WantsPage() && (route.Media == MediaHTML || route.Access == AccessGit) && route.Access != AccessSigned {
+	if m.Page != nil && c.WantsPage() && (route.Media == MediaHTML || route.Access == AccessGit || route.Access == AccessPage) && route.Access != AccessSigned {
 		if err := m.Page(c, p); err == nil || c.W.(*recorder).status != 0 {
 			return
 		}
 		m.Log.ErrorContext(c.R.Context(), "cannot make the page of a problem", "request", c.ID)
 	}
-	if (route.Access == AccessSigned || route.Media == MediaHTML) && c.WantsPage() {
+		if (route.Access == AccessSigned || route.Access == AccessPage || route.Media == MediaHTML) && c.WantsPage() {
 		if err := page.Write(c.W, p.Status, page.Policy, pages, "problem.html", p); err != nil {
 			http.Error(c.W, p.Error(), p.Status)
 		}
@@ -233,6 +262,19 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 	}
 	c.W.WriteHeader(p.Status)
 	_, _ = c.W.Write(append(b, '\n')) // the caller may be gone; the log has the problem
+}
+
+// sendToSignIn sends a browser that needs a sign-in for a page to [SignInPath], and reports whether it did. A form is
+// not repeated by itself, so its refusal is a page.
+func (m *Mux) sendToSignIn(c *Call, p *Problem) bool {
+	read := c.R.Method == http.MethodGet || c.R.Method == http.MethodHead
+	if c.Access != AccessPage || !read || p.Kind != KindUnauthorized && p.Kind != KindStale {
+		return false
+	}
+	page.MarkPrivate(c.W.Header())
+	c.W.Header().Set("Cache-Control", "no-store")
+	http.Redirect(c.W, c.R, c.Prefix()+SignInLink(c.R.URL.RequestURI(), p.Kind == KindStale), http.StatusSeeOther)
+	return true
 }
 
 // logRequest logs a request that was answered. p is the problem of err, and nil if err is.

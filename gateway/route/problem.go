@@ -23,6 +23,7 @@ const (
 	KindInvalid      Kind = "invalid"       // 400: the request cannot be carried out as it stands
 	KindUnauthorized Kind = "unauthorized"  // 401: no token, or a token that is refused
 	KindDenied       Kind = "denied"        // 403: the token does not allow it
+	KindStale        Kind = "stale"         // 403: the last authentication of the session is too long ago
 	KindNotFound     Kind = "not_found"     // 404
 	KindMethod       Kind = "method"        // 405: the path exists, with other methods
 	KindConflict     Kind = "conflict"      // 409: in the wrong state, or changed at the same time
@@ -43,7 +44,7 @@ const (
 
 // statuses are the HTTP statuses of the kinds.
 var statuses = map[Kind]int{
-	KindInvalid: 400, KindUnauthorized: 401, KindDenied: 403, KindNotFound: 404, KindMethod: 405,
+	KindInvalid: 400, KindUnauthorized: 401, KindDenied: 403, KindStale: 403, KindNotFound: 404, KindMethod: 405,
 	KindConflict: 409, KindExists: 409, KindAmbiguous: 409, KindTooLarge: 413, KindProblems: 422,
 	KindStreams: 429, KindLimited: 429, KindFailed: 500, KindDamaged: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504,
 	KindDiskFull: 507, KindGone: 499,
@@ -113,6 +114,7 @@ var kinds = []struct {
 	{record.ErrConflict, KindConflict, ""},
 	{record.ErrDamaged, KindDamaged, "the artifact store or the repository was changed by another program, or its disk is failing: look at a backup"},
 	{record.ErrStoreAway, KindUnavailable, "the artifact store does not answer; try again in a moment"},
+	{ErrSessionEnded, KindUnauthorized, "sign in again"},
 	{record.ErrClosed, KindUnavailable, "the server is shutting down; try again in a moment"},
 	{gitd.ErrNotFound, KindNotFound, ""},
 	{gitd.ErrExists, KindExists, ""},

@@ -40,10 +40,18 @@ const (
 	// AccessHook leaves the check to the handler, which verifies the sender's signature over the raw body before it
 	// reads anything in it.
 	AccessHook Access = "hook"
+	// AccessPage lets in the session of an account, which its cookie names. Pages and their forms have it. Nobody who
+	// asks for a page is sent to [SignInPath]. A token lets nobody in. Handlers check the roles in repositories.
+	AccessPage Access = "page"
+	// AccessSocket lets in the session of an account, for a request with this server's own Origin that becomes a
+	// WebSocket. The context of the request ends within a second after its session has ended. The handler closes the
+	// connection then.
+	AccessSocket Access = "socket"
 )
 
 // accesses are all classes of access.
-var accesses = []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessPreview, AccessGit, AccessHook}
+var accesses = []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessPreview, AccessGit, AccessHook,
+	AccessPage, AccessSocket}
 
 // Media types of streams and of answers that are not JSON.
 const (

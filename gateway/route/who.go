@@ -23,6 +23,9 @@ type Who struct {
 	Email string `json:"email,omitempty"`
 	// Local callers came by the unix socket. They can read the data folder anyway.
 	Local bool `json:"local"`
+	// Account is the person of a session. Nil means that the request came with a token or by the unix socket. With an
+	// account, its roles decide.
+	Account *Account `json:"-"`
 }
 
 // Local is the caller of every request on the unix socket.
@@ -31,7 +34,8 @@ var Local = Who{Subject: "local", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, 
 // Nobody reports whether the request carried no valid token.
 func (w Who) Nobody() bool { return w.Subject == "" }
 
-// Grant returns the grant whose methods decide what the caller may do. The Git server asks the same methods.
+// Grant returns the grant whose methods decide what the caller may do. The Git server asks the same methods. For an
+// account it is the grant of its role in every repository, so that roles in single repositories are not in it.
 func (w Who) Grant() gitd.Grant {
 	return gitd.Grant{Subject: w.Subject, Repo: w.Repo, Scopes: w.Scopes, Read: w.Read, Write: w.Write}
 }
@@ -42,9 +46,14 @@ func (w Who) Admin() bool { return w.Grant().Has(gitd.ScopeAdmin) && w.Repo == "
 
 // May reports whether routes of class a let the caller in.
 func (w Who) May(a Access) bool {
+	if w.Account != nil {
+		return w.mayAccount(a)
+	}
 	switch a {
 	case AccessPublic, AccessGit, AccessHook, AccessPreview:
 		return true
+	case AccessPage, AccessSocket:
+		return w.Local
 	case AccessMetrics:
 		return w.Grant().Has(gitd.ScopeMetrics) && w.Repo == "*"
 	case AccessRead, AccessSigned:
@@ -58,11 +67,11 @@ func (w Who) May(a Access) bool {
 }
 
 // Sees reports whether the caller may know of a repository.
-func (w Who) Sees(repo string) bool { return w.Grant().MayRead(repo) }
+func (w Who) Sees(repo string) bool { return w.grantIn(repo).MayRead(repo) }
 
 // SeesBranch reports whether the caller may know of a branch, and of the runs on it.
 func (w Who) SeesBranch(repo, branch string) bool {
-	return w.Grant().MayReadRef(repo, "refs/heads/"+branch)
+	return w.grantIn(repo).MayReadRef(repo, "refs/heads/"+branch)
 }
 
 // SeesRun reports whether the caller may know of a run.
@@ -73,8 +82,12 @@ func (w Who) SeesTask(t record.Task) bool { return w.SeesBranch(t.Repo, t.Caller
 
 // CheckChange returns why the caller may not change a branch that it may know of. Returns nil if it may.
 func (w Who) CheckChange(repo, branch string) error {
-	if w.Grant().MayWriteRef(repo, "refs/heads/"+branch) {
+	if w.grantIn(repo).MayWriteRef(repo, "refs/heads/"+branch) {
 		return nil
+	}
+	if w.Account != nil {
+		return NewProblem(KindDenied, "%s may not change the branch %s of %s", w.Account.Login, branch, repo).
+			WithHint("this needs the role member there; an administrator gives it")
 	}
 	return NewProblem(KindDenied, "%s may not change the branch %s of %s", w.Subject, branch, repo).
 		WithHint("`ramus token create --ref` makes a token with more refs; runs work on branches below refs/heads/ramus/")
@@ -98,16 +111,16 @@ func (w Who) CheckRun(r record.Run, into string) error {
 // HideMatches replaces the error of an ambiguous name, which lists the matches, for callers that do not see all
 // repositories and branches. what is the kind of thing that was named.
 func (w Who) HideMatches(what, name string, err error) error {
-	if (w.Repo != "*" || !w.Grant().ReadsAll()) && errors.Is(err, record.ErrAmbiguous) {
+	if !w.SeesAll() && errors.Is(err, record.ErrAmbiguous) {
 		return NewProblem(KindAmbiguous, "%q is not enough to name a %s", name, what).WithHint("give the whole name")
 	}
 	return err
 }
 
 // Person returns the person that an action is attributed to. Only administrators act in the name of somebody else.
-// All others are the person of their grant.
+// All others are the person of their grant or account.
 func (w Who) Person(claimed gitd.Person) gitd.Person {
-	if w.Admin() && claimed.Name != "" {
+	if w.Account == nil && w.Admin() && claimed.Name != "" {
 		return claimed
 	}
 	if w.Name != "" && w.Email != "" {

@@ -108,7 +108,7 @@ func (api *API) list(c *route.Call) error {
 	if api.Triggers == nil {
 		return errNone()
 	}
-	return c.Reply(api.Triggers.Statuses(func(s Status) bool { return c.Who.Sees(s.Repo) && c.Who.Grant().ReadsAll() }))
+	return c.Reply(api.Triggers.Statuses(func(s Status) bool { return c.Who.Sees(s.Repo) && c.Who.ReadsAll() }))
 }
 
 func (api *API) run(c *route.Call) error {
