@@ -15,7 +15,9 @@ import (
 type aboutAPI struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
-	find     *lookup.Lookup
+	// Records signs the records about people. Nil means Git.Signer.
+	Records *gitd.CommitSigner
+	find    *lookup.Lookup
 	// Version and Engine are the names of the program's version and of the container engine.
 	Version, Engine string
 	Streams         int
@@ -104,14 +106,19 @@ func (api *aboutAPI) scrape(c *route.Call) error {
 
 func (api *aboutAPI) jwks(c *route.Call) error { return c.ReplyRaw(api.Git.JWKS()) }
 
-// allowedSigners answers with an allowed_signers file. The file is empty if commits are not signed.
+// allowedSigners answers with an allowed_signers file. Without a key for
+// commits, it has only that of the records about people.
 func (api *aboutAPI) allowedSigners(c *route.Call) error {
 	c.W.Header().Set("Content-Type", route.MediaText)
-	if api.Git.Signer == nil {
-		return nil
+	for _, signer := range []*gitd.CommitSigner{api.Git.Signer, api.Records} {
+		if signer == nil {
+			continue
+		}
+		if _, err := io.WriteString(c.W, signer.AllowedSigner(api.Executor.Bot)); err != nil {
+			return err
+		}
 	}
-	_, err := io.WriteString(c.W, api.Git.Signer.AllowedSigner(api.Executor.Bot))
-	return err
+	return nil
 }
 
 func (api *aboutAPI) openapi(c *route.Call) error { return c.ReplyRaw(api.spec()) }

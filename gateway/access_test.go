@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/secret"
+	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -25,14 +26,15 @@ import (
 type row struct {
 	access route.Access
 	// of is the kind of object of the route. "repo" is one repository or a part of one, which bearers for another
-	// repository do not find. "list" is a list, which is empty for them. "" is neither.
+	// repository do not find. "list" is a list, which is empty for them. "admin" is a page of administrators. "" is none
+	// of these.
 	of   string
 	path string // without wildcards
 	body string
 }
 
 // The classes of pages and of their forms.
-const accessPage, accessForm = route.AccessRead, route.AccessWrite
+const accessPage, accessForm = route.AccessPage, route.AccessPage
 
 // expected repeats the security of all routes independently of the table of routes. A change of the table must be
 // repeated here, so that nobody gets access by accident.
@@ -139,7 +141,7 @@ var expected = map[string]row{
 	"GET /auth/github/callback":                            {route.AccessPublic, "", "/auth/github/callback", ""},
 	"GET /{$}":                                             {route.AccessPublic, "", "/", ""},
 	"GET /assets/{file}":                                   {route.AccessPublic, "", "/assets/icon.svg", ""},
-	"GET /live":                                            {accessPage, "socket", "/live", ""},
+	"GET /live":                                            {route.AccessSocket, "socket", "/live", ""},
 	"GET /dashboard":                                       {accessPage, "page", "/dashboard", ""},
 	"POST /dashboard/ask":                                  {accessForm, "form", "/dashboard/ask", ""},
 	"GET /workspaces":                                      {accessPage, "page", "/workspaces", ""},
@@ -174,6 +176,24 @@ var expected = map[string]row{
 	"GET /api/workspaces/{workspace}/boot-log":             {route.AccessRead, "repo", "/api/workspaces/run-subject/boot-log", ""},
 	"GET /connect":                                         {route.AccessPublic, "", "/connect?ticket=x", ""},
 	"POST /connect":                                        {route.AccessPublic, "", "/connect", "ticket=x&token=x"},
+	"GET /auth/oidc":                                       {route.AccessPublic, "", "/auth/oidc", ""},
+	"GET /auth/oidc/callback":                              {route.AccessPublic, "", "/auth/oidc/callback", ""},
+	"GET /auth/link":                                       {route.AccessPublic, "", "/auth/link", ""},
+	"GET /auth":                                            {route.AccessPublic, "", "/auth", ""},
+	"POST /auth/out":                                       {route.AccessPage, "", "/auth/out", ""},
+	"POST /auth/out/everywhere":                            {route.AccessPage, "", "/auth/out/everywhere", ""},
+	"GET /settings/sessions":                               {route.AccessPage, "", "/settings/sessions", ""},
+	"POST /settings/sessions/{session}/end":                {route.AccessPage, "", "/settings/sessions/x/end", ""},
+	"GET /admin/people":                                    {route.AccessPage, "admin", "/admin/people", ""},
+	"POST /admin/people/{person}":                          {route.AccessPage, "admin", "/admin/people/x", ""},
+	"GET /admin/audit":                                     {route.AccessPage, "admin", "/admin/audit", ""},
+	"POST /api/sign-in/link":                               {route.AccessAdmin, "", "/api/sign-in/link", ""},
+	"GET /api/people":                                      {route.AccessAdmin, "", "/api/people", ""},
+	"PATCH /api/people/{person}":                           {route.AccessAdmin, "", "/api/people/nobody", `{"role":"king"}`},
+	"DELETE /api/people/{person}":                          {route.AccessAdmin, "", "/api/people/nobody", ""},
+	"GET /api/sessions":                                    {route.AccessAdmin, "", "/api/sessions", ""},
+	"DELETE /api/sessions":                                 {route.AccessAdmin, "", "/api/sessions", ""},
+	"DELETE /api/sessions/{session}":                       {route.AccessAdmin, "", "/api/sessions/nothing", ""},
 	"POST /slack/interactions":                             {route.AccessHook, "", "/slack/interactions", "payload={}"},
 	"POST /slack/commands":                                 {route.AccessHook, "", "/slack/commands", "command=/ramus"},
 	" /":                                                   {route.AccessGit, "", "/team/app.git/info/refs?service=git-upload-pack", ""},
@@ -235,7 +255,10 @@ func TestAuthorisation(t *testing.T) {
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}
-	r := openExecutor(t, false, func(x *executor.Executor) { x.Agents, x.SecretStore = coder, store }, withEngineer(t))
+	r := openExecutor(t, false, func(x *executor.Executor) { x.Agents, x.SecretStore = coder, store }, func(s *gateway.Server) {
+		withEngineer(t)(s)
+		withPeople(t)(s)
+	})
 	r.repo(t, "team/app")
 	r.repo(t, "other")
 	task, err := r.Engineer.Submit(t.Context(), engineer.Submission{Repo: "team/app", Description: "the subject"})
@@ -288,11 +311,13 @@ func TestAuthorisation(t *testing.T) {
 				g.Subject = k.name
 				token = r.token(t, g)
 			}
+			if (row.Access == route.AccessPage || row.Access == route.AccessSocket) && !k.local {
+				continue // tested by TestSessions
+			}
 			status, body := r.ask(t, k.local, token, row.Method, path, want.body)
-			if strings.Contains("page form socket", want.of) && want.of != "" {
-				// TestStrangers of package web tests what a page shows.
-				if in := slices.Contains(k.may, want.access); !in && status != k.status || in && status == 401 {
-					t.Errorf("%s, %s: status %d: %s", key, k.name, status, body)
+			if row.Access == route.AccessPage || row.Access == route.AccessSocket {
+				if status != 409 {
+					t.Errorf("%s, %s: status %d, want 409: only a browser is signed in: %s", key, k.name, status, body)
 				}
 				continue
 			}
@@ -339,11 +364,15 @@ func TestAuthorisation(t *testing.T) {
 				if status != 200 || strings.Contains(body, "team/app") {
 					t.Errorf("%s, %s: status %d: %s", key, k.name, status, body)
 				}
-			case key == "POST /api/backup" && !k.local:
-				if status != 403 {
-					t.Errorf("%s, %s: status %d, want 403: only the machine of the server makes backups: %s", key, k.name, status, body)
+			case key == "GET /auth/link":
+				if status != 403 && !k.local { // a browser does not use the socket
+					t.Errorf("%s, %s: status %d, want 403: it opens by its code alone: %s", key, k.name, status, body)
 				}
-			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/output/") && !strings.Contains(path, "/secrets/") && !strings.Contains(path, "/agent-sessions/x"):
+			case (key == "POST /api/backup" || key == "POST /api/sign-in/link") && !k.local:
+				if status != 403 {
+					t.Errorf("%s, %s: status %d, want 403: only the machine of the server does that: %s", key, k.name, status, body)
+				}
+			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/output/") && !strings.Contains(path, "/secrets/") && !strings.Contains(path, "/agent-sessions/x") && !strings.HasPrefix(path, "/api/people/") && !strings.HasPrefix(path, "/api/sessions/"):
 				t.Errorf("%s, %s: status %d, want to be let in: %s", key, k.name, status, body)
 			case want.of == "list" && !strings.Contains(body, "team/app"):
 				t.Errorf("%s, %s: the list is empty: %s", key, k.name, body)
@@ -371,7 +400,8 @@ func (r *rooms) tryLinks(t *testing.T, run record.Run) {
 	own := r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read"}})
 	for _, way := range r.Table() {
 		row := expected[way.Method+" "+way.Pattern]
-		if way.Access == route.AccessGit || way.Access == route.AccessPublic || way.Access == route.AccessHook || way.Access == route.AccessPreview {
+		if way.Access == route.AccessGit || way.Access == route.AccessPublic || way.Access == route.AccessHook || way.Access == route.AccessPreview ||
+			way.Access == route.AccessPage || way.Access == route.AccessSocket {
 			continue
 		}
 		name := way.Method + " " + way.Pattern

@@ -147,7 +147,7 @@ func (api *reposAPI) repos(c *route.Call) error {
 	}
 	list := []Repo{}
 	for _, r := range repos {
-		if !c.Who.Sees(r.Name()) {
+		if !c.Who.Sees(r.Name()) || r.Name() == gitd.PeopleRepo {
 			continue
 		}
 		d, err := api.describe(c, r)

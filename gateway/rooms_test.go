@@ -101,6 +101,11 @@ func openExecutor(t *testing.T, withContainers bool, options func(*executor.Exec
 				t.Error(err)
 			}
 		}
+		if s.People != nil {
+			if err := s.People.Actions.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := x.Close(ctx, false); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/mirror"
+	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -57,6 +58,15 @@ type Server struct {
 	SignIn *signin.GitHub
 	// ForgeKeys has the tokens of people at forges. If it is nil, people can store none.
 	ForgeKeys *forgekey.Keys
+	// People lets people in with a browser. If it is nil, nobody can, such as in a server that ends with its command.
+	People *signin.People
+	// Accounts has the people, also if People is nil.
+	Accounts *account.Store
+	// Records signs the records about people. Nil means Git.Signer.
+	Records *gitd.CommitSigner
+	// Content is the origin of the trace viewer and of whatever a file scripts, which is this server under another host.
+	// If it is empty, there is none.
+	Content string
 	// Mirrors keeps copies of repositories. Nil means that there are none.
 	Mirrors *mirror.Mirrors
 	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
@@ -100,6 +110,7 @@ type Server struct {
 	apis    []interface{ Routes() []route.Route }
 	preview *preview.API
 	web     *web.API
+	pages   *evidence.API
 	mcp     *mcp.API
 	spec    []byte       // the OpenAPI document
 	git     http.Handler // the Git server, which needs a grant
@@ -136,24 +147,35 @@ func (s *Server) setUpAlone() {
 	if s.Git != nil {
 		s.mux.Verify = s.Git.Verify
 	}
+	if s.People != nil {
+		s.mux.Account, s.mux.Again, s.mux.Ended, s.mux.Audit = s.People.Account, s.People.Again, s.People.Ended, s.People.Audit
+	}
 
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview, Log: s.Log, Now: s.Now}
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
 		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
+	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content, Sessions: s.People != nil, Now: s.Now}
 	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
 	tasks.Tickets = s.Tickets
 	if s.Triggers != nil {
 		tasks.Triggers = s.Triggers
 	}
-	shown := &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Now: s.Now}
 	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
-	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: shown, Engineer: s.Engineer,
+	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Engineer: s.Engineer,
 		Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Version: s.Version, Engine: s.Engine,
 		Address: s.prefix(), Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.mux.Page = s.web.Problem
+	if s.People != nil {
+		s.web.Access, s.web.Write, s.web.Socket = route.AccessPage, route.AccessPage, route.AccessSocket
+		s.web.SignOut, s.People.Home = signin.OutPath, "/dashboard"
+		s.web.Ways = []web.Way{{Text: "Sign in", Href: route.SignInPath}}
+		s.web.More = append(s.web.More, web.Settings{Title: "Browsers", Path: signin.SessionsPath, Icon: "lock", About: "Where you are signed in"},
+			web.Settings{Title: "People", Path: signin.PeoplePath, Icon: "person", About: "Who may sign in, and their roles", Admin: true},
+			web.Settings{Title: "Actions", Path: signin.AuditPath, Icon: "pulse", About: "What people did", Admin: true})
+	}
 	s.apis = []interface{ Routes() []route.Route }{
-		&aboutAPI{Executor: s.Executor, Git: s.Git, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
+		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
 			metrics: m, spec: func() []byte { return s.spec }},
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
@@ -163,7 +185,7 @@ func (s *Server) setUpAlone() {
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
 		tasks,
 		&trigger.API{Triggers: s.Triggers},
-		shown,
+		s.pages,
 		&workspace.API{Workspaces: places},
 		s.web,
 		s.preview,
@@ -171,7 +193,7 @@ func (s *Server) setUpAlone() {
 		&chat.API{Chat: s.Chat, Log: s.Log, Now: s.Now},
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
-		&signin.API{Git: s.Git, GitHub: s.SignIn, Log: s.Log, Now: s.Now},
+		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
 	}
@@ -181,7 +203,7 @@ func (s *Server) setUpAlone() {
 // Handler serves the API and the Git server to callers with a grant.
 func (s *Server) Handler() http.Handler {
 	s.setUp()
-	return s.preview.ByHost(s.mux, s.cors(s.mux.Handler(s.routes(), nil)))
+	return s.pages.ByHost(s.mux, s.preview.ByHost(s.mux, s.cors(s.mux.Handler(s.routes(), nil))))
 }
 
 // LocalHandler serves the same to everybody who can open the unix socket, as an administrator. Only the folder and

@@ -26,6 +26,9 @@ func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
 	var hit string
 	routes := s.routes()
 	for i := range routes {
+		if routes[i].Access == route.AccessPage || routes[i].Access == route.AccessSocket {
+			routes[i].Access = route.AccessPublic // the socket has no sessions
+		}
 		name := routes[i].Method + " " + routes[i].Pattern
 		routes[i].Handle = func(c *route.Call) error {
 			hit = name

@@ -25,6 +25,8 @@ type NewCommit struct {
 	Author, Committer Person    // an empty Committer means the Author
 	When              time.Time // zero means now
 	Message           string
+	// Signer signs the commit. Nil means [Server.Signer].
+	Signer *CommitSigner
 }
 
 // File is one file to be written.
@@ -64,7 +66,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	data, err := r.server.encodeCommit(r.newCommit(c, tree))
+	data, err := r.server.encodeCommit(r.newCommit(c, tree), c.Signer)
 	if err != nil {
 		return "", err
 	}

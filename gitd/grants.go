@@ -17,5 +17,9 @@ const (
 // deleted. They stay until they are merged or kept elsewhere.
 const StageRefs = grant.StageRefs
 
+// PeopleRepo is the repository of accounts and of the log of what people did. Grants for every repository cover it only
+// with the scope "admin".
+const PeopleRepo = grant.PeopleRepo
+
 // Scopes lists the scopes that a grant may have.
 func Scopes() []string { return grant.Scopes() }

@@ -406,7 +406,7 @@ func adoptLoose(w *pack.Writer, file string) error {
 
 // writeMade writes a commit that the server itself makes.
 func (sc *mergeScratch) writeMade(c object.RawCommit) (Hash, error) {
-	data, err := sc.r.server.encodeCommit(c)
+	data, err := sc.r.server.encodeCommit(c, nil)
 	if err != nil {
 		return "", err
 	}

@@ -68,13 +68,16 @@ func (s *CommitSigner) sign(commit []byte) ([]byte, error) {
 	return sshSign(s.key, commitSpace, commit)
 }
 
-// encodeCommit returns the commit as it is stored. It is signed if the server has a signer.
-func (s *Server) encodeCommit(c object.RawCommit) ([]byte, error) {
+// encodeCommit returns the commit as it is stored, signed by a signer. Nil means the server's, which may be nil too.
+func (s *Server) encodeCommit(c object.RawCommit, by *CommitSigner) ([]byte, error) {
 	data := c.Encode()
-	if s.Signer == nil {
+	if by == nil {
+		by = s.Signer
+	}
+	if by == nil {
 		return data, nil
 	}
-	signature, err := s.Signer.sign(data)
+	signature, err := by.sign(data)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sign a commit: %w", err)
 	}

@@ -17,7 +17,7 @@ func (r *Repo) Snapshot(ctx context.Context, o worktree.Overlay, c NewCommit) (w
 	var s worktree.Snapshot
 	if err == nil {
 		s, err = r.worktrees().Snapshot(ctx, o, func(tree Hash) ([]byte, error) {
-			return r.server.encodeCommit(r.newCommit(c, tree))
+			return r.server.encodeCommit(r.newCommit(c, tree), c.Signer)
 		})
 	}
 	if err != nil {

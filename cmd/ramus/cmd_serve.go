@@ -77,10 +77,11 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 	if err != nil {
 		return err
 	}
-	i.load = load
+	i.load, i.owner = load, asker(ctx, e)
 	i.gateway.Reload = i.reload
 	f, err := i.listen(ctx, false)
 	if err == nil {
+		i.printLink(e.err)
 		debug.FreeOSMemory() // returns the memory that only the start needed
 		ended := make(chan error, 1)
 		go func() { ended <- f.group.Wait() }()

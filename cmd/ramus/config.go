@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/linear"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -55,6 +56,8 @@ type Config struct {
 	Services       ServicesConfig         `yaml:"services"`
 	Devcontainer   string                 `yaml:"devcontainer"`
 	Preview        PreviewConfig          `yaml:"preview"`
+	SignIn         PeopleConfig           `yaml:"sign_in"`
+	Web            WebConfig              `yaml:"web"`
 	AuthorizedKeys string                 `yaml:"authorized_keys"`
 	Git            GitConfig              `yaml:"git"`
 	LLM            LLMConfig              `yaml:"llm"`
@@ -383,7 +386,9 @@ func Defaults() Config {
 		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Devcontainer: "devcontainer",
 		Browser:      BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
-		Services:     ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
+		SignIn: PeopleConfig{Admins: []string{}, Members: []string{}, Viewers: []string{}, Default: "none", Idle: Duration(session.DefaultIdle), Life: Duration(session.DefaultLife),
+			OIDC: OIDCConfig{Scopes: []string{"profile", "email"}}},
+		Services: ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
 		Git: GitConfig{Create: []string{}, ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
@@ -437,7 +442,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 
 // choices are the values of the keys with a closed list of values.
 var choices = map[string][]string{
-	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"},
+	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"}, "sign_in.default": {"none", "viewer", "member"},
 	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
 	"repos.*.merge":        {"", "push", "pull-request", "here"},
 	"repos.*.mirror":       {"", "pull", "push"},

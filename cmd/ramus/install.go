@@ -27,7 +27,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/announce"
+	"github.com/ramus-dev/ramus/gateway/audit"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -35,11 +37,13 @@ import (
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/shortpath"
+	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
@@ -67,6 +71,14 @@ type installation struct {
 	trackers *trackers
 	models   *model.Proxy
 	traces   *trace.Exporter // nil if no collector is configured
+
+	accounts *account.Store
+	records  *gitd.CommitSigner // of records about people; nil if the Git server's is
+	oidc     *signin.OIDC       // nil if none is configured
+	owner    gitd.Person        // who can use the unix socket
+	people   *signin.People     // who may sign in; only a lasting server opens it, and the two below
+	actions  *audit.Log
+	web      *bolt.DB
 
 	load      func() (Config, error) // reads the configuration again
 	level     *slog.LevelVar         // of the log
@@ -219,6 +231,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if err != nil {
 		return nil, err
 	}
+	if i.oidc, err = newOIDC(c.SignIn.OIDC, secret); err != nil {
+		return nil, err
+	}
 	if i.forges, err = newForges(c, secret, log); err != nil {
 		return nil, err
 	}
@@ -340,12 +355,16 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}
 	i.executor = x
 
+	if err := i.openAccounts(ctx, keys); err != nil {
+		return nil, err
+	}
 	i.mirrors.Secrets = set
 	i.gateway = &gateway.Server{
 		Mirrors: i.mirrors, ForgeKeys: personal,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
 		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces,
+		Accounts: i.accounts, Records: i.records,
 	}
 	return i, nil
 }
@@ -458,6 +477,7 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	if i.store != nil {
 		errs = append(errs, i.store.Close())
 	}
+	errs = append(errs, i.closePeople())
 	i.traces.Close(ctx)
 	errs = append(errs, i.workTree.close())
 	if i.engine != nil {
@@ -669,6 +689,13 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		i.gateway.Loopback = loopbackURL(web.Addr())
 		i.git.URL = cmp.Or(i.git.URL, i.gateway.Loopback)
 	}
+	if i.gateway.Content, err = contentURL(i.config, i.gateway.Loopback); err != nil {
+		return nil, err
+	}
+	if err := i.openPeople(i.owner); err != nil {
+		return nil, err
+	}
+	i.gateway.People = i.people
 	i.mirrors.Open(serving)
 	if err := i.webhooks.Open(serving); err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ type site struct {
 func newForges(c Config, secret *secrets, log *slog.Logger) (*forges, error) {
 	f := &forges{log: log}
 	var err error
-	if f.hub, err = newHub(c.GitHub, secret, log); err != nil {
+	if f.hub, err = newHub(c.GitHub, c.SignIn, secret, log); err != nil {
 		return nil, err
 	}
 	b := c.Bitbucket

@@ -58,7 +58,7 @@ type hub struct {
 const githubURL = "https://github.com"
 
 // newHub returns the GitHub of a configuration.
-func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
+func newHub(c GitHubConfig, people PeopleConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 	h := &hub{log: log}
 	var err error
 	if h.web, err = siteURL("github.url", c.URL); err != nil {
@@ -87,7 +87,7 @@ func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 	if h.secret != "" && h.tokens == nil {
 		return nil, errors.New("github.webhook_secret is set, but neither an App nor a token, without which ramus cannot read pull requests")
 	}
-	h.signIn, err = newSignIn(c.SignIn, h.web.String(), api, secret, log)
+	h.signIn, err = newSignIn(c.SignIn, people, h.web.String(), api, secret, log)
 	return h, err
 }
 
@@ -142,7 +142,7 @@ func newTokens(c GitHubConfig, api string, secret *secrets) (github.Tokens, erro
 }
 
 // newSignIn returns the sign-in. Returns nil if none is configured.
-func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logger) (*signin.GitHub, error) {
+func newSignIn(c SignInConfig, people PeopleConfig, web, api string, secret *secrets, log *slog.Logger) (*signin.GitHub, error) {
 	text, err := secret.value("github.sign_in.client_secret", c.ClientSecretEnv, c.ClientSecretFile)
 	if err != nil {
 		return nil, err
@@ -152,8 +152,8 @@ func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logge
 		return nil, nil
 	case c.ClientID == "" || text == "":
 		return nil, errors.New("github.sign_in needs client_id, and client_secret_env or client_secret_file")
-	case len(c.Users)+len(c.Organizations) == 0:
-		return nil, errors.New("github.sign_in accepts nobody: name users or organizations")
+	case len(c.Users)+len(c.Organizations) == 0 && !people.letsGitHub():
+		return nil, errors.New("github.sign_in accepts nobody: name users or organizations there or in sign_in")
 	}
 	s := &signin.GitHub{Client: &github.SignIn{URL: web, API: api, ClientID: c.ClientID, ClientSecret: text, Log: log},
 		Users: c.Users, Organizations: c.Organizations, Scopes: c.Scopes, Life: time.Duration(c.Life)}

@@ -35,7 +35,7 @@ func TestHubs(t *testing.T) {
 		"a missing secret": {func(c *GitHubConfig) { c.TokenEnv = "NONE" }, "not in the environment"},
 		"a hook alone":     {func(c *GitHubConfig) { c.WebhookSecretEnv = "SECRET" }, "neither an App nor a token"},
 	} {
-		_, err := newHub(set(one.change), &secrets{environ: environ}, log)
+		_, err := newHub(set(one.change), PeopleConfig{Default: "none"}, &secrets{environ: environ}, log)
 		if (err == nil) != (one.want == "") || err != nil && !strings.Contains(err.Error(), one.want) {
 			t.Errorf("%s: %v, want %q", name, err, one.want)
 		}
@@ -50,7 +50,7 @@ func TestHubs(t *testing.T) {
 		},
 		"http://127.0.0.1:8080": {"http://127.0.0.1:8080/acme/app.git": true, "http://127.0.0.1:8081/acme/app.git": false, "https://127.0.0.1:8080/acme/app.git": false},
 	} {
-		h, err := newHub(set(func(c *GitHubConfig) { c.URL, c.TokenEnv = site, "TOKEN" }), &secrets{environ: environ}, log)
+		h, err := newHub(set(func(c *GitHubConfig) { c.URL, c.TokenEnv = site, "TOKEN" }), PeopleConfig{Default: "none"}, &secrets{environ: environ}, log)
 		if err != nil {
 			t.Fatal(err)
 		}

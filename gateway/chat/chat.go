@@ -384,7 +384,7 @@ func (c *Chat) listRepos(ctx context.Context) []string {
 	}
 	var names []string
 	for _, r := range all {
-		if r.Name() != lookup.InboxRepo {
+		if !lookup.IsOwnRepo(r.Name()) {
 			names = append(names, r.Name())
 		}
 	}

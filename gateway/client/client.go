@@ -29,6 +29,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -585,6 +586,41 @@ func (c *Client) ProcessOutput(ctx context.Context, caller, id string, follow bo
 // NewToken creates a token.
 func (c *Client) NewToken(ctx context.Context, n signin.NewToken) (signin.Token, error) {
 	return post[signin.Token](ctx, c, "/api/tokens", n)
+}
+
+// OwnerLink makes a link that signs in the owner of the data folder, once, and then comes to a path of the server.
+func (c *Client) OwnerLink(ctx context.Context, to string) (signin.Link, error) {
+	return post[signin.Link](ctx, c, "/api/sign-in/link", signin.NewLink{To: to})
+}
+
+// People returns the people who have signed in.
+func (c *Client) People(ctx context.Context) ([]signin.Person, error) {
+	return get[[]signin.Person](ctx, c, "/api/people")
+}
+
+// ChangeRoles changes the roles of a person, by id or login.
+func (c *Client) ChangeRoles(ctx context.Context, person string, n signin.NewRoles) (p signin.Person, err error) {
+	return p, c.do(ctx, http.MethodPatch, "/api/people/"+url.PathEscape(person), n, &p)
+}
+
+// RemovePerson removes a person, by id or login, and ends their sessions.
+func (c *Client) RemovePerson(ctx context.Context, person string) (n signin.Ended, err error) {
+	return n, c.do(ctx, http.MethodDelete, "/api/people/"+url.PathEscape(person), nil, &n)
+}
+
+// Browsers returns the browsers that are signed in, of a person or, if person is "", of all.
+func (c *Client) Browsers(ctx context.Context, person string) ([]session.Session, error) {
+	return get[[]session.Session](ctx, c, "/api/sessions?person="+url.QueryEscape(person))
+}
+
+// EndSessions ends all sessions of a person.
+func (c *Client) EndSessions(ctx context.Context, person string) (n signin.Ended, err error) {
+	return n, c.do(ctx, http.MethodDelete, "/api/sessions?person="+url.QueryEscape(person), nil, &n)
+}
+
+// EndSession ends a session.
+func (c *Client) EndSession(ctx context.Context, id string) (n signin.Ended, err error) {
+	return n, c.do(ctx, http.MethodDelete, "/api/sessions/"+url.PathEscape(id), nil, &n)
 }
 
 // Reindex rebuilds the index.

@@ -286,7 +286,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		}
 		names := slices.Collect(maps.Keys(e.Executor.Bases().AllSources())) // some of them may never have been fetched
 		for _, r := range all {
-			if r.Name() != lookup.InboxRepo {
+			if !lookup.IsOwnRepo(r.Name()) {
 				names = append(names, r.Name())
 			}
 		}

@@ -50,6 +50,11 @@ type API struct {
 	Links *links.Signer
 	// Loopback is the base URL of links for a person at the unix socket if no other URL is known. Empty means none.
 	Loopback string
+	// Content is the origin of the trace viewer ("https://content.example.org"), which is this server under another host.
+	// Empty means that there is none.
+	Content string
+	// Sessions says that a cookie tells who looks at pages of this server. Then the trace viewer needs Content.
+	Sessions bool
 	Now      func() time.Time
 }
 
@@ -71,7 +76,7 @@ func (api *API) Routes() []route.Route {
 			Summary: "One file of a run's evidence, by its name in the manifest; view=1 shows text, pictures and films in a page",
 			Query:   fileQuery{}, Media: route.MediaBytes, Handle: api.evidenceFile},
 		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
-			Media: route.MediaBytes, Handle: api.traceFile},
+			Media: route.MediaBytes, Handle: api.trace},
 	}
 }
 

@@ -22,9 +22,9 @@ import (
 )
 
 // SignIn determines the identity of a person at GitHub, by the web application flow of OAuth (RFC 6749, with PKCE, RFC
-// 7636), of a GitHub App or an OAuth App. It stores nothing. The user's token serves for three requests and is then
-// revoked. The exported fields are options and may be changed until the first call. Methods are safe for concurrent
-// use.
+// 7636), of a GitHub App or an OAuth App. It stores nothing. The user's token serves for three requests, and is then
+// revoked or left to the caller. The exported fields are options and may be changed until the first call. Methods are
+// safe for concurrent use.
 //
 // See https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps.
 type SignIn struct {
@@ -72,20 +72,41 @@ type User struct {
 	Organizations []string `json:"organizations,omitempty"`
 }
 
-// Finish returns the user who came back with a code.
+// Finish returns the user who came back with a code. It revokes the user's token.
 func (s *SignIn) Finish(ctx context.Context, a Attempt, code, redirect string) (User, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
-	token, err := s.exchange(ctx, a, code, redirect)
-	if err != nil {
-		return User{}, fmt.Errorf("cannot exchange the code of a sign-in: %w", plain(err))
-	}
-	u, err := s.user(ctx, token)
-	// The token is no longer needed. The person does not have to know whether revoking it succeeds.
-	if err := s.revoke(context.WithoutCancel(ctx), token); err != nil {
-		cmp.Or(s.Log, slog.Default()).WarnContext(ctx, "cannot revoke the token of a sign-in", "login", u.Login, "err", plain(err))
+	u, token, err := s.FinishKeeping(ctx, a, code, redirect)
+	if token != "" {
+		s.Revoke(ctx, token)
 	}
 	return u, err
+}
+
+// FinishKeeping is Finish, except that it returns the user's token, with which [SignIn.Ask] asks again. The caller
+// revokes it, also after an error.
+func (s *SignIn) FinishKeeping(ctx context.Context, a Attempt, code, redirect string) (_ User, token string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	token, err = s.exchange(ctx, a, code, redirect)
+	if err != nil {
+		return User{}, "", fmt.Errorf("cannot exchange the code of a sign-in: %w", plain(err))
+	}
+	u, err := s.user(ctx, token)
+	return u, token, err
+}
+
+// Ask returns the owner of a token of [SignIn.FinishKeeping]. The error is [forge.ErrRefused] if GitHub no longer takes
+// the token.
+func (s *SignIn) Ask(ctx context.Context, token string) (User, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	return s.user(ctx, token)
+}
+
+// Revoke revokes a token. The person does not have to know whether that succeeds, so an error is logged.
+func (s *SignIn) Revoke(ctx context.Context, token string) {
+	if err := s.revoke(context.WithoutCancel(ctx), token); err != nil {
+		cmp.Or(s.Log, slog.Default()).WarnContext(ctx, "cannot revoke the token of a sign-in", "err", plain(err))
+	}
 }
 
 // exchange returns the token for a code.

@@ -52,8 +52,6 @@ type API struct {
 	Render func(c *route.Call, at *url.URL) (View, error)
 	// Watch has the events that wake views, while there is a socket.
 	Watch Watcher
-	// Person looks the person of a request up again. Nil leaves the person as it was.
-	Person func(r *http.Request) (route.Who, error)
 	// Access is the class of the route.
 	Access route.Access
 	Now    func() time.Time
@@ -334,7 +332,9 @@ func (s *socket) write(ctx context.Context) {
 		case <-ctx.Done():
 			code, why := websocket.CloseNormalClosure, ""
 			switch cause := context.Cause(ctx); {
-			case errors.Is(cause, errSignedOut):
+			case errors.Is(cause, route.ErrSessionEnded) && s.stillSignedIn():
+				code, why = websocket.CloseServiceRestart, "the person has other roles now"
+			case errors.Is(cause, errSignedOut), errors.Is(cause, route.ErrSessionEnded):
 				code, why = closeSignedOut, "signed out"
 			case errors.Is(cause, http.ErrServerClosed):
 				code, why = websocket.CloseServiceRestart, "the server stops"
@@ -354,11 +354,14 @@ func (s *socket) write(ctx context.Context) {
 	}
 }
 
+// stillSignedIn reports whether a socket whose session has changed may be opened again.
+func (s *socket) stillSignedIn() bool {
+	who, err := s.call.Again()
+	return err == nil && !who.Nobody()
+}
+
 // lookAgain looks the person up every minute, until ctx ends.
 func (s *socket) lookAgain(ctx context.Context) {
-	if s.api.Person == nil {
-		return
-	}
 	tick := time.NewTicker(againEvery)
 	defer tick.Stop()
 	for {
@@ -367,7 +370,7 @@ func (s *socket) lookAgain(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		who, err := s.api.Person(s.call.R)
+		who, err := s.call.Again()
 		if err != nil || who.Subject != s.who.Load().Subject {
 			s.end(errSignedOut)
 			return

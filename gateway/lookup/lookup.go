@@ -225,6 +225,9 @@ func ParseState(name string) (record.State, error) {
 // has only the records of such runs and no branch, so nobody works on it.
 const InboxRepo = "ramus-inbox"
 
+// IsOwnRepo reports whether a repository has only records of ramus, so that nobody works on it.
+func IsOwnRepo(name string) bool { return name == InboxRepo || name == gitd.PeopleRepo }
+
 // IsCallerBranch reports whether a branch is one that callers work on. Such a branch must not be a base. Otherwise
 // text that an agent wrote would become its own configuration, and others would get its work.
 func IsCallerBranch(branch string) bool { return strings.HasPrefix(branch, "ramus/") }

@@ -192,6 +192,13 @@ const dialInside = 30 * time.Second
 // ownHosted is the stage of an application with a host of its own.
 type ownHosted struct{ origin, cookie string }
 
+// keeps reports whether a cookie is one of ramus, which the application neither sees nor sets. Cookies ignore ports, so
+// those of ramus's own pages may come along.
+func (o ownHosted) keeps(name string) bool {
+	name = strings.TrimSpace(name)
+	return name == o.cookie || slices.Contains(route.OwnCookies(), name)
+}
+
 func (o ownHosted) ask(pr *httputil.ProxyRequest, local string) {
 	h := pr.Out.Header
 	u, _ := url.Parse(o.origin) // origin was made from a parsed URL
@@ -206,7 +213,7 @@ func (o ownHosted) ask(pr *httputil.ProxyRequest, local string) {
 	var kept []string
 	for _, line := range h.Values("Cookie") {
 		for _, pair := range strings.Split(line, ";") {
-			if name, _, _ := strings.Cut(pair, "="); strings.TrimSpace(name) != o.cookie {
+			if name, _, _ := strings.Cut(pair, "="); !o.keeps(name) {
 				kept = append(kept, strings.TrimSpace(pair))
 			}
 		}
@@ -225,7 +232,7 @@ func (o ownHosted) answer(h http.Header, local string) {
 	for _, line := range cookies {
 		parts := strings.Split(line, ";")
 		name, _, _ := strings.Cut(parts[0], "=")
-		if strings.TrimSpace(name) == o.cookie {
+		if o.keeps(name) {
 			continue
 		}
 		parts = slices.DeleteFunc(parts, func(part string) bool {

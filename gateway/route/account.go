@@ -121,7 +121,10 @@ func (w Who) grantIn(repo string) gitd.Grant {
 		return g
 	}
 	role := w.Account.In(repo)
-	g.Repo, g.Scopes, g.Write = repo, role.scopes(), nil
+	g.Scopes, g.Write = role.scopes(), nil
+	if w.Account.Repos[repo] != RoleNone {
+		g.Repo = repo
+	}
 	if role.Includes(RoleMember) {
 		g.Write = accountRefs
 	}
@@ -261,8 +264,7 @@ var crossOrigin = http.NewCrossOriginProtection()
 // A request with a session's cookie must prove its origin, since every browser that keeps such a cookie sends
 // Sec-Fetch-Site or Origin.
 func CheckSameOrigin(r *http.Request) error {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	if isRead(r) {
 		return nil
 	}
 	if err := crossOrigin.Check(r); err != nil {
@@ -283,8 +285,13 @@ const (
 	SessionCookieLoopback = "ramus"
 )
 
-// SessionCookies are the names of the cookie of a session.
-func SessionCookies() []string { return []string{SessionCookie, SessionCookieLoopback} }
+// AttemptCookie is the name of the cookie of an attempt to sign in, and with the prefix __Host- over https.
+const AttemptCookie = "ramus-sign-in"
+
+// OwnCookies are the names of the cookies of pages of this server, which no application may see or set.
+func OwnCookies() []string {
+	return []string{SessionCookie, SessionCookieLoopback, AttemptCookie, "__Host-" + AttemptCookie}
+}
 
 // HasSession reports whether a request has a cookie with the name of a session's.
 func HasSession(r *http.Request) bool {

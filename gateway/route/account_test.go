@@ -83,7 +83,7 @@ func TestRoleOfTokens(t *testing.T) {
 		if got := x.who.RoleIn("app"); got != x.role {
 			t.Errorf("%+v: %s, want %s", x.who, got, x.role)
 		}
-		if !x.who.Local && (x.who.May(AccessPage) || x.who.May(AccessSocket)) {
+		if x.who.May(AccessPage) || x.who.May(AccessSocket) {
 			t.Errorf("%+v may open pages", x.who)
 		}
 	}

@@ -21,7 +21,38 @@ type Call struct {
 	// Until is the end of the signed link that the request came by. The zero time means that it came by a token.
 	Until time.Time
 
-	mux *Mux
+	mux     *Mux
+	audited bool // by the handler
+}
+
+// ResultOK is the result of an action that succeeded, in the log of actions.
+const ResultOK = "ok"
+
+// Audit adds what the person of the call did to the log of actions, and returns when it is on disk. It is called after
+// the action and before the answer.
+func (c *Call) Audit(action, object string) error { return c.AuditResult(action, object, ResultOK) }
+
+// AuditResult is [Call.Audit] of an action that may have been refused.
+func (c *Call) AuditResult(action, object, result string) error {
+	c.audited = true
+	if c.mux.Audit == nil {
+		return nil
+	}
+	return c.mux.Audit(c, action, object, result)
+}
+
+// Again returns the person of the call as it is now. A socket that is open for a while asks for it before it shows
+// something new. The error is a problem if the session has ended.
+func (c *Call) Again() (Who, error) {
+	if c.Who.Account == nil || c.mux.Again == nil {
+		return c.Who, nil
+	}
+	return c.mux.Again(c.R.Context(), c.Who)
+}
+
+// isRead reports whether a request changes nothing.
+func isRead(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 }
 
 // Reply answers with v as JSON.

@@ -33,6 +33,13 @@ type Mux struct {
 	// Ended returns a channel that is closed when the session of who ends or its roles change. stop must be called when
 	// the channel is no longer needed. If it is nil, sockets survive their sessions.
 	Ended func(who Who) (ended <-chan struct{}, stop func())
+	// Again returns the person of a session as it is now, for sockets that are open for a while. If it is nil, who does
+	// not change.
+	Again func(ctx context.Context, who Who) (Who, error)
+	// Audit adds an action of a call to the log of actions, and returns when it is on disk. It is asked for every
+	// request that changes something at a route of [AccessAdmin], before the end of the answer. If it is nil, there is no
+	// such log.
+	Audit func(c *Call, action, object, result string) error
 	// URL is where people reach the server ("https://ramus.example.org"). Empty means the address that a request
 	// came to.
 	URL string
@@ -165,13 +172,32 @@ func (m *Mux) handle(c *Call, route Route, fixed *Who, limit int64) (err error) 
 	if limit > 0 {
 		c.R.Body = http.MaxBytesReader(c.W, c.R.Body, limit)
 	}
-	return route.Handle(c)
+	return m.audited(c, route, route.Handle(c))
+}
+
+// audited adds an action of an administrator to the log of actions, unless its handler has done so. If that fails, no
+// reader may take the answer for a success.
+func (m *Mux) audited(c *Call, route Route, err error) error {
+	if route.Access != AccessAdmin || m.Audit == nil || c.audited || isRead(c.R) {
+		return err
+	}
+	result := ResultOK
+	if err != nil {
+		result = string(AsProblem(err, c.Who).Kind)
+	}
+	if failed := m.Audit(c, route.Method+" "+route.Pattern, c.R.URL.Path, result); failed != nil {
+		return c.CutShort(errors.Join(err, failed))
+	}
+	return err
 }
 
 // admit finds the caller of a request, and refuses callers that the route does not let in.
 func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 	if fixed != nil {
 		c.Who = *fixed
+		if route.Access == AccessPage || route.Access == AccessSocket {
+			return NewProblem(KindConflict, "this page is for people who are signed in with a browser").WithHint("`ramus open` prints a link")
+		}
 		return nil
 	}
 	switch route.Access {
@@ -250,7 +276,7 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 		}
 		m.Log.ErrorContext(c.R.Context(), "cannot make the page of a problem", "request", c.ID)
 	}
-		if (route.Access == AccessSigned || route.Access == AccessPage || route.Media == MediaHTML) && c.WantsPage() {
+	if (route.Access == AccessSigned || route.Access == AccessPage || route.Media == MediaHTML) && c.WantsPage() {
 		if err := page.Write(c.W, p.Status, page.Policy, pages, "problem.html", p); err != nil {
 			http.Error(c.W, p.Error(), p.Status)
 		}
@@ -267,8 +293,7 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 // sendToSignIn sends a browser that needs a sign-in for a page to [SignInPath], and reports whether it did. A form is
 // not repeated by itself, so its refusal is a page.
 func (m *Mux) sendToSignIn(c *Call, p *Problem) bool {
-	read := c.R.Method == http.MethodGet || c.R.Method == http.MethodHead
-	if c.Access != AccessPage || !read || p.Kind != KindUnauthorized && p.Kind != KindStale {
+	if c.Access != AccessPage || !isRead(c.R) || p.Kind != KindUnauthorized && p.Kind != KindStale {
 		return false
 	}
 	page.MarkPrivate(c.W.Header())

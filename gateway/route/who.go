@@ -52,8 +52,6 @@ func (w Who) May(a Access) bool {
 	switch a {
 	case AccessPublic, AccessGit, AccessHook, AccessPreview:
 		return true
-	case AccessPage, AccessSocket:
-		return w.Local
 	case AccessMetrics:
 		return w.Grant().Has(gitd.ScopeMetrics) && w.Repo == "*"
 	case AccessRead, AccessSigned:

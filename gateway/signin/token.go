@@ -1,7 +1,6 @@
 package signin
 
 import (
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,28 +9,6 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
-
-// API is the routes of tokens and of signing in. Its fields are its options.
-type API struct {
-	// Git signs the grants of tokens.
-	Git *gitd.Server
-	// SignIn lets people in by GitHub. Nil lets nobody in.
-	GitHub *GitHub
-	Log    *slog.Logger
-	Now    func() time.Time
-}
-
-// Routes returns the routes of tokens and of signing in.
-func (api *API) Routes() []route.Route {
-	return []route.Route{
-		{Method: "POST", Pattern: "/api/tokens", Access: route.AccessAdmin, Summary: "Make a token",
-			Request: NewToken{}, Response: Token{}, Handle: api.newToken},
-		{Method: "GET", Pattern: signInPath, Access: route.AccessPublic, Media: route.MediaHTML, Summary: "Sign in with GitHub: sends a browser there",
-			Handle: api.signIn},
-		{Method: "GET", Pattern: callbackPath, Access: route.AccessPublic, Media: route.MediaHTML,
-			Summary: "Where GitHub sends the browser back: a token, as a page or as JSON", Handle: api.signedIn},
-	}
-}
 
 // NewToken asks for a token.
 type NewToken struct {
@@ -91,6 +68,9 @@ func (api *API) newToken(c *route.Call) error {
 	g.Expires = api.Now().Add(life).Truncate(time.Second)
 	signed, err := api.Git.Sign(g)
 	if err != nil {
+		return err
+	}
+	if err := c.Audit("token.create", g.Subject); err != nil {
 		return err
 	}
 	return c.ReplyStatus(http.StatusCreated, Token{signed, g})

@@ -35,8 +35,9 @@ type API struct {
 	Engineer *engineer.Engineer
 	// Live keeps open pages up to date. It is required, and Render is set by this package.
 	Live *live.API
-	// Access is the class of the routes of pages, and Write that of their forms.
-	Access, Write route.Access
+	// Access is the class of the routes of pages, Write that of their forms, and Socket that of the socket of open pages.
+	// The defaults are AccessRead, AccessWrite and Access.
+	Access, Write, Socket route.Access
 	// Panes are further parts of the page of a workspace. One with the name of a built-in pane takes its place.
 	Panes []Pane
 	// More are further pages of settings, in their order.
@@ -102,8 +103,11 @@ func (api *API) setUp() {
 		if api.Write == "" {
 			api.Write = route.AccessWrite
 		}
+		if api.Socket == "" {
+			api.Socket = api.Access
+		}
 		if api.Live != nil {
-			api.Live.Render, api.Live.Access = api.render, api.Access
+			api.Live.Render, api.Live.Access = api.render, api.Socket
 		}
 		api.builders = []view{
 			{"/dashboard", "What needs a person, what runs, and what has ended", api.dashboard},

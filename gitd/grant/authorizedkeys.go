@@ -212,6 +212,8 @@ func (k AuthorizedKey) Grant(name string) (g Grant, ok bool) {
 		if !ok {
 			return Grant{}, false
 		}
+	} else if name == PeopleRepo {
+		return Grant{}, false
 	}
 	g = Grant{Subject: k.Subject, Repo: name, Scopes: []string{ScopeRead}, Force: !k.noForce, Delete: !k.noForce}
 	if !k.readOnly {

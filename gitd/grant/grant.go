@@ -92,8 +92,19 @@ func (g Grant) Has(scope string) bool {
 	return false
 }
 
+// PeopleRepo is the repository in which ramus keeps accounts of people and the log of what they did. A grant for every
+// repository covers it only with the scope "admin". Every other grant has to name it.
+const PeopleRepo = "ramus-people"
+
 // Covers reports whether the grant is for the repository.
-func (g Grant) Covers(repo string) bool { return repo != "" && (g.Repo == "*" || g.Repo == repo) }
+func (g Grant) Covers(repo string) bool {
+	switch g.Repo {
+	case "*":
+		return repo != "" && (repo != PeopleRepo || slices.Contains(g.Scopes, ScopeAdmin))
+	default:
+		return repo != "" && g.Repo == repo
+	}
+}
 
 // MayRead reports whether the bearer may look at the repository, as far as [Grant.MayReadRef] allows.
 func (g Grant) MayRead(repo string) bool { return g.Covers(repo) && g.Has(ScopeRead) }

@@ -24,6 +24,23 @@ func (s *Server) AddUser(login, role string) {
 	s.state.roles[login] = role
 }
 
+// Leave ends a person's membership of the organization.
+func (s *Server) Leave(login string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.user(login, "User").left = true
+}
+
+// Rename gives a person another login, which leaves the old one to others.
+func (s *Server) Rename(login, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.user(login, "User")
+	delete(s.state.users, u.login)
+	u.login = to
+	s.state.users[to] = u
+}
+
 // AddRepo makes a repository. It is a bare clone of the repository at from, or a new one with a README if from is
 // empty.
 func (s *Server) AddRepo(name, from string) (*Repo, error) {

@@ -235,6 +235,9 @@ func (c *call) emails() answer {
 }
 
 func (c *call) orgs() answer {
+	if c.who.user.left {
+		return c.page([]any{})
+	}
 	org := c.s.user(c.s.Account, "Organization")
 	return c.page([]any{object{"login": org.login, "id": org.id, "node_id": node("O", org.id), "url": c.s.API() + "orgs/" + org.login,
 		"avatar_url": c.s.URL() + "/avatars/" + org.login, "description": ""}})

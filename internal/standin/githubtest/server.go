@@ -105,6 +105,7 @@ type user struct {
 	id    int64
 	login string
 	kind  string // User, Organization, Bot
+	left  bool   // is no member of the organization
 }
 
 // Change is an event in a repository.

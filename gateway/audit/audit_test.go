@@ -1,0 +1,182 @@
+package audit
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"golang.org/x/crypto/ssh"
+)
+
+var author = gitd.Person{Name: "ramus", Email: "ramus@localhost"}
+
+// logged is a log with a clock that tests set.
+type logged struct {
+	*Log
+	t   *testing.T
+	mu  sync.Mutex // guards now
+	now time.Time
+}
+
+func (l *logged) clock() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+func (l *logged) set(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = now
+}
+
+func open(t *testing.T) *logged {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := gitd.NewCommitSigner(pem.EncodeToMemory(block))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &logged{t: t, now: time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)}
+	git := &gitd.Server{Root: filepath.Join(t.TempDir(), "repos"), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { git.Close() })
+	l.Log = &Log{Git: git, Signer: signer, Author: author, Now: l.clock, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	l.Open()
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// git runs stock git in the repository of the log.
+func (l *logged) git(args ...string) string {
+	l.t.Helper()
+	cmd := exec.CommandContext(l.t.Context(), "git", append([]string{"-C", filepath.Join(l.Git.Root, gitd.PeopleRepo+".git")}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		l.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+func TestLog(t *testing.T) {
+	l := open(t)
+	ctx := t.Context()
+	if list, err := l.Read(ctx, 10); err != nil || len(list) != 0 {
+		t.Fatal(list, err)
+	}
+	if err := l.Append(ctx, Entry{Who: "github:1", Login: "ada", Action: "people.role", Object: "github:2 admin", Result: OK, Place: "203.0.113.0/24"}); err != nil {
+		t.Fatal(err)
+	}
+	l.set(l.clock().Add(2 * time.Minute)) // the next month
+	if err := l.Append(ctx, Entry{Who: "local", Action: "token.create", Object: "evil\u202e\nby root: ok", Result: OK}); err != nil {
+		t.Fatal(err)
+	}
+
+	list, err := l.Read(ctx, 10)
+	if err != nil || len(list) != 2 || list[0].Action != "token.create" || list[1].Login != "ada" || strings.ContainsAny(list[0].Object, "\n\u202e") {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if list, err := l.Read(ctx, 1); err != nil || len(list) != 1 || list[0].Action != "token.create" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if got := l.git("log", "--format=%s", "refs/ramus/audit/2026-11"); got != "people.role github:2 admin by ada (github:1): ok\n" {
+		t.Errorf("%q", got)
+	}
+	// The first commit of a month names the last of the month before.
+	first := strings.TrimSpace(l.git("rev-parse", "refs/ramus/audit/2026-11"))
+	if got := l.git("log", "--format=%B", "refs/ramus/audit/2026-12"); !strings.Contains(got, "Previous: "+first) {
+		t.Errorf("%q", got)
+	}
+	// Stock git checks every commit with the public key.
+	signers := filepath.Join(t.TempDir(), "signers")
+	if err := os.WriteFile(signers, []byte(l.Signer.AllowedSigner(author)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, month := range []string{"2026-11", "2026-12"} {
+		l.git("-c", "gpg.ssh.allowedSignersFile="+signers, "verify-commit", "refs/ramus/audit/"+month)
+	}
+	l.git("fsck", "--strict")
+}
+
+// TestMany has many people act at once. Nothing is lost, and the commits are fewer than the entries.
+func TestMany(t *testing.T) {
+	l := open(t)
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			for n := range 10 {
+				e := Entry{Who: fmt.Sprint("github:", i), Action: "a", Object: fmt.Sprint(n), Result: OK}
+				if n%2 == 0 {
+					if err := l.Note(e); err != nil {
+						t.Error(err)
+					}
+				} else if err := l.Append(context.Background(), e); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := l.Read(t.Context(), 1000)
+	if err != nil || len(list) != 200 {
+		t.Errorf("%d entries, %v", len(list), err)
+	}
+	last := map[string]int{}
+	for _, r := range list { // the newest first
+		var n int
+		fmt.Sscan(r.Object, &n)
+		if was, ok := last[r.Who]; ok && n != was-1 {
+			t.Errorf("%s: %d comes before %d", r.Who, n, was)
+		}
+		last[r.Who] = n
+	}
+	if got := strings.Count(l.git("log", "--format=%H", "refs/ramus/audit/2026-11"), "\n"); got >= 200 {
+		t.Errorf("%d commits", got)
+	}
+	if err := l.Append(t.Context(), Entry{}); err == nil {
+		t.Error("a closed log takes entries")
+	}
+}
+
+// TestNextProcess has a second log continue the commits of the first.
+func TestNextProcess(t *testing.T) {
+	l := open(t)
+	for range 2 {
+		if err := l.Append(t.Context(), Entry{Who: "a", Action: "b", Result: OK}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l.Log = &Log{Git: l.Git, Signer: l.Signer, Author: author, Now: l.clock, Log: l.Log.Log}
+		l.Open()
+	}
+	if list, err := l.Read(t.Context(), 10); err != nil || len(list) != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := (*Log)(nil).Close(); err != nil {
+		t.Error(err)
+	}
+}
