@@ -103,7 +103,7 @@ func TestSignIn(t *testing.T) {
 	if status, body := r.ask(t, false, token.Token, "GET", "/api/whoami", ""); status != 200 || json.Unmarshal([]byte(body), &who) != nil {
 		t.Fatal(status, body)
 	}
-	if p := who.Person(gitd.Person{Name: "somebody else"}); p != (gitd.Person{Name: "reviewer", Email: "reviewer@example.org"}) {
+	if p := who.Person(gitd.Person{Name: "somebody else"}); p != (gitd.Person{Name: "reviewer", Email: "reviewer@example.org", ID: "github:reviewer"}) {
 		t.Errorf("acts as %+v", p)
 	}
 	if status, body := r.ask(t, false, token.Token, "POST", "/api/runs", `{"repo":"team/app","command":{"shell":"true"}}`); status != 201 {
