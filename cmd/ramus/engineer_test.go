@@ -119,7 +119,12 @@ func (s *engineerServer) task(id string) record.Task {
 }
 
 // headOf returns the branch of a task's work at GitHub.
-func headOf(id string) string { return "ramus/conv-" + id }
+func headOf(id string) string {
+	if strings.HasPrefix(id, "run-") { // a proposed branch
+		return "ramus/" + id
+	}
+	return "ramus/conv-" + id
+}
 
 // pulls returns a task's pull requests.
 func (s *engineerServer) pulls(id string) []githubtest.Pull {

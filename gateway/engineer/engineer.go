@@ -103,6 +103,9 @@ const maxTaskFamily = 10
 // defaultBranch is the default of Settings.Branch.
 const defaultBranch = "ramus/conv-{task_id}"
 
+// mergedLately is the age up to which a merge has its base refreshed at the start. The next work asks for later ones.
+const mergedLately = time.Hour
+
 // standingRun is the id of the run that is the record of a task.
 const standingRun = "task"
 
@@ -137,6 +140,10 @@ func (e *Engineer) Open(ctx context.Context) error {
 		lately := t.PRNumber != 0 && e.Now().Sub(t.UpdatedAt) < 30*24*time.Hour
 		if !t.Ended() || t.Unposted > 0 || t.Status == record.StateFailed && lately {
 			_, _ = e.wake(t.ID, true) // it cannot fail, because e is open
+		}
+		// The process may have ended after the task and before the base followed the merge.
+		if t.Status == record.StateComplete && t.PRNumber != 0 && e.Now().Sub(t.UpdatedAt) < mergedLately {
+			e.refreshLater(t.Repo)
 		}
 	}
 	e.opened.Store(true)

@@ -1,7 +1,6 @@
 package engineer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,7 +223,10 @@ func (j *job) postForge(ctx context.Context, t record.Task, past history, m mess
 		c, err := at.Forge.Say(ctx, at.Name, t.PRNumber, text, m.Key)
 		return c.URL, nil, nil, err
 	case mailUnbranch:
-		return "", nil, nil, at.Forge.DeleteBranch(ctx, at.Name, cmp.Or(m.Text, t.Branch))
+		if m.Text == "" {
+			return "", nil, nil, j.unbranch(ctx, t, past, at)
+		}
+		return "", nil, nil, at.Forge.DeleteBranch(ctx, at.Name, m.Text)
 	}
 	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", forge.ErrRefused, m.Kind)
 }

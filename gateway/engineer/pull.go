@@ -226,13 +226,18 @@ func (j *job) merged(ctx context.Context, t record.Task) error {
 		return err
 	}
 	j.engineer.refreshLater(t.Repo) // a webhook may not have come
-	if !j.engineer.settings().DeleteBranch {
-		return nil
+	return nil
+}
+
+// unbranch removes the branch of a task that was merged, here and at the forge.
+func (j *job) unbranch(ctx context.Context, t record.Task, past history, at forge.Repo) error {
+	if !t.Ended() {
+		return fmt.Errorf("%w: the branch was proposed again", forge.ErrRefused)
 	}
 	if err := j.dropBranch(ctx, t, past.pushed); err != nil {
 		j.engineer.Log.Warn("cannot remove the branch of a task that was merged; `ramus prune` does", "task", t.ID, "err", err)
 	}
-	return nil
+	return at.Forge.DeleteBranch(ctx, at.Name, t.Branch)
 }
 
 // dropBranch removes the branch of a task here, unless it has commits that the pull request did not have. The runs keep
