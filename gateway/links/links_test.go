@@ -1,6 +1,7 @@
 package links_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -96,6 +97,102 @@ func TestLinks(t *testing.T) {
 		if err := l.Check(r); err == nil {
 			t.Error("after a week")
 		}
+	}
+}
+
+// TestLinkErrors checks the reasons for which links do not open, which pages tell apart.
+func TestLinkErrors(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), TTL: time.Hour, Now: func() time.Time { return now }}
+	link := l.Sign("/evidence/run:a/b")
+	expires, err := l.Expires(httptest.NewRequest("GET", link, nil))
+	if err != nil || !expires.Equal(now.Add(time.Hour)) || !expires.Equal(l.Expiry()) {
+		t.Errorf("expires %s, %v", expires, err)
+	}
+	for target, want := range map[string]error{
+		"/evidence/run:a/b":                        links.ErrUnsigned,
+		strings.Replace(link, "/b?", "/c?", 1):     links.ErrForged,
+		strings.Replace(link, "a/b?", "a%2Fb?", 1): links.ErrForged,
+		l.SignUntil("/evidence/run:a/b", now):      links.ErrExpired,
+	} {
+		if err := l.Check(httptest.NewRequest("GET", target, nil)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", target, err, want)
+		}
+	}
+}
+
+// TestPass checks that a pass opens its own path until it expires, and nothing else.
+func TestPass(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return now }}
+	other := *l
+	other.Key = []byte(strings.Repeat("K", 32))
+	const path = "/preview/run:a/8080/"
+	until := now.Add(time.Hour)
+	pass := l.Pass(path, until)
+	seconds, signature, _ := strings.Cut(pass, ".")
+	link, err := url.Parse(l.SignUntil(path, until))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		signer     *links.Signer
+		path, pass string
+		want       error
+	}{
+		"as it was made":       {l, path, pass, nil},
+		"another path":         {l, path + "x", pass, links.ErrForged},
+		"another key":          {&other, path, pass, links.ErrForged},
+		"a later time":         {l, path, "1900000000." + signature, links.ErrForged},
+		"another spelling":     {l, path, "+" + pass, links.ErrForged},
+		"a link's signature":   {l, path, seconds + "." + link.Query().Get(links.SignatureParameter), links.ErrForged},
+		"half a signature":     {l, path, pass[:len(pass)-20], links.ErrForged},
+		"no signature":         {l, path, seconds + ".", links.ErrForged},
+		"the time alone":       {l, path, seconds, links.ErrForged},
+		"no base64":            {l, path, pass + "!", links.ErrForged},
+		"nothing":              {l, path, "", links.ErrForged},
+		"one that has expired": {l, path, l.Pass(path, now), links.ErrExpired},
+		"its last second":      {l, path, l.Pass(path, now.Add(time.Second)), nil},
+	} {
+		got, err := tt.signer.CheckPass(tt.path, tt.pass)
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+		if err == nil && !got.After(now) || errors.Is(err, links.ErrForged) && !got.IsZero() {
+			t.Errorf("%s: open until %s, %v", name, got, err)
+		}
+	}
+	if got, err := l.CheckPass(path, pass); err != nil || !got.Equal(until) {
+		t.Errorf("open until %s, %v", got, err)
+	}
+	r := httptest.NewRequest("GET", path+"?expires="+seconds+"&signature="+signature, nil)
+	if err := l.Check(r); !errors.Is(err, links.ErrForged) {
+		t.Errorf("a pass as a link: %v", err)
+	}
+}
+
+// TestTargets checks where the links of a run lead.
+func TestTargets(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), URL: "https://ramus.example.org/", Now: func() time.Time { return now }}
+	view, err := url.Parse(l.View("run:a/k", "artifacts/a b.png"))
+	if err != nil || view.Path != "/evidence/run:a/k/files/artifacts/a b.png" || view.Query().Get("view") != "1" || l.Check(&http.Request{Method: "GET", URL: view}) != nil {
+		t.Errorf("view %s, %v", view, err)
+	}
+	viewer, err := url.Parse(l.Trace("run:a/k", "trace.zip"))
+	if err != nil || viewer.Host != "ramus.example.org" || viewer.Path != links.TracePath+"index.html" {
+		t.Fatalf("viewer %s, %v", viewer, err)
+	}
+	trace, err := url.Parse(viewer.Query().Get("trace"))
+	if err != nil || trace.Path != "/evidence/run:a/k/files/trace.zip" || l.Check(&http.Request{Method: "GET", URL: trace}) != nil {
+		t.Errorf("trace %s, %v", trace, err)
+	}
+	c, err := record.ParseCaller("conv:abc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := links.PreviewPath(c, 8080); got != "/preview/conv:abc/8080/" {
+		t.Errorf("preview %s", got)
 	}
 }
 

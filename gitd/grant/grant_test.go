@@ -68,6 +68,29 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestTokenSize checks that a token of any grant is either refused when it is made or accepted when it comes back.
+func TestTokenSize(t *testing.T) {
+	s := openSigner(t, "")
+	longest := 0
+	for n := tokenMax*3/4 - 500; n < tokenMax*3/4; n++ {
+		token, err := s.Sign(Grant{Subject: "x", Repo: "a", Scopes: []string{strings.Repeat("x", n)}, Expires: time.Now().Add(time.Hour)})
+		if err != nil {
+			if !errors.Is(err, object.ErrTooLarge) {
+				t.Error(err)
+			}
+			break
+		}
+		if longest = len(token); longest > tokenMax-8 {
+			if _, err := s.Verify(token); err != nil {
+				t.Errorf("a token of %d bytes: %v", longest, err)
+			}
+		}
+	}
+	if longest != tokenMax {
+		t.Errorf("the longest token has %d bytes, want %d", longest, tokenMax)
+	}
+}
+
 // TestTokenEnds checks that a token is refused after its expiry, and that callers cannot change the
 // grants of others.
 func TestTokenEnds(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // LoadKey returns the Ed25519 key in file. It makes the file if it does not exist. If file is empty, the
@@ -105,12 +106,7 @@ func makeKey(file string) error {
 	if err := os.Link(tmp.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return durable.Folder(dir)
 }
 
 // jwk is a public key in the form of RFC 7517 and RFC 8037. The order of the first three fields is that
