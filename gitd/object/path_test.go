@@ -31,6 +31,22 @@ func TestIsDotGit(t *testing.T) {
 			t.Errorf("%q: %v", name, got)
 		}
 	}
+	// HFS+ ignores exactly these characters.
+	for _, r := range [][2]rune{{0x200c, 0x200f}, {0x202a, 0x202e}, {0x206a, 0x206f}, {0xfeff, 0xfeff}} {
+		for c := r[0]; c <= r[1]; c++ {
+			if !IsDotGit(".g" + string(c) + "it") {
+				t.Errorf("%U is not ignored", c)
+			}
+		}
+		for _, c := range []rune{r[0] - 1, r[1] + 1} {
+			if IsDotGit(".g" + string(c) + "it") {
+				t.Errorf("%U is ignored", c)
+			}
+		}
+	}
+	if got := FoldName(":x"); got != "" {
+		t.Errorf("%q", got)
+	}
 	if got := FoldName("A.txt.. :x"); got != "A.txt.. " {
 		t.Errorf("%q", got)
 	}
