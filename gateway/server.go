@@ -162,8 +162,9 @@ func (s *Server) setUpAlone() {
 		tasks.Triggers = s.Triggers
 	}
 	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
+	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Engineer: s.Engineer,
-		Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Version: s.Version, Engine: s.Engine,
+		Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Machines: machines,
 		Address: s.prefix(), Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	if s.People != nil {
@@ -187,6 +188,7 @@ func (s *Server) setUpAlone() {
 		&trigger.API{Triggers: s.Triggers},
 		s.pages,
 		&workspace.API{Workspaces: places},
+		&workspace.MachinesAPI{Machines: machines},
 		s.web,
 		s.preview,
 		s.mcp,
@@ -199,6 +201,9 @@ func (s *Server) setUpAlone() {
 	}
 	s.spec = s.openAPI()
 }
+
+// stats returns the numbers of the executor.
+func (s *Server) stats() executor.Stats { return s.Executor.Stats() }
 
 // Handler serves the API and the Git server to callers with a grant.
 func (s *Server) Handler() http.Handler {
@@ -269,7 +274,10 @@ func matches(pattern, path string) bool {
 		return false
 	}
 	for i := range want {
-		if want[i] != have[i] && (!strings.HasPrefix(want[i], "{") || have[i] == "") {
+		if want[i] == "{$}" && have[i] != "" {
+			return false
+		}
+		if want[i] != have[i] && want[i] != "{$}" && (!strings.HasPrefix(want[i], "{") || have[i] == "") {
 			return false
 		}
 	}

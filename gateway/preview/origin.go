@@ -68,6 +68,18 @@ func (o *Origin) label(host string) (string, bool) {
 	return label, ok && label != "" && !strings.Contains(label, ".")
 }
 
+// below reports whether a host is one below the host of a preview, at which nothing is served.
+func (o *Origin) below(host string) bool {
+	label, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(route.HostName(host)), "."), o.domain)
+	return ok && strings.Contains(label, ".")
+}
+
+// isHostOf reports whether a URL has the host.
+func isHostOf(address, host string) bool {
+	u, err := url.Parse(address)
+	return err == nil && strings.EqualFold(u.Hostname(), route.HostName(host))
+}
+
 // origin returns the origin of a preview.
 func (o *Origin) origin(label string) string {
 	return o.scheme + "://" + label + o.domain + o.port
@@ -250,11 +262,19 @@ func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 	if api.Origin == nil {
 		return own
 	}
-	route := route.Route{Pattern: labelPart, Access: route.AccessPreview, Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: api.hostPreview}
-	preview := mux.Serve(route, nil)
+	way := route.Route{Pattern: labelPart, Access: route.AccessPreview, Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: api.hostPreview}
+	preview := mux.Serve(way, nil)
+	way.Handle = func(c *route.Call) error {
+		return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.Host)
+	}
+	nothing := mux.Serve(way, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := api.Origin.label(r.Host); ok {
 			preview.ServeHTTP(w, r)
+			return
+		}
+		if api.Origin.below(r.Host) && !isHostOf(mux.URL, r.Host) {
+			nothing.ServeHTTP(w, r)
 			return
 		}
 		own.ServeHTTP(w, r)

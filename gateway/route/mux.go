@@ -270,7 +270,7 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 	case KindLimited:
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
-	if m.Page != nil && c.WantsPage() && (route.Media == MediaHTML || route.Access == AccessGit || route.Access == AccessPage) && route.Access != AccessSigned {
+	if m.Page != nil && c.WantsPage() && hasShell(route) {
 		if err := m.Page(c, p); err == nil || c.W.(*recorder).status != 0 {
 			return
 		}
@@ -288,6 +288,18 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 	}
 	c.W.WriteHeader(p.Status)
 	_, _ = c.W.Write(append(b, '\n')) // the caller may be gone; the log has the problem
+}
+
+// hasShell reports whether the problem of a route is shown in the frame of all pages. Evidence has readers without an account, and previews
+// have hosts of their own.
+func hasShell(r Route) bool {
+	switch r.Access {
+	case AccessGit, AccessPage:
+		return true
+	case AccessSigned, AccessPreview:
+		return false
+	}
+	return r.Media == MediaHTML
 }
 
 // sendToSignIn sends a browser that needs a sign-in for a page to [SignInPath], and reports whether it did. A form is

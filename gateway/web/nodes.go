@@ -1,8 +1,9 @@
 package web
 
 import (
-	"runtime"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -14,41 +15,30 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 )
 
+// maxNodeEvents bounds the events on the page of a machine.
+const maxNodeEvents = 50
+
 // nodeData is the data of the pages of machines. There is one machine.
 type nodeData struct {
-	Name, Path      string
-	Badge           Badge
-	Engine, Version string
-	Platform        string
-	Processors      int
-	Stats           executor.Stats
-	Used, Capacity  int
-	Options         executor.Options
-	Uses            []quota.Use
-	Containers      []workspaceRow
-	Admin           bool
+	workspace.Machine
+	Path    string
+	Badge   Badge
+	Options executor.Options
+	Uses    []quota.Use
+	Rows    []workspaceRow
+	Events  []eventRow
 }
 
-func (api *API) node(c *route.Call) (*nodeData, error) {
-	stats := api.Executor.Stats()
-	d := &nodeData{Name: "This machine", Path: "/nodes/" + workspace.Node, Badge: Badge{"Healthy", "good"}, Engine: api.Engine, Version: api.Version,
-		Platform: runtime.GOOS + " " + runtime.GOARCH, Processors: runtime.NumCPU(), Stats: stats, Capacity: stats.Capacity, Options: api.Executor.Options(), Admin: c.Who.Admin()}
-	if stats.EngineAway {
+func (api *API) node() *nodeData {
+	d := &nodeData{Machine: api.Machines.This(), Path: "/nodes/" + workspace.Node, Badge: Badge{"Healthy", "good"}, Options: api.Executor.Options()}
+	if d.Health != workspace.Healthy {
 		d.Badge = Badge{"The engine does not answer", "bad"}
 	}
-	for state, n := range stats.Hosts {
-		if state != "queued" {
-			d.Used += n
-		}
-	}
-	return d, nil
+	return d
 }
 
-func (api *API) nodeList(c *route.Call) (*Page, error) {
-	d, err := api.node(c)
-	if err != nil {
-		return nil, err
-	}
+func (api *API) nodeList(*route.Call) (*Page, error) {
+	d := api.node()
 	return &Page{Title: "Machines", Nav: "nodes", Template: "nodes", Data: d, Topics: []string{live.TopicNode}, Beat: 5 * time.Second, Refresh: 15}, nil
 }
 
@@ -56,11 +46,8 @@ func (api *API) nodePage(c *route.Call) (*Page, error) {
 	if c.R.PathValue("node") != workspace.Node {
 		return nil, route.NotFound("machine", c.R.PathValue("node"))
 	}
-	d, err := api.node(c)
-	if err != nil {
-		return nil, err
-	}
-	if d.Admin {
+	d := api.node()
+	if c.Who.Admin() {
 		d.Uses = api.Executor.Uses()
 	}
 	list, err := api.Executor.Callers(c.R.Context(), record.Filter{Max: lookedAt, Keep: func(r record.Run) bool {
@@ -71,7 +58,16 @@ func (api *API) nodePage(c *route.Call) (*Page, error) {
 	}
 	list = slices.DeleteFunc(list, func(st executor.CallerStatus) bool { return st.Container == nil })
 	for _, st := range list {
-		d.Containers = append(d.Containers, api.workspaceRow(c, api.Workspaces.Of(c.R.Context(), st)))
+		d.Rows = append(d.Rows, api.workspaceRow(c, api.Workspaces.Of(c.R.Context(), st)))
+	}
+	events, err := api.Machines.Events(c.R.Context(), c.Who)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range events[:min(len(events), maxNodeEvents)] {
+		text, bad := eventText(e)
+		caller, _, _ := strings.Cut(e.Run, "/")
+		d.Events = append(d.Events, eventRow{Key: fmt.Sprintf("%s %d", e.Run, e.Seq), Text: caller + ": " + text, When: e.Time, Bad: bad})
 	}
 	return &Page{Title: d.Name, Nav: "nodes", Template: "node", Data: d, Topics: []string{live.TopicNode}, Beat: 5 * time.Second, Refresh: 15}, nil
 }

@@ -50,8 +50,8 @@ type API struct {
 	SignOut string
 	// NoScript leaves out all scripts.
 	NoScript bool
-	// Version and Engine are shown on the page of the machine.
-	Version, Engine string
+	// Machines has the machines.
+	Machines *workspace.Machines
 	// Address is the path below which people reach the server, without a slash at its end.
 	Address string
 	// Secrets are removed from pages. Nil means none.

@@ -75,8 +75,9 @@ func open(t *testing.T, who route.Who, change func(*web.API)) *world {
 	find := &lookup.Lookup{Executor: x, Git: git}
 	signer := &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}
 	places := &workspace.Workspaces{Executor: x, Find: find, Git: git}
-	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks, Version: "v1", Engine: "sandbox",
+	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks,
 		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now}, Live: &live.API{Hub: &live.Hub{}, Watch: x}}
+	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
 	if change != nil {
 		change(api)
 	}
