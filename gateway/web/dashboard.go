@@ -72,7 +72,7 @@ func (api *API) dashboard(c *route.Call) (*Page, error) {
 func (api *API) dashboardWith(c *route.Call, form composer) (*Page, error) {
 	ctx := c.R.Context()
 	callers, err := api.Executor.Callers(ctx, record.Filter{Max: lookedAt, Keep: func(r record.Run) bool {
-		return r.Repo != lookup.InboxRepo && c.Who.SeesRun(r)
+		return !lookup.IsOwnRepo(r.Repo) && c.Who.SeesRun(r)
 	}})
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (api *API) repoNames(ctx context.Context, who route.Who) ([]string, error) 
 	}
 	var names []string
 	for _, r := range repos {
-		if r.Name() != lookup.InboxRepo && who.Sees(r.Name()) {
+		if !lookup.IsOwnRepo(r.Name()) && who.Sees(r.Name()) {
 			names = append(names, r.Name())
 		}
 	}

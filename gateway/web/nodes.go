@@ -51,7 +51,7 @@ func (api *API) nodePage(c *route.Call) (*Page, error) {
 		d.Uses = api.Executor.Uses()
 	}
 	list, err := api.Executor.Callers(c.R.Context(), record.Filter{Max: lookedAt, Keep: func(r record.Run) bool {
-		return r.Repo != lookup.InboxRepo && c.Who.SeesRun(r)
+		return !lookup.IsOwnRepo(r.Repo) && c.Who.SeesRun(r)
 	}})
 	if err != nil {
 		return nil, err

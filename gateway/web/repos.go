@@ -50,7 +50,7 @@ func (api *API) reposWith(c *route.Call, name, source string, wrong map[string]s
 	}
 	d := &reposData{MayImport: c.Who.Admin(), Name: name, Source: source, Wrong: wrong}
 	for _, r := range repos {
-		if r.Name() == lookup.InboxRepo || !c.Who.Sees(r.Name()) {
+		if lookup.IsOwnRepo(r.Name()) || !c.Who.Sees(r.Name()) {
 			continue
 		}
 		row, err := api.repoRow(ctx, c.Who, r)
@@ -132,7 +132,7 @@ func (api *API) repoPage(c *route.Call) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Name() == lookup.InboxRepo {
+	if lookup.IsOwnRepo(r.Name()) {
 		return nil, route.NotFound("repository", r.Name())
 	}
 	row, err := api.repoRow(ctx, c.Who, r)

@@ -151,7 +151,7 @@ func (w *Workspaces) List(ctx context.Context, who route.Who, f Filter) ([]Works
 		f.Max = 50
 	}
 	all, err := w.Executor.Callers(ctx, record.Filter{Repo: f.Repo, Max: maxListed, Keep: func(r record.Run) bool {
-		return r.Repo != lookup.InboxRepo && who.SeesRun(r)
+		return !lookup.IsOwnRepo(r.Repo) && who.SeesRun(r)
 	}})
 	if err != nil {
 		return nil, "", err
