@@ -1,0 +1,91 @@
+package conversation
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"testing"
+)
+
+const place = "taken at 52.5N 13.4E"
+
+// pictures returns a small picture in each format, with the place where it was taken.
+func pictures(t testing.TB) map[string][]byte {
+	img := image.NewPaletted(image.Rect(0, 0, 20, 10), color.Palette{color.Black, color.White})
+	img.Set(3, 4, color.White)
+	var p, j, g bytes.Buffer
+	for _, err := range []error{png.Encode(&p, img), jpeg.Encode(&j, img, nil), gif.Encode(&g, img, nil)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	chunk := binary.BigEndian.AppendUint32(nil, uint32(len(place)+5))
+	body := append([]byte("tEXt"), "gps\x00 "+place...)
+	chunk = append(append(chunk, body...), 0, 0, 0, 0)
+	binary.BigEndian.PutUint32(chunk[len(chunk)-4:], crc32.ChecksumIEEE(body))
+	pb := p.Bytes()
+	withPNG := bytes.Join([][]byte{pb[:33], chunk, pb[33:]}, nil)
+	segment := append([]byte{0xff, 0xe1, 0, byte(2 + 6 + len(place))}, "Exif\x00\x00"+place...)
+	jb := j.Bytes()
+	withJPEG := bytes.Join([][]byte{jb[:2], segment, jb[2:]}, nil)
+	gb := g.Bytes()
+	comment := append(append([]byte{0x21, 0xfe, byte(len(place))}, place...), 0)
+	withGIF := append(append(bytes.Clone(gb[:len(gb)-1]), comment...), 0x3b)
+	riff := []byte("RIFF\x00\x00\x00\x00WEBP")
+	for _, c := range [][2]string{{"VP8X", "\x0c\x00\x00\x00\x13\x00\x00\x09\x00\x00"}, {"VP8L", "\x2f\x00\x00\x00"}, {"EXIF", place}} {
+		riff = append(riff, c[0]...)
+		riff = binary.LittleEndian.AppendUint32(riff, uint32(len(c[1])))
+		riff = append(riff, c[1]...)
+		if len(c[1])%2 == 1 {
+			riff = append(riff, 0)
+		}
+	}
+	binary.LittleEndian.PutUint32(riff[4:], uint32(len(riff)-8))
+	return map[string][]byte{"image/png": withPNG, "image/jpeg": withJPEG, "image/gif": withGIF, "image/webp": riff}
+}
+
+// TestAttach removes the metadata of pictures, which stay the same picture.
+func TestAttach(t *testing.T) {
+	for media, content := range pictures(t) {
+		if Picture(content) != media || !bytes.Contains(content, []byte(place)) {
+			t.Fatalf("%s: the test is wrong: %s", media, Picture(content))
+		}
+		kept, err := Attach(content)
+		if err != nil || bytes.Contains(kept, []byte(place)) || Picture(kept) != media {
+			t.Errorf("%s: %v, %q", media, err, kept)
+		}
+		if again, err := Attach(kept); err != nil || !bytes.Equal(again, kept) {
+			t.Errorf("%s: a second time it differs: %v", media, err)
+		}
+		if media != "image/webp" {
+			want, _, err := image.Decode(bytes.NewReader(content))
+			got, _, gotErr := image.Decode(bytes.NewReader(kept))
+			if err != nil || gotErr != nil || want.Bounds() != got.Bounds() || want.At(3, 4) != got.At(3, 4) {
+				t.Errorf("%s: %v, %v", media, err, gotErr)
+			}
+		}
+		if _, err := Attach(content[:len(content)/2]); err == nil && media != "image/webp" {
+			t.Errorf("%s: half of it is taken", media)
+		}
+	}
+	if kept, err := Attach([]byte("notes\n")); err != nil || string(kept) != "notes\n" {
+		t.Errorf("%q, %v", kept, err)
+	}
+}
+
+func FuzzAttach(f *testing.F) {
+	for _, content := range pictures(f) {
+		f.Add(content)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		kept, err := Attach(content)
+		if err == nil && len(kept) > len(content) {
+			t.Fatalf("%d bytes of %d", len(kept), len(content))
+		}
+	})
+}
