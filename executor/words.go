@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/ramus-dev/ramus/executor/record"
 )
@@ -36,6 +37,23 @@ func (x *Executor) Words(ctx context.Context, run, step string, seq, from, to in
 	}
 	defer f.Close()
 	return readPart(f, from, to)
+}
+
+// PromptFile opens a file that came with a prompt of a run.
+func (x *Executor) PromptFile(ctx context.Context, run, key, name string) (io.ReadCloser, error) {
+	q, err := x.Queue(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	at := q.Index(key)
+	if at < 0 || !slices.ContainsFunc(q.Prompts[at].Files, func(f record.Attachment) bool { return f.Name == name }) {
+		return nil, fmt.Errorf("file %.100q of a prompt of %s: %w", name, run, record.ErrNotFound)
+	}
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return x.promptFiles(r).open(ctx, q.Prompts[at], name)
 }
 
 // readPart reads a part of a file that may be shorter.

@@ -214,6 +214,8 @@ var expected = map[string]row{
 	"DELETE /api/workspaces/{caller}/agent-sessions/{session}":       {route.AccessWrite, "repo", "/api/workspaces/run:subject/agent-sessions/x", ""},
 	"GET /api/workspaces/{caller}/transcript":                        {route.AccessRead, "repo", "/api/workspaces/run:subject/transcript", ""},
 	"GET /workspaces/{caller}/agent":                                 {route.AccessWrite, "repo", "/workspaces/run:subject/agent", ""},
+	"POST /workspaces/{workspace}/talk/{action}":                     {accessForm, "form", "/workspaces/run-subject/talk/unsay", ""},
+	"GET /workspaces/{workspace}/runs/{run}/prompts/{key}/{name}":    {accessPage, "page", "/workspaces/run-subject/runs/x/prompts/x/x", ""},
 }
 
 // callerKinds are the kinds of callers with the classes of access that each may use.

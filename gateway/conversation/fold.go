@@ -35,6 +35,7 @@ type Fold struct {
 
 // NewFold returns the fold of a run of which no event was read.
 func NewFold(r record.Run) *Fold {
+	r.State, r.Reason, r.Error = record.StateSubmitted, "", "" // the journal has them
 	f := &Fold{Run: r, times: map[string]record.Event{}, steps: map[string]*Entry{}, changed: map[*Entry]bool{}, touched: map[*Turn]bool{}}
 	t := &Turn{ID: entryID(r, 1), Run: r.Name(), Kind: r.Kind, State: StateWaiting}
 	if r.Kind == record.KindAgent && r.Agent != nil {

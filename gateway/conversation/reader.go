@@ -21,15 +21,34 @@ type Journals interface {
 	Words(ctx context.Context, run, step string, seq, from, to int64) ([]byte, error)
 }
 
-// Read applies all events of a run that its journal has, and reads the agent's words.
+// Read applies all events of a run that its journal has, and reads the agent's words up to now.
 func Read(ctx context.Context, x Journals, f *Fold) error {
+	// The words are read first. Those that are read come before the events that the journal gets from then on.
+	at, step := f.Have(), f.Last().Step
+	var now []byte
+	if at.Seq > 0 && !f.Run.Ended() && !f.Last().Over() {
+		var err error
+		if now, err = x.Words(ctx, f.Run.Name(), step, at.Seq, at.To, at.To+maxWords); err != nil {
+			return err
+		}
+	}
+	first := at.Seq == 0
 	for e, err := range x.Events(ctx, f.Run.Name(), f.Seq(), false) {
 		if err != nil {
 			return err
 		}
 		f.Apply(e)
 	}
-	return f.Fill(ctx, x)
+	if to := at.To + int64(len(now)); at.Seq > 0 && f.Have().Seq == at.Seq && to > f.said && !f.Last().Over() {
+		f.extend(to, string(now[int64(len(now))-(to-f.said):]))
+	}
+	if err := f.Fill(ctx, x); err != nil {
+		return err
+	}
+	if first && f.Have().Seq > 0 && !f.Last().Over() {
+		return Read(ctx, x, f) // the turn was not known before
+	}
+	return nil
 }
 
 // Follow applies the events and the live output of a run, from the place where the fold is, and calls each after every one of them. It

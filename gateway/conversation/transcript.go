@@ -59,18 +59,27 @@ func runsOf(x Journals, caller record.Caller, w Window) []record.Run {
 
 // walk folds the runs of a caller when they are needed.
 type walk struct {
-	x     Journals
-	runs  []record.Run
-	folds map[int]*Fold
+	x      Journals
+	runs   []record.Run
+	folds  map[int]*Fold
+	memory *Memory // nil for none
 }
 
 func (w *walk) fold(ctx context.Context, i int) (*Fold, error) {
 	if f := w.folds[i]; f != nil {
 		return f, nil
 	}
-	f := NewFold(w.runs[i])
-	if err := Read(ctx, w.x, f); err != nil {
-		return nil, err
+	var f *Fold
+	if w.memory != nil {
+		var err error
+		if f, err = w.memory.read(ctx, w.x, w.runs[i]); err != nil {
+			return nil, err
+		}
+	} else {
+		f = NewFold(w.runs[i])
+		if err := Read(ctx, w.x, f); err != nil {
+			return nil, err
+		}
 	}
 	w.folds[i] = f
 	return f, nil
@@ -131,7 +140,16 @@ func cutID(id string) (run, number string, ok bool) {
 
 // Open reads a window of the conversation of a caller.
 func Open(ctx context.Context, x Journals, caller record.Caller, win Window) (Transcript, error) {
-	w := &walk{x: x, runs: runsOf(x, caller, win), folds: map[int]*Fold{}}
+	return open(ctx, x, caller, win, nil)
+}
+
+// Open reads a window of the conversation of a caller, as far as it is not remembered.
+func (m *Memory) Open(ctx context.Context, x Journals, caller record.Caller, win Window) (Transcript, error) {
+	return open(ctx, x, caller, win, m)
+}
+
+func open(ctx context.Context, x Journals, caller record.Caller, win Window, m *Memory) (Transcript, error) {
+	w := &walk{x: x, runs: runsOf(x, caller, win), folds: map[int]*Fold{}, memory: m}
 	t := Transcript{Caller: caller, Turns: []*Turn{}}
 	if len(w.runs) == 0 {
 		if win.Around+win.Before+win.After != "" {

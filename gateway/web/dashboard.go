@@ -133,7 +133,7 @@ func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow 
 	fresh := api.Now().Sub(row.When) < needsWithin
 	mine := who.Admin() || who.Email != "" && r.Asker.Email == who.Email
 	switch {
-	case r.State == record.StateAwaitingReview && r.Gate != nil:
+	case !r.Ended() && r.Gate != nil: // also of an agent at work
 		row.Kind, row.Gate = "ask", &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, 600)}
 	case r.State == record.StateFailed && r.Reason != record.ReasonCancelled && fresh && mine:
 		row.Kind, row.Detail, row.Hint = "failed", render.ClipClean(r.Error, 400), render.ClipClean(r.Hint, 300)

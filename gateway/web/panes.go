@@ -50,64 +50,6 @@ func (api *API) showPane(c *route.Call, p *Page, s workspace.Workspace, name str
 	return template.HTML(b.String()), nil
 }
 
-// chatPane shows the requests of a workspace and their results.
-type chatPane struct{ api *API }
-
-func (chatPane) Name() string  { return paneChat }
-func (chatPane) Title() string { return "Conversation" }
-func (chatPane) Icon() string  { return "chat" }
-
-// turnRow is a run in the conversation. All texts are clean.
-type turnRow struct {
-	runRow
-	Asked   []askedRow
-	Answer  string
-	Command bool
-	Over    bool
-	Error   string
-	Hint    string
-}
-
-type askedRow struct{ By, Text string }
-
-func (p chatPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
-	runs := p.api.Executor.OfCaller(s.Caller)
-	runs = slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return r.Passive() || r.Sub })
-	var rows []turnRow
-	for _, r := range runs[max(0, len(runs)-maxTurns):] {
-		row, err := p.api.turn(c, r)
-		if err != nil {
-			return "", err
-		}
-		rows = append(rows, row)
-	}
-	return p.api.showPane(c, page, s, "pane_chat", rows, "")
-}
-
-// turn returns a run as a part of the conversation.
-func (api *API) turn(c *route.Call, r record.Run) (turnRow, error) {
-	row := turnRow{runRow: api.runRow(c.R.Context(), c.Who, r), Command: r.Agent == nil, Over: r.Ended()}
-	if r.State == record.StateFailed {
-		row.Error, row.Hint = render.ClipClean(r.Error, 2000), render.ClipClean(r.Hint, 500)
-	}
-	if r.Agent == nil {
-		return row, nil
-	}
-	row.Asked = []askedRow{{personName(r.Asker), render.ClipClean(r.Agent.Prompt, 8<<10)}}
-	for e, err := range api.Executor.Events(c.R.Context(), r.Name(), 0, false) {
-		if err != nil {
-			return row, err
-		}
-		if q, ok := e.Prompt(); ok && q.Key != record.FirstPrompt {
-			row.Asked = append(row.Asked, askedRow{personName(q.By), render.ClipClean(q.Text, 8<<10)})
-		}
-		if e.Type == record.EventStepFinished && strings.HasPrefix(e.Step, "turn-") && e.Stdout != nil {
-			row.Answer = render.Clean(e.Stdout.Tail)
-		}
-	}
-	return row, nil
-}
-
 // shellPane runs commands by a form, one after another. It is there until a terminal takes its place.
 type shellPane struct{ api *API }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -64,6 +65,7 @@ type API struct {
 	once     sync.Once
 	builders []view
 	imports  imports
+	memory   conversation.Memory
 	verdicts verdicts
 }
 
@@ -147,13 +149,13 @@ func (api *API) Routes() []route.Route {
 	form("/workspaces/{workspace}/stop", "Stop a workspace, by its page", api.stopWorkspace)
 	form("/workspaces/{workspace}/restart", "Start a workspace again, by its page", api.restartWorkspace)
 	form("/workspaces/{workspace}/delete", "Delete a workspace, by its page", api.deleteWorkspace)
-	form("/workspaces/{workspace}/say", "Say something to the agent of a workspace, by its page", api.say)
 	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
 	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
 	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
 	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)
 	form("/repos/{repo}/refresh", "Refresh a base from its upstream, by its page", api.refreshRepo)
 	form("/settings/appearance", "Choose theme and density, by the form of the settings", api.saveAppearance)
+	rows = append(rows, api.talkRoutes()...)
 	if api.Live != nil {
 		rows = append(rows, api.Live.Routes()...)
 	}

@@ -62,7 +62,7 @@ type bootLine struct {
 
 // panes returns all panes, the conversation first.
 func (api *API) panes() []Pane {
-	list := []Pane{chatPane{api}, shellPane{api}, previewPane{api}, activityPane{api}}
+	list := []Pane{talkPane{api}, shellPane{api}, previewPane{api}, activityPane{api}}
 	for _, p := range api.Panes {
 		found := false
 		for i := range list {
@@ -163,34 +163,6 @@ func (api *API) deleteWorkspace(c *route.Call) error {
 		return err
 	}
 	return api.see(c, "/workspaces")
-}
-
-// say gives words to the agent that works, or begins a new turn.
-func (api *API) say(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	text := formText(c, "prompt", 1<<20)
-	if text == "" {
-		return route.NewProblem(route.KindInvalid, "the message is empty")
-	}
-	ctx := c.R.Context()
-	if last := s.LastRun; last.Agent != nil && !last.Ended() {
-		err := api.Executor.Say(ctx, last.Name(), record.Prompt{Key: record.NewToken(), Text: text, By: by(c)})
-		if err == nil || route.AsProblem(err, c.Who).Kind != route.KindConflict {
-			return api.orSee(c, err, s)
-		}
-	}
-	r := record.Request{Caller: s.Caller, Repo: s.Repository, Agent: &record.AgentCall{Name: formText(c, "agent", 100), Prompt: text}}
-	if err := api.Find.Bind(ctx, c.Who, &r); err != nil {
-		return err
-	}
-	_, err = api.Executor.Submit(ctx, r)
-	return api.orSee(c, err, s)
 }
 
 // command runs a command as a run of its own.

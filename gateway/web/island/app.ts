@@ -1,4 +1,5 @@
 import './live';
 import './time';
 import './keys';
+import './talk';
 import './form';

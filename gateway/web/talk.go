@@ -1,0 +1,635 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/markup"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+// Limits of the conversation.
+const (
+	maxTalkText = 32 << 10 // of one text that is not Markdown
+	maxRawInput = 4 << 10
+	talkBody    = conversation.MaxUpload + 3<<20
+)
+
+// talkPane shows the conversation of a workspace.
+type talkPane struct{ api *API }
+
+func (talkPane) Name() string  { return paneChat }
+func (talkPane) Title() string { return "Conversation" }
+func (talkPane) Icon() string  { return "chat" }
+
+// talkData is the data of the conversation. All texts are clean.
+type talkData struct {
+	*Page
+	Path           string
+	MayChange      bool
+	Rows           []talkRow
+	Queue          []talkRow
+	Earlier, Later string
+	Sessions       []sessionTab
+	Session        string // the id of the one that is shown, or empty for all
+	Agent, Label   string // where the composer speaks
+	Agents         []string
+	Status         talkStatus
+	Key            string // of the next prompt
+}
+
+// talkStatus is what the agent does now.
+type talkStatus struct {
+	Path, Run, Words, Cost string
+	Live, InTurn, Steers   bool
+	MayChange              bool
+	Plan                   []acp.PlanItem
+	PlanText               string
+	Question               string // the key of the open question
+}
+
+// sessionTab is a session in the list of sessions.
+type sessionTab struct {
+	Text, Path, State string
+	Current           bool
+}
+
+// talkRow is one fragment of the conversation.
+type talkRow struct {
+	Key, Kind, ID, Class       string
+	By, From, Text, Note, Mark string
+	When, Until                time.Time
+	HTML                       template.HTML
+	Body                       string
+	Output                     template.HTML
+	Link, Commit               string
+	Path                       string // of the workspace
+	Run, Step, PromptKey       string
+	Options                    []record.GateOption
+	Allowed                    string
+	Files                      []talkFile
+	Folded                     []talkRow
+	Open, MayChange, First     bool
+	Verdict                    *Badge
+}
+
+type talkFile struct {
+	Name, Href string
+	Picture    bool
+}
+
+func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
+	ctx, q := c.R.Context(), c.R.URL.Query()
+	d := talkData{Page: page, Path: workspacePath(s.ID), MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil, Agents: p.api.Executor.AgentNames(),
+		Session: q.Get("session"), Key: record.NewToken() + record.NewToken()}
+	sessions, err := p.api.talk().Sessions(ctx, s.Caller)
+	if err != nil {
+		return "", err
+	}
+	w := conversation.Window{Around: q.Get("entry"), Before: q.Get("before"), After: q.Get("after")}
+	for i, one := range sessions {
+		tab := sessionTab{Text: sessionName(one), Path: d.Path + "?session=" + url.QueryEscape(one.ID), State: string(one.State), Current: one.ID == d.Session}
+		d.Sessions = append(d.Sessions, tab)
+		if tab.Current {
+			w.Agent, w.Session = one.Agent, one.Label
+		}
+		if tab.Current || i == 0 {
+			d.Agent, d.Label = one.Agent, one.Label
+		}
+	}
+	if d.Agent == "" && len(d.Agents) > 0 {
+		d.Agent = d.Agents[0]
+	}
+	t, err := p.api.memory.Open(ctx, p.api.Executor, s.Caller, w)
+	if err != nil {
+		return "", err
+	}
+	p.api.talkRows(ctx, &d, s, t)
+	var b strings.Builder
+	if err := pages.ExecuteTemplate(&b, "pane_talk", d); err != nil {
+		return "", err
+	}
+	return template.HTML(b.String()), nil
+}
+
+// talk speaks to agents.
+func (api *API) talk() *conversation.Talk {
+	return &conversation.Talk{Executor: api.Executor, Find: api.Find}
+}
+
+func sessionName(s conversation.Session) string {
+	if s.Label == "" {
+		return s.Agent
+	}
+	return render.OneLine(s.Label, 40) + " (" + s.Agent + ")"
+}
+
+// talkRows makes the rows of a transcript.
+func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
+	base := api.Address + d.Path
+	link := func(name, id string) string {
+		return base + "?" + name + "=" + url.QueryEscape(id)
+	}
+	if t.Before != "" {
+		d.Earlier = link("before", t.Before)
+	}
+	if t.After != "" {
+		d.Later = link("after", t.After)
+	}
+	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}}
+	for _, r := range api.Executor.OfCaller(s.Caller) {
+		m.runs[r.Name()] = r
+	}
+	for _, turn := range t.Turns {
+		d.Rows = append(d.Rows, m.turn(turn)...)
+	}
+	d.Status = talkStatus{Path: base, MayChange: d.MayChange}
+	live := t.Live
+	if live == nil {
+		return
+	}
+	r := m.runs[live.Run]
+	d.Status.Live, d.Status.Run = true, live.Run
+	d.Status.InTurn, d.Status.Steers = api.Executor.InTurn(r), api.Executor.CanSteer(r)
+	d.Status.Words = m.doing(t)
+	if live.Usage != nil && live.Usage.CostMicros > 0 {
+		d.Status.Cost = cost(live.Usage.CostMicros) + " $"
+	}
+	for _, turn := range t.Turns {
+		for _, e := range turn.Entries {
+			switch {
+			case e.Kind == conversation.KindPlan && turn.Run == live.Run && !turn.Over():
+				d.Status.Plan, d.Status.PlanText = cleanPlan(e.Plan), render.OneLine(e.Text, 200)
+			case e.Kind == conversation.KindQuestion && e.Decision == nil && turn.Run == live.Run:
+				d.Status.Question = "e " + e.ID
+			}
+		}
+	}
+	for i, e := range t.Waiting {
+		row := m.prompt(live.Run, e)
+		row.Key, row.Kind, row.First = "q "+e.Key, "queued", i == 0
+		if e.Key != record.FirstPrompt {
+			d.Queue = append(d.Queue, row)
+		}
+	}
+}
+
+func cleanPlan(plan []acp.PlanItem) []acp.PlanItem {
+	list := slices.Clone(plan[:min(len(plan), 100)])
+	for i := range list {
+		list[i].Content = render.OneLine(list[i].Content, 300)
+	}
+	return list
+}
+
+// talkMaker makes rows of entries.
+type talkMaker struct {
+	ctx  context.Context // of the request that the rows are made for
+	api  *API
+	path string
+	may  bool
+	runs map[string]record.Run
+}
+
+// doing describes the work of the run at work.
+func (m *talkMaker) doing(t conversation.Transcript) string {
+	last := t.Turns[len(t.Turns)-1]
+	name := last.Agent
+	if name == "" {
+		name = "A command"
+	}
+	switch {
+	case t.Live.Gate != nil:
+		return name + " asks"
+	case t.Live.Place > 0:
+		return fmt.Sprintf("%s waits for a container, place %d in line", name, t.Live.Place)
+	case last.State == conversation.StateWaiting:
+		return name + " begins"
+	case last.Over():
+		return "Checks run"
+	}
+	return name + " works"
+}
+
+// turn returns the rows of a turn. Those that are folded away are in the row of its capsule.
+func (m *talkMaker) turn(t *conversation.Turn) (rows []talkRow) {
+	capsule := talkRow{Key: "c " + t.ID, Kind: "capsule", Text: t.Capsule.Worked(), Path: m.path}
+	at := -1
+	for _, e := range t.Entries {
+		list := m.entry(t, e)
+		if e.Folded {
+			capsule.Folded = append(capsule.Folded, list...)
+			continue
+		}
+		if at < 0 && e.Kind != conversation.KindPrompt {
+			at = len(rows)
+		}
+		rows = append(rows, list...)
+	}
+	if len(capsule.Folded) > 0 {
+		if at < 0 {
+			at = len(rows)
+		}
+		rows = slices.Insert(rows, at, capsule)
+	}
+	return rows
+}
+
+// prompt returns the row of a prompt.
+func (m *talkMaker) prompt(run string, e *conversation.Entry) talkRow {
+	row := talkRow{Key: "p " + e.ID, Kind: "prompt", ID: e.ID, When: e.Time, Text: render.ClipClean(e.Text, maxTalkText), From: fromWords(e.From), Run: run, PromptKey: e.Key,
+		Path: m.path, MayChange: m.may}
+	if e.By != nil {
+		row.By = personName(*e.By)
+	}
+	_, id, _ := strings.Cut(run, "/")
+	for _, f := range e.Files {
+		row.Files = append(row.Files, talkFile{Name: render.OneLine(f.Name, 120), Picture: pictureName(f.Name),
+			Href: m.path + "/runs/" + url.PathEscape(id) + "/prompts/" + url.PathEscape(e.Key) + "/" + url.PathEscape(f.Name)})
+	}
+	return row
+}
+
+func fromWords(from string) string {
+	switch from {
+	case "slack":
+		return "in Slack"
+	case "mcp":
+		return "by an assistant"
+	case "cli":
+		return "on the command line"
+	case "api", "acp":
+		return "by a program"
+	}
+	return ""
+}
+
+func pictureName(name string) bool {
+	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(path.Ext(name)))
+}
+
+// entry returns the rows of an entry.
+func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow {
+	row := talkRow{Key: "e " + e.ID, Kind: string(e.Kind), ID: e.ID, When: e.Time, Text: render.ClipClean(e.Text, maxTalkText), Path: m.path, Run: t.Run, Step: e.Step, MayChange: m.may}
+	if e.Commit != "" {
+		row.Commit = render.ShortHash(e.Commit)
+	}
+	if r, ok := m.runs[t.Run]; ok {
+		row.Link = m.api.Address + runPath(r)
+	}
+	switch e.Kind {
+	case conversation.KindPrompt:
+		return []talkRow{m.prompt(t.Run, e)}
+	case conversation.KindWords:
+		return m.words(t, e)
+	case conversation.KindTool, conversation.KindPermitted:
+		row.tool(e)
+	case conversation.KindQuestion:
+		row.question(e)
+	case conversation.KindCommand, conversation.KindCheck:
+		row.command(e)
+	case conversation.KindEnd:
+		if v := m.api.verdictOf(m.ctx, m.runs[t.Run]); v != "" && v != record.VerdictNone {
+			b := verdictBadge(v)
+			row.Verdict = &b
+		}
+	case conversation.KindInterrupt:
+		row.By = row.Text
+		row.Text = "interrupted the turn"
+		if e.Reason == record.InterruptStop {
+			row.Text = "stopped the turn; its changes are committed"
+		}
+	case conversation.KindFailure:
+		row.Class = "bad"
+		row.Note = sentence(render.Hint(record.Reason(e.Reason)))
+		if e.Reason == string(record.ReasonCancelled) {
+			row.Text, row.Note, row.Class = "The run was stopped. Its changes are committed.", "", ""
+		}
+		row.Text = sentence(row.Text)
+	case conversation.KindSecret:
+		row.Class, row.Text = "warn", "The value of a secret was removed: "+row.Text
+	case conversation.KindRefused:
+		row.Class, row.Text = "warn", "The network refused "+row.Text
+	case conversation.KindBrowser:
+		row.Mark, row.Class = mark(e.OK)
+		row.Text = "Page " + row.Text + ": " + e.Reason
+	case conversation.KindPlan:
+		return nil // it is in the status while it matters
+	}
+	return []talkRow{row}
+}
+
+// words returns the rows of words of an agent, one for each block.
+func (m *talkMaker) words(t *conversation.Turn, e *conversation.Entry) (rows []talkRow) {
+	closed, open := m.api.memory.Blocks(m.runs[t.Run], e)
+	for i, block := range closed {
+		rows = append(rows, talkRow{Key: fmt.Sprintf("w %s %d", e.ID, i), Kind: "words", ID: e.ID, HTML: block})
+	}
+	if open != "" {
+		rows = append(rows, talkRow{Key: fmt.Sprintf("w %s %d", e.ID, len(closed)), Kind: "words", ID: e.ID, HTML: open, Open: true})
+	}
+	if e.Span != nil && e.Span.To-e.Span.From > int64(len(e.Text)) && !e.Open {
+		rows = append(rows, talkRow{Key: "w " + e.ID + " more", Kind: "note", Text: "There is more in the output of the turn."})
+	}
+	return rows
+}
+
+// mark returns the sign of a result, with its class.
+func mark(ok *bool) (sign, class string) {
+	switch {
+	case ok == nil:
+		return "…", "live"
+	case *ok:
+		return "✓", "good"
+	}
+	return "✗", "bad"
+}
+
+// tool sets the row of a call of a tool.
+func (row *talkRow) tool(e *conversation.Entry) {
+	row.Mark, row.Class = mark(e.OK)
+	row.Text = render.OneLine(row.Text, 300)
+	if e.Tool == nil {
+		return
+	}
+	if e.Kind == conversation.KindTool {
+		row.Text = render.OneLine(e.Tool.Words(), 300)
+	}
+	row.Note = render.OneLine(e.Tool.Kind, 40)
+	if e.DurationMS >= 1000 {
+		row.Note += " · " + render.Duration(time.Duration(e.DurationMS)*time.Millisecond)
+	}
+	var body strings.Builder
+	for _, l := range e.Tool.Locations {
+		body.WriteString(render.OneLine(strings.TrimPrefix(l.Path, executor.WorkDir+"/"), 300))
+		if l.Line != nil {
+			fmt.Fprintf(&body, ":%d", *l.Line)
+		}
+		body.WriteString("\n")
+	}
+	var raw any
+	if len(e.Tool.RawInput) > 0 && json.Unmarshal(e.Tool.RawInput, &raw) == nil {
+		if b, err := json.MarshalIndent(raw, "", "  "); err == nil {
+			body.WriteString(render.ClipClean(string(b), maxRawInput))
+		}
+	}
+	row.Body = body.String()
+}
+
+// question sets the row of a question.
+func (row *talkRow) question(e *conversation.Entry) {
+	g := e.Gate
+	if g == nil {
+		return
+	}
+	row.Step = g.Step
+	for _, o := range g.Options {
+		o.Name = render.OneLine(o.Name, 80)
+		if o.Name == "" {
+			o.Name = render.OneLine(o.ID, 80)
+		}
+		row.Options = append(row.Options, o)
+	}
+	if len(g.Allowed) > 0 {
+		row.Allowed = render.OneLine(strings.Join(g.Allowed, ", "), 300)
+	}
+	row.Open = e.Decision == nil
+	if row.Open {
+		return
+	}
+	row.Note = "Rejected"
+	if e.Decision.Approved {
+		row.Note = "Approved"
+	}
+	if o, ok := g.Option(e.Decision.Option); ok && o.Name != "" {
+		row.Note += ", “" + render.OneLine(o.Name, 80) + "”,"
+	}
+	row.Note += " by " + render.OneLine(e.Decision.By, 120)
+	if e.Decision.Comment != "" {
+		row.Note += ": " + render.OneLine(e.Decision.Comment, 500)
+	}
+	row.Until = e.Decided
+}
+
+// command sets the row of a command or a check.
+func (row *talkRow) command(e *conversation.Entry) {
+	row.Mark, row.Class = mark(e.OK)
+	row.Note = row.Text
+	row.Text = render.ClipClean(e.Command, 2000)
+	if row.Text == "" {
+		row.Text = row.Note
+	}
+	if e.Reason != "" {
+		row.Note, row.Class, row.Mark = render.OneLine(e.Reason, 80)+": "+row.Note, "warn", "!"
+		return
+	}
+	row.Note = ""
+	if e.Exit != nil && *e.Exit != 0 {
+		row.Note = fmt.Sprintf("exit %d", *e.Exit)
+	}
+	if e.DurationMS >= 1000 {
+		row.Note = strings.TrimPrefix(row.Note+" · "+render.Duration(time.Duration(e.DurationMS)*time.Millisecond), " · ")
+	}
+	if e.Tail != "" {
+		row.Output = markup.Terminal(text.ClipEnd(e.Tail, maxTail))
+	}
+}
+
+// talkRoutes returns the routes of the forms of conversations.
+func (api *API) talkRoutes() []route.Route {
+	return []route.Route{
+		{Method: "POST", Pattern: "/workspaces/{workspace}/say", Access: api.Write, Summary: "Say something to the agent of a workspace, by its page",
+			Media: route.MediaHTML, Body: talkBody, Handle: api.say},
+		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML, Body: formBody, Handle: api.talkAction,
+			Summary: "Answer a question, change the prompts that wait, or stop the agent, by the page of a workspace"},
+		{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/prompts/{key}/{name}", Access: api.Access, Summary: "A file that came with a prompt",
+			Media: route.MediaBytes, Handle: api.promptFile},
+	}
+}
+
+// say says something in a session. The agent at work hears it, or a new run begins.
+func (api *API) say(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	p := record.Prompt{Key: formText(c, "key", 100), Text: formText(c, "prompt", 1<<20), Now: c.R.PostFormValue("now") != "", By: by(c), From: "web"}
+	if p.Files, err = formFiles(c); err != nil {
+		return err
+	}
+	if p.Text == "" && len(p.Files) > 0 {
+		p.Text = "See the files."
+	}
+	if p.Text == "" {
+		return route.NewProblem(route.KindInvalid, "the message is empty")
+	}
+	agent, label := formText(c, "agent", 100), formText(c, "session", 200)
+	if fresh := formText(c, "new-session", 200); fresh != "" {
+		label = fresh
+	}
+	if _, err := api.talk().Say(c.R.Context(), c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository, Agent: agent, Session: label, Prompt: p}); err != nil {
+		return err
+	}
+	return api.see(c, workspacePath(s.ID)+"?pane="+paneChat)
+}
+
+// formFiles returns the files of a form, as they are kept.
+func formFiles(c *route.Call) (list []record.Attachment, err error) {
+	if c.R.MultipartForm == nil {
+		return nil, nil
+	}
+	total := 0
+	for _, h := range c.R.MultipartForm.File["files"] {
+		if h.Size == 0 && h.Filename == "" {
+			continue
+		}
+		if len(list) == conversation.MaxFiles {
+			return nil, route.NewProblem(route.KindTooLarge, "a message has at most %d files", conversation.MaxFiles)
+		}
+		f, err := h.Open()
+		if err != nil {
+			return nil, err
+		}
+		content, err := io.ReadAll(io.LimitReader(f, conversation.MaxUpload+1))
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+		if total += len(content); total > conversation.MaxUpload {
+			return nil, route.NewProblem(route.KindTooLarge, "the files have more than %d MiB together", conversation.MaxUpload>>20)
+		}
+		kept, err := conversation.Attach(content)
+		if err != nil {
+			return nil, route.NewProblem(route.KindInvalid, "cannot take the file %.100q: %v", h.Filename, err)
+		}
+		list = append(list, record.Attachment{Name: h.Filename, Type: conversation.Picture(kept), Content: kept})
+	}
+	return list, nil
+}
+
+// talkAction carries out one of the smaller forms of a conversation.
+func (api *API) talkAction(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	ctx := c.R.Context()
+	s, err := api.Workspaces.Changeable(ctx, c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	run, key := formText(c, "run", 300), formText(c, "key", 300)
+	r, err := api.Find.Run(ctx, c.Who, run)
+	if err == nil && r.Caller != s.Caller {
+		err = route.NotFound("run", run)
+	}
+	if err != nil {
+		return err
+	}
+	switch action := c.R.PathValue("action"); action {
+	case "answer":
+		d := record.Decision{Step: formText(c, "step", 300), By: c.Who.Subject, Option: c.R.PostFormValue("option"), Comment: formText(c, "comment", 4000)}
+		if d.Option == "" {
+			d.Approved = c.R.PostFormValue("answer") == "approve"
+		}
+		_, err = api.Executor.Decide(ctx, r.Name(), d)
+	case "unsay":
+		_, err = api.Executor.Unsay(ctx, r.Name(), key, by(c))
+	case "resay":
+		err = api.Executor.Resay(ctx, r.Name(), key, formText(c, "text", 1<<20), by(c))
+	case "first":
+		err = api.first(c, r, key)
+	case "stop-turn":
+		var back []record.Prompt
+		if back, err = api.Executor.StopTurn(ctx, r.Name(), by(c)); err == nil && len(back) > 0 {
+			return api.giveBack(c, s, back)
+		}
+	case "stop":
+		err = api.Executor.Stop(ctx, r.Name(), by(c))
+	default:
+		return route.NotFound("action", action)
+	}
+	return api.orSee(c, err, s)
+}
+
+// first puts a prompt before the others that wait.
+func (api *API) first(c *route.Call, r record.Run, key string) error {
+	q, err := api.Executor.Queue(c.R.Context(), r.Name())
+	if err != nil {
+		return err
+	}
+	keys := []string{key}
+	for _, p := range q.Waiting() {
+		if p.Key != key && p.Key != record.FirstPrompt {
+			keys = append(keys, p.Key)
+		}
+	}
+	return api.Executor.Reorder(c.R.Context(), r.Name(), keys, by(c))
+}
+
+// giveBack shows the workspace with the prompts that came back in the composer. A page of its own would lose them, so they are in the
+// address, as far as they fit.
+func (api *API) giveBack(c *route.Call, s workspace.Workspace, back []record.Prompt) error {
+	var texts []string
+	for _, p := range back {
+		texts = append(texts, p.Text)
+	}
+	q := url.Values{"pane": {paneChat}, "back": {text.Clip(strings.Join(texts, "\n\n"), 4<<10)}}
+	return api.see(c, workspacePath(s.ID)+"?"+q.Encode())
+}
+
+// Back returns the prompts that came back when a turn was stopped, for the composer.
+func (d talkData) Back() string { return text.Clip(d.call.R.URL.Query().Get("back"), 8<<10) }
+
+// promptFile serves a file of a prompt. A picture is shown, all others are saved.
+func (api *API) promptFile(c *route.Call) error {
+	_, r, err := api.namedRun(c)
+	if err != nil {
+		return err
+	}
+	name := c.R.PathValue("name")
+	f, err := api.Executor.PromptFile(c.R.Context(), r.Name(), c.R.PathValue("key"), name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, 64<<20))
+	if err != nil {
+		return err
+	}
+	media := conversation.Picture(content)
+	if media == "" {
+		c.MarkAttachment(name)
+	} else {
+		h := c.W.Header()
+		h.Set("Content-Type", media)
+		h.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
+		h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	}
+	c.W.Header().Set("X-Content-Type-Options", "nosniff")
+	c.W.Header().Set("Cache-Control", "private, max-age=86400, immutable")
+	c.W.Header().Set("Content-Length", fmt.Sprint(len(content)))
+	c.W.WriteHeader(http.StatusOK)
+	_, err = c.W.Write(content)
+	return err
+}
