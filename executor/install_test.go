@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,11 +20,8 @@ func TestDependenciesInstalled(t *testing.T) {
 		if res := w.result("look", "npm --version"); res.ExitCode != 0 {
 			t.Skip("cannot run here: containers have no npm")
 		}
-		lock := fmt.Sprintf(`{"name": "app", "version": "1.0.0", "lockfileVersion": 3, "requires": true, "packages": {
-			"": {"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}},
-			"node_modules/dep": {"version": "1.0.0", "resolved": "%s/dep/-/dep-1.0.0.tgz", "integrity": %q, "hasInstallScript": true}}}`, r.URL, r.integrity)
 		pkg := `{"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}}`
-		repo, commit := w.onBase(map[string]string{"web/package-lock.json": lock, ".gitignore": "node_modules/\n", "web/package.json": pkg, "web/index.js": "require('dep')\n"})
+		repo, commit := w.onBase(map[string]string{"web/package-lock.json": npmLock(r), ".gitignore": "node_modules/\n", "web/package.json": pkg, "web/index.js": "require('dep')\n"})
 		w.record(repo, commit)
 		var said strings.Builder
 		if err := w.x.Warm(t.Context(), "demo", commit, &said); err != nil {
@@ -122,4 +120,31 @@ func TestYarnInstalled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFetchedTogether fetches the dependencies of one base twice at once. Neither ends the other's container.
+func TestFetchedTogether(t *testing.T) {
+	r := newRegistry(t)
+	w := newWorld(t, r.env)
+	if res := w.result("look", "npm --version"); res.ExitCode != 0 {
+		t.Skip("cannot run here: containers have no npm")
+	}
+	repo, commit := w.onBase(map[string]string{"package-lock.json": npmLock(r), "package.json": `{"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}}`})
+	w.record(repo, commit)
+	errs := make(chan error, 3)
+	for range cap(errs) {
+		go func() { errs <- w.x.Warm(t.Context(), "demo", commit, io.Discard) }()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// npmLock is the lock file of a project with the dependency of the registry.
+func npmLock(r *registry) string {
+	return fmt.Sprintf(`{"name": "app", "version": "1.0.0", "lockfileVersion": 3, "requires": true, "packages": {
+		"": {"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}},
+		"node_modules/dep": {"version": "1.0.0", "resolved": "%s/dep/-/dep-1.0.0.tgz", "integrity": %q, "hasInstallScript": true}}}`, r.URL, r.integrity)
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,9 @@ type Cache struct {
 	Log    *slog.Logger
 
 	mounted, unpacked atomic.Int64
+
+	mu    sync.Mutex               // guards turns
+	turns map[string]chan struct{} // by repository; holds a token while one of its commits is fetched for
 }
 
 // ErrCannotFetch is the error of dependencies that cannot be fetched as things are, now or later.
@@ -147,6 +151,19 @@ func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progres
 	if !c.fetches() {
 		return fmt.Errorf("%w: containers reach no host; list the registry's in `egress`", ErrCannotFetch)
 	}
+	// A repository has one container that fetches.
+	done, err := c.turn(ctx, name)
+	if err != nil {
+		return fmt.Errorf("cannot fetch the dependencies of %s: %w", name, err)
+	}
+	defer done()
+	if _, cold, err = c.stock(ctx, repo, commit); err != nil {
+		return err
+	}
+	if len(cold) == 0 {
+		fmt.Fprintf(progress, "dependencies: somebody else has just fetched them\n")
+		return nil
+	}
 
 	w, err := c.openWarmer(ctx, repo, commit)
 	if err != nil {
@@ -168,6 +185,26 @@ func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progres
 		c.wishInstalled(ctx, repo, commit, []locked{l})
 	}
 	return errors.Join(errs...)
+}
+
+// turn waits until nothing else is fetched for a repository. The returned function ends the turn.
+func (c *Cache) turn(ctx context.Context, repo string) (func(), error) {
+	c.mu.Lock()
+	if c.turns == nil {
+		c.turns = make(map[string]chan struct{})
+	}
+	turn := c.turns[repo]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		c.turns[repo] = turn
+	}
+	c.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // Forget removes the tarballs of a repository that is gone.
