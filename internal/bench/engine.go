@@ -69,28 +69,45 @@ func (e *engineAPI) options(binds []string, args ...string) client.ContainerCrea
 // run runs `docker run --rm --network none IMAGE args` and returns the time until its first output. It waits for the
 // end of the container. The time does not include its removal.
 func (e *engineAPI) run(ctx context.Context, binds []string, args ...string) (first time.Duration, out string, err error) {
+	w, err := e.runTo(ctx, binds, args...)
+	if err != nil {
+		return 0, "", err
+	}
+	return w.first, w.text.String(), nil
+}
+
+// runToEnd is run for the time until the last output.
+func (e *engineAPI) runToEnd(ctx context.Context, binds []string, args ...string) (last time.Duration, out string, err error) {
+	w, err := e.runTo(ctx, binds, args...)
+	if err != nil {
+		return 0, "", err
+	}
+	return w.last, w.text.String(), nil
+}
+
+func (e *engineAPI) runTo(ctx context.Context, binds []string, args ...string) (_ *firstWriter, err error) {
 	begin := time.Now()
 	made, err := e.api.ContainerCreate(ctx, e.options(binds, args...))
 	if err != nil {
-		return 0, "", err
+		return nil, err
 	}
 	defer func() { err = joined(err, e.remove(ctx, made.ID)) }()
 	attached, err := e.api.ContainerAttach(ctx, made.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
 	if err != nil {
-		return 0, "", err
+		return nil, err
 	}
 	defer attached.Close()
 	if _, err := e.api.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
-		return 0, "", err
+		return nil, err
 	}
 	w := &firstWriter{begin: begin}
 	if _, err := stdcopy.StdCopy(w, w, attached.Reader); err != nil {
-		return 0, "", err
+		return nil, err
 	}
 	if w.first == 0 {
-		return 0, "", fmt.Errorf("%q printed nothing", args)
+		return nil, fmt.Errorf("%q printed nothing", args)
 	}
-	return w.first, w.text.String(), nil
+	return w, nil
 }
 
 // stay starts a container that waits for execs until the scenario ends.

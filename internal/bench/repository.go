@@ -25,7 +25,7 @@ type shape struct {
 	// one.
 	branches int
 	long     bool // files are six times as long, like source text instead of fixtures
-	depends  bool // it has the dependency of containers_deps.go
+	depends  bool // it has the dependencies of containers_deps.go
 }
 
 // The shapes that scenarios share. Their sizes and histories are those of a small tool, a large JavaScript monorepo,
@@ -46,7 +46,7 @@ type repository struct {
 }
 
 // shapeVersion changes with the content of the repositories, so that old ones are not used.
-const shapeVersion = 2
+const shapeVersion = 3
 
 // markPath is a file of every repository. Its content is markText.
 const (
