@@ -21,6 +21,8 @@ type Who struct {
 	// Name and Email are the author of its commits. If they are empty, the subject is.
 	Name  string `json:"name,omitempty"`
 	Email string `json:"email,omitempty"`
+	// Token is the id of the token that the request came with.
+	Token string `json:"token,omitempty"`
 	// Local callers came by the unix socket. They can read the data folder anyway.
 	Local bool `json:"local"`
 	// Account is the person of a session. Nil means that the request came with a token or by the unix socket. With an
@@ -116,12 +118,15 @@ func (w Who) HideMatches(what, name string, err error) error {
 }
 
 // Person returns the person that an action is attributed to. Only administrators act in the name of somebody else.
-// All others are the person of their grant or account.
+// All others are the person of their grant or account. The person's id is the subject of a token, which names its bearer.
 func (w Who) Person(claimed gitd.Person) gitd.Person {
-	if w.Account == nil && w.Admin() && claimed.Name != "" {
+	switch {
+	case w.Account == nil && w.Admin() && claimed.Name != "":
+		if claimed.ID == "" && !w.Local {
+			claimed.ID = w.Subject
+		}
 		return claimed
-	}
-	if w.Name != "" && w.Email != "" {
+	case w.Name != "" && w.Email != "":
 		return gitd.Person{Name: w.Name, Email: w.Email, ID: w.Subject}
 	}
 	return gitd.Person{Name: w.Subject, Email: Mailbox(w.Subject) + "@localhost", ID: w.Subject}
@@ -161,7 +166,7 @@ func (m *Mux) identify(r *http.Request) (Who, error) {
 	if err != nil {
 		return Who{}, err
 	}
-	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name, Email: g.Person.Email}, nil
+	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name, Email: g.Person.Email, Token: g.ID}, nil
 }
 
 // HostName returns a host without its port and without the brackets of an IPv6 address.
