@@ -5,6 +5,9 @@ import "github.com/ramus-dev/ramus/gitd/grant"
 // Grant states the rights of its bearer. It travels as an EdDSA JWT (RFC 8037) and is never stored.
 type Grant = grant.Grant
 
+// Issued describes a token that was made, without the token.
+type Issued = grant.Issued
+
 // The scopes of a grant. ScopeWrite includes ScopeRead, and ScopeAdmin includes all.
 const (
 	ScopeRead    = grant.ScopeRead    // read repositories, and fetch
@@ -23,3 +26,6 @@ const PeopleRepo = grant.PeopleRepo
 
 // Scopes lists the scopes that a grant may have.
 func Scopes() []string { return grant.Scopes() }
+
+// TokenID returns the id of a token, which it does not verify, for [Server.RevokeToken].
+func TokenID(token string) string { return grant.IDOf(token) }

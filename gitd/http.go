@@ -72,7 +72,7 @@ func (s *Server) readCredentials(r *http.Request) (g Grant, known bool, err erro
 	}
 	if g, err = s.Verify(token); err != nil {
 		s.log().Info("token refused", "client", clientAddr(r), "err", err)
-		return Grant{}, true, &httpError{http.StatusUnauthorized, "the token was refused: it is malformed, has ended or was signed by another server"}
+		return Grant{}, true, &httpError{http.StatusUnauthorized, "the token was refused: it is malformed, has ended, was revoked or was signed by another server"}
 	}
 	return g, true, nil
 }

@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,8 @@ type Server struct {
 	// OwnConfig makes git obey the config file of each repository. It is for repositories as they are on disk
 	// (`ramus gitd`).
 	OwnConfig bool
+	// TokenFile keeps the list of tokens that were made by Issue, and of those that were revoked. Empty keeps it in memory.
+	TokenFile string
 	// Limits bound the cost of a client. Zero fields mean their defaults.
 	Limits Limits
 	// Secrets are the values that no push may bring into a repository. Nil means none. Unlike the other fields it
@@ -75,6 +78,7 @@ type Server struct {
 	limits  Limits
 	key     ed25519.PrivateKey
 	signer  *grant.Signer
+	tokens  *grant.Ledger
 	baseKey ed25519.PrivateKey
 	slots   *slots
 	memory  shares // for the git children of pushes
@@ -115,6 +119,10 @@ func (s *Server) Open(ctx context.Context) error {
 		return err
 	}
 	s.key, s.signer = key, grant.NewSigner(key, s.now)
+	s.tokens = &grant.Ledger{File: s.TokenFile, Now: s.now}
+	if err := s.tokens.Open(); err != nil {
+		return err
+	}
 	if s.baseKey, err = grant.LoadKey(s.BaseKeyFile); err != nil {
 		return err
 	}
@@ -136,7 +144,11 @@ func (s *Server) Open(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.requests.Close()
 	s.stopUpkeep()
-	return s.closeRoot()
+	var err error
+	if s.tokens != nil {
+		err = s.tokens.Close()
+	}
+	return errors.Join(err, s.closeRoot())
 }
 
 func (s *Server) log() *slog.Logger {
@@ -156,8 +168,35 @@ func (s *Server) now() time.Time {
 // Sign returns the token of a grant. The grant must have an expiry, which a token keeps to the second.
 func (s *Server) Sign(g Grant) (string, error) { return s.signer.Sign(g) }
 
+// Issue returns the token of a grant like Sign, and lists it, so that it can be revoked. The result has the token's id.
+func (s *Server) Issue(g Grant, by string) (token string, issued Grant, err error) {
+	if _, err := s.Sign(g); err != nil { // before it is listed
+		return "", g, err
+	}
+	if issued, err = s.tokens.Made(g, by); err != nil {
+		return "", g, err
+	}
+	token, err = s.Sign(issued)
+	return token, issued, err
+}
+
+// Tokens returns the tokens of Issue that have not ended, and those that were revoked.
+func (s *Server) Tokens() []Issued { return s.tokens.List() }
+
+// RevokeToken refuses a token from now on, by its id. The error is [ErrNotFound] if no such token was made.
+func (s *Server) RevokeToken(id, by string) error { return s.tokens.Revoke(id, by) }
+
 // Verify returns the grant of a token. Returns [ErrDenied] with the reason if the token is refused.
-func (s *Server) Verify(token string) (Grant, error) { return s.signer.Verify(token) }
+func (s *Server) Verify(token string) (Grant, error) {
+	g, err := s.signer.Verify(token)
+	if err == nil {
+		err = s.tokens.Use(g.ID)
+	}
+	if err != nil {
+		return Grant{}, err
+	}
+	return g, nil
+}
 
 // JWKS returns the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).
 func (s *Server) JWKS() []byte { return s.signer.JWKS() }

@@ -3,12 +3,14 @@
 // # Nouns
 //
 // A [Grant] says which repositories its bearer may read, which refs it may write, and until when. A
-// [Signer] turns a grant into a token, an EdDSA JWT, and back. An [AuthorizedKey] is one line of an
-// authorized_keys file, from which a grant follows for each repository.
+// [Signer] turns a grant into a token, an EdDSA JWT, and back. A [Ledger] lists the tokens that people
+// have, and refuses those that were revoked. An [AuthorizedKey] is one line of an authorized_keys file,
+// from which a grant follows for each repository.
 //
 // # Invariants
 //
-// A token is not stored anywhere. Its signature is all there is. A grant without scopes allows
+// A token is not stored anywhere. Its signature is all there is, and the ledger has its id alone. A
+// revocation is on disk when [Ledger.Revoke] returns. A grant without scopes allows
 // nothing. Refs below refs/ramus/ need a pattern of their own. The key of a server survives a restart
 // if it has a file, and two servers that start at the same time make one key.
 //

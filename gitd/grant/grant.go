@@ -11,7 +11,11 @@ import (
 )
 
 // Grant states the rights of its bearer. It travels as an EdDSA JWT (RFC 8037) and is never stored.
+// [Ledger] lists the grants of tokens that people have.
 type Grant struct {
+	// ID names the token of the grant, so that the token can be revoked. Tokens of runs have none. [Signer.Verify] gives a
+	// token without one an id that follows from its hash.
+	ID string `json:"id,omitempty"`
 	// Subject names the bearer for logs, commits and `whoami`, such as "run:fancy-mallard" or "admin".
 	Subject string `json:"sub"`
 	// Person is the author of commits for which the bearer asks. gitd ignores it. With the zero

@@ -38,7 +38,7 @@ func openSigner(t testing.TB, keyFile string) *Signer {
 func TestToken(t *testing.T) {
 	s := openSigner(t, "")
 	in := Grant{
-		Subject: "run:fancy-mallard", Person: object.Person{Name: "Ann A.", Email: "ann@example.org"}, Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
+		ID: "1", Subject: "run:fancy-mallard", Person: object.Person{Name: "Ann A.", Email: "ann@example.org"}, Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
 		Force: true, Delete: true, Scopes: []string{"read"}, Expires: time.Now().Add(time.Hour).Truncate(time.Second),
 	}
 	token, err := s.Sign(in)

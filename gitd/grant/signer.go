@@ -43,7 +43,7 @@ func (s *Signer) Sign(g Grant) (string, error) {
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
 		Name: g.Person.Name, Email: g.Person.Email, Repo: g.Repo, Read: g.Read, Write: g.Write, Force: g.Force, Delete: g.Delete, Scopes: g.Scopes,
 		RegisteredClaims: jwt.RegisteredClaims{
-			Issuer: issuer, Subject: g.Subject,
+			Issuer: issuer, ID: g.ID, Subject: g.Subject,
 			IssuedAt: jwt.NewNumericDate(s.now()), ExpiresAt: jwt.NewNumericDate(g.Expires),
 		},
 	})
@@ -133,6 +133,9 @@ func (s *Signer) verify(token string) (Grant, error) {
 	g := Grant{
 		Subject: c.Subject, Person: object.Person{Name: c.Name, Email: c.Email}, Repo: c.Repo, Read: c.Read, Write: c.Write, Force: c.Force, Delete: c.Delete,
 		Scopes: c.Scopes, Expires: c.ExpiresAt.Time,
+	}
+	if g.ID = c.ID; g.ID == "" {
+		g.ID = IDOf(token)
 	}
 	if err := g.Check(); err != nil {
 		return Grant{}, fmt.Errorf("cannot accept the token: %w: %w", err, object.ErrDenied)
