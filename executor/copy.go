@@ -21,5 +21,19 @@ func (x *Executor) Backup(ctx context.Context, r backup.Request) (backup.Snapsho
 	return m.Make(ctx, r)
 }
 
-// pruneLock is the name of the lock under which Prune and Backup work. No run has it.
+// RotateSecrets seals all secrets with a new key, see [secret.Store.Rotate]. No backup is made meanwhile, which could
+// have the keys of one moment and the secrets of another.
+func (x *Executor) RotateSecrets(ctx context.Context) (int, error) {
+	if err := x.isOpen(); err != nil {
+		return 0, err
+	}
+	release, err := x.runs.lock(ctx, pruneLock)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return x.SecretStore.Rotate()
+}
+
+// pruneLock is the name of the lock under which Prune, Backup and RotateSecrets work. No run has it.
 const pruneLock = "prune"

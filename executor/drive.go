@@ -87,6 +87,9 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || len(record.OpenSteps(l.journalled())) == 0) {
 		return nil, err
 	}
+	if err := l.checkSecrets(); err != nil {
+		return nil, err
+	}
 	if err := l.state(record.StateRunning, "", ""); err != nil {
 		return nil, err
 	}
@@ -321,6 +324,9 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		}
 	}
 	var opened []*liveRun
+	if err := x.sweepSecrets(); err != nil {
+		return err
+	}
 	for _, r := range x.index.All() {
 		if r.Passive() {
 			continue // its owner takes it up, see Untold and Standing

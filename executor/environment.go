@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -51,7 +52,7 @@ func (x *Executor) SettingsOf(ctx context.Context, name, base string) (settings.
 	for _, n := range s.Secrets {
 		v := settings.Value{Key: "secrets." + n, Value: "missing", Origin: settings.OriginServer, Note: "`ramus secret set " + n + "` stores it"}
 		if x.SecretStore != nil {
-			if known, ok := x.SecretStore.Describe(n, name); ok {
+			if known, ok := x.SecretStore.Describe(n, secret.User{Repo: name}); ok {
 				v.Value, v.Note = "set", "for "+cmp.Or(strings.Join(known.Hosts, ", "), "no host")
 			}
 		}
@@ -91,7 +92,11 @@ func (t *target) env(author gitd.Person) []string {
 	if t.x.RepoEnv != nil {
 		env = append(env, t.x.RepoEnv(t.Repo.Name())...)
 	}
-	return append(env, t.settings().CommandEnv()...)
+	env = append(env, t.settings().CommandEnv()...)
+	if w := t.atWork(); w != nil {
+		env = append(env, w.l.placeholders()...)
+	}
+	return env
 }
 
 // header returns the header that the door adds to requests for a host, as the settings have it.
@@ -113,7 +118,47 @@ func (t *target) secretValue(ctx context.Context, name, host string, trusted boo
 	if trusted {
 		host = ""
 	}
-	return t.x.SecretStore.Value(ctx, name, t.Repo.Name(), host)
+	return t.x.SecretStore.Value(ctx, name, t.user(), host)
+}
+
+// user returns the run at work as a user of secrets. Between steps only the repository has some.
+func (t *target) user() secret.User {
+	if w := t.atWork(); w != nil {
+		return w.user()
+	}
+	return secret.User{Repo: t.Repo.Name()}
+}
+
+// user returns the step as a user of secrets.
+func (w *work) user() secret.User {
+	return secret.User{Repo: w.t.Repo.Name(), Run: w.l.initial.Name(), Person: w.l.person()}
+}
+
+// person returns the id of the person that the run works for now, and "" if that is nobody or several people. An agent
+// works for the people of the prompts of its last turn.
+func (l *liveRun) person() string {
+	if l.initial.Agent == nil {
+		return l.initial.Asker.ID
+	}
+	events := l.journalled()
+	isTurn := func(e record.Event) bool { return e.PromptsHeard() > 0 }
+	from := 0 // the prompts that the agent had got before its last turn, which may have begun several times
+	for _, e := range slices.Backward(events) {
+		if isTurn(e) {
+			began := slices.IndexFunc(events, func(o record.Event) bool { return isTurn(o) && o.Step == e.Step })
+			from = l.initial.Queue(events[:began]).Heard
+			break
+		}
+	}
+	q := l.initial.Queue(events)
+	id := ""
+	for i, p := range q.Prompts[min(from, q.Heard):q.Heard] {
+		if i > 0 && p.By.ID != id {
+			return ""
+		}
+		id = p.By.ID
+	}
+	return id
 }
 
 // prepare makes the container of a lease ready for its first command, and journals what the repository's configuration

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 )
 
 // guestWait is how long a step waits for guests that do not leave when asked to.
@@ -35,6 +36,9 @@ func (g *Guest) Context() context.Context { return g.ctx }
 
 // Run returns the run as it is now.
 func (g *Guest) Run() record.Run { return g.w.l.snapshot() }
+
+// User returns the guest's run as a user of secrets, with the person that the step works for.
+func (g *Guest) User() secret.User { return g.w.user() }
 
 // Tell journals an event in the guest's run and step.
 func (g *Guest) Tell(e record.Event) {

@@ -24,25 +24,29 @@ type plan struct {
 	files   runFiles
 	command *record.Command
 	given   []record.Attachment // along with an agent's prompt
-	fresh   bool                // the caller's branch is to be made, at run.Start
-	draw    bool                // the caller's id was drawn and may be drawn again
-	redraw  bool                // the run's id was, too
-	cancel  bool                // the workflow stops earlier runs
-	taken   []record.Event      // results taken over from the run that is resumed
-	start   gitd.Hash           // of a fork
-	state   gitd.Hash           // memory of its agents; empty for none
+	handed  []record.HandedSecret
+	fresh   bool           // the caller's branch is to be made, at run.Start
+	draw    bool           // the caller's id was drawn and may be drawn again
+	redraw  bool           // the run's id was, too
+	cancel  bool           // the workflow stops earlier runs
+	taken   []record.Event // results taken over from the run that is resumed
+	start   gitd.Hash      // of a fork
+	state   gitd.Hash      // memory of its agents; empty for none
 }
 
 // plan returns the plan of a request. Nothing is changed but, for a request that begins at a node, the caller's branch.
 func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
-	r, err := cleanRequest(x.Secrets, r)
+	handed, err := x.takeSecrets(&r)
 	if err != nil {
+		return nil, err
+	}
+	if r, err = cleanRequest(x.Secrets, r); err != nil {
 		return nil, err
 	}
 	if err := checkRequest(r); err != nil {
 		return nil, err
 	}
-	p := &plan{x: x, command: r.Command, files: runFiles{Sub: map[string]string{}}}
+	p := &plan{x: x, command: r.Command, files: runFiles{Sub: map[string]string{}}, handed: handed}
 	p.run = record.Run{
 		ID:        r.Key,
 		Caller:    r.Caller,
@@ -56,6 +60,9 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		Group:     r.Group,
 		Parent:    r.Of,
 		CreatedAt: x.Now().UTC(),
+	}
+	for _, h := range handed {
+		p.run.Secrets = append(p.run.Secrets, h.Name)
 	}
 	if p.run.ID == "" {
 		p.run.ID, p.redraw = x.drawRun(p.run.CreatedAt), true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -43,6 +44,9 @@ func (x *Executor) removeRepo(ctx context.Context, name string, force bool, by g
 	ctx = context.WithoutCancel(ctx)
 	err = x.forgetRuns(name)
 	x.dropLayers(name)
+	if x.SecretStore != nil { // a later repository of the name must not have them
+		err = errors.Join(err, x.SecretStore.RemoveOf(secret.OfRepo(name)))
+	}
 	if x.LFS != nil {
 		err = errors.Join(err, x.LFS.Drop(ctx, mark))
 	}
@@ -63,6 +67,9 @@ func (x *Executor) RenameRepo(ctx context.Context, name, to string, by gitd.Pers
 	ctx = context.WithoutCancel(ctx)
 	runs, err := index.RunsOf(ctx, repo)
 	x.dropLayers(name)
+	if x.SecretStore != nil {
+		err = errors.Join(err, x.SecretStore.Rename(name, to))
+	}
 	if err == nil {
 		err = errors.Join(x.forgetRuns(name), x.index.Put(runs...), x.deps.Forget(ctx, name))
 	}

@@ -102,6 +102,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if err := x.commitSeal(ctx, l, r, files); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
+	x.dropSecrets(r)
 	return nil
 }
 

@@ -190,6 +190,9 @@ func (x *Executor) join(r record.Request, run record.Run, a *attendance) (*liveR
 
 // start launches a run that is claimed and planned.
 func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, record.Run, error) {
+	if err := x.handSecrets(p.run, p.handed); err != nil {
+		x.Log.Error("a run does not get its secrets", "run", p.run.Name(), "err", err) // it fails when it begins
+	}
 	if err := x.index.Put(p.run); err != nil {
 		return nil, record.Run{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -25,8 +26,8 @@ import (
 type row struct {
 	access route.Access
 	// of is the kind of object of the route. "repo" is one repository or a part of one, which bearers for another
-	// repository do not find. "list" is a list, which is empty for them. "admin" is a page of administrators. "" is none
-	// of these.
+	// repository do not find. "list" is a list, which is empty for them. "admin" is a page of administrators. "own" is an
+	// object of a caller, of which the callers here have none. "" is none of these.
 	of   string
 	path string // without wildcards
 	body string
@@ -69,9 +70,15 @@ var expected = map[string]row{
 	"POST /api/repos/{repo}/rename":                        {route.AccessAdmin, "repo", "/api/repos/team%2Fapp/rename", `{"name":"../other"}`},
 	"POST /api/repos/{repo}/refresh":                       {route.AccessWrite, "repo", "/api/repos/team%2Fapp/refresh", ""},
 	"GET /api/repos/{repo}/bases":                          {route.AccessRead, "repo", "/api/repos/team%2Fapp/bases", ""},
-	"GET /api/secrets":                                     {route.AccessAdmin, "", "/api/secrets", ""},
-	"POST /api/secrets":                                    {route.AccessAdmin, "", "/api/secrets", `{"secrets":[{"name":"A","value":"x"}]}`},
-	"DELETE /api/secrets/{name}":                           {route.AccessAdmin, "", "/api/secrets/A", ""},
+	"GET /api/credentials":                                 {route.AccessRead, "own", "/api/credentials", ""},
+	"POST /api/credentials":                                {route.AccessWrite, "own", "/api/credentials", `{"credentials":[{"name":"A","value":"x"}]}`},
+	"GET /api/credentials/{credential}":                    {route.AccessRead, "own", "/api/credentials/none", ""},
+	"PATCH /api/credentials/{credential}":                  {route.AccessWrite, "own", "/api/credentials/none", `{"is_active":true}`},
+	"POST /api/credentials/{credential}/verify":            {route.AccessWrite, "own", "/api/credentials/none/verify", "{}"},
+	"DELETE /api/credentials/{credential}":                 {route.AccessWrite, "own", "/api/credentials/none", ""},
+	"GET /api/tokens":                                      {route.AccessRead, "own", "/api/tokens", ""},
+	"DELETE /api/tokens/{token}":                           {route.AccessRead, "own", "/api/tokens/none", ""},
+	"POST /api/keys/rotate":                                {route.AccessAdmin, "", "/api/keys/rotate", "{}"},
 	"GET /api/repos/{repo}/config":                         {route.AccessRead, "repo", "/api/repos/team%2Fapp/config", ""},
 	"POST /api/callers/{caller}/config":                    {route.AccessWrite, "repo", "/api/callers/run:subject/config", "{}"},
 	"GET /api/repos/{repo}/log":                            {route.AccessRead, "repo", "/api/repos/team%2Fapp/log", ""},
@@ -257,7 +264,7 @@ var ofCaller = regexp.MustCompile(`RUN|NAME|TASK|run:subject|run-subject`)
 
 // TestAuthorisation tries every route as every kind of caller.
 func TestAuthorisation(t *testing.T) {
-	store := &secret.Store{File: filepath.Join(t.TempDir(), "secrets.json"), Key: make([]byte, secret.KeyBytes), Redact: new(redact.Secrets)}
+	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")}, Redact: new(redact.Secrets)}
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -349,6 +356,10 @@ func TestAuthorisation(t *testing.T) {
 			case !in:
 				if status != k.status {
 					t.Errorf("%s, %s: status %d, want %d: %s", key, k.name, status, k.status, body)
+				}
+			case want.of == "own":
+				if status != 200 && status != 400 && status != 404 || strings.Contains(body, "team/app") {
+					t.Errorf("%s, %s: status %d, want none of its own: %s", key, k.name, status, body)
 				}
 			case k.hidden && want.of != "" && ofCaller.MatchString(want.path):
 				if status != 404 || strings.Contains(body, "team/app") && !strings.Contains(path, "team") {

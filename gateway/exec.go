@@ -51,6 +51,8 @@ type ExecRequest struct {
 	Fork    *record.Fork   `json:"fork,omitempty" jsonschema:"begin a new caller at a commit of another one"`
 	Command record.Command `json:"command"`
 	Asker   gitd.Person    `json:"asker,omitzero"`
+	// Secrets are for this command alone. No container gets their values.
+	Secrets []record.HandedSecret `json:"secrets,omitempty"`
 	// CancelPrevious stops the earlier runs of the group, or without a group those of the caller.
 	CancelPrevious bool `json:"cancel_previous,omitempty"`
 	// Stdin is set if the rest of the body after this object is the standard input of the command.
@@ -85,7 +87,8 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious}
+	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious,
+		Secrets: x.Secrets}
 	if err := api.find.Bind(c.R.Context(), c.Who, &request); err != nil {
 		return err
 	}

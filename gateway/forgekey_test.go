@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/forge"
@@ -20,7 +21,7 @@ import (
 // connectable is a shop in which people store tokens of their own.
 func connectable(t *testing.T) (*shop, *forgekey.Keys) {
 	t.Helper()
-	store := &secret.Store{File: filepath.Join(t.TempDir(), "secrets.json"), Key: make([]byte, secret.KeyBytes), Redact: new(redact.Secrets)}
+	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")}, Redact: new(redact.Secrets)}
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}

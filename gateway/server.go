@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
@@ -26,6 +27,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gateway/web"
@@ -67,6 +69,8 @@ type Server struct {
 	// Content is the origin of the trace viewer and of whatever a file scripts, which is this server under another host.
 	// If it is empty, there is none.
 	Content string
+	// Models tries the keys of agents. Nil tries none.
+	Models credential.Prober
 	// Mirrors keeps copies of repositories. Nil means that there are none.
 	Mirrors *mirror.Mirrors
 	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
@@ -182,7 +186,7 @@ func (s *Server) setUpAlone() {
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		&conversation.API{Talk: &conversation.Talk{Executor: s.Executor, Find: find}, Find: find},
-		&secretsAPI{Executor: s.Executor, Git: s.Git},
+		s.credentials(),
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
 		tasks,
 		&trigger.API{Triggers: s.Triggers},
@@ -195,6 +199,7 @@ func (s *Server) setUpAlone() {
 		&chat.API{Chat: s.Chat, Log: s.Log, Now: s.Now},
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
+		&token.API{Git: s.Git},
 		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
@@ -204,6 +209,15 @@ func (s *Server) setUpAlone() {
 
 // stats returns the numbers of the executor.
 func (s *Server) stats() executor.Stats { return s.Executor.Stats() }
+
+// credentials returns the routes of credentials.
+func (s *Server) credentials() *credential.API {
+	api := &credential.API{Models: s.Models, HasRepo: func(name string) error { _, err := s.Git.Repo(name); return err }}
+	if s.Executor != nil {
+		api.Store, api.Rotate = s.Executor.SecretStore, s.Executor.RotateSecrets
+	}
+	return api
+}
 
 // Handler serves the API and the Git server to callers with a grant.
 func (s *Server) Handler() http.Handler {

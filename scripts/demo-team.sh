@@ -238,7 +238,7 @@ curl -sS --fail-with-body "$link" | grep -q 'type="password"' || missed "a page 
 printf 'ticket=%s&token=%s' "${link##*=}" "$(cat "$work/site/developer.token")" |
     curl -sS --fail-with-body -H 'Accept: text/html' --data-binary @- "http://$web/connect" >"$work/connected.html" || missed "a token that is stored: $(cat "$work/connected.html")"
 grep -q 'opened by <b>developer</b>' "$work/connected.html" || missed "a token of developer"
-"$ramus" secret ls | shown
+"$ramus" secret list | shown
 
 say "a mention in plain words; an agent works in a sandbox, next to a real PostgreSQL"
 slack "say developer #builds @ramus the revenue report counts cancelled orders, please fix it"

@@ -47,6 +47,7 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 			fs.BoolVar(&x.Command.NoSetup, "no-setup", false, "use the container as it is, without the repository's setup commands")
 			fs.BoolVar(&x.Command.Setup, "setup", false, "record the command as one that sets a container up, for ramus config import")
 			setGroup(fs, &x.Group, &x.CancelPrevious)
+			setHanded(fs, e, &x.Secrets)
 			fs.StringVar(&x.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
 			fs.BoolVar(&stdin, "i", false, "pass standard input to the command")
 			fs.BoolVar(&e.json, "json", false, "print the result as JSON at the end, on standard error")

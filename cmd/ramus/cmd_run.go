@@ -46,6 +46,7 @@ An interrupt stops the run and commits its changes so far.`,
 			fs.StringVar(&caller, "caller", "", "`caller` to work for, on its branch (default a new one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
 			setGroup(fs, &r.Group, &r.CancelPrevious)
+			setHanded(fs, e, &r.Secrets)
 			fs.BoolVar(&fromBase, "in-repo", false, "read FILE from the repository's base")
 			fs.BoolVar(&detached, "detach", false, "start the run and return; needs a running server")
 			fs.BoolVar(&o.output, "output", false, "show the output of the commands")

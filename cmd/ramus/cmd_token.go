@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 func tokenCommand() command {
@@ -20,13 +21,14 @@ func tokenCommand() command {
 		write  listFlag
 		read   listFlag
 	)
-	return command{name: "token", args: "create|show", short: "create and read tokens", subs: []command{
+	return command{name: "token", args: "create|list|revoke|show", short: "create, list and revoke tokens", subs: []command{
 		{
 			name: "create", args: "--subject NAME [--repo NAME] [--scope read,write] [--for D]",
 			short: "create a token for the API and for git",
 			long: `
 Use the token in RAMUS_TOKEN, in an Authorization: Bearer header, or as the password
-for git. It is not stored anywhere. Replace a lost token by another. The scopes are
+for git. It is not stored anywhere, only its id is. Replace a lost token by another, and
+revoke it. The scopes are
 read; write (read, start runs, run commands, merge, push); admin (everything, without
 --repo); metrics (only that). The refs apply to git, the API and MCP. A token that may
 not read a branch sees no run on it. Runs need refs/heads/ramus/* among the refs that
@@ -67,7 +69,7 @@ the token may write.`,
 				fmt.Fprintln(e.out, t.Token)
 				return nil
 			},
-		}, {
+		}, tokenListCommand(), tokenRevokeCommand(), {
 			name: "show", args: "[TOKEN]", short: "show the contents of a token (default RAMUS_TOKEN)",
 			long: `
 The token is read and not checked. Only the server knows whether it is valid.`,
@@ -98,4 +100,80 @@ The token is read and not checked. Only the server knows whether it is valid.`,
 			},
 		},
 	}}
+}
+
+func tokenListCommand() command {
+	return command{
+		name: "list", short: "list tokens, without the tokens themselves",
+		long: `
+An administrator sees the tokens of everybody, and others see their own. Tokens of an
+earlier version are listed when they are revoked.`,
+		set: func(fs *flag.FlagSet, e *env) { setJSON(fs, e) },
+		run: func(ctx context.Context, e *env, args []string) error {
+			c, err := e.clientFor(ctx, args, 0, 0, "")
+			if err != nil {
+				return err
+			}
+			list, err := c.Tokens(ctx)
+			if err != nil {
+				return err
+			}
+			if e.json {
+				return e.writeJSON(list)
+			}
+			var rows [][]string
+			for _, t := range list {
+				rows = append(rows, []string{t.ID, e.oneLine(t.Subject, 60), e.oneLine(t.Repo, 60), strings.Join(t.Scopes, ","), since(t.Created), since(t.Used), tokenEnd(t)})
+			}
+			return e.table([]string{"ID", "SUBJECT", "REPO", "SCOPES", "CREATED", "LAST USED", "END"}, rows)
+		},
+	}
+}
+
+// since tells how long ago a time was.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return ago(t)
+}
+
+func tokenEnd(t gitd.Issued) string {
+	switch {
+	case !t.Revoked.IsZero():
+		return "revoked " + ago(t.Revoked)
+	case t.Expires.IsZero():
+		return ""
+	}
+	return t.Expires.Format("2006-01-02 15:04")
+}
+
+func tokenRevokeCommand() command {
+	return command{
+		name: "revoke", args: "ID|TOKEN|-", short: "revoke a token",
+		long: `
+The token is refused from the next request on, by git, the API and MCP. "-" reads a token
+from standard input. Only the id of a token is sent.`,
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "ID"); err != nil {
+				return err
+			}
+			id := args[0]
+			if id == "-" {
+				text, err := readValue(e)
+				if err != nil {
+					return err
+				}
+				id = strings.TrimSpace(text)
+			}
+			if strings.Count(id, ".") == 2 {
+				id = gitd.TokenID(id)
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			return c.RevokeToken(ctx, id)
+		},
+	}
 }

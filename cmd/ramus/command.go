@@ -31,7 +31,7 @@ func commands() []command {
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
-		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), tokenCommand(), openCommand(), peopleCommand(),
+		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), keysCommand(), tokenCommand(), openCommand(), peopleCommand(),
 		serveCommand(), gitdCommand(), reloadCommand(), reindexCommand(), pruneCommand(), backupCommand(), restoreCommand(), doctorCommand(), completionCommand(), upgradeCommand(), versionCommand(),
 	}
 }

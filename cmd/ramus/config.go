@@ -19,6 +19,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/linear"
 	"github.com/ramus-dev/ramus/gateway/links"
@@ -30,27 +31,37 @@ import (
 // Config is ramus.yaml. ramus.example.yaml documents every key, and has the defaults as values. A test compares both.
 // The environment variable RAMUS_A_B overrides a key a.b.
 type Config struct {
-	Data           string                 `yaml:"data"`
-	Listen         string                 `yaml:"listen"`
-	SSHListen      string                 `yaml:"ssh_listen"`
-	URL            string                 `yaml:"url"`
-	Engine         string                 `yaml:"engine"`
-	Image          string                 `yaml:"image"`
-	WorkTree       string                 `yaml:"work_tree"`
-	Capacity       int                    `yaml:"capacity"`
-	ImageRefresh   Duration               `yaml:"image_refresh"`
-	Pool           int                    `yaml:"pool"`
-	Layers         Size                   `yaml:"layers"`
-	Queue          int                    `yaml:"queue"`
-	SleepAfter     Duration               `yaml:"sleep_after"`
-	Timeout        Duration               `yaml:"timeout"`
-	RunTimeout     Duration               `yaml:"run_timeout"`
-	Limits         LimitsConfig           `yaml:"limits"`
-	Egress         []EgressConfig         `yaml:"egress"`
-	Allow          AllowConfig            `yaml:"allow"`
-	Env            map[string]string      `yaml:"env"`
-	Secrets        []string               `yaml:"secrets"`
-	Vault          VaultConfig            `yaml:"vault"`
+	Data           string            `yaml:"data"`
+	Listen         string            `yaml:"listen"`
+	TLSCert        string            `yaml:"tls_cert"`
+	TLSKey         string            `yaml:"tls_key"`
+	ACME           ACMEConfig        `yaml:"acme"`
+	RedirectListen string            `yaml:"redirect_listen"`
+	SSHListen      string            `yaml:"ssh_listen"`
+	URL            string            `yaml:"url"`
+	Engine         string            `yaml:"engine"`
+	Image          string            `yaml:"image"`
+	WorkTree       string            `yaml:"work_tree"`
+	Capacity       int               `yaml:"capacity"`
+	ImageRefresh   Duration          `yaml:"image_refresh"`
+	Pool           int               `yaml:"pool"`
+	Layers         Size              `yaml:"layers"`
+	Queue          int               `yaml:"queue"`
+	SleepAfter     Duration          `yaml:"sleep_after"`
+	Timeout        Duration          `yaml:"timeout"`
+	RunTimeout     Duration          `yaml:"run_timeout"`
+	Limits         LimitsConfig      `yaml:"limits"`
+	Egress         []EgressConfig    `yaml:"egress"`
+	Allow          AllowConfig       `yaml:"allow"`
+	Env            map[string]string `yaml:"env"`
+	Secrets        []string          `yaml:"secrets"`
+	Vault          VaultConfig       `yaml:"vault"`
+
+	SealKeyEnv         string `yaml:"seal_key_env"`
+	SealKeyFile        string `yaml:"seal_key_file"`
+	SealKeyEarlierEnv  string `yaml:"seal_key_earlier_env"`
+	SealKeyEarlierFile string `yaml:"seal_key_earlier_file"`
+
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
 	Browser        BrowserConfig          `yaml:"browser"`
 	Services       ServicesConfig         `yaml:"services"`
@@ -89,6 +100,14 @@ type Config struct {
 	CORS      []string        `yaml:"cors"`
 	Streams   int             `yaml:"streams"`
 	Log       LogConfig       `yaml:"log"`
+}
+
+// ACMEConfig configures the certificates that the server gets by itself.
+type ACMEConfig struct {
+	Hosts     []string `yaml:"hosts"`
+	Email     string   `yaml:"email"`
+	Directory string   `yaml:"directory"`
+	CAFile    string   `yaml:"ca"`
 }
 
 // LimitsConfig bounds one container.
@@ -384,6 +403,7 @@ func Defaults() Config {
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
 		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		ACME:         ACMEConfig{Hosts: []string{}, Directory: cert.LetsEncrypt},
 		Devcontainer: "devcontainer",
 		Browser:      BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
 		SignIn: PeopleConfig{Admins: []string{}, Members: []string{}, Viewers: []string{}, Default: "none", Idle: Duration(session.DefaultIdle), Life: Duration(session.DefaultLife),

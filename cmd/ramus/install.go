@@ -30,6 +30,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/announce"
 	"github.com/ramus-dev/ramus/gateway/audit"
+	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -70,6 +71,7 @@ type installation struct {
 	forges   *forges
 	trackers *trackers
 	models   *model.Proxy
+	certs    cert.Source     // nil if the server speaks no TLS
 	traces   *trace.Exporter // nil if no collector is configured
 
 	accounts *account.Store
@@ -251,6 +253,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.models, err = newModels(c.Models, secret, log); err != nil {
 		return nil, err
 	}
+	if i.certs, err = newCertificates(c, secret, log); err != nil {
+		return nil, err
+	}
 	if i.traces, err = newTraces(c.Traces, secret, log); err != nil {
 		return nil, err
 	}
@@ -299,10 +304,6 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 
-	secretKey, err := keyOf(filepath.Join(keys, "secrets.key"))
-	if err != nil {
-		return nil, err
-	}
 	if err := secret.keys(keys); err != nil {
 		return nil, err
 	}
@@ -319,9 +320,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if err != nil {
 		return nil, err
 	}
-	if x.SecretStore, err = openSecretStore(c, secretKey, secret, set); err != nil {
+	if x.SecretStore, err = openSecretStore(c, keys, secret, set); err != nil {
 		return nil, err
 	}
+	i.models.Keys = x.SecretStore
 	source := func(repo string) upstream.Source { return x.Bases().Source(repo) } // x is open by then
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: i.models.Handler}
 	if reader := i.forges.hub.reader(i.forges.upstream(i.git, source)); reader != nil {
@@ -363,7 +365,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Mirrors: i.mirrors, ForgeKeys: personal,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
-		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces,
+		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces, Models: i.models,
 		Accounts: i.accounts, Records: i.records,
 	}
 	return i, nil
@@ -377,6 +379,7 @@ func newGit(c Config, keys string, secret *secrets, log *slog.Logger) (_ *gitd.S
 		KeyFile:     filepath.Join(keys, "grants.pem"),
 		HostKeyFile: filepath.Join(keys, "ssh_host.pem"),
 		BaseKeyFile: filepath.Join(keys, "bases.pem"),
+		TokenFile:   filepath.Join(c.Data, "tokens.jsonl"),
 		Limits: gitd.Limits{
 			PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), LFSBytes: int64(l.LFSBytes), Time: time.Duration(l.Time),
 			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle),
@@ -634,21 +637,26 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		return nil, err
 	}
 	listeners = append(listeners, socket)
-	serve := func(l net.Listener, h http.Handler) {
+	serve := func(l net.Listener, h http.Handler, certs cert.Source) {
 		s := newHTTPServer(h, i.log)
 		if l == socket {
 			s.ConnState = f.door.changed
 		}
+		answer := s.Serve
+		if certs != nil {
+			s.TLSConfig = certs.Config()
+			answer = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+		}
 		f.servers = append(f.servers, s)
 		f.group.Go(func() error {
-			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			if err := answer(l); !errors.Is(err, http.ErrServerClosed) {
 				return err
 			}
 			return nil
 		})
 	}
 	if alone {
-		serve(socket, i.gateway.LocalHandler())
+		serve(socket, i.gateway.LocalHandler(), nil)
 		return f, nil
 	}
 	listenTCP := func(addr, key string) (net.Listener, error) {
@@ -659,9 +667,14 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		listeners = append(listeners, l)
 		return l, nil
 	}
-	var web, ssh net.Listener
+	var web, plain, ssh net.Listener
 	if i.config.Listen != "" {
 		if web, err = listenTCP(i.config.Listen, "listen"); err != nil {
+			return nil, err
+		}
+	}
+	if i.certs != nil && i.config.RedirectListen != "" {
+		if plain, err = listenTCP(i.config.RedirectListen, "redirect_listen"); err != nil {
 			return nil, err
 		}
 	}
@@ -686,7 +699,9 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		i.gateway.Triggers = i.triggers
 	}
 	if web != nil {
-		i.gateway.Loopback = loopbackURL(web.Addr())
+		if i.certs == nil { // no certificate is for an address of the machine itself
+			i.gateway.Loopback = loopbackURL(web.Addr())
+		}
 		i.git.URL = cmp.Or(i.git.URL, i.gateway.Loopback)
 	}
 	if i.gateway.Content, err = contentURL(i.config, i.gateway.Loopback); err != nil {
@@ -700,11 +715,20 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	if err := i.webhooks.Open(serving); err != nil {
 		return nil, err
 	}
-	serve(socket, i.gateway.LocalHandler())
+	serve(socket, i.gateway.LocalHandler(), nil)
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {
-		serve(web, i.gateway.Handler())
-		i.log.Info("serving HTTP", "address", web.Addr().String())
+		handler := i.gateway.Handler()
+		if i.certs != nil {
+			handler = cert.Strict(handler)
+		}
+		serve(web, handler, i.certs)
+		i.log.Info("serving HTTP", "address", web.Addr().String(), "tls", i.certs != nil)
+	}
+	if plain != nil {
+		_, port, _ := net.SplitHostPort(web.Addr().String())
+		serve(plain, i.certs.Challenge(cert.Redirect(i.config.URL, port)), nil)
+		i.log.Info("leading to TLS", "address", plain.Addr().String())
 	}
 	f.group.Go(func() error {
 		if err := i.executor.WarmPool(serving); err != nil && serving.Err() == nil {

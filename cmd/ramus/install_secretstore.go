@@ -1,27 +1,39 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
+	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// openSecretStore opens the store of the repositories' secrets. set gets every value.
-func openSecretStore(c Config, key []byte, read *secrets, set *redact.Secrets) (*secret.Store, error) {
+// openSecretStore opens the store of credentials. keys is the folder of keys. set gets every value.
+func openSecretStore(c Config, keys string, read *secrets, set *redact.Secrets) (*secret.Store, error) {
 	token, err := read.value("vault.token", c.Vault.TokenEnv, c.Vault.TokenFile)
 	if err != nil {
 		return nil, err
 	}
+	box := &sealed.Box{Dir: filepath.Join(c.Data, "sealed"), KeyFile: filepath.Join(keys, "seal.key")}
+	present, err := sealKey(read, "seal_key", c.SealKeyEnv, c.SealKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := sealKey(read, "seal_key_earlier", c.SealKeyEarlierEnv, c.SealKeyEarlierFile)
+	if err != nil {
+		return nil, err
+	}
+	box.Key = present
+	if earlier != nil {
+		box.Earlier = append(box.Earlier, *earlier)
+	}
 	store := &secret.Store{
-		File:   filepath.Join(c.Data, "secrets.json"),
-		Key:    key,
-		Redact: set,
+		Box:         box,
+		EarlierFile: filepath.Join(c.Data, "secrets.json"),
+		EarlierKey:  filepath.Join(keys, "secrets.key"),
+		Redact:      set,
 		References: secret.Resolver{
 			Environ:        read.environ,
 			VaultURL:       c.Vault.URL,
@@ -37,21 +49,15 @@ func openSecretStore(c Config, key []byte, read *secrets, set *redact.Secrets) (
 	return store, store.Open()
 }
 
-// keyOf returns the key in a file, and makes a missing one.
-func keyOf(path string) ([]byte, error) {
-	key, err := os.ReadFile(path)
-	switch {
-	case err == nil && len(key) == secret.KeyBytes:
-		return key, nil
-	case err == nil:
-		return nil, fmt.Errorf("the key of secrets in %s has %d bytes, want %d; restore it from a backup", path, len(key), secret.KeyBytes)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot read the key of secrets: %w", err)
+// sealKey returns a key of the configuration, or nil if it has none.
+func sealKey(read *secrets, path, env, file string) (*sealed.Key, error) {
+	text, err := read.value(path, env, file)
+	if err != nil || text == "" {
+		return nil, err
 	}
-	key = make([]byte, secret.KeyBytes)
-	_, _ = rand.Read(key) // Read never fails
-	if err := writeKey(path, key); err != nil {
-		return nil, fmt.Errorf("cannot write the key of secrets: %w", err)
+	k, err := sealed.ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %s: %w", path, err)
 	}
-	return key, nil
+	return &k, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 	"github.com/ramus-dev/ramus/internal/standin/vaulttest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -43,4 +44,17 @@ func vaultCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(vault.Close)
 	vault.Put("secret/app", map[string]any{"token": ts.Getenv("CANARY")})
 	ts.Setenv("VAULT", vault.URL)
+}
+
+// modelsCommand starts a stand-in of model APIs that accepts $CANARY as its only key. Its address is $MODELS.
+func modelsCommand(ts *testscript.TestScript, neg bool, args []string) {
+	stand, server := modeltest.New()
+	stand.Key = ts.Getenv("CANARY")
+	ts.Defer(func() {
+		server.Close()
+		if c := stand.Complaints(); len(c) > 0 {
+			ts.Fatalf("the stand-in complains: %q", c)
+		}
+	})
+	ts.Setenv("MODELS", server.URL)
 }

@@ -32,10 +32,12 @@ import (
 //	kill-server           SIGKILL, as a power cut would
 //	stop-server           SIGTERM; it must end well
 //	$EXAMPLES             the folder of examples
+//	$PROGRAMS             the folder of ramus and acp-standin
 //	$UPGRADE              the folder of data folders of earlier releases
 //	$LFS_BYTES            the size of a large file, with RAMUS_TEST=full
 //	api                   an HTTPS server that wants the value of $CANARY; see apiCommand
 //	vault                 a stand-in of Vault; see vaultCommand
+//	models                a stand-in of model APIs that wants the value of $CANARY; see modelsCommand
 //	github …              a stand-in of GitHub; see githubCommand
 //	forge …               a stand-in of another forge; see forgeCommand
 //	tracker …             a stand-in of an issue tracker; see trackerCommand
@@ -52,7 +54,7 @@ func TestScript(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := programs.Into(bin, "cmd/ramus"); err != nil {
+	if err := programs.Into(bin, "cmd/ramus", "internal/standin/acp-standin"); err != nil {
 		t.Fatal(err)
 	}
 	sandbox := &sandbox.Engine{Dir: t.TempDir(), Runner: filepath.Join(bin, "ramus")}
@@ -90,6 +92,7 @@ func TestScript(t *testing.T) {
 				e.Setenv("LFS_BYTES", "200000000")
 			}
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("PROGRAMS", bin)
 			e.Setenv("UPGRADE", filepath.Join(filepath.Dir(examples), "cmd", "ramus", "testdata", "upgrade"))
 			e.Setenv("DEVCONTAINER", devcontainer())
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
@@ -133,6 +136,7 @@ func TestScript(t *testing.T) {
 			"github":  githubCommand,
 			"api":     apiCommand,
 			"vault":   vaultCommand,
+			"models":  modelsCommand,
 			"forge":   forgeCommand,
 			"tracker": trackerCommand,
 			"capture": func(ts *testscript.TestScript, neg bool, args []string) {

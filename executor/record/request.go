@@ -41,10 +41,20 @@ type Request struct {
 	// CancelPrevious stops the other runs of the same group that wait or work, as far as Permit allows. Without a group
 	// these are the runs of the same workflow and repository, or otherwise the commands, tasks and agents of the caller.
 	CancelPrevious bool `json:"cancel_previous,omitempty"`
+	// Secrets are for this run alone. The door sends their values to their hosts while the run works, and no container and
+	// no record gets them.
+	Secrets []HandedSecret `json:"secrets,omitempty"`
 	// Permit decides whether the request is permitted, once its meaning is known. r is the run before it is claimed. into is the
 	// branch that the run merges into when it succeeds, or empty. An error of Permit becomes the request's. Nil permits
 	// everything.
 	Permit func(r Run, into string) error `json:"-"`
+}
+
+// HandedSecret is a secret that comes with a request.
+type HandedSecret struct {
+	Name  string   `json:"name"` // capital letters, digits and underscores; commands have NAME=secret:NAME
+	Value string   `json:"value"`
+	Hosts []string `json:"hosts,omitempty"` // the hosts that may get it, NAME with :PORT for a port other than 443
 }
 
 // Command is one command line of a caller. It has Args or Shell.

@@ -84,6 +84,8 @@ type Run struct {
 	Image         string          `json:"image,omitempty"`        // of the container, with its digest; empty if the engine has no images
 	Merged        gitd.Hash       `json:"merged,omitempty"`       // base's tip after merge_on_success
 	Pull          *Pull           `json:"pull_request,omitempty"` // that merge_on_success opened instead of a merge
+	// Secrets are the names of the secrets that came with the request.
+	Secrets []string `json:"secrets,omitempty"`
 	// Required are the checks that must have passed on the last change for the run to be verified, as the repository's
 	// configuration had them when the run was claimed.
 	Required  []RequiredCheck `json:"required,omitempty"`

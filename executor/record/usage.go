@@ -31,6 +31,9 @@ type ModelCall struct {
 	Estimated bool `json:"estimated,omitempty"`
 	// Ended is [EndedBudget] or [EndedTime] if ramus ended or refused the call, and empty otherwise.
 	Ended string `json:"ended,omitempty"`
+	// Credential is the id of the sealed credential with which the provider was asked. Empty means the key of the
+	// configuration.
+	Credential string `json:"credential,omitempty"`
 	// Refused is set if the call never reached the provider.
 	Refused bool `json:"refused,omitempty"`
 }

@@ -2,332 +2,395 @@ package secret
 
 import (
 	"cmp"
-	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/internal/durable"
+	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/internal/redact"
-	"github.com/ramus-dev/ramus/tasks/environment"
 )
 
-// Bounds of a store.
-const (
-	maxSecrets = 1000
-	maxValue   = 64 << 10
-	maxHosts   = 20
-	maxPerson  = 200
-	maxFile    = 128 << 20
-	// KeyBytes is the length of a store's key.
-	KeyBytes = 32
-)
-
-// Secret describes a secret, without its value.
-type Secret struct {
-	Name string `json:"name"` // capital letters, digits and underscores
-	// Repo is the repository that may use it. Empty means all.
-	Repo string `json:"repo,omitempty"`
-	// Person is the person whose secret it is, such as slack:TEAM:USER. It belongs to no repository then, and the server
-	// alone uses it, for work that this person asked for.
-	Person string `json:"person,omitempty"`
-	// Reference is the place of the value, such as vault://PATH#FIELD. If it is empty, the store has the value.
-	Reference string `json:"reference,omitempty"`
-	// Hosts lists the hosts that may get the value, NAME with :PORT for a port other than 443.
-	Hosts []string  `json:"hosts,omitempty"`
-	Set   time.Time `json:"set"`
-	By    string    `json:"by,omitempty"` // who set it
-}
-
-// entry is a secret in the file.
-type entry struct {
-	Secret
-	Sealed []byte `json:"sealed,omitempty"` // nonce and encrypted value
-}
-
-// Store keeps secrets in one file. Its exported fields are its options and may be changed until Open. Methods are safe for
+// Store keeps secrets. Its exported fields are its options and may be changed until Open. Methods are safe for
 // concurrent use.
 type Store struct {
-	// File is the name of the file. A missing one is made.
-	File string
-	// Key encrypts the values, see KeyBytes.
-	Key []byte
-	// Redact gets every value before it is used.
+	// Box has the records.
+	Box *sealed.Box
+	// EarlierFile and EarlierKey are the files in which an earlier version of ramus kept secrets. Open moves their
+	// secrets into Box and removes them. Empty means none.
+	EarlierFile, EarlierKey string
+	// Redact gets every value before it is used, and the keys of Box.
 	Redact *redact.Secrets
 	// References reads the values that are elsewhere. The zero value knows env:// and file://.
 	References Resolver
-	Now        func() time.Time
+	// Audit gets the first use of a secret by each run. It may be nil, and may be set before the first use.
+	Audit Audit
+	Now   func() time.Time
 
-	seal cipher.AEAD
-
-	mu      sync.Mutex // guards all below
-	entries []entry    // sorted by person, repository and name
+	mu   sync.Mutex // guards all below; held while records are written
+	list []Secret   // sorted by owner and name
+	uses map[string][]Use
 }
 
-// Open reads the file. Each value is added to Redact.
+// Open reads all records. Each value is added to Redact. A damaged record is listed with its problem, and does not
+// stop Open.
 func (s *Store) Open() error {
-	block, err := aes.NewCipher(s.Key)
-	if err == nil {
-		s.seal, err = cipher.NewGCM(block)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot open the secrets: %w", err)
-	}
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	info, err := os.Stat(s.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Box.Open(); err != nil {
+		return err
 	}
-	if err == nil && info.Size() > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", s.File, maxFile)
+	s.learnKeys()
+	if err := s.moveEarlier(); err != nil {
+		return err
 	}
+	records, bad, err := s.Box.All()
 	if err != nil {
-		return fmt.Errorf("cannot open the secrets: %w", err)
+		return err
 	}
-	text, err := os.ReadFile(s.File)
-	if err == nil {
-		err = json.Unmarshal(text, &s.entries)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read the secrets in %s: %w", s.File, err)
-	}
-	for _, e := range s.entries {
-		if e.Reference != "" {
+	s.uses = make(map[string][]Use)
+	values := make(map[string]string)
+	for _, r := range records {
+		x, c, err := parse(r)
+		if err != nil {
+			bad = append(bad, sealed.Damage{Head: r.Head, Err: err})
 			continue
 		}
-		value, err := s.open(e)
-		if err != nil {
-			return err
+		s.list = append(s.list, x)
+		if c.Value == "" {
+			continue
 		}
-		s.learn(e.Secret, value)
+		if _, double := values[x.Name]; double {
+			s.learn(x.Name, c.Value)
+		}
+		values[x.Name] = c.Value
 	}
+	if s.Redact != nil {
+		s.Redact.Add(values)
+	}
+	for _, d := range bad {
+		s.list = append(s.list, Secret{ID: d.Head.ID, Owner: Owner(d.Head.Owner), Repo: Owner(d.Head.Owner).Repo(), Name: d.Head.Name,
+			Type: Type(d.Head.Kind), Problem: problem(d.Err)})
+	}
+	s.sort()
 	return nil
+}
+
+// problem describes the damage of a record for people.
+func problem(err error) string {
+	return err.Error() + "; store it again, or remove it"
+}
+
+// parse returns the secret of a record.
+func parse(r sealed.Record) (Secret, content, error) {
+	var c content
+	if err := json.Unmarshal(r.Content, &c); err != nil {
+		return Secret{}, c, fmt.Errorf("%w: its content is not that of a secret", sealed.ErrDamaged)
+	}
+	x := Secret{ID: r.ID, Name: r.Name, Owner: Owner(r.Owner), Type: Type(r.Kind), Kind: c.Kind, Agent: c.Agent, Active: c.Active,
+		Reference: c.Reference, Hosts: c.Hosts, Set: c.Set, By: c.By}
+	return x.complete(c.Value), c, nil
+}
+
+func (s *Store) sort() {
+	slices.SortFunc(s.list, func(a, b Secret) int {
+		return cmp.Or(cmp.Compare(b2i(a.Owner != OfServer), b2i(b.Owner != OfServer)), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // learn has a value removed from all that the server keeps.
-func (s *Store) learn(x Secret, value string) {
+func (s *Store) learn(name, value string) {
 	if s.Redact != nil {
-		s.Redact.Add(map[string]string{x.Name: value})
+		s.Redact.Add(map[string]string{name: value})
 	}
 }
 
-// about binds an encrypted value to its secret, so that it cannot be moved to another one in the file.
-func about(x Secret) []byte {
-	if x.Person != "" {
-		return []byte("\x00" + x.Person + "\x00" + x.Name)
+func (s *Store) learnKeys() {
+	for _, k := range s.Box.Keys() {
+		s.learn("keys/seal.key", string(k[:]))
 	}
-	return []byte(x.Repo + "\x00" + x.Name)
 }
 
-// is reports whether two secrets have the same name and owner.
-func (x Secret) is(o Secret) bool {
-	return x.Name == o.Name && x.Repo == o.Repo && x.Person == o.Person
-}
-
-func (s *Store) open(e entry) (string, error) {
-	n := s.seal.NonceSize()
-	if len(e.Sealed) < n {
-		return "", fmt.Errorf("cannot read the secret %s: it is damaged", e.Name)
-	}
-	value, err := s.seal.Open(nil, e.Sealed[:n], e.Sealed[n:], about(e.Secret))
-	if err != nil {
-		return "", fmt.Errorf("cannot read the secret %s: it is damaged, or its key in the folder of keys is another one", e.Name)
-	}
-	return string(value), nil
-}
-
-// Put stores secrets, in place of those with the same names and owners. values are in the same order, and empty
-// for those with a Reference. It stores all of them, or none.
-func (s *Store) Put(list []Secret, values []string) error {
-	var put []entry
+// Put stores secrets, in place of those with the same names and owners, and returns them with their ids. values are in
+// the same order, and empty for those with a Reference. A mistake in one stores none. If the process is killed
+// meanwhile, some may be stored. A credential that is Active becomes the only active one of its owner and model API.
+func (s *Store) Put(list []Secret, values []string) ([]Secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var put []Secret
+	seen := make(map[Owner]int)
 	for i, x := range list {
+		x = x.complete(values[i])
 		x.Set = s.Now().UTC()
+		if err := check(x, values[i]); err != nil {
+			return nil, err
+		}
+		x.ID = ""
+		if j := s.index(x.Owner, x.Name); j >= 0 {
+			x.ID = s.list[j].ID
+		} else {
+			seen[x.Owner]++
+		}
+		put = append(put, x)
+	}
+	for owner, more := range seen {
+		if s.count(owner)+more > maxOfOwner || len(s.list)+more > sealed.MaxRecords {
+			return nil, fmt.Errorf("cannot store secrets: %w: at most %d are possible for one owner, and %d for all", record.ErrInvalid, maxOfOwner, sealed.MaxRecords)
+		}
+	}
+	for i, x := range put {
+		stored, err := s.write(x, values[i])
+		if err != nil {
+			return nil, err
+		}
+		put[i] = stored
+		if stored.Active {
+			if err := s.retire(stored); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return put, nil
+}
+
+// Check returns why Put would refuse secrets. Their values are removed from what the server keeps from then on.
+func (s *Store) Check(list []Secret, values []string) error {
+	for i, x := range list {
+		x = x.complete(values[i])
 		if err := check(x, values[i]); err != nil {
 			return err
 		}
-		e := entry{Secret: x}
-		if x.Reference == "" {
-			nonce := make([]byte, s.seal.NonceSize())
-			_, _ = rand.Read(nonce) // Read never fails
-			e.Sealed = s.seal.Seal(nonce, nonce, []byte(values[i]), about(x))
-			s.learn(x, values[i])
-		}
-		put = append(put, e)
+		s.learn(x.Name, values[i])
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(s.entries), func(e entry) bool {
-		return slices.ContainsFunc(put, func(p entry) bool { return p.is(e.Secret) })
-	})
-	return s.writeLocked(append(all, put...))
+	return nil
 }
 
-// check returns an error for a secret that cannot be stored.
-func check(x Secret, value string) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("cannot store the secret %.100s: %w: %s", x.Name, record.ErrInvalid, fmt.Sprintf(format, args...))
+// write seals one secret, and then lists it. mu is held.
+func (s *Store) write(x Secret, value string) (Secret, error) {
+	if x.Reference == "" {
+		s.learn(x.Name, value)
 	}
-	switch {
-	case !environment.ValidSecret(x.Name):
-		return bad("a name has capital letters, digits and underscores, and begins with a letter")
-	case x.Person != "" && (x.Repo != "" || len(x.Hosts) > 0):
-		return bad("the secret of a person is for no repository and no host")
-	case len(x.Person) > maxPerson || strings.ContainsFunc(x.Person, unicode.IsControl):
-		return bad("%.100q is no person", x.Person)
-	case x.Reference != "":
-		if err := CheckReference(x.Reference); err != nil {
-			return bad("%v", err)
+	b, err := json.Marshal(content{x.Kind, x.Agent, x.Active, x.Reference, x.Hosts, x.Set, x.By, value})
+	if err != nil {
+		return x, err
+	}
+	r, err := s.Box.Put(sealed.Record{Head: sealed.Head{ID: x.ID, Owner: string(x.Owner), Kind: string(x.Type), Name: x.Name}, Content: b})
+	if err != nil {
+		return x, err
+	}
+	x.ID = r.ID
+	if i := slices.IndexFunc(s.list, func(o Secret) bool { return o.ID == x.ID }); i >= 0 {
+		s.list[i] = x
+	} else {
+		s.list = append(s.list, x)
+	}
+	s.sort()
+	return x, nil
+}
+
+// retire makes the other credentials of the same owner and model API inactive. mu is held.
+func (s *Store) retire(active Secret) error {
+	for _, x := range slices.Clone(s.list) {
+		if x.ID == active.ID || x.Owner != active.Owner || x.Type != active.Type || x.Provider() != active.Provider() || !x.Active || x.Problem != "" {
+			continue
 		}
-	case len(strings.TrimSpace(value)) < redact.MinLength:
-		return bad("a value has at least %d characters, because shorter ones cannot be removed from what is kept", redact.MinLength)
-	case len(value) > maxValue:
-		return bad("a value has at most %d bytes", maxValue)
-	}
-	if len(x.Hosts) > maxHosts {
-		return bad("at most %d hosts are possible", maxHosts)
-	}
-	for _, h := range x.Hosts {
-		if !environment.ValidHost(h) || strings.HasPrefix(h, "*") {
-			return bad("%q is not the name of one host", h)
+		if active.Type == TypeCloud && x.Agent != active.Agent {
+			continue
+		}
+		if err := s.setActive(x, false); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Remove removes a secret. The error is [record.ErrNotFound] if there is none. Its value is still removed from what the
-// server keeps, until the server is started again.
-func (s *Store) Remove(name, repo string) error { return s.remove(Secret{Name: name, Repo: repo}) }
-
-// RemovePersonal removes a secret of a person. The error is [record.ErrNotFound] if there is none.
-func (s *Store) RemovePersonal(name, person string) error {
-	if person == "" {
-		return fmt.Errorf("secret %.100s of nobody: %w", name, record.ErrNotFound)
+func (s *Store) setActive(x Secret, active bool) error {
+	_, c, err := s.read(x)
+	if err != nil {
+		return err
 	}
-	return s.remove(Secret{Name: name, Person: person})
+	x.Active = active
+	_, err = s.write(x, c.Value)
+	return err
 }
 
-func (s *Store) remove(x Secret) error {
+// SetActive switches a credential of an agent or a cloud on or off. Switched on, it becomes the only active one of its
+// owner and model API.
+func (s *Store) SetActive(id string, active bool) (Secret, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.entries, func(e entry) bool { return e.is(x) })
-	if i < 0 {
-		return fmt.Errorf("secret %.100s: %w", x.Name, record.ErrNotFound)
+	x, err := s.get(id)
+	switch {
+	case err != nil:
+		return x, err
+	case x.Type == TypeSecret && active:
+		return x, fmt.Errorf("cannot switch %s on: %w: only credentials of agents and clouds are active or not", x.Name, record.ErrInvalid)
+	case x.Problem != "":
+		return x, fmt.Errorf("cannot change %s: %w: %s", x.Name, record.ErrConflict, x.Problem)
 	}
-	return s.writeLocked(slices.Delete(slices.Clone(s.entries), i, i+1))
+	if err := s.setActive(x, active); err != nil {
+		return x, err
+	}
+	x.Active = active
+	if active {
+		err = s.retire(x)
+	}
+	return x, err
 }
 
-// writeLocked replaces the file, durably, and then the entries. mu is held.
-func (s *Store) writeLocked(entries []entry) error {
-	if len(entries) > maxSecrets {
-		return fmt.Errorf("cannot store secrets: %w: at most %d are possible", record.ErrInvalid, maxSecrets)
-	}
-	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.Person, b.Person), cmp.Compare(a.Repo, b.Repo), cmp.Compare(a.Name, b.Name))
-	})
-	text, err := json.MarshalIndent(entries, "", "  ")
-	if err == nil {
-		err = durable.Replace(s.File, text, true)
+// read opens the record of a listed secret, and checks that it is the same one. mu is held.
+func (s *Store) read(x Secret) (Secret, content, error) {
+	r, err := s.Box.Read(x.ID)
+	if err == nil && (r.Owner != string(x.Owner) || r.Name != x.Name || r.Kind != string(x.Type)) {
+		err = fmt.Errorf("%w: it is another secret", sealed.ErrDamaged)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot store secrets: %w", err)
+		return x, content{}, fmt.Errorf("cannot read the secret %s: %w", x.Name, err)
 	}
-	s.entries = entries
+	return parse(r)
+}
+
+// index returns the place of a secret in the list, or -1. mu is held.
+func (s *Store) index(owner Owner, name string) int {
+	return slices.IndexFunc(s.list, func(x Secret) bool { return x.Owner == owner && x.Name == name })
+}
+
+func (s *Store) count(owner Owner) (n int) {
+	for _, x := range s.list {
+		if x.Owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// get returns a listed secret. mu is held.
+func (s *Store) get(id string) (Secret, error) {
+	i := slices.IndexFunc(s.list, func(x Secret) bool { return x.ID == id })
+	if i < 0 {
+		return Secret{}, fmt.Errorf("credential %.40s: %w", id, record.ErrNotFound)
+	}
+	x := s.list[i]
+	x.Uses = slices.Clone(s.uses[id])
+	return x, nil
+}
+
+// Get returns a secret by its id. The error is [record.ErrNotFound] if there is none.
+func (s *Store) Get(id string) (Secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.get(id)
+}
+
+// Find returns a secret by its owner and name. The error is [record.ErrNotFound] if there is none.
+func (s *Store) Find(owner Owner, name string) (Secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.index(owner, name)
+	if i < 0 {
+		return Secret{}, fmt.Errorf("secret %.100s of %.100s: %w", name, owner, record.ErrNotFound)
+	}
+	return s.get(s.list[i].ID)
+}
+
+// Remove removes a secret by its id. The error is [record.ErrNotFound] if there is none. Its value is still removed
+// from what the server keeps, until the server is started again.
+func (s *Store) Remove(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.get(id); err != nil {
+		return err
+	}
+	return s.remove(func(x Secret) bool { return x.ID == id })
+}
+
+// RemoveOf removes all secrets of an owner.
+func (s *Store) RemoveOf(owner Owner) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remove(func(x Secret) bool { return x.Owner == owner })
+}
+
+// RemoveRuns removes the secrets of the runs that live does not report.
+func (s *Store) RemoveRuns(live func(run string) bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remove(func(x Secret) bool { return x.Owner.Run() != "" && !live(x.Owner.Run()) })
+}
+
+func (s *Store) remove(gone func(Secret) bool) error {
+	for _, x := range slices.Clone(s.list) {
+		if !gone(x) {
+			continue
+		}
+		if err := s.Box.Remove(x.ID); err != nil {
+			return err
+		}
+		s.list = slices.DeleteFunc(s.list, func(o Secret) bool { return o.ID == x.ID })
+		delete(s.uses, x.ID)
+	}
 	return nil
 }
 
-// List returns the secrets of a repository and those of all repositories. An empty repo lists everything, with the
-// secrets of people.
-func (s *Store) List(repo string) []Secret {
+// Rename gives the secrets of a repository to its new name.
+func (s *Store) Rename(repo, to string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, x := range slices.Clone(s.list) {
+		if x.Owner != OfRepo(repo) || x.Problem != "" {
+			continue
+		}
+		_, c, err := s.read(x)
+		if err == nil {
+			x.Owner, x.Repo = OfRepo(to), to
+			_, err = s.write(x, c.Value)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Rotate replaces the key of the box, see [sealed.Box.Rotate]. It returns the number of records.
+func (s *Store) Rotate() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.Box.Rotate()
+	s.learnKeys()
+	return n, err
+}
+
+// List returns the secrets that see reports. Nil means all.
+func (s *Store) List(see func(Owner) bool) []Secret {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := []Secret{}
-	for _, e := range s.entries {
-		if repo == "" || e.Person == "" && (e.Repo == "" || e.Repo == repo) {
-			list = append(list, e.Secret)
+	for _, x := range s.list {
+		if see == nil || see(x.Owner) {
+			x.Uses = slices.Clone(s.uses[x.ID])
+			list = append(list, x)
 		}
 	}
 	return list
 }
 
-// find returns the secret that a repository has by a name. Its own one is before that of all repositories.
-func (s *Store) find(name, repo string) (entry, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found entry
-	ok := false
-	for _, e := range s.entries {
-		if e.Name == name && e.Person == "" && (e.Repo == repo || e.Repo == "" && !ok) {
-			found, ok = e, true
-		}
+// OfRepository reports whether an owner's secrets are those that a repository may use without a person.
+func OfRepository(repo string) func(Owner) bool {
+	return func(o Owner) bool {
+		return o == OfServer || repo != "" && o == OfRepo(repo) || repo == "" && strings.HasPrefix(string(o), ofRepo)
 	}
-	return found, ok
-}
-
-// Describe returns the secret that a repository has by a name. Returns false if it has none.
-func (s *Store) Describe(name, repo string) (Secret, bool) {
-	e, ok := s.find(name, repo)
-	return e.Secret, ok
-}
-
-// Value returns the value of a secret for a repository, to be sent to a host (NAME, or NAME:PORT if the port is not 443).
-// An empty host means that the server's own configuration names the secret, which needs no host. The value is removed
-// from all that the server keeps from then on. The error is [record.ErrNotFound] if the repository has no such secret,
-// and [record.ErrInvalid] if it is not for the host.
-func (s *Store) Value(ctx context.Context, name, repo, host string) (string, error) {
-	e, ok := s.find(name, repo)
-	if !ok {
-		return "", fmt.Errorf("secret %.100s: %w; `ramus secret set` stores it", name, record.ErrNotFound)
-	}
-	if host != "" && !slices.Contains(e.Hosts, host) {
-		return "", fmt.Errorf("secret %s: %w: it is not for %s; `ramus secret set --host` names its hosts", name, record.ErrInvalid, host)
-	}
-	return s.valueOf(ctx, e)
-}
-
-// Personal returns the value of a secret of a person, for the server's own use. The error is [record.ErrNotFound] if
-// the person has no such secret.
-func (s *Store) Personal(ctx context.Context, name, person string) (string, error) {
-	s.mu.Lock()
-	i := -1
-	if person != "" {
-		i = slices.IndexFunc(s.entries, func(e entry) bool { return e.is(Secret{Name: name, Person: person}) })
-	}
-	var e entry
-	if i >= 0 {
-		e = s.entries[i]
-	}
-	s.mu.Unlock()
-	if i < 0 {
-		return "", fmt.Errorf("secret %.100s of %.100s: %w", name, person, record.ErrNotFound)
-	}
-	return s.valueOf(ctx, e)
-}
-
-// valueOf returns the value of a secret, which is removed from all that the server keeps from then on.
-func (s *Store) valueOf(ctx context.Context, e entry) (string, error) {
-	if e.Reference == "" {
-		return s.open(e)
-	}
-	value, err := s.References.Read(ctx, e.Reference)
-	if err == nil && len(value) < redact.MinLength {
-		err = fmt.Errorf("its value has fewer than %d characters", redact.MinLength)
-	}
-	if err != nil {
-		return "", fmt.Errorf("cannot read the secret %s: %w", e.Name, err)
-	}
-	s.learn(e.Secret, value)
-	return value, nil
 }

@@ -3,6 +3,8 @@ package secret_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,17 +13,17 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/internal/growth"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/standin/vaulttest"
 )
 
-var key = []byte(strings.Repeat("k", secret.KeyBytes))
-
-func open(t *testing.T, file string, set *redact.Secrets) *secret.Store {
+// open opens a store in a folder.
+func open(t testing.TB, dir string, set *redact.Secrets) *secret.Store {
 	t.Helper()
-	s := &secret.Store{File: file, Key: key, Redact: set}
+	s := &secret.Store{Box: &sealed.Box{Dir: filepath.Join(dir, "sealed"), KeyFile: filepath.Join(dir, "keys", "seal.key")}, Redact: set}
 	if err := s.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -30,20 +32,22 @@ func open(t *testing.T, file string, set *redact.Secrets) *secret.Store {
 
 func TestStore(t *testing.T) {
 	ctx := t.Context()
-	file := filepath.Join(t.TempDir(), "secrets.json")
+	dir := t.TempDir()
 	set := new(redact.Secrets)
-	s := open(t, file, set)
+	s := open(t, dir, set)
 	put := func(x secret.Secret, value string) {
 		t.Helper()
-		if err := s.Put([]secret.Secret{x}, []string{value}); err != nil {
+		if _, err := s.Put([]secret.Secret{x}, []string{value}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	put(secret.Secret{Name: "TOKEN", Hosts: []string{"a.org"}}, "value of all")
 	put(secret.Secret{Name: "TOKEN", Repo: "app", Hosts: []string{"a.org", "b.org:8443"}}, "value of app 1")
 	put(secret.Secret{Name: "TOKEN", Repo: "app", Hosts: []string{"a.org", "b.org:8443"}}, "value of app 2")
-	value := func(s *secret.Store, repo, host string) string {
-		v, err := s.Value(ctx, "TOKEN", repo, host)
+	put(secret.Secret{Name: "TOKEN", Owner: secret.OfPerson("ada"), Hosts: []string{"a.org"}}, "value of ada")
+	put(secret.Secret{Name: "TOKEN", Owner: secret.OfRun("run:x/1"), Hosts: []string{"a.org"}}, "value of a run")
+	value := func(u secret.User, host string) string {
+		v, err := s.Value(ctx, "TOKEN", u, host)
 		switch {
 		case errors.Is(err, record.ErrInvalid):
 			return "refused"
@@ -53,54 +57,219 @@ func TestStore(t *testing.T) {
 		return v
 	}
 	for range 2 { // before and after a restart
-		for want, at := range map[string][2]string{"value of all": {"web", "a.org"}, "value of app 2": {"app", "b.org:8443"}, "refused": {"web", "b.org:8443"}} {
-			if got := value(s, at[0], at[1]); got != want {
-				t.Errorf("%v: %q, want %q", at, got, want)
+		for want, u := range map[string]secret.User{
+			"value of all": {Repo: "web"}, "value of app 2": {Repo: "app", Person: "bob"}, "value of ada": {Repo: "app", Person: "ada", Run: "run:x/2"},
+			"value of a run": {Repo: "app", Person: "ada", Run: "run:x/1"},
+		} {
+			if got := value(u, "a.org"); got != want {
+				t.Errorf("%v: %q, want %q", u, got, want)
 			}
 		}
-		if got := value(s, "web", ""); got != "value of all" {
+		if got := value(secret.User{Repo: "app"}, "b.org:8443"); got != "value of app 2" {
+			t.Errorf("at another port: %q", got)
+		}
+		// A person's secret is not for more hosts because the repository's is.
+		if got := value(secret.User{Repo: "app", Person: "ada"}, "b.org:8443"); got != "refused" {
+			t.Errorf("another host: %q", got)
+		}
+		if got := value(secret.User{Repo: "web"}, ""); got != "value of all" {
 			t.Errorf("for the server's own configuration: %q", got)
 		}
-		if list := s.List(""); len(list) != 2 || list[0].Repo != "" || list[1].Repo != "app" || len(s.List("web")) != 1 {
+		if list := s.List(nil); len(list) != 4 || list[0].Owner != secret.OfServer || list[0].Last != "" || len(s.List(secret.OfRepository("app"))) != 2 {
 			t.Errorf("%+v", list)
 		}
-		s = open(t, file, set)
+		s = open(t, dir, set)
 	}
-	if got := set.String("a value of app 2 b"); got != "a [secret TOKEN] b" {
+	if got := set.String("a value of ada b"); got != "a [secret TOKEN] b" {
 		t.Errorf("a stored value is shown: %q", got)
 	}
 
-	text, err := os.ReadFile(file)
-	if err != nil || strings.Contains(string(text), "value of") {
-		t.Errorf("the file has a value: %s, %v", text, err)
+	if err := s.Rename("app", "team/app"); err != nil || value(secret.User{Repo: "team/app"}, "a.org") != "value of app 2" {
+		t.Errorf("after a rename: %v", err)
 	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-	other := &secret.Store{File: file, Key: []byte(strings.Repeat("o", secret.KeyBytes))}
-	if err := other.Open(); err == nil || !strings.Contains(err.Error(), "key") {
-		t.Errorf("with another key: %v", err)
-	}
-	// A value cannot be moved to another name.
-	moved := strings.Replace(string(text), `"TOKEN"`, `"TOKEM"`, 1)
-	if err := os.WriteFile(file+".moved", []byte(moved), 0o600); err != nil {
+	x, err := s.Find(secret.OfRepo("team/app"), "TOKEN")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&secret.Store{File: file + ".moved", Key: key}).Open(); err == nil {
-		t.Error("a moved value is accepted")
-	}
-
-	if err := s.Remove("TOKEN", "app"); err != nil || value(s, "app", "a.org") != "value of all" {
+	if err := s.Remove(x.ID); err != nil || value(secret.User{Repo: "team/app"}, "a.org") != "value of all" {
 		t.Errorf("after the removal: %v", err)
 	}
-	if err := s.Remove("TOKEN", "app"); !errors.Is(err, record.ErrNotFound) {
+	if err := s.Remove(x.ID); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a second removal: %v", err)
+	}
+	if err := s.RemoveRuns(func(string) bool { return false }); err != nil || value(secret.User{Run: "run:x/1"}, "a.org") != "value of all" {
+		t.Errorf("after the end of the run: %v", err)
+	}
+}
+
+// auditor keeps uses.
+type auditor struct {
+	uses []string
+	err  error
+}
+
+func (a *auditor) Used(_ context.Context, x secret.Secret, u secret.Use) error {
+	if a.err != nil {
+		return a.err
+	}
+	a.uses = append(a.uses, fmt.Sprintf("%s of %s by %s of %s to %s", x.Name, x.Owner, u.Run, u.By, u.To))
+	return nil
+}
+
+// TestAgentKey checks whose key is taken, and that each first use by a run is told before the key is given.
+func TestAgentKey(t *testing.T) {
+	ctx := t.Context()
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	put := func(x secret.Secret, value string) secret.Secret {
+		t.Helper()
+		x.Type = secret.TypeAgentKey
+		list, err := s.Put([]secret.Secret{x}, []string{value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[0]
+	}
+	put(secret.Secret{Agent: "anthropic", Active: true}, "sk-of-the-server-1")
+	put(secret.Secret{Owner: secret.OfPerson("ada"), Agent: "claude-code", Active: true}, "sk-of-ada-the-first")
+	second := put(secret.Secret{Owner: secret.OfPerson("ada"), Agent: "claude-code", Kind: secret.KindOAuth, Active: true}, "oauth-of-ada-12345")
+	put(secret.Secret{Owner: secret.OfPerson("bob"), Agent: "claude-code"}, "sk-of-bob-not-active")
+	if second.Name != "CLAUDE_CODE_OAUTH_TOKEN" || second.Last != "2345" {
+		t.Errorf("%+v", second)
+	}
+	audit := &auditor{}
+	s.Audit = audit
+	get := func(u secret.User) string {
+		k, ok, err := s.AgentKey(ctx, "anthropic", u)
+		if err != nil || !ok {
+			return fmt.Sprint(ok, err)
+		}
+		return k.Value
+	}
+	ada := secret.User{Repo: "app", Person: "ada", Run: "run:x/1"}
+	for range 2 {
+		if got := get(ada); got != "oauth-of-ada-12345" {
+			t.Errorf("ada: %s", got)
+		}
+	}
+	if got := get(secret.User{Repo: "app", Person: "bob", Run: "run:y/1"}); got != "sk-of-the-server-1" {
+		t.Errorf("bob: %s", got)
+	}
+	want := []string{"CLAUDE_CODE_OAUTH_TOKEN of person:ada by run:x/1 of ada to anthropic", "ANTHROPIC_API_KEY of server by run:y/1 of bob to anthropic"}
+	if !slices.Equal(audit.uses, want) {
+		t.Errorf("%q, want %q", audit.uses, want)
+	}
+	if x, err := s.Get(second.ID); err != nil || len(x.Uses) != 1 || x.Uses[0].Run != "run:x/1" {
+		t.Errorf("%+v, %v", x.Uses, err)
+	}
+	if _, ok, err := s.AgentKey(ctx, "openai", ada); ok || err != nil {
+		t.Errorf("a key of another model API is taken: %v", err)
+	}
+	audit.err = errors.New("the disk is full")
+	if got := get(secret.User{Person: "ada", Run: "run:x/2"}); !strings.Contains(got, "disk is full") {
+		t.Errorf("a use that is not recorded: %s", got)
+	}
+	audit.err = nil
+	if _, err := s.SetActive(second.ID, false); err != nil || get(ada) != "sk-of-the-server-1" {
+		t.Errorf("switched off: %v, %s", err, get(ada))
+	}
+	first, err := s.Find(secret.OfPerson("ada"), "CLAUDE_CODE_API_KEY")
+	if err == nil {
+		_, err = s.SetActive(first.ID, true)
+	}
+	if err != nil || get(ada) != "sk-of-ada-the-first" {
+		t.Errorf("switched on: %v, %s", err, get(ada))
+	}
+	// It is no secret for hosts.
+	if _, err := s.Value(ctx, "CLAUDE_CODE_API_KEY", ada, "a.org"); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("the key of an agent goes to a host: %v", err)
+	}
+
+	// A damaged key is refused, and the server's is not taken in its place, also after a restart.
+	file := filepath.Join(dir, "sealed", first.ID)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)-1] ^= 1
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := s.AgentKey(ctx, "anthropic", ada); !ok || !errors.Is(err, record.ErrDamaged) {
+		t.Errorf("a damaged key: %v, %v", ok, err)
+	}
+	s = open(t, dir, nil)
+	if _, ok, err := s.AgentKey(ctx, "anthropic", ada); !ok || !errors.Is(err, record.ErrDamaged) {
+		t.Errorf("a damaged key after a restart: %v, %v", ok, err)
+	}
+	if x, err := s.Get(first.ID); err != nil || !strings.Contains(x.Problem, "somebody has changed it") {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+// TestEarlier moves the secrets of a data folder that an earlier version wrote.
+func TestEarlier(t *testing.T) {
+	dir := t.TempDir()
+	copyFiles := func() {
+		t.Helper()
+		for _, name := range []string{"secrets.json", "secrets.key"} {
+			text, err := os.ReadFile(filepath.Join("testdata", "earlier", name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	reopen := func() (*secret.Store, error) {
+		s := &secret.Store{Box: &sealed.Box{Dir: filepath.Join(dir, "sealed"), KeyFile: filepath.Join(dir, "keys", "seal.key")},
+			EarlierFile: filepath.Join(dir, "secrets.json"), EarlierKey: filepath.Join(dir, "secrets.key")}
+		s.References.Environ = []string{"HOME=/home/of/ada"}
+		return s, s.Open()
+	}
+	copyFiles()
+	for i := range 3 {
+		s, err := reopen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := s.List(nil)
+		if len(list) != 3 || list[0].Name != "SERVER_TOKEN" || list[1].Name != "APP_TOKEN" || list[1].By != "local" || list[1].Set.Year() != 2026 ||
+			!slices.Equal(list[1].Hosts, []string{"api.example.org", "db.example.org:8443"}) || list[2].Reference != "env://HOME" {
+			t.Errorf("opened %d times: %+v", i+1, list)
+		}
+		app := secret.User{Repo: "app"}
+		for name, want := range map[string]string{"SERVER_TOKEN": "canary-of-the-server-4711", "APP_TOKEN": "canary of app\nwith two lines", "ELSEWHERE": "/home/of/ada"} {
+			if got, err := s.Value(t.Context(), name, app, ""); err != nil || got != want {
+				t.Errorf("opened %d times: %s is %q, %v", i+1, name, got, err)
+			}
+		}
+		for _, name := range []string{"secrets.json", "secrets.key"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("opened %d times: %s is left: %v", i+1, name, err)
+			}
+		}
+		if i == 0 {
+			copyFiles() // as if the process had been killed before it removed them
+		}
+	}
+	// Without its key the file stays.
+	copyFiles()
+	if err := os.Remove(filepath.Join(dir, "secrets.key")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reopen(); err == nil || !strings.Contains(err.Error(), "its key") {
+		t.Errorf("without the key: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "secrets.json")); err != nil {
+		t.Errorf("the file is gone: %v", err)
 	}
 }
 
 // TestRefused checks that a mistake stores nothing, and that no error has a value.
 func TestRefused(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "secrets.json"), nil)
+	s := open(t, t.TempDir(), nil)
 	good := secret.Secret{Name: "GOOD"}
 	for _, x := range []struct {
 		secret.Secret
@@ -116,13 +285,23 @@ func TestRefused(t *testing.T) {
 		{secret.Secret{Name: "A", Reference: "vault://secret/../sys#a"}, "", "want vault://"},
 		{secret.Secret{Name: "A", Reference: "op://vault"}, "", "want op://"},
 		{secret.Secret{Name: "A", Reference: "env://A=B"}, "", "want env://NAME"},
+		{secret.Secret{Name: "A", Reference: "env://HOME", Owner: secret.OfPerson("ada")}, "", "only the server and repositories"},
+		{secret.Secret{Name: "A", Owner: "ada"}, "long enough", "want server, repo:NAME or person:ID"},
+		{secret.Secret{Name: "A", Owner: "person:"}, "long enough", "want server"},
+		{secret.Secret{Name: "A", Active: true}, "long enough", "only credentials of agents"},
+		{secret.Secret{Name: "A", Type: "other"}, "long enough", "is no type"},
+		{secret.Secret{Type: secret.TypeAgentKey, Agent: "hal"}, "long-enough", "is not known"},
+		{secret.Secret{Type: secret.TypeAgentKey, Agent: "codex", Kind: "password"}, "long-enough", "is no kind"},
+		{secret.Secret{Type: secret.TypeAgentKey, Agent: "codex", Hosts: []string{"a.org"}}, "long-enough", "only a secret has hosts"},
+		{secret.Secret{Type: secret.TypeAgentKey, Agent: "codex"}, "long enough", "no white space"},
+		{secret.Secret{Name: "A", Type: secret.TypeCloud, Agent: "Hetz Ner"}, "long-enough", "small letters"},
 	} {
-		err := s.Put([]secret.Secret{good, x.Secret}, []string{"a good value", x.value})
+		_, err := s.Put([]secret.Secret{good, x.Secret}, []string{"a good value", x.value})
 		if !errors.Is(err, record.ErrInvalid) || !strings.Contains(err.Error(), x.want) || x.value != "" && strings.Contains(err.Error(), x.value) {
 			t.Errorf("%+v: %v", x, err)
 		}
 	}
-	if list := s.List(""); len(list) > 0 {
+	if list := s.List(nil); len(list) > 0 {
 		t.Errorf("%+v was stored", list)
 	}
 }
@@ -193,17 +372,15 @@ func TestReferences(t *testing.T) {
 	}
 
 	set := new(redact.Secrets)
-	s := &secret.Store{File: filepath.Join(dir, "secrets.json"), Key: key, Redact: set, References: secret.Resolver{Environ: []string{"TOKEN=from the environment", "SHORT=x"}}}
-	if err := s.Open(); err != nil {
+	s := open(t, dir, set)
+	s.References.Environ = []string{"TOKEN=from the environment", "SHORT=x"}
+	if _, err := s.Put([]secret.Secret{{Name: "A", Reference: "env://TOKEN"}, {Name: "B", Reference: "env://SHORT"}}, []string{"", ""}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Put([]secret.Secret{{Name: "A", Reference: "env://TOKEN"}, {Name: "B", Reference: "env://SHORT"}}, []string{"", ""}); err != nil {
-		t.Fatal(err)
-	}
-	if v, err := s.Value(context.Background(), "A", "app", ""); err != nil || v != "from the environment" || set.String(v) != "[secret A]" {
+	if v, err := s.Value(context.Background(), "A", secret.User{Repo: "app"}, ""); err != nil || v != "from the environment" || set.String(v) != "[secret A]" {
 		t.Errorf("%q, %v", v, err)
 	}
-	if v, err := s.Value(ctx, "B", "app", ""); err == nil {
+	if v, err := s.Value(ctx, "B", secret.User{Repo: "app"}, ""); err == nil {
 		t.Errorf("a short value is used: %q", v)
 	}
 }
@@ -260,57 +437,62 @@ func TestGrowth(t *testing.T) {
 		}})...)
 }
 
-// TestPersonal keeps the secret of a person apart from those of repositories and of other people.
+// TestPersonal keeps a person's token of a forge apart from the secrets that requests may have.
 func TestPersonal(t *testing.T) {
 	ctx := t.Context()
-	file := filepath.Join(t.TempDir(), "secrets.json")
-	s := open(t, file, new(redact.Secrets))
-	list := []secret.Secret{{Name: "TOKEN"}, {Name: "TOKEN", Repo: "app"}, {Name: "TOKEN", Person: "slack:T:ada"}, {Name: "TOKEN", Person: "slack:T:bob"}}
-	if err := s.Put(list, []string{"value of all", "value of app", "value of ada", "value of bob"}); err != nil {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	forge := func(person string) secret.Secret {
+		return secret.Secret{Name: "TOKEN", Owner: secret.OfPerson(person), Type: secret.TypeForge, Agent: "gitea"}
+	}
+	list := []secret.Secret{{Name: "TOKEN", Hosts: []string{"a.org"}}, {Name: "TOKEN", Repo: "app"}, forge("slack:T:ada"), forge("slack:T:bob")}
+	if _, err := s.Put(list, []string{"value of all", "value of app", "value-of-ada", "value-of-bob"}); err != nil {
 		t.Fatal(err)
 	}
 	set := new(redact.Secrets)
-	s = open(t, file, set)
-	for person, want := range map[string]string{"slack:T:ada": "value of ada", "slack:T:bob": "value of bob", "app": "", "": "", "slack:T:eve": ""} {
-		if got, err := s.Personal(ctx, "TOKEN", person); got != want || (err == nil) == (want == "") {
+	s = open(t, dir, set)
+	for person, want := range map[string]string{"slack:T:ada": "value-of-ada", "slack:T:bob": "value-of-bob", "app": "", "": "", "slack:T:eve": ""} {
+		if got, err := s.Personal(ctx, "TOKEN", person, "gitea"); got != want || (err == nil) == (want == "") {
 			t.Errorf("%q: %q %v", person, got, err)
 		}
 	}
-	for repo, want := range map[string]string{"app": "value of app", "web": "value of all", "slack:T:ada": "value of all"} {
-		if got, err := s.Value(ctx, "TOKEN", repo, ""); got != want {
-			t.Errorf("%q: %q %v", repo, got, err)
+	// It goes to no host, and does not hide the secret of the server.
+	for _, host := range []string{"a.org", ""} {
+		if got, err := s.Value(ctx, "TOKEN", secret.User{Repo: "web", Person: "slack:T:ada"}, host); err != nil || got != "value of all" {
+			t.Errorf("%q: %q, %v", host, got, err)
 		}
 	}
-	if got := set.String("the value of ada"); strings.Contains(got, "ada") {
+	if got := set.String("the value-of-ada"); strings.Contains(got, "ada") {
 		t.Errorf("it is shown: %q", got)
 	}
-	if of, all := s.List("app"), s.List(""); len(of) != 2 || len(all) != 4 {
-		t.Errorf("%+v %+v", of, all)
+	x := forge("")
+	x.Owner = secret.OfServer
+	if _, err := s.Put([]secret.Secret{x}, []string{"some-value"}); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("a token of a forge belongs to the server: %v", err)
 	}
-	for _, x := range []secret.Secret{{Name: "TOKEN", Person: "ada", Repo: "app"}, {Name: "TOKEN", Person: "ada", Hosts: []string{"a.org"}}, {Name: "TOKEN", Person: "a\nb"}} {
-		if err := s.Put([]secret.Secret{x}, []string{"some value"}); !errors.Is(err, record.ErrInvalid) {
-			t.Errorf("%+v: %v", x, err)
+	for _, want := range []error{nil, record.ErrNotFound} {
+		if err := s.RemovePersonal("TOKEN", "slack:T:ada"); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
 		}
 	}
-	if err := s.RemovePersonal("TOKEN", "slack:T:ada"); err != nil {
+	if err := s.RemovePersonal("TOKEN", ""); !errors.Is(err, record.ErrNotFound) {
 		t.Error(err)
 	}
-	if err := s.RemovePersonal("TOKEN", "slack:T:ada"); !errors.Is(err, record.ErrNotFound) {
-		t.Error(err)
-	}
-	if err := s.RemovePersonal("TOKEN", ""); !errors.Is(err, record.ErrInvalid) && !errors.Is(err, record.ErrNotFound) {
-		t.Error(err)
-	}
-	// A person who writes to the file cannot make another person's secret their own.
-	text, err := os.ReadFile(file)
-	if err != nil {
+}
+
+// TestTrusted checks that the server's own configuration names secrets of the server and of repositories alone. Its
+// headers go to hosts that a person's secret may not go to.
+func TestTrusted(t *testing.T) {
+	s := open(t, t.TempDir(), nil)
+	list := []secret.Secret{{Name: "TOKEN"}, {Name: "TOKEN", Owner: secret.OfPerson("ada"), Hosts: []string{"a.org"}}, {Name: "ONLY", Owner: secret.OfPerson("ada"), Hosts: []string{"a.org"}}}
+	if _, err := s.Put(list, []string{"value of all", "value of ada", "value of ada 2"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "slack:T:bob", "slack:T:eve")), 0o600); err != nil {
-		t.Fatal(err)
+	u := secret.User{Repo: "app", Person: "ada", Run: "run:x/1"}
+	if got, err := s.Value(t.Context(), "TOKEN", u, ""); err != nil || got != "value of all" {
+		t.Errorf("%q, %v", got, err)
 	}
-	moved := &secret.Store{File: file, Key: key}
-	if err := moved.Open(); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("a secret was moved to another person: %v", err)
+	if got, err := s.Value(t.Context(), "ONLY", u, ""); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/preview"
@@ -340,28 +341,45 @@ func (c *Client) RepoConfig(ctx context.Context, name, base string) (gateway.Rep
 	return get[gateway.RepoConfig](ctx, c, "/api/repos/"+segment(name)+"/config"+query(q))
 }
 
-// Secrets lists the secrets that a repository may use. An empty repo lists all.
-func (c *Client) Secrets(ctx context.Context, repo string) ([]secret.Secret, error) {
-	return get[[]secret.Secret](ctx, c, "/api/secrets"+query(repoQuery{repo}))
+// Tokens lists tokens, without the tokens themselves.
+func (c *Client) Tokens(ctx context.Context) ([]gitd.Issued, error) {
+	return get[[]gitd.Issued](ctx, c, "/api/tokens")
 }
 
-// repoQuery names a repository.
-type repoQuery struct {
-	Repo string `json:"repo,omitempty"`
+// RevokeToken revokes a token by its id.
+func (c *Client) RevokeToken(ctx context.Context, id string) error {
+	return c.do(ctx, "DELETE", "/api/tokens/"+segment(id), nil, nil)
 }
 
-// SetSecrets stores secrets, all or none.
-func (c *Client) SetSecrets(ctx context.Context, in gateway.NewSecrets) ([]secret.Secret, error) {
-	return post[[]secret.Secret](ctx, c, "/api/secrets", in)
+// Credentials lists credentials, without their values.
+func (c *Client) Credentials(ctx context.Context, q credential.Query) ([]secret.Secret, error) {
+	return get[[]secret.Secret](ctx, c, "/api/credentials"+query(q))
 }
 
-// RemoveSecret removes a secret of a repository or of a person, or of all repositories if both are empty.
-func (c *Client) RemoveSecret(ctx context.Context, name, repo, person string) error {
-	type owner struct {
-		Repo   string `json:"repo,omitempty"`
-		Person string `json:"person,omitempty"`
-	}
-	return c.do(ctx, "DELETE", "/api/secrets/"+segment(name)+query(owner{repo, person}), nil, nil)
+// SetCredentials stores credentials. A mistake in one stores none.
+func (c *Client) SetCredentials(ctx context.Context, in credential.NewCredentials) ([]secret.Secret, error) {
+	return post[[]secret.Secret](ctx, c, "/api/credentials", in)
+}
+
+// ActivateCredential switches a credential on or off.
+func (c *Client) ActivateCredential(ctx context.Context, id string, active bool) (x secret.Secret, err error) {
+	err = c.do(ctx, "PATCH", "/api/credentials/"+segment(id), credential.Change{Active: active}, &x)
+	return x, err
+}
+
+// VerifyCredential tries a credential.
+func (c *Client) VerifyCredential(ctx context.Context, id string) (credential.Verified, error) {
+	return post[credential.Verified](ctx, c, "/api/credentials/"+segment(id)+"/verify", struct{}{})
+}
+
+// RemoveCredential removes a credential.
+func (c *Client) RemoveCredential(ctx context.Context, id string) error {
+	return c.do(ctx, "DELETE", "/api/credentials/"+segment(id), nil, nil)
+}
+
+// RotateKeys seals all credentials with a new key.
+func (c *Client) RotateKeys(ctx context.Context) (credential.Rotated, error) {
+	return post[credential.Rotated](ctx, c, "/api/keys/rotate", struct{}{})
 }
 
 // ImportConfig proposes the environment that a caller made for itself as a change of its repository. It returns the run

@@ -165,7 +165,7 @@ func (k *Keys) Forge(ctx context.Context, at forge.Forge, person string) (forge.
 		return nil, false
 	}
 	s := &k.Sites[n]
-	token, err := k.Store.Personal(ctx, s.secretName(), person)
+	token, err := k.Store.Personal(ctx, s.secretName(), person, s.Name)
 	if err != nil {
 		if !errors.Is(err, record.ErrNotFound) {
 			k.Log.Error("cannot read the token of a person", "person", person, "site", s.Name, "err", err)
@@ -200,8 +200,8 @@ func (k *Keys) keep(ctx context.Context, i invitation, token string) (login stri
 	if login, err = i.site.With(token).Me(ctx); err != nil {
 		return "", err
 	}
-	x := secret.Secret{Name: i.site.secretName(), Person: i.person, By: i.site.Name + ":" + login}
-	if err := k.Store.Put([]secret.Secret{x}, []string{token}); err != nil {
+	x := secret.Secret{Name: i.site.secretName(), Owner: secret.OfPerson(i.person), Type: secret.TypeForge, Agent: i.site.Name, By: i.site.Name + ":" + login}
+	if _, err := k.Store.Put([]secret.Secret{x}, []string{token}); err != nil {
 		return "", err
 	}
 	k.Log.Info("a person stored a token of a forge", "person", i.person, "site", i.site.Name, "login", login)

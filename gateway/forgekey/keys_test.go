@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -32,7 +33,7 @@ func (p *person) Me(context.Context) (string, error) {
 
 func open(t *testing.T) (*Keys, *time.Time) {
 	t.Helper()
-	store := &secret.Store{File: filepath.Join(t.TempDir(), "secrets.json"), Key: make([]byte, secret.KeyBytes), Redact: new(redact.Secrets)}
+	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")}, Redact: new(redact.Secrets)}
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,10 +118,10 @@ func TestOwnToken(t *testing.T) {
 		}
 	}
 	// No repository has it.
-	if _, err := k.Store.Value(t.Context(), "GITEA_TOKEN", "app", ""); !errors.Is(err, record.ErrNotFound) {
+	if _, err := k.Store.Value(t.Context(), "GITEA_TOKEN", secret.User{Repo: "app", Person: "slack:T:ada"}, ""); !errors.Is(err, record.ErrNotFound) {
 		t.Error(err)
 	}
-	if list := k.Store.List("app"); len(list) != 0 {
+	if list := k.Store.List(secret.OfRepository("app")); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}
 	if sites, err := k.Forget("slack:T:ada"); err != nil || len(sites) != 1 {

@@ -16,8 +16,10 @@ type api struct {
 	endpoints []endpoint
 	// headers of a request that are forwarded, in addition to its content type
 	headers []string
-	// authorise sets the key in the provider's header.
-	authorise func(h http.Header, key string)
+	// models is the path of the list of models, which accepts a key and does nothing.
+	models string
+	// authorise sets the key, or the token of OAuth, in the provider's header.
+	authorise func(h http.Header, key string, oauth bool)
 	// read adds one JSON object of an answer to the tally. It is the whole answer, or the data of one event of a
 	// stream.
 	read func(t *tally, object []byte)
@@ -62,9 +64,17 @@ var apis = map[string]*api{
 			{"GET", anchored(`(/v1/models)`), []string{"limit", "after_id", "before_id"}, countNothing},
 			{"GET", anchored(`(/v1/models/MODEL)`), nil, countNothing},
 		},
-		headers:   []string{"Anthropic-Version", "Anthropic-Beta"},
-		authorise: func(h http.Header, key string) { h.Set("X-Api-Key", key) },
-		read:      readAnthropic,
+		headers: []string{"Anthropic-Version", "Anthropic-Beta"},
+		models:  "/v1/models",
+		authorise: func(h http.Header, key string, oauth bool) {
+			if oauth {
+				bearer(h, key)
+				h.Add("Anthropic-Beta", oauthBeta)
+				return
+			}
+			h.Set("X-Api-Key", key)
+		},
+		read: readAnthropic,
 		format: func(r refusal) any {
 			return object{"type": "error", "error": object{"type": r.kind.anthropic, "message": r.text}}
 		},
@@ -82,7 +92,8 @@ var apis = map[string]*api{
 		},
 		// Codex's own header, which says that the tools are in the conversation.
 		headers:   []string{"OpenAI-Beta", "X-Openai-Internal-Codex-Responses-Lite"},
-		authorise: func(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) },
+		models:    "/models",
+		authorise: func(h http.Header, key string, _ bool) { bearer(h, key) },
 		read:      readOpenAI,
 		format: func(r refusal) any {
 			return object{"error": object{"message": r.text, "type": r.kind.openai, "param": nil, "code": r.kind.openai}}
@@ -100,8 +111,15 @@ var apis = map[string]*api{
 			{"GET", anchored(`(/v1(?:beta|alpha)?/models)`), []string{"pageSize", "pageToken"}, countNothing},
 			{"GET", anchored(`(/v1(?:beta|alpha)?/models/MODEL)`), nil, countNothing},
 		},
-		authorise: func(h http.Header, key string) { h.Set("X-Goog-Api-Key", key) },
-		read:      readGemini,
+		models: "/v1beta/models",
+		authorise: func(h http.Header, key string, oauth bool) {
+			if oauth {
+				bearer(h, key)
+				return
+			}
+			h.Set("X-Goog-Api-Key", key)
+		},
+		read: readGemini,
 		format: func(r refusal) any {
 			return object{"error": object{"code": r.status("gemini"), "message": r.text, "status": r.kind.gemini}}
 		},

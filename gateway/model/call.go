@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -29,6 +30,7 @@ const (
 	// writeTime bounds the time for which the container may leave an answer unread. It is shorter than a step's wait
 	// for its guests.
 	writeTime = 20 * time.Second
+	probeTime = 15 * time.Second // for the trial of a key
 )
 
 var errTimeout = errors.New("the call took too long")
@@ -37,6 +39,7 @@ var errTimeout = errors.New("the call took too long")
 type guest interface {
 	Context() context.Context
 	Run() record.Run
+	User() secret.User
 	Tell(record.Event)
 	Leave()
 }
@@ -68,7 +71,16 @@ func (s *visit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.Leave()
-	c := &call{visit: s, provider: v, endpoint: e, path: at, guest: g, began: s.p.now(), account: s.p.ledger.open(g.Run().Name())}
+	k, no := s.p.keyFor(v, g)
+	if no == nil && k.value == "" {
+		none := noKey(name)
+		no = &none
+	}
+	if no != nil {
+		no.write(w, v)
+		return
+	}
+	c := &call{visit: s, provider: v, key: k, endpoint: e, path: at, guest: g, began: s.p.now(), account: s.p.ledger.open(g.Run().Name())}
 	defer c.account.close()
 	if no := c.serve(w, r, model); no != nil {
 		no.write(w, v)
@@ -81,14 +93,14 @@ func (s *visit) notServed(w http.ResponseWriter, name string) {
 		http.Error(w, fmt.Sprintf("ramus: no such model provider; served are %v below %s", s.p.known(), Prefix), http.StatusNotFound)
 		return
 	}
-	refusal{kind: kindNotFound, text: fmt.Sprintf("ramus: no key is configured for %s; the operator of ramus sets models.%s.api_key_env or models.%s.api_key_file", name, name, name)}.
-		write(w, &provider{api: a, name: name})
+	noKey(name).write(w, &provider{api: a, name: name})
 }
 
 // call is one request in progress.
 type call struct {
 	*visit
 	provider *provider
+	key      key
 	endpoint endpoint
 	path     string // path at the provider
 	guest    guest
@@ -238,7 +250,7 @@ func (c *call) finish() {
 	}
 	price, _ := c.provider.price(c.tally.model, c.question.model)
 	done := record.ModelCall{
-		Provider: c.provider.name, Model: c.model(), Status: c.status,
+		Provider: c.provider.name, Model: c.model(), Status: c.status, Credential: c.key.credential,
 		InputTokens: n.input, OutputTokens: n.output, CacheRead: n.cacheRead, CacheWrite: n.cacheWrite, CostMicros: price.cost(n),
 		DurationMS: c.tally.waited.Milliseconds(), Estimated: estimated, Ended: c.ended,
 	}
@@ -314,7 +326,7 @@ func (c *call) ask(ctx context.Context, r *http.Request) (*http.Response, error)
 	}
 	h.Set("Accept-Encoding", "identity") // compressed data arrives late, and would have to be decompressed for counting
 	h.Set("User-Agent", "ramus")
-	c.provider.authorise(h, c.provider.key)
+	c.provider.authorise(h, c.key.value, c.key.oauth)
 	return c.p.transport().RoundTrip(out) // RoundTrip follows no redirect
 }
 
@@ -403,7 +415,7 @@ func (c *call) answer(ctx context.Context, w *client, resp *http.Response) *refu
 	if c.endpoint.counted != countNothing {
 		c.progress()
 	}
-	_ = w.write(c.provider.secrets.Bytes(text)) // an error means that the client does not read
+	_ = w.write(c.key.secrets.Bytes(text)) // an error means that the client does not read
 	return nil
 }
 
@@ -424,7 +436,7 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 			}
 			half := err != nil && !errors.Is(err, io.EOF) // an incomplete event does not count
 			if !half && (!c.question.usageAdded || !onlyUsage(object)) {
-				if w.write(c.provider.secrets.Bytes(event)) != nil {
+				if w.write(c.key.secrets.Bytes(event)) != nil {
 					panic(http.ErrAbortHandler)
 				}
 			}
@@ -476,10 +488,9 @@ func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		// The provider's text is about a key that the container does not know.
-		c.p.log().Warn("a model provider refuses the key", "provider", c.provider.name, "status", resp.StatusCode)
+		c.p.log().Warn("a model provider refuses the key", "provider", c.provider.name, "status", resp.StatusCode, "credential", c.key.whose)
 		return &refusal{kind: kindRefused, code: resp.StatusCode,
-			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); the operator of ramus checks models.%s.api_key_env or models.%s.api_key_file",
-				c.provider.name, resp.StatusCode, c.provider.name, c.provider.name)}
+			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); %s", c.provider.name, resp.StatusCode, c.key.place(c.provider.name))}
 	case len(text) > maxRefused || resp.Header.Get("Content-Encoding") != "" || !json.Valid(text):
 		w.header(resp.Header)
 		return &refusal{kind: kindGateway, code: resp.StatusCode, text: fmt.Sprintf("ramus: %s answered with status %d", c.provider.name, resp.StatusCode)}
@@ -487,7 +498,7 @@ func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
 	w.header(resp.Header)
 	w.w.Header().Set("Content-Type", "application/json")
 	w.w.WriteHeader(resp.StatusCode)
-	text = accounts.ReplaceAll(c.provider.secrets.Bytes(text), []byte("[account]"))
+	text = accounts.ReplaceAll(c.key.secrets.Bytes(text), []byte("[account]"))
 	_ = w.write(text) // an error means that the client does not read
 	return nil
 }

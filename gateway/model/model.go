@@ -54,6 +54,8 @@ type Proxy struct {
 	// Providers are by name: "anthropic", "openai", "gemini".
 	Providers map[string]Provider
 	Budget    Budget
+	// Keys has further keys, which come before those of Providers. Nil means none.
+	Keys Keys
 	// HTTP has the transport of the requests. If it is nil, http.DefaultTransport is used. Redirects are never
 	// followed.
 	HTTP *http.Client
@@ -77,7 +79,7 @@ type Proxy struct {
 type Provider struct {
 	// BaseURL is the address of the API. If it is empty, it is that of [DefaultURL].
 	BaseURL string
-	// Key is the key of the requests. A provider without one is not served.
+	// Key is the key of requests for which Keys has none. Without any key a request is refused.
 	Key string
 	// Prices are by model name, or by a prefix of it that ends in "*". The longest match counts.
 	Prices map[string]Price
@@ -181,7 +183,7 @@ func (p *Proxy) start() {
 			p.log().Error("a model provider is not served", "err", err)
 			continue
 		}
-		if c.Key != "" {
+		if c.Key != "" || p.Keys != nil {
 			p.providers[name] = v
 		}
 	}

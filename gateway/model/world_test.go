@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
@@ -35,6 +36,7 @@ type journal struct {
 	events []record.Event
 	usage  *record.Usage
 	idle   bool // no command is at work
+	person string
 	over   context.Context
 	guests int
 }
@@ -66,6 +68,12 @@ func (j *journal) enter(r *http.Request) (guest, bool) {
 
 func (v *visitor) Context() context.Context { return v.ctx }
 func (v *visitor) Leave()                   { v.leave() }
+
+func (v *visitor) User() secret.User {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return secret.User{Repo: "app", Person: v.person, Run: v.name}
+}
 
 func (j *journal) Run() record.Run {
 	j.mu.Lock()

@@ -139,7 +139,7 @@ func (api *API) giveToken(c *route.Call, u github.User) error {
 	if u.Name != "" {
 		g.Person.Name = u.Name
 	}
-	signed, err := api.Git.Sign(g)
+	signed, g, err := api.Git.Issue(g, g.Subject)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (api *API) newToken(c *route.Call) error {
 		return err
 	}
 	g.Expires = api.Now().Add(life).Truncate(time.Second)
-	signed, err := api.Git.Sign(g)
+	signed, g, err := api.Git.Issue(g, c.Who.Subject)
 	if err != nil {
 		return err
 	}

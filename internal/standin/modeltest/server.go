@@ -30,6 +30,10 @@ const Key = "sk-stand-in-0123456789abcdefghij"
 type Server struct {
 	// Key is the key that requests must carry. The default is [Key].
 	Key string
+	// Keys are further keys that requests may carry. OAuth is a token that they may carry as a Bearer token in place of a
+	// key. Anthropic wants the feature oauth-2025-04-20 with it. Empty accepts none.
+	Keys  []string
+	OAuth string
 	// Reply returns the text of an answer. If it is nil, the answer repeats the text.
 	Reply func(said string) string
 	// Answer, when set, replaces Reply, and may call tools. It is called from several goroutines, and again for a
@@ -192,7 +196,7 @@ func (x *exchange) record() {
 // complain records mistakes in the request.
 func (x *exchange) complain() {
 	for provider, name := range keyHeaders {
-		if provider != x.provider && x.r.Header.Get(name) != "" {
+		if provider != x.provider && x.r.Header.Get(name) != "" && !x.oauth() {
 			x.s.complain("%s: a header %s", x.provider, name)
 		}
 	}
@@ -238,7 +242,7 @@ func (x *exchange) serve() {
 		x.refuse(x.fault.Status, "%s", "a fault of organization org-standin1234567890")
 		return
 	}
-	if got := strings.TrimPrefix(x.r.Header.Get(keyHeaders[x.provider]), "Bearer "); got != x.s.key() {
+	if got := strings.TrimPrefix(x.r.Header.Get(keyHeaders[x.provider]), "Bearer "); got != x.s.key() && !slices.Contains(x.s.Keys, got) && !x.oauth() {
 		x.refuse(http.StatusUnauthorized, "the key %s is wrong", got)
 		return
 	}
@@ -254,6 +258,21 @@ func (x *exchange) serve() {
 	case "gemini":
 		x.gemini()
 	}
+}
+
+// oauth reports whether the request carries the token of OAuth, and nothing else.
+func (x *exchange) oauth() bool {
+	h := x.r.Header
+	if x.s.OAuth == "" || h.Get("Authorization") != "Bearer "+x.s.OAuth {
+		return false
+	}
+	switch x.provider {
+	case "anthropic":
+		return h.Get("X-Api-Key") == "" && strings.Contains(strings.Join(h.Values("Anthropic-Beta"), ","), "oauth-2025-04-20")
+	case "gemini":
+		return h.Get("X-Goog-Api-Key") == ""
+	}
+	return true
 }
 
 // hold waits as the fault requires.

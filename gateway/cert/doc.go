@@ -1,4 +1,4 @@
-// Package certificate has the server speak TLS.
+// Package cert has the server speak TLS.
 //
 // # Nouns
 //
@@ -11,4 +11,4 @@
 // A certificate that cannot be read does not replace one that works. ACME asks only for the configured names, so that a
 // client cannot have it ask for others. A request that changes something is not redirected, because its content has
 // been readable by everybody on the way.
-package certificate
+package cert

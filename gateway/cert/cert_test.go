@@ -1,4 +1,4 @@
-package certificate
+package cert
 
 import (
 	"crypto/ecdsa"
