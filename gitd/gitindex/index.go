@@ -128,7 +128,7 @@ func entryAt(b []byte, at int) (name []byte, next int, flags uint16, ok bool) {
 	flags = binary.BigEndian.Uint16(b[at+60:])
 	from := at + fixedLength
 	n := int(flags & flagName)
-	if n == flagName || flags&flagExtended != 0 { // the name is too long for the field
+	if n == flagName { // the name may be too long for the field
 		n = bytes.IndexByte(b[from:], 0)
 	}
 	if n <= 0 || n >= len(b)-from || b[from+n] != 0 || bytes.IndexByte(b[from:from+n], 0) >= 0 {
@@ -157,18 +157,12 @@ func Rewrite(old []byte, differ []Entry, uid uint32, token string) ([]byte, erro
 	slices.SortFunc(differ, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
 	out := make([]byte, headerLength, len(old)+256*len(differ)+1024)
 	count, at, from := p.count, 0, 0
-	for at < len(p.entries) || len(differ) > 0 {
-		var name []byte
-		next := at
-		if at < len(p.entries) {
-			name, next, _, _ = entryAt(p.entries, at) // valid, since parse has read it
-		}
-		if len(differ) == 0 {
-			break
-		}
+	for len(differ) > 0 {
 		d := differ[0]
-		order := -1 // of d.Path relative to name
+		next, order := at, -1 // order is that of d.Path relative to the entry's name
 		if at < len(p.entries) {
+			var name []byte
+			name, next, _, _ = entryAt(p.entries, at) // valid, since parse has read it
 			order = cmp.Compare(d.Path, string(name))
 		}
 		if order > 0 {
