@@ -29,6 +29,21 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// TestBackoffSpreads checks that the pauses of many clients differ, up to the longest.
+func TestBackoffSpreads(t *testing.T) {
+	least, most := time.Hour, time.Duration(0)
+	for range 2000 {
+		d := Backoff(1, time.Minute)
+		least, most = min(least, d), max(most, d)
+	}
+	if least > 260*time.Millisecond || most < 490*time.Millisecond {
+		t.Errorf("pauses from %v to %v", least, most)
+	}
+	if d := Backoff(1, 1); d > 1 {
+		t.Errorf("a pause of %v, at most 1ns", d)
+	}
+}
+
 func TestSleep(t *testing.T) {
 	if err := Sleep(t.Context(), time.Nanosecond); err != nil {
 		t.Error(err)

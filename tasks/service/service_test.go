@@ -2,6 +2,7 @@ package service
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -69,6 +70,58 @@ func TestMistakes(t *testing.T) {
 		if len(wrong) == 0 || !strings.Contains(wrong.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, wrong, want)
 		}
+	}
+}
+
+// TestBounds checks values at their bounds.
+func TestBounds(t *testing.T) {
+	text := func(n int) string { return strings.Repeat("x", n) }
+	list := func(n int, item func(int) string) string {
+		var items []string
+		for i := range n {
+			items = append(items, item(i))
+		}
+		return strings.Join(items, ", ")
+	}
+	service := func(i int) string { return fmt.Sprintf("s%d: {command: x}", i) }
+	argument := func(int) string { return "a" }
+	variable := func(i int) string { return fmt.Sprintf("V%d: a", i) }
+	port := func(i int) string { return fmt.Sprint(5000 + i) }
+	for name, tt := range map[string][2]string{ // what is possible, and the first that is not
+		"services":  {list(MaxServices, service), list(MaxServices+1, service)},
+		"name":      {"a" + text(31) + ": {command: x}", "a" + text(32) + ": {command: x}"},
+		"address":   {"fe80: {command: x}", `"::1": {command: x}`},
+		"own name":  {"ramus2: {command: x}", "localhost: {command: x}"},
+		"image":     {"a: {image: " + text(maxImage) + "}", "a: {image: " + text(maxImage+1) + "}"},
+		"command":   {"a: {command: " + text(maxCommand) + "}", "a: {command: " + text(maxCommand+1) + "}"},
+		"ready":     {"a: {command: x, ready: " + text(maxCommand) + "}", "a: {command: x, ready: " + text(maxCommand+1) + "}"},
+		"nothing":   {"a: {command: x}", `a: {command: ""}`},
+		"no ready":  {"a: {command: x, ready: y}", `a: {command: x, ready: ""}`},
+		"args":      {"a: {image: x, args: [" + list(maxArgs, argument) + "]}", "a: {image: x, args: [" + list(maxArgs+1, argument) + "]}"},
+		"argument":  {"a: {image: x, args: [" + text(maxValue) + "]}", "a: {image: x, args: [" + text(maxValue+1) + "]}"},
+		"no image":  {`a: {image: x, command: y, args: [""]}`, "a: {command: y, args: [a]}"},
+		"env":       {"a: {image: x, env: {" + list(maxEnv, variable) + "}}", "a: {image: x, env: {" + list(maxEnv+1, variable) + "}}"},
+		"value":     {"a: {image: x, env: {A: " + text(maxValue) + "}}", "a: {image: x, env: {A: " + text(maxValue+1) + "}}"},
+		"variable":  {"a: {image: x, env: {_a1: x}}", "a: {image: x, env: {1a: x}}"},
+		"ports":     {"a: {image: x, ports: [" + list(MaxPorts, port) + "]}", "a: {image: x, ports: [" + list(MaxPorts+1, port) + "]}"},
+		"port":      {"a: {image: x, port: 1024}", "a: {image: x, port: 1023}"},
+		"timeout":   {"a: {image: x, timeout: 1s}", "a: {image: x, timeout: 999ms}"},
+		"long wait": {"a: {image: x, timeout: 10m}", "a: {image: x, timeout: 601s}"},
+		"no time":   {"a: {image: x, timeout: 90s}", "a: {image: x, timeout: soon}"},
+		"memory":    {"a: {image: x, memory: 16MiB}", "a: {image: x, memory: 15MiB}"},
+		"much":      {"a: {image: x, memory: 64GiB}", "a: {image: x, memory: 65GiB}"},
+		"no size":   {"a: {image: x, memory: 1GiB}", "a: {image: x, memory: much}"},
+	} {
+		if _, wrong := parse("services: {" + tt[0] + "}"); len(wrong) > 0 {
+			t.Errorf("%s: %v", name, wrong)
+		}
+		if _, wrong := parse("services: {" + tt[1] + "}"); len(wrong) != 1 {
+			t.Errorf("%s: want one mistake, got %v", name, wrong)
+		}
+	}
+	got, _ := parse("services: {a: 5, b: {command: x}, c: {image: -x}}")
+	if len(got) != 2 || got[0].Name != "b" || got[1].Name != "c" {
+		t.Errorf("after a mistake: %+v", got)
 	}
 }
 
