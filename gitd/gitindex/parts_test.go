@@ -72,6 +72,7 @@ func TestCheck(t *testing.T) {
 		{"extensions", indexOf(1, entryOf("a"), extensionOf("AAAA", ""), extensionOf("ZZZZ", "data")), ""},
 		{"nothing", nil, "no index"},
 		{"a header", indexOf(0)[:headerLength+trailerLength-1], "no index"},
+		{"the largest", append([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00AAAA\x03\xff\xff\xd8"), make([]byte, MaxSize-20)...), ""},
 		{"another file", append([]byte("DIRX"), indexOf(0)[4:]...), "no index"},
 		{"too large", append(indexOf(0), make([]byte, MaxSize)...), "no index"},
 		{"version 3", append([]byte("DIRC\x00\x00\x00\x03"), indexOf(0)[8:]...), "version 3"},
@@ -84,6 +85,8 @@ func TestCheck(t *testing.T) {
 		{"a name that goes on", indexOf(1, rawEntry("abc", 2)), "it is cut"},
 		{"a name that ends early", indexOf(1, rawEntry("abc", 4)), "it is cut"},
 		{"a length beyond the end", indexOf(1, rawEntry("abc", 4000)), "it is cut"},
+		{"no name after another", indexOf(2, entryOf(long), rawEntry("", 0)), "it is cut"},
+		{"a name without end after another", indexOf(2, entryOf(long), rawEntry("nnn", 2)), "it is cut"},
 		{"assumed unchanged", indexOf(1, rawEntry("a", flagAssumeValid|1)), "special kind"},
 		{"extended", indexOf(1, rawEntry("a", flagExtended|1)), "special kind"},
 		{"in conflict", indexOf(1, rawEntry("a", 0x1000|1)), "special kind"},
@@ -98,6 +101,12 @@ func TestCheck(t *testing.T) {
 		err := Check(tt.index)
 		if (err == nil) != (tt.want == "") || err != nil && (!errors.Is(err, errIndex) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	last := entryOf("z")
+	for n := range last {
+		if err := Check(indexOf(2, entryOf(long), last[:n])); err == nil || !strings.Contains(err.Error(), "it is cut") {
+			t.Errorf("%d bytes of the last entry: %v", n, err)
 		}
 	}
 }
@@ -179,6 +188,7 @@ func TestRewriteTrees(t *testing.T) {
 		{"in a folder", whole, "c/x", tree("", "-1 2") + tree("a", "2 1") + tree("b", "1 0") + tree("c", "-1 0")},
 		{"in a folder of a folder", whole, "a/b/x", tree("", "-1 2") + tree("a", "-1 1") + tree("b", "-1 0") + tree("c", "1 0")},
 		{"in a folder of that name elsewhere", whole, "b/x", tree("", "-1 2") + tree("a", "2 1") + tree("b", "1 0") + tree("c", "1 0")},
+		{"without entries", tree("", "0 0"), "", tree("", "0 0")},
 		{"stale before", tree("", "-1 1") + tree("a", "1 0"), "", tree("", "-1 1") + tree("a", "1 0")},
 		{"deep", tree("", "1 1") + deep[:999*len(tree("d", "1 1"))] + tree("d", "1 0"), "", tree("", "1 1") + deep[:999*len(tree("d", "1 1"))] + tree("d", "1 0")},
 		{"too deep", tree("", "1 1") + deep + tree("d", "1 0"), "", ""},

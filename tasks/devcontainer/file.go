@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/service"
 )
@@ -132,7 +133,7 @@ func Parse(at string, text []byte) (File, error) {
 			f.Refused = append(f.Refused, key)
 		case slices.Contains(usedKeys, key), slices.Contains(commandKeys, key):
 		default:
-			f.Ignored = append(f.Ignored, text120(key))
+			f.Ignored = append(f.Ignored, clip(key))
 		}
 	}
 	return f, nil
@@ -148,7 +149,8 @@ func decode(text []byte, v any) error {
 	return err
 }
 
-func text120(s string) string { return s[:min(len(s), 120)] }
+// clip returns a text of the file as it is shown in a mistake.
+func clip(s string) string { return text.Clip(s, 120) }
 
 // image reads the image, or how it is built.
 func (f *File) image(r raw) error {
@@ -164,7 +166,7 @@ func (f *File) image(r raw) error {
 			return errors.New("there is neither image nor build.dockerfile")
 		}
 		if !service.ValidImage(r.Image) {
-			return fmt.Errorf("%q cannot be the name of an image", text120(r.Image))
+			return fmt.Errorf("%q cannot be the name of an image", clip(r.Image))
 		}
 		f.Image = r.Image
 		return nil
@@ -178,14 +180,14 @@ func (f *File) image(r raw) error {
 		return err
 	}
 	if !validTarget.MatchString(defaulted(b.Target, "x")) {
-		return fmt.Errorf("build.target: %q is not possible", text120(b.Target))
+		return fmt.Errorf("build.target: %q is not possible", clip(b.Target))
 	}
 	if len(b.Args) > maxItems {
 		return fmt.Errorf("build.args may have %d arguments", maxItems)
 	}
 	for name, v := range b.Args {
 		if !validEnv.MatchString(name) || v == nil || len(*v) > maxText {
-			return fmt.Errorf("build.args: %q is not possible", text120(name))
+			return fmt.Errorf("build.args: %q is not possible", clip(name))
 		}
 		value, _ := expand(*v)
 		f.Build.Args[name] = value
@@ -197,7 +199,7 @@ func (f *File) image(r raw) error {
 func (f *File) within(what, p string) (string, error) {
 	joined := path.Join(path.Dir(f.Path), p)
 	if path.IsAbs(p) || strings.ContainsAny(p, "\\\x00$") || joined == ".." || strings.HasPrefix(joined, "../") {
-		return "", fmt.Errorf("%s %q is not in the repository", what, text120(p))
+		return "", fmt.Errorf("%s %q is not in the repository", what, clip(p))
 	}
 	return joined, nil
 }
@@ -214,14 +216,14 @@ func (f *File) features(all map[string]json.RawMessage) error {
 				return err
 			}
 			if own := path.Dir(f.Path); own != "." && !strings.HasPrefix(p, own+"/") {
-				return fmt.Errorf("the feature %q is not in the folder of the file", text120(name))
+				return fmt.Errorf("the feature %q is not in the folder of the file", clip(name))
 			}
 		} else if !validFeature.MatchString(name) {
-			return fmt.Errorf("%q cannot be the name of a feature", text120(name))
+			return fmt.Errorf("%q cannot be the name of a feature", clip(name))
 		}
 		var v any
 		if json.Unmarshal(options, &v) != nil {
-			return fmt.Errorf("the options of the feature %q are no JSON", text120(name))
+			return fmt.Errorf("the options of the feature %q are no JSON", clip(name))
 		}
 		switch v := v.(type) {
 		case string, bool:
@@ -230,11 +232,11 @@ func (f *File) features(all map[string]json.RawMessage) error {
 				switch value.(type) {
 				case string, bool:
 				default:
-					return fmt.Errorf("the option %q of the feature %q must be text, true or false", text120(key), text120(name))
+					return fmt.Errorf("the option %q of the feature %q must be text, true or false", clip(key), clip(name))
 				}
 			}
 		default:
-			return fmt.Errorf("the options of the feature %q must be an object", text120(name))
+			return fmt.Errorf("the options of the feature %q must be an object", clip(name))
 		}
 	}
 	f.Features = all
@@ -254,7 +256,7 @@ func (f *File) environment(r raw) error {
 		for _, name := range slices.Sorted(maps.Keys(part.vars)) {
 			value := part.vars[name]
 			if !validEnv.MatchString(name) || strings.HasPrefix(name, "RAMUS_") {
-				return fmt.Errorf("%s: %q cannot be set", part.name, text120(name))
+				return fmt.Errorf("%s: %q cannot be set", part.name, clip(name))
 			}
 			if value == nil {
 				delete(env, name)
@@ -308,7 +310,9 @@ func commandsOf(text json.RawMessage) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, c)
+			if c != "" {
+				list = append(list, c)
+			}
 		}
 		return list, nil
 	}
@@ -356,14 +360,14 @@ func (f *File) ports(list []json.RawMessage) error {
 		text := strings.Trim(string(item), `"`)
 		if host, port, ok := strings.Cut(text, ":"); ok {
 			if host != "localhost" && host != "127.0.0.1" {
-				f.Ignored = append(f.Ignored, "forwardPorts."+text120(text))
+				f.Ignored = append(f.Ignored, "forwardPorts."+clip(text))
 				continue
 			}
 			text = port
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("forwardPorts: %q is not a port", text120(string(item)))
+			return fmt.Errorf("forwardPorts: %q is not a port", clip(string(item)))
 		}
 		f.Ports = append(f.Ports, n)
 	}

@@ -3,8 +3,10 @@ package devcontainer
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +87,91 @@ func TestMistakes(t *testing.T) {
 		if _, err := Parse(Path, []byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), Path+":") {
 			t.Errorf("%.60q: got %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestBounds checks values at their bounds.
+func TestBounds(t *testing.T) {
+	text := func(n int) string { return strings.Repeat("x", n) }
+	list := func(n int, item string) string {
+		var items []string
+		for i := range n {
+			items = append(items, strings.ReplaceAll(item, "#", fmt.Sprint(i)))
+		}
+		return strings.Join(items, ", ")
+	}
+	for name, tt := range map[string][2]string{ // what is possible, and the first that is not
+		"arguments of a build":   {`"build": {"dockerfile": "D", "args": {` + list(maxItems, `"A#": ""`) + `}}`, `"build": {"dockerfile": "D", "args": {` + list(maxItems+1, `"A#": ""`) + `}}`},
+		"an argument of a build": {`"build": {"dockerfile": "D", "args": {"A": "` + text(maxText) + `"}}`, `"build": {"dockerfile": "D", "args": {"A": "` + text(maxText+1) + `"}}`},
+		"no argument of a build": {`"build": {"dockerfile": "D", "args": {"A": ""}}`, `"build": {"dockerfile": "D", "args": {"A": null}}`},
+		"target":                 {`"build": {"dockerfile": "D", "target": "a"}`, `"build": {"dockerfile": "D", "target": "a b"}`},
+		"context":                {`"build": {"dockerfile": "D", "context": ".."}`, `"build": {"dockerfile": "D", "context": "../.."}`},
+		"features":               {`"image": "a", "features": {` + list(maxItems, `"f#": {}`) + `}`, `"image": "a", "features": {` + list(maxItems+1, `"f#": {}`) + `}`},
+		"order":                  {`"image": "a", "overrideFeatureInstallOrder": [` + list(maxItems, `"f"`) + `]`, `"image": "a", "overrideFeatureInstallOrder": [` + list(maxItems+1, `"f"`) + `]`},
+		"own features":           {`"image": "a", "features": {"./f": {}}`, `"image": "a", "features": {"/f": {}}`},
+		"options":                {`"image": "a", "features": {"f": "1", "g": true, "h": {"a": "b", "c": false}}`, `"image": "a", "features": {"f": 1}`},
+		"option":                 {`"image": "a", "features": {"f": {"a": "1"}}`, `"image": "a", "features": {"f": {"a": 1}}`},
+		"variables":              {`"image": "a", "containerEnv": {` + list(maxItems, `"A#": ""`) + `}`, `"image": "a", "containerEnv": {` + list(maxItems+1, `"A#": ""`) + `}`},
+		"remote variables":       {`"image": "a", "remoteEnv": {` + list(maxItems, `"A#": ""`) + `}`, `"image": "a", "remoteEnv": {` + list(maxItems+1, `"A#": ""`) + `}`},
+		"variable":               {`"image": "a", "containerEnv": {"A": "` + text(maxText) + `"}`, `"image": "a", "containerEnv": {"A": "` + text(maxText+1) + `"}`},
+		"NUL":                    {`"image": "a", "containerEnv": {"A": "\u0001"}`, `"image": "a", "containerEnv": {"A": "\u0000"}`},
+		"own variable":           {`"image": "a", "containerEnv": {"RAMUS": ""}`, `"image": "a", "containerEnv": {"RAMUS_": ""}`},
+		"no name":                {`"image": "a", "containerEnv": {"a_1": ""}`, `"image": "a", "containerEnv": {"a-1": ""}`},
+		"command":                {`"image": "a", "onCreateCommand": "` + text(maxCommand) + `"`, `"image": "a", "onCreateCommand": "` + text(maxCommand+1) + `"`},
+		"NUL in a command":       {`"image": "a", "onCreateCommand": ["\u0001"]`, `"image": "a", "onCreateCommand": ["\u0000"]`},
+		"arguments":              {`"image": "a", "onCreateCommand": [` + list(maxItems, `"a"`) + `]`, `"image": "a", "onCreateCommand": [` + list(maxItems+1, `"a"`) + `]`},
+		"argument":               {`"image": "a", "onCreateCommand": ["a"]`, `"image": "a", "onCreateCommand": [5]`},
+		"commands":               {`"image": "a", "onCreateCommand": {` + list(maxItems, `"c#": "a"`) + `}`, `"image": "a", "onCreateCommand": {` + list(maxItems+1, `"c#": "a"`) + `}`},
+		"command of many":        {`"image": "a", "onCreateCommand": {"a": "b"}`, `"image": "a", "onCreateCommand": {"a": 5}`},
+		"ports":                  {`"image": "a", "forwardPorts": [` + list(maxItems, "80") + `]`, `"image": "a", "forwardPorts": [` + list(maxItems+1, "80") + `]`},
+		"port":                   {`"image": "a", "forwardPorts": [1, 65535]`, `"image": "a", "forwardPorts": [65536]`},
+		"no port":                {`"image": "a", "forwardPorts": [1]`, `"image": "a", "forwardPorts": [0]`},
+		"file":                   {`"image": "a"` + strings.Repeat(" ", MaxBytes-14), `"image": "a"` + strings.Repeat(" ", MaxBytes-13)},
+	} {
+		if _, err := Parse(Path, []byte("{"+tt[0]+"}")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Parse(Path, []byte("{"+tt[1]+"}")); err == nil {
+			t.Errorf("%s: no mistake", name)
+		}
+	}
+}
+
+// TestConfig checks which part of a file the builder of the image gets.
+func TestConfig(t *testing.T) {
+	for _, tt := range []struct {
+		at, text string
+		builds   bool
+		want     string
+	}{
+		{"devcontainer.json", `{"image": "a", "forwardPorts": [80]}`, false, `{"image":"a"}`},
+		{"devcontainer.json", `{"image": "a", "features": {"f": {}}, "overrideFeatureInstallOrder": ["f"]}`, true, `{"features":{"f":{}},"image":"a","overrideFeatureInstallOrder":["f"]}`},
+		{"devcontainer.json", `{"dockerFile": "D", "context": "x"}`, true, `{"build":{"args":{},"context":"x","dockerfile":"D"}}`},
+		{"devcontainer.json", `{"image": "a", "build": {}}`, false, `{"image":"a"}`},
+		{Path, `{"build": {"dockerfile": "D", "target": "dev", "args": {"A": "${localEnv:B:c}"}}}`, true,
+			`{"build":{"args":{"A":"c"},"context":"../.devcontainer","dockerfile":"../.devcontainer/D","target":"dev"}}`},
+		{"a/b/devcontainer.json", `{"build": {"dockerfile": "D", "context": ".."}}`, true, `{"build":{"args":{},"context":"../../a","dockerfile":"../../a/b/D"}}`},
+	} {
+		f, err := Parse(tt.at, []byte(tt.text))
+		if err != nil || f.Builds() != tt.builds || string(f.Config()) != tt.want {
+			t.Errorf("%s: builds %v, %s, %v", tt.text, f.Builds(), f.Config(), err)
+		}
+	}
+}
+
+// TestValues checks what becomes of commands, ports and unknown keys.
+func TestValues(t *testing.T) {
+	f, err := Parse(Path, []byte(`{"image": "a", "onCreateCommand": "", "updateContentCommand": {"b": "", "a": "x"}, "postCreateCommand": null,
+		"containerEnv": {"A": "${devcontainerId} ${localWorkspaceFolderBasename} ${containerEnv:B}", "B": "${devcontainerId}"},
+		"forwardPorts": ["127.0.0.1:80", "localhost:81", "82", "db:83"], "`+strings.Repeat("é", 61)+`": 1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(f.Commands, []string{"x"}) || !slices.Equal(f.Ports, []int{80, 81, 82}) || !slices.Equal(f.Env, []string{"B=ramus"}) {
+		t.Errorf("%q, %v, %q", f.Commands, f.Ports, f.Env)
+	}
+	if want := []string{"containerEnv.A", "forwardPorts.db:83", strings.Repeat("é", 60) + "…"}; !slices.Equal(f.Ignored, want) {
+		t.Errorf("ignored %q, want %q", f.Ignored, want)
 	}
 }
 

@@ -58,8 +58,8 @@ func setupLines(lines []string) (from, to int) {
 			break // the next key, or a comment before it
 		}
 	}
-	// Blank lines belong to what follows.
-	for to > from+1 && strings.TrimSpace(lines[to-1]) == "" {
+	// Blank lines belong to what follows. The first line is not blank.
+	for strings.TrimSpace(lines[to-1]) == "" {
 		to--
 	}
 	return from, to

@@ -18,6 +18,12 @@ func TestAddSetup(t *testing.T) {
 			t.Errorf("%q becomes\n%s\n%v, want\n%s", text, got, err, want)
 		}
 	}
+	if got, err := AddSetup(nil, []string{"a < b && c"}); err != nil || string(got) != "setup:\n  - \"a < b && c\"\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := AddSetup([]byte("setup:\n\n\nagent: codex\n"), []string{"c"}); err != nil || string(got) != "setup:\n  - \"c\"\n\n\nagent: codex\n" {
+		t.Errorf("an empty list: %q, %v", got, err)
+	}
 	same := "setup: c # as it is\n"
 	if got, err := AddSetup([]byte(same), []string{"c"}); err != nil || string(got) != same {
 		t.Errorf("%q, %v", got, err)

@@ -383,9 +383,6 @@ func (r *reader) scalar(v *document.Value, at string, most int) string {
 		return ""
 	}
 	s := v.Text
-	if s == "" && v.Kind != document.StringValue {
-		s = fmt.Sprint(v.Any)
-	}
 	if len(s) > most || strings.ContainsRune(s, 0) {
 		r.At(v, "%s is longer than %d bytes, or has a NUL byte", at, most)
 		return ""

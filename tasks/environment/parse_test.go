@@ -129,6 +129,74 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestBounds checks values at their bounds.
+func TestBounds(t *testing.T) {
+	text := func(n int) string { return strings.Repeat("x", n) }
+	list := func(n int, item string) string {
+		var items []string
+		for i := range n {
+			items = append(items, strings.ReplaceAll(item, "#", fmt.Sprint(i)))
+		}
+		return strings.Join(items, ", ")
+	}
+	for name, tt := range map[string][2]string{ // what is possible, and the first that is not
+		"comments":     {strings.Repeat("#", MaxBytes), strings.Repeat("#", MaxBytes+1)},
+		"command":      {"setup: " + text(maxCommand), "setup: " + text(maxCommand+1)},
+		"commands":     {"setup: [" + list(maxCommands, "a") + "]", "setup: [" + list(maxCommands+1, "a") + "]"},
+		"tab":          {`setup: "a\tb"`, `setup: "a\u001fb"`},
+		"delete":       {`setup: "a~"`, `setup: "a\u007f"`},
+		"blank":        {"setup: a", "setup: ' '"},
+		"image":        {"image: " + text(maxImageName), "image: " + text(maxImageName+1)},
+		"image option": {"image: a-b", "image: -b"},
+		"path":         {"dockerfile: " + text(maxPath), "dockerfile: " + text(maxPath+1)},
+		"inside":       {"dockerfile: a/../b", "dockerfile: a/../../b"},
+		"above":        {"dockerfile: ..b", "dockerfile: .."},
+		"absolute":     {"dockerfile: a", "dockerfile: /a"},
+		"git":          {"dockerfile: .gitx", "dockerfile: .git"},
+		"in git":       {"dockerfile: a/.git/b", "dockerfile: .git/b"},
+		"keep":         {"keep: a", "keep: ."},
+		"timeout":      {"timeout: 1ns", "timeout: 0s"},
+		"size":         {"limits: {memory: 1}", "limits: {memory: 0}"},
+		"no size":      {"limits: {memory: 1MiB}", "limits: {memory: true}"},
+		"pids":         {"limits: {pids: 4194304}", "limits: {pids: 4194305}"},
+		"cpus":         {"limits: {cpus: 1024}", "limits: {cpus: 1025}"},
+		"port":         {"start: [{run: a, port: 65535}]", "start: [{run: a, port: 65536}]"},
+		"no command":   {"start: [{run: a}]", "start: [{name: a}]"},
+		"names":        {"start: [a, {run: b, name: c}]", "start: [a, {run: b, name: start-1}]"},
+		"env":          {"env: {" + list(maxNames, "A#: b") + "}", "env: {" + list(maxNames+1, "A#: b") + "}"},
+		"env value":    {"env: {A: " + text(maxEnvValue) + "}", "env: {A: " + text(maxEnvValue+1) + "}"},
+		"env scalar":   {"env: {A: 5, B: true, C: }", "env: {A: [b]}"},
+		"NUL":          {`env: {A: "\u0001"}`, `env: {A: "\0"}`},
+		"secrets":      {"secrets: [A, B]", "secrets: [A, A]"},
+		"hosts":        {"egress: [" + list(maxNames, "a#.org") + "]", "egress: [" + list(maxNames+1, "a#.org") + "]"},
+		"no host":      {"egress: [{host: a.org}]", "egress: [{header: {A: b}}]"},
+		"headers":      {"egress: [{host: a.org, header: {" + list(maxHeaders, "A#: b") + "}}]", "egress: [{host: a.org, header: {" + list(maxHeaders+1, "A#: b") + "}}]"},
+		"header":       {"egress: [{host: a.org, header: {A: " + text(maxHeader) + "}}]", "egress: [{host: a.org, header: {A: " + text(maxHeader+1) + "}}]"},
+		"header end":   {`egress: [{host: a.org, header: {A: "~ "}}]`, `egress: [{host: a.org, header: {A: "\x7f"}}]`},
+		"header line":  {"egress: [{host: a.org, header: {A: b}}]", `egress: [{host: a.org, header: {A: "b\r"}}]`},
+		"any host":     {"egress: ['*.a.org']", "egress: [{host: '*.a.org', header: {A: b}}]"},
+		"home":         {"dependencies: [{manager: npm, lock: a, store: ~/.npm}]", "dependencies: [{manager: npm, lock: a, store: .npm}]"},
+		"store":        {"dependencies: [{manager: npm, lock: a, store: /a..b}]", "dependencies: [{manager: npm, lock: a, store: /a/../b}]"},
+		"lock":         {"dependencies: [{manager: npm, lock: a}]", "dependencies: [{manager: npm}]"},
+		"manager":      {"dependencies: [{manager: npm, lock: a}]", "dependencies: [{lock: a}]"},
+		"check":        {"checks: [{name: a, run: b}]", "checks: [{name: a}]"},
+		"check name":   {"checks: [{task: lint}]", "checks: [{run: a}]"},
+		"params":       {"checks: [{task: lint, params: {a: b}}]", "checks: [{name: a, run: b, params: {a: b}}]"},
+		"no params":    {"checks: [{task: lint, params: {}}]", "checks: [{task: lint, params: [a]}]"},
+		"task":         {"checks: [my_task]", "checks: [mytask]"},
+		"one image":    {"image: a\ndockerfile: ", "image: a\ndockerfile: b"},
+	} {
+		if _, err := Parse(Path, []byte(tt[0])); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		_, err := Parse(Path, []byte(tt[1]))
+		var problems document.Problems
+		if !errors.As(err, &problems) || len(problems) != 1 {
+			t.Errorf("%s: want one mistake, got %v", name, err)
+		}
+	}
+}
+
 func TestValidHost(t *testing.T) {
 	for host, want := range map[string]bool{
 		"example.org": true, "*.example.org": true, "example.org:8443": true, "localhost": true, "127.0.0.1": true, "127.0.0.1:80": true,
