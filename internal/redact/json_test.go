@@ -68,3 +68,31 @@ func TestClean(t *testing.T) {
 		t.Error("a value without secrets was copied, or one with them not cleaned")
 	}
 }
+
+// TestCleanKinds checks values that a first look may take for unchanged or for no text.
+func TestCleanKinds(t *testing.T) {
+	const ten, label = "ten-bytes!", "[secret A]" // of the same length
+	s := set(t, map[string]string{"A": ten, "N": "1234567890"})
+	type late struct {
+		hidden string
+		Text   string
+	}
+	for name, tt := range map[string]struct{ in, want any }{
+		"bytes of the same length":   {[]byte(ten), []byte(label)},
+		"JSON of the same length":    {json.RawMessage(`"` + ten + `"`), json.RawMessage(`"` + label + `"`)},
+		"no bytes":                   {[]byte{}, []byte{}},
+		"bytes after others":         {[]byte("a" + ten), []byte("a" + label)},
+		"a field after a hidden one": {late{ten, ten}, late{ten, label}},
+		"a number":                   {[]any{int64(1234567890), uint32(1234567890), json.Number("1234567890"), 1234567890.0, 7, 1.5}, []any{"[secret N]", "[secret N]", "[secret N]", "[secret N]", 7, 1.5}},
+		"a number of a type":         {[]int64{1234567890}, []int64{1234567890}},
+		"a key":                      {map[string]int{ten: 1, "b": 2}, map[string]int{label: 1, "b": 2}},
+		"a map of none":              {map[string]string(nil), map[string]string(nil)},
+		"a list of lists":            {[][]string{{"a"}, {"b", ten}}, [][]string{{"a"}, {"b", label}}},
+		"a pointer to a pointer":     {new(*late), new(*late)},
+		"truth":                      {[]any{true, nil}, []any{true, nil}},
+	} {
+		if got := Clean(s, tt.in); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %v becomes %v, want %v", name, tt.in, got, tt.want)
+		}
+	}
+}

@@ -229,6 +229,55 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// TestHeldLines checks that an encoding over several lines is held back only as long as it may be that of a value.
+func TestHeldLines(t *testing.T) {
+	s := set(t, map[string]string{"A": "hunter22-hunter22"}) // aHVudGVyMjItaHVudGVyMjI=
+	for text, want := range map[string]string{
+		"aHVudGVy\nMjIt":     "",
+		"aHVudGVy\n":         "",
+		"aHVudGVy\r":         "",
+		"aHVudGVy\\":         "",
+		"aHVudGVy\nx #":      "aHVudGVy\nx #",
+		"aHVudGVy\\x #":      "aHVudGVy\\x #",
+		"aHVudGVy\n\nMjIt #": "aHVudGVy\n\nMjIt #",
+		"aHV\nudGVyMj":       "",
+		"aHV\nudGVy #":       "aHV\nudGVy #",
+		"aHV\n\nudGVyMjIt #": "aHV\n\nudGVyMjIt #",
+		"aHV\nx #":           "aHV\nx #",
+	} {
+		var out bytes.Buffer
+		w := s.Writer(&out)
+		if _, err := io.WriteString(w, text); err != nil || out.String() != want {
+			t.Errorf("%q: %q is shown, want %q, %v", text, out.String(), want, err)
+		}
+		if err := w.Flush(); err != nil || out.String() != text {
+			t.Errorf("%q: %q at the end, %v", text, out.String(), err)
+		}
+	}
+}
+
+// countingWriter counts writes.
+type countingWriter struct{ writes int }
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	w.writes++
+	return len(b), nil
+}
+
+// TestNoEmptyWrites checks that nothing is written where nothing is shown.
+func TestNoEmptyWrites(t *testing.T) {
+	var out countingWriter
+	w := set(t, map[string]string{"A": "hunter22"}).Writer(&out)
+	for _, text := range []string{"hunt", "", "er2"} {
+		if _, err := io.WriteString(w, text); err != nil || out.writes != 0 {
+			t.Errorf("%d writes, %v", out.writes, err)
+		}
+	}
+	if _, err := io.WriteString(w, "2"); err != nil || w.Flush() != nil || out.writes != 1 {
+		t.Errorf("%d writes, %v", out.writes, err)
+	}
+}
+
 // reference removes secrets as plainly as it can be said: each pattern is
 // looked for at each position, line breaks skipped where it may have them; what
 // is covered goes.
