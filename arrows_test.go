@@ -119,7 +119,7 @@ var inside = map[string][]string{
 	"gateway/retry":      nil,
 	"gateway/route":      {"executor", "executor/quota", "executor/record", "gateway/links", "gateway/page", "gitd"},
 	"gateway/session":    nil,
-	"gateway/signin":     {"gateway/account", "gateway/audit", "gateway/forge", "gateway/github", "gateway/page", "gateway/render", "gateway/route", "gateway/session", "gitd"},
+	"gateway/signin":     {"gateway/account", "gateway/audit", "gateway/forge", "gateway/github", "gateway/page", "gateway/render", "gateway/route", "gateway/session", "gateway/web", "gitd"},
 	"gateway/trace":      {"executor/record", "gateway/retry"},
 	"gateway/slack":      {"gateway/retry"},
 	"gateway/trigger":    {"executor", "executor/record", "gateway/forge", "gateway/lookup", "gateway/retry", "gateway/route", "gitd"},

@@ -200,7 +200,7 @@ func (s *Server) setUpAlone() {
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
 		&token.API{Git: s.Git},
-		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
+		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web, Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
 	}

@@ -34,8 +34,6 @@ var (
 	// Policy lets a page show its style, and pictures and films of this server.
 	Policy = "default-src 'none'; style-src 'sha256-" + hashStyle() +
 		"'; img-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	// FormPolicy is Policy for pages with forms, which are sent to this server.
-	FormPolicy = strings.Replace(Policy, "form-action 'none'", "form-action 'self'", 1)
 	// SandboxPolicy is for pages that show content of a container. A sandboxed page cannot reload itself, so
 	// the page of a run has [Policy].
 	SandboxPolicy = Policy + "; sandbox allow-downloads"

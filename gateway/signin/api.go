@@ -7,6 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
+	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -20,6 +21,8 @@ type API struct {
 	People *People
 	// Accounts has the people, also if People is nil.
 	Accounts *account.Store
+	// Web writes pages. It is required if People is not nil.
+	Web *web.API
 	// Loopback is where a browser on this machine reaches this server if it has no URL. Empty means nowhere.
 	Loopback string
 	Log      *slog.Logger

@@ -2,22 +2,31 @@ package signin
 
 import (
 	"embed"
+	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
+	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
 	"github.com/ramus-dev/ramus/gateway/page"
-	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
+	"github.com/ramus-dev/ramus/gateway/web"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 //go:embed pages
 var pageFiles embed.FS
 
-var pages = page.Parse(pageFiles)
+//go:embed pages/token.html
+var tokenFile embed.FS
+
+// pages has the page of a token, which needs nothing else. The others are in the shell of package web.
+var (
+	pages     = page.Parse(tokenFile)
+	templates = template.Must(web.NewTemplates().ParseFS(pageFiles, "pages/choose.html", "pages/sessions.html", "pages/people.html", "pages/audit.html"))
+)
 
 // The paths of pages, and of the form that signs out.
 const (
@@ -41,6 +50,15 @@ func (api *API) pageRoutes() []route.Route {
 		{Method: "POST", Pattern: PeoplePath + "/{person}", Access: route.AccessPage, Media: route.MediaHTML, Summary: "Change the roles of a person", Handle: api.changePersonPage},
 		{Method: "GET", Pattern: AuditPath, Access: route.AccessPage, Media: route.MediaHTML, Summary: "The log of actions, for administrators", Handle: api.auditPage},
 	}
+}
+
+// show answers with a page in the shell. Before the sign-in it has no navigation.
+func (api *API) show(c *route.Call, title, name string, data any) error {
+	p := &web.Page{Title: title, Nav: "settings", Template: name, Templates: templates, Data: data}
+	if c.Who.Account == nil {
+		p.Bare, p.Layout = true, "narrow"
+	}
+	return api.Web.Reply(c, p)
 }
 
 // way is one way to sign in.
@@ -85,11 +103,10 @@ func (api *API) choose(c *route.Call) error {
 		return nil
 	}
 	c.W.Header().Set("Cache-Control", "no-store")
-	return page.Write(c.W, http.StatusOK, page.FormPolicy, pages, "choose.html", struct {
+	return api.show(c, "Sign in", "choose", struct {
 		Ways       []way
 		Again, Out bool
-		To         string
-	}{api.ways(c, to, again), again, q.Get("out") != "", to})
+	}{api.ways(c, to, again), again, q.Get("out") != ""})
 }
 
 // home returns the path that a browser comes to after it signed in.
@@ -129,40 +146,18 @@ func (api *API) showOut(c *route.Call) error {
 	return nil
 }
 
-// shown is the head of a page of a person.
-type shown struct {
-	Who    *route.Account
-	Prefix string
-	Admin  bool
-}
-
-func show(c *route.Call) shown { return shown{c.Who.Account, c.Prefix(), c.Who.Admin()} }
-
 // sessionRow is a session on a page.
 type sessionRow struct {
 	session.Session
-	Own               bool
-	Began, Used, Ends string
+	Own bool
 }
 
 func (api *API) sessionsPage(c *route.Call) error {
 	var rows []sessionRow
 	for _, s := range api.People.Sessions.List(c.Who.Account.ID) {
-		rows = append(rows, sessionRow{s, s.ID == c.Who.Account.Session, ago(api.Now(), s.Began), ago(api.Now(), s.Used), render.Time(s.Ends)})
+		rows = append(rows, sessionRow{s, s.ID == c.Who.Account.Session})
 	}
-	return page.Write(c.W, http.StatusOK, page.FormPolicy, pages, "sessions.html", struct {
-		shown
-		Sessions []sessionRow
-	}{show(c), rows})
-}
-
-// ago returns a time in the past for people.
-func ago(now, t time.Time) string {
-	d := now.Sub(t)
-	if d < time.Minute {
-		return "just now"
-	}
-	return render.Duration(d) + " ago"
+	return api.show(c, "Browsers", "sessions", rows)
 }
 
 func (api *API) endOwn(c *route.Call) error {
@@ -189,8 +184,11 @@ func checkAdmin(c *route.Call) error {
 type personRow struct {
 	Person
 	Own, Owner bool
-	First      string
 }
+
+// roleOptions are the roles that the form of a person offers.
+var roleOptions = []struct{ Value, Text string }{{"rules", "By the rules of the configuration"}, {"viewer", "Viewer"}, {"member", "Member"},
+	{"admin", "Administrator"}, {"none", "None, keeps the person out"}}
 
 func (api *API) peoplePage(c *route.Call) error {
 	if err := checkAdmin(c); err != nil {
@@ -202,14 +200,13 @@ func (api *API) peoplePage(c *route.Call) error {
 func (api *API) showPeople(c *route.Call, status int, fault string) error {
 	var rows []personRow
 	for _, p := range api.Accounts.List() {
-		rows = append(rows, personRow{api.describe(p), p.ID == c.Who.Account.ID, p.Provider == "owner", render.Time(p.First)})
+		rows = append(rows, personRow{api.describe(p), p.ID == c.Who.Account.ID, p.Provider == account.ProviderOwner})
 	}
-	return page.Write(c.W, status, page.FormPolicy, pages, "people.html", struct {
-		shown
+	return api.Web.Reply(c, &web.Page{Title: "People", Nav: "settings", Template: "people", Templates: templates, Status: status, Data: struct {
 		People []personRow
-		Roles  []string
+		Roles  any
 		Fault  string
-	}{show(c), rows, []string{"rules", "none", "viewer", "member", "admin"}, fault})
+	}{rows, roleOptions, fault}})
 }
 
 // changePersonPage changes a person by a form.
@@ -263,9 +260,8 @@ func (api *API) auditPage(c *route.Call) error {
 			return err
 		}
 	}
-	return page.Write(c.W, http.StatusOK, page.FormPolicy, pages, "audit.html", struct {
-		shown
+	return api.show(c, "Actions", "audit", struct {
 		Actions []audit.Record
 		Fetch   string
-	}{show(c), list, "git clone " + c.CloneURL("ramus-people") + " && cd ramus-people && git fetch origin 'refs/ramus/audit/*:refs/remotes/audit/*'"})
+	}{list, "git clone " + c.CloneURL(gitd.PeopleRepo) + "\ncd " + gitd.PeopleRepo + "\ngit fetch origin 'refs/ramus/audit/*:refs/remotes/audit/*'"})
 }

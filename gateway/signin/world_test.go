@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
@@ -80,7 +81,7 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 	t.Cleanup(func() { actions.Close() })
 	w.people = &signin.People{Accounts: accounts, Sessions: sessions, Actions: actions, Owner: gitd.Person{Name: "Owner", Email: "owner@example.org"}, Log: log, Now: w.clock}
 	accounts.Changed = w.people.Changed
-	api := signin.API{Git: git, People: w.people, Accounts: accounts, Loopback: "http://127.0.0.1:1", Log: log, Now: w.clock,
+	api := signin.API{Git: git, People: w.people, Web: new(web.API), Accounts: accounts, Loopback: "http://127.0.0.1:1", Log: log, Now: w.clock,
 		GitHub: &signin.GitHub{Users: []string{"reviewer"}, Scopes: []string{"read"}, Life: time.Hour, Client: &github.SignIn{URL: w.hub.URL(), API: w.hub.API(),
 			ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Log: log}}}
 	if change != nil {
@@ -91,6 +92,11 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 		route.Route{Method: "GET", Pattern: "/page", Access: route.AccessPage, Handle: ask},
 		route.Route{Method: "GET", Pattern: "/socket", Access: route.AccessSocket, Handle: wait},
 	)
+	for _, row := range api.Web.Routes() {
+		if strings.HasPrefix(row.Pattern, "/assets/") {
+			table = append(table, row)
+		}
+	}
 	w.web = httptest.NewServer(mux.Handler(table, nil))
 	t.Cleanup(w.web.Close)
 	w.local = mux.Handler(table, &route.Local)
