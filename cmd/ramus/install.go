@@ -365,7 +365,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Mirrors: i.mirrors, ForgeKeys: personal,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
-		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces, Models: i.models,
+		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces, NoScript: c.Web.JS == "off", Models: i.models,
 		Accounts: i.accounts, Records: i.records,
 	}
 	return i, nil

@@ -51,6 +51,7 @@ type OIDCConfig struct {
 // WebConfig configures the pages for browsers.
 type WebConfig struct {
 	ContentURL string `yaml:"content_url"`
+	JS         string `yaml:"js"`
 }
 
 // accountRules returns the rules of a configuration. The users and organizations of github.sign_in get the role that
