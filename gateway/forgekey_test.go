@@ -64,7 +64,7 @@ func (k *shop) connect(link, token string) (status int, text string) {
 	if status != http.StatusOK {
 		return status, text
 	}
-	if !strings.Contains(text, "If you are not U0") {
+	if !strings.Contains(text, "If you are not first") {
 		k.t.Errorf("the page does not name its person: %s", text)
 	}
 	u, err := url.Parse(link)

@@ -201,7 +201,7 @@ there() { api ramus GET /branches/main | jq -r .commit.id; }
 here() { git -C "$RAMUS_DATA/repos/orders.git" rev-parse "${1:-main}"; }
 follows() { [ "$(here)" = "$(there)" ]; }
 
-"$ramus" repo refresh orders # imports it
+"$ramus" repo refresh orders 2>"$work/import.log" | sed -n 1p || missed "an import: $(cat "$work/import.log")"
 follows || missed "the base of the import"
 
 mkfifo "$work/lines"
@@ -238,6 +238,7 @@ curl -sS --fail-with-body "$link" | grep -q 'type="password"' || missed "a page 
 printf 'ticket=%s&token=%s' "${link##*=}" "$(cat "$work/site/developer.token")" |
     curl -sS --fail-with-body -H 'Accept: text/html' --data-binary @- "http://$web/connect" >"$work/connected.html" || missed "a token that is stored: $(cat "$work/connected.html")"
 grep -q 'opened by <b>developer</b>' "$work/connected.html" || missed "a token of developer"
+echo "the page: $(grep 'opened by' "$work/connected.html" | sed 's/<[^>]*>//g')" | shown
 "$ramus" secret list | shown
 
 say "a mention in plain words; an agent works in a sandbox, next to a real PostgreSQL"

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -46,11 +47,7 @@ func (c *Chat) connect(d slack.Command, words Words) string {
 	if len(words.Args) > 0 {
 		site = words.Args[0]
 	}
-	name := d.User
-	if known := c.People[d.User].Name; known != "" {
-		name = known
-	}
-	link, err := c.Keys.Invite(person, name, site)
+	link, err := c.Keys.Invite(person, cmp.Or(c.People[d.User].Name, d.UserName, d.User), site)
 	if err != nil {
 		return render.InlineText(route.AsProblem(err, route.Who{}).Error(), 500)
 	}

@@ -44,6 +44,8 @@ type Visit struct{ Team, User string }
 // Command is a slash command.
 type Command struct {
 	Name, Text, Team, Channel, User, TriggerID, ResponseURL string
+	// UserName is the name that the user chose. It is only shown.
+	UserName string
 }
 
 // Delivery is one request of Slack. At most one field is set. It is empty for an event without meaning for ramus (its

@@ -306,6 +306,7 @@ func newCommand(field func(string) string) (Delivery, error) {
 		Team:        cmp.Or(field("team_id"), field("enterprise_id")),
 		Channel:     field("channel_id"),
 		User:        field("user_id"),
+		UserName:    text.Clip(field("user_name"), clipped),
 		TriggerID:   field("trigger_id"),
 		ResponseURL: field("response_url"),
 	}

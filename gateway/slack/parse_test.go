@@ -233,7 +233,7 @@ func TestParseInteraction(t *testing.T) {
 func TestParseCommand(t *testing.T) {
 	d, err := slack.ParseCommand([]byte(exampleBody))
 	want := slack.Command{
-		Name: "/webhook-collect", Team: "T1DC2JH3J", Channel: "G8PSS9T3V", User: "U2CERLKJA",
+		Name: "/webhook-collect", Team: "T1DC2JH3J", Channel: "G8PSS9T3V", User: "U2CERLKJA", UserName: "roadrunner",
 		TriggerID:   "398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
 		ResponseURL: "https://hooks.slack.com/commands/T1DC2JH3J/397700885554/96rGlfmibIGlgcZRskXaIFfN",
 	}

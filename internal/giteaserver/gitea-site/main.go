@@ -70,13 +70,11 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := site.push(*from); err != nil {
 		return err
 	}
-	var version struct {
-		Version string `json:"version"`
+	version, err := os.ReadFile(filepath.Join(filepath.Dir(program.Path), "version")) // of scripts/gitea.sh
+	if err != nil {
+		version = nil
 	}
-	if err := s.Do(ctx, s.Token, http.MethodGet, "/version", nil, &version); err != nil {
-		return err
-	}
-	fmt.Printf("Gitea %s is at %s\n", version.Version, s.URL)
+	fmt.Println(strings.Join(strings.Fields("Gitea "+string(version)+" is at "+s.URL), " "))
 	if err := site.write("url", s.URL); err != nil {
 		return err
 	}
