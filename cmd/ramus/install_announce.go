@@ -37,7 +37,8 @@ func (i *installation) newAnnouncer(secret *secrets) (*announce.Announcer, error
 				return nil, fmt.Errorf("cannot use a webhook: %w", err)
 			}
 			if len(key) < hookSecretMin {
-				return nil, fmt.Errorf("cannot use %s: its secret (secret_env or secret_file) has %d characters, at least %d are needed", path, len(key), hookSecretMin)
+				return nil, fmt.Errorf("cannot use %s: its secret (secret_env or secret_file) has %d characters, at least %d are needed",
+					path, len(key), hookSecretMin)
 			}
 			a.Targets = append(a.Targets, announce.Target{Repo: repo, URL: hooks[name].URL, Secret: key})
 		}

@@ -72,11 +72,13 @@ func (e *Engine) Refresh(ctx context.Context, names []string) error {
 // refresh pulls one image. An image that was built here and comes from no registry only gets its present meaning.
 func (e *Engine) refresh(ctx context.Context, name string) error {
 	here, err := e.inspectImage(ctx, name)
-	switch {
-	case err != nil && !errdefs.IsNotFound(err):
+	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("docker: %w", err)
-	case strings.HasPrefix(name, ownImages), strings.Contains(name, "@"), strings.HasPrefix(name, "sha256:"), err == nil && len(here.RepoDigests) == 0:
-		if err == nil {
+	}
+	missing := err != nil
+	fixed := strings.Contains(name, "@") || strings.HasPrefix(name, "sha256:")
+	if fixed || strings.HasPrefix(name, ownImages) || !missing && len(here.RepoDigests) == 0 {
+		if !missing {
 			e.pin(name, here.ID)
 		}
 		return nil

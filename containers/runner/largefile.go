@@ -76,7 +76,11 @@ func sendLarge(ctx context.Context, server, file string, p largefile.Pointer) er
 		OID  string `json:"oid"`
 		Size int64  `json:"size"`
 	}
-	question, err := json.Marshal(map[string]any{"operation": "upload", "transfers": []string{"basic"}, "objects": []object{{p.OID, p.Size}}})
+	question, err := json.Marshal(map[string]any{
+		"operation": "upload",
+		"transfers": []string{"basic"},
+		"objects":   []object{{p.OID, p.Size}},
+	})
 	if err != nil {
 		return err
 	}

@@ -20,9 +20,12 @@ import (
 // batchMost is the number of objects in one question. Servers may refuse more.
 const batchMost = 100
 
+// Opener opens the content of an object.
+type Opener func(context.Context, Object) (io.ReadCloser, error)
+
 // Send sends the objects that the other side lacks, and returns their number. open opens the content of one. The error is
 // [object.ErrUpstreamRefused] if the other side takes no objects, and [object.ErrUpstream] if another attempt may help.
-func (r *Remote) Send(ctx context.Context, objects []Object, open func(context.Context, Object) (io.ReadCloser, error)) (sent int, err error) {
+func (r *Remote) Send(ctx context.Context, objects []Object, open Opener) (sent int, err error) {
 	if r.Dir != "" {
 		return r.place(ctx, objects, open)
 	}
@@ -30,7 +33,8 @@ func (r *Remote) Send(ctx context.Context, objects []Object, open func(context.C
 	for part := range slices.Chunk(objects, batchMost) {
 		reply, err := r.ask(ctx, client, Upload, part)
 		if errors.Is(err, object.ErrNotFound) {
-			return sent, fmt.Errorf("upstream has no Git LFS server (%v), and the commits have large files: %w", err, object.ErrUpstreamRefused)
+			return sent, fmt.Errorf("upstream has no Git LFS server (%v), and the commits have large files: %w",
+				err, object.ErrUpstreamRefused)
 		}
 		if err != nil {
 			return sent, err
@@ -40,7 +44,8 @@ func (r *Remote) Send(ctx context.Context, objects []Object, open func(context.C
 				continue
 			}
 			if offer.Error != nil {
-				return sent, fmt.Errorf("upstream's Git LFS server takes no object %s: %.300q: %w", offer.OID, offer.Error.Message, object.ErrUpstreamRefused)
+				return sent, fmt.Errorf("upstream's Git LFS server takes no object %s: %.300q: %w",
+					offer.OID, offer.Error.Message, object.ErrUpstreamRefused)
 			}
 			action, wanted := offer.Actions[Upload]
 			if !wanted {
@@ -56,7 +61,7 @@ func (r *Remote) Send(ctx context.Context, objects []Object, open func(context.C
 }
 
 // put sends the content of an object, and has it verified if the other side asks for that.
-func (r *Remote) put(ctx context.Context, client *http.Client, offer Offer, a Action, open func(context.Context, Object) (io.ReadCloser, error)) error {
+func (r *Remote) put(ctx context.Context, client *http.Client, offer Offer, a Action, open Opener) error {
 	req, err := r.request(ctx, http.MethodPut, offer, a)
 	if err != nil {
 		return err
@@ -99,7 +104,7 @@ func (r *Remote) put(ctx context.Context, client *http.Client, offer Offer, a Ac
 }
 
 // place writes the objects into Dir.
-func (r *Remote) place(ctx context.Context, objects []Object, open func(context.Context, Object) (io.ReadCloser, error)) (sent int, err error) {
+func (r *Remote) place(ctx context.Context, objects []Object, open Opener) (sent int, err error) {
 	for _, o := range objects {
 		switch _, err := os.Lstat(r.file(o)); {
 		case err == nil:
@@ -115,7 +120,7 @@ func (r *Remote) place(ctx context.Context, objects []Object, open func(context.
 	return sent, nil
 }
 
-func (r *Remote) placeOne(ctx context.Context, o Object, open func(context.Context, Object) (io.ReadCloser, error)) error {
+func (r *Remote) placeOne(ctx context.Context, o Object, open Opener) error {
 	in, err := open(ctx, o)
 	if err != nil {
 		return err
@@ -149,7 +154,8 @@ func (r *Remote) request(ctx context.Context, method string, offer Offer, a Acti
 		return nil, err
 	}
 	if own.Scheme == "https" && u.Scheme != "https" {
-		return nil, fmt.Errorf("upstream's Git LFS server names an address of the object %s without TLS: %w", offer.OID, object.ErrUpstream)
+		return nil, fmt.Errorf("upstream's Git LFS server names an address of the object %s without TLS: %w",
+			offer.OID, object.ErrUpstream)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
