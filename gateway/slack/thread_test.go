@@ -171,6 +171,8 @@ func TestWhatBotsSay(t *testing.T) {
 			"look\nforwarded\n[no preview]\nin blocks"},
 		{`{"ts":"1.000002","user":"U01","text":"odd","blocks":{"not":"a list"},"files":[{"id":"F1","mode":"tombstone"},{"id":"F2","title":"a title","size":3}],"metadata":{"event_type":"x","event_payload":7}}`, "odd"},
 		{`{"ts":"1.000002","user":"U01","text":7}`, ""},
+		{`{"ts":"soon","user":"U01","text":"unreadable"},{"ts":"1.000002","user":"U01","text":"later"}`, "later"},
+		{`{"ts":"1.000002","user":"U01","text":"look at this","attachments":[{"title":"look","text":"at this"},{"text":"and this"}]}`, "look at this\nand this"},
 	} {
 		_, client, clock := start(t)
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -179,6 +181,9 @@ func TestWhatBotsSay(t *testing.T) {
 				_, _ = io.WriteString(w, `{"ok":true,"team_id":"T01","user_id":"U0RAMUS","bot_id":"B0RAMUS"}`)
 			case "users.info":
 				_ = r.ParseForm()
+				if r.Form.Get("user") == "" {
+					t.Error("Slack was asked for the name of nobody")
+				}
 				_, _ = io.WriteString(w, `{"ok":true,"user":{"id":"U","name":"n","profile":{"display_name":"`+map[string]string{"U01": "first", "U02": "second"}[r.Form.Get("user")]+`"}}}`)
 			default:
 				_, _ = io.WriteString(w, page(c.message))
