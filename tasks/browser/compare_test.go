@@ -10,6 +10,7 @@ import (
 	"image/png"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,7 +109,7 @@ func TestTriptych(t *testing.T) {
 	if at(25, 45) == blue || at(64+25, 45) != blue || at(128+25, 45) != red {
 		t.Errorf("below the shorter one: %v %v %v", at(25, 45), at(64+25, 45), at(128+25, 45))
 	}
-	if c := at(128+2, 2); c.R != c.G || c.G != c.B || c.R < 160 {
+	if c := at(128+2, 2); c != (color.RGBA{174, 174, 174, 255}) {
 		t.Errorf("what is equal is not pale: %v", c)
 	}
 }
@@ -128,14 +129,17 @@ func TestTriptychOfLargePicturesIsMadeSmaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	red := 0
+	red, around := 0, image.Rectangle{}
 	for pixels := img.(*image.RGBA).Pix; len(pixels) > 0; pixels = pixels[4:] {
 		if [3]byte(pixels) == [3]byte{0xe0, 0, 0x3c} {
+			at := (len(img.(*image.RGBA).Pix) - len(pixels)) / 4
+			around = around.Union(image.Rect(at%c.Width, at/c.Width, at%c.Width+1, at/c.Width+1))
 			red++
 		}
 	}
-	if red < 30 {
-		t.Errorf("%d red pixels", red)
+	// Two pixels became one. The frame is five pixels around it, in the last of three pictures with four pixels between them.
+	if x, y := 2*(200+4)+200/2, 4000/2; red < 30 || around != image.Rect(x-5, y-5, x+6, y+6) {
+		t.Errorf("%d red pixels in %v", red, around)
 	}
 }
 
@@ -158,6 +162,16 @@ func TestBoxesAreBounded(t *testing.T) {
 				t.Errorf("%+v before %+v", a, b)
 			}
 		}
+	}
+}
+
+// TestFrameIsOneBox checks that a frame and the box within it are one difference, and that another box is another.
+func TestFrameIsOneBox(t *testing.T) {
+	frame := []image.Rectangle{image.Rect(100, 100, 300, 102), image.Rect(100, 298, 300, 300), image.Rect(100, 100, 102, 300), image.Rect(298, 100, 300, 300)}
+	after := drawn(t, 600, 600, color.White, append(frame, image.Rect(190, 190, 210, 210), image.Rect(140, 140, 150, 150), image.Rect(400, 400, 420, 410))...)
+	d, _ := browser.Compare(drawn(t, 600, 600, color.White), after, "", "", 0.1)
+	if want := []browser.Box{{X: 100, Y: 100, Width: 200, Height: 200}, {X: 400, Y: 400, Width: 20, Height: 10}}; !slices.Equal(d.Boxes, want) {
+		t.Errorf("%+v, want %+v", d.Boxes, want)
 	}
 }
 
@@ -209,6 +223,9 @@ func TestAriaDiff(t *testing.T) {
 	d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 400_000), "", 0.1)
 	if d.Aria != "" || !strings.Contains(d.Note, "too large") {
 		t.Errorf("%d bytes of diff; %s", len(d.Aria), d.Note)
+	}
+	if d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 1<<18), "", 0.1); d.Aria == "" || strings.Contains(d.Note, "too large") {
+		t.Errorf("%d bytes of diff of the largest tree; %s", len(d.Aria), d.Note)
 	}
 	d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 200_000), "- \xff\n", 0.1)
 	if len(d.Aria) > 64<<10 || !strings.HasSuffix(d.Aria, "\n") || !strings.Contains(d.Note, "cut after 64 KiB") {

@@ -140,6 +140,24 @@ func TestRedactLearns(t *testing.T) {
 }
 
 // A secret in the name of a cookie must not come back in the label of the cookie's value.
+// TestRedactFolders checks that a folder in a trace does not end it.
+func TestRedactFolders(t *testing.T) {
+	if got := redacted(t, "trace.zip", string(traceOf(t, "a/", "", "a/b.txt", "x")), nil); got != "-- a/b.txt --\nx\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestRedactFound checks which secrets are said to be in a file.
+func TestRedactFound(t *testing.T) {
+	secrets, _ := redact.New(map[string]string{"B": "hunter22", "A": "correct-horse", "C": "battery-staple"})
+	for text, want := range map[string]string{"- text: hunter22\n- text: correct-horse hunter22\n": "A B", "- text: nothing\n": ""} {
+		found, err := browser.Redact("aria.yml", io.Discard, strings.NewReader(text), secrets)
+		if err != nil || strings.Join(found, " ") != want {
+			t.Errorf("%q: %q, %v", text, found, err)
+		}
+	}
+}
+
 func TestRedactNames(t *testing.T) {
 	secrets, _ := redact.New(map[string]string{"API": "known-Secret-001"})
 	har := `{"cookies":[{"name":"known-Secret-001","value":"v4lue-of-the-cookie"}],"text":"v4lue-of-the-cookie"}`

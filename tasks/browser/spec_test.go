@@ -152,6 +152,7 @@ func TestBounds(t *testing.T) {
 		"a long command":      {"start: " + strings.Repeat("a", 16<<10+1), "the limit is 16384"},
 		"a costly pattern":    {"allow: {console: ['(a{1000}){1000}']}", "RE2"},
 		"NUL":                 {`start: "a\0b"`, "NUL"},
+		"a long base":         {"compare: {base: " + strings.Repeat("a", 251) + "}", "must be a branch or a commit"},
 		"a name with colours": {`name: "a\e[31m"`, "readable name"},
 		"not a number":        {"compare: {max_changed: .nan}", "cannot stand in a spec"},
 		"two documents":       {"a: b\n---\nc: d\n", "a spec holds one"},
@@ -161,7 +162,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
-	if _, err := browser.Parse("x.yaml", []byte("steps: "+many(200, "{click: a}")+"\nallow: {console: "+many(100, "a")+"}")); err != nil {
+	if _, err := browser.Parse("x.yaml", []byte("steps: "+many(200, "{click: a}")+"\nallow: {console: "+many(100, "a")+"}\ncompare: {base: "+strings.Repeat("a", 250)+"}")); err != nil {
 		t.Error(err)
 	}
 }
