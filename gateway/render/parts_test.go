@@ -174,3 +174,36 @@ func TestLookLinks(t *testing.T) {
 		t.Errorf("without links: %q", got)
 	}
 }
+
+// TestOutcome checks the parts of a result that depend on how it went.
+func TestOutcome(t *testing.T) {
+	table := checkTable(&record.Manifest{Tests: []record.ManifestTests{{Step: "a", OK: true, Passed: 1}, {Step: "b", OK: true, Failed: 1}, {Step: "c"}, {Step: "d", Unknown: true}}})
+	if strings.Count(table, "✅ passed") != 1 || strings.Count(table, "❌ failed") != 2 {
+		t.Errorf("tests without a check:\n%s", table)
+	}
+	if got := checkTable(&record.Manifest{}); got != "" {
+		t.Errorf("no checks: %q", got)
+	}
+	for _, tt := range []struct {
+		state record.State
+		text  string
+		shown bool
+	}{{record.StateFailed, "no disk", true}, {record.StateFailed, "", false}, {record.StateComplete, "no disk", false}} {
+		if got := (Result{Manifest: record.Manifest{State: tt.state, Error: tt.text}}).why(); (got != "") != tt.shown || !strings.Contains(got, tt.text) && tt.shown {
+			t.Errorf("%s, %q: %q", tt.state, tt.text, got)
+		}
+	}
+	for _, tt := range []struct {
+		m    record.Manifest
+		want string
+	}{
+		{record.Manifest{}, ""},
+		{record.Manifest{Usage: &record.Usage{InputTokens: 5}}, ""},
+		{record.Manifest{Usage: &record.Usage{Calls: 1}}, "1 call to models, 0 tokens in, 0 out"},
+		{record.Manifest{Usage: &record.Usage{Calls: 2, InputTokens: 7, CostMicros: 12300}}, "2 calls to models, 7 tokens in, 0 out, cost 0.0123"},
+	} {
+		if got := agentWords(&tt.m); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.m.Usage, got, tt.want)
+		}
+	}
+}

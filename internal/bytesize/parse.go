@@ -13,6 +13,7 @@ func Parse(s string) (int64, error) {
 	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
 		if rest, ok := strings.CutSuffix(text, suffix); ok {
 			text, unit = strings.TrimSpace(rest), 1<<(10*(i+1))
+			break
 		}
 	}
 	n, err := strconv.ParseInt(text, 10, 64)

@@ -75,6 +75,52 @@ func TestTail(t *testing.T) {
 }
 
 // FuzzClip checks that each result is valid UTF-8, within the limit and of the text.
+// TestTailBytes checks which bytes are left of a text that was written in one piece and byte by byte.
+func TestTailBytes(t *testing.T) {
+	for _, tt := range []struct {
+		in     string
+		limit  int
+		want   string
+		before int64
+	}{
+		{"", 4, "", 0},
+		{"ab", 4, "ab", 0},
+		{"abcd", 4, "abcd", 0},
+		{"abcdef", 4, "cdef", 2},
+		{"aéb", 4, "aéb", 0},
+		{"aéb", 3, "éb", 1},
+		{"aéb", 2, "b", 3},
+		{"a😀b", 4, "b", 5},
+		{"\x80b", 4, "\x80b", 0},
+		{"\x80\x80\x80\x80\x80\x80", 5, "\x80", 5},
+		{"\x80\x80\x80\x80\x80\x80", 2, "", 6},
+		{"abc", 0, "", 3},
+	} {
+		whole, parts := text.Tail{Limit: tt.limit}, text.Tail{Limit: tt.limit}
+		_, _ = whole.Write([]byte(tt.in))
+		for i := range len(tt.in) {
+			_, _ = parts.Write([]byte{tt.in[i]})
+		}
+		for name, tail := range map[string]*text.Tail{"in one piece": &whole, "byte by byte": &parts} {
+			if got, before := tail.Bytes(); string(got) != tt.want || before != tt.before || tail.Total() != int64(len(tt.in)) {
+				t.Errorf("%q in %d, %s: %q after %d of %d", tt.in, tt.limit, name, got, before, tail.Total())
+			}
+		}
+	}
+}
+
+// TestWholeRunes checks how much of a text can be shown before the rest of it arrives.
+func TestWholeRunes(t *testing.T) {
+	for in, want := range map[string]int{
+		"": 0, "a": 1, "é": 2, "€": 3, "😀": 4, "aé": 3, "a\xc3": 1, "\xe2": 0, "a\xe2\x82": 1, "a\xf0\x9f\x98": 1, "\xf0\x9f": 0,
+		"a\x80": 2, "\x80": 1, "\x80\x80\x80": 3, "\x80\x80\x80\x80": 4, "a\xff": 2, "é\x80": 3,
+	} {
+		if got := text.WholeRunes([]byte(in)); got != want {
+			t.Errorf("%q: %d, want %d", in, got, want)
+		}
+	}
+}
+
 func FuzzClip(f *testing.F) {
 	f.Add("a", 0)
 	f.Add("\xe4\xb8", 1)
