@@ -9,6 +9,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 var sessionsBucket = []byte("sessions")
@@ -38,7 +39,7 @@ func OpenFile(path string) (db *bolt.DB, lost, err error) {
 		return db, nil, nil
 	}
 	var access *fs.PathError
-	if errors.Is(err, bolt.ErrTimeout) || errors.As(err, &access) {
+	if errors.Is(err, berrors.ErrTimeout) || errors.As(err, &access) {
 		return nil, nil, fmt.Errorf("cannot open the file of sessions: %w", err)
 	}
 	lost = err

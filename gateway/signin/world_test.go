@@ -67,6 +67,7 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.NoSync = true // no power is cut here
 	t.Cleanup(func() { db.Close() })
 	bot := gitd.Person{Name: "ramus", Email: "ramus@localhost"}
 	accounts := &account.Store{Git: git, Rules: rules, Committer: bot, Now: w.clock, Log: log}
