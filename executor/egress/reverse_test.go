@@ -24,6 +24,12 @@ func TestReverse(t *testing.T) {
 		switch r.URL.Path {
 		case "/moved":
 			http.Redirect(w, r, "https://"+r.Host+"/a?b=c", http.StatusFound)
+		case "/elsewhere":
+			w.Header().Set("Location", "https://other.example/a")
+			w.WriteHeader(http.StatusFound)
+		case "/plain":
+			w.Header().Set("Location", "http://"+r.Host+"/a")
+			w.WriteHeader(http.StatusFound)
 		case "/zipped":
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = io.WriteString(w, "x")
@@ -88,6 +94,11 @@ func TestReverse(t *testing.T) {
 	check("an added header", ask("GET", "/egress/"+at+"/x", "", "Authorization", "mine"), 200, "GET /x token [secret TOKEN]")
 	if w := ask("GET", "/egress/"+at+"/moved", ""); w.Code != 302 || w.Header().Get("Location") != "/egress/"+at+"/a?b=c" {
 		t.Errorf("a redirect: %d, %v", w.Code, w.Header())
+	}
+	for path, want := range map[string]string{"elsewhere": "https://other.example/a", "plain": "http://" + at + "/a", "x": ""} {
+		if got := ask("GET", "/egress/"+at+"/"+path, "").Header().Get("Location"); got != want {
+			t.Errorf("/%s leads to %q, want %q", path, got, want)
+		}
 	}
 	check("an encoded answer", ask("GET", "/egress/"+at+"/zipped", ""), 502, "encoding")
 	check("another host", ask("GET", "/egress/evil.example/x", ""), 403, "evil.example is not among the hosts")
