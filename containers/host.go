@@ -314,23 +314,34 @@ func (h *Host) Forget(ctx context.Context, id string) error {
 // Files opens SFTP. A child process of the task's user serves it, and cannot leave /work, /artifacts, /cache and /tmp
 // by "..", absolute path or symlink. The caller closes the client. ctx bounds only the opening.
 func (h *Host) Files(ctx context.Context) (*sftp.Client, error) {
-	ch, reqs, err := h.channel(ctx)
+	ch, err := h.FilesConn(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open files: %w", err)
+		return nil, err
 	}
-	go ssh.DiscardRequests(reqs) // returns when the channel is closed, by the client or with the connection
 	stop := context.AfterFunc(ctx, func() { ch.Close() })
 	defer stop()
-	if ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"})); err != nil || !ok {
-		ch.Close()
-		return nil, fmt.Errorf("cannot open files: %w", h.why(ctx, err))
-	}
 	c, err := sftp.NewClientPipe(ch, ch, sftp.UseConcurrentWrites(true))
 	if err != nil {
 		ch.Close()
 		return nil, fmt.Errorf("cannot open files: %w", h.why(ctx, err))
 	}
 	return c, nil
+}
+
+// FilesConn opens a connection of SFTP to the container's files. A process of the commands' user serves it, so nothing
+// that comes from it may be trusted. ctx bounds the opening.
+func (h *Host) FilesConn(ctx context.Context) (ssh.Channel, error) {
+	ch, reqs, err := h.channel(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open files: %w", err)
+	}
+	go ssh.DiscardRequests(reqs) // returns when the channel is closed, by the client or with the connection
+	defer context.AfterFunc(ctx, func() { ch.Close() })()
+	if ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"})); err != nil || !ok {
+		ch.Close()
+		return nil, fmt.Errorf("cannot open files: %w", h.why(ctx, err))
+	}
+	return ch, nil
 }
 
 // Dial connects to a port inside the container ("127.0.0.1:5173", "[::1]:5173"). Returns [ErrNoPort] if nothing listens

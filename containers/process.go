@@ -26,7 +26,7 @@ type Command struct {
 	Dir   string   // below /work; default /work
 	Env   []string // "K=V", after the container's own
 	Stdin io.Reader
-	// TTY asks for a terminal. Stdout then carries both streams.
+	// TTY asks for a terminal. Stdout then carries both streams. Input comes from Stdin or by [Process.Input].
 	TTY *Window
 	// Timeout is the time after which the whole process group, and processes that left it by setsid, get SIGTERM, and
 	// SIGKILL after Grace. Zero means no limit.
@@ -35,6 +35,11 @@ type Command struct {
 	// Background commands may outlive later commands and count as activity. A foreground command ends together with all
 	// processes it started.
 	Background bool
+	// Window, if it is not 0, is the number of bytes of output that the runner keeps, which are the last ones. Without it
+	// the runner keeps the first Limits.Output bytes. It needs TTY and Background. At most 64 MiB.
+	Window int64
+	// Hold is that of [Host.AttachWindow].
+	Hold int64
 }
 
 // StartPrefix begins the IDs of background commands that do not count as activity, because they serve the others and
@@ -91,6 +96,8 @@ type Process struct {
 	ch   ssh.Channel
 	stop func() bool // stops watching ctx
 
+	from    int64 // written before started is closed, as is upto
+	upto    int64
 	started chan struct{} // closed when the command is reported started, or nothing more comes
 	ended   chan struct{} // closed when the runner reports no more
 
@@ -112,6 +119,7 @@ func (h *Host) Start(ctx context.Context, c Command) (*Process, error) {
 	r := &runner.Request{
 		Op: runner.OpStart, ID: c.ID, Shell: []byte(c.Shell), Dir: []byte(c.Dir),
 		Stdin: c.Stdin != nil, Timeout: c.Timeout, Grace: c.Grace, Background: c.Background,
+		Window: c.Window, Hold: c.Hold,
 	}
 	for _, a := range c.Args {
 		r.Args = append(r.Args, []byte(a))
@@ -135,6 +143,17 @@ func (h *Host) Start(ctx context.Context, c Command) (*Process, error) {
 // Attach follows a remembered command again. Its output begins at the given offsets.
 func (h *Host) Attach(ctx context.Context, id string, stdout, stderr int64) (*Process, error) {
 	p, err := h.attach(ctx, &runner.Request{Op: runner.OpAttach, ID: id, Stdout: stdout, Stderr: stderr})
+	if err != nil {
+		return nil, fmt.Errorf("cannot attach to command %s: %w", id, err)
+	}
+	return p, nil
+}
+
+// AttachWindow follows a remembered command that has a window. Its output begins at from, or at the beginning of the
+// window, see [Process.From]. If hold is not 0, the command's output waits in its terminal while it is more than hold
+// bytes ahead of the last [Process.Ack].
+func (h *Host) AttachWindow(ctx context.Context, id string, from, hold int64) (*Process, error) {
+	p, err := h.attach(ctx, &runner.Request{Op: runner.OpAttach, ID: id, Stdout: from, Hold: hold})
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach to command %s: %w", id, err)
 	}
@@ -207,6 +226,10 @@ func (p *Process) listen(reqs <-chan *ssh.Request) {
 		case runner.StartedRequest:
 			if !begun {
 				begun = true
+				var s runner.Started
+				if len(req.Payload) > 0 && ssh.Unmarshal(req.Payload, &s) == nil {
+					p.from, p.upto = int64(min(s.From, 1<<62)), int64(min(s.Upto, 1<<62))
+				}
 				close(p.started)
 			}
 		case runner.OutputRequest:
@@ -350,9 +373,30 @@ func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) {
 	return Exit(*p.exit), nil
 }
 
-// Resize sets the size of the command's terminal.
+// From returns the offset at which the output of an attachment to a command with a window begins. Upto is the number of
+// bytes that the command had printed then.
+func (p *Process) From() (from, upto int64) { return p.from, p.upto }
+
+// Ack tells the runner that the output up to an offset is done with, see [Host.AttachWindow].
+func (p *Process) Ack(upto int64) error {
+	if _, err := p.ch.SendRequest(runner.AckRequest, false, ssh.Marshal(runner.Ack{Upto: uint64(upto)})); err != nil {
+		return fmt.Errorf("cannot acknowledge the output of command %s: %w", p.id, p.host.why(p.ctx, err))
+	}
+	return nil
+}
+
+// Input sends bytes to the command's terminal. It waits while the terminal takes none.
+func (p *Process) Input(b []byte) error {
+	if _, err := p.ch.Write(b); err != nil {
+		return fmt.Errorf("cannot send input to command %s: %w", p.id, p.host.why(p.ctx, err))
+	}
+	return nil
+}
+
+// Resize sets the size of the command's terminal. When it returns, the terminal has the size, so that input which follows
+// finds it.
 func (p *Process) Resize(w Window) error {
-	_, err := p.ch.SendRequest("window-change", false, ssh.Marshal(struct{ Cols, Rows, Width, Height uint32 }{uint32(w.Cols), uint32(w.Rows), 0, 0}))
+	_, err := p.ch.SendRequest("window-change", true, ssh.Marshal(struct{ Cols, Rows, Width, Height uint32 }{uint32(w.Cols), uint32(w.Rows), 0, 0}))
 	if err != nil {
 		return fmt.Errorf("cannot resize the terminal of command %s: %w", p.id, p.host.why(p.ctx, err))
 	}

@@ -159,6 +159,8 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	}
 	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input, Group: r.Group}
 	switch r.Kind {
+	case record.KindTerminal:
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was a terminal; `ramus shell %s` opens another", r.Name(), record.ErrConflict, r.Caller.ID())
 	case record.KindExec:
 		if len(r.Exec.Env) > 0 {
 			return record.Request{}, fmt.Errorf("cannot retry %s: %w: the values of its environment (%s) were kept in memory alone; send the command again, with its --env",
@@ -349,6 +351,9 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 		return "", err
 	}
 	defer release()
+	if err := x.keepShells(ctx, t, nil); err != nil {
+		return "", err
+	}
 	tip, err := t.Tip(ctx)
 	if err != nil {
 		return "", err
@@ -356,7 +361,11 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	if base, err := repo.MergeBase(ctx, string(commit), string(tip)); err != nil || base != commit {
 		return "", fmt.Errorf("cannot go back to %s: %w: it is no commit of %s", to, record.ErrInvalid, c.Branch)
 	}
-	return x.restore(ctx, repo, c.Caller, commit, cleanPerson(x.Secrets, by))
+	made, err := x.restore(ctx, repo, c.Caller, commit, cleanPerson(x.Secrets, by))
+	if err != nil {
+		return "", err
+	}
+	return made, x.syncShells(ctx, t)
 }
 
 // Processes returns a caller's background processes.

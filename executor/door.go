@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/submodule"
+	"github.com/ramus-dev/ramus/executor/terminal"
 )
 
 // Visitor is the container that sends a request to a door. The connection identifies it.
@@ -56,6 +57,10 @@ func (t *target) door() http.Handler {
 		}
 		if r.URL.Path == containers.SignPath && t.x.Git.Signer != nil {
 			t.ServeSign(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, terminal.PromptPath) {
+			t.x.shells.servePrompt(t.Caller, w, r)
 			return
 		}
 		if r.URL.Path == containers.FsmonitorPath {

@@ -45,11 +45,17 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeoutCause(l.ctx, x.options().RunTimeout, errRunTimeout)
 	defer cancel()
+	if l.terminal != nil {
+		ctx = l.ctx // a terminal is open for as long as somebody needs it
+	}
 	var output map[string]any
 	var err error
-	if l.initial.Kind == record.KindRequest {
+	switch {
+	case l.initial.Kind == record.KindRequest:
 		output, err = l.answer() // needs no container, so it does not wait for its turn
-	} else {
+	case l.terminal != nil:
+		err = l.terminal.work(ctx) // others work in the container meanwhile
+	default:
 		var release func()
 		if release, err = l.turn(ctx); err == nil {
 			output, err = l.perform(ctx, answers)
@@ -223,7 +229,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		gate := *l.snapshot().Gate
 		jerr = l.state(record.StateAwaitingReview, "", gate.Message)
 		// A question to a person may be open for days. It holds no container.
-		if !l.initial.Sub {
+		if !l.initial.Sub && len(x.shells.of(l.initial.Caller)) == 0 {
 			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.initial.Caller.String()))
 		}
 	default:
@@ -343,7 +349,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		if l == nil {
 			continue
 		}
-		if !l.hadEnded() && len(record.OpenSteps(l.journalled())) > 0 {
+		if !l.hadEnded() && l.terminal == nil && len(record.OpenSteps(l.journalled())) > 0 {
 			l.keepTurn()
 		}
 		opened = append(opened, l)

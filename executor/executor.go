@@ -125,6 +125,7 @@ type Executor struct {
 	hub       hub
 	runs      registry
 	book      quota.Book
+	shells    shells
 	outcomes  outcomes
 	applied   atomic.Pointer[Options] // nil until the first Apply
 
@@ -152,6 +153,8 @@ type tuning struct {
 	// layers bounds the base layers.
 	layers worktree.Layers
 	waits  agent.Waits
+	// quiet is how long a terminal must be quiet for its changes to be committed. The default is 60 s.
+	quiet time.Duration
 	// token returns a part of a run's id. Nil means [record.NewToken].
 	token func() string
 }
@@ -313,6 +316,9 @@ func (x *Executor) defaults() {
 	x.tuning.waits = x.tuning.waits.WithDefaults()
 	if x.tuning.sealEvery <= 0 {
 		x.tuning.sealEvery = 5 * time.Second
+	}
+	if x.tuning.quiet <= 0 {
+		x.tuning.quiet = time.Minute
 	}
 	if x.Bot.Name == "" {
 		x.Bot.Name = "ramus"

@@ -101,3 +101,6 @@ func (x *Executor) Targets() int {
 	defer x.mu.Unlock()
 	return len(x.targets)
 }
+
+// SetQuiet sets how long a terminal must be quiet for its changes to be committed.
+func (x *Executor) SetQuiet(d time.Duration) { x.tuning.quiet = d }

@@ -34,6 +34,7 @@ type liveRun struct {
 
 	// stdout and stderr get a copy of every command's output at once, see Executor.Exec.
 	stdout, stderr io.Writer
+	terminal       *shell        // of KindTerminal, or nil
 	ending         *Ending       // of a request that is answered without work
 	held           func()        // gives back the turn that it had before the restart of the server; nil for none
 	checks         *browse.Run   // by a browser
@@ -80,6 +81,9 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *targe
 		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{}), printing: make(map[string]*outputs)}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	l.checks = l.newChecks()
+	if r.Kind == record.KindTerminal {
+		l.terminal = x.shells.add(l)
+	}
 	return l, nil
 }
 
@@ -333,6 +337,7 @@ func (l *liveRun) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
+	l.terminal.over()
 	_ = l.journal.Close() // everything in it that counts was synced
 	for f := range l.followed {
 		f.end()

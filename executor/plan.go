@@ -115,13 +115,13 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 // checkRequest returns an error unless a request has one kind of work, and a valid key or none.
 func checkRequest(r record.Request) error {
 	kinds := 0
-	for _, set := range []bool{r.Workflow != "", r.File != "", r.Command != nil, r.Task != nil, r.Agent != nil} {
+	for _, set := range []bool{r.Workflow != "", r.File != "", r.Command != nil, r.Task != nil, r.Agent != nil, r.Terminal != nil} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task and agent", record.ErrInvalid)
+		return fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task, agent and terminal", record.ErrInvalid)
 	}
 	if r.Key != "" && !record.ValidID(r.Key) {
 		return fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", record.ErrInvalid, r.Key)
@@ -231,6 +231,10 @@ func (p *plan) setWork(ctx context.Context, r record.Request) error {
 			return fmt.Errorf("%w task %q; `ramus tasks` lists them", record.ErrInvalid, r.Task.Name)
 		}
 		p.run.Kind, p.run.Task = record.KindTask, r.Task
+	case r.Terminal != nil:
+		if err := p.setTerminal(*r.Terminal); err != nil {
+			return err
+		}
 	case r.Agent != nil:
 		if err := p.setRepo(ctx); err != nil { // its settings name the agent
 			return err

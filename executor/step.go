@@ -17,6 +17,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -35,10 +36,12 @@ const killWait = time.Minute
 // stepInfo describes a step before it begins.
 type stepInfo struct {
 	ID, Node, Kind string
-	Task           string
-	Command        string // as people read it
-	Background     bool
-	Prompts        int // of an agent's turn, the number of the run's prompts until then
+	// Trailer is the step in the trailers of commits. Empty means ID.
+	Trailer    string
+	Task       string
+	Command    string // as people read it
+	Background bool
+	Prompts    int // of an agent's turn, the number of the run's prompts until then
 	// Hear, if not nil, sets Prompts and Command when the step begins, with liveRun.mu held. With an error it does not begin.
 	Hear func(*stepInfo) error
 	// Image, if not "", is that of the step's container. Services run next to it, in addition to the repository's.
@@ -47,6 +50,9 @@ type stepInfo struct {
 	// Usual has a container of another image than the repository's replaced.
 	Usual bool
 }
+
+// trailer returns the step in the trailers of its commits.
+func (s stepInfo) trailer() string { return cmp.Or(s.Trailer, s.ID) }
 
 // started is the data of a step.started event. It is enough to find the command in its container again.
 type started struct {
@@ -173,6 +179,7 @@ type work struct {
 	// checked is the tree of the files when a check began. It is empty for other tasks.
 	checked gitd.Hash
 	visits  atomic.Int64 // tasks that its agent has run at the door
+	by      gitd.Person  // the author; without a name the run's asker
 }
 
 // head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
@@ -180,6 +187,7 @@ type head struct {
 	mu   sync.Mutex // held during a commit; guards all below
 	at   gitd.Hash
 	left []worktree.LeftOut // files that these commits do not hold
+	over bool               // the step has made its last commit
 }
 
 // outcome is the result of a step's commands.
@@ -209,6 +217,9 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
+	if err := l.x.keepShells(ctx, t, l.terminal); err != nil {
+		return workflow.StepResult{}, err
+	}
 	lease, tip, err := t.Ready(ctx, image, l.initial.Asker, l.waiting)
 	if err != nil {
 		return workflow.StepResult{}, err
@@ -221,18 +232,8 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		return workflow.StepResult{}, err
 	}
 	defer l.endServices(ctx, t, s)
-	if err := l.prepare(ctx, t, lease, tip, failed); err != nil {
+	if err := l.equip(ctx, t, s, lease, tip, failed); err != nil {
 		return workflow.StepResult{}, err
-	}
-	if kept := t.TakeRescued(); kept != "" {
-		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
-			return workflow.StepResult{}, err
-		}
-	}
-	if found := t.takeDeps(); found != "" {
-		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false); err != nil {
-			return workflow.StepResult{}, err
-		}
 	}
 	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
@@ -258,6 +259,27 @@ func (w *work) start() error {
 	}
 	return l.emitLocked(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
 		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, Data: record.Marshal(data)}, true)
+}
+
+// equip prepares the container of a step, and notes what it found there.
+func (l *liveRun) equip(ctx context.Context, t *target, s stepInfo, lease *containers.Lease, tip gitd.Hash, unbuilt *images.Failed) error {
+	err := l.prepare(ctx, t, lease, tip, unbuilt)
+	if l.terminal != nil && reasonOf(err) == record.ReasonSetupFailed {
+		// A person at a terminal can look at the reason.
+		err = l.emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery, Message: err.Error()}, false)
+	}
+	if err != nil {
+		return err
+	}
+	if kept := t.TakeRescued(); kept != "" {
+		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
+			return err
+		}
+	}
+	if found := t.takeDeps(); found != "" {
+		return l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false)
+	}
+	return nil
 }
 
 // fate is the state of a step that had begun when the server stopped.
@@ -434,20 +456,36 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 
 // record commits and journals the outcome of the step's commands. From here on nothing may stop it, because the command has happened.
 func (w *work) record(ctx context.Context, o outcome) (workflow.StepResult, error) {
+	w.head.mu.Lock()
+	defer w.head.mu.Unlock()
+	res, err := w.recordLocked(ctx, o, w.t.CommitLast)
+	w.head.over = true
+	return res, err
+}
+
+// author returns the author of the step's commits.
+func (w *work) author() gitd.Person { return orElse(w.by, w.l.initial.Asker) }
+
+// committer is a method of a work tree that commits.
+type committer func(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (worktree.Committed, error)
+
+// recordLocked is record for a caller that has the mutex of the head.
+func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (workflow.StepResult, error) {
 	l := w.l
 	// The workflow must see the journal's result, also when the run is taken up again.
 	o.result = redact.Clean(l.x.Secrets, o.result)
 	w.out.save()
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
-	w.head.mu.Lock()
-	defer w.head.mu.Unlock()
-	made, err := w.t.CommitLast(cctx, w.host, w.head.at, l.initial.Asker, w.message(o), nil)
+	made, err := commit(cctx, w.host, w.head.at, w.author(), w.message(o), nil)
 	less := false // the commit lacks files, and they are gone with the container
 	if errors.Is(err, containers.ErrGone) {
 		made, less, err = w.pushed(cctx, err)
 	}
 	after := made.Tip
+	if err == nil {
+		w.head.at = cmp.Or(made.At, w.head.at)
+	}
 	made.Left = append(w.head.left, made.Left...)
 	var u *worktree.Uncommitted
 	switch {
@@ -497,7 +535,7 @@ func (w *work) record(ctx context.Context, o outcome) (workflow.StepResult, erro
 // pushed returns the commit that a container pushed before it was lost. That commit stays, and the command must not run again on
 // top of it. If there is none, the error is lost.
 func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed, less bool, err error) {
-	c, tip, err := w.t.Recover(ctx, w.before, w.l.initial.Asker, w.l.initial.ID, w.s.ID)
+	c, tip, err := w.t.Recover(ctx, w.before, w.l.initial.Asker, w.l.initial.ID, w.s.trailer())
 	var apart *worktree.Uncommitted
 	if errors.As(err, &apart) {
 		return made, false, apart
@@ -638,7 +676,7 @@ func (w *work) message(o outcome) string {
 		b.WriteString("\n")
 	}
 	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID,
-		record.TrailerStep, w.s.ID, record.TrailerExit, o.exit.Code)
+		record.TrailerStep, w.s.trailer(), record.TrailerExit, o.exit.Code)
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.exit.Reason)
 	}

@@ -26,9 +26,10 @@ type target struct {
 	// services run next to the container.
 	services *services.Set
 
-	mu     sync.Mutex         // guards all below
-	listen func(record.Event) // gets events of egress and refusals for the run at work; nil if none is at work
-	step   *work              // the step that runs now; nil for none
+	mu      sync.Mutex         // guards all below
+	listen  func(record.Event) // gets events of egress and refusals for the run at work; nil if none is at work
+	step    *work              // the step that runs now; nil for none
+	stepped chan struct{}      // closed when step changes; nil if nobody waits
 	// deps lists the dependencies that the newest container found in its cache, until a step journals them.
 	deps string
 	// found lists the ecosystems of these dependencies.
@@ -122,7 +123,45 @@ func (t *target) atWork() *work {
 func (t *target) setAtWork(w *work) {
 	t.mu.Lock()
 	t.step = w
+	if t.stepped != nil {
+		close(t.stepped)
+		t.stepped = nil
+	}
 	t.mu.Unlock()
+}
+
+// watchWork returns the step that runs now, or nil, and a channel that is closed when another one does.
+func (t *target) watchWork() (*work, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stepped == nil {
+		t.stepped = make(chan struct{})
+	}
+	return t.step, t.stepped
+}
+
+// interject lets somebody commit who has no turn. It returns the head of the step that works in the container now, or a
+// head with at "" together with the turn. Nobody else commits until free is called.
+func (t *target) interject(ctx context.Context) (h *head, own bool, free func(), err error) {
+	for {
+		w, changed := t.watchWork()
+		turn := t.turn
+		if w != nil && w.head != nil {
+			w.head.mu.Lock()
+			if !w.head.over {
+				return w.head, false, w.head.mu.Unlock, nil
+			}
+			w.head.mu.Unlock()
+			turn = nil // it still has it
+		}
+		select {
+		case turn <- struct{}{}:
+			return &head{}, true, func() { <-t.turn }, nil
+		case <-changed:
+		case <-ctx.Done():
+			return nil, false, nil, context.Cause(ctx)
+		}
+	}
 }
 
 // runName returns the name of the run at work, or "" between steps.

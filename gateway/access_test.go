@@ -110,6 +110,15 @@ var expected = map[string]row{
 	"GET /api/callers/{caller}/processes":                  {route.AccessRead, "repo", "/api/callers/run:subject/processes", ""},
 	"GET /api/callers/{caller}/processes/{process}/output": {route.AccessRead, "repo", "/api/callers/run:subject/processes/1/output", ""},
 	"DELETE /api/callers/{caller}/processes/{process}":     {route.AccessWrite, "repo", "/api/callers/run:subject/processes/1", ""},
+	"GET /api/callers/{caller}/terminals":                  {route.AccessRead, "repo", "/api/callers/run:subject/terminals", ""},
+	"POST /api/callers/{caller}/terminals":                 {route.AccessWrite, "repo", "/api/callers/run:subject/terminals", `{"name":"No name"}`},
+	"DELETE /api/callers/{caller}/terminals/{terminal}":    {route.AccessWrite, "repo", "/api/callers/run:subject/terminals/1", ""},
+	"POST /api/terminal/token":                             {route.AccessWrite, "repo", "/api/terminal/token?of=run:subject", `{"workspaceId":"run:subject"}`},
+	"GET /api/callers/{caller}/tabs":                       {route.AccessRead, "repo", "/api/callers/run:subject/tabs", ""},
+	"GET /api/callers/{caller}/shell":                      {route.AccessWrite, "repo", "/api/callers/run:subject/shell", ""},
+	"POST /terminal/token":                                 {route.AccessPage, "form", "/terminal/token", `{"workspaceId":"run:subject"}`},
+	"GET /workspaces/{caller}/tabs":                        {route.AccessPage, "page", "/workspaces/run-subject/tabs", ""},
+	"GET /workspaces/{caller}/shell":                       {route.AccessSocket, "socket", "/workspaces/run-subject/shell", ""},
 	"GET /api/callers/{caller}/ports":                      {route.AccessRead, "repo", "/api/callers/run:subject/ports", ""},
 	"POST /api/callers/{caller}/ports/{port}/connect":      {route.AccessWrite, "repo", "/api/callers/run:subject/ports/5173/connect", ""},
 	"GET /api/watch":                                       {route.AccessRead, "repo", "/api/watch?caller=run:subject", ""},
@@ -389,7 +398,7 @@ func TestAuthorisation(t *testing.T) {
 				if status != 403 {
 					t.Errorf("%s, %s: status %d, want 403: only the machine of the server does that: %s", key, k.name, status, body)
 				}
-			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/output/") && !strings.Contains(path, "/secrets/") && !strings.Contains(path, "/agent-sessions/x") && !strings.HasPrefix(path, "/api/people/") && !strings.HasPrefix(path, "/api/sessions/"):
+			case status == 401 || status == 403 || status == 404 && !strings.Contains(path, "/processes/") && !strings.Contains(path, "/terminals/") && !strings.Contains(path, "/output/") && !strings.Contains(path, "/secrets/") && !strings.Contains(path, "/agent-sessions/x") && !strings.HasPrefix(path, "/api/people/") && !strings.HasPrefix(path, "/api/sessions/"):
 				t.Errorf("%s, %s: status %d, want to be let in: %s", key, k.name, status, body)
 			case want.of == "list" && !strings.Contains(body, "team/app"):
 				t.Errorf("%s, %s: the list is empty: %s", key, k.name, body)

@@ -27,6 +27,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/terminal"
 	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
@@ -109,16 +110,17 @@ type Server struct {
 	// Now is the clock. If it is nil, time.Now is used.
 	Now func() time.Time
 
-	once    sync.Once
-	mux     *route.Mux
-	apis    []interface{ Routes() []route.Route }
-	preview *preview.API
-	web     *web.API
-	pages   *evidence.API
-	mcp     *mcp.API
-	spec    []byte       // the OpenAPI document
-	git     http.Handler // the Git server, which needs a grant
-	openGit http.Handler // the same for the unix socket, which needs none
+	once     sync.Once
+	mux      *route.Mux
+	apis     []interface{ Routes() []route.Route }
+	preview  *preview.API
+	web      *web.API
+	pages    *evidence.API
+	terminal *terminal.API
+	mcp      *mcp.API
+	spec     []byte       // the OpenAPI document
+	git      http.Handler // the Git server, which needs a grant
+	openGit  http.Handler // the same for the unix socket, which needs none
 }
 
 func (s *Server) setUp() {
@@ -160,6 +162,7 @@ func (s *Server) setUpAlone() {
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
 		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content, Sessions: s.People != nil, Now: s.Now}
+	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Log: s.Log, Now: s.Now}
 	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
 	tasks.Tickets = s.Tickets
 	if s.Triggers != nil {
@@ -188,6 +191,7 @@ func (s *Server) setUpAlone() {
 		&conversation.API{Talk: &conversation.Talk{Executor: s.Executor, Find: find}, Find: find},
 		s.credentials(),
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
+		s.terminal,
 		tasks,
 		&trigger.API{Triggers: s.Triggers},
 		s.pages,

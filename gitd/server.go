@@ -27,6 +27,8 @@ type Server struct {
 	// BaseKeyFile holds the Ed25519 key that signs the manifests of bases, in the same form. The two keys differ,
 	// because revoking all grants must not invalidate every manifest. Empty means a key in memory only.
 	BaseKeyFile string
+	// Workspaces serves people who log in over SSH by the name of a workspace. Nil means that there are none.
+	Workspaces Workspaces
 	// AuthorizedKeys is an authorized_keys file for SSH, read at each login.
 	// Empty means nobody may log in by SSH.
 	AuthorizedKeys string

@@ -143,8 +143,9 @@ func (f *sshFront) newServer(ctx context.Context, signer ssh.Signer) *ssh.Server
 				conn, _ := c.Value(f).(*sshConn)
 				f.serveSession(ctx, conn, login, ch)
 			},
+			"direct-tcpip": f.forwardHandler(ctx),
 		},
-		RequestHandlers:   map[string]ssh.RequestHandler{}, // no forwarding
+		RequestHandlers:   map[string]ssh.RequestHandler{}, // no forwarding from here
 		SubsystemHandlers: map[string]ssh.SubsystemHandler{},
 	}
 }
@@ -300,7 +301,7 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 
 	// Readers of the channel end when the client agrees to close it, or when its connection, which is idle from
 	// here on, is closed.
-	v := sshSession{who: who, conn: conn, ch: ch}
+	v := sshSession{who: who, conn: conn, ch: ch, spaces: f.server.Workspaces != nil, resized: make(chan TTY, 1)}
 	defer v.reading.Wait()
 	defer conn.endSession(f.server.limits.Idle)
 	defer ch.Close()
@@ -311,7 +312,16 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 		return
 	}
 
-	code := f.runCommand(ctx, &v, line)
+	var code uint32
+	space := Workspace(nil)
+	if _, _, git := parseSSHCommand(line); !git {
+		space = f.workspace(ctx, login)
+	}
+	if space != nil {
+		code = v.runWorkspace(ctx, space, line)
+	} else {
+		code = f.runCommand(ctx, &v, line)
+	}
 	ch.CloseWrite()
 	ch.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{code}))
 	if v.pushing {
@@ -330,6 +340,12 @@ type sshSession struct {
 	protocol string         // that the client offers, constant after the command
 	reading  sync.WaitGroup // readers of ch
 	pushing  bool           // the client may still be sending
+
+	spaces bool // the server has workspaces
+	// Of a workspace, constant after the command, except for resized.
+	tty       *TTY
+	subsystem string
+	resized   chan TTY
 }
 
 // waitForCommand returns the command of the session. It answers the requests of the client until cancel, which it
@@ -371,6 +387,14 @@ func (v *sshSession) answerRequests(requests <-chan *gossh.Request, started chan
 			}
 		case req.Type == "shell" && !running:
 			ok, start = true, true
+		case req.Type == "subsystem" && !running && v.spaces:
+			var sub struct{ Name string }
+			if gossh.Unmarshal(req.Payload, &sub) == nil && sub.Name == "sftp" {
+				v.subsystem = sub.Name
+				ok, start = true, true
+			}
+		case v.spaces && (req.Type == "pty-req" && !running || req.Type == "window-change"):
+			ok = v.takeTTY(req)
 		}
 		// The answer comes before the start. A quick command would close the channel, and its client would
 		// never get the answer.
@@ -392,6 +416,8 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 	}
 	verb, path, ok := parseSSHCommand(line)
 	switch {
+	case v.subsystem != "":
+		return say("there are no files here, only Git: git clone ssh://HOST/NAME.git")
 	case line == "":
 		return say("hello %s; there is no shell here, only Git: git clone ssh://HOST/NAME.git", v.who.Subject)
 	case !ok:

@@ -154,7 +154,7 @@ func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f
 	name := strings.TrimPrefix(f.Name, artifactsFolder)
 	h := sha256.New()
 	var err error
-	if terminal(e.out) {
+	if isTerminal(e.out) {
 		if !strings.HasPrefix(f.Type, "text/") && f.Type != "application/json" {
 			return fmt.Errorf("cannot show %q in a terminal: it is %s; add `>FILE`, or --save DIR", name, e.oneLine(f.Type, 60))
 		}

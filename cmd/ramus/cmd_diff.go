@@ -36,7 +36,7 @@ binary files.`,
 				}
 				return e.writeJSON(changes)
 			}
-			if !terminal(e.out) {
+			if !isTerminal(e.out) {
 				return c.Diff(ctx, args[0], stat, args[1:], e.out)
 			}
 			w := &diffWriter{e: e}

@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/terminal"
 )
 
 func execCommand() command {
@@ -20,6 +21,7 @@ func execCommand() command {
 		x       gateway.ExecRequest
 		timeout time.Duration
 		stdin   bool
+		tty     bool
 		env_    listFlag
 	)
 	return command{
@@ -50,6 +52,7 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 			setHanded(fs, e, &x.Secrets)
 			fs.StringVar(&x.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
 			fs.BoolVar(&stdin, "i", false, "pass standard input to the command")
+			fs.BoolVar(&tty, "tty", false, "run the command in a terminal, as for an editor; see ramus shell")
 			fs.BoolVar(&e.json, "json", false, "print the result as JSON at the end, on standard error")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -65,6 +68,9 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 				x.Command.Args = cmd
 			}
 			x.Command.Timeout, x.Command.Env = timeout, env_
+			if tty {
+				return executeInTerminal(ctx, e, args[0], x)
+			}
 			result, err := execute(ctx, e, args[0], x, stdin)
 			if err != nil {
 				var p *route.Problem
@@ -79,6 +85,18 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 			return execResult(e, result, args[0] == lookup.NewCaller)
 		},
 	}
+}
+
+// executeInTerminal runs a command in a terminal of its own.
+func executeInTerminal(ctx context.Context, e *env, caller string, x gateway.ExecRequest) error {
+	if x.Command.Background || x.Command.Timeout > 0 || x.Group != "" || x.CancelPrevious {
+		return usage("--tty goes without --background, --timeout, --group and --cancel-previous")
+	}
+	if _, err := e.client(ctx); err != nil {
+		return err
+	}
+	return attachTerminal(ctx, e, caller, terminal.Request{Repo: x.Repo, Base: x.Base, Key: x.Key, Fork: x.Fork, Asker: asker(ctx, e),
+		TerminalCall: record.TerminalCall{Command: &x.Command}}, false)
 }
 
 // setGroup declares the flags for runs that do not work at the same time.
@@ -112,7 +130,7 @@ func execResult(e *env, r record.Result, fresh bool) error {
 		err := (&env{stdio: stdio{out: e.err}}).line(r)
 		return errors.Join(err, status(r))
 	}
-	if terminal(e.err) || fresh { // the name of a new caller appears nowhere else
+	if isTerminal(e.err) || fresh { // the name of a new caller appears nowhere else
 		text := fmt.Sprintf("%s: exit %d in %s", r.Run, r.ExitCode, took(time.Duration(r.DurationMS)*time.Millisecond))
 		if r.Reason != "" {
 			text += ", " + r.Reason

@@ -257,7 +257,7 @@ func createRepo(ctx context.Context, e *env, n gateway.CreateRepo) error {
 // progressLine shows a line of git's progress. A terminal shows each line in place of the one before, and a log only
 // finished steps.
 func (e *env) progressLine(text string) {
-	if terminal(e.err) {
+	if isTerminal(e.err) {
 		fmt.Fprintf(e.err, "\r\x1b[K%s", e.oneLine(text, 78))
 		if strings.HasSuffix(text, "done.") {
 			fmt.Fprintln(e.err)

@@ -80,7 +80,7 @@ func (e *env) moved(done gateway.RepoMoved, text string) error {
 
 // confirm asks a person at the terminal to type a name. Without a terminal it is an error of usage.
 func (e *env) confirm(question, name string) error {
-	if f, ok := e.in.(*os.File); !ok || !terminal(f) {
+	if f, ok := e.in.(*os.File); !ok || !isTerminal(f) {
 		return usage("nobody can be asked here: --yes confirms it")
 	}
 	fmt.Fprintf(e.err, "%s? Type its name to confirm: ", question)

@@ -155,7 +155,7 @@ the key of the person who asks, or else that of the repository, or else the serv
 
 // readValue reads a secret from standard input. A line break at its end is not a part of it.
 func readValue(e *env) (string, error) {
-	if terminal(e.err) {
+	if isTerminal(e.err) {
 		fmt.Fprintln(e.err, "the value, then end of input (Ctrl-D):")
 	}
 	b, err := io.ReadAll(io.LimitReader(e.in, largestSecret+1))

@@ -27,7 +27,7 @@ type command struct {
 // commands returns all subcommands, in the order in which help lists them.
 func commands() []command {
 	return []command{
-		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
+		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),

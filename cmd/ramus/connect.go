@@ -24,6 +24,9 @@ type connection struct {
 	remote bool
 	// leave keeps containers when the server inside this process ends.
 	leave bool
+	// await waits for another server to start if the one that was used has ended. Without it this process becomes the
+	// server.
+	await bool
 
 	mu    sync.Mutex // guards own and front
 	own   *installation
@@ -96,7 +99,7 @@ func (c *connection) dial(ctx context.Context) (net.Conn, error) {
 	begun, told := time.Now(), false
 	for {
 		conn, err := dialSocket(ctx, c.config.Data)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || c.await && c.own == nil {
 			return conn, err
 		}
 		lock, err := lockFolder(c.config.Data)

@@ -39,6 +39,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/sshdoor"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gitd"
@@ -356,6 +357,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, fmt.Errorf("cannot open the executor: %w", err)
 	}
 	i.executor = x
+	git.Workspaces = &sshdoor.Door{Executor: x, Log: i.log}
 
 	if err := i.openAccounts(ctx, keys); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal reports whether w is a terminal.
-func terminal(w io.Writer) bool {
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
@@ -25,7 +25,7 @@ func terminal(w io.Writer) bool {
 
 // colour adds colour to text on a terminal, unless NO_COLOR is set.
 func (e *env) colour(code, text string) string {
-	if !terminal(e.out) || e.getenv("NO_COLOR") != "" || e.getenv("TERM") == "dumb" {
+	if !isTerminal(e.out) || e.getenv("NO_COLOR") != "" || e.getenv("TERM") == "dumb" {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"

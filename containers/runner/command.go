@@ -39,6 +39,7 @@ type command struct {
 	grace      time.Duration
 	stdout     *spool
 	stderr     *spool
+	brake      brake // of a command with a window
 
 	stdin  *os.File // the writing end, or nil
 	tty    *os.File // the terminal's master, or nil
@@ -75,7 +76,7 @@ func (s *server) start(r *Request) (*command, error) {
 	c := &command{
 		id: r.ID, line: r.line(), background: r.Background, started: time.Now(),
 		timeout: r.Timeout, grace: defaulted(r.Grace, defaultGrace),
-		stdout: &spool{folder: s.spool}, stderr: &spool{folder: s.spool},
+		stdout: &spool{folder: s.spool, window: r.Window}, stderr: &spool{folder: s.spool},
 		killed: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
 		drained: make(chan struct{}), done: make(chan struct{}), running: true,
 	}
@@ -247,13 +248,17 @@ func (c *command) pump(outs []*os.File) {
 	for i, f := range outs {
 		to := []*spool{c.stdout, c.stderr}[i]
 		pumps.Go(func() {
-			pump(to, f)
+			if to.window > 0 {
+				c.pumpWindow(f)
+			} else {
+				pump(to, f)
+			}
 			to.finish()
 			if f != c.tty {
 				f.Close()
 			}
 		})
-		c.closers = append(c.closers, outputStream{f})
+		c.closers = append(c.closers, outputStream{f, &c.brake})
 	}
 	if c.tty != nil {
 		c.stderr.finish()
@@ -266,9 +271,35 @@ func (c *command) pump(outs []*os.File) {
 }
 
 // outputStream is the reading side of an output, which may be a terminal.
-type outputStream struct{ *os.File }
+type outputStream struct {
+	*os.File
+	brake *brake
+}
 
-func (f outputStream) stopRead() { _ = f.SetReadDeadline(time.Unix(1, 0)) }
+func (f outputStream) stopRead() {
+	_ = f.SetReadDeadline(time.Unix(1, 0))
+	f.brake.release()
+}
+
+// windowRead is the number of bytes that a command with a window may print after its brake was asked.
+const windowRead = 16 << 10
+
+// pumpWindow is pump for a command with a window. It waits for the brake.
+func (c *command) pumpWindow(from *os.File) {
+	buf := make([]byte, windowRead)
+	var at int64
+	for {
+		c.brake.wait(at)
+		n, err := from.Read(buf)
+		if n > 0 {
+			_, _ = c.stdout.Write(buf[:n])
+			at += int64(n)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
 
 // pump copies from from to to until no process can write any more, or until it is stopped.
 func pump(to *spool, from *os.File) {

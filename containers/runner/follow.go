@@ -60,6 +60,7 @@ func (f *follower) follow() {
 			}
 		case status = <-f.exited:
 			f.exited = nil
+			c.brake.release() // the end of the output is in the terminal, and would be lost with it
 			f.settle()
 		case <-drained:
 			drained = nil

@@ -20,7 +20,19 @@ const (
 	ErrorRequest   = "error@ramus.dev"
 	EOFRequest     = "eof@ramus.dev"
 	OutputRequest  = "output@ramus.dev" // an [Output]
+	AckRequest     = "ack@ramus.dev"    // an [Ack]
 )
+
+// Started is the payload of [StartedRequest] for a command with a window.
+type Started struct {
+	From uint64 // the offset at which the output of this attachment begins
+	Upto uint64 // the number of bytes that the command has printed so far
+}
+
+// Ack lets a command with a window print further, see [Request.Hold].
+type Ack struct {
+	Upto uint64 // bytes of the output that the client is done with
+}
 
 // ServerVersion is the SSH version, after "SSH-2.0-", of a runner that can pass files.
 const ServerVersion = "ramus-runner-files"
@@ -70,6 +82,13 @@ type Request struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`
 	Grace      time.Duration `json:"grace,omitempty"`
 	Background bool          `json:"background,omitempty"`
+	// Window, if it is not 0, is the number of bytes of output that the runner keeps, which are the last ones. It needs
+	// TTY and Background. At most [MaxWindow].
+	Window int64 `json:"window,omitempty"`
+
+	// Hold, if it is not 0, holds back a command with a window while it is more than Hold bytes ahead of the last [Ack]
+	// of this attachment, for start and attach. The output waits in the terminal then, and the program that prints it.
+	Hold int64 `json:"hold,omitempty"`
 
 	// Reason and Message are for kill. An empty Reason means [ReasonKilled].
 	Reason  string `json:"reason,omitempty"`
@@ -78,7 +97,8 @@ type Request struct {
 	// Files allows the runner to pass output in files, for start and attach. See [Output].
 	Files bool `json:"files,omitempty"`
 
-	// Stdout and Stderr are the offsets at which attach begins.
+	// Stdout and Stderr are the offsets at which attach begins. With a window, it begins later if the bytes are no
+	// longer kept. [Started] has the offset.
 	Stdout int64 `json:"stdout,omitempty"`
 	Stderr int64 `json:"stderr,omitempty"`
 }
@@ -188,8 +208,8 @@ func ParseRequest(b []byte) (*Request, error) {
 	if !ValidID(r.ID) {
 		return nil, fmt.Errorf("%q is not a command id, which has 1 to 64 characters of A-Z a-z 0-9 . _ -", r.ID)
 	}
-	if r.Stdout < 0 || r.Stderr < 0 || r.Timeout < 0 || r.Grace < 0 {
-		return nil, errors.New("offsets and times cannot be negative")
+	if r.Stdout < 0 || r.Stderr < 0 || r.Timeout < 0 || r.Grace < 0 || r.Window < 0 || r.Hold < 0 {
+		return nil, errors.New("offsets, sizes and times cannot be negative")
 	}
 	if r.Reason != "" && (r.Op != OpKill || r.Reason != ReasonDiskFull) {
 		return nil, fmt.Errorf("cannot %s for the reason %q", r.Op, r.Reason)
@@ -219,6 +239,12 @@ func (r *Request) checkStart() error {
 		if !validVariable(string(kv)) {
 			return fmt.Errorf("env: %q is not K=V", kv)
 		}
+	}
+	if r.Window > MaxWindow {
+		return fmt.Errorf("window: at most %d bytes", MaxWindow)
+	}
+	if r.Window > 0 && (r.TTY == nil || !r.Background) {
+		return errors.New("window: only for a background command with a terminal")
 	}
 	if t := r.TTY; t != nil {
 		if strings.IndexByte(t.Term, 0) >= 0 || len(t.Term) > 64 {

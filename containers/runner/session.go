@@ -61,6 +61,12 @@ func (s *server) session(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel
 					ok = true
 				}
 			}
+		case AckRequest:
+			var p Ack
+			if c := v.command.Load(); c != nil && gossh.Unmarshal(req.Payload, &p) == nil && v.hold > 0 {
+				c.brake.raise(v, int64(min(p.Upto, 1<<62))+v.hold)
+				ok = true
+			}
 		case EOFRequest:
 			if ok = !announced; ok {
 				announced = true
@@ -97,6 +103,7 @@ type visit struct {
 	ch      gossh.Channel
 	carrier *Carrier // nil if files cannot be passed
 	command atomic.Pointer[command]
+	hold    int64         // see Request.Hold; written before command
 	meant   chan struct{} // closed when the client announces the end of its input
 	gone    chan struct{} // closed when no more requests can arrive
 }
@@ -136,8 +143,13 @@ func (v *visit) answer(ctx context.Context, text string) {
 	if !r.Files {
 		v.carrier = nil
 	}
+	var payload []byte
+	if c.stdout.window > 0 {
+		payload = v.begin(c, r)
+		defer c.brake.remove(v)
+	}
 	v.command.Store(c)
-	_, err = v.ch.SendRequest(StartedRequest, false, nil)
+	_, err = v.ch.SendRequest(StartedRequest, false, payload)
 	// A client that no longer gets this request sends no input either, which noteCut notes.
 	var input sync.WaitGroup
 	if r.Op == OpStart && (r.Stdin || r.TTY != nil) {
@@ -153,6 +165,16 @@ func (v *visit) answer(ctx context.Context, text string) {
 		v.follow(ctx, c, r.Stdout, r.Stderr)
 	}
 	input.Wait()
+}
+
+// begin begins an attachment to a command with a window. It returns the [Started] of the attachment.
+func (v *visit) begin(c *command, r *Request) []byte {
+	r.Stdout = max(r.Stdout, c.stdout.begin())
+	if r.Hold > 0 {
+		v.hold = r.Hold
+		c.brake.set(v, r.Stdout+r.Hold)
+	}
+	return gossh.Marshal(Started{uint64(r.Stdout), uint64(max(r.Stdout, c.stdout.count()))})
 }
 
 // noteCut notes whether the command's input broke off. A command that had ended by then missed nothing.

@@ -60,11 +60,15 @@ const inMemory = 4 << 10
 // spool keeps the beginning of one stream and counts the rest. It has one writer and any number of readers.
 type spool struct {
 	folder *spoolFolder
+	// window, if it is not 0, is the number of bytes that are kept. The spool then keeps the end of the stream, not its
+	// beginning.
+	window int64
 
 	mu      sync.Mutex // guards the fields below
 	mem     []byte
 	file    *os.File
-	kept    int64 // readable bytes
+	base    int64 // the first readable byte; 0 without a window
+	kept    int64 // the end of the readable bytes
 	total   int64 // written bytes
 	full    bool  // nothing more is kept
 	ended   bool
@@ -73,6 +77,9 @@ type spool struct {
 
 // Write never fails and never waits for a reader, because a command must not notice whether its output is read.
 func (s *spool) Write(p []byte) (int, error) {
+	if s.window > 0 {
+		return s.writeWindow(p)
+	}
 	s.mu.Lock()
 	file, kept, full := s.file, s.kept, s.full
 	s.mu.Unlock()
@@ -144,7 +151,7 @@ func (s *spool) count() int64 {
 func (s *spool) share() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.file == nil {
+	if s.file == nil || s.window > 0 {
 		return -1, nil
 	}
 	return unix.FcntlInt(s.file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
@@ -187,6 +194,9 @@ func (s *spool) drop() {
 func (s *spool) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	for {
 		s.mu.Lock()
+		if off < s.kept && s.window > 0 {
+			return s.readWindow(p, off)
+		}
 		if off < s.kept {
 			p = p[:min(int64(len(p)), s.kept-off)]
 			file := s.file

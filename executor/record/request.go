@@ -10,7 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Request asks for a run. Exactly one of Workflow, File, Command, Task and Agent is set.
+// Request asks for a run. Exactly one of Workflow, File, Command, Task, Agent and Terminal is set.
 type Request struct {
 	// Key makes the request idempotent. A second request with the same caller and key finds the first one's run. Without a
 	// caller it is a second request of the same asker in the same repository. Key becomes the run's ID. If it is empty, the ID is random.
@@ -24,6 +24,7 @@ type Request struct {
 	Command  *Command       `json:"command,omitempty"`
 	Task     *TaskCall      `json:"task,omitempty"`
 	Agent    *AgentCall     `json:"agent,omitempty"`
+	Terminal *TerminalCall  `json:"terminal,omitempty"`
 	Input    map[string]any `json:"input,omitempty"`
 	Origin   *Origin        `json:"origin,omitempty"`
 	// Sub holds, by id, the texts of sub-workflows that a person named together with Workflow. The others are read from
@@ -73,6 +74,18 @@ type Command struct {
 	// Setup records the command as one that sets a container up, for a proposal of the repository's configuration.
 	Setup bool      `json:"setup,omitempty"`
 	Stdin io.Reader `json:"-"`
+}
+
+// TerminalCall asks for a terminal.
+type TerminalCall struct {
+	// Name is the terminal's name among those of its caller, of a-z, 0-9 and '-', at most 20. Empty means a number that
+	// is free.
+	Name string `json:"name,omitempty"`
+	// Command runs in the terminal. Its Timeout, Background, Setup and Stdin are ignored. Nil means a shell.
+	Command *Command `json:"command,omitempty"`
+	// Rows and Cols are the size at first. 0 means 24 and 80.
+	Rows int `json:"rows,omitempty"`
+	Cols int `json:"cols,omitempty"`
 }
 
 // EnvNames returns the names that Env sets, separated by commas. Records of earlier versions hold values too, which are
@@ -220,5 +233,6 @@ type Fork struct {
 
 // NoSetup reports whether the run uses its container without the setup commands of the repository.
 func (r Run) NoSetup() bool {
-	return r.Exec != nil && r.Exec.NoSetup || r.Task != nil && r.Task.NoSetup
+	return r.Exec != nil && r.Exec.NoSetup || r.Task != nil && r.Task.NoSetup ||
+		r.Terminal != nil && r.Terminal.Command != nil && r.Terminal.Command.NoSetup
 }

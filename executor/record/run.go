@@ -37,6 +37,8 @@ const (
 	KindRequest Kind = "request"
 	// KindConversation is a task with several runs, see executor.Executor.Stand.
 	KindConversation Kind = "conversation"
+	// KindTerminal is a terminal. Each command that a person types there is a step of the run.
+	KindTerminal Kind = "terminal"
 )
 
 // Run is one piece of work of a caller, as run.json keeps it.
@@ -60,6 +62,7 @@ type Run struct {
 	Task          *TaskCall       `json:"task,omitempty"`
 	Exec          *Command        `json:"exec,omitempty"`
 	Agent         *AgentCall      `json:"agent,omitempty"`
+	Terminal      *TerminalCall   `json:"terminal,omitempty"`
 	Session       string          `json:"session,omitempty"` // id of the agent's own session; empty if it has none
 	Origin        *Origin         `json:"origin,omitempty"`  // nil for a request by the command line or the API
 	Told          *Told           `json:"told,omitempty"`    // nil until the origin knows the run's end
@@ -80,7 +83,7 @@ type Run struct {
 	Step          string          `json:"step,omitempty"`         // current or last step
 	Gate          *Gate           `json:"gate,omitempty"`         // the question that the run waits with
 	Place         int             `json:"place,omitempty"`        // position in the queue for a container, from 1
-	Exit          *int            `json:"exit,omitempty"`         // of KindExec
+	Exit          *int            `json:"exit,omitempty"`         // of KindExec and KindTerminal
 	Image         string          `json:"image,omitempty"`        // of the container, with its digest; empty if the engine has no images
 	Merged        gitd.Hash       `json:"merged,omitempty"`       // base's tip after merge_on_success
 	Pull          *Pull           `json:"pull_request,omitempty"` // that merge_on_success opened instead of a merge

@@ -213,6 +213,9 @@ func (t *Tree) madeOf(c containers.Container, image string) bool {
 // Forget has the next Ready bring the work tree to the branch's tip, wherever it is now.
 func (t *Tree) Forget() { t.setKnown("") }
 
+// At returns the commit that the container's work tree is at, or "" if that is unknown.
+func (t *Tree) At() gitd.Hash { return t.knownTip() }
+
 // knownTip returns the commit that the container's branch is at, or "" if it is unknown.
 func (t *Tree) knownTip() gitd.Hash {
 	t.mu.Lock()

@@ -23,10 +23,11 @@ import (
 //	ramus-refs="refs/heads/x/*" only these refs may be written
 //	ramus-read-only             nothing may be written
 //	ramus-no-force              no update that is not a fast-forward, no deletion
+//	ramus-shell                 workspaces whose branches may be written are open, too
 //	from="10.0.0.0/8,!10.1.*"   only from these addresses (no host names)
 //	expiry-time="20300101"      only until then (UTC)
 //
-// Options for shells and forwardings have no effect, because there are none. command and
+// Options of sshd for shells and forwardings have no effect. Without ramus-shell there are none. command and
 // environment are never run or set. A line with an unknown option is not used, because the option may
 // have been meant as a restriction.
 type AuthorizedKey struct {
@@ -36,6 +37,7 @@ type AuthorizedKey struct {
 	refs     []string // empty means all
 	readOnly bool
 	noForce  bool
+	shell    bool
 	from     []string
 	expires  time.Time // zero means never
 }
@@ -107,6 +109,8 @@ func parseAuthorizedKey(line []byte) (AuthorizedKey, error) {
 			k.readOnly = true
 		case "ramus-no-force":
 			k.noForce = true
+		case "ramus-shell":
+			k.shell = true
 		case "from":
 			if k.from = splitList(value); len(k.from) == 0 {
 				return k, fmt.Errorf("from names nobody: %w", object.ErrInvalid)
@@ -124,6 +128,9 @@ func parseAuthorizedKey(line []byte) (AuthorizedKey, error) {
 	}
 	return k, nil
 }
+
+// MayShell reports whether the key opens workspaces.
+func (k AuthorizedKey) MayShell() bool { return k.shell && !k.readOnly }
 
 // printable returns r, or -1 for a control character.
 func printable(r rune) rune {

@@ -1,0 +1,129 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+// filesStep is the step in the trailers of commits of files that came by SFTP.
+const filesStep = "sftp"
+
+// ServeFiles connects conn with the files of a caller's container, by SFTP, until conn ends. A container is made if there is none.
+// Changes are committed when they have been quiet for a minute, and at the end, as the person's.
+func (x *Executor) ServeFiles(ctx context.Context, c record.Caller, by gitd.Person, conn io.ReadWriter) error {
+	t, lease, err := x.awake(ctx, c, by)
+	if err != nil {
+		return fmt.Errorf("cannot open the files of %s: %w", c, err)
+	}
+	defer lease.Release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.ctx, cancel)()
+	files, err := lease.Host.FilesConn(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot open the files of %s: %w", c, err)
+	}
+	var sent atomic.Int64
+	in := make(chan struct{})
+	go func() { // ends with conn, which the caller closes
+		defer close(in)
+		_, _ = io.Copy(io.MultiWriter(files, counter{&sent}), conn)
+		_ = files.CloseWrite()
+	}()
+	out := make(chan struct{})
+	go func() {
+		defer close(out)
+		_, _ = io.Copy(conn, files)
+	}()
+	stop := context.AfterFunc(ctx, func() { files.Close() })
+	defer stop()
+	quiet := time.NewTicker(x.tuning.quiet)
+	defer quiet.Stop()
+	seen, kept := int64(0), int64(0)
+	for open := true; open; {
+		select {
+		case <-quiet.C:
+			if now := sent.Load(); now != seen {
+				seen = now
+			} else if seen != kept {
+				kept = seen
+				err = errors.Join(err, x.commitFiles(t, lease, by))
+			}
+		case <-out:
+			open = false
+		}
+	}
+	files.Close()
+	if sent.Load() != kept {
+		err = errors.Join(err, x.commitFiles(t, lease, by))
+	}
+	return err
+}
+
+// counter counts bytes.
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// awake returns a lease of a caller's container, which is made if there is none.
+func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (*target, *containers.Lease, error) {
+	repo, base, err := x.home(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := x.target(c, repo, base)
+	lease, err := x.Fleet.Adopt(ctx, t.Request("", by, nil))
+	if err != nil && !errors.Is(err, containers.ErrGone) {
+		return nil, nil, err
+	}
+	if lease != nil && err == nil {
+		t.Board(lease)
+		return t, lease, nil
+	}
+	release, err := t.acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer release()
+	lease, _, err = t.Ready(ctx, "", by, nil)
+	return t, lease, err
+}
+
+// commitFiles commits the work tree of a container as a person's.
+func (x *Executor) commitFiles(t *target, lease *containers.Lease, by gitd.Person) error {
+	h, own, free, err := t.interject(x.ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), worktree.Housekeeping)
+	defer cancel()
+	if own {
+		tip, err := t.Tip(ctx)
+		if err != nil {
+			return err
+		}
+		h.at = cmp.Or(t.At(), tip)
+	}
+	message := commitText(x.Secrets, fmt.Sprintf("Files by SFTP\n\n%s: %s\n%s: %s\n", record.TrailerCaller, t.Caller, record.TrailerStep, filesStep))
+	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), text.Clip(message, 4<<10), nil)
+	if err != nil {
+		return fmt.Errorf("cannot commit the files of %s: %w", t.Caller, err)
+	}
+	h.at = cmp.Or(made.At, h.at)
+	return nil
+}

@@ -1,0 +1,429 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/terminal"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+// shell is the work of a run of KindTerminal.
+type shell struct {
+	*terminal.Terminal
+	l       *liveRun
+	step    string        // of its program, "shell/NAME", and the trailer of all its commits
+	id      string        // of its program in the runner; set before ready
+	ready   chan struct{} // closed when its program runs, or cannot
+	readied func()        // closes ready
+	marked  chan struct{} // holds one token if there are marks
+	asking  atomic.Int64  // waits at the door
+	swept   atomic.Bool   // scripts of an earlier process were ended
+
+	// The goroutine of the run owns the fields below.
+	lease *containers.Lease
+	typed typed
+	quiet int64 // the activity that is committed
+
+	mu     sync.Mutex // guards all below
+	base   gitd.Hash  // the commit that the work tree was at, as far as this terminal knows
+	host   *containers.Host
+	marks  []terminal.Mark
+	done   int64         // the number of the last command that is committed
+	moved  chan struct{} // closed when done changes; nil if nobody waits
+	isDone bool
+	ended  time.Time
+}
+
+func newShell(l *liveRun, call *record.TerminalCall) *shell {
+	size := terminal.Size{Rows: cmp.Or(call.Rows, 24), Cols: cmp.Or(call.Cols, 80)}
+	s := &shell{Terminal: terminal.New(call.Name, size), l: l, step: "shell/" + call.Name, ready: make(chan struct{}), marked: make(chan struct{}, 1)}
+	s.Terminal.OnMark, s.quiet = s.note, -1
+	s.readied = sync.OnceFunc(func() { close(s.ready) })
+	return s
+}
+
+// over notes that nothing works at the run any more. A nil shell has no run.
+func (s *shell) over() {
+	if s == nil {
+		return
+	}
+	s.readied()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isDone, s.ended = true, s.l.x.Now()
+	s.wakeLocked()
+}
+
+func (s *shell) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isDone
+}
+
+// forgotten reports whether the terminal ended so long ago that nobody looks at it any more.
+func (s *shell) forgotten() bool {
+	s.mu.Lock()
+	over := s.isDone && s.l.x.Now().Sub(s.ended) > terminalKept
+	s.mu.Unlock()
+	return over && s.Viewers() == 0
+}
+
+// connected returns the container of the program, or nil while it cannot be reached.
+func (s *shell) connected() *containers.Host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.host
+}
+
+func (s *shell) setBase(h gitd.Hash) {
+	s.mu.Lock()
+	s.base = h
+	s.mu.Unlock()
+}
+
+func (s *shell) setHost(h *containers.Host) {
+	s.mu.Lock()
+	s.host = h
+	s.mu.Unlock()
+}
+
+// maxMarks bounds the marks that wait. A shell prints four for each command that a person types.
+const maxMarks = 4096
+
+// note takes a mark. The terminal calls it while it is written to.
+func (s *shell) note(m terminal.Mark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.Kind == terminal.MarkPrompt {
+		return
+	}
+	if len(s.marks) >= maxMarks {
+		s.marks = s.marks[1:] // a program floods the terminal with them
+	}
+	s.marks = append(s.marks, m)
+	select {
+	case s.marked <- struct{}{}:
+	default:
+	}
+}
+
+// wakeLocked wakes those that wait for a command. mu is held.
+func (s *shell) wakeLocked() {
+	if s.moved != nil {
+		close(s.moved)
+		s.moved = nil
+	}
+}
+
+// awaitCommand waits until a command is committed, at most promptWait.
+func (s *shell) awaitCommand(ctx context.Context, number int64) {
+	limit := time.NewTimer(promptWait)
+	defer limit.Stop()
+	for {
+		s.mu.Lock()
+		if s.done >= number || s.isDone {
+			s.mu.Unlock()
+			return
+		}
+		if s.moved == nil {
+			s.moved = make(chan struct{})
+		}
+		moved := s.moved
+		s.mu.Unlock()
+		select {
+		case <-moved:
+		case <-limit.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// work takes the terminal to its end.
+func (s *shell) work(ctx context.Context) error {
+	l := s.l
+	defer s.readied()
+	err := l.state(record.StateRunning, "", "")
+	var exit containers.Exit
+	if err == nil {
+		exit, err = s.run(ctx)
+	}
+	s.leave()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errClosedTerminal) {
+		err = cause
+	}
+	switch {
+	case errors.Is(err, record.ErrClosed):
+		return err // the program goes on
+	case errors.Is(err, errCancelled), errors.Is(err, errClosedTerminal):
+		s.End(nil, "it was closed")
+	case err != nil:
+		s.End(nil, l.x.Secrets.String(err.Error()))
+	default:
+		s.End(&exit.Code, exit.Reason)
+	}
+	if errors.Is(err, errClosedTerminal) {
+		return nil
+	}
+	return err
+}
+
+// errClosedTerminal is the end of a terminal that nobody used.
+var errClosedTerminal = errors.New("nobody used the terminal")
+
+// run starts the program or finds it again, and follows it to its end.
+func (s *shell) run(ctx context.Context) (containers.Exit, error) {
+	l := s.l
+	b := l.beginning(s.step)
+	if b.done != nil {
+		return containers.Exit{}, nil // the journal has its end
+	}
+	if b.last != nil {
+		s.recall(b)
+	}
+	for tries := 1; ; tries++ {
+		exit, err := s.connect(ctx)
+		if s.id == "" && tries >= losses || !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
+			return exit, err
+		}
+		// The connection is lost, or the container.
+		s.leave()
+	}
+}
+
+// leave gives up the container.
+func (s *shell) leave() {
+	s.setHost(nil)
+	if s.lease != nil {
+		s.lease.Release()
+		s.lease = nil
+	}
+}
+
+// connect starts the program, or finds it again if it was started, and follows it.
+func (s *shell) connect(ctx context.Context) (containers.Exit, error) {
+	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
+	defer detach()
+	connect := s.adopt
+	if s.id == "" {
+		connect = s.begin
+	}
+	p, err := connect(ctx, attach)
+	if err != nil {
+		return containers.Exit{}, err
+	}
+	s.readied()
+	return s.follow(ctx, p, detach)
+}
+
+// begin prepares the container and starts the program.
+func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) {
+	l, t := s.l, s.l.target
+	free, err := t.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.initial.Command}
+	image, unbuilt, err := l.imageOf(ctx, t, info)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.x.keepShells(ctx, t, s); err != nil {
+		return nil, err
+	}
+	lease, tip, err := t.Ready(ctx, image, l.initial.Asker, l.waiting)
+	if err != nil {
+		return nil, err
+	}
+	s.lease = lease
+	s.setBase(tip)
+	if err := l.recovers(ctx, lease, info, unbuilt); err != nil {
+		return nil, err
+	}
+	if err := l.startServices(ctx, t, lease, info); err != nil {
+		return nil, err
+	}
+	if err := l.equip(ctx, t, info, lease, tip, unbuilt); err != nil {
+		return nil, err
+	}
+	s.swept.Store(true)
+	s.id = l.commandID(s.step, 1)
+	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.step, 0, lease.Container.Image })
+	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind, Command: text.Clip(info.Command, 16<<10), Parent: tip,
+		Data: record.Marshal(started{ID: s.id})}, true); err != nil {
+		return nil, err
+	}
+	return s.start(attach)
+}
+
+// start starts the program.
+func (s *shell) start(attach context.Context) (*containers.Process, error) {
+	l := s.l
+	size := s.Size()
+	c := containers.Command{ID: s.id, Background: true, Window: terminal.Window, Hold: terminal.Hold, Grace: terminalGrace,
+		TTY: &containers.Window{Rows: size.Rows, Cols: size.Cols},
+		Env: append(l.target.env(l.initial.Asker), terminal.Environment(s.Name, l.initial.Caller.ID())...)}
+	if own := l.initial.Terminal.Command; own != nil {
+		if len(own.Env) > 0 && len(l.env) == 0 {
+			return nil, &failure{record.ReasonEnvLost, "the server stopped before the command had its environment; it was not run"}
+		}
+		c.Args, c.Shell, c.Dir, c.Env = own.Args, own.Shell, own.Dir, append(c.Env, l.env...)
+	} else {
+		c.Shell = terminal.Launch()
+	}
+	p, err := s.lease.Host.Start(attach, c)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the terminal: %w", err)
+	}
+	s.setHost(s.lease.Host)
+	return p, nil
+}
+
+// recall takes over what the journal knows of a terminal that an earlier process followed.
+func (s *shell) recall(b beginning) {
+	s.id = s.l.commandID(s.step, 1)
+	base := b.last.Parent
+	s.typed.recall(s.step, s.l.journalled(), &base)
+	s.setBase(base)
+}
+
+// terminalGrace is how long the programs of a terminal that is closed may take to end. Shells do not end by SIGTERM.
+const terminalGrace = time.Second
+
+// adoptPause is the wait between two tries to reach a container whose state is unknown.
+const adoptPause = time.Second
+
+// adopt connects to the program again. Its output begins where it broke off, or later.
+func (s *shell) adopt(ctx, attach context.Context) (*containers.Process, error) {
+	l, t := s.l, s.l.target
+	lost := &failure{record.ReasonContainerLost, "the container of the terminal is gone; the branch has everything that was committed"}
+	for {
+		lease, err := l.x.Fleet.Adopt(ctx, t.Request(l.initial.Image, l.initial.Asker, l.waiting))
+		switch {
+		case err == nil && lease == nil, errors.Is(err, containers.ErrGone):
+			return nil, lost
+		case err != nil && !errors.Is(err, containers.ErrUnavailable):
+			return nil, err
+		case err == nil:
+			t.Board(lease)
+			s.lease = lease
+			p, err := lease.Host.AttachWindow(attach, s.id, s.Next(), terminal.Hold)
+			if errors.Is(err, containers.ErrUnknownCommand) && s.Next() == 0 && s.typed.number == 0 {
+				return s.start(attach) // the earlier process was killed just before it started the program
+			}
+			if err == nil {
+				s.setHost(lease.Host)
+				return p, nil
+			}
+			lease.Release()
+			s.lease = nil
+			if errors.Is(err, containers.ErrUnknownCommand) {
+				return nil, lost
+			}
+			if !errors.Is(err, containers.ErrGone) {
+				return nil, err
+			}
+		}
+		select {
+		case <-time.After(adoptPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// follow copies the program's output until its end, or until the connection breaks, and commits the work of people
+// meanwhile.
+func (s *shell) follow(ctx context.Context, p *containers.Process, detach func()) (containers.Exit, error) {
+	var exit containers.Exit
+	var err error
+	from, upto := p.From()
+	s.Attach(process{p}, from, upto)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		exit, err = p.Output(s.Terminal, nil)
+	}()
+	defer func() {
+		s.Detach(detach)
+		<-over
+	}()
+	look := time.NewTicker(s.l.x.tuning.quiet / 4)
+	defer look.Stop()
+	idle := idleness{since: s.l.x.Now()}
+	for {
+		select {
+		case <-over:
+			if err != nil {
+				return exit, err
+			}
+			s.commitMarked(ctx)
+			return exit, s.finish(ctx, exit)
+		case <-s.marked:
+			if !s.commitMarked(ctx) {
+				return exit, containers.ErrGone
+			}
+		case <-look.C:
+			if s.look(ctx, &idle) {
+				return exit, cmp.Or(s.kill(ctx, over, &exit, &err), errClosedTerminal)
+			}
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), record.ErrClosed) {
+				return exit, record.ErrClosed
+			}
+			return exit, s.kill(ctx, over, &exit, &err)
+		}
+	}
+}
+
+// kill ends the program, and commits its changes.
+func (s *shell) kill(ctx context.Context, over <-chan struct{}, exit *containers.Exit, err *error) error {
+	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killWait)
+	defer cancel()
+	if err := s.lease.Host.Kill(kill, s.id); err != nil {
+		return err
+	}
+	select {
+	case <-over:
+	case <-kill.Done():
+		return fmt.Errorf("cannot end the program of the terminal: %w", kill.Err())
+	}
+	if *err != nil {
+		return *err
+	}
+	s.commitMarked(ctx)
+	return s.finish(ctx, *exit)
+}
+
+// idleness is when a terminal was used last.
+type idleness struct {
+	count int64
+	since time.Time
+}
+
+// look commits the changes of a program that has been quiet for some time. It returns true if nobody uses the terminal
+// any more.
+func (s *shell) look(ctx context.Context, idle *idleness) (unused bool) {
+	count, _ := s.Activity()
+	now := s.l.x.Now()
+	if count != idle.count {
+		idle.count, idle.since = count, now
+	}
+	if s.quiet != count && now.Sub(idle.since) >= s.l.x.tuning.quiet {
+		if err := s.commitQuiet(ctx); err == nil {
+			s.quiet = count
+		}
+	}
+	return now.Sub(idle.since) >= terminalIdle && s.Viewers() == 0
+}
