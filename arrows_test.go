@@ -126,7 +126,7 @@ var inside = map[string][]string{
 	"gateway/trace":      {"executor/record", "gateway/retry"},
 	"gateway/slack":      {"gateway/retry"},
 	"gateway/trigger":    {"executor", "executor/record", "gateway/forge", "gateway/lookup", "gateway/retry", "gateway/route", "gitd"},
-	"gateway/web":        {"executor", "executor/acp", "executor/quota", "executor/record", "executor/upstream", "gateway/conversation", "gateway/engineer", "gateway/evidence", "gateway/links", "gateway/live", "gateway/lookup", "gateway/markup", "gateway/page", "gateway/render", "gateway/route", "gateway/workspace", "gitd"},
+	"gateway/web":        {"executor", "executor/acp", "executor/quota", "executor/record", "executor/secret", "executor/upstream", "gateway/conversation", "gateway/credential", "gateway/engineer", "gateway/evidence", "gateway/links", "gateway/live", "gateway/lookup", "gateway/markup", "gateway/page", "gateway/render", "gateway/route", "gateway/token", "gateway/workspace", "gitd"},
 	"gateway/workspace":  {"executor", "executor/record", "gateway/lookup", "gateway/route", "gitd"},
 
 	"gateway/conversation": {"executor", "executor/acp", "executor/agent", "executor/record", "gateway/lookup", "gateway/markup", "gateway/route", "gitd"},

@@ -174,6 +174,12 @@ func (s *Server) setUpAlone() {
 		Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Machines: machines,
 		Address: s.prefix(), Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.mux.Page = s.web.Problem
+	credentials := s.credentials()
+	tokens := &token.API{Git: s.Git}
+	if credentials.Store != nil {
+		s.web.Credentials = credentials
+	}
+	s.web.Tokens = tokens
 	if s.People != nil {
 		s.web.Access, s.web.Write, s.web.Socket = route.AccessPage, route.AccessPage, route.AccessSocket
 		s.web.SignOut, s.People.Home = signin.OutPath, "/dashboard"
@@ -189,7 +195,7 @@ func (s *Server) setUpAlone() {
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		&conversation.API{Talk: &conversation.Talk{Executor: s.Executor, Find: find}, Find: find},
-		s.credentials(),
+		credentials,
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
 		s.terminal,
 		tasks,
@@ -203,7 +209,7 @@ func (s *Server) setUpAlone() {
 		&chat.API{Chat: s.Chat, Log: s.Log, Now: s.Now},
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
-		&token.API{Git: s.Git},
+		tokens,
 		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web, Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/executor/secret"
+	"github.com/ramus-dev/ramus/gateway/audit"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -60,4 +63,12 @@ func sealKey(read *secrets, path, env, file string) (*sealed.Key, error) {
 		return nil, fmt.Errorf("cannot use %s: %w", path, err)
 	}
 	return &k, nil
+}
+
+// recordedUses adds the uses of credentials to the log of actions.
+type recordedUses struct{ log *audit.Log }
+
+// Used implements [secret.Audit].
+func (r recordedUses) Used(ctx context.Context, x secret.Secret, u secret.Use) error {
+	return r.log.Append(ctx, audit.Entry{Who: cmp.Or(u.By, u.Run, "ramus"), Action: "credential.use", Object: fmt.Sprintf("%s %s to %s in %s", x.Owner, x.Name, u.To, u.Run), Result: audit.OK})
 }

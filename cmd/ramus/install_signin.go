@@ -176,6 +176,7 @@ func (i *installation) openPeople(owner gitd.Person) error {
 	}
 	i.actions = &audit.Log{Git: i.git, Signer: i.records, Author: i.accounts.Committer, Log: i.log}
 	i.actions.Open()
+	i.executor.SecretStore.SetAudit(recordedUses{i.actions})
 	i.people = &signin.People{Accounts: i.accounts, Sessions: sessions, Actions: i.actions, OIDC: i.oidc, Owner: owner, Log: i.log, Now: time.Now}
 	i.accounts.Changed = i.people.Changed
 	return nil

@@ -27,7 +27,7 @@ type Store struct {
 	Redact *redact.Secrets
 	// References reads the values that are elsewhere. The zero value knows env:// and file://.
 	References Resolver
-	// Audit gets the first use of a secret by each run. It may be nil, and may be set before the first use.
+	// Audit gets the first use of a secret by each run. Nil means that nobody does. See [Store.SetAudit].
 	Audit Audit
 	Now   func() time.Time
 
@@ -123,6 +123,13 @@ func (s *Store) learnKeys() {
 	for _, k := range s.Box.Keys() {
 		s.learn("keys/seal.key", string(k[:]))
 	}
+}
+
+// SetAudit sets Audit while the store is in use.
+func (s *Store) SetAudit(a Audit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Audit = a
 }
 
 // Put stores secrets, in place of those with the same names and owners, and returns them with their ids. values are in

@@ -56,10 +56,11 @@ func (s *Store) note(ctx context.Context, x Secret, u User, to string) error {
 	s.mu.Lock()
 	list := s.uses[x.ID]
 	i := slices.IndexFunc(list, func(o Use) bool { return o.Run == now.Run && o.By == now.By && o.To == now.To })
+	audit := s.Audit
 	s.mu.Unlock()
-	if i < 0 && s.Audit != nil {
+	if i < 0 && audit != nil {
 		x.Uses = nil
-		if err := s.Audit.Used(ctx, x, now); err != nil {
+		if err := audit.Used(ctx, x, now); err != nil {
 			return fmt.Errorf("cannot use the secret %s: its use cannot be recorded: %w", x.Name, err)
 		}
 	}

@@ -177,15 +177,16 @@ func (api *API) set(c *route.Call) error {
 	if err := c.ReadJSON(&in); err != nil {
 		return err
 	}
-	list, err := api.Set(c.Who, in)
+	list, err := api.Set(c, in)
 	if err != nil {
 		return err
 	}
 	return c.ReplyStatus(http.StatusCreated, list)
 }
 
-// Set stores credentials for a caller.
-func (api *API) Set(w route.Who, in NewCredentials) ([]secret.Secret, error) {
+// Set stores credentials for the caller of a call.
+func (api *API) Set(c *route.Call, in NewCredentials) ([]secret.Secret, error) {
+	w := c.Who
 	store, err := api.store()
 	if err != nil {
 		return nil, err
@@ -225,8 +226,19 @@ func (api *API) Set(w route.Who, in NewCredentials) ([]secret.Secret, error) {
 			Active: !n.Inactive && n.Type != "" && n.Type != secret.TypeSecret, By: w.Subject})
 		values = append(values, n.Value)
 	}
-	return store.Put(list, values)
+	if list, err = store.Put(list, values); err != nil {
+		return nil, err
+	}
+	for _, x := range list {
+		if err := c.Audit("credential.set", object(x)); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
+
+// object names a credential in the log of actions.
+func object(x secret.Secret) string { return string(x.Owner) + " " + x.Name }
 
 // find returns the credential that the path of a call names.
 func (api *API) find(c *route.Call) (secret.Secret, error) {
@@ -261,7 +273,7 @@ func (api *API) change(c *route.Call) error {
 	}
 	x, err := api.find(c)
 	if err == nil {
-		x, err = api.Store.SetActive(x.ID, in.Active)
+		x, err = api.Switch(c, x, in.Active)
 	}
 	if err != nil {
 		return err
@@ -269,10 +281,31 @@ func (api *API) change(c *route.Call) error {
 	return c.Reply(x)
 }
 
+// Switch switches a credential that the caller may change on or off.
+func (api *API) Switch(c *route.Call, x secret.Secret, active bool) (secret.Secret, error) {
+	x, err := api.Store.SetActive(x.ID, active)
+	if err != nil {
+		return x, err
+	}
+	action := "credential.off"
+	if active {
+		action = "credential.on"
+	}
+	return x, c.Audit(action, object(x))
+}
+
+// Remove removes a credential that the caller may change.
+func (api *API) Remove(c *route.Call, x secret.Secret) error {
+	if err := api.Store.Remove(x.ID); err != nil {
+		return err
+	}
+	return c.Audit("credential.remove", object(x))
+}
+
 func (api *API) remove(c *route.Call) error {
 	x, err := api.find(c)
 	if err == nil {
-		err = api.Store.Remove(x.ID)
+		err = api.Remove(c, x)
 	}
 	if err != nil {
 		return err

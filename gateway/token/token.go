@@ -54,14 +54,15 @@ func may(w route.Who, t gitd.Issued) bool {
 }
 
 func (api *API) revoke(c *route.Call) error {
-	if err := api.Revoke(c.Who, c.R.PathValue("token")); err != nil {
+	if err := api.Revoke(c, c.R.PathValue("token")); err != nil {
 		return err
 	}
 	return c.Reply(struct{}{})
 }
 
 // Revoke refuses a token from now on. The error is [gitd.ErrNotFound] also if the caller may not see it.
-func (api *API) Revoke(w route.Who, id string) error {
+func (api *API) Revoke(c *route.Call, id string) error {
+	w := c.Who
 	known := w.Admin() || w.Token != "" && w.Token == id // a token of an earlier version is not in the list
 	for _, t := range api.Git.Tokens() {
 		known = known || t.ID == id && may(w, t)
@@ -69,5 +70,8 @@ func (api *API) Revoke(w route.Who, id string) error {
 	if !known {
 		return route.NotFound("token", id)
 	}
-	return api.Git.RevokeToken(id, w.Subject)
+	if err := api.Git.RevokeToken(id, w.Subject); err != nil {
+		return err
+	}
+	return c.Audit("token.revoke", id)
 }

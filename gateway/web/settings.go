@@ -28,6 +28,12 @@ func (api *API) settingsPage(c *route.Call) (*Page, error) {
 	case !c.Who.May(route.AccessWrite):
 		d.Role = "viewer"
 	}
+	if api.Credentials != nil {
+		d.More = append(d.More, Settings{Title: "Credentials", Path: credentialsPath, Icon: "lock", About: "Keys of agents, and secrets for hosts"})
+	}
+	if api.Tokens != nil {
+		d.More = append(d.More, Settings{Title: "Tokens", Path: tokensPath, Icon: "lock", About: "What lets programs and git in"})
+	}
 	for _, s := range api.More {
 		if !s.Admin || c.Who.Admin() {
 			d.More = append(d.More, s)

@@ -12,11 +12,13 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -47,6 +49,9 @@ type API struct {
 	Ways []Way
 	// HasKey reports whether an agent of a person has a key for its model. Nil means that a configured agent has one.
 	HasKey func(ctx context.Context, who route.Who) bool
+	// Credentials and Tokens have those of people. Nil means that there is no page of them.
+	Credentials *credential.API
+	Tokens      *token.API
 	// SignOut is the path of the form that signs out. Empty means that nobody can.
 	SignOut string
 	// NoScript leaves out all scripts.
@@ -124,6 +129,8 @@ func (api *API) setUp() {
 			{"/nodes", "The machines that run containers", api.nodeList},
 			{"/nodes/{node}", "A machine: its health, its containers and its limits", api.nodePage},
 			{"/settings", "The settings of a person", api.settingsPage},
+			{credentialsPath, "The credentials of a person, without their values", api.credentialsPage},
+			{tokensPath, "The tokens of a person", api.tokensPage},
 		}
 	})
 }
@@ -155,6 +162,9 @@ func (api *API) Routes() []route.Route {
 	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)
 	form("/repos/{repo}/refresh", "Refresh a base from its upstream, by its page", api.refreshRepo)
 	form("/settings/appearance", "Choose theme and density, by the form of the settings", api.saveAppearance)
+	form(credentialsPath, "Store credentials, by their page", api.setCredentials)
+	form(credentialsPath+"/{credential}/{action}", "Try, switch or remove a credential, by its page", api.credentialAction)
+	form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", api.revokeToken)
 	rows = append(rows, api.talkRoutes()...)
 	if api.Live != nil {
 		rows = append(rows, api.Live.Routes()...)

@@ -1,0 +1,185 @@
+package web
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor/secret"
+	"github.com/ramus-dev/ramus/gateway/credential"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// The paths of the pages of credentials and tokens.
+const (
+	credentialsPath = "/settings/credentials"
+	tokensPath      = "/settings/tokens"
+)
+
+// credentialsData is the data of the page of credentials.
+type credentialsData struct {
+	Rows  []credentialRow
+	Types []string // of agents
+	Admin bool
+	Local bool // nobody in particular looks
+	// Wrong has the mistakes of the form, by field. The fields keep what was written, but for values.
+	Wrong                     map[string]string
+	Name, Agent, Hosts, Owner string
+	Tried                     *credential.Verified
+	TriedName                 string
+}
+
+// credentialRow is a credential in the list.
+type credentialRow struct {
+	secret.Secret
+	Mine, Switches bool
+	LastUse        *secret.Use
+}
+
+func (api *API) credentialsPage(c *route.Call) (*Page, error) {
+	return api.credentialsWith(c, &credentialsData{Agent: "claude-code"})
+}
+
+// credentialsWith returns the page with what was written into its form.
+func (api *API) credentialsWith(c *route.Call, d *credentialsData) (*Page, error) {
+	if api.Credentials == nil {
+		return nil, route.NewProblem(route.KindNotFound, "this server keeps no credentials")
+	}
+	list, err := api.Credentials.List(c.Who, credential.Query{})
+	if err != nil {
+		return nil, err
+	}
+	d.Types, d.Admin, d.Local = secret.AgentTypes(), c.Who.Admin(), c.Who.Local
+	for _, x := range list {
+		x.Problem = render.ClipClean(x.Problem, 300)
+		row := credentialRow{Secret: x, Mine: x.Owner == secret.OfPerson(c.Who.Subject), Switches: x.Type != secret.TypeSecret && x.Type != secret.TypeForge && x.Problem == ""}
+		if len(x.Uses) > 0 {
+			row.LastUse = &x.Uses[0]
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	p := &Page{Title: "Credentials", Nav: "settings", Template: "credentials", Data: d}
+	if len(d.Wrong) > 0 {
+		p.Status = 422
+	}
+	return p, nil
+}
+
+// setCredentials stores what the form has: the key of an agent, a secret, or the text of a .env file.
+func (api *API) setCredentials(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	if err := c.CheckRecent(); err != nil {
+		return err
+	}
+	d := &credentialsData{Name: formText(c, "name", 100), Agent: formText(c, "agent", 40), Hosts: formText(c, "hosts", 4000), Owner: formText(c, "owner", 300), Wrong: map[string]string{}}
+	value, dotenv := formText(c, "value", 64<<10), formText(c, "dotenv", 256<<10)
+	in := credential.NewCredentials{Owner: credential.Owner(d.Owner), Dotenv: dotenv, Hosts: strings.FieldsFunc(d.Hosts, func(r rune) bool { return r == ',' || r <= ' ' })}
+	field := "value"
+	switch kind := formText(c, "kind", 40); {
+	case kind == "dotenv":
+		field = "dotenv"
+		if dotenv == "" {
+			d.Wrong["dotenv"] = "Paste the lines of a .env file."
+		}
+	case value == "":
+		d.Wrong["value"] = "Paste the value. It is never shown again."
+	case kind == "secret":
+		in.Dotenv = ""
+		in.Credentials = []credential.NewCredential{{Name: d.Name, Value: value, Hosts: in.Hosts}}
+	default:
+		in.Dotenv, in.Hosts = "", nil
+		one := credential.NewCredential{Type: secret.TypeAgentKey, Agent: d.Agent, Value: value}
+		if kind == string(secret.KindOAuth) {
+			one.Kind = secret.KindOAuth
+		}
+		in.Credentials = []credential.NewCredential{one}
+	}
+	if len(d.Wrong) == 0 {
+		_, err := api.Credentials.Set(c, in)
+		if err == nil {
+			return api.see(c, credentialsPath)
+		}
+		text, ok := fieldProblem(err, c.Who)
+		if !ok {
+			return err
+		}
+		d.Wrong[field] = text
+	}
+	p, err := api.credentialsWith(c, d)
+	if err != nil {
+		return err
+	}
+	return api.write(c, p)
+}
+
+// credentialAction removes, switches or tries a credential.
+func (api *API) credentialAction(c *route.Call) error {
+	if err := c.CheckRecent(); err != nil {
+		return err
+	}
+	if api.Credentials == nil {
+		return route.NewProblem(route.KindNotFound, "this server keeps no credentials")
+	}
+	x, err := api.Credentials.Get(c.Who, c.R.PathValue("credential"))
+	if err != nil {
+		return err
+	}
+	switch action := c.R.PathValue("action"); action {
+	case "remove":
+		err = api.Credentials.Remove(c, x)
+	case "on", "off":
+		_, err = api.Credentials.Switch(c, x, action == "on")
+	case "verify":
+		v := api.Credentials.Verify(c.R.Context(), x.ID)
+		v.Message = render.ClipClean(v.Message, 300)
+		p, err := api.credentialsWith(c, &credentialsData{Agent: "claude-code", Tried: &v, TriedName: x.Name})
+		if err != nil {
+			return err
+		}
+		return api.write(c, p)
+	default:
+		err = route.NotFound("action", action)
+	}
+	if err != nil {
+		return err
+	}
+	return api.see(c, credentialsPath)
+}
+
+// tokensData is the data of the page of tokens.
+type tokensData struct {
+	Rows  []gitd.Issued // those that let somebody in, the newest first
+	Ended []gitd.Issued // those that were revoked
+	Admin bool
+}
+
+func (api *API) tokensPage(c *route.Call) (*Page, error) {
+	if api.Tokens == nil {
+		return nil, route.NewProblem(route.KindNotFound, "this server has no tokens")
+	}
+	d := &tokensData{Admin: c.Who.Admin()}
+	for _, t := range slices.Backward(api.Tokens.List(c.Who)) {
+		if t.Revoked.IsZero() {
+			d.Rows = append(d.Rows, t)
+		} else {
+			d.Ended = append(d.Ended, t)
+		}
+	}
+	return &Page{Title: "Tokens", Nav: "settings", Template: "tokens", Data: d}, nil
+}
+
+func (api *API) revokeToken(c *route.Call) error {
+	if err := c.CheckRecent(); err != nil {
+		return err
+	}
+	if api.Tokens == nil {
+		return route.NewProblem(route.KindNotFound, "this server has no tokens")
+	}
+	if err := api.Tokens.Revoke(c, c.R.PathValue("token")); err != nil {
+		return err
+	}
+	return api.see(c, tokensPath)
+}
