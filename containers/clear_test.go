@@ -81,7 +81,8 @@ func TestFleetClearsAgain(t *testing.T) {
 	}
 	k := &refusing{fails: filepath.Join(dir, "fleet", "old", "1")}
 	f := newFleet(t, dir, func(f *containers.Fleet) { f.Keeper = k })
-	f.await("the deletion of the others", func() bool { cleared, waiting := f.Cleared(); return cleared == 2 && waiting == 1 })
+	f.await("the deletion of the others",
+		func() bool { cleared, waiting := f.Cleared(); return cleared == 2 && waiting == 1 })
 	k.willing.Store(true)
 	f.await("another try", func() bool {
 		containers.Sweep(f.Fleet)

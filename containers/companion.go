@@ -50,7 +50,8 @@ func (f *Fleet) AcquireCompanions(ctx context.Context, of *Lease, requests []Req
 
 // startCompanions starts the containers of requests that do not exist, once there is room for all of them.
 func (f *Fleet) startCompanions(ctx context.Context, id string, requests []Request) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, companionWait, fmt.Errorf("%w: all %d containers next to others are in use", ErrBusy, f.Companions))
+	ctx, cancel := context.WithTimeoutCause(ctx, companionWait,
+		fmt.Errorf("%w: all %d containers next to others are in use", ErrBusy, f.Companions))
 	defer cancel()
 	f.mu.Lock()
 	defer f.mu.Unlock()

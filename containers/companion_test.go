@@ -51,7 +51,8 @@ func TestCompanions(t *testing.T) {
 	}
 	// The other caller gets the only slot. What is next to the first one goes with it.
 	other := f.acquire("run:b")
-	f.await("the end of the services", func() bool { return f.state("service:a:db") == "none" && f.state("service:a:cache") == "none" })
+	f.await("the end of the services",
+		func() bool { return f.state("service:a:db") == "none" && f.state("service:a:cache") == "none" })
 	if _, err := f.AcquireCompanions(t.Context(), task, requests("service:a:db")); !errors.Is(err, containers.ErrGone) {
 		t.Errorf("next to a container that is gone: %v", err)
 	}
@@ -109,7 +110,8 @@ func TestCompanionTakenOver(t *testing.T) {
 	}
 	task.Release()
 	second.clock.add(time.Minute)
-	second.await("the sleep of both", func() bool { return second.state("run:a") == "none" && second.state("service:a:db") == "none" })
+	second.await("the sleep of both",
+		func() bool { return second.state("run:a") == "none" && second.state("service:a:db") == "none" })
 }
 
 // idOf returns the engine's id of a container that a closed fleet has left.

@@ -30,7 +30,8 @@ type channelConn struct {
 }
 
 func newChannelConn(ch ssh.Channel, reqs <-chan *ssh.Request, peer string) *channelConn {
-	c := &channelConn{ch: ch, peer: peer, closed: make(chan struct{}), data: make(chan []byte), taken: make(chan struct{}, 1)}
+	c := &channelConn{ch: ch, peer: peer, closed: make(chan struct{}), data: make(chan []byte),
+		taken: make(chan struct{}, 1)}
 	c.read.expired = make(chan struct{})
 	c.write.expired = make(chan struct{})
 	go ssh.DiscardRequests(reqs) // returns when the channel is closed

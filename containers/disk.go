@@ -152,7 +152,8 @@ func (w *diskWatch) look(b *slot) {
 	used, err := w.usage(&from, 2*most.Files)
 	tooDeep := errors.Is(err, layer.ErrTooMany)
 	if err != nil && !tooDeep && f.base.Err() == nil && !errors.Is(err, layer.ErrGone) && !errors.Is(err, ErrGone) {
-		f.log().Warn("limits.disk is enforced in part only", "key", b.key, "err", err) // the space that was counted still counts
+		f.log().Warn("limits.disk is enforced in part only", "key", b.key, "err",
+			err) // the space that was counted still counts
 	}
 	if !lost(host) {
 		used.Bytes += f.kept(host, output)
@@ -244,7 +245,8 @@ func (f *Fleet) killFull(b *slot, host *Host, message string) (int, error) {
 	defer cancel()
 	proc.Await(ctx, killAwait, host.Done(), func() bool {
 		list, err := bounded(f, ctx, askTimeout, host.Commands, nil)
-		return err != nil || !slices.ContainsFunc(list, func(c CommandState) bool { return c.Running && slices.Contains(ids, c.ID) })
+		return err != nil || !slices.ContainsFunc(list,
+			func(c CommandState) bool { return c.Running && slices.Contains(ids, c.ID) })
 	})
 	return len(ids), errors.Join(errs...)
 }

@@ -170,7 +170,8 @@ func bounded[T any](f *Fleet, ctx context.Context, d time.Duration, fn func(cont
 // dial connects to the runner of a container.
 func (f *Fleet) dial(ctx context.Context, limit time.Duration, door *door, name, id string) (*Host, error) {
 	d := &Dialer{Engine: f.Engine, Signer: f.signer, Pin: filePin(filepath.Join(f.folder(name), "host_key")), Door: door}
-	return bounded(f, ctx, limit, func(ctx context.Context) (*Host, error) { return d.Dial(ctx, id) }, func(h *Host) { h.Close() })
+	return bounded(f, ctx, limit, func(ctx context.Context) (*Host, error) { return d.Dial(ctx, id) },
+		func(h *Host) { h.Close() })
 }
 
 // ended reports whether the last process of a container is known to be gone. When process 1 ends, the kernel ends all others of its

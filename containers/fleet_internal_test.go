@@ -42,7 +42,8 @@ func TestFleetAsksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		e := &orphan{made: Container{ID: "c1", Key: "run:a", Running: true, Labels: map[string]string{labelFolder: name}}, gone: make(chan struct{})}
+		e := &orphan{made: Container{ID: "c1", Key: "run:a", Running: true,
+			Labels: map[string]string{labelFolder: name}}, gone: make(chan struct{})}
 		var late atomic.Bool
 		var lost atomic.Int32
 		f := &Fleet{Engine: e, Dir: dir, Now: func() time.Time {

@@ -147,10 +147,11 @@ func TestFleetStartsOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range ids {
 		group.Go(func() {
-			l, err := f.Acquire(t.Context(), containers.Request{Key: "run:a", Provision: func(ctx context.Context, h *containers.Host) error {
-				provisioned.Add(1)
-				return nil
-			}})
+			l, err := f.Acquire(t.Context(),
+				containers.Request{Key: "run:a", Provision: func(ctx context.Context, h *containers.Host) error {
+					provisioned.Add(1)
+					return nil
+				}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -194,9 +195,10 @@ func TestFleetDoor(t *testing.T) {
 	f := newFleet(t, t.TempDir(), nil)
 	ask := `bash -c 'exec 3<>/dev/tcp/127.0.0.1/7070 && printf "GET / HTTP/1.0\r\n\r\n" >&3 && tail -n 1 <&3'`
 	for _, say := range []string{"first", "second"} {
-		l, err := f.Acquire(t.Context(), containers.Request{Key: "run:a", Door: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			io.WriteString(w, say)
-		})})
+		l, err := f.Acquire(t.Context(),
+			containers.Request{Key: "run:a", Door: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, say)
+			})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -431,7 +433,8 @@ func TestFleetReconnects(t *testing.T) {
 func TestFleetProvisionFails(t *testing.T) {
 	f := newFleet(t, t.TempDir(), nil)
 	bad := errors.New("no such branch")
-	_, err := f.Acquire(t.Context(), containers.Request{Key: "run:a", Provision: func(context.Context, *containers.Host) error { return bad }})
+	_, err := f.Acquire(t.Context(),
+		containers.Request{Key: "run:a", Provision: func(context.Context, *containers.Host) error { return bad }})
 	if !errors.Is(err, bad) {
 		t.Errorf("it says %v", err)
 	}
@@ -452,11 +455,12 @@ func TestFleetStartGivenUp(t *testing.T) {
 	began := make(chan struct{})
 	got := make(chan error, 1)
 	go func() {
-		_, err := f.Acquire(ctx, containers.Request{Key: "run:a", Provision: func(ctx context.Context, _ *containers.Host) error {
-			close(began)
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}})
+		_, err := f.Acquire(ctx,
+			containers.Request{Key: "run:a", Provision: func(ctx context.Context, _ *containers.Host) error {
+				close(began)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}})
 		got <- err
 	}()
 	<-began
@@ -487,11 +491,12 @@ func TestFleetRemove(t *testing.T) {
 	began := make(chan struct{})
 	got := make(chan error, 1)
 	go func() {
-		_, err := f.Acquire(t.Context(), containers.Request{Key: "run:b", Provision: func(ctx context.Context, _ *containers.Host) error {
-			close(began)
-			<-ctx.Done()
-			return ctx.Err()
-		}})
+		_, err := f.Acquire(t.Context(),
+			containers.Request{Key: "run:b", Provision: func(ctx context.Context, _ *containers.Host) error {
+				close(began)
+				<-ctx.Done()
+				return ctx.Err()
+			}})
 		got <- err
 	}()
 	<-began
@@ -651,7 +656,8 @@ func TestFleetManyCallers(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				p, err := l.Host.Start(t.Context(), containers.Command{ID: rand.Text(), Shell: "echo " + key + " >> who; sort -u who"})
+				p, err := l.Host.Start(t.Context(),
+					containers.Command{ID: rand.Text(), Shell: "echo " + key + " >> who; sort -u who"})
 				if err != nil {
 					t.Error(err)
 					return
@@ -667,7 +673,8 @@ func TestFleetManyCallers(t *testing.T) {
 	group.Wait()
 	f.close(false)
 	if count.most > 5 || count.twice || count.now != 0 {
-		t.Errorf("%d containers at once at a capacity of 5, two of one key: %v, left: %d", count.most, count.twice, count.now)
+		t.Errorf("%d containers at once at a capacity of 5, two of one key: %v, left: %d", count.most,
+			count.twice, count.now)
 	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if runtime.NumGoroutine() <= before {

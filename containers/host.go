@@ -277,7 +277,8 @@ func (h *Host) Commands(ctx context.Context) ([]CommandState, error) {
 	}
 	all := make([]CommandState, len(states))
 	for i, s := range states {
-		all[i] = CommandState{ID: s.ID, Started: s.Started, Background: s.Background, Running: s.Running, Exit: Exit(s.Exit), Line: s.Line, Cut: s.Cut}
+		all[i] = CommandState{ID: s.ID, Started: s.Started, Background: s.Background, Running: s.Running,
+			Exit: Exit(s.Exit), Line: s.Line, Cut: s.Cut}
 	}
 	return all, nil
 }

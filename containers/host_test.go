@@ -24,7 +24,10 @@ func TestConnectionEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }}
+	server := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions,
+		error) {
+		return nil, nil
+	}}
 	server.AddHostKey(signer)
 	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {

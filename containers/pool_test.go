@@ -86,7 +86,8 @@ func TestFleetBinds(t *testing.T) {
 				}
 				return os.WriteFile(filepath.Join(p.Dir, "upper"), nil, 0o600)
 			})
-			if !l.Bound || l.Place == nil || !l.Fresh || l.Container.Key != "run:bound" || l.Container.Labels["of"] != "run:bound" || provisioned.Load() != 0 {
+			if !l.Bound || l.Place == nil || !l.Fresh || l.Container.Key != "run:bound" ||
+				l.Container.Labels["of"] != "run:bound" || provisioned.Load() != 0 {
 				t.Errorf("%+v, provisioned %d times", l, provisioned.Load())
 			}
 			shell(t, l.Host, "true")
@@ -97,7 +98,8 @@ func TestFleetBinds(t *testing.T) {
 			}
 			l.Release()
 			bad := errors.New("no such branch")
-			if _, err := f.Acquire(t.Context(), containers.Request{Key: "run:bad", Bind: func(context.Context, containers.Place) error { return bad }}); !errors.Is(err, bad) {
+			if _, err := f.Acquire(t.Context(), containers.Request{Key: "run:bad",
+				Bind: func(context.Context, containers.Place) error { return bad }}); !errors.Is(err, bad) {
 				t.Errorf("it says %v", err)
 			}
 			f.close(true)
@@ -157,7 +159,8 @@ func TestFleetSalvages(t *testing.T) {
 	old := *l.Place
 	kill(l)
 	l = acquire("run:a")
-	if list := got.places(); !l.Fresh || len(list) != 1 || list[0].Key != "run:a" || list[0].Dir != old.Dir || list[0].Labels["of"] != "run:a" || list[0].Host != nil {
+	if list := got.places(); !l.Fresh || len(list) != 1 || list[0].Key != "run:a" || list[0].Dir != old.Dir ||
+		list[0].Labels["of"] != "run:a" || list[0].Host != nil {
 		t.Fatalf("fresh %v, salvaged %+v", l.Fresh, list)
 	}
 	// One that dies while nobody looks, and one that dies while ramus is away.
@@ -237,13 +240,15 @@ func TestFleetPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id := l.Host.Container().ID; !slices.Contains(waiting, id) || !l.Fresh || l.Container.Key != "run:a" || l.Container.Labels["of"] != "a" {
+	if id := l.Host.Container().ID; !slices.Contains(waiting, id) || !l.Fresh || l.Container.Key != "run:a" ||
+		l.Container.Labels["of"] != "a" {
 		t.Errorf("%+v is not of the pool, %v", l, waiting)
 	}
 	shell(t, l.Host, "echo mine > mine")
 	f.await("the engine to know whose it is", func() bool {
 		list, err := f.Engine.List(t.Context(), containers.Owner(f.Fleet))
-		return err == nil && slices.ContainsFunc(list, func(c containers.Container) bool { return c.Key == "run:a" && c.Labels["of"] == "a" })
+		return err == nil && slices.ContainsFunc(list,
+			func(c containers.Container) bool { return c.Key == "run:a" && c.Labels["of"] == "a" })
 	})
 	l.Release()
 	full()

@@ -73,7 +73,8 @@ func TestPrinted(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := newPrinted().announce(runner.Output{}, func(uint64) (*os.File, error) { return os.OpenFile(fifo, os.O_RDWR, 0) }); err == nil {
+	if err := newPrinted().announce(runner.Output{},
+		func(uint64) (*os.File, error) { return os.OpenFile(fifo, os.O_RDWR, 0) }); err == nil {
 		t.Error("a pipe is taken for a file")
 	}
 	if err := newPrinted().announce(runner.Output{Before: 1 << 63}, open); err == nil {

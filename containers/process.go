@@ -203,7 +203,8 @@ func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{id: r.ID, host: h, ctx: ctx, ch: ch, started: make(chan struct{}), ended: make(chan struct{}), printed: [2]*printed{newPrinted(), newPrinted()}}
+	p := &Process{id: r.ID, host: h, ctx: ctx, ch: ch, started: make(chan struct{}), ended: make(chan struct{}),
+		printed: [2]*printed{newPrinted(), newPrinted()}}
 	p.stop = context.AfterFunc(ctx, func() { ch.Close() })
 	if !h.owned.Go(func() { p.listen(reqs) }) {
 		p.close()
@@ -396,7 +397,8 @@ func (p *Process) Input(b []byte) error {
 // Resize sets the size of the command's terminal. When it returns, the terminal has the size, so that input which follows
 // finds it.
 func (p *Process) Resize(w Window) error {
-	_, err := p.ch.SendRequest("window-change", true, ssh.Marshal(struct{ Cols, Rows, Width, Height uint32 }{uint32(w.Cols), uint32(w.Rows), 0, 0}))
+	_, err := p.ch.SendRequest("window-change", true,
+		ssh.Marshal(struct{ Cols, Rows, Width, Height uint32 }{uint32(w.Cols), uint32(w.Rows), 0, 0}))
 	if err != nil {
 		return fmt.Errorf("cannot resize the terminal of command %s: %w", p.id, p.host.why(p.ctx, err))
 	}

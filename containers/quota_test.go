@@ -80,7 +80,8 @@ func TestQuotaFound(t *testing.T) {
 	if !look(65 * mib) {
 		t.Error("the bound holds again")
 	}
-	if many := (layer.Usage{Files: 100_001}); !q.found(many, layer.Usage{}, false) || !strings.Contains(q.message(false), "more than 100000 files") {
+	if many := (layer.Usage{Files: 100_001}); !q.found(many, layer.Usage{}, false) ||
+		!strings.Contains(q.message(false), "more than 100000 files") {
 		t.Errorf("names: %q", q.message(false))
 	}
 	if !q.found(bytesUsed(1), layer.Usage{}, true) || !strings.Contains(q.message(true), "too deeply") {

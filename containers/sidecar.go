@@ -106,7 +106,8 @@ type SidecarExit struct {
 func (f *Fleet) RunSidecar(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
 	exit, err := f.runSidecar(ctx, id, s)
 	if err != nil {
-		return exit, fmt.Errorf("cannot run %s as a sidecar of container %s: %w", cmp.Or(s.Key, "a sidecar"), cmp.Or(id, "(none)"), err)
+		return exit, fmt.Errorf("cannot run %s as a sidecar of container %s: %w", cmp.Or(s.Key, "a sidecar"),
+			cmp.Or(id, "(none)"), err)
 	}
 	return exit, nil
 }

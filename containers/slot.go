@@ -59,7 +59,8 @@ const (
 // fillSlotLocked makes a slot, and starts filling it with a container of the pool or a new one.
 func (f *Fleet) fillSlotLocked(r Request) {
 	ctx, cancel := context.WithCancelCause(f.base)
-	b := &slot{key: r.Key, companionOf: r.Labels[labelCompanion], state: slotStarting, since: f.now(), settled: make(chan struct{}), abandon: cancel, fresh: true}
+	b := &slot{key: r.Key, companionOf: r.Labels[labelCompanion], state: slotStarting, since: f.now(),
+		settled: make(chan struct{}), abandon: cancel, fresh: true}
 	var v *candidate
 	if b.companionOf == "" {
 		v = f.takePooledLocked(r)

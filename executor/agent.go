@@ -26,9 +26,11 @@ func (x *Executor) agent(name string) (agent.Agent, error) {
 	}
 	switch {
 	case len(names) == 0:
-		return agent.Agent{}, fmt.Errorf("%w agent %q: none is configured; see `agents` in the configuration", record.ErrInvalid, name)
+		return agent.Agent{}, fmt.Errorf("%w agent %q: none is configured; see `agents` in the configuration",
+			record.ErrInvalid, name)
 	case name == "":
-		return agent.Agent{}, fmt.Errorf("%w request: it names no agent; known are %s", record.ErrInvalid, strings.Join(names, ", "))
+		return agent.Agent{}, fmt.Errorf("%w request: it names no agent; known are %s", record.ErrInvalid,
+			strings.Join(names, ", "))
 	}
 	return agent.Agent{}, fmt.Errorf("%w agent %q; known are %s", record.ErrInvalid, name, strings.Join(names, ", "))
 }
@@ -137,7 +139,8 @@ func (l *liveRun) say(p record.Prompt) error {
 			return err
 		}
 	}
-	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10), Data: record.Marshal(p)}, true)
+	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10),
+		Data: record.Marshal(p)}, true)
 }
 
 // saidLocked reports whether a prompt with the key was journalled, also if it was taken back. mu is held.

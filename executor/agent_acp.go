@@ -199,7 +199,8 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	if _, err := t.memory(w).Restore(ctx, w.host.Container().ID, files); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.x.tuning.waits.Start, fmt.Errorf("the agent was not ready after %s", l.x.tuning.waits.Start))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.x.tuning.waits.Start,
+		fmt.Errorf("the agent was not ready after %s", l.x.tuning.waits.Start))
 	defer cancel()
 	browser := t.openBrowser(ctx, w)
 	k, err := agent.Start(ctx, w.host, t.agentOptions(browser), agentTurn{w}, meter)
@@ -207,11 +208,13 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	if err != nil {
 		return false, err
 	}
-	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: t.servers(ctx, w, browser), ID: t.formerSession()}
+	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: t.servers(ctx, w, browser),
+		ID: t.formerSession()}
 	if open.ID != "" {
 		k.Session, err = k.Conn.Open(ctx, open)
 		if errors.Is(err, acp.ErrRefused) {
-			note := record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip("the agent's session could not be gone on with, a new one begins: "+err.Error(), 4<<10)}
+			note := record.Event{Type: record.EventNote, Step: w.s.ID,
+				Message: text.Clip("the agent's session could not be gone on with, a new one begins: "+err.Error(), 4<<10)}
 			if err := l.emit(note, false); err != nil {
 				return false, err
 			}
@@ -225,7 +228,8 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		return false, err
 	}
 	data := spoken{ID: k.Session, Agent: k.Conn.Agent.Name, Version: k.Conn.Agent.Version, Resumed: open.ID != ""}
-	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.s.ID, Message: k.Session, Data: record.Marshal(data)}, true)
+	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.s.ID, Message: k.Session,
+		Data: record.Marshal(data)}, true)
 }
 
 // setSession sets the session of the run's agent if e begins one.
@@ -284,11 +288,13 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 		return nil
 	}
 	id := t.process.ID + "-mcp"
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}}, io.Discard, io.Discard)
+	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}},
+		io.Discard, io.Discard)
 	if err != nil || exit.Code != 0 {
 		return nil // without them an agent can still work
 	}
-	return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: "ramus", Command: containers.Program, Args: []string{"mcp"}, Env: []sdk.EnvVariable{{Name: "RAMUS", Value: "1"}}}}}
+	return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: "ramus", Command: containers.Program,
+		Args: []string{"mcp"}, Env: []sdk.EnvVariable{{Name: "RAMUS", Value: "1"}}}}}
 }
 
 // mcpPath is where other rooms serve MCP at the door.
@@ -390,7 +396,8 @@ func (l *liveRun) processPrefix() string { return l.commandID("acp", 0) + "." }
 
 // speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
 func (l *liveRun) speaks(s stepInfo) bool {
-	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil && l.x.options().Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
+	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil &&
+		l.x.options().Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
 }
 
 // repeatable reports whether a turn that is gone with its container may begin again from the branch. The run's record
@@ -413,7 +420,8 @@ func (l *liveRun) outside(step string) bool {
 		case e.Step != step:
 		case e.Type == record.EventStepStarted:
 			return false
-		case e.Type == record.EventTool && e.Kind != string(record.KindTask), e.Type == record.EventEgress && e.Reason == "allowed":
+		case e.Type == record.EventTool && e.Kind != string(record.KindTask), e.Type == record.EventEgress &&
+			e.Reason == "allowed":
 			return true
 		}
 	}

@@ -20,7 +20,8 @@ import (
 
 // withACP gives the world an agent of ProtocolACP that follows its prompt line by line.
 func withACP(change func(*agent.Agent)) func(*executor.Executor) {
-	a := agent.Agent{Protocol: agent.ProtocolACP, Command: []string{standinBinary}, Env: []string{"ACP_STANDIN_SCRIPT=1"}, State: []string{".acp-standin"}}
+	a := agent.Agent{Protocol: agent.ProtocolACP, Command: []string{standinBinary},
+		Env: []string{"ACP_STANDIN_SCRIPT=1"}, State: []string{".acp-standin"}}
 	if change != nil {
 		change(&a)
 	}
@@ -32,7 +33,8 @@ func withACP(change func(*agent.Agent)) func(*executor.Executor) {
 
 func TestACP(t *testing.T) {
 	w := newWorld(t, withACP(nil))
-	r := w.ended(w.ask("conv:spoken", "say hello there\nplan look | write\nwrite made.txt by an agent\nread made.txt\nrun ls sub; pwd; echo $RAMUS_FILES\nrun cat \"$RAMUS_FILES/note.txt\"",
+	r := w.ended(w.ask("conv:spoken",
+		"say hello there\nplan look | write\nwrite made.txt by an agent\nread made.txt\nrun ls sub; pwd; echo $RAMUS_FILES\nrun cat \"$RAMUS_FILES/note.txt\"",
 		record.Attachment{Name: "../note.txt", Content: []byte("attached\n")}).Name())
 	if r.State != record.StateComplete || r.Session == "" {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
@@ -55,7 +57,8 @@ func TestACP(t *testing.T) {
 // decides, not its name. Every agent finds the pictures as files.
 func TestACPPictures(t *testing.T) {
 	picture := []byte("\x89PNG\r\n\x1a\nand so on")
-	files := []record.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture}, {Name: "none.png", Type: "image/png", Content: []byte("<html>")},
+	files := []record.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture},
+		{Name: "none.png", Type: "image/png", Content: []byte("<html>")},
 		{Name: "large.png", Type: "image/png", Content: append(picture, make([]byte, 4_000_000)...)}}
 	for name, can := range map[string]bool{"can": true, "cannot": false} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +69,8 @@ func TestACPPictures(t *testing.T) {
 			}))
 			r := w.ended(w.ask("conv:"+name, "recall\nrun ls $RAMUS_FILES | sort", files...).Name())
 			out := w.stdout(r.Name(), "turn-1")
-			if n := strings.Count(out, "image: "); r.State != record.StateComplete || strings.Contains(out, fmt.Sprintf("image: image/png of %d bytes, <nil>", len(picture))) != can || n > 1 || (n == 1) != can {
+			if n := strings.Count(out, "image: "); r.State != record.StateComplete || strings.Contains(out,
+				fmt.Sprintf("image: image/png of %d bytes, <nil>", len(picture))) != can || n > 1 || (n == 1) != can {
 				t.Errorf("%s\n%q", r.State, out)
 			}
 			if !strings.Contains(out, "large.png\nnone.png\npage.txt\n") {
@@ -166,7 +170,8 @@ func TestACPPermission(t *testing.T) {
 	t.Run("allow", func(t *testing.T) {
 		w := newWorld(t, withACP(asks))
 		r := w.ended(w.ask("conv:p", prompt).Name())
-		if got := made(w, r); !strings.Contains(got, "made.txt") || !strings.Contains(got, "ran.txt") || len(w.agentEvents(r.Name(), "permission")) != 2 {
+		if got := made(w, r); !strings.Contains(got, "made.txt") || !strings.Contains(got, "ran.txt") ||
+			len(w.agentEvents(r.Name(), "permission")) != 2 {
 			t.Errorf("%s\n%s", got, w.journal(r.Name()))
 		}
 	})
@@ -192,7 +197,8 @@ func TestACPPermission(t *testing.T) {
 			if err != nil || now.Gate == nil || now.State != record.StateRunning || !strings.Contains(now.Gate.Message, "echo ran") {
 				t.Fatalf("%+v, %v", now, err)
 			}
-			if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Step: "turn-1/permission-9", Approved: true}); !errors.Is(err, record.ErrConflict) {
+			if _, err := w.x.Decide(t.Context(), r.Name(),
+				record.Decision{Step: "turn-1/permission-9", Approved: true}); !errors.Is(err, record.ErrConflict) {
 				t.Errorf("another question was answered: %v", err)
 			}
 			if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Step: now.Gate.Step, Approved: yes, By: "ada"}); err != nil {
@@ -220,7 +226,8 @@ func TestACPPermission(t *testing.T) {
 		if err := w.x.Stop(t.Context(), r.Name(), record.Run{}.Asker); err != nil {
 			t.Fatal(err)
 		}
-		if r = w.ended(r.Name()); r.Reason != record.ReasonCancelled || r.Gate != nil || len(w.events(r.Name(), record.EventDecision)) != 1 {
+		if r = w.ended(r.Name()); r.Reason != record.ReasonCancelled || r.Gate != nil ||
+			len(w.events(r.Name(), record.EventDecision)) != 1 {
 			t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 		}
 	})
@@ -276,16 +283,21 @@ func TestACPEndings(t *testing.T) {
 		reason record.Reason
 		words  string
 	}{
-		"time":      {"write made.txt x\nhang", func(a *agent.Agent) { a.Timeout = 10 * time.Second }, record.ReasonTimedOut, "took longer than 10s"},
-		"exit":      {"write made.txt x\nexit 3", nil, record.ReasonCommandFailed, "exit code 3"},
-		"tokens":    {"write made.txt x\nstop max_tokens", nil, record.ReasonCommandFailed, "may not write more"},
-		"refusal":   {"write made.txt x\nstop refusal", nil, record.ReasonCommandFailed, "refused to go on"},
-		"error":     {"write made.txt x\nfail with these words", nil, record.ReasonCommandFailed, "with these words"},
-		"babble":    {"write made.txt x\nflood 5000", func(a *agent.Agent) { a.Output = 64 << 10 }, record.ReasonCommandFailed, "printed more than"},
-		"absent":    {"anything", func(a *agent.Agent) { a.Command = []string{"no-such-agent"} }, record.ReasonCommandFailed, "exit code 127"},
-		"talkative": {"anything", shell("echo usage: agent; echo what is wrong >&2; exit 2"), record.ReasonCommandFailed, "what is wrong"},
-		"endless":   {"anything", shell("head -c 9000000 /dev/zero; sleep 600"), record.ReasonCommandFailed, "more than 8 MiB"},
-		"mode":      {"anything", func(a *agent.Agent) { a.Mode = "plan" }, record.ReasonCommandFailed, "mode to plan"},
+		"time": {"write made.txt x\nhang", func(a *agent.Agent) { a.Timeout = 10 * time.Second },
+			record.ReasonTimedOut, "took longer than 10s"},
+		"exit":    {"write made.txt x\nexit 3", nil, record.ReasonCommandFailed, "exit code 3"},
+		"tokens":  {"write made.txt x\nstop max_tokens", nil, record.ReasonCommandFailed, "may not write more"},
+		"refusal": {"write made.txt x\nstop refusal", nil, record.ReasonCommandFailed, "refused to go on"},
+		"error":   {"write made.txt x\nfail with these words", nil, record.ReasonCommandFailed, "with these words"},
+		"babble": {"write made.txt x\nflood 5000", func(a *agent.Agent) { a.Output = 64 << 10 },
+			record.ReasonCommandFailed, "printed more than"},
+		"absent": {"anything", func(a *agent.Agent) { a.Command = []string{"no-such-agent"} },
+			record.ReasonCommandFailed, "exit code 127"},
+		"talkative": {"anything", shell("echo usage: agent; echo what is wrong >&2; exit 2"),
+			record.ReasonCommandFailed, "what is wrong"},
+		"endless": {"anything", shell("head -c 9000000 /dev/zero; sleep 600"), record.ReasonCommandFailed,
+			"more than 8 MiB"},
+		"mode": {"anything", func(a *agent.Agent) { a.Mode = "plan" }, record.ReasonCommandFailed, "mode to plan"},
 	}
 	w := newWorld(t, func(x *executor.Executor) {
 		withACP(nil)(x)
@@ -300,7 +312,8 @@ func TestACPEndings(t *testing.T) {
 	})
 	runs := map[string]record.Run{}
 	for name, c := range endings {
-		r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:"+name), Repo: "demo", Agent: &record.AgentCall{Name: name, Prompt: c.prompt}})
+		r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:"+name), Repo: "demo",
+			Agent: &record.AgentCall{Name: name, Prompt: c.prompt}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,10 +350,13 @@ func TestACPFlood(t *testing.T) {
 func TestACPFiles(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:files", strings.Join([]string{
-		"read /etc/passwd", "read " + containers.WorkDir + "/../etc/passwd", "read nowhere", "read sub", "run mkfifo pipe; ln -s /etc/passwd link; chmod 755 sub/a",
-		"read link", "write /etc/x y", "write new/folder/file deep", "write sub/a changed", "run stat -c %a sub/a", "run exit 7", "read new/folder/file"}, "\n")).Name())
+		"read /etc/passwd", "read " + containers.WorkDir + "/../etc/passwd", "read nowhere", "read sub",
+		"run mkfifo pipe; ln -s /etc/passwd link; chmod 755 sub/a",
+		"read link", "write /etc/x y", "write new/folder/file deep", "write sub/a changed", "run stat -c %a sub/a",
+		"run exit 7", "read new/folder/file"}, "\n")).Name())
 	out := w.stdout(r.Name(), "turn-1")
-	if strings.Contains(out, "root:") || !strings.Contains(out, "755\n") || !strings.Contains(out, "(exit code 7)") || !strings.HasSuffix(out, "deep\ndone\n") {
+	if strings.Contains(out, "root:") || !strings.Contains(out, "755\n") || !strings.Contains(out, "(exit code 7)") ||
+		!strings.HasSuffix(out, "deep\ndone\n") {
 		t.Errorf("%s", out)
 	}
 }
@@ -387,7 +403,8 @@ func TestACPTakenUp(t *testing.T) {
 	w.start()
 	w.release(r, "go")
 	r = w.ended(r.Name())
-	if r.State != record.StateComplete || len(w.events(r.Name(), record.EventStepStarted)) != 1 || len(w.agentEvents(r.Name(), "session")) != 2 {
+	if r.State != record.StateComplete || len(w.events(r.Name(), record.EventStepStarted)) != 1 ||
+		len(w.agentEvents(r.Name(), "session")) != 2 {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if got := w.inRepo("show", "ramus/conv-again:log"); got != "once\nonce" {
@@ -403,7 +420,8 @@ func TestACPTakenUp(t *testing.T) {
 
 // TestACPServers gives an agent the MCP server at its door, by HTTP or by a command.
 func TestACPServers(t *testing.T) {
-	for want, env := range map[string]string{"http http://127.0.0.1:7070/mcp": "ACP_STANDIN_NO_HTTP=", "stdio /ramus mcp": "ACP_STANDIN_NO_HTTP=1"} {
+	for want, env := range map[string]string{"http http://127.0.0.1:7070/mcp": "ACP_STANDIN_NO_HTTP=",
+		"stdio /ramus mcp": "ACP_STANDIN_NO_HTTP=1"} {
 		t.Run(env, func(t *testing.T) {
 			w := newWorld(t, func(x *executor.Executor) {
 				withACP(func(a *agent.Agent) { a.Env = append(a.Env, env) })(x)
@@ -421,7 +439,8 @@ func TestACPServers(t *testing.T) {
 func TestACPFork(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	first := w.ended(w.ask("conv:tree", "remember apples").Name())
-	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:twig"), Fork: &record.Fork{Of: "conv:tree"}, Agent: &record.AgentCall{Prompt: "recall"}})
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:twig"),
+		Fork: &record.Fork{Of: "conv:tree"}, Agent: &record.AgentCall{Prompt: "recall"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,8 @@ func TestAgentBrowser(t *testing.T) {
 				t.Errorf("it was not told of its browser: %s", out)
 			}
 			notes := w.notes(r.Name())
-			if strings.Count(notes, "a browser was started for the agent") != 1 || strings.Count(notes, "the agent's browser was ended") != 1 {
+			if strings.Count(notes, "a browser was started for the agent") != 1 ||
+				strings.Count(notes, "the agent's browser was ended") != 1 {
 				t.Errorf("notes:\n%s", notes)
 			}
 			// The browser ended with the turn.
@@ -112,7 +113,8 @@ func TestAgentBrowserGone(t *testing.T) {
 	if out := w.stdout(r.Name(), "turn-1"); r.State != record.StateComplete || out != "works\nblind\n" {
 		t.Errorf("%+v %q", r, out)
 	}
-	if strings.Count(notes, "is started again: it ended with 3: it is broken") != 3 || strings.Count(notes, "the agent's browser is gone") != 1 || strings.Count(notes, "works without a browser: it does not start") != 1 {
+	if strings.Count(notes, "is started again: it ended with 3: it is broken") != 3 || strings.Count(notes,
+		"the agent's browser is gone") != 1 || strings.Count(notes, "works without a browser: it does not start") != 1 {
 		t.Errorf("notes:\n%s", notes)
 	}
 }

@@ -123,7 +123,8 @@ func TestAgentLost(t *testing.T) {
 	w.until(again.Name(), printed("ready"))
 	w.release(again, "go")
 	again = w.ended(again.Name())
-	if out := w.stdout(again.Name(), "turn-1"); again.State != record.StateComplete || !strings.Contains(out, "wrote said.txt\n") || !strings.Contains(out, "besides") || !strings.Contains(out, "given") {
+	if out := w.stdout(again.Name(), "turn-1"); again.State != record.StateComplete || !strings.Contains(out,
+		"wrote said.txt\n") || !strings.Contains(out, "besides") || !strings.Contains(out, "given") {
 		t.Errorf("%+v\n%s", again, out)
 	}
 }
@@ -207,7 +208,8 @@ func TestAgentChecks(t *testing.T) {
 	for _, e := range w.events(r.Name(), record.EventStepFinished) {
 		steps = append(steps, e.Step)
 	}
-	if got := strings.Join(steps, " "); r.State != record.StateComplete || got != "turn-1 check-lib_run_tests turn-2 check-lib_run_tests#2" {
+	if got := strings.Join(steps, " "); r.State != record.StateComplete ||
+		got != "turn-1 check-lib_run_tests turn-2 check-lib_run_tests#2" {
 		t.Errorf("%s: %s\n%s", r.State, got, r.Error)
 	}
 }
@@ -230,7 +232,8 @@ func TestAgentHostileMemory(t *testing.T) {
 			t.Errorf("%s in\n%s", bad, tree)
 		}
 	}
-	if !strings.Contains(tree, "100755 blob") || !strings.Contains(tree, "scripted/more/deep/file") || !strings.Contains(tree, "scripted/.scripted/session") {
+	if !strings.Contains(tree, "100755 blob") || !strings.Contains(tree, "scripted/more/deep/file") ||
+		!strings.Contains(tree, "scripted/.scripted/session") {
 		t.Error(tree)
 	}
 	said := w.events(r.Name(), record.EventNote)

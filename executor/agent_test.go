@@ -26,7 +26,8 @@ func scripted(t *testing.T) agent.Agent {
 		t.Fatal(err)
 	}
 	command := []string{"sh", "-c", string(text), "scripted"}
-	return agent.Agent{Command: command, Resume: append(command[:len(command):len(command)], "--resume"), State: []string{".scripted"}}
+	return agent.Agent{Command: command, Resume: append(command[:len(command):len(command)], "--resume"),
+		State: []string{".scripted"}}
 }
 
 // withAgent gives the world one agent, "scripted".
@@ -134,13 +135,15 @@ func testAgent(t *testing.T, engine string) {
 		a.Checks = []string{"lib_run_tests", "lib_run_lint"}
 		a.Env = []string{"COLOUR=green"}
 	}))
-	r := w.ended(w.ask("conv:happy", "write made.txt by an agent\nrun printf 'test:\\n\\t@echo all is well\\n' >Makefile\nrun echo $COLOUR\nrun cat \"$RAMUS_FILES/note.txt\"\nremember the milk",
+	r := w.ended(w.ask("conv:happy",
+		"write made.txt by an agent\nrun printf 'test:\\n\\t@echo all is well\\n' >Makefile\nrun echo $COLOUR\nrun cat \"$RAMUS_FILES/note.txt\"\nremember the milk",
 		record.Attachment{Name: "../note.txt", Content: []byte("attached\n")}).Name())
 	if r.State != record.StateComplete {
 		t.Errorf("%+v", r)
 	}
 	out := w.stdout(r.Name(), "turn-1")
-	for _, want := range []string{"wrote made.txt\n", "green\n", "attached\n", "heard: Files that were given along:\n", "/note.txt\n", "done\n"} {
+	for _, want := range []string{"wrote made.txt\n", "green\n", "attached\n", "heard: Files that were given along:\n",
+		"/note.txt\n", "done\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %q", want, out)
 		}
@@ -152,10 +155,12 @@ func testAgent(t *testing.T, engine string) {
 	if !strings.Contains(log, "write made.txt by an agent|Ada|turn-1") {
 		t.Errorf("log: %s", log)
 	}
-	if checks := w.events(r.Name(), record.EventStepFinished); len(checks) != 3 || checks[1].Step != "check-lib_run_tests" || checks[2].Step != "check-lib_run_lint" {
+	if checks := w.events(r.Name(), record.EventStepFinished); len(checks) != 3 ||
+		checks[1].Step != "check-lib_run_tests" || checks[2].Step != "check-lib_run_lint" {
 		t.Errorf("steps: %s", w.journal(r.Name()))
 	}
-	if skipped := w.events(r.Name(), record.EventCheck); len(skipped) != 1 || skipped[0].Task != "lib_run_lint" || skipped[0].Step != "check-lib_run_lint" {
+	if skipped := w.events(r.Name(), record.EventCheck); len(skipped) != 1 || skipped[0].Task != "lib_run_lint" ||
+		skipped[0].Step != "check-lib_run_lint" {
 		t.Errorf("skipped checks: %+v", skipped)
 	}
 	if got := w.inRepo("show", "refs/ramus/runs/conv-happy/"+r.ID+":files/0/note.txt"); got != "attached" {
@@ -174,7 +179,8 @@ func testAgent(t *testing.T, engine string) {
 	if out := w.stdout(again.Name(), "turn-1"); again.State != record.StateComplete || out != "the milk\nby an agent\ndone\n" {
 		t.Errorf("%+v\n%s", again, out)
 	}
-	if got := w.inRepo("show", "refs/ramus/state/conv-happy:scripted/.scripted/session"); !strings.Contains(got, "the milk") || !strings.Contains(got, "the bread") {
+	if got := w.inRepo("show", "refs/ramus/state/conv-happy:scripted/.scripted/session"); !strings.Contains(got,
+		"the milk") || !strings.Contains(got, "the bread") {
 		t.Errorf("the agent's memory: %q", got)
 	}
 }
@@ -323,7 +329,9 @@ func TestAgentMemoryIsHidden(t *testing.T) {
 	w.ended(w.ask("conv:hidden", "remember the word").Name())
 	secret := w.inRepo("rev-parse", "refs/ramus/state/conv-hidden")
 	for _, name := range []string{"conv:hidden", "conv:other"} {
-		_, out, errs := w.exec(name, "git ls-remote origin; git fetch origin refs/ramus/state/conv-hidden && echo fetched; git fetch origin "+secret+" && echo fetched")
+		_, out, errs := w.exec(name,
+			"git ls-remote origin; git fetch origin refs/ramus/state/conv-hidden && echo fetched; git fetch origin "+
+				secret+" && echo fetched")
 		if strings.Contains(out, "refs/ramus/state") || strings.Contains(out, "fetched") || !strings.Contains(out, "refs/heads/main") {
 			t.Errorf("%s: %s\n%s", name, out, errs)
 		}

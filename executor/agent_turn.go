@@ -83,7 +83,8 @@ func (c *conversation) run(ctx context.Context) error {
 		case !c.l.lastTurn():
 			continue
 		case len(bad) > 0:
-			return &failure{record.ReasonCommandFailed, "the agent has ended its work, but a check failed: " + strings.Join(bad, ", ")}
+			return &failure{record.ReasonCommandFailed,
+				"the agent has ended its work, but a check failed: " + strings.Join(bad, ", ")}
 		}
 		return nil
 	}
@@ -96,7 +97,8 @@ func (c *conversation) giveUp() error {
 	if left == 0 {
 		return nil
 	}
-	return c.l.emit(record.Event{Type: record.EventNote, Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
+	return c.l.emit(record.Event{Type: record.EventNote,
+		Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
 // errUnsaid is the error of a turn that did not begin, because its prompts were taken back.
@@ -393,7 +395,8 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 		}
 		if err != nil {
 			c.checks[name] = "not_run"
-			return nil, errors.Join(err, l.emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: u.check, Reason: "not_run", Message: err.Error()}, true))
+			return nil, errors.Join(err, l.emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: u.check,
+				Reason: "not_run", Message: err.Error()}, true))
 		}
 		c.checks[name] = "passed"
 		switch done := l.beginning(info.ID).done; {
@@ -466,6 +469,7 @@ func (t *turn) remember(ctx context.Context, w *work) {
 	defer cancel()
 	if err := t.memory(w).Keep(ctx, w.host); err != nil && !lostHost(w.host) {
 		message := fmt.Sprintf("the agent's memory could not be kept: %v", err)
-		_ = t.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(message, 4<<10)}, false) // the step's end follows and meets the same error
+		_ = t.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(message, 4<<10)},
+			false) // the step's end follows and meets the same error
 	}
 }

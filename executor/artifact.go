@@ -87,7 +87,8 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 			return w.skipped(fmt.Sprintf("more than %d artifacts: the rest is left out", maxArtifacts))
 		}
 		if k.total+info.Size() > maxArtifactBytes {
-			if err := w.skipped(fmt.Sprintf("%s is left out: artifacts may have %d MiB together", text.Clip(strconv.Quote(name), 300), maxArtifactBytes>>20)); err != nil {
+			if err := w.skipped(fmt.Sprintf("%s is left out: artifacts may have %d MiB together",
+				text.Clip(strconv.Quote(name), 300), maxArtifactBytes>>20)); err != nil {
 				return err
 			}
 			continue

@@ -36,7 +36,8 @@ func newUpstream(t *testing.T, opts func(*executor.Executor)) *origin {
 	u.w.sh(u.dir, "git branch other HEAD~1 && git tag v1 HEAD~1")
 	u.w = newWorld(t, func(x *executor.Executor) {
 		x.SetRefreshEvery(time.Millisecond)
-		x.Upstreams = map[string]upstream.Source{"app": {Schema: []string{"word"}, Upstream: gitd.Upstream{URL: "file://" + u.dir, Branch: "main"}}}
+		x.Upstreams = map[string]upstream.Source{"app": {Schema: []string{"word"},
+			Upstream: gitd.Upstream{URL: "file://" + u.dir, Branch: "main"}}}
 		if opts != nil {
 			opts(x)
 		}
@@ -49,7 +50,8 @@ func (u *origin) push(t *testing.T, word string) gitd.Hash {
 	t.Helper()
 	v := *u.w
 	v.t = t
-	v.sh(u.dir, "echo "+word+" >word && echo "+word+" >go.sum && git add -A && git -c user.name=T -c user.email=t@example.org commit -qm "+word)
+	v.sh(u.dir, "echo "+word+" >word && echo "+word+
+		" >go.sum && git add -A && git -c user.name=T -c user.email=t@example.org commit -qm "+word)
 	return gitd.Hash(strings.TrimSpace(v.sh(u.dir, "git rev-parse HEAD")))
 }
 
@@ -124,14 +126,16 @@ func TestShallowFallback(t *testing.T) {
 		t.Fatalf("%+v %v", s, err)
 	}
 	// One command runs in the same container, and one in a new container.
-	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo again >>word"}}, nil, nil)
+	res, err := w.x.Exec(t.Context(),
+		record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo again >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" {
 		t.Fatalf("%+v %v", res, err)
 	}
 	if err := w.x.Fleet.Remove(t.Context(), "run:c0"); err != nil {
 		t.Fatal(err)
 	}
-	res, err = w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "cat word; echo thrice >>word"}}, nil, nil)
+	res, err = w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"),
+		Command: &record.Command{Shell: "cat word; echo thrice >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" || res.Stdout.Tail != "three\nmore\nagain\n" {
 		t.Fatalf("%+v %v", res, err)
 	}
@@ -152,7 +156,8 @@ func TestShallowFallback(t *testing.T) {
 		}
 	}
 	// The callers' branches continue, and have their whole history now.
-	res, err = w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo last >>word"}}, nil, nil)
+	res, err = w.x.Exec(t.Context(),
+		record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo last >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" {
 		t.Fatalf("%+v %v", res, err)
 	}
@@ -164,7 +169,8 @@ func TestShallowFallback(t *testing.T) {
 	if err != nil || merged.Merged || len(merged.Conflicts) != 1 || merged.Conflicts[0] != "word" {
 		t.Errorf("%+v %v", merged, err)
 	}
-	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "none", Command: &record.Command{Shell: "true"}}); !errors.Is(err, gitd.ErrNotFound) {
+	if _, err := w.x.Submit(t.Context(),
+		record.Request{Repo: "none", Command: &record.Command{Shell: "true"}}); !errors.Is(err, gitd.ErrNotFound) {
 		t.Errorf("a repository that nobody configured: %v", err)
 	}
 }
@@ -191,7 +197,8 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	if err := os.Rename(u.dir, u.dir+".away"); err != nil {
 		t.Fatal(err)
 	}
-	d := upstream.Deploy{Repo: "app", Commit: two, Environment: "dev", ImageDigest: "sha256:00", SentAt: time.Unix(1_700_000_000, 0)}
+	d := upstream.Deploy{Repo: "app", Commit: two, Environment: "dev", ImageDigest: "sha256:00",
+		SentAt: time.Unix(1_700_000_000, 0)}
 	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || known {
 		t.Fatal(known, err)
 	}
@@ -209,7 +216,8 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	}
 	repo, _ := w.git.Repo("app")
 	base, err := repo.LatestBase(t.Context())
-	if err != nil || base.Commit != two || base.ImageDigest != "sha256:00" || !base.SentAt.Equal(d.SentAt) || base.Schema == "" ||
+	if err != nil || base.Commit != two || base.ImageDigest != "sha256:00" || !base.SentAt.Equal(d.SentAt) ||
+		base.Schema == "" ||
 		base.Lockfiles["go.sum"] == "" || base.Platform == "" {
 		t.Fatalf("%+v %v", base, err)
 	}
@@ -314,7 +322,8 @@ func TestDeploysThatAreRefused(t *testing.T) {
 		"a long text":     {Repo: "app", Commit: whole, Environment: strings.Repeat("x", 501)},
 		"two lines":       {Repo: "app", Commit: whole, ImageDigest: "a\nb"},
 	} {
-		if _, err := u.w.x.Bases().Accept(t.Context(), d); !errors.Is(err, record.ErrInvalid) && !errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrNotFound) {
+		if _, err := u.w.x.Bases().Accept(t.Context(), d); !errors.Is(err, record.ErrInvalid) &&
+			!errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

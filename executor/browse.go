@@ -122,7 +122,8 @@ func (p pageShell) Scratch(ctx context.Context, commit gitd.Hash, branch string,
 	if err != nil {
 		return browse.Step{}, nil, err
 	}
-	at := &work{l: w.l, t: t, host: lease.Host, image: lease.Container.Image, s: w.s, id: w.id, before: commit, head: &head{at: commit}}
+	at := &work{l: w.l, t: t, host: lease.Host, image: lease.Container.Image, s: w.s, id: w.id, before: commit,
+		head: &head{at: commit}}
 	return pageStep(&taskShell{w: at, timeout: p.s.timeout}), func() { t.CloseScratch(lease, key) }, nil
 }
 

@@ -101,7 +101,8 @@ func (w *world) browse(name, spec string) record.Manifest {
 func (w *world) task(name, task string, params map[string]any) record.Manifest {
 	w.t.Helper()
 	ctx := context.WithoutCancel(w.t.Context())
-	r, err := w.x.Submit(ctx, record.Request{Caller: caller(w.t, "run:"+name), Repo: "demo", Task: &record.TaskCall{Name: task, Params: params},
+	r, err := w.x.Submit(ctx, record.Request{Caller: caller(w.t, "run:"+name), Repo: "demo",
+		Task:  &record.TaskCall{Name: task, Params: params},
 		Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -130,8 +131,10 @@ func TestBrowse(t *testing.T) {
 			{"console", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/console.html", "viewports": ["mobile"]}`, "FAIL", "planted error", "failed"},
 			{"five", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/five.html", "viewports": ["mobile"]}`, "FAIL", "500", "failed"},
 			{"step", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "steps": [{"expect_text": "#count", "value": "7 items", "timeout": "1s"}], "viewports": ["mobile"]}`, "FAIL", "7 items", "failed"},
-			{"dead", `{"start": "python3 serve.py 5174", "url": "http://127.0.0.1:5173/", "wait": "8s"}`, "FAIL", "nothing listens at 127.0.0.1:5173 after 8s, and `python3 serve.py 5174` still runs; it listens at port 5174", "failed"},
-			{"dies", `{"start": "echo it cannot; exit 3", "url": "http://127.0.0.1:5173/"}`, "FAIL", "nothing listens at 127.0.0.1:5173: `echo it cannot; exit 3` ended with exit code 3", "failed"},
+			{"dead", `{"start": "python3 serve.py 5174", "url": "http://127.0.0.1:5173/", "wait": "8s"}`, "FAIL",
+				"nothing listens at 127.0.0.1:5173 after 8s, and `python3 serve.py 5174` still runs; it listens at port 5174", "failed"},
+			{"dies", `{"start": "echo it cannot; exit 3", "url": "http://127.0.0.1:5173/"}`, "FAIL",
+				"nothing listens at 127.0.0.1:5173: `echo it cannot; exit 3` ended with exit code 3", "failed"},
 			{"found", `{"start": "python3 serve.py 8123", "viewports": ["mobile"]}`, "PASS", "", "passed"},
 		} {
 			if engine == "docker" && c.verdict == "FAIL" && c.name != "five" {
@@ -143,7 +146,8 @@ func TestBrowse(t *testing.T) {
 			}
 			b := m.Browser[0]
 			if string(b.Verdict) != c.verdict || !strings.Contains(b.Reason, c.reason) || m.Checks[0].Result != c.result {
-				t.Errorf("%s: %s %q, %s, want %s %q\n%s", c.name, b.Verdict, b.Reason, m.Checks[0].Result, c.verdict, c.reason, b.Log)
+				t.Errorf("%s: %s %q, %s, want %s %q\n%s", c.name, b.Verdict, b.Reason, m.Checks[0].Result, c.verdict,
+					c.reason, b.Log)
 			}
 			if b.MemoryPeak > 0 {
 				t.Logf("%s: %d ms, %d MiB", c.name, b.DurationMS, b.MemoryPeak>>20)
@@ -189,7 +193,8 @@ func TestBrowseCompared(t *testing.T) {
 			t.Errorf("%+v, %d containers", d, n.Load())
 		}
 		d := c.Compare.Views[0]
-		if d.Changed <= 0 || d.Changed > 0.5 || len(d.Boxes) == 0 || d.Before == "" || d.Picture == "" || d.After == "" || !strings.Contains(d.Aria, `+- heading "To do"`) {
+		if d.Changed <= 0 || d.Changed > 0.5 || len(d.Boxes) == 0 || d.Before == "" || d.Picture == "" ||
+			d.After == "" || !strings.Contains(d.Aria, `+- heading "To do"`) {
 			t.Errorf("%+v", d)
 		}
 		for _, name := range []string{d.Before, d.After, d.Picture} {
@@ -199,7 +204,8 @@ func TestBrowseCompared(t *testing.T) {
 		}
 		// All callers share one look at the base. A difference above max_changed is a failure.
 		c = compared("changed", `"max_changed": 0.0001`)
-		if !c.Compare.Cached || n.Load() != 1 || c.Verdict != record.BrowserFail || !strings.Contains(c.Reason, "mobile differs from main") {
+		if !c.Compare.Cached || n.Load() != 1 || c.Verdict != record.BrowserFail ||
+			!strings.Contains(c.Reason, "mobile differs from main") {
 			t.Errorf("%s %s, %+v, %d containers", c.Verdict, c.Reason, c.Compare, n.Load())
 		}
 		if engine == "docker" {
@@ -213,7 +219,8 @@ func TestBrowseCompared(t *testing.T) {
 		// A base that the container may not read cannot be compared with.
 		w.exec("run:other", "echo more >>greeting.txt")
 		c = w.browse("same", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"], "compare": {"base": "ramus/run-other"}}`).Browser[0]
-		if d := c.Compare; d.Verdict != record.BrowserUnverified || !strings.Contains(d.Reason, "all that the container may read") || c.Verdict != record.BrowserPass {
+		if d := c.Compare; d.Verdict != record.BrowserUnverified ||
+			!strings.Contains(d.Reason, "all that the container may read") || c.Verdict != record.BrowserPass {
 			t.Errorf("%+v, %s", d, c.Verdict)
 		}
 		if refs := strings.Fields(w.inRepo("for-each-ref", "--format=%(refname)", "refs/ramus/browser")); len(refs) != 1 {
@@ -236,7 +243,9 @@ printf '{"cookies":[{"name":"sid","value":"%s-%s","domain":"127.0.0.1","path":"/
 		t.Fatalf("%+v", m.Browser)
 	}
 	out := filepath.Join(t.TempDir(), "sealed")
-	w.sh(t.TempDir(), "mkdir -p "+out+" && git -C "+filepath.Join(w.data, "repos", "demo.git")+" archive refs/ramus/runs/"+strings.ReplaceAll(strings.Replace(m.Run, "run:", "run-", 1), "..", "")+" | tar -x -C "+out)
+	w.sh(t.TempDir(), "mkdir -p "+out+" && git -C "+filepath.Join(w.data, "repos", "demo.git")+
+		" archive refs/ramus/runs/"+strings.ReplaceAll(strings.Replace(m.Run, "run:", "run-", 1), "..", "")+
+		" | tar -x -C "+out)
 	seen := 0
 	look := func(name string, text []byte) {
 		seen++
@@ -280,7 +289,8 @@ printf '{"cookies":[{"name":"sid","value":"%s-%s","domain":"127.0.0.1","path":"/
 	if err != nil || seen < 15 {
 		t.Errorf("%d files were looked at: %v", seen, err)
 	}
-	if log, err := os.ReadFile(filepath.Join(out, "artifacts", "browser", m.Browser[0].Dir, "app.log")); err != nil || !strings.Contains(string(log), "asked by sid=[secret") {
+	if log, err := os.ReadFile(filepath.Join(out, "artifacts", "browser", m.Browser[0].Dir, "app.log")); err != nil ||
+		!strings.Contains(string(log), "asked by sid=[secret") {
 		t.Errorf("app.log: %s, %v", log, err)
 	}
 }
@@ -299,8 +309,10 @@ func TestBrowseEvidenceIsTheHosts(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"artifacts/browser/001-check/mobile/aria.yml", "artifacts/browser/001-check/mobile/console.jsonl", "artifacts/browser/001-check/mobile/network.har",
-		"artifacts/browser/001-check/mobile/screenshot.png", "artifacts/browser/001-check/mobile/trace.zip", "artifacts/browser/index.json", "artifacts/own.txt"}
+	want := []string{"artifacts/browser/001-check/mobile/aria.yml", "artifacts/browser/001-check/mobile/console.jsonl",
+		"artifacts/browser/001-check/mobile/network.har",
+		"artifacts/browser/001-check/mobile/screenshot.png", "artifacts/browser/001-check/mobile/trace.zip",
+		"artifacts/browser/index.json", "artifacts/own.txt"}
 	if !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return strings.HasSuffix(n, "app.log") }), want) {
 		t.Errorf("%v", names)
 	}
@@ -314,11 +326,16 @@ func TestBrowseEvidenceIsTheHosts(t *testing.T) {
 		t.Errorf("%+v, %v", index, err)
 	}
 	for _, file := range index.Checks[0].Files {
-		if i := slices.IndexFunc(m.Files, func(f record.ManifestFile) bool { return f.Name == "artifacts/browser/"+file.Name }); i < 0 || m.Files[i].SHA256 != file.SHA256 {
+		if i := slices.IndexFunc(m.Files, func(f record.ManifestFile) bool {
+			return f.Name == "artifacts/browser/"+
+				file.Name
+		}); i < 0 || m.Files[i].SHA256 != file.SHA256 {
 			t.Errorf("%s is another file than what is kept", file.Name)
 		}
 	}
-	if _, out, _ := w.exec("run:forged", "cd /artifacts/browser && ls 001-check/mobile && head -c 40 index.json"); !strings.Contains(out, "screenshot.png") || !strings.Contains(out, `"schema": 1`) {
+	if _, out, _ := w.exec("run:forged",
+		"cd /artifacts/browser && ls 001-check/mobile && head -c 40 index.json"); !strings.Contains(out,
+		"screenshot.png") || !strings.Contains(out, `"schema": 1`) {
 		t.Errorf("the container has %s", out)
 	}
 }
@@ -368,17 +385,27 @@ func TestBrowseHostile(t *testing.T) {
 		verdict record.CheckResult
 		reason  string
 	}{
-		{"fine", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Uname: fakePNG})), "passed", "all is well"},
-		{"slip", said(0, browsetest.Tar(passed, tar.Header{Name: "../../../slipped"})), "not_run", `"../../../slipped" is no file`},
+		{"fine", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Uname: fakePNG})), "passed",
+			"all is well"},
+		{"slip", said(0, browsetest.Tar(passed, tar.Header{Name: "../../../slipped"})), "not_run",
+			`"../../../slipped" is no file`},
 		{"absolute", said(0, browsetest.Tar(passed, tar.Header{Name: "/tmp/slipped"})), "not_run", "is no file"},
-		{"symlink", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"})), "not_run", "is no file"},
-		{"hard link", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeLink, Linkname: "index.json"})), "not_run", "is no file"},
-		{"device", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeChar})), "not_run", "is no file"},
-		{"deep", said(0, browsetest.Tar(passed, tar.Header{Name: strings.Repeat("a/", 100) + "b"})), "not_run", "is no file"},
-		{"other viewport", said(0, browsetest.Tar(passed, tar.Header{Name: "desktop/screenshot.png"})), "not_run", "is no file"},
+		{"symlink", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeSymlink,
+			Linkname: "/etc/passwd"})), "not_run", "is no file"},
+		{"hard link", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeLink,
+			Linkname: "index.json"})), "not_run", "is no file"},
+		{"device", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeChar})),
+			"not_run", "is no file"},
+		{"deep", said(0, browsetest.Tar(passed, tar.Header{Name: strings.Repeat("a/", 100) + "b"})), "not_run",
+			"is no file"},
+		{"other viewport", said(0, browsetest.Tar(passed, tar.Header{Name: "desktop/screenshot.png"})), "not_run",
+			"is no file"},
 		{"unknown name", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/index.html"})), "not_run", "is no file"},
-		{"twice", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/aria.yml"}, tar.Header{Name: "mobile/aria.yml"})), "not_run", "cannot be kept"},
-		{"many", said(0, browsetest.Tar(passed, many(10_000, func(i int) string { return fmt.Sprintf("mobile/step-%d.png", i) })...)), "not_run", "more than 2000 files"},
+		{"twice", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/aria.yml"},
+			tar.Header{Name: "mobile/aria.yml"})), "not_run", "cannot be kept"},
+		{"many", said(0, browsetest.Tar(passed,
+			many(10_000, func(i int) string { return fmt.Sprintf("mobile/step-%d.png", i) })...)), "not_run",
+			"more than 2000 files"},
 		{"large", func(_ context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
 			t := tar.NewWriter(out)
 			if err := t.WriteHeader(&tar.Header{Name: "mobile/screenshot.png", Size: 300 << 20, Mode: 0o644}); err != nil {
@@ -394,14 +421,18 @@ func TestBrowseHostile(t *testing.T) {
 			_, err := io.Copy(out, zeros{})
 			return containers.SidecarExit{}, err
 		}, "not_run", "larger than 256 MiB"},
-		{"half", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/aria.yml", Uname: "abc"})[:300]), "not_run", "no whole tar"},
+		{"half", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/aria.yml", Uname: "abc"})[:300]), "not_run",
+			"no whole tar"},
 		{"no index", said(0, browsetest.Tar("")), "not_run", "its result cannot be read"},
 		{"no JSON", said(0, browsetest.Tar("hello")), "not_run", "its result cannot be read"},
 		{"says PASS, ended with 1", said(1, browsetest.Tar(passed)), "not_run", "contradicts itself"},
 		{"says PASS of no view", said(0, browsetest.Tar(`{"verdict":"PASS"}`)), "not_run", "mobile was not seen to pass"},
-		{"no PNG", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Uname: "<script>"})), "passed", "mobile/screenshot.png could not be"},
-		{"no ZIP", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/trace.zip", Uname: "PK none"})), "passed", "mobile/trace.zip could not be"},
-		{"long", said(1, browsetest.Tar(`{"verdict":"FAIL","reason":"`+long+`","views":[{"viewport":{"name":"mobile"},"verdict":"FAIL","title":"`+long+`","network_errors":[`+
+		{"no PNG", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/screenshot.png", Uname: "<script>"})),
+			"passed", "mobile/screenshot.png could not be"},
+		{"no ZIP", said(0, browsetest.Tar(passed, tar.Header{Name: "mobile/trace.zip", Uname: "PK none"})), "passed",
+			"mobile/trace.zip could not be"},
+		{"long", said(1, browsetest.Tar(`{"verdict":"FAIL","reason":"`+long+
+			`","views":[{"viewport":{"name":"mobile"},"verdict":"FAIL","title":"`+long+`","network_errors":[`+
 			strings.TrimSuffix(strings.Repeat(`{"url":"`+long[:3000]+`"},`, 900), ",")+`]}]}`)), "failed", "xxx"},
 		{"broken", said(2, browsetest.Tar(`{"verdict":"UNVERIFIED","reason":"no driver"}`)), "not_run", "no driver"},
 		{"memory", func(context.Context, browser.Job, io.Writer) (containers.SidecarExit, error) {
@@ -420,14 +451,16 @@ func TestBrowseHostile(t *testing.T) {
 		if c.name == "hangs" {
 			within = "1s"
 		}
-		m := w.browse("hostile", `{"start": "none", "url": "http://page.invalid/", "viewports": ["mobile"], "timeout": "`+within+`"}`)
+		m := w.browse("hostile",
+			`{"start": "none", "url": "http://page.invalid/", "viewports": ["mobile"], "timeout": "`+within+`"}`)
 		if len(m.Browser) != 1 || len(m.Checks) != 1 {
 			t.Errorf("%s: %+v", c.name, m)
 			continue
 		}
 		b := m.Browser[0]
 		if m.Checks[0].Result != c.verdict || !strings.Contains(b.Reason, c.reason) {
-			t.Errorf("%s: %s, %s %q, want %s %q", c.name, m.Checks[0].Result, b.Verdict, clip300(b.Reason), c.verdict, c.reason)
+			t.Errorf("%s: %s, %s %q, want %s %q", c.name, m.Checks[0].Result, b.Verdict, clip300(b.Reason),
+				c.verdict, c.reason)
 		}
 		if text, err := json.Marshal(b); err != nil || len(text) > 600<<10 {
 			t.Errorf("%s: %d bytes, %v", c.name, len(text), err)
@@ -460,7 +493,8 @@ func (zeros) Read(p []byte) (int, error) {
 // crashLook runs the server that TestBrowseKilled kills.
 func crashLook(ctx context.Context, x *executor.Executor, c record.Caller) error {
 	r, err := x.Submit(ctx, record.Request{Key: "look", Caller: c, Repo: "demo", Task: &record.TaskCall{Name: "browser_test",
-		Params: map[string]any{"check": map[string]any{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": []any{"mobile"}}}}})
+		Params: map[string]any{"check": map[string]any{"start": "python3 serve.py 5173",
+			"url": "http://127.0.0.1:5173/", "viewports": []any{"mobile"}}}}})
 	if err != nil {
 		return err
 	}
@@ -502,7 +536,8 @@ func TestBrowseKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := w.x.Manifest(t.Context(), r.Name())
-	if err != nil || r.State != record.StateComplete || len(m.Browser) != 1 || m.Browser[0].Verdict != record.BrowserPass || m.Browser[0].Dir != "001-check" {
+	if err != nil || r.State != record.StateComplete || len(m.Browser) != 1 ||
+		m.Browser[0].Verdict != record.BrowserPass || m.Browser[0].Dir != "001-check" {
 		t.Fatalf("%+v, %v\n%s", r, err, w.journal(r.Name()))
 	}
 	if left, _ := filepath.Glob(filepath.Join(w.data, "live", "*", "*")); len(left) > 0 {
@@ -521,14 +556,16 @@ func TestBrowseAtOnce(t *testing.T) {
 		withACP(nil)(x)
 		x.Door = map[string]func(executor.Visitor) http.Handler{"/tool/": func(v executor.Visitor) http.Handler {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				out, err := v.Task(r.Context(), strings.TrimPrefix(r.URL.Path, "/tool/"), json.RawMessage(r.URL.Query().Get("p")))
+				out, err := v.Task(r.Context(), strings.TrimPrefix(r.URL.Path, "/tool/"),
+					json.RawMessage(r.URL.Query().Get("p")))
 				fmt.Fprintln(rw, out.OK, err)
 			})
 		}}
 	})
 	w.onBase(browserFiles)
 	spec := `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"]}`
-	call := `curl -sS -G --noproxy "*" --data-urlencode "p={\"check\": ` + strings.ReplaceAll(spec, `"`, `\"`) + `}" http://127.0.0.1:7070/tool/browser_test`
+	call := `curl -sS -G --noproxy "*" --data-urlencode "p={\"check\": ` + strings.ReplaceAll(spec, `"`, `\"`) +
+		`}" http://127.0.0.1:7070/tool/browser_test`
 	var group sync.WaitGroup
 	manifests := make([]record.Manifest, 3)
 	for i := range 2 {
@@ -559,14 +596,17 @@ func TestBrowseAtOnce(t *testing.T) {
 func TestDoorRefusesPages(t *testing.T) {
 	w := newWorld(t, nil)
 	const repo = "http://127.0.0.1:7070/demo.git/info/refs?service=git-upload-pack"
-	for header, want := range map[string]string{"X-Nothing: 1": "200", "Origin: http://127.0.0.1:5173": "403", "Origin: null": "403", "Sec-Fetch-Site: none": "403",
+	for header, want := range map[string]string{"X-Nothing: 1": "200", "Origin: http://127.0.0.1:5173": "403",
+		"Origin: null": "403", "Sec-Fetch-Site: none": "403",
 		"Sec-Fetch-Site: same-site": "403", "Sec-Fetch-Mode: cors": "200"} {
 		_, out, _ := w.exec("run:door", `curl -s --noproxy '*' -o /dev/null -w '%{http_code}' -H '`+header+`' '`+repo+`'`)
 		if out != want {
 			t.Errorf("%s: %s, want %s", header, out, want)
 		}
 	}
-	res, out, errs := w.exec("run:door", `env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY node -e 'fetch("`+repo+`").then(r => console.log(r.status))'`)
+	res, out, errs := w.exec("run:door",
+		`env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY node -e 'fetch("`+repo+
+			`").then(r => console.log(r.status))'`)
 	if res.ExitCode == 127 {
 		t.Skip("cannot run here: there is no node")
 	}
@@ -630,7 +670,8 @@ func (w *world) kept(m record.Manifest, r record.Run) (names []string) {
 		names = append(names, c.Name+" "+string(c.Verdict))
 		for _, v := range c.Views {
 			for _, name := range []string{v.Screenshot, v.Trace, v.Console.File} {
-				i := slices.IndexFunc(m.Files, func(f record.ManifestFile) bool { return f.Name == "artifacts/browser/"+name })
+				i := slices.IndexFunc(m.Files,
+					func(f record.ManifestFile) bool { return f.Name == "artifacts/browser/"+name })
 				if name == "" || i < 0 {
 					w.t.Fatalf("%s: no file %q in %+v", c.Step, name, m.Files)
 				}
@@ -669,7 +710,8 @@ nodes:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if names := w.kept(m, r); !slices.Equal(names, []string{"look PASS"}) || len(m.Checks) != 1 || m.Checks[0].Result != record.CheckPassed {
+		if names := w.kept(m, r); !slices.Equal(names, []string{"look PASS"}) || len(m.Checks) != 1 ||
+			m.Checks[0].Result != record.CheckPassed {
 			t.Errorf("%q, %+v\n%s", names, m.Checks, w.journal(r.Name()))
 		}
 	}
@@ -696,7 +738,8 @@ func TestBrowsePublic(t *testing.T) {
 		}
 		w := browserWorld(t, engine, func(x *executor.Executor) { x.Egress = []string{host(allowed)} })
 		w.onBase(browserFiles)
-		m := w.browse("public", `{"url": "http://`+host(allowed)+`/smoke", "pdf": true, "viewports": ["mobile"], "steps": [{"expect_text": "h1", "value": "/smoke"}]}`)
+		m := w.browse("public", `{"url": "http://`+host(allowed)+
+			`/smoke", "pdf": true, "viewports": ["mobile"], "steps": [{"expect_text": "h1", "value": "/smoke"}]}`)
 		if len(m.Browser) != 1 || m.Browser[0].Verdict != browser.Pass || len(m.Browser[0].Views) != 1 {
 			t.Fatalf("%+v %s", m.Browser, m.Error)
 		}
@@ -708,7 +751,8 @@ func TestBrowsePublic(t *testing.T) {
 			t.Errorf("the journal does not tell of %s: %+v", want.Host, m.Egress)
 		}
 		// A light picture, of a page that is not to be seen.
-		m = w.task("public", "capture_screenshot", map[string]any{"url": "http://" + host(refused) + "/", "viewports": []string{"mobile"}})
+		m = w.task("public", "capture_screenshot",
+			map[string]any{"url": "http://" + host(refused) + "/", "viewports": []string{"mobile"}})
 		if len(m.Browser) != 1 || m.Browser[0].Verdict != browser.Fail {
 			t.Fatalf("%+v %s", m.Browser, m.Error)
 		}

@@ -41,8 +41,9 @@ func newRegistry(t *testing.T) *registry {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for name, text := range map[string]string{
-		"package/package.json": `{"name": "dep", "version": "1.0.0", "scripts": {"install": "touch ` + containers.WorkDir + `/script-was-run"}}`,
-		"package/index.js":     "module.exports = 'of the registry'\n",
+		"package/package.json": `{"name": "dep", "version": "1.0.0", "scripts": {"install": "touch ` +
+			containers.WorkDir + `/script-was-run"}}`,
+		"package/index.js": "module.exports = 'of the registry'\n",
 	} {
 		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
 			t.Fatal(err)
@@ -66,9 +67,11 @@ func newRegistry(t *testing.T) *registry {
 		r.mu.Unlock()
 		switch q.URL.Path {
 		case "/dep":
-			_ = json.NewEncoder(w).Encode(map[string]any{"name": "dep", "dist-tags": map[string]string{"latest": "1.0.0"}, "versions": map[string]any{
-				"1.0.0": map[string]any{"name": "dep", "version": "1.0.0", "hasInstallScript": true, "dist": map[string]string{
-					"tarball": r.URL + "/dep/-/dep-1.0.0.tgz", "integrity": r.integrity}}}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"name": "dep",
+				"dist-tags": map[string]string{"latest": "1.0.0"}, "versions": map[string]any{
+					"1.0.0": map[string]any{"name": "dep", "version": "1.0.0", "hasInstallScript": true,
+						"dist": map[string]string{
+							"tarball": r.URL + "/dep/-/dep-1.0.0.tgz", "integrity": r.integrity}}}})
 		case "/dep/-/dep-1.0.0.tgz":
 			_, _ = w.Write(r.tarball)
 		default:
@@ -118,7 +121,8 @@ func TestDependenciesFromTheCache(t *testing.T) {
 				"node_modules/dep": {"version": "1.0.0", "resolved": "%s/dep/-/dep-1.0.0.tgz", "integrity": %q, "hasInstallScript": true}}}`, r.URL, r.integrity)
 			if c.manager == "pnpm" {
 				text = "lockfileVersion: '9.0'\n\nimporters:\n\n  .:\n    dependencies:\n      dep:\n        specifier: 1.0.0\n        version: 1.0.0\n\n" +
-					"packages:\n\n  dep@1.0.0:\n    resolution: {integrity: " + r.integrity + "}\n\nsnapshots:\n\n  dep@1.0.0: {}\n"
+					"packages:\n\n  dep@1.0.0:\n    resolution: {integrity: " + r.integrity +
+					"}\n\nsnapshots:\n\n  dep@1.0.0: {}\n"
 			}
 			repo, commit := w.onBase(map[string]string{c.lock: text, ".gitignore": "node_modules\n",
 				"package.json": `{"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}}`})
@@ -185,7 +189,8 @@ func (w *world) onBaseOf(name string, files map[string]string) (*gitd.Repo, gitd
 	for name, text := range files {
 		put = append(put, gitd.File{Path: name, Content: []byte(text)})
 	}
-	commit, err := repo.WriteCommit(w.t.Context(), gitd.NewCommit{From: tip, Parents: []gitd.Hash{tip}, Put: put, Author: gitd.Person{Name: "T", Email: "t@example.org"}, Message: "base"})
+	commit, err := repo.WriteCommit(w.t.Context(), gitd.NewCommit{From: tip, Parents: []gitd.Hash{tip}, Put: put,
+		Author: gitd.Person{Name: "T", Email: "t@example.org"}, Message: "base"})
 	if err == nil {
 		err = repo.Update(w.t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: commit})
 	}
@@ -200,7 +205,8 @@ func (w *world) record(repo *gitd.Repo, commit gitd.Hash) {
 	w.t.Helper()
 	locks, err := repo.Lockfiles(w.t.Context(), commit)
 	if err == nil {
-		_, err = repo.PutBase(w.t.Context(), gitd.Base{Branch: "main", Commit: commit, Head: commit, Lockfiles: locks}, gitd.Person{Name: "T", Email: "t@example.org"})
+		_, err = repo.PutBase(w.t.Context(), gitd.Base{Branch: "main", Commit: commit, Head: commit, Lockfiles: locks},
+			gitd.Person{Name: "T", Email: "t@example.org"})
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -217,7 +223,8 @@ func TestModulesFromTheCache(t *testing.T) {
 	}
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	for name, text := range map[string]string{"go.mod": "module example.org/dep\n", "dep.go": "package dep\n\nconst Word = \"of the proxy\"\n"} {
+	for name, text := range map[string]string{"go.mod": "module example.org/dep\n",
+		"dep.go": "package dep\n\nconst Word = \"of the proxy\"\n"} {
 		f, err := z.Create("example.org/dep@v1.0.0/" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +237,8 @@ func TestModulesFromTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := map[string]string{
-		"v1.0.0.info": `{"Version": "v1.0.0", "Time": "2024-01-01T00:00:00Z"}`, "v1.0.0.mod": "module example.org/dep\n", "v1.0.0.zip": b.String(), "list": "v1.0.0\n",
+		"v1.0.0.info": `{"Version": "v1.0.0", "Time": "2024-01-01T00:00:00Z"}`,
+		"v1.0.0.mod":  "module example.org/dep\n", "v1.0.0.zip": b.String(), "list": "v1.0.0\n",
 	}
 	base := map[string]string{
 		"go.mod":  "module example.org/app\n\ngo 1.21\n\nrequire example.org/dep v1.0.0\n",
@@ -250,7 +258,8 @@ func TestModulesFromTheCache(t *testing.T) {
 	}
 	tidy := exec.Command("go", "mod", "download", "-modcacherw", "all")
 	tidy.Dir = app
-	tidy.Env = append(os.Environ(), "GOPROXY=file://"+proxy, "GOSUMDB=off", "GOMODCACHE="+t.TempDir(), "GOFLAGS=-mod=mod", "GOTOOLCHAIN=local")
+	tidy.Env = append(os.Environ(), "GOPROXY=file://"+proxy, "GOSUMDB=off", "GOMODCACHE="+t.TempDir(),
+		"GOFLAGS=-mod=mod", "GOTOOLCHAIN=local")
 	if out, err := tidy.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -290,7 +299,8 @@ func TestModulesFromTheCache(t *testing.T) {
 	if events := w.journal(res.Run); !strings.Contains(events, "dependencies from the cache: go") {
 		t.Errorf("the journal does not tell: %s", events)
 	}
-	w.onBase(map[string]string{"go.sum": string(sum) + "example.org/other v1.0.0 h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"})
+	w.onBase(map[string]string{"go.sum": string(sum) +
+		"example.org/other v1.0.0 h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"})
 	if res := w.result("changed", offline); res.ExitCode != 0 {
 		t.Fatalf("%+v", res)
 	}
@@ -307,7 +317,8 @@ func TestModulesFromTheCache(t *testing.T) {
 	if err != nil || len(tarballs) != 1 {
 		t.Fatal(tarballs, err)
 	}
-	for name, text := range map[string][]byte{"empty": nil, "none": []byte("hello"), "cut": truncated(t, tarballs[0]), "hostile": hostileTarball(t)} {
+	for name, text := range map[string][]byte{"empty": nil, "none": []byte("hello"), "cut": truncated(t, tarballs[0]),
+		"hostile": hostileTarball(t)} {
 		if err := os.WriteFile(tarballs[0], text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +345,8 @@ func hostileTarball(t *testing.T) []byte {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, h := range []tar.Header{
-		{Name: "home/.profile", Size: 4}, {Name: "go/../.." + containers.WorkDir + "/evil", Size: 4}, {Name: containers.WorkDir + "/evil", Size: 4},
+		{Name: "home/.profile", Size: 4}, {Name: "go/../.." + containers.WorkDir + "/evil", Size: 4},
+		{Name: containers.WorkDir + "/evil", Size: 4},
 		{Name: "go/link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, {Name: "go/link/evil", Size: 4},
 	} {
 		h.Mode = 0o644

@@ -37,8 +37,10 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if err != nil {
 		return nil, err
 	}
-	r := record.Run{ID: parent.run.ID + "." + record.FileName(s.ID), Caller: on.Caller, Kind: record.KindWorkflow, Repo: parent.run.Repo, Base: parent.run.Base,
-		BaseCommit: parent.run.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.run.Asker, State: record.StateSubmitted,
+	r := record.Run{ID: parent.run.ID + "." + record.FileName(s.ID), Caller: on.Caller, Kind: record.KindWorkflow,
+		Repo: parent.run.Repo, Base: parent.run.Base,
+		BaseCommit: parent.run.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.run.Asker,
+		State:  record.StateSubmitted,
 		Parent: parent.run.Name(), Sub: true, CreatedAt: x.Now().UTC()}
 	if len(r.ID) > 100 {
 		r.ID = r.ID[:80] + "-" + parent.commandID(s.ID, 0)[:16]
@@ -93,7 +95,8 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if c.l, err = x.newLive(r, ref, files, x.target(r.Caller, repo, r.Base)); err != nil {
 		return nil, err
 	}
-	return c, c.l.emit(record.Event{Type: record.EventRunCreated, Message: r.Title(), Commit: r.Start, State: record.StateSubmitted}, false)
+	return c, c.l.emit(record.Event{Type: record.EventRunCreated, Message: r.Title(), Commit: r.Start,
+		State: record.StateSubmitted}, false)
 }
 
 // run takes the sub-workflow to its end, or until it waits for a person.
@@ -150,8 +153,10 @@ func (x *Executor) restore(ctx context.Context, repo *gitd.Repo, c record.Caller
 		if now.Tree == then.Tree {
 			return tip, nil
 		}
-		commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: to, Parents: []gitd.Hash{tip}, Author: orElse(by, x.Bot), Committer: x.Bot, When: x.Now(),
-			Message: fmt.Sprintf("Go back to %s\n\n    %s\n\n%s: %s\n", string(to)[:min(12, len(to))], strings.TrimSpace(then.Subject), record.TrailerCaller, c)})
+		commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: to, Parents: []gitd.Hash{tip},
+			Author: orElse(by, x.Bot), Committer: x.Bot, When: x.Now(),
+			Message: fmt.Sprintf("Go back to %s\n\n    %s\n\n%s: %s\n", string(to)[:min(12, len(to))],
+				strings.TrimSpace(then.Subject), record.TrailerCaller, c)})
 		if err != nil {
 			return "", err
 		}

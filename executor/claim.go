@@ -27,7 +27,8 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 		return record.Run{}, false, err
 	}
 	if !record.ValidID(r.Key) || r.Caller.IsZero() {
-		return record.Run{}, false, fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", record.ErrInvalid)
+		return record.Run{}, false,
+			fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", record.ErrInvalid)
 	}
 	r, err = cleanRequest(x.Secrets, r)
 	if err != nil {
@@ -46,7 +47,8 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	if have, known := x.Find(r.Caller, r.Key); known {
 		return have, false, nil
 	}
-	p := &plan{repo: repo, run: record.Run{ID: r.Key, Caller: r.Caller, Kind: kind, Record: rec, Repo: repo.Name(), Base: r.Base, Branch: r.Caller.Branch(),
+	p := &plan{repo: repo, run: record.Run{ID: r.Key, Caller: r.Caller, Kind: kind, Record: rec, Repo: repo.Name(),
+		Base: r.Base, Branch: r.Caller.Branch(),
 		Origin: r.Origin, Asker: r.Asker, Input: r.Input, State: record.StateSubmitted, CreatedAt: x.Now().UTC()}}
 	_, err = x.claim(ctx, p, "")
 	if errors.Is(err, errClaimed) {
@@ -105,7 +107,8 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 	for {
 		l := x.runs.alive(c, id)
 		if l == nil {
-			r, known := x.index.Get(c, id) // after alive, because the index has a run that has just ended and left the live runs
+			r, known := x.index.Get(c,
+				id) // after alive, because the index has a run that has just ended and left the live runs
 			if !known {
 				return record.Run{}, fmt.Errorf("run %s/%s: %w", c, id, record.ErrNotFound)
 			}
@@ -318,9 +321,11 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}
-	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref}, Put: []gitd.File{{Path: "run.json", Content: text}},
-		Author: x.Bot, Committer: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)})
+	commit, err := repo.WriteCommit(ctx,
+		gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref}, Put: []gitd.File{{Path: "run.json", Content: text}},
+			Author: x.Bot, Committer: x.Bot, When: x.Now(),
+			Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), record.TrailerCaller, r.Caller,
+				record.TrailerRun, r.ID)})
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}

@@ -67,7 +67,8 @@ func TestBeginAfterKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if begun, err = w.x.Settled(t.Context(), begun.Caller, begun.ID); err != nil || begun.State != record.StateComplete || begun.Head == begun.Start {
+	if begun, err = w.x.Settled(t.Context(), begun.Caller, begun.ID); err != nil ||
+		begun.State != record.StateComplete || begun.Head == begun.Start {
 		t.Errorf("%+v, %v", begun, err)
 	}
 }
@@ -113,7 +114,8 @@ func TestBeginGivesAClaimItsWork(t *testing.T) {
 	if claimed.Kind != record.KindRequest || claimed.State != record.StateSubmitted {
 		t.Errorf("claimed: %+v", claimed)
 	}
-	if err := w.x.Note(t.Context(), claimed.Name(), record.Event{Type: record.EventPolicy, Message: "container", Reason: "why"}); err != nil {
+	if err := w.x.Note(t.Context(), claimed.Name(),
+		record.Event{Type: record.EventPolicy, Message: "container", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
 	// The claim survives, and only its claimer begins it.

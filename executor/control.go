@@ -34,7 +34,8 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 			return fmt.Errorf("cannot stop %s: %w", r.Name(), errUnsealed)
 		case l != nil:
 		case r.Kind == record.KindRequest && !r.Ended():
-			if r, err = x.End(ctx, r.Name(), Ending{Reason: record.ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
+			if r, err = x.End(ctx, r.Name(),
+				Ending{Reason: record.ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
 				return err
 			}
 			if r.Ended() {
@@ -145,26 +146,35 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	}
 	switch {
 	case r.Sub:
-		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), record.ErrConflict, r.Parent)
+		return record.Request{},
+			fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), record.ErrConflict, r.Parent)
 	case r.Kind == record.KindConversation:
-		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is a task; `ramus task retry %s` takes it up again", r.Name(), record.ErrConflict, r.Caller.ID())
+		return record.Request{},
+			fmt.Errorf("cannot retry %s: %w: it is a task; `ramus task retry %s` takes it up again", r.Name(),
+				record.ErrConflict, r.Caller.ID())
 	case r.Kind == record.KindRequest:
-		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was answered, nothing was run for it", r.Name(), record.ErrConflict)
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was answered, nothing was run for it", r.Name(),
+			record.ErrConflict)
 	case !r.Ended():
 		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), record.ErrConflict)
 	case x.unsealed(r):
-		return record.Request{}, fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(), record.ErrConflict)
+		return record.Request{},
+			fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(),
+				record.ErrConflict)
 	case r.State == record.StateComplete:
 		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), record.ErrConflict)
 	}
-	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input, Group: r.Group}
+	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker),
+		Input: r.Input, Group: r.Group}
 	switch r.Kind {
 	case record.KindTerminal:
-		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was a terminal; `ramus shell %s` opens another", r.Name(), record.ErrConflict, r.Caller.ID())
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was a terminal; `ramus shell %s` opens another",
+			r.Name(), record.ErrConflict, r.Caller.ID())
 	case record.KindExec:
 		if len(r.Exec.Env) > 0 {
-			return record.Request{}, fmt.Errorf("cannot retry %s: %w: the values of its environment (%s) were kept in memory alone; send the command again, with its --env",
-				r.Name(), record.ErrConflict, r.Exec.EnvNames())
+			return record.Request{},
+				fmt.Errorf("cannot retry %s: %w: the values of its environment (%s) were kept in memory alone; send the command again, with its --env",
+					r.Name(), record.ErrConflict, r.Exec.EnvNames())
 		}
 		req.Command = r.Exec
 	case record.KindTask:
@@ -244,17 +254,21 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 	}
 	switch {
 	case r.Sub:
-		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(), record.ErrConflict, r.Parent)
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(),
+			record.ErrConflict, r.Parent)
 	case d.Option != "":
-		return record.Run{}, fmt.Errorf("cannot answer %s: %w option %q: the question has none", r.Name(), record.ErrInvalid, text.Clip(d.Option, maxOptionBytes))
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w option %q: the question has none", r.Name(),
+			record.ErrInvalid, text.Clip(d.Option, maxOptionBytes))
 	case !waits:
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), record.ErrConflict)
 	case x.unsealed(r):
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), errUnsealed)
 	case d.Step != "" && d.Step != r.Gate.Step:
-		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), record.ErrConflict, r.Gate.Step, d.Step)
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), record.ErrConflict,
+			r.Gate.Step, d.Step)
 	case len(r.Gate.Allowed) > 0 && !r.Gate.Names(d.By):
-		return record.Run{}, fmt.Errorf("cannot answer %s: %w: only %s may", r.Name(), gitd.ErrDenied, strings.Join(r.Gate.Allowed, ", "))
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w: only %s may", r.Name(), gitd.ErrDenied,
+			strings.Join(r.Gate.Allowed, ", "))
 	}
 	d.Step = r.Gate.Step
 	if err := x.resume(ctx, r, &d); err != nil {

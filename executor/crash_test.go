@@ -56,8 +56,9 @@ func crashChild(dir string) error {
 	if keeper != nil {
 		defer keeper.Close()
 	}
-	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"), Keeper: keeper,
-		Engine: &sandbox.Engine{Dir: filepath.Join(dir, "sandbox"), Runner: runner}}}
+	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(),
+		Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"), Keeper: keeper,
+			Engine: &sandbox.Engine{Dir: filepath.Join(dir, "sandbox"), Runner: runner}}}
 	if a, ok := x.Agents["standin"]; ok {
 		x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(a.Command[0])}
 	}
@@ -161,7 +162,8 @@ func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
 	if err != nil {
 		return err
 	}
-	r, err := x.Submit(ctx, record.Request{Key: "job", Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: "append log once\nrecall\nremember it"}})
+	r, err := x.Submit(ctx, record.Request{Key: "job", Caller: c, Repo: "demo",
+		Agent: &record.AgentCall{Prompt: "append log once\nrecall\nremember it"}})
 	if err != nil {
 		return err
 	}
@@ -268,7 +270,8 @@ func crashAgents() map[string]agent.Agent {
 // crashTalk gives an agent words in order. They go to the run that is at work or, if it
 // takes no more, to a new one.
 func crashTalk(ctx context.Context, x *executor.Executor, c record.Caller, words int) error {
-	r, err := x.Submit(ctx, record.Request{Key: "job", Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: "remember nothing"}})
+	r, err := x.Submit(ctx, record.Request{Key: "job", Caller: c, Repo: "demo",
+		Agent: &record.AgentCall{Prompt: "remember nothing"}})
 	if err != nil {
 		return err
 	}
@@ -285,7 +288,8 @@ func crashTalk(ctx context.Context, x *executor.Executor, c record.Caller, words
 			if !errors.Is(err, record.ErrConflict) {
 				return err
 			}
-			if own, err = x.Submit(ctx, record.Request{Key: key, Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: text}}); err != nil {
+			if own, err = x.Submit(ctx,
+				record.Request{Key: key, Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: text}}); err != nil {
 				return err
 			}
 		}
@@ -345,7 +349,8 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 	kills := 0
 	for {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary, "RAMUS_TEST_NODES="+strconv.Itoa(nodes),
+		cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary,
+			"RAMUS_TEST_NODES="+strconv.Itoa(nodes),
 			"RAMUS_TEST_AGENT="+agent)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()

@@ -40,8 +40,10 @@ func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
 	name := t.Repo.Name()
-	others := submodule.Door{Git: t.x.Git, Repo: name, Subject: t.Caller.String(), Listed: t.x.Submodules[name], Now: t.x.Now}
-	out := &egress.Proxy{Hosts: func() (allow, private []string) { return t.settings().Reachable() }, Tell: t.tell, Run: t.runName}
+	others := submodule.Door{Git: t.x.Git, Repo: name, Subject: t.Caller.String(), Listed: t.x.Submodules[name],
+		Now: t.x.Now}
+	out := &egress.Proxy{Hosts: func() (allow, private []string) { return t.settings().Reachable() }, Tell: t.tell,
+		Run: t.runName}
 	reverse := &egress.Reverse{Proxy: out, Header: t.header, Value: t.secretValue, Secrets: t.x.Secrets}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {

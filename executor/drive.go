@@ -112,7 +112,8 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		if timeout <= 0 && !c.Background {
 			timeout = l.timeout()
 		}
-		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.initial.Command, Background: c.Background}, l.shell(c, timeout))
+		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.initial.Command,
+			Background: c.Background}, l.shell(c, timeout))
 	case record.KindTask:
 		info := stepInfo{ID: l.initial.Task.Name, Kind: string(workflow.KindTask), Task: l.initial.Task.Name}
 		do, err := l.task(l.initial.Task.Name, record.Marshal(l.initial.Task.Params), l.timeout(), &info)
@@ -134,7 +135,9 @@ func (l *liveRun) envLost() bool {
 
 // withoutEnv returns the error of a run whose command cannot get its environment any more.
 func (l *liveRun) withoutEnv() error {
-	return &failure{record.ReasonEnvLost, fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run", l.initial.Exec.EnvNames())}
+	return &failure{record.ReasonEnvLost,
+		fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run",
+			l.initial.Exec.EnvNames())}
 }
 
 // single runs the only step of a run.
@@ -174,13 +177,15 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 			// The run's record has everything that the step is given.
 			res, err = l.begin(ctx, l.target, info, b.starts+1, do)
 		default:
-			err = &failure{record.ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
+			err = &failure{record.ReasonInterrupted,
+				"the server stopped while the command ran, and its container is gone; nothing it did was committed"}
 		}
 	default:
 		res, err = l.begin(ctx, l.target, info, 1, do)
 	}
 	for errors.Is(err, containers.ErrGone) && ctx.Err() == nil && (l.repeatable(info) || l.notBegun(info, err)) {
-		if err := l.emit(record.Event{Type: record.EventContainer, Step: info.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventContainer, Step: info.ID,
+			Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return res, err
 		}
 		res, err = l.begin(ctx, l.target, info, l.beginning(info.ID).starts+1, do)
@@ -398,7 +403,8 @@ func (x *Executor) continueRun(l *liveRun, decide *record.Decision) error {
 		return nil
 	}
 	if decide != nil {
-		if err := l.emit(record.Event{Type: record.EventDecision, Step: decide.Step, Message: decide.Comment, Data: record.Marshal(*decide)}, true); err != nil {
+		if err := l.emit(record.Event{Type: record.EventDecision, Step: decide.Step, Message: decide.Comment,
+			Data: record.Marshal(*decide)}, true); err != nil {
 			return err
 		}
 	}

@@ -68,12 +68,16 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 			said    string // a part of Unverified
 		}{
 			{"success", func(name string) record.Run {
-				return submit(name, record.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes+"printf 'test:\\n\\t@echo fine\\n' >Makefile") + "\n  - id: check\n    task: lib_run_tests\n"})
-			}, record.StateComplete, "", record.VerdictVerified, []string{"artifacts/sub/report.txt", "evidence/changes.diff"}, ""},
+				return submit(name, record.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " +
+					strconv.Quote(makes+"printf 'test:\\n\\t@echo fine\\n' >Makefile") +
+					"\n  - id: check\n    task: lib_run_tests\n"})
+			}, record.StateComplete, "", record.VerdictVerified,
+				[]string{"artifacts/sub/report.txt", "evidence/changes.diff"}, ""},
 			{"unverified", func(name string) record.Run { return shell(name, makes, 0) },
 				record.StateComplete, "", record.VerdictUnverified, []string{"artifacts/sub/report.txt"}, "no check ran"},
 			{"failure", func(name string) record.Run { return shell(name, makes+"exit 3", 0) },
-				record.StateFailed, record.ReasonCommandFailed, record.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
+				record.StateFailed, record.ReasonCommandFailed, record.VerdictFailed,
+				[]string{"artifacts/sub/report.txt"}, "no check ran"},
 			{"cancel", func(name string) record.Run {
 				r := shell(name, makes+"sleep 600", 0)
 				printed(r)
@@ -94,7 +98,8 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 				return second
 			}, record.StateFailed, record.ReasonCancelled, record.VerdictFailed, nil, ""},
 			{"rejected", func(name string) record.Run {
-				r := submit(name, record.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes) + "\n  - id: ask\n    human: {message: fine?}\n"})
+				r := submit(name, record.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " +
+					strconv.Quote(makes) + "\n  - id: ask\n    human: {message: fine?}\n"})
 				if r = w.wait(r.Name()); r.State != record.StateAwaitingReview {
 					t.Fatalf("%+v", r)
 				}
@@ -107,7 +112,8 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 				return r
 			}, record.StateFailed, record.ReasonRejected, record.VerdictFailed, []string{"artifacts/sub/report.txt"}, ""},
 			{"timeout", func(string) record.Run { return slow },
-				record.StateFailed, record.ReasonTimedOut, record.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
+				record.StateFailed, record.ReasonTimedOut, record.VerdictFailed, []string{"artifacts/sub/report.txt"},
+				"no check ran"},
 			{"container-killed", func(name string) record.Run {
 				r := shell(name, makes+"sleep 600", 0)
 				printed(r)
@@ -208,7 +214,8 @@ func (w *world) killedServer(round int) record.Run {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	key := fmt.Sprint("job-", round)
-	cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary, "RAMUS_TEST_NODES=6", "RAMUS_TEST_KEY="+key)
+	cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary, "RAMUS_TEST_NODES=6",
+		"RAMUS_TEST_KEY="+key)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -17,10 +17,12 @@ const envValue = "bvMu2kqT9wYp-an-unregistered-value"
 func TestEnvIsInNoRecord(t *testing.T) {
 	w := newWorld(t, nil)
 	request := func(name, line string) record.Request {
-		return record.Request{Caller: caller(t, name), Repo: "demo", Command: &record.Command{Shell: line, Env: []string{"TOKEN=" + envValue, "EMPTY="}}}
+		return record.Request{Caller: caller(t, name), Repo: "demo",
+			Command: &record.Command{Shell: line, Env: []string{"TOKEN=" + envValue, "EMPTY="}}}
 	}
 	var out bytes.Buffer
-	res, err := w.x.Exec(t.Context(), request("run:env", `test "$TOKEN" = `+envValue[:4]+`"`+envValue[4:]+`" && echo got ${#TOKEN}; exit 3`), &out, nil)
+	res, err := w.x.Exec(t.Context(), request("run:env",
+		`test "$TOKEN" = `+envValue[:4]+`"`+envValue[4:]+`" && echo got ${#TOKEN}; exit 3`), &out, nil)
 	if err != nil || out.String() != "got 34\n" {
 		t.Fatalf("%+v, %v, %q", res, err, out.String())
 	}
@@ -28,7 +30,8 @@ func TestEnvIsInNoRecord(t *testing.T) {
 	if err != nil || strings.Join(run.Exec.Env, " ") != "TOKEN EMPTY" {
 		t.Errorf("the record has the environment %q: %v", run.Exec.Env, err)
 	}
-	if _, err := w.x.Retry(t.Context(), res.Run, run.Asker); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "TOKEN, EMPTY") {
+	if _, err := w.x.Retry(t.Context(), res.Run, run.Asker); !errors.Is(err, record.ErrConflict) ||
+		!strings.Contains(err.Error(), "TOKEN, EMPTY") {
 		t.Errorf("a retry without the values: %v", err)
 	}
 	bad := request("run:env", "true")
@@ -39,7 +42,8 @@ func TestEnvIsInNoRecord(t *testing.T) {
 
 	// A run whose command has begun keeps its environment. One that waits does not run without
 	// its environment.
-	first, err := w.x.Submit(t.Context(), request("run:env", `echo begun; until test -e go; do sleep 0.05; done; rm go; echo still ${#TOKEN}`))
+	first, err := w.x.Submit(t.Context(),
+		request("run:env", `echo begun; until test -e go; do sleep 0.05; done; rm go; echo still ${#TOKEN}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,8 @@ func (x *Executor) SettingsOf(ctx context.Context, name, base string) (settings.
 	}
 	s.Values = slices.Clone(s.Values)
 	for _, n := range s.Secrets {
-		v := settings.Value{Key: "secrets." + n, Value: "missing", Origin: settings.OriginServer, Note: "`ramus secret set " + n + "` stores it"}
+		v := settings.Value{Key: "secrets." + n, Value: "missing", Origin: settings.OriginServer,
+			Note: "`ramus secret set " + n + "` stores it"}
 		if x.SecretStore != nil {
 			if known, ok := x.SecretStore.Describe(n, secret.User{Repo: name}); ok {
 				v.Value, v.Note = "set", "for "+cmp.Or(strings.Join(known.Hosts, ", "), "no host")
@@ -325,6 +326,7 @@ func (x *Executor) ProposeSettings(ctx context.Context, c record.Caller) (record
 	if err != nil {
 		return record.Request{}, err
 	}
-	call := &record.TaskCall{Name: "lib_write_file", Params: map[string]any{"path": environment.Path, "content": string(text)}, NoSetup: true}
+	call := &record.TaskCall{Name: "lib_write_file",
+		Params: map[string]any{"path": environment.Path, "content": string(text)}, NoSetup: true}
 	return record.Request{Repo: repo.Name(), Base: base, Task: call}, nil
 }

@@ -20,7 +20,8 @@ func examples(t *testing.T, engine string) {
 	})
 	dir := filepath.Join("..", "examples", "workflows")
 	src := filepath.Join(t.TempDir(), "sample")
-	w.sh("..", "cp -r examples/sample "+src+" && cd "+src+" && git init -q -b main && git config receive.denyCurrentBranch ignore && git add -A && git -c user.name=T -c user.email=t@example.com commit -qm sample")
+	w.sh("..", "cp -r examples/sample "+src+" && cd "+src+
+		" && git init -q -b main && git config receive.denyCurrentBranch ignore && git add -A && git -c user.name=T -c user.email=t@example.com commit -qm sample")
 	if _, err := w.git.Import(t.Context(), "sample", src, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,8 @@ func examples(t *testing.T, engine string) {
 				if r.Reason != record.ReasonCommandFailed {
 					t.Fatalf("%+v", r)
 				}
-				r = v.submit(record.Request{Repo: "sample", Workflow: string(text), From: "deploy", Input: map[string]any{"target": "stage"}})
+				r = v.submit(record.Request{Repo: "sample", Workflow: string(text), From: "deploy",
+					Input: map[string]any{"target": "stage"}})
 			}
 			if r.State != record.StateComplete {
 				t.Fatalf("%+v\n%s", r, v.journal(r.Name()))

@@ -332,7 +332,8 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 	path := filepath.Join(x.Data, "index.db")
 	var fresh bool
 	x.index, fresh, err = index.Open(path)
-	if errors.Is(err, index.ErrDamaged) || errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
+	if errors.Is(err, index.ErrDamaged) || errors.Is(err, bolterrors.ErrInvalid) ||
+		errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
 		x.Log.Warn("the index is damaged and is rebuilt from the refs", "err", err)
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove the damaged index: %w", err)

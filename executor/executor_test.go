@@ -255,7 +255,8 @@ func (w *world) sh(dir, script string) string {
 // inRepo runs git in the served repository.
 func (w *world) inRepo(args ...string) string {
 	w.t.Helper()
-	out, err := exec.Command("git", append([]string{"-C", filepath.Join(w.data, "repos", "demo.git")}, args...)...).CombinedOutput()
+	out, err := exec.Command("git",
+		append([]string{"-C", filepath.Join(w.data, "repos", "demo.git")}, args...)...).CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -75,7 +75,8 @@ func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, l
 		return "", err
 	}
 	tree := x.trees.NewTree(record.Caller{}, repo, "main")
-	git := x.Git.GrantHandler(gitd.Grant{Subject: "scratch", Repo: name, Read: []string{"refs/heads/main"}, Scopes: []string{gitd.ScopeRead},
+	git := x.Git.GrantHandler(gitd.Grant{Subject: "scratch", Repo: name, Read: []string{"refs/heads/main"},
+		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)})
 	lease, err := tree.OpenScratch(ctx, worktree.Scratch{Key: "base:test", Image: x.Image, Branch: "main", Commit: commit,
 		Door: worktree.ScratchDoor(repo, git, &egress.Proxy{})})
@@ -83,7 +84,8 @@ func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, l
 		return "", err
 	}
 	defer tree.CloseScratch(lease, "base:test")
-	p, err := lease.Host.Start(ctx, containers.Command{ID: "line", Args: []string{"sh", "-c", line}, Dir: containers.WorkDir, Timeout: time.Minute})
+	p, err := lease.Host.Start(ctx,
+		containers.Command{ID: "line", Args: []string{"sh", "-c", line}, Dir: containers.WorkDir, Timeout: time.Minute})
 	if err != nil {
 		return "", err
 	}

@@ -29,7 +29,8 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
 	}
 	if p.run.Repo != "" && p.run.Repo != repo.Name() {
-		return fmt.Errorf("cannot fork %s: %w repository %q: it is in %s", of.Caller, record.ErrInvalid, p.run.Repo, repo.Name())
+		return fmt.Errorf("cannot fork %s: %w repository %q: it is in %s", of.Caller, record.ErrInvalid, p.run.Repo,
+			repo.Name())
 	}
 	tip, err := repo.Resolve(ctx, "refs/heads/"+of.Caller.Branch())
 	if err != nil {
@@ -50,7 +51,8 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 			}
 		}
 		if !inside {
-			return fmt.Errorf("cannot fork %s: %w commit: %s is not on its branch; `ramus log %s` lists those that are", of.Caller, record.ErrInvalid, at, of.Caller)
+			return fmt.Errorf("cannot fork %s: %w commit: %s is not on its branch; `ramus log %s` lists those that are",
+				of.Caller, record.ErrInvalid, at, of.Caller)
 		}
 	}
 	depth := 1
@@ -60,7 +62,8 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 		}
 	}
 	if depth > maxForks {
-		return fmt.Errorf("cannot fork %s: %w: it is a fork of a fork, %d deep already", of.Caller, record.ErrConflict, maxForks)
+		return fmt.Errorf("cannot fork %s: %w: it is a fork of a fork, %d deep already", of.Caller,
+			record.ErrConflict, maxForks)
 	}
 	if p.state, err = stateAt(ctx, repo, of.Caller, at, at == tip); err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
@@ -102,7 +105,8 @@ func (p *plan) setForkOfKept(ctx context.Context, f record.Fork, of record.Calle
 		p.run.Fork = &record.Fork{Of: of.String(), Commit: at, Depth: 1}
 		return nil
 	}
-	return fmt.Errorf("cannot fork %s at %s: its branch is deleted, and that is no commit that was kept of it: %w", of, f.Commit, record.ErrNotFound)
+	return fmt.Errorf("cannot fork %s at %s: its branch is deleted, and that is no commit that was kept of it: %w", of,
+		f.Commit, record.ErrNotFound)
 }
 
 // stateAt returns the memory of a caller's agents at the time when a commit of its branch was the newest. Returns ""

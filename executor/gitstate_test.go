@@ -55,11 +55,14 @@ func compareGitStates(t *testing.T, w *world) {
 			if res.Reason != "" {
 				t.Fatalf("after\n%s\nthe result is %+v %s", strings.Join(done, "\n"), res, errs)
 			}
-			want := strings.TrimSpace(w.sh(oracle, "( set +e\n"+change+"\n) >/dev/null 2>&1 || true\ngit add -A && git write-tree"))
+			want := strings.TrimSpace(w.sh(oracle,
+				"( set +e\n"+change+"\n) >/dev/null 2>&1 || true\ngit add -A && git write-tree"))
 			got := w.inRepo("rev-parse", "ramus/run-"+name+"^{tree}")
 			if got != want {
-				t.Fatalf("round %d, after\n%s\nthe branch differs from stock git's tree:\n%s", round, strings.Join(done, "\n"),
-					w.sh(oracle, "git --git-dir="+w.data+"/repos/demo.git ls-tree -r "+got+" >../got; git ls-tree -r "+want+" >../want; diff ../want ../got || true"))
+				t.Fatalf("round %d, after\n%s\nthe branch differs from stock git's tree:\n%s", round,
+					strings.Join(done, "\n"),
+					w.sh(oracle, "git --git-dir="+w.data+"/repos/demo.git ls-tree -r "+got+" >../got; git ls-tree -r "+
+						want+" >../want; diff ../want ../got || true"))
 			}
 			w.sh(oracle, "git -c user.name=o -c user.email=o@example.com commit -q --allow-empty -m step")
 			states++
@@ -77,25 +80,43 @@ func randomGitState(rnd *rand.Rand, branch string) string {
 		"git ls-files -z | xargs -0 git update-index --assume-unchanged",
 		"git config core.excludesFile /tmp/ignored; echo '*' >/tmp/ignored",
 		"echo '*' >.git/info/exclude",
-		"git config core.ignoreCase true", "git config core.fileMode false", "git config core.symlinks false", "git config core.autocrlf true",
-		"git config core.autocrlf input", "git config core.safecrlf true", "git config core.eol crlf", "git config core.bare true",
+		"git config core.ignoreCase true", "git config core.fileMode false", "git config core.symlinks false",
+		"git config core.autocrlf true",
+		"git config core.autocrlf input", "git config core.safecrlf true", "git config core.eol crlf",
+		"git config core.bare true",
 		"git config core.worktree /tmp", "git config core.sparseCheckout true; echo /none >.git/info/sparse-checkout",
 		"git config core.precomposeUnicode true", "git config core.trustctime false; git config core.checkStat minimal",
 		"git config core.attributesFile /tmp/attributes; echo '* text eol=crlf working-tree-encoding=UTF-16' >/tmp/attributes",
-		"git config extensions.unknown 1", "git config core.repositoryFormatVersion 7", "printf '[core\\n' >>.git/config", "echo junk >.git/config",
-		"git config index.version 4; git update-index --index-version 4", "git update-index --split-index", "git config feature.manyFiles true",
-		"git config core.fsmonitor true", "git config core.hooksPath /tmp/hooks; mkdir -p /tmp/hooks; printf '#!/bin/sh\\nexit 1\\n' >/tmp/hooks/pre-commit; chmod +x /tmp/hooks/pre-commit",
-		"git config commit.gpgSign true; git config gpg.program /bin/false", "git config url./nowhere.insteadOf http://; git config http.proxy http://127.0.0.1:1",
+		"git config extensions.unknown 1", "git config core.repositoryFormatVersion 7",
+		"printf '[core\\n' >>.git/config", "echo junk >.git/config",
+		"git config index.version 4; git update-index --index-version 4", "git update-index --split-index",
+		"git config feature.manyFiles true",
+		"git config core.fsmonitor true",
+		"git config core.hooksPath /tmp/hooks; mkdir -p /tmp/hooks; printf '#!/bin/sh\\nexit 1\\n' >/tmp/hooks/pre-commit; chmod +x /tmp/hooks/pre-commit",
+		"git config commit.gpgSign true; git config gpg.program /bin/false",
+		"git config url./nowhere.insteadOf http://; git config http.proxy http://127.0.0.1:1",
 		"git config --global core.autocrlf true; git config --global core.excludesFile /tmp/ignored; mkdir -p ~/.config/git; echo '*' >~/.config/git/ignore; echo '* text' >~/.config/git/attributes",
-		"touch .git/index.lock .git/HEAD.lock", "touch .git/refs/heads/" + branch + ".lock", "chmod -R a-w .git", "chmod -R a-w .git/objects",
-		"rm -rf .git", "rm -rf .git/objects", "rm -f .git/index", "echo junk >.git/index", "echo junk >.git/HEAD", "rm -f .git/HEAD", "echo junk >.git/packed-refs",
-		"rm -rf .git/refs; echo file >.git/refs", "mkfifo .git/refs/heads/pipe", "rm -f .git/HEAD; mkfifo .git/HEAD", "mv .git /tmp/moved; ln -s /tmp/moved .git",
-		"mv .git /tmp/moved; echo 'gitdir: /tmp/moved' >.git", "find .git/objects -type f | head -n 3 | xargs chmod u+w; find .git/objects -type f | head -n 3 | xargs -I@ sh -c 'echo >@'",
-		"echo /nowhere >.git/objects/info/alternates", "GIT_NO_REPLACE_OBJECTS=1 git -c core.sparseCheckout=false checkout -q --detach", "GIT_NO_REPLACE_OBJECTS=1 git -c core.sparseCheckout=false checkout -q -B other", "git symbolic-ref HEAD refs/heads/unborn",
-		"git add -A", "export GIT_WORK_TREE=/work; git add -A; git commit -qm own", "export GIT_WORK_TREE=/work; git add -A; git commit -qm own; git commit -q --amend -m amended", "git gc -q", "git repack -adq",
-		"git add -A; git write-tree; git update-index --cacheinfo 100644,$(git hash-object -w .gitignore),added", "git update-ref refs/heads/" + branch + " HEAD~1",
-		"echo $(git rev-parse HEAD) >.git/MERGE_HEAD", "echo junk >.git/MERGE_HEAD", "mkdir -p .git/rebase-merge; rmdir .git/rebase-merge", "git tag -f here",
-		"chmod 000 /cache", "rm -rf /cache/.ramus*; touch /cache/.ramus-index", "echo junk >/cache/.ramus-index", "git replace -f HEAD HEAD~1", "git config i18n.commitEncoding utf-16",
+		"touch .git/index.lock .git/HEAD.lock", "touch .git/refs/heads/" + branch + ".lock", "chmod -R a-w .git",
+		"chmod -R a-w .git/objects",
+		"rm -rf .git", "rm -rf .git/objects", "rm -f .git/index", "echo junk >.git/index", "echo junk >.git/HEAD",
+		"rm -f .git/HEAD", "echo junk >.git/packed-refs",
+		"rm -rf .git/refs; echo file >.git/refs", "mkfifo .git/refs/heads/pipe", "rm -f .git/HEAD; mkfifo .git/HEAD",
+		"mv .git /tmp/moved; ln -s /tmp/moved .git",
+		"mv .git /tmp/moved; echo 'gitdir: /tmp/moved' >.git",
+		"find .git/objects -type f | head -n 3 | xargs chmod u+w; find .git/objects -type f | head -n 3 | xargs -I@ sh -c 'echo >@'",
+		"echo /nowhere >.git/objects/info/alternates",
+		"GIT_NO_REPLACE_OBJECTS=1 git -c core.sparseCheckout=false checkout -q --detach",
+		"GIT_NO_REPLACE_OBJECTS=1 git -c core.sparseCheckout=false checkout -q -B other",
+		"git symbolic-ref HEAD refs/heads/unborn",
+		"git add -A", "export GIT_WORK_TREE=/work; git add -A; git commit -qm own",
+		"export GIT_WORK_TREE=/work; git add -A; git commit -qm own; git commit -q --amend -m amended", "git gc -q",
+		"git repack -adq",
+		"git add -A; git write-tree; git update-index --cacheinfo 100644,$(git hash-object -w .gitignore),added",
+		"git update-ref refs/heads/" + branch + " HEAD~1",
+		"echo $(git rev-parse HEAD) >.git/MERGE_HEAD", "echo junk >.git/MERGE_HEAD",
+		"mkdir -p .git/rebase-merge; rmdir .git/rebase-merge", "git tag -f here",
+		"chmod 000 /cache", "rm -rf /cache/.ramus*; touch /cache/.ramus-index", "echo junk >/cache/.ramus-index",
+		"git replace -f HEAD HEAD~1", "git config i18n.commitEncoding utf-16",
 	}
 	return list[rnd.IntN(len(list))]
 }
@@ -135,8 +156,9 @@ func randomChange(rnd *rand.Rand) string {
 func TestCheckedTree(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:check", `printf 'test:\n\t@cat late\n' >Makefile`)
-	if _, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:check"), Command: &record.Command{Background: true,
-		Shell: "until [ -e /tmp/go ]; do sleep 0.01; done; echo late >late; touch /tmp/done"}}, nil, nil); err != nil {
+	if _, err := w.x.Exec(t.Context(),
+		record.Request{Caller: caller(t, "run:check"), Command: &record.Command{Background: true,
+			Shell: "until [ -e /tmp/go ]; do sleep 0.01; done; echo late >late; touch /tmp/done"}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	// Both steps are of one run, so no other commit comes between them.

@@ -42,7 +42,8 @@ func (x *Executor) cancelPrevious(ctx context.Context, like record.Run, permit f
 	}
 	var errs []error
 	for _, r := range runs {
-		if r.Aside() || r.Kind == record.KindTerminal || r.Name() == like.Name() || previousOf(r) != previousOf(like) || permit != nil && permit(r, "") != nil {
+		if r.Aside() || r.Kind == record.KindTerminal || r.Name() == like.Name() || previousOf(r) != previousOf(like) ||
+			permit != nil && permit(r, "") != nil {
 			continue
 		}
 		if err := x.Stop(ctx, r.Name(), like.Asker); err != nil && !errors.Is(err, record.ErrConflict) {

@@ -21,7 +21,8 @@ func (x *Executor) takeSecrets(r *record.Request) ([]record.HandedSecret, error)
 		return nil, nil
 	}
 	if x.SecretStore == nil || len(handed) > maxHanded {
-		return nil, fmt.Errorf("%w request: a run gets at most %d secrets, and none if the server keeps none", record.ErrInvalid, maxHanded)
+		return nil, fmt.Errorf("%w request: a run gets at most %d secrets, and none if the server keeps none",
+			record.ErrInvalid, maxHanded)
 	}
 	list, values := toStore("check", handed)
 	return handed, x.SecretStore.Check(list, values)
@@ -75,7 +76,9 @@ func (l *liveRun) checkSecrets() error {
 			break
 		}
 		if _, err := l.x.SecretStore.Find(secret.OfRun(l.initial.Name()), name); errors.Is(err, record.ErrNotFound) {
-			return &failure{record.ReasonEnvLost, fmt.Sprintf("the server stopped before the run had its secrets (%s); nothing was run", strings.Join(l.initial.Secrets, ", "))}
+			return &failure{record.ReasonEnvLost,
+				fmt.Sprintf("the server stopped before the run had its secrets (%s); nothing was run",
+					strings.Join(l.initial.Secrets, ", "))}
 		}
 	}
 	return nil

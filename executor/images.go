@@ -20,7 +20,8 @@ const buildLog = containers.CacheDir + "/image-build.log"
 
 // newBuilder returns the builder of images that bases describe.
 func (x *Executor) newBuilder() *images.Builder {
-	return &images.Builder{Devcontainer: x.Devcontainer, Dir: filepath.Join(x.Data, "builds"), Secrets: x.Secrets, Log: x.Log, Now: x.Now}
+	return &images.Builder{Devcontainer: x.Devcontainer, Dir: filepath.Join(x.Data, "builds"), Secrets: x.Secrets,
+		Log: x.Log, Now: x.Now}
 }
 
 // imageOf returns the image of a step's container: the step's, the agent's, or that of the repository, which may have to be built. If that
@@ -40,7 +41,8 @@ func (l *liveRun) imageOf(ctx context.Context, t *target, s stepInfo) (image str
 		return now.Image, nil, nil
 	}
 	image, err = l.x.builder.Image(ctx, wishOf(t, now), func() error {
-		return l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "builds the image of " + now.Container.File.Path}, false)
+		return l.emit(record.Event{Type: record.EventContainer, Step: s.ID,
+			Message: "builds the image of " + now.Container.File.Path}, false)
 	})
 	if errors.As(err, &failed) {
 		return now.Image, failed, nil
@@ -57,16 +59,19 @@ func (l *liveRun) recovers(ctx context.Context, lease *containers.Lease, s stepI
 	if failed == nil {
 		return nil
 	}
-	message := fmt.Sprintf("%v; the container is of the usual image, with the builder's log in %s\n%s", failed, buildLog, text.End(failed.Log, 2<<10))
+	message := fmt.Sprintf("%v; the container is of the usual image, with the builder's log in %s\n%s", failed,
+		buildLog, text.End(failed.Log, 2<<10))
 	for _, e := range l.journalled() {
 		if e.Type == record.EventNote && e.Reason == record.NoteRecovery {
 			return nil
 		}
 	}
-	if err := l.emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery, Message: text.Clip(message, 8<<10)}, false); err != nil {
+	if err := l.emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery,
+		Message: text.Clip(message, 8<<10)}, false); err != nil {
 		return err
 	}
-	p, err := lease.Host.Start(ctx, containers.Command{ID: "image-build-log-" + l.initial.ID, Shell: "cat > " + buildLog, Stdin: bytes.NewReader([]byte(failed.Error() + "\n" + failed.Log))})
+	p, err := lease.Host.Start(ctx, containers.Command{ID: "image-build-log-" + l.initial.ID,
+		Shell: "cat > " + buildLog, Stdin: bytes.NewReader([]byte(failed.Error() + "\n" + failed.Log))})
 	if err != nil {
 		return err
 	}

@@ -75,12 +75,14 @@ func TestDevcontainer(t *testing.T) {
 		".devcontainer/tool/devcontainer-feature.json": `{"id": "tool", "version": "1.0.0", "options": {"word": {"type": "string", "default": "x"}}}`,
 		".devcontainer/tool/install.sh":                "#!/bin/sh\nprintf '#!/bin/sh\\necho a '\"$WORD\" > /usr/local/bin/tool && chmod 755 /usr/local/bin/tool\n",
 	})
-	res, out, _ := w.exec("run:dev", `tool; cat /cache/created; echo "$FROM_FILE,$HOST_HOME"; ls -d /host; id -u; echo x >made`)
+	res, out, _ := w.exec("run:dev",
+		`tool; cat /cache/created; echo "$FROM_FILE,$HOST_HOME"; ls -d /host; id -u; echo x >made`)
 	if want := "a feature\ncreated\n/work,\n1000\n"; out != want || res.Commit == "" {
 		t.Errorf("%q, want %q: %+v\n%s", out, want, res, w.journal(res.Run))
 	}
 	journal := w.journal(res.Run)
-	for _, want := range []string{"builds the image of .devcontainer/devcontainer.json", "initializeCommand, mounts, privileged, runArgs: a container keeps its walls"} {
+	for _, want := range []string{"builds the image of .devcontainer/devcontainer.json",
+		"initializeCommand, mounts, privileged, runArgs: a container keeps its walls"} {
 		if strings.Count(journal, want) != 1 {
 			t.Errorf("%q is not there once:\n%s", want, journal)
 		}
@@ -106,10 +108,12 @@ func TestDevcontainer(t *testing.T) {
 	if !strings.Contains(out, "the build is broken") || !strings.HasSuffix(out, "works\n") {
 		t.Errorf("the log: %q", out)
 	}
-	if journal := w.journal(res.Run); !strings.Contains(journal, "could not be built") || !strings.Contains(journal, "the build is broken") {
+	if journal := w.journal(res.Run); !strings.Contains(journal, "could not be built") ||
+		!strings.Contains(journal, "the build is broken") {
 		t.Errorf("the journal: %s", journal)
 	}
-	if run, err = w.x.Run(t.Context(), res.Run); err != nil || !strings.HasPrefix(run.Image, "ramus/task") || run.State != record.StateComplete {
+	if run, err = w.x.Run(t.Context(), res.Run); err != nil || !strings.HasPrefix(run.Image, "ramus/task") ||
+		run.State != record.StateComplete {
 		t.Errorf("the image is %s, %v", run.Image, err)
 	}
 

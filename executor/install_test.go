@@ -21,7 +21,8 @@ func TestDependenciesInstalled(t *testing.T) {
 			t.Skip("cannot run here: containers have no npm")
 		}
 		pkg := `{"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}}`
-		repo, commit := w.onBase(map[string]string{"web/package-lock.json": npmLock(r), ".gitignore": "node_modules/\n", "web/package.json": pkg, "web/index.js": "require('dep')\n"})
+		repo, commit := w.onBase(map[string]string{"web/package-lock.json": npmLock(r), ".gitignore": "node_modules/\n",
+			"web/package.json": pkg, "web/index.js": "require('dep')\n"})
 		w.record(repo, commit)
 		var said strings.Builder
 		if err := w.x.Warm(t.Context(), "demo", commit, &said); err != nil {
@@ -59,10 +60,12 @@ func TestDependenciesInstalled(t *testing.T) {
 		w.layer()
 		check(t, w, "one", "")
 		// A caller may change what it has, and no other caller sees that. Nothing of it is committed.
-		if res := w.result("one", "rm -rf web/node_modules && mkdir web/node_modules && echo own >web/node_modules/own && echo x >web/new"); res.ExitCode != 0 || res.Commit == "" {
+		if res := w.result("one",
+			"rm -rf web/node_modules && mkdir web/node_modules && echo own >web/node_modules/own && echo x >web/new"); res.ExitCode != 0 || res.Commit == "" {
 			t.Fatalf("%+v", res)
 		}
-		if res, out, _ := w.exec("run:one", "ls web/node_modules; git status --porcelain; git show --name-only --format= HEAD"); out != "own\nweb/new\n" {
+		if res, out, _ := w.exec("run:one",
+			"ls web/node_modules; git status --porcelain; git show --name-only --format= HEAD"); out != "own\nweb/new\n" {
 			t.Errorf("%+v, %q", res, out)
 		}
 		check(t, w, "two", "")
@@ -111,7 +114,8 @@ func TestYarnInstalled(t *testing.T) {
 			}
 			w.layer()
 			before := r.count()
-			res, out, errs := w.exec("run:yarn", `node -e 'console.log(require("dep"))'; git status --porcelain; test ! -e script-was-run`)
+			res, out, errs := w.exec("run:yarn",
+				`node -e 'console.log(require("dep"))'; git status --porcelain; test ! -e script-was-run`)
 			if res.ExitCode != 0 || out != "of the registry\n" || r.count() != before {
 				t.Errorf("%+v, %q, %s", res, out, errs)
 			}
@@ -129,7 +133,8 @@ func TestFetchedTogether(t *testing.T) {
 	if res := w.result("look", "npm --version"); res.ExitCode != 0 {
 		t.Skip("cannot run here: containers have no npm")
 	}
-	repo, commit := w.onBase(map[string]string{"package-lock.json": npmLock(r), "package.json": `{"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}}`})
+	repo, commit := w.onBase(map[string]string{"package-lock.json": npmLock(r),
+		"package.json": `{"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}}`})
 	w.record(repo, commit)
 	errs := make(chan error, 3)
 	for range cap(errs) {

@@ -238,7 +238,8 @@ func TestBeginCancelsPrevious(t *testing.T) {
 	planned.Add(requests)
 	names := make([]string, requests)
 	for i := range requests {
-		held, _, err := w.x.Claim(t.Context(), record.Request{Key: "k", Caller: caller(t, fmt.Sprintf("run:begun%d", i)), Repo: "demo"})
+		held, _, err := w.x.Claim(t.Context(),
+			record.Request{Key: "k", Caller: caller(t, fmt.Sprintf("run:begun%d", i)), Repo: "demo"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +248,8 @@ func TestBeginCancelsPrevious(t *testing.T) {
 	for _, name := range names {
 		group.Go(func() {
 			together := sync.OnceFunc(func() { planned.Done(); planned.Wait() })
-			_, err := w.x.Begin(t.Context(), name, record.Request{Workflow: text, Permit: func(record.Run, string) error { together(); return nil }})
+			_, err := w.x.Begin(t.Context(), name,
+				record.Request{Workflow: text, Permit: func(record.Run, string) error { together(); return nil }})
 			if err != nil {
 				t.Error(err)
 			}
@@ -270,7 +272,9 @@ func TestCancelPreviousOfAnyKind(t *testing.T) {
 	w := newWorld(t, nil)
 	submit := func(name, group, key string, cancel bool) record.Run {
 		t.Helper()
-		r := record.Request{Key: key, Repo: "demo", Group: group, CancelPrevious: cancel, Command: &record.Command{Shell: "echo ready; sleep 600"}, Asker: gitd.Person{Name: "ann", Email: "a@example.org"}}
+		r := record.Request{Key: key, Repo: "demo", Group: group, CancelPrevious: cancel,
+			Command: &record.Command{Shell: "echo ready; sleep 600"},
+			Asker:   gitd.Person{Name: "ann", Email: "a@example.org"}}
 		if name != "" {
 			r.Caller = caller(t, name)
 		}
@@ -325,7 +329,8 @@ func TestGroupWorksOneAtATime(t *testing.T) {
 	names := make([]string, runs)
 	for i := range runs {
 		group.Go(func() {
-			run, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Group: "one", Command: &record.Command{Shell: "true"}})
+			run, err := w.x.Submit(t.Context(),
+				record.Request{Repo: "demo", Group: "one", Command: &record.Command{Shell: "true"}})
 			if err == nil {
 				run, err = w.x.Settled(t.Context(), run.Caller, run.ID)
 			}
@@ -357,7 +362,8 @@ func TestGroupWorksOneAtATime(t *testing.T) {
 			t.Errorf("runs overlap: %v", spans)
 		}
 	}
-	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Group: "no group", Command: &record.Command{Shell: "true"}}); !errors.Is(err, record.ErrInvalid) {
+	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Group: "no group",
+		Command: &record.Command{Shell: "true"}}); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("a wrong name of a group: %v", err)
 	}
 }
@@ -369,8 +375,9 @@ func TestForkAgain(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	for range 2 {
-		res, err := w.x.Exec(t.Context(), record.Request{Key: "k", Caller: caller(t, "run:bough"), Repo: "demo", Fork: &record.Fork{Of: "run:trunk"},
-			Command: &record.Command{Shell: "echo 2 >>count"}}, nil, nil)
+		res, err := w.x.Exec(t.Context(),
+			record.Request{Key: "k", Caller: caller(t, "run:bough"), Repo: "demo", Fork: &record.Fork{Of: "run:trunk"},
+				Command: &record.Command{Shell: "echo 2 >>count"}}, nil, nil)
 		if err != nil || res.Run != "run:bough/k" || res.ExitCode != 0 {
 			t.Errorf("%+v, %v", res, err)
 		}

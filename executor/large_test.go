@@ -37,7 +37,8 @@ func TestLargeFiles(t *testing.T) {
 
 func largeFiles(t *testing.T, w *world) {
 	oracle := filepath.Join(t.TempDir(), "oracle")
-	w.sh(t.TempDir(), "git clone -q "+w.data+"/repos/demo.git "+oracle+" && cd "+oracle+" && git lfs install --local >/dev/null")
+	w.sh(t.TempDir(), "git clone -q "+w.data+"/repos/demo.git "+oracle+" && cd "+oracle+
+		" && git lfs install --local >/dev/null")
 	const own = "git add -A; git commit -qm own; "
 	for _, c := range []struct{ state, change string }{
 		{"", `printf '*.bin filter=lfs diff=lfs merge=lfs -text\nmoved/** filter=lfs\n' >.gitattributes; seq 1 300 >a.bin; printf x >small.bin; : >empty.bin; mkdir d; seq 1 200000 >d/big.bin`},
@@ -54,7 +55,8 @@ func largeFiles(t *testing.T, w *world) {
 		want := strings.TrimSpace(w.sh(oracle, c.change+"\ngit add -A && git write-tree"))
 		if got := w.inRepo("rev-parse", "ramus/run-large^{tree}"); got != want {
 			t.Fatalf("after %s, the tree differs from that of stock git:\n%s", c.change,
-				w.sh(oracle, "git --git-dir="+w.data+"/repos/demo.git ls-tree -r "+got+" >../got; git ls-tree -r "+want+" >../want; diff ../want ../got || true"))
+				w.sh(oracle, "git --git-dir="+w.data+"/repos/demo.git ls-tree -r "+got+" >../got; git ls-tree -r "+want+
+					" >../want; diff ../want ../got || true"))
 		}
 		w.sh(oracle, "git -c user.name=o -c user.email=o@example.com commit -q --allow-empty -m step")
 	}
@@ -77,8 +79,10 @@ func largeFiles(t *testing.T, w *world) {
 	}
 	// A file that is too large is no part of the commit, and the run says so.
 	w.git.LFS = refusing{w.git.LFS}
-	res, _, errs := w.exec("run:refused", `printf '*.bin filter=lfs\n' >.gitattributes; seq 1 50000 >refused.bin; echo ok >fine`)
-	if got := w.inRepo("ls-tree", "--name-only", "ramus/run-refused"); strings.Contains(got, "refused.bin") || !strings.Contains(got, "fine") {
+	res, _, errs := w.exec("run:refused",
+		`printf '*.bin filter=lfs\n' >.gitattributes; seq 1 50000 >refused.bin; echo ok >fine`)
+	if got := w.inRepo("ls-tree", "--name-only", "ramus/run-refused"); strings.Contains(got, "refused.bin") ||
+		!strings.Contains(got, "fine") {
 		t.Errorf("%+v %s: %s", res, errs, got)
 	}
 }

@@ -142,7 +142,8 @@ func TestDependenciesBothWays(t *testing.T) {
 		w.layer()
 		before := w.entries("fleet/hosts") // the rest is removed in the background
 		mounted := look(w)
-		if s := w.x.Stats(); s.Mounted != 1 || s.Unpacked != 0 || s.Layers != 3 || s.Bound != 1 || len(s.Portable) > 0 { // two work trees, one of dependencies
+		if s := w.x.Stats(); s.Mounted != 1 || s.Unpacked != 0 || s.Layers != 3 || s.Bound != 1 ||
+			len(s.Portable) > 0 { // two work trees, one of dependencies
 			t.Errorf("%+v", s)
 		}
 		// These are folders and files of the fleet, including the work tree's .git, and none of
@@ -240,7 +241,8 @@ func TestDependenciesDamaged(t *testing.T) {
 		if n := w.entries("layers/demo/npm-*") + w.entries("layers/demo/.new-*"); n != 0 {
 			t.Errorf("tarball %d left %d files", i, n)
 		}
-		res := w.result(fmt.Sprint("after-", i), "test ! -e evil && test ! -e /tmp/evil && test ! -e ~/.profile && cat greeting.txt")
+		res := w.result(fmt.Sprint("after-", i),
+			"test ! -e evil && test ! -e /tmp/evil && test ! -e ~/.profile && cat greeting.txt")
 		if res.ExitCode != 0 || res.Commit != "" || strings.Contains(w.journal(res.Run), "from the cache") {
 			t.Errorf("tarball %d: %+v", i, res)
 		}
@@ -266,7 +268,8 @@ func TestDependenciesTooMany(t *testing.T) {
 		z := gzip.NewWriter(out)
 		tarball := tar.NewWriter(z)
 		for i := 0; err == nil; i = (i + 1) % 20 { // the same 2,020 folders again and again
-			err = tarball.WriteHeader(&tar.Header{Name: fmt.Sprintf("npm/%d", i) + strings.Repeat("/d", 100), Typeflag: tar.TypeDir, Mode: 0o755})
+			err = tarball.WriteHeader(&tar.Header{Name: fmt.Sprintf("npm/%d", i) + strings.Repeat("/d", 100),
+				Typeflag: tar.TypeDir, Mode: 0o755})
 		}
 		if !errors.Is(err, syscall.EPIPE) {
 			t.Error(err)

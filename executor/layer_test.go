@@ -43,15 +43,19 @@ func TestBound(t *testing.T) { onEngines(t, bound) }
 
 func bound(t *testing.T, engine string) {
 	w := boundWorld(t, engine, nil)
-	res, out, errs := w.exec("run:one", "git status --porcelain; echo more >>greeting.txt; echo new >new; rm sub/a; echo x >x.log; git status --porcelain; echo made >/artifacts/left")
+	res, out, errs := w.exec("run:one",
+		"git status --porcelain; echo more >>greeting.txt; echo new >new; rm sub/a; echo x >x.log; git status --porcelain; echo made >/artifacts/left")
 	if want := " M greeting.txt\n D sub/a\n?? new\n"; res.ExitCode != 0 || res.Commit == "" || out != want {
 		t.Fatalf("%+v, %q, %s", res, out, errs)
 	}
-	if got := w.inRepo("show", "--format=%an %cn", "--name-status", "ramus/run-one"); got != "Ada ramus\n\nM\tgreeting.txt\nA\tnew\nD\tsub/a" {
+	if got := w.inRepo("show", "--format=%an %cn", "--name-status",
+		"ramus/run-one"); got != "Ada ramus\n\nM\tgreeting.txt\nA\tnew\nD\tsub/a" {
 		t.Errorf("committed: %q", got)
 	}
-	_, out, errs = w.exec("run:one", "git status --porcelain; git diff --cached; git fsck --strict && git rev-parse HEAD HEAD@{1}~0 && ls -A . sub")
-	if want := string(res.Commit) + "\n" + w.inRepo("rev-parse", "main") + "\n.:\n.git\n.gitignore\ngreeting.txt\nnew\nsub\nx.log\n\nsub:\n"; out != want {
+	_, out, errs = w.exec("run:one",
+		"git status --porcelain; git diff --cached; git fsck --strict && git rev-parse HEAD HEAD@{1}~0 && ls -A . sub")
+	if want := string(res.Commit) + "\n" + w.inRepo("rev-parse", "main") +
+		"\n.:\n.git\n.gitignore\ngreeting.txt\nnew\nsub\nx.log\n\nsub:\n"; out != want {
 		t.Errorf("%q, want %q, %s", out, want, errs)
 	}
 	s := w.x.Stats()
@@ -65,7 +69,8 @@ func bound(t *testing.T, engine string) {
 	if err := w.x.Fleet.Remove(t.Context(), "run:one"); err != nil {
 		t.Fatal(err)
 	}
-	_, out, errs = w.exec("run:one", "git status --porcelain; git diff-files; git fsck --strict && git log --format=%H && cat new greeting.txt && ls -A sub; ls x.log")
+	_, out, errs = w.exec("run:one",
+		"git status --porcelain; git diff-files; git fsck --strict && git log --format=%H && cat new greeting.txt && ls -A sub; ls x.log")
 	if want := w.inRepo("log", "--format=%H", "ramus/run-one") + "\nnew\nhello\nmore\n"; out != want {
 		t.Errorf("%q, want %q, %s", out, want, errs)
 	}
@@ -159,7 +164,8 @@ func TestBothWays(t *testing.T) {
 		t.Run([]string{"bound", "portable"}[i], func(t *testing.T) {
 			w := open(t)
 			w.exec("run:base", `mkdir -p d/e f/g h; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; echo $i >f/g/$i; printf "%s\r\n" $i >h/$i; done; echo "*.tmp" >f/.gitignore; ln -s d/1 link`)
-			if _, err := w.x.Merge(t.Context(), "run:base", record.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+			if _, err := w.x.Merge(t.Context(), "run:base",
+				record.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
 				t.Fatal(err)
 			}
 			w.layer()
@@ -177,7 +183,8 @@ func TestBothWays(t *testing.T) {
 						step = ":"
 					}
 					_, out, errs := w.exec(name, look+"\n{ "+step+"\n} >/dev/null 2>&1\n"+look)
-					all = append(all, out+errs+w.inRepo("rev-parse", "ramus/run-"+strings.TrimPrefix(name, "run:")+"^{tree}"))
+					all = append(all, out+errs+w.inRepo("rev-parse",
+						"ramus/run-"+strings.TrimPrefix(name, "run:")+"^{tree}"))
 				}
 				shown[i], done = append(shown[i], all), append(done, lines)
 			}
@@ -190,7 +197,8 @@ func TestBothWays(t *testing.T) {
 	for round := range shown[1] {
 		for step, want := range shown[1][round] {
 			if got := shown[0][round][step]; got != want {
-				t.Errorf("round %d: after\n%s\nthe fast way shows\n%s\nand git's own\n%s", round, strings.Join(done[round][:step+1], "\n"), got, want)
+				t.Errorf("round %d: after\n%s\nthe fast way shows\n%s\nand git's own\n%s", round,
+					strings.Join(done[round][:step+1], "\n"), got, want)
 				break
 			}
 		}
@@ -243,7 +251,8 @@ func randomStep(rnd *rand.Rand, caller string) string {
 			}
 			return "cp -r " + from + " " + to
 		case 12:
-			return "echo '" + pick("*.tmp", "!z.log", "o o", "/d") + "' >>" + pick(".gitignore", "d/.gitignore", "n/.gitignore")
+			return "echo '" + pick("*.tmp", "!z.log", "o o", "/d") + "' >>" + pick(".gitignore", "d/.gitignore",
+				"n/.gitignore")
 		}
 		return "cp " + p + " " + q
 	}
@@ -273,7 +282,8 @@ func randomStep(rnd *rand.Rand, caller string) string {
 // and reported, and can be forked.
 func TestSalvage(t *testing.T) {
 	w := boundWorld(t, "sandbox", nil)
-	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:lost"), Repo: "demo", Command: &record.Command{Shell: "echo half >half; rm sub/a; echo out; sleep 1000"}})
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:lost"), Repo: "demo",
+		Command: &record.Command{Shell: "echo half >half; rm sub/a; echo out; sleep 1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +293,8 @@ func TestSalvage(t *testing.T) {
 	if r.Reason != record.ReasonContainerLost || !strings.Contains(r.Error, "--fork run:lost@") {
 		t.Errorf("%+v", r)
 	}
-	if got := w.inRepo("show", "--format=%s", "--name-status", "refs/ramus/wip/run-lost"); got != "What the work tree held when its container was lost\n\nA\thalf\nD\tsub/a" {
+	if got := w.inRepo("show", "--format=%s", "--name-status",
+		"refs/ramus/wip/run-lost"); got != "What the work tree held when its container was lost\n\nA\thalf\nD\tsub/a" {
 		t.Errorf("kept: %q", got)
 	}
 	if got := w.inRepo("rev-parse", "ramus/run-lost"); got != w.inRepo("rev-parse", "main") {
@@ -293,7 +304,8 @@ func TestSalvage(t *testing.T) {
 	if err != nil || string(c.Kept) != w.inRepo("rev-parse", "refs/ramus/wip/run-lost") {
 		t.Errorf("%+v, %v", c, err)
 	}
-	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:goes-on"), Fork: &record.Fork{Of: "run:lost", Commit: c.Kept}, Command: &record.Command{Shell: "cat half"}}, nil, nil)
+	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:goes-on"),
+		Fork: &record.Fork{Of: "run:lost", Commit: c.Kept}, Command: &record.Command{Shell: "cat half"}}, nil, nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -355,7 +367,8 @@ func TestBranchLayer(t *testing.T) {
 		if after != before || errs != "" {
 			t.Errorf("%s: the container shows\n%s\nand a new one over its branch's layer\n%s\n%s", when, before, after, errs)
 		}
-		_, tree, _ := w.exec("run:much", "export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm /tmp/index")
+		_, tree, _ := w.exec("run:much",
+			"export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm /tmp/index")
 		if want := w.inRepo("rev-parse", "ramus/run-much^{tree}") + "\n"; tree != want {
 			t.Errorf("%s: the tree inside is %s, the branch's %s", when, tree, want)
 		}
@@ -372,7 +385,8 @@ name"; ln -s nowhere dangling; rm -r sub`)
 		t.Errorf("%d files were written for four that differ from the layer, want %d", got, want)
 	}
 	hashed := w.x.Stats().Hashed
-	_, out, errs := w.exec("run:much", "git status --porcelain; git fsck --strict; git log --format=%s | wc -l; mv moved again; echo x >again/x.tmp; echo y >again/y; git status --short; rm again/x.tmp")
+	_, out, errs := w.exec("run:much",
+		"git status --porcelain; git fsck --strict; git log --format=%s | wc -l; mv moved again; echo x >again/x.tmp; echo y >again/y; git status --short; rm again/x.tmp")
 	if !strings.HasPrefix(out, "4\n") || !strings.Contains(out, "?? again/") || strings.Contains(out, "x.tmp") || errs != "" {
 		t.Errorf("%q %s", out, errs)
 	}

@@ -78,7 +78,8 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *targe
 		return nil, fmt.Errorf("cannot keep outputs: %w", err)
 	}
 	l := &liveRun{x: x, target: t, files: files, initial: r, run: r, ref: ref, journal: j, events: events, kept: true,
-		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{}), printing: make(map[string]*outputs)}
+		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{}),
+		printing: make(map[string]*outputs)}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	l.checks = l.newChecks()
 	if r.Kind == record.KindTerminal {

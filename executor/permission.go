@@ -46,7 +46,8 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 	l.questions++
 	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(l.questions), Message: l.x.Secrets.String(question(q)),
 		Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
-	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agent.KindPermission, Message: a.gate.Message, Data: record.Marshal(a.gate)}
+	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agent.KindPermission, Message: a.gate.Message,
+		Data: record.Marshal(a.gate)}
 	err = l.emitLocked(e, true)
 	if err == nil {
 		gate := a.gate
@@ -84,14 +85,16 @@ func (l *liveRun) gateOptions(q acp.Question) (list []record.GateOption) {
 		if o.ID == "" || len(o.ID) > maxOptionBytes || l.x.Secrets.String(o.ID) != o.ID || len(list) == maxOptions {
 			continue
 		}
-		list = append(list, record.GateOption{ID: o.ID, Name: text.Clip(o.Name, maxOptionBytes), Kind: text.Clip(o.Kind, 40), Allows: o.Allows()})
+		list = append(list, record.GateOption{ID: o.ID, Name: text.Clip(o.Name, maxOptionBytes),
+			Kind: text.Clip(o.Kind, 40), Allows: o.Allows()})
 	}
 	return list
 }
 
 // answerLocked journals the answer to the open question. mu is held.
 func (l *liveRun) answerLocked(a *asked, d record.Decision) error {
-	err := l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission, Message: d.Comment, Data: record.Marshal(d)}, true)
+	err := l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission,
+		Message: d.Comment, Data: record.Marshal(d)}, true)
 	if err != nil {
 		return err
 	}
@@ -162,7 +165,8 @@ func choose(a *asked, d *record.Decision) error {
 		for i, o := range a.gate.Options {
 			ids[i] = strconv.Quote(o.ID)
 		}
-		return fmt.Errorf("%w option %q: the agent offers %s", record.ErrInvalid, text.Clip(d.Option, maxOptionBytes), strings.Join(ids, ", "))
+		return fmt.Errorf("%w option %q: the agent offers %s", record.ErrInvalid, text.Clip(d.Option, maxOptionBytes),
+			strings.Join(ids, ", "))
 	case d.Approved && !o.Allows:
 		return fmt.Errorf("%w answer: the option %q does not approve", record.ErrInvalid, d.Option)
 	}

@@ -25,7 +25,8 @@ func TestAskLeave(t *testing.T) {
 		}
 		l := &liveRun{x: x, journal: j, asking: make(chan struct{}, 1)}
 		defer l.end()
-		offer := acp.Question{Options: []acp.Option{{ID: "ever", Name: "Ever", Kind: acp.AllowAlways}, {ID: "yes", Name: "Yes", Kind: acp.AllowOnce},
+		offer := acp.Question{Options: []acp.Option{{ID: "ever", Name: "Ever", Kind: acp.AllowAlways},
+			{ID: "yes", Name: "Yes", Kind: acp.AllowOnce},
 			{ID: "no", Name: "No", Kind: acp.RejectOnce}}}
 		answers := make(chan string, 3)
 		for range 3 {
@@ -40,7 +41,8 @@ func TestAskLeave(t *testing.T) {
 		for i, c := range []struct {
 			given record.Decision
 			want  string
-		}{{record.Decision{Approved: true, By: "ada"}, "yes"}, {record.Decision{By: "bo"}, "no"}, {record.Decision{Option: "ever", By: "cy"}, "ever"}} {
+		}{{record.Decision{Approved: true, By: "ada"}, "yes"}, {record.Decision{By: "bo"}, "no"},
+			{record.Decision{Option: "ever", By: "cy"}, "ever"}} {
 			synctest.Wait()
 			time.Sleep(30 * time.Minute)
 			for _, wrong := range []record.Decision{{Option: "other"}, {Option: "no", Approved: true}} {
@@ -58,7 +60,8 @@ func TestAskLeave(t *testing.T) {
 			synctest.Wait()
 			var before *record.AnsweredError
 			err := l.decide(record.Decision{Step: fmt.Sprintf("turn-1/permission-%d", i+1), Approved: true, By: "late"})
-			if !errors.As(err, &before) || !errors.Is(err, record.ErrConflict) || before.Decision.By != c.given.By || before.Decision.Option != c.want || before.At.IsZero() {
+			if !errors.As(err, &before) || !errors.Is(err, record.ErrConflict) || before.Decision.By != c.given.By ||
+				before.Decision.Option != c.want || before.At.IsZero() {
 				t.Errorf("the second answer: %v", err)
 			}
 		}

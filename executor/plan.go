@@ -78,7 +78,8 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		return nil, err
 	}
 	if r.Fork != nil && !p.fresh {
-		return nil, fmt.Errorf("cannot fork: %w: %s is there already; a fork is a new caller", record.ErrConflict, p.run.Caller)
+		return nil, fmt.Errorf("cannot fork: %w: %s is there already; a fork is a new caller", record.ErrConflict,
+			p.run.Caller)
 	}
 	if err := p.setWork(ctx, r); err != nil {
 		return nil, err
@@ -121,10 +122,12 @@ func checkRequest(r record.Request) error {
 		}
 	}
 	if kinds != 1 {
-		return fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task, agent and terminal", record.ErrInvalid)
+		return fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task, agent and terminal",
+			record.ErrInvalid)
 	}
 	if r.Key != "" && !record.ValidID(r.Key) {
-		return fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", record.ErrInvalid, r.Key)
+		return fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'",
+			record.ErrInvalid, r.Key)
 	}
 	return checkGroup(r.Group)
 }
@@ -276,7 +279,8 @@ func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
 	call.Name = a.Name
 	p.given = named(call.Files)
 	call.Files = withoutContent(p.given)
-	p.run.Kind, p.run.Agent, p.run.Command = record.KindAgent, &call, a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
+	p.run.Kind, p.run.Agent, p.run.Command = record.KindAgent, &call,
+		a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
 	return nil
 }
 
@@ -299,7 +303,8 @@ func (p *plan) setWorkflow(ctx context.Context, r record.Request) error {
 		name = "workflow.yaml"
 	}
 	parse := func() (*workflow.Workflow, error) {
-		w, err := workflow.Parse(ctx, name, []byte(p.files.Workflow), workflow.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: p.x.LLM != nil})
+		w, err := workflow.Parse(ctx, name, []byte(p.files.Workflow),
+			workflow.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: p.x.LLM != nil})
 		if err != nil {
 			return nil, fmt.Errorf("cannot run workflow: %w: %w", record.ErrInvalid, err)
 		}

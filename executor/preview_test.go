@@ -126,7 +126,8 @@ func TestPortsStayAwake(t *testing.T) {
 	// Nothing runs in the container any more, and another caller waits for its place.
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:other"), Repo: "demo", Command: &record.Command{Shell: "true"}}, io.Discard, io.Discard)
+		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:other"), Repo: "demo",
+			Command: &record.Command{Shell: "true"}}, io.Discard, io.Discard)
 		done <- err
 	}()
 	for w.x.Stats().Queue == 0 {

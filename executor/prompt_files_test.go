@@ -37,7 +37,8 @@ func TestFileNamed(t *testing.T) {
 }
 
 func FuzzFileNamed(f *testing.F) {
-	for _, name := range []string{"a.txt", "../x", ".git", "git~1", "\x00", "a/b\\c", "–.–", strings.Repeat("é", 200), "x." + strings.Repeat("z", 40)} {
+	for _, name := range []string{"a.txt", "../x", ".git", "git~1", "\x00", "a/b\\c", "–.–", strings.Repeat("é", 200),
+		"x." + strings.Repeat("z", 40)} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -47,7 +48,8 @@ func FuzzFileNamed(f *testing.F) {
 			t.Fatalf("two files are named %q", first)
 		}
 		for _, got := range []string{first, second} {
-			if got != filepath.Base(got) || !filepath.IsLocal(got) || !record.GitCanHold(got) || !utf8.ValidString(got) || len(got) > 200 || strings.HasPrefix(got, "-") || strings.HasPrefix(got, ".") {
+			if got != filepath.Base(got) || !filepath.IsLocal(got) || !record.GitCanHold(got) ||
+				!utf8.ValidString(got) || len(got) > 200 || strings.HasPrefix(got, "-") || strings.HasPrefix(got, ".") {
 				t.Errorf("%q is named %q", name, got)
 			}
 		}

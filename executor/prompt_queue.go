@@ -130,5 +130,6 @@ func findWaiting(q record.Queue, key string) (p record.Prompt, waits bool, err e
 func (l *liveRun) changed(kind, verb string, c record.QueueChange) error {
 	c = redact.Clean(l.x.Secrets, c)
 	words := strings.TrimSpace(c.By.Name + " " + verb)
-	return l.emitLocked(record.Event{Type: record.EventQueue, Kind: kind, Message: text.Clip(words, maxTitle), Data: record.Marshal(c)}, true)
+	return l.emitLocked(record.Event{Type: record.EventQueue, Kind: kind, Message: text.Clip(words, maxTitle),
+		Data: record.Marshal(c)}, true)
 }

@@ -165,7 +165,8 @@ func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
 func (n *pruning) largeFiles(ctx context.Context, repo *gitd.Repo) error {
 	removed, err := n.x.LFS.Prune(ctx, repo, n.ask.DryRun)
 	for _, o := range removed {
-		n.list = append(n.list, Pruned{Kind: PruneLFS, Repo: repo.Name(), Name: o.OID, Time: o.Time, Bytes: o.Size, Why: "no pointer names it"})
+		n.list = append(n.list, Pruned{Kind: PruneLFS, Repo: repo.Name(), Name: o.OID, Time: o.Time, Bytes: o.Size,
+			Why: "no pointer names it"})
 	}
 	return err
 }
@@ -298,7 +299,8 @@ func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 			if c == nil || c.busy {
 				continue
 			}
-			gone := candidate{Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: ref.Name, Time: c.last, Why: "its caller has ended"}, ref}
+			gone := candidate{Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: ref.Name, Time: c.last,
+				Why: "its caller has ended"}, ref}
 			if prefix == branchPrefix {
 				in, err := n.contained(ctx, repo, ref.Hash, c.base)
 				if err != nil {
@@ -327,10 +329,12 @@ func (n *pruning) sweep(ctx context.Context, repo *gitd.Repo, all []candidate, c
 		}
 		gone, err := n.x.bases.Sweep(ctx, repo.Name(), callers[slug].caller, n.ask.DryRun)
 		for _, name := range gone {
-			n.list = append(n.list, Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: "upstream " + name, Time: c.Time, Why: "its pull request was merged"})
+			n.list = append(n.list, Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: "upstream " + name,
+				Time: c.Time, Why: "its pull request was merged"})
 		}
 		if err != nil {
-			n.x.Log.Warn("cannot remove a branch of upstream, so the branch here stays too", "repo", repo.Name(), "caller", callers[slug].caller, "err", err)
+			n.x.Log.Warn("cannot remove a branch of upstream, so the branch here stays too", "repo", repo.Name(),
+				"caller", callers[slug].caller, "err", err)
 		}
 		return err != nil
 	})
@@ -383,7 +387,8 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 				continue
 			}
 			byRef[name] = r
-			all = append(all, candidate{Pruned{Kind: PruneRuns, Repo: repo.Name(), Name: name, Time: when, Why: "it has ended, and its caller has no branch"}, ref})
+			all = append(all, candidate{Pruned{Kind: PruneRuns, Repo: repo.Name(), Name: name, Time: when,
+				Why: "it has ended, and its caller has no branch"}, ref})
 		}
 	}
 	done, err := n.remove(ctx, repo, n.over(n.keep.Runs, all))
@@ -409,7 +414,8 @@ func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, candidate{Pruned{Kind: PruneBrowser, Repo: repo.Name(), Name: ref.Name, Time: c.When, Why: "it can be looked at again"}, ref})
+		all = append(all, candidate{Pruned{Kind: PruneBrowser, Repo: repo.Name(), Name: ref.Name, Time: c.When,
+			Why: "it can be looked at again"}, ref})
 	}
 	_, err = n.remove(ctx, repo, n.over(n.keep.Runs, all))
 	return err
@@ -427,7 +433,8 @@ func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 		if l.Branch != "" {
 			kind[1] = "branch"
 		}
-		byKind[kind] = append(byKind[kind], candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.Name(), Time: trees.LastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
+		byKind[kind] = append(byKind[kind], candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(),
+			Name: l.Name(), Time: trees.LastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
 	}
 	kinds := slices.SortedFunc(maps.Keys(byKind), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
 	for _, kind := range kinds {
@@ -449,7 +456,8 @@ func (n *pruning) artifacts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Name: o.Key, Time: o.Time, Bytes: o.Size, Why: "no run names it"}})
+		all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Name: o.Key, Time: o.Time, Bytes: o.Size,
+			Why: "no run names it"}})
 	}
 	named, err := n.named(ctx)
 	if err != nil {
@@ -489,7 +497,8 @@ func (n *pruning) keptFiles(ctx context.Context) error {
 			there = err == nil
 		}
 		if !there {
-			all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Repo: name, Name: o.Key, Time: o.Time, Bytes: o.Size, Why: "its caller has no branch"}})
+			all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Repo: name, Name: o.Key, Time: o.Time,
+				Bytes: o.Size, Why: "its caller has no branch"}})
 		}
 	}
 	for _, c := range n.over(n.keep.Artifacts, all) {

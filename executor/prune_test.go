@@ -48,7 +48,8 @@ func TestPrune(t *testing.T) {
 	var at clock
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Now = at.now
-		x.Keep = executor.Retention{Branches: executor.Keep{Age: time.Hour}, Runs: executor.Keep{Age: 48 * time.Hour, Count: 1}}
+		x.Keep = executor.Retention{Branches: executor.Keep{Age: time.Hour},
+			Runs: executor.Keep{Age: 48 * time.Hour, Count: 1}}
 	})
 	same := func(what string, got, want []string) {
 		t.Helper()
@@ -70,12 +71,14 @@ func TestPrune(t *testing.T) {
 	dry := executor.Pruning{DryRun: true}
 	same("merged", w.pruneNames(dry), []string{"branches ramus/run-idle"})
 	at.after(2 * time.Hour)
-	same("of an age", w.pruneNames(dry), []string{"branches ramus/run-first", "branches ramus/run-idle", "branches ramus/run-second", "branches wip/run-second"})
+	same("of an age", w.pruneNames(dry), []string{"branches ramus/run-first", "branches ramus/run-idle",
+		"branches ramus/run-second", "branches wip/run-second"})
 	same("of one kind", w.pruneNames(executor.Pruning{DryRun: true, Kinds: []string{executor.PruneRuns}}), []string{})
 	if w.inRepo("rev-parse", "ramus/run-first") == "" {
 		t.Error("a dry run removed a branch")
 	}
-	git := executor.Pruning{Kinds: []string{executor.PruneBranches, executor.PruneRuns, executor.PruneArtifacts, executor.PruneObjects}}
+	git := executor.Pruning{Kinds: []string{executor.PruneBranches, executor.PruneRuns, executor.PruneArtifacts,
+		executor.PruneObjects}}
 	dry.Kinds = git.Kinds
 	want := w.pruneNames(dry)
 	same("for good", w.pruneNames(git), want)
@@ -129,14 +132,16 @@ func TestPruneArtifacts(t *testing.T) {
 	}
 	// The branch and the run are removed, and with them the last reference to the artifact. The artifact
 	// stays, because it was relied on a moment ago.
-	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneBranches, executor.PruneRuns, executor.PruneArtifacts}}); len(got) != 2 {
+	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneBranches, executor.PruneRuns,
+		executor.PruneArtifacts}}); len(got) != 2 {
 		t.Errorf("pruned %q", got)
 	}
 	if w.stored() != before {
 		t.Error("an artifact went that a run may be about to name")
 	}
 	at.after(48 * time.Hour)
-	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneArtifacts}}); len(got) != 1 || !strings.HasPrefix(got[0], executor.PruneArtifacts) {
+	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneArtifacts}}); len(got) != 1 ||
+		!strings.HasPrefix(got[0], executor.PruneArtifacts) {
 		t.Errorf("pruned %q", got)
 	}
 	if w.stored() != "" {

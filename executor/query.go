@@ -211,7 +211,8 @@ func (x *Executor) Named(name string) (CallerStatus, error) {
 	case 1:
 		return found[0], nil
 	}
-	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, record.ErrAmbiguous, found[0].Caller, len(found)-1)
+	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, record.ErrAmbiguous, found[0].Caller,
+		len(found)-1)
 }
 
 // Events follows a run from after a sequence number. It yields the journal's events, then the output so far of steps that began

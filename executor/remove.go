@@ -31,7 +31,8 @@ func (x *Executor) Remove(ctx context.Context, caller string, by gitd.Person) (R
 	}
 	for _, r := range x.OfCaller(c.Caller) {
 		if r.Kind == record.KindConversation && !r.Ended() {
-			return Removed{}, fmt.Errorf("cannot remove %s: %w: its task has not ended; `ramus task cancel %s` ends it", c.Caller, record.ErrConflict, c.Caller.ID())
+			return Removed{}, fmt.Errorf("cannot remove %s: %w: its task has not ended; `ramus task cancel %s` ends it",
+				c.Caller, record.ErrConflict, c.Caller.ID())
 		}
 	}
 	if err := x.Stop(ctx, c.Caller.String(), by); err != nil {

@@ -97,14 +97,16 @@ func (x *Executor) endWork(ctx context.Context, name string, force bool, by gitd
 		switch {
 		case r.Ended() && !x.works(r):
 		case r.Kind == record.KindConversation:
-			return fmt.Errorf("%w: the task %s has not ended; `ramus task cancel %[2]s` ends it", record.ErrConflict, r.Caller.ID())
+			return fmt.Errorf("%w: the task %s has not ended; `ramus task cancel %[2]s` ends it", record.ErrConflict,
+				r.Caller.ID())
 		default:
 			open = append(open, r.Name())
 		}
 	}
 	if len(open) > 0 && !force {
 		slices.Sort(open)
-		return fmt.Errorf("%w: %d of its runs have not ended (%s)", record.ErrConflict, len(open), strings.Join(open[:min(len(open), 3)], ", "))
+		return fmt.Errorf("%w: %d of its runs have not ended (%s)", record.ErrConflict, len(open),
+			strings.Join(open[:min(len(open), 3)], ", "))
 	}
 	keys := make([]string, 0, len(callers))
 	for c := range callers {

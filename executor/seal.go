@@ -64,11 +64,13 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	}
 	m.Changed = review.changed
 	if len(m.Changed) > maxFileList {
-		m.Unverified = append(m.Unverified, fmt.Sprintf("only %d of %d changed files are listed", maxFileList, len(m.Changed)))
+		m.Unverified = append(m.Unverified,
+			fmt.Sprintf("only %d of %d changed files are listed", maxFileList, len(m.Changed)))
 		m.Changed = m.Changed[:maxFileList]
 	}
 	if review.cut {
-		m.Unverified = append(m.Unverified, fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
+		m.Unverified = append(m.Unverified,
+			fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
 	}
 
 	journal := filepath.Join(x.folder.output(r), "journal")

@@ -18,7 +18,8 @@ func cleanRequest(secrets *redact.Secrets, r record.Request) (record.Request, er
 	if secrets.Empty() {
 		return r, nil
 	}
-	for what, name := range map[string]string{"key": r.Key, "caller": r.Caller.String(), "repository": r.Repo, "base": r.Base, "file": r.File} {
+	for what, name := range map[string]string{"key": r.Key, "caller": r.Caller.String(), "repository": r.Repo,
+		"base": r.Base, "file": r.File} {
 		if secrets.String(name) != name {
 			return r, fmt.Errorf("%w request: its %s holds the value of a secret", record.ErrInvalid, what)
 		}
@@ -35,7 +36,8 @@ func cleanRequest(secrets *redact.Secrets, r record.Request) (record.Request, er
 func cleanFiles(secrets *redact.Secrets, files []record.Attachment) []record.Attachment {
 	var clean []record.Attachment
 	for _, f := range files {
-		clean = append(clean, record.Attachment{Name: secrets.Name(f.Name), Type: secrets.String(f.Type), Content: secrets.Bytes(f.Content)})
+		clean = append(clean, record.Attachment{Name: secrets.Name(f.Name), Type: secrets.String(f.Type),
+			Content: secrets.Bytes(f.Content)})
 	}
 	return clean
 }

@@ -75,13 +75,15 @@ func TestSecretsInOutput(t *testing.T) {
 	if err != nil || res.ExitCode != 3 {
 		t.Fatal(res, err)
 	}
-	if !strings.HasPrefix(stdout.String(), "plain [secret CANARY].\n[secret CANARY]\n[secret CANARY]\n") || !strings.HasSuffix(stderr.String(), "[secret CANARY]") {
+	if !strings.HasPrefix(stdout.String(), "plain [secret CANARY].\n[secret CANARY]\n[secret CANARY]\n") ||
+		!strings.HasSuffix(stderr.String(), "[secret CANARY]") {
 		t.Errorf("printed %q, %q", stdout.String(), stderr.String())
 	}
 	if res.Stdout.Truncated || res.Stderr.Truncated {
 		t.Error("what was removed is taken for lost")
 	}
-	if got := w.secrets(res.Run); !slices.Equal(got, []string{"output: CANARY in the stdout of exec", "output: CANARY in the stderr of exec"}) {
+	if got := w.secrets(res.Run); !slices.Equal(got,
+		[]string{"output: CANARY in the stdout of exec", "output: CANARY in the stderr of exec"}) {
 		t.Errorf("journalled %q", got)
 	}
 	out, err := w.x.Output(t.Context(), res.Run, "exec", "stdout")
@@ -100,8 +102,9 @@ func TestSecretsInOutput(t *testing.T) {
 func TestSecretsInRequests(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Asker: gitd.Person{Name: canary, Email: "a@example.org"},
-		Input:   map[string]any{"token": canary, canary: 1},
-		Command: &record.Command{Args: []string{"echo", canary}, Env: []string{"X=" + canary}, Stdin: strings.NewReader(canary)}}, nil, nil)
+		Input: map[string]any{"token": canary, canary: 1},
+		Command: &record.Command{Args: []string{"echo", canary}, Env: []string{"X=" + canary},
+			Stdin: strings.NewReader(canary)}}, nil, nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Fatal(res, err)
 	}
@@ -109,7 +112,8 @@ func TestSecretsInRequests(t *testing.T) {
 	if err != nil || run.Input["token"] != "[secret CANARY]" || run.Asker.Name != "[secret CANARY]" {
 		t.Errorf("%+v, %v", run, err)
 	}
-	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Key: fmt.Sprintf("%x", canary), Command: &record.Command{Shell: "true"}}); err == nil {
+	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Key: fmt.Sprintf("%x", canary),
+		Command: &record.Command{Shell: "true"}}); err == nil {
 		t.Error("a key that holds a secret is taken")
 	}
 	origin := &record.Origin{Source: "slack", Session: "s", Key: "k", Event: json.RawMessage(`{"text":"` + canary + `"}`)}
@@ -121,7 +125,8 @@ func TestSecretsInRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.x.Note(t.Context(), claimed.Name(), record.Event{Type: record.EventNote, Message: canary, Data: json.RawMessage(`["` + canary + `"]`)}); err != nil {
+	if err := w.x.Note(t.Context(), claimed.Name(), record.Event{Type: record.EventNote, Message: canary,
+		Data: json.RawMessage(`["` + canary + `"]`)}); err != nil {
 		t.Fatal(err)
 	}
 	w.noCanary()
@@ -145,7 +150,8 @@ func TestSecretsInCommits(t *testing.T) {
 		{"file", `mkdir -p deep && printf 'a %s b' "$CANARY" >deep/f && chmod 755 deep/f`,
 			[]string{`commit: CANARY in "deep/f"`}, []string{"deep/f: a [secret CANARY] b"}},
 		{"name", `mkdir -p "x$H/sub" && echo 1 >"x$H/sub/$H" && echo 2 >"x$H/sub/y"`,
-			[]string{`commit: CANARY in the name of a file`, `commit: CANARY in the name of a file in "x[secret CANARY]/sub"`},
+			[]string{`commit: CANARY in the name of a file`,
+				`commit: CANARY in the name of a file in "x[secret CANARY]/sub"`},
 			[]string{"x[secret CANARY]/sub/[secret CANARY]: 1\n", "x[secret CANARY]/sub/y: 2\n"}},
 		{"link", `ln -s "/nowhere/$H" link`, []string{`commit: CANARY in "link"`}, nil},
 		{"message", `echo new >f && git add f && git commit -q -m "about $CANARY" && echo more >>f`,
@@ -163,7 +169,9 @@ func TestSecretsInCommits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := *w
 			w.t = t
-			res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: "H=" + `$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n'); ` + c.command}}, nil, nil)
+			res, err := w.x.Exec(t.Context(),
+				record.Request{Repo: "demo", Command: &record.Command{Shell: "H=" +
+					`$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n'); ` + c.command}}, nil, nil)
 			if err != nil || res.ExitCode != 0 || res.Commit == "" {
 				t.Fatalf("%+v, %v", res, err)
 			}
@@ -254,7 +262,8 @@ func TestSecretsInArtifacts(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"artifacts/[secret CANARY]-2", "artifacts/[secret CANARY]/a", "artifacts/report", "artifacts/x[secret CANARY]", "artifacts/x[secret CANARY]-2"}
+	want := []string{"artifacts/[secret CANARY]-2", "artifacts/[secret CANARY]/a", "artifacts/report",
+		"artifacts/x[secret CANARY]", "artifacts/x[secret CANARY]-2"}
 	if !slices.Equal(names, want) {
 		t.Errorf("artifacts %q, want %q", names, want)
 	}
@@ -302,12 +311,14 @@ func TestSecretsOfAgents(t *testing.T) {
 		find ~/.memory -type f | sort; echo "$CANARY" >f`}}
 	w := newCanaryWorld(t, func(x *executor.Executor) { x.Agents = map[string]agent.Agent{"scripted": scripted} })
 	for range 2 {
-		run := w.ask("conv:c1", "log in with "+canary, record.Attachment{Name: "x" + fmt.Sprintf("%x", canary) + ".txt", Content: []byte("file " + canary + "\n")})
+		run := w.ask("conv:c1", "log in with "+canary,
+			record.Attachment{Name: "x" + fmt.Sprintf("%x", canary) + ".txt", Content: []byte("file " + canary + "\n")})
 		if run = w.ended(run.Name()); run.State != record.StateComplete {
 			t.Fatalf("%+v\n%s", run, w.journal(run.Name()))
 		}
 		out := w.stdout(run.Name(), "turn-1")
-		for _, want := range []string{"log in with [secret CANARY]", "x[secret CANARY].txt", "file [secret CANARY]", "/.memory/[secret CANARY]/said"} {
+		for _, want := range []string{"log in with [secret CANARY]", "x[secret CANARY].txt", "file [secret CANARY]",
+			"/.memory/[secret CANARY]/said"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in %s", want, out)
 			}

@@ -58,18 +58,21 @@ func buildServices(t *testing.T) {
 		inputs.Write(b)
 	}
 	sum := hex.EncodeToString(inputs.Sum(nil))
-	known, _ := exec.Command("docker", "image", "inspect", "--format", `{{index .Config.Labels "ramus.inputs"}}`, "ramus/test-cache:latest").Output()
+	known, _ := exec.Command("docker", "image", "inspect", "--format", `{{index .Config.Labels "ramus.inputs"}}`,
+		"ramus/test-cache:latest").Output()
 	if strings.TrimSpace(string(known)) == sum {
 		return
 	}
 	copyPrograms(t, filepath.Join(context, "files"), programs)
 	for _, target := range []string{"db", "cache"} {
-		cmd := exec.Command("docker", "build", "--network", "none", "--target", target, "--label", "ramus.inputs="+sum, "-t", "ramus/test-"+target+":latest", context)
+		cmd := exec.Command("docker", "build", "--network", "none", "--target", target, "--label", "ramus.inputs="+sum,
+			"-t", "ramus/test-"+target+":latest", context)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("docker build: %v\n%s", err, out)
 		}
 	}
-	if out, err := exec.Command("docker", "run", "--rm", "--network", "none", "--entrypoint", "redis-server", "ramus/test-cache:latest", "--version").CombinedOutput(); err != nil {
+	if out, err := exec.Command("docker", "run", "--rm", "--network", "none", "--entrypoint", "redis-server",
+		"ramus/test-cache:latest", "--version").CombinedOutput(); err != nil {
 		t.Skipf("cannot run here: programs of this machine do not run in ramus/task: %v %s", err, out)
 	}
 }
@@ -224,7 +227,8 @@ func TestImagesThatAreNotAllowed(t *testing.T) {
 		"image: 'ramus/task:latest'":                                "",
 	} {
 		r := w.submit(record.Request{Workflow: fmt.Sprintf("id: a\nnodes:\n  - {id: step, run: 'true', %s}\n", text)})
-		if want == "" && r.State != record.StateComplete || want != "" && (r.Reason != record.ReasonBadInput || !strings.Contains(r.Error, want)) {
+		if want == "" && r.State != record.StateComplete || want != "" &&
+			(r.Reason != record.ReasonBadInput || !strings.Contains(r.Error, want)) {
 			t.Errorf("%s: %s %s %s", text, r.State, r.Reason, r.Error)
 		}
 	}

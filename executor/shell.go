@@ -43,7 +43,8 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	var stdout, stderr tasks.HeadTail
 	// A long output is cut in the middle for the task, so secrets are taken out before.
 	cleanOut, cleanErr, flush := w.l.x.Secrets.Writers(&stdout, &stderr)
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.t.env(w.l.initial.Asker), Timeout: timeout},
+	exit, err := w.attend(ctx, id,
+		&containers.Command{ID: id, Shell: command, Env: w.t.env(w.l.initial.Asker), Timeout: timeout},
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()
 	if err == nil {

@@ -44,7 +44,8 @@ func (w *world) signatures(s *gitd.CommitSigner, branch string) (list []string) 
 		w.t.Fatal(err)
 	}
 	clone := filepath.Join(w.t.TempDir(), "clone")
-	out := w.sh(w.t.TempDir(), "git clone -q -b "+branch+" "+filepath.Join(w.data, "repos", "demo.git")+" "+clone+" && cd "+clone+
+	out := w.sh(w.t.TempDir(), "git clone -q -b "+branch+" "+filepath.Join(w.data, "repos", "demo.git")+" "+clone+
+		" && cd "+clone+
 		" && git -c gpg.ssh.allowedSignersFile="+allowed+" log --reverse --format='%G? %s' origin/main..HEAD")
 	return strings.Split(strings.TrimSpace(out), "\n")
 }
@@ -68,9 +69,10 @@ func TestSignedInContainer(t *testing.T) {
 		w.exec("run:one", "echo one >>greeting.txt")
 		w.exec("run:one", "echo two >>greeting.txt && git commit -qam 'Made by the command' && echo three >>greeting.txt")
 		// Commits that are not pushed yet are parents of each other, are merged and replayed.
-		if res, _, errs := w.exec("run:one", "set -e; git checkout -q -b side; for i in 1 2 3; do echo $i >side-$i; git add side-$i; git commit -qm \"Side $i\"; done; "+
-			"git checkout -q -; echo x >here; git add here; git commit -qm Here; git merge -q --no-ff -m Merged side; git branch -qD side; "+
-			"echo y >there; git add there; git commit -qm There; git commit -q --amend -m 'There again'"); res.ExitCode != 0 {
+		if res, _, errs := w.exec("run:one",
+			"set -e; git checkout -q -b side; for i in 1 2 3; do echo $i >side-$i; git add side-$i; git commit -qm \"Side $i\"; done; "+
+				"git checkout -q -; echo x >here; git add here; git commit -qm Here; git merge -q --no-ff -m Merged side; git branch -qD side; "+
+				"echo y >there; git add there; git commit -qm There; git commit -q --amend -m 'There again'"); res.ExitCode != 0 {
 			t.Fatal(errs)
 		}
 		// The commit of a command that leaves its branch is made nevertheless.
@@ -78,13 +80,15 @@ func TestSignedInContainer(t *testing.T) {
 		allGood(t, w.signatures(s, "ramus/run-one"), 1+2+6+1)
 
 		// Commits in another repository of the command are not signed by the host.
-		if res, _, errs := w.exec("run:one", "cd /tmp && git init -q other && cd other && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x"); res.ExitCode != 0 {
+		if res, _, errs := w.exec("run:one",
+			"cd /tmp && git init -q other && cd other && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x"); res.ExitCode != 0 {
 			t.Error(errs)
 		}
 		for _, c := range []struct{ name, line, says string }{
 			{"another committer", "GIT_COMMITTER_NAME=Eve git commit --allow-empty -m x", "its committer is"},
 			{"a history of its own", "git checkout -q --orphan new && git commit -qm x", "a history of its own"},
-			{"a tag", "git tag -s -m x v1; git cat-file tag v1 | grep SIGNATURE && exit 0; exit 1", "not a commit"}, // git may make the tag unsigned
+			{"a tag", "git tag -s -m x v1; git cat-file tag v1 | grep SIGNATURE && exit 0; exit 1",
+				"not a commit"}, // git may make the tag unsigned
 			{"a file", "echo x >/tmp/f && " + `/ramus -Y sign -n git -f none /tmp/f`, "not a commit"},
 		} {
 			res, _, errs := w.exec("run:two", c.line)
@@ -93,7 +97,8 @@ func TestSignedInContainer(t *testing.T) {
 			}
 		}
 		// The signer in the container signs nothing but commits.
-		if res, out, errs := w.exec("run:two", `echo x >/tmp/f; rm -f /tmp/f.sig; /ramus -Y sign -n file -f none /tmp/f; cat /tmp/f.sig`); res.ExitCode == 0 || strings.Contains(out, "SIGNATURE") {
+		if res, out, errs := w.exec("run:two",
+			`echo x >/tmp/f; rm -f /tmp/f.sig; /ramus -Y sign -n file -f none /tmp/f; cat /tmp/f.sig`); res.ExitCode == 0 || strings.Contains(out, "SIGNATURE") {
 			t.Errorf("%q %q", out, errs)
 		}
 	})

@@ -102,7 +102,8 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 			return r, fmt.Errorf("%w event: %w", record.ErrInvalid, err)
 		}
 		if len(line) >= record.MaxEvent { // none could be read any more
-			return r, fmt.Errorf("%w event: it has %d bytes, at most %d can be read again", record.ErrInvalid, len(line), record.MaxEvent)
+			return r, fmt.Errorf("%w event: it has %d bytes, at most %d can be read again", record.ErrInvalid,
+				len(line), record.MaxEvent)
 		}
 		text.Write(append(line, '\n'))
 		added[i] = e
@@ -149,7 +150,8 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref},
 		Put:    []gitd.File{{Path: "run.json", Content: text}, {Path: journalFile, Content: journal}},
 		Author: orElse(r.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)})
+		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), record.TrailerCaller, r.Caller,
+			record.TrailerRun, r.ID)})
 	if err != nil {
 		return err
 	}

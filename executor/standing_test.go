@@ -20,7 +20,8 @@ import (
 func TestStanding(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
-	req := record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo", Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}
+	req := record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo",
+		Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}
 	r, fresh, err := w.x.Stand(ctx, req, json.RawMessage(`{"n":0}`))
 	if err != nil || !fresh || r.State != record.StateSubmitted || r.Kind != record.KindConversation {
 		t.Fatalf("%+v, %v, %v", r, fresh, err)
@@ -36,7 +37,8 @@ func TestStanding(t *testing.T) {
 				for {
 					last := int64(len(events(t, w, r.Name())))
 					_, err := w.x.Amend(ctx, r.Name(), last, executor.Amendment{Events: []record.Event{
-						{Type: record.EventNote, Message: fmt.Sprintf("%d.%d", i, n)}, {Type: record.EventNote, Message: "and"}}})
+						{Type: record.EventNote, Message: fmt.Sprintf("%d.%d", i, n)},
+						{Type: record.EventNote, Message: "and"}}})
 					if err == nil {
 						break
 					}
@@ -49,11 +51,13 @@ func TestStanding(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	got, err := w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: record.StateFailed, Reason: record.ReasonCancelled, Error: "enough", Record: json.RawMessage(`{"n":2}`)})
+	got, err := w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: record.StateFailed,
+		Reason: record.ReasonCancelled, Error: "enough", Record: json.RawMessage(`{"n":2}`)})
 	if err != nil || !got.Ended() || got.EndedAt.IsZero() {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: record.StateRunning}); err != nil || got.Ended() || !got.EndedAt.IsZero() {
+	if got, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: record.StateRunning}); err != nil ||
+		got.Ended() || !got.EndedAt.IsZero() {
 		t.Fatalf("taken up again: %+v, %v", got, err)
 	}
 	check := func() {
@@ -92,23 +96,28 @@ func TestStanding(t *testing.T) {
 func TestStandingFull(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
-	r, _, err := w.x.Stand(ctx, record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo"}, json.RawMessage(`{}`))
+	r, _, err := w.x.Stand(ctx, record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo"},
+		json.RawMessage(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	note := func(size int) record.Event {
 		return record.Event{Type: record.EventNote, Message: strings.Repeat("words ", size/6)}
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(5 << 20)}}); !errors.Is(err, record.ErrInvalid) {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(5 << 20)}}); !errors.Is(err,
+		record.ErrInvalid) {
 		t.Errorf("an event that could not be read again: %v", err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(3 << 20), note(3 << 20), note(2<<20 - 4<<10)}}); err != nil {
+	if _, err = w.x.Amend(ctx, r.Name(), -1,
+		executor.Amendment{Events: []record.Event{note(3 << 20), note(3 << 20), note(2<<20 - 4<<10)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(8 << 10)}}); !errors.Is(err, record.ErrFull) || !errors.Is(err, record.ErrConflict) {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(8 << 10)}}); !errors.Is(err,
+		record.ErrFull) || !errors.Is(err, record.ErrConflict) {
 		t.Errorf("%v", err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(8 << 10)}, State: record.StateFailed}); err != nil {
+	if _, err = w.x.Amend(ctx, r.Name(), -1,
+		executor.Amendment{Events: []record.Event{note(8 << 10)}, State: record.StateFailed}); err != nil {
 		t.Error(err)
 	}
 	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(8 << 10)}}); err != nil {

@@ -154,9 +154,11 @@ func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(con
 			return res, err
 		}
 		if start-b.starts >= losses {
-			return workflow.StepResult{}, &failure{record.ReasonContainerLost, fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
+			return workflow.StepResult{}, &failure{record.ReasonContainerLost,
+				fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
 		}
-		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID,
+			Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return workflow.StepResult{}, err
 		}
 	}
@@ -235,7 +237,8 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := l.equip(ctx, t, s, lease, tip, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
-	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
+	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start),
+		before: tip, head: &head{at: tip}}
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := w.start(); err != nil {
 		return workflow.StepResult{}, err
@@ -266,7 +269,8 @@ func (l *liveRun) equip(ctx context.Context, t *target, s stepInfo, lease *conta
 	err := l.prepare(ctx, t, lease, tip, unbuilt)
 	if l.terminal != nil && reasonOf(err) == record.ReasonSetupFailed {
 		// A person at a terminal can look at the reason.
-		err = l.emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery, Message: err.Error()}, false)
+		err = l.emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery,
+			Message: err.Error()}, false)
 	}
 	if err != nil {
 		return err
@@ -277,7 +281,8 @@ func (l *liveRun) equip(ctx context.Context, t *target, s stepInfo, lease *conta
 		}
 	}
 	if found := t.takeDeps(); found != "" {
-		return l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false)
+		return l.emit(record.Event{Type: record.EventContainer, Step: s.ID,
+			Message: "started with the base's dependencies from the cache: " + found}, false)
 	}
 	return nil
 }
@@ -316,7 +321,8 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 				l.note(s.ID, "the services could not be connected again: "+l.x.Secrets.String(err.Error()))
 			}
 		}
-		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent, head: &head{at: b.last.Parent}, again: true}
+		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent,
+			head: &head{at: b.last.Parent}, again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's
 		// application. The next commit makes a commit again that was half way.
 		for _, c := range commands {
@@ -411,7 +417,8 @@ func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s s
 	}
 	t.Forget() // its work is discarded
 	if l.outside(s.ID) {
-		return &failure{record.ReasonInterrupted, "the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
+		return &failure{record.ReasonInterrupted,
+			"the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
 	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
 	l.note(s.ID, "the server was restarted before the agent had all of its prompt; what it did is thrown away, and it is told again")
@@ -467,7 +474,8 @@ func (w *work) record(ctx context.Context, o outcome) (workflow.StepResult, erro
 func (w *work) author() gitd.Person { return orElse(w.by, w.l.initial.Asker) }
 
 // committer is a method of a work tree that commits.
-type committer func(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (worktree.Committed, error)
+type committer func(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string,
+	paths []string) (worktree.Committed, error)
 
 // recordLocked is record for a caller that has the mutex of the head.
 func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (workflow.StepResult, error) {
@@ -591,7 +599,8 @@ func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
 		return "", err
 	}
 	text := fmt.Sprintf("deleted %d of the %d files of the branch", deleted, total)
-	return text + "\n", w.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut, Message: text}, false)
+	return text + "\n", w.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut,
+		Message: text}, false)
 }
 
 // finish journals a step's end.
@@ -606,9 +615,12 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	if message == "" {
 		message = strings.TrimSpace(notes)
 	}
-	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind, Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
-		Parent: w.before, Commit: commit, Exit: &exit, OK: &ok, Reason: o.exit.Reason, DurationMS: o.exit.Duration.Milliseconds(),
-		Stdout: stdout, Stderr: stderr, Message: text.Clip(message, 16<<10), Data: record.Marshal(record.StepResult{Result: o.result})}
+	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind,
+		Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
+		Parent: w.before, Commit: commit, Exit: &exit, OK: &ok, Reason: o.exit.Reason,
+		DurationMS: o.exit.Duration.Milliseconds(),
+		Stdout:     stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
+		Data: record.Marshal(record.StepResult{Result: o.result})}
 	l.x.count(commit != "")
 	if commit != "" {
 		l.change(func(r *record.Run) {
@@ -685,8 +697,9 @@ func (w *work) message(o outcome) string {
 
 // halfway returns the commit message of a work tree in the middle of a step.
 func (w *work) halfway(subject string) string {
-	return commitText(w.l.x.Secrets, fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
-		record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID, record.TrailerStep, w.s.ID))
+	return commitText(w.l.x.Secrets,
+		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
+			record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID, record.TrailerStep, w.s.ID))
 }
 
 // commitText returns a commit message without secrets.
@@ -818,12 +831,14 @@ func shellOutcome(exit containers.Exit, out *outputs) outcome {
 func (l *liveRun) waiting(place int) {
 	l.change(func(r *record.Run) { r.Place = place })
 	if place > 0 {
-		_ = l.emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)}, false) // repeated with the next place
+		_ = l.emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)},
+			false) // repeated with the next place
 	}
 }
 
 func (l *liveRun) note(step, text string) {
-	_ = l.emit(record.Event{Type: record.EventRecovered, Step: step, Message: text}, false) // an event that counts follows and meets the same error
+	_ = l.emit(record.Event{Type: record.EventRecovered, Step: step, Message: text},
+		false) // an event that counts follows and meets the same error
 }
 
 // lostHost reports whether the connection to a container has ended.

@@ -60,7 +60,8 @@ func (t *target) allowed(s stepInfo) error {
 	}
 	for _, image := range images {
 		if image != "" && image != t.settings().Image && !bounds.AllowsImage(t.Repo.Name(), image) {
-			return &failure{record.ReasonBadInput, fmt.Sprintf("%s wants the image %s: the server's `allow.images` does not list it", s.ID, image)}
+			return &failure{record.ReasonBadInput,
+				fmt.Sprintf("%s wants the image %s: the server's `allow.images` does not list it", s.ID, image)}
 		}
 	}
 	return nil

@@ -107,7 +107,9 @@ func TestStoreS3(t *testing.T) {
 	// The server stops while the store is away. The next process seals the runs that are left, and runs nothing
 	// again.
 	server.SetAway(true)
-	r := w.submit(record.Request{Repo: "demo", Caller: caller(t, "run:four"), Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("c") + "\n      echo once >>count\n  - id: b\n    run: exit 3\n"})
+	r := w.submit(record.Request{Repo: "demo", Caller: caller(t, "run:four"),
+		Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("c") +
+			"\n      echo once >>count\n  - id: b\n    run: exit 3\n"})
 	if r = w.wait(r.Name()); r.State != record.StateFailed {
 		t.Fatalf("%+v", r)
 	}
@@ -116,7 +118,8 @@ func TestStoreS3(t *testing.T) {
 	w.start()
 	m = w.sealed(r.Name())
 	got, err := w.x.Run(t.Context(), r.Name())
-	if err != nil || got.State != record.StateFailed || got.Reason != r.Reason || got.Error != r.Error || got.Head != r.Head || got.EndedAt.IsZero() {
+	if err != nil || got.State != record.StateFailed || got.Reason != r.Reason || got.Error != r.Error ||
+		got.Head != r.Head || got.EndedAt.IsZero() {
 		t.Errorf("after the restart it is\n%+v, was\n%+v: %v", got, r, err)
 	}
 	if n := len(m.Commands); n != 2 || m.State != record.StateFailed {
@@ -166,7 +169,8 @@ func TestStoreHangs(t *testing.T) {
 	server := storetest.NewS3(t)
 	w := newWorld(t, func(x *executor.Executor) { x.Store = server.Open() })
 	server.Hang(true)
-	r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Caller: caller(t, "run:one"), Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("a") + "\n"})
+	r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Caller: caller(t, "run:one"),
+		Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("a") + "\n"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -208,7 +208,8 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, recor
 		l.stdout, l.stderr = &a.stdout, &a.stderr
 		a.first, l.attended, l.kept = true, 1, false
 	}
-	if err := l.emit(record.Event{Type: record.EventRunCreated, Message: p.run.Title(), Commit: p.run.Start, State: record.StateSubmitted}, false); err != nil {
+	if err := l.emit(record.Event{Type: record.EventRunCreated, Message: p.run.Title(), Commit: p.run.Start,
+		State: record.StateSubmitted}, false); err != nil {
 		return nil, record.Run{}, err
 	}
 	for _, e := range p.taken {
@@ -267,12 +268,13 @@ func envNames(env []string) ([]string, error) {
 
 // parse parses a run's own workflow again. It was checked when the run was planned on repo.
 func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*workflow.Workflow, error) {
-	return workflow.Parse(ctx, "workflow.yaml", []byte(f.Workflow), workflow.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
-		if text, ok := f.Sub[id]; ok {
-			return []byte(text), nil
-		}
-		return nil, fmt.Errorf("workflow %q: %w", id, record.ErrNotFound)
-	}})
+	return workflow.Parse(ctx, "workflow.yaml", []byte(f.Workflow),
+		workflow.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
+			if text, ok := f.Sub[id]; ok {
+				return []byte(text), nil
+			}
+			return nil, fmt.Errorf("workflow %q: %w", id, record.ErrNotFound)
+		}})
 }
 
 // errClaimed is the error of a claim that another request made first.
@@ -300,8 +302,10 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		for _, a := range p.given {
 			files = append(files, gitd.File{Path: path.Join(filesDir, record.FirstPrompt, a.Name), Content: a.Content})
 		}
-		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents, Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
-			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), record.TrailerCaller, p.run.Caller, record.TrailerRun, p.run.ID)})
+		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents,
+			Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
+			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), record.TrailerCaller, p.run.Caller,
+				record.TrailerRun, p.run.ID)})
 		if err != nil {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
 		}
@@ -372,7 +376,8 @@ func quoteArgs(args []string) string {
 	for i, a := range args {
 		words[i] = a
 		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./=:,+@%", r))
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+				strings.ContainsRune("_-./=:,+@%", r))
 		}) {
 			words[i] = tasks.Quote(a)
 		}

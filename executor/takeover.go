@@ -110,5 +110,6 @@ func (p *plan) resumable(ctx context.Context, name string, like record.Run) (rec
 			return r, nil
 		}
 	}
-	return record.Run{}, fmt.Errorf("cannot resume workflow %s: %w: it has no ended run on %s", like.Workflow, record.ErrNotFound, like.Repo)
+	return record.Run{}, fmt.Errorf("cannot resume workflow %s: %w: it has no ended run on %s", like.Workflow,
+		record.ErrNotFound, like.Repo)
 }

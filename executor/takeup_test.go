@@ -21,17 +21,23 @@ func TestCommittedWithoutServer(t *testing.T) {
 		reason   record.Reason
 		made     string // on the branch at the end
 	}{
-		"branch":   {after: work + "; git update-ref $branch $work", made: "made"},
-		"less":     {after: work + "; git update-ref $branch $work", trailers: "\nRamus-Uncommitted: true", reason: record.ReasonNotCommitted, made: "made"},
-		"staged":   {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "other", 1), made: "made"},
-		"conflict": {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "made", 1), reason: record.ReasonConflict, made: "person"},
-		"kept":     {after: work + "; git update-ref refs/ramus/conflicts/run-kept/abc $work; " + strings.Replace(push, "NAME", "made", 1), reason: record.ReasonConflict, made: "person"},
-		"deleted":  {after: work + "; git update-ref $stage $work; git update-ref -d $branch", reason: record.ReasonBranchGone},
+		"branch": {after: work + "; git update-ref $branch $work", made: "made"},
+		"less": {after: work + "; git update-ref $branch $work", trailers: "\nRamus-Uncommitted: true",
+			reason: record.ReasonNotCommitted, made: "made"},
+		"staged": {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "other", 1),
+			made: "made"},
+		"conflict": {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "made", 1),
+			reason: record.ReasonConflict, made: "person"},
+		"kept": {after: work + "; git update-ref refs/ramus/conflicts/run-kept/abc $work; " + strings.Replace(push,
+			"NAME", "made", 1), reason: record.ReasonConflict, made: "person"},
+		"deleted": {after: work + "; git update-ref $stage $work; git update-ref -d $branch",
+			reason: record.ReasonBranchGone},
 	}
 	w := newWorld(t, nil)
 	runs := map[string]record.Run{}
 	for name := range cases {
-		r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Caller: caller(t, "run:"+name), Command: &record.Command{Shell: "echo begun; sleep 98765"}})
+		r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Caller: caller(t, "run:"+name),
+			Command: &record.Command{Shell: "echo begun; sleep 98765"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,8 +47,10 @@ func TestCommittedWithoutServer(t *testing.T) {
 	w.stop(true)
 	remains.KillContainers(w.data)
 	for name, c := range cases {
-		w.sh(w.data+"/repos/demo.git", "branch=refs/heads/ramus/run-"+name+" stage=refs/ramus/stage/run-"+name+"/abc old=$(git rev-parse $(git rev-parse ramus/run-"+name+"))\n"+
-			"message='exec\n\nRamus-Caller: run:"+name+"\nRamus-Run: "+runs[name].ID+"\nRamus-Step: exec\nRamus-Exit: 0"+c.trailers+"'\n"+c.after)
+		w.sh(w.data+"/repos/demo.git", "branch=refs/heads/ramus/run-"+name+" stage=refs/ramus/stage/run-"+name+
+			"/abc old=$(git rev-parse $(git rev-parse ramus/run-"+name+"))\n"+
+			"message='exec\n\nRamus-Caller: run:"+name+"\nRamus-Run: "+runs[name].ID+
+			"\nRamus-Step: exec\nRamus-Exit: 0"+c.trailers+"'\n"+c.after)
 	}
 	w.start()
 	for name, c := range cases {

@@ -70,7 +70,9 @@ func TestACPQueue(t *testing.T) {
 	if _, err := w.x.Unsay(t.Context(), r.Name(), "a", bo); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("the run is over: %v", err)
 	}
-	if list := r.Prompts(append(w.events(r.Name(), record.EventPrompt), w.events(r.Name(), record.EventQueue)...)); len(list) != 4 || list[1].Key != "d" || list[2].By != bo || list[2].Text != "say changed" {
+	if list := r.Prompts(append(w.events(r.Name(), record.EventPrompt),
+		w.events(r.Name(), record.EventQueue)...)); len(list) != 4 || list[1].Key != "d" || list[2].By != bo ||
+		list[2].Text != "say changed" {
 		t.Errorf("%+v", list)
 	}
 }
@@ -97,14 +99,16 @@ func TestACPInterrupt(t *testing.T) {
 	if out := w.stdout(r.Name(), "turn-3"); !strings.Contains(out, "later") {
 		t.Errorf("turn-3: %q", out)
 	}
-	if files := w.inRepo("ls-tree", "--name-only", r.Branch); !strings.Contains(files, "before.txt") || strings.Contains(files, "after.txt") {
+	if files := w.inRepo("ls-tree", "--name-only", r.Branch); !strings.Contains(files, "before.txt") ||
+		strings.Contains(files, "after.txt") {
 		t.Errorf("%s", files)
 	}
 	first := w.events(r.Name(), record.EventStepFinished)[0]
 	if first.Reason != "stopped" || first.OK == nil || !*first.OK || first.Commit == "" {
 		t.Errorf("%+v", first)
 	}
-	if again, err := w.x.Steer(t.Context(), r.Name(), record.Prompt{Key: "now", Text: "say heard", By: bo}); err != nil || again != executor.Queued {
+	if again, err := w.x.Steer(t.Context(), r.Name(),
+		record.Prompt{Key: "now", Text: "say heard", By: bo}); err != nil || again != executor.Queued {
 		t.Errorf("the request came twice: %s, %v", again, err)
 	}
 }
@@ -114,7 +118,8 @@ func TestACPSteer(t *testing.T) {
 	w := newWorld(t, withACP(func(a *agent.Agent) { a.Env = append(a.Env, "ACP_STANDIN_STEER=1") }))
 	r := w.ask("conv:steer", "say begun\nrun while ! [ -e go ]; do sleep 0.05; done; rm go\nwrite after.txt no")
 	w.until(r.Name(), printed("begun"))
-	how, err := w.x.Steer(t.Context(), r.Name(), record.Prompt{Key: "now", Text: "say steered\nwrite steered.txt yes", By: bo})
+	how, err := w.x.Steer(t.Context(), r.Name(),
+		record.Prompt{Key: "now", Text: "say steered\nwrite steered.txt yes", By: bo})
 	if err != nil || how != executor.Steered {
 		t.Fatalf("%s, %v", how, err)
 	}
@@ -123,7 +128,8 @@ func TestACPSteer(t *testing.T) {
 	if r.State != record.StateComplete || r.Output["turns"] != float64(1) && r.Output["turns"] != 1 {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
-	if files := w.inRepo("ls-tree", "--name-only", r.Branch); !strings.Contains(files, "steered.txt") || strings.Contains(files, "after.txt") {
+	if files := w.inRepo("ls-tree", "--name-only", r.Branch); !strings.Contains(files, "steered.txt") ||
+		strings.Contains(files, "after.txt") {
 		t.Errorf("%s", files)
 	}
 	if q := r.Queue(w.all(r.Name())); q.Heard != 2 || len(q.Waiting()) != 0 {

@@ -45,7 +45,8 @@ func (x *Executor) newTarget(c record.Caller, repo *gitd.Repo, base string) *tar
 	t := &target{x: x, turn: make(chan struct{}, 1), site: browse.NewSite()}
 	t.Tree = x.trees.NewTree(c, repo, base)
 	t.services = t.newServices()
-	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked, Container: t.container, Installed: t.installed}
+	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked,
+		Container: t.container, Installed: t.installed}
 	return t
 }
 

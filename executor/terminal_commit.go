@@ -147,8 +147,9 @@ func (s *shell) beginTyped(at, from int64) error {
 	command = cmp.Or(command, "a command in the terminal "+s.Name)
 	begin := &typedBegin{From: from, By: orElse(s.Typist(), s.l.initial.Asker), Command: command}
 	step := s.typedStep(t.number + 1)
-	if err := s.l.emit(record.Event{Type: record.EventStepStarted, Step: step, Kind: string(record.KindTerminal), Command: text.Clip(command, 16<<10),
-		Parent: s.at(), Data: record.Marshal(begin)}, false); err != nil {
+	if err := s.l.emit(record.Event{Type: record.EventStepStarted, Step: step, Kind: string(record.KindTerminal),
+		Command: text.Clip(command, 16<<10),
+		Parent:  s.at(), Data: record.Marshal(begin)}, false); err != nil {
 		return err
 	}
 	t.number++
@@ -168,7 +169,8 @@ func (s *shell) at() gitd.Hash {
 func (s *shell) endTyped(ctx context.Context, m terminal.Mark) error {
 	l, t := s.l, &s.typed
 	begin := t.open
-	info := stepInfo{ID: s.typedStep(t.number), Trailer: s.step, Kind: string(record.KindTerminal), Command: begin.Command, Background: true}
+	info := stepInfo{ID: s.typedStep(t.number), Trailer: s.step, Kind: string(record.KindTerminal),
+		Command: begin.Command, Background: true}
 	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id, by: begin.By}
 	exit := containers.Exit{Code: max(0, m.Exit), Duration: l.x.Now().Sub(t.since), Stdout: m.Start - begin.From}
 	var err error
@@ -187,7 +189,8 @@ func (s *shell) endTyped(ctx context.Context, m terminal.Mark) error {
 		return err
 	}
 	t.open, t.until = nil, m.Offset
-	s.Announce(terminal.Done{Command: text.Clip(begin.Command, 4<<10), Exit: m.Exit, Commit: string(commit), Offset: m.Offset, Problem: problem})
+	s.Announce(terminal.Done{Command: text.Clip(begin.Command, 4<<10), Exit: m.Exit, Commit: string(commit),
+		Offset: m.Offset, Problem: problem})
 	return nil
 }
 
@@ -324,7 +327,8 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 		}
 	}
 	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.initial.Command}
-	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id, by: orElse(s.Typist(), l.initial.Asker)}
+	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id,
+		by: orElse(s.Typist(), l.initial.Asker)}
 	var err error
 	if w.out, err = l.openOutputs(info, l.beginning(s.step).last.Seq, false); err != nil {
 		return err
@@ -339,9 +343,11 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 		return err
 	}
 	l.change(func(r *record.Run) { r.Exit = &exit.Code })
-	s.Announce(terminal.Done{Command: l.initial.Command, Exit: exit.Code, Commit: string(commit), Offset: end, Problem: problem})
+	s.Announce(terminal.Done{Command: l.initial.Command, Exit: exit.Code, Commit: string(commit), Offset: end,
+		Problem: problem})
 	if l.initial.Terminal.Command != nil && (exit.Code != 0 || exit.Reason != "") && exit.Reason != containers.ReasonKilled {
-		return &failure{l.reasonOfStep(s.step, record.ReasonCommandFailed), fmt.Sprintf("the command ended with %d", exit.Code)}
+		return &failure{l.reasonOfStep(s.step, record.ReasonCommandFailed),
+			fmt.Sprintf("the command ended with %d", exit.Code)}
 	}
 	return nil
 }

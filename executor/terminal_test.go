@@ -29,7 +29,8 @@ type person struct {
 // openTerminal opens a terminal, or finds it.
 func (w *world) openTerminal(name string, call record.TerminalCall) *person {
 	w.t.Helper()
-	term, err := w.x.OpenTerminal(w.t.Context(), record.Request{Caller: caller(w.t, name), Repo: "demo", Terminal: &call, Asker: ada})
+	term, err := w.x.OpenTerminal(w.t.Context(),
+		record.Request{Caller: caller(w.t, name), Repo: "demo", Terminal: &call, Asker: ada})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -167,8 +168,11 @@ func TestTerminalCommits(t *testing.T) {
 // TestTerminalQuiet runs a program without marks. Its changes are committed while it is quiet, and at its end.
 func TestTerminalQuiet(t *testing.T) {
 	w := newWorld(t, func(x *executor.Executor) { x.SetQuiet(40 * time.Millisecond) })
-	p := w.openTerminal("run:quiet", record.TerminalCall{Command: &record.Command{Args: []string{"sh", "-c", "echo half >file; read line; echo $line >file; exit 3"}}})
-	for w.inRepo("for-each-ref", "--format=x", "refs/heads/ramus/run-quiet") == "" || w.inRepo("ls-tree", "--name-only", "ramus/run-quiet", "file") == "" {
+	p := w.openTerminal("run:quiet",
+		record.TerminalCall{Command: &record.Command{Args: []string{"sh", "-c",
+			"echo half >file; read line; echo $line >file; exit 3"}}})
+	for w.inRepo("for-each-ref", "--format=x", "refs/heads/ramus/run-quiet") == "" ||
+		w.inRepo("ls-tree", "--name-only", "ramus/run-quiet", "file") == "" {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if got := w.inRepo("log", "-1", "--format=%an %(trailers:key=Ramus-Step,valueonly)", "ramus/run-quiet"); got != "Ada shell/1" {
@@ -215,7 +219,8 @@ func TestTerminalEnds(t *testing.T) {
 		t.Errorf("%s %s", r.State, r.Reason)
 	}
 	for n := range executor.MaxTerminals + 1 {
-		_, err := w.x.OpenTerminal(t.Context(), record.Request{Caller: c, Repo: "demo", Terminal: &record.TerminalCall{Command: &record.Command{Shell: "sleep 100"}}, Asker: ada})
+		_, err := w.x.OpenTerminal(t.Context(), record.Request{Caller: c, Repo: "demo",
+			Terminal: &record.TerminalCall{Command: &record.Command{Shell: "sleep 100"}}, Asker: ada})
 		if (err != nil) != (n == executor.MaxTerminals) {
 			t.Errorf("terminal %d: %v", n+1, err)
 		}

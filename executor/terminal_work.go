@@ -45,7 +45,8 @@ type shell struct {
 
 func newShell(l *liveRun, call *record.TerminalCall) *shell {
 	size := terminal.Size{Rows: cmp.Or(call.Rows, 24), Cols: cmp.Or(call.Cols, 80)}
-	s := &shell{Terminal: terminal.New(call.Name, size), l: l, step: "shell/" + call.Name, ready: make(chan struct{}), marked: make(chan struct{}, 1)}
+	s := &shell{Terminal: terminal.New(call.Name, size), l: l, step: "shell/" + call.Name, ready: make(chan struct{}),
+		marked: make(chan struct{}, 1)}
 	s.Terminal.OnMark, s.quiet = s.note, -1
 	s.readied = sync.OnceFunc(func() { close(s.ready) })
 	return s
@@ -260,7 +261,8 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 	s.swept.Store(true)
 	s.id = l.commandID(s.step, 1)
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.step, 0, lease.Container.Image })
-	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind, Command: text.Clip(info.Command, 16<<10), Parent: tip,
+	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind,
+		Command: text.Clip(info.Command, 16<<10), Parent: tip,
 		Data: record.Marshal(started{ID: s.id})}, true); err != nil {
 		return nil, err
 	}
@@ -276,7 +278,8 @@ func (s *shell) start(attach context.Context) (*containers.Process, error) {
 		Env: append(l.target.env(l.initial.Asker), terminal.Environment(s.Name, l.initial.Caller.ID())...)}
 	if own := l.initial.Terminal.Command; own != nil {
 		if len(own.Env) > 0 && len(l.env) == 0 {
-			return nil, &failure{record.ReasonEnvLost, "the server stopped before the command had its environment; it was not run"}
+			return nil, &failure{record.ReasonEnvLost,
+				"the server stopped before the command had its environment; it was not run"}
 		}
 		c.Args, c.Shell, c.Dir, c.Env = own.Args, own.Shell, own.Dir, append(c.Env, l.env...)
 	} else {
@@ -307,7 +310,8 @@ const adoptPause = time.Second
 // adopt connects to the program again. Its output begins where it broke off, or later.
 func (s *shell) adopt(ctx, attach context.Context) (*containers.Process, error) {
 	l, t := s.l, s.l.target
-	lost := &failure{record.ReasonContainerLost, "the container of the terminal is gone; the branch has everything that was committed"}
+	lost := &failure{record.ReasonContainerLost,
+		"the container of the terminal is gone; the branch has everything that was committed"}
 	for {
 		lease, err := l.x.Fleet.Adopt(ctx, t.Request(l.initial.Image, l.initial.Asker, l.waiting))
 		switch {

@@ -91,7 +91,8 @@ func (x *Executor) OpenTerminal(ctx context.Context, r record.Request) (Terminal
 		}
 	}
 	if len(open) >= MaxTerminals {
-		return Terminal{}, fmt.Errorf("cannot open a terminal for %s: %w: it has %d already; close one", r.Caller, record.ErrConflict, MaxTerminals)
+		return Terminal{}, fmt.Errorf("cannot open a terminal for %s: %w: it has %d already; close one", r.Caller,
+			record.ErrConflict, MaxTerminals)
 	}
 	if call.Name == "" {
 		for n := 1; ; n++ {

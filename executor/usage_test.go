@@ -36,7 +36,8 @@ func (d *guestDoor) handler(v executor.Visitor) http.Handler {
 			return
 		}
 		defer g.Leave()
-		c := record.ModelCall{Provider: "p", Model: strings.TrimPrefix(r.URL.Path, "/guest/"), InputTokens: 10, OutputTokens: 1}
+		c := record.ModelCall{Provider: "p", Model: strings.TrimPrefix(r.URL.Path, "/guest/"), InputTokens: 10,
+			OutputTokens: 1}
 		switch c.Model {
 		case "ends":
 			_ = http.NewResponseController(w).Flush() // the client knows that it has entered
@@ -67,7 +68,8 @@ func TestGuests(t *testing.T) {
 	needsCurl(t)
 	var d guestDoor
 	w := newWorld(t, d.open)
-	res, out, errs := w.exec("run:guest", curlGuest+`ask one; (curl -sS -N -o left http://127.0.0.1:7070/guest/ends -D seen >/dev/null 2>&1 &); while ! [ -s seen ]; do :; done`)
+	res, out, errs := w.exec("run:guest",
+		curlGuest+`ask one; (curl -sS -N -o left http://127.0.0.1:7070/guest/ends -D seen >/dev/null 2>&1 &); while ! [ -s seen ]; do :; done`)
 	if res.ExitCode != 0 || out != "true\n" {
 		t.Fatalf("%+v %q %q", res, out, errs)
 	}
@@ -79,7 +81,8 @@ func TestGuests(t *testing.T) {
 		t.Errorf("usage %+v", r.Usage)
 	}
 	journal := w.journal(res.Run)
-	if used, finished := strings.LastIndex(journal, "model.usage exec"), strings.Index(journal, "step.finished exec"); used < 0 || used > finished {
+	if used, finished := strings.LastIndex(journal, "model.usage exec"),
+		strings.Index(journal, "step.finished exec"); used < 0 || used > finished {
 		t.Errorf("journal:\n%s", journal)
 	}
 	m, err := w.x.Manifest(t.Context(), res.Run)
@@ -95,7 +98,8 @@ func TestUsageOutlivesTheServer(t *testing.T) {
 	var d guestDoor
 	w := newWorld(t, d.open)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:usage"), Repo: "demo",
-		Command: &record.Command{Shell: curlGuest + `ask one; ask two; echo asked; until curl -sSf http://127.0.0.1:7070/guest/later; do sleep 0.05; done`}})
+		Command: &record.Command{Shell: curlGuest +
+			`ask one; ask two; echo asked; until curl -sSf http://127.0.0.1:7070/guest/later; do sleep 0.05; done`}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +122,8 @@ func TestBudgetEndsAnAgent(t *testing.T) {
 		x.Agents = map[string]agent.Agent{"poor": {Command: []string{"sh", "-c", curlGuest + "ask budget; exit 4"}}}
 	})
 	r := w.ended(w.ask("run:poor", "work").Name())
-	if r.Reason != record.ReasonBudget || !strings.Contains(r.Error, "the agent ended with 4: the run's budget for models is used up") || r.Hint == "" {
+	if r.Reason != record.ReasonBudget ||
+		!strings.Contains(r.Error, "the agent ended with 4: the run's budget for models is used up") || r.Hint == "" {
 		t.Errorf("%s: %s", r.Reason, r.Error)
 	}
 }

@@ -50,7 +50,8 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	secrets := x.Secrets.With(typedInline(params))
 	out = redact.Clean(secrets, out)
 	done := out.OK && err == nil
-	e := record.Event{Type: record.EventTool, Kind: string(record.KindTask), Task: name, Message: name, OK: &done, DurationMS: x.Now().Sub(begun).Milliseconds()}
+	e := record.Event{Type: record.EventTool, Kind: string(record.KindTask), Task: name, Message: name, OK: &done,
+		DurationMS: x.Now().Sub(begun).Milliseconds()}
 	if err != nil {
 		e.Reason = text.Clip(x.Secrets.String(err.Error()), maxToolWords)
 	}
@@ -128,5 +129,6 @@ type toolRun struct {
 // forVisitor returns the step as a visitor's task sees it, with the same container and branch, commands of its own, and no part in
 // the step's output.
 func (w *work) forVisitor() *work {
-	return &work{l: w.l, t: w.t, host: w.host, image: w.image, s: w.s, before: w.before, head: w.head, id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
+	return &work{l: w.l, t: w.t, host: w.host, image: w.image, s: w.s, before: w.before, head: w.head,
+		id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
 }

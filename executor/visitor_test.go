@@ -22,7 +22,8 @@ func TestVisitorTask(t *testing.T) {
 		x.Door = map[string]func(executor.Visitor) http.Handler{"/tool/": func(v executor.Visitor) http.Handler {
 			visitor = v
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				out, err := v.Task(r.Context(), strings.TrimPrefix(r.URL.Path, "/tool/"), json.RawMessage(r.URL.Query().Get("p")))
+				out, err := v.Task(r.Context(), strings.TrimPrefix(r.URL.Path, "/tool/"),
+					json.RawMessage(r.URL.Query().Get("p")))
 				if err != nil {
 					fmt.Fprintln(rw, "error:", err, errors.Is(err, record.ErrInvalid))
 					return
@@ -50,7 +51,8 @@ func TestVisitorTask(t *testing.T) {
 	if got := w.inRepo("show", "ramus/conv-visited:made.txt"); got != "by a tool" {
 		t.Errorf("made.txt: %q", got)
 	}
-	if got := w.inRepo("log", "--format=%s", "main..ramus/conv-visited"); !strings.Contains(got, "Half way\n") && !strings.HasSuffix(got, "Half way") {
+	if got := w.inRepo("log", "--format=%s", "main..ramus/conv-visited"); !strings.Contains(got, "Half way\n") &&
+		!strings.HasSuffix(got, "Half way") {
 		t.Errorf("log: %q", got)
 	}
 	var names []string
@@ -61,7 +63,8 @@ func TestVisitorTask(t *testing.T) {
 		t.Errorf("%q", names)
 	}
 	for _, e := range w.events(r.Name(), record.EventTool) {
-		if e.Task == "browser_test" && (strings.Contains(string(e.Data), "hidden-from-all") || !strings.Contains(string(e.Data), "[secret typed in step 1]")) {
+		if e.Task == "browser_test" && (strings.Contains(string(e.Data), "hidden-from-all") ||
+			!strings.Contains(string(e.Data), "[secret typed in step 1]")) {
 			t.Errorf("what is typed in secret: %s", e.Data)
 		}
 	}

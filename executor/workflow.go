@@ -82,7 +82,8 @@ func (c *conductor) leave(ctx context.Context) {
 		return
 	}
 	if err := c.l.x.Fleet.Remove(context.WithoutCancel(ctx), c.l.target.Caller.String()); err != nil {
-		c.l.x.Log.Warn("cannot remove the container of a run whose steps have images of their own", "run", c.l.initial.Name(), "err", err)
+		c.l.x.Log.Warn("cannot remove the container of a run whose steps have images of their own", "run",
+			c.l.initial.Name(), "err", err)
 	}
 }
 
@@ -99,7 +100,8 @@ func (l *liveRun) reasonOfStep(step string, otherwise record.Reason) record.Reas
 		return record.ReasonDiskFull
 	case "memory":
 		return record.ReasonOutOfMemory
-	case string(record.ReasonRejected), string(record.ReasonModel), string(record.ReasonMergeConflict), string(record.ReasonConflict), string(record.ReasonNotCommitted), string(record.ReasonBranchGone):
+	case string(record.ReasonRejected), string(record.ReasonModel), string(record.ReasonMergeConflict),
+		string(record.ReasonConflict), string(record.ReasonNotCommitted), string(record.ReasonBranchGone):
 		return record.Reason(b.done.Reason)
 	}
 	return otherwise
@@ -181,7 +183,8 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 	}
 	outcome, done := c.machine.Done()
 	if !done {
-		return workflow.Outcome{}, &failure{record.ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
+		return workflow.Outcome{},
+			&failure{record.ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
 	}
 	return outcome, nil
 }
@@ -189,7 +192,8 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 // park journals the questions to people.
 func (c *conductor) park() error {
 	for _, g := range c.gates {
-		if err := c.l.emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message, Data: record.Marshal(g)}, true); err != nil {
+		if err := c.l.emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message,
+			Data: record.Marshal(g)}, true); err != nil {
 			return err
 		}
 	}
@@ -213,7 +217,8 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || !l.left(s)) {
 		return workflow.StepResult{}, nil, err
 	}
-	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task, Image: s.Image, Services: s.Services}
+	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task, Image: s.Image,
+		Services: s.Services}
 	if info.Image == "" && c.images {
 		info.Usual = true // and not that of the step before
 	}
@@ -235,7 +240,8 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 			return workflow.StepResult{}, &record.Gate{Step: s.ID, Message: s.Human.Message, Allowed: s.Human.Allowed}, nil
 		}
 		res, err := l.aside(info, func() (workflow.StepResult, record.Reason) {
-			r := workflow.StepResult{OK: d.Approved, Output: map[string]any{"approved": d.Approved, "by": d.By, "comment": d.Comment}}
+			r := workflow.StepResult{OK: d.Approved,
+				Output: map[string]any{"approved": d.Approved, "by": d.By, "comment": d.Comment}}
 			if d.Approved {
 				return r, ""
 			}
@@ -255,7 +261,8 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 	case workflow.KindWorkflow:
 		return c.sub(ctx, info, s)
 	}
-	return workflow.StepResult{}, nil, &failure{record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
+	return workflow.StepResult{}, nil,
+		&failure{record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
 }
 
 // left reports whether a step was at work in a container when the last server stopped. Its command has to be ended even if the run
@@ -356,14 +363,16 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 
 // aside journals a step that needs no container.
 func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason record.Reason)) (workflow.StepResult, error) {
-	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: s.Command}, true); err != nil {
+	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
+		Command: s.Command}, true); err != nil {
 		return workflow.StepResult{}, err
 	}
 	begun := l.x.Now()
 	res, reason := do()
 	res = redact.Clean(l.x.Secrets, res)
 	ok := res.OK
-	return res, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok, Reason: string(reason), Message: text.Clip(res.Error, 16<<10),
+	return res, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok,
+		Reason: string(reason), Message: text.Clip(res.Error, 16<<10),
 		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
 }
 
@@ -371,7 +380,8 @@ func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason r
 func (l *liveRun) ask(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
 	info.Command = text.Clip(s.LLM.Prompt, 4<<10)
 	if l.x.LLM == nil {
-		return workflow.StepResult{}, &failure{record.ReasonBadInput, "no model is configured: set `llm` in the configuration"}
+		return workflow.StepResult{},
+			&failure{record.ReasonBadInput, "no model is configured: set `llm` in the configuration"}
 	}
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -387,7 +397,8 @@ func (l *liveRun) ask(ctx context.Context, info stepInfo, s workflow.Step) (work
 		if len(s.LLM.Schema) > 0 {
 			var v any
 			if err := json.Unmarshal([]byte(text), &v); err != nil {
-				return workflow.StepResult{Output: res.Output, Error: "the model's answer is not JSON: " + err.Error()}, record.ReasonModel
+				return workflow.StepResult{Output: res.Output, Error: "the model's answer is not JSON: " + err.Error()},
+					record.ReasonModel
 			}
 			res.Output["json"] = v
 		}
@@ -459,15 +470,18 @@ func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.Ste
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
-		m, err := l.target.Repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.initial.Branch, Strategy: gitd.StrategyMerge,
-			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller, l.initial.Caller, record.TrailerRun, l.initial.ID, record.TrailerStep, s.ID),
-			Author:  l.initial.Asker, Committer: l.x.Bot, When: l.x.Now()})
+		m, err := l.target.Repo.Merge(ctx,
+			gitd.MergeRequest{From: c.Branch(), Into: l.initial.Branch, Strategy: gitd.StrategyMerge,
+				Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller,
+					l.initial.Caller, record.TrailerRun, l.initial.ID, record.TrailerStep, s.ID),
+				Author: l.initial.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
 		if len(m.Conflicts) > 0 {
 			return workflow.StepResult{Output: map[string]any{"conflicts": m.Conflicts, "line": line},
-				Error: fmt.Sprintf("line %s conflicts in %s", line, strings.Join(m.Conflicts, ", "))}, record.ReasonMergeConflict, nil
+					Error: fmt.Sprintf("line %s conflicts in %s", line, strings.Join(m.Conflicts, ", "))},
+				record.ReasonMergeConflict, nil
 		}
 		// The branch has the line's work, so its container is not needed again.
 		if err := l.x.Fleet.Remove(context.WithoutCancel(ctx), c.String()); err != nil {
@@ -486,7 +500,8 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 		return workflow.StepResult{}, nil, err
 	}
 	if b := l.beginning(s.ID); b.last == nil {
-		if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, Message: child.name}, true); err != nil {
+		if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind,
+			Command: info.Command, Message: child.name}, true); err != nil {
 			return workflow.StepResult{}, nil, err
 		}
 	}
@@ -501,10 +516,12 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 		return workflow.StepResult{}, nil, err
 	}
 	if run.State == record.StateAwaitingReview {
-		return workflow.StepResult{}, &record.Gate{Step: s.ID + "/" + run.Gate.Step, Message: run.Gate.Message, Allowed: run.Gate.Allowed}, nil
+		return workflow.StepResult{},
+			&record.Gate{Step: s.ID + "/" + run.Gate.Step, Message: run.Gate.Message, Allowed: run.Gate.Allowed}, nil
 	}
 	ok := run.State == record.StateComplete
-	res := workflow.StepResult{OK: ok, Output: map[string]any{"status": string(run.State), "state": state, "run": run.Name(), "branch": run.Branch}}
+	res := workflow.StepResult{OK: ok,
+		Output: map[string]any{"status": string(run.State), "state": state, "run": run.Name(), "branch": run.Branch}}
 	if !ok {
 		res.Error = fmt.Sprintf("%s failed (%s): %s", run.Name(), run.Reason, run.Error)
 	}
@@ -516,8 +533,10 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 	if !ok {
 		reason = string(run.Reason)
 	}
-	return res, nil, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, OK: &ok, Reason: reason,
-		Message: text.Clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
+	return res, nil, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind,
+		Command: info.Command, OK: &ok, Reason: reason,
+		Message: text.Clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(),
+		Data: record.Marshal(record.StepResult{Result: res})}, true)
 }
 
 // mergeOnSuccess brings a finished workflow's branch into its base, or to where the policy of the repository says.
@@ -533,11 +552,13 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 	if err != nil {
 		return err
 	}
-	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.initial.Base, Commit: res.Commit, Data: record.Marshal(res)}, true); err != nil {
+	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.initial.Base, Commit: res.Commit,
+		Data: record.Marshal(res)}, true); err != nil {
 		return err
 	}
 	if len(res.Conflicts) > 0 {
-		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.initial.Branch, l.initial.Base, strings.Join(res.Conflicts, ", "))}
+		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s",
+			l.initial.Branch, l.initial.Base, strings.Join(res.Conflicts, ", "))}
 	}
 	l.change(func(r *record.Run) {
 		if res.Merged {

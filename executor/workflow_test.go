@@ -294,15 +294,18 @@ nodes:
 
 func TestTask(t *testing.T) {
 	w := newWorld(t, nil)
-	r := w.submit(record.Request{Task: &record.TaskCall{Name: "lib_write_file", Params: map[string]any{"path": "new/file.txt", "content": "hi"}}})
+	r := w.submit(record.Request{Task: &record.TaskCall{Name: "lib_write_file",
+		Params: map[string]any{"path": "new/file.txt", "content": "hi"}}})
 	if r.State != record.StateComplete || w.inRepo("show", r.Branch+":new/file.txt") != "hi" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
-	r = w.submit(record.Request{Task: &record.TaskCall{Name: "lib_read_file", Params: map[string]any{"path": "../etc/passwd"}}})
+	r = w.submit(record.Request{Task: &record.TaskCall{Name: "lib_read_file",
+		Params: map[string]any{"path": "../etc/passwd"}}})
 	if r.State != record.StateFailed {
 		t.Fatalf("%+v", r)
 	}
-	r = w.submit(record.Request{Caller: caller(t, "conv:talk"), Task: &record.TaskCall{Name: "lib_git_commit", Params: map[string]any{"message": "nothing yet"}}})
+	r = w.submit(record.Request{Caller: caller(t, "conv:talk"),
+		Task: &record.TaskCall{Name: "lib_git_commit", Params: map[string]any{"message": "nothing yet"}}})
 	if r.Kind != record.KindTask || !r.Ended() {
 		t.Fatalf("%+v", r)
 	}

@@ -27,7 +27,9 @@ func TestWorkTrees(t *testing.T) {
 		name, line string
 		tree       string // git ls-tree -r --name-only -z, without what was there before; "same" when nothing changed
 	}{
-		{"binary and image files", `mkdir dist; head -c 3000 /dev/urandom >dist/a.bin; head -c 100 /dev/urandom >b.png; : >empty`, "b.png dist/a.bin empty greeting.txt"},
+		{"binary and image files",
+			`mkdir dist; head -c 3000 /dev/urandom >dist/a.bin; head -c 100 /dev/urandom >b.png; : >empty`,
+			"b.png dist/a.bin empty greeting.txt"},
 		{"ignored files stay out", `echo x >x.log`, "same"},
 		{"mode bits", `chmod +x greeting.txt`, "greeting.txt"},
 		{"symlinks", `ln -s greeting.txt link; ln -s /nowhere dangling`, "dangling greeting.txt link"},
@@ -59,7 +61,8 @@ func TestWorkTrees(t *testing.T) {
 			name := fmt.Sprintf("run:tree-%d", i)
 			res, _, errs := w.exec(name, c.line)
 			branch := fmt.Sprintf("ramus/run-tree-%d", i)
-			if res.Message != "" && !strings.Contains(res.Message, "warning") && c.name != "conflicted merge" && c.name != "everything removed" {
+			if res.Message != "" && !strings.Contains(res.Message, "warning") && c.name != "conflicted merge" &&
+				c.name != "everything removed" {
 				t.Errorf("message: %s", res.Message)
 			}
 			got := strings.ReplaceAll(w.inRepo("ls-tree", "-r", "--name-only", "-z", branch), "\x00", " ")
@@ -110,7 +113,8 @@ func TestRebase(t *testing.T) {
 	if !strings.Contains(out, "<<<<<<<") {
 		t.Fatalf("no conflict: %q", out)
 	}
-	res, out, errs := w.exec("run:rebase", "echo both >greeting.txt; git add greeting.txt; GIT_EDITOR=true git rebase --continue; git log --format=%s -1")
+	res, out, errs := w.exec("run:rebase",
+		"echo both >greeting.txt; git add greeting.txt; GIT_EDITOR=true git rebase --continue; git log --format=%s -1")
 	if res.ExitCode != 0 {
 		t.Fatalf("%+v %s %s", res, out, errs)
 	}
@@ -124,7 +128,8 @@ func TestPushMeanwhile(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:both", "echo a >a")
 	repo := w.data + "/repos/demo.git"
-	w.sh(t.TempDir(), `git clone -q -b ramus/run-both `+repo+` c && cd c && git config user.name H && git config user.email h@example.com && echo h >human && git add human && git commit -qm human && git push -q`)
+	w.sh(t.TempDir(), `git clone -q -b ramus/run-both `+repo+
+		` c && cd c && git config user.name H && git config user.email h@example.com && echo h >human && git add human && git commit -qm human && git push -q`)
 	_, out, _ := w.exec("run:both", "ls")
 	if !strings.Contains(out, "human") {
 		t.Fatalf("the container does not see what a person pushed: %q", out)
@@ -143,7 +148,8 @@ func TestPushMeanwhile(t *testing.T) {
 	if _, err := io.ReadFull(said, make([]byte, len("begun\n"))); err != nil {
 		t.Fatalf("the command does not begin: %v, %v", err, <-done)
 	}
-	w.sh(t.TempDir(), `git clone -q -b ramus/run-both `+repo+` c && cd c && git config user.name H && git config user.email h@example.com && echo h >human2 && git add human2 && git commit -qm human2 && git push -q`)
+	w.sh(t.TempDir(), `git clone -q -b ramus/run-both `+repo+
+		` c && cd c && git config user.name H && git config user.email h@example.com && echo h >human2 && git add human2 && git commit -qm human2 && git push -q`)
 	end.Close()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -214,7 +220,8 @@ func TestTimeoutAndStop(t *testing.T) {
 	if err != nil || r.Reason != record.ReasonTimedOut {
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:stop"), Repo: "demo", Command: &record.Command{Shell: "echo x >x; echo said; sleep 100"}})
+	r, err = w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:stop"), Repo: "demo",
+		Command: &record.Command{Shell: "echo x >x; echo said; sleep 100"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +235,8 @@ func TestTimeoutAndStop(t *testing.T) {
 	// If the context of an Exec ends, its command is stopped.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	res, err = w.x.Exec(ctx, record.Request{Caller: caller(t, "run:stop"), Command: &record.Command{Shell: "echo said; sleep 100"}}, onWrite(cancel), nil)
+	res, err = w.x.Exec(ctx, record.Request{Caller: caller(t, "run:stop"),
+		Command: &record.Command{Shell: "echo said; sleep 100"}}, onWrite(cancel), nil)
 	if r, _ := w.x.Run(t.Context(), res.Run); r.Reason != record.ReasonCancelled {
 		t.Errorf("%+v, %+v, %v", r, res, err)
 	}
@@ -249,8 +257,9 @@ func TestIdempotentKey(t *testing.T) {
 	names := map[string]int{}
 	for range 20 {
 		wg.Go(func() {
-			r, err := w.x.Submit(t.Context(), record.Request{Key: "C1-123.456", Caller: caller(t, "conv:thread"), Repo: "demo",
-				Command: &record.Command{Shell: "echo once >>log"}})
+			r, err := w.x.Submit(t.Context(),
+				record.Request{Key: "C1-123.456", Caller: caller(t, "conv:thread"), Repo: "demo",
+					Command: &record.Command{Shell: "echo once >>log"}})
 			if err != nil {
 				t.Errorf("submit: %v", err)
 				return
@@ -319,7 +328,8 @@ func TestBadRequests(t *testing.T) {
 	if _, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:new"), Command: ok}); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a caller without a repository: %v", err)
 	}
-	for _, s := range []string{"run:", "run:-x", "run:../x", "run:a..b", "x:y", "run:A", "run:a--b", "conv:a_b", "run:" + strings.Repeat("a", 81)} {
+	for _, s := range []string{"run:", "run:-x", "run:../x", "run:a..b", "x:y", "run:A", "run:a--b", "conv:a_b",
+		"run:" + strings.Repeat("a", 81)} {
 		if _, err := record.ParseCaller(s); err == nil {
 			t.Errorf("caller %q accepted", s)
 		}
@@ -335,7 +345,8 @@ func TestIndex(t *testing.T) {
 	}
 	w.submit(record.Request{Workflow: linear})
 	before := w.listing()
-	for _, damage := range []string{`rm -f index.db`, `head -c 100000 /dev/urandom >index.db`, `: >index.db`, `printf x | dd of=index.db bs=1 seek=20000 conv=notrunc 2>/dev/null`} {
+	for _, damage := range []string{`rm -f index.db`, `head -c 100000 /dev/urandom >index.db`, `: >index.db`,
+		`printf x | dd of=index.db bs=1 seek=20000 conv=notrunc 2>/dev/null`} {
 		w.stop(false)
 		w.sh(w.data, damage)
 		w.start()
@@ -377,7 +388,9 @@ func (w *world) listing() string {
 func TestEgress(t *testing.T) {
 	site := newSite(t)
 	w := newWorld(t, func(x *executor.Executor) { x.Egress = []string{site.addr} })
-	res, out, errs := w.exec("run:net", `curl -sS --noproxy "" http://`+site.addr+`/page; curl -sS -o /dev/null -w '%{http_code}' http://example.invalid/; curl -sS --noproxy '*' -m 2 http://`+site.addr+`/page`)
+	res, out, errs := w.exec("run:net",
+		`curl -sS --noproxy "" http://`+site.addr+
+			`/page; curl -sS -o /dev/null -w '%{http_code}' http://example.invalid/; curl -sS --noproxy '*' -m 2 http://`+site.addr+`/page`)
 	if !strings.HasPrefix(out, "the page") || !strings.Contains(out, "403") || res.ExitCode == 0 {
 		t.Fatalf("%+v %q %q", res, out, errs)
 	}
@@ -390,8 +403,10 @@ func TestEgress(t *testing.T) {
 	// The hint of each failed run names the refused hosts, in the same container, too.
 	const want = "containers may not reach example.invalid, other.invalid:8080: list what they need under `egress` in the configuration"
 	for range 2 {
-		res, _, _ := w.exec("run:net", `curl -sf http://example.invalid/; curl -sf http://example.invalid:443/; curl -sf http://other.invalid:8080/`)
-		if run, err := w.x.Run(t.Context(), res.Run); err != nil || !strings.HasPrefix(run.Hint, want) || !strings.Contains(run.Hint, "ramus retry") {
+		res, _, _ := w.exec("run:net",
+			`curl -sf http://example.invalid/; curl -sf http://example.invalid:443/; curl -sf http://other.invalid:8080/`)
+		if run, err := w.x.Run(t.Context(), res.Run); err != nil || !strings.HasPrefix(run.Hint, want) ||
+			!strings.Contains(run.Hint, "ramus retry") {
 			t.Errorf("the hint is %q, %v", run.Hint, err)
 		}
 	}
@@ -403,7 +418,8 @@ func TestEgress(t *testing.T) {
 func TestDoorIsTheOwnBranch(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:other", "echo secret >s")
-	res, out, errs := w.exec("run:thief", `git ls-remote origin; git commit -q --allow-empty -m mine; git push -q origin HEAD:ramus/run-thief && echo own; git push -q origin HEAD:main; echo $?; git push -q -f origin HEAD~1:ramus/run-thief; echo $?; git push -q origin :ramus/run-thief; echo $?; git fetch -q origin ramus/run-other; echo $?; curl -sS http://127.0.0.1:7070/other.git/info/refs?service=git-upload-pack`)
+	res, out, errs := w.exec("run:thief",
+		`git ls-remote origin; git commit -q --allow-empty -m mine; git push -q origin HEAD:ramus/run-thief && echo own; git push -q origin HEAD:main; echo $?; git push -q -f origin HEAD~1:ramus/run-thief; echo $?; git push -q origin :ramus/run-thief; echo $?; git fetch -q origin ramus/run-other; echo $?; curl -sS http://127.0.0.1:7070/other.git/info/refs?service=git-upload-pack`)
 	if strings.Contains(out, "run-other") {
 		t.Errorf("another caller's branch is in sight: %s", out)
 	}
@@ -479,7 +495,8 @@ func TestMergeAndRollback(t *testing.T) {
 
 func TestArtifacts(t *testing.T) {
 	w := newWorld(t, nil)
-	res, _, _ := w.exec("run:made", `mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; head -c 9000000 /dev/zero >/artifacts/large.bin; ln -s /etc/passwd /artifacts/link; mkdir /artifacts/.git; echo x >/artifacts/.git/config`)
+	res, _, _ := w.exec("run:made",
+		`mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; head -c 9000000 /dev/zero >/artifacts/large.bin; ln -s /etc/passwd /artifacts/link; mkdir /artifacts/.git; echo x >/artifacts/.git/config`)
 	m, err := w.x.Manifest(t.Context(), res.Run)
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,8 @@ func (api *aboutAPI) health(c *route.Call) error {
 		},
 	}
 	if stats.EngineAway {
-		h.Status, h.Problems = HealthDegraded, append(h.Problems, "the container engine has not answered since the start; runs wait for it")
+		h.Status, h.Problems = HealthDegraded,
+			append(h.Problems, "the container engine has not answered since the start; runs wait for it")
 	}
 	return c.Reply(h)
 }

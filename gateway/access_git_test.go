@@ -108,7 +108,8 @@ func TestGitAuthorisation(t *testing.T) {
 		dir := t.TempDir()
 		var lines strings.Builder
 		for i, k := range keys {
-			lines.WriteString(k.options + sshKey(t, filepath.Join(dir, fmt.Sprint(i))) + " " + strings.ReplaceAll(k.name, " ", "-") + "\n")
+			lines.WriteString(k.options + sshKey(t, filepath.Join(dir, fmt.Sprint(i))) + " " +
+				strings.ReplaceAll(k.name, " ", "-") + "\n")
 		}
 		r.Git.AuthorizedKeys = filepath.Join(dir, "authorized_keys")
 		if err := os.WriteFile(r.Git.AuthorizedKeys, []byte(lines.String()), 0o600); err != nil {
@@ -144,7 +145,8 @@ type gitClient struct {
 
 func (g *gitClient) run(dir string, args ...string) (string, error) {
 	cmd := exec.Command("git", append(append([]string{"-C", dir}, g.config...), args...)...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=",
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
+		"GIT_ASKPASS=",
 		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.org")
 	cmd.Env = append(cmd.Env, g.env...)
 	out, err := cmd.CombinedOutput()
@@ -161,7 +163,8 @@ func (g *gitClient) try(t *testing.T, who, work string, want rights, side gitd.H
 			t.Fatal(err, out)
 		}
 		out, err := g.run(dir, "-c", "protocol.version="+version, "ls-remote", g.url)
-		if (err == nil) != want.main || strings.Contains(out, "refs/heads/main") != want.main || strings.Contains(out, "refs/heads/side") != want.side {
+		if (err == nil) != want.main || strings.Contains(out, "refs/heads/main") != want.main ||
+			strings.Contains(out, "refs/heads/side") != want.side {
 			t.Errorf("%s, protocol %s, lists %q: %v, want main: %t, side: %t", who, version, out, err, want.main, want.side)
 		}
 		for _, x := range []struct {
@@ -218,8 +221,10 @@ func (r *rooms) branch(t *testing.T, name, branch string) gitd.Hash {
 		t.Fatal(err)
 	}
 	a := gitd.Person{Name: "A", Email: "a@example.org"}
-	h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: "README", Content: []byte("hello\n")}, {Path: branch, Content: []byte("only on " + branch + "\n")}},
-		Parents: []gitd.Hash{main}, Author: a, Committer: a, When: r.Now(), Message: branch})
+	h, err := repo.WriteCommit(t.Context(),
+		gitd.NewCommit{Put: []gitd.File{{Path: "README", Content: []byte("hello\n")},
+			{Path: branch, Content: []byte("only on " + branch + "\n")}},
+			Parents: []gitd.Hash{main}, Author: a, Committer: a, When: r.Now(), Message: branch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,10 +240,12 @@ func TestRefsBoundTheAPI(t *testing.T) {
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
 	main, side := r.branch(t, "team/app", "main"), r.branch(t, "team/app", "side")
-	token := r.token(t, gitd.Grant{Subject: "x", Repo: "team/app", Scopes: []string{"read"}, Read: []string{"refs/heads/main"}})
+	token := r.token(t, gitd.Grant{Subject: "x", Repo: "team/app", Scopes: []string{"read"},
+		Read: []string{"refs/heads/main"}})
 	whole := r.token(t, gitd.Grant{Subject: "x", Repo: "team/app", Scopes: []string{"read"}})
 	base := "/api/repos/team%2Fapp"
-	for _, path := range []string{"/log?rev=REV", "/log?not=REV", "/diff?to=REV", "/diff?to=main&from=REV", "/changes?to=REV", "/changes?to=main&from=REV",
+	for _, path := range []string{"/log?rev=REV", "/log?not=REV", "/diff?to=REV", "/diff?to=main&from=REV",
+		"/changes?to=REV", "/changes?to=main&from=REV",
 		"/tree?rev=REV", "/file?path=README&rev=REV"} {
 		for rev, may := range map[string]bool{
 			"main": true, "refs/heads/main": true, "HEAD": true, string(main): true, string(main)[:12]: true,
@@ -246,10 +253,12 @@ func TestRefsBoundTheAPI(t *testing.T) {
 			"refs/ramus/runs/x/y": false, "nothing": false,
 		} {
 			path := base + strings.ReplaceAll(path, "REV", rev)
-			if status, body := r.ask(t, false, token, "GET", path, ""); may && status != 200 || !may && status != 404 || !may && strings.Contains(body, "only on") {
+			if status, body := r.ask(t, false, token, "GET", path, ""); may && status != 200 || !may && status != 404 ||
+				!may && strings.Contains(body, "only on") {
 				t.Errorf("%s: status %d, want to be let in: %t: %s", path, status, may, body)
 			}
-			if status, body := r.ask(t, false, whole, "GET", path, ""); status != 200 && !strings.Contains(path, "not") && !strings.Contains(path, "refs/ramus") {
+			if status, body := r.ask(t, false, whole, "GET", path, ""); status != 200 &&
+				!strings.Contains(path, "not") && !strings.Contains(path, "refs/ramus") {
 				t.Errorf("%s by who sees all: status %d: %s", path, status, body)
 			}
 		}
@@ -257,7 +266,8 @@ func TestRefsBoundTheAPI(t *testing.T) {
 
 	// A run cannot start from a branch that its asker may not see, and cannot merge into one that its asker may not
 	// push to.
-	writer := r.token(t, gitd.Grant{Subject: "w", Repo: "team/app", Scopes: []string{"write"}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"}})
+	writer := r.token(t, gitd.Grant{Subject: "w", Repo: "team/app", Scopes: []string{"write"},
+		Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"}})
 	merging := `{"repo":"team/app","workflow":"id: x\nrepo: {merge_on_success: true}\nnodes: [{id: a, run: 'true'}]\n"}`
 	for _, x := range []struct {
 		body   string
@@ -277,7 +287,8 @@ func TestRefsBoundTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.local.Submit(t.Context(), record.Request{Caller: caller, Repo: "team/app", Command: &record.Command{Shell: "true"}}); err != nil {
+	if _, err := r.local.Submit(t.Context(),
+		record.Request{Caller: caller, Repo: "team/app", Command: &record.Command{Shell: "true"}}); err != nil {
 		t.Fatal(err)
 	}
 	for into, status := range map[string]int{"": 403, "main": 403, "side": 403, "ramus/run-mine": 200} {
@@ -296,7 +307,8 @@ func TestRefsBoundTheAPI(t *testing.T) {
 			t.Errorf("%+v became %+v", n, got.Grant)
 		}
 	}
-	made, err := r.local.NewToken(t.Context(), signin.NewToken{Subject: "x", Scopes: []string{"write"}, Read: []string{"refs/heads/main", "refs/ramus/runs/*"}})
+	made, err := r.local.NewToken(t.Context(), signin.NewToken{Subject: "x", Scopes: []string{"write"},
+		Read: []string{"refs/heads/main", "refs/ramus/runs/*"}})
 	if err != nil || len(made.Grant.Write) != 1 || made.Grant.Write[0] != "refs/heads/main" {
 		t.Errorf("a token that reads main writes %q: %v", made.Grant.Write, err)
 	}

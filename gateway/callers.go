@@ -214,7 +214,8 @@ func (api *callersAPI) callerLog(c *route.Call) error {
 		if e := byHash[commit.Hash]; e != nil {
 			e.Commit = &commit
 		} else {
-			own = append(own, LogEntry{Time: commit.When, Run: trailerRun(commit), Step: commit.Trailer("Ramus-Step"), Commit: &commit})
+			own = append(own, LogEntry{Time: commit.When, Run: trailerRun(commit), Step: commit.Trailer("Ramus-Step"),
+				Commit: &commit})
 		}
 	}
 	entries = append(entries, own...)

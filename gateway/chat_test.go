@@ -44,7 +44,8 @@ func openTalk(t *testing.T, withContainers bool, change func(*chat.Chat), worksp
 		k.chat = &chat.Chat{
 			Slack:         &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
 			SigningSecret: k.slack.SigningSecret, Executor: s.Executor, Git: s.Git,
-			Settings: chat.Settings{Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}}, EditEvery: 20 * time.Millisecond,
+			Settings:  chat.Settings{Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}},
+			EditEvery: 20 * time.Millisecond,
 		}
 		if change != nil {
 			change(k.chat)
@@ -224,7 +225,8 @@ func TestMentionRunsACommand(t *testing.T) {
 		t.Errorf("runs: %+v", runs)
 	}
 	for i, x := range []struct{ say, want string }{
-		{"status", "2 runs"}, {"log", "exit 3"}, {"why", "What to do"}, {"diff", "does not differ"}, {"stop", "Nothing is at work"},
+		{"status", "2 runs"}, {"log", "exit 3"}, {"why", "What to do"}, {"diff", "does not differ"},
+		{"stop", "Nothing is at work"},
 		{"merge", "is in main now"}, {"exec", "exec"}, {"repo:other test", "new thread"},
 		{"please mend it", "No agent"},
 	} {
@@ -437,8 +439,9 @@ func TestResumeStartBranching(t *testing.T) {
 	}
 	command := []string{"sh", "-c", string(script), "scripted"}
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: command, Resume: append(command[:len(command):len(command)], "--resume"),
-			State: []string{".scripted"}, Timeout: time.Minute, Output: 1 << 20}}
+		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: command,
+			Resume: append(command[:len(command):len(command)], "--resume"),
+			State:  []string{".scripted"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
 	mention := "<@" + k.slack.BotUser + "> "
 	ts := k.slack.Say(owner, "C01", "", mention+"remember the blue one\nfiles\nwait go.txt\nwrite first.txt one",
@@ -486,7 +489,8 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	}
 	k := openTalk(t, true, func(c *chat.Chat) {
 		c.RetryEvery = time.Millisecond
-		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: []string{"sh", "-c", string(script), "scripted"},
+		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted",
+			Command: []string{"sh", "-c", string(script), "scripted"},
 			Timeout: time.Minute, Output: 1 << 20}}
 	})
 	mention := "<@" + k.slack.BotUser + "> "
@@ -512,7 +516,8 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 // TestLongConversation checks that a thread that is too long for an agent is cut.
 func TestLongConversation(t *testing.T) {
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Executor.Agents = map[string]agent.Agent{"short": {Name: "short", Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
+		c.Executor.Agents = map[string]agent.Agent{"short": {Name: "short",
+			Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
 			Timeout: time.Minute, Output: 1 << 20}}
 	})
 	ts := k.slack.Write(owner, "C01", "", "it begins")

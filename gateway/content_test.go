@@ -44,7 +44,8 @@ func TestContent(t *testing.T) {
 		if token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
 		}
-		resp, err := (&http.Client{Transport: r.web.Client().Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+		resp, err := (&http.Client{Transport: r.web.Client().Transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,12 +62,18 @@ func TestContent(t *testing.T) {
 		status          int
 		to              string
 	}{
-		{"", "/trace/index.html?trace=" + url.QueryEscape(signed), "", 302, viewer}, {"", "/trace/index.html?trace=" + url.QueryEscape(r.web.URL+signed), "", 302, viewer},
-		{"", "/trace/", "", 302, "http://" + content + "/trace/"}, {"", "/trace/index.html?trace=" + url.QueryEscape("https://evil.example"+signed), "", 400, ""},
-		{"", "/trace/index.html?trace=%2Fapi%2Fruns", "", 400, ""}, {"", "/trace/index.html?trace=javascript:x", "", 400, ""},
-		{content, signed, "", 200, ""}, {content, file, "", 401, ""}, {content, file, token, 403, ""}, {content, strings.Replace(signed, "signature=", "signature=x", 1), "", 403, ""},
-		{content, "/trace/index.html", "", 503, ""}, {content, "/api/runs", token, 404, ""}, {content, "/", "", 404, ""}, {content, "/settings/sessions", "", 404, ""},
-		{content, "/app.git/info/refs?service=git-upload-pack", token, 404, ""}, {strings.ToUpper(content), "/health", "", 404, ""}, {"", "/health", "", 200, ""},
+		{"", "/trace/index.html?trace=" + url.QueryEscape(signed), "", 302, viewer},
+		{"", "/trace/index.html?trace=" + url.QueryEscape(r.web.URL+signed), "", 302, viewer},
+		{"", "/trace/", "", 302, "http://" + content + "/trace/"},
+		{"", "/trace/index.html?trace=" + url.QueryEscape("https://evil.example"+signed), "", 400, ""},
+		{"", "/trace/index.html?trace=%2Fapi%2Fruns", "", 400, ""},
+		{"", "/trace/index.html?trace=javascript:x", "", 400, ""},
+		{content, signed, "", 200, ""}, {content, file, "", 401, ""}, {content, file, token, 403, ""},
+		{content, strings.Replace(signed, "signature=", "signature=x", 1), "", 403, ""},
+		{content, "/trace/index.html", "", 503, ""}, {content, "/api/runs", token, 404, ""},
+		{content, "/", "", 404, ""}, {content, "/settings/sessions", "", 404, ""},
+		{content, "/app.git/info/refs?service=git-upload-pack", token, 404, ""},
+		{strings.ToUpper(content), "/health", "", 404, ""}, {"", "/health", "", 200, ""},
 	} {
 		status, body, h := get(x.host, x.at, x.token)
 		if status != x.status || x.to != "" && h.Get("Location") != x.to {

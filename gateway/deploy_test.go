@@ -63,7 +63,8 @@ func TestDeployHook(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for range 3 {
-		commits = append(commits, sh("git -c user.name=T -c user.email=t@example.org commit -q --allow-empty -m more; git rev-parse HEAD"))
+		commits = append(commits,
+			sh("git -c user.name=T -c user.email=t@example.org commit -q --allow-empty -m more; git rev-parse HEAD"))
 	}
 	if _, err := r.Git.Import(t.Context(), "app", upstream, nil); err != nil {
 		t.Fatal(err)
@@ -93,7 +94,8 @@ func TestDeployHook(t *testing.T) {
 		"no upstream":     {hookSecret, now, body("own", commits[0]), body("own", commits[0]), 400},
 		"too large":       {hookSecret, now, strings.Repeat(" ", 70<<10) + good, strings.Repeat(" ", 70<<10) + good, 413},
 	} {
-		if status, d := r.deployed(t, c.secret, c.at, c.body, c.signed); status != c.status || status == 202 && (d.Repo != "app" || string(d.Commit) != commits[0]) {
+		if status, d := r.deployed(t, c.secret, c.at, c.body, c.signed); status != c.status || status == 202 &&
+			(d.Repo != "app" || string(d.Commit) != commits[0]) {
 			t.Errorf("%s: status %d %+v, want %d", name, status, d, c.status)
 		}
 	}

@@ -82,7 +82,8 @@ func (p *pullStory) looked() {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	p.check(p.github.Until(ctx, "a look at the pull request", func() bool {
-		return slices.ContainsFunc(p.github.Requests(), func(r githubtest.Request) bool { return strings.Contains(r.Path, path) })
+		return slices.ContainsFunc(p.github.Requests(),
+			func(r githubtest.Request) bool { return strings.Contains(r.Path, path) })
 	}))
 }
 
@@ -143,7 +144,8 @@ func (p *pullStory) twice(order []string) []string {
 // ending describes the final state, without the parts that differ between tasks.
 func (p *pullStory) ending() string {
 	t, pull := p.task, p.repo.Pull(p.task.PRNumber)
-	t.ID, t.Branch, t.PRNumber, t.PRURL, t.Run, t.Description, t.CreatedAt, t.UpdatedAt = "", "", 0, "", "", "", time.Time{}, time.Time{}
+	t.ID, t.Branch, t.PRNumber, t.PRURL, t.Run, t.Description, t.CreatedAt, t.UpdatedAt = "", "", 0, "", "", "",
+		time.Time{}, time.Time{}
 	t.SessionID = ""
 	t.Work = nil
 	status, err := p.Executor.Caller(p.t.Context(), p.task.Caller().String())
@@ -170,7 +172,8 @@ func (p *pullStory) ending() string {
 		}
 	}
 	return fmt.Sprintf("%+v\ncontainer %v\npull requests %d, %s, merged %v, branch at GitHub %q\nreplies %d, said %d, requested %v, the file %v\n",
-		t, status.Container != nil, pulls, pull.State, pull.Merged, p.repo.Head(p.task.Branch), replies, len(pull.Comments), pull.Requested, text)
+		t, status.Container != nil, pulls, pull.State, pull.Merged, p.repo.Head(p.task.Branch), replies,
+		len(pull.Comments), pull.Requested, text)
 }
 
 // inAnyOrder plays one story for each order concurrently and compares their endings.
@@ -182,7 +185,8 @@ func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order [
 	var group sync.WaitGroup
 	places := make(chan struct{}, 8) // more stories would wait for containers
 	for n, order := range orders {
-		p := &pullStory{shop: k, n: n, random: rand.New(rand.NewPCG(1, uint64(n))), file: fmt.Sprintf("made-%d.txt", n), told: map[string]string{}}
+		p := &pullStory{shop: k, n: n, random: rand.New(rand.NewPCG(1, uint64(n))), file: fmt.Sprintf("made-%d.txt", n),
+			told: map[string]string{}}
 		stories[n] = p
 		group.Go(func() {
 			places <- struct{}{}

@@ -120,7 +120,8 @@ func TestEngineerTogether(t *testing.T) {
 	// A commit that changes the same line in another way cannot be merged.
 	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "write made.txt ours\n"+waitGo))
 	k.atWork(task.ID, 4)
-	theirs := must[string](t)(k.repo.Push("reviewer", task.Branch, "Say otherwise", map[string]string{"made.txt": "otherwise"}))
+	theirs := must[string](t)(k.repo.Push("reviewer", task.Branch, "Say otherwise",
+		map[string]string{"made.txt": "otherwise"}))
 	k.touch(t, "go.txt")
 	task = k.failed(task.ID, "conflict with ramus's own in made.txt")
 	if head := k.repo.Head(task.Branch); head != theirs {
@@ -157,7 +158,8 @@ func TestEngineerTogether(t *testing.T) {
 func TestEngineerForced(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
-	forced := must[string](t)(k.repo.ForcePush("reviewer", task.Branch, "Begin anew", map[string]string{"anew.txt": "anew\n"}))
+	forced := must[string](t)(k.repo.ForcePush("reviewer", task.Branch, "Begin anew",
+		map[string]string{"anew.txt": "anew\n"}))
 	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus go on\nappend anew.txt more"))
 	task = k.failed(task.ID, "force-pushed the branch")
 	if head := k.repo.Head(task.Branch); head != forced {
@@ -279,7 +281,8 @@ func TestEngineerChecks(t *testing.T) {
 		if n == 3 {
 			name = "test <!channel> @acme/all"
 		}
-		must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: name, Conclusion: "failure", Title: "It fails", Summary: fmt.Sprintf("append made.txt repair-%d", n)}))
+		must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: name, Conclusion: "failure", Title: "It fails",
+			Summary: fmt.Sprintf("append made.txt repair-%d", n)}))
 	}
 	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"}))
 	for n := 1; n <= 2; n++ {
@@ -298,10 +301,12 @@ func TestEngineerChecks(t *testing.T) {
 	task = k.worked(task.ID, 5)
 	k.reads(task.Branch, "made.txt", "made\nrepair-1\nrepair-2\nby-a-person\nrepair-5")
 	told := k.told(task.PRNumber)
-	if len(told) != 2 || !strings.Contains(told[0], "A person has to look") || !strings.Contains(told[0], "test") || strings.Contains(told[0], "lint") {
+	if len(told) != 2 || !strings.Contains(told[0], "A person has to look") || !strings.Contains(told[0], "test") ||
+		strings.Contains(told[0], "lint") {
 		t.Errorf("the pull request was told %q", told)
 	}
-	if thread := strings.Join(k.thread(task), "\n"); strings.Contains(thread, "<!channel>") || !strings.Contains(thread, "&lt;!channel&gt;") || strings.Contains(told[0], "@acme") {
+	if thread := strings.Join(k.thread(task), "\n"); strings.Contains(thread, "<!channel>") ||
+		!strings.Contains(thread, "&lt;!channel&gt;") || strings.Contains(told[0], "@acme") {
 		t.Errorf("a check's name calls people: %q\n%s", told, thread)
 	}
 	if t.Failed() {
@@ -323,7 +328,8 @@ func TestEngineerStrangers(t *testing.T) {
 	}
 	must[int64](t)(k.repo.Review("visitor", task.PRNumber, "changes_requested", "append made.txt visitor"))
 	must[int64](t)(k.repo.Review("visitor", task.PRNumber, "approved", "good"))
-	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "append made.txt to-others; mail@ramus.example is no mention, nor is @ramus-team"))
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber,
+		"append made.txt to-others; mail@ramus.example is no mention, nor is @ramus-team"))
 	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "Hey @Ramus, please:\nappend made.txt mentioned"))
 	task = k.worked(task.ID, 2)
 	k.reads(task.Branch, "made.txt", "made\nmentioned")
@@ -359,12 +365,14 @@ func TestEngineerReviews(t *testing.T) {
 	}
 	k.until(task.ID, "the approval", func(t record.Task) bool { return t.Approved })
 	must[int64](t)(k.repo.Review("reviewer", task.PRNumber, "changes_requested", "append made.txt review",
-		githubtest.Line{Path: "made.txt", Line: 1, Body: "append made.txt first"}, githubtest.Line{Path: "other.txt", Line: 1, Body: "append other.txt second"}))
+		githubtest.Line{Path: "made.txt", Line: 1, Body: "append made.txt first"},
+		githubtest.Line{Path: "other.txt", Line: 1, Body: "append other.txt second"}))
 	must[int64](t)(k.repo.CommentLine("second", task.PRNumber, "made.txt", 1, "append made.txt third"))
 	must[int64](t)(k.repo.Comment("second", task.PRNumber, "@ramus\nappend made.txt fourth"))
 	k.until(task.ID, "all that was said", func(t record.Task) bool { return strings.Count(k.story(t), " heard said ") == 5 })
 	said.Store(true)
-	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"})) // its delivery makes ramus read the pull request
+	must[int64](t)(k.repo.Check(task.Branch,
+		githubtest.Check{Name: "lint", Conclusion: "success"})) // its delivery makes ramus read the pull request
 	task = k.worked(task.ID, 2)
 	if task.Approved {
 		t.Error("it is still approved")
@@ -438,7 +446,8 @@ func TestEngineerRetried(t *testing.T) {
 	task = k.worked(task.ID, 2)
 	k.reads(task.Branch, "made.txt", "made\nmade\ndone")
 	// The agent fails in review. The next attempt works on the comment.
-	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run test -e twice || { touch twice; kill -KILL $PPID; }\nappend made.txt twice"))
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1,
+		"run test -e twice || { touch twice; kill -KILL $PPID; }\nappend made.txt twice"))
 	task = k.failed(task.ID, "")
 	k.retry(task.ID)
 	task = k.worked(task.ID, 4)
@@ -480,7 +489,8 @@ func TestEngineerRetriedAtOnce(t *testing.T) {
 func TestEngineerFailedInReview(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
-	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run test -e theirs.txt || kill -KILL $PPID\nappend made.txt more"))
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1,
+		"run test -e theirs.txt || kill -KILL $PPID\nappend made.txt more"))
 	task = k.failed(task.ID, "")
 	must[string](t)(k.repo.Push("developer", task.Branch, "Help", map[string]string{"theirs.txt": "theirs"}))
 	for range 2 { // the slower call finds the task at work

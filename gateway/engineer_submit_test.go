@@ -21,9 +21,10 @@ func TestSubmissions(t *testing.T) {
 		s    engineer.Submission
 		want string
 	}{
-		"empty":          {engineer.Submission{Description: " \n"}, "say what to build or fix"},
-		"long":           {engineer.Submission{Description: strings.Repeat("x", 96_001)}, "put the details into a file"},
-		"much context":   {engineer.Submission{Description: "x", Context: strings.Repeat("x", 96_000)}, "at most 96000 together"},
+		"empty": {engineer.Submission{Description: " \n"}, "say what to build or fix"},
+		"long":  {engineer.Submission{Description: strings.Repeat("x", 96_001)}, "put the details into a file"},
+		"much context": {engineer.Submission{Description: "x", Context: strings.Repeat("x", 96_000)},
+			"at most 96000 together"},
 		"no repository":  {engineer.Submission{Description: "x", Repo: "nowhere"}, "nowhere"},
 		"no base":        {engineer.Submission{Description: "x", Base: "nowhere"}, "nowhere"},
 		"a run's branch": {engineer.Submission{Description: "x", Base: "ramus/run-a"}, "no base"},
@@ -41,7 +42,8 @@ func TestSubmissions(t *testing.T) {
 	ids := make([]string, 8)
 	for i := range ids {
 		wg.Go(func() {
-			got, err := k.engineer.Submit(t.Context(), engineer.Submission{Description: "write once.txt x", Key: "the same", Asker: ada})
+			got, err := k.engineer.Submit(t.Context(),
+				engineer.Submission{Description: "write once.txt x", Key: "the same", Asker: ada})
 			if err != nil {
 				t.Error(err)
 			}
@@ -54,7 +56,8 @@ func TestSubmissions(t *testing.T) {
 			t.Fatalf("%v", ids)
 		}
 	}
-	other, err := k.engineer.Submit(t.Context(), engineer.Submission{Description: "write once.txt x", Key: "the same", Asker: gitd.Person{Name: "Bob"}})
+	other, err := k.engineer.Submit(t.Context(),
+		engineer.Submission{Description: "write once.txt x", Key: "the same", Asker: gitd.Person{Name: "Bob"}})
 	if err != nil || other.ID == ids[0] {
 		t.Errorf("somebody else's key: %+v, %v", other, err)
 	}
@@ -84,7 +87,8 @@ func TestSubmissions(t *testing.T) {
 		t.Errorf("spoken to: %v", err)
 	}
 	k.settled(ids[0], record.StateFailed)
-	if pull := k.repo.Pull(got.PRNumber); pull.State != "open" || len(pull.Comments) != 1 || !strings.Contains(pull.Comments[0].Body, "cancelled by Ada") {
+	if pull := k.repo.Pull(got.PRNumber); pull.State != "open" || len(pull.Comments) != 1 ||
+		!strings.Contains(pull.Comments[0].Body, "cancelled by Ada") {
 		t.Errorf("%v", pull)
 	}
 }

@@ -75,7 +75,8 @@ func openShopServing(t *testing.T, egress []string, change func(*engineer.Engine
 	}
 	agents := map[string]agent.Agent{"scripted": scriptedAgent(t)}
 	app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
-	from := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
+	from := gitd.Upstream{URL: k.github.Upstream("app"),
+		Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
 	options := func(x *executor.Executor) {
 		x.Agents, x.Egress, x.Hosts = agents, egress, []upstream.Host{shopHost{k}}
 		x.Upstreams = map[string]upstream.Source{"app": {Upstream: from}}
@@ -87,11 +88,13 @@ func openShopServing(t *testing.T, egress []string, change func(*engineer.Engine
 				return from, forge.Repo{Forge: client, Name: forge.Name{Owner: "acme", Repo: "app"}}, repo == "app"
 			},
 			Slack:    &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
-			Settings: engineer.Settings{Channel: "C01", Gather: 20 * time.Millisecond}, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+			Settings: engineer.Settings{Channel: "C01", Gather: 20 * time.Millisecond},
+			Log:      slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 		}
-		s.Engineer, s.Hooks = k.engineer, map[string]engineer.Hook{"github": {Forge: client, Parse: func(h http.Header, body []byte) (forge.Delivery, error) {
-			return github.ParseDelivery(h, body, k.github.HookSecret)
-		}}}
+		s.Engineer, s.Hooks = k.engineer, map[string]engineer.Hook{"github": {Forge: client,
+			Parse: func(h http.Header, body []byte) (forge.Delivery, error) {
+				return github.ParseDelivery(h, body, k.github.HookSecret)
+			}}}
 		if change != nil {
 			change(k.engineer)
 		}
@@ -173,7 +176,8 @@ func (k *shop) atWork(id string, n int) record.Task {
 // settled waits until a task is in a state and all its messages are posted.
 func (k *shop) settled(id string, state record.State) record.Task {
 	k.t.Helper()
-	return k.until(id, "waiting for "+string(state), func(t record.Task) bool { return t.Status == state && t.Unposted == 0 })
+	return k.until(id, "waiting for "+string(state),
+		func(t record.Task) bool { return t.Status == state && t.Unposted == 0 })
 }
 
 // story returns all known events of a task.
@@ -219,10 +223,12 @@ func TestEngineer(t *testing.T) {
 	}
 	task = k.settled(task.ID, record.StateAwaitingReview)
 	pull := k.repo.Pull(task.PRNumber)
-	if pull.State != "open" || pull.URL != task.PRURL || pull.Head != task.Branch || !strings.Contains(pull.Body, "made.txt") || len(pull.Labels) != 1 {
+	if pull.State != "open" || pull.URL != task.PRURL || pull.Head != task.Branch ||
+		!strings.Contains(pull.Body, "made.txt") || len(pull.Labels) != 1 {
 		t.Errorf("%v\n%s", pull, k.story(task))
 	}
-	if state, text := k.repo.StatusOf(k.repo.Head(task.Branch), forge.StatusName); state != forge.StatusPending || !strings.HasPrefix(text, "not verified: ") {
+	if state, text := k.repo.StatusOf(k.repo.Head(task.Branch), forge.StatusName); state != forge.StatusPending ||
+		!strings.HasPrefix(text, "not verified: ") {
 		t.Errorf("the status is %q %q", state, text)
 	}
 	if text, err := k.repo.File(task.Branch, "made.txt"); err != nil || text != "made" {
@@ -263,7 +269,8 @@ func TestEngineer(t *testing.T) {
 		t.Errorf("%+v, %v", status, err)
 	}
 	want := []string{"🔨 New task received: write made.txt made", "⚙️", "🚀 PR raised: " + task.PRURL + " — awaiting review",
-		`💬 Addressing: "append made.txt more"`, "✅ Changes pushed, re-review requested", `💬 Addressing: "append made.txt again"`,
+		`💬 Addressing: "append made.txt more"`, "✅ Changes pushed, re-review requested",
+		`💬 Addressing: "append made.txt again"`,
 		"✅ Changes pushed, re-review requested", "🎉 Merged: " + task.PRURL}
 	got := k.thread(task)
 	for n := len(got) - 1; n > 1; n-- {

@@ -62,7 +62,8 @@ func soundPage(t *testing.T, resp *http.Response, text string) (links []string) 
 	if resp.StatusCode >= 400 {
 		kept = "no-store" // a refused request may be allowed later
 	}
-	for name, want := range map[string]string{"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+	for name, want := range map[string]string{"Content-Type": "text/html; charset=utf-8",
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		"Cache-Control": kept, "X-Robots-Tag": "noindex, nofollow"} {
 		if got := resp.Header.Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -99,11 +100,13 @@ func soundPage(t *testing.T, resp *http.Response, text string) (links []string) 
 				if viewer {
 					link, err = url.QueryUnescape(link)
 				}
-				if err != nil || !strings.HasPrefix(link, "/evidence/") || !strings.Contains(link, "signature=") || viewer && n.Data != "a" {
+				if err != nil || !strings.HasPrefix(link, "/evidence/") || !strings.Contains(link, "signature=") ||
+					viewer && n.Data != "a" {
 					t.Errorf("<%s %s=%q>", n.Data, a.Key, a.Val)
 				}
 				links = append(links, a.Val)
-			case "class", "lang", "charset", "name", "content", "open", "alt", "loading", "width", "height", "controls", "download", "http-equiv":
+			case "class", "lang", "charset", "name", "content", "open", "alt", "loading", "width", "height", "controls",
+				"download", "http-equiv":
 			default:
 				t.Errorf("<%s %s=%q>", n.Data, a.Key, a.Val)
 			}
@@ -138,8 +141,9 @@ echo program >/artifacts/.git/config
 head -c 9000000 /dev/zero >/artifacts/large.bin
 exit 3
 `
-	run, err := r.local.Submit(t.Context(), record.Request{Caller: c, Repo: "app", Key: "k", Command: &record.Command{Shell: script},
-		Asker: gitd.Person{Name: "<u>Mallory</u>", Email: "m@example.org"}})
+	run, err := r.local.Submit(t.Context(),
+		record.Request{Caller: c, Repo: "app", Key: "k", Command: &record.Command{Shell: script},
+			Asker: gitd.Person{Name: "<u>Mallory</u>", Email: "m@example.org"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +159,8 @@ exit 3
 		t.Fatalf("status %d: %s", resp.StatusCode, text)
 	}
 	links := soundPage(t, resp, text)
-	for _, want := range []string{"Failed", "&lt;u&gt;Mallory&lt;/u&gt;", "exit 3", "colour red \uFFFDturned", "&lt;script&gt;alert(1)", "READYOU", "no check ran",
+	for _, want := range []string{"Failed", "&lt;u&gt;Mallory&lt;/u&gt;", "exit 3", "colour red \uFFFDturned",
+		"&lt;script&gt;alert(1)", "READYOU", "no check ran",
 		"git clone -b ramus/run-otter http://127.0.0.1:", "&lt;i&gt;/shot.png"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
@@ -178,13 +183,16 @@ exit 3
 			}
 			continue
 		}
-		if d := resp.Header.Get("Content-Disposition"); !strings.HasPrefix(d, "attachment; filename*=UTF-8''") || strings.ContainsAny(d, "\"<>\n") {
+		if d := resp.Header.Get("Content-Disposition"); !strings.HasPrefix(d, "attachment; filename*=UTF-8''") ||
+			strings.ContainsAny(d, "\"<>\n") {
 			t.Errorf("%s: disposition %q", link, d)
 		}
-		if !strings.Contains(policy, "sandbox") || resp.Header.Get("X-Content-Type-Options") != "nosniff" || resp.Header.Get("Referrer-Policy") != "no-referrer" {
+		if !strings.Contains(policy, "sandbox") || resp.Header.Get("X-Content-Type-Options") != "nosniff" ||
+			resp.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", link, resp.Header)
 		}
-		if media := resp.Header.Get("Content-Type"); strings.Contains(media, "html") || strings.Contains(media, "svg") || strings.Contains(media, "xml") {
+		if media := resp.Header.Get("Content-Type"); strings.Contains(media, "html") ||
+			strings.Contains(media, "svg") || strings.Contains(media, "xml") {
 			t.Errorf("%s: served as %s", link, media)
 		}
 	}
@@ -194,7 +202,8 @@ exit 3
 	// The status, and the page of an expired link.
 	_, text = r.get(t, r.Links.Sign("/evidence/run:otter/k/status.json"))
 	var status evidence.EvidenceStatus
-	if err := json.Unmarshal([]byte(text), &status); err != nil || status.State != record.StateFailed || status.Verdict != record.VerdictFailed || status.Head != m.Head {
+	if err := json.Unmarshal([]byte(text), &status); err != nil || status.State != record.StateFailed ||
+		status.Verdict != record.VerdictFailed || status.Head != m.Head {
 		t.Errorf("status: %v, %s", err, text)
 	}
 	late := *r.Links
@@ -232,7 +241,8 @@ func (r *rooms) tryFiles(t *testing.T, run record.Run, m record.Manifest) {
 		resp, text := r.get(t, r.Links.File(run, f.Name))
 		sum := sha256.Sum256([]byte(text))
 		if got := hex.EncodeToString(sum[:]); got != f.SHA256 || int64(len(text)) != f.Size || resp.Header.Get("ETag") != `"`+f.SHA256+`"` {
-			t.Errorf("%q: %d bytes with %s, want %d with %s; ETag %s", f.Name, len(text), got, f.Size, f.SHA256, resp.Header.Get("ETag"))
+			t.Errorf("%q: %d bytes with %s, want %d with %s; ETag %s", f.Name, len(text), got, f.Size, f.SHA256,
+				resp.Header.Get("ETag"))
 		}
 		if resp, _ := r.get(t, r.Links.File(run, f.Name), "If-None-Match", `"`+f.SHA256+`"`); resp.StatusCode != 304 {
 			t.Errorf("%q is sent again: status %d", f.Name, resp.StatusCode)
@@ -264,7 +274,8 @@ func (r *rooms) tryFiles(t *testing.T, run record.Run, m record.Manifest) {
 		if err := os.Truncate(path, 100); err != nil {
 			t.Fatal(err)
 		}
-		if resp, text := r.get(t, large); resp.StatusCode != 500 || !strings.Contains(text, "damaged") && !strings.Contains(text, "Damaged") {
+		if resp, text := r.get(t, large); resp.StatusCode != 500 || !strings.Contains(text, "damaged") &&
+			!strings.Contains(text, "Damaged") {
 			t.Errorf("a damaged file: status %d, %.300s", resp.StatusCode, text)
 		}
 		if err := os.Truncate(path, 9_000_000); err != nil { // fills the file with zeros again
@@ -318,7 +329,8 @@ func TestEvidenceOfALiveRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := r.local.Submit(t.Context(), record.Request{Caller: c, Repo: "app", Key: "k", Command: &record.Command{Shell: "echo so far; until test -e go; do sleep 0.05; done"}})
+	run, err := r.local.Submit(t.Context(), record.Request{Caller: c, Repo: "app", Key: "k",
+		Command: &record.Command{Shell: "echo so far; until test -e go; do sleep 0.05; done"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +352,8 @@ func TestEvidenceOfALiveRun(t *testing.T) {
 	if strings.Contains(resp.Header.Get("Content-Security-Policy"), "sandbox") {
 		t.Error("a sandboxed page cannot reload itself")
 	}
-	if resp, text := r.get(t, r.Links.Sign("/evidence/run:otter/k/bundle.tar.gz")); resp.StatusCode != 404 || !strings.Contains(text, "when the run ends") {
+	if resp, text := r.get(t, r.Links.Sign("/evidence/run:otter/k/bundle.tar.gz")); resp.StatusCode != 404 ||
+		!strings.Contains(text, "when the run ends") {
 		t.Errorf("a bundle of what has not ended: status %d, %s", resp.StatusCode, text)
 	}
 	if err := r.Executor.Stop(t.Context(), run.Name(), gitd.Person{Name: "A"}); err != nil {

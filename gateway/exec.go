@@ -87,7 +87,8 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious,
+	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command,
+		Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious,
 		Secrets: x.Secrets}
 	if err := api.find.Bind(c.R.Context(), c.Who, &request); err != nil {
 		return err
@@ -147,7 +148,8 @@ func (api *commandsAPI) execRequest(c *route.Call) (ExecRequest, io.Reader, erro
 		return x, nil, err
 	}
 	if strings.TrimSpace(string(tail)) != "" {
-		return x, nil, route.NewProblem(route.KindInvalid, "the request's body goes on after its JSON object; standard input needs \"stdin\": true")
+		return x, nil, route.NewProblem(route.KindInvalid,
+			"the request's body goes on after its JSON object; standard input needs \"stdin\": true")
 	}
 	return x, nil, nil
 }

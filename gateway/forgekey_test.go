@@ -21,16 +21,18 @@ import (
 // connectable is a shop in which people store tokens of their own.
 func connectable(t *testing.T) (*shop, *forgekey.Keys) {
 	t.Helper()
-	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")}, Redact: new(redact.Secrets)}
+	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")},
+		Redact: new(redact.Secrets)}
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}
 	keys := &forgekey.Keys{Store: store}
 	k, _ := openThreads(t, func(c *chat.Chat) { c.Keys = keys })
 	_, at, _ := k.engineer.Upstream("app")
-	keys.Sites = []forgekey.Site{{Name: "github", URL: k.github.URL(), Forge: at.Forge, With: func(token string) forge.Forge {
-		return &github.Client{URL: k.github.API(), Tokens: github.Token(token)}
-	}}}
+	keys.Sites = []forgekey.Site{{Name: "github", URL: k.github.URL(), Forge: at.Forge,
+		With: func(token string) forge.Forge {
+			return &github.Client{URL: k.github.API(), Tokens: github.Token(token)}
+		}}}
 	keys.URL = k.web.URL
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	return k, keys
@@ -122,7 +124,8 @@ func TestPullInOwnName(t *testing.T) {
 	if pulls := k.repo.Pulls(); len(pulls) != 2 || pulls[1].Author == "ada" {
 		t.Fatalf("%+v", pulls)
 	}
-	if a := k.slack.Command(t.Context(), owner, "C01", "/ramus", "disconnect"); !strings.Contains(string(a.Answer), "Your tokens of github are removed") {
+	if a := k.slack.Command(t.Context(), owner, "C01", "/ramus", "disconnect"); !strings.Contains(string(a.Answer),
+		"Your tokens of github are removed") {
 		t.Errorf("%s", a.Answer)
 	}
 	if _, ok := keys.Forge(t.Context(), keys.Sites[0].Forge, "slack:"+k.slack.Team+":"+owner); ok {

@@ -35,7 +35,8 @@ func newBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	// The rooms count goroutines when they close, so connections must not be kept.
-	return &browser{t, &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &browser{t, &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 // get opens a page. accept is text/html by default.
@@ -75,9 +76,12 @@ func (b *browser) callback(at, login string) string {
 // openSignIn opens rooms where the user "reviewer", or every member of an organization, may sign in.
 func openSignIn(t *testing.T, change func(*signin.GitHub)) (*githubtest.Server, *rooms) {
 	t.Helper()
-	hub := githubtest.New(t, func(s *githubtest.Server) { s.Addr = loopback.Address(t) }) // a fixed address, so that the server can start again
-	s := &signin.GitHub{Users: []string{"Reviewer"}, Scopes: []string{"read", "write"}, Life: time.Hour, Client: &github.SignIn{URL: hub.URL(), API: hub.API(),
-		ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret, HTTP: newBrowser(t).http, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	hub := githubtest.New(t,
+		func(s *githubtest.Server) { s.Addr = loopback.Address(t) }) // a fixed address, so that the server can start again
+	s := &signin.GitHub{Users: []string{"Reviewer"}, Scopes: []string{"read", "write"}, Life: time.Hour,
+		Client: &github.SignIn{URL: hub.URL(), API: hub.API(),
+			ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret, HTTP: newBrowser(t).http,
+			Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	if change != nil {
 		change(s)
 	}
@@ -96,14 +100,16 @@ func TestSignIn(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &token); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.StatusCode, body, err)
 	}
-	if g := token.Grant; g.Subject != "github:reviewer" || g.Repo != "*" || !slices.Equal(g.Write, []string{"refs/heads/*", "refs/tags/*"}) || time.Until(g.Expires) > time.Hour {
+	if g := token.Grant; g.Subject != "github:reviewer" || g.Repo != "*" ||
+		!slices.Equal(g.Write, []string{"refs/heads/*", "refs/tags/*"}) || time.Until(g.Expires) > time.Hour {
 		t.Errorf("%+v", g)
 	}
 	var who route.Who
 	if status, body := r.ask(t, false, token.Token, "GET", "/api/whoami", ""); status != 200 || json.Unmarshal([]byte(body), &who) != nil {
 		t.Fatal(status, body)
 	}
-	if p := who.Person(gitd.Person{Name: "somebody else"}); p != (gitd.Person{Name: "reviewer", Email: "reviewer@example.org", ID: "github:reviewer"}) {
+	if p := who.Person(gitd.Person{Name: "somebody else"}); p != (gitd.Person{Name: "reviewer",
+		Email: "reviewer@example.org", ID: "github:reviewer"}) {
 		t.Errorf("acts as %+v", p)
 	}
 	if status, body := r.ask(t, false, token.Token, "POST", "/api/runs", `{"repo":"team/app","command":{"shell":"true"}}`); status != 201 {
@@ -124,8 +130,10 @@ func TestSignIn(t *testing.T) {
 	}
 	// As a page, which must not be cached.
 	resp, body = b.get(b.callback(r.web.URL, "reviewer"))
-	if resp.StatusCode != 200 || !strings.Contains(body, "RAMUS_TOKEN=ey") || resp.Header.Get("Cache-Control") != "no-store" ||
-		!strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") || resp.Header.Get("Referrer-Policy") != "no-referrer" {
+	if resp.StatusCode != 200 || !strings.Contains(body, "RAMUS_TOKEN=ey") ||
+		resp.Header.Get("Cache-Control") != "no-store" ||
+		!strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") ||
+		resp.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("status %d, %v\n%s", resp.StatusCode, resp.Header, body)
 	}
 }
@@ -135,7 +143,8 @@ func TestSignInRefused(t *testing.T) {
 	want := func(what string, b *browser, at string, status int) {
 		t.Helper()
 		resp, body := b.get(at)
-		if resp.StatusCode != status || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || strings.Contains(body, "RAMUS_TOKEN") != (status == 200) {
+		if resp.StatusCode != status || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") ||
+			strings.Contains(body, "RAMUS_TOKEN") != (status == 200) {
 			t.Errorf("%s: status %d, want %d: %s", what, resp.StatusCode, status, body)
 		}
 	}
@@ -187,7 +196,8 @@ func TestSignInOfAnOrganization(t *testing.T) {
 
 func TestSignInChecked(t *testing.T) {
 	for _, s := range []*signin.GitHub{
-		{Life: time.Hour}, {Life: time.Hour, Scopes: []string{"all"}}, {Scopes: []string{"read"}}, {Scopes: []string{"read"}, Life: 11 * 366 * 24 * time.Hour},
+		{Life: time.Hour}, {Life: time.Hour, Scopes: []string{"all"}}, {Scopes: []string{"read"}},
+		{Scopes: []string{"read"}, Life: 11 * 366 * 24 * time.Hour},
 	} {
 		if s.Check() == nil {
 			t.Errorf("%v for %v is taken", s.Scopes, s.Life)
@@ -205,8 +215,9 @@ func TestGitHubLists(t *testing.T) {
 	b := newBrowser(t)
 	app := &github.App{ID: hub.App, Key: hub.Key, URL: hub.API(), HTTP: b.http}
 	for name, c := range map[string]*github.Client{
-		"an App":  {URL: hub.API(), Tokens: app, HTTP: b.http, Log: slog.New(slog.DiscardHandler)},
-		"a token": {URL: hub.API(), Tokens: github.Token(hub.AddToken("developer", nil, nil)), HTTP: b.http, Log: slog.New(slog.DiscardHandler)},
+		"an App": {URL: hub.API(), Tokens: app, HTTP: b.http, Log: slog.New(slog.DiscardHandler)},
+		"a token": {URL: hub.API(), Tokens: github.Token(hub.AddToken("developer", nil, nil)), HTTP: b.http,
+			Log: slog.New(slog.DiscardHandler)},
 	} {
 		r := open(t, false, func(s *gateway.Server) { s.GitHub = c })
 		for account, want := range map[string]string{"": "[acme/app acme/web]", "ACME": "[acme/app acme/web]", "nobody": "[]"} {
@@ -231,12 +242,14 @@ func TestGitHubLists(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &where); err != nil || status != 200 {
 			t.Fatal(status, body, err)
 		}
-		if name == "an App" && (len(where) != 1 || where[0].Account != "acme" || !where[0].Organization || where[0].Permissions["contents"] != "write") || name != "an App" && len(where) != 0 {
+		if name == "an App" && (len(where) != 1 || where[0].Account != "acme" || !where[0].Organization ||
+			where[0].Permissions["contents"] != "write") || name != "an App" && len(where) != 0 {
 			t.Errorf("%s: %+v", name, where)
 		}
 	}
 	r := open(t, false, func(s *gateway.Server) {
-		s.GitHub = &github.Client{URL: hub.API(), Tokens: github.Token("ghp_wrong"), HTTP: b.http, Log: slog.New(slog.DiscardHandler)}
+		s.GitHub = &github.Client{URL: hub.API(), Tokens: github.Token("ghp_wrong"), HTTP: b.http,
+			Log: slog.New(slog.DiscardHandler)}
 	})
 	if status, body := r.ask(t, true, "", "GET", "/api/github/repos", ""); status != 409 || strings.Contains(body, "ghp_") {
 		t.Error(status, body)

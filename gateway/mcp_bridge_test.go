@@ -125,7 +125,8 @@ func TestMCPBridgeWithoutServer(t *testing.T) {
 func TestMCPBridgeEnds(t *testing.T) {
 	c := client.New("http://127.0.0.1:1", "")
 	defer c.Close()
-	if err := c.MCP(t.Context(), strings.NewReader(strings.Repeat("x", 9<<20)), io.Discard, func(error) {}); err == nil || !strings.Contains(err.Error(), "8388608 bytes") {
+	if err := c.MCP(t.Context(), strings.NewReader(strings.Repeat("x", 9<<20)), io.Discard,
+		func(error) {}); err == nil || !strings.Contains(err.Error(), "8388608 bytes") {
 		t.Errorf("a long message: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

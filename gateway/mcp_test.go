@@ -143,7 +143,8 @@ func TestMCPTools(t *testing.T) {
 				if slices.Contains(x.want, name) {
 					continue
 				}
-				if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: map[string]any{"description": "x"}}); err == nil {
+				if _, err := s.CallTool(t.Context(),
+					&mcp.CallToolParams{Name: name, Arguments: map[string]any{"description": "x"}}); err == nil {
 					t.Errorf("%s can be called", name)
 				}
 			}
@@ -156,16 +157,19 @@ func TestMCPTasks(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
-	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "team/app", Scopes: []string{"write"}}), false, nil)
+	s := r.assistant(t, r.token(t,
+		gitd.Grant{Subject: "assistant", Repo: "team/app", Scopes: []string{"write"}}), false, nil)
 	if init := s.InitializeResult(); init.ServerInfo.Name != "engineer" || !strings.Contains(init.Instructions, "Do not delegate") {
 		t.Errorf("the server says %+v", init)
 	}
-	first := structured[map[string]any](t, use(t, s, "submit_task", map[string]any{"description": "make it work", "context": "it does not", "key": "k"}))
+	first := structured[map[string]any](t,
+		use(t, s, "submit_task", map[string]any{"description": "make it work", "context": "it does not", "key": "k"}))
 	if len(first) != 2 || first["status"] != "submitted" || first["task_id"] == "" {
 		t.Errorf("submit_task answers %v", first)
 	}
 	id, _ := first["task_id"].(string)
-	if again := structured[map[string]any](t, use(t, s, "submit_task", map[string]any{"description": "make it work", "key": "k"})); again["task_id"] != id {
+	if again := structured[map[string]any](t,
+		use(t, s, "submit_task", map[string]any{"description": "make it work", "key": "k"})); again["task_id"] != id {
 		t.Errorf("with the same key it is another task: %v", again)
 	}
 	task, err := r.Engineer.Task(t.Context(), id)
@@ -209,7 +213,8 @@ func TestMCPTasks(t *testing.T) {
 		t.Errorf("another repository's token lists %s", InlineText(result))
 	}
 	// A key belongs to its bearer, in the repository of its task.
-	same := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "other", Scopes: []string{"write"}}), false, nil)
+	same := r.assistant(t, r.token(t,
+		gitd.Grant{Subject: "assistant", Repo: "other", Scopes: []string{"write"}}), false, nil)
 	if result := use(t, same, "submit_task", map[string]any{"description": "x", "key": "k"}); !result.IsError {
 		t.Errorf("a key shows another repository's task: %s", InlineText(result))
 	}
@@ -252,20 +257,22 @@ func TestMCPLibrary(t *testing.T) {
 	r.repo(t, "team/app")
 	var mu sync.Mutex
 	var progress []string
-	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "team/app", Scopes: []string{"write"}}), false, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
-			mu.Lock()
-			defer mu.Unlock()
-			progress = append(progress, n.Params.Message)
-		},
-	})
+	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "team/app", Scopes: []string{"write"}}),
+		false, &mcp.ClientOptions{
+			ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
+				mu.Lock()
+				defer mu.Unlock()
+				progress = append(progress, n.Params.Message)
+			},
+		})
 	type report struct {
 		Run, Caller, State string
 		OK                 bool
 		Result             map[string]any
 		Changed            []string
 	}
-	params := &mcp.CallToolParams{Name: "lib_write_file", Arguments: map[string]any{"path": "new.txt", "content": "written\n"}}
+	params := &mcp.CallToolParams{Name: "lib_write_file",
+		Arguments: map[string]any{"path": "new.txt", "content": "written\n"}}
 	params.SetProgressToken("token")
 	result, err := s.CallTool(t.Context(), params)
 	if err != nil {
@@ -289,7 +296,8 @@ func TestMCPLibrary(t *testing.T) {
 		t.Errorf("get_run answers %+v", shown)
 	}
 	// A reader may see the runs of a writer.
-	reader := r.assistant(t, r.token(t, gitd.Grant{Subject: "reader", Repo: "team/app", Scopes: []string{"read"}}), false, nil)
+	reader := r.assistant(t,
+		r.token(t, gitd.Grant{Subject: "reader", Repo: "team/app", Scopes: []string{"read"}}), false, nil)
 	if shown := structured[report](t, use(t, reader, "get_run", map[string]any{"run": wrote.Run})); shown.Run != wrote.Run {
 		t.Errorf("get_run answers %+v", shown)
 	}
@@ -302,14 +310,16 @@ func TestMCPCancel(t *testing.T) {
 	r.repo(t, repo)
 	writer := r.assistant(t, "", true, nil)
 	type report struct{ Caller string }
-	made := structured[report](t, use(t, writer, "lib_write_file", map[string]any{"repo": repo, "path": "Makefile", "content": "test:\n\tsleep 600\n"}))
+	made := structured[report](t, use(t, writer, "lib_write_file",
+		map[string]any{"repo": repo, "path": "Makefile", "content": "test:\n\tsleep 600\n"}))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	s := r.assistant(t, "", true, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { cancel() },
 	})
-	params := &mcp.CallToolParams{Name: "lib_run_tests", Arguments: map[string]any{"caller": made.Caller, "framework": "make"}}
+	params := &mcp.CallToolParams{Name: "lib_run_tests",
+		Arguments: map[string]any{"caller": made.Caller, "framework": "make"}}
 	params.SetProgressToken("token")
 	if result, err := s.CallTool(ctx, params); err == nil {
 		t.Fatalf("it was cancelled: %s", InlineText(result))
@@ -321,7 +331,8 @@ func TestMCPCancel(t *testing.T) {
 	eventually(t, "the run is stopped", func() bool {
 		runs := r.Executor.OfCaller(caller)
 		last := runs[len(runs)-1]
-		return last.Task != nil && last.Task.Name == "lib_run_tests" && last.State == record.StateFailed && last.Reason == record.ReasonCancelled
+		return last.Task != nil && last.Task.Name == "lib_run_tests" && last.State == record.StateFailed &&
+			last.Reason == record.ReasonCancelled
 	})
 }
 
@@ -340,7 +351,8 @@ func TestMCPSession(t *testing.T) {
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
 	type report struct{ Run, Caller, State, Error string }
-	begun := structured[report](t, use(t, s, "start_code_session", map[string]any{"prompt": "say nothing", "repo": "team/app", "wait": false}))
+	begun := structured[report](t,
+		use(t, s, "start_code_session", map[string]any{"prompt": "say nothing", "repo": "team/app", "wait": false}))
 	if begun.Caller == "" || begun.Run == "" {
 		t.Fatalf("start_code_session answers %+v", begun)
 	}
@@ -348,7 +360,8 @@ func TestMCPSession(t *testing.T) {
 		run, err := r.Executor.Run(t.Context(), begun.Run)
 		return err == nil && run.Ended()
 	})
-	next, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "resume_code_session", Arguments: map[string]any{"prompt": "go on", "caller": begun.Caller}})
+	next, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "resume_code_session",
+		Arguments: map[string]any{"prompt": "go on", "caller": begun.Caller}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +437,8 @@ func TestMCPSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listening.Header = http.Header{"Authorization": {"Bearer " + own}, "Accept": {"text/event-stream"}, "Mcp-Session-Id": {last}}
+	listening.Header = http.Header{"Authorization": {"Bearer " + own}, "Accept": {"text/event-stream"},
+		"Mcp-Session-Id": {last}}
 	stream, err := r.web.Client().Do(listening)
 	if err != nil || stream.StatusCode != 200 {
 		t.Fatalf("%v, %v", stream, err)
@@ -447,7 +461,8 @@ func TestMCPSessions(t *testing.T) {
 func TestMCPSessionsAreBounded(t *testing.T) {
 	r := openWith(t, false, coder, nil)
 	gateway.MCP(r.Server).MaxSessions = 8
-	one, two := r.token(t, gitd.Grant{Subject: "one", Repo: "*", Scopes: []string{"read"}}), r.token(t, gitd.Grant{Subject: "two", Repo: "*", Scopes: []string{"read"}})
+	one, two := r.token(t, gitd.Grant{Subject: "one", Repo: "*", Scopes: []string{"read"}}),
+		r.token(t, gitd.Grant{Subject: "two", Repo: "*", Scopes: []string{"read"}})
 	begin := func(token string) string {
 		resp := r.mcp(t, "POST", token, "", nil, hello)
 		return resp.header.Get("Mcp-Session-Id")
@@ -493,7 +508,8 @@ func TestMCPResults(t *testing.T) {
 	r := openWith(t, true, coder, func(s *gateway.Server) { s.Secrets = secrets })
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
-	if got := InlineText(use(t, s, "get_run", map[string]any{"run": "the-value-of-a-secret"})); strings.Contains(got, "the-value") || !strings.Contains(got, "[secret KEY]") {
+	if got := InlineText(use(t, s, "get_run", map[string]any{"run": "the-value-of-a-secret"})); strings.Contains(got,
+		"the-value") || !strings.Contains(got, "[secret KEY]") {
 		t.Errorf("%s", got)
 	}
 	type report struct {
@@ -501,7 +517,8 @@ func TestMCPResults(t *testing.T) {
 		OK     bool
 		Result map[string]any
 	}
-	made := structured[report](t, use(t, s, "lib_write_file", map[string]any{"repo": "team/app", "path": "long.txt", "content": strings.Repeat("0123456789abcdef\n", 20_000)}))
+	made := structured[report](t, use(t, s, "lib_write_file", map[string]any{"repo": "team/app", "path": "long.txt",
+		"content": strings.Repeat("0123456789abcdef\n", 20_000)}))
 	result := use(t, s, "lib_read_file", map[string]any{"caller": made.Caller, "path": "long.txt"})
 	if read := structured[report](t, result); !read.OK || read.Result != nil {
 		t.Errorf("%+v", read)
@@ -560,10 +577,13 @@ func TestMCPWithoutSessions(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
-	header := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"list_active_tasks"}}
-	resp := r.mcp(t, "POST", token, "", header, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_active_tasks","arguments":{},`+
-		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
-	if resp.status != 200 || !strings.Contains(resp.body, `\"result\":[]`) && !strings.Contains(resp.body, `"result":[]`) || resp.header.Get("Mcp-Session-Id") != "" {
+	header := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"},
+		"Mcp-Name": {"list_active_tasks"}}
+	resp := r.mcp(t, "POST", token, "", header,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_active_tasks","arguments":{},`+
+			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+	if resp.status != 200 || !strings.Contains(resp.body, `\"result\":[]`) &&
+		!strings.Contains(resp.body, `"result":[]`) || resp.header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("status %d: %s", resp.status, resp.body)
 	}
 }
@@ -661,7 +681,8 @@ func (r *rooms) mcp(t *testing.T, method, token, session string, header http.Hea
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	req.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"},
+		"Accept": {"application/json, text/event-stream"}}
 	for k, v := range header {
 		req.Header[k] = v
 	}

@@ -68,25 +68,31 @@ func newStatsCollector(s *Server) *statsCollector {
 		portable: desc("portable_total", "Work trees and commits that were left to git in containers, by reason.", "reason"),
 		layers:   desc("layers_total", "Base layers made, of work trees and of dependencies."),
 		branches: desc("branch_layers_total", "Layers made of branches that change much."),
-		deps:     desc("dependencies_total", "Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
+		deps: desc("dependencies_total",
+			"Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
 		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
 		cleared:  desc("cleared_total", "Folders of containers that are gone that were deleted."),
 		clearing: desc("clearing", "Folders of containers that are gone that wait to be deleted."),
-		upkeep:   desc("upkeep_total", "Repositories that were maintained in the background since the start, by result.", "result"),
+		upkeep: desc("upkeep_total",
+			"Repositories that were maintained in the background since the start, by result.", "result"),
 		capacity: desc("capacity", "How many containers may exist at once."),
-		ended:    desc("runs_ended_total", "Runs that ended since the start, by kind, state and reason.", "kind", "state", "reason"),
-		seconds:  desc("run_seconds_total", "Time from the creation of these runs to their end.", "kind", "state", "reason"),
-		calls:    desc("model_calls_total", "Calls of models by runs that ended since the start, by provider.", "provider"),
-		tokens:   desc("model_tokens_total", "Tokens of these calls, by provider and direction.", "provider", "direction"),
-		cost:     desc("model_cost_total", "Cost of these calls, in the currency unit of the prices, by provider.", "provider"),
-		spans:    desc("trace_spans_total", "Spans of traces, by what became of them.", "result"),
+		ended: desc("runs_ended_total", "Runs that ended since the start, by kind, state and reason.", "kind",
+			"state", "reason"),
+		seconds: desc("run_seconds_total", "Time from the creation of these runs to their end.", "kind", "state", "reason"),
+		calls:   desc("model_calls_total", "Calls of models by runs that ended since the start, by provider.", "provider"),
+		tokens:  desc("model_tokens_total", "Tokens of these calls, by provider and direction.", "provider", "direction"),
+		cost: desc("model_cost_total", "Cost of these calls, in the currency unit of the prices, by provider.",
+			"provider"),
+		spans: desc("trace_spans_total", "Spans of traces, by what became of them.", "result"),
 	}
 }
 
 // Describe sends the descriptions of all metrics.
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers,
-		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens, c.cost, c.spans} {
+	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps,
+		c.hashed, c.portable, c.layers,
+		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens,
+		c.cost, c.spans} {
 		ch <- d
 	}
 }

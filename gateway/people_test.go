@@ -18,7 +18,8 @@ func TestOthersRead(t *testing.T) {
 	ts, _ := k.ask(owner, "", "exec true", 1) // it fails, because there are no containers
 	began := k.runs("C01", ts)[0]
 	n := 1
-	for _, text := range []string{"exec cat README", "merge", "merge into main", "retry", "stop", "test", "run x", "repo:secret exec true", "please do it", "base:main exec true"} {
+	for _, text := range []string{"exec cat README", "merge", "merge into main", "retry", "stop", "test", "run x",
+		"repo:secret exec true", "please do it", "base:main exec true"} {
 		n++
 		if _, m := k.ask("U03", ts, text, n); !strings.Contains(says(m), "You may not") {
 			t.Errorf("%s by a stranger: %s", text, says(m))
@@ -108,9 +109,11 @@ func TestOthersDoNotPress(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := gitd.Person{Name: "A", Email: "a@example.org"}
-	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{head}, Author: a, Committer: a, When: k.Now(), Message: "workflows", Put: []gitd.File{
-		{Path: ".ramus/workflows/ask.yaml", Content: []byte("id: ask\nnodes: [{id: gate, human: {message: Go on?}}]\n")},
-		{Path: ".ramus/workflows/named.yaml", Content: []byte("id: named\nnodes: [{id: gate, human: {message: Go on?, allowed: [U04]}}]\n")}}})
+	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{head}, Author: a, Committer: a,
+		When: k.Now(), Message: "workflows", Put: []gitd.File{
+			{Path: ".ramus/workflows/ask.yaml", Content: []byte("id: ask\nnodes: [{id: gate, human: {message: Go on?}}]\n")},
+			{Path: ".ramus/workflows/named.yaml",
+				Content: []byte("id: named\nnodes: [{id: gate, human: {message: Go on?, allowed: [U04]}}]\n")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +146,8 @@ func TestOthersDoNotPress(t *testing.T) {
 		})
 		run, _ := waits()
 		press := func(user string) {
-			if _, err := k.slack.Press(t.Context(), user, "C01", k.part("C01", ts, "progress")[0].TS, "approve", run.Name()+" "+run.Gate.Step); err != nil {
+			if _, err := k.slack.Press(t.Context(), user, "C01", k.part("C01", ts, "progress")[0].TS, "approve",
+				run.Name()+" "+run.Gate.Step); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -16,7 +16,8 @@ func TestNewCallerBesideLongerNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err := r.local.Submit(t.Context(), record.Request{Caller: c, Repo: "team/app", Command: &record.Command{Shell: "true"}})
+		run, err := r.local.Submit(t.Context(),
+			record.Request{Caller: c, Repo: "team/app", Command: &record.Command{Shell: "true"}})
 		if err != nil {
 			t.Fatalf("%s: %v", c, err)
 		}

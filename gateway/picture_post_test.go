@@ -46,10 +46,12 @@ func lookedAt(t *testing.T, r *rooms, run record.Run, checks int, change func(*r
 	}
 	files := map[string][]byte{}
 	for n := range checks {
-		c := looking.Check{Name: fmt.Sprintf("page %d", n+1), Verdict: looking.Pass, Reason: "all is well", Commit: string(m.Head)}
+		c := looking.Check{Name: fmt.Sprintf("page %d", n+1), Verdict: looking.Pass, Reason: "all is well",
+			Commit: string(m.Head)}
 		for i, vp := range []looking.Viewport{looking.Desktop, looking.Mobile} {
 			at := fmt.Sprintf("%03d-page/%s/", n+1, vp.Name)
-			c.Views = append(c.Views, looking.View{Viewport: vp, Verdict: looking.Pass, Reason: "all is well", Screenshot: at + "screenshot.png", Trace: at + "trace.zip"})
+			c.Views = append(c.Views, looking.View{Viewport: vp, Verdict: looking.Pass, Reason: "all is well",
+				Screenshot: at + "screenshot.png", Trace: at + "trace.zip"})
 			files[at+"screenshot.png"], files[at+"trace.zip"] = pngOf(t, 2*n+i), []byte("PK\x03\x04")
 		}
 		m.Browser = append(m.Browser, c)
@@ -72,7 +74,8 @@ func lookedAt(t *testing.T, r *rooms, run record.Run, checks int, change func(*r
 			kind = "video/webm"
 		}
 		name = "artifacts/browser/" + name
-		m.Files = append(m.Files, record.ManifestFile{Name: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), Type: kind})
+		m.Files = append(m.Files,
+			record.ManifestFile{Name: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), Type: kind})
 		put = append(put, gitd.File{Path: name, Content: content})
 	}
 	text, err := json.Marshal(m)
@@ -84,7 +87,8 @@ func lookedAt(t *testing.T, r *rooms, run record.Run, checks int, change func(*r
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{From: was, Parents: []gitd.Hash{was}, Put: append(put, gitd.File{Path: "evidence/manifest.json", Content: text}),
+	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{From: was, Parents: []gitd.Hash{was},
+		Put:    append(put, gitd.File{Path: "evidence/manifest.json", Content: text}),
 		Author: gitd.Person{Name: "A", Email: "a@example.org"}, Message: "looked at\n"})
 	if err == nil {
 		err = repo.Update(t.Context(), gitd.RefUpdate{Name: ref, New: commit, Old: &was})
@@ -118,8 +122,10 @@ func (k *talk) endUnseen() (ts string, run record.Run) {
 // again opens another Chat over the same rooms, like the next server process.
 func (k *talk) again() {
 	k.t.Helper()
-	k.chat = &chat.Chat{Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token, Patience: time.Millisecond}, Executor: k.Executor, Git: k.Git,
-		Settings: chat.Settings{Gate: k.chat.Settings.Gate}, Links: &links.Signer{Key: k.Links.Key, URL: "https://ramus.example"}, EditEvery: time.Millisecond, RetryEvery: time.Millisecond}
+	k.chat = &chat.Chat{Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token, Patience: time.Millisecond},
+		Executor: k.Executor, Git: k.Git,
+		Settings: chat.Settings{Gate: k.chat.Settings.Gate}, Links: &links.Signer{Key: k.Links.Key,
+			URL: "https://ramus.example"}, EditEvery: time.Millisecond, RetryEvery: time.Millisecond}
 	if err := k.chat.Open(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}
@@ -149,13 +155,16 @@ func TestPicturesInAThread(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
 	lookedAt(t, k.rooms, run, 6, func(m *record.Manifest, _ map[string][]byte) {
-		m.Browser[5].Verdict, m.Browser[5].Views[1].Verdict, m.Browser[5].Views[1].Reason = looking.Fail, looking.Fail, "an error in the console: <!channel>"
+		m.Browser[5].Verdict, m.Browser[5].Views[1].Verdict, m.Browser[5].Views[1].Reason = looking.Fail, looking.Fail,
+			"an error in the console: <!channel>"
 	})
 	k.again()
 	k.told(run)
 	result := k.part("C01", ts, "result")
-	if len(result) != 1 || !strings.Contains(says(result[0]), "page 6 FAIL at mobile: an error in the console: &amp;lt;!channel&amp;gt;; PASS at desktop") &&
-		!strings.Contains(says(result[0]), `page 6 FAIL at mobile: an error in the console: \u0026lt;!channel\u0026gt;; PASS at desktop`) {
+	if len(result) != 1 || !strings.Contains(says(result[0]),
+		"page 6 FAIL at mobile: an error in the console: &amp;lt;!channel&amp;gt;; PASS at desktop") &&
+		!strings.Contains(says(result[0]),
+			`page 6 FAIL at mobile: an error in the console: \u0026lt;!channel\u0026gt;; PASS at desktop`) {
 		t.Errorf("%s", k.transcript())
 	}
 	messages := k.withFiles(ts)
@@ -163,13 +172,15 @@ func TestPicturesInAThread(t *testing.T) {
 		t.Fatalf("%d messages\n%s", len(messages), k.transcript())
 	}
 	m := messages[0]
-	if f := m.Files[0]; f.Name != "page-6-mobile-1__"+run.ID+".png" || f.Title != "page 6 at mobile (390×844): FAIL" || !bytes.Equal(f.Data, pngOf(t, 11)) {
+	if f := m.Files[0]; f.Name != "page-6-mobile-1__"+run.ID+".png" || f.Title != "page 6 at mobile (390×844): FAIL" ||
+		!bytes.Equal(f.Data, pngOf(t, 11)) {
 		t.Errorf("the first picture is %q, %q", f.Name, f.Title)
 	}
 	if f := m.Files[1]; f.Title != "page 1 at desktop (1440×1000): PASS" {
 		t.Errorf("the second picture is %q", f.Title)
 	}
-	for _, want := range []string{"1. `page 6` at `mobile`", "https://ramus.example/evidence/" + run.Name() + "/files/artifacts/browser/001-page/mobile/screenshot.png?expires=",
+	for _, want := range []string{"1. `page 6` at `mobile`", "https://ramus.example/evidence/" + run.Name() +
+		"/files/artifacts/browser/001-page/mobile/screenshot.png?expires=",
 		"https://ramus.example/trace/index.html?trace=https%3A%2F%2Framus.example%2Fevidence%2F"} {
 		if !strings.Contains(m.Text, want) {
 			t.Errorf("no %q in %s", want, m.Text)
@@ -195,7 +206,8 @@ func TestFilmsInAThread(t *testing.T) {
 	if len(messages) != 1 || len(messages[0].Files) != 3 {
 		t.Fatalf("%d messages\n%s", len(messages), k.transcript())
 	}
-	if f := messages[0].Files[2]; f.Title != "page 1 at mobile (390×844): PASS, film" || !strings.HasSuffix(f.Name, ".webm") || !bytes.Equal(f.Data, film) {
+	if f := messages[0].Files[2]; f.Title != "page 1 at mobile (390×844): PASS, film" ||
+		!strings.HasSuffix(f.Name, ".webm") || !bytes.Equal(f.Data, film) {
 		t.Errorf("the film is %q, %q", f.Name, f.Title)
 	}
 }
@@ -240,7 +252,8 @@ func TestPicturesAreShownOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if messages := k.withFiles(ts); len(messages) != 1 || len(messages[0].Files) != 2 || len(k.part("C01", ts, "result")) != 1 || len(k.part("C01", ts, "pictures")) != 0 {
+			if messages := k.withFiles(ts); len(messages) != 1 || len(messages[0].Files) != 2 ||
+				len(k.part("C01", ts, "result")) != 1 || len(k.part("C01", ts, "pictures")) != 0 {
 				t.Errorf("%d messages with files\n%s", len(messages), k.transcript())
 			}
 		})
@@ -265,7 +278,8 @@ func TestPicturesBecomeLinks(t *testing.T) {
 	if len(links) != 1 || len(k.withFiles(ts)) != 0 {
 		t.Fatalf("%s", k.transcript())
 	}
-	for _, want := range []string{"the app lacks the scope `files:write`", "001-page/desktop/screenshot.png?expires=", "001-page/mobile/screenshot.png?expires="} {
+	for _, want := range []string{"the app lacks the scope `files:write`", "001-page/desktop/screenshot.png?expires=",
+		"001-page/mobile/screenshot.png?expires="} {
 		if !strings.Contains(says(links[0]), want) {
 			t.Errorf("no %q in %s", want, says(links[0]))
 		}
@@ -297,7 +311,8 @@ func TestPicturesThatAreNone(t *testing.T) {
 // TestFilesOfAMention checks that at most five files reach the agent unchanged. The omitted files are named.
 func TestFilesOfAMention(t *testing.T) {
 	k := openTalk(t, true, func(c *chat.Chat) {
-		c.Executor.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c", "cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}
+		c.Executor.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c",
+			"cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
 	var files []slacktest.File
 	for n := range 6 {

@@ -31,7 +31,8 @@ func application(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		for _, line := range []string{"a=1; Domain=example.org; Path=/", "ramus-preview=mine; Path=/", "b=2; domain=.preview.example.org; HttpOnly"} {
+		for _, line := range []string{"a=1; Domain=example.org; Path=/", "ramus-preview=mine; Path=/",
+			"b=2; domain=.preview.example.org; HttpOnly"} {
 			h.Add("Set-Cookie", line)
 		}
 		h.Set("Strict-Transport-Security", "max-age=1; includeSubDomains")
@@ -42,7 +43,8 @@ func application(t *testing.T) *httptest.Server {
 		h.Set("WWW-Authenticate", `Basic realm="the password of ramus"`)
 		h.Set("Service-Worker-Allowed", "/")
 		body, _ := io.ReadAll(r.Body)
-		_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "uri": r.RequestURI, "host": r.Host, "header": r.Header, "body": string(body)})
+		_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "uri": r.RequestURI, "host": r.Host,
+			"header": r.Header, "body": string(body)})
 	})
 	mux.HandleFunc("/to/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", strings.TrimPrefix(r.URL.RawQuery, "to="))
@@ -134,7 +136,8 @@ func openViewer(t *testing.T, origin string, change ...func(*gateway.Server)) *v
 		t.Fatal(err)
 	}
 	// The run fails, because there are no containers. The caller exists from then on.
-	run, err := b.r.local.Submit(t.Context(), record.Request{Caller: b.caller, Repo: "app", Command: &record.Command{Shell: "true"}})
+	run, err := b.r.local.Submit(t.Context(),
+		record.Request{Caller: b.caller, Repo: "app", Command: &record.Command{Shell: "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +220,10 @@ func TestPreviewOwnOrigin(t *testing.T) {
 		t.Errorf("the application saw %+v", s)
 	}
 	// The headers of the application affect only its own host.
-	for name, want := range map[string]string{"Strict-Transport-Security": "", "Clear-Site-Data": "", "X-Accel-Redirect": "", "X-Accel-Buffering": "no",
-		"Cache-Control": "private, max-age=5, immutable", "Content-Security-Policy": "img-src 'self'", "X-Robots-Tag": "noindex, nofollow",
+	for name, want := range map[string]string{"Strict-Transport-Security": "", "Clear-Site-Data": "",
+		"X-Accel-Redirect": "", "X-Accel-Buffering": "no",
+		"Cache-Control": "private, max-age=5, immutable", "Content-Security-Policy": "img-src 'self'",
+		"X-Robots-Tag":         "noindex, nofollow",
 		"Origin-Agent-Cluster": "?1", "Service-Worker-Allowed": "/", "X-Content-Type-Options": ""} {
 		if got := resp.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -241,24 +246,31 @@ func TestPreviewOwnOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(early.Body)
-	if err := errors.Join(err, early.Body.Close()); err != nil || string(text) != "final" || early.Header.Get("X-Accel-Redirect") != "" || len(early.Cookies()) != 0 {
+	if err := errors.Join(err, early.Body.Close()); err != nil || string(text) != "final" ||
+		early.Header.Get("X-Accel-Redirect") != "" || len(early.Cookies()) != 0 {
 		t.Errorf("%q %v, %v", text, early.Header, err)
 	}
 	// The request looks to the application like one to a server on the loopback interface.
 	token := b.r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"admin"}})
-	resp, s = b.do("POST", ownOrigin+"/a%2Fb//c/../d?x=1;2", http.Header{"Origin": {ownOrigin}, "Referer": {ownOrigin + "/page?q"}, "Sec-Fetch-Site": {"same-origin"},
-		"Authorization": {"Bearer " + token}, "X-Forwarded-For": {"192.0.2.1"}, "Forwarded": {"for=192.0.2.1"}}, "said")
+	resp, s = b.do("POST", ownOrigin+"/a%2Fb//c/../d?x=1;2",
+		http.Header{"Origin": {ownOrigin}, "Referer": {ownOrigin + "/page?q"}, "Sec-Fetch-Site": {"same-origin"},
+			"Authorization": {"Bearer " + token}, "X-Forwarded-For": {"192.0.2.1"}, "Forwarded": {"for=192.0.2.1"}}, "said")
 	want := seen{"POST", "/a%2Fb//c/../d?x=1;2", "localhost:5173", "said", s.Header}
 	if resp.StatusCode != 200 || fmt.Sprint(s) != fmt.Sprint(want) {
 		t.Errorf("%d %+v", resp.StatusCode, s)
 	}
-	for name, want := range map[string]string{"Origin": "http://localhost:5173", "Referer": "http://localhost:5173/page?q", "Authorization": "", "Cookie": "a=1; b=2",
-		"X-Forwarded-For": "", "Forwarded": "", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "p5173-run-subject.preview.example.org"} {
+	for name, want := range map[string]string{"Origin": "http://localhost:5173",
+		"Referer": "http://localhost:5173/page?q", "Authorization": "", "Cookie": "a=1; b=2",
+		"X-Forwarded-For": "", "Forwarded": "", "X-Forwarded-Proto": "http",
+		"X-Forwarded-Host": "p5173-run-subject.preview.example.org"} {
 		if got := s.Header.Get(name); got != want {
 			t.Errorf("%s reaches the application as %q, want %q", name, got, want)
 		}
 	}
-	if _, s = b.do("GET", ownOrigin+"/", http.Header{"Authorization": {"Bearer its-own"}, "Referer": {"http://ramus.example.org/evidence/x?signature=s"}}, ""); s.Header.Get("Authorization") != "Bearer its-own" || s.Header.Get("Referer") != "" {
+	if _, s = b.do("GET", ownOrigin+"/",
+		http.Header{"Authorization": {"Bearer its-own"},
+			"Referer": {"http://ramus.example.org/evidence/x?signature=s"}},
+		""); s.Header.Get("Authorization") != "Bearer its-own" || s.Header.Get("Referer") != "" {
 		t.Errorf("the application saw %+v", s)
 	}
 	// The host serves nothing of ramus, and no other host serves the application.
@@ -304,7 +316,8 @@ func TestPreviewFromElsewhere(t *testing.T) {
 		{"POST", "", "", "", "null", 403},
 	} {
 		h := http.Header{}
-		for name, v := range map[string]string{"Sec-Fetch-Site": x.site, "Sec-Fetch-Mode": x.mode, "Sec-Fetch-Dest": x.dest, "Origin": x.origin} {
+		for name, v := range map[string]string{"Sec-Fetch-Site": x.site, "Sec-Fetch-Mode": x.mode,
+			"Sec-Fetch-Dest": x.dest, "Origin": x.origin} {
 			if v != "" {
 				h.Set(name, v)
 			}
@@ -343,7 +356,8 @@ func TestPreviewCode(t *testing.T) {
 	to = follow()
 	resp, _ := b.do("GET", to, nil, "")
 	cookie := resp.Header.Get("Set-Cookie")
-	if resp.StatusCode != 303 || resp.Header.Get("Location") != "/" || !strings.HasPrefix(cookie, "ramus-preview=run:subject/5173/") ||
+	if resp.StatusCode != 303 || resp.Header.Get("Location") != "/" ||
+		!strings.HasPrefix(cookie, "ramus-preview=run:subject/5173/") ||
 		!strings.Contains(cookie, "; HttpOnly; SameSite=Lax") || strings.Contains(cookie, "Domain") {
 		t.Errorf("%d %v", resp.StatusCode, resp.Header)
 	}
@@ -374,7 +388,8 @@ func TestPreviewCookieIsSecure(t *testing.T) {
 		t.Fatal(to)
 	}
 	resp, _ = b.do("GET", strings.Replace(to, "https:", "http:", 1), nil, "") // a proxy terminates TLS
-	if got := resp.Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-ramus-preview=") || !strings.Contains(got, "; Path=/;") || !strings.Contains(got, "; Secure") || strings.Contains(got, "Domain") {
+	if got := resp.Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-ramus-preview=") ||
+		!strings.Contains(got, "; Path=/;") || !strings.Contains(got, "; Secure") || strings.Contains(got, "Domain") {
 		t.Error(got)
 	}
 }
@@ -415,20 +430,25 @@ func TestPreviewSandboxed(t *testing.T) {
 	b := openViewer(t, "")
 	resp, s := b.do("GET", b.link(5173), nil, "")
 	base := resp.Request.URL.String()
-	if resp.StatusCode != 200 || !strings.HasPrefix(base, "http://ramus.example.org/preview/run:subject/5173/") || s.URI != "/" || s.Host != "localhost:5173" {
+	if resp.StatusCode != 200 || !strings.HasPrefix(base, "http://ramus.example.org/preview/run:subject/5173/") ||
+		s.URI != "/" || s.Host != "localhost:5173" {
 		t.Fatalf("%s: %d %+v", base, resp.StatusCode, s)
 	}
-	if got := resp.Header.Values("Content-Security-Policy"); len(got) != 2 || got[1] != "sandbox allow-scripts allow-forms allow-popups allow-modals" {
+	if got := resp.Header.Values("Content-Security-Policy"); len(got) != 2 ||
+		got[1] != "sandbox allow-scripts allow-forms allow-popups allow-modals" {
 		t.Errorf("policy: %q", got)
 	}
-	for name, want := range map[string]string{"Set-Cookie": "", "WWW-Authenticate": "", "Service-Worker-Allowed": "", "Access-Control-Allow-Origin": "*",
-		"Referrer-Policy": "no-referrer", "Cache-Control": "private, max-age=5, immutable"} {
+	for name, want := range map[string]string{"Set-Cookie": "", "WWW-Authenticate": "", "Service-Worker-Allowed": "",
+		"Access-Control-Allow-Origin": "*",
+		"Referrer-Policy":             "no-referrer", "Cache-Control": "private, max-age=5, immutable"} {
 		if got := resp.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	resp, s = b.do("POST", base+"a%2Fb/c?x=1", http.Header{"Origin": {"null"}, "Cookie": {"ramus-sign-in=s"}, "Authorization": {"Bearer t"}, "Referer": {base}}, "said")
-	if resp.StatusCode != 200 || s.URI != "/a%2Fb/c?x=1" || s.Body != "said" || s.Header.Get("Origin") != "http://localhost:5173" ||
+	resp, s = b.do("POST", base+"a%2Fb/c?x=1", http.Header{"Origin": {"null"}, "Cookie": {"ramus-sign-in=s"},
+		"Authorization": {"Bearer t"}, "Referer": {base}}, "said")
+	if resp.StatusCode != 200 || s.URI != "/a%2Fb/c?x=1" || s.Body != "said" ||
+		s.Header.Get("Origin") != "http://localhost:5173" ||
 		s.Header.Get("Cookie")+s.Header.Get("Authorization")+s.Header.Get("Referer") != "" {
 		t.Errorf("%d %+v", resp.StatusCode, s)
 	}
@@ -437,18 +457,24 @@ func TestPreviewSandboxed(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	for to, want := range map[string]string{"/next?a": u.Path + "next?a", "http://localhost:5173/x": u.Path + "x", "http://localhost:5173": u.Path,
-		"next": "next", "https://example.org/y": "https://example.org/y", "//example.org/y": "//example.org/y"} {
+	for to, want := range map[string]string{"/next?a": u.Path + "next?a", "http://localhost:5173/x": u.Path + "x",
+		"http://localhost:5173": u.Path,
+		"next":                  "next", "https://example.org/y": "https://example.org/y",
+		"//example.org/y": "//example.org/y"} {
 		resp, _ := b.do("GET", base+"to/?to="+to, nil, "")
 		if got := resp.Header.Get("Location"); strings.ReplaceAll(got, "%3A", ":") != want {
 			t.Errorf("a redirect to %s leads to %s, want %s", to, got, want)
 		}
 	}
-	if resp, _ := b.do("OPTIONS", base+"x", http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"}, "Access-Control-Request-Headers": {"x-y"}}, ""); resp.StatusCode != 204 || resp.Header.Get("Access-Control-Allow-Headers") != "x-y" {
+	if resp, _ := b.do("OPTIONS", base+"x",
+		http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"},
+			"Access-Control-Request-Headers": {"x-y"}}, ""); resp.StatusCode != 204 ||
+		resp.Header.Get("Access-Control-Allow-Headers") != "x-y" {
 		t.Errorf("preflight: %d %v", resp.StatusCode, resp.Header)
 	}
 	// The pass of one port opens no other port and no other caller.
-	for _, other := range []string{strings.Replace(base, "5173", "5174", 1), strings.Replace(base, "subject", "other", 1), strings.Replace(base, "5173", "05173", 1)} {
+	for _, other := range []string{strings.Replace(base, "5173", "5174", 1),
+		strings.Replace(base, "subject", "other", 1), strings.Replace(base, "5173", "05173", 1)} {
 		if resp, _ := b.do("GET", other, nil, ""); resp.StatusCode != 403 && resp.StatusCode != 400 {
 			t.Errorf("%s: %d", other, resp.StatusCode)
 		}
@@ -491,7 +517,9 @@ func TestPreviewGoesOn(t *testing.T) {
 				}
 			}
 			if origin != "" {
-				if _, resp, err := dialer.DialContext(t.Context(), address, http.Header{"Origin": {"http://p1-run-evil.preview.example.org"}}); err == nil || resp == nil || resp.StatusCode != 403 {
+				if _, resp, err := dialer.DialContext(t.Context(), address,
+					http.Header{"Origin": {"http://p1-run-evil.preview.example.org"}}); err == nil || resp == nil ||
+					resp.StatusCode != 403 {
 					t.Errorf("a websocket of another origin: %v", err)
 				}
 			}
@@ -541,7 +569,8 @@ func (b *viewer) openPage() (address string, conn *websocket.Conn, err error) {
 		return "", nil, fmt.Errorf("the page: %s %s", resp.Status, s.Body)
 	}
 	address = resp.Request.URL.String()
-	conn, refused, err := (&websocket.Dialer{NetDialContext: b.dial}).DialContext(b.t.Context(), "ws"+strings.TrimPrefix(address, "http")+"ws", http.Header{"Origin": {"null"}})
+	conn, refused, err := (&websocket.Dialer{NetDialContext: b.dial}).DialContext(b.t.Context(),
+		"ws"+strings.TrimPrefix(address, "http")+"ws", http.Header{"Origin": {"null"}})
 	if err != nil && refused != nil {
 		text, _ := io.ReadAll(refused.Body)
 		err = fmt.Errorf("%w: %s %s", err, refused.Status, text)
@@ -554,12 +583,14 @@ func TestPreviewUnseen(t *testing.T) {
 	b := openViewer(t, "")
 	page := http.Header{"Accept": {"text/html"}}
 	resp, s := b.do("GET", b.link(5174), page, "")
-	if resp.StatusCode != 503 || !strings.Contains(s.Body, "Nothing listens at port 5174 of run:subject") || !strings.Contains(s.Body, "no container at the moment") ||
+	if resp.StatusCode != 503 || !strings.Contains(s.Body, "Nothing listens at port 5174 of run:subject") ||
+		!strings.Contains(s.Body, "no container at the moment") ||
 		!strings.HasPrefix(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("%d %s", resp.StatusCode, s.Body)
 	}
 	b.app.Close()
-	if resp, s := b.do("GET", b.link(5173), page, ""); resp.StatusCode != 503 || !strings.Contains(s.Body, "gave no answer that could be shown") {
+	if resp, s := b.do("GET", b.link(5173), page, ""); resp.StatusCode != 503 ||
+		!strings.Contains(s.Body, "gave no answer that could be shown") {
 		t.Errorf("%d %s", resp.StatusCode, s.Body)
 	}
 	for _, path := range []string{"/preview/run:nobody/5173/", "/preview/run:subject/99999/", "/preview/x/5173/"} {

@@ -45,7 +45,8 @@ func (api *commandsAPI) processOutput(c *route.Call) error {
 	out := &execLines{call: c, hangUp: cancel}
 	stop := out.keepAlive(api.Heartbeat)
 	defer context.AfterFunc(c.Draining(), cancel)()
-	err = api.Executor.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"), out.to("stderr"))
+	err = api.Executor.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"),
+		out.to("stderr"))
 	stop()
 	if err != nil {
 		return out.fail(err)

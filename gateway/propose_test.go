@@ -24,9 +24,14 @@ import (
 func openThreads(t *testing.T, change func(*chat.Chat)) (*shop, *chat.Chat) {
 	t.Helper()
 	var talking *chat.Chat
-	k := openShopServing(t, nil, func(e *engineer.Engineer) { e.Settings.DeleteBranch, e.Settings.Every = true, time.Hour }, func(k *shop, s *gateway.Server) {
-		talking = &chat.Chat{Slack: k.engineer.Slack, SigningSecret: k.slack.SigningSecret, Executor: s.Executor, Git: s.Git, Engineer: k.engineer,
-			Settings: chat.Settings{Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, Repo: "app"}, EditEvery: 20 * time.Millisecond}
+	k := openShopServing(t, nil, func(e *engineer.Engineer) {
+		e.Settings.DeleteBranch, e.Settings.Every = true,
+			time.Hour
+	}, func(k *shop, s *gateway.Server) {
+		talking = &chat.Chat{Slack: k.engineer.Slack, SigningSecret: k.slack.SigningSecret, Executor: s.Executor,
+			Git: s.Git, Engineer: k.engineer,
+			Settings:  chat.Settings{Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, Repo: "app"},
+			EditEvery: 20 * time.Millisecond}
 		if change != nil {
 			change(talking)
 		}
@@ -116,7 +121,8 @@ func TestPullFromThread(t *testing.T) {
 	session := chat.Session{Key: "slack:" + k.slack.Team + ":C01:" + thread}
 	_, opened := k.say(thread, "pr", 2)
 	pulls := k.repo.Pulls()
-	if len(pulls) != 1 || !strings.Contains(opened.Text, "Opened pull request #1") || !strings.Contains(string(opened.Blocks), pulls[0].URL) ||
+	if len(pulls) != 1 || !strings.Contains(opened.Text, "Opened pull request #1") ||
+		!strings.Contains(string(opened.Blocks), pulls[0].URL) ||
 		!strings.Contains(string(opened.Blocks), "Nothing is merged yet") {
 		t.Fatalf("%+v\n%s %s", pulls, opened.Text, opened.Blocks)
 	}
@@ -221,12 +227,14 @@ func TestPruneThere(t *testing.T) {
 			}
 		}
 		for _, dry := range []bool{true, false} {
-			list, err := k.Executor.Prune(t.Context(), executor.Pruning{Kinds: []string{executor.PruneBranches}, DryRun: dry})
+			list, err := k.Executor.Prune(t.Context(),
+				executor.Pruning{Kinds: []string{executor.PruneBranches}, DryRun: dry})
 			if err != nil {
 				t.Fatal(err)
 			}
 			there := slices.ContainsFunc(list, func(p executor.Pruned) bool { return p.Name == "upstream "+task.Branch })
-			here := slices.ContainsFunc(list, func(p executor.Pruned) bool { return p.Name == "refs/heads/"+task.Caller().Branch() })
+			here := slices.ContainsFunc(list,
+				func(p executor.Pruned) bool { return p.Name == "refs/heads/"+task.Caller().Branch() })
 			if there == pushed || !here {
 				t.Errorf("pushed %v, dry %v: %+v", pushed, dry, list)
 			}

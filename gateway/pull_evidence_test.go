@@ -98,7 +98,8 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 		files["001-page/desktop/screenshot.png"] = pngOf(t, 9)
 	})
 	k.github.Heal()
-	task = k.until(task.ID, "the answer", func(t record.Task) bool { return t.Status == record.StateAwaitingReview && t.Unposted == 0 })
+	task = k.until(task.ID, "the answer",
+		func(t record.Task) bool { return t.Status == record.StateAwaitingReview && t.Unposted == 0 })
 	pull := k.repo.Pull(task.PRNumber)
 	if _, now := k.fetched(pull.Body); len(now) != 2 || !bytes.Equal(now[0], pngOf(t, 9)) {
 		t.Errorf("the body shows %d pictures\n%s", len(now), pull.Body)
@@ -160,7 +161,8 @@ func TestPicturesArePushedOnce(t *testing.T) {
 	k.github.Heal()
 	k.open()
 	done := k.settled(task.ID, record.StateAwaitingReview)
-	if urls, _ := k.fetched(k.repo.Pull(done.PRNumber).Body); len(urls) != 2 || k.repo.Head("ramus-evidence/"+task.ID) != string(commit) || !strings.Contains(urls[0], string(commit)) {
+	if urls, _ := k.fetched(k.repo.Pull(done.PRNumber).Body); len(urls) != 2 ||
+		k.repo.Head("ramus-evidence/"+task.ID) != string(commit) || !strings.Contains(urls[0], string(commit)) {
 		t.Errorf("%q, at %s, was %s", urls, k.repo.Head("ramus-evidence/"+task.ID), commit)
 	}
 }
@@ -179,7 +181,8 @@ func TestPicturesAreLinked(t *testing.T) {
 			task = k.settled(task.ID, record.StateAwaitingReview)
 			body := k.repo.Pull(task.PRNumber).Body
 			link := strings.Contains(body, "[picture](https://ramus.example/evidence/")
-			if strings.Contains(body, "![") || link != (way != engineer.EvidenceNone) || k.repo.Head(branch) != "" || !strings.Contains(body, "| page 1 | desktop 1440×1000 | ✅ PASS |") {
+			if strings.Contains(body, "![") || link != (way != engineer.EvidenceNone) || k.repo.Head(branch) != "" ||
+				!strings.Contains(body, "| page 1 | desktop 1440×1000 | ✅ PASS |") {
 				t.Errorf("at %q\n%s", k.repo.Head(branch), body)
 			}
 		})

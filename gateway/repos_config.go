@@ -45,7 +45,8 @@ func (api *reposAPI) config(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Reply(RepoConfig{Repo: s.Repo, Base: s.Base, Commit: s.Commit, From: s.From, Mistake: s.Mistake, Warnings: s.Warnings, Values: s.Values})
+	return c.Reply(RepoConfig{Repo: s.Repo, Base: s.Base, Commit: s.Commit, From: s.From, Mistake: s.Mistake,
+		Warnings: s.Warnings, Values: s.Values})
 }
 
 // importConfig begins a new caller with what another one found out about its environment.

@@ -75,7 +75,8 @@ func openExecutor(t *testing.T, withContainers bool, options func(*executor.Exec
 	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := &gateway.Server{Executor: x, Git: git, Version: "v0", Engine: engine.Name(), Links: &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}, DeploySecret: "the secret of deploys"}
+	s := &gateway.Server{Executor: x, Git: git, Version: "v0", Engine: engine.Name(),
+		Links: &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}, DeploySecret: "the secret of deploys"}
 	if change != nil {
 		change(s)
 	}

@@ -17,7 +17,8 @@ const promptBody = 2 << 20
 // routes returns all routes.
 func (s *Server) routes() []route.Route {
 	// rest serves /NAME.git/… and /NAME/…, and answers requests that no other route serves.
-	rest := route.Route{Pattern: "/", Access: route.AccessGit, Summary: "Repositories, for git clients", Body: -1, Handle: s.fallback}
+	rest := route.Route{Pattern: "/", Access: route.AccessGit, Summary: "Repositories, for git clients", Body: -1,
+		Handle: s.fallback}
 	var table []route.Route
 	for _, api := range s.apis {
 		table = append(table, api.Routes()...)

@@ -78,7 +78,8 @@ func readFilter(c *route.Call) (record.Filter, error) {
 	if err != nil {
 		return record.Filter{}, err
 	}
-	return record.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000), Keep: c.Who.SeesRun}, nil
+	return record.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000),
+		Keep: c.Who.SeesRun}, nil
 }
 
 func (api *runsAPI) runs(c *route.Call) error {

@@ -128,7 +128,8 @@ func (s *Server) setUp() {
 		s.setUpAlone()
 		s.git = s.Git.Handler()
 		s.openGit = s.Git.GrantHandler(gitd.Grant{
-			Subject: route.Local.Subject, Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}, Force: true, Delete: true,
+			Subject: route.Local.Subject, Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"},
+			Force: true, Delete: true,
 		})
 	})
 }
@@ -154,14 +155,18 @@ func (s *Server) setUpAlone() {
 		s.mux.Verify = s.Git.Verify
 	}
 	if s.People != nil {
-		s.mux.Account, s.mux.Again, s.mux.Ended, s.mux.Audit = s.People.Account, s.People.Again, s.People.Ended, s.People.Audit
+		s.mux.Account, s.mux.Again, s.mux.Ended, s.mux.Audit = s.People.Account, s.People.Again, s.People.Ended,
+			s.People.Audit
 	}
 
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview, Log: s.Log, Now: s.Now}
-	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
+	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
+		Log: s.Log, Now: s.Now}
+	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS,
+		Version: s.Version,
 		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
-	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content, Sessions: s.People != nil, Now: s.Now}
+	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
+		Sessions: s.People != nil, Now: s.Now}
 	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Log: s.Log, Now: s.Now}
 	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
 	tasks.Tickets = s.Tickets
@@ -170,8 +175,9 @@ func (s *Server) setUpAlone() {
 	}
 	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
 	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
-	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Engineer: s.Engineer,
-		Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Machines: machines,
+	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,
+		Engineer: s.Engineer,
+		Live:     &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Machines: machines,
 		Address: s.prefix(), Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials := s.credentials()
@@ -184,12 +190,15 @@ func (s *Server) setUpAlone() {
 		s.web.Access, s.web.Write, s.web.Socket = route.AccessPage, route.AccessPage, route.AccessSocket
 		s.web.SignOut, s.People.Home = signin.OutPath, "/dashboard"
 		s.web.Ways = []web.Way{{Text: "Sign in", Href: route.SignInPath}}
-		s.web.More = append(s.web.More, web.Settings{Title: "Browsers", Path: signin.SessionsPath, Icon: "lock", About: "Where you are signed in"},
-			web.Settings{Title: "People", Path: signin.PeoplePath, Icon: "person", About: "Who may sign in, and their roles", Admin: true},
+		s.web.More = append(s.web.More,
+			web.Settings{Title: "Browsers", Path: signin.SessionsPath, Icon: "lock", About: "Where you are signed in"},
+			web.Settings{Title: "People", Path: signin.PeoplePath, Icon: "person",
+				About: "Who may sign in, and their roles", Admin: true},
 			web.Settings{Title: "Actions", Path: signin.AuditPath, Icon: "pulse", About: "What people did", Admin: true})
 	}
 	s.apis = []interface{ Routes() []route.Route }{
-		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
+		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
+			Engine: s.Engine, Streams: s.Streams,
 			metrics: m, spec: func() []byte { return s.spec }},
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
@@ -210,7 +219,8 @@ func (s *Server) setUpAlone() {
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
 		tokens,
-		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web, Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
+		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web,
+			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
 	}
@@ -284,7 +294,8 @@ func (s *Server) fallback(c *route.Call) error {
 func (s *Server) methods(path string) []string {
 	var found []string
 	for _, row := range s.routes() {
-		if row.Access != route.AccessGit && row.Access != route.AccessPreview && matches(row.Pattern, path) && !slices.Contains(found, row.Method) {
+		if row.Access != route.AccessGit && row.Access != route.AccessPreview && matches(row.Pattern, path) &&
+			!slices.Contains(found, row.Method) {
 			found = append(found, row.Method)
 		}
 	}

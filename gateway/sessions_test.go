@@ -47,10 +47,12 @@ func withPeople(t *testing.T) func(*gateway.Server) {
 // person makes an account with roles.
 func (r *rooms) person(t *testing.T, login string, role route.Role, repos map[string]route.Role) string {
 	t.Helper()
-	id := account.Identity{Provider: account.ProviderOIDC, Subject: login, Login: login, Name: login, Email: login + "@example.org"}
+	id := account.Identity{Provider: account.ProviderOIDC, Subject: login, Login: login, Name: login,
+		Email: login + "@example.org"}
 	p, err := r.Accounts.SignIn(t.Context(), id)
 	if err == nil {
-		p, err = r.Accounts.Apply(t.Context(), p.ID, account.Change{Role: &role, Repos: repos}, gitd.Person{Name: "A", Email: "a@example.org"})
+		p, err = r.Accounts.Apply(t.Context(), p.ID, account.Change{Role: &role, Repos: repos},
+			gitd.Person{Name: "A", Email: "a@example.org"})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -76,12 +78,17 @@ func TestSessions(t *testing.T) {
 	r.repo(t, "team/app")
 	r.repo(t, "other")
 	kinds := []*signed{
-		{name: "nobody"}, {name: "viewer", id: r.person(t, "viewer", route.RoleViewer, nil)}, {name: "member", id: r.person(t, "member", route.RoleMember, nil)},
-		{name: "other repository", id: r.person(t, "other", route.RoleNone, map[string]route.Role{"other": route.RoleAdmin}), other: true},
-		{name: "admin", id: r.person(t, "admin", route.RoleAdmin, nil), admin: true}, {name: "ended", id: r.person(t, "ended", route.RoleAdmin, nil), ended: true},
-		{name: "without a role", id: r.person(t, "out", route.RoleNone, nil), ended: true}, {name: "garbage", cookie: strings.Repeat("A", 64)},
+		{name: "nobody"}, {name: "viewer", id: r.person(t, "viewer", route.RoleViewer, nil)},
+		{name: "member", id: r.person(t, "member", route.RoleMember, nil)},
+		{name: "other repository",
+			id: r.person(t, "other", route.RoleNone, map[string]route.Role{"other": route.RoleAdmin}), other: true},
+		{name: "admin", id: r.person(t, "admin", route.RoleAdmin, nil), admin: true},
+		{name: "ended", id: r.person(t, "ended", route.RoleAdmin, nil), ended: true},
+		{name: "without a role", id: r.person(t, "out", route.RoleNone, nil), ended: true},
+		{name: "garbage", cookie: strings.Repeat("A", 64)},
 	}
-	owner, err := r.Accounts.SignIn(t.Context(), account.Identity{Provider: account.ProviderOwner, Subject: "0", Login: "owner"})
+	owner, err := r.Accounts.SignIn(t.Context(),
+		account.Identity{Provider: account.ProviderOwner, Subject: "0", Login: "owner"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +109,8 @@ func TestSessions(t *testing.T) {
 					if k.name == "nobody" {
 						nobody[origin] = status
 					}
-					if in := key == "GET /auth" && k.id != "" && !k.ended; in != (status == 303) && key == "GET /auth" || status != nobody[origin] && key != "GET /auth" {
+					if in := key == "GET /auth" && k.id != "" && !k.ended; in != (status == 303) &&
+						key == "GET /auth" || status != nobody[origin] && key != "GET /auth" {
 						t.Errorf("%s: status %d, nobody gets %d: a cookie opens pages alone", what, status, nobody[origin])
 					}
 					continue
@@ -123,7 +131,8 @@ func pageStatus(row route.Route, want row, k *signed, origin, own string) func(s
 	in := k.id != "" && !k.ended
 	read := row.Method == "GET" && row.Access == route.AccessPage
 	switch {
-	case row.Access == route.AccessSocket && origin != own, !read && origin != "" && origin != own, !read && origin == "" && (k.id != "" || k.cookie != ""):
+	case row.Access == route.AccessSocket && origin != own, !read && origin != "" && origin != own,
+		!read && origin == "" && (k.id != "" || k.cookie != ""):
 		return is(403)
 	case !in && read:
 		return func(status int, to string) bool { return status == 303 && strings.HasPrefix(to, "/auth?to=") }
@@ -170,7 +179,8 @@ func (r *rooms) browse(t *testing.T, k *signed, method, path, body, origin strin
 	if origin != "" {
 		req.Header.Set("Origin", origin)
 	}
-	c := &http.Client{Transport: r.web.Client().Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := &http.Client{Transport: r.web.Client().Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)

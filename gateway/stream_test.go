@@ -34,7 +34,8 @@ func TestExec(t *testing.T) {
 	t.Run("streams, input, bytes and status", func(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		input := strings.Repeat("\x00\xff\n", 100_000)
-		res, err := c.Exec(ctx, "otter", gateway.ExecRequest{Repo: "app", Command: record.Command{Shell: "cat; echo err >&2; exit 3"}},
+		res, err := c.Exec(ctx, "otter",
+			gateway.ExecRequest{Repo: "app", Command: record.Command{Shell: "cat; echo err >&2; exit 3"}},
 			client.ExecOptions{Stdin: strings.NewReader(input), Stdout: &stdout, Stderr: &stderr})
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +51,8 @@ func TestExec(t *testing.T) {
 
 	t.Run("hanging up stops it", func(t *testing.T) {
 		hung, hangUp := context.WithCancel(ctx)
-		_, err := c.Exec(hung, "otter", gateway.ExecRequest{Command: record.Command{Shell: "echo kept > kept; echo ready; sleep 600"}},
+		_, err := c.Exec(hung, "otter",
+			gateway.ExecRequest{Command: record.Command{Shell: "echo kept > kept; echo ready; sleep 600"}},
 			client.ExecOptions{Stdout: onWrite(hangUp)})
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("%v", err)
@@ -66,7 +68,8 @@ func TestExec(t *testing.T) {
 	})
 
 	t.Run("a repeated request that hangs up leaves the first alone", func(t *testing.T) {
-		request := gateway.ExecRequest{Repo: "app", Key: "k", Command: record.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; exit 5"}}
+		request := gateway.ExecRequest{Repo: "app", Key: "k",
+			Command: record.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; exit 5"}}
 		ready, announce := context.WithCancel(ctx)
 		answer := make(chan error, 1)
 		var result record.Result
@@ -137,7 +140,8 @@ func TestExec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(b), "id: 2\n") || !strings.Contains(string(b), "id: 3\n") || !strings.Contains(string(b), "event: end\ndata: {") {
+		if strings.Contains(string(b), "id: 2\n") || !strings.Contains(string(b), "id: 3\n") ||
+			!strings.Contains(string(b), "event: end\ndata: {") {
 			t.Errorf("after 2:\n%s", b)
 		}
 		for _, bad := range []string{"x", "-1"} {
@@ -158,8 +162,10 @@ func TestExec(t *testing.T) {
 		for _, x := range []struct {
 			token string
 			ok    bool
-		}{{c.Token, true}, {"garbage", false}, {r.token(t, gitd.Grant{Subject: "eve", Repo: "other", Scopes: []string{"admin"}}), false}} {
-			cmd := exec.Command("git", "-c", "http.extraHeader=Authorization: Bearer "+x.token, "clone", "-q", "-b", "ramus/run-otter", r.web.URL+"/app.git", dir+"/"+x.token[:5]+x.token[len(x.token)-5:])
+		}{{c.Token, true}, {"garbage", false},
+			{r.token(t, gitd.Grant{Subject: "eve", Repo: "other", Scopes: []string{"admin"}}), false}} {
+			cmd := exec.Command("git", "-c", "http.extraHeader=Authorization: Bearer "+x.token, "clone", "-q", "-b",
+				"ramus/run-otter", r.web.URL+"/app.git", dir+"/"+x.token[:5]+x.token[len(x.token)-5:])
 			cmd.Env = append(cmd.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "HOME="+dir)
 			if out, err := cmd.CombinedOutput(); (err == nil) != x.ok {
 				t.Errorf("clone with %.8s…: %v: %s", x.token, err, out)

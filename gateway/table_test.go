@@ -80,10 +80,12 @@ func TestWhatIsNoRoute(t *testing.T) {
 		}
 		if w.Code != x.status || p.Kind != x.kind || p.Status != x.status || w.Header().Get("Allow") != x.allow ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s %s: %d %q allow %q, want %d %s %q", x.method, x.path, w.Code, p.Kind, w.Header().Get("Allow"), x.status, x.kind, x.allow)
+			t.Errorf("%s %s: %d %q allow %q, want %d %s %q", x.method, x.path, w.Code, p.Kind, w.Header().Get("Allow"),
+				x.status, x.kind, x.allow)
 		}
 		if p.Request == "" || p.Request != w.Header().Get("X-Request-Id") {
-			t.Errorf("%s %s: the answer names request %q, its header %q", x.method, x.path, p.Request, w.Header().Get("X-Request-Id"))
+			t.Errorf("%s %s: the answer names request %q, its header %q", x.method, x.path, p.Request,
+				w.Header().Get("X-Request-Id"))
 		}
 	}
 }
@@ -164,7 +166,8 @@ func TestCORS(t *testing.T) {
 
 func TestPanicIsAnAnswer(t *testing.T) {
 	s := bare(t)
-	h := s.mux.Serve(route.Route{Method: "GET", Pattern: "/", Access: route.AccessPublic, Handle: func(*route.Call) error { panic("boom") }}, nil)
+	h := s.mux.Serve(route.Route{Method: "GET", Pattern: "/", Access: route.AccessPublic,
+		Handle: func(*route.Call) error { panic("boom") }}, nil)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") {

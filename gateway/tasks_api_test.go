@@ -84,7 +84,8 @@ func TestTaskRoutes(t *testing.T) {
 			}
 		}
 		for _, x := range [][2]string{{"GET", ""}, {"DELETE", ""}, {"POST", "/retry"}, {"POST", "/say"}} {
-			if resp, body := send(x[0], at+"/"+task.ID+x[1], other, `{"text":"x"}`); resp.StatusCode != 404 || strings.Contains(body, "team/app") {
+			if resp, body := send(x[0], at+"/"+task.ID+x[1], other, `{"text":"x"}`); resp.StatusCode != 404 ||
+				strings.Contains(body, "team/app") {
 				t.Errorf("%s %s for another repository: %d %s", x[0], x[1], resp.StatusCode, body)
 			}
 		}
@@ -100,7 +101,8 @@ func TestTaskClient(t *testing.T) {
 	r.repo(t, "team/app")
 	c := r.local
 	ctx := t.Context()
-	task, err := c.SubmitTask(ctx, engineer.Submission{Description: "one", Asker: gitd.Person{Name: "Ada", Email: "ada@example.org"}})
+	task, err := c.SubmitTask(ctx,
+		engineer.Submission{Description: "one", Asker: gitd.Person{Name: "Ada", Email: "ada@example.org"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,8 @@ func TestTaskClient(t *testing.T) {
 	if task, err = c.CancelTask(ctx, task.ID, true); err != nil || task.Status != record.StateFailed {
 		t.Errorf("cancelled it is %s: %v", task.Status, err)
 	}
-	if list, err := c.Tasks(ctx, client.TaskFilter{Status: "failed", Repo: "team/app"}); err != nil || len(list) != 1 || list[0].ID != task.ID {
+	if list, err := c.Tasks(ctx, client.TaskFilter{Status: "failed", Repo: "team/app"}); err != nil || len(list) != 1 ||
+		list[0].ID != task.ID {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if list, err := c.Tasks(ctx, client.TaskFilter{Active: true}); err != nil || len(list) != 0 {

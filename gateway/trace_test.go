@@ -52,7 +52,8 @@ func TestTraceOfAMention(t *testing.T) {
 		}
 	}
 	root := names["mention"]
-	if root.ID == "" || root.Parent != "" || root.Attributes["ramus.repo"] != "app" || root.Attributes["ramus.state"] != "complete" && !root.Failed {
+	if root.ID == "" || root.Parent != "" || root.Attributes["ramus.repo"] != "app" ||
+		root.Attributes["ramus.state"] != "complete" && !root.Failed {
 		t.Errorf("the first span is %+v", root)
 	}
 	for name, parent := range map[string]string{
@@ -64,7 +65,8 @@ func TestTraceOfAMention(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
-	if c := names["container: command"]; c.Attributes["process.exit_code"] != "3" || !strings.Contains(c.Attributes["ramus.command"], "greeting.txt") {
+	if c := names["container: command"]; c.Attributes["process.exit_code"] != "3" ||
+		!strings.Contains(c.Attributes["ramus.command"], "greeting.txt") {
 		t.Errorf("the command: %+v", c)
 	}
 	for _, s := range spans {

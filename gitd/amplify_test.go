@@ -90,7 +90,8 @@ func TestAmplifiedPushes(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
-				_, said := w.post("git-receive-pack", "app", bytes.NewReader(pushBody(fmt.Sprintf("refs/heads/n%d-%d", n, i), tip, pack)))
+				_, said := w.post("git-receive-pack", "app",
+					bytes.NewReader(pushBody(fmt.Sprintf("refs/heads/n%d-%d", n, i), tip, pack)))
 				if strings.Contains(said, "copy") {
 					refused.Add(1)
 				} else {
@@ -100,7 +101,8 @@ func TestAmplifiedPushes(t *testing.T) {
 		}
 		wg.Wait()
 		most := end()
-		t.Logf("%d at once: %v, git children have at most %d MiB", n, time.Since(started).Round(10*time.Millisecond), most>>20)
+		t.Logf("%d at once: %v, git children have at most %d MiB", n,
+			time.Since(started).Round(10*time.Millisecond), most>>20)
 		if int(refused.Load()) != n {
 			t.Errorf("%d of %d pushes were refused", refused.Load(), n)
 		}

@@ -122,7 +122,8 @@ func (r *Repo) putBase(ctx context.Context, b Base, author Person) (SignedBase, 
 			name = fmt.Sprintf("%s/%s-%s.%d", baseRefs, at, b.Commit, n)
 		}
 		none := Hash("")
-		err = r.Update(ctx, RefUpdate{Name: name, New: hash, Old: &none}, RefUpdate{Name: baseLatest, New: hash, Old: &previous})
+		err = r.Update(ctx, RefUpdate{Name: name, New: hash, Old: &none},
+			RefUpdate{Name: baseLatest, New: hash, Old: &previous})
 		if err == nil {
 			return SignedBase{b, name, hash}, nil
 		}

@@ -23,7 +23,8 @@ import (
 func based(t *testing.T) (*Repo, Hash) {
 	t.Helper()
 	r := newRepo(t)
-	return r, commit(t, r, "main", "Base", "go.sum", "sums\n", "web/package-lock.json", "{}\n", "node_modules/x/package-lock.json", "{}",
+	return r, commit(t, r, "main", "Base", "go.sum", "sums\n", "web/package-lock.json", "{}\n",
+		"node_modules/x/package-lock.json", "{}",
 		"api/a.json", "1\n", "api/v/b.json", "2\n", "notgo.sum", "x")
 }
 
@@ -44,7 +45,8 @@ func TestBaseManifest(t *testing.T) {
 	if err != nil || first.Ref != "refs/ramus/bases/20240506-070809.123-"+string(tip) {
 		t.Fatal(first, err)
 	}
-	second, err := r.PutBase(ctx, Base{Branch: "main", Commit: tip, Head: tip, Lockfiles: locks, Time: at, Environment: "prod"}, author)
+	second, err := r.PutBase(ctx,
+		Base{Branch: "main", Commit: tip, Head: tip, Lockfiles: locks, Time: at, Environment: "prod"}, author)
 	if err != nil || second.Ref == first.Ref || second.Previous != first.Hash {
 		t.Fatal(second, err)
 	}
@@ -74,7 +76,8 @@ func TestBaseManifest(t *testing.T) {
 		text, space string
 		ok          bool
 	}{{text, "ramus-base", true}, {strings.Replace(text, "prod", "test", 1), "ramus-base", false}, {text, "git", false}} {
-		cmd := exec.Command("ssh-keygen", "-Y", "verify", "-f", filepath.Join(dir, "signers"), "-I", "ramus", "-n", c.space, "-s", filepath.Join(dir, "sig"))
+		cmd := exec.Command("ssh-keygen", "-Y", "verify", "-f", filepath.Join(dir, "signers"), "-I", "ramus", "-n",
+			c.space, "-s", filepath.Join(dir, "sig"))
 		cmd.Stdin = strings.NewReader(c.text)
 		if out, err := cmd.CombinedOutput(); (err == nil) != c.ok {
 			t.Errorf("%q: %v\n%s", c.space, err, out)
@@ -151,14 +154,16 @@ func TestForgedManifests(t *testing.T) {
 		hash Hash
 		why  string
 	}{
-		"changed":             {commitOf(changed(string(tip), string(other)), sig), "does not match"},
-		"by a stranger":       {commitOf(text, by(stranger, baseSpace, text)), "another key"},
-		"for something else":  {commitOf(text, by(own, "git", text)), "is for"},
-		"of a grant":          {commitOf(text, by(r.server.key, baseSpace, text)), "another key"},
-		"no signature":        {commitOf(text, nil), "not an SSH signature"},
-		"long signature":      {commitOf(text, bytes.Repeat([]byte("x"), sshsigMax+1)), "too large"},
-		"another type":        {commitOf(changed(BaseType, "ramus-base/0"), by(own, baseSpace, changed(BaseType, "ramus-base/0"))), "it is a"},
-		"another repository":  {commitOf(changed(`"`+r.Name()+`"`, `"elsewhere"`), by(own, baseSpace, changed(`"`+r.Name()+`"`, `"elsewhere"`))), "of the repository"},
+		"changed":            {commitOf(changed(string(tip), string(other)), sig), "does not match"},
+		"by a stranger":      {commitOf(text, by(stranger, baseSpace, text)), "another key"},
+		"for something else": {commitOf(text, by(own, "git", text)), "is for"},
+		"of a grant":         {commitOf(text, by(r.server.key, baseSpace, text)), "another key"},
+		"no signature":       {commitOf(text, nil), "not an SSH signature"},
+		"long signature":     {commitOf(text, bytes.Repeat([]byte("x"), sshsigMax+1)), "too large"},
+		"another type": {commitOf(changed(BaseType, "ramus-base/0"),
+			by(own, baseSpace, changed(BaseType, "ramus-base/0"))), "it is a"},
+		"another repository": {commitOf(changed(`"`+r.Name()+`"`, `"elsewhere"`),
+			by(own, baseSpace, changed(`"`+r.Name()+`"`, `"elsewhere"`))), "of the repository"},
 		"out of its chain":    {commitOf(text, sig, tip), "does not follow"},
 		"no JSON":             {commitOf([]byte("{"), by(own, baseSpace, []byte("{"))), "damaged"},
 		"not on the base":     {with(func(b *Base) { b.Commit = other }), "does not contain"},
@@ -191,7 +196,8 @@ func TestManyManifestsAtOnce(t *testing.T) {
 	kept := 0
 	for range 4 {
 		group.Go(func() {
-			_, err := r.PutBase(context.Background(), Base{Branch: "main", Commit: tip, Head: tip, Lockfiles: locks, Time: time.Unix(1_700_000_000, 0)}, author)
+			_, err := r.PutBase(context.Background(), Base{Branch: "main", Commit: tip, Head: tip, Lockfiles: locks,
+				Time: time.Unix(1_700_000_000, 0)}, author)
 			if err != nil && !errors.Is(err, ErrConflict) {
 				t.Error(err)
 			}

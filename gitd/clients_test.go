@@ -57,32 +57,36 @@ func gitClients(t *testing.T) []gitClient {
 	}
 	var list []gitClient
 	for _, v := range []string{"0", "1", "2"} {
-		list = append(list, gitClient{"git v" + v, true, true, func(ctx context.Context, op string, args ...string) (string, error) {
-			version := "protocol.version=" + v
-			switch op {
-			case "clone":
-				a := []string{"-c", version, "clone", "-q", args[0], args[1]}
-				if args[2] != "0" {
-					a = append(a, "--depth", args[2])
+		list = append(list, gitClient{"git v" + v, true, true,
+			func(ctx context.Context, op string, args ...string) (string, error) {
+				version := "protocol.version=" + v
+				switch op {
+				case "clone":
+					a := []string{"-c", version, "clone", "-q", args[0], args[1]}
+					if args[2] != "0" {
+						a = append(a, "--depth", args[2])
+					}
+					return stockTry("", a...)
+				case "push":
+					return stockTry(args[0], "-c", version, "push", "-q", args[1], args[2])
 				}
-				return stockTry("", a...)
-			case "push":
-				return stockTry(args[0], "-c", version, "push", "-q", args[1], args[2])
-			}
-			a := []string{"-c", version, "fetch", "-q", args[1], "+refs/heads/*:refs/remotes/origin/*"}
-			if args[2] == "0" {
-				if _, err := os.Stat(filepath.Join(args[0], ".git", "shallow")); err == nil {
-					a = append(a, "--unshallow")
+				a := []string{"-c", version, "fetch", "-q", args[1], "+refs/heads/*:refs/remotes/origin/*"}
+				if args[2] == "0" {
+					if _, err := os.Stat(filepath.Join(args[0], ".git", "shallow")); err == nil {
+						a = append(a, "--unshallow")
+					}
 				}
-			}
-			return stockTry(args[0], a...)
-		}})
+				return stockTry(args[0], a...)
+			}})
 	}
 	list = append(list,
 		gitClient{"JGit", false, false, jgit(t)},
-		gitClient{"dulwich", true, true, program([]string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", script("with_dulwich.py"))},
-		gitClient{"libgit2", false, false, program([]string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", script("with_libgit2.py"))},
-		gitClient{"isomorphic-git", true, true, program([]string{"NODE_PATH=" + isomorphic(t)}, "node", script("with_isomorphic.cjs"))},
+		gitClient{"dulwich", true, true,
+			program([]string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", script("with_dulwich.py"))},
+		gitClient{"libgit2", false, false,
+			program([]string{"PYTHONDONTWRITEBYTECODE=1"}, "/usr/bin/python3", script("with_libgit2.py"))},
+		gitClient{"isomorphic-git", true, true,
+			program([]string{"NODE_PATH=" + isomorphic(t)}, "node", script("with_isomorphic.cjs"))},
 		gitClient{"go-git", true, false, goGit},
 	)
 	return list
@@ -101,7 +105,8 @@ func jgit(t *testing.T) func(context.Context, string, ...string) (string, error)
 		for _, arg := range args {
 			if u, err := url.Parse(arg); err == nil && u.User != nil {
 				password, _ := u.User.Password()
-				write(t, filepath.Join(home, ".netrc"), fmt.Sprintf("machine %s login %s password %s\n", u.Hostname(), u.User.Username(), password))
+				write(t, filepath.Join(home, ".netrc"),
+					fmt.Sprintf("machine %s login %s password %s\n", u.Hostname(), u.User.Username(), password))
 			}
 		}
 		var a []string
@@ -111,9 +116,11 @@ func jgit(t *testing.T) func(context.Context, string, ...string) (string, error)
 		case "push":
 			a = []string{"--git-dir", filepath.Join(args[0], ".git"), "push", args[1], args[2]}
 		case "fetch":
-			a = []string{"--git-dir", filepath.Join(args[0], ".git"), "fetch", args[1], "+refs/heads/*:refs/remotes/origin/*"}
+			a = []string{"--git-dir", filepath.Join(args[0], ".git"), "fetch", args[1],
+				"+refs/heads/*:refs/remotes/origin/*"}
 		}
-		cmd := exec.CommandContext(ctx, "java", append([]string{"-cp", strings.Join(jars, ":"), "-Duser.home=" + home, "org.eclipse.jgit.pgm.Main"}, a...)...)
+		cmd := exec.CommandContext(ctx, "java", append([]string{"-cp", strings.Join(jars, ":"), "-Duser.home=" + home,
+			"org.eclipse.jgit.pgm.Main"}, a...)...)
 		cmd.Env = stockEnv()
 		out, err := cmd.CombinedOutput()
 		// It reports rejected refs with status 0.
@@ -149,7 +156,8 @@ func isomorphic(t *testing.T) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts", "isomorphic-git@"+isomorphicVersion)
+	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts",
+		"isomorphic-git@"+isomorphicVersion)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Logf("npm install: %v\n%s", err, out)
 		return modules
@@ -196,7 +204,8 @@ func goGit(ctx context.Context, op string, args ...string) (string, error) {
 				}
 				return remote.PushContext(ctx, o)
 			}
-			o := &gogit.FetchOptions{RefSpecs: []gogitconfig.RefSpec{"+refs/heads/*:refs/remotes/origin/*"}, Progress: &progress}
+			o := &gogit.FetchOptions{RefSpecs: []gogitconfig.RefSpec{"+refs/heads/*:refs/remotes/origin/*"},
+				Progress: &progress}
 			if a != nil {
 				o.Auth = a
 			}
@@ -230,7 +239,8 @@ func (c gitClient) missing() string {
 		}
 	case "isomorphic-git":
 		cache, _ := os.UserCacheDir()
-		if _, err := os.Stat(filepath.Join(cache, "ramus-test", "isomorphic-git-"+isomorphicVersion, "installed")); err != nil || !check("node", "-v") {
+		if _, err := os.Stat(filepath.Join(cache, "ramus-test", "isomorphic-git-"+isomorphicVersion,
+			"installed")); err != nil || !check("node", "-v") {
 			return "node, npm and the package isomorphic-git"
 		}
 	}
@@ -347,7 +357,8 @@ func testClient(t *testing.T, c gitClient, large string) {
 	}
 
 	before := stock(t, bare, "for-each-ref")
-	run := w.url("a", w.token(Grant{Subject: "run:a", Repo: "a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}))
+	run := w.url("a", w.token(Grant{Subject: "run:a", Repo: "a", Read: []string{"refs/heads/main"},
+		Write: []string{"refs/heads/ramus/a"}}))
 	reader := w.url("a", w.token(Grant{Subject: "reader", Repo: "a"}))
 	w.repo("b")
 	notDone("this token may write only refs/heads/ramus/a", "push", mine, run, "refs/heads/main:refs/heads/other")

@@ -79,7 +79,8 @@ func TestCompose(t *testing.T) {
 				for _, k := range kinds {
 					composed, children := compareClone(t, w, r, branch, k.kind, k.args)
 					if fits && (composed != 1 || children != 0) || !fits && composed != 0 {
-						t.Errorf("%s %v: descends from a base: %v, composed %d by %d processes", branch, k.args, fits, composed, children)
+						t.Errorf("%s %v: descends from a base: %v, composed %d by %d processes", branch, k.args, fits,
+							composed, children)
 					}
 				}
 			}
@@ -94,11 +95,13 @@ func compareClone(t *testing.T, w *wire, r *Repo, branch string, kind clone.Kind
 	t.Helper()
 	dir := t.TempDir()
 	ours, theirs := filepath.Join(dir, "ours"), filepath.Join(dir, "theirs")
-	args := append([]string{"-c", "transfer.fsckObjects=true", "-c", "advice.detachedHead=false", "clone", "-q", "--single-branch", "-b", branch}, more...)
+	args := append([]string{"-c", "transfer.fsckObjects=true", "-c", "advice.detachedHead=false", "clone", "-q",
+		"--single-branch", "-b", branch}, more...)
 	before := w.Stats()
 	stock(t, "", append(slices.Clone(args), w.url(r.name, ""), ours)...)
 	after := w.Stats()
-	stock(t, "", append(slices.Clone(args), "--no-local", "-u", "git -c uploadpack.allowFilter=true upload-pack", "file://"+r.dir, theirs)...)
+	stock(t, "", append(slices.Clone(args), "--no-local", "-u", "git -c uploadpack.allowFilter=true upload-pack",
+		"file://"+r.dir, theirs)...)
 	compareClones(t, fmt.Sprint(branch, more), ours, theirs, kind == clone.Shallow)
 	return after.Composed - before.Composed, after.Children - before.Children
 }
@@ -260,7 +263,8 @@ func TestStorm(t *testing.T) {
 		t.Errorf("%d processes for answers that were there", n)
 	}
 	// A request with the agent of another client, or in another order, is the same request.
-	w.fetched(t, "a", bytes.Replace(v2Fetch("want "+head, "done", "no-progress", "ofs-delta"), []byte("git/test"), []byte("jgit/6.5"), 1))
+	w.fetched(t, "a", bytes.Replace(v2Fetch("want "+head, "done", "no-progress", "ofs-delta"), []byte("git/test"),
+		[]byte("jgit/6.5"), 1))
 	if n := w.Stats().Packs - before.Packs; n != 0 {
 		t.Error("made anew")
 	}
@@ -293,7 +297,8 @@ func TestStalled(t *testing.T) {
 		}
 		held = append(held, c)
 		fmt.Fprintf(c, "POST /a.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nGit-Protocol: version=2\r\n"+
-			"Content-Type: application/x-git-upload-pack-request\r\nContent-Length: %d\r\n\r\n%s", w.token(full), len(body), body)
+			"Content-Type: application/x-git-upload-pack-request\r\nContent-Length: %d\r\n\r\n%s", w.token(full),
+			len(body), body)
 		if _, err := io.ReadFull(c, make([]byte, 1000)); err != nil {
 			t.Fatal(err)
 		}

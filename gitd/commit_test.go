@@ -198,7 +198,8 @@ func TestLargeFile(t *testing.T) {
 	if err := os.WriteFile(source, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := r.WriteCommit(ctx, NewCommit{Author: alice, Message: "Large", Put: []File{{Path: "large", Source: source}, {Path: "small", Content: []byte("s")}}})
+	h, err := r.WriteCommit(ctx, NewCommit{Author: alice, Message: "Large",
+		Put: []File{{Path: "large", Source: source}, {Path: "small", Content: []byte("s")}}})
 	if err != nil {
 		t.Fatal(err)
 	}

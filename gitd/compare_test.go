@@ -28,7 +28,8 @@ func TestCompareLikeGit(t *testing.T) {
 			if !slices.ContainsFunc(c.Put, func(f File) bool {
 				return f.Path == p || strings.HasPrefix(p, f.Path+"/") || strings.HasPrefix(f.Path, p+"/")
 			}) {
-				c.Put = append(c.Put, File{Path: p, Content: []byte{byte('0' + rnd.IntN(5))}, Mode: []uint32{0, object.ModeExecutable, object.ModeSymlink}[rnd.IntN(3)]})
+				c.Put = append(c.Put, File{Path: p, Content: []byte{byte('0' + rnd.IntN(5))},
+					Mode: []uint32{0, object.ModeExecutable, object.ModeSymlink}[rnd.IntN(3)]})
 			}
 		}
 		h, err := r.WriteCommit(ctx, c)
@@ -43,7 +44,8 @@ func TestCompareLikeGit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := historytest.FormatChanges(list), git(t, r.Dir(), "diff-tree", "-r", "-z", "--no-renames", string(a), string(b)); got != want {
+		if got, want := historytest.FormatChanges(list),
+			git(t, r.Dir(), "diff-tree", "-r", "-z", "--no-renames", string(a), string(b)); got != want {
 			t.Fatalf("%s..%s\n%q\ngit\n%q", a, b, got, want)
 		}
 		if n := len(list); n > 1 {

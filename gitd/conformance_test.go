@@ -86,7 +86,8 @@ func (c *conformance) empty() string {
 func (c *conformance) packOf(revisions ...string) []byte {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "p")
-	stock(c.t, c.work, "-c", "alias.po=!git rev-list --objects "+strings.Join(revisions, " ")+" | git pack-objects --stdout -q > "+file, "po")
+	stock(c.t, c.work, "-c", "alias.po=!git rev-list --objects "+strings.Join(revisions, " ")+
+		" | git pack-objects --stdout -q > "+file, "po")
 	b, err := os.ReadFile(file)
 	if err != nil {
 		c.t.Fatal(err)
@@ -135,9 +136,11 @@ var conformanceChecks = []struct {
 		contains(c.t, text, "# service=")
 	}},
 	{"a push begins with what git says", func(c *conformance) {
-		for _, g := range []Grant{full, {Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}, {Read: []string{"refs/heads/none"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}} {
+		for _, g := range []Grant{full, {Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"},
+			Repo: "*"}, {Read: []string{"refs/heads/none"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}} {
 			a := access{dir: c.dir, grant: g}
-			out, err := c.git.Output(c.t.Context(), gitcmd.Command{Args: []string{"receive-pack", "--stateless-rpc", "--advertise-refs", c.dir}, Config: a.config(c.limits)})
+			out, err := c.git.Output(c.t.Context(), gitcmd.Command{Args: []string{"receive-pack", "--stateless-rpc",
+				"--advertise-refs", c.dir}, Config: a.config(c.limits)})
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -153,7 +156,8 @@ var conformanceChecks = []struct {
 		}
 	}},
 	{"ls-refs is what git says", func(c *conformance) {
-		for _, args := range [][]string{{"peel", "symrefs", "unborn"}, {}, {"ref-prefix refs/tags/", "peel"}, {"symrefs", "ref-prefix HEAD"}} {
+		for _, args := range [][]string{{"peel", "symrefs", "unborn"}, {}, {"ref-prefix refs/tags/", "peel"},
+			{"symrefs", "ref-prefix HEAD"}} {
 			equal(c.t, c.ask(lsRefs(args...)), nativeV2(c.t, c.Server, c.dir, lsRefs(args...)))
 		}
 	}},
@@ -275,12 +279,14 @@ var conformanceChecks = []struct {
 		refused(c.t, out, err, "fatal: remote error: upload-pack: not our ref "+c.heads[3])
 	}},
 	{"what a grant hides is not there", func(c *conformance) {
-		door := httptest.NewServer(c.GrantHandler(Grant{Subject: "run:a", Repo: c.name, Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}))
+		door := httptest.NewServer(c.GrantHandler(Grant{Subject: "run:a", Repo: c.name, Scopes: []string{ScopeWrite},
+			Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}))
 		defer door.Close()
 		url := door.URL + "/" + c.name + ".git"
 		for _, v := range []string{"0", "2"} {
 			v = "protocol.version=" + v
-			if out := stock(c.t, "", "-c", v, "ls-remote", url); strings.Contains(out, "topic") || strings.Contains(out, c.heads[3]) || strings.Contains(out, "v1") {
+			if out := stock(c.t, "", "-c", v, "ls-remote", url); strings.Contains(out, "topic") ||
+				strings.Contains(out, c.heads[3]) || strings.Contains(out, "v1") {
 				c.t.Error(out)
 			}
 			out, err := stockTry(c.empty(), "-c", v, "fetch", url, c.heads[3])
@@ -378,13 +384,15 @@ var conformanceChecks = []struct {
 		contains(c.t, text, "ng refs/heads/lacks")
 	}},
 	{"bad names of refs are refused", func(c *conformance) {
-		for _, ref := range []string{"refs/heads/a..b", "refs/heads/x.lock", "refs/heads/sp ace", "refs/heads/@{u}", "refs/../HEAD", "HEAD"} {
+		for _, ref := range []string{"refs/heads/a..b", "refs/heads/x.lock", "refs/heads/sp ace", "refs/heads/@{u}",
+			"refs/../HEAD", "HEAD"} {
 			_, text := c.post("git-receive-pack", c.name, bytes.NewReader(pushBody(ref, c.heads[2], c.packOf(c.heads[2]))))
 			contains(c.t, text, "ng "+ref)
 		}
 	}},
 	{"a chunked request", func(c *conformance) {
-		status, text := c.post("git-upload-pack", c.name, struct{ io.Reader }{bytes.NewReader(v2Fetch("want "+c.heads[2], "done"))}, "Git-Protocol", "version=2")
+		status, text := c.post("git-upload-pack", c.name,
+			struct{ io.Reader }{bytes.NewReader(v2Fetch("want "+c.heads[2], "done"))}, "Git-Protocol", "version=2")
 		equal(c.t, fmt.Sprint(status), "200")
 		contains(c.t, text, "packfile\n", "PACK")
 	}},
@@ -399,18 +407,21 @@ var conformanceChecks = []struct {
 		contains(c.t, c.ask(v2Fetch("want "+c.heads[2], "done"), "Expect", "100-continue"), "packfile\n", "PACK")
 	}},
 	{"requests that are none", func(c *conformance) {
-		for _, body := range []string{"rubbish", "0011command=push00010000", "0012command=fetch0001000awant", "0012command=fetch0001000dxxxxxxxx\n0000"} {
+		for _, body := range []string{"rubbish", "0011command=push00010000", "0012command=fetch0001000awant",
+			"0012command=fetch0001000dxxxxxxxx\n0000"} {
 			if status, text := c.post("git-upload-pack", c.name, strings.NewReader(body), "Git-Protocol", "version=2"); status < 400 {
 				c.t.Errorf("%q: %d %q", body, status, text)
 			}
 		}
 	}},
 	{"other content types", func(c *conformance) {
-		status, _ := c.post("git-upload-pack", c.name, bytes.NewReader(lsRefs()), "Content-Type", "text/plain", "Git-Protocol", "version=2")
+		status, _ := c.post("git-upload-pack", c.name, bytes.NewReader(lsRefs()), "Content-Type", "text/plain",
+			"Git-Protocol", "version=2")
 		equal(c.t, fmt.Sprint(status), "415")
 	}},
 	{"paths that lead elsewhere", func(c *conformance) {
-		for _, path := range []string{"/../" + c.name + ".git", "/x/../" + c.name + ".git", "/%2e%2e/root/" + c.name + ".git", "/" + c.name + ".git/../" + c.name + ".git", "/-x.git"} {
+		for _, path := range []string{"/../" + c.name + ".git", "/x/../" + c.name + ".git",
+			"/%2e%2e/root/" + c.name + ".git", "/" + c.name + ".git/../" + c.name + ".git", "/-x.git"} {
 			if status, _ := c.get(path+"/info/refs?service=git-upload-pack", "version=2"); status < 400 {
 				c.t.Errorf("%s: %d", path, status)
 			}
@@ -453,7 +464,8 @@ func TestConformance(t *testing.T) {
 			for i, check := range conformanceChecks {
 				t.Run(check.name, func(t *testing.T) {
 					name := fmt.Sprint("r", i)
-					c := &conformance{wire: &wire{Server: w.Server, t: t, http: w.http}, t: t, native: way == "native", name: name,
+					c := &conformance{wire: &wire{Server: w.Server, t: t, http: w.http}, t: t,
+						native: way == "native", name: name,
 						dir: filepath.Join(w.Root, name+".git"), url: w.url(name, w.token(full)), heads: heads}
 					c.work = filepath.Join(t.TempDir(), "work")
 					for _, dir := range []string{c.dir, c.work} {

@@ -34,7 +34,8 @@ const (
 )
 
 // copiedFiles are the small files of a repository that a copy needs.
-var copiedFiles = []string{"HEAD", "config", "description", "shallow", "info/attributes", "info/exclude", "info/grafts", markName}
+var copiedFiles = []string{"HEAD", "config", "description", "shallow", "info/attributes", "info/exclude",
+	"info/grafts", markName}
 
 // Freeze returns the states of all repositories at one moment, sorted by name. It calls also at the same moment, for
 // other files that have to fit to the refs. Meanwhile this server's own changes of refs wait. A git that receives a push

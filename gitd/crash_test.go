@@ -187,7 +187,8 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	t.Logf("%d kills, %d acknowledged pushes, none lost; back after at most %v", crashes, verify(), slowest.Round(time.Millisecond))
+	t.Logf("%d kills, %d acknowledged pushes, none lost; back after at most %v", crashes, verify(),
+		slowest.Round(time.Millisecond))
 	// The lock keeps the repository from being packed during the check. The server's children hold
 	// this lock, too.
 	if err := errors.Join(server.Process.Kill(), unix.Flock(int(lock.Fd()), unix.LOCK_EX)); err != nil {

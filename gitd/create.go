@@ -37,7 +37,8 @@ func (s *Server) ImportFrom(ctx context.Context, name string, up Upstream, shall
 	src, err := up.resolveSource(ctx)
 	var r *Repo
 	if err == nil {
-		r, err = s.createWith(ctx, name, func(dir string) error { return s.fillRepo(ctx, dir, src, up.Branch, shallow, progress) })
+		r, err = s.createWith(ctx, name,
+			func(dir string) error { return s.fillRepo(ctx, dir, src, up.Branch, shallow, progress) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot import %.120q from %.200s: %w", name, withoutPassword(up.URL), src.redactError(err))
@@ -77,7 +78,8 @@ func (s *Server) createWith(ctx context.Context, name string, fill func(dir stri
 		return nil, err
 	}
 	if err := s.git.Run(ctx, gitcmd.Command{
-		Args:   []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format=sha1", "--", dir},
+		Args: []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=main",
+			"--object-format=sha1", "--", dir},
 		Config: []string{"core.fsync=none"},
 	}); err != nil {
 		return nil, err
@@ -146,7 +148,8 @@ func reachedFileLimit(dir string, limit int64) bool {
 // toleratedFaults are faults that fsck finds in old and honest repositories and that do no harm.
 var toleratedFaults = []string{
 	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "badTagName", "duplicateEntries", "emptyName",
-	"extraHeaderEntry", "fullPathname", "gitmodulesParse", "gitmodulesLarge", "missingAuthor", "missingCommitter", "missingEmail",
+	"extraHeaderEntry", "fullPathname", "gitmodulesParse", "gitmodulesLarge", "missingAuthor", "missingCommitter",
+	"missingEmail",
 	"missingNameBeforeEmail", "missingSpaceBeforeDate", "missingSpaceBeforeEmail", "missingTaggerEntry",
 	"multipleAuthors", "nulInCommit", "treeNotSorted", "zeroPaddedDate", "zeroPaddedFilemode",
 }
@@ -241,7 +244,8 @@ func (s *Server) refusePartial(ctx context.Context, dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return err // a bundle
 	}
-	err := s.git.Run(ctx, gitcmd.Command{Args: []string{"-C", dir, "config", "--local", "--includes", "--get-regexp", `^(extensions\.partialclone|remote\..*\.promisor)$`}})
+	err := s.git.Run(ctx, gitcmd.Command{Args: []string{"-C", dir, "config", "--local", "--includes", "--get-regexp",
+		`^(extensions\.partialclone|remote\..*\.promisor)$`}})
 	switch gitcmd.ExitCode(err) {
 	case 1: // no such key
 		return nil
@@ -296,7 +300,8 @@ func (r *Repo) chooseBase(ctx context.Context, head Ref) (string, error) {
 	for _, ref := range refs {
 		branches[strings.TrimPrefix(ref.Name, "refs/heads/")] = ref.Hash
 	}
-	if branch, ok := strings.CutPrefix(head.Name, "refs/heads/"); ok && (branches[branch] != "" || len(branches) == 0) && CheckRef(head.Name) == nil {
+	if branch, ok := strings.CutPrefix(head.Name, "refs/heads/"); ok &&
+		(branches[branch] != "" || len(branches) == 0) && CheckRef(head.Name) == nil {
 		return branch, nil
 	}
 

@@ -326,7 +326,8 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	tip := commit(t, r, "main", "One", "a", "1")
-	_, err = r.WriteCommit(t.Context(), NewCommit{Author: alice, Parents: []Hash{tip}, Put: []File{{Path: "noise", Content: noise}}})
+	_, err = r.WriteCommit(t.Context(),
+		NewCommit{Author: alice, Parents: []Hash{tip}, Put: []File{{Path: "noise", Content: noise}}})
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Error(err)
 	}
@@ -421,14 +422,17 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	messages := []string{
-		"Plain", "", "Subject\n\nBody\n\nKey: value\nOther-Key:  two words \n  and folded\n", "No trailers: here\nsecond line",
-		"S\n\nKey: a\nKey: b\nnot a trailer line at all\nstill: one\n", "\x1b[31mred\x01\x02", "S\n\nRamus-Run: x\x1fy\nRamus-Step: :\n",
+		"Plain", "", "Subject\n\nBody\n\nKey: value\nOther-Key:  two words \n  and folded\n",
+		"No trailers: here\nsecond line",
+		"S\n\nKey: a\nKey: b\nnot a trailer line at all\nstill: one\n", "\x1b[31mred\x01\x02",
+		"S\n\nRamus-Run: x\x1fy\nRamus-Step: :\n",
 		"commit " + strings.Repeat("a", 40) + "\n\ntree\n\nA: 1", strings.Repeat("long ", 5000), "S\r\n\r\nA: b\r\n",
 	}
 	var last Hash
 	var all []Hash
 	for i, m := range messages {
-		c := NewCommit{From: last, Author: alice, Message: m, When: time.Unix(int64(1700000000+i), 0).In(time.FixedZone("", 3600))}
+		c := NewCommit{From: last, Author: alice, Message: m,
+			When: time.Unix(int64(1700000000+i), 0).In(time.FixedZone("", 3600))}
 		if last != "" {
 			c.Parents = []Hash{last}
 		}
@@ -467,7 +471,8 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 		for _, tr := range c.Trailers {
 			trailers = append(trailers, strings.TrimSpace(tr.Key+": "+tr.Value))
 		}
-		if got, want := strings.Join(trailers, "\n"), strings.TrimSpace(show("%(trailers:only,unfold)")); got != strings.ReplaceAll(want, "\r", "") {
+		if got, want := strings.Join(trailers, "\n"),
+			strings.TrimSpace(show("%(trailers:only,unfold)")); got != strings.ReplaceAll(want, "\r", "") {
 			t.Errorf("%q, git %q", got, want)
 		}
 		if c.When.Unix() != int64(1700000000+len(log)-1-i) {
@@ -511,7 +516,8 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 				var same bytes.Buffer
 				list, err := r.Review(ctx, string(all[i]), string(all[i+1]), &same)
 				if !slices.Equal(list, changes) || !bytes.Equal(same.Bytes(), patch.Bytes()) || err != nil {
-					t.Errorf("a review has %+v and %d bytes, %v; want %+v and %d", list, same.Len(), err, changes, patch.Len())
+					t.Errorf("a review has %+v and %d bytes, %v; want %+v and %d", list, same.Len(), err, changes,
+						patch.Len())
 				}
 			}
 			if o.Paths == nil && !o.Stat {
@@ -532,7 +538,8 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 			break // three are enough for the slow part
 		}
 	}
-	for _, bad := range []string{"", "-x", "main^", "a..b", "main:f1", "@{1}", "refs/heads/../x", "nothing", "--all", "HEAD~1", ":/x", "\x00"} {
+	for _, bad := range []string{"", "-x", "main^", "a..b", "main:f1", "@{1}", "refs/heads/../x", "nothing", "--all",
+		"HEAD~1", ":/x", "\x00"} {
 		if _, err := r.Log(ctx, bad, LogOptions{}); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotFound) {
 			t.Errorf("Log(%q): %v", bad, err)
 		}

@@ -56,7 +56,8 @@ func (r *Repo) diffCommand(format []string, a, b Hash, paths []string) gitcmd.Co
 func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Writer) error {
 	for _, p := range o.Paths {
 		if !filepath.IsLocal(p) {
-			return fmt.Errorf("cannot compare %.200q in %s: it is not a path below the root of the repository: %w", p, r.name, ErrInvalid)
+			return fmt.Errorf("cannot compare %.200q in %s: it is not a path below the root of the repository: %w", p,
+				r.name, ErrInvalid)
 		}
 	}
 	a, b, err := r.resolveEnds(ctx, from, to, o.MergeBase)
@@ -148,7 +149,8 @@ func (s *patchSplitter) Write(p []byte) (int, error) {
 			return len(p), err
 		case field[0] == ':': // a record with its status at the end, and one name follows, or two for a rename
 			s.names = 1
-			if at := bytes.LastIndexByte(field, ' '); at >= 0 && (bytes.HasPrefix(field[at+1:], []byte("R")) || bytes.HasPrefix(field[at+1:], []byte("C"))) {
+			if at := bytes.LastIndexByte(field, ' '); at >= 0 &&
+				(bytes.HasPrefix(field[at+1:], []byte("R")) || bytes.HasPrefix(field[at+1:], []byte("C"))) {
 				s.names = 2
 			}
 		default: // counts and a name, for a rename two names follow

@@ -72,7 +72,8 @@ func (s *Server) readCredentials(r *http.Request) (g Grant, known bool, err erro
 	}
 	if g, err = s.Verify(token); err != nil {
 		s.log().Info("token refused", "client", clientAddr(r), "err", err)
-		return Grant{}, true, &httpError{http.StatusUnauthorized, "the token was refused: it is malformed, has ended, was revoked or was signed by another server"}
+		return Grant{}, true, &httpError{http.StatusUnauthorized,
+			"the token was refused: it is malformed, has ended, was revoked or was signed by another server"}
 	}
 	return g, true, nil
 }
@@ -90,7 +91,8 @@ func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forwa
 		h := w.Header()
 		h.Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 		h.Set("X-Content-Type-Options", "nosniff")
-		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle, until: time.Now().Add(s.limits.Time)}
+		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle,
+			until: time.Now().Add(s.limits.Time)}
 		if forward && r.URL.Path == "/.well-known/jwks.json" {
 			err = s.serveKeys(reply, r)
 		} else if _, verb, _ := splitURL(r.URL.Path); verb == verbLFS {
@@ -212,12 +214,14 @@ func parseRequest(r *http.Request) (name, verb, service string, err error) {
 			return "", "", "", &httpError{http.StatusMethodNotAllowed, "POST only"}
 		}
 		if r.Header.Get("Content-Type") != "application/x-"+verb+"-request" {
-			return "", "", "", &httpError{http.StatusUnsupportedMediaType, "the content type must be application/x-" + verb + "-request"}
+			return "", "", "", &httpError{http.StatusUnsupportedMediaType,
+				"the content type must be application/x-" + verb + "-request"}
 		}
 		service = verb
 	}
 	if service != "git-upload-pack" && service != "git-receive-pack" {
-		return "", "", "", &httpError{http.StatusForbidden, "the dumb HTTP protocol is not served; any git since 1.6.6 speaks the smart one"}
+		return "", "", "", &httpError{http.StatusForbidden,
+			"the dumb HTTP protocol is not served; any git since 1.6.6 speaks the smart one"}
 	}
 	return name, verb, service, nil
 }
@@ -237,7 +241,8 @@ func (s *Server) serveAdvert(ctx context.Context, a access, w *httpReply, r *htt
 	}
 	var out io.Writer = w
 	if a.protocol != "version=2" || service == "git-receive-pack" {
-		out = &prefixWriter{w: w, prefix: append(protocol.AppendLine(nil, "# service=", service, "\n"), protocol.FlushLine...)}
+		out = &prefixWriter{w: w,
+			prefix: append(protocol.AppendLine(nil, "# service=", service, "\n"), protocol.FlushLine...)}
 	}
 	if service == "git-receive-pack" {
 		return s.advertisePush(ctx, a, out)
@@ -289,7 +294,8 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 		a.client = clientAddr(r)
 		switch {
 		case s.Anonymous:
-			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"}, Force: true, Delete: true}
+			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"},
+				Force: true, Delete: true}
 			if s.OwnConfig {
 				allowed.Write = append(allowed.Write, grant.OwnRefs+"*")
 			}

@@ -54,7 +54,8 @@ func TestStockClient(t *testing.T) {
 // TestWriteScope checks the table of the writes that a container's grant
 // allows.
 func TestWriteScope(t *testing.T) {
-	own := Grant{Subject: "run:a", Repo: "a", Read: []string{"refs/heads/main", "refs/heads/ramus/a"}, Write: []string{"refs/heads/ramus/a"}}
+	own := Grant{Subject: "run:a", Repo: "a", Read: []string{"refs/heads/main", "refs/heads/ramus/a"},
+		Write: []string{"refs/heads/ramus/a"}}
 	with := func(f func(*Grant)) Grant { g := own; f(&g); return g }
 	for _, tt := range []struct {
 		name  string
@@ -68,19 +69,26 @@ func TestWriteScope(t *testing.T) {
 		{"other branch", own, []string{"HEAD:refs/heads/ramus/b"}, "this token may write only refs/heads/ramus/a"},
 		{"below own branch", own, []string{"HEAD:refs/heads/ramus/a/b"}, "this token may write only"},
 		{"own and other", own, []string{"HEAD:refs/heads/ramus/a", "HEAD:refs/heads/x"}, "another ref of this push"},
-		{"own and other, atomic", own, []string{"--atomic", "HEAD:refs/heads/ramus/a", "HEAD:refs/heads/x"}, "this token may write only"},
+		{"own and other, atomic", own, []string{"--atomic", "HEAD:refs/heads/ramus/a", "HEAD:refs/heads/x"},
+			"this token may write only"},
 		{"tag", own, []string{"HEAD:refs/tags/v9"}, "this token may write only"},
 		{"journal", own, []string{"HEAD:refs/ramus/runs/a"}, "this token may write only"},
-		{"replace", own, []string{"HEAD:refs/replace/0123456789012345678901234567890123456789"}, "this token may write only"},
+		{"replace", own, []string{"HEAD:refs/replace/0123456789012345678901234567890123456789"},
+			"this token may write only"},
 		{"force", own, []string{"+other:refs/heads/ramus/a"}, "non-fast-forward"},
 		{"delete", own, []string{":refs/heads/ramus/a"}, "may not delete"},
 		{"force granted", with(func(g *Grant) { g.Force = true }), []string{"+other:refs/heads/ramus/a"}, ""},
 		{"delete granted", with(func(g *Grant) { g.Delete = true }), []string{":refs/heads/ramus/a"}, ""},
-		{"prefix", with(func(g *Grant) { g.Write = []string{"refs/heads/ramus/*"} }), []string{"HEAD:refs/heads/ramus/b"}, ""},
-		{"prefix, its own name", with(func(g *Grant) { g.Write = []string{"refs/heads/x/*"} }), []string{"HEAD:refs/heads/x"}, "this token may write only"},
-		{"everything is not the journals", with(func(g *Grant) { g.Write = []string{"refs/*"} }), []string{"HEAD:refs/ramus/runs/a"}, "this token may write only"},
-		{"journals granted", with(func(g *Grant) { g.Write = []string{"refs/ramus/runs/*"} }), []string{"HEAD:refs/ramus/runs/a"}, ""},
-		{"move a tag", with(func(g *Grant) { g.Write = []string{"refs/tags/*"} }), []string{"+other:refs/tags/old"}, "may not move tags"},
+		{"prefix", with(func(g *Grant) { g.Write = []string{"refs/heads/ramus/*"} }),
+			[]string{"HEAD:refs/heads/ramus/b"}, ""},
+		{"prefix, its own name", with(func(g *Grant) { g.Write = []string{"refs/heads/x/*"} }),
+			[]string{"HEAD:refs/heads/x"}, "this token may write only"},
+		{"everything is not the journals", with(func(g *Grant) { g.Write = []string{"refs/*"} }),
+			[]string{"HEAD:refs/ramus/runs/a"}, "this token may write only"},
+		{"journals granted", with(func(g *Grant) { g.Write = []string{"refs/ramus/runs/*"} }),
+			[]string{"HEAD:refs/ramus/runs/a"}, ""},
+		{"move a tag", with(func(g *Grant) { g.Write = []string{"refs/tags/*"} }), []string{"+other:refs/tags/old"},
+			"may not move tags"},
 		{"add a tag", with(func(g *Grant) { g.Write = []string{"refs/tags/*"} }), []string{"other:refs/tags/new"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,7 +130,8 @@ func TestReadScope(t *testing.T) {
 	c := w.clone(dir)
 	secret := addFile(t, c, "secret", "s")
 	stock(t, c, "push", "-q", "origin", "HEAD:refs/heads/secret")
-	limited := Grant{Repo: "a", Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}
+	limited := Grant{Repo: "a", Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/main"},
+		Write: []string{"refs/heads/ramus/a"}}
 	grantOnly := limited
 	grantOnly.Subject = "run:a"
 	door := httptest.NewServer(w.GrantHandler(grantOnly))
@@ -208,7 +217,8 @@ func TestWhoMayComeIn(t *testing.T) {
 			text, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if resp.StatusCode != tt.status || !strings.Contains(string(text), tt.text) {
-				t.Errorf("%s %s %s: %d %q, want %d %q", scheme, tt.repo, tt.service, resp.StatusCode, text, tt.status, tt.text)
+				t.Errorf("%s %s %s: %d %q, want %d %q", scheme, tt.repo, tt.service, resp.StatusCode, text,
+					tt.status, tt.text)
 			}
 			if (resp.StatusCode == 401) != (resp.Header.Get("WWW-Authenticate") != "") {
 				t.Errorf("%s: %d with WWW-Authenticate %q", tt.repo, resp.StatusCode, resp.Header.Get("WWW-Authenticate"))

@@ -122,7 +122,8 @@ func (s *Server) siteOf(r *http.Request, public bool) string {
 
 // lfsURL returns the URL of the Git LFS server of a repository.
 func lfsURL(site, name string) string {
-	return site + (&url.URL{Path: "/" + strings.TrimSuffix(name, ".git") + ".git" + strings.TrimSuffix(lfsPath, "/")}).EscapedPath()
+	return site + (&url.URL{Path: "/" + strings.TrimSuffix(name, ".git") + ".git" + strings.TrimSuffix(lfsPath,
+		"/")}).EscapedPath()
 }
 
 // parseObjectPath parses OID/SIZE.
@@ -203,7 +204,8 @@ func (q lfsRequest) fault(o lfs.Object) error {
 		return err
 	}
 	if o.Size > q.s.limits.LFSBytes {
-		return object.Refuse(ErrTooLarge, "the object has %d bytes, git.limits.lfs_bytes allows %d", o.Size, q.s.limits.LFSBytes)
+		return object.Refuse(ErrTooLarge, "the object has %d bytes, git.limits.lfs_bytes allows %d", o.Size,
+			q.s.limits.LFSBytes)
 	}
 	return nil
 }
@@ -216,9 +218,11 @@ func (q lfsRequest) offer(operation string, o lfs.Object, has bool, size int64) 
 	case err != nil:
 		offer.Error = &lfs.Fault{Code: http.StatusUnprocessableEntity, Message: object.ClientText(err, "it is invalid")}
 	case has && size != o.Size:
-		offer.Error = &lfs.Fault{Code: http.StatusUnprocessableEntity, Message: fmt.Sprintf("the object has %d bytes here", size)}
+		offer.Error = &lfs.Fault{Code: http.StatusUnprocessableEntity,
+			Message: fmt.Sprintf("the object has %d bytes here", size)}
 	case operation == lfs.Download && !has:
-		offer.Error = &lfs.Fault{Code: http.StatusNotFound, Message: "neither this server nor the upstream of the repository has the object"}
+		offer.Error = &lfs.Fault{Code: http.StatusNotFound,
+			Message: "neither this server nor the upstream of the repository has the object"}
 	case operation == lfs.Download:
 		offer.Authenticated = true
 		offer.Actions = map[string]lfs.Action{lfs.Download: q.action(o)}
@@ -419,7 +423,8 @@ func (s *Server) authenticateLFS(a access, g Grant, operation string, out clone.
 		return object.Refuse(ErrInvalid, "Git LFS is not served here")
 	}
 	if s.URL == "" {
-		return object.Refuse(ErrInvalid, "Git LFS needs HTTP, and this server knows no address of its own; its operator sets url in the configuration")
+		return object.Refuse(ErrInvalid,
+			"Git LFS needs HTTP, and this server knows no address of its own; its operator sets url in the configuration")
 	}
 	end := s.now().Add(lfsTokenLife)
 	if g.Expires.IsZero() || g.Expires.After(end) {

@@ -121,7 +121,8 @@ func TestLargeFiles(t *testing.T) {
 	w.repo("b")
 	admin := w.token(Grant{Subject: "admin", Repo: "*", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"}})
 	reader := w.token(Grant{Subject: "reader", Repo: "a", Scopes: []string{ScopeRead}})
-	container := w.token(Grant{Subject: "run:x", Repo: "a", Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/x"}})
+	container := w.token(Grant{Subject: "run:x", Repo: "a", Scopes: []string{ScopeWrite},
+		Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/x"}})
 	base := w.http.URL + "/a.git/info/lfs"
 	o := largeFile("hello, hello")
 
@@ -130,15 +131,18 @@ func TestLargeFiles(t *testing.T) {
 		status      int
 		text        string
 	}{
-		"nobody":               {"", batchOf(lfs.Download, "", o), 401, `a token is needed`},
-		"another token":        {"x", batchOf(lfs.Download, "", o), 401, `refused`},
-		"a reader uploads":     {reader, batchOf(lfs.Upload, "", o), 403, `may only read a`},
-		"no JSON":              {admin, "{", 400, `no JSON`},
-		"another ref":          {container, batchOf(lfs.Upload, "refs/heads/main", o), 403, `may write only refs/heads/ramus/x`},
-		"its own ref":          {container, batchOf(lfs.Upload, "refs/heads/ramus/x", o), 200, `"upload":{"href":"` + base + "/objects/" + o.OID + `/12"`},
-		"a missing object":     {reader, batchOf(lfs.Download, "", o), 200, `"code":404`},
-		"too large":            {admin, batchOf(lfs.Upload, "", lfs.Object{OID: o.OID, Size: 1001}), 200, `"code":422`},
-		"no name of an object": {admin, batchOf(lfs.Upload, "", lfs.Object{OID: "../../etc/passwd", Size: 1}), 200, `"code":422`},
+		"nobody":           {"", batchOf(lfs.Download, "", o), 401, `a token is needed`},
+		"another token":    {"x", batchOf(lfs.Download, "", o), 401, `refused`},
+		"a reader uploads": {reader, batchOf(lfs.Upload, "", o), 403, `may only read a`},
+		"no JSON":          {admin, "{", 400, `no JSON`},
+		"another ref": {container, batchOf(lfs.Upload, "refs/heads/main", o), 403,
+			`may write only refs/heads/ramus/x`},
+		"its own ref": {container, batchOf(lfs.Upload, "refs/heads/ramus/x", o), 200,
+			`"upload":{"href":"` + base + "/objects/" + o.OID + `/12"`},
+		"a missing object": {reader, batchOf(lfs.Download, "", o), 200, `"code":404`},
+		"too large":        {admin, batchOf(lfs.Upload, "", lfs.Object{OID: o.OID, Size: 1001}), 200, `"code":422`},
+		"no name of an object": {admin, batchOf(lfs.Upload, "", lfs.Object{OID: "../../etc/passwd", Size: 1}), 200,
+			`"code":422`},
 	} {
 		status, text, header := w.ask("POST", base+"/objects/batch", c.token, c.body)
 		if status != c.status || !strings.Contains(text, c.text) || header.Get("Content-Type") != lfs.MediaType {
@@ -164,9 +168,10 @@ func TestLargeFiles(t *testing.T) {
 		"a reader":        {reader, o, "hello, hello", 403, "may only read a"},
 		"another content": {admin, o, "hello, hullo", 400, "SHA-256"},
 		"a shorter one":   {admin, o, "hello", 400, "announced"},
-		"too large":       {admin, lfs.Object{OID: o.OID, Size: 1001}, strings.Repeat("x", 1001), 413, "lfs_bytes allows 1000"},
-		"a secret":        {admin, largeFile(secret), secret, 403, "the secret"},
-		"the right one":   {container, o, "hello, hello", 200, ""},
+		"too large": {admin, lfs.Object{OID: o.OID, Size: 1001}, strings.Repeat("x", 1001), 413,
+			"lfs_bytes allows 1000"},
+		"a secret":      {admin, largeFile(secret), secret, 403, "the secret"},
+		"the right one": {container, o, "hello, hello", 200, ""},
 	} {
 		if status, text := put(c.token, c.o, c.content); status != c.status || !strings.Contains(text, c.text) {
 			t.Errorf("%s: %d %s", name, status, text)
@@ -176,10 +181,12 @@ func TestLargeFiles(t *testing.T) {
 		t.Fatal(status, text)
 	}
 
-	if _, text, _ := w.ask("POST", base+"/objects/batch", reader, batchOf(lfs.Download, "refs/heads/nothing", o)); !strings.Contains(text, `"header":{"Authorization":"Bearer `+reader) {
+	if _, text, _ := w.ask("POST", base+"/objects/batch", reader, batchOf(lfs.Download, "refs/heads/nothing",
+		o)); !strings.Contains(text, `"header":{"Authorization":"Bearer `+reader) {
 		t.Error(text)
 	}
-	if _, text, _ := w.ask("POST", base+"/objects/batch", admin, batchOf(lfs.Upload, "", o)); strings.Contains(text, "actions") || strings.Contains(text, "error") {
+	if _, text, _ := w.ask("POST", base+"/objects/batch", admin, batchOf(lfs.Upload, "", o)); strings.Contains(text,
+		"actions") || strings.Contains(text, "error") {
 		t.Error(text)
 	}
 	if status, text, _ := w.ask("POST", base+"/verify", admin, string(mustJSON(o))); status != 200 {
@@ -266,7 +273,8 @@ func TestLargeFilesSSH(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	again := filepath.Join(t.TempDir(), "again")
-	if out, err := run(readerFile, "", "clone", "-q", "-c", "filter.lfs.smudge=git-lfs smudge -- %f", "-c", "filter.lfs.required=true", url, again); err != nil {
+	if out, err := run(readerFile, "", "clone", "-q", "-c", "filter.lfs.smudge=git-lfs smudge -- %f", "-c",
+		"filter.lfs.required=true", url, again); err != nil {
 		t.Fatal(out, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(again, "large.bin")); err != nil || len(text) != 30000 {
@@ -278,11 +286,12 @@ func TestLargeFilesSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := filepath.Join(t.TempDir(), "known_hosts")
-	probe, err := gossh.Dial("tcp", address, &gossh.ClientConfig{User: "git", Auth: []gossh.AuthMethod{gossh.PublicKeys(readerKey)},
-		HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
-			write(t, known, "["+host+"]:"+port+" "+string(gossh.MarshalAuthorizedKey(key)))
-			return nil
-		}})
+	probe, err := gossh.Dial("tcp", address,
+		&gossh.ClientConfig{User: "git", Auth: []gossh.AuthMethod{gossh.PublicKeys(readerKey)},
+			HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
+				write(t, known, "["+host+"]:"+port+" "+string(gossh.MarshalAuthorizedKey(key)))
+				return nil
+			}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +307,8 @@ func TestLargeFilesSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := largeFile(strings.Repeat("large ", 5000))
-	if found, err := remote.Find(t.Context(), []lfs.Object{large, largeFile("nothing")}); err != nil || len(found) != 1 || found[0] != large {
+	if found, err := remote.Find(t.Context(), []lfs.Object{large, largeFile("nothing")}); err != nil ||
+		len(found) != 1 || found[0] != large {
 		t.Errorf("found %v, %v", found, err)
 	}
 

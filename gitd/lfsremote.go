@@ -82,7 +82,8 @@ func (s source) askLFS(ctx context.Context, remote *lfs.Remote, operation string
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return fmt.Errorf("cannot ask upstream for its Git LFS server: %w: %.300q: %w", err, strings.TrimSpace(said.String()), ErrUpstream)
+		return fmt.Errorf("cannot ask upstream for its Git LFS server: %w: %.300q: %w", err,
+			strings.TrimSpace(said.String()), ErrUpstream)
 	}
 	var a lfs.Action
 	if err := json.Unmarshal(out.Bytes(), &a); err != nil {

@@ -35,7 +35,8 @@ func (s *Server) authorizedKey(pub gossh.PublicKey, addr netip.Addr) (grant.Auth
 		return grant.AuthorizedKey{}, fmt.Errorf("cannot read the authorized keys: %w", err)
 	}
 	if len(text) > authorizedKeysMax {
-		return grant.AuthorizedKey{}, fmt.Errorf("%s has more than %d bytes: %w", s.AuthorizedKeys, authorizedKeysMax, ErrTooLarge)
+		return grant.AuthorizedKey{}, fmt.Errorf("%s has more than %d bytes: %w", s.AuthorizedKeys, authorizedKeysMax,
+			ErrTooLarge)
 	}
 	wanted := pub.Marshal()
 	now := s.now()

@@ -98,7 +98,8 @@ const (
 func (r *Repo) Merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 	res, err := r.merge(ctx, m)
 	if err != nil {
-		return MergeResult{}, fmt.Errorf("cannot merge %.200q into %.200q in %s: %w", m.From, m.Into, r.name, gitcmd.ExplainFullDisk(err, r.dir))
+		return MergeResult{}, fmt.Errorf("cannot merge %.200q into %.200q in %s: %w", m.From, m.Into, r.name,
+			gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return res, nil
 }
@@ -116,7 +117,8 @@ func branchRef(name string) (string, error) {
 func (r *Repo) MergeOnto(ctx context.Context, m MergeRequest, onto Hash) (MergeResult, error) {
 	res, err := r.mergeOnto(ctx, m, onto)
 	if err != nil {
-		return MergeResult{}, fmt.Errorf("cannot merge %.200q onto %.40s in %s: %w", m.From, onto, r.name, gitcmd.ExplainFullDisk(err, r.dir))
+		return MergeResult{}, fmt.Errorf("cannot merge %.200q onto %.40s in %s: %w", m.From, onto, r.name,
+			gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return res, nil
 }
@@ -328,7 +330,8 @@ type mergeScratch struct {
 // account records what replay did with a commit. new is empty if it was left out.
 func (sc *mergeScratch) account(h Hash, c object.RawCommit, new Hash, why string) {
 	subject, _, _ := strings.Cut(strings.TrimSpace(string(c.Message)), "\n")
-	sc.replayed = append(sc.replayed, Replayed{Commit: h, Subject: text.Clip(strings.ToValidUTF8(subject, "\ufffd"), 200), New: new, Why: why})
+	sc.replayed = append(sc.replayed,
+		Replayed{Commit: h, Subject: text.Clip(strings.ToValidUTF8(subject, "\ufffd"), 200), New: new, Why: why})
 }
 
 func (r *Repo) newMergeScratch() (*mergeScratch, error) {
@@ -336,7 +339,8 @@ func (r *Repo) newMergeScratch() (*mergeScratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc := &mergeScratch{r: r, store: filepath.Join("objects", filepath.Base(dir)), attributes: filepath.Join(dir, "attributes")}
+	sc := &mergeScratch{r: r, store: filepath.Join("objects", filepath.Base(dir)),
+		attributes: filepath.Join(dir, "attributes")}
 	if err := os.Mkdir(sc.attributes, 0o777); err != nil {
 		sc.remove()
 		return nil, err

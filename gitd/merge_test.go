@@ -142,7 +142,8 @@ func newHistory(t *testing.T, r *Repo, seed uint64) {
 		}
 	}
 	merge := func(from, into string) {
-		if _, err := r.Merge(t.Context(), MergeRequest{From: from, Into: into, Strategy: StrategyMerge, Committer: alice, When: h.when}); err != nil {
+		if _, err := r.Merge(t.Context(),
+			MergeRequest{From: from, Into: into, Strategy: StrategyMerge, Committer: alice, When: h.when}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -268,7 +269,8 @@ func TestMergeKeepsEmpty(t *testing.T) {
 		commit(t, r, "work", "Other", "b", "2\n")
 		// The commit has a further change, so that no patch is equal to another.
 		commit(t, r, "main", "All at once", "a", "2\n", "c", "3\n")
-		res, err := r.Merge(t.Context(), MergeRequest{From: "work", Into: "main", Strategy: StrategyRebase, Committer: alice, Keep: keep})
+		res, err := r.Merge(t.Context(),
+			MergeRequest{From: "work", Into: "main", Strategy: StrategyRebase, Committer: alice, Keep: keep})
 		if err != nil || !res.Merged {
 			t.Fatal(res, err)
 		}
@@ -302,7 +304,8 @@ func TestMergeBurst(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			strategy := []Strategy{StrategyMerge, StrategyRebase, StrategySquash}[i%3]
-			res, err := r.Merge(context.Background(), MergeRequest{From: fmt.Sprintf("work-%d", i), Into: "main", Strategy: strategy, Committer: alice})
+			res, err := r.Merge(context.Background(),
+				MergeRequest{From: fmt.Sprintf("work-%d", i), Into: "main", Strategy: strategy, Committer: alice})
 			if err != nil || !res.Merged {
 				t.Error(res, err)
 			}

@@ -194,7 +194,8 @@ func (r *Repo) mirrorTo(ctx context.Context, up Upstream) (res Mirrored, err err
 	var all Mirrored
 	var refused error
 	for batch := range mirrorBatches(mirrorUpdates(theirs, ours, "", &all)) {
-		args := []string{"push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no", "--end-of-options", src.location}
+		args := []string{"push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags",
+			"--recurse-submodules=no", "--end-of-options", src.location}
 		for _, u := range batch {
 			spec := ":" + u.Name
 			if u.New != "" {
@@ -203,7 +204,8 @@ func (r *Repo) mirrorTo(ctx context.Context, up Upstream) (res Mirrored, err err
 			args = append(args, spec)
 		}
 		said := &gitcmd.Tail{Max: gitcmd.StderrMax}
-		out, failed := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Config: src.config, Env: src.env, Progress: said, Args: args})
+		out, failed := r.server.git.Output(ctx,
+			gitcmd.Command{Repo: r.dir, Config: src.config, Env: src.env, Progress: said, Args: args})
 		if failed == nil {
 			continue
 		}

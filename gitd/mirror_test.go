@@ -30,7 +30,8 @@ func TestMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set(from, RefUpdate{Name: "refs/heads/side", New: first}, RefUpdate{Name: "refs/tags/v1", New: first}, RefUpdate{Name: "refs/heads/ramus/run-x", New: first})
+	set(from, RefUpdate{Name: "refs/heads/side", New: first}, RefUpdate{Name: "refs/tags/v1", New: first},
+		RefUpdate{Name: "refs/heads/ramus/run-x", New: first})
 	done, err := from.MirrorTo(t.Context(), up)
 	if err != nil || done.Updated != 3 || done.Removed != 0 {
 		t.Errorf("%+v, %v", done, err)
@@ -46,7 +47,8 @@ func TestMirror(t *testing.T) {
 	if done, err := from.MirrorTo(t.Context(), up); err != nil || done.Removed != 2 || done.Updated != 3 {
 		t.Errorf("%+v, %v", done, err)
 	}
-	want := git(t, from.Dir(), "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/main", "refs/heads/other", "refs/heads/side", "refs/tags")
+	want := git(t, from.Dir(), "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/main",
+		"refs/heads/other", "refs/heads/side", "refs/tags")
 	if got := namesOf(t, to); got != want {
 		t.Errorf("there is\n%s\nwant\n%s", got, want)
 	}
@@ -63,7 +65,8 @@ func TestMirror(t *testing.T) {
 	if _, err := from.MirrorTo(t.Context(), up); err == nil {
 		t.Error("a refusal is not told")
 	}
-	if _, err := from.MirrorTo(t.Context(), Upstream{URL: filepath.Join(t.TempDir(), "nothing")}); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUpstream) {
+	if _, err := from.MirrorTo(t.Context(), Upstream{URL: filepath.Join(t.TempDir(), "nothing")}); !errors.Is(err,
+		ErrNotFound) && !errors.Is(err, ErrUpstream) {
 		t.Errorf("a place that is not there: %v", err)
 	}
 
@@ -73,7 +76,8 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := commit(t, copied, "main", "Own", "c", "3")
-	set(copied, RefUpdate{Name: "refs/heads/ramus/run-y", New: own}, RefUpdate{Name: "refs/heads/gone", New: own}, RefUpdate{Name: "refs/tags/gone", New: own})
+	set(copied, RefUpdate{Name: "refs/heads/ramus/run-y", New: own}, RefUpdate{Name: "refs/heads/gone", New: own},
+		RefUpdate{Name: "refs/tags/gone", New: own})
 	done, err = copied.MirrorFrom(t.Context(), Upstream{URL: from.Dir()}, nil)
 	if err != nil || done.Removed != 2 {
 		t.Errorf("%+v, %v", done, err)
@@ -86,7 +90,8 @@ func TestMirror(t *testing.T) {
 	for _, ref := range refs {
 		names = append(names, ref.Name)
 	}
-	if !slices.Equal(names, []string{"refs/heads/main", "refs/heads/open", "refs/heads/other", "refs/heads/protected", "refs/heads/ramus/run-y", "refs/heads/side/below", "refs/tags/v1"}) {
+	if !slices.Equal(names, []string{"refs/heads/main", "refs/heads/open", "refs/heads/other", "refs/heads/protected",
+		"refs/heads/ramus/run-y", "refs/heads/side/below", "refs/tags/v1"}) {
 		t.Errorf("refs %q", names)
 	}
 	if h, err := copied.Resolve(t.Context(), "main"); err != nil || h != own {

@@ -19,7 +19,8 @@ import (
 func (r *Repo) PackOf(ctx context.Context, want, have []Hash) (*pack.Pack, error) {
 	p, err := r.packOf(ctx, want, have)
 	if err != nil {
-		return nil, fmt.Errorf("cannot pack the objects of %d commits in %s: %w", len(want), r.name, gitcmd.ExplainFullDisk(err, r.dir))
+		return nil, fmt.Errorf("cannot pack the objects of %d commits in %s: %w", len(want), r.name,
+			gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return p, nil
 }

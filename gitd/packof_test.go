@@ -134,7 +134,8 @@ func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 		}
 	}
 	marks := filepath.Join(t.TempDir(), "marks")
-	cmd := exec.Command("git", "-C", r.dir, "-c", "fastimport.unpackLimit="+fmt.Sprint(rnd.IntN(2)*100000), "-c", "core.quotePath=false",
+	cmd := exec.Command("git", "-C", r.dir, "-c", "fastimport.unpackLimit="+fmt.Sprint(rnd.IntN(2)*100000), "-c",
+		"core.quotePath=false",
 		"fast-import", "--quiet", "--force", "--export-marks="+marks)
 	cmd.Stdin = &script
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -53,7 +53,8 @@ func (r *Repo) prune(ctx context.Context) error {
 		// A split graph could still name commits that are gone.
 		{"commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"},
 	} {
-		err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: args, Config: []string{"pack.threads=1", "commitGraph.generationVersion=2"}})
+		err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: args,
+			Config: []string{"pack.threads=1", "commitGraph.generationVersion=2"}})
 		if err != nil {
 			return err
 		}

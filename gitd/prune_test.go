@@ -17,7 +17,8 @@ func TestPrune(t *testing.T) {
 	r := newRepo(t)
 	write := func(what string) Hash {
 		t.Helper()
-		h, err := r.WriteCommit(t.Context(), NewCommit{Author: alice, Message: what, When: time.Unix(1_700_000_000, 0), Put: []File{{Path: what, Content: []byte(what)}, {Path: "shared", Content: []byte("shared")}}})
+		h, err := r.WriteCommit(t.Context(), NewCommit{Author: alice, Message: what, When: time.Unix(1_700_000_000, 0),
+			Put: []File{{Path: what, Content: []byte(what)}, {Path: "shared", Content: []byte("shared")}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,8 @@ func TestPruneBesideCommits(t *testing.T) {
 	r := newRepo(t)
 	when := time.Unix(1_700_000_000, 0)
 	write := func(i int) Hash {
-		h, err := r.WriteCommit(t.Context(), NewCommit{Author: alice, Message: fmt.Sprint(i), When: when, Put: []File{{Path: "f", Content: fmt.Append(nil, i)}}})
+		h, err := r.WriteCommit(t.Context(), NewCommit{Author: alice, Message: fmt.Sprint(i), When: when,
+			Put: []File{{Path: "f", Content: fmt.Append(nil, i)}}})
 		if err != nil {
 			t.Error(err)
 		}

@@ -15,7 +15,8 @@ func (s *Server) mayCreate(g Grant, name string) bool {
 	if s.OwnConfig || CheckName(name) != nil || !g.MayWrite(name) || !ownsBranches(g) {
 		return false
 	}
-	return g.Has(ScopeAdmin) && g.Repo == "*" || slices.Contains(s.CreateOnPush, g.Subject) || slices.Contains(s.CreateOnPush, "*")
+	return g.Has(ScopeAdmin) && g.Repo == "*" || slices.Contains(s.CreateOnPush, g.Subject) ||
+		slices.Contains(s.CreateOnPush, "*")
 }
 
 // ownsBranches reports whether the grant is for all branches.

@@ -19,7 +19,8 @@ var pushConfig = []string{
 }
 
 // errFull refuses a push that waited too long for memory.
-var errFull = object.Refuse(ErrTooLarge, "the server has no memory left for this push while it takes others; try again in a minute")
+var errFull = object.Refuse(ErrTooLarge,
+	"the server has no memory left for this push while it takes others; try again in a minute")
 
 // shares divides memory among pushes in the order of their arrival.
 type shares struct {

@@ -151,7 +151,8 @@ func (q *quarantine) check(ctx context.Context, p protocol.PushRequest, pack []b
 // indexPack lets git check each object by the rules of fsck, complete the deltas, and write the index.
 func (q *quarantine) indexPack(ctx context.Context, pack []byte) error {
 	return q.run(ctx, gitcmd.Command{
-		Args: []string{"index-pack", "--stdin", "--fix-thin", "--strict=" + strings.Join(harmlessFaults, "=ignore,") + "=ignore", q.packFile(".pack")},
+		Args: []string{"index-pack", "--stdin", "--fix-thin",
+			"--strict=" + strings.Join(harmlessFaults, "=ignore,") + "=ignore", q.packFile(".pack")},
 		Config: append(slices.Clone(pushConfig),
 			"pack.writeReverseIndex=false",
 			"core.fsync=none", // adopt makes the pack durable
@@ -193,7 +194,8 @@ func (q *quarantine) checkConnected(ctx context.Context, c protocol.Command) err
 	switch {
 	case errors.Is(err, errUnknown) && c.Creates():
 		// Like receive-pack, this finds a way from any ref to any object.
-		return q.run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, In: strings.NewReader(c.New + "\n")})
+		return q.run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not",
+			"--all"}, In: strings.NewReader(c.New + "\n")})
 	case errors.Is(err, errUnknown):
 		return errAskGit // nor is it known whether the branch moves forward
 	case err != nil:

@@ -90,7 +90,8 @@ func deltaVarint(n int) []byte {
 // leave writes an object into a repository in which no ref reaches it.
 func leave(t *testing.T, dir string, o madeObject) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", "--git-dir="+dir, "hash-object", "-w", "--literally", "-t", kindNames[o.kind], "--stdin")
+	cmd := exec.CommandContext(t.Context(), "git", "--git-dir="+dir, "hash-object", "-w", "--literally", "-t",
+		kindNames[o.kind], "--stdin")
 	cmd.Env, cmd.Stdin = stockEnv(), strings.NewReader(o.data)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != string(o.id()) {
 		t.Fatalf("%s: %v", out, err)
@@ -138,7 +139,8 @@ func TestOrdinaryPushes(t *testing.T) {
 		folders = append(folders, fmt.Sprintf("40000 d%02d", i), d)
 	}
 	large := madeTree(folders...)
-	tag := madeObject{kind: pack.TypeTag, data: fmt.Sprintf("object %s\ntype commit\ntag t\ntagger A <a@example.org> 1700000000 +0000\n\nt\n", second.id())}
+	tag := madeObject{kind: pack.TypeTag,
+		data: fmt.Sprintf("object %s\ntype commit\ntag t\ntagger A <a@example.org> 1700000000 +0000\n\nt\n", second.id())}
 
 	list := func(o ...madeObject) []madeObject { return o }
 	w := newWire(t, func(s *Server) { s.Secrets = canaries(t) })
@@ -151,7 +153,8 @@ func TestOrdinaryPushes(t *testing.T) {
 	}
 	template := filepath.Join(w.Root, "template.git")
 	stock(t, "", "init", "-q", "--bare", "-b", "main", template)
-	if text := push("template", zeroHash, "refs/heads/main", second, second, root1, deep, x, dir, f, a, b, first, root0, readme); !strings.Contains(text, "ok refs/heads/main") {
+	if text := push("template", zeroHash, "refs/heads/main", second, second, root1, deep, x, dir, f, a, b, first, root0,
+		readme); !strings.Contains(text, "ok refs/heads/main") {
 		t.Fatal(text)
 	}
 
@@ -166,32 +169,45 @@ func TestOrdinaryPushes(t *testing.T) {
 		setup    string // arguments of a git in the repository
 	}{
 		{name: "a commit", ok: true, fast: true, new: third, pack: list(third, root2, dir2, added)},
-		{name: "two commits, the second first", ok: true, fast: true, new: fourth, pack: list(fourth, third, root2, dir2, added)},
-		{name: "nothing new in it", ok: true, fast: true, new: madeOn("same", root1, second), pack: list(madeOn("same", root1, second))},
+		{name: "two commits, the second first", ok: true, fast: true, new: fourth,
+			pack: list(fourth, third, root2, dir2, added)},
+		{name: "nothing new in it", ok: true, fast: true, new: madeOn("same", root1, second),
+			pack: list(madeOn("same", root1, second))},
 		{name: "a root of its own", ok: true, fast: true, new: madeOn("alone", x), pack: list(madeOn("alone", x), x, f)},
-		{name: "an empty tree", ok: true, fast: true, new: madeOn("empty", madeTree()), pack: list(madeOn("empty", madeTree()), madeTree())},
-		{name: "on a commit that no ref is at", ok: true, fast: true, new: madeOn("aside", root0, first), pack: list(madeOn("aside", root0, first))},
-		{name: "what was elsewhere", ok: true, fast: true, new: madeOn("moved", moved, second), pack: list(madeOn("moved", moved, second), moved)},
-		{name: "a submodule", ok: true, fast: true, new: madeOn("sub", madeTree("160000 sub", Hash(strings.Repeat("1", 40))), second),
-			pack: list(madeOn("sub", madeTree("160000 sub", Hash(strings.Repeat("1", 40))), second), madeTree("160000 sub", Hash(strings.Repeat("1", 40))))},
+		{name: "an empty tree", ok: true, fast: true, new: madeOn("empty", madeTree()),
+			pack: list(madeOn("empty", madeTree()), madeTree())},
+		{name: "on a commit that no ref is at", ok: true, fast: true, new: madeOn("aside", root0, first),
+			pack: list(madeOn("aside", root0, first))},
+		{name: "what was elsewhere", ok: true, fast: true, new: madeOn("moved", moved, second),
+			pack: list(madeOn("moved", moved, second), moved)},
+		{name: "a submodule", ok: true, fast: true,
+			new: madeOn("sub", madeTree("160000 sub", Hash(strings.Repeat("1", 40))), second),
+			pack: list(madeOn("sub", madeTree("160000 sub", Hash(strings.Repeat("1", 40))), second),
+				madeTree("160000 sub", Hash(strings.Repeat("1", 40))))},
 		{name: "a delta on what is there", ok: true, fast: true, new: third,
 			pack: list(third, root2, added, madeObject{kind: 2, data: dir2.data, base: dir.id()})},
 		{name: "left behind by another push", ok: true, fast: true, left: list(fine), new: madeOn("on it", root2, fine),
 			pack: list(madeOn("on it", root2, fine), root2, dir2, added)},
-		{name: "forward", ok: true, fast: true, ref: "refs/heads/main", old: second, new: third, pack: list(third, root2, dir2, added)},
+		{name: "forward", ok: true, fast: true, ref: "refs/heads/main", old: second, new: third,
+			pack: list(third, root2, dir2, added)},
 		{name: "forward again", ok: true, fast: true, ref: "refs/heads/main", old: third, new: fourth, pack: list(fourth)},
 		{name: "backward, with force", ok: true, ref: "refs/heads/main", old: fourth, new: third, pack: list(third)},
-		{name: "old is not what it was", ref: "refs/heads/main", old: second, new: madeOn("late", root1, second), pack: list(madeOn("late", root1, second))},
-		{name: "there already", ref: "refs/heads/main", new: madeOn("late", root1, second), pack: list(madeOn("late", root1, second))},
+		{name: "old is not what it was", ref: "refs/heads/main", old: second, new: madeOn("late", root1, second),
+			pack: list(madeOn("late", root1, second))},
+		{name: "there already", ref: "refs/heads/main", new: madeOn("late", root1, second),
+			pack: list(madeOn("late", root1, second))},
 		{name: "below a branch", ref: "refs/heads/main/below", new: third, pack: list(third, root2, dir2, added)},
 		{name: "a file is missing", new: third, pack: list(third, root2, dir2)},
 		{name: "a folder is missing", new: third, pack: list(third, root2, added)},
 		{name: "the tree is missing", new: third, pack: list(third)},
 		{name: "a parent is missing", new: fourth, pack: list(fourth, root2, dir2, added)},
-		{name: "left behind, incomplete", left: list(left, leftRoot), new: madeOn("on it", root1, left), pack: list(madeOn("on it", root1, left))},
-		{name: "a folder left behind, incomplete", left: list(lostDir), new: madeOn("with it", madeTree("40000 d", lostDir), second),
+		{name: "left behind, incomplete", left: list(left, leftRoot), new: madeOn("on it", root1, left),
+			pack: list(madeOn("on it", root1, left))},
+		{name: "a folder left behind, incomplete", left: list(lostDir),
+			new:  madeOn("with it", madeTree("40000 d", lostDir), second),
 			pack: list(madeOn("with it", madeTree("40000 d", lostDir), second), madeTree("40000 d", lostDir))},
-		{name: "a folder left behind, incomplete, and a delta on it", left: list(lostDir), new: madeOn("with it", madeTree("40000 d", lostDir), second),
+		{name: "a folder left behind, incomplete, and a delta on it", left: list(lostDir),
+			new: madeOn("with it", madeTree("40000 d", lostDir), second),
 			pack: list(madeOn("with it", madeTree("40000 d", lostDir), second), madeTree("40000 d", lostDir),
 				madeObject{kind: 2, data: madeTree("100644 g", f).data, base: lostDir.id()})},
 		{name: "a folder by another mode", left: list(lostDir), new: madeOn("mode", madeTree("40755 d", lostDir), second),
@@ -202,11 +218,15 @@ func TestOrdinaryPushes(t *testing.T) {
 		{name: "a parent too late", ok: true, fast: true, new: twoParents, pack: list(twoParents)},
 		{name: "a tag for a branch", new: tag, pack: list(tag)},
 		{name: "a tag", ok: true, ref: "refs/tags/t", new: tag, pack: list(tag)},
-		{name: "no sound object", new: madeObject{kind: pack.TypeCommit, data: "tree x\n"}, pack: list(madeObject{kind: pack.TypeCommit, data: "tree x\n"})},
-		{name: "more folders than are looked at", ok: true, new: madeOn("large", large, second), pack: append(many, large, madeOn("large", large, second))},
-		{name: "another name of a branch", ok: true, ref: "refs/heads/alias", setup: "symbolic-ref refs/heads/alias refs/heads/other",
-			new: third, pack: list(third, root2, dir2, added)},
-		{name: "a configuration of its own", ok: true, setup: "config receive.fsckObjects true", new: third, pack: list(third, root2, dir2, added)},
+		{name: "no sound object", new: madeObject{kind: pack.TypeCommit, data: "tree x\n"},
+			pack: list(madeObject{kind: pack.TypeCommit, data: "tree x\n"})},
+		{name: "more folders than are looked at", ok: true, new: madeOn("large", large, second),
+			pack: append(many, large, madeOn("large", large, second))},
+		{name: "another name of a branch", ok: true, ref: "refs/heads/alias",
+			setup: "symbolic-ref refs/heads/alias refs/heads/other",
+			new:   third, pack: list(third, root2, dir2, added)},
+		{name: "a configuration of its own", ok: true, setup: "config receive.fsckObjects true", new: third,
+			pack: list(third, root2, dir2, added)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole := packOfMade(tt.pack...)

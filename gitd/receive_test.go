@@ -560,7 +560,8 @@ func TestHooks(t *testing.T) {
 		w := newWire(t, func(s *Server) { s.OwnConfig = own })
 		dir := w.repo("a")
 		ran := filepath.Join(t.TempDir(), "ran")
-		for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction", "proc-receive", "push-to-checkout"} {
+		for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction",
+			"proc-receive", "push-to-checkout"} {
 			path := filepath.Join(dir, "hooks", hook)
 			write(t, path, "#!/bin/sh\ntouch "+ran+"\n")
 			if err := os.Chmod(path, 0o755); err != nil {
@@ -671,7 +672,8 @@ func TestOwnConfigHolds(t *testing.T) {
 	stock(t, c, "push", "-q", "-o", "ci.skip", "origin", "HEAD:with-options")
 
 	// Over protocol v0 a commit that no ref reaches is served unless the repository restricts that.
-	lost := stock(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit-tree", "-p", "main", "-m", "lost", "main^{tree}")
+	lost := stock(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit-tree", "-p", "main", "-m",
+		"lost", "main^{tree}")
 	reached := stock(t, dir, "rev-parse", "main~1")
 	ask := func(hash string) (string, error) {
 		return stockTry(w.clone(plain), "-c", "protocol.version=0", "fetch", "-q", "--depth=1", "origin", hash)
@@ -703,7 +705,8 @@ func TestOwnConfigHolds(t *testing.T) {
 	stock(t, dir, "config", "receive.maxInputSize", "1g")
 	stock(t, c, "push", "-q", "origin", "HEAD:large")
 	malformed := filepath.Join(t.TempDir(), "commit")
-	if err := os.WriteFile(malformed, []byte("tree "+stock(t, c, "rev-parse", "HEAD^{tree}")+"\nauthor nobody\ncommitter nobody\n\nbad\n"), 0o600); err != nil {
+	if err := os.WriteFile(malformed, []byte("tree "+stock(t, c, "rev-parse", "HEAD^{tree}")+
+		"\nauthor nobody\ncommitter nobody\n\nbad\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bad := stock(t, c, "hash-object", "-w", "--literally", "-t", "commit", malformed)

@@ -294,35 +294,36 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 		return r.nativeRefs(ctx, prefix)
 	}
 	loose := map[string]Hash{}
-	err := filepath.WalkDir(filepath.Join(r.dir, filepath.FromSlash(prefix)), func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-				return nil // packed or deleted meanwhile
+	err := filepath.WalkDir(filepath.Join(r.dir, filepath.FromSlash(prefix)),
+		func(file string, d fs.DirEntry, err error) error {
+			if err != nil {
+				if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+					return nil // packed or deleted meanwhile
+				}
+				return err
 			}
-			return err
-		}
-		if d.IsDir() {
-			return ctx.Err()
-		}
-		rel, err := filepath.Rel(r.dir, file)
-		if err != nil {
-			return err
-		}
-		name := filepath.ToSlash(rel)
-		if object.RefFault(name) != "" {
-			return nil // a lock file, or not a file of git
-		}
-		h, err := r.readRef(ctx, name)
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
-			return nil // deleted meanwhile, or a symbolic ref to nothing
-		} else if err != nil {
-			// One damaged file must not hide all other refs.
-			r.server.log().Warn("left a ref out of a list", "repo", r.name, "ref", name, "err", err)
+			if d.IsDir() {
+				return ctx.Err()
+			}
+			rel, err := filepath.Rel(r.dir, file)
+			if err != nil {
+				return err
+			}
+			name := filepath.ToSlash(rel)
+			if object.RefFault(name) != "" {
+				return nil // a lock file, or not a file of git
+			}
+			h, err := r.readRef(ctx, name)
+			if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
+				return nil // deleted meanwhile, or a symbolic ref to nothing
+			} else if err != nil {
+				// One damaged file must not hide all other refs.
+				r.server.log().Warn("left a ref out of a list", "repo", r.name, "ref", name, "err", err)
+				return nil
+			}
+			loose[name] = h
 			return nil
-		}
-		loose[name] = h
-		return nil
-	})
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -24,9 +24,11 @@ import (
 // TestRefNamesLikeGit makes names of the pieces in git's rules and compares each
 // with git's own check.
 func TestRefNamesLikeGit(t *testing.T) {
-	pieces := []string{"a", "b", "/", "/", ".", "..", ".lock", "lock", "@", "{", "@{", "-", " ", "~", "^", ":", "?", "*", "[", "\\", "\x7f", "\x01", "ä", "\xff", "refs", "heads", "HEAD"}
+	pieces := []string{"a", "b", "/", "/", ".", "..", ".lock", "lock", "@", "{", "@{", "-", " ", "~", "^", ":", "?",
+		"*", "[", "\\", "\x7f", "\x01", "ä", "\xff", "refs", "heads", "HEAD"}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	names := []string{"a", "@", "refs/heads/@", "refs/heads/a.lock", "refs/heads/.a", "refs//a", "refs/a/", "/refs/a", "refs/a.", "refs/a..b", "refs/heads/a.lock/b", ""}
+	names := []string{"a", "@", "refs/heads/@", "refs/heads/a.lock", "refs/heads/.a", "refs//a", "refs/a/", "/refs/a",
+		"refs/a.", "refs/a..b", "refs/heads/a.lock/b", ""}
 	for range 500 {
 		var b strings.Builder
 		b.WriteString([]string{"", "refs/", "refs/heads/", "x/"}[rnd.IntN(4)])
@@ -57,7 +59,8 @@ func TestRepositoryNames(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"a": true, "a-b_c.d/E9": true, "a/b/c": true, strings.Repeat("x", 100): true,
 		"": false, "-x": false, "../x": false, "a..b": false, "x.lock": false, "x.git": false, ".x": false, "a/.x": false,
-		"a//b": false, "/a": false, "a/": false, "a b": false, "a\x00": false, "ä": false, "refs/heads/main": false, "refs": true, "my/refs/x": true,
+		"a//b": false, "/a": false, "a/": false, "a b": false, "a\x00": false, "ä": false, "refs/heads/main": false,
+		"refs": true, "my/refs/x": true,
 		strings.Repeat("x", 101): false, "a.git/b": false, "a.": false,
 	} {
 		_, err := s.Repo(name)
@@ -402,7 +405,8 @@ func TestManyRefs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for prefix, want := range map[string]int{"refs/heads": 10001, "refs/ramus/runs": 5000, "refs/ramus/runs/run-00007": 1, "": 15001, "refs/heads/ramus/run": 0} {
+	for prefix, want := range map[string]int{"refs/heads": 10001, "refs/ramus/runs": 5000,
+		"refs/ramus/runs/run-00007": 1, "": 15001, "refs/heads/ramus/run": 0} {
 		if refs, err := r.Refs(ctx, prefix); len(refs) != want || err != nil {
 			t.Errorf("%q: %d refs, %v", prefix, len(refs), err)
 		}
@@ -478,7 +482,8 @@ func TestStaleLocks(t *testing.T) {
 }
 
 func FuzzParsePackedRefs(f *testing.F) {
-	f.Add("# pack-refs with: peeled fully-peeled sorted \n" + strings.Repeat("ab", 20) + " refs/heads/main\n^" + strings.Repeat("cd", 20) + "\n")
+	f.Add("# pack-refs with: peeled fully-peeled sorted \n" + strings.Repeat("ab", 20) + " refs/heads/main\n^" +
+		strings.Repeat("cd", 20) + "\n")
 	f.Add("x y\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		refs, err := parsePackedRefs(strings.NewReader(text))

@@ -205,7 +205,8 @@ func (o ownConfig) needsGit() bool {
 	for key, value := range o {
 		section, _, _ := strings.Cut(key, ".")
 		switch section {
-		case "uploadpack", "uploadpackfilter", "receive", "repack", "transfer", "lsrefs", "protocol", "include", "includeif", "extensions":
+		case "uploadpack", "uploadpackfilter", "receive", "repack", "transfer", "lsrefs", "protocol", "include",
+			"includeif", "extensions":
 			if key != "extensions.objectformat" || value != "sha1" {
 				return true
 			}
@@ -297,7 +298,8 @@ func (v *refView) resolveRef(name string) (target string, hash Hash, packed *pac
 	for range 5 { // as many as git follows
 		l, ok := v.findLoose(name)
 		if !ok {
-			i, ok := slices.BinarySearchFunc(v.packed, name, func(p packedRef, n string) int { return strings.Compare(p.Name, n) })
+			i, ok := slices.BinarySearchFunc(v.packed, name,
+				func(p packedRef, n string) int { return strings.Compare(p.Name, n) })
 			if !ok {
 				return name, "", nil
 			}

@@ -17,7 +17,8 @@ import (
 // nativeV2 returns git's answer to a request of protocol v2.
 func nativeV2(t testing.TB, s *Server, dir string, body []byte) string {
 	t.Helper()
-	out, err := s.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", dir}, Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
+	out, err := s.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", dir},
+		Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,8 @@ func TestRefSnapshot(t *testing.T) {
 	t.Log("seed", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	name := func() string {
-		return []string{"refs/heads/b%d", "refs/heads/deep/er/b%d", "refs/tags/t%d", "refs/ramus/runs/c%d/1", "refs/heads/main"}[rnd.IntN(5)]
+		return []string{"refs/heads/b%d", "refs/heads/deep/er/b%d", "refs/tags/t%d", "refs/ramus/runs/c%d/1",
+			"refs/heads/main"}[rnd.IntN(5)]
 	}
 	rounds := 60
 	if testing.Short() {
@@ -129,7 +131,8 @@ func TestRefSnapshot(t *testing.T) {
 		case 6:
 			git(t, r.Dir(), "pack-refs", "--all", "--prune")
 		case 7:
-			git(t, r.Dir(), "symbolic-ref", "HEAD", []string{"refs/heads/main", "refs/heads/none", "refs/heads/b1"}[rnd.IntN(3)])
+			git(t, r.Dir(), "symbolic-ref", "HEAD",
+				[]string{"refs/heads/main", "refs/heads/none", "refs/heads/b1"}[rnd.IntN(3)])
 		case 8: // like go-git, and people, may leave it
 			dir := filepath.Join(r.Dir(), "refs/heads/broken")
 			write(t, dir, []string{"", "rubbish\n", strings.Repeat("1", 40) + "\n"}[rnd.IntN(3)])
@@ -162,7 +165,8 @@ func TestRefSnapshotScope(t *testing.T) {
 	r := newRepo(t)
 	tip := commit(t, r, "main", "One", "a", "1")
 	git(t, r.Dir(), "tag", "-a", "-m", "One", "one", string(tip))
-	for _, ref := range []string{"refs/heads/ramus/a", "refs/heads/ramus/b", "refs/heads/ramus-a", "refs/heads/mainly", "refs/ramus/runs/a", "refs/ramus/state/a"} {
+	for _, ref := range []string{"refs/heads/ramus/a", "refs/heads/ramus/b", "refs/heads/ramus-a", "refs/heads/mainly",
+		"refs/ramus/runs/a", "refs/ramus/state/a"} {
 		git(t, r.Dir(), "update-ref", ref, string(tip))
 	}
 	for _, g := range []Grant{
@@ -176,8 +180,10 @@ func TestRefSnapshotScope(t *testing.T) {
 		{Read: []string{"refs/heads/m"}},
 	} {
 		body := lsRefs("peel", "symrefs")
-		out, err := r.server.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", r.Dir()},
-			Config: access{grant: g, dir: r.Dir()}.config(r.server.limits), Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
+		out, err := r.server.git.Output(t.Context(),
+			gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", r.Dir()},
+				Config: access{grant: g, dir: r.Dir()}.config(r.server.limits), Env: []string{"GIT_PROTOCOL=version=2"},
+				In: bytes.NewReader(body)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +239,8 @@ func TestRefSnapshotIncremental(t *testing.T) {
 
 func TestApart(t *testing.T) {
 	for _, tt := range [][2][]string{
-		{{"b", "a"}, {"a", "b"}}, {{"refs/heads/", "refs/heads/x", "refs/", "HEAD"}, {"HEAD", "refs/"}}, {{"", "x"}, {""}}, {{"x", "x"}, {"x"}},
+		{{"b", "a"}, {"a", "b"}}, {{"refs/heads/", "refs/heads/x", "refs/", "HEAD"}, {"HEAD", "refs/"}},
+		{{"", "x"}, {""}}, {{"x", "x"}, {"x"}},
 	} {
 		if got := dropCovered(tt[0]); !slices.Equal(got, tt[1]) {
 			t.Errorf("%q became %q", tt[0], got)
@@ -243,7 +250,8 @@ func TestApart(t *testing.T) {
 
 // v2Fetch returns a request of a fetch.
 func v2Fetch(args ...string) []byte {
-	b := append(protocol.AppendLine(protocol.AppendLine(protocol.AppendLine(nil, "command=fetch"), "agent=git/test"), "object-format=sha1"), "0001"...)
+	b := append(protocol.AppendLine(protocol.AppendLine(protocol.AppendLine(nil, "command=fetch"), "agent=git/test"),
+		"object-format=sha1"), "0001"...)
 	for _, a := range args {
 		b = protocol.AppendLine(b, a, "\n")
 	}

@@ -177,7 +177,8 @@ func (r *Repo) isUnderWay(updates []RefUpdate) bool {
 		info, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(lock)))
 		return err == nil && time.Since(info.ModTime()) < lockYoung
 	}
-	return young("packed-refs.lock") || slices.ContainsFunc(updates, func(u RefUpdate) bool { return young(u.Name + ".lock") })
+	return young("packed-refs.lock") ||
+		slices.ContainsFunc(updates, func(u RefUpdate) bool { return young(u.Name + ".lock") })
 }
 
 // removeKilledLocks removes the locks that a killed git left on refs. Even a git that is asked to end has a moment

@@ -61,13 +61,15 @@ func (r *Repo) repairBase(ctx context.Context, req refreshRequest, base string, 
 	slices.Reverse(own)
 	fate := make(map[Hash]Replayed, len(own))
 	if req.repair == RepairRebase {
-		m, err := r.mergeOnto(ctx, MergeRequest{From: base, Into: base, Strategy: StrategyRebase, Committer: req.by, Account: true}, upstream)
+		m, err := r.mergeOnto(ctx, MergeRequest{From: base, Into: base, Strategy: StrategyRebase, Committer: req.by,
+			Account: true}, upstream)
 		if err != nil {
 			return res, err
 		}
 		if len(m.Conflicts) > 0 {
 			return res, fmt.Errorf("the commit %.12s of %s conflicts with upstream in %s, so nothing was changed: rebase it in a clone and push the result there, "+
-				"or leave the base's own commits out with --reset: %w", m.At, base, strings.Join(m.Conflicts, ", "), ErrConflict)
+				"or leave the base's own commits out with --reset: %w", m.At, base, strings.Join(m.Conflicts, ", "),
+				ErrConflict)
 		}
 		if m.Old != upstream || !m.Merged {
 			return res, fmt.Errorf("the base cannot be rebased onto %s: %w", upstream, ErrConflict)

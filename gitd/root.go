@@ -229,7 +229,8 @@ func bareRepository(dir string) (fileID, error) {
 	}
 	for _, need := range []string{"HEAD", "objects", "refs"} {
 		if _, err := os.Lstat(filepath.Join(dir, need)); errors.Is(err, fs.ErrNotExist) {
-			return fileID{}, fmt.Errorf("%s is not a bare repository: it has no %s: %w", filepath.Base(dir), need, ErrInvalid)
+			return fileID{}, fmt.Errorf("%s is not a bare repository: it has no %s: %w", filepath.Base(dir),
+				need, ErrInvalid)
 		} else if err != nil {
 			return fileID{}, fmt.Errorf("cannot read it: %w", err)
 		}

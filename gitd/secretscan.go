@@ -113,7 +113,8 @@ func (w *secretScan) checkQuarantine(quarantine string) error {
 		return fmt.Errorf("cannot look for secrets in a push: %w", err)
 	}
 	if rel, err := filepath.Rel(objects, quarantine); err != nil || !filepath.IsLocal(rel) || rel == "." {
-		return fmt.Errorf("cannot look for secrets in a push: %q is not a folder for new objects of %s", quarantine, w.a.name)
+		return fmt.Errorf("cannot look for secrets in a push: %q is not a folder for new objects of %s",
+			quarantine, w.a.name)
 	}
 	return nil
 }
@@ -124,7 +125,8 @@ func (w *secretScan) findLeaks(ctx context.Context, quarantine string) ([]Leak, 
 	err := w.eachPushed(ctx, quarantine, func(id Hash, kind string, r io.Reader) error {
 		names, err := w.s.Secrets.Find(r)
 		for _, name := range names {
-			if len(leaks) < object.MaxLeaks && !slices.ContainsFunc(leaks, func(l Leak) bool { return l.Secret == name && l.Object == id }) {
+			if len(leaks) < object.MaxLeaks &&
+				!slices.ContainsFunc(leaks, func(l Leak) bool { return l.Secret == name && l.Object == id }) {
 				leaks = append(leaks, Leak{Secret: name, Kind: kind, Object: id})
 			}
 		}
@@ -178,7 +180,8 @@ func (w *secretScan) findPaths(ctx context.Context, quarantine string, leaks []L
 	err := w.s.git.Run(ctx, gitcmd.Command{
 		Repo: w.a.dir, Args: []string{"rev-list", "--objects", "--stdin", "--not", "--all"},
 		In: strings.NewReader(tips.String()), Out: paths,
-		Env: []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(w.a.dir, "objects")},
+		Env: []string{"GIT_OBJECT_DIRECTORY=" + quarantine,
+			"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(w.a.dir, "objects")},
 		CPU: w.s.limits.CPU, Memory: w.s.limits.Memory,
 	})
 	if err != nil {

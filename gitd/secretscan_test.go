@@ -49,9 +49,11 @@ func TestLeaks(t *testing.T) {
 		make       func(c string)
 	}{
 		{"file", `CANARY in "deep/down/file"`, func(c string) { addFile(t, c, "deep/down/file", "x"+canary+"y") }},
-		{"name", `CANARY in the name of a file in "deep"`, func(c string) { addFile(t, c, "deep/x"+strings.ReplaceAll(canary, "/", "")+"-"+hexOf(canary), "x") }},
+		{"name", `CANARY in the name of a file in "deep"`,
+			func(c string) { addFile(t, c, "deep/x"+strings.ReplaceAll(canary, "/", "")+"-"+hexOf(canary), "x") }},
 		{"folder", `CANARY in the name of a file`, func(c string) { addFile(t, c, hexOf(canary)+"/file", "x") }},
-		{"file in such a folder", `CANARY in "[secret CANARY]/file"`, func(c string) { addFile(t, c, hexOf(canary)+"/file", canary) }},
+		{"file in such a folder", `CANARY in "[secret CANARY]/file"`,
+			func(c string) { addFile(t, c, hexOf(canary)+"/file", canary) }},
 		{"link", `CANARY in "link"`, func(c string) {
 			if err := os.Symlink("/"+canary, filepath.Join(c, "link")); err != nil {
 				t.Fatal(err)
@@ -59,7 +61,8 @@ func TestLeaks(t *testing.T) {
 			stock(t, c, "add", ".")
 			stock(t, c, "commit", "-q", "-m", "link")
 		}},
-		{"message", "CANARY in commit ", func(c string) { stock(t, c, "commit", "-q", "--allow-empty", "-m", "It is "+canary) }},
+		{"message", "CANARY in commit ",
+			func(c string) { stock(t, c, "commit", "-q", "--allow-empty", "-m", "It is "+canary) }},
 		{"author", "CANARY in commit ", func(c string) {
 			stock(t, c, "commit", "-q", "--allow-empty", "-m", "x", "--author", hexOf(canary)+" <a@example.org>")
 		}},

@@ -72,7 +72,8 @@ func TestSignedCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 		commit(t, r, name, "On "+name, name, "1\n")
-		res, err := r.Merge(ctx, MergeRequest{From: name, Into: "main", Strategy: strategy, Committer: robot, When: time.Unix(1700000000+int64(i), 0)})
+		res, err := r.Merge(ctx, MergeRequest{From: name, Into: "main", Strategy: strategy, Committer: robot,
+			When: time.Unix(1700000000+int64(i), 0)})
 		if err != nil || !res.Merged {
 			t.Fatal(res, err)
 		}
@@ -116,7 +117,8 @@ func TestSignCommit(t *testing.T) {
 		for _, p := range parents {
 			text += "parent " + p + "\n"
 		}
-		return text + "author Ann <ann@example.com>" + at + "\ncommitter ramus <ramus@localhost>" + at + "\n\nSubject\n\nBody\n"
+		return text + "author Ann <ann@example.com>" + at + "\ncommitter ramus <ramus@localhost>" + at +
+			"\n\nSubject\n\nBody\n"
 	}
 	cases := []struct {
 		name, text string
@@ -133,14 +135,16 @@ func TestSignCommit(t *testing.T) {
 		{"many parents", good(strings.Split(strings.Repeat(unknown+" ", 17), " ")[:17]...), ErrInvalid},
 		{"another committer", strings.Replace(good(string(mine)), "committer ramus", "committer Ann", 1), ErrDenied},
 		{"another address", strings.Replace(good(string(mine)), "ramus@localhost", "ann@example.com", 1), ErrDenied},
-		{"a second committer", strings.Replace(good(string(mine)), "\n\n", "\ncommitter ramus <ramus@localhost>"+at+"\n\n", 1), ErrInvalid},
+		{"a second committer", strings.Replace(good(string(mine)), "\n\n",
+			"\ncommitter ramus <ramus@localhost>"+at+"\n\n", 1), ErrInvalid},
 		{"committer without a time", strings.Replace(good(string(mine)), "localhost>"+at, "localhost>", 1), ErrDenied},
 		{"author without an address", strings.Replace(good(string(mine)), " <ann@example.com>", "", 1), ErrInvalid},
 		{"signed already", strings.Replace(good(string(mine)), "\n\n", "\ngpgsig x\n\n", 1), ErrInvalid},
 		{"another header", strings.Replace(good(string(mine)), "\n\n", "\nx y\n\n", 1), ErrInvalid},
 		{"a NUL", good(string(mine)) + "\x00", ErrInvalid},
 		{"half a parent", good("1234"), ErrInvalid},
-		{"a tag", "object " + string(mine) + "\ntype commit\ntag v1\ntagger ramus <ramus@localhost>" + at + "\n\nv1\n", ErrInvalid},
+		{"a tag", "object " + string(mine) + "\ntype commit\ntag v1\ntagger ramus <ramus@localhost>" + at + "\n\nv1\n",
+			ErrInvalid},
 		{"a push certificate", "certificate version 0.1\npusher x\n\n", ErrInvalid},
 		{"nothing", "", ErrInvalid},
 		{"too long", good(string(mine)) + strings.Repeat("x", commitMax), ErrTooLarge},
@@ -194,10 +198,13 @@ func TestNewCommitSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := NewCommitSigner(pkcs8(key)); err != nil || !strings.HasPrefix(s.AllowedSigner(Person{Name: "x", Email: "a*b c@d\n"}), `a_b_c@d_ namespaces="git" ssh-ed25519 AAAA`) {
+	if s, err := NewCommitSigner(pkcs8(key)); err != nil ||
+		!strings.HasPrefix(s.AllowedSigner(Person{Name: "x", Email: "a*b c@d\n"}),
+			`a_b_c@d_ namespaces="git" ssh-ed25519 AAAA`) {
 		t.Error(s, err)
 	}
-	for name, text := range map[string][]byte{"RSA": pkcs8(rsaKey), "locked": pem.EncodeToMemory(locked), "nothing": nil, "words": []byte("hunter2"),
+	for name, text := range map[string][]byte{"RSA": pkcs8(rsaKey), "locked": pem.EncodeToMemory(locked),
+		"nothing": nil, "words": []byte("hunter2"),
 		"public": []byte(newSigner(t).PublicKey())} {
 		if _, err := NewCommitSigner(text); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
@@ -229,7 +236,8 @@ func BenchmarkSignCommit(b *testing.B) {
 	r := newRepo(b)
 	r.server.Signer = newSigner(b)
 	tip := commit(b, r, "main", "Base", "a", "1\n")
-	text := []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nparent " + string(tip) + "\nauthor a <a> 1 +0000\ncommitter ramus <ramus@localhost> 1 +0000\n\nx\n")
+	text := []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nparent " + string(tip) +
+		"\nauthor a <a> 1 +0000\ncommitter ramus <ramus@localhost> 1 +0000\n\nx\n")
 	for b.Loop() {
 		if _, err := r.SignCommit(b.Context(), text, robot, "main"); err != nil {
 			b.Fatal(err)

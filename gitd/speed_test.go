@@ -13,7 +13,8 @@ func largeRepo(b *testing.B, n int) (*Repo, Hash) {
 	r := newRepo(b)
 	c := NewCommit{Author: alice, Message: "all"}
 	for i := range n {
-		c.Put = append(c.Put, File{Path: fmt.Sprintf("d%d/d%d/f%d", i/10000, i/100%100, i), Content: fmt.Appendf(nil, "content of %d\n", i)})
+		c.Put = append(c.Put, File{Path: fmt.Sprintf("d%d/d%d/f%d", i/10000, i/100%100, i),
+			Content: fmt.Appendf(nil, "content of %d\n", i)})
 	}
 	h, err := r.WriteCommit(b.Context(), c)
 	if err != nil {
@@ -86,7 +87,8 @@ func BenchmarkCommit(b *testing.B) {
 func commitThree(b *testing.B, r *Repo, last Hash, i int) Hash {
 	c := NewCommit{From: last, Parents: []Hash{last}, Author: alice, Message: fmt.Sprint(i)}
 	for j := range 3 {
-		c.Put = append(c.Put, File{Path: fmt.Sprintf("d%d/d%d/f%d", j%2, j, 100*j), Content: fmt.Appendf(nil, "%d %d", i, j)})
+		c.Put = append(c.Put, File{Path: fmt.Sprintf("d%d/d%d/f%d", j%2, j, 100*j),
+			Content: fmt.Appendf(nil, "%d %d", i, j)})
 	}
 	h, err := r.WriteCommit(b.Context(), c)
 	if err != nil {

@@ -124,7 +124,8 @@ func (f *sshFront) newServer(ctx context.Context, signer ssh.Signer) *ssh.Server
 			return &gossh.ServerConfig{
 				MaxAuthTries: 20, // agents with many keys
 				// It is called once, with the key that has signed.
-				VerifiedPublicKeyCallback: func(meta gossh.ConnMetadata, key gossh.PublicKey, _ *gossh.Permissions, _ string) (*gossh.Permissions, error) {
+				VerifiedPublicKeyCallback: func(meta gossh.ConnMetadata, key gossh.PublicKey, _ *gossh.Permissions,
+					_ string) (*gossh.Permissions, error) {
 					k, err := f.server.authorizedKey(key, remoteIP(meta.RemoteAddr()))
 					if err != nil {
 						return nil, err

@@ -136,7 +136,8 @@ func TestSSHScope(t *testing.T) {
 	refused(t, out, err, "may not delete")
 	out, err = try(writerFile, "push", base+"/a.git", "+HEAD~1:refs/heads/w/1")
 	refused(t, out, err, "non-fast-forward")
-	for _, path := range []string{"/b.git", "/missing.git", "/../root/a.git", "/-x.git", "/a.lock.git", "/b", "/missing", "/a.git/objects"} {
+	for _, path := range []string{"/b.git", "/missing.git", "/../root/a.git", "/-x.git", "/a.lock.git", "/b",
+		"/missing", "/a.git/objects"} {
 		out, err = try(writerFile, "ls-remote", base+path)
 		refused(t, out, err, "not found")
 	}
@@ -281,7 +282,8 @@ func TestSSHOfferedKey(t *testing.T) {
 		cmd.Stderr = &stderr
 		out, _ := cmd.Output()
 		for _, k := range []gossh.Signer{mallory, admin} {
-			if want := "Server accepts key: " + filepath.Join(public, map[bool]string{true: "1", false: "2"}[k == mallory]); !strings.Contains(stderr.String(), want) {
+			if want := "Server accepts key: " + filepath.Join(public,
+				map[bool]string{true: "1", false: "2"}[k == mallory]); !strings.Contains(stderr.String(), want) {
 				t.Fatalf("the client did not offer as it should: no %q in\n%s", want, stderr.String())
 			}
 		}

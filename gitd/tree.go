@@ -89,7 +89,8 @@ func (r *Repo) ReadFile(ctx context.Context, rev, path string, max int64) ([]byt
 func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, int64, error) {
 	e, err := r.findEntry(ctx, rev, path)
 	if err == nil && e.Kind() != "blob" {
-		err = fmt.Errorf("it is a %s, not a file: %w", map[string]string{"tree": "folder", "commit": "submodule"}[e.Kind()], ErrInvalid)
+		err = fmt.Errorf("it is a %s, not a file: %w",
+			map[string]string{"tree": "folder", "commit": "submodule"}[e.Kind()], ErrInvalid)
 	}
 	var in io.ReadCloser
 	var size int64
@@ -111,7 +112,8 @@ func (r *Repo) Blob(ctx context.Context, blob Hash, max int64) ([]byte, error) {
 	}
 	defer in.Close()
 	if size > max {
-		return nil, fmt.Errorf("cannot read blob %s in %s: it has %d bytes, allowed are %d: %w", blob, r.name, size, max, ErrTooLarge)
+		return nil, fmt.Errorf("cannot read blob %s in %s: it has %d bytes, allowed are %d: %w", blob, r.name, size,
+			max, ErrTooLarge)
 	}
 	data := make([]byte, size)
 	if _, err := io.ReadFull(in, data); err != nil {
@@ -196,7 +198,8 @@ func (r *Repo) fillSizes(ctx context.Context, list []TreeEntry) error {
 	for _, e := range list {
 		in.WriteString(string(e.Hash) + "\n")
 	}
-	out, err := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"}, In: &in})
+	out, err := r.server.git.Output(ctx,
+		gitcmd.Command{Repo: r.dir, Args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"}, In: &in})
 	if err != nil {
 		return fmt.Errorf("cannot read the sizes: %w", err)
 	}

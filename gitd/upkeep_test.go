@@ -47,7 +47,8 @@ func TestUpkeep(t *testing.T) {
 	const commits = 200
 	var last Hash
 	for i := range commits {
-		c := NewCommit{From: last, Author: alice, Message: fmt.Sprint(i), Put: []File{{Path: fmt.Sprintf("d/%d", i), Content: fmt.Append(nil, i)}}}
+		c := NewCommit{From: last, Author: alice, Message: fmt.Sprint(i),
+			Put: []File{{Path: fmt.Sprintf("d/%d", i), Content: fmt.Append(nil, i)}}}
 		if last != "" {
 			c.Parents = []Hash{last}
 		}

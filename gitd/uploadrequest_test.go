@@ -65,7 +65,8 @@ func TestMalformedFetches(t *testing.T) {
 			}
 		})
 	}
-	if status, said := w.post("git-upload-pack", "app", strings.NewReader(v0("want "+tip))); status != 200 || !strings.Contains(said, "PACK") {
+	if status, said := w.post("git-upload-pack", "app", strings.NewReader(v0("want "+tip))); status != 200 ||
+		!strings.Contains(said, "PACK") {
 		t.Errorf("a sound request: %d %.100q", status, said)
 	}
 }

@@ -75,11 +75,13 @@ func TestCredentialOverHTTP(t *testing.T) {
 	up.Credential = func(context.Context) (Credential, error) {
 		return Credential{User: "x", Password: "another-password"}, nil
 	}
-	if _, err := s.RefreshFrom(ctx, "r", up, "", nil); !errors.Is(err, ErrUpstream) || strings.Contains(err.Error(), "another-password") ||
+	if _, err := s.RefreshFrom(ctx, "r", up, "", nil); !errors.Is(err, ErrUpstream) ||
+		strings.Contains(err.Error(), "another-password") ||
 		strings.Contains(err.Error(), "eDphbm90aGVyLXBhc3N3b3Jk") {
 		t.Errorf("with another: %v", err)
 	}
-	up.URL, up.Credential = url+"/away/r.git", func(context.Context) (Credential, error) { return Credential{User: "x", Password: secret}, nil }
+	up.URL, up.Credential = url+"/away/r.git",
+		func(context.Context) (Credential, error) { return Credential{User: "x", Password: secret}, nil }
 	if _, err := s.RefreshFrom(ctx, "r", up, "", nil); err == nil {
 		t.Error("a redirect to nowhere gave a repository")
 	}
@@ -117,10 +119,11 @@ func TestCredentialOverSSH(t *testing.T) {
 	w.repo("r")
 	addr := w.serveSSH("127.0.0.1")
 	var host gossh.PublicKey
-	client, err := gossh.Dial("tcp", addr, &gossh.ClientConfig{User: "git", HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
-		host = key
-		return errors.New("only looking")
-	}})
+	client, err := gossh.Dial("tcp", addr,
+		&gossh.ClientConfig{User: "git", HostKeyCallback: func(_ string, _ net.Addr, key gossh.PublicKey) error {
+			host = key
+			return errors.New("only looking")
+		}})
 	if err == nil {
 		client.Close()
 	}
@@ -136,7 +139,8 @@ func TestCredentialOverSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := func(c Credential) Upstream {
-		return Upstream{URL: "ssh://git@" + addr + "/r.git", Credential: func(context.Context) (Credential, error) { return c, nil }}
+		return Upstream{URL: "ssh://git@" + addr + "/r.git",
+			Credential: func(context.Context) (Credential, error) { return c, nil }}
 	}
 	s := newServer(t)
 	if _, err := s.ImportFrom(t.Context(), "r", with(Credential{KeyFile: key, KnownHosts: known}), true, nil); err != nil {
@@ -200,7 +204,8 @@ func TestRefreshToACommit(t *testing.T) {
 		t.Error("an older commit:", res, err)
 	}
 	// The base may follow another branch of upstream.
-	if res, err := s.RefreshFrom(ctx, "r", Upstream{URL: src, Branch: "aside"}, "", nil); err != nil || res.New != aside || res.Branch != "main" {
+	if res, err := s.RefreshFrom(ctx, "r", Upstream{URL: src, Branch: "aside"}, "", nil); err != nil ||
+		res.New != aside || res.Branch != "main" {
 		t.Error(res, err)
 	}
 	if _, err := s.RefreshFrom(ctx, "r", Upstream{URL: src, Branch: "none"}, "", nil); !errors.Is(err, ErrUpstream) {
@@ -272,7 +277,8 @@ func TestShallowImport(t *testing.T) {
 	if _, err := s.ImportFrom(ctx, "d", Upstream{URL: src}, true, nil); !errors.Is(err, ErrInvalid) {
 		t.Error("a HEAD that names no branch:", err)
 	}
-	if _, err := s.ImportFrom(ctx, "d", Upstream{URL: src, Branch: "none"}, false, nil); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid) {
+	if _, err := s.ImportFrom(ctx, "d", Upstream{URL: src, Branch: "none"}, false, nil); !errors.Is(err, ErrNotFound) &&
+		!errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
 	if r, err := s.ImportFrom(ctx, "d", Upstream{URL: src, Branch: "other"}, true, nil); err != nil {

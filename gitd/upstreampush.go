@@ -118,7 +118,8 @@ func (r *Repo) pushBranch(ctx context.Context, src source, p UpstreamPush) error
 	said := &gitcmd.Tail{Max: gitcmd.StderrMax}
 	out, failed := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Config: src.config, Env: src.env, Progress: said,
 		Args: []string{"push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no",
-			"--force-with-lease=" + branch + ":" + string(tip), "--end-of-options", src.location, string(p.Commit) + ":" + branch}})
+			"--force-with-lease=" + branch + ":" + string(tip), "--end-of-options", src.location,
+			string(p.Commit) + ":" + branch}})
 	if failed == nil {
 		return nil
 	}
@@ -326,7 +327,8 @@ func (r *Repo) followBranch(ctx context.Context, src source, branch string) (Has
 	}
 	lines, done := src.progressWriter(nil)
 	defer done()
-	err = r.server.runFetch(ctx, src, fetchRequest{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + name}}, bytes, lines)
+	err = r.server.runFetch(ctx, src, fetchRequest{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + name}},
+		bytes, lines)
 	if err != nil {
 		if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", err, ErrUpstream)

@@ -117,7 +117,8 @@ func TestPushUpstreamRefused(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	write(t, hook, "#!/bin/sh\necho 'GH006: Protected branch' >&2\nexit 1\n")
-	if err := r.PushUpstream(ctx, UpstreamPush{Branch: "b", Commit: first}); err == nil || !strings.Contains(err.Error(), "GH006: Protected branch") {
+	if err := r.PushUpstream(ctx, UpstreamPush{Branch: "b", Commit: first}); err == nil ||
+		!strings.Contains(err.Error(), "GH006: Protected branch") {
 		t.Error(err)
 	}
 	if err := os.Remove(hook); err != nil {
@@ -146,7 +147,8 @@ func TestPushUpstreamRefused(t *testing.T) {
 func TestUpstreamBranchNames(t *testing.T) {
 	ctx := t.Context()
 	up, r, first := forked(t)
-	for _, name := range []string{"", "-d", "--all", "HEAD", "a b", "a..b", "a:b", "+a", "^a", "refs/heads/x:y", "a\nb", "a/", "/a", "*", "a.lock",
+	for _, name := range []string{"", "-d", "--all", "HEAD", "a b", "a..b", "a:b", "+a", "^a", "refs/heads/x:y", "a\nb",
+		"a/", "/a", "*", "a.lock",
 		"@{-1}", "a\x00b", strings.Repeat("x", 2000)} {
 		err := r.PushUpstream(ctx, UpstreamPush{Branch: name, Commit: first})
 		if name == "+a" {
@@ -172,7 +174,8 @@ func TestUpstreamBranchNames(t *testing.T) {
 			t.Errorf("fetch of %q: %s, %v", name, h, err)
 		}
 	}
-	if err := r.PushUpstream(ctx, UpstreamPush{Upstream: Upstream{URL: "ext::sh -c x"}, Branch: "b", Commit: first}); !errors.Is(err, ErrInvalid) {
+	if err := r.PushUpstream(ctx, UpstreamPush{Upstream: Upstream{URL: "ext::sh -c x"}, Branch: "b",
+		Commit: first}); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
 	alone, err := r.server.Create(ctx, "alone")
@@ -244,7 +247,8 @@ func TestPushUpstreamOverHTTP(t *testing.T) {
 	}
 	first := at(t, up, "main")
 	one := commit(t, r, "main", "One", "b", "1")
-	if err := r.PushUpstream(ctx, UpstreamPush{Upstream: with, Branch: "b", Commit: one, Old: hashOf("")}); err != nil || at(t, up, "b") != one {
+	if err := r.PushUpstream(ctx,
+		UpstreamPush{Upstream: with, Branch: "b", Commit: one, Old: hashOf("")}); err != nil || at(t, up, "b") != one {
 		t.Fatal(err)
 	}
 	if h, err := r.FetchUpstream(ctx, with, "b"); h != one || err != nil {
@@ -259,7 +263,8 @@ func TestPushUpstreamOverHTTP(t *testing.T) {
 		return Credential{User: "x", Password: "another-password"}, nil
 	}
 	err = r.PushUpstream(ctx, UpstreamPush{Upstream: wrong, Branch: "c", Commit: one})
-	if !errors.Is(err, ErrUpstream) || strings.Contains(err.Error(), "another-password") || strings.Contains(err.Error(), "eDphbm90aGVyLXBhc3N3b3Jk") {
+	if !errors.Is(err, ErrUpstream) || strings.Contains(err.Error(), "another-password") ||
+		strings.Contains(err.Error(), "eDphbm90aGVyLXBhc3N3b3Jk") {
 		t.Error(err)
 	}
 	if _, err := r.FetchUpstream(ctx, wrong, "b"); !errors.Is(err, ErrUpstream) || strings.Contains(err.Error(), "another-password") {
@@ -287,7 +292,8 @@ func TestPushUpstreamOverHTTP(t *testing.T) {
 		}
 		return false
 	}, nil)
-	if err := r.PushUpstream(ctx, UpstreamPush{Upstream: with, Branch: "c", Commit: one}); !errors.Is(err, ErrUpstream) || at(t, up, "c") != "" {
+	if err := r.PushUpstream(ctx, UpstreamPush{Upstream: with, Branch: "c", Commit: one}); !errors.Is(err,
+		ErrUpstream) || at(t, up, "c") != "" {
 		t.Error(err)
 	}
 	gate.set(nil, func() {})
@@ -300,7 +306,8 @@ func TestPushUpstreamOverHTTP(t *testing.T) {
 			return true
 		}, nil)
 	})
-	if err := r.PushUpstream(ctx, UpstreamPush{Upstream: with, Branch: "d", Commit: one}); !errors.Is(err, ErrUpstream) || at(t, up, "d") != one {
+	if err := r.PushUpstream(ctx, UpstreamPush{Upstream: with, Branch: "d", Commit: one}); !errors.Is(err,
+		ErrUpstream) || at(t, up, "d") != one {
 		t.Error("taken, and down:", err)
 	}
 	if _, err := r.FetchUpstream(ctx, with, "d"); !errors.Is(err, ErrUpstream) {
@@ -370,7 +377,8 @@ func TestFetchUpstream(t *testing.T) {
 	for _, d := range []struct {
 		commit, ancestor Hash
 		want             bool
-	}{{two, one, true}, {two, two, true}, {one, two, false}, {forced, one, true}, {forced, two, false}, {forced, first, true}} {
+	}{{two, one, true}, {two, two, true}, {one, two, false}, {forced, one, true}, {forced, two, false},
+		{forced, first, true}} {
 		if got, err := r.Descends(ctx, d.commit, d.ancestor); got != d.want || err != nil {
 			t.Errorf("%s descends from %s: %v, %v", d.commit, d.ancestor, got, err)
 		}
@@ -386,12 +394,15 @@ func TestFetchUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := commit(t, r, "mine", "Mine", "mine", "1")
-	res, err := r.Merge(ctx, MergeRequest{From: "refs/ramus/upstream/b", Into: "mine", Strategy: StrategyMerge, Committer: alice})
+	res, err := r.Merge(ctx, MergeRequest{From: "refs/ramus/upstream/b", Into: "mine", Strategy: StrategyMerge,
+		Committer: alice})
 	if err != nil || !res.Merged || res.Old != mine {
 		t.Errorf("%+v, %v", res, err)
 	}
-	for _, from := range []string{"refs/ramus/bases/latest", "refs/ramus/upstream/", "refs/ramus/upstream/gone", "refs/ramus/upstream/../b"} {
-		if _, err := r.Merge(ctx, MergeRequest{From: from, Into: "mine", Strategy: StrategyMerge, Committer: alice}); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid) {
+	for _, from := range []string{"refs/ramus/bases/latest", "refs/ramus/upstream/", "refs/ramus/upstream/gone",
+		"refs/ramus/upstream/../b"} {
+		if _, err := r.Merge(ctx, MergeRequest{From: from, Into: "mine", Strategy: StrategyMerge,
+			Committer: alice}); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", from, err)
 		}
 	}
@@ -414,9 +425,11 @@ func TestFetchUpstream(t *testing.T) {
 	if !strings.Contains(refs, "refs/ramus/upstream/b/c") {
 		t.Fatal(refs)
 	}
-	door := httptest.NewServer(r.server.GrantHandler(Grant{Subject: "x", Repo: "r", Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/*"}, Write: []string{"refs/heads/*"}}))
+	door := httptest.NewServer(r.server.GrantHandler(Grant{Subject: "x", Repo: "r", Scopes: []string{ScopeWrite},
+		Read: []string{"refs/heads/*"}, Write: []string{"refs/heads/*"}}))
 	t.Cleanup(door.Close)
-	if refs := stock(t, "", "ls-remote", door.URL+"/r.git"); strings.Contains(refs, "refs/ramus") || !strings.Contains(refs, "refs/heads/main") {
+	if refs := stock(t, "", "ls-remote", door.URL+"/r.git"); strings.Contains(refs, "refs/ramus") ||
+		!strings.Contains(refs, "refs/heads/main") {
 		t.Error(refs)
 	}
 	thief := t.TempDir()
@@ -483,13 +496,14 @@ func FuzzPushReport(f *testing.F) {
 
 func TestPushReport(t *testing.T) {
 	for text, want := range map[string]refReport{
-		"To /x\n!\t1:refs/heads/b\t[rejected] (stale info)\nDone\n":               {refLocal, "stale info"},
-		"!\t1:refs/heads/b\t[remote rejected] (protected branch hook declined)\n": {refRemote, "protected branch hook declined"},
-		"!\t:refs/heads/b\t[remote rejected] (a (b) c)":                           {refRemote, "a (b) c"},
-		"!\t1:refs/heads/c\t[remote rejected] (x)\n":                              {},
-		"!\t1:refs/heads/b\t[remote failure] (remote failed to report status)\n":  {},
-		" \t1:refs/heads/b\t1..2\n":                                               {},
-		"":                                                                        {},
+		"To /x\n!\t1:refs/heads/b\t[rejected] (stale info)\nDone\n": {refLocal, "stale info"},
+		"!\t1:refs/heads/b\t[remote rejected] (protected branch hook declined)\n": {refRemote,
+			"protected branch hook declined"},
+		"!\t:refs/heads/b\t[remote rejected] (a (b) c)":                          {refRemote, "a (b) c"},
+		"!\t1:refs/heads/c\t[remote rejected] (x)\n":                             {},
+		"!\t1:refs/heads/b\t[remote failure] (remote failed to report status)\n": {},
+		" \t1:refs/heads/b\t1..2\n":                                              {},
+		"":                                                                       {},
 	} {
 		if got := readReport([]byte(text), "refs/heads/b"); got != want {
 			t.Errorf("%q: %+v", text, got)

@@ -162,7 +162,8 @@ func (w *wire) token(g Grant) string {
 }
 
 // full grants everything.
-var full = Grant{Subject: "admin", Repo: "*", Scopes: []string{ScopeAdmin}, Write: []string{"refs/*", "refs/ramus/*"}, Force: true, Delete: true}
+var full = Grant{Subject: "admin", Repo: "*", Scopes: []string{ScopeAdmin}, Write: []string{"refs/*", "refs/ramus/*"},
+	Force: true, Delete: true}
 
 // url returns a repository's address with a token in it, or without one if
 // token is empty.

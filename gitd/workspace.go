@@ -64,7 +64,8 @@ func (v *sshSession) runWorkspace(ctx context.Context, space Workspace, line str
 		}
 		return 0
 	}
-	return space.Run(ctx, ShellSession{Command: line, TTY: v.tty, Resized: v.resized, In: v.ch, Out: v.ch, Err: v.ch.Stderr()})
+	return space.Run(ctx, ShellSession{Command: line, TTY: v.tty, Resized: v.resized, In: v.ch, Out: v.ch,
+		Err: v.ch.Stderr()})
 }
 
 // ptyRequest is the payload of RFC 4254, section 6.2.

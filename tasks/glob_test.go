@@ -54,7 +54,8 @@ func TestGlob(t *testing.T) {
 			t.Errorf("%q on %q: got %v", c.pattern, c.name, got)
 		}
 	}
-	for _, p := range []string{"[", "[]", "a[b", "{a", "{a,{b}}", "a\\", "/etc/*", "../*", "a/../b", "{a,..}/b", "\x00", strings.Repeat("x", 2000), strings.Repeat("{a,b}", 20)} {
+	for _, p := range []string{"[", "[]", "a[b", "{a", "{a,{b}}", "a\\", "/etc/*", "../*", "a/../b", "{a,..}/b", "\x00",
+		strings.Repeat("x", 2000), strings.Repeat("{a,b}", 20)} {
 		if _, err := ParseGlob(p); err == nil {
 			t.Errorf("%q was taken", p)
 		}
@@ -82,7 +83,8 @@ func FuzzGlob(f *testing.F) {
 			return
 		}
 		got := g.Match(name)
-		if len(pattern) > 60 || len(name) > 60 || strings.ContainsAny(pattern, `[]{}\`) || strings.Contains(name, "//") || strings.Contains(pattern, "//") || strings.HasPrefix(name, "/") {
+		if len(pattern) > 60 || len(name) > 60 || strings.ContainsAny(pattern, `[]{}\`) ||
+			strings.Contains(name, "//") || strings.Contains(pattern, "//") || strings.HasPrefix(name, "/") {
 			return // beyond the translation below; the call above must only not panic
 		}
 		p := strings.TrimPrefix(pattern, "./")
@@ -132,7 +134,8 @@ func TestCleanPath(t *testing.T) {
 			t.Errorf("%q: got %q, %v; want %q", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", ".git", ".git/config", "sub/.git/hooks/x", ".GIT/config", "a\x00", strings.Repeat("a/", 3000)} {
+	for _, in := range []string{"", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", ".git", ".git/config",
+		"sub/.git/hooks/x", ".GIT/config", "a\x00", strings.Repeat("a/", 3000)} {
 		if got, err := CleanPath(in); err == nil {
 			t.Errorf("%q became %q", in, got)
 		}

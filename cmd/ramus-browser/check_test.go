@@ -133,13 +133,15 @@ for(let i=0;i<2;i++)new Worker(URL.createObjectURL(new Blob(["for(;;);"])))</scr
 	}{
 		{path: "/console", verdict: browser.Fail, words: []string{"console error: a bad thing 7"}, full: true},
 		{path: "/page", verdict: browser.Fail, words: []string{"uncaught TypeError: Cannot read properties of undefined"}},
-		{path: "/500", verdict: browser.Fail, words: []string{"GET " + url + "/broken answered 500"}, also: func(t *testing.T, o outcome) {
-			if v := o.Views[0]; len(v.Network) != 1 || len(v.Console.Errors) != 0 || v.Console.Counts["error"] != 1 {
-				t.Errorf("told twice: %+v", v)
-			}
-		}},
+		{path: "/500", verdict: browser.Fail, words: []string{"GET " + url + "/broken answered 500"},
+			also: func(t *testing.T, o outcome) {
+				if v := o.Views[0]; len(v.Network) != 1 || len(v.Console.Errors) != 0 || v.Console.Counts["error"] != 1 {
+					t.Errorf("told twice: %+v", v)
+				}
+			}},
 		{path: "/harmless", verdict: browser.Pass, also: func(t *testing.T, o outcome) {
-			if v := o.Views[0]; len(v.Network) != 1 || v.Network[0].Status != 404 || v.Console.Counts["dialog"] != 3 || v.Console.Counts["popup"] != 1 {
+			if v := o.Views[0]; len(v.Network) != 1 || v.Network[0].Status != 404 || v.Console.Counts["dialog"] != 3 ||
+				v.Console.Counts["popup"] != 1 {
 				t.Errorf("%+v", v)
 			}
 		}},
@@ -149,17 +151,19 @@ for(let i=0;i<2;i++)new Worker(URL.createObjectURL(new Blob(["for(;;);"])))</scr
 		{path: "/gone", verdict: browser.Fail, words: []string{url + "/gone answered 404"}, full: true},
 		{path: "/loop", verdict: browser.Fail, words: []string{"redirects without end"}},
 		{path: "/file", verdict: browser.Fail, words: []string{"redirects to what is no web page"}},
-		{path: "/step", verdict: browser.Fail, words: []string{`step 2, expect_text "#count": want "2 items", got "1 item" (1s)`}, steps: []browser.Step{
-			{Do: "click", Target: "button"},
-			{Do: "expect_text", Target: "#count", Value: "2 items", Timeout: browser.Duration(time.Second)},
-			{Do: "click", Target: "button"},
-		}, also: func(t *testing.T, o outcome) {
-			steps := o.Views[0].Steps
-			if len(steps) != 2 || len(o.files[steps[1].Screenshot]) == 0 || steps[1].Error == "" {
-				t.Errorf("%+v", steps)
-			}
-		}},
-		{path: "/step", verdict: browser.Fail, full: true, words: []string{`step 1, click "#nowhere": no such element (500ms)`},
+		{path: "/step", verdict: browser.Fail,
+			words: []string{`step 2, expect_text "#count": want "2 items", got "1 item" (1s)`}, steps: []browser.Step{
+				{Do: "click", Target: "button"},
+				{Do: "expect_text", Target: "#count", Value: "2 items", Timeout: browser.Duration(time.Second)},
+				{Do: "click", Target: "button"},
+			}, also: func(t *testing.T, o outcome) {
+				steps := o.Views[0].Steps
+				if len(steps) != 2 || len(o.files[steps[1].Screenshot]) == 0 || steps[1].Error == "" {
+					t.Errorf("%+v", steps)
+				}
+			}},
+		{path: "/step", verdict: browser.Fail, full: true,
+			words: []string{`step 1, click "#nowhere": no such element (500ms)`},
 			steps: []browser.Step{{Do: "click", Target: "#nowhere", Timeout: browser.Duration(time.Second / 2)}}},
 		{path: "/step", verdict: browser.Fail, words: []string{`must begin with http:// or https://`},
 			steps: []browser.Step{{Do: "goto", Target: "file:///etc/passwd"}}},

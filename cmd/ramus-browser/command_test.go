@@ -97,8 +97,10 @@ func TestInstallOverHalf(t *testing.T) {
 	var archive bytes.Buffer
 	packed := gzip.NewWriter(&archive)
 	files := tar.NewWriter(packed)
-	for name, text := range map[string]string{"package/cli.js": `require("./lib/rest.js")`, "package/lib/rest.js": `console.log("Version ` + d.Version + `")`} {
-		err = errors.Join(err, files.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}))
+	for name, text := range map[string]string{"package/cli.js": `require("./lib/rest.js")`,
+		"package/lib/rest.js": `console.log("Version ` + d.Version + `")`} {
+		err = errors.Join(err, files.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)),
+			Typeflag: tar.TypeReg}))
 		_, failed := files.Write([]byte(text))
 		err = errors.Join(err, failed)
 	}

@@ -44,7 +44,8 @@ func drive(ctx context.Context, args []string, std streams) (int, error) {
 	// Evidence is written until shortly before the deadline. The page is checked until only the time for that is left.
 	hard, cancel := context.WithDeadlineCause(ctx, begun.Add(j.deadline-time.Second), timeoutError(j.deadline))
 	defer cancel()
-	ready, cancelReady := context.WithDeadlineCause(hard, begun.Add(j.deadline-driveGrace(j.deadline)), timeoutError(j.deadline))
+	ready, cancelReady := context.WithDeadlineCause(hard, begun.Add(j.deadline-driveGrace(j.deadline)),
+		timeoutError(j.deadline))
 	defer cancelReady()
 
 	d := &driver{job: j, place: p, out: out, work: work, hard: hard}
@@ -148,7 +149,8 @@ func (d *driver) awaitPort(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("nothing answers at %s (waited %v)", text.Clip(d.job.page.String(), maxURL), time.Since(begun).Round(time.Second))
+			return fmt.Errorf("nothing answers at %s (waited %v)", text.Clip(d.job.page.String(), maxURL),
+				time.Since(begun).Round(time.Second))
 		case <-tick.C:
 		}
 	}

@@ -81,7 +81,8 @@ func driveScript() {
 		panic(err)
 	}
 	j := &job{deadline: deadline}
-	said, end := j.drive(context.Background(), place{self: filepath.Join(work, "script")}, nil, browser.Job{}, io.Discard, work, work)
+	said, end := j.drive(context.Background(), place{self: filepath.Join(work, "script")}, nil, browser.Job{},
+		io.Discard, work, work)
 	fmt.Printf("%v, %s, %d left\n", end, said, len(children(os.Getpid())))
 	os.Exit(0)
 }
@@ -100,7 +101,8 @@ func TestWatchdog(t *testing.T) {
 	}{
 		"hangs":  {"setsid sleep 1000 &\n(setsid sh -c 'trap \"\" TERM; sleep 1000; sleep 1000') &\necho words >&2\nsleep 1000", 2 * time.Second, "the deadline passed, words, 0 left"},
 		"leaves": {"setsid sleep 1000 &\nexit 3", time.Minute, "exit status 3, , 0 left"},
-		"panics": {"echo 'panic: no channel' >&2; echo more >&2; exit 2", time.Minute, "exit status 2, panic: no channel, 0 left"},
+		"panics": {"echo 'panic: no channel' >&2; echo more >&2; exit 2", time.Minute,
+			"exit status 2, panic: no channel, 0 left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := t.TempDir()

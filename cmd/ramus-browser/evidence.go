@@ -43,7 +43,8 @@ func writeEvidence(w io.Writer, dir string, c *browser.Check) error {
 		nameFiles(&c.Views[i], present)
 	}
 	if left > 0 {
-		c.Reason = strings.TrimPrefix(c.Reason+fmt.Sprintf("; %s of the evidence left out: too large", plural(left, "file")), "; ")
+		c.Reason = strings.TrimPrefix(c.Reason+fmt.Sprintf("; %s of the evidence left out: too large",
+			plural(left, "file")), "; ")
 	}
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {

@@ -40,35 +40,42 @@ func TestJudge(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "order", faults: faults{
-			console:   []consoleError{{text: "bad", position: true}, {text: "worse", position: true}},
-			pages:     []string{"TypeError: x"},
-			exchanges: []exchange{broken("http://a/f", "net::ERR_FAILED"), request(500, "http://a/s"), request(404, "http://a/c")},
+			console: []consoleError{{text: "bad", position: true}, {text: "worse", position: true}},
+			pages:   []string{"TypeError: x"},
+			exchanges: []exchange{broken("http://a/f", "net::ERR_FAILED"), request(500, "http://a/s"),
+				request(404, "http://a/c")},
 		}, words: "uncaught TypeError: x; GET http://a/s answered 500; GET http://a/f failed: net::ERR_FAILED; console error: bad (and 1 more)", network: 3},
 		{name: "the document first", faults: faults{
 			pages: []string{"x"}, exchanges: []exchange{document(request(404, "http://a/"))},
 		}, words: "http://a/ answered 404; uncaught x", network: 1},
-		{name: "4xx is listed only", faults: faults{exchanges: []exchange{request(404, "http://a/c"), request(499, "http://a/d")}}, network: 2},
+		{name: "4xx is listed only",
+			faults: faults{exchanges: []exchange{request(404, "http://a/c"), request(499, "http://a/d")}}, network: 2},
 		{name: "told once", faults: faults{
 			exchanges: []exchange{request(404, "http://a/c"), broken("http://a/d", "net::ERR_FAILED")},
-			console:   []consoleError{{text: "Failed to load resource", url: "http://a/c"}, {text: "Failed to load resource", url: "http://a/d"}},
+			console: []consoleError{{text: "Failed to load resource", url: "http://a/c"},
+				{text: "Failed to load resource", url: "http://a/d"}},
 		}, words: "GET http://a/d failed: net::ERR_FAILED", network: 2},
 		{name: "a script's own message counts", faults: faults{
 			exchanges: []exchange{request(404, "http://a/c")},
 			console:   []consoleError{{text: "Failed to load", url: "http://a/c", position: true}},
 		}, words: "console error: Failed to load", network: 1},
 		{name: "favicon", faults: faults{
-			exchanges: []exchange{request(404, "http://a/favicon.ico"), broken("http://a/x/favicon.ico?v=2", "net::ERR_FAILED")},
-			console:   []consoleError{{text: "Failed to load resource", url: "http://a/favicon.ico"}},
+			exchanges: []exchange{request(404, "http://a/favicon.ico"),
+				broken("http://a/x/favicon.ico?v=2", "net::ERR_FAILED")},
+			console: []consoleError{{text: "Failed to load resource", url: "http://a/favicon.ico"}},
 		}},
 		{name: "favicon with 500", faults: faults{exchanges: []exchange{request(500, "http://a/favicon.ico")}},
 			words: "GET http://a/favicon.ico answered 500", network: 1},
 		{name: "allowed", faults: faults{
-			console:   []consoleError{{text: "bad", position: true}, {text: "Failed", url: "http://a/s"}},
-			pages:     []string{"TypeError: x"},
-			exchanges: []exchange{request(500, "http://a/s"), broken("http://a/f", "net::ERR_FAILED"), document(request(404, "http://a/"))},
-		}, allow: browser.Allow{Console: []string{"b.d"}, PageErrors: []string{"^Type"}, Requests: []string{"http://a/"}}, allowed: 5},
-		{name: "nothing answers", faults: faults{exchanges: []exchange{document(broken("http://a/", "net::ERR_CONNECTION_REFUSED"))}},
-			words: "nothing answers at http://a/ (net::ERR_CONNECTION_REFUSED)", network: 1},
+			console: []consoleError{{text: "bad", position: true}, {text: "Failed", url: "http://a/s"}},
+			pages:   []string{"TypeError: x"},
+			exchanges: []exchange{request(500, "http://a/s"), broken("http://a/f", "net::ERR_FAILED"),
+				document(request(404, "http://a/"))},
+		}, allow: browser.Allow{Console: []string{"b.d"}, PageErrors: []string{"^Type"},
+			Requests: []string{"http://a/"}}, allowed: 5},
+		{name: "nothing answers",
+			faults: faults{exchanges: []exchange{document(broken("http://a/", "net::ERR_CONNECTION_REFUSED"))}},
+			words:  "nothing answers at http://a/ (net::ERR_CONNECTION_REFUSED)", network: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,10 +123,13 @@ func TestFailureWords(t *testing.T) {
 		want      string
 	}{
 		{"net::ERR_FAILED", "http://far.example/", false, "net::ERR_FAILED"},
-		{"net::ERR_PROXY_CONNECTION_FAILED", "http://far.example/", false, "refused: from here only 127.0.0.1, localhost and [::1] can be reached"},
-		{"net::ERR_TUNNEL_CONNECTION_FAILED", "https://far.example/", true, "refused by the egress proxy (net::ERR_TUNNEL_CONNECTION_FAILED)"},
+		{"net::ERR_PROXY_CONNECTION_FAILED", "http://far.example/", false,
+			"refused: from here only 127.0.0.1, localhost and [::1] can be reached"},
+		{"net::ERR_TUNNEL_CONNECTION_FAILED", "https://far.example/", true,
+			"refused by the egress proxy (net::ERR_TUNNEL_CONNECTION_FAILED)"},
 		{"net::ERR_NAME_NOT_RESOLVED", "http://127.0.0.1:7070/", true, "refused: this port is not for pages"},
-		{"net::ERR_NAME_NOT_RESOLVED", "http://127.0.0.2:80/", true, "refused: from here only 127.0.0.1, localhost and [::1] can be reached"},
+		{"net::ERR_NAME_NOT_RESOLVED", "http://127.0.0.2:80/", true,
+			"refused: from here only 127.0.0.1, localhost and [::1] can be reached"},
 	} {
 		if got := failure(c.code, c.url, c.proxied); got != c.want {
 			t.Errorf("%s of %s: %s", c.code, c.url, got)
@@ -128,7 +138,8 @@ func TestFailureWords(t *testing.T) {
 }
 
 func view1(name string, verdict browser.Verdict, reason string) browser.View {
-	return browser.View{Viewport: browser.Viewport{Name: name, Width: 1, Height: 2}, Verdict: verdict, Reason: reason, URL: "http://a/"}
+	return browser.View{Viewport: browser.Viewport{Name: name, Width: 1, Height: 2}, Verdict: verdict, Reason: reason,
+		URL: "http://a/"}
 }
 
 // TestSum: the worst view decides, equal reasons are told once, the verdict's own first.
@@ -140,9 +151,11 @@ func TestSum(t *testing.T) {
 		reason  string
 	}{
 		{nil, browser.Unverified, ""},
-		{[]browser.View{view1("a", browser.Pass, ""), view1("b", browser.Pass, "")}, browser.Pass, "http://a/ at a 1x2 and b 1x2: 0 steps, no errors"},
+		{[]browser.View{view1("a", browser.Pass, ""), view1("b", browser.Pass, "")}, browser.Pass,
+			"http://a/ at a 1x2 and b 1x2: 0 steps, no errors"},
 		{[]browser.View{view1("a", browser.Fail, "x"), view1("b", browser.Fail, "x")}, browser.Fail, "x"},
-		{[]browser.View{view1("a", browser.Pass, ""), view1("b", browser.Fail, "x"), view1("c", browser.Fail, "x")}, browser.Fail, "b, c: x"},
+		{[]browser.View{view1("a", browser.Pass, ""), view1("b", browser.Fail, "x"), view1("c", browser.Fail, "x")},
+			browser.Fail, "b, c: x"},
 		{[]browser.View{view1("a", browser.Unverified, "y"), view1("b", browser.Fail, "x")}, browser.Fail, "b: x; a: y"},
 		{[]browser.View{view1("a", browser.Pass, ""), view1("b", browser.Unverified, "y")}, browser.Unverified, "b: y"},
 	} {
@@ -167,12 +180,15 @@ func TestComplete(t *testing.T) {
 		verdict browser.Verdict
 		reason  string
 	}{
-		{"deadline, not answered", errDeadline, "", []browser.View{view1("a", "", ""), view1("b", "", "")}, browser.Unverified,
+		{"deadline, not answered", errDeadline, "", []browser.View{view1("a", "", ""), view1("b", "", "")},
+			browser.Unverified,
 			"not looked at: the check took longer than 0s"},
 		{"deadline, answered", errDeadline, "", []browser.View{answered, view1("b", "", "")}, browser.Fail,
 			"a: the check took longer than 0s; b: not looked at: the check took longer than 0s"},
-		{"stopped", errStopped, "", []browser.View{answered}, browser.Unverified, "not looked at to the end: the check was stopped"},
-		{"panic", errors.New("exit status 2"), "panic: x", []browser.View{view1("a", browser.Pass, "fine"), answered, view1("c", "", "")},
+		{"stopped", errStopped, "", []browser.View{answered}, browser.Unverified,
+			"not looked at to the end: the check was stopped"},
+		{"panic", errors.New("exit status 2"), "panic: x",
+			[]browser.View{view1("a", browser.Pass, "fine"), answered, view1("c", "", "")},
 			browser.Unverified, "a: the browser could not be driven: panic: x; c: not looked at"},
 		{"silent", nil, "", []browser.View{answered}, browser.Unverified, errBrowser.Error()},
 	} {
@@ -193,14 +209,16 @@ func TestEvidence(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
 	for name, size := range map[string]int64{
-		"a/screenshot.png": 10, "a/trace.zip": maxFile + 1, "a/video.webm": maxFile + 1, "a/step-01.png": 5, "index.json": 7, "a/odd name\n": 3,
+		"a/screenshot.png": 10, "a/trace.zip": maxFile + 1, "a/video.webm": maxFile + 1, "a/step-01.png": 5,
+		"index.json": 7, "a/odd name\n": 3,
 	} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, filepath.Join(dir, "a/network.har")),
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600),
+		os.Symlink(secret, filepath.Join(dir, "a/network.har")),
 		os.Symlink(filepath.Dir(secret), filepath.Join(dir, "b"))); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +230,8 @@ func TestEvidence(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := c.Views[0]
-	if v.Screenshot != "a/screenshot.png" || v.Trace != "" || v.HAR != "" || v.Video != "a/video.webm" || v.Steps[0].Screenshot == "" || v.Steps[1].Screenshot != "" {
+	if v.Screenshot != "a/screenshot.png" || v.Trace != "" || v.HAR != "" || v.Video != "a/video.webm" ||
+		v.Steps[0].Screenshot == "" || v.Steps[1].Screenshot != "" {
 		t.Errorf("%+v", v)
 	}
 	if c.Reason != "x; 1 file of the evidence left out: too large" {
@@ -250,7 +269,8 @@ func TestResolve(t *testing.T) {
 	for target, want := range map[string]string{
 		"/next": "http://127.0.0.1:5173/next", "c": "http://127.0.0.1:5173/a/c", "?y": "http://127.0.0.1:5173/a/b?y",
 		"https://far.example/": "https://far.example/", "//far.example/x": "http://far.example/x",
-		"file:///etc/passwd": "", "javascript:alert(1)": "", "chrome://crash": "", "view-source:http://a/": "", "data:text/html,x": "", "about:blank": "",
+		"file:///etc/passwd": "", "javascript:alert(1)": "", "chrome://crash": "", "view-source:http://a/": "",
+		"data:text/html,x": "", "about:blank": "",
 	} {
 		got, err := j.resolve(target)
 		if (err != nil) != (want == "") || err == nil && got.String() != want {

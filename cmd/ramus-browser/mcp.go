@@ -22,8 +22,10 @@ func mcp(args []string) error {
 	flags := flag.NewFlagSet("mcp", flag.ContinueOnError)
 	host := flags.String("host", "127.0.0.1", "address to listen on")
 	port := flags.Int("port", 8931, "port to listen on")
-	proxy := flags.String("proxy", "", "where all but local addresses are asked for (http://HOST:PORT); empty: they are refused")
-	origins := flags.String("allowed-origins", "", "origins that may be asked for, by semicolons; empty: all that the walls let through")
+	proxy := flags.String("proxy", "",
+		"where all but local addresses are asked for (http://HOST:PORT); empty: they are refused")
+	origins := flags.String("allowed-origins", "",
+		"origins that may be asked for, by semicolons; empty: all that the walls let through")
 	output := flags.String("output-dir", filepath.Join(os.TempDir(), "browser"), "folder for pictures and downloads")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -52,7 +54,8 @@ func mcp(args []string) error {
 		return err
 	}
 	config := filepath.Join(work, "config.json")
-	text, err := json.Marshal(mcpConfig(p, launchArgs(out, strconv.Itoa(*port)), strings.FieldsFunc(*origins, func(r rune) bool { return r == ';' }), *output))
+	text, err := json.Marshal(mcpConfig(p, launchArgs(out, strconv.Itoa(*port)),
+		strings.FieldsFunc(*origins, func(r rune) bool { return r == ';' }), *output))
 	if err == nil {
 		err = os.WriteFile(config, text, 0o600)
 	}

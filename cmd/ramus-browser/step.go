@@ -31,7 +31,8 @@ func (v *view) steps(ctx context.Context) []finding {
 		begun := time.Now()
 		err := s.do(ctx)
 		r := browser.StepResult{
-			Do: step.Do, Target: text.Clip(step.Target, maxText), Value: text.Clip(step.Value, maxText), In: text.Clip(step.In, maxText),
+			Do: step.Do, Target: text.Clip(step.Target, maxText), Value: text.Clip(step.Value, maxText),
+			In:     text.Clip(step.In, maxText),
 			Secret: s.secret, OK: err == nil, MS: time.Since(begun).Milliseconds(), Screenshot: s.picture,
 		}
 		if s.secret && r.Value != "" {
@@ -146,7 +147,8 @@ func (s *stepAtWork) do(ctx context.Context) (err error) {
 		return call(func() error { return element.Click(playwright.LocatorClickOptions{Timeout: ms}) })
 	case "fill":
 		return call(func() error {
-			password, err := element.Evaluate(`e => e.type === "password"`, nil, playwright.LocatorEvaluateOptions{Timeout: ms})
+			password, err := element.Evaluate(`e => e.type === "password"`, nil,
+				playwright.LocatorEvaluateOptions{Timeout: ms})
 			if err != nil {
 				return err
 			}

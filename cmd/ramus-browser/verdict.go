@@ -81,7 +81,8 @@ func looked(views []browser.View) string {
 		steps += len(v.Steps)
 		allowed += v.Allowed
 	}
-	text := fmt.Sprintf("%s at %s: %s, no errors", text.Clip(views[0].URL, 200), strings.Join(sizes, " and "), plural(steps, "step"))
+	text := fmt.Sprintf("%s at %s: %s, no errors", text.Clip(views[0].URL, 200), strings.Join(sizes, " and "),
+		plural(steps, "step"))
 	if allowed > 0 {
 		text += fmt.Sprintf(" but %d that are allowed", allowed)
 	}

@@ -59,13 +59,14 @@ func outside(t *testing.T, address string) (host string, v *visitors) {
 	t.Helper()
 	v = new(visitors)
 	tcp, udp := listenBoth(t, address)
-	s := &httptest.Server{Listener: tcp, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-	}), ConnState: func(c net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			v.add("tcp from " + c.RemoteAddr().String())
-		}
-	}}}
+	s := &httptest.Server{Listener: tcp,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+		}), ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				v.add("tcp from " + c.RemoteAddr().String())
+			}
+		}}}
 	s.Start()
 	done := make(chan struct{})
 	go func() {
@@ -190,15 +191,16 @@ func TestProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.add(r.Method + " " + r.RequestURI)
-		if r.Method == http.MethodConnect {
-			http.Error(w, "no", http.StatusForbidden)
-			return
-		}
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		io.WriteString(w, "hello from afar")
-	})}}
+	proxy := &httptest.Server{Listener: listener,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.add(r.Method + " " + r.RequestURI)
+			if r.Method == http.MethodConnect {
+				http.Error(w, "no", http.StatusForbidden)
+				return
+			}
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+			io.WriteString(w, "hello from afar")
+		})}}
 	proxy.Start()
 	t.Cleanup(proxy.Close)
 	s := site(t, map[string]any{"/": `<p id=x></p><script>fetch('http://far.example/a').then(r=>r.text()).then(t=>{document.getElementById('x').textContent=t})
@@ -208,12 +210,14 @@ fetch('https://far.example/b').catch(()=>{});fetch('/c').catch(()=>{})</script>`
 	o := look(t, browser.Job{Spec: sp, Proxy: proxy.URL})
 	o.want(t, browser.Pass)
 	list := strings.Join(asked.list(), ", ")
-	if !strings.Contains(list, "GET http://far.example/a") || !strings.Contains(list, "CONNECT far.example:443") || strings.Contains(list, "127.0.0.1") {
+	if !strings.Contains(list, "GET http://far.example/a") || !strings.Contains(list, "CONNECT far.example:443") ||
+		strings.Contains(list, "127.0.0.1") {
 		t.Errorf("the proxy was asked for %s", list)
 	}
 	u, _ := url.Parse("http://127.0.0.1:" + doorPort)
 	rules := strings.Join(networkArgs(u), " ")
-	if alias, door := strings.Index(rules, "MAP "+egressAlias+" 127.0.0.1"), strings.Index(rules, "MAP *:"+doorPort+" ~NOTFOUND"); alias < 0 || door < alias {
+	if alias, door := strings.Index(rules, "MAP "+egressAlias+" 127.0.0.1"),
+		strings.Index(rules, "MAP *:"+doorPort+" ~NOTFOUND"); alias < 0 || door < alias {
 		t.Errorf("the proxy's name is not resolved before the door is shut: %s", rules)
 	}
 }
@@ -231,9 +235,11 @@ func TestState(t *testing.T) {
 document.getElementById('stored').textContent=(localStorage.getItem('token')||'').length==20?'stored':'none'</script>`)
 	}})
 	state, _ := json.Marshal(map[string]any{
-		"cookies": []any{map[string]any{"name": "session", "value": "cookie-secret-value", "domain": "127.0.0.1", "path": "/", "expires": -1,
+		"cookies": []any{map[string]any{"name": "session", "value": "cookie-secret-value", "domain": "127.0.0.1",
+			"path": "/", "expires": -1,
 			"httpOnly": true, "secure": false, "sameSite": "Lax"}},
-		"origins": []any{map[string]any{"origin": s.URL, "localStorage": []any{map[string]any{"name": "token", "value": "storage-secret-value"}}}},
+		"origins": []any{map[string]any{"origin": s.URL,
+			"localStorage": []any{map[string]any{"name": "token", "value": "storage-secret-value"}}}},
 	})
 	o := look(t, browser.Job{State: state, Spec: spec(s, "/",
 		browser.Step{Do: "expect_text", Target: "#who", Value: "ada"},
@@ -243,7 +249,8 @@ document.getElementById('stored').textContent=(localStorage.getItem('token')||''
 		if bytes.Contains(text, []byte("storage-secret-value")) {
 			t.Errorf("%s has what was stored", name)
 		}
-		if bytes.Contains(text, []byte("cookie-secret-value")) && !strings.HasSuffix(name, "network.har") && !strings.HasSuffix(name, ".network") {
+		if bytes.Contains(text, []byte("cookie-secret-value")) && !strings.HasSuffix(name, "network.har") &&
+			!strings.HasSuffix(name, ".network") {
 			t.Errorf("%s has the cookie", name)
 		}
 	}

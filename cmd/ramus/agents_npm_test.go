@@ -36,36 +36,43 @@ type npmAgent struct {
 }
 
 var npmAgents = []npmAgent{
-	{target: "claude-code", file: "claude-code.yaml", agents: []string{"claude-code", "claude-code-acp"}, provider: "anthropic", edit: []modeltest.ToolCall{
-		{Name: "Read", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js"}},
-		{Name: "Edit", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js", "old_string": "a - b", "new_string": "a + b"}},
-		{Name: "Bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
-	}, ramus: []modeltest.ToolCall{ // it describes such tools to its model only on request
-		{Name: "ToolSearch", Input: map[string]any{"query": "select:mcp__ramus__lib_run_tests", "max_results": 1}},
-		{Name: "mcp__ramus__lib_run_tests"},
-	}},
-	{target: "opencode", file: "opencode.yaml", agents: []string{"opencode", "opencode-acp"}, provider: "anthropic", edit: []modeltest.ToolCall{
-		{Name: "read", Input: map[string]any{"filePath": executor.WorkDir + "/sum.js"}},
-		{Name: "edit", Input: map[string]any{"filePath": executor.WorkDir + "/sum.js", "oldString": "a - b", "newString": "a + b"}},
-		{Name: "bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
-	}, ramus: []modeltest.ToolCall{
-		{Name: "ramus_lib_run_tests"},
-	}},
+	{target: "claude-code", file: "claude-code.yaml", agents: []string{"claude-code", "claude-code-acp"},
+		provider: "anthropic", edit: []modeltest.ToolCall{
+			{Name: "Read", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js"}},
+			{Name: "Edit", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js", "old_string": "a - b",
+				"new_string": "a + b"}},
+			{Name: "Bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
+		}, ramus: []modeltest.ToolCall{ // it describes such tools to its model only on request
+			{Name: "ToolSearch", Input: map[string]any{"query": "select:mcp__ramus__lib_run_tests", "max_results": 1}},
+			{Name: "mcp__ramus__lib_run_tests"},
+		}},
+	{target: "opencode", file: "opencode.yaml", agents: []string{"opencode", "opencode-acp"}, provider: "anthropic",
+		edit: []modeltest.ToolCall{
+			{Name: "read", Input: map[string]any{"filePath": executor.WorkDir + "/sum.js"}},
+			{Name: "edit", Input: map[string]any{"filePath": executor.WorkDir + "/sum.js", "oldString": "a - b",
+				"newString": "a + b"}},
+			{Name: "bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
+		}, ramus: []modeltest.ToolCall{
+			{Name: "ramus_lib_run_tests"},
+		}},
 	// Codex has one tool, which runs JavaScript. That tool calls all others.
-	{target: "codex", file: "codex.yaml", agents: []string{"codex", "codex-acp"}, provider: "openai", edit: []modeltest.ToolCall{
-		{Name: "exec", Input: map[string]any{"input": `text(await tools.exec_command({cmd: "cat sum.js"}));`}},
-		{Name: "exec", Input: map[string]any{"input": `text(await tools.apply_patch("*** Begin Patch\n*** Update File: sum.js\n@@\n-exports.sum = (a, b) => a - b;\n+exports.sum = (a, b) => a + b;\n*** End Patch\n"));`}},
-		{Name: "exec", Input: map[string]any{"input": `text(await tools.exec_command({cmd: "npm test"}));`}},
-	}, ramus: []modeltest.ToolCall{
-		{Name: "exec", Input: map[string]any{"input": `text(await tools.mcp__ramus__lib_run_tests({}));`}},
-	}},
-	{target: "gemini", file: "gemini.yaml", agents: []string{"gemini", "gemini-acp"}, provider: "gemini", edit: []modeltest.ToolCall{
-		{Name: "read_file", Input: map[string]any{"file_path": "sum.js"}},
-		{Name: "replace", Input: map[string]any{"file_path": "sum.js", "instruction": "Add instead of subtracting.", "old_string": "a - b", "new_string": "a + b"}},
-		{Name: "run_shell_command", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
-	}, ramus: []modeltest.ToolCall{
-		{Name: "mcp_ramus_lib_run_tests"},
-	}},
+	{target: "codex", file: "codex.yaml", agents: []string{"codex", "codex-acp"}, provider: "openai",
+		edit: []modeltest.ToolCall{
+			{Name: "exec", Input: map[string]any{"input": `text(await tools.exec_command({cmd: "cat sum.js"}));`}},
+			{Name: "exec", Input: map[string]any{"input": `text(await tools.apply_patch("*** Begin Patch\n*** Update File: sum.js\n@@\n-exports.sum = (a, b) => a - b;\n+exports.sum = (a, b) => a + b;\n*** End Patch\n"));`}},
+			{Name: "exec", Input: map[string]any{"input": `text(await tools.exec_command({cmd: "npm test"}));`}},
+		}, ramus: []modeltest.ToolCall{
+			{Name: "exec", Input: map[string]any{"input": `text(await tools.mcp__ramus__lib_run_tests({}));`}},
+		}},
+	{target: "gemini", file: "gemini.yaml", agents: []string{"gemini", "gemini-acp"}, provider: "gemini",
+		edit: []modeltest.ToolCall{
+			{Name: "read_file", Input: map[string]any{"file_path": "sum.js"}},
+			{Name: "replace", Input: map[string]any{"file_path": "sum.js", "instruction": "Add instead of subtracting.",
+				"old_string": "a - b", "new_string": "a + b"}},
+			{Name: "run_shell_command", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
+		}, ramus: []modeltest.ToolCall{
+			{Name: "mcp_ramus_lib_run_tests"},
+		}},
 }
 
 const (
@@ -111,7 +118,8 @@ func (a npmAgent) build(t *testing.T) string {
 		t.Skipf("cannot run here: no image ramus/task:latest (make image): %v: %.200s", err, out)
 	}
 	args := []string{"build", "--network", "host", "--target", a.target, "-t", image}
-	if registry, err := exec.CommandContext(t.Context(), "npm", "config", "get", "registry").Output(); err == nil && !bytes.Contains(registry, []byte("@")) {
+	if registry, err := exec.CommandContext(t.Context(), "npm", "config", "get", "registry").Output(); err == nil &&
+		!bytes.Contains(registry, []byte("@")) {
 		args = append(args, "--build-arg", "NPM_CONFIG_REGISTRY="+strings.TrimSpace(string(registry)))
 	}
 	out, err := exec.CommandContext(t.Context(), "docker", append(args, abs(t, "../../examples/agents"))...).CombinedOutput()
@@ -183,7 +191,8 @@ func (a npmAgent) site(t *testing.T, acp bool, image, binary string) *agentSite 
 	}
 	s.config = config
 	s.configure("\x00", "")
-	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1",
+	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1",
+		"GIT_CONFIG_NOSYSTEM=1",
 		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"), "MODEL_KEY=" + modeltest.Key}
 	if os.Getenv("DOCKER_HOST") == "" {
 		s.environ = slices.DeleteFunc(s.environ, func(kv string) bool { return kv == "DOCKER_HOST=" })
@@ -201,7 +210,8 @@ func (a npmAgent) site(t *testing.T, acp bool, image, binary string) *agentSite 
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "-qm", "begin"}} {
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"},
+		{"-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "-qm", "begin"}} {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir, cmd.Env = src, s.environ
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -287,7 +297,8 @@ func (a npmAgent) try(t *testing.T, name, image, binary string) {
 			return slices.ContainsFunc(q.Results, func(r string) bool { return strings.Contains(r, `"passed":1`) })
 		})
 		if !told {
-			t.Errorf("the model was not told what ramus's tool found; last it was told %.2000q", s.asked[len(s.asked)-1].Results)
+			t.Errorf("the model was not told what ramus's tool found; last it was told %.2000q",
+				s.asked[len(s.asked)-1].Results)
 		}
 	})
 	t.Run("resume", func(t *testing.T) {
@@ -331,7 +342,8 @@ func (a npmAgent) try(t *testing.T, name, image, binary string) {
 func (s *agentSite) silent() {
 	s.t.Helper()
 	git := func(args ...string) []byte {
-		cmd := exec.CommandContext(s.t.Context(), "git", append([]string{"-C", filepath.Join(s.data, "repos", "app.git")}, args...)...)
+		cmd := exec.CommandContext(s.t.Context(), "git",
+			append([]string{"-C", filepath.Join(s.data, "repos", "app.git")}, args...)...)
 		cmd.Env = s.environ
 		out, err := cmd.Output()
 		if err != nil {
@@ -364,7 +376,8 @@ func (s *agentSite) edit(caller, agent string) {
 	if !strings.Contains(out, finished) || !strings.Contains(out, "check-lib_run_tests") {
 		s.t.Errorf("what the agent said, and the check, are not shown:\n%s", out)
 	}
-	if diff := s.ramus("diff", caller); !strings.Contains(diff, "+exports.sum = (a, b) => a + b;") || strings.Count(diff, "diff --git") != 1 {
+	if diff := s.ramus("diff", caller); !strings.Contains(diff, "+exports.sum = (a, b) => a + b;") ||
+		strings.Count(diff, "diff --git") != 1 {
 		s.t.Errorf("it changed:\n%s", diff)
 	}
 }

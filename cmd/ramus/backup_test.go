@@ -104,8 +104,10 @@ func newBackupWorld(t *testing.T) *backupWorld {
 		t.Skipf("cannot run here: sandboxes: %v", err)
 	}
 	t.Cleanup(func() { remains.Check(t, w.dir) })
-	w.env = append(os.Environ(), append(testWay(), "RAMUS_DATA="+filepath.Join(w.dir, "data"), "HOME="+w.dir, "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org")...)
+	w.env = append(os.Environ(),
+		append(testWay(), "RAMUS_DATA="+filepath.Join(w.dir, "data"), "HOME="+w.dir, "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
+			"GIT_COMMITTER_EMAIL=ada@example.org")...)
 	server := exec.Command(w.bin, "serve", "--listen", "127.0.0.1:0")
 	server.Env = w.env
 	var log lockedBuffer
@@ -130,7 +132,8 @@ func newBackupWorld(t *testing.T) *backupWorld {
 	w.run(w.dir, "git", "init", "-q", "-b", "main", "up")
 	w.run(filepath.Join(w.dir, "up"), "git", "commit", "-q", "--allow-empty", "-m", "begin")
 	w.run(w.dir, w.bin, "repo", "import", "app", filepath.Join(w.dir, "up"))
-	token := strings.Fields(w.run(w.dir, w.bin, "token", "create", "--subject", "x", "--repo", "app", "--scope", "write", "--ref", "refs/heads/*"))[0]
+	token := strings.Fields(w.run(w.dir, w.bin, "token", "create", "--subject", "x", "--repo", "app", "--scope",
+		"write", "--ref", "refs/heads/*"))[0]
 	w.run(w.dir, "git", "config", "--global", "http.extraHeader", "Authorization: Bearer "+token)
 	return w
 }
@@ -178,7 +181,8 @@ func (w *backupWorld) work(ctx context.Context, c *backupClient, i int) {
 		var commit, run string
 		if c.dir == "" {
 			caller := fmt.Sprintf("client-%d", i)
-			out, err := w.try(context.WithoutCancel(ctx), w.dir, w.bin, "exec", caller, "--repo", "app", "--json", "--", fmt.Sprintf("echo %d > file", n))
+			out, err := w.try(context.WithoutCancel(ctx), w.dir, w.bin, "exec", caller, "--repo", "app", "--json", "--",
+				fmt.Sprintf("echo %d > file", n))
 			if err != nil {
 				w.t.Errorf("exec of %s: %v\n%s", caller, err, out)
 				return

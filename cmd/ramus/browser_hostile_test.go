@@ -53,8 +53,9 @@ func (s *browserServer) suffer(caller, serve string, list []harm) {
 		last = id
 	}
 	for i, h := range list {
-		check := map[string]any{"name": h.name, "start": "none", "url": "http://127.0.0.1:8000" + h.path, "viewports": []any{"mobile"},
-			"timeout": cmp.Or(h.timeout, 2*time.Minute).String(), "wait": "1m"}
+		check := map[string]any{"name": h.name, "start": "none", "url": "http://127.0.0.1:8000" + h.path,
+			"viewports": []any{"mobile"},
+			"timeout":   cmp.Or(h.timeout, 2*time.Minute).String(), "wait": "1m"}
 		if h.steps != nil {
 			check["steps"] = h.steps
 		}
@@ -64,7 +65,8 @@ func (s *browserServer) suffer(caller, serve string, list []harm) {
 	// The container, its processes and the run have survived.
 	then("after", map[string]any{"run": `python3 -c 'import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open("http://127.0.0.1:8000/alive").read())'
 test ! -e /tmp/slipped; test ! -e /slipped; test ! -e slipped`})
-	m, err := s.run(caller, record.Request{Workflow: jsonText(s.t, map[string]any{"id": "harm", "nodes": nodes, "transitions": transitions})})
+	m, err := s.run(caller, record.Request{Workflow: jsonText(s.t,
+		map[string]any{"id": "harm", "nodes": nodes, "transitions": transitions})})
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -79,8 +81,10 @@ test ! -e /tmp/slipped; test ! -e /slipped; test ! -e slipped`})
 	for i, h := range list {
 		b := m.Browser[i]
 		took := time.Duration(b.DurationMS) * time.Millisecond
-		s.t.Logf("%s: %s in %s, %d MiB: %.300s", h.name, b.Verdict, took.Round(100*time.Millisecond), b.MemoryPeak>>20, b.Reason)
-		if b.Verdict != h.verdict && (h.verdict != "" || b.Verdict == record.BrowserPass && !h.mayPass) || !regexp.MustCompile(h.reason).MatchString(b.Reason) {
+		s.t.Logf("%s: %s in %s, %d MiB: %.300s", h.name, b.Verdict, took.Round(100*time.Millisecond),
+			b.MemoryPeak>>20, b.Reason)
+		if b.Verdict != h.verdict && (h.verdict != "" || b.Verdict == record.BrowserPass && !h.mayPass) ||
+			!regexp.MustCompile(h.reason).MatchString(b.Reason) {
 			s.t.Errorf("%s: %s %q, want %s %q", h.name, b.Verdict, b.Reason, h.verdict, h.reason)
 		}
 		for _, f := range b.Files {
@@ -181,26 +185,35 @@ func TestBrowserHostile(t *testing.T) {
 		s := newBrowserServer(t, engine)
 		// Two checks run at a time.
 		lanes := [][]harm{{
-			{name: "memory", path: "/memory", steps: []any{map[string]any{"expect_visible": "#never", "timeout": "90s"}}, reason: "memory|crashed|ended by itself"},
+			{name: "memory", path: "/memory", steps: []any{map[string]any{"expect_visible": "#never",
+				"timeout": "90s"}}, reason: "memory|crashed|ended by itself"},
 			{name: "hosts", path: "/hosts", verdict: record.BrowserFail, reason: "refused", more: refused(hosts...)},
 			{name: "dialogs", path: "/dialogs", verdict: record.BrowserFail, reason: "dialogs without end"},
 			{name: "file", path: "/file", verdict: record.BrowserFail, reason: "file:///etc/passwd", more: noPasswords},
-			{name: "passwd", path: "/passwd", verdict: record.BrowserFail, reason: "redirects to what is no web page", more: noPasswords},
-			{name: "silent", path: "/silent", timeout: 3 * time.Second, verdict: record.BrowserUnverified, reason: "took longer than 3s before the page answered", full: true},
-			{name: "spin", path: "/spin", timeout: 5 * time.Second, verdict: record.BrowserFail, reason: "took longer than 5s", full: true},
-			{name: "storage", path: "/storage", timeout: 8 * time.Second, steps: []any{map[string]any{"expect_visible": "#never", "timeout": "30s"}}, reason: ".", full: true},
+			{name: "passwd", path: "/passwd", verdict: record.BrowserFail, reason: "redirects to what is no web page",
+				more: noPasswords},
+			{name: "silent", path: "/silent", timeout: 3 * time.Second, verdict: record.BrowserUnverified,
+				reason: "took longer than 3s before the page answered", full: true},
+			{name: "spin", path: "/spin", timeout: 5 * time.Second, verdict: record.BrowserFail,
+				reason: "took longer than 5s", full: true},
+			{name: "storage", path: "/storage", timeout: 8 * time.Second,
+				steps: []any{map[string]any{"expect_visible": "#never", "timeout": "30s"}}, reason: ".", full: true},
 		}, {
 			{name: "workers", path: "/workers", timeout: 5 * time.Second, reason: ".", full: true},
 			{name: "download", path: "/download", timeout: 5 * time.Second, mayPass: true, reason: "."},
 			// Chromium lets a page close only some windows.
 			{name: "close", path: "/close", mayPass: true, reason: "closed itself|no errors"},
-			{name: "console", path: "/console", verdict: record.BrowserPass, more: func(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck) {
-				if c := b.Views[0].Console; c.Counts["log"] != 10_000 || c.Dropped != 8_000 || strings.Count(s.text(m, c.File), "\n") != 2_000 {
-					t.Errorf("%+v", c)
-				}
-			}},
-			{name: "endless", path: "/endless", timeout: 3 * time.Second, verdict: record.BrowserFail, reason: "took longer than 3s", full: true},
-			{name: "door", path: "/door", verdict: record.BrowserFail, reason: "refused", more: refused("http://127.0.0.1:7070/", "http://localhost:7070/", "http://[::1]:7070/")},
+			{name: "console", path: "/console", verdict: record.BrowserPass,
+				more: func(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck) {
+					if c := b.Views[0].Console; c.Counts["log"] != 10_000 || c.Dropped != 8_000 ||
+						strings.Count(s.text(m, c.File), "\n") != 2_000 {
+						t.Errorf("%+v", c)
+					}
+				}},
+			{name: "endless", path: "/endless", timeout: 3 * time.Second, verdict: record.BrowserFail,
+				reason: "took longer than 3s", full: true},
+			{name: "door", path: "/door", verdict: record.BrowserFail, reason: "refused",
+				more: refused("http://127.0.0.1:7070/", "http://localhost:7070/", "http://[::1]:7070/")},
 		}}
 		var group sync.WaitGroup
 		for i, lane := range lanes {
@@ -271,7 +284,8 @@ func TestBrowserTakenOver(t *testing.T) {
 		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "ramus-browser"), "./testdata/hostilebrowser")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "ramus-browser"),
+			"./testdata/hostilebrowser")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("cannot build the hostile browser: %v\n%s", err, out)
@@ -306,7 +320,8 @@ func TestBrowserTakenOver(t *testing.T) {
 			{name: "index", verdict: unverified, reason: "too large"},
 			{name: "deep", verdict: unverified, reason: "cannot be read"},
 			{name: "stdout", verdict: unverified, reason: "cannot be kept"},
-			{name: "bomb", verdict: record.BrowserPass, reason: "mobile/network.har, mobile/screenshot.png, mobile/trace.zip could not be freed of secrets"},
+			{name: "bomb", verdict: record.BrowserPass,
+				reason: "mobile/network.har, mobile/screenshot.png, mobile/trace.zip could not be freed of secrets"},
 			{name: "forks", verdict: unverified, reason: "^[0-9]{2,3} were started"},
 			{name: "reach " + strings.Join(addrs, " "), verdict: unverified, reason: `^reached \[\]$`},
 			{name: "stderr", verdict: record.BrowserPass, reason: "all is well"},

@@ -91,9 +91,11 @@ func TestPlaywrightFromNPM(t *testing.T) {
 			if err := os.Mkdir(s.data, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			s.config = fmt.Sprintf("engine: docker\nimage: %s\negress: [%q]\nenv: {NPM_CONFIG_REGISTRY: %q}\n", image, registry.Host, registry)
+			s.config = fmt.Sprintf("engine: docker\nimage: %s\negress: [%q]\nenv: {NPM_CONFIG_REGISTRY: %q}\n", image,
+				registry.Host, registry)
 			s.configure("\x00", "")
-			s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1"}
+			s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1",
+				"GIT_CONFIG_NOSYSTEM=1"}
 			if docker := os.Getenv("DOCKER_HOST"); docker != "" {
 				s.environ = append(s.environ, "DOCKER_HOST="+docker)
 			}
@@ -101,7 +103,8 @@ func TestPlaywrightFromNPM(t *testing.T) {
 			if err := os.CopyFS(src, os.DirFS("testdata/playwright")); err != nil {
 				t.Fatal(err)
 			}
-			for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "-qm", "begin"}} {
+			for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"},
+				{"-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "-qm", "begin"}} {
 				cmd := exec.CommandContext(t.Context(), "git", args...)
 				cmd.Dir, cmd.Env = src, s.environ
 				if out, err := cmd.CombinedOutput(); err != nil {

@@ -46,7 +46,8 @@ func onBrowsers(t *testing.T, test func(t *testing.T, engine string)) {
 					t.Skipf("cannot run here: the browser's programs are not there (make browser): %v", err)
 				}
 			case "docker":
-				if out, err := exec.CommandContext(t.Context(), "docker", "image", "inspect", docker.DefaultImage, docker.BrowserImage).CombinedOutput(); err != nil {
+				if out, err := exec.CommandContext(t.Context(), "docker", "image", "inspect", docker.DefaultImage,
+					docker.BrowserImage).CombinedOutput(); err != nil {
 					t.Skipf("cannot run here: an image is not there (make image browser): %v: %.200s", err, out)
 				}
 			}
@@ -68,7 +69,8 @@ func newBrowserServer(t *testing.T, engine string, settings ...string) *browserS
 		s.environ = append(s.environ, "DOCKER_HOST="+host)
 	}
 	web := filepath.Join(filepath.Dir(s.data), "web")
-	s.sh(filepath.Dir(s.data), `cp -r "$0" web && cp -r "$1" web/hostile && cd web && git init -q -b main && git add -A && git -c user.name=T -c user.email=t@example.org commit -qm web`,
+	s.sh(filepath.Dir(s.data),
+		`cp -r "$0" web && cp -r "$1" web/hostile && cd web && git init -q -b main && git add -A && git -c user.name=T -c user.email=t@example.org commit -qm web`,
 		abs(t, "testdata/page"), abs(t, "testdata/hostile"))
 	s.ramus("repo", "import", "web", web)
 	s.start()
@@ -107,12 +109,13 @@ func (s *browserServer) run(caller string, r record.Request) (m record.Manifest,
 
 // look is one check of the imported page, with a picture before and one after a click.
 func (s *browserServer) look(caller string) (record.BrowserCheck, record.Manifest, error) {
-	m, err := s.run(caller, record.Request{Task: &record.TaskCall{Name: "browser_test", Params: map[string]any{"check": map[string]any{
-		"start": "python3 -m http.server 5173 --bind 127.0.0.1", "url": "http://127.0.0.1:5173/", "steps": []any{
-			map[string]any{"screenshot": "before"},
-			map[string]any{"click": "button"},
-			map[string]any{"expect_text": "#count", "value": "6 open"},
-		}}}}})
+	m, err := s.run(caller, record.Request{Task: &record.TaskCall{Name: "browser_test",
+		Params: map[string]any{"check": map[string]any{
+			"start": "python3 -m http.server 5173 --bind 127.0.0.1", "url": "http://127.0.0.1:5173/", "steps": []any{
+				map[string]any{"screenshot": "before"},
+				map[string]any{"click": "button"},
+				map[string]any{"expect_text": "#count", "value": "6 open"},
+			}}}}})
 	if err == nil && len(m.Browser) != 1 {
 		err = fmt.Errorf("%d checks: %s %s", len(m.Browser), m.State, m.Error)
 	}

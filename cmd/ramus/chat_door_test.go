@@ -55,7 +55,8 @@ func TestChatDoor(t *testing.T) {
 	if first.Parent != "" {
 		first, second = second, first
 	}
-	if second.Parent != first.Name() || second.Branch != first.Branch || second.State != record.StateComplete || second.Asker != first.Asker {
+	if second.Parent != first.Name() || second.Branch != first.Branch || second.State != record.StateComplete ||
+		second.Asker != first.Asker {
 		t.Errorf("the run after: %+v", second)
 	}
 	read := func(file string) string {
@@ -64,7 +65,8 @@ func TestChatDoor(t *testing.T) {
 	if said := read("said.txt"); strings.Count(said, "a word to myself") != 1 || strings.Count(said, "what comes after") != 1 {
 		t.Errorf("said:\n%s", said)
 	}
-	if answers := read("answers.txt"); strings.Count(answers, `"structuredContent":{"run":"`+second.Name()) != 2 || // both turns of the first run ask, and it is one run
+	if answers := read("answers.txt"); strings.Count(answers,
+		`"structuredContent":{"run":"`+second.Name()) != 2 || // both turns of the first run ask, and it is one run
 		strings.Count(answers, `unknown tool \"start_code_session\"`) != 1 {
 		t.Errorf("answers:\n%s", answers)
 	} else if strings.Count(answers, `"told":true`) != 2 || len(s.part(ts, "agent-reply")) != 2 { // one for each run
@@ -101,7 +103,8 @@ func (s *chatServer) toolsOf(run record.Run) []string {
 	var journalled struct {
 		Tools []string `json:"tools"`
 	}
-	journal := s.sh(s.data, `git -C "repos/$0.git" cat-file blob "refs/ramus/runs/$1:journal.jsonl"`, run.Repo, strings.ReplaceAll(run.Name(), ":", "-"))
+	journal := s.sh(s.data, `git -C "repos/$0.git" cat-file blob "refs/ramus/runs/$1:journal.jsonl"`, run.Repo,
+		strings.ReplaceAll(run.Name(), ":", "-"))
 	for line := range strings.Lines(journal) {
 		var e record.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
@@ -116,7 +119,8 @@ func (s *chatServer) toolsOf(run record.Run) []string {
 	slices.Sort(journalled.Tools)
 
 	var offered []string
-	answers := bufio.NewScanner(strings.NewReader(s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, run.Repo, run.Branch)))
+	answers := bufio.NewScanner(strings.NewReader(s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, run.Repo,
+		run.Branch)))
 	answers.Buffer(nil, 1<<20)
 	for answers.Scan() {
 		var a struct {
@@ -192,10 +196,12 @@ func TestDoorOffersWhatIsListed(t *testing.T) {
 		if got := s.toolsOf(run); !slices.Contains(got, "fallback_session") {
 			t.Errorf("a thread's agent has %q", got)
 		}
-		if run.State != record.StateComplete || s.sh(s.data, `git -C "repos/$0.git" show "$1:own.txt"`, run.Repo, run.Branch) != "own work\n" {
+		if run.State != record.StateComplete || s.sh(s.data, `git -C "repos/$0.git" show "$1:own.txt"`, run.Repo,
+			run.Branch) != "own work\n" {
 			t.Errorf("its own run: %+v", run)
 		}
-		if answers := s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, run.Repo, run.Branch); strings.Count(answers, `"structuredContent":{"run":"`+run.Name()+`-fallback"`) != 2 {
+		if answers := s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, run.Repo,
+			run.Branch); strings.Count(answers, `"structuredContent":{"run":"`+run.Name()+`-fallback"`) != 2 {
 			t.Errorf("answers:\n%s", answers)
 		}
 		requests := runner.Requests()
@@ -203,7 +209,8 @@ func TestDoorOffersWhatIsListed(t *testing.T) {
 			t.Fatalf("%d requests", len(requests))
 		}
 		var p fallback.Packet
-		if err := json.Unmarshal(requests[0].Body, &p); err != nil || p.Text != "it needs a Mac" || p.Mention.TS != ts || p.Key != "C01:"+ts || !strings.Contains(p.Thread.Parent.Text, "hand it over") {
+		if err := json.Unmarshal(requests[0].Body, &p); err != nil || p.Text != "it needs a Mac" ||
+			p.Mention.TS != ts || p.Key != "C01:"+ts || !strings.Contains(p.Thread.Parent.Text, "hand it over") {
 			t.Errorf("the packet: %+v, %v", p, err)
 		}
 		said := 0

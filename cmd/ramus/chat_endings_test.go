@@ -42,7 +42,8 @@ func scripted(t testing.TB, more string) string {
 		}
 		return string(text)
 	}
-	return fmt.Sprintf("agents: {scripted: {command: %s, resume: %s, state: [.scripted], %s}}\n", command(), command("--resume"), more)
+	return fmt.Sprintf("agents: {scripted: {command: %s, resume: %s, state: [.scripted], %s}}\n", command(),
+		command("--resume"), more)
 }
 
 // commit adds files to the sample's base, through the repository that it was
@@ -235,11 +236,13 @@ func (s *chatServer) sealed() (runs []sealedRun) {
 	out := s.sh(s.data, `for r in repos/*.git; do git -C "$r" for-each-ref --format="$r %(refname)" refs/ramus/runs; done`)
 	for line := range strings.Lines(out) {
 		repo, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
-		r := sealedRun{files: untar(s.t, strings.NewReader(s.sh(s.data, `git -C "$0" archive --format=tar "$1"`, repo, ref)))}
+		r := sealedRun{files: untar(s.t,
+			strings.NewReader(s.sh(s.data, `git -C "$0" archive --format=tar "$1"`, repo, ref)))}
 		for name, v := range map[string]any{"run.json": &r.Run, "evidence/manifest.json": &r.manifest} {
 			// The record of a task has no manifest, because a task has no work of
 			// its own.
-			if err := json.Unmarshal(r.files[name], v); err != nil && (name == "run.json" || r.files[name] != nil || !strings.HasSuffix(ref, "/task")) {
+			if err := json.Unmarshal(r.files[name], v); err != nil &&
+				(name == "run.json" || r.files[name] != nil || !strings.HasSuffix(ref, "/task")) {
 				s.t.Errorf("%s: %s: %v", ref, name, err)
 			}
 		}
@@ -261,10 +264,12 @@ func (s *chatServer) sealed() (runs []sealedRun) {
 func (s *chatServer) whole(r sealedRun) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	m := r.manifest
-	if !r.Ended() || r.EndedAt.IsZero() || r.Told == nil || r.State == record.StateFailed && (r.Reason == "" || r.Error == "" || r.Hint == "") {
+	if !r.Ended() || r.EndedAt.IsZero() || r.Told == nil || r.State == record.StateFailed &&
+		(r.Reason == "" || r.Error == "" || r.Hint == "") {
 		fault("run.json: %s", r.files["run.json"])
 	}
-	if m.Run != r.Name() || m.State != r.State || m.Reason != r.Reason || m.Verdict == "" || m.Repo != r.Repo || m.Head != r.Head ||
+	if m.Run != r.Name() || m.State != r.State || m.Reason != r.Reason || m.Verdict == "" || m.Repo != r.Repo ||
+		m.Head != r.Head ||
 		!m.CreatedAt.Equal(r.CreatedAt) || !m.EndedAt.Equal(r.EndedAt) || m.Policy == nil {
 		fault("the manifest is not about the run: %s", r.files["evidence/manifest.json"])
 	}
@@ -284,7 +289,8 @@ func (s *chatServer) whole(r sealedRun) (faults []string) {
 		}
 	}
 	for name := range r.files {
-		if top, _, _ := strings.Cut(name, "/"); (top == "output" || top == "artifacts" || top == "files" || name == "journal.jsonl") && !listed[name] {
+		if top, _, _ := strings.Cut(name, "/"); (top == "output" || top == "artifacts" || top == "files" ||
+			name == "journal.jsonl") && !listed[name] {
 			fault("%s is not in the manifest", name)
 		}
 	}
@@ -308,7 +314,8 @@ func (s *chatServer) whole(r sealedRun) (faults []string) {
 			case out == nil || out.Bytes == 0 || out.Truncated:
 			case out.File == "" || !listed["output/"+out.File]:
 				fault("an output of %s is not kept: %+v", e.Step, out)
-			case int64(len(r.files["output/"+out.File])) != out.Bytes || !bytes.HasSuffix(r.files["output/"+out.File], []byte(out.Tail)):
+			case int64(len(r.files["output/"+out.File])) != out.Bytes ||
+				!bytes.HasSuffix(r.files["output/"+out.File], []byte(out.Tail)):
 				fault("an output of %s has %d bytes and is %+v", e.Step, len(r.files["output/"+out.File]), out)
 			}
 		}
@@ -316,7 +323,8 @@ func (s *chatServer) whole(r sealedRun) (faults []string) {
 	if finished != len(m.Commands) {
 		fault("%d commands in the manifest, %d in the journal", len(m.Commands), finished)
 	}
-	if n := len(r.events); n == 0 || r.events[n-1].Type != record.EventRunState || r.events[n-1].State != r.State || r.events[n-1].Reason != string(r.Reason) {
+	if n := len(r.events); n == 0 || r.events[n-1].Type != record.EventRunState || r.events[n-1].State != r.State ||
+		r.events[n-1].Reason != string(r.Reason) {
 		fault("the journal does not end with the run: %s", r.files["journal.jsonl"])
 	}
 	return faults
@@ -348,26 +356,39 @@ type ending struct {
 var endings = []ending{
 	{name: "server killed", text: "exec " + leaves + "sleep 6; echo after", state: record.StateComplete,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\nafter\n"},
-	{name: "server and container killed", text: "exec " + leaves + "sleep " + endingSleep, state: record.StateFailed, reason: record.ReasonInterrupted},
+	{name: "server and container killed", text: "exec " + leaves + "sleep " + endingSleep, state: record.StateFailed,
+		reason: record.ReasonInterrupted},
 	{name: "success", text: "exec " + leaves, state: record.StateComplete,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
-	{name: "failing command", text: "exec " + leaves + "exit 3", state: record.StateFailed, reason: record.ReasonCommandFailed,
-		files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
-	{name: "button", text: "exec " + leaves + "sleep " + endingSleep, end: func(s *chatServer, ts string) { s.press(ts, "stop") },
-		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
-	{name: "word", text: "exec " + leaves + "sleep " + endingSleep, end: func(s *chatServer, ts string) { s.say(ts, "stop") },
-		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
-	{name: "command line", text: "exec " + leaves + "sleep " + endingSleep, end: func(s *chatServer, ts string) { s.ramus("stop", s.runOf(ts)) },
-		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
+	{name: "failing command", text: "exec " + leaves + "exit 3", state: record.StateFailed,
+		reason: record.ReasonCommandFailed,
+		files:  []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
+	{name: "button", text: "exec " + leaves + "sleep " + endingSleep,
+		end:   func(s *chatServer, ts string) { s.press(ts, "stop") },
+		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"},
+		stdout: "out\n"},
+	{name: "word", text: "exec " + leaves + "sleep " + endingSleep,
+		end:   func(s *chatServer, ts string) { s.say(ts, "stop") },
+		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"},
+		stdout: "out\n"},
+	{name: "command line", text: "exec " + leaves + "sleep " + endingSleep,
+		end:   func(s *chatServer, ts string) { s.ramus("stop", s.runOf(ts)) },
+		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"},
+		stdout: "out\n"},
 	{name: "timeout", text: "run lasts", state: record.StateFailed, reason: record.ReasonTimedOut,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
 	{name: "container killed", text: "exec " + leaves + "sleep " + endingSleep, end: (*chatServer).killContainer,
 		state: record.StateFailed, reason: record.ReasonContainerLost, or: record.ReasonInterrupted},
-	{name: "agent", text: "write agent.txt fine\nremember this\nsay out", state: record.StateComplete, stdout: "wrote agent.txt\nout\ndone\n"},
-	{name: "agent dies", text: "fork " + endingSleep + "\nwrite agent.txt fine\ndie", state: record.StateFailed, reason: record.ReasonCommandFailed},
-	{name: "agent hangs", text: "fork " + endingSleep + "\nwrite agent.txt fine\nhang", state: record.StateFailed, reason: record.ReasonTimedOut},
-	{name: "agent babbles", text: "write agent.txt fine\nbabble", state: record.StateFailed, reason: record.ReasonCommandFailed},
-	{name: "workflow", text: "run leaves", state: record.StateComplete, files: []string{"artifacts/sub/report.txt"}, stdout: "out\nx\n"},
+	{name: "agent", text: "write agent.txt fine\nremember this\nsay out", state: record.StateComplete,
+		stdout: "wrote agent.txt\nout\ndone\n"},
+	{name: "agent dies", text: "fork " + endingSleep + "\nwrite agent.txt fine\ndie", state: record.StateFailed,
+		reason: record.ReasonCommandFailed},
+	{name: "agent hangs", text: "fork " + endingSleep + "\nwrite agent.txt fine\nhang", state: record.StateFailed,
+		reason: record.ReasonTimedOut},
+	{name: "agent babbles", text: "write agent.txt fine\nbabble", state: record.StateFailed,
+		reason: record.ReasonCommandFailed},
+	{name: "workflow", text: "run leaves", state: record.StateComplete, files: []string{"artifacts/sub/report.txt"},
+		stdout: "out\nx\n"},
 	{name: "workflow fails", text: "run fails", state: record.StateFailed, reason: record.ReasonCommandFailed,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\nbroken\n"},
 	{name: "approved", text: "run asks", end: func(s *chatServer, ts string) { s.press(ts, "approve") },
@@ -394,13 +415,18 @@ func TestChatEndings(t *testing.T) {
 		mentions = 100
 	}
 	s := newChatServer(t, "capacity: 12\n"+scripted(t, "timeout: 20s, output: 1MiB"))
-	s.slack.Retries = []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second, 40 * time.Second} // the server is away for less
+	s.slack.Retries = []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second,
+		40 * time.Second} // the server is away for less
 	s.configure(s.standIn(nil))
 	s.commit(map[string]string{
-		".ramus/workflows/leaves.yaml": "id: leaves\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves) + "\n  - id: two\n    run: cat made\n",
-		".ramus/workflows/fails.yaml":  "id: fails\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves) + "\n  - id: two\n    run: echo broken; exit 4\n  - id: three\n    run: echo never\n",
-		".ramus/workflows/lasts.yaml":  "id: lasts\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves+"sleep "+endingSleep) + "\n    execution: {timeout_ms: 5000}\n",
-		".ramus/workflows/asks.yaml":   "id: asks\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves) + "\n  - id: ask\n    human: {message: 'go on?'}\n  - id: two\n    run: cat made\n",
+		".ramus/workflows/leaves.yaml": "id: leaves\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves) +
+			"\n  - id: two\n    run: cat made\n",
+		".ramus/workflows/fails.yaml": "id: fails\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves) +
+			"\n  - id: two\n    run: echo broken; exit 4\n  - id: three\n    run: echo never\n",
+		".ramus/workflows/lasts.yaml": "id: lasts\nnodes:\n  - id: one\n    run: " +
+			strconv.Quote(leaves+"sleep "+endingSleep) + "\n    execution: {timeout_ms: 5000}\n",
+		".ramus/workflows/asks.yaml": "id: asks\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves) +
+			"\n  - id: ask\n    human: {message: 'go on?'}\n  - id: two\n    run: cat made\n",
 	})
 	s.start()
 	began := time.Now()
@@ -421,7 +447,8 @@ func TestChatEndings(t *testing.T) {
 			round = append(round, ts)
 		}
 		threads = append(threads, round...)
-		s.poll("the first two are at work", func() bool { return s.printed(round[0]) && s.printed(round[min(1, len(round)-1)]) })
+		s.poll("the first two are at work",
+			func() bool { return s.printed(round[0]) && s.printed(round[min(1, len(round)-1)]) })
 		s.kill(syscall.SIGKILL)
 		if len(round) > 1 {
 			s.killContainer(round[1])
@@ -437,7 +464,8 @@ func TestChatEndings(t *testing.T) {
 			if e := said[ts]; e.end != nil {
 				acting.Go(func() {
 					s.poll(e.name+": it does not go on", func() bool {
-						return e.text == "run asks" || len(s.part(ts, "result")) > 0 || s.printed(ts) && (!orphan[ts] || s.journalled(ts, record.EventRecovered))
+						return e.text == "run asks" || len(s.part(ts, "result")) > 0 || s.printed(ts) &&
+							(!orphan[ts] || s.journalled(ts, record.EventRecovered))
 					})
 					if len(s.part(ts, "result")) == 0 {
 						e.end(s, ts)
@@ -468,7 +496,8 @@ func TestChatEndings(t *testing.T) {
 			}
 		}
 		if r.State != want.state || r.Reason != want.reason && (want.or == "" || r.Reason != want.or) {
-			faults = append(faults, fmt.Sprintf("it is %s %s, want %s %s: %s", r.State, r.Reason, want.state, want.reason, r.Error))
+			faults = append(faults, fmt.Sprintf("it is %s %s, want %s %s: %s", r.State, r.Reason, want.state,
+				want.reason, r.Error))
 		}
 		for _, file := range want.files {
 			if !slices.ContainsFunc(r.manifest.Files, func(f record.ManifestFile) bool { return f.Name == file }) {
@@ -521,7 +550,8 @@ func TestChatEndings(t *testing.T) {
 	}
 	s.gone(filepath.Dir(s.data))
 	s.gone(endingSleep)
-	t.Logf("%d mentions in %s: %d runs, %d of them whole, %d taken up by the next server", mentions, took, len(runs), whole, recovered)
+	t.Logf("%d mentions in %s: %d runs, %d of them whole, %d taken up by the next server", mentions, took, len(runs),
+		whole, recovered)
 }
 
 // thread returns the thread in which a run was requested.

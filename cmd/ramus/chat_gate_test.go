@@ -88,7 +88,8 @@ func TestGateOfRepositories(t *testing.T) {
 	if _, said := ask(thread, "fallback: build the Mac app"); !strings.Contains(said, "elsewhere: build the Mac app") {
 		t.Errorf("handed over: %s", said)
 	}
-	if _, said := ask(thread, "fallback"); !strings.Contains(said, "elsewhere: @ramus exec echo in the library") && !strings.Contains(said, "elsewhere: exec echo in the library") {
+	if _, said := ask(thread, "fallback"); !strings.Contains(said, "elsewhere: @ramus exec echo in the library") &&
+		!strings.Contains(said, "elsewhere: exec echo in the library") {
 		t.Errorf("handed over without words: %s", said)
 	}
 	ask(thread, "exec echo here")

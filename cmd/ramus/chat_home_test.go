@@ -27,10 +27,12 @@ func TestHomeTab(t *testing.T) {
 	s.slack.OpenHome(t.Context(), "U01")
 	shows := func(user, text string) {
 		t.Helper()
-		s.until("the Home tab shows "+text, time.Minute, func() bool { return strings.Contains(string(s.slack.Home(user)), text) })
+		s.until("the Home tab shows "+text, time.Minute,
+			func() bool { return strings.Contains(string(s.slack.Home(user)), text) })
 	}
 	shows("U01", `"home_repo"`)
-	if home := string(s.slack.Home("U01")); strings.Contains(home, "closed") || !strings.Contains(home, `"lib"`) || strings.Contains(home, "home_base") {
+	if home := string(s.slack.Home("U01")); strings.Contains(home, "closed") || !strings.Contains(home, `"lib"`) ||
+		strings.Contains(home, "home_base") {
 		t.Errorf("the Home tab has %s", home)
 	}
 	choose := func(user, action, value string) {
@@ -55,7 +57,8 @@ func TestHomeTab(t *testing.T) {
 	if run.Repo != "lib" || run.Base != "next" || run.Agent.Name != "two" {
 		t.Errorf("the run is %+v", run)
 	}
-	if result := s.part(ts, "result")[0]; !strings.Contains(result.Text, "<@U01>") || !strings.Contains(string(result.Blocks), "\\u003c@U01\\u003e") {
+	if result := s.part(ts, "result")[0]; !strings.Contains(result.Text, "<@U01>") ||
+		!strings.Contains(string(result.Blocks), "\\u003c@U01\\u003e") {
 		t.Errorf("a success for somebody who wants to be mentioned: %s", result.Text)
 	}
 	other := s.slack.Say("U02", "C01", "", "<@"+s.slack.BotUser+"> exec true")

@@ -190,12 +190,14 @@ func TestChatNoop(t *testing.T) {
 		kind, saves := p.header.Get("Content-Type"), strings.HasPrefix(p.header.Get("Content-Disposition"), "attachment;")
 		csp := p.header.Get("Content-Security-Policy")
 		// The run's page is ramus's own. A page with a container's file has an origin of its own, too.
-		isPage := kind == "text/html; charset=utf-8" && strings.Contains(csp, "default-src 'none'") && !strings.Contains(csp, "script-src") &&
+		isPage := kind == "text/html; charset=utf-8" && strings.Contains(csp, "default-src 'none'") &&
+			!strings.Contains(csp, "script-src") &&
 			(u.Path == "/evidence/"+run.Name() || strings.Contains(csp, "sandbox"))
 		if p.status != 200 || p.header.Get("X-Content-Type-Options") != "nosniff" || !isPage && !saves && kind != "application/json" {
 			t.Errorf("%s: %d %v", l, p.status, p.header)
 		}
-		if name, ok := strings.CutPrefix(u.Path, "/evidence/"+run.Name()+"/files/"); ok && saves && name != "evidence/manifest.json" && sha(p.body) != hash(name) {
+		if name, ok := strings.CutPrefix(u.Path, "/evidence/"+run.Name()+"/files/"); ok && saves &&
+			name != "evidence/manifest.json" && sha(p.body) != hash(name) {
 			t.Errorf("%s is not what the manifest says", l)
 		}
 		if isPage {
@@ -265,8 +267,11 @@ func altered(t testing.TB, link string) map[string]string {
 		return u.String()
 	}
 	all := map[string]string{
-		"expiry":       change(func(_ *url.URL, q url.Values) { q.Set("expires", "9"+q.Get("expires")) }),
-		"signature":    change(func(_ *url.URL, q url.Values) { q.Set("signature", strings.Repeat("A", len(q.Get("signature")))) }),
+		"expiry": change(func(_ *url.URL, q url.Values) { q.Set("expires", "9"+q.Get("expires")) }),
+		"signature": change(func(_ *url.URL,
+			q url.Values) {
+			q.Set("signature", strings.Repeat("A", len(q.Get("signature"))))
+		}),
 		"parent":       change(func(u *url.URL, _ url.Values) { u.Path = strings.Replace(u.Path, "/C01-", "/C02-", 1) }),
 		"file":         change(func(u *url.URL, _ url.Values) { u.Path += "/files/journal.jsonl" }),
 		"escaped path": strings.Replace(link, "/C01-", "%2FC01-", 1),

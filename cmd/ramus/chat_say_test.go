@@ -44,7 +44,8 @@ func TestAgentsSpeak(t *testing.T) {
 		return all
 	}
 	replies, posts := texts("C01", "agent-reply"), texts("C02", "agent-post")
-	if len(replies) != 1 || !strings.Contains(replies[0], "half \\u0026lt;!channel\\u0026gt; way") || strings.Contains(replies[0], "<@U02>") {
+	if len(replies) != 1 || !strings.Contains(replies[0], "half \\u0026lt;!channel\\u0026gt; way") ||
+		strings.Contains(replies[0], "<@U02>") {
 		t.Errorf("in the thread: %q", replies)
 	}
 	if len(posts) != 1 || !strings.Contains(posts[0], "released \\u0026lt;!here\\u0026gt; — conv:") {
@@ -54,14 +55,17 @@ func TestAgentsSpeak(t *testing.T) {
 		t.Errorf("elsewhere: %s", all)
 	}
 	run := s.agentRun()
-	if answers := s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, run.Repo, run.Branch); strings.Count(answers, `"told":true`) != 2 || strings.Count(answers, `"told":false`) != 2 {
+	if answers := s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, run.Repo,
+		run.Branch); strings.Count(answers, `"told":true`) != 2 || strings.Count(answers, `"told":false`) != 2 {
 		t.Errorf("answers:\n%s", answers)
 	}
 
 	// An agent without a thread has the channels, and no thread.
 	s.ramus("agent", "hand", "--repo", "sample", "--", "speak up")
 	by := s.agentRun(run.Name())
-	if answers := s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, by.Repo, by.Branch); strings.Count(answers, `"told":true`) != 1 || !strings.Contains(answers, `unknown tool \"reply_to_thread\"`) {
+	if answers := s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, by.Repo,
+		by.Branch); strings.Count(answers, `"told":true`) != 1 ||
+		!strings.Contains(answers, `unknown tool \"reply_to_thread\"`) {
 		t.Errorf("answers to an agent without a thread:\n%s", answers)
 	}
 }

@@ -207,8 +207,10 @@ func TestChatSecret(t *testing.T) {
 	defer server.Close()
 	s.environ = append(s.environ, "CANARY="+canary, "RAMUS_SECRETS=CANARY", "RAMUS_ENV=CANARY="+canary,
 		"FALLBACK_SECRET="+fallbacktest.Secret, "MODEL_KEY="+modeltest.Key, "RAMUS_LOG_LEVEL=debug")
-	s.configure(fallbackConfig(server) + "models: {anthropic: {base_url: " + modeltest.BaseURL(remote.URL, "anthropic") + ", api_key_env: MODEL_KEY}}\n" +
-		"llm: {kind: openai, base_url: " + modeltest.BaseURL(remote.URL, "openai") + ", model: gpt-stand-in-1, api_key_env: MODEL_KEY}\n")
+	s.configure(fallbackConfig(server) + "models: {anthropic: {base_url: " + modeltest.BaseURL(remote.URL,
+		"anthropic") + ", api_key_env: MODEL_KEY}}\n" +
+		"llm: {kind: openai, base_url: " + modeltest.BaseURL(remote.URL, "openai") +
+		", model: gpt-stand-in-1, api_key_env: MODEL_KEY}\n")
 
 	// The scripts print the value in many forms. The story of the command line uses the same scripts.
 	story, err := txtar.ParseFile("testdata/script/secret.txtar")
@@ -234,7 +236,8 @@ func TestChatSecret(t *testing.T) {
 	}
 	results := func(ts string, n int) {
 		t.Helper()
-		s.until(fmt.Sprintf("%d results for %q", n, s.slack.Thread("C01", ts)[0].Text), 4*time.Minute, func() bool { return len(s.part(ts, "result")) >= n })
+		s.until(fmt.Sprintf("%d results for %q", n, s.slack.Thread("C01", ts)[0].Text), 4*time.Minute,
+			func() bool { return len(s.part(ts, "result")) >= n })
 	}
 	// The commands leave output in many forms and split over writes, files, names of files, commits, artifacts, names
 	// of artifacts, and an error.
@@ -353,5 +356,6 @@ func TestChatSecret(t *testing.T) {
 			t.Errorf("no secret was taken out of %s: %v", kind, kinds)
 		}
 	}
-	t.Logf("searched %d requests to Slack, %d pages, %d answers of the API, %d KiB of log, %d runs: %v", requests, opened, answers, len(log)>>10, len(runs), kinds)
+	t.Logf("searched %d requests to Slack, %d pages, %d answers of the API, %d KiB of log, %d runs: %v", requests,
+		opened, answers, len(log)>>10, len(runs), kinds)
 }

@@ -58,7 +58,8 @@ func newChatServer(t testing.TB, settings string, options ...func(*slacktest.Ser
 	if err := os.Chmod(dir, 0o755); err != nil { // containers of another user start the binary
 		t.Fatal(err)
 	}
-	s := &chatServer{t: t, slack: slacktest.New(t, options...), binary: filepath.Join(dir, "bin", "ramus"), data: filepath.Join(dir, "data")}
+	s := &chatServer{t: t, slack: slacktest.New(t, options...), binary: filepath.Join(dir, "bin", "ramus"),
+		data: filepath.Join(dir, "data")}
 	s.slack.AckTime = time.Minute
 	if err := programs.Into(filepath.Dir(s.binary), "cmd/ramus"); err != nil {
 		t.Fatal(err)
@@ -71,7 +72,8 @@ func newChatServer(t testing.TB, settings string, options ...func(*slacktest.Ser
 		}
 	}
 	s.addr = loopback.Address(t)
-	s.slack.SetRequestURLs("http://"+s.addr+"/slack/events", "http://"+s.addr+"/slack/commands", "http://"+s.addr+"/slack/interactions")
+	s.slack.SetRequestURLs("http://"+s.addr+"/slack/events", "http://"+s.addr+"/slack/commands",
+		"http://"+s.addr+"/slack/interactions")
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,8 @@ gate:
 	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1",
+	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1",
+		"GIT_CONFIG_NOSYSTEM=1",
 		"SLACK_TOKEN=" + s.slack.Token, "SLACK_SIGNING_SECRET=" + s.slack.SigningSecret}
 	s.environ = append(s.environ, testWay()...)
 	src := filepath.Join(dir, "sample")
@@ -282,7 +285,8 @@ func TestChatMention(t *testing.T) {
 		t.Errorf("the status: %s", status)
 	}
 	runs := s.runs()
-	if len(runs) != 3 || runs[0].Branch != runs[1].Branch || runs[0].State != record.StateComplete || runs[1].State != record.StateComplete {
+	if len(runs) != 3 || runs[0].Branch != runs[1].Branch || runs[0].State != record.StateComplete ||
+		runs[1].State != record.StateComplete {
 		t.Errorf("runs: %+v", runs)
 	}
 }
@@ -290,7 +294,8 @@ func TestChatMention(t *testing.T) {
 // TestChatSocketMode is TestChatMention without any address that Slack could reach.
 func TestChatSocketMode(t *testing.T) {
 	s := newChatServer(t, "")
-	s.sh(s.data, `sed -i -e 's/^  signing_secret_env: .*/  app_token_env: SLACK_APP_TOKEN/' "$0"`, filepath.Join(s.data, "ramus.yaml"))
+	s.sh(s.data, `sed -i -e 's/^  signing_secret_env: .*/  app_token_env: SLACK_APP_TOKEN/' "$0"`,
+		filepath.Join(s.data, "ramus.yaml"))
 	s.environ = append(s.environ, "SLACK_APP_TOKEN="+s.slack.AppToken)
 	s.slack.SocketMode = true // nothing is delivered yet
 	s.start()
@@ -312,7 +317,8 @@ func TestChatSocketMode(t *testing.T) {
 // reply. Each mention has one run and one reply.
 func TestChatKilled(t *testing.T) {
 	s := newChatServer(t, "")
-	s.slack.Retries = []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 3 * time.Second, 20 * time.Second, 20 * time.Second}
+	s.slack.Retries = []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, 3 * time.Second, 3 * time.Second,
+		20 * time.Second, 20 * time.Second}
 	rounds := 6
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_CRASHES")); err == nil && n > 0 {
 		rounds = n
@@ -327,7 +333,8 @@ func TestChatKilled(t *testing.T) {
 			threads = append(threads, ts)
 			ref := "*/C01-" + ts
 			s.poll("the mention is not claimed", func() bool {
-				return strings.TrimSpace(s.sh(s.data, `git -C repos/sample.git for-each-ref "refs/ramus/runs/`+ref+`"`)) != ""
+				return strings.TrimSpace(s.sh(s.data,
+					`git -C repos/sample.git for-each-ref "refs/ramus/runs/`+ref+`"`)) != ""
 			})
 		case 1: // the result is posted, and the answer to that is lost with the server
 			ts := s.say("", fmt.Sprintf("exec echo %d > file.txt", i))
@@ -337,7 +344,8 @@ func TestChatKilled(t *testing.T) {
 			ts := s.say("", fmt.Sprintf("exec sleep 1; echo %d > file.txt", i))
 			threads = append(threads, ts)
 			// On a slow machine the run may end first.
-			s.until("progress", time.Minute, func() bool { return len(s.part(ts, "progress"))+len(s.part(ts, "result")) > 0 })
+			s.until("progress", time.Minute,
+				func() bool { return len(s.part(ts, "progress"))+len(s.part(ts, "result")) > 0 })
 		}
 		s.kill(syscall.SIGKILL)
 		s.slack.Heal()

@@ -39,7 +39,8 @@ turn. An interrupt stops the run.
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository of a new caller")
 			fs.StringVar(&r.Base, "base", "", "`branch` from which a new caller starts")
-			fs.Var(&forkFlag{&r.Fork}, "fork", "`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
+			fs.Var(&forkFlag{&r.Fork}, "fork",
+				"`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
 			fs.StringVar(&call.Name, "agent", "", "`name` of the agent (default the only one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
 			setGroup(fs, &r.Group, &r.CancelPrevious)

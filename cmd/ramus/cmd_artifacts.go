@@ -98,13 +98,15 @@ func artifactNamed(files []record.ManifestFile, name string) (record.ManifestFil
 	case 1:
 		return found[0], nil
 	case 0:
-		return record.ManifestFile{}, fmt.Errorf("cannot find the artifact %q: without a name `ramus artifacts` lists all of them", name)
+		return record.ManifestFile{},
+			fmt.Errorf("cannot find the artifact %q: without a name `ramus artifacts` lists all of them", name)
 	}
 	var list []string
 	for _, f := range found[:min(len(found), 5)] {
 		list = append(list, strings.TrimPrefix(f.Name, artifactsFolder))
 	}
-	return record.ManifestFile{}, fmt.Errorf("the artifact %q is ambiguous: %d names end with it, among them %s", name, len(found), strings.Join(list, ", "))
+	return record.ManifestFile{}, fmt.Errorf("the artifact %q is ambiguous: %d names end with it, among them %s", name,
+		len(found), strings.Join(list, ", "))
 }
 
 func (e *env) showArtifacts(m record.Manifest, files []record.ManifestFile) error {
@@ -156,7 +158,8 @@ func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f
 	var err error
 	if isTerminal(e.out) {
 		if !strings.HasPrefix(f.Type, "text/") && f.Type != "application/json" {
-			return fmt.Errorf("cannot show %q in a terminal: it is %s; add `>FILE`, or --save DIR", name, e.oneLine(f.Type, 60))
+			return fmt.Errorf("cannot show %q in a terminal: it is %s; add `>FILE`, or --save DIR", name,
+				e.oneLine(f.Type, 60))
 		}
 		w := &diffWriter{e: e}
 		if err = c.EvidenceFile(ctx, run, f.Name, io.MultiWriter(w, h)); err == nil {

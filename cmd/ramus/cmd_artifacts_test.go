@@ -13,7 +13,8 @@ func TestArtifactsOfABrowser(t *testing.T) {
 		{Name: "todo", Verdict: browser.Fail, Views: []browser.View{
 			{Viewport: browser.Desktop, Verdict: browser.Fail, Screenshot: "001-todo/desktop/screenshot.png"},
 			{Viewport: browser.Mobile, Verdict: browser.Unverified, Reason: "the browser\x1b[2J was ended"}},
-			Compare: &browser.Comparison{Views: []browser.Diff{{Viewport: "desktop", Changed: 0.031, Picture: "001-todo/desktop/triptych.png"}}}},
+			Compare: &browser.Comparison{Views: []browser.Diff{{Viewport: "desktop", Changed: 0.031,
+				Picture: "001-todo/desktop/triptych.png"}}}},
 		{Name: "shop", Verdict: browser.Unverified, Reason: "nothing listened at 127.0.0.1:5173"},
 	}}
 	files := []record.ManifestFile{

@@ -61,7 +61,8 @@ snapshot. Nor is an artifact store that is not in the data folder (artifacts.url
 			if e.json {
 				return e.writeJSON(s)
 			}
-			fmt.Fprintf(e.out, "%s: %s with %s, %s, of which %s are new\n", s.Path, plural(s.Repos, "repository", "repositories"),
+			fmt.Fprintf(e.out, "%s: %s with %s, %s, of which %s are new\n", s.Path,
+				plural(s.Repos, "repository", "repositories"),
 				count(s.Refs, "ref"), bytesize.Text(s.Bytes), bytesize.Text(s.Copied))
 			switch {
 			case s.Keys:
@@ -115,7 +116,8 @@ same work.`,
 			if check {
 				verb = "good"
 			}
-			fmt.Fprintf(e.out, "%s is %s: %s, %s, %s\n", r.Snapshot, verb, plural(r.Repos, "repository", "repositories"), count(r.Files, "file"), bytesize.Text(r.Bytes))
+			fmt.Fprintf(e.out, "%s is %s: %s, %s, %s\n", r.Snapshot, verb,
+				plural(r.Repos, "repository", "repositories"), count(r.Files, "file"), bytesize.Text(r.Bytes))
 			if !r.Keys && !check {
 				fmt.Fprintln(e.err, "There are no keys. The server makes new ones, and tokens and links from before are invalid.")
 			}
@@ -142,7 +144,8 @@ func restoreSnapshot(ctx context.Context, e *env, dir string, check bool) (backu
 	}
 	lock, err := lockFolder(c.Data)
 	if errors.Is(err, errLocked) {
-		return backup.Restored{}, &exitStatus{exitInTheWay, fmt.Errorf("cannot restore to %s: another ramus%s uses it", c.Data, owner(c.Data))}
+		return backup.Restored{}, &exitStatus{exitInTheWay,
+			fmt.Errorf("cannot restore to %s: another ramus%s uses it", c.Data, owner(c.Data))}
 	} else if err != nil {
 		return backup.Restored{}, err
 	}

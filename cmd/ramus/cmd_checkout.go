@@ -111,7 +111,8 @@ one change does not apply, none is made.`,
 			if err != nil {
 				return fmt.Errorf("cannot apply here: this is not a git checkout")
 			}
-			if err := e.git(ctx, &patch, "-C", string(bytes.TrimRight(root, "\n")), "apply", "--index", "--whitespace=nowarn", "-"); err != nil {
+			if err := e.git(ctx, &patch, "-C", string(bytes.TrimRight(root, "\n")), "apply", "--index",
+				"--whitespace=nowarn", "-"); err != nil {
 				return fmt.Errorf("cannot apply the changes of %s, so nothing was changed: %w", st.Caller, err)
 			}
 			changes, err := c.Changes(ctx, st.Caller.String())

@@ -42,7 +42,8 @@ func completionCommand() command {
 					fmt.Fprintln(e.out, "autoload -U +X bashcompinit && bashcompinit")
 				}
 				fmt.Fprint(e.out, "_ramus() {\n  local cur=${COMP_WORDS[COMP_CWORD]} path=${COMP_WORDS[1]}\n"+
-					"  case $path in "+strings.Join(groups(), "|")+") [ $COMP_CWORD -gt 2 ] && path=\"$path ${COMP_WORDS[2]}\";; esac\n"+
+					"  case $path in "+strings.Join(groups(), "|")+
+					") [ $COMP_CWORD -gt 2 ] && path=\"$path ${COMP_WORDS[2]}\";; esac\n"+
 					"  [ $COMP_CWORD -eq 1 ] && path=\n  local words=\n  case $path in\n")
 				for _, path := range paths {
 					fmt.Fprintf(e.out, "    '%s') words='%s';;\n", path, strings.Join(words[path], " "))
@@ -50,7 +51,8 @@ func completionCommand() command {
 				fmt.Fprint(e.out, "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _ramus ramus\n")
 			case "fish":
 				for _, c := range commands() {
-					fmt.Fprintf(e.out, "complete -c ramus -n __fish_use_subcommand -a %s -d '%s'\n", c.name, strings.ReplaceAll(c.short, "'", `\'`))
+					fmt.Fprintf(e.out, "complete -c ramus -n __fish_use_subcommand -a %s -d '%s'\n", c.name,
+						strings.ReplaceAll(c.short, "'", `\'`))
 				}
 				for _, path := range paths[1:] {
 					condition := "'"

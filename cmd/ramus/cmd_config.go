@@ -42,7 +42,8 @@ reason. The exit status is 1 if the file has a mistake; the last good one is use
 				return err
 			}
 			if config.Mistake != "" {
-				return &exitStatus{exitFailed, fmt.Errorf("the configuration in %s of %s has a mistake:\n%s", short(string(config.Commit)), config.Base, config.Mistake)}
+				return &exitStatus{exitFailed, fmt.Errorf("the configuration in %s of %s has a mistake:\n%s",
+					short(string(config.Commit)), config.Base, config.Mistake)}
 			}
 			return nil
 		},
@@ -82,7 +83,8 @@ func (e *env) showConfig(c gateway.RepoConfig) error {
 func configImportCommand() command {
 	var o followOptions
 	return command{
-		name: "import", args: "CALLER", short: "propose what a caller found out about its environment as a change of its repository",
+		name: "import", args: "CALLER",
+		short: "propose what a caller found out about its environment as a change of its repository",
 		long: `
 The proposal is the .ramus/config.yaml on the caller's branch, with the commands of
 "ramus exec --setup" added to its setup commands. It is a commit on the branch of a new

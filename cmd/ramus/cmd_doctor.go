@@ -82,7 +82,8 @@ func diagnose(ctx context.Context, e *env) []finding {
 	version, err := gitVersion(ctx, e)
 	add("git", true, version, err)
 
-	bwrap := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Browser: browserDir(c.Browser)}
+	bwrap := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly,
+		Browser: browserDir(c.Browser)}
 	says := "bubblewrap starts containers"
 	sandboxErr := bwrap.Check(ctx)
 	if sandboxErr == nil {
@@ -118,7 +119,8 @@ func diagnose(ctx context.Context, e *env) []finding {
 		conn.Close()
 		add("server", false, "runs on "+socketPath(c.Data), nil)
 	} else {
-		add("server", false, "", errors.New("none runs, so each command starts its own (`ramus serve` starts a lasting one)"))
+		add("server", false, "",
+			errors.New("none runs, so each command starts its own (`ramus serve` starts a lasting one)"))
 	}
 	known := &secrets{environ: e.environ}
 	err = known.all(c)

@@ -82,7 +82,8 @@ integration can use it before it takes over the changes of a run.`,
 var marks = map[bool]string{true: "✓", false: "✗"}
 
 func (e *env) showEvidence(m record.Manifest) {
-	paint := map[record.Verdict]string{record.VerdictVerified: green, record.VerdictUnverified: yellow, record.VerdictFailed: red}[m.Verdict]
+	paint := map[record.Verdict]string{record.VerdictVerified: green, record.VerdictUnverified: yellow,
+		record.VerdictFailed: red}[m.Verdict]
 	verdict := string(m.Verdict)
 	if paint != "" {
 		verdict = e.colour(paint, verdict)
@@ -91,7 +92,8 @@ func (e *env) showEvidence(m record.Manifest) {
 	if m.Reason != "" {
 		state += " (" + string(m.Reason) + ")"
 	}
-	fmt.Fprintf(e.out, "%s  %s, verification: %s, %s\n", m.Run, state, verdict, took(time.Duration(m.DurationMS)*time.Millisecond))
+	fmt.Fprintf(e.out, "%s  %s, verification: %s, %s\n", m.Run, state, verdict,
+		took(time.Duration(m.DurationMS)*time.Millisecond))
 	if m.Error != "" {
 		fmt.Fprintf(e.out, "  %s\n", e.oneLine(m.Error, 400))
 	}
@@ -112,7 +114,8 @@ func (e *env) showEvidence(m record.Manifest) {
 			if c.Exit != nil {
 				exit = fmt.Sprintf("exit %d", *c.Exit)
 			}
-			fmt.Fprintf(e.out, "  %s %-8s %7s  %-16s %s\n", marks[c.OK], exit, took(time.Duration(c.DurationMS)*time.Millisecond), e.oneLine(c.Step, 16), e.oneLine(c.Command, 100))
+			fmt.Fprintf(e.out, "  %s %-8s %7s  %-16s %s\n", marks[c.OK], exit,
+				took(time.Duration(c.DurationMS)*time.Millisecond), e.oneLine(c.Step, 16), e.oneLine(c.Command, 100))
 		}
 	}
 	if section("checks", len(m.Checks)) {
@@ -130,7 +133,8 @@ func (e *env) showEvidence(m record.Manifest) {
 			if c.Result.Ran() && !c.Current {
 				words = append(words, "before the last change")
 			}
-			fmt.Fprintf(e.out, "  %-6s %-10s %s\n", e.oneLine(c.Check, 20), e.oneLine(c.Tool, 20), e.oneLine(strings.Join(words, "; "), 200))
+			fmt.Fprintf(e.out, "  %-6s %-10s %s\n", e.oneLine(c.Check, 20), e.oneLine(c.Tool, 20),
+				e.oneLine(strings.Join(words, "; "), 200))
 		}
 	}
 	if section("changed files", len(m.Changed)) {

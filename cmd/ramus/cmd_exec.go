@@ -41,13 +41,16 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&x.Repo, "repo", "", "`name` of the repository of a new caller")
 			fs.StringVar(&x.Base, "base", "", "`branch` from which a new caller starts")
-			fs.Var(&forkFlag{&x.Fork}, "fork", "`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
+			fs.Var(&forkFlag{&x.Fork}, "fork",
+				"`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
 			fs.DurationVar(&timeout, "timeout", 0, "stop the command after this `duration`")
 			fs.StringVar(&x.Command.Dir, "dir", "", "`folder` of the work tree to run in")
 			fs.Var(&env_, "env", "`K=V` for the command's environment; may be repeated")
 			fs.BoolVar(&x.Command.Background, "background", false, "start the command and return; see ramus bg")
-			fs.BoolVar(&x.Command.NoSetup, "no-setup", false, "use the container as it is, without the repository's setup commands")
-			fs.BoolVar(&x.Command.Setup, "setup", false, "record the command as one that sets a container up, for ramus config import")
+			fs.BoolVar(&x.Command.NoSetup, "no-setup", false,
+				"use the container as it is, without the repository's setup commands")
+			fs.BoolVar(&x.Command.Setup, "setup", false,
+				"record the command as one that sets a container up, for ramus config import")
 			setGroup(fs, &x.Group, &x.CancelPrevious)
 			setHanded(fs, e, &x.Secrets)
 			fs.StringVar(&x.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
@@ -95,14 +98,16 @@ func executeInTerminal(ctx context.Context, e *env, caller string, x gateway.Exe
 	if _, err := e.client(ctx); err != nil {
 		return err
 	}
-	return attachTerminal(ctx, e, caller, terminal.Request{Repo: x.Repo, Base: x.Base, Key: x.Key, Fork: x.Fork, Asker: asker(ctx, e),
-		TerminalCall: record.TerminalCall{Command: &x.Command}}, false)
+	return attachTerminal(ctx, e, caller,
+		terminal.Request{Repo: x.Repo, Base: x.Base, Key: x.Key, Fork: x.Fork, Asker: asker(ctx, e),
+			TerminalCall: record.TerminalCall{Command: &x.Command}}, false)
 }
 
 // setGroup declares the flags for runs that do not work at the same time.
 func setGroup(fs *flag.FlagSet, group *string, cancel *bool) {
 	fs.StringVar(group, "group", "", "`name` of the runs of the repository of which one works at a time")
-	fs.BoolVar(cancel, "cancel-previous", false, "stop the unfinished runs of the group; without a group those of the workflow, or of the caller")
+	fs.BoolVar(cancel, "cancel-previous", false,
+		"stop the unfinished runs of the group; without a group those of the workflow, or of the caller")
 }
 
 func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, stdin bool) (record.Result, error) {

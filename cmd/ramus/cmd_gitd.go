@@ -71,7 +71,8 @@ func serveGit(ctx context.Context, e *env, s *gitd.Server, listen, ssh string) e
 		}
 	}
 	if !s.Anonymous {
-		t, err := s.Sign(gitd.Grant{Subject: "admin", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}, Force: true, Delete: true,
+		t, err := s.Sign(gitd.Grant{Subject: "admin", Repo: "*", Scopes: []string{gitd.ScopeAdmin},
+			Write: []string{"refs/*"}, Force: true, Delete: true,
 			Expires: time.Now().Add(tokenLife)})
 		if err != nil {
 			return err

@@ -47,7 +47,8 @@ type localBrowsers struct{ shell, chromium, ffmpeg []string }
 // installedBrowsers are the paths that distributions use. /usr/bin/chromium of Debian is a script for people. A browser
 // without a window supports nearly everything that one with a window does, and replaces it.
 var installedBrowsers = localBrowsers{
-	shell:    []string{"/usr/lib/chromium/chromium-headless-shell", "/usr/lib/chromium/chromium", "/usr/lib64/chromium-browser/headless_shell", "/usr/bin/chromium"},
+	shell: []string{"/usr/lib/chromium/chromium-headless-shell", "/usr/lib/chromium/chromium",
+		"/usr/lib64/chromium-browser/headless_shell", "/usr/bin/chromium"},
 	chromium: []string{"/usr/lib/chromium/chromium", "/usr/lib/chromium/chromium-headless-shell", "/usr/bin/chromium"},
 	ffmpeg:   []string{"/usr/bin/ffmpeg", "/usr/local/bin/ffmpeg"},
 }
@@ -55,9 +56,10 @@ var installedBrowsers = localBrowsers{
 // browserLayouts are the paths inside a browser's folder that releases of Playwright use: up to 1.48, from 1.49, from
 // 1.57, on arm64.
 var browserLayouts = map[string][]string{
-	"chromium":                {"chrome-linux/chrome", "chrome-linux64/chrome", "chrome-linux-arm64/chrome"},
-	"chromium-headless-shell": {"chrome-linux/headless_shell", "chrome-headless-shell-linux64/chrome-headless-shell", "chrome-headless-shell-linux-arm64/chrome-headless-shell"},
-	"ffmpeg":                  {"ffmpeg-linux"},
+	"chromium": {"chrome-linux/chrome", "chrome-linux64/chrome", "chrome-linux-arm64/chrome"},
+	"chromium-headless-shell": {"chrome-linux/headless_shell", "chrome-headless-shell-linux64/chrome-headless-shell",
+		"chrome-headless-shell-linux-arm64/chrome-headless-shell"},
+	"ffmpeg": {"ffmpeg-linux"},
 }
 
 func linkBrowsers(ctx context.Context, e *env, dir string, local localBrowsers) error {
@@ -98,7 +100,8 @@ func linkBrowsers(ctx context.Context, e *env, dir string, local localBrowsers) 
 			if !linked {
 				program = "exists already"
 			}
-			fmt.Fprintf(e.out, "Playwright %s: %s %s → %s\n", e.oneLine(release.version, 40), e.safe(folder), b.Name, program)
+			fmt.Fprintf(e.out, "Playwright %s: %s %s → %s\n", e.oneLine(release.version, 40), e.safe(folder),
+				b.Name, program)
 		}
 	}
 	return nil

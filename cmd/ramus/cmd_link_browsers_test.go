@@ -97,7 +97,8 @@ func TestLinkBrowsers(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}
 	}
-	if got, want := s.folders(), []string{"chromium-1140", "chromium-1255", "chromium_headless_shell-1140", "chromium_headless_shell-1255", "ffmpeg-1011"}; !slices.Equal(got, want) {
+	if got, want := s.folders(), []string{"chromium-1140", "chromium-1255", "chromium_headless_shell-1140",
+		"chromium_headless_shell-1255", "ffmpeg-1011"}; !slices.Equal(got, want) {
 		t.Errorf("browsers are %v, want %v", got, want)
 	}
 	for name, want := range map[string]string{
@@ -132,10 +133,12 @@ func TestLinkBrowsersPNPM(t *testing.T) {
 	store := "mono/node_modules/.pnpm/"
 	s.core(store+"playwright-core@1.57.0/node_modules/playwright-core", "1.57.0", "1200")
 	s.write(store+"playwright@1.57.0/node_modules/playwright/package.json", "{}")
-	s.link("../../playwright-core@1.57.0/node_modules/playwright-core", store+"playwright@1.57.0/node_modules/playwright-core")
+	s.link("../../playwright-core@1.57.0/node_modules/playwright-core",
+		store+"playwright@1.57.0/node_modules/playwright-core")
 	s.write(store+"@playwright+test@1.57.0/node_modules/@playwright/test/package.json", "{}")
 	s.link("../../playwright@1.57.0/node_modules/playwright", store+"@playwright+test@1.57.0/node_modules/playwright")
-	s.link("../../../../node_modules/.pnpm/@playwright+test@1.57.0/node_modules/@playwright/test", "mono/packages/web/node_modules/@playwright/test")
+	s.link("../../../../node_modules/.pnpm/@playwright+test@1.57.0/node_modules/@playwright/test",
+		"mono/packages/web/node_modules/@playwright/test")
 	for _, project := range []string{"mono", "mono/packages/web", "mono/packages"} {
 		out, err := s.run(project)
 		if err != nil || strings.Count(out, "\n") != 3 || !strings.Contains(out, "chromium-1200") {
@@ -190,7 +193,8 @@ func TestLinkBrowsersLeavesAlone(t *testing.T) {
 
 	for _, revision := range []string{"../../escape", "", "1/2", "1\x1b[2J"} {
 		s.write("bad/node_modules/playwright-core/package.json", "{}")
-		s.write("bad/node_modules/playwright-core/browsers.json", `{"browsers": [{"name": "chromium", "revision": `+quoted(revision)+`}]}`)
+		s.write("bad/node_modules/playwright-core/browsers.json",
+			`{"browsers": [{"name": "chromium", "revision": `+quoted(revision)+`}]}`)
 		if _, err := s.run("bad"); err == nil || !strings.Contains(err.Error(), "is not a revision") {
 			t.Errorf("revision %q: %v", revision, err)
 		}

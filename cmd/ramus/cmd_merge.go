@@ -34,7 +34,8 @@ nothing. The command then prints the files and exits with status 4.`,
 			fs.StringVar(&strategy, "strategy", "", "rebase, merge, squash or ff (default rebase)")
 			fs.StringVar(&m.Message, "message", "", "`text` of the merge or squash commit")
 			fs.BoolVar(&m.Delete, "delete", false, "remove the branch and the container if the branch was merged")
-			fs.BoolVar(&m.Propose, "pull-request", false, "open a pull request, or bring the open one up to date, and merge nothing")
+			fs.BoolVar(&m.Propose, "pull-request", false,
+				"open a pull request, or bring the open one up to date, and merge nothing")
 			fs.BoolVar(&m.Here, "here", false, "merge in this server alone, although the repository has an upstream")
 			fs.BoolVar(&e.json, "json", false, "the result as JSON")
 		},

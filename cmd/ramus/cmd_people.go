@@ -45,9 +45,10 @@ OpenID Connect (github.sign_in and sign_in in the configuration).`,
 }
 
 func peopleCommand() command {
-	return command{name: "people", args: "list|role|rm|sessions|end", short: "list people, and change their roles and sessions", subs: []command{
-		peopleListCommand(), peopleRoleCommand(), peopleRemoveCommand(), peopleSessionsCommand(), peopleEndCommand(),
-	}}
+	return command{name: "people", args: "list|role|rm|sessions|end",
+		short: "list people, and change their roles and sessions", subs: []command{
+			peopleListCommand(), peopleRoleCommand(), peopleRemoveCommand(), peopleSessionsCommand(), peopleEndCommand(),
+		}}
 }
 
 func peopleListCommand() command {

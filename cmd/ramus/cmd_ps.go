@@ -25,7 +25,8 @@ func psCommand() command {
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&f.Repo, "repo", "", "`name` of the only repository to list")
 			fs.StringVar(&f.Caller, "caller", "", "the only `caller` to list")
-			fs.StringVar(&f.State, "state", "", "the only `state` to list: submitted, running, awaiting_review, addressing_comments, complete, failed")
+			fs.StringVar(&f.State, "state", "",
+				"the only `state` to list: submitted, running, awaiting_review, addressing_comments, complete, failed")
 			fs.BoolVar(&f.Live, "live", false, "leave out what has ended")
 			fs.BoolVar(&runs, "runs", false, "list runs instead of callers")
 			fs.BoolVar(&used, "limits", false, "list how much of their quotas people and repositories use")
@@ -74,7 +75,8 @@ func psCommand() command {
 				if st.Container != nil {
 					container = st.Container.State
 				}
-				rows = append(rows, []string{st.Caller.String(), st.Repo, short(string(st.Head)), state(st.Last), work(st.Last), container, ago(latest(st.Last)), kept})
+				rows = append(rows, []string{st.Caller.String(), st.Repo, short(string(st.Head)), state(st.Last),
+					work(st.Last), container, ago(latest(st.Last)), kept})
 			}
 			return e.table(head, rows)
 		},
@@ -145,7 +147,8 @@ func listQuotas(ctx context.Context, e *env, c *client.Client) error {
 		if u.Rule.CostMicros > 0 {
 			cost += fmt.Sprintf(" of %.2f", float64(u.Rule.CostMicros)/1e6)
 		}
-		rows = append(rows, []string{u.Kind, u.Name, of(u.Callers, u.Rule.Callers), of(u.Runs, u.Rule.Runs), of(u.Queue, u.Rule.Queue), cost})
+		rows = append(rows, []string{u.Kind, u.Name, of(u.Callers, u.Rule.Callers), of(u.Runs, u.Rule.Runs),
+			of(u.Queue, u.Rule.Queue), cost})
 	}
 	return e.table([]string{"KIND", "NAME", "CALLERS", "RUNS", "QUEUED", "COST"}, rows)
 }

@@ -13,9 +13,11 @@ import (
 
 func repoCommand() command {
 	return command{
-		name: "repo", args: "create|import|list|show|refresh|verify|rename|rm", short: "create, import, list, show, refresh, verify, rename and remove repositories",
+		name: "repo", args: "create|import|list|show|refresh|verify|rename|rm",
+		short: "create, import, list, show, refresh, verify, rename and remove repositories",
 		subs: []command{
-			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoShowCommand(), repoRefreshCommand(), repoVerifyCommand(), repoRenameCommand(), repoRemoveCommand(),
+			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoShowCommand(), repoRefreshCommand(),
+			repoVerifyCommand(), repoRenameCommand(), repoRemoveCommand(),
 		},
 	}
 }
@@ -37,7 +39,8 @@ func repoCreateCommand() command {
 
 func repoImportCommand() command {
 	return command{
-		name: "import", args: "NAME PATH-OR-URL", short: "create a repository from another, with its branches and tags", set: setJSON,
+		name: "import", args: "NAME PATH-OR-URL", short: "create a repository from another, with its branches and tags",
+		set: setJSON,
 		long: `
 The source is anything that git can clone. "ramus repo refresh" fetches from it
 again. A failed import leaves nothing behind.`,
@@ -71,7 +74,8 @@ func repoListCommand() command {
 				if at == "" {
 					at = r.Dir
 				}
-				rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream, strings.TrimPrefix(e.refreshed(r.Status)+", "+e.mirrored(r.Mirror), ", ")})
+				rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream,
+					strings.TrimPrefix(e.refreshed(r.Status)+", "+e.mirrored(r.Mirror), ", ")})
 			}
 			return e.table([]string{"REPO", "BASE", "HEAD", "AT", "UPSTREAM", "REFRESHED"}, rows)
 		},
@@ -86,7 +90,8 @@ func repoRefreshCommand() command {
 		reset  bool
 	)
 	return command{
-		name: "refresh", args: "NAME [--commit COMMIT | --rebase | --reset] [--wait]", short: "bring the base to its upstream's newest commit",
+		name: "refresh", args: "NAME [--commit COMMIT | --rebase | --reset] [--wait]",
+		short: "bring the base to its upstream's newest commit",
 		long: `
 The upstream is the one in the configuration, or else the source of the import. A
 signed manifest records the new base. A base that has commits which upstream lacks
@@ -131,7 +136,8 @@ them, and a ref that keeps all of them.`,
 			case r.Old != r.New:
 				fmt.Fprintf(e.out, "%s moved from %s to %s\n", r.Branch, short(string(r.Old)), short(string(r.New)))
 			case r.Commit != r.New:
-				fmt.Fprintf(e.out, "%s stays at %s, which contains %s\n", r.Branch, short(string(r.New)), short(string(r.Commit)))
+				fmt.Fprintf(e.out, "%s stays at %s, which contains %s\n", r.Branch, short(string(r.New)),
+					short(string(r.Commit)))
 			default:
 				fmt.Fprintf(e.out, "%s is up to date at %s\n", r.Branch, short(string(r.New)))
 			}
@@ -139,7 +145,8 @@ them, and a ref that keeps all of them.`,
 				fmt.Fprintf(e.out, "manifest %s\n", done.Base.Ref)
 			}
 			if done.Cold != "" {
-				return &exitStatus{exitFailed, fmt.Errorf("the base is refreshed, but its dependencies are not in the cache: %s", done.Cold)}
+				return &exitStatus{exitFailed,
+					fmt.Errorf("the base is refreshed, but its dependencies are not in the cache: %s", done.Cold)}
 			}
 			return nil
 		},
@@ -199,7 +206,8 @@ prints the key as a line of an allowed_signers file, for checks without ramus:
 					return err
 				}
 			case len(list.Bases) == 0:
-				return &exitStatus{exitNotFound, fmt.Errorf("%s has no manifest of its base; `ramus repo refresh %[1]s` makes one", args[0])}
+				return &exitStatus{exitNotFound,
+					fmt.Errorf("%s has no manifest of its base; `ramus repo refresh %[1]s` makes one", args[0])}
 			}
 			bad := 0
 			for _, b := range list.Bases {
@@ -209,7 +217,8 @@ prints the key as a line of an allowed_signers file, for checks without ramus:
 					word = b.Problem
 				}
 				if !e.json {
-					fmt.Fprintf(e.out, "%s  %s at %s  %d lock files  %s\n", b.Ref, b.Branch, short(string(b.Commit)), len(b.Lockfiles), e.safe(word))
+					fmt.Fprintf(e.out, "%s  %s at %s  %d lock files  %s\n", b.Ref, b.Branch, short(string(b.Commit)),
+						len(b.Lockfiles), e.safe(word))
 				}
 			}
 			if bad > 0 {

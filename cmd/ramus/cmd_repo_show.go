@@ -22,7 +22,8 @@ func repoShowCommand() command {
 			if e.json {
 				return e.writeJSON(r)
 			}
-			rows := [][2]string{{"name", r.Name}, {"base", r.Base}, {"head", string(r.Head)}, {"clone from", r.CloneURL}, {"folder", r.Dir},
+			rows := [][2]string{{"name", r.Name}, {"base", r.Base}, {"head", string(r.Head)},
+				{"clone from", r.CloneURL}, {"folder", r.Dir},
 				{"upstream", r.Upstream}, {"refreshed", e.refreshed(r.Status)}, {"mirror", e.mirrored(r.Mirror)}}
 			if r.Mirror != nil {
 				rows = append(rows, [2]string{"mirror to", r.Mirror.To}, [2]string{"mirror error", r.Mirror.Error})

@@ -30,7 +30,8 @@ the last one. "ramus prune" removes runs. Branches of upstream stay.`,
 			case done.Head == "":
 				fmt.Fprintf(e.out, "%s has no branch any more\n", done.Caller)
 			default:
-				fmt.Fprintf(e.out, "removed %s; its branch %s was at %s\n", done.Caller, done.Branch, short(string(done.Head)))
+				fmt.Fprintf(e.out, "removed %s; its branch %s was at %s\n", done.Caller, done.Branch,
+					short(string(done.Head)))
 			}
 			return nil
 		},

@@ -39,7 +39,8 @@ exit status is 0 if the run is complete or waits for a person, and 1 if it faile
 An interrupt stops the run and commits its changes so far.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository (default the workflow's own)")
-			fs.StringVar(&r.Base, "base", "", "`branch` from which the run starts (default the workflow's, or the repository's base)")
+			fs.StringVar(&r.Base, "base", "",
+				"`branch` from which the run starts (default the workflow's, or the repository's base)")
 			fs.Var(&inputs, "input", "`K=V` sets an input to text, K:=JSON to any value; may be repeated")
 			fs.StringVar(&r.From, "from", "", "`node` to start at, with the earlier results of the run --of")
 			fs.StringVar(&r.Of, "of", "", "the `run` to resume (default the last ended run of this workflow)")

@@ -15,10 +15,12 @@ import (
 
 func secretCommand() command {
 	return command{
-		name: "secret", args: "set|list|rm|verify|on|off", short: "store the credentials of people, of repositories and of the server",
+		name: "secret", args: "set|list|rm|verify|on|off",
+		short: "store the credentials of people, of repositories and of the server",
 		subs: []command{
 			secretSetCommand(), secretListCommand(), secretRemoveCommand(), secretVerifyCommand(),
-			secretSwitchCommand("on", "use a key of an agent in place of others", true), secretSwitchCommand("off", "keep a key of an agent without using it", false),
+			secretSwitchCommand("on", "use a key of an agent in place of others", true),
+			secretSwitchCommand("off", "keep a key of an agent without using it", false),
 		},
 	}
 }
@@ -32,7 +34,8 @@ type ownerFlags struct {
 func (o *ownerFlags) set(fs *flag.FlagSet) {
 	fs.StringVar(&o.repo, "repo", "", "`name` of the repository that it belongs to")
 	fs.StringVar(&o.person, "person", "", "`id` of the person that it belongs to, or the subject of the person's tokens")
-	fs.BoolVar(&o.mine, "mine", false, "it belongs to the bearer of RAMUS_TOKEN (default for those who are no administrators)")
+	fs.BoolVar(&o.mine, "mine", false,
+		"it belongs to the bearer of RAMUS_TOKEN (default for those who are no administrators)")
 }
 
 // owner returns the owner of the flags. It is empty if there are none.
@@ -60,7 +63,8 @@ func secretSetCommand() command {
 		file         string
 	)
 	return command{
-		name: "set", args: "NAME [--host HOST]… [--ref REFERENCE] | --agent AGENT | --cloud NAME | --env-file FILE", short: "store a credential, or all of a .env file",
+		name: "set", args: "NAME [--host HOST]… [--ref REFERENCE] | --agent AGENT | --cloud NAME | --env-file FILE",
+		short: "store a credential, or all of a .env file",
 		long: `
 The value is read from standard input, never from an argument. It is sealed in the data
 folder, and never shown. It belongs to the server, so that all repositories may use it,
@@ -86,7 +90,8 @@ the key of the person who asks, or else that of the repository, or else the serv
 			of.set(fs)
 			fs.Var(&hosts, "host", "`HOST` that may get the value, with :PORT if it is not 443; may be repeated")
 			fs.StringVar(&one.Reference, "ref", "", "`REFERENCE` to the value in another place")
-			fs.StringVar(&agent, "agent", "", "`AGENT` whose model API accepts the key: "+strings.Join(secret.AgentTypes(), ", "))
+			fs.StringVar(&agent, "agent", "",
+				"`AGENT` whose model API accepts the key: "+strings.Join(secret.AgentTypes(), ", "))
 			fs.StringVar(&cloud, "cloud", "", "`NAME` of the provider of machines that accepts the token")
 			fs.BoolVar(&oauth, "oauth", false, "the value is a token of OAuth, and no key")
 			fs.BoolVar(&one.Inactive, "off", false, "keep the key of an agent or a cloud without using it")
@@ -174,7 +179,8 @@ func (e *env) showSecrets(list []secret.Secret) error {
 	}
 	var rows [][]string
 	for _, s := range list {
-		rows = append(rows, []string{e.oneLine(s.Name, 100), e.oneLine(string(s.Owner), 60), secretKind(s), e.oneLine(secretPlace(s), 80), e.oneLine(secretUse(s), 80)})
+		rows = append(rows, []string{e.oneLine(s.Name, 100), e.oneLine(string(s.Owner), 60), secretKind(s),
+			e.oneLine(secretPlace(s), 80), e.oneLine(secretUse(s), 80)})
 	}
 	return e.table([]string{"CREDENTIAL", "OWNER", "TYPE", "VALUE", "FOR"}, rows)
 }
@@ -274,7 +280,8 @@ func findSecret(ctx context.Context, c *client.Client, of ownerFlags, name strin
 	case 1:
 		return found[0], nil
 	}
-	return secret.Secret{}, usage("%d owners have %s: name one by --repo, --person or --mine, or give the id", len(found), name)
+	return secret.Secret{}, usage("%d owners have %s: name one by --repo, --person or --mine, or give the id",
+		len(found), name)
 }
 
 func secretRemoveCommand() command {

@@ -28,9 +28,11 @@ server within a minute. Containers stay, and the next server continues with them
 Only one ramus at a time uses the data folder. A command that uses it while no server
 runs releases it when it ends. serve waits for that.`,
 		set: func(fs *flag.FlagSet, _ *env) {
-			fs.Func("listen", "`address` for HTTP instead of the configuration's; \"\" for none", func(s string) error { listen, listenSet = s, true; return nil })
+			fs.Func("listen", "`address` for HTTP instead of the configuration's; \"\" for none",
+				func(s string) error { listen, listenSet = s, true; return nil })
 			fs.DurationVar(&wait, "wait", 10*time.Second, "how long to wait for another ramus to release the data folder")
-			fs.Func("ssh", "`address` for SSH instead of the configuration's; \"\" for none", func(s string) error { ssh, sshSet = s, true; return nil })
+			fs.Func("ssh", "`address` for SSH instead of the configuration's; \"\" for none",
+				func(s string) error { ssh, sshSet = s, true; return nil })
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 0, ""); err != nil {

@@ -14,9 +14,11 @@ import (
 
 func taskCommand() command {
 	return command{
-		name: "task", args: "submit|status|list|retry|cancel|say", short: "submit software tasks to the engineer, and follow them",
+		name: "task", args: "submit|status|list|retry|cancel|say",
+		short: "submit software tasks to the engineer, and follow them",
 		subs: []command{
-			taskSubmitCommand(), taskStatusCommand(), taskListCommand(), taskRetryCommand(), taskCancelCommand(), taskSayCommand(),
+			taskSubmitCommand(), taskStatusCommand(), taskListCommand(), taskRetryCommand(), taskCancelCommand(),
+			taskSayCommand(),
 		},
 	}
 }
@@ -38,8 +40,10 @@ not wait for that. DESCRIPTION "-" reads it from standard input.
 			fs.StringVar(&s.Repo, "repo", "", "`name` of the repository (default the engineer's)")
 			fs.StringVar(&s.Base, "base", "", "`branch` to start from and to merge into")
 			fs.StringVar(&s.Agent, "agent", "", "`name` of the agent (default the engineer's)")
-			fs.StringVar(&s.Context, "context", "", "`text` with facts for the agent, such as current and wanted behaviour, files")
-			fs.StringVar(&s.Key, "key", "", "`id` of the submission; a second submission with the same id makes no second task")
+			fs.StringVar(&s.Context, "context", "",
+				"`text` with facts for the agent, such as current and wanted behaviour, files")
+			fs.StringVar(&s.Key, "key", "",
+				"`id` of the submission; a second submission with the same id makes no second task")
 			setJSON(fs, e)
 		},
 		run: func(ctx context.Context, e *env, args []string) (err error) {
@@ -67,7 +71,10 @@ not wait for that. DESCRIPTION "-" reads it from standard input.
 func taskStatusCommand() command {
 	return command{
 		name: "status", args: "TASK", short: "show one task", set: setJSON,
-		run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (record.Task, error) { return c.Task(ctx, id) }),
+		run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (record.Task,
+			error) {
+			return c.Task(ctx, id)
+		}),
 	}
 }
 
@@ -77,10 +84,12 @@ func taskListCommand() command {
 		all    bool
 	)
 	return command{
-		name: "list", args: "[--repo NAME] [--status STATE] [--all]", short: "list tasks that are neither complete nor failed",
+		name: "list", args: "[--repo NAME] [--status STATE] [--all]",
+		short: "list tasks that are neither complete nor failed",
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&filter.Repo, "repo", "", "`name` of the only repository to list")
-			fs.StringVar(&filter.Status, "status", "", "the only `state` to list: submitted, running, awaiting_review, addressing_comments, complete, failed")
+			fs.StringVar(&filter.Status, "status", "",
+				"the only `state` to list: submitted, running, awaiting_review, addressing_comments, complete, failed")
 			fs.BoolVar(&all, "all", false, "include finished tasks")
 			fs.IntVar(&filter.Max, "n", 50, "at most `n` lines")
 			setJSON(fs, e)
@@ -100,7 +109,8 @@ func taskListCommand() command {
 			}
 			var rows [][]string
 			for _, t := range list {
-				rows = append(rows, []string{t.ID, t.Repo, string(t.Status), t.PRURL, e.oneLine(t.Description, 60), ago(t.CreatedAt)})
+				rows = append(rows, []string{t.ID, t.Repo, string(t.Status), t.PRURL, e.oneLine(t.Description, 60),
+					ago(t.CreatedAt)})
 			}
 			return e.table([]string{"TASK", "REPO", "STATUS", "PULL REQUEST", "DESCRIPTION", "SUBMITTED"}, rows)
 		},
@@ -197,7 +207,8 @@ func (e *env) showTask(t record.Task) error {
 	for _, row := range [][2]string{
 		{"task", t.ID}, {"status", string(t.Status)}, {"error", t.Error}, {"pull request", pr},
 		{"repository", t.Repo}, {"branch", t.Branch}, {"base", t.Base}, {"agent", t.AgentID}, {"parent", t.Parent},
-		{"asked by", t.Asker.Name}, {"submitted", ago(t.CreatedAt)}, {"changed", ago(t.UpdatedAt)}, {"runs", strings.Join(t.Work, " ")},
+		{"asked by", t.Asker.Name}, {"submitted", ago(t.CreatedAt)}, {"changed", ago(t.UpdatedAt)},
+		{"runs", strings.Join(t.Work, " ")},
 		{"description", t.Description},
 	} {
 		if row[1] != "" {

@@ -38,7 +38,8 @@ the token may write.`,
 				fs.StringVar(&n.Repo, "repo", "", "`name` of the only repository of the token (default all)")
 				fs.StringVar(&scopes, "scope", "read", "`list` of read, write, admin, metrics")
 				fs.DurationVar(&life, "for", 30*24*time.Hour, "`duration` until the token expires")
-				fs.Var(&read, "ref-read", "a `ref` that the token may read (refs/heads/main, refs/heads/*); may be repeated (default all)")
+				fs.Var(&read, "ref-read",
+					"a `ref` that the token may read (refs/heads/main, refs/heads/*); may be repeated (default all)")
 				fs.Var(&write, "ref", "a `ref` that the token may write; may be repeated (default, with scope write, those of --ref-read, or else all branches and tags)")
 				fs.BoolVar(&n.Force, "force", false, "allow git to force")
 				fs.BoolVar(&n.Delete, "delete", false, "allow git to delete")
@@ -123,7 +124,8 @@ earlier version are listed when they are revoked.`,
 			}
 			var rows [][]string
 			for _, t := range list {
-				rows = append(rows, []string{t.ID, e.oneLine(t.Subject, 60), e.oneLine(t.Repo, 60), strings.Join(t.Scopes, ","), since(t.Created), since(t.Used), tokenEnd(t)})
+				rows = append(rows, []string{t.ID, e.oneLine(t.Subject, 60), e.oneLine(t.Repo, 60),
+					strings.Join(t.Scopes, ","), since(t.Created), since(t.Used), tokenEnd(t)})
 			}
 			return e.table([]string{"ID", "SUBJECT", "REPO", "SCOPES", "CREATED", "LAST USED", "END"}, rows)
 		},

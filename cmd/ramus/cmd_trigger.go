@@ -16,7 +16,8 @@ func triggerCommand() command {
 		subs: []command{
 			triggerListCommand(), triggerRunCommand(),
 			triggerChangeCommand("pause", "have a trigger start nothing until it is resumed", (*client.Client).PauseTrigger),
-			triggerChangeCommand("resume", "resume a paused trigger, and forget its failures", (*client.Client).ResumeTrigger),
+			triggerChangeCommand("resume", "resume a paused trigger, and forget its failures",
+				(*client.Client).ResumeTrigger),
 		},
 	}
 }

@@ -71,7 +71,8 @@ commands go on meanwhile, and the next server continues with the same data folde
 			if err != nil {
 				return &exitStatus{exitAway, fmt.Errorf("cannot ask for the newest release: %w", err)}
 			}
-			answer := upgradeCheck{Version: buildVersion(), Newest: r.Version, Newer: isNewer(r.Version, buildVersion()), Notes: r.Notes}
+			answer := upgradeCheck{Version: buildVersion(), Newest: r.Version,
+				Newer: isNewer(r.Version, buildVersion()), Notes: r.Notes}
 			switch {
 			case e.json:
 				return e.writeJSON(answer)

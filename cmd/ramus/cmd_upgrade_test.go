@@ -35,7 +35,8 @@ func TestUpgradeCheck(t *testing.T) {
 		return code, out.String()
 	}
 	url := s.URL + "/version.json"
-	if code, out := check(url, "--check"); code != 0 || !strings.Contains(out, "v9.0.0 is released, and this is v1.2.3\nhttps://example.org/9") {
+	if code, out := check(url, "--check"); code != 0 ||
+		!strings.Contains(out, "v9.0.0 is released, and this is v1.2.3\nhttps://example.org/9") {
 		t.Errorf("%d: %s", code, out)
 	}
 	if code, out := check(url, "--check", "--json"); code != 0 || !strings.Contains(out, `"newer": true`) {
@@ -67,7 +68,8 @@ func TestIsNewer(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"v1.2.3", "v1.2.3", false}, {"v1.2.4", "v1.2.3", true}, {"v1.10.0", "v1.9.9", true}, {"v1.2.3", "v1.2.3-4-gabc", false}, {"v2.0.0", "v1.2.3-4-gabc", true},
+		{"v1.2.3", "v1.2.3", false}, {"v1.2.4", "v1.2.3", true}, {"v1.10.0", "v1.9.9", true},
+		{"v1.2.3", "v1.2.3-4-gabc", false}, {"v2.0.0", "v1.2.3-4-gabc", true},
 		{"v1.0.0", "v2.0.0", false}, {"v1.0.0", "abcdef", true}, {"next", "next", false}, {"v1.0", "v1.0.0", true},
 	} {
 		if isNewer(c.a, c.b) != c.want {

@@ -27,12 +27,15 @@ type command struct {
 // commands returns all subcommands, in the order in which help lists them.
 func commands() []command {
 	return []command{
-		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
+		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(),
+		logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
-		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), keysCommand(), tokenCommand(), openCommand(), peopleCommand(),
-		serveCommand(), gitdCommand(), reloadCommand(), reindexCommand(), pruneCommand(), backupCommand(), restoreCommand(), doctorCommand(), completionCommand(), upgradeCommand(), versionCommand(),
+		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), keysCommand(), tokenCommand(),
+		openCommand(), peopleCommand(),
+		serveCommand(), gitdCommand(), reloadCommand(), reindexCommand(), pruneCommand(), backupCommand(),
+		restoreCommand(), doctorCommand(), completionCommand(), upgradeCommand(), versionCommand(),
 	}
 }
 
@@ -113,7 +116,8 @@ func (c command) flags(e *env, path string) *flag.FlagSet {
 	fs := flag.NewFlagSet(path, flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // report prints errors
 	fs.StringVar(&e.dataFlag, "data", "", "data `folder` (default $RAMUS_DATA, or ~/.local/share/ramus)")
-	fs.StringVar(&e.configFlag, "config", "", "configuration `file` (default $RAMUS_CONFIG, or ramus.yaml in the data folder)")
+	fs.StringVar(&e.configFlag, "config", "",
+		"configuration `file` (default $RAMUS_CONFIG, or ramus.yaml in the data folder)")
 	fs.BoolVar(&e.keep, "keep", false, "keep containers for the next command if this one starts the server itself")
 	if c.set != nil {
 		c.set(fs, e)

@@ -19,7 +19,8 @@ import (
 func ramus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = run(t.Context(), args, stdio{strings.NewReader(""), &out, &err}, []string{"RAMUS_DATA=" + t.TempDir(), "PATH=/usr/bin:/bin"})
+	code = run(t.Context(), args, stdio{strings.NewReader(""), &out, &err},
+		[]string{"RAMUS_DATA=" + t.TempDir(), "PATH=/usr/bin:/bin"})
 	return code, out.String(), err.String()
 }
 
@@ -64,7 +65,8 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			}
 			for _, args := range [][]string{append(slices.Clone(line), "-h"), append([]string{"help"}, line...)} {
 				code, out, err := ramus(t, args...)
-				if code != 0 || err != "" || !strings.HasPrefix(out, "Usage: ramus "+strings.Join(line, " ")) || !strings.Contains(out, "--data folder") {
+				if code != 0 || err != "" || !strings.HasPrefix(out, "Usage: ramus "+strings.Join(line, " ")) ||
+					!strings.Contains(out, "--data folder") {
 					t.Errorf("%v: status %d: %s%s", args, code, out, err)
 				}
 			}
@@ -167,7 +169,8 @@ func TestSafe(t *testing.T) {
 }
 
 func TestShellWord(t *testing.T) {
-	for in, want := range map[string]string{"": "''", "ramus/run-a": "ramus/run-a", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "~/a": "'~/a'"} {
+	for in, want := range map[string]string{"": "''", "ramus/run-a": "ramus/run-a", "a b": "'a b'", "it's": `'it'\''s'`,
+		"$(x)": "'$(x)'", "~/a": "'~/a'"} {
 		if got := shellWord(in); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)
 		}

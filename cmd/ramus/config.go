@@ -395,22 +395,28 @@ func Defaults() Config {
 	return Config{
 		Data: "~/.local/share/ramus", Listen: "127.0.0.1:8080",
 		Engine: "auto", Image: "ramus/task:latest", WorkTree: "auto", Pool: 2, Layers: 20 * gib, Queue: 1000,
-		Keep: KeepConfig{Branches: KeepKind{Age: Duration(720 * time.Hour)}, Runs: KeepKind{Age: Duration(2160 * time.Hour), Count: 100},
+		Keep: KeepConfig{Branches: KeepKind{Age: Duration(720 * time.Hour)},
+			Runs:   KeepKind{Age: Duration(2160 * time.Hour), Count: 100},
 			Layers: KeepKind{Age: Duration(168 * time.Hour), Count: 2}, Artifacts: KeepKind{Age: Duration(24 * time.Hour)}},
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(links.DefaultTTL)},
 		Quotas:     QuotasConfig{People: map[string]QuotaConfig{}, Repos: map[string]QuotaConfig{}},
 		Traces:     TracesConfig{Header: "Authorization"},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
-		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
-		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib,
+			Disk: 20 * gib, DiskFree: 512 * mib},
+		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}},
+		Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		ACME:         ACMEConfig{Hosts: []string{}, Directory: cert.LetsEncrypt},
 		Devcontainer: "devcontainer",
-		Browser:      BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
-		SignIn: PeopleConfig{Admins: []string{}, Members: []string{}, Viewers: []string{}, Default: "none", Idle: Duration(session.DefaultIdle), Life: Duration(session.DefaultLife),
+		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256,
+			Timeout: Duration(15 * time.Minute)},
+		SignIn: PeopleConfig{Admins: []string{}, Members: []string{}, Viewers: []string{}, Default: "none",
+			Idle: Duration(session.DefaultIdle), Life: Duration(session.DefaultLife),
 			OIDC: OIDCConfig{Scopes: []string{"profile", "email"}}},
 		Web:      WebConfig{JS: "on"},
 		Services: ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
-		Git: GitConfig{Create: []string{}, ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
+		Git: GitConfig{Create: []string{}, ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib,
+			Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
 		Bot: BotConfig{Name: "ramus", Email: "ramus@localhost"},
@@ -422,13 +428,18 @@ func Defaults() Config {
 		},
 		Agents:   map[string]AgentConfig{},
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
-		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(engineer.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
-		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
-		GitLab:   ForgeConfig{URL: gitlabURL}, Bitbucket: BitbucketConfig{URL: bitbucketURL},
-		Jira: TrackerConfig{Label: "ramus", Repos: map[string]string{}}, Linear: LinearConfig{URL: linear.DefaultURL, Label: "ramus", Repos: map[string]string{}},
-		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Rules: []RuleConfig{}, PostChannels: []string{}, Teams: []string{}, People: map[string]AuthorConfig{}, ThreadReplies: "mention",
+		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3,
+			Evidence: string(engineer.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
+		GitHub: GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{},
+			Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
+		GitLab: ForgeConfig{URL: gitlabURL}, Bitbucket: BitbucketConfig{URL: bitbucketURL},
+		Jira:   TrackerConfig{Label: "ramus", Repos: map[string]string{}},
+		Linear: LinearConfig{URL: linear.DefaultURL, Label: "ramus", Repos: map[string]string{}},
+		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Rules: []RuleConfig{},
+			PostChannels: []string{}, Teams: []string{}, People: map[string]AuthorConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
-		Gate:  GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},
+		Gate: GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{},
+			Repos: []string{}, People: map[string]PersonConfig{}},
 		Repos: map[string]RepoConfig{}, RefreshAfter: Duration(time.Minute), RefreshWait: Duration(5 * time.Second),
 		CORS:    []string{},
 		Streams: 256,
@@ -463,12 +474,15 @@ func (s *Size) UnmarshalText(b []byte) error {
 
 // choices are the values of the keys with a closed list of values.
 var choices = map[string][]string{
-	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"}, "sign_in.default": {"none", "viewer", "member"}, "web.js": {"on", "off"},
-	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
-	"repos.*.merge":        {"", "push", "pull-request", "here"},
-	"repos.*.mirror":       {"", "pull", "push"},
-	"slack.thread_replies": {"mention", "all"}, "triggers.*.webhook.signature": {"", "ramus", "sentry", "pagerduty", "github"},
-	"log.level": {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
+	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"",
+		"openai", "anthropic"}, "sign_in.default": {"none", "viewer", "member"}, "web.js": {"on", "off"},
+	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"},
+	"agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
+	"repos.*.merge":                {"", "push", "pull-request", "here"},
+	"repos.*.mirror":               {"", "pull", "push"},
+	"slack.thread_replies":         {"mention", "all"},
+	"triggers.*.webhook.signature": {"", "ramus", "sentry", "pagerduty", "github"},
+	"log.level":                    {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }
 
 // choicesOf returns the values of a key, and whether its list is closed. The middle part of its path may be any name.
@@ -720,7 +734,8 @@ func set(v reflect.Value, text, path string) error {
 		}
 		v.SetInt(n)
 	case reflect.Bool:
-		b, ok := map[string]bool{"true": true, "yes": true, "on": true, "1": true, "false": false, "no": false, "off": false, "0": false}[strings.ToLower(text)]
+		b, ok := map[string]bool{"true": true, "yes": true, "on": true, "1": true, "false": false, "no": false,
+			"off": false, "0": false}[strings.ToLower(text)]
 		if !ok {
 			return fmt.Errorf("%s: %q is neither true nor false", path, text)
 		}

@@ -89,7 +89,9 @@ func TestConfigMistakes(t *testing.T) {
 
 func TestConfigLayers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ramus.yaml")
-	if err := os.WriteFile(path, []byte("timeout: 1m\nlimits:\n  memory: 1GiB\negress: [a.example.org]\nenv:\n  A: b\nlisten:\n"), 0o600); err != nil {
+	if err := os.WriteFile(path,
+		[]byte("timeout: 1m\nlimits:\n  memory: 1GiB\negress: [a.example.org]\nenv:\n  A: b\nlisten:\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := LoadConfig(path, false, []string{"RAMUS_LIMITS_MEMORY=3GiB", "RAMUS_EGRESS=x, y", "RAMUS_ENV=K=V,L=a=b",
@@ -130,14 +132,17 @@ func TestConfigOfMappings(t *testing.T) {
 	if err := parseConfig("f", []byte(text), &c); err != nil {
 		t.Fatal(err)
 	}
-	if all, private := hosts(c.Egress); !slices.Equal(all, []string{"registry.example.org", "git.internal"}) || !slices.Equal(private, all[1:]) {
+	if all, private := hosts(c.Egress); !slices.Equal(all, []string{"registry.example.org", "git.internal"}) ||
+		!slices.Equal(private, all[1:]) {
 		t.Errorf("egress: %q, private %q", all, private)
 	}
 	var policy gate.Gate
-	if err := readPeople(c.Gate.People, &policy); err != nil || len(policy.People) != 2 || !slices.Equal(policy.People["U1"].May, []gate.Deed{gate.DeedRun, gate.DeedMerge}) {
+	if err := readPeople(c.Gate.People, &policy); err != nil || len(policy.People) != 2 ||
+		!slices.Equal(policy.People["U1"].May, []gate.Deed{gate.DeedRun, gate.DeedMerge}) {
 		t.Errorf("people: %+v, %v", policy.People, err)
 	}
-	if err := readPeople(map[string]PersonConfig{"U1": {May: []string{"fly"}}}, &policy); err == nil || !strings.Contains(err.Error(), "gate.people.U1.may") {
+	if err := readPeople(map[string]PersonConfig{"U1": {May: []string{"fly"}}}, &policy); err == nil ||
+		!strings.Contains(err.Error(), "gate.people.U1.may") {
 		t.Errorf("a deed that is none: %v", err)
 	}
 	for text, want := range map[string]string{
@@ -161,7 +166,8 @@ func FuzzConfig(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(string(text))
-	for _, s := range []string{"a: b", "- a", "&a [*a]", "? {a: b}\n: c", "a: |\n x", "{}", "<<: *x", "!!binary x", "1: 2", "env: {1: 2, a: [b]}", "limits: {memory: }", "egress: [a, [b]]"} {
+	for _, s := range []string{"a: b", "- a", "&a [*a]", "? {a: b}\n: c", "a: |\n x", "{}", "<<: *x", "!!binary x",
+		"1: 2", "env: {1: 2, a: [b]}", "limits: {memory: }", "egress: [a, [b]]"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -172,7 +178,8 @@ func FuzzConfig(f *testing.F) {
 
 func TestNearest(t *testing.T) {
 	known := []string{"serve", "run", "exec", "merge", "checkout"}
-	for word, want := range map[string]string{"sevre": "serve", "mrege": "merge", "chekout": "checkout", "exce": "exec", "zzzz": "", "": ""} {
+	for word, want := range map[string]string{"sevre": "serve", "mrege": "merge", "chekout": "checkout", "exce": "exec",
+		"zzzz": "", "": ""} {
 		if got := nearest(word, known); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
 		}

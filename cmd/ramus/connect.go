@@ -80,7 +80,8 @@ func runningServer(ctx context.Context, e *env) (*client.Client, error) {
 	}
 	conn, err := dialSocket(ctx, config.Data)
 	if err != nil {
-		return nil, &exitStatus{exitAway, fmt.Errorf("no ramus server runs on %s: start one with `ramus serve`, or set RAMUS_URL and RAMUS_TOKEN (%w)", config.Data, err)}
+		return nil, &exitStatus{exitAway,
+			fmt.Errorf("no ramus server runs on %s: start one with `ramus serve`, or set RAMUS_URL and RAMUS_TOKEN (%w)", config.Data, err)}
 	}
 	if err := conn.Close(); err != nil {
 		return nil, err

@@ -70,7 +70,8 @@ func posted(text string) func(*story, any) bool {
 // atWork recognizes the first output of an agent in its run's n-th work.
 func atWork(n int) func(*story) bool {
 	return func(y *story) bool {
-		names, err := filepath.Glob(filepath.Join(y.s.data, "live", "*"+y.id+"*", fmt.Sprintf("work-%d.output", n), "*.stdout"))
+		names, err := filepath.Glob(filepath.Join(y.s.data, "live", "*"+y.id+"*", fmt.Sprintf("work-%d.output", n),
+			"*.stdout"))
 		if err != nil || len(names) == 0 {
 			return false
 		}

@@ -105,7 +105,8 @@ func (s *engineerServer) set(at func(change any) bool) *trap {
 
 // submit submits a task whose agent follows the lines.
 func (s *engineerServer) submit(key string, lines ...string) (record.Task, error) {
-	return s.local.SubmitTask(s.t.Context(), engineer.Submission{Description: strings.Join(lines, "\n"), Repo: "app", Agent: "scripted", Key: key})
+	return s.local.SubmitTask(s.t.Context(),
+		engineer.Submission{Description: strings.Join(lines, "\n"), Repo: "app", Agent: "scripted", Key: key})
 }
 
 // task returns the state of a task. The server must be up.
@@ -203,7 +204,8 @@ func (y *story) check() (faults []string) {
 		return faults
 	}
 	p := pulls[0]
-	if len(p.Lines) != 2 || p.Lines[1].ReplyTo != p.Lines[0].ID || len(p.Comments) != 0 || !p.Merged || !slices.Equal(p.Labels, []string{"ramus"}) ||
+	if len(p.Lines) != 2 || p.Lines[1].ReplyTo != p.Lines[0].ID || len(p.Comments) != 0 || !p.Merged ||
+		!slices.Equal(p.Labels, []string{"ramus"}) ||
 		task.PRNumber != p.Number || len(task.Work) != 2 {
 		fault("%+v\n%s", task, p)
 	}
@@ -221,7 +223,8 @@ func (y *story) check() (faults []string) {
 			thread = append(thread, m.Text)
 		}
 	}
-	want := []string{"🔨 New task received: write " + y.file, "🚀 PR raised: " + p.URL, "💬 Addressing: ", "✅ Changes pushed", "🎉 Merged: " + p.URL}
+	want := []string{"🔨 New task received: write " + y.file, "🚀 PR raised: " + p.URL, "💬 Addressing: ",
+		"✅ Changes pushed", "🎉 Merged: " + p.URL}
 	if !slices.EqualFunc(thread, want, strings.HasPrefix) || working < 1 || working > 2 {
 		fault("the thread says, and %d times what is done\n%s", working, strings.Join(thread, "\n"))
 	}
@@ -336,13 +339,17 @@ func TestEngineerAway(t *testing.T) {
 			for range 2 { // the answer to each push; the request before it asks for the branch's commit
 				s.github.Fail(githubtest.Fault{Route: "git-receive-pack", Skip: 1, Lose: true})
 			}
-			s.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Lose: true}, slacktest.Fault{Method: "chat.postMessage", Status: 503})
+			s.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Lose: true},
+				slacktest.Fault{Method: "chat.postMessage", Status: 503})
 		case "limited":
 			for _, route := range append(routes, "GET") {
-				s.github.Fail(githubtest.Fault{Route: route, RetryAfter: time.Second}, githubtest.Fault{Route: route, Cut: true})
+				s.github.Fail(githubtest.Fault{Route: route, RetryAfter: time.Second},
+					githubtest.Fault{Route: route, Cut: true})
 			}
-			s.github.Fail(githubtest.Fault{Route: "git-receive-pack", Status: 503}, githubtest.Fault{Route: "git-upload-pack", Cut: true})
-			s.slack.Fail(slacktest.Fault{Method: "chat.postMessage", RetryAfter: time.Second}, slacktest.Fault{Method: "conversations.replies", Cut: true})
+			s.github.Fail(githubtest.Fault{Route: "git-receive-pack", Status: 503},
+				githubtest.Fault{Route: "git-upload-pack", Cut: true})
+			s.slack.Fail(slacktest.Fault{Method: "chat.postMessage", RetryAfter: time.Second},
+				slacktest.Fault{Method: "conversations.replies", Cut: true})
 		case "down":
 			weather.Go(func() {
 				for n := 0; ; n++ {

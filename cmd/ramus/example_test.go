@@ -36,7 +36,8 @@ func TestDeployHookExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := workflow.Jobs["tell-ramus"]
-	if !job.ContinueOnError || job.Needs != "deploy" || job.Timeout == 0 || len(job.Permissions) != 1 || job.Permissions["contents"] != "read" {
+	if !job.ContinueOnError || job.Needs != "deploy" || job.Timeout == 0 || len(job.Permissions) != 1 ||
+		job.Permissions["contents"] != "read" {
 		t.Errorf("%+v", job)
 	}
 	script, err := os.ReadFile(filepath.Join(dir, "notify.sh"))

@@ -92,7 +92,8 @@ func (p *progress) line(node, format string, args ...any) {
 		p.last = ""
 	}
 	at := p.colour(dim, fmt.Sprintf("%7s", took(p.now.Sub(p.start))))
-	fmt.Fprintf(p.out, "%s  %s  %s\n", at, p.colour(blue, fmt.Sprintf("%-12s", p.oneLine(node, 24))), fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.out, "%s  %s  %s\n", at, p.colour(blue, fmt.Sprintf("%-12s", p.oneLine(node, 24))),
+		fmt.Sprintf(format, args...))
 }
 
 // name returns the name of a step for people: its node, and which of several visits.
@@ -317,7 +318,8 @@ func summary(ctx context.Context, e *env, c *client.Client, r record.Run, p *pro
 		fmt.Fprintf(e.out, "  hint: %s\n", e.oneLine(r.Hint, 400))
 	}
 	if r.Gate != nil {
-		fmt.Fprintf(e.out, "  waiting for a person: %s\n  continue with: ramus approve %s   (or --reject)\n", e.oneLine(r.Gate.Message, 200), r.Name())
+		fmt.Fprintf(e.out, "  waiting for a person: %s\n  continue with: ramus approve %s   (or --reject)\n",
+			e.oneLine(r.Gate.Message, 200), r.Name())
 	}
 	if r.Merged != "" {
 		fmt.Fprintf(e.out, "  merged into %s at %s\n", e.oneLine(r.Base, 100), short(string(r.Merged)))

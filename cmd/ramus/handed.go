@@ -16,8 +16,9 @@ type handedFlag struct {
 
 // setHanded declares the flag for secrets that one run gets.
 func setHanded(fs *flag.FlagSet, e *env, list *[]record.HandedSecret) {
-	fs.Var(&handedFlag{list, e}, "secret", "`NAME=HOST[,HOST]…`: the door sends the value of the variable NAME of this command's environment "+
-		"to these hosts for the placeholder secret:NAME, while this run works; no container and no record gets it; may be repeated")
+	fs.Var(&handedFlag{list, e}, "secret",
+		"`NAME=HOST[,HOST]…`: the door sends the value of the variable NAME of this command's environment "+
+			"to these hosts for the placeholder secret:NAME, while this run works; no container and no record gets it; may be repeated")
 }
 
 func (h *handedFlag) String() string { return "" }

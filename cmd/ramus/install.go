@@ -151,8 +151,9 @@ func newEngine(ctx context.Context, c Config, log *slog.Logger) (_ containers.En
 	if err != nil {
 		return nil, "", err
 	}
-	sandboxes := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program, ReadOnly: c.Sandbox.ReadOnly,
-		Browser: browserDir(c.Browser), Log: log}
+	sandboxes := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program,
+		ReadOnly: c.Sandbox.ReadOnly,
+		Browser:  browserDir(c.Browser), Log: log}
 	moby := &docker.Engine{Image: c.Image, Pin: c.ImageRefresh > 0, Runner: runner, Program: program, Log: log}
 	switch c.Engine {
 	case "sandbox":
@@ -366,8 +367,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.gateway = &gateway.Server{
 		Mirrors: i.mirrors, ForgeKeys: personal,
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client, SignIn: i.forges.hub.signIn, Secrets: set,
-		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces, NoScript: c.Web.JS == "off", Models: i.models,
+		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client,
+		SignIn: i.forges.hub.signIn, Secrets: set,
+		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces, NoScript: c.Web.JS == "off",
+		Models:   i.models,
 		Accounts: i.accounts, Records: i.records,
 	}
 	return i, nil
@@ -383,7 +386,8 @@ func newGit(c Config, keys string, secret *secrets, log *slog.Logger) (_ *gitd.S
 		BaseKeyFile: filepath.Join(keys, "bases.pem"),
 		TokenFile:   filepath.Join(c.Data, "tokens.jsonl"),
 		Limits: gitd.Limits{
-			PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), LFSBytes: int64(l.LFSBytes), Time: time.Duration(l.Time),
+			PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes),
+			LFSBytes: int64(l.LFSBytes), Time: time.Duration(l.Time),
 			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle),
 		},
 		ReplyCache: int64(c.Git.ReplyCache), CreateOnPush: c.Git.Create,
@@ -413,7 +417,8 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 	egress, private := hosts(c.Egress)
 	x := &executor.Executor{
 		Data: c.Data, Git: i.git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store,
-		LFS: i.lfs, Submodules: submodules(c.Repos), Upstreams: upstreams, RefreshAfter: time.Duration(c.RefreshAfter), RefreshWait: time.Duration(c.RefreshWait), Secrets: set,
+		LFS: i.lfs, Submodules: submodules(c.Repos), Upstreams: upstreams, RefreshAfter: time.Duration(c.RefreshAfter),
+		RefreshWait: time.Duration(c.RefreshWait), Secrets: set,
 		Fleet: &containers.Fleet{
 			Engine: i.engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper,
 			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
@@ -421,7 +426,8 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		},
 		Devcontainer: c.Devcontainer,
 		ServiceLimits: containers.Limits{
-			Memory: int64(c.Services.Memory), CPUs: c.Services.CPUs, PIDs: c.Services.PIDs, Disk: cmp.Or(int64(c.Services.Disk), -1),
+			Memory: int64(c.Services.Memory), CPUs: c.Services.CPUs, PIDs: c.Services.PIDs,
+			Disk:     cmp.Or(int64(c.Services.Disk), -1),
 			DiskFree: int64(c.Limits.DiskFree),
 		},
 		Browser: newBrowser(c.Browser),
@@ -456,7 +462,8 @@ func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return llm.New(llm.Client{Kind: llm.Kind(c.Kind), BaseURL: c.BaseURL, Model: c.Model, Key: key, Timeout: time.Duration(c.Timeout)})
+	return llm.New(llm.Client{Kind: llm.Kind(c.Kind), BaseURL: c.BaseURL, Model: c.Model, Key: key,
+		Timeout: time.Duration(c.Timeout)})
 }
 
 // close closes the rooms, from the entrances inwards.
@@ -718,7 +725,8 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		return nil, err
 	}
 	serve(socket, i.gateway.LocalHandler(), nil)
-	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
+	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree",
+		i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {
 		handler := i.gateway.Handler()
 		if i.certs != nil {

@@ -14,8 +14,9 @@ var checkTasks = map[string]string{"test": "lib_run_tests", "lint": "lib_run_lin
 func newAgents(c map[string]AgentConfig) map[string]agent.Agent {
 	agents := make(map[string]agent.Agent, len(c))
 	for name, a := range c {
-		made := agent.Agent{Name: name, Image: a.Image, Command: a.Command, Resume: a.Resume, Argument: a.Prompt == "argument",
-			State: a.State, Timeout: time.Duration(a.Timeout), Output: int64(a.Output),
+		made := agent.Agent{Name: name, Image: a.Image, Command: a.Command, Resume: a.Resume,
+			Argument: a.Prompt == "argument",
+			State:    a.State, Timeout: time.Duration(a.Timeout), Output: int64(a.Output),
 			Permission: a.Permission, Allow: a.Allow, Mode: a.Mode, Auth: a.Auth, Browser: a.Browser}
 		if a.Kind == "acp" {
 			made.Protocol = agent.ProtocolACP

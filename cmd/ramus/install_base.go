@@ -57,7 +57,8 @@ func newUpstreams(repos map[string]RepoConfig, at *forges) (map[string]upstream.
 }
 
 func newUpstream(c RepoConfig, at *forges) (upstream.Source, error) {
-	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Merge: c.Merge, Mirror: c.Mirror == mirror.Pull, Schema: c.Schema}
+	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Merge: c.Merge,
+		Mirror: c.Mirror == mirror.Pull, Schema: c.Schema}
 	if c.SSHKey == "" && c.KnownHosts == "" {
 		up.Credential = at.read(c.Upstream)
 		return up, nil

@@ -49,8 +49,9 @@ func diagnoseBrowser(ctx context.Context, c BrowserConfig, engine containers.Eng
 		return "", fmt.Errorf("cannot start a browser: %w", err)
 	}
 	var out, errs bytes.Buffer
-	exit, err := sidecars.RunSidecar(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
-		Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &errs})
+	exit, err := sidecars.RunSidecar(ctx, "",
+		containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
+			Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &errs})
 	if err != nil {
 		return "", fmt.Errorf("cannot start a browser: %w%s", err, hint)
 	}

@@ -56,15 +56,18 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*chat.Chat, error) {
 // newChatSettings returns the settings of the Slack front that a reload changes.
 func newChatSettings(c Config) (chat.Settings, error) {
 	set := chat.Settings{
-		Gate: gate.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
+		Gate: gate.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters,
+			Prefix:   c.Gate.Prefix,
 			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
-		Repo: c.Slack.Repo, Agent: c.Slack.Agent, Channels: map[string]chat.Channel{}, AllReplies: c.Slack.ThreadReplies == "all",
+		Repo: c.Slack.Repo, Agent: c.Slack.Agent, Channels: map[string]chat.Channel{},
+		AllReplies: c.Slack.ThreadReplies == "all",
 	}
 	for id, one := range c.Slack.Channels {
 		set.Channels[id] = chat.Channel{Repo: one.Repo, Base: one.Base, Agent: one.Agent}
 	}
 	for _, r := range c.Slack.Rules {
-		set.Rules = append(set.Rules, chat.Rule{Words: r.Words, Channels: r.Channels, Repo: r.Repo, Base: r.Base, Agent: r.Agent})
+		set.Rules = append(set.Rules,
+			chat.Rule{Words: r.Words, Channels: r.Channels, Repo: r.Repo, Base: r.Base, Agent: r.Agent})
 	}
 	if err := chat.CheckRules(set.Rules); err != nil {
 		return set, fmt.Errorf("cannot use slack.rules: %w", err)

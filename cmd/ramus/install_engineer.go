@@ -44,7 +44,8 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*engineer.Engineer, error)
 func newEngineerSettings(c EngineerConfig) (engineer.Settings, error) {
 	set := engineer.Settings{
 		Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Mention: c.Mention,
-		Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Status: c.Status,
+		Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Repairs: c.Repairs, DeleteBranch: c.DeleteBranch,
+		Status:   c.Status,
 		Evidence: engineer.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence,
 		Gather: time.Duration(c.Gather), Every: time.Duration(c.Every),
 	}
@@ -54,7 +55,8 @@ func newEngineerSettings(c EngineerConfig) (engineer.Settings, error) {
 	switch set.Evidence {
 	case engineer.EvidenceLinks, engineer.EvidenceBranch, engineer.EvidenceNone:
 	default:
-		return set, fmt.Errorf("cannot use engineer.evidence %q: want %s, %s or %s", c.Evidence, engineer.EvidenceLinks, engineer.EvidenceBranch, engineer.EvidenceNone)
+		return set, fmt.Errorf("cannot use engineer.evidence %q: want %s, %s or %s", c.Evidence, engineer.EvidenceLinks,
+			engineer.EvidenceBranch, engineer.EvidenceNone)
 	}
 	if set.Repairs == 0 {
 		set.Repairs = -1 // in the configuration 0 means never

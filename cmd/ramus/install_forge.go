@@ -85,7 +85,8 @@ func newForges(c Config, secret *secrets, log *slog.Logger) (*forges, error) {
 	}{
 		{"gitlab", c.GitLab, func(s *site, token string) error {
 			client := &gitlab.Client{URL: s.web.String(), Token: token, Log: log}
-			s.groups, s.forge, s.parse, s.git = nestedGroups, client, gitlab.ParseDelivery, gitd.Credential{User: "oauth2", Password: token}
+			s.groups, s.forge, s.parse, s.git = nestedGroups, client, gitlab.ParseDelivery,
+				gitd.Credential{User: "oauth2", Password: token}
 			s.redact = func(set *redact.Secrets) { client.Secrets = set }
 			s.scopes = "the scope api"
 			s.personal = func(token string) forge.Forge {
@@ -95,7 +96,8 @@ func newForges(c Config, secret *secrets, log *slog.Logger) (*forges, error) {
 		}},
 		{"gitea", c.Gitea, func(s *site, token string) error {
 			client := &gitea.Client{URL: s.web.String(), Token: token, Log: log}
-			s.groups, s.forge, s.parse, s.git = 1, client, gitea.ParseDelivery, gitd.Credential{User: "ramus", Password: token}
+			s.groups, s.forge, s.parse, s.git = 1, client, gitea.ParseDelivery,
+				gitd.Credential{User: "ramus", Password: token}
 			s.redact = func(set *redact.Secrets) { client.Secrets = set }
 			s.scopes = "write:repository, read:user"
 			s.personal = func(token string) forge.Forge {
@@ -103,20 +105,22 @@ func newForges(c Config, secret *secrets, log *slog.Logger) (*forges, error) {
 			}
 			return nil
 		}},
-		{"bitbucket", ForgeConfig{b.URL, b.TokenEnv, b.TokenFile, b.WebhookSecretEnv, b.WebhookSecretFile}, func(s *site, token string) error {
-			if b.APIURL != "" {
-				if _, err := siteURL("bitbucket.api_url", b.APIURL); err != nil {
-					return err
+		{"bitbucket", ForgeConfig{b.URL, b.TokenEnv, b.TokenFile, b.WebhookSecretEnv, b.WebhookSecretFile},
+			func(s *site, token string) error {
+				if b.APIURL != "" {
+					if _, err := siteURL("bitbucket.api_url", b.APIURL); err != nil {
+						return err
+					}
 				}
-			}
-			client := &bitbucket.Client{URL: b.APIURL, Web: s.web.String(), User: b.User, Token: token, Log: log}
-			s.groups, s.forge, s.parse, s.git = 1, client, bitbucket.ParseDelivery, gitd.Credential{User: "x-token-auth", Password: token}
-			if b.User != "" {
-				s.git.User = "x-bitbucket-api-token-auth"
-			}
-			s.redact = func(set *redact.Secrets) { client.Secrets = set }
-			return nil
-		}},
+				client := &bitbucket.Client{URL: b.APIURL, Web: s.web.String(), User: b.User, Token: token, Log: log}
+				s.groups, s.forge, s.parse, s.git = 1, client, bitbucket.ParseDelivery,
+					gitd.Credential{User: "x-token-auth", Password: token}
+				if b.User != "" {
+					s.git.User = "x-bitbucket-api-token-auth"
+				}
+				s.redact = func(set *redact.Secrets) { client.Secrets = set }
+				return nil
+			}},
 	} {
 		s, token, err := newSite(one.name, one.config, secret)
 		if err != nil {
@@ -189,7 +193,8 @@ func (f *forges) hooks() map[string]engineer.Hook {
 	hooks := f.hub.hooks()
 	for _, s := range f.sites {
 		if s.secret != "" {
-			hooks[s.name] = engineer.Hook{Forge: s.forge, Parse: func(h http.Header, body []byte) (forge.Delivery, error) { return s.parse(h, body, s.secret) }}
+			hooks[s.name] = engineer.Hook{Forge: s.forge,
+				Parse: func(h http.Header, body []byte) (forge.Delivery, error) { return s.parse(h, body, s.secret) }}
 		}
 	}
 	return hooks
@@ -199,13 +204,16 @@ func (f *forges) hooks() map[string]engineer.Hook {
 func (f *forges) newForgeKeys(store *secret.Store, url string) *forgekey.Keys {
 	keys := &forgekey.Keys{Store: store, URL: url, Log: f.log}
 	if h := f.hub; h.client != nil {
-		keys.Sites = append(keys.Sites, forgekey.Site{Name: "github", URL: h.web.String(), Forge: h.client, Scopes: "pull requests, read and write", With: func(token string) forge.Forge {
-			return &github.Client{URL: h.client.URL, Web: h.client.Web, Tokens: github.Token(token), Secrets: h.client.Secrets, Log: f.log}
-		}})
+		keys.Sites = append(keys.Sites, forgekey.Site{Name: "github", URL: h.web.String(), Forge: h.client,
+			Scopes: "pull requests, read and write", With: func(token string) forge.Forge {
+				return &github.Client{URL: h.client.URL, Web: h.client.Web, Tokens: github.Token(token),
+					Secrets: h.client.Secrets, Log: f.log}
+			}})
 	}
 	for _, s := range f.sites {
 		if s.personal != nil {
-			keys.Sites = append(keys.Sites, forgekey.Site{Name: s.name, URL: s.web.String(), Forge: s.forge, With: s.personal, Scopes: s.scopes})
+			keys.Sites = append(keys.Sites,
+				forgekey.Site{Name: s.name, URL: s.web.String(), Forge: s.forge, With: s.personal, Scopes: s.scopes})
 		}
 	}
 	if len(keys.Sites) == 0 {

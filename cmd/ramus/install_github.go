@@ -96,9 +96,10 @@ func (h *hub) hooks() map[string]engineer.Hook {
 	if h.secret == "" {
 		return map[string]engineer.Hook{}
 	}
-	return map[string]engineer.Hook{"github": {Forge: h.client, Parse: func(header http.Header, body []byte) (forge.Delivery, error) {
-		return github.ParseDelivery(header, body, h.secret)
-	}}}
+	return map[string]engineer.Hook{"github": {Forge: h.client,
+		Parse: func(header http.Header, body []byte) (forge.Delivery, error) {
+			return github.ParseDelivery(header, body, h.secret)
+		}}}
 }
 
 // siteURL parses a URL to which secrets are sent.
@@ -183,7 +184,8 @@ func isAt(web *url.URL, upstream string) bool {
 	} else if host, _, _ = strings.Cut(upstream, ":"); strings.Contains(host, "@") {
 		_, host, _ = strings.Cut(host, "@")
 	}
-	return strings.EqualFold(host, web.Hostname()) || strings.EqualFold(host, "ssh."+web.Hostname()) || strings.EqualFold(host, "altssh."+web.Hostname())
+	return strings.EqualFold(host, web.Hostname()) || strings.EqualFold(host, "ssh."+web.Hostname()) ||
+		strings.EqualFold(host, "altssh."+web.Hostname())
 }
 
 // isHTTP reports whether git would send a token to an upstream.
@@ -201,7 +203,8 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 		c, err := ask(ctx)
 		if errors.Is(err, forge.ErrNotFound) {
 			// The repository may be public.
-			h.log.WarnContext(ctx, "the GitHub App is not installed for a repository, which is read without a token", "upstream", upstream, "err", err)
+			h.log.WarnContext(ctx, "the GitHub App is not installed for a repository, which is read without a token",
+				"upstream", upstream, "err", err)
 			return gitd.Credential{}, nil
 		}
 		return c, err
@@ -228,8 +231,9 @@ func (h *hub) reader(find func(repo string) (gitd.Upstream, forge.Repo, bool)) *
 	if h.tokens == nil {
 		return nil
 	}
-	return &githubread.Reader{Web: h.web, API: h.client.URL, Tokens: h.tokens, Log: h.log, Upstream: func(repo string) (forge.Name, bool) {
-		_, at, ok := find(repo)
-		return at.Name, ok && at.Forge == h.client
-	}}
+	return &githubread.Reader{Web: h.web, API: h.client.URL, Tokens: h.tokens, Log: h.log,
+		Upstream: func(repo string) (forge.Name, bool) {
+			_, at, ok := find(repo)
+			return at.Name, ok && at.Forge == h.client
+		}}
 }

@@ -43,14 +43,20 @@ func TestHubs(t *testing.T) {
 
 	for site, urls := range map[string]map[string]bool{
 		"https://github.com": {
-			"https://github.com/acme/app.git": true, "https://GitHub.com/acme/app": true, "git@github.com:acme/app.git": true, "github.com:acme/app": true,
-			"ssh://git@ssh.github.com:443/acme/app.git": true, "http://github.com/acme/app": false, "https://github.com:444/acme/app": false,
-			"https://github.com.example.org/acme/app": false, "https://example.org/acme/app": false, "acme/app": false, "/srv/acme/app": false, "": false,
-			"git@example.org:acme/app.git": false, "https://github.com@example.org/acme/app": false, "https://gist.github.com/acme/app": false,
+			"https://github.com/acme/app.git": true, "https://GitHub.com/acme/app": true,
+			"git@github.com:acme/app.git": true, "github.com:acme/app": true,
+			"ssh://git@ssh.github.com:443/acme/app.git": true, "http://github.com/acme/app": false,
+			"https://github.com:444/acme/app":         false,
+			"https://github.com.example.org/acme/app": false, "https://example.org/acme/app": false, "acme/app": false,
+			"/srv/acme/app": false, "": false,
+			"git@example.org:acme/app.git": false, "https://github.com@example.org/acme/app": false,
+			"https://gist.github.com/acme/app": false,
 		},
-		"http://127.0.0.1:8080": {"http://127.0.0.1:8080/acme/app.git": true, "http://127.0.0.1:8081/acme/app.git": false, "https://127.0.0.1:8080/acme/app.git": false},
+		"http://127.0.0.1:8080": {"http://127.0.0.1:8080/acme/app.git": true,
+			"http://127.0.0.1:8081/acme/app.git": false, "https://127.0.0.1:8080/acme/app.git": false},
 	} {
-		h, err := newHub(set(func(c *GitHubConfig) { c.URL, c.TokenEnv = site, "TOKEN" }), PeopleConfig{Default: "none"}, &secrets{environ: environ}, log)
+		h, err := newHub(set(func(c *GitHubConfig) { c.URL, c.TokenEnv = site, "TOKEN" }),
+			PeopleConfig{Default: "none"}, &secrets{environ: environ}, log)
 		if err != nil {
 			t.Fatal(err)
 		}

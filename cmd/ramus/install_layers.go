@@ -25,7 +25,8 @@ type workTree struct {
 func newWorkTree(ctx context.Context, want, image, root string, engine containers.Engine, owner string) (*workTree, error) {
 	w := &workTree{}
 	forced := func(err error) error {
-		return errors.Join(fmt.Errorf("cannot give containers their work trees in the way of work_tree (%s): %w", want, err), w.close())
+		return errors.Join(fmt.Errorf("cannot give containers their work trees in the way of work_tree (%s): %w", want,
+			err), w.close())
 	}
 	if want == "portable" {
 		return w, nil
@@ -64,7 +65,8 @@ func newWorkTree(ctx context.Context, want, image, root string, engine container
 			// Otherwise the helper is started and checked when it is first needed. The check does not wait for an
 			// engine that does not answer yet, and neither does any other part of the start.
 			checking, cancel := context.WithTimeoutCause(ctx, helperWithin, containers.ErrUnavailable)
-			if err = helper.Check(checking); errors.Is(err, containers.ErrUnavailable) || context.Cause(checking) == containers.ErrUnavailable {
+			if err = helper.Check(checking); errors.Is(err, containers.ErrUnavailable) ||
+				context.Cause(checking) == containers.ErrUnavailable {
 				err = nil
 			}
 			cancel()

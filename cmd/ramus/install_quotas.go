@@ -22,7 +22,8 @@ type QuotaConfig struct {
 
 // newQuotas returns the rules for new runs.
 func newQuotas(c QuotasConfig) quota.Rules {
-	return quota.Rules{Person: newQuota(c.Person), Repo: newQuota(c.Repo), People: newQuotaMap(c.People), Repos: newQuotaMap(c.Repos)}
+	return quota.Rules{Person: newQuota(c.Person), Repo: newQuota(c.Repo), People: newQuotaMap(c.People),
+		Repos: newQuotaMap(c.Repos)}
 }
 
 func newQuotaMap(list map[string]QuotaConfig) map[string]quota.Rule {

@@ -70,5 +70,6 @@ type recordedUses struct{ log *audit.Log }
 
 // Used implements [secret.Audit].
 func (r recordedUses) Used(ctx context.Context, x secret.Secret, u secret.Use) error {
-	return r.log.Append(ctx, audit.Entry{Who: cmp.Or(u.By, u.Run, "ramus"), Action: "credential.use", Object: fmt.Sprintf("%s %s to %s in %s", x.Owner, x.Name, u.To, u.Run), Result: audit.OK})
+	return r.log.Append(ctx, audit.Entry{Who: cmp.Or(u.By, u.Run, "ramus"), Action: "credential.use",
+		Object: fmt.Sprintf("%s %s to %s in %s", x.Owner, x.Name, u.To, u.Run), Result: audit.OK})
 }

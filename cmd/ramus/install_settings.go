@@ -59,8 +59,9 @@ func newAllow(path string, c AllowConfig) (settings.Allow, error) {
 	l := c.Limits
 	return settings.Allow{
 		Egress: hosts, Images: c.Images, Build: c.Build,
-		Limits: environment.Limits{Memory: int64(l.Memory), CPUs: l.CPUs, PIDs: l.PIDs, Tmp: int64(l.Tmp), FileSize: int64(l.FileSize),
-			Output: int64(l.Output), Disk: int64(l.Disk)},
+		Limits: environment.Limits{Memory: int64(l.Memory), CPUs: l.CPUs, PIDs: l.PIDs, Tmp: int64(l.Tmp),
+			FileSize: int64(l.FileSize),
+			Output:   int64(l.Output), Disk: int64(l.Disk)},
 	}, err
 }
 
@@ -71,7 +72,8 @@ func newHosts(path string, list []EgressConfig) ([]settings.Host, error) {
 		if e.Host != "*" && !environment.ValidHost(e.Host) {
 			return nil, fmt.Errorf("%s: %q is no host; want NAME or *.NAME, with :PORT if it is not 80 or 443", path, e.Host)
 		}
-		hosts = append(hosts, settings.Host{Egress: environment.Egress{Host: e.Host, Header: e.Header}, Private: e.Private, Trusted: true})
+		hosts = append(hosts, settings.Host{Egress: environment.Egress{Host: e.Host, Header: e.Header},
+			Private: e.Private, Trusted: true})
 	}
 	return hosts, nil
 }
@@ -82,8 +84,10 @@ func configuredKeys(c Config) map[string]bool {
 	l, dl := c.Limits, d.Limits
 	set := map[string]bool{
 		"image": c.Image != d.Image, "egress": len(c.Egress) > 0, "timeout": c.Timeout != d.Timeout,
-		"limits.memory": l.Memory != dl.Memory, "limits.cpus": l.CPUs != dl.CPUs, "limits.pids": l.PIDs != dl.PIDs, "limits.tmp": l.Tmp != dl.Tmp,
-		"limits.file_size": l.FileSize != dl.FileSize, "limits.output": l.Output != dl.Output, "limits.disk": l.Disk != dl.Disk,
+		"limits.memory": l.Memory != dl.Memory, "limits.cpus": l.CPUs != dl.CPUs, "limits.pids": l.PIDs != dl.PIDs,
+		"limits.tmp":       l.Tmp != dl.Tmp,
+		"limits.file_size": l.FileSize != dl.FileSize, "limits.output": l.Output != dl.Output,
+		"limits.disk": l.Disk != dl.Disk,
 	}
 	maps.DeleteFunc(set, func(_ string, is bool) bool { return !is })
 	return set

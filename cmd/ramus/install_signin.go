@@ -63,7 +63,8 @@ func accountRules(c Config) (account.Rules, error) {
 		key  string
 		text []string
 		to   *[]account.Rule
-	}{{"admins", c.SignIn.Admins, &r.Admins}, {"members", c.SignIn.Members, &r.Members}, {"viewers", c.SignIn.Viewers, &r.Viewers}} {
+	}{{"admins", c.SignIn.Admins, &r.Admins}, {"members", c.SignIn.Members, &r.Members},
+		{"viewers", c.SignIn.Viewers, &r.Viewers}} {
 		if *x.to, err = account.ParseRules(x.text); err != nil {
 			return r, fmt.Errorf("cannot use sign_in.%s: %w", x.key, err)
 		}
@@ -177,7 +178,8 @@ func (i *installation) openPeople(owner gitd.Person) error {
 	i.actions = &audit.Log{Git: i.git, Signer: i.records, Author: i.accounts.Committer, Log: i.log}
 	i.actions.Open()
 	i.executor.SecretStore.SetAudit(recordedUses{i.actions})
-	i.people = &signin.People{Accounts: i.accounts, Sessions: sessions, Actions: i.actions, OIDC: i.oidc, Owner: owner, Log: i.log, Now: time.Now}
+	i.people = &signin.People{Accounts: i.accounts, Sessions: sessions, Actions: i.actions, OIDC: i.oidc, Owner: owner,
+		Log: i.log, Now: time.Now}
 	i.accounts.Changed = i.people.Changed
 	return nil
 }
@@ -208,8 +210,10 @@ func contentURL(c Config, loopback string) (string, error) {
 		u, err := url.Parse(c.Web.ContentURL)
 		own, _ := url.Parse(c.URL)
 		switch {
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
-			return "", fmt.Errorf("cannot use web.content_url: %q is no origin such as https://content.example.org", c.Web.ContentURL)
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+			strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
+			return "", fmt.Errorf("cannot use web.content_url: %q is no origin such as https://content.example.org",
+				c.Web.ContentURL)
 		case own != nil && strings.EqualFold(own.Hostname(), u.Hostname()):
 			return "", fmt.Errorf("cannot use web.content_url: %s is the host of ramus itself, and cookies ignore ports", u.Hostname())
 		}

@@ -120,7 +120,8 @@ func TestEndingHangsUpOnNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := door{data: data}
-		server := &http.Server{ConnState: d.changed, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })}
+		server := &http.Server{ConnState: d.changed,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })}
 		var group sync.WaitGroup
 		group.Go(func() { _ = server.Serve(l) })
 		came := make(chan struct{}, 8)

@@ -30,7 +30,8 @@ func newCertificates(c Config, secret *secrets, log *slog.Logger) (cert.Source, 
 		return nil, fmt.Errorf("with TLS, url must begin with https://, not %.200q", c.URL)
 	}
 	if asked {
-		a := &cert.ACME{Hosts: c.ACME.Hosts, Email: c.ACME.Email, Directory: c.ACME.Directory, Folder: filepath.Join(c.Data, "keys", "acme")}
+		a := &cert.ACME{Hosts: c.ACME.Hosts, Email: c.ACME.Email, Directory: c.ACME.Directory,
+			Folder: filepath.Join(c.Data, "keys", "acme")}
 		var err error
 		if a.Roots, err = readRoots(c.ACME.CAFile); err != nil {
 			return nil, err

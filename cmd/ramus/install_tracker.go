@@ -59,11 +59,13 @@ func newTrackers(c Config, secret *secrets, log *slog.Logger) (*trackers, error)
 		return nil, err
 	}
 	l := c.Linear
-	return t, t.add("linear", TrackerConfig{URL: l.URL, TokenEnv: l.TokenEnv, TokenFile: l.TokenFile, WebhookSecretEnv: l.WebhookSecretEnv,
-		WebhookSecretFile: l.WebhookSecretFile, Label: l.Label, Assignee: l.Assignee, Repos: l.Repos}, secret, func(url, token string) (ticket.Tracker, parseTicket, func(*redact.Secrets)) {
-		client := &linear.Client{URL: url, Token: token, Log: log}
-		return client, client.Parse, func(set *redact.Secrets) { client.Secrets = set }
-	})
+	return t, t.add("linear",
+		TrackerConfig{URL: l.URL, TokenEnv: l.TokenEnv, TokenFile: l.TokenFile, WebhookSecretEnv: l.WebhookSecretEnv,
+			WebhookSecretFile: l.WebhookSecretFile, Label: l.Label, Assignee: l.Assignee, Repos: l.Repos}, secret,
+		func(url, token string) (ticket.Tracker, parseTicket, func(*redact.Secrets)) {
+			client := &linear.Client{URL: url, Token: token, Log: log}
+			return client, client.Parse, func(set *redact.Secrets) { client.Secrets = set }
+		})
 }
 
 // add adds a tracker if it has a token.
@@ -99,7 +101,8 @@ func (t *trackers) add(name string, c TrackerConfig, secret *secrets, open func(
 	names := ticket.Names{Label: c.Label, Assignee: c.Assignee}
 	t.byName[name] = tracker
 	t.redact = append(t.redact, redact)
-	t.hooks[name] = engineer.TicketHook{Repos: c.Repos, Parse: func(h http.Header, body []byte) (ticket.Event, error) { return parse(h, body, hook, names) }}
+	t.hooks[name] = engineer.TicketHook{Repos: c.Repos,
+		Parse: func(h http.Header, body []byte) (ticket.Event, error) { return parse(h, body, hook, names) }}
 	return nil
 }
 

@@ -82,7 +82,8 @@ func newTriggers(c Config, secret *secrets, log *slog.Logger) (*trigger.Triggers
 }
 
 func newTrigger(name string, c TriggerConfig, secret *secrets) (trigger.Trigger, error) {
-	t := trigger.Trigger{Name: name, Repo: c.Repo, Base: c.Base, When: c.When, Workflow: c.Workflow, Task: strings.TrimSpace(c.Task), Agent: c.Agent,
+	t := trigger.Trigger{Name: name, Repo: c.Repo, Base: c.Base, When: c.When, Workflow: c.Workflow,
+		Task: strings.TrimSpace(c.Task), Agent: c.Agent,
 		Input: c.Input, Take: c.Take, Limit: c.Limit}
 	if c.Cron != "" {
 		s, err := trigger.ParseSchedule(c.Cron, c.TimeZone)
@@ -96,7 +97,8 @@ func newTrigger(name string, c TriggerConfig, secret *secrets) (trigger.Trigger,
 		if err != nil {
 			return t, err
 		}
-		t.Webhook = &trigger.Webhook{Scheme: trigger.Scheme(w.Signature), Secret: value, ID: w.ID, Time: w.Time, Title: w.Title}
+		t.Webhook = &trigger.Webhook{Scheme: trigger.Scheme(w.Signature), Secret: value, ID: w.ID, Time: w.Time,
+			Title: w.Title}
 	}
 	if i := c.Issues; i.Label != "" || len(i.From) > 0 {
 		t.Issues = &trigger.Issues{Label: i.Label, From: i.From}
@@ -127,7 +129,8 @@ func (i *installation) openTriggers(ctx context.Context) error {
 type engineerTasks struct{ engineer *engineer.Engineer }
 
 func (e engineerTasks) Submit(ctx context.Context, t trigger.Task) (record.Task, error) {
-	return e.engineer.Submit(ctx, engineer.Submission{Description: t.Description, Context: t.Context, Repo: t.Repo, Base: t.Base, Agent: t.Agent, Key: t.Key, Asker: t.Asker})
+	return e.engineer.Submit(ctx, engineer.Submission{Description: t.Description, Context: t.Context, Repo: t.Repo,
+		Base: t.Base, Agent: t.Agent, Key: t.Key, Asker: t.Asker})
 }
 
 func (e engineerTasks) Task(ctx context.Context, id string) (record.Task, error) {

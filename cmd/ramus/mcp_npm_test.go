@@ -28,11 +28,13 @@ import (
 
 // mcpPackages are the programs of npm that connect to the server, each as it was released. Node is
 // among them because the suite needs version 22.
-var mcpPackages = []string{"@modelcontextprotocol/conformance@0.1.16", "@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/inspector@2.12.0"}
+var mcpPackages = []string{"@modelcontextprotocol/conformance@0.1.16", "@modelcontextprotocol/sdk@1.32.2",
+	"@modelcontextprotocol/inspector@2.12.0"}
 
 // mcpScenarios are the scenarios of the conformance suite that apply to every server. The others
 // need tools of certain names and answers.
-var mcpScenarios = []string{"server-initialize", "ping", "tools-list", "dns-rebinding-protection", "server-sse-multiple-streams"}
+var mcpScenarios = []string{"server-initialize", "ping", "tools-list", "dns-rebinding-protection",
+	"server-sse-multiple-streams"}
 
 // mcpClientScript lists the tools and the active tasks with the SDK's own client.
 const mcpClientScript = `
@@ -73,7 +75,8 @@ func TestMCPFromNPM(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, filepath.Join(modules, nodePackage(), "bin", "node"), args...)
-		cmd.Env = append(os.Environ(), "RAMUS_DATA="+s.data, "RAMUS_URL=", "PATH="+bin+":"+filepath.Join(modules, nodePackage(), "bin")+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "RAMUS_DATA="+s.data, "RAMUS_URL=",
+			"PATH="+bin+":"+filepath.Join(modules, nodePackage(), "bin")+":"+os.Getenv("PATH"))
 		cmd.Dir = filepath.Dir(modules)
 		var out, errOut bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -141,7 +144,8 @@ func TestMCPFromNPM(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &got); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			if got.Name != "engineer" || !slices.Contains(got.Tools, "submit_task") || got.Active.StructuredContent.Result == nil ||
+			if got.Name != "engineer" || !slices.Contains(got.Tools, "submit_task") ||
+				got.Active.StructuredContent.Result == nil ||
 				got.Wrote.State != "complete" || len(got.Heard) == 0 || !strings.Contains(got.Wrong, "nothing") {
 				t.Errorf("%s", out)
 			}
@@ -152,11 +156,13 @@ func TestMCPFromNPM(t *testing.T) {
 				where = []string{s.url + "/mcp", "--transport", "http", "--header", "Authorization: Bearer " + s.token}
 			}
 			// --strict refuses schemas that the provider of a model would not take.
-			out := run(t, append(append([]string{program("mcp-inspector"), "--cli"}, where...), "--method", "tools/list", "--strict")...)
+			out := run(t, append(append([]string{program("mcp-inspector"), "--cli"}, where...), "--method",
+				"tools/list", "--strict")...)
 			if !strings.Contains(out, `"submit_task"`) {
 				t.Errorf("%s", out)
 			}
-			out = run(t, append(append([]string{program("mcp-inspector"), "--cli"}, where...), "--method", "tools/call", "--tool-name", "list_active_tasks")...)
+			out = run(t, append(append([]string{program("mcp-inspector"), "--cli"}, where...), "--method", "tools/call",
+				"--tool-name", "list_active_tasks")...)
 			if !strings.Contains(out, `"result": []`) {
 				t.Errorf("%s", out)
 			}
@@ -166,7 +172,8 @@ func TestMCPFromNPM(t *testing.T) {
 
 // nodePackage is the package of npm that is Node for this machine.
 func nodePackage() string {
-	return "node-linux-" + map[string]string{"amd64": "x64"}[runtime.GOARCH] + map[string]string{"arm64": "arm64"}[runtime.GOARCH]
+	return "node-linux-" + map[string]string{"amd64": "x64"}[runtime.GOARCH] +
+		map[string]string{"arm64": "arm64"}[runtime.GOARCH]
 }
 
 // npmModules installs the packages below the user's cache, once for each list of them.
@@ -199,7 +206,8 @@ func npmModules(t *testing.T) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	install := exec.CommandContext(ctx, "npm", append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts", "--engine-strict=false"}, packages...)...)
+	install := exec.CommandContext(ctx, "npm", append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts",
+		"--engine-strict=false"}, packages...)...)
 	install.Dir = fresh
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("cannot run here: npm cannot install the programs that speak MCP: %v\n%s", err, out)
@@ -233,13 +241,15 @@ func newMCPServer(t *testing.T) *mcpServer {
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte("listen: "+address+"\nagents: {coder: {command: [cat]}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"),
+		[]byte("listen: "+address+"\nagents: {coder: {command: [cat]}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	do := func(name string, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Env = append(os.Environ(), "RAMUS_DATA="+s.data, "RAMUS_URL=", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
+		cmd.Env = append(os.Environ(), "RAMUS_DATA="+s.data, "RAMUS_URL=", "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_CONFIG_GLOBAL=/dev/null")
 		var errOut bytes.Buffer
 		cmd.Stderr = &errOut
 		out, err := cmd.Output()
@@ -252,7 +262,8 @@ func newMCPServer(t *testing.T) *mcpServer {
 		t.Skip("cannot run here: no container engine works")
 	}
 	do("git", "init", "-q", "-b", "main", upstream)
-	do("git", "-C", upstream, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "begin")
+	do("git", "-C", upstream, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty",
+		"-m", "begin")
 	do(s.binary, "repo", "import", "app", upstream)
 	serve := exec.Command(s.binary, "serve")
 	serve.Env = append(os.Environ(), "RAMUS_DATA="+s.data)

@@ -22,7 +22,8 @@ func TestUnit(t *testing.T) {
 		}
 	}
 	// These would take from sandboxes what they are made of.
-	for _, harmful := range []string{"RestrictNamespaces", "PrivateUsers", "SystemCallFilter", "MemoryDenyWriteExecute", "PrivateTmp", "ProtectKernelTunables"} {
+	for _, harmful := range []string{"RestrictNamespaces", "PrivateUsers", "SystemCallFilter", "MemoryDenyWriteExecute",
+		"PrivateTmp", "ProtectKernelTunables"} {
 		if strings.Contains(string(text), "\n"+harmful+"=") {
 			t.Errorf("the unit has %s", harmful)
 		}

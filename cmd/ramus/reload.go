@@ -17,7 +17,8 @@ import (
 // reloadable are the keys whose changes count without a restart. In a path, * stands for one name. All keys below one of
 // them are reloadable too.
 var reloadable = []string{
-	"agents", "allow", "egress", "engineer", "env", "gate", "keep", "limits", "log.level", "models.budget", "models.*.prices", "quotas", "repos",
+	"agents", "allow", "egress", "engineer", "env", "gate", "keep", "limits", "log.level", "models.budget",
+	"models.*.prices", "quotas", "repos",
 	"run_timeout", "slack.agent", "slack.channels", "slack.repo", "slack.rules", "slack.thread_replies", "timeout",
 }
 
@@ -116,7 +117,8 @@ func (i *installation) reload(context.Context) (gateway.Reloaded, error) {
 		return gateway.Reloaded{}, fmt.Errorf("the configuration is as before: %w", err)
 	}
 	i.current.Store(&merged)
-	i.log.Info("the configuration was read again", "applied", strings.Join(changes.Applied, " "), "restart", strings.Join(changes.Restart, " "))
+	i.log.Info("the configuration was read again", "applied", strings.Join(changes.Applied, " "), "restart",
+		strings.Join(changes.Restart, " "))
 	return changes, nil
 }
 
@@ -168,8 +170,9 @@ func (i *installation) apply(c Config) error {
 
 // newOptions returns the options of the executor that a reload changes.
 func newOptions(c Config) executor.Options {
-	o := executor.Options{Limits: newLimits(c.Limits), Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
-		Agents: newAgents(c.Agents), Keep: newRetention(c.Keep), Quotas: newQuotas(c.Quotas)}
+	o := executor.Options{Limits: newLimits(c.Limits), Timeout: time.Duration(c.Timeout),
+		RunTimeout: time.Duration(c.RunTimeout),
+		Agents:     newAgents(c.Agents), Keep: newRetention(c.Keep), Quotas: newQuotas(c.Quotas)}
 	o.Egress, o.PrivateEgress = hosts(c.Egress)
 	for name, value := range c.Env {
 		o.Env = append(o.Env, name+"="+value)

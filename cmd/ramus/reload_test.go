@@ -15,14 +15,17 @@ func TestMergeReloaded(t *testing.T) {
 
 	next := Defaults()
 	next.Listen, next.Streams, next.Gate.Enabled, next.Log.Level, next.Log.Format = "", 7, true, "debug", "json"
-	next.Repos = map[string]RepoConfig{"a": {Upstream: "/other"}, "c": {Upstream: "/c", SSHKey: "~/key"}, "key": {Upstream: "/k", SSHKey: "~/key"}}
+	next.Repos = map[string]RepoConfig{"a": {Upstream: "/other"}, "c": {Upstream: "/c", SSHKey: "~/key"},
+		"key": {Upstream: "/k", SSHKey: "~/key"}}
 	next.Agents = map[string]AgentConfig{"claude": {Command: []string{"claude", "-p"}}}
 	next.Models.Anthropic.Prices = map[string]PriceConfig{"*": {Input: 3}}
 	next.Models.Anthropic.APIKeyFile = "~/anthropic"
 
 	merged, changes := mergeReloaded(old, next)
-	applied := []string{"agents.claude.command", "gate.enabled", "log.level", "models.anthropic.prices.*", "repos.a.upstream", "repos.b", "repos.c"}
-	restart := []string{"listen", "log.format", "models.anthropic.api_key_file", "repos.c.ssh_key", "repos.key.ssh_key", "streams"}
+	applied := []string{"agents.claude.command", "gate.enabled", "log.level", "models.anthropic.prices.*",
+		"repos.a.upstream", "repos.b", "repos.c"}
+	restart := []string{"listen", "log.format", "models.anthropic.api_key_file", "repos.c.ssh_key",
+		"repos.key.ssh_key", "streams"}
 	if !slices.Equal(changes.Applied, applied) || !slices.Equal(changes.Restart, restart) {
 		t.Errorf("applied %q\nrestart %q", changes.Applied, changes.Restart)
 	}
@@ -53,8 +56,10 @@ func TestReloadableKeys(t *testing.T) {
 			t.Errorf("there is no key %s", key)
 		}
 	}
-	for key, want := range map[string]bool{"gate": true, "gate.people.U01.may": true, "gates": false, "models": false, "models.budget.calls": true,
-		"models.openai.prices": true, "models.openai.prices.*.input": true, "models.openai.base_url": false, "log.format": false, "repos.a": true,
+	for key, want := range map[string]bool{"gate": true, "gate.people.U01.may": true, "gates": false, "models": false,
+		"models.budget.calls":  true,
+		"models.openai.prices": true, "models.openai.prices.*.input": true, "models.openai.base_url": false,
+		"log.format": false, "repos.a": true,
 		"repos.a.ssh_key": false, "slack.repo": true, "slack.token_env": false, "data": false} {
 		if isReloadable(key) != want {
 			t.Errorf("%s is reloadable: %v", key, !want)

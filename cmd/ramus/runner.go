@@ -81,7 +81,8 @@ func isUnpacked(path string, packed []byte) bool {
 	sum := crc32.NewIEEE()
 	size, err := io.Copy(sum, f)
 	trailer := packed[len(packed)-8:]
-	return err == nil && sum.Sum32() == binary.LittleEndian.Uint32(trailer) && uint32(size) == binary.LittleEndian.Uint32(trailer[4:])
+	return err == nil && sum.Sum32() == binary.LittleEndian.Uint32(trailer) &&
+		uint32(size) == binary.LittleEndian.Uint32(trailer[4:])
 }
 
 // gunzip writes to w the content of packed.

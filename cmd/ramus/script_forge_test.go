@@ -82,7 +82,8 @@ func forgeCommand(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func (s *forgeStory) start(ts *testscript.TestScript, kind string) error {
-	open := map[string]func(string) *standin.Hub{"gitlab": gitlabtest.Open, "gitea": giteatest.Open, "bitbucket": bitbuckettest.Open}[kind]
+	open := map[string]func(string) *standin.Hub{"gitlab": gitlabtest.Open, "gitea": giteatest.Open,
+		"bitbucket": bitbuckettest.Open}[kind]
 	if open == nil {
 		return fmt.Errorf("there is no forge %q", kind)
 	}

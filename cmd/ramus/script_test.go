@@ -72,7 +72,8 @@ func TestScript(t *testing.T) {
 				return sandboxError == nil, nil
 			}
 			if cond == "devcontainer" { // and Docker
-				return exec.Command("docker", "image", "inspect", "ramus/task:latest").Run() == nil && exec.Command(devcontainer(), "--version").Run() == nil, nil
+				return exec.Command("docker", "image", "inspect", "ramus/task:latest").Run() == nil &&
+					exec.Command(devcontainer(), "--version").Run() == nil, nil
 			}
 			if program, ok := strings.CutPrefix(cond, "program:"); ok {
 				_, err := exec.LookPath(program)
@@ -111,10 +112,12 @@ func TestScript(t *testing.T) {
 					// A server leaves its containers to the next one. A command with
 					// its own server removes them. The story's configuration may be
 					// one that is refused.
-					last := exec.Command(filepath.Join(bin, "ramus"), "ps", "--data", filepath.Join(e.WorkDir, "data"), "--config", os.DevNull)
+					last := exec.Command(filepath.Join(bin, "ramus"), "ps", "--data", filepath.Join(e.WorkDir, "data"),
+						"--config", os.DevNull)
 					last.Env = e.Vars
 					if out, err := last.CombinedOutput(); err != nil {
-						t.Errorf("%s: the data folder cannot be opened at the end: %v\n%s", filepath.Base(e.WorkDir), err, out)
+						t.Errorf("%s: the data folder cannot be opened at the end: %v\n%s",
+							filepath.Base(e.WorkDir), err, out)
 					}
 				}
 				remains.Check(t, e.WorkDir)
@@ -198,7 +201,8 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "ramus")
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "RAMUS_WORK_TREE", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV", "SSL_CERT_FILE"} {
+	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "RAMUS_WORK_TREE", "GIT_CONFIG_NOSYSTEM",
+		"TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV", "SSL_CERT_FILE"} {
 		if value := ts.Getenv(name); value != "" { // an empty one would override the configuration
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}

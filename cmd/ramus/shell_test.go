@@ -148,8 +148,10 @@ func TestShellKilled(t *testing.T) {
 		t.Skipf("cannot run here: %v", err)
 	}
 	data := filepath.Join(p.dir, "data")
-	p.env = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "RAMUS_DATA=" + data, "TERM=xterm", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
+	p.env = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "RAMUS_DATA=" + data,
+		"TERM=xterm", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
+		"GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
 	t.Cleanup(func() {
 		p.kill(syscall.SIGKILL)
 		cmd := exec.Command(p.binary, "stop", "killed")
@@ -206,7 +208,8 @@ func TestShellKilled(t *testing.T) {
 		t.Errorf("ramus shell ended with %v", err)
 	}
 	repo := filepath.Join(data, "repos", "app.git")
-	commits := strings.Split(p.run("git", "-C", repo, "log", "--format=%s|%(trailers:key=Ramus-Exit,valueonly,separator=%x2C)", "main..ramus/run-killed"), "\n")
+	commits := strings.Split(p.run("git", "-C", repo, "log",
+		"--format=%s|%(trailers:key=Ramus-Exit,valueonly,separator=%x2C)", "main..ramus/run-killed"), "\n")
 	if len(commits) != kills {
 		t.Errorf("%d commits for %d commands:\n%s", len(commits), kills, strings.Join(commits, "\n"))
 	}
@@ -233,6 +236,7 @@ func TestShellKilled(t *testing.T) {
 		for at < min(len(got), len(want)) && got[at] == want[at] {
 			at++
 		}
-		t.Errorf("%d bytes were shown, %d printed; they differ at %d: %.100q, %.100q", len(got), len(want), at, got[at:], want[at:])
+		t.Errorf("%d bytes were shown, %d printed; they differ at %d: %.100q, %.100q", len(got), len(want), at,
+			got[at:], want[at:])
 	}
 }

@@ -216,7 +216,8 @@ func (t *tty) send(ctx context.Context, resized <-chan os.Signal) {
 			if t.file != nil || t.watch {
 				continue
 			}
-			f = terminal.Frame{Type: terminal.FrameInput, Data: []byte{4}} // the end of the input, for a program that reads lines
+			f = terminal.Frame{Type: terminal.FrameInput,
+				Data: []byte{4}} // the end of the input, for a program that reads lines
 		case <-ctx.Done():
 			return
 		}
@@ -233,7 +234,8 @@ func (t *tty) send(ctx context.Context, resized <-chan os.Signal) {
 // follow connects, and shows output until the program or the connection ends.
 func (t *tty) follow(ctx context.Context) (exit *int, err error) {
 	rows, cols := t.size()
-	s, err := t.client.DialTerminal(ctx, t.caller, terminal.Hello{Terminal: t.name, Have: t.have, Rows: rows, Cols: cols, Watch: t.watch, Asker: t.asker})
+	s, err := t.client.DialTerminal(ctx, t.caller,
+		terminal.Hello{Terminal: t.name, Have: t.have, Rows: rows, Cols: cols, Watch: t.watch, Asker: t.asker})
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,8 @@ func stepAside(dir string) {
 	}
 	self := strconv.Itoa(os.Getpid())
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil || strings.TrimSpace(string(procs)) != self || unix.Access(filepath.Join(dir, "cgroup.subtree_control"), unix.W_OK) != nil {
+	if err != nil || strings.TrimSpace(string(procs)) != self ||
+		unix.Access(filepath.Join(dir, "cgroup.subtree_control"), unix.W_OK) != nil {
 		return
 	}
 	below := filepath.Join(dir, "ramus-server")

@@ -60,7 +60,8 @@ func Callers(t *testing.T, engine containers.Engine, keeper func(root string) la
 		r.Key = "run:" + key
 		r.Bind = func(ctx context.Context, p containers.Place) error {
 			return k.Bind(ctx, layer.Binding{
-				PID: p.PID, Start: p.Start, Lowers: []string{base}, Dir: filepath.Join(p.Dir, "tree"), Target: containers.WorkDir, UID: p.UID,
+				PID: p.PID, Start: p.Start, Lowers: []string{base}, Dir: filepath.Join(p.Dir, "tree"),
+				Target: containers.WorkDir, UID: p.UID,
 				Fill: []layer.File{{Path: "mine", Kind: layer.KindFile, Data: []byte(key + "\n")}},
 			})
 		}

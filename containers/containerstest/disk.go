@@ -161,7 +161,8 @@ func fill(t *testing.T, h *containers.Host) {
 	// Kept output counts for the caller too.
 	ok("rm -rf " + containers.WorkDir + "/hog")
 	id = rand.Text()
-	_, exit = run(containers.Command{ID: id, Shell: "while head -c 4000000 /dev/zero; do sleep 0.02; done", Timeout: time.Minute})
+	_, exit = run(containers.Command{ID: id, Shell: "while head -c 4000000 /dev/zero; do sleep 0.02; done",
+		Timeout: time.Minute})
 	full("output", exit)
 	if err := h.Forget(t.Context(), id); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,8 @@ func lines(answer string) func(context.Context) (net.Conn, error) {
 // inside runs ask in a container.
 func (b *box) inside(t *testing.T, host, port, line string) (string, bool) {
 	t.Helper()
-	out, _, exit := b.command(t, containers.Command{Args: []string{"sh", "-c", "timeout 20 " + ask + line, "sh", host, port}})
+	out, _, exit := b.command(t,
+		containers.Command{Args: []string{"sh", "-c", "timeout 20 " + ask + line, "sh", host, port}})
 	return strings.TrimSpace(out), exit.Code == 0
 }
 
@@ -97,7 +98,8 @@ func testNames(s *suite, t *testing.T) {
 	if _, err := b.host.Forward(t.Context(), "127.0.1.1:5432", lines("db")); err != nil {
 		t.Fatal(err)
 	}
-	if err := names.SetNames(t.Context(), b.c.ID, map[string]netip.Addr{"db": netip.MustParseAddr("127.0.1.1"), "other": netip.MustParseAddr("127.0.1.2")}); err != nil {
+	if err := names.SetNames(t.Context(), b.c.ID, map[string]netip.Addr{"db": netip.MustParseAddr("127.0.1.1"),
+		"other": netip.MustParseAddr("127.0.1.2")}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := b.inside(t, "db", "5432", "line"); got != "db line" {

@@ -43,9 +43,11 @@ func testPrivileges(s *suite, t *testing.T) {
 		}
 	}
 	for _, try := range []string{
-		"mount -t tmpfs x /tmp", "unshare -U true", "unshare -m true", "unshare -n true", "unshare -Ur mount -t tmpfs x /tmp",
+		"mount -t tmpfs x /tmp", "unshare -U true", "unshare -m true", "unshare -n true",
+		"unshare -Ur mount -t tmpfs x /tmp",
 		"mknod /tmp/device b 8 0", "chroot / true", "hostname other", "chown 0 /work", "su -c true", "nsenter -t 1 -m true",
-		"date -s 2001-01-01", "echo 1 > /proc/sys/kernel/panic", "echo c > /proc/sysrq-trigger", "dmesg", "sysctl -w vm.overcommit_memory=1",
+		"date -s 2001-01-01", "echo 1 > /proc/sys/kernel/panic", "echo c > /proc/sysrq-trigger", "dmesg",
+		"sysctl -w vm.overcommit_memory=1",
 		"ip link add x type dummy", "insmod /x", "renice -n -10 $$", "kill -9 1 && test ! -d /proc/1",
 	} {
 		if _, _, exit := b.run(t, try); exit.Code == 0 {
@@ -78,7 +80,8 @@ func testNetwork(s *suite, t *testing.T) {
 
 func testReadOnly(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
-	for _, dir := range []string{"/", "/etc", "/usr", "/usr/bin", "/bin/", "/lib/", "/dev", "/run", "/var", "/var/lib", "/home", "/root", "/opt", "/srv", "/mnt", "/proc", "/sys"} {
+	for _, dir := range []string{"/", "/etc", "/usr", "/usr/bin", "/bin/", "/lib/", "/dev", "/run", "/var", "/var/lib",
+		"/home", "/root", "/opt", "/srv", "/mnt", "/proc", "/sys"} {
 		if _, _, exit := b.run(t, "touch "+dir+"/ramus-suite"); exit.Code == 0 {
 			t.Errorf("%s is writable", dir)
 		}
@@ -88,7 +91,8 @@ func testReadOnly(s *suite, t *testing.T) {
 	for dir := range strings.Lines(out) {
 		dir = strings.TrimSpace(dir)
 		switch top, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/"); {
-		case top == "work", top == "artifacts", top == "cache", top == "tmp", strings.HasPrefix(dir, "/dev/shm"), dir == "/dev/mqueue", dir == "/dev/pts":
+		case top == "work", top == "artifacts", top == "cache", top == "tmp", strings.HasPrefix(dir, "/dev/shm"),
+			dir == "/dev/mqueue", dir == "/dev/pts":
 		case strings.HasPrefix(dir, "/var/tmp"), strings.HasPrefix(dir, "/run"):
 			t.Logf("writable besides: %s", dir)
 		default:
@@ -133,7 +137,8 @@ func testHostOutOfSight(s *suite, t *testing.T) {
 	if out := b.ok(t, "find / \\( -path /proc -o -path /usr \\) -prune -o -type b -print 2>/dev/null; true"); out != "" {
 		t.Errorf("block devices are in sight: %s", out)
 	}
-	for _, p := range []string{"/var/run/docker.sock", "/run/docker.sock", "/etc/shadow", "/dev/mem", "/dev/kmem", "/dev/kvm", "/dev/sda", "/proc/kcore"} {
+	for _, p := range []string{"/var/run/docker.sock", "/run/docker.sock", "/etc/shadow", "/dev/mem", "/dev/kmem",
+		"/dev/kvm", "/dev/sda", "/proc/kcore"} {
 		if _, _, exit := b.run(t, "head -c 1 "+p+" || test -S "+p); exit.Code == 0 {
 			t.Errorf("%s can be read", p)
 		}
@@ -143,8 +148,10 @@ func testHostOutOfSight(s *suite, t *testing.T) {
 func testRunnerOutOfReach(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	for _, try := range []string{
-		"cat /proc/1/environ", "ls /proc/1/fd/", "cat /proc/1/maps", "cat /proc/1/mem", "ls /proc/1/root/", "cat /proc/1/auxv",
-		"ls /proc/1/cwd/", "echo 1000 > /proc/1/oom_score_adj", "cat /proc/1/task/*/mem", "ls /proc/1/task/1/fd/", "readlink /proc/1/exe",
+		"cat /proc/1/environ", "ls /proc/1/fd/", "cat /proc/1/maps", "cat /proc/1/mem", "ls /proc/1/root/",
+		"cat /proc/1/auxv",
+		"ls /proc/1/cwd/", "echo 1000 > /proc/1/oom_score_adj", "cat /proc/1/task/*/mem", "ls /proc/1/task/1/fd/",
+		"readlink /proc/1/exe",
 		"cat /proc/1/stack", "prlimit --pid 1 --nofile=1:1",
 	} {
 		if out, _, exit := b.run(t, try); exit.Code == 0 {
@@ -160,7 +167,8 @@ func testRunnerOutOfReach(s *suite, t *testing.T) {
 			"process_vm_writev": "process_vm_writev(1, ctypes.byref((ctypes.c_size_t*2)(ctypes.addressof(buf), 8)), 1, ctypes.byref((ctypes.c_size_t*2)(0x400000, 8)), 1, 0)",
 		} {
 			script := "import ctypes,sys\nlib=ctypes.CDLL(None)\nbuf=ctypes.create_string_buffer(8)\nsys.exit(0 if lib." + call + ">=0 else 1)"
-			if _, errOut, exit := b.command(t, containers.Command{Args: []string{"python3", "-c", script}}); exit.Code != 1 || errOut != "" {
+			if _, errOut, exit := b.command(t,
+				containers.Command{Args: []string{"python3", "-c", script}}); exit.Code != 1 || errOut != "" {
 				t.Errorf("%s on the runner: %+v %s", name, exit, errOut)
 			}
 		}
@@ -193,7 +201,9 @@ func testKillAll(s *suite, t *testing.T) {
 func testMemoryHog(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{Memory: 200 << 20, Tmp: 1 << 30})
 	// tail keeps a line until it ends.
-	_, _, exit := b.command(t, containers.Command{Shell: "head -c 3000000000 /dev/zero | tail -n 1 | wc -c; exit ${PIPESTATUS:-0}", Timeout: 50 * time.Second})
+	_, _, exit := b.command(t,
+		containers.Command{Shell: "head -c 3000000000 /dev/zero | tail -n 1 | wc -c; exit ${PIPESTATUS:-0}",
+			Timeout: 50 * time.Second})
 	t.Logf("a hog of memory in a pipeline: %+v", exit)
 	if exit.Reason == containers.ReasonTimeout {
 		t.Error("it was not stopped")
@@ -204,7 +214,8 @@ func testMemoryHog(s *suite, t *testing.T) {
 	}
 	b.usable(t)
 	// A file in memory counts too.
-	_, _, exit = b.command(t, containers.Command{Shell: "head -c 1000000000 /dev/zero > /tmp/hog", Timeout: 50 * time.Second})
+	_, _, exit = b.command(t,
+		containers.Command{Shell: "head -c 1000000000 /dev/zero > /tmp/hog", Timeout: 50 * time.Second})
 	if exit.Code == 0 || exit.Reason == containers.ReasonTimeout {
 		t.Errorf("a hog of /tmp ends with %+v", exit)
 	}

@@ -250,7 +250,8 @@ func testRemoveInMidCommand(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	// The removal meets a tree that denies entry, and many processes, some of which ignore signals.
 	b.ok(t, "mkdir -p a/b/c && touch a/b/c/d && chmod 000 a/b/c a/b && ln -s /nowhere link && mkdir -m 0500 closed")
-	p, err := b.host.Start(t.Context(), containers.Command{Shell: "trap '' TERM HUP; for i in 1 2 3 4 5; do setsid sleep 600 & done; echo ready; while :; do sleep 600; done", ID: rand.Text()})
+	p, err := b.host.Start(t.Context(),
+		containers.Command{Shell: "trap '' TERM HUP; for i in 1 2 3 4 5; do setsid sleep 600 & done; echo ready; while :; do sleep 600; done", ID: rand.Text()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +348,8 @@ func testManyAtOnce(s *suite, t *testing.T) {
 				return
 			}
 			for n := range 5 {
-				p, err := b.host.Start(ctx, containers.Command{ID: fmt.Sprint("n", n), Shell: fmt.Sprintf("echo %d %d >> log; cat log | wc -l; tail -n 1 log", i, n)})
+				p, err := b.host.Start(ctx, containers.Command{ID: fmt.Sprint("n", n),
+					Shell: fmt.Sprintf("echo %d %d >> log; cat log | wc -l; tail -n 1 log", i, n)})
 				if err != nil {
 					t.Error(err)
 					return

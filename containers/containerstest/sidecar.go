@@ -242,7 +242,10 @@ func (failing) Read([]byte) (int, error)  { return 0, errFull }
 
 func testSidecarNetwork(s *suite, t *testing.T) {
 	b := s.startSpec(t, s.spec(containers.Limits{}))
-	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "of the container") }))
+	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		io.WriteString(w, "of the container")
+	}))
 	if got := s.sidecarOK(t, b.c.ID, fetch+"x"); !strings.HasSuffix(got, "of the container") {
 		t.Errorf("the container's own 127.0.0.1 says %q", got)
 	}
@@ -262,7 +265,8 @@ func testSidecarNetwork(s *suite, t *testing.T) {
 			}
 		}
 	}
-	s.mayNot(t, b.c.ID, "</dev/tcp/192.0.2.1/80", "ip link add x type dummy", "ip addr add 127.0.0.9/8 dev lo", "echo 0 > /proc/sys/net/ipv4/ip_forward")
+	s.mayNot(t, b.c.ID, "</dev/tcp/192.0.2.1/80", "ip link add x type dummy", "ip addr add 127.0.0.9/8 dev lo",
+		"echo 0 > /proc/sys/net/ipv4/ip_forward")
 }
 
 // mayNot tries actions that must be refused to a sidecar at once.
@@ -296,7 +300,8 @@ func testSidecarBrowser(s *suite, t *testing.T) {
 	}))
 	c := s.sidecar("")
 	c.Image = s.BrowserImage
-	c.Args = []string{"/bin/sh", "-c", "test -x " + chromium + " || exit 99; exec " + chromium + " --headless --no-sandbox --disable-gpu --dump-dom http://127.0.0.1:7070/page"}
+	c.Args = []string{"/bin/sh", "-c", "test -x " + chromium + " || exit 99; exec " + chromium +
+		" --headless --no-sandbox --disable-gpu --dump-dom http://127.0.0.1:7070/page"}
 	var out, errOut bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errOut
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -318,7 +323,8 @@ func testSidecarApart(s *suite, t *testing.T) {
 		t.Fatal(err)
 	}
 	// Of the container it sees nothing.
-	if out := s.sidecarOK(t, b.c.ID, "find / \\( -path /proc -o -path /usr \\) -prune -o -name 'secret-of-*' -print 2>/dev/null; true"); out != "" {
+	if out := s.sidecarOK(t, b.c.ID,
+		"find / \\( -path /proc -o -path /usr \\) -prune -o -name 'secret-of-*' -print 2>/dev/null; true"); out != "" {
 		t.Errorf("files of the container: %s", out)
 	}
 	// The script itself must not contain the name it searches for.
@@ -346,7 +352,8 @@ func testSidecarApart(s *suite, t *testing.T) {
 	if got := s.sidecarOK(t, b.c.ID, "id -u; id -G"); got != "1000\n1000" && !(s.engine.Name() == "sandbox" && os.Geteuid() != 0) {
 		t.Errorf("its user is %q", got)
 	}
-	out = s.sidecarOK(t, b.c.ID, "find / \\( -path /proc -o -path /usr \\) -prune -o -type d -writable -print 2>/dev/null; true")
+	out = s.sidecarOK(t, b.c.ID,
+		"find / \\( -path /proc -o -path /usr \\) -prune -o -type d -writable -print 2>/dev/null; true")
 	var tries []string
 	for dir := range strings.Lines(out) {
 		switch dir = strings.TrimSpace(dir); {
@@ -356,8 +363,10 @@ func testSidecarApart(s *suite, t *testing.T) {
 		}
 	}
 	s.mayNot(t, b.c.ID, append(tries,
-		"mount -t tmpfs x /tmp", "unshare -U true", "unshare -n true", "mknod /tmp/device b 8 0", "chroot / true", "su -c true",
-		"touch /usr/x", "touch /etc/x", "touch /x", "echo 1 > /proc/sys/kernel/panic", "dmesg", "test -e "+containers.WorkDir+"/"+secret,
+		"mount -t tmpfs x /tmp", "unshare -U true", "unshare -n true", "mknod /tmp/device b 8 0", "chroot / true",
+		"su -c true",
+		"touch /usr/x", "touch /etc/x", "touch /x", "echo 1 > /proc/sys/kernel/panic", "dmesg",
+		"test -e "+containers.WorkDir+"/"+secret,
 		"head -c 1 /etc/shadow", "test -S /var/run/docker.sock", "test -e "+s.dir,
 	)...)
 	if got := s.sidecarOK(t, b.c.ID, "ls /proc/self/fd | tr '\\n' ' '"); got != "0 1 2 3" {
@@ -366,7 +375,8 @@ func testSidecarApart(s *suite, t *testing.T) {
 
 	// The container sees no process of the sidecar, so it cannot trace one.
 	hidden := "hidden-in-the-sidecar"
-	r, line := s.startSidecar(t, t.Context(), s.sidecars, b.c.ID, s.sidecar("echo x > /tmp/"+hidden+"; echo x > $HOME/"+hidden+"; echo up $RAMUS_SIDECAR; exec sleep 601"))
+	r, line := s.startSidecar(t, t.Context(), s.sidecars, b.c.ID,
+		s.sidecar("echo x > /tmp/"+hidden+"; echo x > $HOME/"+hidden+"; echo up $RAMUS_SIDECAR; exec sleep 601"))
 	s.remember(line)
 	if out := b.ok(t, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(out, "sleep 601") {
 		t.Error("the container sees a process of the sidecar")
@@ -388,7 +398,8 @@ func testSidecarApart(s *suite, t *testing.T) {
 
 func testSidecarMemory(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
-	for _, hog := range []string{"exec tail -n 1 /dev/zero", "head -c 600000000 /dev/zero > /dev/shm/hog; head -c 600000000 /dev/zero > /tmp/hog; exec tail -n 1 /dev/zero"} {
+	for _, hog := range []string{"exec tail -n 1 /dev/zero",
+		"head -c 600000000 /dev/zero > /dev/shm/hog; head -c 600000000 /dev/zero > /tmp/hog; exec tail -n 1 /dev/zero"} {
 		c := s.sidecar(hog)
 		c.Limits = containers.Limits{Memory: 200 << 20, Tmp: 1 << 30}
 		exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c)
@@ -418,7 +429,8 @@ func testSidecarCancel(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	why := errors.New("nobody wants to know any more")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r, line := s.startSidecar(t, ctx, s.sidecars, b.c.ID, s.sidecar("trap '' TERM HUP INT; setsid sleep 600 & echo up $RAMUS_SIDECAR; while :; do sleep 1; done"))
+	r, line := s.startSidecar(t, ctx, s.sidecars, b.c.ID,
+		s.sidecar("trap '' TERM HUP INT; setsid sleep 600 & echo up $RAMUS_SIDECAR; while :; do sleep 1; done"))
 	s.remember(line)
 	cancel(why)
 	if _, err := r.await(t); !errors.Is(err, why) {

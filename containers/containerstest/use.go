@@ -45,12 +45,15 @@ func testCommands(s *suite, t *testing.T) {
 		{name: "exit code", command: containers.Command{Shell: "exit 7"}, code: 7},
 		{name: "no shell", command: containers.Command{Args: []string{"echo", "$HOME; exit 3"}}, out: "$HOME; exit 3\n"},
 		{name: "signal", command: containers.Command{Shell: "kill -9 $$"}, code: 137, signal: "KILL"},
-		{name: "stdin", command: containers.Command{Shell: "cat", Stdin: strings.NewReader("in\x00\xff")}, out: "in\x00\xff"},
+		{name: "stdin", command: containers.Command{Shell: "cat", Stdin: strings.NewReader("in\x00\xff")},
+			out: "in\x00\xff"},
 		{name: "user", command: containers.Command{Shell: "id -u; id -g; id -G"}, out: "1000\n1000\n1000\n"},
-		{name: "work", command: containers.Command{Shell: "pwd; mkdir -p below && echo made"}, out: containers.WorkDir + "\nmade\n"},
+		{name: "work", command: containers.Command{Shell: "pwd; mkdir -p below && echo made"},
+			out: containers.WorkDir + "\nmade\n"},
 		{name: "below", command: containers.Command{Shell: "pwd", Dir: "below"}, out: containers.WorkDir + "/below\n"},
 		{name: "home", command: containers.Command{Shell: "echo $HOME && touch ~/x"}, out: "/cache/home\n"},
-		{name: "environment", command: containers.Command{Shell: "echo $OF_CONTAINER $OF_BOTH $OF_COMMAND", Env: []string{"OF_BOTH=k", "OF_COMMAND=k"}}, out: "c k k\n"},
+		{name: "environment", command: containers.Command{Shell: "echo $OF_CONTAINER $OF_BOTH $OF_COMMAND",
+			Env: []string{"OF_BOTH=k", "OF_COMMAND=k"}}, out: "c k k\n"},
 		{name: "writable", command: containers.Command{Shell: "for d in /work /artifacts /cache /tmp; do touch $d/x || exit 1; done"}},
 	} {
 		out, errOut, exit := b.command(t, test.command)
@@ -79,7 +82,8 @@ func testOutput(s *suite, t *testing.T) {
 func testTerminal(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	out, _, exit := b.command(t, containers.Command{
-		Shell: "test -t 0 && test -t 1 && stty size && echo $TERM", TTY: &containers.Window{Rows: 33, Cols: 101, Term: "vt100"},
+		Shell: "test -t 0 && test -t 1 && stty size && echo $TERM",
+		TTY:   &containers.Window{Rows: 33, Cols: 101, Term: "vt100"},
 	})
 	if got := strings.Fields(out); exit.Code != 0 || strings.Join(got, " ") != "33 101 vt100" {
 		t.Errorf("%+v: %q", exit, out)
@@ -137,7 +141,10 @@ func testDoor(s *suite, t *testing.T) {
 	b.ok(t, "test -x "+containers.Program+" -a -x "+containers.RunnerProgram) // with which agents and git speak to it
 	// Another connection brings another door. The old door is gone with its host.
 	b.host.Close()
-	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "the second door") }))
+	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		io.WriteString(w, "the second door")
+	}))
 	if got := b.ok(t, fetch+"abc"); !strings.HasSuffix(got, "the second door") {
 		t.Errorf("the door says %q", got)
 	}
@@ -155,7 +162,9 @@ func testPorts(s *suite, t *testing.T) {
 		return
 	}
 	id := rand.Text()
-	if _, err := b.host.Start(t.Context(), containers.Command{ID: id, Shell: "echo served > page && exec python3 -m http.server --bind 127.0.0.1 8123", Background: true}); err != nil {
+	if _, err := b.host.Start(t.Context(),
+		containers.Command{ID: id, Shell: "echo served > page && exec python3 -m http.server --bind 127.0.0.1 8123",
+			Background: true}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "no port", func() []string {

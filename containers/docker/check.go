@@ -31,10 +31,11 @@ func (e *Engine) Check(ctx context.Context) error {
 		return err
 	}
 	var info client.SystemInfoResult
-	err = e.ask(ctx, shortWait, "ask the Docker engine about itself", func(ctx context.Context, api *client.Client) (err error) {
-		info, err = api.Info(ctx, client.InfoOptions{})
-		return err
-	})
+	err = e.ask(ctx, shortWait, "ask the Docker engine about itself",
+		func(ctx context.Context, api *client.Client) (err error) {
+			info, err = api.Info(ctx, client.InfoOptions{})
+			return err
+		})
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,8 @@ func (e *Engine) Check(ctx context.Context) error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if older(version.APIVersion, minAPI) {
-		problem("Docker Engine %s speaks API %s; the oldest that works is 20.10 with %s", version.Version, version.APIVersion, minAPI)
+		problem("Docker Engine %s speaks API %s; the oldest that works is 20.10 with %s", version.Version,
+			version.APIVersion, minAPI)
 	}
 	if i.OSType != "linux" {
 		problem("the engine runs %s containers, but Linux containers are needed", i.OSType)
@@ -67,7 +69,8 @@ func (e *Engine) Check(ctx context.Context) error {
 	}
 
 	if i.Driver == "vfs" {
-		e.log().Warn("the engine's storage driver is vfs: each container copies its whole image; overlay2 does not", "root", i.DockerRootDir)
+		e.log().Warn("the engine's storage driver is vfs: each container copies its whole image; overlay2 does not",
+			"root", i.DockerRootDir)
 	}
 	if !i.LiveRestoreEnabled {
 		e.log().Info(`the engine ends its containers when it is restarted; "live-restore": true in its daemon.json keeps them`)

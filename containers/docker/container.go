@@ -235,7 +235,8 @@ func ownVolumes(image client.ImageInspectResult) []string {
 	var own []string
 	for _, dir := range slices.Sorted(maps.Keys(image.Config.Volumes)) {
 		dir = path.Clean(dir)
-		taken := slices.ContainsFunc([]string{"/tmp", "/run", "/etc", containers.WorkDir, containers.ArtifactsDir, containers.CacheDir}, func(p string) bool {
+		taken := slices.ContainsFunc([]string{"/tmp", "/run", "/etc", containers.WorkDir, containers.ArtifactsDir,
+			containers.CacheDir}, func(p string) bool {
 			return dir == p || strings.HasPrefix(dir, p+"/") || strings.HasPrefix(p, dir+"/")
 		})
 		if path.IsAbs(dir) && dir != "/" && !taken {

@@ -178,19 +178,20 @@ func TestConformance(t *testing.T) {
 	newEngine(t, built.runner)
 	program, _ := built.runner()
 	open := func(t *testing.T) containers.Engine { return &docker.Engine{Runner: program} }
-	containerstest.Run(t, open, containerstest.Options{Image: docker.DefaultImage, BrowserImage: docker.BrowserImage, Left: func(owner string) (left []string) {
-		api := newAPI(t)
-		found, err := api.ContainerList(t.Context(), client.ContainerListOptions{
-			All: true, Filters: make(client.Filters).Add("label", "ramus.sidecar.owner="+owner),
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		for _, c := range found.Items {
-			left = append(left, c.ID)
-		}
-		return left
-	}})
+	containerstest.Run(t, open, containerstest.Options{Image: docker.DefaultImage, BrowserImage: docker.BrowserImage,
+		Left: func(owner string) (left []string) {
+			api := newAPI(t)
+			found, err := api.ContainerList(t.Context(), client.ContainerListOptions{
+				All: true, Filters: make(client.Filters).Add("label", "ramus.sidecar.owner="+owner),
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, c := range found.Items {
+				left = append(left, c.ID)
+			}
+			return left
+		}})
 }
 
 func TestLife(t *testing.T) {
@@ -201,7 +202,8 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	name, digest, ok := strings.Cut(c.Image, "@sha256:")
-	if !c.Running || c.Key != spec.Key || c.Labels["team"] != "red" || len(c.Labels) != 1 || name != docker.DefaultImage || !ok || len(digest) != 64 {
+	if !c.Running || c.Key != spec.Key || c.Labels["team"] != "red" || len(c.Labels) != 1 ||
+		name != docker.DefaultImage || !ok || len(digest) != 64 {
 		t.Errorf("started %+v", c)
 	}
 	if err := e.Close(); err != nil {
@@ -406,7 +408,8 @@ func importImage(t *testing.T, files map[string]string) string {
 	}
 	api := newAPI(t)
 	name := "ramus-test/" + strings.ToLower(rand.Text()) + ":latest"
-	said, err := api.ImageImport(t.Context(), client.ImageImportSource{Source: &archive, SourceName: "-"}, name, client.ImageImportOptions{})
+	said, err := api.ImageImport(t.Context(), client.ImageImportSource{Source: &archive, SourceName: "-"}, name,
+		client.ImageImportOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +440,8 @@ func TestInside(t *testing.T) {
 		{"folders are not", `for d in /work /artifacts /cache /cache/home /tmp "$HOME"; do touch "$d/x" || echo "$d"; done`, ""},
 		{"programs in /tmp", `printf '#!/bin/sh\necho runs\n' >/tmp/p; chmod +x /tmp/p; /tmp/p`, "runs\n"},
 		{"/tmp is bounded", `head -c 32M /dev/zero >/tmp/big 2>/dev/null; stat -c %s /tmp/big | awk '{print ($1 <= 16777216)}'; rm /tmp/big`, "1\n"},
-		{"socket is out of sight", `ls /run/ramus 2>/dev/null; ls /run/ramus/run 2>/dev/null; cat /proc/1/environ 2>/dev/null; ls /proc/1/root 2>/dev/null`, ""},
+		{"socket is out of sight",
+			`ls /run/ramus 2>/dev/null; ls /run/ramus/run 2>/dev/null; cat /proc/1/environ 2>/dev/null; ls /proc/1/root 2>/dev/null`, ""},
 		{"other processes", `ls /proc | grep -c '^[0-9]*$' | awk '{print ($1 < 10)}'`, "1\n"},
 		{"devices", `ls /dev | grep -E '^(sd|vd|nvme|mem|kmsg|kvm)' ; mknod dev b 254 0 2>/dev/null && echo made`, ""},
 		{"namespaces", `unshare -Ur true 2>/dev/null && echo made; unshare -m true 2>/dev/null && echo made; mount -t tmpfs x /work 2>/dev/null && echo mounted`, ""},
@@ -460,7 +464,8 @@ func TestInside(t *testing.T) {
 		}
 	})
 	t.Run("fork storm", func(t *testing.T) {
-		run(t, h, containers.Command{Shell: `for i in $(seq 400); do sleep 30 & done; wait`, Timeout: 3 * time.Second, Grace: time.Millisecond})
+		run(t, h, containers.Command{Shell: `for i in $(seq 400); do sleep 30 & done; wait`, Timeout: 3 * time.Second,
+			Grace: time.Millisecond})
 	})
 	t.Run("lives on", func(t *testing.T) {
 		if got, _ := run(t, h, containers.Command{Shell: "echo here"}); got != "here\n" {

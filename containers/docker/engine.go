@@ -150,7 +150,8 @@ func (e *Engine) ask(ctx context.Context, limit time.Duration, what string, exch
 	case ctx.Err() != nil:
 		return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
 	case limited.Err() != nil:
-		return fmt.Errorf("cannot %s: no answer from %s within %v: %w", what, api.DaemonHost(), limit, containers.ErrUnavailable)
+		return fmt.Errorf("cannot %s: no answer from %s within %v: %w", what, api.DaemonHost(), limit,
+			containers.ErrUnavailable)
 	case !answered(err):
 		return fmt.Errorf("cannot %s: %w: %w", what, containers.ErrUnavailable, err)
 	}

@@ -232,7 +232,8 @@ func TestEngineThatIsNotThere(t *testing.T) {
 		_, startErr := e.Start(t.Context(), spec)
 		_, dialErr := e.Dial(t.Context(), "abc")
 		for what, err := range map[string]error{
-			"Check": e.Check(t.Context()), "List": listErr, "Start": startErr, "Dial": dialErr, "Remove": e.Remove(t.Context(), "abc"),
+			"Check": e.Check(t.Context()), "List": listErr, "Start": startErr, "Dial": dialErr,
+			"Remove": e.Remove(t.Context(), "abc"),
 		} {
 			if !errors.Is(err, containers.ErrUnavailable) || errors.Is(err, containers.ErrGone) {
 				t.Errorf("%s: %s: %v", host, what, err)
@@ -280,9 +281,11 @@ func TestEngineThatHangsUp(t *testing.T) {
 
 func TestListTellsTheCallersLabels(t *testing.T) {
 	e, f := fakeEngine(t, "1.41", map[string]http.HandlerFunc{"GET /containers/json": body([]map[string]any{
-		{"Id": "2", "Created": 20, "State": "exited", "Labels": map[string]string{"ramus.owner": "me", "ramus.key": "run:b", "maintainer": "the image's"}},
+		{"Id": "2", "Created": 20, "State": "exited",
+			"Labels": map[string]string{"ramus.owner": "me", "ramus.key": "run:b", "maintainer": "the image's"}},
 		{"Id": "1", "Created": 10, "State": "running", "Labels": map[string]string{
-			"ramus.owner": "me", "ramus.key": "run:a", "ramus.image": "x@sha256:1", "ramus.labels": `["team"]`, "team": "red", "maintainer": "the image's"}},
+			"ramus.owner": "me", "ramus.key": "run:a", "ramus.image": "x@sha256:1", "ramus.labels": `["team"]`,
+			"team": "red", "maintainer": "the image's"}},
 	})})
 	list, err := e.List(t.Context(), "me")
 	if err != nil {
@@ -304,7 +307,8 @@ func TestRemove(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "left"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	mounted := body(map[string]any{"Id": "abc", "Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": dir}}})
+	mounted := body(map[string]any{"Id": "abc",
+		"Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": dir}}})
 	conflict := status(409, "removal of container abc is already in progress")
 	none := body([]any{})
 	for _, test := range []struct {
@@ -361,7 +365,8 @@ func TestAssignAndRemoveTakeTurns(t *testing.T) {
 		}
 	}
 	e, _ := fakeEngine(t, "1.41", map[string]http.HandlerFunc{
-		"GET /containers/abc/json":    body(map[string]any{"Id": "abc", "Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": t.TempDir()}}}),
+		"GET /containers/abc/json": body(map[string]any{"Id": "abc",
+			"Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": t.TempDir()}}}),
 		"GET /containers/json":        body([]any{}),
 		"POST /containers/abc/rename": alone(204),
 		"DELETE /containers/abc":      alone(204),
@@ -409,7 +414,8 @@ func TestStartAbandoned(t *testing.T) {
 	e, _ := fakeEngine(t, "1.41", map[string]http.HandlerFunc{
 		"GET /images/ramus/task:latest/json": body(map[string]any{"Id": "sha256:1"}),
 		"GET /info":                          body(map[string]any{"NCPU": 2}),
-		"GET /containers/abc/json":           body(map[string]any{"Id": "abc", "Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": t.TempDir()}}}),
+		"GET /containers/abc/json": body(map[string]any{"Id": "abc",
+			"Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": t.TempDir()}}}),
 		"POST /containers/create": func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			abandon()
@@ -461,11 +467,13 @@ func TestRecipe(t *testing.T) {
 	if cfg.UID != 1000 || cfg.GID != 1000 || cfg.ClientKey != spec.ClientKey || cfg.Output != 1<<30 || !slices.Equal(cfg.Env, spec.Env) {
 		t.Errorf("runner: %+v", cfg)
 	}
-	if c.Labels[labelOwner] != "me" || c.Labels[labelKey] != spec.Key || c.Labels[labelImage] != "image:1@sha256:1" || c.Labels["team"] != "red" {
+	if c.Labels[labelOwner] != "me" || c.Labels[labelKey] != spec.Key || c.Labels[labelImage] != "image:1@sha256:1" ||
+		c.Labels["team"] != "red" {
 		t.Errorf("labels: %v", c.Labels)
 	}
 
-	if !c.NetworkDisabled || h.NetworkMode != "none" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" || h.UTSMode != "" || h.CgroupnsMode != container.CgroupnsModePrivate {
+	if !c.NetworkDisabled || h.NetworkMode != "none" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" ||
+		h.UTSMode != "" || h.CgroupnsMode != container.CgroupnsModePrivate {
 		t.Errorf("namespaces: %+v", h)
 	}
 	if !h.ReadonlyRootfs || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) != 5 ||
@@ -491,9 +499,11 @@ func TestRecipe(t *testing.T) {
 			t.Errorf("mount %+v", m)
 		}
 	}
-	if len(binds) != 5 || binds[0].Source != "/opt/ramus-runner" || !binds[0].ReadOnly || binds[1].Source != "/opt/ramus-runner" || binds[1].Target != "/ramus-runner" || !binds[1].ReadOnly ||
+	if len(binds) != 5 || binds[0].Source != "/opt/ramus-runner" || !binds[0].ReadOnly ||
+		binds[1].Source != "/opt/ramus-runner" || binds[1].Target != "/ramus-runner" || !binds[1].ReadOnly ||
 		binds[2].Source != "/opt/ramus" || binds[2].Target != "/ramus" || !binds[2].ReadOnly ||
-		binds[3].Source != "/data/c1/run" || binds[4].Source != "/data/c1/hosts" || binds[4].Target != "/etc/hosts" || !binds[4].ReadOnly {
+		binds[3].Source != "/data/c1/run" || binds[4].Source != "/data/c1/hosts" || binds[4].Target != "/etc/hosts" ||
+		!binds[4].ReadOnly {
 		t.Errorf("mounts from the host: %+v", binds)
 	}
 
@@ -510,19 +520,23 @@ func TestSidecarRecipe(t *testing.T) {
 	}
 	o := sidecarRecipe("abc", s, "sha256:1", 4)
 	c, h := o.Config, o.HostConfig
-	if !slices.Equal(c.Entrypoint, []string{"/bin/a"}) || !slices.Equal(c.Cmd, []string{"b", "c"}) || c.Image != "sha256:1" || c.User != "1000:1000" ||
+	if !slices.Equal(c.Entrypoint, []string{"/bin/a"}) || !slices.Equal(c.Cmd, []string{"b", "c"}) ||
+		c.Image != "sha256:1" || c.User != "1000:1000" ||
 		!slices.Equal(c.Env, []string{"HOME=/tmp/home", "A=b"}) || !slices.Equal(c.Healthcheck.Test, []string{"NONE"}) {
 		t.Errorf("program: %+v", c)
 	}
 	// None of a caller's container: List and Remove go by those.
-	if len(c.Labels) != 3 || c.Labels["ramus.sidecar"] != s.Key || c.Labels["ramus.sidecar.of"] != "abc" || c.Labels["ramus.sidecar.owner"] != "me" {
+	if len(c.Labels) != 3 || c.Labels["ramus.sidecar"] != s.Key || c.Labels["ramus.sidecar.of"] != "abc" ||
+		c.Labels["ramus.sidecar.owner"] != "me" {
 		t.Errorf("labels: %v", c.Labels)
 	}
-	if h.NetworkMode != "container:abc" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" || h.CgroupnsMode != container.CgroupnsModePrivate {
+	if h.NetworkMode != "container:abc" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" ||
+		h.CgroupnsMode != container.CgroupnsModePrivate {
 		t.Errorf("namespaces: %+v", h)
 	}
 	if !h.ReadonlyRootfs || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) != 0 ||
-		!slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}) || len(h.Devices)+len(h.Mounts)+len(h.Binds)+len(h.PortBindings) != 0 {
+		!slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}) || len(h.Devices)+len(h.Mounts)+len(h.Binds)+
+		len(h.PortBindings) != 0 {
 		t.Errorf("rights: %+v", h)
 	}
 	if h.LogConfig.Type != "none" || h.RestartPolicy.Name != container.RestartPolicyDisabled || h.OomScoreAdj != 500 {
@@ -530,7 +544,8 @@ func TestSidecarRecipe(t *testing.T) {
 	}
 	r := h.Resources
 	if r.Memory != 200<<20 || r.MemorySwap != r.Memory || r.NanoCPUs != 4e9 || *r.PidsLimit != 256 || h.ShmSize != 25<<20 ||
-		!strings.HasSuffix(h.Tmpfs["/tmp"], fmt.Sprintf("size=%d", 100<<20)) || !strings.Contains(h.Tmpfs["/tmp/home"], "mode=0700,uid=1000") {
+		!strings.HasSuffix(h.Tmpfs["/tmp"], fmt.Sprintf("size=%d", 100<<20)) ||
+		!strings.Contains(h.Tmpfs["/tmp/home"], "mode=0700,uid=1000") {
 		t.Errorf("limits: %+v, %v", h, h.Tmpfs)
 	}
 	if o := sidecarRecipe("", s, "sha256:1", 4); o.HostConfig.NetworkMode != "none" {
@@ -539,13 +554,15 @@ func TestSidecarRecipe(t *testing.T) {
 }
 
 func TestSidecarWithoutImage(t *testing.T) {
-	for image, want := range map[string]string{"": "make browser", "ramus/browser:video": "make browser", "other:1": "docker pull other:1"} {
+	for image, want := range map[string]string{"": "make browser", "ramus/browser:video": "make browser",
+		"other:1": "docker pull other:1"} {
 		e, _ := fakeEngine(t, "1.41", map[string]http.HandlerFunc{
 			"GET /images/ramus/browser:latest/json": status(404, "No such image"),
 			"GET /images/ramus/browser:video/json":  status(404, "No such image"),
 			"GET /images/other:1/json":              status(404, "No such image"),
 		})
-		_, err := e.RunSidecar(t.Context(), "abc", containers.Sidecar{Owner: "me", Key: "k", Args: []string{"a"}, Image: image})
+		_, err := e.RunSidecar(t.Context(), "abc",
+			containers.Sidecar{Owner: "me", Key: "k", Args: []string{"a"}, Image: image})
 		if !errors.Is(err, containers.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", image, err)
 		}

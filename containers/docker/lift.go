@@ -151,7 +151,8 @@ func liftRecipe(owner, image, program, root string, args []string) client.Contai
 			Init:          &no,
 			Mounts: []mount.Mount{
 				{Type: mount.TypeBind, Source: program, Target: liftProgram, ReadOnly: true},
-				{Type: mount.TypeBind, Source: root, Target: root, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}},
+				{Type: mount.TypeBind, Source: root, Target: root,
+					BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}},
 			},
 			Resources: container.Resources{
 				PidsLimit: &limit,

@@ -28,7 +28,8 @@ func TestPin(t *testing.T) {
 	}
 	missing := status(404, "No such image")
 	e, f := fakeEngine(t, "1.41", map[string]http.HandlerFunc{
-		"GET /images/a:1/json":             inTurn(image("sha256:1", "a@sha256:x"), image("sha256:1", "a@sha256:x"), image("sha256:2", "a@sha256:y")),
+		"GET /images/a:1/json": inTurn(image("sha256:1", "a@sha256:x"), image("sha256:1", "a@sha256:x"),
+			image("sha256:2", "a@sha256:y")),
 		"GET /images/sha256:1/json":        image("sha256:1", "a@sha256:x"),
 		"GET /images/sha256:2/json":        inTurn(image("sha256:2", "a@sha256:y"), missing),
 		"GET /images/built:1/json":         inTurn(image("sha256:3"), image("sha256:4")),
@@ -37,7 +38,9 @@ func TestPin(t *testing.T) {
 		"GET /images/sha256:5/json":        image("sha256:5", "new@sha256:z"),
 		"GET /images/ramus/task:none/json": missing,
 		"GET /images/gone:1/json":          missing,
-		"POST /images/create":              inTurn(body(map[string]any{"status": "Pulling"}), body(map[string]any{"errorDetail": map[string]string{"message": "denied"}, "error": "denied"}), body(map[string]any{"status": "done"})),
+		"POST /images/create": inTurn(body(map[string]any{"status": "Pulling"}),
+			body(map[string]any{"errorDetail": map[string]string{"message": "denied"}, "error": "denied"}),
+			body(map[string]any{"status": "done"})),
 		"GET /images/pinned@sha256:1/json": missing,
 	})
 	e.Pin = true
@@ -62,7 +65,8 @@ func TestPin(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	pulls := slices.DeleteFunc(f.asked()[n:], func(call string) bool { return !strings.HasPrefix(call, "POST") })
-	if len(pulls) != 3 || !strings.Contains(pulls[0], "a&tag=1") || !strings.Contains(pulls[1], "gone&tag=1") || !strings.Contains(pulls[2], "new&tag=1") {
+	if len(pulls) != 3 || !strings.Contains(pulls[0], "a&tag=1") || !strings.Contains(pulls[1], "gone&tag=1") ||
+		!strings.Contains(pulls[2], "new&tag=1") {
 		t.Errorf("pulled: %q", pulls)
 	}
 	ask("a:1", "sha256:2")
@@ -118,7 +122,8 @@ func (r *imageRegistry) push(t *testing.T, text string) {
 		}
 		return b
 	}
-	config := encode(map[string]any{"architecture": "amd64", "os": "linux", "config": map[string]any{"Cmd": []string{"/file"}},
+	config := encode(map[string]any{"architecture": "amd64", "os": "linux",
+		"config": map[string]any{"Cmd": []string{"/file"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(plain.Bytes())}}})
 	part := func(kind string, b []byte) map[string]any {
 		return map[string]any{"mediaType": kind, "size": len(b), "digest": digestOf(b)}

@@ -101,7 +101,8 @@ func TestPoolAsksNothing(t *testing.T) {
 	acquire := func() *containers.Lease {
 		t.Helper()
 		l, err := f.Acquire(t.Context(), containers.Request{
-			Key: "run:bound", Labels: map[string]string{"team": "red"}, Bind: func(_ context.Context, p containers.Place) error {
+			Key: "run:bound", Labels: map[string]string{"team": "red"},
+			Bind: func(_ context.Context, p containers.Place) error {
 				if start, err := proc.Start(p.PID); err != nil || start != p.Start {
 					t.Errorf("it is to be bound in process %d, that started at %d, not %d; %v", p.PID, start, p.Start, err)
 				}
@@ -157,7 +158,8 @@ func TestPoolAsksNothing(t *testing.T) {
 	}
 	f = open()
 	l, err = f.Adopt(t.Context(), containers.Request{Key: "run:bound"})
-	if err != nil || l == nil || l.Host.Container().ID != id || !l.Bound || l.Container.Key != "run:bound" || l.Container.Labels["team"] != "red" {
+	if err != nil || l == nil || l.Host.Container().ID != id || !l.Bound || l.Container.Key != "run:bound" ||
+		l.Container.Labels["team"] != "red" {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	l.Release()
@@ -168,7 +170,8 @@ func TestCallers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	containerstest.Callers(t, &docker.Engine{Runner: program}, func(root string) layer.Keeper { return layer.NewLocal(root) })
+	containerstest.Callers(t, &docker.Engine{Runner: program},
+		func(root string) layer.Keeper { return layer.NewLocal(root) })
 }
 
 func TestDisk(t *testing.T) {

@@ -86,7 +86,8 @@ func (p *private) start(e *docker.Engine, more ...string) {
 	p.t.Helper()
 	p.engine = exec.Command("nsenter", append([]string{
 		"--target", strconv.Itoa(p.holder.Process.Pid), "--mount", "--net", "--",
-		"dockerd", "--host", p.host(), "--data-root", filepath.Join(p.dir, "data"), "--exec-root", filepath.Join(p.dir, "exec"),
+		"dockerd", "--host", p.host(), "--data-root", filepath.Join(p.dir, "data"), "--exec-root",
+		filepath.Join(p.dir, "exec"),
 		"--pidfile", filepath.Join(p.dir, "pid"), "--config-file", filepath.Join(p.dir, "daemon.json"),
 		"--bridge=none", "--iptables=false", "--ip6tables=false",
 	}, more...)...)

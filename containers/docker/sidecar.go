@@ -211,7 +211,8 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	defer cancel(nil)
 	var attached client.ContainerAttachResult
 	err := e.ask(ctx, shortWait, "attach to the sidecar", func(ctx context.Context, api *client.Client) (err error) {
-		attached, err = api.ContainerAttach(ctx, id, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+		attached, err = api.ContainerAttach(ctx, id,
+			client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
 		return err
 	})
 	if err != nil {
@@ -372,7 +373,8 @@ func (e *Engine) SweepSidecars(ctx context.Context, owner string) error {
 func (e *Engine) destroyLabelled(ctx context.Context, label string, keep func(name string) bool) error {
 	var found client.ContainerListResult
 	err := e.ask(ctx, shortWait, "list containers", func(ctx context.Context, api *client.Client) (err error) {
-		found, err = api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
+		found, err = api.ContainerList(ctx,
+			client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
 		return err
 	})
 	if err != nil {

@@ -172,13 +172,17 @@ func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspec
 	}
 	switch {
 	case errdefs.IsNotFound(err) && name == DefaultImage:
-		return image, fmt.Errorf("the image %s does not exist here; make image builds it: %w: %w", name, containers.ErrUnavailable, err)
-	case errdefs.IsNotFound(err) && (strings.HasPrefix(name, "ramus/browser:") || strings.HasPrefix(name, "ramus/task-browser:")):
-		return image, fmt.Errorf("the image %s does not exist here; make browser builds it: %w: %w", name, containers.ErrUnavailable, err)
+		return image, fmt.Errorf("the image %s does not exist here; make image builds it: %w: %w", name,
+			containers.ErrUnavailable, err)
+	case errdefs.IsNotFound(err) &&
+		(strings.HasPrefix(name, "ramus/browser:") || strings.HasPrefix(name, "ramus/task-browser:")):
+		return image, fmt.Errorf("the image %s does not exist here; make browser builds it: %w: %w", name,
+			containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err) && e.Pin:
 		return image, fmt.Errorf("the image %s does not exist here; it is pulled at the next refresh (image_refresh), or by docker pull %s: %w: %w", name, name, containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err):
-		return image, fmt.Errorf("the image %s does not exist here; docker pull %s fetches it: %w: %w", name, name, containers.ErrUnavailable, err)
+		return image, fmt.Errorf("the image %s does not exist here; docker pull %s fetches it: %w: %w", name, name,
+			containers.ErrUnavailable, err)
 	case err != nil:
 		return image, err
 	case image.Os != "" && image.Os != "linux":
@@ -201,10 +205,11 @@ func (e *Engine) machine(ctx context.Context) (machine, error) {
 		return known, nil
 	}
 	var info client.SystemInfoResult
-	err := e.ask(ctx, shortWait, "ask the engine about its machine", func(ctx context.Context, api *client.Client) (err error) {
-		info, err = api.Info(ctx, client.InfoOptions{})
-		return err
-	})
+	err := e.ask(ctx, shortWait, "ask the engine about its machine",
+		func(ctx context.Context, api *client.Client) (err error) {
+			info, err = api.Info(ctx, client.InfoOptions{})
+			return err
+		})
 	if err != nil {
 		return machine{}, err
 	}

@@ -36,7 +36,8 @@ func (l *Local) try(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, RemoveTree(scratch)) }()
 	base, target := filepath.Join(scratch, "base"), filepath.Join(scratch, "target")
-	if err := errors.Join(os.MkdirAll(base+"/old", 0o755), os.Mkdir(target, 0o755), os.WriteFile(base+"/old/file", []byte("kept"), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(base+"/old", 0o755), os.Mkdir(target, 0o755),
+		os.WriteFile(base+"/old/file", []byte("kept"), 0o644)); err != nil {
 		return err
 	}
 	b := Binding{Dir: filepath.Join(scratch, "caller"), Lowers: []string{base}, Target: target,

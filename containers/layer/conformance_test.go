@@ -72,7 +72,8 @@ func TestKeepers(t *testing.T) {
 						return // nobody works so unless told to
 					}
 					needEngine(t, engine)
-					f := &containers.Fleet{Engine: engine, Dir: filepath.Join(root, engine.Name()+"-hosts"), Keeper: k, Capacity: 20}
+					f := &containers.Fleet{Engine: engine, Dir: filepath.Join(root, engine.Name()+"-hosts"), Keeper: k,
+						Capacity: 20}
 					if err := f.Open(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -118,7 +119,8 @@ func startBox(t *testing.T, f *containers.Fleet) layertest.Box {
 		t.Fatal("the fleet names no place")
 	}
 	return layertest.Box{
-		PID: lease.Place.PID, Start: lease.Place.Start, Dir: lease.Place.Dir, UID: lease.Place.UID, Target: containers.WorkDir, Kill: remove,
+		PID: lease.Place.PID, Start: lease.Place.Start, Dir: lease.Place.Dir, UID: lease.Place.UID,
+		Target: containers.WorkDir, Kill: remove,
 		Sh: func(ctx context.Context, script string) (string, error) {
 			p, err := lease.Host.Start(ctx, containers.Command{ID: rand.Text(), Shell: script})
 			if err != nil {

@@ -128,7 +128,8 @@ func (h *Helper) start() {
 	close(h.starting)
 	h.starting, h.holder, h.broken = nil, held, nil
 	if err != nil {
-		h.broken, h.until = fmt.Errorf("%w: cannot start a container with root's rights: %w", ErrUnable, err), h.now().Add(brokenFor)
+		h.broken, h.until = fmt.Errorf("%w: cannot start a container with root's rights: %w", ErrUnable, err),
+			h.now().Add(brokenFor)
 		return
 	}
 	h.tasks.Go(func() { h.watch(held) })

@@ -102,7 +102,8 @@ func newHall(t *testing.T) (*Helper, *hall, string) {
 		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 64<<10)
-				t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+				t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before,
+					stacks[:runtime.Stack(stacks, true)])
 			}
 		}
 	})
@@ -296,7 +297,8 @@ func TestHelperCancelled(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	for _, r := range []request{
 		{Op: opHold}, {Op: opChanges, Dir: []byte("/x"), Max: 5}, {Op: opOpen, Dir: []byte("/x"), Path: []byte("\xff")},
-		{Op: opBind, Binding: toWire(Binding{PID: 5, Dir: "/x", Lowers: []string{"/y"}}), Files: []wireFile{{Path: []byte("a/b"), Kind: KindFile, Size: 3}}},
+		{Op: opBind, Binding: toWire(Binding{PID: 5, Dir: "/x", Lowers: []string{"/y"}}),
+			Files: []wireFile{{Path: []byte("a/b"), Kind: KindFile, Size: 3}}},
 	} {
 		b, err := encode(r, maxRequest)
 		if err != nil {
@@ -341,10 +343,13 @@ func FuzzPath(f *testing.F) {
 		f.Add("", s)
 	}
 	f.Fuzz(func(t *testing.T, under, value string) {
-		if list, err := parts(value); err == nil && (strings.Join(list, "/") != value || strings.HasPrefix(filepath.Clean(value)+"/", "../") || filepath.Clean(value) != value || filepath.IsAbs(value)) {
+		if list, err := parts(value); err == nil &&
+			(strings.Join(list, "/") != value || strings.HasPrefix(filepath.Clean(value)+"/", "../") ||
+				filepath.Clean(value) != value || filepath.IsAbs(value)) {
 			t.Errorf("%q is taken for a path below", value)
 		}
-		if path, err := redirected(under, value); err == nil && path != "" && (filepath.Clean(path) != path || filepath.IsAbs(path) || strings.HasPrefix(path+"/", "../")) {
+		if path, err := redirected(under, value); err == nil && path != "" &&
+			(filepath.Clean(path) != path || filepath.IsAbs(path) || strings.HasPrefix(path+"/", "../")) {
 			t.Errorf("%q, %q leads to %q", under, value, path)
 		}
 	})

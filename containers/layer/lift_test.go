@@ -37,7 +37,8 @@ func TestLift(t *testing.T) {
 	owner, root := rand.Text(), t.TempDir()
 	running := func() []string {
 		t.Helper()
-		found, err := api.ContainerList(context.Background(), client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", "ramus.layers="+owner)})
+		found, err := api.ContainerList(context.Background(),
+			client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", "ramus.layers="+owner)})
 		if err != nil {
 			t.Fatal(err)
 		}

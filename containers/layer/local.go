@@ -120,7 +120,8 @@ const openTries = 100
 
 // unable marks errors for operations that this kernel or this process does not support.
 func unable(err error) error {
-	for _, e := range []error{unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENODEV, unix.EXDEV, unix.ELOOP, unix.EROFS} {
+	for _, e := range []error{unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENODEV,
+		unix.EXDEV, unix.ELOOP, unix.EROFS} {
 		if errors.Is(err, e) {
 			return fmt.Errorf("%w: %w", ErrUnable, err)
 		}

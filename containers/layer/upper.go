@@ -103,7 +103,8 @@ func (w *walk) entry(dir int, path, under, name string, marked bool, depth int) 
 			return err
 		}
 		again := func(err error) bool {
-			return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EINVAL)
+			return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
+				errors.Is(err, unix.EINVAL)
 		}
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFDIR:

@@ -67,7 +67,8 @@ func TestUsageIsDu(t *testing.T) {
 		check(os.Mkdir(top, 0o700))
 		names := int64(1)
 		for i := range 60 {
-			p := filepath.Join(folders[r.IntN(len(folders))], fmt.Sprintf("%d\x01\xff%s", i, strings.Repeat("x", r.IntN(100))))
+			p := filepath.Join(folders[r.IntN(len(folders))],
+				fmt.Sprintf("%d\x01\xff%s", i, strings.Repeat("x", r.IntN(100))))
 			names++
 			switch r.IntN(8) {
 			case 0, 1:

@@ -137,7 +137,8 @@ func (f *failure) Unwrap() []error {
 }
 
 func toWire(b Binding) *wireBinding {
-	w := &wireBinding{PID: b.PID, Start: b.Start, Dir: []byte(b.Dir), Target: []byte(b.Target), UID: b.UID, ReadOnly: b.ReadOnly}
+	w := &wireBinding{PID: b.PID, Start: b.Start, Dir: []byte(b.Dir), Target: []byte(b.Target), UID: b.UID,
+		ReadOnly: b.ReadOnly}
 	for _, l := range b.Lowers {
 		w.Lowers = append(w.Lowers, []byte(l))
 	}
@@ -153,13 +154,15 @@ func (w *wireBinding) binding() Binding {
 }
 
 func (c wireChange) change() Change {
-	return Change{Path: string(c.Path), Kind: c.Kind, Exec: c.Exec, Size: c.Size, Inode: c.Inode, MTime: c.MTime, CTime: c.CTime,
-		Link: string(c.Link), Closed: c.Closed, Opaque: c.Opaque, Redirect: string(c.Redirect)}
+	return Change{Path: string(c.Path), Kind: c.Kind, Exec: c.Exec, Size: c.Size, Inode: c.Inode, MTime: c.MTime,
+		CTime: c.CTime,
+		Link:  string(c.Link), Closed: c.Closed, Opaque: c.Opaque, Redirect: string(c.Redirect)}
 }
 
 func wireOf(c Change) wireChange {
-	return wireChange{Path: []byte(c.Path), Kind: c.Kind, Exec: c.Exec, Size: c.Size, Inode: c.Inode, MTime: c.MTime, CTime: c.CTime,
-		Link: []byte(c.Link), Closed: c.Closed, Opaque: c.Opaque, Redirect: []byte(c.Redirect)}
+	return wireChange{Path: []byte(c.Path), Kind: c.Kind, Exec: c.Exec, Size: c.Size, Inode: c.Inode, MTime: c.MTime,
+		CTime: c.CTime,
+		Link:  []byte(c.Link), Closed: c.Closed, Opaque: c.Opaque, Redirect: []byte(c.Redirect)}
 }
 
 // check refuses a request that no Helper sends.

@@ -56,7 +56,8 @@ func TestWireKeepsAll(t *testing.T) {
 	var b Binding
 	filled(reflect.ValueOf(&b).Elem())
 	var r request
-	over(request{Binding: toWire(b), Files: []wireFile{{Path: []byte("\xff"), Kind: KindLink, Exec: true, Size: 3, Time: time.Unix(7, 8).UTC()}}}, &r)
+	over(request{Binding: toWire(b), Files: []wireFile{{Path: []byte("\xff"), Kind: KindLink, Exec: true, Size: 3,
+		Time: time.Unix(7, 8).UTC()}}}, &r)
 	if got := r.Binding.binding(); !reflect.DeepEqual(got, b) {
 		t.Errorf("got %+v, want %+v", got, b)
 	}

@@ -599,7 +599,8 @@ func (s *server) list() []State {
 		if c.running {
 			exit.Stdout, exit.Stderr = c.stdout.count(), c.stderr.count()
 		}
-		all = append(all, State{ID: c.id, Started: c.started, Background: c.background, Running: c.running, Exit: exit, Line: c.line, Cut: c.cut})
+		all = append(all, State{ID: c.id, Started: c.started, Background: c.background, Running: c.running, Exit: exit,
+			Line: c.line, Cut: c.cut})
 	}
 	return all
 }

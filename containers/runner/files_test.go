@@ -71,7 +71,8 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 		// The task's user owns it, and may run it once it is told so.
-		if _, out, _ := shell(t, h, `stat -c '%u %a' d/a*; cat d/a* | wc -c`); !strings.Contains(out, "1000 644") || !strings.Contains(out, "1500000") {
+		if _, out, _ := shell(t, h, `stat -c '%u %a' d/a*; cat d/a* | wc -c`); !strings.Contains(out, "1000 644") ||
+			!strings.Contains(out, "1500000") {
 			t.Errorf("seen from inside: %q", out)
 		}
 		put(t, f, workDir+"/run", []byte("#!/bin/sh\necho ran\n"))
@@ -171,9 +172,12 @@ func TestFilesCannotLeave(t *testing.T) {
 			t.Fatal(errs)
 		}
 		for _, p := range []string{
-			"/etc/passwd", workDir + "/../etc/passwd", workDir + "/../../etc/passwd", "../etc/passwd", workDir + "/abs/passwd", workDir + "/up/passwd",
-			workDir + "/pw", workDir + "/pw2", workDir + "/all/etc/passwd", workDir + "/proc/etc/passwd", workDir + "/a/b/out/etc/passwd", "/proc/1/environ",
-			"/run/ramus/s", "/spool", "/ramus", "/workshop", "/tmp/../etc/passwd", "//etc/passwd", workDir + "/loop", workDir + "/\x00", "/dev/null", "/",
+			"/etc/passwd", workDir + "/../etc/passwd", workDir + "/../../etc/passwd", "../etc/passwd",
+			workDir + "/abs/passwd", workDir + "/up/passwd",
+			workDir + "/pw", workDir + "/pw2", workDir + "/all/etc/passwd", workDir + "/proc/etc/passwd",
+			workDir + "/a/b/out/etc/passwd", "/proc/1/environ",
+			"/run/ramus/s", "/spool", "/ramus", "/workshop", "/tmp/../etc/passwd", "//etc/passwd", workDir + "/loop",
+			workDir + "/\x00", "/dev/null", "/",
 		} {
 			if got, err := get(f, p); err == nil {
 				t.Errorf("read %s: %q", p, got)

@@ -167,12 +167,14 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 		}
 		defer f.Close()
 		defer ln.Close()
-		args := []string{"--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--as-pid-1", "--die-with-parent",
+		args := []string{"--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--as-pid-1",
+			"--die-with-parent",
 			"--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--ro-bind", "/etc", "/etc",
 			"--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 			"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", dir + "/root" + workDir, workDir,
 			"--bind", dir + "/root/artifacts", "/artifacts", "--bind", dir + "/root/cache", "/cache",
-			"--bind", dir + "/spool", "/spool", "--ro-bind", self, "/ramus", "--chdir", "/", "--", "/ramus", "runner", string(text)}
+			"--bind", dir + "/spool", "/spool", "--ro-bind", self, "/ramus", "--chdir", "/", "--", "/ramus", "runner",
+			string(text)}
 		b.cmd = exec.Command(bwrap, args...)
 		b.cmd.ExtraFiles = []*os.File{f}
 		if os.Getuid() == 0 {
@@ -198,7 +200,8 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 	t.Cleanup(func() {
 		_ = b.cmd.Process.Kill()
 		_ = b.cmd.Wait()
-		if strings.Contains(b.log.String(), "DATA RACE") || strings.Contains(b.log.String(), "panic:") || strings.Contains(b.log.String(), "fatal error") {
+		if strings.Contains(b.log.String(), "DATA RACE") || strings.Contains(b.log.String(), "panic:") ||
+			strings.Contains(b.log.String(), "fatal error") {
 			t.Errorf("the runner said:\n%s", b.log)
 		} else if t.Failed() {
 			t.Logf("the runner said:\n%s", b.log)
@@ -305,7 +308,8 @@ func prepare(dir, config string) error {
 	if err := os.Symlink("pts/ptmx", root+"/dev/ptmx"); err != nil {
 		return err
 	}
-	for _, l := range [][2]string{{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}} {
+	for _, l := range [][2]string{{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"},
+		{"/proc/self/fd/2", "stderr"}} {
 		if err := os.Symlink(l[0], root+"/dev/"+l[1]); err != nil {
 			return err
 		}
@@ -399,7 +403,8 @@ func (b *box) far() *containers.Host {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	h, err := (&containers.Dialer{Engine: b, Signer: b.signer, Pin: b.pin}).NewHost(b.t.Context(), struct{ net.Conn }{conn}, containers.Container{ID: "box"})
+	h, err := (&containers.Dialer{Engine: b, Signer: b.signer, Pin: b.pin}).NewHost(b.t.Context(),
+		struct{ net.Conn }{conn}, containers.Container{ID: "box"})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ func (s *largeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Operation string
 		Objects   []struct{ OID string }
 	}
-	if err := json.Unmarshal(body, &q); err != nil || r.URL.Path != "/app.git/info/lfs/objects/batch" || q.Operation != "upload" || len(q.Objects) != 1 {
+	if err := json.Unmarshal(body, &q); err != nil || r.URL.Path != "/app.git/info/lfs/objects/batch" ||
+		q.Operation != "upload" || len(q.Objects) != 1 {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}

@@ -155,7 +155,8 @@ const tidyAfter = time.Second
 const home = "/cache/home"
 
 func baseEnvironment(c Config) []string {
-	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "USER=task", "LOGNAME=task"}
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "USER=task",
+		"LOGNAME=task"}
 	env = append(env, os.Environ()...)
 	env = append(env, "HOME="+home)
 	return lastWins(append(env, c.Env...))
@@ -191,7 +192,8 @@ func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 		// then sign with another.
 		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, client) },
 		ChannelHandlers:  map[string]ssh.ChannelHandler{"session": s.session, "direct-tcpip": s.door.dial},
-		RequestHandlers:  map[string]ssh.RequestHandler{"tcpip-forward": s.forwards.serve, "cancel-tcpip-forward": s.forwards.serve},
+		RequestHandlers: map[string]ssh.RequestHandler{"tcpip-forward": s.forwards.serve,
+			"cancel-tcpip-forward": s.forwards.serve},
 	}
 	if err := srv.Serve(ln); err != nil {
 		return fmt.Errorf("cannot accept connections: %w", err)

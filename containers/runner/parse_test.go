@@ -20,7 +20,8 @@ func FuzzParseRequest(f *testing.F) {
 		`{"v":1,"op":"start","id":"a","shell":"Oy8="}`,
 		`{"v":1,"op":"attach","id":"a","stdout":9223372036854775807}`,
 		`{"v":1,"op":"attach","id":"a","stdout":-1}`,
-		`{"v":2,"op":"list"}`, `{"v":1,"op":"start","id":"a","args":["AA=="]}`, `{"v":1,"op":"kill","id":"../x"}`, `[]`, `{"v":1,"op":"list"}x`, "\xff", "",
+		`{"v":2,"op":"list"}`, `{"v":1,"op":"start","id":"a","args":["AA=="]}`, `{"v":1,"op":"kill","id":"../x"}`, `[]`,
+		`{"v":1,"op":"list"}x`, "\xff", "",
 	} {
 		f.Add([]byte(s))
 	}

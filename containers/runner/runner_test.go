@@ -54,15 +54,20 @@ func TestExitCodes(t *testing.T) {
 			{"not executable", containers.Command{Args: []string{"/etc/passwd"}}, 126, "", ""},
 			{"folder", containers.Command{Args: []string{"/etc"}}, 126, "", ""},
 			{"shell not found", containers.Command{Shell: "no-such-program"}, 127, "", ""},
-			{"no shebang", containers.Command{Shell: "echo 'echo hi $1' > s; chmod +x s; exec env ./s there"}, 0, "", "hi there\n"},
+			{"no shebang", containers.Command{Shell: "echo 'echo hi $1' > s; chmod +x s; exec env ./s there"}, 0, "",
+				"hi there\n"},
 			{"no interpreter", containers.Command{Shell: "printf '#!/no/such\\n' > n; chmod +x n"}, 0, "", ""},
 			{"no interpreter, run", containers.Command{Args: []string{"./n"}}, 127, "", ""},
 			{"relative program", containers.Command{Args: []string{"./s", "you"}}, 0, "", "hi you\n"},
-			{"arguments", containers.Command{Args: []string{"printf", "%s|", "a b", "", "$x", "\xff"}}, 0, "", "a b||$x|\xff|"},
-			{"environment", containers.Command{Shell: "echo $A $HOME $IMAGE", Env: []string{"A=1", "A=2"}}, 0, "", "2 /cache/home yes\n"},
+			{"arguments", containers.Command{Args: []string{"printf", "%s|", "a b", "", "$x", "\xff"}}, 0, "",
+				"a b||$x|\xff|"},
+			{"environment", containers.Command{Shell: "echo $A $HOME $IMAGE", Env: []string{"A=1", "A=2"}}, 0, "",
+				"2 /cache/home yes\n"},
 			// But for 32 and 33, which are glibc's own and ignored below a make that uses posix_spawn.
-			{"signals are at their defaults", containers.Command{Shell: "grep -E 'Sig(Blk|Ign)' /proc/self/status | sed 's/0000000[01]80000000$/0000000000000000/'"}, 0, "", "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"},
-			{"no descriptors but three", containers.Command{Args: []string{"ls", "/proc/self/fd"}}, 0, "", "0\n1\n2\n3\n"}, // 3 is ls's own
+			{"signals are at their defaults",
+				containers.Command{Shell: "grep -E 'Sig(Blk|Ign)' /proc/self/status | sed 's/0000000[01]80000000$/0000000000000000/'"}, 0, "", "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"},
+			{"no descriptors but three", containers.Command{Args: []string{"ls", "/proc/self/fd"}}, 0, "",
+				"0\n1\n2\n3\n"}, // 3 is ls's own
 		} {
 			exit, out, errs := run(t, h, c.cmd)
 			if exit.Code != c.code || exit.Signal != c.signal || exit.Reason != "" || out != c.out {
@@ -81,7 +86,8 @@ func TestDir(t *testing.T) {
 		if exit, _, e := shell(t, h, "mkdir -p a/b && ln -s /etc out && ln -s a in && : > file"); exit.Code != 0 {
 			t.Fatal(e)
 		}
-		for dir, want := range map[string]string{"": workDir, "a/b": workDir + "/a/b", workDir + "/a": workDir + "/a", "in": workDir + "/a", ".": workDir} {
+		for dir, want := range map[string]string{"": workDir, "a/b": workDir + "/a/b", workDir + "/a": workDir + "/a",
+			"in": workDir + "/a", ".": workDir} {
 			if _, out, errs := run(t, h, containers.Command{Args: []string{"pwd", "-P"}, Dir: dir}); out != want+"\n" {
 				t.Errorf("in %q: %q %s", dir, out, errs)
 			}
@@ -179,7 +185,8 @@ func TestNothingIsLeftOfForeground(t *testing.T) {
 				for _, beside := range []bool{false, true} {
 					if beside {
 						// With something else alive the kernel's one-step kill is out of question.
-						p, err := h.Start(t.Context(), containers.Command{ID: "beside", Args: []string{"sleep", "1000"}, Background: true})
+						p, err := h.Start(t.Context(),
+							containers.Command{ID: "beside", Args: []string{"sleep", "1000"}, Background: true})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -297,10 +304,12 @@ func TestKill(t *testing.T) {
 			code   int
 			signal string
 		}{
-			"ignores SIGTERM":      {containers.Command{Shell: "trap '' TERM; echo up; while :; do sleep 1000; done", Grace: 200 * time.Millisecond}, 137, "KILL"},
+			"ignores SIGTERM": {containers.Command{Shell: "trap '' TERM; echo up; while :; do sleep 1000; done",
+				Grace: 200 * time.Millisecond}, 137, "KILL"},
 			"ends itself properly": {containers.Command{Shell: "trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done", Grace: time.Minute}, 7, ""},
 		} {
-			if exit, _ := killedWhenUp(t, h, c.cmd); exit.Reason != containers.ReasonKilled || exit.Code != c.code || exit.Signal != c.signal {
+			if exit, _ := killedWhenUp(t, h, c.cmd); exit.Reason != containers.ReasonKilled || exit.Code != c.code ||
+				exit.Signal != c.signal {
 				t.Errorf("%s: %+v", name, exit)
 			}
 		}
@@ -371,7 +380,8 @@ func TestFlood(t *testing.T) {
 			const kept, printed = 5 << 20, 1 << 30
 			b := newBox(t, mode, func(c *runner.Config) { c.Output = kept })
 			h := b.host(nil)
-			p, err := h.Start(t.Context(), containers.Command{ID: "f", Shell: fmt.Sprintf("yes abcdefg | head -c %d; echo over >&2", printed)})
+			p, err := h.Start(t.Context(),
+				containers.Command{ID: "f", Shell: fmt.Sprintf("yes abcdefg | head -c %d; echo over >&2", printed)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -405,7 +415,8 @@ func TestForkBomb(t *testing.T) {
 			h := b.host(nil)
 			for _, beside := range []bool{false, true} {
 				if beside {
-					p, err := h.Start(t.Context(), containers.Command{ID: "beside", Args: []string{"sleep", "1000"}, Background: true})
+					p, err := h.Start(t.Context(),
+						containers.Command{ID: "beside", Args: []string{"sleep", "1000"}, Background: true})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -467,7 +478,8 @@ func TestRunnerCannotBeHurt(t *testing.T) {
 			t.Errorf("%+v", exit)
 		}
 		for _, script := range []string{
-			"cat /proc/1/environ", "ls /proc/1/fd/", "cat /proc/1/mem", "cat /proc/1/maps", "ls /proc/1/cwd/", "readlink /proc/1/exe",
+			"cat /proc/1/environ", "ls /proc/1/fd/", "cat /proc/1/mem", "cat /proc/1/maps", "ls /proc/1/cwd/",
+			"readlink /proc/1/exe",
 			"ls -A /run/ramus", "ls -A /spool/x", "echo 1000 > /proc/1/oom_score_adj",
 		} {
 			if exit, out, _ := shell(t, h, script); exit.Code == 0 || out != "" {
@@ -475,7 +487,9 @@ func TestRunnerCannotBeHurt(t *testing.T) {
 			}
 		}
 		_, out, _ := shell(t, h, "grep -E '^(Cap|NoNewPrivs|Uid|Gid|Groups)' /proc/self/status")
-		for _, want := range []string{"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Uid:\t1000\t1000\t1000\t1000", "Gid:\t1000\t1000\t1000\t1000"} {
+		for _, want := range []string{"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000",
+			"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1",
+			"Uid:\t1000\t1000\t1000\t1000", "Gid:\t1000\t1000\t1000\t1000"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}
@@ -742,7 +756,8 @@ func TestInputNeverCame(t *testing.T) {
 				t.Fatal(err)
 			}
 			go ssh.DiscardRequests(said)
-			text, err := json.Marshal(runner.Request{Version: runner.Version, Op: runner.OpStart, ID: fmt.Sprint("gone-", i), Shell: []byte("cat"), Stdin: true, Background: true})
+			text, err := json.Marshal(runner.Request{Version: runner.Version, Op: runner.OpStart,
+				ID: fmt.Sprint("gone-", i), Shell: []byte("cat"), Stdin: true, Background: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -806,11 +821,13 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 		// ^C is a signal, ^D the end, and both sides survive.
-		exit, text, _ := run(t, h, containers.Command{Shell: "cat; echo end", TTY: &containers.Window{Rows: 1, Cols: 1}, Stdin: strings.NewReader("a\r")})
+		exit, text, _ := run(t, h, containers.Command{Shell: "cat; echo end", TTY: &containers.Window{Rows: 1, Cols: 1},
+			Stdin: strings.NewReader("a\r")})
 		if exit.Code != 0 || !strings.Contains(text, "end") {
 			t.Errorf("%+v %q", exit, text)
 		}
-		exit, _, _ = run(t, h, containers.Command{Args: []string{"sleep", "1000"}, TTY: &containers.Window{Rows: 1, Cols: 1}, Stdin: strings.NewReader("\x03")})
+		exit, _, _ = run(t, h, containers.Command{Args: []string{"sleep", "1000"},
+			TTY: &containers.Window{Rows: 1, Cols: 1}, Stdin: strings.NewReader("\x03")})
 		if exit.Signal != "INT" {
 			t.Errorf("%+v", exit)
 		}
@@ -912,7 +929,8 @@ func TestDoor(t *testing.T) {
 		if got := get(h, "/x"); got != "one /x 0" {
 			t.Errorf("through the door: %q", got)
 		}
-		if _, out, errs := shell(t, h, "head -c 30000000 /dev/zero | curl -sS --max-time 20 -T - http://127.0.0.1:7070/big"); out != "one /big 30000000" {
+		if _, out, errs := shell(t, h,
+			"head -c 30000000 /dev/zero | curl -sS --max-time 20 -T - http://127.0.0.1:7070/big"); out != "one /big 30000000" {
 			t.Errorf("a large body: %q %s", out, errs)
 		}
 		_, out, errs := run(t, h, containers.Command{Args: []string{"python3", "-c", `
@@ -943,7 +961,8 @@ print(b.decode())
 			t.Errorf("the door after its latest host has left: %q", got)
 		}
 		// While no host is there, who knocks waits.
-		p, err := h2.Start(t.Context(), containers.Command{ID: "knock", Shell: "sleep 0.3; curl -sS --max-time 20 http://127.0.0.1:7070/later"})
+		p, err := h2.Start(t.Context(),
+			containers.Command{ID: "knock", Shell: "sleep 0.3; curl -sS --max-time 20 http://127.0.0.1:7070/later"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -965,7 +984,9 @@ print(b.decode())
 			t.Errorf("a closed door answered: %q", out)
 		}
 		// Nobody can take its place.
-		exit, _, errs := run(t, h4, containers.Command{Args: []string{"python3", "-c", "import socket; s=socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(('127.0.0.1', 7070))"}})
+		exit, _, errs := run(t, h4,
+			containers.Command{Args: []string{"python3", "-c",
+				"import socket; s=socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(('127.0.0.1', 7070))"}})
 		if exit.Code == 0 || !strings.Contains(errs, "Address already in use") {
 			t.Errorf("%+v %s", exit, errs)
 		}
@@ -1123,7 +1144,8 @@ func TestRemembersSoMany(t *testing.T) {
 		t.Error("a foreground command's output was forgotten unasked")
 	}
 	all, err = h.Commands(t.Context())
-	if err != nil || len(all) != 5 || all[0].Line != "echo 'a b' c" || all[0].Running || all[0].Exit.Stdout != 6 || all[0].Started.IsZero() {
+	if err != nil || len(all) != 5 || all[0].Line != "echo 'a b' c" || all[0].Running || all[0].Exit.Stdout != 6 ||
+		all[0].Started.IsZero() {
 		t.Errorf("%+v %v", all, err)
 	}
 }
@@ -1149,7 +1171,8 @@ func TestBadRequests(t *testing.T) {
 		}
 	}
 	// An argument longer than the kernel takes is the command's failure.
-	if exit, _, errs := run(t, h, containers.Command{Args: []string{"true", strings.Repeat("x", 150_000)}}); exit.Code != 126 || errs == "" {
+	if exit, _, errs := run(t, h,
+		containers.Command{Args: []string{"true", strings.Repeat("x", 150_000)}}); exit.Code != 126 || errs == "" {
 		t.Errorf("%+v %q", exit, errs)
 	}
 	if exit, _, _ := shell(t, h, "true"); exit.Code != 0 {
@@ -1161,7 +1184,8 @@ func TestUnreadOutputBlocksNobody(t *testing.T) {
 	b := newBox(t, "single")
 	h := b.host(nil)
 	for i := range 5 {
-		if _, err := h.Start(t.Context(), containers.Command{ID: "u" + strconv.Itoa(i), Shell: "head -c 8000000 /dev/zero", Background: true}); err != nil {
+		if _, err := h.Start(t.Context(), containers.Command{ID: "u" + strconv.Itoa(i),
+			Shell: "head -c 8000000 /dev/zero", Background: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -1218,7 +1242,8 @@ func BenchmarkStdout(b *testing.B) {
 			for i := range b.N {
 				id := "s" + strconv.Itoa(i)
 				p, err := h.Start(context.Background(), containers.Command{
-					ID: id, Args: []string{"dd", "status=none", "if=/dev/zero", "bs=" + block, "count=" + strconv.Itoa(size), "iflag=count_bytes"},
+					ID: id, Args: []string{"dd", "status=none", "if=/dev/zero", "bs=" + block,
+						"count=" + strconv.Itoa(size), "iflag=count_bytes"},
 				})
 				if err != nil {
 					b.Fatal(err)

@@ -37,7 +37,8 @@ func (f *spoolFolder) create() (*os.File, error) {
 	// Some file systems have no O_TMPFILE.
 	for range 100 {
 		name := ".spool-" + randomName()
-		fd, err = unix.Openat(int(f.dir.Fd()), name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		fd, err = unix.Openat(int(f.dir.Fd()), name,
+			unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 		if errors.Is(err, unix.EEXIST) {
 			continue
 		}

@@ -160,7 +160,8 @@ func setCapabilitiesEverywhere(keep uint64) error {
 	if err != nil {
 		return err
 	}
-	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0)
+	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)),
+		uintptr(unsafe.Pointer(&data[0])), 0)
 	runtime.KeepAlive(&head)
 	runtime.KeepAlive(&data)
 	// A binary with cgo cannot change all threads, and then keeps more capabilities than it needs.

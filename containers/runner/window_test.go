@@ -21,7 +21,8 @@ func TestWindow(t *testing.T) {
 		for i := range lines {
 			fmt.Fprintf(&want, "line %d\r\n", i+1)
 		}
-		command := containers.Command{ID: "window", Background: true, Window: window, Hold: hold, TTY: &containers.Window{Rows: 24, Cols: 80},
+		command := containers.Command{ID: "window", Background: true, Window: window, Hold: hold,
+			TTY:   &containers.Window{Rows: 24, Cols: 80},
 			Shell: fmt.Sprintf("i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line $i; done; sleep 0.1; printf end", lines)}
 		ctx, cancel := context.WithCancel(t.Context())
 		p, err := h.Start(ctx, command)

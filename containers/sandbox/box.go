@@ -130,7 +130,8 @@ func (s *Engine) bareBox(probe *bwrapProbe, l containers.Limits) (*box, error) {
 	if b.uid, other = s.user(); other {
 		i := slices.IndexFunc(spots, func(p string) bool { fi, err := os.Lstat(p); return err == nil && fi.IsDir() })
 		if i < 0 {
-			return nil, fmt.Errorf("none of %s is a folder; one is needed to start as another user", strings.Join(spots, ", "))
+			return nil, fmt.Errorf("none of %s is a folder; one is needed to start as another user",
+				strings.Join(spots, ", "))
 		}
 		b.spot = spots[i]
 	}

@@ -59,7 +59,8 @@ func (s *Engine) lookBwrap() (string, error) {
 	}
 	p, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("cannot find bubblewrap (%w); install the package \"bubblewrap\": %w", err, containers.ErrUnavailable)
+		return "", fmt.Errorf("cannot find bubblewrap (%w); install the package \"bubblewrap\": %w", err,
+			containers.ErrUnavailable)
 	}
 	return filepath.Abs(p)
 }
@@ -94,7 +95,8 @@ func (s *Engine) Check(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot start sandboxes here: %w: bubblewrap: %w: %s%s",
-			containers.ErrUnavailable, err, strings.TrimSpace(strings.ToValidUTF8(said.String(), "?")), userNamespaceHint(readKernelSetting))
+			containers.ErrUnavailable, err, strings.TrimSpace(strings.ToValidUTF8(said.String(), "?")),
+			userNamespaceHint(readKernelSetting))
 	}
 	return nil
 }

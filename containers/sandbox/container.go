@@ -48,7 +48,8 @@ func (s *Engine) List(ctx context.Context, owner string) ([]containers.Container
 		if st.Owner != owner {
 			continue
 		}
-		list = append(list, containers.Container{ID: id, Key: st.Key, Running: s.alive(&st), Created: st.Created, Labels: st.Labels})
+		list = append(list, containers.Container{ID: id, Key: st.Key, Running: s.alive(&st), Created: st.Created,
+			Labels: st.Labels})
 	}
 	slices.SortFunc(list, func(a, b containers.Container) int { return a.Created.Compare(b.Created) })
 	return list, nil

@@ -111,7 +111,8 @@ func TestSandboxOtherProcess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			st := state{ID: newContainerID(), Key: "run:x", Owner: "owner", Dir: t.TempDir(), Created: time.Now(), Boot: proc.BootID(), PID: other.Process.Pid, Start: start}
+			st := state{ID: newContainerID(), Key: "run:x", Owner: "owner", Dir: t.TempDir(), Created: time.Now(),
+				Boot: proc.BootID(), PID: other.Process.Pid, Start: start}
 			change(&st)
 			if err := os.MkdirAll(s.home(st.ID), 0o700); err != nil {
 				t.Fatal(err)
@@ -250,7 +251,8 @@ func TestSandboxInheritsNothing(t *testing.T) {
 	if got := s.look(t, "ls /proc/self/fd | tr '\\n' ' '"); got != "0 1 2 3" {
 		t.Errorf("descriptors inside: %s", got)
 	}
-	if got := s.look(t, "cat /proc/1/environ | tr '\\0' ' '"); strings.Contains(got, "SECRET") || !strings.Contains(got, "HOME=/cache/home") {
+	if got := s.look(t, "cat /proc/1/environ | tr '\\0' ' '"); strings.Contains(got, "SECRET") ||
+		!strings.Contains(got, "HOME=/cache/home") {
 		t.Errorf("environment inside: %s", got)
 	}
 }
@@ -261,7 +263,8 @@ func TestVisiblePath(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(shown, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	host := strings.Join([]string{filepath.Join(shown, "bin"), dir, "/home/someone/bin", ".", "", "/usr/bin", "/usrother", "/usr/../etc"}, ":")
+	host := strings.Join([]string{filepath.Join(shown, "bin"), dir, "/home/someone/bin", ".", "", "/usr/bin",
+		"/usrother", "/usr/../etc"}, ":")
 	got := strings.Join(visiblePath(host, []string{"/usr", "/bin", shown}), ":")
 	if !strings.Contains(got, filepath.Join(shown, "bin")) {
 		t.Errorf("a shown folder is missing in %s", got)
@@ -285,7 +288,8 @@ func TestSandboxCheckHints(t *testing.T) {
 	if err := os.WriteFile(old, []byte("#!/bin/sh\necho usage\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Engine{Dir: t.TempDir(), Bwrap: old}).Check(t.Context()); !errors.Is(err, containers.ErrUnavailable) || !strings.Contains(err.Error(), "0.5 or newer") {
+	if err := (&Engine{Dir: t.TempDir(), Bwrap: old}).Check(t.Context()); !errors.Is(err, containers.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "0.5 or newer") {
 		t.Errorf("with an old bubblewrap: %v", err)
 	}
 	for setting, says := range map[string]string{

@@ -207,7 +207,8 @@ func findNsenter() (nsenter, setpriv string, err error) {
 		setpriv, err = exec.LookPath("setpriv")
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("cannot enter a container's network (%w); install the package \"util-linux\": %w", err, containers.ErrUnavailable)
+		return "", "", fmt.Errorf("cannot enter a container's network (%w); install the package \"util-linux\": %w",
+			err, containers.ErrUnavailable)
 	}
 	return nsenter, setpriv, nil
 }

@@ -176,7 +176,8 @@ func TestTurn(t *testing.T) {
 		t.Errorf("%+v", conn.Agent)
 	}
 	session := open(t, conn, acp.Session{})
-	if stop := say(t, conn, session, "say hello\nread there\nwrite made by me\nrun make test\nplan one | two\nread nowhere\nthink hard"); stop != "end_turn" {
+	if stop := say(t, conn, session,
+		"say hello\nread there\nwrite made by me\nrun make test\nplan one | two\nread nowhere\nthink hard"); stop != "end_turn" {
 		t.Errorf("stopped: %s", stop)
 	}
 	for _, want := range []string{"hello\n", "it is there\n", "printed\n", "there is no such file", "done\n"} {
@@ -256,7 +257,8 @@ func TestModes(t *testing.T) {
 func TestAuth(t *testing.T) {
 	noLeaks(t)
 	conn, _ := serve(t, &acptest.Agent{Auth: "api-key"})
-	if _, err := conn.Open(t.Context(), acp.Session{Dir: workDir}); !errors.Is(err, acp.ErrAuth) || !strings.Contains(err.Error(), "api-key") {
+	if _, err := conn.Open(t.Context(), acp.Session{Dir: workDir}); !errors.Is(err, acp.ErrAuth) ||
+		!strings.Contains(err.Error(), "api-key") {
 		t.Errorf("without a way: %v", err)
 	}
 	if _, err := conn.Open(t.Context(), acp.Session{Dir: workDir, Auth: "wrong"}); !errors.Is(err, acp.ErrRefused) {
@@ -354,7 +356,8 @@ const hello = `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}` + "\n"
 func TestStray(t *testing.T) {
 	noLeaks(t)
 	var stray strings.Builder
-	_, err := told(t, acp.Options{Stray: &stray}, "npm warn something\n"+`{"half":`+"\n[]\n"+`{"jsonrpc":"2.0","method":"of/others"}`+"\n"+hello,
+	_, err := told(t, acp.Options{Stray: &stray},
+		"npm warn something\n"+`{"half":`+"\n[]\n"+`{"jsonrpc":"2.0","method":"of/others"}`+"\n"+hello,
 		`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}`+"\n", "")
 	if err != nil {
 		t.Error(err)

@@ -112,9 +112,10 @@ func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Clie
 		} `json:"_meta"`
 	}
 	err := c.call(ctx, sdk.AgentMethodInitialize, sdk.InitializeRequest{
-		ProtocolVersion:    sdk.ProtocolVersionNumber,
-		ClientInfo:         &sdk.Implementation{Name: o.Name, Version: cmp.Or(o.Version, "0")},
-		ClientCapabilities: sdk.ClientCapabilities{Fs: sdk.FileSystemCapabilities{ReadTextFile: true, WriteTextFile: true}, Terminal: true},
+		ProtocolVersion: sdk.ProtocolVersionNumber,
+		ClientInfo:      &sdk.Implementation{Name: o.Name, Version: cmp.Or(o.Version, "0")},
+		ClientCapabilities: sdk.ClientCapabilities{Fs: sdk.FileSystemCapabilities{ReadTextFile: true,
+			WriteTextFile: true}, Terminal: true},
 	}, &hello)
 	if err != nil {
 		return c, fmt.Errorf("cannot begin with the agent: %w", err)
@@ -162,7 +163,8 @@ func (c *Conn) Open(ctx context.Context, s Session) (id string, err error) {
 	if s.Mode == "" {
 		return id, nil
 	}
-	err = c.call(ctx, sdk.AgentMethodSessionSetMode, sdk.SetSessionModeRequest{SessionId: sdk.SessionId(id), ModeId: sdk.SessionModeId(s.Mode)}, nil)
+	err = c.call(ctx, sdk.AgentMethodSessionSetMode,
+		sdk.SetSessionModeRequest{SessionId: sdk.SessionId(id), ModeId: sdk.SessionModeId(s.Mode)}, nil)
 	if err != nil {
 		return "", fmt.Errorf("cannot set the session's mode to %s: %w", s.Mode, err)
 	}
@@ -188,7 +190,8 @@ func (c *Conn) open(ctx context.Context, s Session) (string, error) {
 		}
 		return got.SessionID, nil
 	case can.SessionCapabilities.Resume != nil:
-		err := c.call(ctx, sdk.AgentMethodSessionResume, sdk.ResumeSessionRequest{SessionId: sdk.SessionId(s.ID), Cwd: s.Dir, McpServers: servers}, nil)
+		err := c.call(ctx, sdk.AgentMethodSessionResume,
+			sdk.ResumeSessionRequest{SessionId: sdk.SessionId(s.ID), Cwd: s.Dir, McpServers: servers}, nil)
 		if err == nil || !can.LoadSession || !errors.Is(err, ErrRefused) {
 			return s.ID, wrap("cannot resume the session", err)
 		}
@@ -199,7 +202,8 @@ func (c *Conn) open(ctx context.Context, s Session) (string, error) {
 	// The agent sends all earlier updates of the session before it answers.
 	c.replays.Store(true)
 	defer c.replays.Store(false)
-	err := c.call(ctx, sdk.AgentMethodSessionLoad, sdk.LoadSessionRequest{SessionId: sdk.SessionId(s.ID), Cwd: s.Dir, McpServers: servers}, nil)
+	err := c.call(ctx, sdk.AgentMethodSessionLoad,
+		sdk.LoadSessionRequest{SessionId: sdk.SessionId(s.ID), Cwd: s.Dir, McpServers: servers}, nil)
 	return s.ID, wrap("cannot load the session", err)
 }
 
@@ -244,7 +248,8 @@ func (c *Conn) Steer(ctx context.Context, session string, said []sdk.ContentBloc
 // Cancel asks the agent to end its turn in a session. The Prompt that waits for the turn
 // then returns.
 func (c *Conn) Cancel(session string) error {
-	err := c.conn.SendNotification(c.ctx, sdk.AgentMethodSessionCancel, sdk.CancelNotification{SessionId: sdk.SessionId(session)})
+	err := c.conn.SendNotification(c.ctx, sdk.AgentMethodSessionCancel,
+		sdk.CancelNotification{SessionId: sdk.SessionId(session)})
 	return wrap("cannot cancel", err)
 }
 

@@ -152,7 +152,8 @@ func (a Agent) Accepts(text string, files []record.Attachment) error {
 	case strings.TrimSpace(text) == "":
 		return fmt.Errorf("%w prompt: it is empty", record.ErrInvalid)
 	case len(text) > most:
-		return fmt.Errorf("%w prompt: it has %d bytes, at most %d can be given to %s; attach the rest as a file", record.ErrInvalid, len(text), most, a.Name)
+		return fmt.Errorf("%w prompt: it has %d bytes, at most %d can be given to %s; attach the rest as a file",
+			record.ErrInvalid, len(text), most, a.Name)
 	case strings.ContainsRune(text, 0):
 		return fmt.Errorf("%w prompt: it contains a NUL byte", record.ErrInvalid)
 	}
@@ -182,7 +183,8 @@ func acceptFiles(files []record.Attachment) error {
 		total += len(f.Content)
 	}
 	if total > MaxFileBytes {
-		return fmt.Errorf("%w prompt: its files have %d MiB together, at most %d can be given", record.ErrInvalid, total>>20, MaxFileBytes>>20)
+		return fmt.Errorf("%w prompt: its files have %d MiB together, at most %d can be given", record.ErrInvalid,
+			total>>20, MaxFileBytes>>20)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ func TestComplete(t *testing.T) {
 		agent Agent
 		want  string
 	}{
-		"good":  {Agent{Command: command, State: []string{"~/.agent/sessions/", "one/file"}, Checks: []string{"lib_run_tests"}, Env: []string{"A=b"}}, ""},
+		"good": {Agent{Command: command, State: []string{"~/.agent/sessions/", "one/file"},
+			Checks: []string{"lib_run_tests"}, Env: []string{"A=b"}}, ""},
 		"empty": {Agent{}, "no command"},
 		"Upper": {Agent{Command: command}, "lower-case"},
 		"named": {Agent{Name: "other", Command: command}, `calls itself "other"`},

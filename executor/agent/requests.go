@@ -273,7 +273,8 @@ func (d *requests) start(ctx context.Context, r sdk.CreateTerminalRequest) (stri
 		return "", fmt.Errorf("%d terminals are open already; release some", maxTerminals)
 	}
 	d.made++
-	t := &terminal{id: d.k.ID + "-t" + strconv.Itoa(d.made), host: d.k.Host, ended: make(chan struct{}), limit: limit, out: text.Tail{Limit: max(limit, 1)}}
+	t := &terminal{id: d.k.ID + "-t" + strconv.Itoa(d.made), host: d.k.Host, ended: make(chan struct{}), limit: limit,
+		out: text.Tail{Limit: max(limit, 1)}}
 	d.terminals[t.id] = t // it counts while it starts
 	d.mu.Unlock()
 	c.ID = t.id

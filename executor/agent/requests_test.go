@@ -39,8 +39,9 @@ func TestReadLines(t *testing.T) {
 // TestPlanWords describes how far a plan is done.
 func TestPlanWords(t *testing.T) {
 	for want, plan := range map[string][]acp.PlanItem{
-		"0 of 0 done":       nil,
-		"1 of 3 done: b b":  {{Content: "a", Status: "completed"}, {Content: "b\n b", Status: "in_progress"}, {Content: "c", Status: "pending"}},
+		"0 of 0 done": nil,
+		"1 of 3 done: b b": {{Content: "a", Status: "completed"}, {Content: "b\n b", Status: "in_progress"},
+			{Content: "c", Status: "pending"}},
 		"0 of 2 done: a":    {{Content: "a", Status: "pending"}, {Content: "b", Status: "pending"}},
 		"1 of 1 done":       {{Content: "a", Status: "completed"}},
 		"0 of 2 done: then": {{Content: "first", Status: "pending"}, {Content: "then", Status: "in_progress"}},

@@ -123,7 +123,8 @@ func (t *transcript) update(u acp.Update) {
 
 // tool updates the state of a tool call. news reports whether the change is worth an event.
 func (t *transcript) tool(u acp.Tool) (now acp.Tool, news bool) {
-	u.ID, u.Title, u.Kind, u.Status = text.Clip(u.ID, 200), text.Clip(u.Title, maxWords), text.Clip(u.Kind, 40), text.Clip(u.Status, 40)
+	u.ID, u.Title, u.Kind, u.Status = text.Clip(u.ID, 200), text.Clip(u.Title, maxWords), text.Clip(u.Kind, 40),
+		text.Clip(u.Status, 40)
 	if len(u.Locations) > 20 {
 		u.Locations = u.Locations[:20]
 	}
@@ -189,7 +190,8 @@ func planWords(plan []acp.PlanItem) string {
 func (t *transcript) emit(kind, message string, data json.RawMessage) {
 	switch t.events++; {
 	case t.events == maxEvents+1:
-		kind, message, data = KindLimit, fmt.Sprintf("the agent has told more than %d things in this turn; the rest is not journalled", maxEvents), nil
+		kind, message, data = KindLimit,
+			fmt.Sprintf("the agent has told more than %d things in this turn; the rest is not journalled", maxEvents), nil
 	case t.events > maxEvents:
 		return
 	}
@@ -197,7 +199,8 @@ func (t *transcript) emit(kind, message string, data json.RawMessage) {
 	if kind == KindThought {
 		most = maxData
 	}
-	e := record.Event{Type: record.EventAgent, Kind: text.Clip(kind, 40), Step: t.turn.Step(), Message: text.Clip(message, most), Data: bounded(data)}
+	e := record.Event{Type: record.EventAgent, Kind: text.Clip(kind, 40), Step: t.turn.Step(),
+		Message: text.Clip(message, most), Data: bounded(data)}
 	_ = t.turn.Emit(e) // the run's own events will meet the same error
 }
 

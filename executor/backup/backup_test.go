@@ -88,8 +88,9 @@ func (w *world) commit(branch, name string) gitd.Hash {
 		parents = []gitd.Hash{tip}
 	}
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
-	h, err := w.repo.WriteCommit(w.t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: name, Content: []byte(name)}}, Parents: parents,
-		Author: ada, Committer: ada, When: w.tick(), Message: name})
+	h, err := w.repo.WriteCommit(w.t.Context(),
+		gitd.NewCommit{Put: []gitd.File{{Path: name, Content: []byte(name)}}, Parents: parents,
+			Author: ada, Committer: ada, When: w.tick(), Message: name})
 	if err == nil {
 		err = w.repo.Update(w.t.Context(), gitd.RefUpdate{Name: ref, New: h})
 	}
@@ -145,7 +146,8 @@ func TestSnapshots(t *testing.T) {
 	if got := w.git(repo, "rev-parse", "main"); got != string(tip) {
 		t.Errorf("main is at %s", got)
 	}
-	for name, want := range map[string]bool{"live/run-a/1.jsonl": true, "keys/grants.pem": true, "index.db": false, "artifacts/sha256/ab/abcd": true, "artifacts/sha256/ab/abcd.12.tmp": false} {
+	for name, want := range map[string]bool{"live/run-a/1.jsonl": true, "keys/grants.pem": true, "index.db": false,
+		"artifacts/sha256/ab/abcd": true, "artifacts/sha256/ab/abcd.12.tmp": false} {
 		if _, err := os.Stat(filepath.Join(second.Path, dataName, name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -66,7 +66,8 @@ const (
 )
 
 // disposable are the entries of a data folder that are made again if they are missing, or that belong to the machine.
-var disposable = []string{"hosts", "sandbox", "layers", "programs", "trace-viewer", "index.db", "ramus.lock", "ramus.sock", "ramus.sock.last", restoreName}
+var disposable = []string{"hosts", "sandbox", "layers", "programs", "trace-viewer", "index.db", "ramus.lock",
+	"ramus.sock", "ramus.sock.last", restoreName}
 
 // Make makes a snapshot. It returns when the snapshot is on disk.
 func (m *Maker) Make(ctx context.Context, r Request) (Snapshot, error) {
@@ -102,7 +103,8 @@ func (m *Maker) make(ctx context.Context, r Request) (s Snapshot, err error) {
 	}
 	name := now.UTC().Format(nameLayout)
 	if name <= filepath.Base(last) {
-		return s, fmt.Errorf("%w: the newest snapshot %s is not older than this one; is the clock right?", record.ErrConflict, filepath.Base(last))
+		return s, fmt.Errorf("%w: the newest snapshot %s is not older than this one; is the clock right?",
+			record.ErrConflict, filepath.Base(last))
 	}
 	w := &writer{m: m, dir: filepath.Join(r.Dir, name+partial), keys: r.Keys}
 	if err := os.Mkdir(w.dir, 0o700); err != nil {
@@ -118,7 +120,8 @@ func (m *Maker) make(ctx context.Context, r Request) (s Snapshot, err error) {
 			return s, err
 		}
 	}
-	w.manifest = Manifest{Format: Format, Version: r.Version, MadeAt: now.UTC(), Keys: r.Keys, Elsewhere: m.Elsewhere, Repos: []RepoInfo{}}
+	w.manifest = Manifest{Format: Format, Version: r.Version, MadeAt: now.UTC(), Keys: r.Keys, Elsewhere: m.Elsewhere,
+		Repos: []RepoInfo{}}
 	if err := w.all(ctx); err != nil {
 		return s, err
 	}
@@ -264,7 +267,8 @@ func (w *writer) openSmall() (list []smallFile, err error) {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || slices.Contains(disposable, name) || name == "repos" || name == "artifacts" || name == "keys" && !w.keys {
+		if strings.HasPrefix(name, ".") || slices.Contains(disposable, name) || name == "repos" ||
+			name == "artifacts" || name == "keys" && !w.keys {
 			continue
 		}
 		err := filepath.WalkDir(filepath.Join(w.m.Data, name), func(path string, d fs.DirEntry, err error) error {
@@ -281,7 +285,8 @@ func (w *writer) openSmall() (list []smallFile, err error) {
 				return err
 			}
 			if list = append(list, f); len(list) > smallFiles {
-				return fmt.Errorf("%w: runs at work have more than %d files; try again when fewer are at work", record.ErrConflict, smallFiles)
+				return fmt.Errorf("%w: runs at work have more than %d files; try again when fewer are at work",
+					record.ErrConflict, smallFiles)
 			}
 			return nil
 		})
@@ -409,7 +414,8 @@ func (w *writer) artifacts(ctx context.Context) error {
 // summary describes the finished snapshot.
 func (w *writer) summary(path string) Snapshot {
 	m := &w.manifest
-	s := Snapshot{Path: path, MadeAt: m.MadeAt, Repos: len(m.Repos), Files: len(m.Files), Copied: w.copied, Keys: m.Keys, Elsewhere: m.Elsewhere}
+	s := Snapshot{Path: path, MadeAt: m.MadeAt, Repos: len(m.Repos), Files: len(m.Files), Copied: w.copied,
+		Keys: m.Keys, Elsewhere: m.Elsewhere}
 	for _, r := range m.Repos {
 		s.Refs += r.Refs
 	}

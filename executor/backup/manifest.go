@@ -112,7 +112,8 @@ func parseManifest(b []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
 	if m.Format < 1 || m.Format > Format {
-		return nil, fmt.Errorf("%w: its format is %d, and this ramus reads formats up to %d; use a newer ramus", record.ErrInvalid, m.Format, Format)
+		return nil, fmt.Errorf("%w: its format is %d, and this ramus reads formats up to %d; use a newer ramus",
+			record.ErrInvalid, m.Format, Format)
 	}
 	before := ""
 	for _, f := range m.Files {

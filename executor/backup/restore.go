@@ -122,7 +122,8 @@ func checkEmpty(data string) error {
 	}
 	for _, e := range entries {
 		if !slices.Contains(kept, e.Name()) {
-			return fmt.Errorf("%w: the data folder is not empty, it has %s; name an empty folder by --data", record.ErrConflict, e.Name())
+			return fmt.Errorf("%w: the data folder is not empty, it has %s; name an empty folder by --data",
+				record.ErrConflict, e.Name())
 		}
 	}
 	return nil

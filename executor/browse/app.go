@@ -45,8 +45,9 @@ func (k *look) start(ctx context.Context, line string) (*app, error) {
 	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
 	a.detach = detach
 	// It runs in the background, because it may start the server of the page and end.
-	p, err := host.Start(attach, containers.Command{ID: a.id, Shell: "unset PORT; " + line, Dir: k.spec.Dir, Background: true,
-		Env: slices.Concat(k.step.Env, []string{"CI=true", "BROWSER=none"})})
+	p, err := host.Start(attach,
+		containers.Command{ID: a.id, Shell: "unset PORT; " + line, Dir: k.spec.Dir, Background: true,
+			Env: slices.Concat(k.step.Env, []string{"CI=true", "BROWSER=none"})})
 	if err != nil {
 		detach()
 		return nil, fmt.Errorf("cannot start `%s`: %w", line, err)

@@ -66,7 +66,8 @@ func baselineKey(c browser.Check, tree string, spec browser.Spec) string {
 
 // asBaseline returns the look as it is kept.
 func (k *look) asBaseline() (baseline, error) {
-	b := baseline{Verdict: k.check.Verdict, Reason: k.check.Reason, Commit: k.check.Commit, Tree: k.check.Tree, Run: k.step.Claim.Name(),
+	b := baseline{Verdict: k.check.Verdict, Reason: k.check.Reason, Commit: k.check.Commit, Tree: k.check.Tree,
+		Run:     k.step.Claim.Name(),
 		Started: k.check.Started, Images: k.check.Images, Views: []baselineView{}}
 	for _, v := range k.check.Views {
 		if v.Screenshot == "" {

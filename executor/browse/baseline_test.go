@@ -24,7 +24,8 @@ func TestBaselinesKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := time.Unix(1_700_000_000, 0)
-	in := &Inspector{Bot: gitd.Person{Name: "ramus", Email: "ramus@localhost"}, Baselines: 10, Now: func() time.Time { return clock }}
+	in := &Inspector{Bot: gitd.Person{Name: "ramus", Email: "ramus@localhost"}, Baselines: 10,
+		Now: func() time.Time { return clock }}
 	for i := range 12 {
 		clock = clock.Add(time.Second)
 		key := fmt.Sprintf("%04d", (i*7919)%10_000)

@@ -17,7 +17,8 @@ func boundedCheck(c browser.Check) browser.Check {
 		for i := range c.Views {
 			v := boundedView(c.Views[i], most)
 			v.Network, v.Steps = v.Network[:min(len(v.Network), entries)], v.Steps[:min(len(v.Steps), entries)]
-			v.Console.Errors, v.Console.PageErrors = v.Console.Errors[:min(len(v.Console.Errors), entries)], v.Console.PageErrors[:min(len(v.Console.PageErrors), entries)]
+			v.Console.Errors, v.Console.PageErrors = v.Console.Errors[:min(len(v.Console.Errors), entries)],
+				v.Console.PageErrors[:min(len(v.Console.PageErrors), entries)]
 			c.Views[i] = v
 		}
 		if c.Compare != nil {

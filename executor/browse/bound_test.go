@@ -17,16 +17,19 @@ func TestBound(t *testing.T) {
 	long := strings.Repeat("<\x01", 8<<10) // JSON writes six bytes for each
 	c := browser.Check{Name: "todo", Reason: long, Log: long, Compare: &browser.Comparison{Reason: long}}
 	for i := range 10 {
-		v := browser.View{Viewport: browser.Viewport{Name: fmt.Sprintf("v%d", i)}, Verdict: browser.Fail, Reason: long, URL: long, FinalURL: long, Title: long}
+		v := browser.View{Viewport: browser.Viewport{Name: fmt.Sprintf("v%d", i)}, Verdict: browser.Fail, Reason: long,
+			URL: long, FinalURL: long, Title: long}
 		for range 300 {
 			v.Console.Errors, v.Console.PageErrors = append(v.Console.Errors, long), append(v.Console.PageErrors, long)
 			v.Network = append(v.Network, browser.NetworkError{Method: long, URL: long, Failure: long, Resource: long})
-			v.Steps = append(v.Steps, browser.StepResult{Do: long, Target: long, Value: long, In: long, Error: long, Screenshot: "001-todo/v0/step-01.png"})
+			v.Steps = append(v.Steps, browser.StepResult{Do: long, Target: long, Value: long, In: long, Error: long,
+				Screenshot: "001-todo/v0/step-01.png"})
 		}
 		c.Views = append(c.Views, v)
 		c.Compare.Views = append(c.Compare.Views, browser.Diff{Viewport: v.Viewport.Name, Aria: long})
 		for n := range 200 {
-			c.Files = append(c.Files, browser.File{Name: fmt.Sprintf("001-todo/%s/step-%02d-%s.png", v.Viewport.Name, n, strings.Repeat("a", 64)), SHA256: strings.Repeat("0", 64), Type: "image/png"})
+			c.Files = append(c.Files, browser.File{Name: fmt.Sprintf("001-todo/%s/step-%02d-%s.png", v.Viewport.Name, n,
+				strings.Repeat("a", 64)), SHA256: strings.Repeat("0", 64), Type: "image/png"})
 		}
 	}
 	name := filepath.Join(t.TempDir(), "journal")

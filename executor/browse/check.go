@@ -52,7 +52,8 @@ func (in *Inspector) check(ctx context.Context, step Step, file string, spec bro
 		return c, err
 	}
 	defer os.RemoveAll(place.part)
-	k := &look{in: in, step: step, spec: spec, timeout: timeout, part: place.part, dir: place.name, secrets: in.Secrets.With(Typed(spec))}
+	k := &look{in: in, step: step, spec: spec, timeout: timeout, part: place.part, dir: place.name,
+		secrets: in.Secrets.With(Typed(spec))}
 	k.check = browser.Check{
 		Name:    spec.Name,
 		Spec:    file,

@@ -96,7 +96,8 @@ func (k *look) compareView(v *browser.View, b baseline, against browser.Against,
 	}
 	c.Views = append(c.Views, d)
 	if most := against.MaxChanged; most != nil && d.Changed > *most && before.picture != nil && after != nil {
-		reason := fmt.Sprintf("%s differs from %s (%.10s) by %.2f %% of its pixels, allowed are %.2f %%", name, c.Base, c.Commit, 100*d.Changed, 100**most)
+		reason := fmt.Sprintf("%s differs from %s (%.10s) by %.2f %% of its pixels, allowed are %.2f %%", name, c.Base,
+			c.Commit, 100*d.Changed, 100**most)
 		v.Verdict, v.Reason = browser.Fail, reason
 		if k.check.Verdict == browser.Pass {
 			k.check.Verdict, k.check.Reason = browser.Fail, reason
@@ -139,7 +140,8 @@ func (step Step) baseCommit(ctx context.Context, name string, tip gitd.Hash) (c 
 			return c, branch, err
 		}
 	}
-	return c, "", fmt.Errorf("%w base %.100q: it is neither on %s nor on %s, which is all that the container may read", record.ErrInvalid, name, step.Tree.Base, own)
+	return c, "", fmt.Errorf("%w base %.100q: it is neither on %s nor on %s, which is all that the container may read",
+		record.ErrInvalid, name, step.Tree.Base, own)
 }
 
 // lookAtBase looks at a commit in a scratch container, which has no files of the caller, and keeps the result. A
@@ -161,9 +163,11 @@ func (k *look) lookAtBase(ctx context.Context, commit gitd.Commit, branch string
 		return baseline{Verdict: browser.Unverified, Reason: "the base could not be looked at: " + err.Error()}, nil
 	}
 	defer release()
-	o := &look{in: in, step: scratch, spec: k.spec, timeout: k.timeout, part: part, dir: "base", secrets: in.Secrets.With(Typed(k.spec))}
-	o.check = browser.Check{Name: k.check.Name, Commit: string(commit.Hash), Tree: string(commit.Tree), Started: in.Now().UTC(),
-		Images: []browser.Image{in.image(scratch)}}
+	o := &look{in: in, step: scratch, spec: k.spec, timeout: k.timeout, part: part, dir: "base",
+		secrets: in.Secrets.With(Typed(k.spec))}
+	o.check = browser.Check{Name: k.check.Name, Commit: string(commit.Hash), Tree: string(commit.Tree),
+		Started: in.Now().UTC(),
+		Images:  []browser.Image{in.image(scratch)}}
 	err = o.run(ctx)
 	if err != nil && context.Cause(ctx) == nil {
 		// Only the base's own container is lost with it.

@@ -97,7 +97,8 @@ func unpack(r io.Reader, dir string, viewports []browser.Viewport) error {
 		folder, base := path.Split(name)
 		if name == "index.json" {
 			most = maxEvidenceIndex
-		} else if _, ok := viewFile(base); !ok || !slices.ContainsFunc(viewports, func(v browser.Viewport) bool { return v.Name+"/" == folder }) {
+		} else if _, ok := viewFile(base); !ok ||
+			!slices.ContainsFunc(viewports, func(v browser.Viewport) bool { return v.Name+"/" == folder }) {
 			return fmt.Errorf("%.100q is no file that belongs into it", name)
 		} else if base == "video.webm" {
 			most = maxEvidenceVideo
@@ -152,7 +153,8 @@ func (k *look) take(raw string, code int, said string) error {
 	k.learn(raw)
 	var lacks []string
 	for _, vp := range k.spec.Viewports {
-		view := browser.View{Viewport: vp, Verdict: browser.Unverified, Reason: "the browser says nothing about it", URL: k.spec.URL}
+		view := browser.View{Viewport: vp, Verdict: browser.Unverified, Reason: "the browser says nothing about it",
+			URL: k.spec.URL}
 		if i := slices.IndexFunc(found.Views, func(v browser.View) bool { return v.Viewport.Name == vp.Name }); i >= 0 {
 			view = boundedView(found.Views[i], 2<<10)
 			view.Viewport = vp
@@ -168,7 +170,8 @@ func (k *look) take(raw string, code int, said string) error {
 	k.check.Verdict, k.check.Reason = judge(found, k.check.Views, code)
 	if len(lacks) > 0 {
 		slices.Sort(lacks)
-		k.check.Reason += fmt.Sprintf(" (%s could not be freed of secrets, or is none, and is not kept)", strings.Join(lacks[:min(len(lacks), 10)], ", "))
+		k.check.Reason += fmt.Sprintf(" (%s could not be freed of secrets, or is none, and is not kept)",
+			strings.Join(lacks[:min(len(lacks), 10)], ", "))
 	}
 	return nil
 }
@@ -190,7 +193,8 @@ func judge(found browser.Check, views []browser.View, code int) (browser.Verdict
 	case found.Verdict == browser.Unverified:
 		return browser.Unverified, reason
 	}
-	return browser.Unverified, fmt.Sprintf("the browser contradicts itself: it says %.20s and ended with %d", found.Verdict, code)
+	return browser.Unverified,
+		fmt.Sprintf("the browser contradicts itself: it says %.20s and ended with %d", found.Verdict, code)
 }
 
 // readIndex reads a check as a browser wrote it.
@@ -250,12 +254,14 @@ func boundedView(v browser.View, most int) browser.View {
 	v.Network = slices.Clone(v.Network[:min(len(v.Network), maxViewNetwork)])
 	for i := range v.Network {
 		n := &v.Network[i]
-		n.Method, n.URL, n.Failure, n.Resource = text.Clip(n.Method, 20), text.Clip(n.URL, most), text.Clip(n.Failure, most), text.Clip(n.Resource, 40)
+		n.Method, n.URL, n.Failure, n.Resource = text.Clip(n.Method, 20), text.Clip(n.URL, most),
+			text.Clip(n.Failure, most), text.Clip(n.Resource, 40)
 	}
 	v.Steps = slices.Clone(v.Steps[:min(len(v.Steps), maxViewSteps)])
 	for i := range v.Steps {
 		s := &v.Steps[i]
-		s.Do, s.Target, s.Value, s.In, s.Error = text.Clip(s.Do, 40), text.Clip(s.Target, most), text.Clip(s.Value, most), text.Clip(s.In, most), text.Clip(s.Error, most)
+		s.Do, s.Target, s.Value, s.In, s.Error = text.Clip(s.Do, 40), text.Clip(s.Target, most),
+			text.Clip(s.Value, most), text.Clip(s.In, most), text.Clip(s.Error, most)
 	}
 	return v
 }
@@ -281,7 +287,8 @@ func (k *look) takeView(v *browser.View, raw string) (lacks []string, err error)
 		}
 		have[e.Name()] = path.Join(k.dir, v.Viewport.Name, e.Name())
 	}
-	v.Screenshot, v.Trace, v.HAR, v.Video, v.PDF = have["screenshot.png"], have["trace.zip"], have["network.har"], have["video.webm"], have["page.pdf"]
+	v.Screenshot, v.Trace, v.HAR, v.Video, v.PDF = have["screenshot.png"], have["trace.zip"], have["network.har"],
+		have["video.webm"], have["page.pdf"]
 	v.Aria, v.Console.File = have["aria.yml"], have["console.jsonl"]
 	for i := range v.Steps {
 		v.Steps[i].Screenshot = have[path.Base(v.Steps[i].Screenshot)]

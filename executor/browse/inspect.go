@@ -33,7 +33,8 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 	spec := k.spec
 	spec.Timeout = browser.Duration(deadline)
 	spec.URL, spec.Install, spec.Start, spec.Auth, spec.Compare = p.url, "", startNone, "", nil
-	job := record.Marshal(browser.Job{Spec: spec, State: state, Proxy: "http://" + containers.DoorAddr, Deadline: browser.Duration(deadline + grace)})
+	job := record.Marshal(browser.Job{Spec: spec, State: state, Proxy: "http://" + containers.DoorAddr,
+		Deadline: browser.Duration(deadline + grace)})
 
 	bctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -82,12 +82,14 @@ func (in *Inspector) keepInteractive(ctx context.Context, id string, caller reco
 // attempt is useless.
 func (in *Inspector) runInteractive(ctx context.Context, id, key string) (end string, gone bool) {
 	said := &text.Tail{Limit: 500}
-	s := in.sidecar(key, io.Discard, said, "mcp", "--host", "127.0.0.1", "--port", strconv.Itoa(InteractivePort), "--proxy", "http://"+containers.DoorAddr)
+	s := in.sidecar(key, io.Discard, said, "mcp", "--host", "127.0.0.1", "--port", strconv.Itoa(InteractivePort),
+		"--proxy", "http://"+containers.DoorAddr)
 	s.Unqueued = true
 	exit, err := in.Fleet.RunSidecar(ctx, id, s)
 	switch {
 	case err != nil:
-		return in.Secrets.String(err.Error()), errors.Is(err, containers.ErrGone) || errors.Is(err, containers.ErrUnavailable)
+		return in.Secrets.String(err.Error()), errors.Is(err, containers.ErrGone) ||
+			errors.Is(err, containers.ErrUnavailable)
 	case exit.OOM:
 		return fmt.Sprintf("it used more than %d MiB of memory", in.Browser.Limits.Memory>>20), false
 	}
@@ -96,7 +98,8 @@ func (in *Inspector) runInteractive(ctx context.Context, id, key string) (end st
 
 // listens waits until the browser accepts connections.
 func (b *Interactive) listens(ctx context.Context, h *containers.Host) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, interactiveStart, fmt.Errorf("it does not listen after %v", interactiveStart))
+	ctx, cancel := context.WithTimeoutCause(ctx, interactiveStart,
+		fmt.Errorf("it does not listen after %v", interactiveStart))
 	defer cancel()
 	tick := time.NewTicker(interactiveLook)
 	defer tick.Stop()

@@ -196,9 +196,10 @@ func (k *look) find(ctx context.Context, a *app, best found) found {
 func (k *look) speaksHTTP(ctx context.Context, addr string) int {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	tr := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
-		return k.step.Host.Dial(ctx, addr)
-	}}
+	tr := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return k.step.Host.Dial(ctx, addr)
+		}}
 	defer tr.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
 	if err != nil {

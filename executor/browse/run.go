@@ -83,7 +83,8 @@ func (r *Run) open(spec browser.Spec) (number int, p place, err error) {
 	p.name = fmt.Sprintf("%03d-%s", r.last, spec.Slug())
 	// Not below artifacts/, since everything there is sealed with the run.
 	p.part, p.final = filepath.Join(r.Output, fmt.Sprintf("browser-%03d.part", r.last)), filepath.Join(r.folder(), p.name)
-	return r.last, p, errors.Join(os.RemoveAll(p.part), os.MkdirAll(filepath.Join(p.part, keptFolder), 0o700), os.MkdirAll(r.folder(), 0o700))
+	return r.last, p, errors.Join(os.RemoveAll(p.part), os.MkdirAll(filepath.Join(p.part, keptFolder), 0o700),
+		os.MkdirAll(r.folder(), 0o700))
 }
 
 // resumeLocked counts the checks of an earlier process, and removes files that it left half way. Their step begins again. mu is held.
@@ -115,7 +116,8 @@ func (r *Run) add(step string, c browser.Check) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ok := c.Verdict == browser.Pass
-	if err := r.Emit(record.Event{Type: record.EventBrowser, Step: step, Message: c.Name, OK: &ok, Reason: string(c.Verdict), Commit: gitd.Hash(c.Commit),
+	if err := r.Emit(record.Event{Type: record.EventBrowser, Step: step, Message: c.Name, OK: &ok,
+		Reason: string(c.Verdict), Commit: gitd.Hash(c.Commit),
 		DurationMS: c.DurationMS, Data: record.Marshal(c)}); err != nil {
 		return err
 	}

@@ -34,7 +34,8 @@ func (k *look) auth(ctx context.Context, p page) (json.RawMessage, error) {
 		return nil, err
 	}
 	if exit.Code != 0 || exit.Reason != "" {
-		return nil, unverified("no session could be made: `%s` %s: %s", k.spec.Auth, howEnded(exit), lastLines(said.String()))
+		return nil, unverified("no session could be made: `%s` %s: %s", k.spec.Auth, howEnded(exit),
+			lastLines(said.String()))
 	}
 	if limit.Cut {
 		return nil, unverified("no session could be made: `%s` printed more than %d KiB", k.spec.Auth, maxState>>10)

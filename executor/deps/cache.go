@@ -179,7 +179,8 @@ func (c *Cache) Warm(ctx context.Context, name string, commit gitd.Hash, progres
 			continue
 		}
 		fmt.Fprintf(progress, "dependencies: %s: %d KiB are in the cache now\n", l.name, size>>10)
-		c.Log.Info("the dependencies of a base are in the cache", "repo", name, "commit", commit, "ecosystem", l.name, "bytes", size)
+		c.Log.Info("the dependencies of a base are in the cache", "repo", name, "commit", commit, "ecosystem", l.name,
+			"bytes", size)
 		c.prune(ctx, name, l.name)
 		c.Trees.Wish(c.wish(l))
 		c.wishInstalled(ctx, repo, commit, []locked{l})

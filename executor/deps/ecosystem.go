@@ -39,11 +39,14 @@ type ecosystem struct {
 }
 
 var ecosystems = []ecosystem{
-	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm", []string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--ignore-pnpmfile"},
+	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm",
+		[]string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--ignore-pnpmfile"},
 		[]string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--offline"}},
-	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm", []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"},
+	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm",
+		[]string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"},
 		[]string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--offline"}},
-	{"yarn", []string{"yarn.lock"}, "yarn", []string{"sh", "-c", yarnInstall, "yarn"}, []string{"sh", "-c", yarnInstall, "yarn", "offline"}},
+	{"yarn", []string{"yarn.lock"}, "yarn", []string{"sh", "-c", yarnInstall, "yarn"},
+		[]string{"sh", "-c", yarnInstall, "yarn", "offline"}},
 	{"go", []string{"go.sum"}, "go", []string{"go", "mod", "download"}, nil},
 	{"cargo", []string{"Cargo.lock"}, "cargo", []string{"cargo", "fetch", "--locked"}, nil},
 }

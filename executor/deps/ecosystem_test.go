@@ -8,7 +8,8 @@ import (
 // TestLockHash checks that the hash is of an ecosystem's lock files alone, by name and content.
 func TestLockHash(t *testing.T) {
 	npm := ecosystems[slices.IndexFunc(ecosystems, func(e ecosystem) bool { return e.name == "npm" })]
-	files := map[string]string{"package-lock.json": "1", "web/package-lock.json": "2", "go.sum": "3", "my-package-lock.json": "4"}
+	files := map[string]string{"package-lock.json": "1", "web/package-lock.json": "2", "go.sum": "3",
+		"my-package-lock.json": "4"}
 	if got, want := npm.lockfiles(files), []string{"package-lock.json", "web/package-lock.json"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -62,7 +62,8 @@ func (w *warmer) door() http.Handler {
 		Expires: w.c.Trees.Now().AddDate(1, 0, 0), // not a bound, because the grant ends with the connection
 	})
 	return worktree.ScratchDoor(repo, git, &egress.Proxy{Hosts: w.c.Egress, Tell: func(e record.Event) {
-		w.c.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", repo.Name(), "host", e.Message, "verdict", e.Reason)
+		w.c.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", repo.Name(), "host", e.Message,
+			"verdict", e.Reason)
 	}})
 }
 
@@ -92,7 +93,8 @@ func (w *warmer) run(ctx context.Context, dir string, stdout io.Writer, args ...
 	w.n++
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin+time.Minute) // the runner ends the command first
 	defer cancel()
-	p, err := w.lease.Host.Start(ctx, containers.Command{ID: fmt.Sprintf("warm-%d", w.n), Args: args, Dir: dir, Timeout: fetchWithin})
+	p, err := w.lease.Host.Start(ctx,
+		containers.Command{ID: fmt.Sprintf("warm-%d", w.n), Args: args, Dir: dir, Timeout: fetchWithin})
 	if err != nil {
 		return containers.Exit{}, err
 	}

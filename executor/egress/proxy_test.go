@@ -19,7 +19,10 @@ import (
 // TestEgressToPrivateAddresses refuses an allowed name whose address is not public, in
 // every notation of the address.
 func TestEgressToPrivateAddresses(t *testing.T) {
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "reached") }))
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(w, "reached")
+	}))
 	defer site.Close()
 	_, port, err := net.SplitHostPort(site.Listener.Addr().String())
 	if err != nil {
@@ -27,9 +30,10 @@ func TestEgressToPrivateAddresses(t *testing.T) {
 	}
 	var leads netip.Addr
 	e := &Proxy{
-		Allow: []string{"evil.example.org:" + port, "inside.example.org:" + port}, Private: []string{"inside.example.org:" + port},
-		Tell:   func(record.Event) {},
-		LookUp: func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{leads}, nil },
+		Allow:   []string{"evil.example.org:" + port, "inside.example.org:" + port},
+		Private: []string{"inside.example.org:" + port},
+		Tell:    func(record.Event) {},
+		LookUp:  func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{leads}, nil },
 	}
 	proxy := httptest.NewServer(e)
 	defer proxy.Close()
@@ -70,11 +74,13 @@ func TestEgressToPrivateAddresses(t *testing.T) {
 		}
 		return resp.StatusCode, string(b)
 	}
-	for _, address := range []string{"127.0.0.1", "10.0.0.1", "100.64.0.1", "169.254.169.254", "198.18.0.1", "::ffff:127.0.0.1",
+	for _, address := range []string{"127.0.0.1", "10.0.0.1", "100.64.0.1", "169.254.169.254", "198.18.0.1",
+		"::ffff:127.0.0.1",
 		"64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b:1::a00:1", "2002:a00:1::1", "2001::1", "fd00::1", "::1"} {
 		leads = netip.MustParseAddr(address)
 		for way, try := range map[string]func(string) (int, string){"GET": forward, "CONNECT": tunnel} {
-			if status, body := try("evil.example.org"); status != 502 || !strings.Contains(body, "not public") || !strings.Contains(body, "private: true") {
+			if status, body := try("evil.example.org"); status != 502 || !strings.Contains(body, "not public") ||
+				!strings.Contains(body, "private: true") {
 				t.Errorf("%s to %s: %d %s", way, address, status, body)
 			}
 		}
@@ -101,9 +107,12 @@ func TestEgressEntries(t *testing.T) {
 		entry, host, port string
 		want              bool
 	}{
-		{"a.example.org", "a.example.org", "443", true}, {"a.example.org", "a.example.org", "8443", false}, {"a.example.org:8443", "a.example.org", "8443", true},
-		{"*.example.org", "b.example.org", "80", true}, {"*.example.org", "example.org", "80", false}, {"*.example.org:99", "b.example.org", "99", true},
-		{"::1", "::1", "80", true}, {"[::1]:8080", "::1", "8080", true}, {"[::1]:8080", "::1", "80", false}, {"A.example.org", "a.example.org", "80", true},
+		{"a.example.org", "a.example.org", "443", true}, {"a.example.org", "a.example.org", "8443", false},
+		{"a.example.org:8443", "a.example.org", "8443", true},
+		{"*.example.org", "b.example.org", "80", true}, {"*.example.org", "example.org", "80", false},
+		{"*.example.org:99", "b.example.org", "99", true},
+		{"::1", "::1", "80", true}, {"[::1]:8080", "::1", "8080", true}, {"[::1]:8080", "::1", "80", false},
+		{"A.example.org", "a.example.org", "80", true},
 	} {
 		if got := matches([]string{x.entry}, x.host, x.port); got != x.want {
 			t.Errorf("%s for %s port %s: %t", x.entry, x.host, x.port, got)

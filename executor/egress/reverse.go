@@ -95,7 +95,8 @@ func (v *Reverse) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out, err := v.request(w, r, target)
 	if err != nil {
-		http.Error(w, "ramus: cannot send the request to "+target.Host+": "+v.Secrets.String(err.Error()), http.StatusForbidden)
+		http.Error(w, "ramus: cannot send the request to "+target.Host+": "+v.Secrets.String(err.Error()),
+			http.StatusForbidden)
 		return
 	}
 	answer, err := v.transport.RoundTrip(out)
@@ -116,7 +117,8 @@ func reverseTarget(at *url.URL) (target *url.URL, host, port string, err error) 
 	if err != nil {
 		host, port = strings.Trim(name, "[]"), "443"
 	}
-	if host == "" || len(host) > 253 || strings.ContainsAny(name, " \t\r\n\\@%?#") || strings.ContainsFunc(port, func(r rune) bool { return r < '0' || r > '9' }) || port == "80" {
+	if host == "" || len(host) > 253 || strings.ContainsAny(name, " \t\r\n\\@%?#") ||
+		strings.ContainsFunc(port, func(r rune) bool { return r < '0' || r > '9' }) || port == "80" {
 		return nil, "", "", fmt.Errorf("want %sHOST/PATH, or HOST:PORT, for an address that speaks HTTPS; %.100q is none", Prefix, at.EscapedPath())
 	}
 	target, err = url.Parse("https://" + name + "/" + path)
@@ -211,7 +213,8 @@ func (v *Reverse) fillPlain(ctx context.Context, value, host string, trusted boo
 // answer copies an answer without secrets.
 func (v *Reverse) answer(w http.ResponseWriter, answer *http.Response, target *url.URL) {
 	if coding := answer.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		http.Error(w, fmt.Sprintf("ramus: %s answers in the encoding %.40q although it was asked not to", target.Host, coding), http.StatusBadGateway)
+		http.Error(w, fmt.Sprintf("ramus: %s answers in the encoding %.40q although it was asked not to", target.Host,
+			coding), http.StatusBadGateway)
 		return
 	}
 	for _, name := range append(hopHeaders, "Content-Length", "Alt-Svc") { // the length may change

@@ -37,7 +37,8 @@ func TestReverse(t *testing.T) {
 			w.Header().Set("X-Back", r.Header.Get("Authorization"))
 			user, password, _ := r.BasicAuth()
 			body, _ := io.ReadAll(r.Body)
-			_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("Authorization")+" "+user+" "+password+" "+string(body))
+			_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("Authorization")+" "+user+" "+
+				password+" "+string(body))
 		}
 	}))
 	defer host.Close()
@@ -74,19 +75,23 @@ func TestReverse(t *testing.T) {
 	}
 	check := func(what string, w *httptest.ResponseRecorder, code int, want string) {
 		t.Helper()
-		if text := w.Body.String(); w.Code != code || !strings.Contains(text, want) || strings.Contains(text, value) || strings.Contains(w.Header().Get("X-Back"), value) {
+		if text := w.Body.String(); w.Code != code || !strings.Contains(text, want) || strings.Contains(text, value) ||
+			strings.Contains(w.Header().Get("X-Back"), value) {
 			t.Errorf("%s: %d %q, want %d and %q", what, w.Code, text, code, want)
 		}
 	}
 
-	check("a plain request", ask("POST", "/egress/"+at+"/a%2Fb/c?d=secret:TOKEN", "body secret:TOKEN"), 200, "POST /a%2Fb/c?d=secret:TOKEN    body secret:TOKEN")
-	check("a placeholder", ask("GET", "/egress/"+at+"/x", "", "Authorization", "Bearer secret:TOKEN", "Connection", "X-Drop", "X-Drop", "1"), 200, "GET /x Bearer [secret TOKEN]")
+	check("a plain request", ask("POST", "/egress/"+at+"/a%2Fb/c?d=secret:TOKEN", "body secret:TOKEN"), 200,
+		"POST /a%2Fb/c?d=secret:TOKEN    body secret:TOKEN")
+	check("a placeholder", ask("GET", "/egress/"+at+"/x", "", "Authorization", "Bearer secret:TOKEN", "Connection",
+		"X-Drop", "X-Drop", "1"), 200, "GET /x Bearer [secret TOKEN]")
 	if got.Get("Authorization") != "Bearer "+value || got.Get("X-Drop") != "" || got.Get("Accept-Encoding") != "identity" {
 		t.Errorf("the host got %v", got)
 	}
 	basic := httptest.NewRequest("GET", "/", nil)
 	basic.SetBasicAuth("ada", "secret:TOKEN")
-	check("Basic", ask("GET", "/egress/"+at+"/x", "", "Authorization", basic.Header.Get("Authorization")), 200, "ada [secret TOKEN]")
+	check("Basic", ask("GET", "/egress/"+at+"/x", "", "Authorization", basic.Header.Get("Authorization")), 200,
+		"ada [secret TOKEN]")
 	check("another secret", ask("GET", "/egress/"+at+"/x", "", "X-Key", "secret:OTHER"), 403, "no secret OTHER")
 	v.Header = func(string) Header {
 		return Header{Values: map[string]string{"Authorization": "token secret:TOKEN"}, Trusted: true}

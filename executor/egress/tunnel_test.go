@@ -195,7 +195,8 @@ func TestForward(t *testing.T) {
 	p := &Proxy{Allow: []string{service}, Tell: func(record.Event) {}}
 
 	r := httptest.NewRequest("GET", "http://"+service+"/path?q=1", nil)
-	for name, value := range map[string]string{"X-Mine": "1", "X-Hop": "1", "Connection": "X-Hop, close", "Proxy-Authorization": "secret", "Te": "trailers"} {
+	for name, value := range map[string]string{"X-Mine": "1", "X-Hop": "1", "Connection": "X-Hop, close",
+		"Proxy-Authorization": "secret", "Te": "trailers"} {
 		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()
@@ -212,7 +213,8 @@ func TestForward(t *testing.T) {
 	if !got.Close {
 		t.Error("the connection to the service stays open")
 	}
-	if w.Code != http.StatusTeapot || w.Body.String() != "text" || w.Header().Get("X-Answer") != "yes" || w.Header().Get("Keep-Alive") != "" {
+	if w.Code != http.StatusTeapot || w.Body.String() != "text" || w.Header().Get("X-Answer") != "yes" ||
+		w.Header().Get("Keep-Alive") != "" {
 		t.Errorf("%d, %q, %v", w.Code, w.Body, w.Header())
 	}
 }

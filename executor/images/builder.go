@@ -183,7 +183,8 @@ func imageName(w Wish, tree []file) string {
 		}
 		return '-'
 	}, strings.ToLower(w.Repo.Name()))
-	return "ramus/dev-" + cmp.Or(strings.Trim(repo[:min(len(repo), 80)], "-"), "repo") + ":" + hex.EncodeToString(sum.Sum(nil)[:10])
+	return "ramus/dev-" + cmp.Or(strings.Trim(repo[:min(len(repo), 80)], "-"), "repo") + ":" +
+		hex.EncodeToString(sum.Sum(nil)[:10])
 }
 
 // exists reports whether Docker has an image.
@@ -249,10 +250,12 @@ func (b *Builder) program() string { return cmp.Or(b.Devcontainer, "devcontainer
 // builder returns the command that builds the image of a wish, whose files are in a folder.
 func (b *Builder) builder(ctx context.Context, w Wish, files, home, name string) *exec.Cmd {
 	if w.Dockerfile {
-		return b.command(ctx, files, home, "docker", "build", "--force-rm", "--file", filepath.Join(files, w.File.Build.Dockerfile), "--tag", name,
+		return b.command(ctx, files, home, "docker", "build", "--force-rm", "--file",
+			filepath.Join(files, w.File.Build.Dockerfile), "--tag", name,
 			filepath.Join(files, w.File.Build.Context))
 	}
-	return b.command(ctx, files, home, b.program(), "build", "--workspace-folder", files, "--docker-path", filepath.Join(home, wrapper), "--config", filepath.Join(files, w.File.Path), "--image-name", name)
+	return b.command(ctx, files, home, b.program(), "build", "--workspace-folder", files, "--docker-path",
+		filepath.Join(home, wrapper), "--config", filepath.Join(files, w.File.Path), "--image-name", name)
 }
 
 // wrapper is a program in the home folder of a build that the program of @devcontainers/cli starts in place of docker. The builder of
@@ -272,7 +275,8 @@ exec docker "$@"
 func (b *Builder) command(ctx context.Context, dir, home, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "DOCKER_CONFIG=" + home, "LANG=C.UTF-8"}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "DOCKER_CONFIG=" + home,
+		"LANG=C.UTF-8"}
 	if host := os.Getenv("DOCKER_HOST"); host != "" {
 		cmd.Env = append(cmd.Env, "DOCKER_HOST="+host)
 	}

@@ -58,7 +58,8 @@ func (b *Builder) list(ctx context.Context, w Wish) ([]file, error) {
 			known[e.Path] = true
 			list = append(list, file{e.Path, e.Mode, e.Hash, e.Size})
 			if bytes += e.Size; bytes > maxBytes || len(list) > maxFiles {
-				return nil, &Failed{Path: w.File.Path, Why: fmt.Sprintf("it needs more than %d files or %d MiB", maxFiles, maxBytes>>20)}
+				return nil, &Failed{Path: w.File.Path,
+					Why: fmt.Sprintf("it needs more than %d files or %d MiB", maxFiles, maxBytes>>20)}
 			}
 		}
 	}

@@ -23,7 +23,8 @@ func TestReadRuns(t *testing.T) {
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	put := func(repo *gitd.Repo, ref, file, text string) {
 		t.Helper()
-		h, err := repo.WriteCommit(ctx, gitd.NewCommit{Put: []gitd.File{{Path: file, Content: []byte(text)}}, Author: ada, Committer: ada, When: time.Unix(1e9, 0), Message: "m"})
+		h, err := repo.WriteCommit(ctx, gitd.NewCommit{Put: []gitd.File{{Path: file, Content: []byte(text)}},
+			Author: ada, Committer: ada, When: time.Unix(1e9, 0), Message: "m"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,8 @@ func TestReadRuns(t *testing.T) {
 		}
 		repos = append(repos, repo)
 	}
-	for _, r := range []record.Run{newRun(t, "app", "run:a", "1"), newRun(t, "old", "run:a", "2"), newRun(t, "old", "conv:b", "3"), newRun(t, "app", "conv:b", "4"), newRun(t, "old", "conv:b", "5")} {
+	for _, r := range []record.Run{newRun(t, "app", "run:a", "1"), newRun(t, "old", "run:a", "2"),
+		newRun(t, "old", "conv:b", "3"), newRun(t, "app", "conv:b", "4"), newRun(t, "old", "conv:b", "5")} {
 		switch r.ID {
 		case "3", "4":
 			r.Record = json.RawMessage(`{"id":"b","repo":"old"}`)
@@ -61,14 +63,16 @@ func TestReadRuns(t *testing.T) {
 		got = append(got, strings.TrimSpace(r.Repo+" "+r.Name()+" "+string(r.Record)))
 	}
 	slices.Sort(got)
-	want := []string{`app conv:b/3 {"id":"b","repo":"app"}`, `app conv:b/4 {"id":"b","repo":"old"}`, `app conv:b/5 {"id":"b"}`, "app run:a/1", "app run:a/2", "web run:c/6"}
+	want := []string{`app conv:b/3 {"id":"b","repo":"app"}`, `app conv:b/4 {"id":"b","repo":"old"}`,
+		`app conv:b/5 {"id":"b"}`, "app run:a/1", "app run:a/2", "web run:c/6"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 
 	for name, file := range map[string][2]string{"no JSON": {"run.json", "{"}, "no file": {"a.json", "{}"}} {
 		put(repos[1], record.RunRef(long.Caller, "7"), file[0], file[1])
-		if _, err := index.ReadRuns(ctx, git); err == nil || !strings.HasPrefix(err.Error(), "cannot read run refs/ramus/runs/run-c/7 of web: ") {
+		if _, err := index.ReadRuns(ctx, git); err == nil ||
+			!strings.HasPrefix(err.Error(), "cannot read run refs/ramus/runs/run-c/7 of web: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 		ref := gitd.RefUpdate{Name: record.RunRef(long.Caller, "7")}
@@ -82,7 +86,8 @@ func TestReadRuns(t *testing.T) {
 func TestRemoveMany(t *testing.T) {
 	path := t.TempDir() + "/index.db"
 	ix, _ := open(t, path)
-	all := []record.Run{newRun(t, "app", "run:a", "1"), newRun(t, "app", "run:a", "2"), newRun(t, "app", "run:b", "1"), newRun(t, "web", "run:a", "1")}
+	all := []record.Run{newRun(t, "app", "run:a", "1"), newRun(t, "app", "run:a", "2"), newRun(t, "app", "run:b", "1"),
+		newRun(t, "web", "run:a", "1")}
 	if err := ix.Put(all...); err != nil {
 		t.Fatal(err)
 	}

@@ -180,7 +180,8 @@ func (x *Objects) Open(ctx context.Context, r *gitd.Repo, o lfs.Object) (io.Read
 		return nil, fmt.Errorf("cannot open the object %s of %s: %w", o.OID, r.Name(), err)
 	}
 	if in.Size() != o.Size {
-		return nil, errors.Join(fmt.Errorf("the object %s of %s has %d bytes, not %d: %w", o.OID, r.Name(), in.Size(), o.Size, gitd.ErrNotFound), in.Close())
+		return nil, errors.Join(fmt.Errorf("the object %s of %s has %d bytes, not %d: %w", o.OID, r.Name(), in.Size(),
+			o.Size, gitd.ErrNotFound), in.Close())
 	}
 	return in, nil
 }

@@ -156,8 +156,10 @@ func TestPrune(t *testing.T) {
 	w := newWorld(t)
 	r := w.create("a")
 	named, loose, recent := w.put(r, "named"), w.put(r, "loose"), w.put(r, "recent")
-	commit, err := r.WriteCommit(t.Context(), gitd.NewCommit{Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: w.now,
-		Put: []gitd.File{{Path: "a/b.bin", Content: named.Pointer()}, {Path: "README", Content: []byte(strings.Repeat("x", 200))}}})
+	commit, err := r.WriteCommit(t.Context(),
+		gitd.NewCommit{Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: w.now,
+			Put: []gitd.File{{Path: "a/b.bin", Content: named.Pointer()},
+				{Path: "README", Content: []byte(strings.Repeat("x", 200))}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +209,8 @@ func TestUpstream(t *testing.T) {
 	up := newWorld(t)
 	source := up.create("app")
 	o := up.put(source, strings.Repeat("large ", 100_000))
-	token, err := up.Sign(gitd.Grant{Subject: "mirror", Repo: "app", Scopes: []string{gitd.ScopeRead}, Expires: time.Now().Add(time.Hour)})
+	token, err := up.Sign(gitd.Grant{Subject: "mirror", Repo: "app", Scopes: []string{gitd.ScopeRead},
+		Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +318,8 @@ func TestStores(t *testing.T) {
 func TestSend(t *testing.T) {
 	up := newWorld(t)
 	source := up.create("app")
-	token, err := up.Sign(gitd.Grant{Subject: "ramus", Repo: "app", Write: []string{"refs/heads/*"}, Scopes: []string{gitd.ScopeRead, gitd.ScopeWrite},
+	token, err := up.Sign(gitd.Grant{Subject: "ramus", Repo: "app", Write: []string{"refs/heads/*"},
+		Scopes:  []string{gitd.ScopeRead, gitd.ScopeWrite},
 		Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,8 @@ func (x *Objects) Send(ctx context.Context, r *gitd.Repo, up gitd.Upstream, obje
 	if err != nil || remote == nil {
 		return err
 	}
-	sent, err := remote.Send(ctx, have, func(ctx context.Context, o lfs.Object) (io.ReadCloser, error) { return x.Open(ctx, r, o) })
+	sent, err := remote.Send(ctx, have,
+		func(ctx context.Context, o lfs.Object) (io.ReadCloser, error) { return x.Open(ctx, r, o) })
 	if sent > 0 {
 		x.log().Info("Git LFS objects sent to upstream", "repo", r.Name(), "objects", sent)
 	}

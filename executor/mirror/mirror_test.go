@@ -16,13 +16,14 @@ func TestMirrors(t *testing.T) {
 		var calls atomic.Int64
 		var fails atomic.Bool
 		fails.Store(true)
-		m := &Mirrors{Pulled: []string{"app"}, Log: slog.New(slog.DiscardHandler), Now: time.Now, Pull: func(context.Context, string) error {
-			calls.Add(1)
-			if fails.Load() {
-				return errors.New("away")
-			}
-			return nil
-		}}
+		m := &Mirrors{Pulled: []string{"app"}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Pull: func(context.Context, string) error {
+				calls.Add(1)
+				if fails.Load() {
+					return errors.New("away")
+				}
+				return nil
+			}}
 		m.Changed("app") // before it is open
 		m.Open(t.Context())
 		at := func(after time.Duration, want int64) {

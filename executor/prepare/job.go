@@ -73,7 +73,8 @@ func (f *Failed) Error() string {
 	} else if f.Reason != "" {
 		why = "was ended (" + f.Reason + ")"
 	}
-	message := fmt.Sprintf("cannot prepare the container: the %s command %q %s", f.Command.Kind, text.Clip(f.Command.Shell, 200), why)
+	message := fmt.Sprintf("cannot prepare the container: the %s command %q %s", f.Command.Kind,
+		text.Clip(f.Command.Shell, 200), why)
 	if f.Output != "" {
 		message += ": " + text.Clip(strings.Join(strings.Fields(f.Output), " "), 500)
 	}
@@ -133,7 +134,8 @@ func (j Job) restore(ctx context.Context) error {
 		ok := false
 		return j.Emit(record.Event{Type: record.EventSetup, Kind: "keep", OK: &ok, Message: err.Error()})
 	case found:
-		return j.Emit(record.Event{Type: record.EventSetup, Kind: "keep", Message: "the kept files of the last container are restored"})
+		return j.Emit(record.Event{Type: record.EventSetup, Kind: "keep",
+			Message: "the kept files of the last container are restored"})
 	}
 	return nil
 }
@@ -151,18 +153,21 @@ func attemptOf(id string) int {
 
 // run runs one command and journals it.
 func (j Job) run(ctx context.Context, id string, c Command) error {
-	if err := j.Emit(record.Event{Type: record.EventSetup, Kind: c.Kind, Command: text.Clip(c.Shell, 16<<10), Message: "begun"}); err != nil {
+	if err := j.Emit(record.Event{Type: record.EventSetup, Kind: c.Kind, Command: text.Clip(c.Shell, 16<<10),
+		Message: "begun"}); err != nil {
 		return err
 	}
 	out := text.Tail{Limit: tailSize}
 	clean := j.Secrets.Writer(&out)
-	exit, err := j.attend(ctx, containers.Command{ID: id, Shell: c.Shell, Dir: c.Dir, Env: append(j.Env[:len(j.Env):len(j.Env)], c.Env...), Timeout: within}, clean)
+	exit, err := j.attend(ctx, containers.Command{ID: id, Shell: c.Shell, Dir: c.Dir,
+		Env: append(j.Env[:len(j.Env):len(j.Env)], c.Env...), Timeout: within}, clean)
 	if err != nil {
 		return err
 	}
 	_ = clean.Flush() // a Tail takes everything
 	ok := exit.Code == 0 && exit.Reason == ""
-	e := record.Event{Type: record.EventSetup, Kind: c.Kind, Command: text.Clip(c.Shell, 16<<10), OK: &ok, Exit: &exit.Code, Reason: exit.Reason,
+	e := record.Event{Type: record.EventSetup, Kind: c.Kind, Command: text.Clip(c.Shell, 16<<10), OK: &ok,
+		Exit: &exit.Code, Reason: exit.Reason,
 		DurationMS: exit.Duration.Milliseconds(), Message: strings.ToValidUTF8(out.String(), "\uFFFD")}
 	if err := j.Emit(e); err != nil {
 		return err
@@ -205,7 +210,8 @@ func (j Job) start(ctx context.Context, s environment.Start, started map[string]
 	if _, err := j.Host.Start(ctx, c); err != nil {
 		return fmt.Errorf("cannot start the program %s of the repository: %w", s.Name, err)
 	}
-	return j.Emit(record.Event{Type: record.EventSetup, Kind: "start", Command: text.Clip(s.Run, 16<<10), Message: s.Name + " is started"})
+	return j.Emit(record.Event{Type: record.EventSetup, Kind: "start", Command: text.Clip(s.Run, 16<<10),
+		Message: s.Name + " is started"})
 }
 
 // mark has the runner remember that the container is prepared.

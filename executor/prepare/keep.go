@@ -91,7 +91,8 @@ func save(ctx context.Context, h *containers.Host, paths []string, out io.Writer
 	}
 	limit := &text.Limit{W: pack, Left: keptMax}
 	said := text.Tail{Limit: 1 << 10}
-	p, err := h.Start(ctx, containers.Command{ID: worktree.NewScriptID(), Args: append([]string{"sh", "-c", saveScript, "sh"}, paths...), Timeout: keptWithin})
+	p, err := h.Start(ctx, containers.Command{ID: worktree.NewScriptID(),
+		Args: append([]string{"sh", "-c", saveScript, "sh"}, paths...), Timeout: keptWithin})
 	if err != nil {
 		return err
 	}
@@ -140,7 +141,8 @@ func (k Kept) restore(ctx context.Context, h *containers.Host) (bool, error) {
 		copied <- err
 	}()
 	said := text.Tail{Limit: 1 << 10}
-	p, err := h.Start(ctx, containers.Command{ID: restored, Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"}, Stdin: from, Timeout: keptWithin})
+	p, err := h.Start(ctx, containers.Command{ID: restored, Args: []string{"tar", "-C", containers.WorkDir, "-xf", "-"},
+		Stdin: from, Timeout: keptWithin})
 	var exit containers.Exit
 	if err == nil {
 		exit, err = p.Output(io.Discard, &said)

@@ -158,7 +158,8 @@ func (u *Use) check(c record.Caller, now time.Time) error {
 		if !u.oldest.IsZero() {
 			after = max(soon, u.oldest.Add(Day).Sub(now))
 		}
-		return refuse(after, "used models for %s in 24 hours, and %s may be used", units(u.CostMicros), units(rule.CostMicros))
+		return refuse(after, "used models for %s in 24 hours, and %s may be used", units(u.CostMicros),
+			units(rule.CostMicros))
 	}
 	return nil
 }

@@ -21,7 +21,8 @@ func run(t *testing.T, caller, id, email string, change func(*record.Run)) recor
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := record.Run{Caller: c, ID: id, Repo: "app", Kind: record.KindExec, State: record.StateRunning, Asker: gitd.Person{Name: email, Email: email}}
+	r := record.Run{Caller: c, ID: id, Repo: "app", Kind: record.KindExec, State: record.StateRunning,
+		Asker: gitd.Person{Name: email, Email: email}}
 	if change != nil {
 		change(&r)
 	}
@@ -51,19 +52,25 @@ func TestAdmit(t *testing.T) {
 		want   string // of the refusal; "" if it is admitted
 		after  time.Duration
 	}{
-		"nothing is bounded":           {Rules{}, "new", ada, "", 0},
-		"callers":                      {Rules{Person: Rule{Callers: 2}}, "new", ada, ada + " has 2 callers at work, and 2 may be", soon},
-		"one of the callers":           {Rules{Person: Rule{Callers: 2}}, "one", ada, "", 0},
-		"another person":               {Rules{Person: Rule{Callers: 2}}, "new", bob, "", 0},
-		"runs":                         {Rules{Person: Rule{Runs: 2}}, "one", ada, ada + " has 2 runs at work, and 2 may be", soon},
-		"one more run":                 {Rules{Person: Rule{Runs: 3}}, "one", ada, "", 0},
-		"queue":                        {Rules{Repo: Rule{Queue: 1}}, "new", bob, "repository app has 1 runs that wait for a container, and 1 may", soon},
-		"runs of the repository":       {Rules{Repo: Rule{Runs: 3}}, "new", bob, "repository app has 3 runs at work", soon},
-		"an exception for a person":    {Rules{Person: Rule{Runs: 1}, People: map[string]Rule{ada: {}}}, "new", ada, "", 0},
-		"an exception for the others":  {Rules{Person: Rule{Runs: 1}, People: map[string]Rule{ada: {}}}, "new", bob, bob + " has 1 runs", soon},
-		"a repository of its own rule": {Rules{Repos: map[string]Rule{"app": {Runs: 1}}}, "new", bob, "repository app has 3 runs", soon},
-		"cost":                         {Rules{Person: Rule{CostMicros: 3_000_000}}, "new", ada, "used models for 3.00 in 24 hours, and 3.00 may be used: try again in 23h0m0s", 23 * time.Hour},
-		"cost of the last day only":    {Rules{Person: Rule{CostMicros: 3_000_001}}, "new", ada, "", 0},
+		"nothing is bounded": {Rules{}, "new", ada, "", 0},
+		"callers": {Rules{Person: Rule{Callers: 2}}, "new", ada,
+			ada + " has 2 callers at work, and 2 may be", soon},
+		"one of the callers": {Rules{Person: Rule{Callers: 2}}, "one", ada, "", 0},
+		"another person":     {Rules{Person: Rule{Callers: 2}}, "new", bob, "", 0},
+		"runs": {Rules{Person: Rule{Runs: 2}}, "one", ada,
+			ada + " has 2 runs at work, and 2 may be", soon},
+		"one more run": {Rules{Person: Rule{Runs: 3}}, "one", ada, "", 0},
+		"queue": {Rules{Repo: Rule{Queue: 1}}, "new", bob,
+			"repository app has 1 runs that wait for a container, and 1 may", soon},
+		"runs of the repository":    {Rules{Repo: Rule{Runs: 3}}, "new", bob, "repository app has 3 runs at work", soon},
+		"an exception for a person": {Rules{Person: Rule{Runs: 1}, People: map[string]Rule{ada: {}}}, "new", ada, "", 0},
+		"an exception for the others": {Rules{Person: Rule{Runs: 1}, People: map[string]Rule{ada: {}}}, "new", bob,
+			bob + " has 1 runs", soon},
+		"a repository of its own rule": {Rules{Repos: map[string]Rule{"app": {Runs: 1}}}, "new", bob,
+			"repository app has 3 runs", soon},
+		"cost": {Rules{Person: Rule{CostMicros: 3_000_000}}, "new", ada,
+			"used models for 3.00 in 24 hours, and 3.00 may be used: try again in 23h0m0s", 23 * time.Hour},
+		"cost of the last day only": {Rules{Person: Rule{CostMicros: 3_000_001}}, "new", ada, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b Book
@@ -74,7 +81,8 @@ func TestAdmit(t *testing.T) {
 				t.Fatal(err)
 			case c.want == "":
 				release()
-			case !errors.As(err, &refused) || !errors.Is(err, ErrLimited) || !strings.Contains(err.Error(), c.want) || refused.After != c.after:
+			case !errors.As(err, &refused) || !errors.Is(err, ErrLimited) || !strings.Contains(err.Error(), c.want) ||
+				refused.After != c.after:
 				t.Errorf("%v, after %v", err, refused)
 			}
 		})
@@ -116,9 +124,11 @@ func TestAdmitTogether(t *testing.T) {
 }
 
 func TestUses(t *testing.T) {
-	runs := []record.Run{run(t, "one", "1", "ada@example.org", nil), run(t, "two", "1", "bob@example.org", func(r *record.Run) { r.State = record.StateComplete })}
+	runs := []record.Run{run(t, "one", "1", "ada@example.org", nil),
+		run(t, "two", "1", "bob@example.org", func(r *record.Run) { r.State = record.StateComplete })}
 	list := Uses(Rules{Repo: Rule{Runs: 7}}, runs, noon)
-	if len(list) != 2 || list[0].Name != "ada@example.org" || list[0].Runs != 1 || list[1].Name != "app" || list[1].Rule.Runs != 7 || list[1].Callers != 1 {
+	if len(list) != 2 || list[0].Name != "ada@example.org" || list[0].Runs != 1 || list[1].Name != "app" ||
+		list[1].Rule.Runs != 7 || list[1].Callers != 1 {
 		t.Errorf("%+v", list)
 	}
 }

@@ -34,7 +34,8 @@ func TestJournal(t *testing.T) {
 	}
 	for i, sync := range []bool{false, true, false} {
 		e := Event{Seq: 9, Type: EventNote, Message: "correct-horse-battery"}
-		if err := j.Append(&e, sync); err != nil || e.Seq != int64(i+1) || strings.Contains(e.Message, "horse-battery") || e.Type != EventNote {
+		if err := j.Append(&e, sync); err != nil || e.Seq != int64(i+1) ||
+			strings.Contains(e.Message, "horse-battery") || e.Type != EventNote {
 			t.Errorf("event %d: %+v, %v", i, e, err)
 		}
 	}
@@ -124,9 +125,13 @@ func TestJournalLongest(t *testing.T) {
 func TestParseCaller(t *testing.T) {
 	long := strings.Repeat("a", 80)
 	for text, ok := range map[string]bool{
-		"run:a": true, "conv:a": true, "run:fancy-mallard": true, "run:0-9": true, "run:" + long: true, "run:" + long + "a": false,
-		"": false, "run": false, "run:": false, ":a": false, "x:a": false, "a": false, "run-a": false, "run:a:b": false, "runs:a": false,
-		"run:A": false, "run:-a": false, "run:a-": false, "run:a--b": false, "run:a.b": false, "run:a/b": false, "run:a\n": false,
+		"run:a": true, "conv:a": true, "run:fancy-mallard": true, "run:0-9": true, "run:" + long: true,
+		"run:" + long + "a": false,
+		"":                  false, "run": false, "run:": false, ":a": false, "x:a": false, "a": false, "run-a": false,
+		"run:a:b": false,
+		"runs:a":  false,
+		"run:A":   false, "run:-a": false, "run:a-": false, "run:a--b": false, "run:a.b": false, "run:a/b": false,
+		"run:a\n": false,
 	} {
 		c, err := ParseCaller(text)
 		if (err == nil) != ok || err != nil && (!errors.Is(err, ErrInvalid) || !c.IsZero()) || ok && c.String() != text {
@@ -146,7 +151,8 @@ func TestParseCaller(t *testing.T) {
 	if err != nil || c.Kind() != "run" || c.ID() != "a" || c.Slug() != "run-a" || c.Branch() != "ramus/run-a" || c.IsZero() {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if RunRef(c, "1") != "refs/ramus/runs/run-a/1" || WIPRef(c) != "refs/ramus/wip/run-a" || ConflictRefs(c) != "refs/ramus/conflicts/run-a" {
+	if RunRef(c, "1") != "refs/ramus/runs/run-a/1" || WIPRef(c) != "refs/ramus/wip/run-a" ||
+		ConflictRefs(c) != "refs/ramus/conflicts/run-a" {
 		t.Errorf("%s, %s, %s", RunRef(c, "1"), WIPRef(c), ConflictRefs(c))
 	}
 	for _, c := range []Caller{c, {}} {
@@ -167,8 +173,11 @@ func TestParseCaller(t *testing.T) {
 // TestNames checks the names of runs and files.
 func TestNames(t *testing.T) {
 	for id, ok := range map[string]bool{
-		"a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "a-b_c.d": true, "_": true, "a-": true, strings.Repeat("a", 100): true,
-		"": false, strings.Repeat("a", 101): false, ".a": false, "-a": false, "a.": false, "a..b": false, "a.lock": false, "a/b": false, "a b": false,
+		"a": true, "z": true, "A": true, "Z": true, "0": true, "9": true, "a-b_c.d": true, "_": true, "a-": true,
+		strings.Repeat("a", 100): true,
+		"":                       false, strings.Repeat("a", 101): false, ".a": false, "-a": false, "a.": false,
+		"a..b":   false,
+		"a.lock": false, "a/b": false, "a b": false,
 		"a\x00": false, "é": false, "a@": false, "a[": false, "a`": false, "a{": false, "a:": false, "a,": false,
 	} {
 		if ValidID(id) != ok {

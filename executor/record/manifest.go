@@ -167,11 +167,13 @@ const maxPromptText = 4 << 10
 func (m *Manifest) add(e Event) {
 	switch e.Type {
 	case EventStepFinished:
-		m.Commands = append(m.Commands, ManifestCommand{Step: e.Step, Node: e.Node, Task: e.Task, Command: e.Command, Exit: e.Exit,
-			OK: e.OK != nil && *e.OK, Reason: e.Reason, DurationMS: e.DurationMS, Commit: e.Commit})
+		m.Commands = append(m.Commands,
+			ManifestCommand{Step: e.Step, Node: e.Node, Task: e.Task, Command: e.Command, Exit: e.Exit,
+				OK: e.OK != nil && *e.OK, Reason: e.Reason, DurationMS: e.DurationMS, Commit: e.Commit})
 		for _, s := range []*Stream{e.Stdout, e.Stderr} {
 			if s != nil && s.Truncated {
-				m.Unverified = append(m.Unverified, fmt.Sprintf("of the %d bytes that %s printed only a part is kept", s.Bytes, e.Step))
+				m.Unverified = append(m.Unverified,
+					fmt.Sprintf("of the %d bytes that %s printed only a part is kept", s.Bytes, e.Step))
 			}
 		}
 	case EventSecret:
@@ -185,7 +187,8 @@ func (m *Manifest) add(e Event) {
 		m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
 	case EventSetup:
 		if e.OK != nil {
-			m.Setup = append(m.Setup, ManifestCommand{Step: e.Kind, Command: e.Command, Exit: e.Exit, OK: *e.OK, Reason: e.Reason, DurationMS: e.DurationMS})
+			m.Setup = append(m.Setup, ManifestCommand{Step: e.Kind, Command: e.Command, Exit: e.Exit, OK: *e.OK,
+				Reason: e.Reason, DurationMS: e.DurationMS})
 		}
 	case EventSettings:
 		m.Unverified = append(m.Unverified, "the configuration of the repository: "+e.Message)
@@ -234,8 +237,9 @@ func closed(steps []Event, step string) []Event {
 // NewManifest returns the evidence of a run from its record and its journal. tree is the tree of the run's head, and subs are the
 // manifests of its sub-workflows by step. The engine, the image and the lists of files and changes are left to the caller.
 func NewManifest(r Run, tree gitd.Hash, events []Event, subs map[string]Manifest) Manifest {
-	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
-		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Tree: tree, Merged: r.Merged, Pull: r.Pull,
+	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo,
+		Branch: r.Branch,
+		Base:   r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Tree: tree, Merged: r.Merged, Pull: r.Pull,
 		Usage: r.Usage, Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
@@ -243,7 +247,8 @@ func NewManifest(r Run, tree gitd.Hash, events []Event, subs map[string]Manifest
 	}
 	if r.Agent != nil {
 		m.Agent = r.Agent.Name
-		m.Prompts = append(m.Prompts, ManifestPrompt{Time: r.CreatedAt, By: r.Asker.Name, Text: text.Clip(r.Agent.Prompt, maxPromptText)})
+		m.Prompts = append(m.Prompts,
+			ManifestPrompt{Time: r.CreatedAt, By: r.Asker.Name, Text: text.Clip(r.Agent.Prompt, maxPromptText)})
 	}
 	for _, e := range events {
 		m.add(e)

@@ -118,5 +118,6 @@ func EgressHint(refused []string) string {
 	case len(names) > most:
 		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
 	}
-	return "containers may not reach " + strings.Join(names, ", ") + ": list what they need under `egress` in the configuration"
+	return "containers may not reach " + strings.Join(names, ", ") +
+		": list what they need under `egress` in the configuration"
 }

@@ -164,7 +164,8 @@ func (e *AnsweredError) Error() string {
 	if e.Decision.Option != "" {
 		word += fmt.Sprintf(" (%.100q)", e.Decision.Option)
 	}
-	return fmt.Sprintf("%v: it was %s by %.200s at %s", ErrConflict, word, cmp.Or(e.Decision.By, "somebody"), e.At.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%v: it was %s by %.200s at %s", ErrConflict, word, cmp.Or(e.Decision.By, "somebody"),
+		e.At.UTC().Format(time.RFC3339))
 }
 
 // Unwrap returns [ErrConflict].

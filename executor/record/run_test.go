@@ -19,13 +19,20 @@ func TestLanded(t *testing.T) {
 	}{
 		{Landed{Into: "main", MergeResult: merged}, "merged into main at 1111111111"},
 		{Landed{Into: "main", MergeResult: merged, Note: "run the tests"}, "merged into main at 1111111111; run the tests"},
-		{Landed{Into: "main", MergeResult: merged, Policy: MergeHere, Alone: true}, "merged into main at 1111111111, here alone; its upstream does not have it"},
-		{Landed{Into: "main", MergeResult: merged, Alone: true, Upstream: "https://x"}, "merged into main at 1111111111, here alone; https://x does not have it"},
-		{Landed{Into: "main", MergeResult: merged, Policy: MergePush, Upstream: "https://x"}, "merged into main at 1111111111, here and at https://x"},
-		{Landed{Into: "main", MergeResult: gitd.MergeResult{UpToDate: true}, Policy: MergePush}, "nothing to merge: main has all of it"},
-		{Landed{Into: "main", MergeResult: gitd.MergeResult{Conflicts: []string{"a", "b"}}, Note: "x"}, "conflict in a, b; nothing was changed"},
-		{Landed{Into: "main", Policy: MergePull, Pull: &Pull{Number: 7, URL: "https://x/7"}}, "opened pull request #7 into main: https://x/7; nothing is merged yet"},
-		{Landed{Into: "main", Policy: MergePull, Pull: &Pull{Number: 7, URL: "https://x/7", Updated: true}}, "updated pull request #7 into main: https://x/7; nothing is merged yet"},
+		{Landed{Into: "main", MergeResult: merged, Policy: MergeHere, Alone: true},
+			"merged into main at 1111111111, here alone; its upstream does not have it"},
+		{Landed{Into: "main", MergeResult: merged, Alone: true, Upstream: "https://x"},
+			"merged into main at 1111111111, here alone; https://x does not have it"},
+		{Landed{Into: "main", MergeResult: merged, Policy: MergePush, Upstream: "https://x"},
+			"merged into main at 1111111111, here and at https://x"},
+		{Landed{Into: "main", MergeResult: gitd.MergeResult{UpToDate: true}, Policy: MergePush},
+			"nothing to merge: main has all of it"},
+		{Landed{Into: "main", MergeResult: gitd.MergeResult{Conflicts: []string{"a", "b"}}, Note: "x"},
+			"conflict in a, b; nothing was changed"},
+		{Landed{Into: "main", Policy: MergePull, Pull: &Pull{Number: 7, URL: "https://x/7"}},
+			"opened pull request #7 into main: https://x/7; nothing is merged yet"},
+		{Landed{Into: "main", Policy: MergePull, Pull: &Pull{Number: 7, URL: "https://x/7", Updated: true}},
+			"updated pull request #7 into main: https://x/7; nothing is merged yet"},
 	} {
 		if got := tt.landed.String(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
@@ -49,7 +56,8 @@ func TestRun(t *testing.T) {
 		want string // the answers that are yes, and the values
 	}{
 		{"new", Run{State: StateSubmitted, Command: "ls"}, "ls"},
-		{"working", Run{State: StateRunning, Kind: KindExec, Command: strings.Repeat("x", 201)}, strings.Repeat("x", 200) + "…"},
+		{"working", Run{State: StateRunning, Kind: KindExec, Command: strings.Repeat("x", 201)},
+			strings.Repeat("x", 200) + "…"},
 		{"complete", Run{State: StateComplete, Workflow: "w", Command: "ls"}, "ended, workflow w"},
 		{"failed", Run{State: StateFailed, Task: &TaskCall{Name: "t"}, Exit: &three}, "ended, exit, task t"},
 		{"a request", Run{Kind: KindRequest}, "passive, aside, "},
@@ -67,7 +75,8 @@ func TestRun(t *testing.T) {
 		for _, answer := range []struct {
 			yes  bool
 			name string
-		}{{tt.run.Ended(), "ended"}, {tt.run.Passive(), "passive"}, {tt.run.Aside(), "aside"}, {tt.run.Changed(), "changed"}, {tt.run.NoSetup(), "no setup"}, {tt.run.ExitCode() == 3, "exit"}} {
+		}{{tt.run.Ended(), "ended"}, {tt.run.Passive(), "passive"}, {tt.run.Aside(), "aside"},
+			{tt.run.Changed(), "changed"}, {tt.run.NoSetup(), "no setup"}, {tt.run.ExitCode() == 3, "exit"}} {
 			if answer.yes {
 				got.WriteString(answer.name + ", ")
 			}
@@ -87,7 +96,8 @@ func TestTrigger(t *testing.T) {
 		{Run{}, ""},
 		{Run{Origin: &Origin{Source: SourceTrigger, Session: TriggerSession("nightly")}}, "nightly"},
 		{Run{Origin: &Origin{Source: "slack", Session: "slack:T:C:1"}}, ""},
-		{Run{Origin: &Origin{Source: "slack", Session: "x"}, Asker: gitd.Person{Email: "nightly" + TriggerMailbox}}, "nightly"},
+		{Run{Origin: &Origin{Source: "slack", Session: "x"},
+			Asker: gitd.Person{Email: "nightly" + TriggerMailbox}}, "nightly"},
 		{Run{Asker: gitd.Person{Email: "ann@example.org"}}, ""},
 	} {
 		if got := tt.run.Trigger(); got != tt.want {
@@ -102,7 +112,8 @@ func TestTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for state, ended := range map[State]bool{StateSubmitted: false, StateRunning: false, StateAwaitingReview: false, StateAddressingComments: false, StateComplete: true, StateFailed: true} {
+	for state, ended := range map[State]bool{StateSubmitted: false, StateRunning: false, StateAwaitingReview: false,
+		StateAddressingComments: false, StateComplete: true, StateFailed: true} {
 		if got := (Task{Status: state}).Ended(); got != ended {
 			t.Errorf("%s: %v", state, got)
 		}
@@ -153,8 +164,10 @@ func TestFilter(t *testing.T) {
 
 // TestGate checks who may answer a question, and with what.
 func TestGate(t *testing.T) {
-	g := Gate{Allowed: []string{"U012", "slack:U034", ""}, Options: []GateOption{{ID: "a", Name: "Yes"}, {ID: "b", Name: "No"}}}
-	for by, want := range map[string]bool{"U012": true, "slack:U012": true, "slack:U034": true, "U034": false, "slack:U099": false, "slack:": false, "github:U012": false} {
+	g := Gate{Allowed: []string{"U012", "slack:U034", ""},
+		Options: []GateOption{{ID: "a", Name: "Yes"}, {ID: "b", Name: "No"}}}
+	for by, want := range map[string]bool{"U012": true, "slack:U012": true, "slack:U034": true, "U034": false,
+		"slack:U099": false, "slack:": false, "github:U012": false} {
 		if got := g.Names(by); got != want {
 			t.Errorf("%q: %v", by, got)
 		}
@@ -165,7 +178,8 @@ func TestGate(t *testing.T) {
 		}
 	}
 	answered := &AnsweredError{Decision: Decision{Approved: true, Option: "a", By: "ann"}, At: time.Unix(1_700_000_000, 0)}
-	if got := answered.Error(); got != `conflict: it was approved ("a") by ann at 2023-11-14T22:13:20Z` || !errors.Is(answered, ErrConflict) {
+	if got := answered.Error(); got != `conflict: it was approved ("a") by ann at 2023-11-14T22:13:20Z` ||
+		!errors.Is(answered, ErrConflict) {
 		t.Error(got)
 	}
 	if got := (&AnsweredError{At: time.Unix(0, 0)}).Error(); got != "conflict: it was rejected by somebody at 1970-01-01T00:00:00Z" {
@@ -176,8 +190,10 @@ func TestGate(t *testing.T) {
 // TestReasons checks that each reason has a remedy, and which of them leave changes outside the branch.
 func TestReasons(t *testing.T) {
 	uncommitted := []Reason{ReasonConflict, ReasonNotCommitted, ReasonBranchGone}
-	for _, r := range []Reason{ReasonCommandFailed, ReasonTimedOut, ReasonCancelled, ReasonRejected, ReasonMergeConflict, ReasonNotMerged, ReasonConflict, ReasonNotCommitted, ReasonBranchGone,
-		ReasonContainerLost, ReasonUnavailable, ReasonDiskFull, ReasonOutOfMemory, ReasonInterrupted, ReasonBadInput, ReasonModel, ReasonBudget, ReasonEnvLost, ReasonSetupFailed, ReasonService, ReasonInternal} {
+	for _, r := range []Reason{ReasonCommandFailed, ReasonTimedOut, ReasonCancelled, ReasonRejected,
+		ReasonMergeConflict, ReasonNotMerged, ReasonConflict, ReasonNotCommitted, ReasonBranchGone,
+		ReasonContainerLost, ReasonUnavailable, ReasonDiskFull, ReasonOutOfMemory, ReasonInterrupted, ReasonBadInput,
+		ReasonModel, ReasonBudget, ReasonEnvLost, ReasonSetupFailed, ReasonService, ReasonInternal} {
 		if r.Hint() == "" {
 			t.Errorf("%s has no hint", r)
 		}
@@ -216,7 +232,8 @@ func TestPrompts(t *testing.T) {
 	if p, ok := promptEvent(Prompt{Key: "a", Text: "x"}).Prompt(); !ok || p.Key != "a" || p.Text != "x" {
 		t.Errorf("%+v, %v", p, ok)
 	}
-	for name, e := range map[string]Event{"another type": {Type: EventNote, Data: Marshal(Prompt{Key: "a"})}, "no data": {Type: EventPrompt}, "damaged": {Type: EventPrompt, Data: []byte("[")}} {
+	for name, e := range map[string]Event{"another type": {Type: EventNote, Data: Marshal(Prompt{Key: "a"})},
+		"no data": {Type: EventPrompt}, "damaged": {Type: EventPrompt, Data: []byte("[")}} {
 		if p, ok := e.Prompt(); ok {
 			t.Errorf("%s: %+v", name, p)
 		}
@@ -226,7 +243,8 @@ func TestPrompts(t *testing.T) {
 		t.Errorf("%d", n)
 	}
 	for name, change := range map[string]func(*Event){
-		"no start": func(e *Event) { e.Type = EventStepFinished }, "another kind": func(e *Event) { e.Kind = string(KindExec) }, "damaged": func(e *Event) { e.Data = []byte("[") },
+		"no start":     func(e *Event) { e.Type = EventStepFinished },
+		"another kind": func(e *Event) { e.Kind = string(KindExec) }, "damaged": func(e *Event) { e.Data = []byte("[") },
 	} {
 		e := heard
 		change(&e)

@@ -85,10 +85,12 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 		case e.Type == EventStepFinished && CheckOf(e.Task) != "":
 			var o checkOutcome
 			_ = json.Unmarshal(e.Data, &o) // of a broken event only the exit code is known
-			c := ManifestCheck{Check: CheckOf(e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS}
+			c := ManifestCheck{Check: CheckOf(e.Task), Task: e.Task, Command: e.Command, Step: e.Step,
+				Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS}
 			if t := o.Result.Output.Value.Tests; c.Check == "tests" && o.Result.Output.ExitCode != nil {
 				c.Tool = t.Framework
-				tested = append(tested, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed, Failed: t.Failed, Skipped: t.Skipped,
+				tested = append(tested, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed,
+					Failed: t.Failed, Skipped: t.Skipped,
 					FailedNames: t.FailedNames, Unknown: t.Unknown, OK: e.OK != nil && *e.OK, Commit: e.Parent})
 			}
 			c.Result, c.Why = o.judge(e)
@@ -100,7 +102,8 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 	}
 	for _, e := range OpenSteps(events) {
 		if check := CheckOf(e.Task); check != "" {
-			list = append(list, ManifestCheck{Check: check, Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckNotRun, Commit: e.Parent,
+			list = append(list, ManifestCheck{Check: check, Task: e.Task, Command: e.Command, Step: e.Step,
+				Result: CheckNotRun, Commit: e.Parent,
 				Why: "it began but has no result"})
 		}
 	}
@@ -113,7 +116,8 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 // withdrawn returns the check of an event that reports a skipped check or one that could not run. It removes the
 // check of the step that tried it from list.
 func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
-	c := ManifestCheck{Check: orName(CheckOf(e.Task), e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckSkipped, Why: e.Message}
+	c := ManifestCheck{Check: orName(CheckOf(e.Task), e.Task), Task: e.Task, Command: e.Command, Step: e.Step,
+		Result: CheckSkipped, Why: e.Message}
 	if e.Reason == string(CheckNotRun) {
 		c.Result = CheckNotRun
 	}
@@ -133,7 +137,8 @@ func (c *ManifestCheck) sawBy(looks []BrowserCheck, e Event) {
 	if len(looks) == 0 {
 		return // the check could not be made as asked; the step has the reason
 	}
-	c.Tool, c.Commit, c.Tree, c.Result, c.Why = looks[0].Browser, gitd.Hash(looks[0].Commit), gitd.Hash(looks[0].Tree), CheckPassed, ""
+	c.Tool, c.Commit, c.Tree, c.Result, c.Why = looks[0].Browser, gitd.Hash(looks[0].Commit), gitd.Hash(looks[0].Tree),
+		CheckPassed, ""
 	for _, l := range looks {
 		switch l.Verdict {
 		case BrowserPass:

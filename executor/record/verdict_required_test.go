@@ -12,7 +12,8 @@ func TestRequiredChecks(t *testing.T) {
 	if CheckOf(contract) != "contract" || CheckOf(tests) != "tests" || CheckOf("lib_read_file") != "" {
 		t.Errorf("%q, %q", CheckOf(contract), CheckOf(tests))
 	}
-	r := Run{State: StateComplete, Start: "a", Head: "b", Required: []RequiredCheck{{Task: contract, Command: "make contract"}, {Task: tests, Command: tests}}}
+	r := Run{State: StateComplete, Start: "a", Head: "b",
+		Required: []RequiredCheck{{Task: contract, Command: "make contract"}, {Task: tests, Command: tests}}}
 	passed := func(task, command string, current bool) ManifestCheck {
 		return ManifestCheck{Check: CheckOf(task), Task: task, Command: command, Result: CheckPassed, Current: current}
 	}
@@ -23,8 +24,10 @@ func TestRequiredChecks(t *testing.T) {
 	}{
 		{[]ManifestCheck{passed(contract, "make contract", true), passed(tests, tests, true)}, VerdictVerified, ""},
 		{[]ManifestCheck{passed(tests, tests, true)}, VerdictUnverified, "make contract is required"},
-		{[]ManifestCheck{passed(contract, "make contract", false), passed(tests, tests, true)}, VerdictUnverified, "make contract is required"},
-		{[]ManifestCheck{passed(contract, "make contract", true), passed(tests, tests+` {"pattern":"x"}`, true)}, VerdictUnverified, "lib_run_tests is required"},
+		{[]ManifestCheck{passed(contract, "make contract", false), passed(tests, tests, true)}, VerdictUnverified,
+			"make contract is required"},
+		{[]ManifestCheck{passed(contract, "make contract", true), passed(tests, tests+` {"pattern":"x"}`, true)},
+			VerdictUnverified, "lib_run_tests is required"},
 		{nil, VerdictUnverified, "make contract is required"},
 	} {
 		got, why := verdict(r, x.list)

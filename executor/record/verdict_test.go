@@ -55,7 +55,8 @@ func (b *branch) change(id string) { b.step(id, "", "edit", true, true, nil, "")
 func (b *branch) tests(id string, passed, failed, skipped int) {
 	exit := min(failed, 1)
 	b.step(id, "lib_run_tests", "lib_run_tests", failed == 0, false, map[string]any{"exit_code": exit,
-		"value": results.Tests{Framework: "go", Passed: passed, Failed: failed, Skipped: skipped, FailedNames: names(failed)}}, "")
+		"value": results.Tests{Framework: "go", Passed: passed, Failed: failed, Skipped: skipped,
+			FailedNames: names(failed)}}, "")
 }
 
 func names(n int) (list []string) {
@@ -79,7 +80,9 @@ func (b *branch) look(id string, change bool, verdicts ...browser.Verdict) {
 	b.step(id, "browser_test", "browser_test", ok, change, nil, "")
 	var seen []Event
 	for i, v := range verdicts {
-		seen = append(seen, Event{Type: EventBrowser, Step: id, Data: mustMarshal(browser.Check{Name: fmt.Sprint("page ", i), Verdict: v, Reason: "it is " + string(v), Commit: string(at), Tree: string(at)})})
+		seen = append(seen, Event{Type: EventBrowser, Step: id,
+			Data: mustMarshal(browser.Check{Name: fmt.Sprint("page ", i), Verdict: v, Reason: "it is " + string(v),
+				Commit: string(at), Tree: string(at)})})
 	}
 	end := len(b.events) - 1
 	b.events = slices.Concat(b.events[:end], seen, b.events[end:])
@@ -99,7 +102,8 @@ func TestVerdict(t *testing.T) {
 		why  []string // parts of the reasons for which it is unverified; none if it is verified
 	}{
 		{"nothing happened", func(*branch) {}, VerdictNone, nil},
-		{"a command that changed nothing", func(b *branch) { b.step("exec", "", "ls", true, false, nil, "") }, VerdictNone, nil},
+		{"a command that changed nothing", func(b *branch) { b.step("exec", "", "ls", true, false, nil, "") },
+			VerdictNone, nil},
 		{"a change", func(b *branch) { b.change("a") }, VerdictUnverified, []string{"no check ran on the last change"}},
 		{"a change, tests pass", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0) }, VerdictVerified, nil},
 		{"tests pass, nothing changed", func(b *branch) { b.tests("t", 3, 0, 1) }, VerdictVerified, nil},
@@ -115,20 +119,29 @@ func TestVerdict(t *testing.T) {
 		}, VerdictUnverified, []string{"no check ran on the last change"}},
 		{"tests pass before the change", func(b *branch) { b.tests("t", 3, 0, 0); b.change("a") }, VerdictUnverified,
 			[]string{"tests passed before the last change", "no check ran on the last change"}},
-		{"tests fail, a change, tests pass", func(b *branch) { b.tests("t", 2, 1, 0); b.change("a"); b.tests("t#2", 3, 0, 0) }, VerdictVerified, nil},
-		{"tests fail, and pass when they run again", func(b *branch) { b.change("a"); b.tests("t", 2, 1, 0); b.tests("t#2", 3, 0, 0) }, VerdictVerified, nil},
+		{"tests fail, a change, tests pass",
+			func(b *branch) { b.tests("t", 2, 1, 0); b.change("a"); b.tests("t#2", 3, 0, 0) }, VerdictVerified, nil},
+		{"tests fail, and pass when they run again",
+			func(b *branch) { b.change("a"); b.tests("t", 2, 1, 0); b.tests("t#2", 3, 0, 0) }, VerdictVerified, nil},
 		{"tests fail", func(b *branch) { b.change("a"); b.tests("t", 2, 1, 0) }, VerdictFailed, nil},
-		{"tests pass, lint fails", func(b *branch) { b.change("a"); b.tests("t", 2, 0, 0); b.lint("l", 3) }, VerdictFailed, nil},
-		{"lint failed, a change, tests pass", func(b *branch) { b.lint("l", 3); b.change("a"); b.tests("t", 2, 0, 0) }, VerdictUnverified,
+		{"tests pass, lint fails", func(b *branch) { b.change("a"); b.tests("t", 2, 0, 0); b.lint("l", 3) },
+			VerdictFailed, nil},
+		{"lint failed, a change, tests pass", func(b *branch) { b.lint("l", 3); b.change("a"); b.tests("t", 2, 0, 0) },
+			VerdictUnverified,
 			[]string{"lint failed before the last change"}},
-		{"lint passed, a change, tests pass", func(b *branch) { b.lint("l", 0); b.change("a"); b.tests("t", 2, 0, 0) }, VerdictVerified,
+		{"lint passed, a change, tests pass", func(b *branch) { b.lint("l", 0); b.change("a"); b.tests("t", 2, 0, 0) },
+			VerdictVerified,
 			[]string{"lint passed before the last change"}},
-		{"the run failed after its tests", func(b *branch) { b.change("a"); b.tests("t", 2, 0, 0); b.run.State = StateFailed }, VerdictFailed, nil},
-		{"no tests were found", func(b *branch) { b.change("a"); b.tests("t", 0, 0, 0) }, VerdictUnverified, []string{"tests skipped: no tests were found"}},
-		{"all tests were skipped", func(b *branch) { b.change("a"); b.tests("t", 0, 0, 4) }, VerdictUnverified, []string{"tests skipped: all 4 tests"}},
+		{"the run failed after its tests",
+			func(b *branch) { b.change("a"); b.tests("t", 2, 0, 0); b.run.State = StateFailed }, VerdictFailed, nil},
+		{"no tests were found", func(b *branch) { b.change("a"); b.tests("t", 0, 0, 0) }, VerdictUnverified,
+			[]string{"tests skipped: no tests were found"}},
+		{"all tests were skipped", func(b *branch) { b.change("a"); b.tests("t", 0, 0, 4) }, VerdictUnverified,
+			[]string{"tests skipped: all 4 tests"}},
 		{"output that could not be counted", func(b *branch) {
 			b.change("a")
-			b.step("t", "lib_run_tests", "lib_run_tests", true, false, map[string]any{"exit_code": 0, "value": results.Tests{Framework: "make", Unknown: true}}, "")
+			b.step("t", "lib_run_tests", "lib_run_tests", true, false,
+				map[string]any{"exit_code": 0, "value": results.Tests{Framework: "make", Unknown: true}}, "")
 		}, VerdictVerified, nil},
 		{"no way to run tests", func(b *branch) {
 			b.change("a")
@@ -137,7 +150,8 @@ func TestVerdict(t *testing.T) {
 		{"the linter is not installed", func(b *branch) {
 			b.change("a")
 			b.tests("t", 1, 0, 0)
-			b.step("l", "lib_run_lint", "lib_run_lint", false, false, map[string]any{"exit_code": 127, "value": results.Lint{Tool: "ruff"}}, "")
+			b.step("l", "lib_run_lint", "lib_run_lint", false, false,
+				map[string]any{"exit_code": 127, "value": results.Lint{Tool: "ruff"}}, "")
 		}, VerdictVerified, []string{"lint could not run: exit code 127"}},
 		{"an agent's checks: one passes, one is skipped", func(b *branch) {
 			b.change("agent")
@@ -147,32 +161,47 @@ func TestVerdict(t *testing.T) {
 		{"an agent's checks: a step that found nothing to run", func(b *branch) {
 			b.change("agent")
 			b.step("check-build", "lib_run_build", "lib_run_build", false, false, nil, "cannot build")
-			b.events = append(b.events, Event{Type: EventCheck, Step: "check-build", Task: "lib_run_build", Message: "nothing to build"})
+			b.events = append(b.events,
+				Event{Type: EventCheck, Step: "check-build", Task: "lib_run_build", Message: "nothing to build"})
 		}, VerdictUnverified, []string{"build skipped: nothing to build", "no check ran"}},
 		{"skipped checks, nothing changed", func(b *branch) {
 			b.events = append(b.events, Event{Type: EventCheck, Task: "lib_run_lint", Message: "no linter is configured"})
 		}, VerdictNone, []string{"lint skipped"}},
 		{"tests that change files themselves", func(b *branch) {
 			b.change("a")
-			b.step("t", "lib_run_tests", "lib_run_tests", true, true, map[string]any{"exit_code": 0, "value": results.Tests{Framework: "jest", Passed: 3}}, "")
+			b.step("t", "lib_run_tests", "lib_run_tests", true, true,
+				map[string]any{"exit_code": 0, "value": results.Tests{Framework: "jest", Passed: 3}}, "")
 		}, VerdictUnverified, []string{"tests passed, but it changed files itself", "no check ran on the last change"}},
-		{"somebody pushed after the tests", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.move() }, VerdictUnverified, []string{"tests passed before the last change"}},
+		{"somebody pushed after the tests", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.move() },
+			VerdictUnverified, []string{"tests passed before the last change"}},
 		{"killed in the tests", func(b *branch) {
 			b.change("a")
-			b.events = append(b.events, Event{Type: EventStepStarted, Step: "t", Task: "lib_run_tests", Command: "lib_run_tests", Parent: b.run.Head})
+			b.events = append(b.events, Event{Type: EventStepStarted, Step: "t", Task: "lib_run_tests",
+				Command: "lib_run_tests", Parent: b.run.Head})
 		}, VerdictUnverified, []string{"tests could not run: it began but has no result"}},
 		{"killed in the tests, which began again", func(b *branch) {
 			b.change("a")
-			b.events = append(b.events, Event{Type: EventStepStarted, Step: "t", Task: "lib_run_tests", Command: "lib_run_tests", Parent: b.run.Head})
+			b.events = append(b.events, Event{Type: EventStepStarted, Step: "t", Task: "lib_run_tests",
+				Command: "lib_run_tests", Parent: b.run.Head})
 			b.tests("t", 3, 0, 0)
 		}, VerdictVerified, nil},
-		{"a page passes", func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Pass) }, VerdictVerified, nil},
-		{"a page fails", func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Unverified, browser.Fail) }, VerdictFailed, nil},
-		{"a page could not be looked at", func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Unverified) }, VerdictUnverified,
+		{"a page passes", func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Pass) },
+			VerdictVerified, nil},
+		{"a page fails", func(b *branch) {
+			b.change("a")
+			b.look("l", false, browser.Pass, browser.Unverified,
+				browser.Fail)
+		}, VerdictFailed, nil},
+		{"a page could not be looked at",
+			func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Unverified) }, VerdictUnverified,
 			[]string{"browser could not run: page 1: it is UNVERIFIED", "no check ran"}},
-		{"a page passes before the change", func(b *branch) { b.look("l", false, browser.Pass); b.change("a") }, VerdictUnverified, []string{"browser passed before the last change"}},
-		{"looking changed files", func(b *branch) { b.change("a"); b.look("l", true, browser.Pass) }, VerdictUnverified, []string{"browser passed, but it changed files itself"}},
-		{"a page fails, a change, it passes", func(b *branch) { b.look("l", false, browser.Fail); b.change("a"); b.look("l", false, browser.Pass) }, VerdictVerified, nil},
+		{"a page passes before the change", func(b *branch) { b.look("l", false, browser.Pass); b.change("a") },
+			VerdictUnverified, []string{"browser passed before the last change"}},
+		{"looking changed files", func(b *branch) { b.change("a"); b.look("l", true, browser.Pass) }, VerdictUnverified,
+			[]string{"browser passed, but it changed files itself"}},
+		{"a page fails, a change, it passes",
+			func(b *branch) { b.look("l", false, browser.Fail); b.change("a"); b.look("l", false, browser.Pass) },
+			VerdictVerified, nil},
 		{"no page was looked at", func(b *branch) {
 			b.change("a")
 			b.step("l", "browser_test", "browser_test", false, false, nil, "cannot find a page to check")
@@ -196,11 +225,14 @@ func TestVerdict(t *testing.T) {
 			ok := true
 			b.run.Head = sub.run.Head
 			b.subs = map[string]Manifest{"sub": {Checks: list}}
-			b.events = append(b.events, Event{Type: EventStepFinished, Kind: string(workflow.KindWorkflow), Step: "sub", OK: &ok})
+			b.events = append(b.events,
+				Event{Type: EventStepFinished, Kind: string(workflow.KindWorkflow), Step: "sub", OK: &ok})
 		}, VerdictVerified, nil},
-		{"merged into a base that had moved", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.run.Merged = commitHash(999) }, VerdictVerified,
+		{"merged into a base that had moved",
+			func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.run.Merged = commitHash(999) }, VerdictVerified,
 			[]string{"main had moved"}},
-		{"answered without running anything", func(b *branch) { b.run = Run{State: StateComplete, Kind: KindRequest} }, VerdictNone, nil},
+		{"answered without running anything", func(b *branch) { b.run = Run{State: StateComplete, Kind: KindRequest} },
+			VerdictNone, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBranch()
@@ -256,7 +288,8 @@ func TestVerdictProperty(t *testing.T) {
 			case 6:
 				command := fmt.Sprint("lib_run_build ", rnd.IntN(2))
 				ok, change := rnd.IntN(2) == 0, rnd.IntN(4) == 0
-				b.step(id, "lib_run_build", command, ok, change, map[string]any{"exit_code": map[bool]int{true: 0, false: 2}[ok], "value": results.Build{Tool: "go"}}, "")
+				b.step(id, "lib_run_build", command, ok, change, map[string]any{"exit_code": map[bool]int{true: 0,
+					false: 2}[ok], "value": results.Build{Tool: "go"}}, "")
 				said["build"][command] = word{map[bool]CheckResult{true: CheckPassed, false: CheckFailed}[ok], at}
 			case 7:
 				b.step(id, "lib_run_tests", "lib_run_tests", false, false, nil, "cannot run tests")

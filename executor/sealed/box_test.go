@@ -95,7 +95,8 @@ func TestBox(t *testing.T) {
 func TestEveryByte(t *testing.T) {
 	b := box(t, t.TempDir())
 	one := put(t, b, record("ONE", "a canary in a cage"))
-	other := put(t, b, Record{Head: Head{Owner: "person:bob", Kind: "secret", Name: "ONE"}, Content: []byte("of another person")})
+	other := put(t, b, Record{Head: Head{Owner: "person:bob", Kind: "secret", Name: "ONE"},
+		Content: []byte("of another person")})
 	file := filepath.Join(b.Dir, one.ID)
 	whole, err := os.ReadFile(file)
 	if err != nil {
@@ -127,7 +128,8 @@ func TestEveryByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("the file of another record", second)
-	refused("the head of another record", append(bytes.Clone(second[:bytes.IndexByte(second, '\n')]), whole[bytes.IndexByte(whole, '\n'):]...))
+	refused("the head of another record",
+		append(bytes.Clone(second[:bytes.IndexByte(second, '\n')]), whole[bytes.IndexByte(whole, '\n'):]...))
 	refused("another owner", bytes.Replace(whole, []byte("person:ada"), []byte("person:bob"), 1))
 
 	if _, bad, err := b.All(); err != nil || len(bad) != 1 || bad[0].Head.ID != one.ID {
@@ -178,8 +180,9 @@ func TestKeys(t *testing.T) {
 		t.Errorf("Rotate replaces a key of the configuration: %v", err)
 	}
 	for text, ok := range map[string]bool{
-		fmt.Sprintf("%x", k1[:]): true, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=": true, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY": true,
-		"0123456789abcdef0123456789abcdef": true, "short": false, "": false, strings.Repeat("ab", 33): false,
+		fmt.Sprintf("%x", k1[:]): true, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=": true,
+		"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY": true,
+		"0123456789abcdef0123456789abcdef":            true, "short": false, "": false, strings.Repeat("ab", 33): false,
 	} {
 		if _, err := ParseKey(text); (err == nil) != ok {
 			t.Errorf("ParseKey(%q): %v", text, err)

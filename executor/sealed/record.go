@@ -108,5 +108,6 @@ func unseal(keys []Key, id string, file []byte) (Record, error) {
 		}
 		return Record{h, content}, nil
 	}
-	return Record{}, fmt.Errorf("%w: the key %.16q, with which it was sealed, is not among those of this server", ErrDamaged, h.Key)
+	return Record{}, fmt.Errorf("%w: the key %.16q, with which it was sealed, is not among those of this server",
+		ErrDamaged, h.Key)
 }

@@ -165,7 +165,8 @@ func readFile(name string) (string, error) {
 func splitVault(rest string) (mount, name, field string, err error) {
 	where, field, ok := strings.Cut(rest, "#")
 	mount, name, ok2 := strings.Cut(where, "/")
-	if !ok || !ok2 || mount == "" || name == "" || field == "" || strings.Contains(path.Clean("/"+where)+"/", "/../") || path.Clean("/"+where) != "/"+where {
+	if !ok || !ok2 || mount == "" || name == "" || field == "" || strings.Contains(path.Clean("/"+where)+"/", "/../") ||
+		path.Clean("/"+where) != "/"+where {
 		return "", "", "", errors.New("want MOUNT/PATH#FIELD")
 	}
 	return mount, name, field, nil

@@ -150,7 +150,8 @@ func check(x Secret, value string) error {
 			return bad("a reference is read with the server's own rights, so only the server and repositories have some")
 		}
 	case len(strings.TrimSpace(value)) < redact.MinLength:
-		return bad("a value has at least %d characters, because shorter ones cannot be removed from what is kept", redact.MinLength)
+		return bad("a value has at least %d characters, because shorter ones cannot be removed from what is kept",
+			redact.MinLength)
 	case len(value) > maxValue:
 		return bad("a value has at most %d bytes", maxValue)
 	}

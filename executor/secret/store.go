@@ -76,7 +76,8 @@ func (s *Store) Open() error {
 		s.Redact.Add(values)
 	}
 	for _, d := range bad {
-		s.list = append(s.list, Secret{ID: d.Head.ID, Owner: Owner(d.Head.Owner), Repo: Owner(d.Head.Owner).Repo(), Name: d.Head.Name,
+		s.list = append(s.list, Secret{ID: d.Head.ID, Owner: Owner(d.Head.Owner), Repo: Owner(d.Head.Owner).Repo(),
+			Name: d.Head.Name,
 			Type: Type(d.Head.Kind), Problem: problem(d.Err)})
 	}
 	s.sort()
@@ -94,14 +95,16 @@ func parse(r sealed.Record) (Secret, content, error) {
 	if err := json.Unmarshal(r.Content, &c); err != nil {
 		return Secret{}, c, fmt.Errorf("%w: its content is not that of a secret", sealed.ErrDamaged)
 	}
-	x := Secret{ID: r.ID, Name: r.Name, Owner: Owner(r.Owner), Type: Type(r.Kind), Kind: c.Kind, Agent: c.Agent, Active: c.Active,
+	x := Secret{ID: r.ID, Name: r.Name, Owner: Owner(r.Owner), Type: Type(r.Kind), Kind: c.Kind, Agent: c.Agent,
+		Active:    c.Active,
 		Reference: c.Reference, Hosts: c.Hosts, Set: c.Set, By: c.By}
 	return x.complete(c.Value), c, nil
 }
 
 func (s *Store) sort() {
 	slices.SortFunc(s.list, func(a, b Secret) int {
-		return cmp.Or(cmp.Compare(b2i(a.Owner != OfServer), b2i(b.Owner != OfServer)), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b2i(a.Owner != OfServer), b2i(b.Owner != OfServer)), cmp.Compare(a.Owner, b.Owner),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 }
 
@@ -156,7 +159,8 @@ func (s *Store) Put(list []Secret, values []string) ([]Secret, error) {
 	}
 	for owner, more := range seen {
 		if s.count(owner)+more > maxOfOwner || len(s.list)+more > sealed.MaxRecords {
-			return nil, fmt.Errorf("cannot store secrets: %w: at most %d are possible for one owner, and %d for all", record.ErrInvalid, maxOfOwner, sealed.MaxRecords)
+			return nil, fmt.Errorf("cannot store secrets: %w: at most %d are possible for one owner, and %d for all",
+				record.ErrInvalid, maxOfOwner, sealed.MaxRecords)
 		}
 	}
 	for i, x := range put {
@@ -195,7 +199,8 @@ func (s *Store) write(x Secret, value string) (Secret, error) {
 	if err != nil {
 		return x, err
 	}
-	r, err := s.Box.Put(sealed.Record{Head: sealed.Head{ID: x.ID, Owner: string(x.Owner), Kind: string(x.Type), Name: x.Name}, Content: b})
+	r, err := s.Box.Put(sealed.Record{Head: sealed.Head{ID: x.ID, Owner: string(x.Owner), Kind: string(x.Type),
+		Name: x.Name}, Content: b})
 	if err != nil {
 		return x, err
 	}
@@ -212,7 +217,8 @@ func (s *Store) write(x Secret, value string) (Secret, error) {
 // retire makes the other credentials of the same owner and model API inactive. mu is held.
 func (s *Store) retire(active Secret) error {
 	for _, x := range slices.Clone(s.list) {
-		if x.ID == active.ID || x.Owner != active.Owner || x.Type != active.Type || x.Provider() != active.Provider() || !x.Active || x.Problem != "" {
+		if x.ID == active.ID || x.Owner != active.Owner || x.Type != active.Type || x.Provider() != active.Provider() ||
+			!x.Active || x.Problem != "" {
 			continue
 		}
 		if active.Type == TypeCloud && x.Agent != active.Agent {
@@ -245,7 +251,8 @@ func (s *Store) SetActive(id string, active bool) (Secret, error) {
 	case err != nil:
 		return x, err
 	case x.Type == TypeSecret && active:
-		return x, fmt.Errorf("cannot switch %s on: %w: only credentials of agents and clouds are active or not", x.Name, record.ErrInvalid)
+		return x, fmt.Errorf("cannot switch %s on: %w: only credentials of agents and clouds are active or not", x.Name,
+			record.ErrInvalid)
 	case x.Problem != "":
 		return x, fmt.Errorf("cannot change %s: %w: %s", x.Name, record.ErrConflict, x.Problem)
 	}

@@ -23,7 +23,8 @@ import (
 // open opens a store in a folder.
 func open(t testing.TB, dir string, set *redact.Secrets) *secret.Store {
 	t.Helper()
-	s := &secret.Store{Box: &sealed.Box{Dir: filepath.Join(dir, "sealed"), KeyFile: filepath.Join(dir, "keys", "seal.key")}, Redact: set}
+	s := &secret.Store{Box: &sealed.Box{Dir: filepath.Join(dir, "sealed"),
+		KeyFile: filepath.Join(dir, "keys", "seal.key")}, Redact: set}
 	if err := s.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestStore(t *testing.T) {
 	}
 	for range 2 { // before and after a restart
 		for want, u := range map[string]secret.User{
-			"value of all": {Repo: "web"}, "value of app 2": {Repo: "app", Person: "bob"}, "value of ada": {Repo: "app", Person: "ada", Run: "run:x/2"},
+			"value of all": {Repo: "web"}, "value of app 2": {Repo: "app", Person: "bob"},
+			"value of ada":   {Repo: "app", Person: "ada", Run: "run:x/2"},
 			"value of a run": {Repo: "app", Person: "ada", Run: "run:x/1"},
 		} {
 			if got := value(u, "a.org"); got != want {
@@ -75,7 +77,8 @@ func TestStore(t *testing.T) {
 		if got := value(secret.User{Repo: "web"}, ""); got != "value of all" {
 			t.Errorf("for the server's own configuration: %q", got)
 		}
-		if list := s.List(nil); len(list) != 4 || list[0].Owner != secret.OfServer || list[0].Last != "" || len(s.List(secret.OfRepository("app"))) != 2 {
+		if list := s.List(nil); len(list) != 4 || list[0].Owner != secret.OfServer || list[0].Last != "" ||
+			len(s.List(secret.OfRepository("app"))) != 2 {
 			t.Errorf("%+v", list)
 		}
 		s = open(t, dir, set)
@@ -97,7 +100,8 @@ func TestStore(t *testing.T) {
 	if err := s.Remove(x.ID); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a second removal: %v", err)
 	}
-	if err := s.RemoveRuns(func(string) bool { return false }); err != nil || value(secret.User{Run: "run:x/1"}, "a.org") != "value of all" {
+	if err := s.RemoveRuns(func(string) bool { return false }); err != nil ||
+		value(secret.User{Run: "run:x/1"}, "a.org") != "value of all" {
 		t.Errorf("after the end of the run: %v", err)
 	}
 }
@@ -132,7 +136,8 @@ func TestAgentKey(t *testing.T) {
 	}
 	put(secret.Secret{Agent: "anthropic", Active: true}, "sk-of-the-server-1")
 	put(secret.Secret{Owner: secret.OfPerson("ada"), Agent: "claude-code", Active: true}, "sk-of-ada-the-first")
-	second := put(secret.Secret{Owner: secret.OfPerson("ada"), Agent: "claude-code", Kind: secret.KindOAuth, Active: true}, "oauth-of-ada-12345")
+	second := put(secret.Secret{Owner: secret.OfPerson("ada"), Agent: "claude-code", Kind: secret.KindOAuth,
+		Active: true}, "oauth-of-ada-12345")
 	put(secret.Secret{Owner: secret.OfPerson("bob"), Agent: "claude-code"}, "sk-of-bob-not-active")
 	if second.Name != "CLAUDE_CODE_OAUTH_TOKEN" || second.Last != "2345" {
 		t.Errorf("%+v", second)
@@ -155,7 +160,8 @@ func TestAgentKey(t *testing.T) {
 	if got := get(secret.User{Repo: "app", Person: "bob", Run: "run:y/1"}); got != "sk-of-the-server-1" {
 		t.Errorf("bob: %s", got)
 	}
-	want := []string{"CLAUDE_CODE_OAUTH_TOKEN of person:ada by run:x/1 of ada to anthropic", "ANTHROPIC_API_KEY of server by run:y/1 of bob to anthropic"}
+	want := []string{"CLAUDE_CODE_OAUTH_TOKEN of person:ada by run:x/1 of ada to anthropic",
+		"ANTHROPIC_API_KEY of server by run:y/1 of bob to anthropic"}
 	if !slices.Equal(audit.uses, want) {
 		t.Errorf("%q, want %q", audit.uses, want)
 	}
@@ -223,7 +229,8 @@ func TestEarlier(t *testing.T) {
 		}
 	}
 	reopen := func() (*secret.Store, error) {
-		s := &secret.Store{Box: &sealed.Box{Dir: filepath.Join(dir, "sealed"), KeyFile: filepath.Join(dir, "keys", "seal.key")},
+		s := &secret.Store{Box: &sealed.Box{Dir: filepath.Join(dir, "sealed"),
+			KeyFile: filepath.Join(dir, "keys", "seal.key")},
 			EarlierFile: filepath.Join(dir, "secrets.json"), EarlierKey: filepath.Join(dir, "secrets.key")}
 		s.References.Environ = []string{"HOME=/home/of/ada"}
 		return s, s.Open()
@@ -235,12 +242,15 @@ func TestEarlier(t *testing.T) {
 			t.Fatal(err)
 		}
 		list := s.List(nil)
-		if len(list) != 3 || list[0].Name != "SERVER_TOKEN" || list[1].Name != "APP_TOKEN" || list[1].By != "local" || list[1].Set.Year() != 2026 ||
-			!slices.Equal(list[1].Hosts, []string{"api.example.org", "db.example.org:8443"}) || list[2].Reference != "env://HOME" {
+		if len(list) != 3 || list[0].Name != "SERVER_TOKEN" || list[1].Name != "APP_TOKEN" || list[1].By != "local" ||
+			list[1].Set.Year() != 2026 ||
+			!slices.Equal(list[1].Hosts, []string{"api.example.org", "db.example.org:8443"}) ||
+			list[2].Reference != "env://HOME" {
 			t.Errorf("opened %d times: %+v", i+1, list)
 		}
 		app := secret.User{Repo: "app"}
-		for name, want := range map[string]string{"SERVER_TOKEN": "canary-of-the-server-4711", "APP_TOKEN": "canary of app\nwith two lines", "ELSEWHERE": "/home/of/ada"} {
+		for name, want := range map[string]string{"SERVER_TOKEN": "canary-of-the-server-4711",
+			"APP_TOKEN": "canary of app\nwith two lines", "ELSEWHERE": "/home/of/ada"} {
 			if got, err := s.Value(t.Context(), name, app, ""); err != nil || got != want {
 				t.Errorf("opened %d times: %s is %q, %v", i+1, name, got, err)
 			}
@@ -285,19 +295,22 @@ func TestRefused(t *testing.T) {
 		{secret.Secret{Name: "A", Reference: "vault://secret/../sys#a"}, "", "want vault://"},
 		{secret.Secret{Name: "A", Reference: "op://vault"}, "", "want op://"},
 		{secret.Secret{Name: "A", Reference: "env://A=B"}, "", "want env://NAME"},
-		{secret.Secret{Name: "A", Reference: "env://HOME", Owner: secret.OfPerson("ada")}, "", "only the server and repositories"},
+		{secret.Secret{Name: "A", Reference: "env://HOME", Owner: secret.OfPerson("ada")}, "",
+			"only the server and repositories"},
 		{secret.Secret{Name: "A", Owner: "ada"}, "long enough", "want server, repo:NAME or person:ID"},
 		{secret.Secret{Name: "A", Owner: "person:"}, "long enough", "want server"},
 		{secret.Secret{Name: "A", Active: true}, "long enough", "only credentials of agents"},
 		{secret.Secret{Name: "A", Type: "other"}, "long enough", "is no type"},
 		{secret.Secret{Type: secret.TypeAgentKey, Agent: "hal"}, "long-enough", "is not known"},
 		{secret.Secret{Type: secret.TypeAgentKey, Agent: "codex", Kind: "password"}, "long-enough", "is no kind"},
-		{secret.Secret{Type: secret.TypeAgentKey, Agent: "codex", Hosts: []string{"a.org"}}, "long-enough", "only a secret has hosts"},
+		{secret.Secret{Type: secret.TypeAgentKey, Agent: "codex", Hosts: []string{"a.org"}}, "long-enough",
+			"only a secret has hosts"},
 		{secret.Secret{Type: secret.TypeAgentKey, Agent: "codex"}, "long enough", "no white space"},
 		{secret.Secret{Name: "A", Type: secret.TypeCloud, Agent: "Hetz Ner"}, "long-enough", "small letters"},
 	} {
 		_, err := s.Put([]secret.Secret{good, x.Secret}, []string{"a good value", x.value})
-		if !errors.Is(err, record.ErrInvalid) || !strings.Contains(err.Error(), x.want) || x.value != "" && strings.Contains(err.Error(), x.value) {
+		if !errors.Is(err, record.ErrInvalid) || !strings.Contains(err.Error(), x.want) || x.value != "" &&
+			strings.Contains(err.Error(), x.value) {
 			t.Errorf("%+v: %v", x, err)
 		}
 	}
@@ -316,24 +329,28 @@ func TestReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := filepath.Join(dir, "op")
-	if err := os.WriteFile(op, []byte("#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'read --no-newline -- op://vault/item/field' ] || { echo \"no $4\" >&2; exit 1; }\nprintf 'from op'\n"), 0o700); err != nil {
+	if err := os.WriteFile(op,
+		[]byte("#!/bin/sh\n[ \"$1 $2 $3 $4\" = 'read --no-newline -- op://vault/item/field' ] || { echo \"no $4\" >&2; exit 1; }\nprintf 'from op'\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(1e9, 0)
 	token := "vault-token"
 	r := &secret.Resolver{
-		Environ: []string{"PATH=" + os.Getenv("PATH"), "TOKEN=from the environment"}, VaultURL: vault.URL, VaultToken: func() (string, error) { return token, nil },
-		Op: op, Now: func() time.Time { return now },
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "TOKEN=from the environment"}, VaultURL: vault.URL,
+		VaultToken: func() (string, error) { return token, nil },
+		Op:         op, Now: func() time.Time { return now },
 	}
 	for ref, want := range map[string]string{
-		"env://TOKEN": "from the environment", "file://" + dir + "/file": "from a file", "vault://secret/team/app#token": "from the vault", "op://vault/item/field": "from op",
+		"env://TOKEN": "from the environment", "file://" + dir + "/file": "from a file",
+		"vault://secret/team/app#token": "from the vault", "op://vault/item/field": "from op",
 	} {
 		if got, err := r.Read(ctx, ref); err != nil || got != want {
 			t.Errorf("%s: %q, %v", ref, got, err)
 		}
 	}
 	for ref, want := range map[string]string{
-		"env://NONE": "no such variable", "file://" + dir + "/none": "no such file", "vault://secret/team/none#token": "status 404", "vault://secret/team/app#none": "no field none",
+		"env://NONE": "no such variable", "file://" + dir + "/none": "no such file",
+		"vault://secret/team/none#token": "status 404", "vault://secret/team/app#none": "no field none",
 		"vault://secret/team/app#number": "no field number", "op://vault/item/other": "no op://vault/item/other",
 	} {
 		if got, err := r.Read(ctx, ref); err == nil || !strings.Contains(err.Error(), want) {
@@ -346,7 +363,8 @@ func TestReferences(t *testing.T) {
 	vault.Put("secret/team/app", map[string]any{"token": "another one"})
 	read := func(want string) {
 		t.Helper()
-		if got, err := r.Read(ctx, "vault://secret/team/app#token"); err != nil && !strings.Contains(err.Error(), want) || err == nil && got != want {
+		if got, err := r.Read(ctx, "vault://secret/team/app#token"); err != nil &&
+			!strings.Contains(err.Error(), want) || err == nil && got != want {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
 	}
@@ -356,7 +374,8 @@ func TestReferences(t *testing.T) {
 	}
 	now = now.Add(2 * time.Minute)
 	read("another one")
-	for what, change := range map[string]func(){"is sealed": func() { vault.Seal(true) }, "permission denied": func() { vault.Seal(false); token = "other" }} {
+	for what, change := range map[string]func(){"is sealed": func() { vault.Seal(true) },
+		"permission denied": func() { vault.Seal(false); token = "other" }} {
 		change()
 		now = now.Add(2 * time.Minute)
 		if _, err := r.Read(ctx, "vault://secret/team/app#token"); err == nil {
@@ -374,10 +393,12 @@ func TestReferences(t *testing.T) {
 	set := new(redact.Secrets)
 	s := open(t, dir, set)
 	s.References.Environ = []string{"TOKEN=from the environment", "SHORT=x"}
-	if _, err := s.Put([]secret.Secret{{Name: "A", Reference: "env://TOKEN"}, {Name: "B", Reference: "env://SHORT"}}, []string{"", ""}); err != nil {
+	if _, err := s.Put([]secret.Secret{{Name: "A", Reference: "env://TOKEN"}, {Name: "B", Reference: "env://SHORT"}},
+		[]string{"", ""}); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.Value(context.Background(), "A", secret.User{Repo: "app"}, ""); err != nil || v != "from the environment" || set.String(v) != "[secret A]" {
+	if v, err := s.Value(context.Background(), "A", secret.User{Repo: "app"}, ""); err != nil ||
+		v != "from the environment" || set.String(v) != "[secret A]" {
 		t.Errorf("%q, %v", v, err)
 	}
 	if v, err := s.Value(ctx, "B", secret.User{Repo: "app"}, ""); err == nil {
@@ -397,16 +418,20 @@ LAST=x=y`
 
 func TestParseDotenv(t *testing.T) {
 	got, err := secret.ParseDotenv(dotenv)
-	want := []secret.Pair{{Name: "PLAIN", Value: "value one"}, {Name: "EXPORTED", Value: "a # b"}, {Name: "DOUBLE", Value: "a\tb\"c\\ $d"}, {Name: "EMPTY"},
+	want := []secret.Pair{{Name: "PLAIN", Value: "value one"}, {Name: "EXPORTED", Value: "a # b"},
+		{Name: "DOUBLE", Value: "a\tb\"c\\ $d"}, {Name: "EMPTY"},
 		{Name: "LINES", Value: "-----BEGIN-----\nabc\n-----END-----"}, {Name: "LAST", Value: "x=y"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"A=b\n\nhunter2": "line 3: want NAME=VALUE", "a=hunter2": "line 1: a name has", "A=1\nA=hunter2": "line 2: A is set twice",
-		"A=\"hunter2": "line 1: the quotes of A", "A='x' hunter2": "text after the quotes", "A=\"1\n2\"\nb": "line 3: want",
+		"A=b\n\nhunter2": "line 3: want NAME=VALUE", "a=hunter2": "line 1: a name has",
+		"A=1\nA=hunter2": "line 2: A is set twice",
+		"A=\"hunter2":    "line 1: the quotes of A", "A='x' hunter2": "text after the quotes",
+		"A=\"1\n2\"\nb": "line 3: want",
 	} {
-		if _, err := secret.ParseDotenv(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := secret.ParseDotenv(text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -432,9 +457,10 @@ func FuzzParseDotenv(f *testing.F) {
 // TestGrowth checks that the time to read a .env file grows with it.
 func TestGrowth(t *testing.T) {
 	growth.Check(t, "dotenv", func(text []byte) { _, _ = secret.ParseDotenv(string(text)) },
-		append(growth.Tokens("\n", "#\n", "A", "=", "\"", "'", "\\", "A=b\n", "A=\""), growth.Case{Name: "names", Each: func(n int) string {
-			return "A" + strings.Repeat("B", n%7) + strings.Repeat("C", n/7%90) + "=\"x\ny\"\n"
-		}})...)
+		append(growth.Tokens("\n", "#\n", "A", "=", "\"", "'", "\\", "A=b\n", "A=\""),
+			growth.Case{Name: "names", Each: func(n int) string {
+				return "A" + strings.Repeat("B", n%7) + strings.Repeat("C", n/7%90) + "=\"x\ny\"\n"
+			}})...)
 }
 
 // TestPersonal keeps a person's token of a forge apart from the secrets that requests may have.
@@ -445,13 +471,15 @@ func TestPersonal(t *testing.T) {
 	forge := func(person string) secret.Secret {
 		return secret.Secret{Name: "TOKEN", Owner: secret.OfPerson(person), Type: secret.TypeForge, Agent: "gitea"}
 	}
-	list := []secret.Secret{{Name: "TOKEN", Hosts: []string{"a.org"}}, {Name: "TOKEN", Repo: "app"}, forge("slack:T:ada"), forge("slack:T:bob")}
+	list := []secret.Secret{{Name: "TOKEN", Hosts: []string{"a.org"}}, {Name: "TOKEN", Repo: "app"},
+		forge("slack:T:ada"), forge("slack:T:bob")}
 	if _, err := s.Put(list, []string{"value of all", "value of app", "value-of-ada", "value-of-bob"}); err != nil {
 		t.Fatal(err)
 	}
 	set := new(redact.Secrets)
 	s = open(t, dir, set)
-	for person, want := range map[string]string{"slack:T:ada": "value-of-ada", "slack:T:bob": "value-of-bob", "app": "", "": "", "slack:T:eve": ""} {
+	for person, want := range map[string]string{"slack:T:ada": "value-of-ada", "slack:T:bob": "value-of-bob", "app": "",
+		"": "", "slack:T:eve": ""} {
 		if got, err := s.Personal(ctx, "TOKEN", person, "gitea"); got != want || (err == nil) == (want == "") {
 			t.Errorf("%q: %q %v", person, got, err)
 		}
@@ -484,7 +512,8 @@ func TestPersonal(t *testing.T) {
 // headers go to hosts that a person's secret may not go to.
 func TestTrusted(t *testing.T) {
 	s := open(t, t.TempDir(), nil)
-	list := []secret.Secret{{Name: "TOKEN"}, {Name: "TOKEN", Owner: secret.OfPerson("ada"), Hosts: []string{"a.org"}}, {Name: "ONLY", Owner: secret.OfPerson("ada"), Hosts: []string{"a.org"}}}
+	list := []secret.Secret{{Name: "TOKEN"}, {Name: "TOKEN", Owner: secret.OfPerson("ada"), Hosts: []string{"a.org"}},
+		{Name: "ONLY", Owner: secret.OfPerson("ada"), Hosts: []string{"a.org"}}}
 	if _, err := s.Put(list, []string{"value of all", "value of ada", "value of ada 2"}); err != nil {
 		t.Fatal(err)
 	}

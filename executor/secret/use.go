@@ -99,7 +99,8 @@ func (s *Store) Value(ctx context.Context, name string, u User, host string) (st
 		return "", fmt.Errorf("secret %.100s: %w; `ramus secret set` stores it", name, record.ErrNotFound)
 	}
 	if host != "" && x.Problem == "" && !slices.Contains(x.Hosts, host) {
-		return "", fmt.Errorf("secret %s: %w: it is not for %s; `ramus secret set --host` names its hosts", name, record.ErrInvalid, host)
+		return "", fmt.Errorf("secret %s: %w: it is not for %s; `ramus secret set --host` names its hosts", name,
+			record.ErrInvalid, host)
 	}
 	value, err := s.open(ctx, x)
 	if err != nil {
@@ -213,7 +214,8 @@ func (s *Store) findAgentKey(provider string, u User) (best Secret, ok bool) {
 		if ok {
 			return best, true
 		}
-		damaged := slices.IndexFunc(s.list, func(x Secret) bool { return x.Owner == owner && x.Type == TypeAgentKey && x.Problem != "" })
+		damaged := slices.IndexFunc(s.list,
+			func(x Secret) bool { return x.Owner == owner && x.Type == TypeAgentKey && x.Problem != "" })
 		if damaged >= 0 {
 			return s.list[damaged], true
 		}

@@ -64,7 +64,8 @@ func (u *unit) launch(ctx, living context.Context) (*containers.Process, error) 
 			return h.Attach(living, commandID, from(c.Exit.Stdout), from(c.Exit.Stderr))
 		}
 	}
-	return h.Start(living, containers.Command{ID: commandID, Args: u.program.args, Shell: u.program.shell, Env: environ(u.service), Background: true})
+	return h.Start(living, containers.Command{ID: commandID, Args: u.program.args, Shell: u.program.shell,
+		Env: environ(u.service), Background: true})
 }
 
 // follow keeps the end of the program's output until the program ends. Then it waits for ready, and reports the end. The end of host's
@@ -161,7 +162,8 @@ func usable(ports []int) []int {
 // check runs the Ready command once. It returns "" if the command succeeds.
 func (u *unit) check(ctx context.Context, n int) (why string, err error) {
 	id := readyID + "-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-" + strconv.Itoa(n)
-	p, err := u.lease.Host.Start(ctx, containers.Command{ID: id, Shell: u.service.Ready, Env: environ(u.service), Timeout: readyEach})
+	p, err := u.lease.Host.Start(ctx,
+		containers.Command{ID: id, Shell: u.service.Ready, Env: environ(u.service), Timeout: readyEach})
 	if err != nil {
 		return "", err
 	}

@@ -145,7 +145,8 @@ func (s *Set) startLocked(ctx context.Context, lease *containers.Lease, missing 
 		if u.program, err = s.starter.program(ctx, u.service); err != nil {
 			return err
 		}
-		requests[i] = containers.Request{Key: u.key, Image: u.program.image, Limits: s.starter.limits(u.service), Program: u.program.own}
+		requests[i] = containers.Request{Key: u.key, Image: u.program.image, Limits: s.starter.limits(u.service),
+			Program: u.program.own}
 	}
 	leases, err := s.starter.Fleet.AcquireCompanions(ctx, lease, requests)
 	if err != nil {
@@ -186,7 +187,8 @@ func (s *Set) abandon(ctx context.Context, requests []containers.Request) {
 	defer cancel()
 	for _, r := range requests {
 		if err := s.starter.Fleet.Remove(ctx, r.Key); err != nil {
-			s.starter.Log.Warn("the container of a service is not removed; it ends with the caller's", "key", r.Key, "err", err)
+			s.starter.Log.Warn("the container of a service is not removed; it ends with the caller's", "key",
+				r.Key, "err", err)
 		}
 	}
 }
@@ -196,11 +198,12 @@ func (s *Set) connectLocked(ctx context.Context, missing []*unit) error {
 	for _, u := range missing {
 		for _, port := range u.ports {
 			host, inside := u.lease.Host, "127.0.0.1:"+strconv.Itoa(port)
-			stop, err := s.host.Forward(ctx, netip.AddrPortFrom(u.addr, uint16(port)).String(), func(ctx context.Context) (net.Conn, error) {
-				ctx, cancel := context.WithTimeout(ctx, dialWithin)
-				defer cancel()
-				return host.Dial(ctx, inside)
-			})
+			stop, err := s.host.Forward(ctx, netip.AddrPortFrom(u.addr, uint16(port)).String(),
+				func(ctx context.Context) (net.Conn, error) {
+					ctx, cancel := context.WithTimeout(ctx, dialWithin)
+					defer cancel()
+					return host.Dial(ctx, inside)
+				})
 			if err != nil {
 				return fmt.Errorf("cannot connect the service %s: %w", u.service.Name, err)
 			}

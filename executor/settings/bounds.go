@@ -66,8 +66,9 @@ func (b Bounds) allow(repo string) Allow {
 	a.Images = append(a.Images[:len(a.Images):len(a.Images)], own.Images...)
 	a.Build = a.Build || own.Build
 	a.Limits = environment.Limits{
-		Memory: max(a.Limits.Memory, own.Limits.Memory), CPUs: max(a.Limits.CPUs, own.Limits.CPUs), PIDs: max(a.Limits.PIDs, own.Limits.PIDs),
-		Tmp: max(a.Limits.Tmp, own.Limits.Tmp), FileSize: max(a.Limits.FileSize, own.Limits.FileSize),
+		Memory: max(a.Limits.Memory, own.Limits.Memory), CPUs: max(a.Limits.CPUs, own.Limits.CPUs),
+		PIDs: max(a.Limits.PIDs, own.Limits.PIDs),
+		Tmp:  max(a.Limits.Tmp, own.Limits.Tmp), FileSize: max(a.Limits.FileSize, own.Limits.FileSize),
 		Output: max(a.Limits.Output, own.Limits.Output), Disk: max(a.Limits.Disk, own.Limits.Disk),
 	}
 	return a

@@ -37,7 +37,8 @@ func (s *Settings) describe(ctx context.Context, b Bounds, repo *gitd.Repo, comm
 	case errors.Is(err, gitd.ErrNotFound) && f.Devcontainer == "", errors.Is(err, gitd.ErrInvalid) && f.Devcontainer == "":
 		return nil
 	case errors.Is(err, gitd.ErrNotFound), errors.Is(err, gitd.ErrInvalid), errors.Is(err, gitd.ErrTooLarge):
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s:1:1: this must be a file of at most %d bytes", at, devcontainer.MaxBytes))
+		s.Warnings = append(s.Warnings,
+			fmt.Sprintf("%s:1:1: this must be a file of at most %d bytes", at, devcontainer.MaxBytes))
 		return nil
 	case err != nil:
 		return err
@@ -52,10 +53,12 @@ func (s *Settings) describe(ctx context.Context, b Bounds, repo *gitd.Repo, comm
 		return nil
 	}
 	if len(dev.Refused) > 0 {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s:1:1: %s: a container keeps its walls, so they are refused", at, strings.Join(dev.Refused, ", ")))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s:1:1: %s: a container keeps its walls, so they are refused", at,
+			strings.Join(dev.Refused, ", ")))
 	}
 	if len(dev.Ignored) > 0 {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s:1:1: %s: they have no effect here", at, strings.Join(dev.Ignored, ", ")))
+		s.Warnings = append(s.Warnings,
+			fmt.Sprintf("%s:1:1: %s: they have no effect here", at, strings.Join(dev.Ignored, ", ")))
 	}
 	s.Container = &Container{File: dev}
 	if !dev.Builds() {

@@ -34,7 +34,8 @@ func TestReader(t *testing.T) {
 		if tip != "" {
 			parents = []gitd.Hash{tip}
 		}
-		h, err := repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents, Author: ada, Committer: ada, When: time.Unix(1e9, 0), Message: "m"})
+		h, err := repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents, Author: ada, Committer: ada,
+			When: time.Unix(1e9, 0), Message: "m"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,8 @@ func TestReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Join(s.Setup, ";") != setup || s.From != from || mistake == "" != (s.Mistake == "") || !strings.Contains(s.Mistake, mistake) {
+		if strings.Join(s.Setup, ";") != setup || s.From != from || mistake == "" != (s.Mistake == "") ||
+			!strings.Contains(s.Mistake, mistake) {
 			t.Errorf("setup %q of %s, mistake %q; want %q of %s, %q", s.Setup, s.From, s.Mistake, setup, from, mistake)
 		}
 	}

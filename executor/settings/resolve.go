@@ -207,7 +207,8 @@ func (r *resolver) image() {
 		}
 		r.add("image", "", OriginServer, r.refuse(key, "%s is not used: the engine of this server has no images", f.Image))
 	case built != "" && !r.allow.Build:
-		r.add("image", s.Image, r.server("image"), r.refuse(key, "%s is not built: the server's `allow.build` does not allow it", built))
+		r.add("image", s.Image, r.server("image"),
+			r.refuse(key, "%s is not built: the server's `allow.build` does not allow it", built))
 	case built != "":
 		s.Dockerfile, s.Devcontainer = f.Dockerfile, f.Devcontainer
 		r.add(key, built, r.at(key), "")
@@ -221,7 +222,8 @@ func (r *resolver) image() {
 		s.Image = f.Image
 		r.add("image", s.Image, r.at("image"), "")
 	default:
-		r.add("image", s.Image, r.server("image"), r.refuse("image", "the image %s is not used: the server's `allow.images` does not list it", f.Image))
+		r.add("image", s.Image, r.server("image"),
+			r.refuse("image", "the image %s is not used: the server's `allow.images` does not list it", f.Image))
 	}
 }
 
@@ -257,7 +259,8 @@ func (r *resolver) egress() {
 	for i, e := range r.f.Egress {
 		by, ok := covering(may, e.Host)
 		if !ok {
-			r.refuse(fmt.Sprintf("egress.%d", i), "containers may not reach %s: neither the server's `egress` nor its `allow.egress` lists it", e.Host)
+			r.refuse(fmt.Sprintf("egress.%d", i),
+				"containers may not reach %s: neither the server's `egress` nor its `allow.egress` lists it", e.Host)
 			refused = append(refused, e.Host)
 			continue
 		}
@@ -349,7 +352,8 @@ func (r *resolver) timeout() {
 		r.add("timeout", have.String(), r.server("timeout"), "")
 	case have > 0 && asked > have:
 		r.s.Timeout = have
-		r.add("timeout", have.String(), r.server("timeout"), r.refuse("timeout", "%v is asked for; the server allows %v", asked, have))
+		r.add("timeout", have.String(), r.server("timeout"),
+			r.refuse("timeout", "%v is asked for; the server allows %v", asked, have))
 	default:
 		r.s.Timeout = asked
 		r.add("timeout", asked.String(), r.at("timeout"), "")
@@ -377,7 +381,8 @@ func (r *resolver) agent() {
 	case a == "":
 		r.add("agent", "", OriginDefault, "")
 	case !slices.Contains(r.b.Agents, a):
-		r.add("agent", "", OriginDefault, r.refuse("agent", "the server has no agent %s; it has %s", a, strings.Join(r.b.Agents, ", ")))
+		r.add("agent", "", OriginDefault,
+			r.refuse("agent", "the server has no agent %s; it has %s", a, strings.Join(r.b.Agents, ", ")))
 	default:
 		r.s.Agent = a
 		r.add("agent", a, r.at("agent"), "")
@@ -389,7 +394,8 @@ func (r *resolver) merge(repo string) {
 	switch {
 	case server != "" && asked != "" && asked != server:
 		r.s.Merge = server
-		r.add("merge", server, OriginServer, r.refuse("merge", "%s is asked for; the server's `repos.%s.merge` says %s", asked, repo, server))
+		r.add("merge", server, OriginServer,
+			r.refuse("merge", "%s is asked for; the server's `repos.%s.merge` says %s", asked, repo, server))
 	case server != "":
 		r.s.Merge = server
 		r.add("merge", server, OriginServer, "")
@@ -408,7 +414,8 @@ func (r *resolver) services() {
 	for _, v := range r.f.Services {
 		key := "services." + v.Name
 		if v.Image != "" && !r.b.AllowsImage(r.s.Repo, v.Image) {
-			r.add(key, "", OriginServer, r.refuse(key, "the image %s is not used: the server's `allow.images` does not list it", v.Image))
+			r.add(key, "", OriginServer,
+				r.refuse(key, "the image %s is not used: the server's `allow.images` does not list it", v.Image))
 			continue
 		}
 		r.s.Services = append(r.s.Services, v)

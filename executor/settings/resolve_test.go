@@ -15,15 +15,17 @@ func host(name string) Host { return Host{Egress: environment.Egress{Host: name}
 
 // server are the bounds of the tests.
 var server = Bounds{
-	Image:   "ramus/task:latest",
-	Limits:  containers.Limits{Memory: 2 << 30, CPUs: 2, PIDs: 512, Tmp: 512 << 20, FileSize: 8 << 30, Output: 1 << 30, Disk: -1},
+	Image: "ramus/task:latest",
+	Limits: containers.Limits{Memory: 2 << 30, CPUs: 2, PIDs: 512, Tmp: 512 << 20, FileSize: 8 << 30,
+		Output: 1 << 30, Disk: -1},
 	Env:     []string{"LANG=C"},
 	Egress:  []Host{host("registry.npmjs.org"), {Egress: environment.Egress{Host: "*.corp.example"}, Private: true}},
 	Timeout: 30 * time.Minute,
 	Agents:  []string{"claude", "codex"},
 	Allow:   Allow{Images: []string{"ramus/*"}, Egress: []Host{host("pypi.org:8443")}},
 	Repos: map[string]Repo{
-		"app":  {Allow: Allow{Limits: environment.Limits{Memory: 8 << 30}, Egress: []Host{host("api.example.org")}, Images: []string{"node:*-slim"}}},
+		"app": {Allow: Allow{Limits: environment.Limits{Memory: 8 << 30}, Egress: []Host{host("api.example.org")},
+			Images: []string{"node:*-slim"}}},
 		"safe": {Merge: environment.MergePullRequest},
 	},
 	Configured: map[string]bool{"limits.memory": true},
@@ -41,7 +43,8 @@ func file(t *testing.T, text string) environment.File {
 // TestNothingSet checks that a repository without a file has the server's values.
 func TestNothingSet(t *testing.T) {
 	s := Resolve(server, "app", environment.File{})
-	if s.Image != server.Image || s.Timeout != server.Timeout || s.Limits != server.Limits.WithDefaults() || !reflect.DeepEqual(s.Egress, server.Egress) {
+	if s.Image != server.Image || s.Timeout != server.Timeout || s.Limits != server.Limits.WithDefaults() ||
+		!reflect.DeepEqual(s.Egress, server.Egress) {
 		t.Errorf("%+v", s)
 	}
 	if s.Dependencies != nil || s.Checks != nil || len(s.Warnings) > 0 {
@@ -51,7 +54,8 @@ func TestNothingSet(t *testing.T) {
 	for _, v := range s.Values {
 		origins[v.Key] = v.Origin
 	}
-	for key, want := range map[string]string{"limits.memory": OriginServer, "limits.cpus": OriginDefault, "env.LANG": OriginServer, "setup": OriginDefault, "image": OriginDefault} {
+	for key, want := range map[string]string{"limits.memory": OriginServer, "limits.cpus": OriginDefault,
+		"env.LANG": OriginServer, "setup": OriginDefault, "image": OriginDefault} {
 		if origins[key] != want {
 			t.Errorf("%s is from %q, want %q", key, origins[key], want)
 		}
@@ -76,7 +80,8 @@ setup: make
 	if len(s.Warnings) > 0 {
 		t.Error(s.Warnings)
 	}
-	if s.Image != "node:22-slim" || s.Limits.Memory != 6<<30 || s.Limits.CPUs != 1 || s.Limits.Disk != 1<<30 || s.Timeout != 5*time.Minute || s.Agent != "codex" || s.Merge != "push" {
+	if s.Image != "node:22-slim" || s.Limits.Memory != 6<<30 || s.Limits.CPUs != 1 || s.Limits.Disk != 1<<30 ||
+		s.Timeout != 5*time.Minute || s.Agent != "codex" || s.Merge != "push" {
 		t.Errorf("%+v", s)
 	}
 	if !slices.Equal(s.Env, []string{"CI=1"}) || !slices.Equal(s.Secrets, []string{"OTHER", "TOKEN"}) || s.Dependencies == nil {
@@ -85,7 +90,8 @@ setup: make
 	if len(s.Egress) != 3 || s.Egress[0].Private || !s.Egress[2].Private || s.Egress[1].Trusted {
 		t.Errorf("%+v", s.Egress)
 	}
-	if i := slices.IndexFunc(s.Values, func(v Value) bool { return v.Key == "limits.memory" }); s.Values[i].Origin != ".ramus/config.yaml:3:18" {
+	if i := slices.IndexFunc(s.Values,
+		func(v Value) bool { return v.Key == "limits.memory" }); s.Values[i].Origin != ".ramus/config.yaml:3:18" {
 		t.Errorf("%+v", s.Values[i])
 	}
 }
@@ -112,14 +118,16 @@ func TestNeverWidens(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, s.Warnings, want)
 		}
 		none := Resolve(server, "app", environment.File{})
-		if s.Image != none.Image || len(s.Env) > 0 || s.Agent != "" || s.Timeout != none.Timeout || s.Limits.Memory > 8<<30 || s.Limits.PIDs > 512 || strings.HasPrefix(text, "egress") && len(s.Egress) > 0 {
+		if s.Image != none.Image || len(s.Env) > 0 || s.Agent != "" || s.Timeout != none.Timeout ||
+			s.Limits.Memory > 8<<30 || s.Limits.PIDs > 512 || strings.HasPrefix(text, "egress") && len(s.Egress) > 0 {
 			t.Errorf("%s: %+v", text, s)
 		}
 	}
 	if s := Resolve(server, "safe", file(t, "merge: here")); s.Merge != environment.MergePullRequest || len(s.Warnings) != 1 {
 		t.Errorf("%+v", s)
 	}
-	if s := Resolve(server, "other", file(t, "egress: [api.example.org]\nlimits: {memory: 3GiB}")); len(s.Egress) > 0 || s.Limits.Memory != 2<<30 || len(s.Warnings) != 2 {
+	if s := Resolve(server, "other", file(t, "egress: [api.example.org]\nlimits: {memory: 3GiB}")); len(s.Egress) > 0 ||
+		s.Limits.Memory != 2<<30 || len(s.Warnings) != 2 {
 		t.Errorf("another repository has what app may have: %+v", s)
 	}
 	sandbox := server
@@ -130,7 +138,8 @@ func TestNeverWidens(t *testing.T) {
 }
 
 func TestMatchText(t *testing.T) {
-	for pattern, texts := range map[string][2]string{"a": {"a", "b"}, "*": {"any/thing:1", "-"}, "ramus/*": {"ramus/task:1", "ramus"}, "a*b*c": {"a1b2c", "acb"}} {
+	for pattern, texts := range map[string][2]string{"a": {"a", "b"}, "*": {"any/thing:1", "-"},
+		"ramus/*": {"ramus/task:1", "ramus"}, "a*b*c": {"a1b2c", "acb"}} {
 		if !matchText(pattern, texts[0]) {
 			t.Errorf("%s does not match %s", pattern, texts[0])
 		}
@@ -150,14 +159,16 @@ func FuzzResolve(f *testing.F) {
 		}
 		s := Resolve(server, "other", parsed)
 		most := server.Limits.WithDefaults()
-		if l := s.Limits; l.Memory > most.Memory || l.CPUs > most.CPUs || l.PIDs > most.PIDs || l.Tmp > most.Tmp || l.FileSize > most.FileSize || l.Output > most.Output || s.Timeout > server.Timeout {
+		if l := s.Limits; l.Memory > most.Memory || l.CPUs > most.CPUs || l.PIDs > most.PIDs || l.Tmp > most.Tmp ||
+			l.FileSize > most.FileSize || l.Output > most.Output || s.Timeout > server.Timeout {
 			t.Errorf("wider limits: %+v", l)
 		}
 		if s.Image != server.Image && !strings.HasPrefix(s.Image, "ramus/") {
 			t.Errorf("another image: %s", s.Image)
 		}
 		for _, h := range s.Egress {
-			if _, ok := covering(slices.Concat(server.Egress, server.Allow.Egress), h.Host); !ok || h.Private && !strings.Contains(h.Host, "corp.example") {
+			if _, ok := covering(slices.Concat(server.Egress, server.Allow.Egress), h.Host); !ok || h.Private &&
+				!strings.Contains(h.Host, "corp.example") {
 				t.Errorf("another host: %+v", h)
 			}
 		}

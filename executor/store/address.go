@@ -44,7 +44,8 @@ func OpenURL(address string) (Bucket, error) {
 		}
 		return s.Open()
 	}
-	return nil, fmt.Errorf("%w address %q: want file:///FOLDER or s3://BUCKET?region=REGION", record.ErrInvalid, u.Redacted())
+	return nil, fmt.Errorf("%w address %q: want file:///FOLDER or s3://BUCKET?region=REGION", record.ErrInvalid,
+		u.Redacted())
 }
 
 // set takes the parameters of a URL.

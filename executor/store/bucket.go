@@ -52,7 +52,8 @@ const unfinished = ".tmp"
 
 // checkKey returns [record.ErrInvalid] for a key that a bucket does not take.
 func checkKey(key string) error {
-	if !filepath.IsLocal(key) || path.Clean(key) != key || key == "." || strings.HasSuffix(key, unfinished) || strings.ContainsAny(key, "\\\x00") {
+	if !filepath.IsLocal(key) || path.Clean(key) != key || key == "." || strings.HasSuffix(key, unfinished) ||
+		strings.ContainsAny(key, "\\\x00") {
 		return fmt.Errorf("%w key %q of an object", record.ErrInvalid, key)
 	}
 	return nil

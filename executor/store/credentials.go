@@ -24,7 +24,8 @@ func (s S3) credentials(transport http.RoundTripper) *credentials.Credentials {
 	case os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
 		return credentials.New(&firstOf{providers: []credentials.Provider{&credentials.EnvAWS{}, machine}})
 	default:
-		return credentials.New(&firstOf{providers: []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, machine}})
+		return credentials.New(&firstOf{providers: []credentials.Provider{&credentials.EnvAWS{},
+			&credentials.FileAWSCredentials{}, machine}})
 	}
 }
 

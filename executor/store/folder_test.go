@@ -21,7 +21,8 @@ func TestFolderLayout(t *testing.T) {
 	if err != nil || string(text) != "content" {
 		t.Errorf("%q, %v", text, err)
 	}
-	for name, want := range map[string]os.FileMode{"": os.ModeDir | 0o700, "sha256": os.ModeDir | 0o700, "sha256/ab": os.ModeDir | 0o700, "sha256/ab/abc": 0o600} {
+	for name, want := range map[string]os.FileMode{"": os.ModeDir | 0o700, "sha256": os.ModeDir | 0o700,
+		"sha256/ab": os.ModeDir | 0o700, "sha256/ab/abc": 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != want {
 			t.Errorf("%q: %v, %v; want %v", name, info.Mode(), err, want)
 		}

@@ -82,7 +82,8 @@ func (s S3) Open() (Bucket, error) {
 			return nil, fmt.Errorf("%w endpoint: %w", record.ErrInvalid, err)
 		}
 	}
-	if endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" || strings.Trim(endpoint.Path, "/") != "" || endpoint.RawQuery != "" || endpoint.User != nil {
+	if endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" ||
+		strings.Trim(endpoint.Path, "/") != "" || endpoint.RawQuery != "" || endpoint.User != nil {
 		return nil, fmt.Errorf("%w endpoint %q: want https://HOST[:PORT]", record.ErrInvalid, endpoint.Redacted())
 	}
 	transport := s.Transport
@@ -256,7 +257,8 @@ func (b *s3Bucket) Exists(ctx context.Context, key string) (bool, error) {
 // List implements [Bucket].
 func (b *s3Bucket) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true, FetchOwner: new(bool)}) {
+		for o := range b.client.ListObjectsIter(ctx, b.name,
+			minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true, FetchOwner: new(bool)}) {
 			if o.Err != nil {
 				yield(Entry{}, b.problem(ctx, o.Err))
 				return
@@ -334,7 +336,8 @@ func (o *s3Object) Read(p []byte) (int, error) {
 			return 0, o.bucket.problem(o.ctx, err)
 		}
 		if info.Size != o.size-o.at {
-			return 0, errors.Join(fmt.Errorf("the service sends %d bytes of an object, not the last %d", info.Size, o.size-o.at), body.Close())
+			return 0, errors.Join(fmt.Errorf("the service sends %d bytes of an object, not the last %d", info.Size,
+				o.size-o.at), body.Close())
 		}
 		o.body = body
 	}

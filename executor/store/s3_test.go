@@ -216,7 +216,8 @@ func TestS3Credentials(t *testing.T) {
 	server := storetest.NewS3(t)
 	home := t.TempDir()
 	file := filepath.Join(home, "credentials")
-	text := "[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[evidence]\naws_access_key_id = " + storetest.Key + "\naws_secret_access_key = " + storetest.Secret + "\n"
+	text := "[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[evidence]\naws_access_key_id = " +
+		storetest.Key + "\naws_secret_access_key = " + storetest.Secret + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -234,17 +235,23 @@ func TestS3Credentials(t *testing.T) {
 		profile string
 		wrong   string
 	}{
-		{"environment", map[string]string{"AWS_ACCESS_KEY_ID": storetest.Key, "AWS_SECRET_ACCESS_KEY": storetest.Secret}, "", ""},
-		{"environment before profile", map[string]string{"AWS_ACCESS_KEY_ID": storetest.Key, "AWS_SECRET_ACCESS_KEY": storetest.Secret, "AWS_SHARED_CREDENTIALS_FILE": file}, "", ""},
+		{"environment", map[string]string{"AWS_ACCESS_KEY_ID": storetest.Key,
+			"AWS_SECRET_ACCESS_KEY": storetest.Secret}, "", ""},
+		{"environment before profile", map[string]string{"AWS_ACCESS_KEY_ID": storetest.Key,
+			"AWS_SECRET_ACCESS_KEY": storetest.Secret, "AWS_SHARED_CREDENTIALS_FILE": file}, "", ""},
 		{"profile", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file}, "evidence", ""},
-		{"profile before environment", map[string]string{"AWS_ACCESS_KEY_ID": "wrong", "AWS_SECRET_ACCESS_KEY": "wrong", "AWS_SHARED_CREDENTIALS_FILE": file}, "evidence", ""},
-		{"profile of the environment", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "evidence"}, "", ""},
+		{"profile before environment", map[string]string{"AWS_ACCESS_KEY_ID": "wrong", "AWS_SECRET_ACCESS_KEY": "wrong",
+			"AWS_SHARED_CREDENTIALS_FILE": file}, "evidence", ""},
+		{"profile of the environment",
+			map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "evidence"}, "", ""},
 		{"no such profile", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": file}, "other", "other"},
 		{"none", nil, "", "no credentials found"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
-				"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
+			for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+				"AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+				"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+				"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"} {
 				t.Setenv(name, test.env[name])
 			}
 			t.Setenv("HOME", home)
@@ -285,7 +292,8 @@ func TestOpenURL(t *testing.T) {
 		{"s3://evidence?region=%zz", "invalid"},
 	} {
 		b, err := store.OpenURL(test.url)
-		if (err == nil) != (test.wrong == "") || err != nil && (!strings.Contains(err.Error(), test.wrong) || !errors.Is(err, record.ErrInvalid)) {
+		if (err == nil) != (test.wrong == "") || err != nil &&
+			(!strings.Contains(err.Error(), test.wrong) || !errors.Is(err, record.ErrInvalid)) {
 			t.Errorf("%s: %v, want %q", test.url, err, test.wrong)
 		}
 		if err == nil {
@@ -300,7 +308,8 @@ func TestOpenURL(t *testing.T) {
 	server := storetest.NewS3(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", storetest.Key)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", storetest.Secret)
-	b, err := store.OpenURL("s3://" + storetest.Bucket + "?region=" + storetest.Region + "&endpoint=http://" + server.Addr() + "&use_path_style=true&request_checksum_calculation=when_required&prefix=ramus/")
+	b, err := store.OpenURL("s3://" + storetest.Bucket + "?region=" + storetest.Region + "&endpoint=http://" +
+		server.Addr() + "&use_path_style=true&request_checksum_calculation=when_required&prefix=ramus/")
 	if err != nil {
 		t.Fatal(err)
 	}

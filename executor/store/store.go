@@ -110,7 +110,8 @@ func (s *Store) Open(ctx context.Context, m record.ManifestFile) (*File, error) 
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("cannot open %q: %w: the artifact store has nothing named %s", m.Name, record.ErrDamaged, m.SHA256)
+		return nil, fmt.Errorf("cannot open %q: %w: the artifact store has nothing named %s", m.Name,
+			record.ErrDamaged, m.SHA256)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:

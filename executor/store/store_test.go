@@ -28,7 +28,8 @@ func described(t *testing.T, content string) (m record.ManifestFile, path string
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return record.ManifestFile{Name: "artifacts/file", Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), Stored: true}, path
+	return record.ManifestFile{Name: "artifacts/file", Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]),
+		Stored: true}, path
 }
 
 func read(ctx context.Context, s *store.Store, m record.ManifestFile) (string, error) {
@@ -252,7 +253,8 @@ func TestOpenFile(t *testing.T) {
 func TestFileDamaged(t *testing.T) {
 	content := strings.Repeat("0123456789", 100)
 	m, _ := described(t, content)
-	for name, damaged := range map[string]string{"changed": content[:999] + "x", "first": "x" + content[1:], "short": content[:500], "long": content + "x", "empty": ""} {
+	for name, damaged := range map[string]string{"changed": content[:999] + "x", "first": "x" + content[1:],
+		"short": content[:500], "long": content + "x", "empty": ""} {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(damaged)), nil }
 		for _, buffer := range []int{1, 7, 999, 1000, 2000} {
 			f, err := store.OpenFile(m, open)
@@ -260,7 +262,8 @@ func TestFileDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got bytes.Buffer
-			if _, err := io.CopyBuffer(&got, struct{ io.Reader }{f}, make([]byte, buffer)); !errors.Is(err, record.ErrDamaged) || got.Len() >= 1000 {
+			if _, err := io.CopyBuffer(&got, struct{ io.Reader }{f}, make([]byte, buffer)); !errors.Is(err,
+				record.ErrDamaged) || got.Len() >= 1000 {
 				t.Errorf("%s: %d bytes, %v", name, got.Len(), err)
 			}
 		}

@@ -50,7 +50,8 @@ func (d Door) Serve(w http.ResponseWriter, r *http.Request) bool {
 
 // grant returns the right to read the base and the tags of a repository.
 func (d Door) grant(r *http.Request, name string) gitd.Grant {
-	g := gitd.Grant{Subject: d.Subject, Repo: name, Read: []string{"refs/tags/*"}, Scopes: []string{gitd.ScopeRead}, Expires: d.Now().Add(24 * time.Hour)}
+	g := gitd.Grant{Subject: d.Subject, Repo: name, Read: []string{"refs/tags/*"}, Scopes: []string{gitd.ScopeRead},
+		Expires: d.Now().Add(24 * time.Hour)}
 	repo, err := d.Git.Repo(name)
 	if err != nil {
 		return g

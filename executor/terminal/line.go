@@ -29,7 +29,8 @@ type deed struct {
 // newLine returns the line to a process that has printed up to an offset. The process gets the size first, unless it is
 // the zero value.
 func newLine(p Process, at int64, size Size) *line {
-	l := &line{process: p, closed: make(chan struct{}), deeds: make(chan struct{}, 1), acks: make(chan struct{}, 1), acked: at, wanted: at, room: make(chan struct{})}
+	l := &line{process: p, closed: make(chan struct{}), deeds: make(chan struct{}, 1), acks: make(chan struct{}, 1),
+		acked: at, wanted: at, room: make(chan struct{})}
 	if size != (Size{}) {
 		l.queue = []deed{{size: size}}
 		signal(l.deeds)

@@ -262,7 +262,8 @@ type modes struct {
 
 // remembered are the private modes that are restored, with their values on a new screen.
 var remembered = map[int]bool{
-	1: false, 6: false, 7: true, 25: true, 45: false, 47: false, 1047: false, 1049: false, 9: false, 1000: false, 1002: false, 1003: false,
+	1: false, 6: false, 7: true, 25: true, 45: false, 47: false, 1047: false, 1049: false, 9: false, 1000: false,
+	1002: false, 1003: false,
 	1004: false, 1005: false, 1006: false, 1015: false, 1016: false, 2004: false,
 }
 

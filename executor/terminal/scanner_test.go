@@ -69,7 +69,8 @@ func TestRestore(t *testing.T) {
 		t.Errorf("restored %+v, want %+v", again.modes, s.modes)
 	}
 	s.Scan([]byte("\x1b[?1049l\x1b[?1002l\x1b[?25h\x1b[0m"), nil)
-	if r := s.Restore(); strings.Contains(r, "1049") || strings.Contains(r, "1002") || strings.Contains(r, "?25") || strings.Contains(r, "31m") {
+	if r := s.Restore(); strings.Contains(r, "1049") || strings.Contains(r, "1002") || strings.Contains(r, "?25") ||
+		strings.Contains(r, "31m") {
 		t.Errorf("restored %q", r)
 	}
 	s.Scan([]byte("\x1bc"), nil)
@@ -96,7 +97,8 @@ func TestTyped(t *testing.T) {
 
 // FuzzScanner feeds any output, in two pieces. The pieces must not matter, and what is restored must be stable.
 func FuzzScanner(f *testing.F) {
-	for _, seed := range []string{"\x1b]633;E;a;b\x07\x1b]633;C\x07x\x1b]633;D;0;1\x07", "\x1b[?1049h\x1b[31;1m", "é\u009d633;D\u009c", "\x1b]0;t\x1b\\", "\x1bP\x18\xff\xc2", "\x1b[!p\x1bc\x0e"} {
+	for _, seed := range []string{"\x1b]633;E;a;b\x07\x1b]633;C\x07x\x1b]633;D;0;1\x07", "\x1b[?1049h\x1b[31;1m",
+		"é\u009d633;D\u009c", "\x1b]0;t\x1b\\", "\x1bP\x18\xff\xc2", "\x1b[!p\x1bc\x0e"} {
 		f.Add([]byte(seed), 3)
 	}
 	f.Fuzz(func(t *testing.T, p []byte, cut int) {
@@ -111,7 +113,8 @@ func FuzzScanner(f *testing.F) {
 		}
 		last := int64(0)
 		for _, m := range a {
-			if m.Start < last || m.Offset <= m.Start || m.Offset > int64(len(p)) || len(m.Command) > maxCommand*4 || m.Exit < -1 || m.Exit > 255 {
+			if m.Start < last || m.Offset <= m.Start || m.Offset > int64(len(p)) || len(m.Command) > maxCommand*4 ||
+				m.Exit < -1 || m.Exit > 255 {
 				t.Fatalf("mark %+v", m)
 			}
 			last = m.Offset

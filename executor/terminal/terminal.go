@@ -121,7 +121,8 @@ type point struct {
 
 // New returns a terminal whose program has printed nothing.
 func New(name string, size Size) *Terminal {
-	return &Terminal{Name: name, size: size.Clip(), out: window{limit: Window}, viewers: map[*Viewer]struct{}{}, points: []point{{}}, begun: make(chan struct{})}
+	return &Terminal{Name: name, size: size.Clip(), out: window{limit: Window}, viewers: map[*Viewer]struct{}{},
+		points: []point{{}}, begun: make(chan struct{})}
 }
 
 // Next returns the offset of the next byte of output.

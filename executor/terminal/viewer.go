@@ -151,7 +151,8 @@ func (v *Viewer) take() (Item, bool, error) {
 
 // state returns the state for a viewer. t.mu is held.
 func (t *Terminal) state(v *Viewer) State {
-	s := State{Name: t.Name, Title: t.scan.Title(), Size: t.size, Mine: t.owner == v && v != nil, Watchers: len(t.viewers), Running: !t.ended, Offset: t.out.next,
+	s := State{Name: t.Name, Title: t.scan.Title(), Size: t.size, Mine: t.owner == v && v != nil,
+		Watchers: len(t.viewers), Running: !t.ended, Offset: t.out.next,
 		Away: t.line == nil && !t.ended, Exit: t.exit, End: t.why}
 	if v != nil {
 		s.Watchers--

@@ -60,7 +60,8 @@ func (d Deploy) same(b gitd.Base) bool {
 	if !d.SentAt.IsZero() && d.SentAt.Equal(b.SentAt) {
 		return true
 	}
-	return d.Environment == b.Environment && d.ImageDigest == b.ImageDigest && (d.SchemaHash == "" || d.SchemaHash == b.Schema)
+	return d.Environment == b.Environment && d.ImageDigest == b.ImageDigest &&
+		(d.SchemaHash == "" || d.SchemaHash == b.Schema)
 }
 
 // waitingDeploy is a deploy that was accepted. It is in a file of its own until it is done.
@@ -78,7 +79,8 @@ type waitingDeploy struct {
 
 // sameAs reports whether both deploys ask for the same.
 func (w *waitingDeploy) sameAs(o *waitingDeploy) bool {
-	return w.Commit == o.Commit && w.Environment == o.Environment && w.ImageDigest == o.ImageDigest && w.SchemaHash == o.SchemaHash &&
+	return w.Commit == o.Commit && w.Environment == o.Environment && w.ImageDigest == o.ImageDigest &&
+		w.SchemaHash == o.SchemaHash &&
 		slices.Equal(w.SchemaFiles, o.SchemaFiles)
 }
 

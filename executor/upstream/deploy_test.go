@@ -22,7 +22,8 @@ func FuzzDeploy(f *testing.F) {
 		if gitd.CheckName(d.Repo) != nil || gitd.CheckHash(d.Commit) != nil || gitd.CheckRef("refs/ramus/bases/"+string(d.Commit)) != nil {
 			t.Errorf("accepted: %+v", d)
 		}
-		if name := (&waitingDeploy{Deploy: d, Accepted: d.DeployedAt}).name(); !filepath.IsLocal(name) || strings.ContainsRune(name, '/') || len(name) > 100 {
+		if name := (&waitingDeploy{Deploy: d, Accepted: d.DeployedAt}).name(); !filepath.IsLocal(name) ||
+			strings.ContainsRune(name, '/') || len(name) > 100 {
 			t.Errorf("a file called %q", name)
 		}
 		if _, err := json.Marshal(d); err != nil {

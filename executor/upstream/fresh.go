@@ -30,7 +30,8 @@ func (b *Bases) Freshen(ctx context.Context, repo *gitd.Repo) {
 	select {
 	case <-answered:
 	case <-wait.C:
-		b.Log.Warn("upstream answers late, so new work begins from the base as it is", "repo", repo.Name(), "waited", cmp.Or(b.RefreshWait, refreshWait))
+		b.Log.Warn("upstream answers late, so new work begins from the base as it is", "repo", repo.Name(), "waited",
+			cmp.Or(b.RefreshWait, refreshWait))
 	case <-ctx.Done():
 	}
 }

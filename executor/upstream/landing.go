@@ -110,7 +110,8 @@ func (b *Bases) Land(ctx context.Context, l Landing) (record.Landed, error) {
 
 // NotLanded reports whether an error of [Bases.Land] is about upstream or about the policy, and no fault of this server.
 func NotLanded(err error) bool {
-	for _, kind := range []error{gitd.ErrUpstream, gitd.ErrUpstreamRefused, gitd.ErrConflict, gitd.ErrInvalid, gitd.ErrNotFound, gitd.ErrDenied,
+	for _, kind := range []error{gitd.ErrUpstream, gitd.ErrUpstreamRefused, gitd.ErrConflict, gitd.ErrInvalid,
+		gitd.ErrNotFound, gitd.ErrDenied,
 		record.ErrInvalid, record.ErrConflict} {
 		if errors.Is(err, kind) {
 			return true
@@ -194,7 +195,8 @@ func (b *Bases) branchThere(ctx context.Context, repo *gitd.Repo, up gitd.Upstre
 
 // request returns the merge that a landing asks for.
 func (b *Bases) request(l Landing) gitd.MergeRequest {
-	return gitd.MergeRequest{From: l.Caller.Branch(), Into: l.Into, Strategy: l.Strategy, Message: l.Message, Author: l.By, Committer: l.Committer, When: b.Now()}
+	return gitd.MergeRequest{From: l.Caller.Branch(), Into: l.Into, Strategy: l.Strategy, Message: l.Message,
+		Author: l.By, Committer: l.Committer, When: b.Now()}
 }
 
 func (b *Bases) landHere(ctx context.Context, l Landing) (gitd.MergeResult, error) {
@@ -209,7 +211,8 @@ func (b *Bases) landHere(ctx context.Context, l Landing) (gitd.MergeResult, erro
 
 // landThere merges on upstream's newest commit, pushes, and has the branch here follow.
 func (b *Bases) landThere(ctx context.Context, l Landing, p policy, out *record.Landed) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, landWithin, fmt.Errorf("the merge takes longer than %v: %w", landWithin, gitd.ErrUpstream))
+	ctx, cancel := context.WithTimeoutCause(ctx, landWithin,
+		fmt.Errorf("the merge takes longer than %v: %w", landWithin, gitd.ErrUpstream))
 	defer cancel()
 	release, err := b.of(l.Repo.Name()).acquire(ctx)
 	if err != nil {
@@ -280,7 +283,8 @@ func (b *Bases) follow(ctx context.Context, repo *gitd.Repo, branch string, ther
 		if behind, err := repo.Descends(ctx, there, here); err != nil {
 			return "", err
 		} else if !behind {
-			return "", fmt.Errorf("%s is at %s, upstream at %s, and neither contains the other: %w", branch, here, there, gitd.ErrDiverged)
+			return "", fmt.Errorf("%s is at %s, upstream at %s, and neither contains the other: %w", branch, here,
+				there, gitd.ErrDiverged)
 		}
 		err = repo.Update(ctx, gitd.RefUpdate{Name: ref, New: there, Old: &here})
 		if err == nil {
@@ -303,7 +307,8 @@ func (b *Bases) settle(ctx context.Context, l Landing, out *record.Landed) error
 		_, err = b.follow(ctx, l.Repo, l.Into, out.Commit)
 	}
 	if err != nil {
-		b.Log.Warn("upstream has a merge that the branch here has not", "repo", l.Repo.Name(), "branch", l.Into, "commit", out.Commit, "err", err)
+		b.Log.Warn("upstream has a merge that the branch here has not", "repo", l.Repo.Name(), "branch", l.Into,
+			"commit", out.Commit, "err", err)
 		out.Note = fmt.Sprintf("%s here does not have it yet: `ramus repo refresh %s`", l.Into, l.Repo.Name())
 		return nil
 	}
@@ -319,7 +324,8 @@ func (b *Bases) settle(ctx context.Context, l Landing, out *record.Landed) error
 
 // propose opens a pull request, or brings it up to date.
 func (b *Bases) propose(ctx context.Context, l Landing, p policy, out *record.Landed) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, landWithin, fmt.Errorf("the pull request takes longer than %v: %w", landWithin, gitd.ErrUpstream))
+	ctx, cancel := context.WithTimeoutCause(ctx, landWithin,
+		fmt.Errorf("the pull request takes longer than %v: %w", landWithin, gitd.ErrUpstream))
 	defer cancel()
 	tip, err := l.Repo.Resolve(ctx, "refs/heads/"+l.Caller.Branch())
 	if err != nil {
@@ -344,7 +350,8 @@ func (b *Bases) propose(ctx context.Context, l Landing, p policy, out *record.La
 		}
 		title = c.Subject
 	}
-	pull, err := p.host.Propose(ctx, Proposal{Repo: l.Repo, Caller: l.Caller, Commit: tip, Into: l.Into, Base: p.branch, Title: title, By: l.By, ByID: l.ByID})
+	pull, err := p.host.Propose(ctx, Proposal{Repo: l.Repo, Caller: l.Caller, Commit: tip, Into: l.Into, Base: p.branch,
+		Title: title, By: l.By, ByID: l.ByID})
 	if err != nil {
 		return err
 	}

@@ -97,8 +97,9 @@ func (l *landing) ours(branch, name string) gitd.Hash {
 	} else if from, err = l.repo.Resolve(l.t.Context(), "refs/heads/main"); err != nil {
 		l.t.Fatal(err)
 	}
-	h, err := l.repo.WriteCommit(l.t.Context(), gitd.NewCommit{From: from, Parents: []gitd.Hash{from}, Author: ada, When: time.Now(), Message: name,
-		Put: []gitd.File{{Path: name, Content: []byte(name + "\n")}}})
+	h, err := l.repo.WriteCommit(l.t.Context(),
+		gitd.NewCommit{From: from, Parents: []gitd.Hash{from}, Author: ada, When: time.Now(), Message: name,
+			Put: []gitd.File{{Path: name, Content: []byte(name + "\n")}}})
 	if err == nil {
 		err = l.repo.Update(l.t.Context(), gitd.RefUpdate{Name: ref, New: h, Old: &old})
 	}
@@ -258,7 +259,8 @@ func (d *desk) Propose(_ context.Context, p upstream.Proposal) (record.Pull, err
 		return record.Pull{}, d.err
 	}
 	d.proposed = append(d.proposed, p)
-	return record.Pull{Number: 7, URL: "https://example.org/pull/7", Branch: p.Caller.Branch(), Updated: len(d.proposed) > 1}, nil
+	return record.Pull{Number: 7, URL: "https://example.org/pull/7", Branch: p.Caller.Branch(),
+		Updated: len(d.proposed) > 1}, nil
 }
 
 func TestPolicies(t *testing.T) {
@@ -313,7 +315,8 @@ func TestPolicies(t *testing.T) {
 			if merged := l.here() != before; merged == (test.want == record.MergePull) {
 				t.Errorf("the base is at %s", l.here())
 			}
-			if test.want == record.MergePull && (len(d.proposed) != 1 || d.proposed[0].Title != "a" || d.proposed[0].Base != "main" || res.Pull == nil || res.Merged) {
+			if test.want == record.MergePull && (len(d.proposed) != 1 || d.proposed[0].Title != "a" ||
+				d.proposed[0].Base != "main" || res.Pull == nil || res.Merged) {
 				t.Errorf("%+v %+v", res, d.proposed)
 			}
 		})
@@ -342,7 +345,8 @@ func TestDiverged(t *testing.T) {
 				t.Fatal(err)
 			}
 			done, err := l.bases.Repair(t.Context(), "app", how, ada, nil)
-			if err != nil || len(done.Own) != 1 || done.Own[0].Commit != own || done.Own[0].Subject != "a" || done.Commit != theirs || done.New != l.here() {
+			if err != nil || len(done.Own) != 1 || done.Own[0].Commit != own || done.Own[0].Subject != "a" ||
+				done.Commit != theirs || done.New != l.here() {
 				t.Fatalf("%+v %v", done, err)
 			}
 			if kept, err := l.repo.Resolve(t.Context(), done.Kept); err != nil || kept != old {
@@ -354,7 +358,8 @@ func TestDiverged(t *testing.T) {
 			if how == gitd.RepairRebase && (done.Own[0].New != l.here() || l.here() == theirs) {
 				t.Errorf("%+v", done)
 			}
-			if again, err := l.bases.Repair(t.Context(), "app", how, ada, nil); err != nil || how == gitd.RepairReset && len(again.Own) > 0 {
+			if again, err := l.bases.Repair(t.Context(), "app", how, ada, nil); err != nil || how == gitd.RepairReset &&
+				len(again.Own) > 0 {
 				t.Errorf("%+v %v", again, err)
 			}
 			// The next merge reaches upstream, and what was replayed with it.
@@ -377,14 +382,15 @@ func TestFreshen(t *testing.T) {
 	l := newLanding(t, func(b *upstream.Bases) {
 		b.RefreshAfter, b.RefreshWait = time.Minute, time.Minute
 		b.Now = func() time.Time { return now }
-		b.Sources["app"] = upstream.Source{Upstream: gitd.Upstream{URL: "http://127.0.0.1:9/", Credential: func(ctx context.Context) (gitd.Credential, error) {
-			asked.Add(1)
-			select {
-			case <-slow:
-			case <-ctx.Done():
-			}
-			return gitd.Credential{}, errors.New("no credential today")
-		}}}
+		b.Sources["app"] = upstream.Source{Upstream: gitd.Upstream{URL: "http://127.0.0.1:9/",
+			Credential: func(ctx context.Context) (gitd.Credential, error) {
+				asked.Add(1)
+				select {
+				case <-slow:
+				case <-ctx.Done():
+				}
+				return gitd.Credential{}, errors.New("no credential today")
+			}}}
 	})
 	// The import was a moment ago.
 	l.bases.Freshen(t.Context(), l.repo)

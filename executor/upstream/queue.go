@@ -168,12 +168,14 @@ func (b *Bases) tryRefresh(o *base, w *waitingDeploy) (over bool) {
 	if err != nil {
 		return b.tryAgain(w, err, refreshTries)
 	}
-	b.Log.Info("the base is what was deployed", "repo", w.Repo, "commit", w.Commit, "branch", res.Branch, "from", res.Old, "to", res.New)
+	b.Log.Info("the base is what was deployed", "repo", w.Repo, "commit", w.Commit, "branch", res.Branch, "from",
+		res.Old, "to", res.New)
 	w.Fetched, w.Tries = res.Commit, 0
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err := b.keep(w); err != nil {
-		b.Log.Warn("cannot remember that a base was refreshed; it is looked at again if this process ends", "repo", w.Repo, "err", err)
+		b.Log.Warn("cannot remember that a base was refreshed; it is looked at again if this process ends", "repo",
+			w.Repo, "err", err)
 	}
 	if err := b.enqueueLocked(o, &o.warm, w, b.tryWarm); err != nil {
 		b.Log.Debug("the dependencies of a base are left to the next process", "repo", w.Repo, "err", err)

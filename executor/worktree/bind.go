@@ -313,7 +313,8 @@ func (t *Tree) gitConfig(s beginning) []byte {
 			out.WriteString("\t" + pairs[i] + ` = "` + configEscape.Replace(pairs[i+1]) + "\"\n")
 		}
 	}
-	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true", "untrackedCache", "true")
+	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true",
+		"untrackedCache", "true")
 	if !s.scratch {
 		// git asks the host for changes, which knows them without looking at every file.
 		section("core", "", "fsmonitor", containers.RunnerProgram+" fsmonitor", "fsmonitorHookVersion", "2")
@@ -488,7 +489,8 @@ func packFiles(p *gitd.Pack, max int64) ([]layer.File, error) {
 		if _, err := f.file.ReadAt(text, 0); err != nil {
 			return nil, fmt.Errorf("cannot read a pack: %w", err)
 		}
-		files = append(files, layer.File{Path: ".git/objects/pack/pack-" + p.Name + "." + f.ext, Kind: layer.KindFile, Data: text})
+		files = append(files, layer.File{Path: ".git/objects/pack/pack-" + p.Name + "." + f.ext, Kind: layer.KindFile,
+			Data: text})
 	}
 	return files, nil
 }
@@ -503,7 +505,8 @@ func (t *Tree) reflog(from string, to gitd.Hash, what string) string {
 			return r
 		}, s)
 	}
-	return fmt.Sprintf("%s %s %s <%s> %d +0000\t%s\n", from, to, clean(t.store.Identity.Bot.Name), clean(t.store.Identity.Bot.Email), t.store.Now().Unix(), clean(what))
+	return fmt.Sprintf("%s %s %s <%s> %d +0000\t%s\n", from, to, clean(t.store.Identity.Bot.Name),
+		clean(t.store.Identity.Bot.Email), t.store.Now().Unix(), clean(what))
 }
 
 // converted returns a reason if git would write a file that differs with another content than is stored.
@@ -523,7 +526,8 @@ func (t *Tree) converted(ctx context.Context, l *Layer, tip gitd.Hash, differ []
 			}
 			text, err := t.Repo.Blob(ctx, rules, 1<<20)
 			switch {
-			case errors.Is(err, gitd.ErrTooLarge), errors.Is(err, gitd.ErrInvalid), errors.Is(err, gitd.ErrNotFound), err == nil && converting.Match(text):
+			case errors.Is(err, gitd.ErrTooLarge), errors.Is(err, gitd.ErrInvalid), errors.Is(err, gitd.ErrNotFound),
+				err == nil && converting.Match(text):
 				return "attributes", nil
 			case err != nil:
 				return "", err

@@ -132,7 +132,8 @@ func (s *layerSet) makeBranch(ctx context.Context, t *Tree) (err error) {
 	if err != nil || under == nil || len(differ) < cmp.Or(st.Layers.BranchNear, branchNear) {
 		return err
 	}
-	l := &Layer{Repo: under.Repo, Commit: tip, Head: tip, Token: "ramus-" + record.NewToken(), Signs: under.Signs, UID: uid, Made: began.UTC(),
+	l := &Layer{Repo: under.Repo, Commit: tip, Head: tip, Token: "ramus-" + record.NewToken(), Signs: under.Signs,
+		UID: uid, Made: began.UTC(),
 		Branch: t.Caller.Slug(), Over: under.Commit, Base: base, Boot: string(durable.BootID()), under: under}
 	if l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.Name()); s.there(l) {
 		return nil
@@ -171,7 +172,8 @@ func (s *layerSet) makeBranch(ctx context.Context, t *Tree) (err error) {
 		return err
 	}
 	s.branched.Add(1)
-	st.Log.Debug("made a branch's layer", "caller", t.Caller, "commit", tip, "files", l.Files, "bytes", l.Bytes, "took", st.Now().Sub(began))
+	st.Log.Debug("made a branch's layer", "caller", t.Caller, "commit", tip, "files", l.Files, "bytes", l.Bytes, "took",
+		st.Now().Sub(began))
 	for _, old := range s.unheld(l.Repo) {
 		if old.Branch == l.Branch && old != l {
 			s.drop(old)

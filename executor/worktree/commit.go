@@ -182,7 +182,8 @@ func (c *gitCommit) run(ctx context.Context) (Committed, error) {
 
 // script runs scripts/commit.sh.
 func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (commitOutput, error) {
-	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+text.Clip(strings.ToValidUTF8(c.message, "\uFFFD"), messageMax))
+	env := append(c.t.scriptEnv(c.author, c.before, tip),
+		"RAMUS_MESSAGE="+text.Clip(strings.ToValidUTF8(c.message, "\uFFFD"), messageMax))
 	if stage != "" {
 		env = append(env, "RAMUS_STAGE="+stage)
 		c.t.setStaging(stage)
@@ -436,7 +437,8 @@ func tooMuch(all []LeftOut, sizes map[string]int64, total, max int64) (left []Le
 		if total <= max {
 			break
 		}
-		left = append(left, LeftOut{f.Path, fmt.Sprintf("%d bytes; git.limits.pack_bytes allows %d for all changes together", sizes[f.Path], max)})
+		left = append(left, LeftOut{f.Path,
+			fmt.Sprintf("%d bytes; git.limits.pack_bytes allows %d for all changes together", sizes[f.Path], max)})
 		total -= sizes[f.Path]
 	}
 	return left
@@ -500,7 +502,9 @@ func (c *gitCommit) merge(ctx context.Context, tip gitd.Hash, stage string) (git
 	}
 	var u *Uncommitted
 	if err != nil && !errors.As(err, &u) {
-		if err = c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("the command's work could not be merged into %s (%v)", c.t.Caller.Branch(), err)); !errors.As(err, &u) {
+		if err = c.keepAside(ctx, staged, record.ReasonConflict,
+			fmt.Sprintf("the command's work could not be merged into %s (%v)", c.t.Caller.Branch(),
+				err)); !errors.As(err, &u) {
 			return "", err // the staged commit stays for the next try
 		}
 	}
@@ -525,18 +529,22 @@ func (c *gitCommit) mergeStaged(ctx context.Context, staged, tip gitd.Hash, stag
 	} else if ahead {
 		return staged, t.Repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + branch, Old: &tip, New: staged})
 	}
-	m, err := t.Repo.Merge(ctx, gitd.MergeRequest{From: stage, Into: branch, Strategy: gitd.StrategyMerge, Committer: t.store.Identity.Bot,
-		Author: t.store.Identity.Author(c.author), When: t.store.Now().UTC(), Message: fmt.Sprintf("Merge the work of %s into what was pushed to %s meanwhile", t.Caller, branch)})
+	m, err := t.Repo.Merge(ctx,
+		gitd.MergeRequest{From: stage, Into: branch, Strategy: gitd.StrategyMerge, Committer: t.store.Identity.Bot,
+			Author: t.store.Identity.Author(c.author), When: t.store.Now().UTC(),
+			Message: fmt.Sprintf("Merge the work of %s into what was pushed to %s meanwhile", t.Caller, branch)})
 	switch {
 	case errors.Is(err, gitd.ErrInvalid):
-		return "", c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
+		return "", c.keepAside(ctx, staged, record.ReasonConflict,
+			fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
 	case err != nil:
 		return "", err
 	case m.Merged:
 		return m.Commit, nil
 	}
-	return "", c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("somebody pushed to %s while the command ran, and both changed %s; the branch has what was pushed (%.12s)",
-		branch, text.Clip(strings.Join(m.Conflicts, ", "), 2<<10), m.Old))
+	return "", c.keepAside(ctx, staged, record.ReasonConflict,
+		fmt.Sprintf("somebody pushed to %s while the command ran, and both changed %s; the branch has what was pushed (%.12s)",
+			branch, text.Clip(strings.Join(m.Conflicts, ", "), 2<<10), m.Old))
 }
 
 func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) {
@@ -562,7 +570,9 @@ func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason reco
 	if err := t.Repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {
 		return err
 	}
-	return &Uncommitted{Reason: reason, Text: fmt.Sprintf("%s; %s has what the command left, and `--fork %s@%.12s` begins a caller with it", why, ref, t.Caller, staged)}
+	return &Uncommitted{Reason: reason,
+		Text: fmt.Sprintf("%s; %s has what the command left, and `--fork %s@%.12s` begins a caller with it", why, ref,
+			t.Caller, staged)}
 }
 
 // unstage deletes the refs of staged commits, those of an interrupted commit too.
@@ -572,7 +582,8 @@ func (c *gitCommit) unstage(ctx context.Context) {
 		err = errors.Join(err, c.t.Repo.Update(ctx, gitd.RefUpdate{Name: r.Name}))
 	}
 	if err != nil {
-		c.t.store.Log.Warn("cannot delete the refs of staged commits; the next commit tries again", "caller", c.t.Caller, "err", err)
+		c.t.store.Log.Warn("cannot delete the refs of staged commits; the next commit tries again", "caller",
+			c.t.Caller, "err", err)
 	}
 }
 
@@ -613,7 +624,8 @@ func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []LeftOut) 
 // errors of ended contexts and lost containers unchanged.
 func (c *gitCommit) refused(ctx context.Context, err error) error {
 	var s *ScriptError
-	u := &Uncommitted{Reason: record.ReasonNotCommitted, Text: "the command ran, but its changes could not be committed: " + err.Error()}
+	u := &Uncommitted{Reason: record.ReasonNotCommitted,
+		Text: "the command ran, but its changes could not be committed: " + err.Error()}
 	switch {
 	case errors.Is(err, ErrDiskFull):
 		u.Reason = record.ReasonDiskFull
@@ -627,7 +639,8 @@ func (c *gitCommit) refused(ctx context.Context, err error) error {
 
 	listed, err := c.list(ctx, "")
 	if err != nil {
-		c.t.store.Log.Warn("the files that could not be committed cannot be listed, and are not kept", "caller", c.t.Caller, "err", err)
+		c.t.store.Log.Warn("the files that could not be committed cannot be listed, and are not kept", "caller",
+			c.t.Caller, "err", err)
 	}
 	for _, l := range listed {
 		if l.mode != 0 {

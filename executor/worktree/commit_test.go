@@ -30,7 +30,8 @@ func TestParseRaw(t *testing.T) {
 func TestTooMuch(t *testing.T) {
 	all := []LeftOut{{Path: "small"}, {Path: "large"}, {Path: "middle"}}
 	sizes := map[string]int64{"small": 1, "middle": 5, "large": 10}
-	for max, want := range map[int64][]string{16: nil, 15: {"large"}, 6: {"large"}, 5: {"large", "middle"}, 0: {"large", "middle", "small"}} {
+	for max, want := range map[int64][]string{16: nil, 15: {"large"}, 6: {"large"}, 5: {"large", "middle"},
+		0: {"large", "middle", "small"}} {
 		var got []string
 		for _, l := range tooMuch(all, sizes, 16, max) {
 			got = append(got, l.Path)
@@ -46,7 +47,8 @@ func TestLeftText(t *testing.T) {
 	if got := LeftText([]LeftOut{{"a", "too large"}}); got != `1 file was not committed: "a" (too large)` {
 		t.Error(got)
 	}
-	if got := LeftText(make([]LeftOut, 7)); !strings.HasPrefix(got, "7 files were not committed: ") || !strings.HasSuffix(got, "; and 2 more") {
+	if got := LeftText(make([]LeftOut, 7)); !strings.HasPrefix(got, "7 files were not committed: ") ||
+		!strings.HasSuffix(got, "; and 2 more") {
 		t.Error(got)
 	}
 }

@@ -140,7 +140,8 @@ type Wish struct {
 
 // same reports whether w and o are of the same layer, on the same branch.
 func (w Wish) same(o Wish) bool {
-	return w.Repo == o.Repo && w.Branch == o.Branch && w.Commit == o.Commit && w.Ecosystem == o.Ecosystem && w.Locks == o.Locks
+	return w.Repo == o.Repo && w.Branch == o.Branch && w.Commit == o.Commit && w.Ecosystem == o.Ecosystem &&
+		w.Locks == o.Locks
 }
 
 // wanted returns the layer of a wish, with the properties that are known before it is made.
@@ -215,7 +216,8 @@ func readLayer(dir string) *Layer {
 	}
 	text, err := os.ReadFile(path)
 	l := &Layer{dir: dir, used: info.ModTime()}
-	if err != nil || json.Unmarshal(text, l) != nil || l.Name() != filepath.Base(dir) || layerFolder(l.Repo) != filepath.Base(filepath.Dir(dir)) {
+	if err != nil || json.Unmarshal(text, l) != nil || l.Name() != filepath.Base(dir) ||
+		layerFolder(l.Repo) != filepath.Base(filepath.Dir(dir)) {
 		return nil
 	}
 	return l

@@ -165,7 +165,8 @@ func (s *layerSet) make(ctx context.Context, w Wish) (err error) {
 		return err
 	}
 	s.made.Add(1)
-	st.Log.Info("made a base layer", "repo", w.Repo, "layer", l.Name(), "files", l.Files, "bytes", l.Bytes, "took", st.Now().Sub(began))
+	st.Log.Info("made a base layer", "repo", w.Repo, "layer", l.Name(), "files", l.Files, "bytes", l.Bytes, "took",
+		st.Now().Sub(began))
 	s.evict(l)
 	return nil
 }
@@ -281,27 +282,29 @@ func (s *layerSet) checkOut(ctx context.Context, repo *gitd.Repo, w Wish, l *Lay
 	})
 	t := st.NewTree(record.Caller{}, repo, w.Branch)
 	door := ScratchDoor(repo, git, &egress.Proxy{Tell: func(record.Event) {}}) // the door reaches only the repository
-	return s.alone(ctx, w, door, staging, containers.WorkDir, func(ctx context.Context, h *containers.Host, at layer.Binding) error {
-		env := slices.Concat(st.Identity.Env(st.Identity.Bot), st.Identity.signing(), []string{
-			"RAMUS_BRANCH=" + w.Branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.Commit)})
-		out, err := t.script(ctx, h, layerScript, env, nil)
-		if err != nil {
-			return err
-		}
-		head, signs, _ := strings.Cut(strings.TrimSpace(out.stdout), " ")
-		l.Head, l.Signs, l.Token = gitd.Hash(head), signs != "", "ramus-"+record.NewToken()
-		if err := gitd.CheckHash(l.Head); err != nil {
-			return err
-		}
-		return s.announce(ctx, l, at)
-	})
+	return s.alone(ctx, w, door, staging, containers.WorkDir,
+		func(ctx context.Context, h *containers.Host, at layer.Binding) error {
+			env := slices.Concat(st.Identity.Env(st.Identity.Bot), st.Identity.signing(), []string{
+				"RAMUS_BRANCH=" + w.Branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.Commit)})
+			out, err := t.script(ctx, h, layerScript, env, nil)
+			if err != nil {
+				return err
+			}
+			head, signs, _ := strings.Cut(strings.TrimSpace(out.stdout), " ")
+			l.Head, l.Signs, l.Token = gitd.Hash(head), signs != "", "ramus-"+record.NewToken()
+			if err := gitd.CheckHash(l.Head); err != nil {
+				return err
+			}
+			return s.announce(ctx, l, at)
+		})
 }
 
 // fillDependencies fills a folder with the dependencies of a wish.
 func (s *layerSet) fillDependencies(ctx context.Context, w Wish, staging string) error {
-	return s.alone(ctx, w, http.NotFoundHandler(), staging, w.Target, func(ctx context.Context, h *containers.Host, _ layer.Binding) error {
-		return w.Fill(ctx, h)
-	})
+	return s.alone(ctx, w, http.NotFoundHandler(), staging, w.Target,
+		func(ctx context.Context, h *containers.Host, _ layer.Binding) error {
+			return w.Fill(ctx, h)
+		})
 }
 
 // announce gives the layer's index the token by which git asks for changes since then.

@@ -188,5 +188,6 @@ func leakNote(leaks []gitd.Leak) string {
 		}
 	}
 	slices.Sort(names)
-	return "the value of a secret (" + strings.Join(names, ", ") + ") was taken out before the change was committed; commits of its own became one with it\n"
+	return "the value of a secret (" + strings.Join(names, ", ") +
+		") was taken out before the change was committed; commits of its own became one with it\n"
 }

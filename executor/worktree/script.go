@@ -118,7 +118,8 @@ func scriptFault(exit containers.Exit, stderr string) error {
 		}
 		return fmt.Errorf("%w: %s", ErrDiskFull, why)
 	case exit.Code == 127:
-		return &ScriptError{scriptNoGit, "ramus: the container's image lacks a program that ramus needs: " + strings.ReplaceAll(stderr, "ramus: ", "")}
+		return &ScriptError{scriptNoGit, "ramus: the container's image lacks a program that ramus needs: " +
+			strings.ReplaceAll(stderr, "ramus: ", "")}
 	}
 	return &ScriptError{exit.Code, stderr}
 }

@@ -44,7 +44,8 @@ func TestScriptFault(t *testing.T) {
 	if err := scriptFault(containers.Exit{}, "a warning"); err != nil {
 		t.Errorf("a script that ended well: %v", err)
 	}
-	if err := scriptFault(containers.Exit{Code: 1, Reason: containers.ReasonDiskFull, Message: "2 GiB of 1 GiB"}, ""); !errors.Is(err, ErrDiskFull) ||
+	if err := scriptFault(containers.Exit{Code: 1, Reason: containers.ReasonDiskFull, Message: "2 GiB of 1 GiB"},
+		""); !errors.Is(err, ErrDiskFull) ||
 		!strings.Contains(err.Error(), "2 GiB") {
 		t.Errorf("a full disk: %v", err)
 	}
@@ -56,7 +57,8 @@ func TestScriptFault(t *testing.T) {
 	}{
 		{containers.Exit{Code: 127}, "sh: git: not found\n", true, "lacks a program"},
 		{containers.Exit{Code: scriptNoGit}, "ramus: the container's image has no git", true, "has no git"},
-		{containers.Exit{Code: scriptPush}, "error: refused\nramus: cannot push main\n", false, "cannot push main (error: refused)"},
+		{containers.Exit{Code: scriptPush}, "error: refused\nramus: cannot push main\n", false,
+			"cannot push main (error: refused)"},
 		{containers.Exit{Code: 1}, "ramus: no", false, "no"},
 	} {
 		var s *ScriptError

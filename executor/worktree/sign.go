@@ -26,7 +26,8 @@ func (t *Tree) ServeSign(w http.ResponseWriter, r *http.Request) {
 	}
 	commit, err := io.ReadAll(http.MaxBytesReader(w, r.Body, signMax))
 	if err != nil {
-		http.Error(w, fmt.Sprintf("ramus: cannot read the commit, of which there may be %d bytes", signMax), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("ramus: cannot read the commit, of which there may be %d bytes", signMax),
+			http.StatusBadRequest)
 		return
 	}
 	signature, err := t.Repo.SignCommit(r.Context(), commit, t.store.Identity.Bot, t.Caller.Branch(), t.Base)

@@ -122,7 +122,8 @@ func (t *Tree) place(ctx context.Context, b *binding, before gitd.Hash, snap git
 		}
 	}
 	for _, ref := range []string{"refs/remotes/origin/", "refs/heads/"} {
-		files = append(files, layer.File{Path: ".git/" + ref + branch, Kind: layer.KindFile, Data: []byte(snap.Commit + "\n")})
+		files = append(files, layer.File{Path: ".git/" + ref + branch, Kind: layer.KindFile,
+			Data: []byte(snap.Commit + "\n")})
 	}
 	// The work of a command is not lost if its container has just ended.
 	if err := st.layers.keeper.Put(ctx, b.at, files); err != nil && !errors.Is(err, layer.ErrGone) {
@@ -149,7 +150,8 @@ func overlayEntries(changes []layer.Change) []gitworktree.OverlayEntry {
 		if inGit(c.Path) {
 			continue
 		}
-		entries = append(entries, gitworktree.OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
+		entries = append(entries, gitworktree.OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size,
+			Inode: c.Inode,
 			MTime: c.MTime, CTime: c.CTime, Link: c.Link, Opaque: c.Opaque, Redirect: c.Redirect})
 	}
 	return entries
@@ -168,7 +170,8 @@ func gitNoise(c layer.Change) bool {
 		return true
 	}
 	// No object that was added is needed, but those of the base may not be removed.
-	return strings.HasPrefix(name, "objects/") && c.Kind != layer.KindWhiteout && !c.Opaque && c.Redirect == "" && name != "objects/info/alternates"
+	return strings.HasPrefix(name, "objects/") && c.Kind != layer.KindWhiteout && !c.Opaque && c.Redirect == "" &&
+		name != "objects/info/alternates"
 }
 
 // gitState returns a hash over the parts of .git that decide the content of a commit.

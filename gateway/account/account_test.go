@@ -24,7 +24,8 @@ func openGit(t *testing.T) *gitd.Server {
 
 func openStore(t *testing.T, git *gitd.Server, rules Rules) *Store {
 	t.Helper()
-	s := &Store{Git: git, Rules: rules, Committer: gitd.Person{Name: "ramus", Email: "ramus@localhost"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	s := &Store{Git: git, Rules: rules, Committer: gitd.Person{Name: "ramus", Email: "ramus@localhost"},
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +47,14 @@ func rules(t *testing.T, admins, members, viewers string, other route.Role) Rule
 
 // user is a user of GitHub.
 func user(id, login string, orgs ...string) Identity {
-	return Identity{Provider: ProviderGitHub, Subject: id, Login: login, Name: strings.ToUpper(login), Email: login + "@example.org",
+	return Identity{Provider: ProviderGitHub, Subject: id, Login: login, Name: strings.ToUpper(login),
+		Email: login + "@example.org",
 		Facts: map[string][]string{FactLogin: {login}, FactID: {id}, FactOrg: orgs}}
 }
 
 func TestRules(t *testing.T) {
-	r := rules(t, "github:ada github:id=7", "github:org=ACME oidc:groups=developers", "oidc:bo@example.org oidc:sub=x=y", route.RoleNone)
+	r := rules(t, "github:ada github:id=7", "github:org=ACME oidc:groups=developers",
+		"oidc:bo@example.org oidc:sub=x=y", route.RoleNone)
 	oidc := func(facts map[string][]string) Person { return Person{Provider: ProviderOIDC, Facts: facts} }
 	hub := func(i Identity) Person { return Person{Provider: i.Provider, Facts: i.Facts} }
 	for _, x := range []struct {
@@ -59,11 +62,15 @@ func TestRules(t *testing.T) {
 		p    Person
 		want route.Role
 	}{
-		{"a login", hub(user("1", "Ada")), route.RoleAdmin}, {"an id", hub(user("7", "x")), route.RoleAdmin}, {"an organization", hub(user("2", "bo", "acme")), route.RoleMember},
-		{"the highest role", hub(user("1", "ada", "acme")), route.RoleAdmin}, {"nobody", hub(user("3", "cy", "other")), route.RoleNone},
+		{"a login", hub(user("1", "Ada")), route.RoleAdmin}, {"an id", hub(user("7", "x")), route.RoleAdmin},
+		{"an organization", hub(user("2", "bo", "acme")), route.RoleMember},
+		{"the highest role", hub(user("1", "ada", "acme")), route.RoleAdmin},
+		{"nobody", hub(user("3", "cy", "other")), route.RoleNone},
 		{"a login at another provider", oidc(map[string][]string{FactLogin: {"ada"}}), route.RoleNone},
-		{"an address", oidc(map[string][]string{FactEmail: {"Bo@Example.org"}}), route.RoleViewer}, {"a group", oidc(map[string][]string{"groups": {"a", "developers"}}), route.RoleMember},
-		{"a group in another case", oidc(map[string][]string{"groups": {"Developers"}}), route.RoleNone}, {"a subject", oidc(map[string][]string{"sub": {"x=y"}}), route.RoleViewer},
+		{"an address", oidc(map[string][]string{FactEmail: {"Bo@Example.org"}}), route.RoleViewer},
+		{"a group", oidc(map[string][]string{"groups": {"a", "developers"}}), route.RoleMember},
+		{"a group in another case", oidc(map[string][]string{"groups": {"Developers"}}), route.RoleNone},
+		{"a subject", oidc(map[string][]string{"sub": {"x=y"}}), route.RoleViewer},
 	} {
 		if got := r.Role(x.p); got != x.want {
 			t.Errorf("%s: %s, want %s", x.what, got, x.want)
@@ -88,7 +95,8 @@ func TestAccounts(t *testing.T) {
 	by := gitd.Person{Name: "Admin", Email: "admin@example.org"}
 
 	ada, err := s.SignIn(ctx, user("1", "ada"))
-	if err != nil || ada.ID != "github:1" || ada.Role != route.RoleAdmin || ada.Author() != (gitd.Person{Name: "ADA", Email: "ada@example.org"}) {
+	if err != nil || ada.ID != "github:1" || ada.Role != route.RoleAdmin ||
+		ada.Author() != (gitd.Person{Name: "ADA", Email: "ada@example.org"}) {
 		t.Fatalf("%+v, %v", ada, err)
 	}
 	if _, err := s.SignIn(ctx, user("2", "bo")); !errors.Is(err, ErrNoRole) {
@@ -107,7 +115,8 @@ func TestAccounts(t *testing.T) {
 	}
 	// An administrator's word counts, also against the rules, and after a restart.
 	viewer, none := route.RoleViewer, route.RoleNone
-	if p, err := s.Apply(ctx, bo.ID, Change{Role: &viewer, Repos: map[string]route.Role{"app": route.RoleMember}}, by); err != nil || p.Role != viewer || p.Best() != route.RoleMember {
+	if p, err := s.Apply(ctx, bo.ID, Change{Role: &viewer, Repos: map[string]route.Role{"app": route.RoleMember}},
+		by); err != nil || p.Role != viewer || p.Best() != route.RoleMember {
 		t.Errorf("%+v, %v", p, err)
 	}
 	s = openStore(t, git, s.Rules)
@@ -115,7 +124,8 @@ func TestAccounts(t *testing.T) {
 	if p, err := s.SignIn(ctx, user("2", "bo", "acme")); err != nil || p.Role != viewer || p.Repos["app"] != route.RoleMember {
 		t.Errorf("after a restart: %+v, %v", p, err)
 	}
-	if p, err := s.Apply(ctx, bo.ID, Change{Rules: true, Repos: map[string]route.Role{"app": none}}, by); err != nil || p.Role != route.RoleMember || len(p.Repos) > 0 {
+	if p, err := s.Apply(ctx, bo.ID, Change{Rules: true, Repos: map[string]route.Role{"app": none}}, by); err != nil ||
+		p.Role != route.RoleMember || len(p.Repos) > 0 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, err := s.Apply(ctx, bo.ID, Change{Role: &none}, by); err != nil {
@@ -149,7 +159,8 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	// Stock git reads it all.
-	log, err := exec.CommandContext(ctx, "git", "-C", filepath.Join(git.Root, "ramus-people.git"), "log", "--format=%an:%cn:%s", "refs/ramus/accounts/github/2").Output()
+	log, err := exec.CommandContext(ctx, "git", "-C", filepath.Join(git.Root, "ramus-people.git"), "log",
+		"--format=%an:%cn:%s", "refs/ramus/accounts/github/2").Output()
 	want := "Admin:ramus:Change the roles of bo\nAdmin:ramus:Change the roles of bo\nAdmin:ramus:Change the roles of bo\nBO:ramus:Add the account of bo\n"
 	if err != nil || string(log) != want {
 		t.Errorf("%v\n%s", err, log)
@@ -171,7 +182,8 @@ func TestOwner(t *testing.T) {
 // Claims of a stranger neither grow without bound nor break a commit.
 func TestHostileIdentity(t *testing.T) {
 	s := openStore(t, openGit(t), Rules{Default: route.RoleViewer})
-	i := Identity{Provider: ProviderOIDC, Subject: "https://issuer.example \x00\n" + strings.Repeat("x", 250), Login: "eve\n<admin>\u202e", Name: strings.Repeat("n", 10_000), Facts: map[string][]string{"\xff": {"\xff"}}}
+	i := Identity{Provider: ProviderOIDC, Subject: "https://issuer.example \x00\n" + strings.Repeat("x", 250),
+		Login: "eve\n<admin>\u202e", Name: strings.Repeat("n", 10_000), Facts: map[string][]string{"\xff": {"\xff"}}}
 	for range 500 {
 		i.Facts["groups"] = append(i.Facts["groups"], strings.Repeat("g", 100), strings.Repeat("g", 1000))
 	}
@@ -210,8 +222,10 @@ func TestPrivateRecords(t *testing.T) {
 		g    gitd.Grant
 		sees bool
 	}{
-		{gitd.Grant{Subject: "a", Repo: "*", Scopes: []string{"read"}}, false}, {gitd.Grant{Subject: "a", Repo: "*", Scopes: []string{"write"}, Write: []string{"refs/*"}}, false},
-		{gitd.Grant{Subject: "a", Repo: "*", Scopes: []string{"admin"}}, true}, {gitd.Grant{Subject: "a", Repo: gitd.PeopleRepo, Scopes: []string{"read"}}, true},
+		{gitd.Grant{Subject: "a", Repo: "*", Scopes: []string{"read"}}, false},
+		{gitd.Grant{Subject: "a", Repo: "*", Scopes: []string{"write"}, Write: []string{"refs/*"}}, false},
+		{gitd.Grant{Subject: "a", Repo: "*", Scopes: []string{"admin"}}, true},
+		{gitd.Grant{Subject: "a", Repo: gitd.PeopleRepo, Scopes: []string{"read"}}, true},
 	} {
 		if got := x.g.MayRead(gitd.PeopleRepo); got != x.sees {
 			t.Errorf("%+v sees the records: %t", x.g, got)

@@ -108,7 +108,8 @@ func (p Person) Author() gitd.Person {
 // Account returns the account of a session of the person, which authenticated at a time.
 func (p Person) Account(session string, recent time.Time) route.Account {
 	by := p.Author()
-	return route.Account{ID: p.ID, Login: p.Login, Name: by.Name, Email: by.Email, Role: p.Role, Repos: p.Repos, Session: session, Recent: recent}
+	return route.Account{ID: p.ID, Login: p.Login, Name: by.Name, Email: by.Email, Role: p.Role, Repos: p.Repos,
+		Session: session, Recent: recent}
 }
 
 // Best returns the highest role that the person has anywhere.

@@ -297,7 +297,8 @@ func (s *Store) keep(ctx context.Context, p Person, by gitd.Person, message stri
 		return route.NewProblem(route.KindTooLarge, "the account of %s is larger than %d bytes", p.Login, maxAccount)
 	}
 	tip := s.tips[p.ID]
-	commit := gitd.NewCommit{Put: []gitd.File{{Path: file, Content: append(text, '\n')}}, Author: by, Committer: s.Committer, When: s.Now(),
+	commit := gitd.NewCommit{Put: []gitd.File{{Path: file, Content: append(text, '\n')}}, Author: by,
+		Committer: s.Committer, When: s.Now(),
 		Message: message + "\n", Signer: s.Signer}
 	if tip != "" {
 		commit.Parents = []gitd.Hash{tip}

@@ -153,7 +153,8 @@ func (a *Announcer) work(ctx context.Context, t Target, wake <-chan struct{}) {
 		}
 		wait := min(a.RetryEvery<<min(failed, 20), time.Hour)
 		failed++
-		a.Log.Warn("a webhook of a repository is not delivered yet", "repo", t.Repo, "host", hostOf(t.URL), "err", err, "next", wait)
+		a.Log.Warn("a webhook of a repository is not delivered yet", "repo", t.Repo, "host", hostOf(t.URL), "err", err,
+			"next", wait)
 		if a.Sleep(ctx, wait) != nil {
 			return
 		}

@@ -78,8 +78,10 @@ func TestAnnounce(t *testing.T) {
 		}
 	})
 	open := func() {
-		a = &announce.Announcer{Git: git, Dir: filepath.Join(dir, "webhooks"), URL: "https://ramus.example/", Log: slog.New(slog.DiscardHandler), Now: time.Now,
-			Targets: []announce.Target{{Repo: "app", URL: site.URL + "/hook", Secret: secret}, {Repo: "none", URL: site.URL, Secret: secret}},
+		a = &announce.Announcer{Git: git, Dir: filepath.Join(dir, "webhooks"), URL: "https://ramus.example/",
+			Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Targets: []announce.Target{{Repo: "app", URL: site.URL + "/hook", Secret: secret},
+				{Repo: "none", URL: site.URL, Secret: secret}},
 			Sleep: func(ctx context.Context, _ time.Duration) error {
 				select {
 				case tried <- struct{}{}:
@@ -99,8 +101,9 @@ func TestAnnounce(t *testing.T) {
 	commit := func() gitd.Hash {
 		t.Helper()
 		n++
-		h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: time.Unix(int64(n), 0),
-			Put: []gitd.File{{Path: "a", Content: []byte(strings.Repeat("x", n))}}})
+		h, err := repo.WriteCommit(t.Context(),
+			gitd.NewCommit{Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: time.Unix(int64(n), 0),
+				Put: []gitd.File{{Path: "a", Content: []byte(strings.Repeat("x", n))}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +118,8 @@ func TestAnnounce(t *testing.T) {
 	}
 	next := func(ref string, before, after gitd.Hash) {
 		t.Helper()
-		want := announce.Push{Event: "push", Repo: "app", Ref: ref, Before: before, After: after, URL: "https://ramus.example/app.git"}
+		want := announce.Push{Event: "push", Repo: "app", Ref: ref, Before: before, After: after,
+			URL: "https://ramus.example/app.git"}
 		if got := <-r.came; got != want {
 			t.Errorf("told of %+v, want %+v", got, want)
 		}

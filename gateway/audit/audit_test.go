@@ -69,7 +69,8 @@ func open(t *testing.T) *logged {
 // git runs stock git in the repository of the log.
 func (l *logged) git(args ...string) string {
 	l.t.Helper()
-	cmd := exec.CommandContext(l.t.Context(), "git", append([]string{"-C", filepath.Join(l.Git.Root, gitd.PeopleRepo+".git")}, args...)...)
+	cmd := exec.CommandContext(l.t.Context(), "git",
+		append([]string{"-C", filepath.Join(l.Git.Root, gitd.PeopleRepo+".git")}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		l.t.Fatalf("git %v: %v: %s", args, err, out)
@@ -83,7 +84,8 @@ func TestLog(t *testing.T) {
 	if list, err := l.Read(ctx, 10); err != nil || len(list) != 0 {
 		t.Fatal(list, err)
 	}
-	if err := l.Append(ctx, Entry{Who: "github:1", Login: "ada", Action: "people.role", Object: "github:2 admin", Result: OK, Place: "203.0.113.0/24"}); err != nil {
+	if err := l.Append(ctx, Entry{Who: "github:1", Login: "ada", Action: "people.role", Object: "github:2 admin",
+		Result: OK, Place: "203.0.113.0/24"}); err != nil {
 		t.Fatal(err)
 	}
 	l.set(l.clock().Add(2 * time.Minute)) // the next month
@@ -92,7 +94,8 @@ func TestLog(t *testing.T) {
 	}
 
 	list, err := l.Read(ctx, 10)
-	if err != nil || len(list) != 2 || list[0].Action != "token.create" || list[1].Login != "ada" || strings.ContainsAny(list[0].Object, "\n\u202e") {
+	if err != nil || len(list) != 2 || list[0].Action != "token.create" || list[1].Login != "ada" ||
+		strings.ContainsAny(list[0].Object, "\n\u202e") {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if list, err := l.Read(ctx, 1); err != nil || len(list) != 1 || list[0].Action != "token.create" {

@@ -20,7 +20,8 @@ func TestConformance(t *testing.T) {
 			forgetest.Run(t, func(t *testing.T) forgetest.World {
 				h := bitbuckettest.New(t)
 				return forgeworld.New(t, h, func(token string, rt http.RoundTripper) forge.Forge {
-					return &bitbucket.Client{URL: h.URL() + "/2.0", User: user, Token: token, HTTP: &http.Client{Transport: rt}, Log: slog.New(slog.DiscardHandler),
+					return &bitbucket.Client{URL: h.URL() + "/2.0", User: user, Token: token,
+						HTTP: &http.Client{Transport: rt}, Log: slog.New(slog.DiscardHandler),
 						Now: time.Now, Sleep: forgetest.Sleep}
 				}, bitbucket.ParseDelivery)
 			})

@@ -60,7 +60,8 @@ func (c *Client) FileURL(repo forge.Name, commit, path string) string {
 
 func (c *Client) api() *rest.Client {
 	c.once.Do(func() {
-		c.rest = &rest.Client{Site: site, URL: cmp.Or(c.URL, DefaultURL), HTTP: c.HTTP, Log: c.Log, Now: c.Now, Sleep: c.Sleep,
+		c.rest = &rest.Client{Site: site, URL: cmp.Or(c.URL, DefaultURL), HTTP: c.HTTP, Log: c.Log, Now: c.Now,
+			Sleep: c.Sleep,
 			Authorize: func(r *http.Request) {
 				if c.User != "" {
 					r.SetBasicAuth(c.User, c.Token)
@@ -77,7 +78,8 @@ func (c *Client) request(what, method string, repo forge.Name, body any, parts .
 	if !repo.Valid(1) {
 		return rest.Request{}, fmt.Errorf("cannot %s: %w", what, c.api().Refuse("%.200q is no name of a repository", repo))
 	}
-	return rest.Request{What: what, Method: method, Body: body, Path: rest.Path(append([]string{"repositories", repo.Owner, repo.Repo}, parts...)...)}, nil
+	return rest.Request{What: what, Method: method, Body: body,
+		Path: rest.Path(append([]string{"repositories", repo.Owner, repo.Repo}, parts...)...)}, nil
 }
 
 // do makes a request below a repository.
@@ -124,7 +126,8 @@ func isUUID(text string) bool {
 func (c *Client) Me(ctx context.Context) (string, error) {
 	return c.self.Get(func() (string, error) {
 		var u user
-		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.UUID != "" })
+		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u,
+			func() bool { return u.UUID != "" })
 		return u.UUID, err
 	})
 }
@@ -141,7 +144,8 @@ func (c *Client) CanWrite(ctx context.Context, repo forge.Name, uuid string) (bo
 	all, err := rest.ListValues[struct {
 		Permission string `json:"permission"`
 		User       user   `json:"user"`
-	}](ctx, c.api(), rest.Request{What: what, Path: rest.Path("workspaces", repo.Owner, "permissions", "repositories", repo.Repo),
+	}](ctx, c.api(), rest.Request{What: what,
+		Path:  rest.Path("workspaces", repo.Owner, "permissions", "repositories", repo.Repo),
 		Query: url.Values{"pagelen": {"50"}, "q": {`permission>"read"`}}})
 	if errors.Is(err, forge.ErrNotFound) {
 		return false, nil
@@ -159,7 +163,8 @@ func (c *Client) DeleteBranch(ctx context.Context, repo forge.Name, branch strin
 	if !forge.ValidRef(branch) {
 		return fmt.Errorf("cannot delete a branch: %w", c.api().Refuse("%.200q is no name of a branch", branch))
 	}
-	err := c.do(ctx, "delete a branch", http.MethodDelete, repo, nil, nil, nil, append([]string{"refs", "branches"}, strings.Split(branch, "/")...)...)
+	err := c.do(ctx, "delete a branch", http.MethodDelete, repo, nil, nil, nil,
+		append([]string{"refs", "branches"}, strings.Split(branch, "/")...)...)
 	if !errors.Is(err, forge.ErrNotFound) {
 		return err
 	}
@@ -179,7 +184,8 @@ type status struct {
 }
 
 func (s status) check(commit string) forge.Check {
-	out := forge.Check{ID: derived(commit, s.Key, s.State, s.Updated), Name: cmp.Or(s.Name, s.Key), Commit: commit, Branch: s.Ref, URL: s.URL,
+	out := forge.Check{ID: derived(commit, s.Key, s.State, s.Updated), Name: cmp.Or(s.Name, s.Key), Commit: commit,
+		Branch: s.Ref, URL: s.URL,
 		Title: forge.Bounded(s.Description), Status: "completed"}
 	switch s.State {
 	case "SUCCESSFUL":
@@ -220,9 +226,11 @@ func (c *Client) SetStatus(ctx context.Context, repo forge.Name, s forge.Status)
 	if !forge.ValidRef(s.Commit) || strings.Contains(s.Commit, "/") {
 		return fmt.Errorf("cannot set a status: %w", c.api().Refuse("%.200q is no name of a commit", s.Commit))
 	}
-	state := map[string]string{forge.StatusSuccess: "SUCCESSFUL", forge.StatusFailure: "FAILED", forge.StatusPending: "INPROGRESS"}[s.State]
-	body := map[string]string{"key": forge.StatusName, "name": forge.StatusName, "state": state, "description": c.Secrets.String(s.Line()),
-		"url": cmp.Or(s.URL, "https://bitbucket.org/"+repo.String()+"/commits/"+s.Commit)}
+	state := map[string]string{forge.StatusSuccess: "SUCCESSFUL", forge.StatusFailure: "FAILED",
+		forge.StatusPending: "INPROGRESS"}[s.State]
+	body := map[string]string{"key": forge.StatusName, "name": forge.StatusName, "state": state,
+		"description": c.Secrets.String(s.Line()),
+		"url":         cmp.Or(s.URL, "https://bitbucket.org/"+repo.String()+"/commits/"+s.Commit)}
 	return c.do(ctx, "set a status", http.MethodPost, repo, body, nil, nil, "commit", s.Commit, "statuses", "build")
 }
 

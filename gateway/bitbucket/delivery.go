@@ -71,7 +71,8 @@ func ParseDelivery(h http.Header, body []byte, secret string) (forge.Delivery, e
 		return d, nil
 	}
 	if d.Repo, ok = forge.ParseName(p.Repository.FullName, 1); !ok {
-		return forge.Delivery{}, fmt.Errorf("%w: %.200q is no name of a repository", forge.ErrDelivery, p.Repository.FullName)
+		return forge.Delivery{},
+			fmt.Errorf("%w: %.200q is no name of a repository", forge.ErrDelivery, p.Repository.FullName)
 	}
 	switch {
 	case strings.HasPrefix(event, "pullrequest:") && p.Pull != nil:

@@ -57,8 +57,10 @@ type participant struct {
 }
 
 func (p *pull) pull() forge.Pull {
-	out := forge.Pull{Number: p.ID, URL: p.Links.HTML.Href, Title: p.Title, Body: forge.Bounded(p.Description), Open: p.State == "OPEN", Draft: p.Draft,
-		Merged: p.State == "MERGED", Head: p.Source.Branch.Name, HeadSHA: p.Source.Commit.Hash, Base: p.Destination.Branch.Name, Author: p.Author.UUID,
+	out := forge.Pull{Number: p.ID, URL: p.Links.HTML.Href, Title: p.Title, Body: forge.Bounded(p.Description),
+		Open: p.State == "OPEN", Draft: p.Draft,
+		Merged: p.State == "MERGED", Head: p.Source.Branch.Name, HeadSHA: p.Source.Commit.Hash,
+		Base: p.Destination.Branch.Name, Author: p.Author.UUID,
 		UpdatedAt: p.Updated}
 	if out.Merged && p.Merge != nil {
 		out.MergeCommit = p.Merge.Hash
@@ -71,7 +73,8 @@ func (p *pull) pull() forge.Pull {
 
 func (c *Client) pull(ctx context.Context, repo forge.Name, n int) (*pull, error) {
 	var p pull
-	err := c.do(ctx, "read a pull request", http.MethodGet, repo, nil, &p, func() bool { return p.ID == n }, "pullrequests", number(n))
+	err := c.do(ctx, "read a pull request", http.MethodGet, repo, nil, &p, func() bool { return p.ID == n },
+		"pullrequests", number(n))
 	return &p, err
 }
 
@@ -85,7 +88,8 @@ func (c *Client) Pull(ctx context.Context, repo forge.Name, n int) (forge.Pull, 
 func (c *Client) openPull(ctx context.Context, repo forge.Name, head, base string) (p forge.Pull, found bool, err error) {
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	all, err := list[pull](ctx, c, "look for a pull request", repo,
-		`state="OPEN" AND source.branch.name="`+quoted.Replace(head)+`" AND destination.branch.name="`+quoted.Replace(base)+`"`, "pullrequests")
+		`state="OPEN" AND source.branch.name="`+quoted.Replace(head)+`" AND destination.branch.name="`+
+			quoted.Replace(base)+`"`, "pullrequests")
 	for _, one := range all {
 		// A fork may have a branch of the same name.
 		if one.State == "OPEN" && one.Source.Branch.Name == head && one.Destination.Branch.Name == base &&
@@ -110,8 +114,9 @@ func end(name string) map[string]any {
 // refuse a second one, so it is looked for before.
 func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPull) (forge.Pull, error) {
 	const what = "open a pull request"
-	r, err := c.request(what, http.MethodPost, repo, map[string]any{"title": forge.Line(c.Secrets.String(p.Title), maxTitle), "description": c.text(p.Body, ""),
-		"source": end(p.Head), "destination": end(p.Base), "draft": p.Draft}, "pullrequests")
+	r, err := c.request(what, http.MethodPost, repo,
+		map[string]any{"title": forge.Line(c.Secrets.String(p.Title), maxTitle), "description": c.text(p.Body, ""),
+			"source": end(p.Head), "destination": end(p.Base), "draft": p.Draft}, "pullrequests")
 	if err != nil {
 		return forge.Pull{}, err
 	}
@@ -156,7 +161,8 @@ func (c *Client) change(ctx context.Context, what string, repo forge.Name, n int
 		reviewers = append(reviewers, map[string]string{"uuid": u.UUID})
 	}
 	var out pull
-	err = c.do(ctx, what, http.MethodPut, repo, map[string]any{"title": p.Title, "description": p.Description, "reviewers": reviewers}, &out,
+	err = c.do(ctx, what, http.MethodPut, repo,
+		map[string]any{"title": p.Title, "description": p.Description, "reviewers": reviewers}, &out,
 		func() bool { return out.ID == n }, "pullrequests", number(n))
 	return &out, err
 }
@@ -176,7 +182,8 @@ func (c *Client) RequestReview(ctx context.Context, repo forge.Name, n int, user
 			continue
 		}
 		// One request for each, because Bitbucket refuses a request as a whole.
-		_, err = c.change(ctx, "ask for a review", repo, n, func(p *pull) { p.Reviewers = append(p.Reviewers, user{UUID: uuid}) })
+		_, err = c.change(ctx, "ask for a review", repo, n,
+			func(p *pull) { p.Reviewers = append(p.Reviewers, user{UUID: uuid}) })
 		var refused *forge.RefusedError
 		if errors.As(err, &refused) && refused.Status == http.StatusBadRequest {
 			continue
@@ -214,7 +221,8 @@ type comment struct {
 }
 
 func (m comment) comment() forge.Comment {
-	out := forge.Comment{ID: m.ID, Issue: m.Inline == nil, User: m.User.UUID, Shown: m.User.shown(), Bot: m.User.isBot(), Body: forge.Bounded(m.Content.Raw),
+	out := forge.Comment{ID: m.ID, Issue: m.Inline == nil, User: m.User.UUID, Shown: m.User.shown(),
+		Bot: m.User.isBot(), Body: forge.Bounded(m.Content.Raw),
 		URL: m.Links.HTML.Href, CreatedAt: m.Created}
 	if m.Parent != nil {
 		out.InReplyTo = m.Parent.ID
@@ -259,7 +267,8 @@ func (c *Client) Reviews(ctx context.Context, repo forge.Name, n int) ([]forge.R
 		if state != forge.ReviewApproved && state != forge.ReviewChanges {
 			continue
 		}
-		out = append(out, forge.Review{ID: derived(one.User.UUID, state, one.At.UTC().Format(time.RFC3339Nano)), User: one.User.UUID, Shown: one.User.shown(),
+		out = append(out, forge.Review{ID: derived(one.User.UUID, state, one.At.UTC().Format(time.RFC3339Nano)),
+			User: one.User.UUID, Shown: one.User.shown(),
 			Bot: one.User.isBot(), State: state, SubmittedAt: one.At})
 	}
 	slices.SortStableFunc(out, func(a, b forge.Review) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
@@ -305,7 +314,8 @@ func trailer(mark string) string {
 }
 
 // unfolded replaces the HTML of folded parts.
-var unfolded = strings.NewReplacer("<details>\n<summary>", "**", "</summary>", "**", "\n</details>", "", "<details>", "", "</details>", "")
+var unfolded = strings.NewReplacer("<details>\n<summary>", "**", "</summary>", "**", "\n</details>", "", "<details>",
+	"", "</details>", "")
 
 // text prepares a body for a post.
 func (c *Client) text(body, trailer string) string {

@@ -39,11 +39,14 @@ const (
 
 // The tools of a session.
 var (
-	StartSession = Tool{ToolStart, `Asks for a run on this thread's own branch that begins when yours has ended: a coding agent, another one perhaps, is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. You can ask for one such run; asking again with other words changes nothing.`,
+	StartSession = Tool{ToolStart,
+		`Asks for a run on this thread's own branch that begins when yours has ended: a coding agent, another one perhaps, is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. You can ask for one such run; asking again with other words changes nothing.`,
 		Object(`"prompt":`+PromptProperty("What is to be done, complete in itself.")+`,"agent":`+AgentProperty, "prompt")}
-	ResumeSession = Tool{ToolResume, `Says something to your own run: you get the prompt at your next turn, when this one has ended. What was said once is not said again.`,
+	ResumeSession = Tool{ToolResume,
+		`Says something to your own run: you get the prompt at your next turn, when this one has ended. What was said once is not said again.`,
 		Object(`"prompt":`+PromptProperty("What to say to the agent."), "prompt")}
-	FallbackSession = Tool{ToolFallback, `Hands the request over to the fallback runner, with the whole thread. It works on its own and answers in the thread itself. It is for work that needs a Mac, a desktop or Docker inside, or a session longer than a run in a container may last.`,
+	FallbackSession = Tool{ToolFallback,
+		`Hands the request over to the fallback runner, with the whole thread. It works on its own and answers in the thread itself. It is for work that needs a Mac, a desktop or Docker inside, or a session longer than a run in a container may last.`,
 		Object(`"prompt":`+PromptProperty("What is to be done, complete in itself."), "prompt")}
 )
 

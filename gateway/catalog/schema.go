@@ -28,5 +28,6 @@ func PromptProperty(description string) string {
 
 // Object returns the schema of an object with the given properties and no others.
 func Object(properties string, required ...string) json.RawMessage {
-	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":["` + strings.Join(required, `","`) + `"],"additionalProperties":false}`)
+	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":["` + strings.Join(required,
+		`","`) + `"],"additionalProperties":false}`)
 }

@@ -52,13 +52,15 @@ func (a *ACME) Open() error {
 	if !strings.HasPrefix(directory, "https://") {
 		return fmt.Errorf("cannot use the ACME directory %.200q: want an https URL", directory)
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: a.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment,
+		TLSClientConfig: &tls.Config{RootCAs: a.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
 	a.manager = &autocert.Manager{
 		Prompt:     autocert.AcceptTOS,
 		Cache:      autocert.DirCache(a.Folder),
 		HostPolicy: a.policy,
 		Email:      a.Email,
-		Client:     &acme.Client{DirectoryURL: directory, UserAgent: "ramus", HTTPClient: &http.Client{Transport: transport, Timeout: time.Minute}},
+		Client: &acme.Client{DirectoryURL: directory, UserAgent: "ramus",
+			HTTPClient: &http.Client{Transport: transport, Timeout: time.Minute}},
 	}
 	return nil
 }

@@ -35,8 +35,10 @@ func newAuthority(t *testing.T, httpPort, tlsPort int) *authority {
 	names := newNames(t)
 	discard := log.New(io.Discard, "", 0)
 	store := db.NewMemoryStore()
-	issuer := ca.New(discard, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {Description: "default", ValidityPeriod: 90 * 24 * 3600}})
-	front := wfe.New(discard, store, va.New(discard, httpPort, tlsPort, true, names, store), issuer, []string{"ca.example.org"}, true, false, 0, 0)
+	issuer := ca.New(discard, store, "", "ecdsa", 0, 1,
+		map[string]ca.Profile{"default": {Description: "default", ValidityPeriod: 90 * 24 * 3600}})
+	front := wfe.New(discard, store, va.New(discard, httpPort, tlsPort, true, names, store), issuer,
+		[]string{"ca.example.org"}, true, false, 0, 0)
 	a := &authority{roots: x509.NewCertPool()}
 	handler := front.Handler()
 	a.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +63,8 @@ func newNames(t *testing.T) string {
 		m := new(dns.Msg)
 		m.SetReply(q)
 		if q.Question[0].Qtype == dns.TypeA {
-			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}, A: net.IPv4(127, 0, 0, 1)})
+			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA,
+				Class: dns.ClassINET, Ttl: 1}, A: net.IPv4(127, 0, 0, 1)})
 		}
 		_ = w.WriteMsg(m)
 	})}
@@ -82,13 +85,15 @@ func TestACME(t *testing.T) {
 	authority := newAuthority(t, httpPort, tlsPort)
 	roots := x509.NewCertPool()
 	roots.AddCert(authority.server.Certificate())
-	a := &ACME{Hosts: []string{"ramus.example.org"}, Email: "ada@example.org", Directory: authority.server.URL + "/dir", Folder: filepath.Join(t.TempDir(), "acme"), Roots: roots}
+	a := &ACME{Hosts: []string{"ramus.example.org"}, Email: "ada@example.org", Directory: authority.server.URL + "/dir",
+		Folder: filepath.Join(t.TempDir(), "acme"), Roots: roots}
 	if err := a.Open(); err != nil {
 		t.Fatal(err)
 	}
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	quiet := log.New(io.Discard, "", 0)
-	servers := []*http.Server{{Handler: Strict(hello), TLSConfig: a.Config(), ErrorLog: quiet, ReadHeaderTimeout: time.Minute},
+	servers := []*http.Server{{Handler: Strict(hello), TLSConfig: a.Config(), ErrorLog: quiet,
+		ReadHeaderTimeout: time.Minute},
 		{Handler: a.Challenge(Redirect("", "")), ErrorLog: quiet, ReadHeaderTimeout: time.Minute}}
 	ended := make(chan error, 2)
 	go func() { ended <- servers[0].ServeTLS(secure, "", "") }()
@@ -100,7 +105,8 @@ func TestACME(t *testing.T) {
 		}
 	}()
 	get := func(name string) (*http.Response, error) {
-		c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: authority.roots, ServerName: name}}}
+		c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{RootCAs: authority.roots, ServerName: name}}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+secure.Addr().String(), nil)
 		if err != nil {
 			t.Fatal(err)

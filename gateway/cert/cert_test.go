@@ -26,7 +26,8 @@ func pair(t *testing.T, dir, name string) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -56,13 +57,17 @@ func TestFiles(t *testing.T) {
 	if err := f.Open(); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = io.WriteString(w, "hello")
+	}))
 	server.TLS = f.Config()
 	server.StartTLS()
 	defer server.Close()
 	served := func() string {
 		t.Helper()
-		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, ServerName: "any.example.org"})
+		conn, err := tls.Dial("tcp", server.Listener.Addr().String(),
+			&tls.Config{InsecureSkipVerify: true, ServerName: "any.example.org"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +115,8 @@ func TestRedirect(t *testing.T) {
 		{"", "8443", "HEAD", "ramus.example.org:80", "/", 308, "https://ramus.example.org:8443/"},
 		{"", "8443", "GET", "[::1]:80", "/", 308, "https://[::1]:8443/"},
 		{"", "443", "GET", "[::1]", "/", 308, "https://[::1]/"},
-		{"https://ramus.example.org/below", "443", "GET", "evil.example", "//evil.example/x", 308, "https://ramus.example.org//evil.example/x"},
+		{"https://ramus.example.org/below", "443", "GET", "evil.example", "//evil.example/x", 308,
+			"https://ramus.example.org//evil.example/x"},
 		{"", "443", "POST", "ramus.example.org", "/api/tokens", 403, ""},
 		{"", "443", "GET", "", "/", 400, ""},
 	} {
@@ -130,7 +136,8 @@ func TestStrict(t *testing.T) {
 		tls  bool
 		want string
 	}{
-		{"ramus.example.org", true, "max-age=31536000"}, {"ramus.example.org:8443", true, "max-age=31536000"}, {"ramus.example.org", false, ""},
+		{"ramus.example.org", true, "max-age=31536000"}, {"ramus.example.org:8443", true, "max-age=31536000"},
+		{"ramus.example.org", false, ""},
 		{"127.0.0.1:8080", true, ""}, {"[::1]:8080", true, ""},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -147,7 +154,8 @@ func TestStrict(t *testing.T) {
 }
 
 func TestACMEOptions(t *testing.T) {
-	for _, bad := range []ACME{{}, {Hosts: []string{"*.example.org"}}, {Hosts: []string{"localhost"}}, {Hosts: []string{"a.example.org:443"}},
+	for _, bad := range []ACME{{}, {Hosts: []string{"*.example.org"}}, {Hosts: []string{"localhost"}},
+		{Hosts: []string{"a.example.org:443"}},
 		{Hosts: []string{"a.example.org"}, Directory: "http://ca.example.org"}} {
 		if err := bad.Open(); err == nil {
 			t.Errorf("%+v is accepted", bad)

@@ -140,7 +140,8 @@ func (s *worker) logText(ctx context.Context, runs []record.Run, args []string) 
 				exit = "exit " + strconv.Itoa(*e.Exit)
 			}
 			command, _, _ := strings.Cut(cmp.Or(e.Command, e.Node, e.Step), "\n")
-			of = append(of, fmt.Sprintf("%s  %-8s %8s  %s", commit, exit, (time.Duration(e.DurationMS)*time.Millisecond).String(), command))
+			of = append(of, fmt.Sprintf("%s  %-8s %8s  %s", commit, exit,
+				(time.Duration(e.DurationMS)*time.Millisecond).String(), command))
 		}
 		for j := len(of) - 1; j >= 0 && len(lines) < most; j-- {
 			lines = append(lines, of[j])
@@ -180,9 +181,11 @@ func (s *worker) diffText(ctx context.Context, last record.Run, args []string) (
 // explainFailure returns why the last run failed.
 func (s *worker) explainFailure(ctx context.Context, last record.Run) (text, code string, err error) {
 	if last.State != record.StateFailed {
-		return fmt.Sprintf("The last run (`%s`) %s.", render.NoTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == record.StateComplete]), "", nil
+		return fmt.Sprintf("The last run (`%s`) %s.", render.NoTicks(title(last)), map[bool]string{true: "is done",
+			false: "has not ended: " + standing(last)}[last.State == record.StateComplete]), "", nil
 	}
-	text = fmt.Sprintf("`%s` failed (%s): %s\nWhat to do: %s", render.NoTicks(title(last)), render.ReasonText(last.Reason), last.Error, render.Hint(last.Reason))
+	text = fmt.Sprintf("`%s` failed (%s): %s\nWhat to do: %s", render.NoTicks(title(last)),
+		render.ReasonText(last.Reason), last.Error, render.Hint(last.Reason))
 	for e, err := range s.chat.Executor.Events(ctx, last.Name(), 0, false) {
 		if err != nil {
 			return "", "", err
@@ -229,12 +232,14 @@ func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, 
 	if lookup.IsCallerBranch(words.Into) {
 		return fmt.Sprintf("`%s` is a branch that callers work on: merge into one of people's.", words.Into), "", nil
 	}
-	res, err := s.chat.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, ByID: id, Into: words.Into, Strategy: words.Strategy, Propose: words.Verb == "pr"})
+	res, err := s.chat.Executor.Merge(ctx, s.caller.String(),
+		record.Merge{By: who, ByID: id, Into: words.Into, Strategy: words.Strategy, Propose: words.Verb == "pr"})
 	if err != nil {
 		return "", "", err
 	}
 	if len(res.Conflicts) > 0 {
-		return fmt.Sprintf("`%s` cannot be brought into %s: it conflicts in", last.Branch, res.Into), strings.Join(res.Conflicts, "\n"), nil
+		return fmt.Sprintf("`%s` cannot be brought into %s: it conflicts in", last.Branch, res.Into),
+			strings.Join(res.Conflicts, "\n"), nil
 	}
 	return landedText(last.Branch, res), "", nil
 }
@@ -307,9 +312,11 @@ func landedText(branch string, res record.Landed) string {
 	var text string
 	switch at := fmt.Sprintf("%.10s", res.Commit); {
 	case res.Pull != nil && res.Pull.Updated:
-		text = fmt.Sprintf("Pull request #%d of `%s` into %s is up to date: %s\nNothing is merged yet.", res.Pull.Number, branch, res.Into, res.Pull.URL)
+		text = fmt.Sprintf("Pull request #%d of `%s` into %s is up to date: %s\nNothing is merged yet.",
+			res.Pull.Number, branch, res.Into, res.Pull.URL)
 	case res.Pull != nil:
-		text = fmt.Sprintf("Opened pull request #%d of `%s` into %s: %s\nNothing is merged yet.", res.Pull.Number, branch, res.Into, res.Pull.URL)
+		text = fmt.Sprintf("Opened pull request #%d of `%s` into %s: %s\nNothing is merged yet.", res.Pull.Number,
+			branch, res.Into, res.Pull.URL)
 	case res.UpToDate:
 		text = fmt.Sprintf("%s has everything of `%s` already.", res.Into, branch)
 	case res.Policy == record.MergePush:

@@ -41,7 +41,8 @@ func (c *Chat) connect(d slack.Command, words Words) string {
 		case len(sites) == 0:
 			return "There is no token of yours here."
 		}
-		return fmt.Sprintf("Your tokens of %s are removed. ramus opens your pull requests itself from now on.", strings.Join(sites, ", "))
+		return fmt.Sprintf("Your tokens of %s are removed. ramus opens your pull requests itself from now on.",
+			strings.Join(sites, ", "))
 	}
 	site := ""
 	if len(words.Args) > 0 {

@@ -22,7 +22,8 @@ func (s *worker) handOver(ctx context.Context, run record.Run, m slack.Mention, 
 		first = thread.Parent.Text
 	}
 	prompt := cmp.Or(words.Text, first)
-	why := s.chat.refusal(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: cmp.Or(at.home, at.unnamed), Own: true})
+	why := s.chat.refusal(gate.Doing{Deed: gate.DeedRun, Person: m.User,
+		Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: cmp.Or(at.home, at.unnamed), Own: true})
 	switch {
 	case s.chat.Fallback == nil:
 		why = "No fallback runner is configured here (`fallback` in the server's configuration)."
@@ -33,7 +34,8 @@ func (s *worker) handOver(ctx context.Context, run record.Run, m slack.Mention, 
 		next.run, err = s.endWithText(ctx, run, why, "")
 		return next, err
 	}
-	next.work = s.waitForFallback(run, m, thread, gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonPerson, Prompt: prompt}, seen)
+	next.work = s.waitForFallback(run, m, thread,
+		gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonPerson, Prompt: prompt}, seen)
 	return next, nil
 }
 

@@ -20,8 +20,10 @@ func (c *Chat) showHome(team, user, mistake string) {
 		ctx, cancel := context.WithTimeout(ctx, soon)
 		defer cancel()
 		p := c.preferences(ctx, team, user)
-		home := render.Home{Repos: c.reposOf(ctx, user), Agents: c.Executor.AgentNames(), Repo: p.Repo, Base: p.Base, Agent: p.Agent, Notice: string(p.Notify), Mistake: mistake,
-			Notify: []render.HomeOption{{Value: string(NotifyNeeded), Text: "for questions and failures"}, {Value: string(NotifyAlways), Text: "always"}, {Value: string(NotifyNever), Text: "never"}}}
+		home := render.Home{Repos: c.reposOf(ctx, user), Agents: c.Executor.AgentNames(), Repo: p.Repo, Base: p.Base,
+			Agent: p.Agent, Notice: string(p.Notify), Mistake: mistake,
+			Notify: []render.HomeOption{{Value: string(NotifyNeeded), Text: "for questions and failures"},
+				{Value: string(NotifyAlways), Text: "always"}, {Value: string(NotifyNever), Text: "never"}}}
 		if err := c.Slack.PublishHome(ctx, user, home.Blocks()); err != nil && c.ctx.Err() == nil {
 			c.Log.Warn("cannot show a Home tab", "user", user, "err", err)
 		}

@@ -38,7 +38,8 @@ func (api *API) Routes() []route.Route {
 
 func (api *API) fromSlack(c *route.Call, parse func(*route.Call, []byte) (slack.Delivery, error)) error {
 	if api.Chat == nil || api.Chat.SigningSecret == "" {
-		return route.NewProblem(route.KindNotFound, "no Slack app is configured").WithHint("set slack.token_env and slack.signing_secret_env")
+		return route.NewProblem(route.KindNotFound,
+			"no Slack app is configured").WithHint("set slack.token_env and slack.signing_secret_env")
 	}
 	body, err := c.ReadBody()
 	if err != nil {
@@ -53,7 +54,8 @@ func (api *API) fromSlack(c *route.Call, parse func(*route.Call, []byte) (slack.
 		return route.NewProblem(route.KindInvalid, "cannot read what Slack sent: %v", err)
 	}
 	if retry := c.R.Header.Get("X-Slack-Retry-Num"); retry != "" {
-		api.Log.Debug("Slack delivers again", "request", c.ID, "retry", retry, "reason", c.R.Header.Get("X-Slack-Retry-Reason"))
+		api.Log.Debug("Slack delivers again", "request", c.ID, "retry", retry, "reason",
+			c.R.Header.Get("X-Slack-Retry-Reason"))
 	}
 	reply, err := api.Chat.Deliver(c.R.Context(), d)
 	if err != nil {

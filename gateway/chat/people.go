@@ -31,7 +31,8 @@ func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 	switch {
 	case d.Reason == gate.ReasonExplicitPrefix:
 		return ""
-	case d.Reason == gate.ReasonGrant && c.gate().Resolve(gate.Asked{ThreadStarter: user, Channel: channel}).Runner == gate.RunnerContainer:
+	case d.Reason == gate.ReasonGrant &&
+		c.gate().Resolve(gate.Asked{ThreadStarter: user, Channel: channel}).Runner == gate.RunnerContainer:
 		return user
 	}
 	return d.Starter
@@ -42,7 +43,8 @@ func (c *Chat) refusal(d gate.Doing) string {
 	if c.gate().Permits(d) {
 		return ""
 	}
-	what := map[gate.Deed]string{gate.DeedRun: "run something", gate.DeedMerge: "merge", gate.DeedApprove: "answer that question"}[d.Deed]
+	what := map[gate.Deed]string{gate.DeedRun: "run something", gate.DeedMerge: "merge",
+		gate.DeedApprove: "answer that question"}[d.Deed]
 	where := "in this thread"
 	if d.Repo != "" {
 		where = fmt.Sprintf("in this thread, on the repository `%s`", render.NoTicks(d.Repo))
@@ -54,7 +56,8 @@ func (c *Chat) refusal(d gate.Doing) string {
 // usableRepos returns the repositories that the author of m may use in the thread.
 func (s *worker) usableRepos(ctx context.Context, d catalog.Decision, m slack.Mention) []string {
 	return slices.DeleteFunc(s.chat.listRepos(ctx), func(repo string) bool {
-		return !s.chat.gate().Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo})
+		return !s.chat.gate().Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User,
+			Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo})
 	})
 }
 
@@ -66,7 +69,8 @@ func (s *worker) permitRun(d catalog.Decision, m slack.Mention, own bool) func(r
 			if deed == gate.DeedMerge && into == "" {
 				continue
 			}
-			if why := s.chat.refusal(gate.Doing{Deed: deed, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
+			if why := s.chat.refusal(gate.Doing{Deed: deed, Person: m.User,
+				Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
 				return route.NewProblem(route.KindDenied, "%s", why)
 			}
 		}

@@ -44,10 +44,12 @@ func (r *reporter) showPictures(ctx context.Context) error {
 	}
 	why := ""
 	if len(shown) > 0 {
-		share := slack.Share{Channel: r.m.Channel, ThreadTS: r.m.ThreadTS, Text: render.ShownPictures(shown, rest, recorded, links)}
+		share := slack.Share{Channel: r.m.Channel, ThreadTS: r.m.ThreadTS,
+			Text: render.ShownPictures(shown, rest, recorded, links)}
 		for i, p := range shown {
 			caption := p.Caption(render.OneLine)
-			share.Files = append(share.Files, slack.Upload{Name: render.PictureName(p, i+1, r.run.ID), Title: render.Cut(caption, slackTitleMax), Alt: caption, Content: contents[i]})
+			share.Files = append(share.Files, slack.Upload{Name: render.PictureName(p, i+1, r.run.ID),
+				Title: render.Cut(caption, slackTitleMax), Alt: caption, Content: contents[i]})
 		}
 		err := r.worker.chat.Slack.Share(ctx, share, r.searchFirst)
 		if err == nil || !errors.Is(err, slack.ErrRefused) {
@@ -61,7 +63,8 @@ func (r *reporter) showPictures(ctx context.Context) error {
 		}
 		rest = append(shown, rest...)
 	}
-	_, err = r.worker.chat.Slack.Post(ctx, r.address(render.LinkedPictures(why, rest, recorded, links), partPictures), r.searchFirst)
+	_, err = r.worker.chat.Slack.Post(ctx, r.address(render.LinkedPictures(why, rest, recorded, links), partPictures),
+		r.searchFirst)
 	if refusedHere(err) {
 		// The result with the outcome of the checks is in the thread already.
 		r.worker.chat.Log.Error("cannot post links to pictures", "run", r.run.Name(), "err", err)

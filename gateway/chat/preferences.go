@@ -102,7 +102,8 @@ func (c *Chat) writePreferences(ctx context.Context, team, user string, p Prefer
 	if err != nil {
 		return err
 	}
-	commit := gitd.NewCommit{Put: []gitd.File{{Path: preferencesFile, Content: append(text, '\n')}}, Author: asker(user, ""), When: c.Now(),
+	commit := gitd.NewCommit{Put: []gitd.File{{Path: preferencesFile, Content: append(text, '\n')}},
+		Author: asker(user, ""), When: c.Now(),
 		Message: "Change the preferences of " + user + "\n"}
 	if at != "" {
 		commit.Parents = []gitd.Hash{at}

@@ -66,13 +66,15 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 	switch {
 	case !c.gate().Enabled && a.ID != render.ActionStop:
 		return "ramus is switched off here at the moment."
-	case p.Reason == gate.ReasonGrant && c.gate().Resolve(gate.Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != gate.RunnerContainer:
+	case p.Reason == gate.ReasonGrant &&
+		c.gate().Resolve(gate.Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != gate.RunnerContainer:
 		// ramus began the thread of the task, so the gate must let the user through.
 		return "Only those for whom ramus works can do that."
 	case p.Reason == gate.ReasonExplicitPrefix && !slices.Contains(c.gate().Requesters, a.User):
 		return "Only those who may start runs in this thread can do that."
 	}
-	d := gate.Doing{Deed: gate.DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel), Repo: run.Repo, Own: true}
+	d := gate.Doing{Deed: gate.DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel),
+		Repo: run.Repo, Own: true}
 	switch a.ID {
 	case render.ActionDiff:
 		return ""
@@ -82,7 +84,8 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 		}
 	case render.ActionRepo:
 		d.Repo = choice
-		d.Own = run.Origin != nil && c.findPlace(ctx, Session{run.Origin.Session}, a.Channel, Words{}, Preferences{}).unnamed == choice
+		d.Own = run.Origin != nil && c.findPlace(ctx, Session{run.Origin.Session}, a.Channel, Words{},
+			Preferences{}).unnamed == choice
 	}
 	return c.refusal(d)
 }
@@ -92,7 +95,8 @@ func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, s
 	if a.ID == render.ActionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
 	}
-	_, err := c.Executor.Decide(ctx, run.Name(), record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User})
+	_, err := c.Executor.Decide(ctx, run.Name(),
+		record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User})
 	return err
 }
 
@@ -111,7 +115,8 @@ func (c *Chat) claimPress(ctx context.Context, of record.Run, a slack.Action, te
 		return err
 	}
 	m.User, m.Text = a.User, text
-	_, err = c.claimRun(ctx, Session{of.Origin.Session}, lookup.DerivedRunID(of.ID, suffix), of.Origin.Key+suffix, m, text, pressed{Mention: m, On: of.Name()})
+	_, err = c.claimRun(ctx, Session{of.Origin.Session}, lookup.DerivedRunID(of.ID, suffix), of.Origin.Key+suffix, m,
+		text, pressed{Mention: m, On: of.Name()})
 	if err != nil {
 		return fmt.Errorf("cannot claim what a button asks for: %w", err)
 	}
@@ -129,14 +134,16 @@ func (c *Chat) MayHandOver(run record.Run) bool {
 // HandOver may be called before Open.
 func (c *Chat) HandOver(ctx context.Context, of record.Run, prompt string) (record.Run, error) {
 	if !c.MayHandOver(of) {
-		return record.Run{}, fmt.Errorf("%w hand-over of %s: there is no thread of it, or no fallback runner", record.ErrInvalid, of.Name())
+		return record.Run{}, fmt.Errorf("%w hand-over of %s: there is no thread of it, or no fallback runner",
+			record.ErrInvalid, of.Name())
 	}
 	m, err := readEvent(of)
 	if err != nil {
 		return record.Run{}, err
 	}
 	const suffix = "-fallback"
-	run, err := c.claimRun(ctx, Session{of.Origin.Session}, lookup.DerivedRunID(of.ID, suffix), of.Origin.Key+suffix, m, m.Said(), pressed{Mention: m, HandOver: prompt})
+	run, err := c.claimRun(ctx, Session{of.Origin.Session}, lookup.DerivedRunID(of.ID, suffix), of.Origin.Key+suffix, m,
+		m.Said(), pressed{Mention: m, HandOver: prompt})
 	if err != nil {
 		return record.Run{}, fmt.Errorf("cannot hand the thread of %s over: %w", of.Name(), err)
 	}
@@ -197,7 +204,8 @@ func (c *Chat) runCommand(ctx context.Context, d slack.Command, retry bool) (any
 	if err != nil {
 		return answer("Slack does not answer at the moment; try again in a minute.")
 	}
-	_, err = c.receiveMention(ctx, slack.Mention{Team: d.Team, Channel: d.Channel, TS: ts, ThreadTS: ts, User: d.User, Bot: me.User, Text: d.Text,
+	_, err = c.receiveMention(ctx, slack.Mention{Team: d.Team, Channel: d.Channel, TS: ts, ThreadTS: ts, User: d.User,
+		Bot: me.User, Text: d.Text,
 		Slash: true, Time: c.Now().UTC()})
 	return nil, err
 }
@@ -210,5 +218,6 @@ func (c *Chat) overview() string {
 	if threads == 0 {
 		return "Nothing is at work. Mention ramus with `status` in a thread to hear about that one."
 	}
-	return fmt.Sprintf("ramus is at work in %s. Mention it with `status` in a thread to hear about that one.", render.Plural(threads, "thread"))
+	return fmt.Sprintf("ramus is at work in %s. Mention it with `status` in a thread to hear about that one.",
+		render.Plural(threads, "thread"))
 }

@@ -254,7 +254,8 @@ func (r *reporter) show(ctx context.Context) error {
 	if since.IsZero() {
 		since = r.run.CreatedAt
 	}
-	msg := r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Step: r.step, Steps: r.steps, Since: since, Now: r.worker.chat.Now(),
+	msg := r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Step: r.step, Steps: r.steps,
+		Since: since, Now: r.worker.chat.Now(),
 		Base: r.run.BaseRefreshed, Link: r.page()}), partProgress)
 	r.edited = r.worker.chat.Now()
 	if r.ts != "" {
@@ -279,7 +280,8 @@ func (r *reporter) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.worker.chat.Executor.Note(ctx, r.run.Name(), record.Event{Type: record.EventMessage, Message: partProgress, Data: data})
+	err = r.worker.chat.Executor.Note(ctx, r.run.Name(),
+		record.Event{Type: record.EventMessage, Message: partProgress, Data: data})
 	if errors.Is(err, record.ErrConflict) {
 		return nil // the run has ended meanwhile; the message can be found by its mark
 	}
@@ -379,7 +381,8 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 		if r.worker.chat.Links != nil {
 			file = func(name string) string { return r.worker.chat.Links.File(r.run, name) }
 		}
-		return render.Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Output: r.output, Says: r.says,
+		return render.Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(),
+			Output: r.output, Says: r.says,
 			Propose: r.worker.chat.proposes(r.run.Repo)}.Message(), false, nil
 	}
 	out := r.run.Output
@@ -447,6 +450,7 @@ func (r *reporter) last(ctx context.Context) error {
 		r.ts = ts
 	}
 	r.step = ""
-	return r.worker.chat.Slack.Update(ctx, r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Steps: r.steps, Since: r.run.StartedAt,
-		Now: r.run.EndedAt, Base: r.run.BaseRefreshed, Link: r.page()}), partProgress), r.ts)
+	return r.worker.chat.Slack.Update(ctx,
+		r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Steps: r.steps, Since: r.run.StartedAt,
+			Now: r.run.EndedAt, Base: r.run.BaseRefreshed, Link: r.page()}), partProgress), r.ts)
 }

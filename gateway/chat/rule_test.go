@@ -28,7 +28,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: %.40q leads to %q, want %q", x.channel, x.text, got, x.want)
 		}
 	}
-	for _, bad := range []Rule{{}, {Repo: "x"}, {Words: []string{" "}, Repo: "x"}, {Words: []string{"x"}}, {Words: make([]string, maxRuleWords+1), Repo: "x"}} {
+	for _, bad := range []Rule{{}, {Repo: "x"}, {Words: []string{" "}, Repo: "x"}, {Words: []string{"x"}},
+		{Words: make([]string, maxRuleWords+1), Repo: "x"}} {
 		if CheckRules([]Rule{bad}) == nil {
 			t.Errorf("%+v is accepted", bad)
 		}

@@ -115,7 +115,8 @@ func (c *Chat) say(ctx context.Context, run record.Run, part string, most int, c
 	if err != nil {
 		return true, err
 	}
-	return true, c.Executor.Note(context.WithoutCancel(ctx), run.Name(), record.Event{Type: record.EventMessage, Message: part, Data: data})
+	return true, c.Executor.Note(context.WithoutCancel(ctx), run.Name(),
+		record.Event{Type: record.EventMessage, Message: part, Data: data})
 }
 
 // read counts the messages in the journal of a run.

@@ -168,7 +168,8 @@ func (s *worker) endMistake(run record.Run, err error) (*record.Run, error) {
 	if !route.IsLasting(err) {
 		return nil, err
 	}
-	return s.endRun(s.chat.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
+	return s.endRun(s.chat.ctx, run,
+		executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 }
 
 // retryLater queues a run again after a pause. The process may run for months, and the cause of an error, such as a
@@ -290,14 +291,17 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 			return next, err
 		}
 		s.chat.Log.Info("policy", "run", run.Name(), "session", s.of.Key, "runner", d.Runner, "reason", d.Reason)
-		if err := s.chat.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
+		if err := s.chat.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy,
+			Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
 			return next, err
 		}
 	}
 	if d.Runner != gate.RunnerContainer && s.chat.Fallback == nil {
 		// ramus must not be noticed, so it sets no reaction either.
-		s.chat.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", d.Reason)
-		next.run, err = s.endRun(ctx, run, executor.Ending{Output: map[string]any{"runner": string(gate.RunnerFallback), "silent": true, outputLeft: true}})
+		s.chat.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(),
+			"reason", d.Reason)
+		next.run, err = s.endRun(ctx, run, executor.Ending{Output: map[string]any{"runner": string(gate.RunnerFallback),
+			"silent": true, outputLeft: true}})
 		return next, err
 	}
 	seen := make(chan struct{})
@@ -343,7 +347,8 @@ func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Ment
 		return d, nil
 	}
 	// The repository that the thread has worked on takes precedence over one that the text names.
-	d := s.chat.decide(s.chat.gate().Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+	d := s.chat.decide(s.chat.gate().Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User,
+		Text:    m.Said(),
 		Channel: m.Channel, Repo: cmp.Or(at.home, at.repo), Session: s.of.Key}))
 	d.Starter = threadStarter(thread)
 	return d, nil
@@ -351,7 +356,8 @@ func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Ment
 
 // decide returns the decision of a policy, with the tools that it leaves to the run of a mention.
 func (c *Chat) decide(p gate.Policy) catalog.Decision {
-	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil, Thread: true, Channels: c.PostChannels})
+	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil,
+		Thread: true, Channels: c.PostChannels})
 }
 
 // readThread reads the conversation. A thread that a slash command began has no message of a person. Its first message
@@ -388,7 +394,8 @@ func (s *worker) sendToFallback(ctx context.Context, run record.Run, m slack.Men
 		return nil, err
 	}
 	answer, err := s.chat.Fallback.Send(ctx, redact.Clean(s.chat.Executor.Secrets,
-		fallback.Packet{Session: s.of.Key, Key: m.Key(), Mention: m, Text: p.Prompt, Thread: threadBefore(thread, m.TS), Tools: tools}))
+		fallback.Packet{Session: s.of.Key, Key: m.Key(), Mention: m, Text: p.Prompt, Thread: threadBefore(thread, m.TS),
+			Tools: tools}))
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -450,8 +457,9 @@ func (s *worker) beginRun(ctx context.Context, run record.Run, at place, asked r
 // moveClaim claims the mention again in the repository of its work, copies the policy and ends the first claim. It can
 // be repeated after an interruption at any point.
 func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by gitd.Person) (record.Run, error) {
-	work, _, err := s.chat.Executor.Claim(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
-		Asker: by, Origin: run.Origin})
+	work, _, err := s.chat.Executor.Claim(ctx,
+		record.Request{Key: lookup.DerivedRunID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
+			Asker: by, Origin: run.Origin})
 	if err != nil {
 		return work, err
 	}
@@ -461,12 +469,14 @@ func (s *worker) moveClaim(ctx context.Context, run record.Run, at place, by git
 		if err != nil {
 			return work, err
 		}
-		err = s.chat.Executor.Note(ctx, work.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data})
+		err = s.chat.Executor.Note(ctx, work.Name(),
+			record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data})
 		if err != nil && !errors.Is(err, record.ErrConflict) {
 			return work, err
 		}
 	}
-	if _, err := s.chat.Executor.End(ctx, run.Name(), executor.Ending{Output: map[string]any{"run": work.Name(), "silent": true}}); err != nil {
+	if _, err := s.chat.Executor.End(ctx, run.Name(),
+		executor.Ending{Output: map[string]any{"run": work.Name(), "silent": true}}); err != nil {
 		return work, err
 	}
 	return work, s.chat.Executor.Tell(ctx, run.Name(), nil)
@@ -479,7 +489,8 @@ func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thr
 		return nil, err
 	}
 	if deed, does := deedOf(words.Verb); does {
-		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.unnamed}
+		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: at.repo,
+			Own: at.repo == at.unnamed}
 		switch words.Verb {
 		case "merge", "pr", "stop", "retry": // these act on the branch of the thread, even if another repository is named
 			doing.Repo, doing.Own = cmp.Or(at.home, at.unnamed), true
@@ -504,12 +515,14 @@ func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thr
 		return s.endWithText(ctx, run, text, code)
 	}
 	if lookup.IsCallerBranch(words.Base) {
-		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
+		return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
+			Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
 	}
 	if at.repo == "" {
 		usable := s.usableRepos(ctx, d, m)
 		if len(usable) == 0 && len(s.chat.listRepos(ctx)) > 0 {
-			return s.endWithText(ctx, run, "You may not use any of the repositories here (`gate.people` in the server's configuration says who may).", "")
+			return s.endWithText(ctx, run,
+				"You may not use any of the repositories here (`gate.people` in the server's configuration says who may).", "")
 		}
 		return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"ask": usable}})
 	}
@@ -533,7 +546,8 @@ func (s *worker) actOn(ctx context.Context, run record.Run, m slack.Mention, thr
 		}
 		again, err := s.chat.Executor.Again(ctx, last.Name(), who)
 		if err != nil {
-			return s.endRun(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
+			return s.endRun(ctx, run,
+				executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 		}
 		asked = again
 		asked.Asker, asked.Permit = who, permit
@@ -563,7 +577,8 @@ func (s *worker) sendPrompt(ctx context.Context, run record.Run, m slack.Mention
 	}
 	files, skipped := s.downloadFiles(ctx, m, thread)
 	for _, live := range s.listAgents(run) {
-		err := s.chat.Executor.Say(ctx, live.Name(), record.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files, From: slackSource})
+		err := s.chat.Executor.Say(ctx, live.Name(),
+			record.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files, From: slackSource})
 		if err == nil {
 			return s.endRun(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),
 				"text": fmt.Sprintf("Handed on: the agent reads it at its next turn (%s).", live.Name())}})
@@ -601,7 +616,8 @@ func (s *worker) downloadFiles(ctx context.Context, m slack.Mention, thread slac
 				continue
 			}
 			left -= int64(len(body))
-			files = append(files, record.Attachment{Name: f.Name, Type: http.DetectContentType(body), Content: body}) // the type comes from the content, not the author
+			files = append(files, record.Attachment{Name: f.Name, Type: http.DetectContentType(body),
+				Content: body}) // the type comes from the content, not the author
 		}
 	}
 	return files, skipped

@@ -7,7 +7,8 @@ import (
 )
 
 func TestSessionKey(t *testing.T) {
-	m := slack.Mention{Team: "T0G9PQBBK", Channel: "C061EG9SL", TS: "1700000099.000200", ThreadTS: "1700000000.000100", User: "U1"}
+	m := slack.Mention{Team: "T0G9PQBBK", Channel: "C061EG9SL", TS: "1700000099.000200",
+		ThreadTS: "1700000000.000100", User: "U1"}
 	if got, want := m.Session(), "slack:T0G9PQBBK:C061EG9SL:1700000000.000100"; got != want {
 		t.Errorf("session %q, want %q", got, want)
 	}
@@ -20,7 +21,8 @@ func TestSessionKey(t *testing.T) {
 		t.Error("a second mention in a thread has another session")
 	}
 	for _, change := range []func(*slack.Mention){
-		func(m *slack.Mention) { m.Team = "T2" }, func(m *slack.Mention) { m.Channel = "C2" }, func(m *slack.Mention) { m.ThreadTS = m.TS },
+		func(m *slack.Mention) { m.Team = "T2" }, func(m *slack.Mention) { m.Channel = "C2" },
+		func(m *slack.Mention) { m.ThreadTS = m.TS },
 	} {
 		other := m
 		change(&other)

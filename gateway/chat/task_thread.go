@@ -26,7 +26,8 @@ func (c *Chat) sendToTask(ctx context.Context, m slack.Mention) (handled bool, e
 	if ok, err := c.isOwnTeam(ctx, m.Team); err != nil || !ok {
 		return true, c.ignoreForeign(m.Team, err)
 	}
-	p := c.gate().Resolve(gate.Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
+	p := c.gate().Resolve(gate.Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel,
+		Repo: t.Repo, Session: m.Session()})
 	if p.Runner != gate.RunnerContainer {
 		return false, nil
 	}
@@ -73,7 +74,8 @@ func (c *Chat) sendToTask(ctx context.Context, m slack.Mention) (handled bool, e
 // addresses them and the pull request has the result. Returns nil if there is no such pull request. An agent of the
 // thread at work gets the words itself. So do words with files, which a task does not take.
 func (s *worker) sayToPull(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, text string, by gitd.Person) (*record.Run, error) {
-	withFiles := slices.ContainsFunc(append(thread.Replies, thread.Parent), func(p slack.Post) bool { return p.TS == m.TS && len(p.Files) > 0 })
+	withFiles := slices.ContainsFunc(append(thread.Replies, thread.Parent),
+		func(p slack.Post) bool { return p.TS == m.TS && len(p.Files) > 0 })
 	if s.chat.Engineer == nil || withFiles || len(s.listAgents(run)) > 0 {
 		return nil, nil
 	}
@@ -88,7 +90,8 @@ func (s *worker) sayToPull(ctx context.Context, run record.Run, m slack.Mention,
 	if err != nil {
 		return nil, err
 	}
-	return s.endWithText(ctx, run, fmt.Sprintf("Handed on: the agent of pull request #%d addresses it, and pushes the result there.", t.PRNumber), "")
+	return s.endWithText(ctx, run,
+		fmt.Sprintf("Handed on: the agent of pull request #%d addresses it, and pushes the result there.", t.PRNumber), "")
 }
 
 // proposes reports whether pull requests can be opened for a repository.

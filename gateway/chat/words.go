@@ -227,11 +227,13 @@ var (
 )
 
 // pronouns are words that end a sentence ("run it", "build this") and name nothing.
-var pronouns = []string{"it", "this", "that", "them", "these", "those", "all", "both", "everything", "something", "anything", "again", "now", "please", "first",
+var pronouns = []string{"it", "this", "that", "them", "these", "those", "all", "both", "everything", "something",
+	"anything", "again", "now", "please", "first",
 	"one", "on", "in", "out", "up", "away", "along", "over"}
 
 // states are words that describe a build ("build fails") and are not targets.
-var states = []string{"fails", "failed", "failing", "fail", "failure", "broken", "breaks", "broke", "passes", "passed", "passing", "error", "errors", "errored",
+var states = []string{"fails", "failed", "failing", "fail", "failure", "broken", "breaks", "broke", "passes", "passed",
+	"passing", "error", "errors", "errored",
 	"red", "green", "is", "was", "are", "status", "works", "hangs", "slow", "logs"}
 
 // run parses WORKFLOW [key=value]…. broken is the error in the quotes of the text, or nil.
@@ -240,7 +242,8 @@ func (w *Words) run(args []word, broken error) error {
 		if broken != nil {
 			return nil
 		}
-		return mistake("`run` needs a workflow: write `run NAME`, or %s; to run a command, write `exec COMMAND`", inputExample)
+		return mistake("`run` needs a workflow: write `run NAME`, or %s; to run a command, write `exec COMMAND`",
+			inputExample)
 	}
 	name := args[0].text
 	if !args[0].quoted && isInput(args[0]) {
@@ -270,7 +273,8 @@ func (w *Words) run(args []word, broken error) error {
 		key = strings.TrimSuffix(key, ":")
 		switch {
 		case !found:
-			return mistake("%q is no key=value: write %s, with quotes around a value that has spaces", short(r.text), inputExample)
+			return mistake("%q is no key=value: write %s, with quotes around a value that has spaces", short(r.text),
+				inputExample)
 		case !inputName.MatchString(key):
 			return mistake("%q cannot be the name of an input: letters, digits and _; write %s", short(key), inputExample)
 		}
@@ -418,7 +422,8 @@ func (w *Words) exec(command, text string) (Words, bool, error) {
 
 // blockText returns the content of a code block without the name of a shell after the first fence.
 func blockText(s string) string {
-	if first, rest, more := strings.Cut(s, "\n"); more && slices.Contains([]string{"sh", "bash", "shell", "zsh", "console"}, strings.TrimSpace(first)) {
+	if first, rest, more := strings.Cut(s, "\n"); more &&
+		slices.Contains([]string{"sh", "bash", "shell", "zsh", "console"}, strings.TrimSpace(first)) {
 		s = rest
 	}
 	return strings.Trim(strings.TrimRightFunc(s, unicode.IsSpace), "\n")

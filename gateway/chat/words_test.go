@@ -102,13 +102,19 @@ func TestWords(t *testing.T) {
 		{"run .ramus/workflows/deploy.yaml", run(".ramus/workflows/deploy.yaml", nil)},
 		{"run deploy env=prod", run("deploy", input("env", "prod"))},
 		{"run deploy\nenv=prod\nn=3", run("deploy", input("env", "prod", "n", 3.0))},
-		{`run deploy n=3 x=-1.5 yes=true no=false nil=null`, run("deploy", input("n", 3.0, "x", -1.5, "yes", true, "no", false, "nil", nil))},
-		{`run deploy version=1.10 code=007 id=12345678901234567890 e=1e5 inf=Inf nan=NaN hex=0x10 plus=+1`, run("deploy", input("version", "1.10", "code", "007", "id", "12345678901234567890", "e", "1e5", "inf", "Inf", "nan", "NaN", "hex", "0x10", "plus", "+1"))},
+		{`run deploy n=3 x=-1.5 yes=true no=false nil=null`,
+			run("deploy", input("n", 3.0, "x", -1.5, "yes", true, "no", false, "nil", nil))},
+		{`run deploy version=1.10 code=007 id=12345678901234567890 e=1e5 inf=Inf nan=NaN hex=0x10 plus=+1`,
+			run("deploy", input("version", "1.10", "code", "007", "id", "12345678901234567890", "e", "1e5", "inf",
+				"Inf", "nan", "NaN", "hex", "0x10", "plus", "+1"))},
 		{`run deploy n="3" yes='true'`, run("deploy", input("n", "3", "yes", "true"))},
-		{`run deploy msg="two words" b='it''s' c=a\ b d="say \"hi\" \n"`, run("deploy", input("msg", "two words", "b", "its", "c", "a b", "d", `say "hi" \n`))},
-		{"run deploy msg=“two words” b=‘one two’ c=“it’s”", run("deploy", input("msg", "two words", "b", "one two", "c", "it's"))},
+		{`run deploy msg="two words" b='it''s' c=a\ b d="say \"hi\" \n"`,
+			run("deploy", input("msg", "two words", "b", "its", "c", "a b", "d", `say "hi" \n`))},
+		{"run deploy msg=“two words” b=‘one two’ c=“it’s”",
+			run("deploy", input("msg", "two words", "b", "one two", "c", "it's"))},
 		{"run deploy cmd=`make test`", run("deploy", input("cmd", "make test"))},
-		{`run deploy list:='[1, "a"]' o:='{"k":null}'`, run("deploy", input("list", []any{1.0, "a"}, "o", map[string]any{"k": nil}))},
+		{`run deploy list:='[1, "a"]' o:='{"k":null}'`,
+			run("deploy", input("list", []any{1.0, "a"}, "o", map[string]any{"k": nil}))},
 		{"run deploy empty= q=\"\"", run("deploy", input("empty", "", "q", ""))},
 		{"run deploy eq=a=b url=https://x.example/?a=b", run("deploy", input("eq", "a=b", "url", "https://x.example/?a=b"))},
 		{"run deploy shell=$(rm -rf)", Words{}}, // a mistake, which is checked below
@@ -139,8 +145,10 @@ func TestWords(t *testing.T) {
 		// Options, in any place outside code.
 		{"repo:team/app status", Words{Verb: "status", Repo: "team/app", Text: "status"}},
 		{"status repo:team/app", Words{Verb: "status", Repo: "team/app", Text: "status"}},
-		{"Repo:app Base:main Agent:coder test", Words{Verb: "test", Repo: "app", Base: "main", Agent: "coder", Text: "test"}},
-		{"run deploy repo:app env=prod", Words{Verb: "run", Workflow: "deploy", Input: input("env", "prod"), Repo: "app", Text: "run deploy env=prod"}},
+		{"Repo:app Base:main Agent:coder test",
+			Words{Verb: "test", Repo: "app", Base: "main", Agent: "coder", Text: "test"}},
+		{"run deploy repo:app env=prod", Words{Verb: "run", Workflow: "deploy", Input: input("env", "prod"),
+			Repo: "app", Text: "run deploy env=prod"}},
 		{"repo:app exec make", Words{Verb: "exec", Command: "make", Repo: "app", Text: "repo:app exec make"}},
 		{"exec repo:app make", Words{Verb: "exec", Command: "make", Repo: "app", Text: "exec repo:app make"}},
 		{"exec make\nrepo:app", Words{Verb: "exec", Command: "make", Repo: "app", Text: "exec make\nrepo:app"}},
@@ -287,8 +295,10 @@ func TestWordsMistakes(t *testing.T) {
 
 func TestHandOverWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"fallback": "", "Fallback": "", "`fallback`": "", "fallback:": "", "fallback: build the Mac app": "build the Mac app", "fallback: two\nlines": "two\nlines",
-		"fallback logic is broken": "-", "the fallback: is broken": "-", "fallback\nlogic": "-", "exec fallback": "-", "fallback please: build": "-",
+		"fallback": "", "Fallback": "", "`fallback`": "", "fallback:": "",
+		"fallback: build the Mac app": "build the Mac app", "fallback: two\nlines": "two\nlines",
+		"fallback logic is broken": "-", "the fallback: is broken": "-", "fallback\nlogic": "-", "exec fallback": "-",
+		"fallback please: build": "-",
 	} {
 		w, err := ParseWords(text)
 		if is := w.Verb == verbFallback; err != nil || is != (want != "-") || is && w.Text != want {
@@ -298,12 +308,15 @@ func TestHandOverWords(t *testing.T) {
 }
 
 func FuzzWords(f *testing.F) {
-	for _, s := range []string{"status", "run deploy a=1 b:='[1]'", "exec ```sh\nmake\n```", "exec make", "repo:app fix `x` it", "merge into main squash",
+	for _, s := range []string{"status", "run deploy a=1 b:='[1]'", "exec ```sh\nmake\n```", "exec make",
+		"repo:app fix `x` it", "merge into main squash",
 		"test “a b”", "> q repo:x", "log 5", "run x a=\"\\\"", "``` repo:a", "diff —stat", "\xff\x00"} {
 		f.Add(s)
 	}
-	verbs := map[string]bool{"": true, "run": true, "exec": true, "test": true, "lint": true, "build": true, "diff": true, "log": true, "status": true,
-		"why": true, "merge": true, "pr": true, "stop": true, "retry": true, "help": true, "connect": true, "disconnect": true}
+	verbs := map[string]bool{"": true, "run": true, "exec": true, "test": true, "lint": true, "build": true,
+		"diff": true, "log": true, "status": true,
+		"why": true, "merge": true, "pr": true, "stop": true, "retry": true, "help": true, "connect": true,
+		"disconnect": true}
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := ParseWords(text)
 		if err != nil {
@@ -324,7 +337,8 @@ func FuzzWords(f *testing.F) {
 				t.Fatalf("%q: argument %q", text, a)
 			}
 		}
-		if w.Into != "" && gitd.CheckRef("refs/heads/"+w.Into) != nil || w.Repo != "" && gitd.CheckName(w.Repo) != nil || w.Base != "" && gitd.CheckRef("refs/heads/"+w.Base) != nil {
+		if w.Into != "" && gitd.CheckRef("refs/heads/"+w.Into) != nil || w.Repo != "" &&
+			gitd.CheckName(w.Repo) != nil || w.Base != "" && gitd.CheckRef("refs/heads/"+w.Base) != nil {
 			t.Fatalf("%q: %+v", text, w)
 		}
 		if _, err := json.Marshal(w.Input); err != nil {
@@ -355,7 +369,8 @@ func TestHelpText(t *testing.T) {
 		}
 		example, _, _ = strings.Cut(example, "`")
 		verb, _, _ := strings.Cut(example, " ")
-		example = strings.NewReplacer("WORKFLOW", "deploy", "[key=value …]", "key=value", "COMMAND", "make", "[PATTERN]", "TestX", "[fix]", "fix", "[TARGET]", "web",
+		example = strings.NewReplacer("WORKFLOW", "deploy", "[key=value …]", "key=value", "COMMAND", "make",
+			"[PATTERN]", "TestX", "[fix]", "fix", "[TARGET]", "web",
 			"[--stat]", "--stat", "[N]", "5", "[into BRANCH]", "into main", "[squash]", "squash").Replace(example)
 		if w, err := ParseWords(example); err != nil || w.Verb != strings.TrimSuffix(verb, ":") {
 			t.Errorf("help says %q: %+v, %v", example, w, err)
@@ -377,7 +392,9 @@ func TestGuide(t *testing.T) {
 			names = append(names, "`"+strings.Trim(verb, "`:"))
 		}
 	}
-	for _, reason := range []gate.PolicyReason{gate.ReasonGlobalDisabled, gate.ReasonThreadStarter, gate.ReasonExplicitPrefix, gate.ReasonNotAllowlisted, gate.ReasonChannelAllowlist, gate.ReasonRepoAllowlist, gate.ReasonPercentage, gate.ReasonAgent, gate.ReasonRepoExcluded, gate.ReasonPerson} {
+	for _, reason := range []gate.PolicyReason{gate.ReasonGlobalDisabled, gate.ReasonThreadStarter,
+		gate.ReasonExplicitPrefix, gate.ReasonNotAllowlisted, gate.ReasonChannelAllowlist, gate.ReasonRepoAllowlist,
+		gate.ReasonPercentage, gate.ReasonAgent, gate.ReasonRepoExcluded, gate.ReasonPerson} {
 		names = append(names, "`"+string(reason)+"`")
 	}
 	for _, tool := range catalog.List(gate.Policy{Runner: gate.RunnerContainer}, catalog.Offer{Browser: true, Fallback: true}) {
@@ -386,9 +403,12 @@ func TestGuide(t *testing.T) {
 		}
 	}
 	for _, m := range []record.Manifest{
-		{State: record.StateComplete, Verdict: record.VerdictVerified}, {State: record.StateComplete, Verdict: record.VerdictUnverified},
-		{State: record.StateComplete, Verdict: record.VerdictFailed}, {State: record.StateFailed, Reason: record.ReasonCancelled},
-		{State: record.StateFailed, Reason: record.ReasonTimedOut}, {State: record.StateFailed, Reason: record.ReasonRejected},
+		{State: record.StateComplete, Verdict: record.VerdictVerified},
+		{State: record.StateComplete, Verdict: record.VerdictUnverified},
+		{State: record.StateComplete, Verdict: record.VerdictFailed},
+		{State: record.StateFailed, Reason: record.ReasonCancelled},
+		{State: record.StateFailed, Reason: record.ReasonTimedOut},
+		{State: record.StateFailed, Reason: record.ReasonRejected},
 	} {
 		head, _ := render.Headline(&m)
 		names = append(names, head)

@@ -367,7 +367,8 @@ func (b *bridge) goodbye(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, goodbye)
 	defer cancel()
-	resp, err := b.client.exchange(ctx, "DELETE", mcp.Path, nil, http.Header{"Mcp-Session-Id": {session}, "Mcp-Protocol-Version": {version}})
+	resp, err := b.client.exchange(ctx, "DELETE", mcp.Path, nil,
+		http.Header{"Mcp-Session-Id": {session}, "Mcp-Protocol-Version": {version}})
 	if err == nil {
 		resp.Body.Close() // the session also ends by itself
 	}

@@ -49,7 +49,8 @@ const (
 
 // DialTerminal connects to a terminal and says hello.
 func (c *Client) DialTerminal(ctx context.Context, caller string, hello terminal.Hello) (*TerminalConn, error) {
-	d := websocket.Dialer{HandshakeTimeout: socketHandshake, Subprotocols: []string{terminal.Subprotocol}, Proxy: http.ProxyFromEnvironment}
+	d := websocket.Dialer{HandshakeTimeout: socketHandshake, Subprotocols: []string{terminal.Subprotocol},
+		Proxy: http.ProxyFromEnvironment}
 	if c.Dial != nil {
 		d.Proxy = nil
 		d.NetDialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) }
@@ -58,7 +59,8 @@ func (c *Client) DialTerminal(ctx context.Context, caller string, hello terminal
 	if c.Token != "" {
 		header.Set("Authorization", "Bearer "+c.Token)
 	}
-	address := "ws" + strings.TrimPrefix(strings.TrimSuffix(c.URL, "/"), "http") + "/api/callers/" + url.PathEscape(caller) + "/shell"
+	address := "ws" + strings.TrimPrefix(strings.TrimSuffix(c.URL, "/"), "http") + "/api/callers/" +
+		url.PathEscape(caller) + "/shell"
 	conn, resp, err := d.DialContext(ctx, address, header)
 	if err != nil {
 		if resp != nil && errors.Is(err, websocket.ErrBadHandshake) {

@@ -30,11 +30,13 @@ func (api *API) Routes() []route.Route {
 	const sessions = "/api/workspaces/{caller}/agent-sessions"
 	return []route.Route{
 		{Method: "GET", Pattern: sessions, Access: route.AccessRead,
-			Summary: "A workspace's sessions with agents, the most recently used first", Response: []Session{}, Handle: api.list},
+			Summary: "A workspace's sessions with agents, the most recently used first", Response: []Session{},
+			Handle: api.list},
 		{Method: "POST", Pattern: sessions, Access: route.AccessWrite,
 			Summary: "Begin a session with an agent, or go on with the one of the same label; with a key, once however often it is sent",
 			Request: newSession{}, Response: Session{}, Body: promptBody, Handle: api.create},
-		{Method: "GET", Pattern: sessions + "/{session}", Access: route.AccessRead, Summary: "One session", Response: Session{}, Handle: api.one},
+		{Method: "GET", Pattern: sessions + "/{session}", Access: route.AccessRead, Summary: "One session",
+			Response: Session{}, Handle: api.one},
 		{Method: "POST", Pattern: sessions + "/{session}/prompts", Access: route.AccessWrite,
 			Summary: "Say something in a session; now ends the turn that works for it, or reaches it if the agent can be steered",
 			Request: newPrompt{}, Response: Said{}, Body: promptBody, Handle: api.say},
@@ -42,9 +44,11 @@ func (api *API) Routes() []route.Route {
 			Summary:  "Stop the turn of a run's agent; its changes are committed, and the prompts that wait come back",
 			Response: StoppedTurn{}, Handle: api.stopTurn},
 		{Method: "DELETE", Pattern: sessions + "/{session}", Access: route.AccessWrite,
-			Summary: "Stop the run of a session; its changes are committed, and the session can go on later", Response: Session{}, Handle: api.stop},
+			Summary:  "Stop the run of a session; its changes are committed, and the session can go on later",
+			Response: Session{}, Handle: api.stop},
 		{Method: "GET", Pattern: "/api/workspaces/{caller}/transcript", Access: route.AccessRead,
-			Summary: "A window of a workspace's conversation, by default its end", Query: transcriptQuery{}, Response: Transcript{}, Handle: api.transcript},
+			Summary: "A window of a workspace's conversation, by default its end", Query: transcriptQuery{},
+			Response: Transcript{}, Handle: api.transcript},
 		{Method: "GET", Pattern: "/api/runs/{run}/prompts", Access: route.AccessRead,
 			Summary: "The prompts of a run's agent; those from heard on wait", Response: queue{}, Handle: api.queue},
 		{Method: "POST", Pattern: "/api/runs/{run}/prompts/order", Access: route.AccessWrite,
@@ -54,7 +58,8 @@ func (api *API) Routes() []route.Route {
 		{Method: "DELETE", Pattern: "/api/runs/{run}/prompts/{key}", Access: route.AccessWrite,
 			Summary: "Take back a prompt that waits", Response: record.Prompt{}, Handle: api.unsay},
 		{Method: "GET", Pattern: "/workspaces/{caller}/agent", Access: route.AccessWrite,
-			Summary: "Speak the Agent Client Protocol to a session, over a WebSocket", Query: agentQuery{}, Handle: api.agent},
+			Summary: "Speak the Agent Client Protocol to a session, over a WebSocket", Query: agentQuery{},
+			Handle: api.agent},
 	}
 }
 
@@ -147,7 +152,8 @@ func (api *API) create(c *route.Call) error {
 	if p.Text == "" {
 		return route.NewProblem(route.KindInvalid, "a session begins with its first prompt").WithHint(`send it as "text"`)
 	}
-	_, err = api.Talk.Say(c.R.Context(), c.Who, Saying{Caller: st.Caller, Repo: st.Repo, Agent: n.Agent, Session: n.Label, Prompt: p})
+	_, err = api.Talk.Say(c.R.Context(), c.Who,
+		Saying{Caller: st.Caller, Repo: st.Repo, Agent: n.Agent, Session: n.Label, Prompt: p})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,8 @@ type Fold struct {
 // NewFold returns the fold of a run of which no event was read.
 func NewFold(r record.Run) *Fold {
 	r.State, r.Reason, r.Error = record.StateSubmitted, "", "" // the journal has them
-	f := &Fold{Run: r, times: map[string]record.Event{}, steps: map[string]*Entry{}, changed: map[*Entry]bool{}, touched: map[*Turn]bool{}}
+	f := &Fold{Run: r, times: map[string]record.Event{}, steps: map[string]*Entry{}, changed: map[*Entry]bool{},
+		touched: map[*Turn]bool{}}
 	t := &Turn{ID: entryID(r, 1), Run: r.Name(), Kind: r.Kind, State: StateWaiting}
 	if r.Kind == record.KindAgent && r.Agent != nil {
 		f.queue = r.Queue(nil)
@@ -171,13 +172,16 @@ func (f *Fold) speak(e record.Event) {
 		return
 	}
 	switch e.Type {
-	case record.EventAgent, record.EventGate, record.EventTool, record.EventInterrupt, record.EventStepFinished, record.EventSecret,
+	case record.EventAgent, record.EventGate, record.EventTool, record.EventInterrupt, record.EventStepFinished,
+		record.EventSecret,
 		record.EventNote, record.EventContainer, record.EventRecovered, record.EventEgress, record.EventQueue:
 	default:
 		return
 	}
-	if e.Type == record.EventStepFinished && e.Step != t.Step || e.Type == record.EventAgent && e.Kind == acp.UpdateToolMore ||
-		e.Type == record.EventEgress && e.Reason != record.EgressRefused || e.Type == record.EventQueue && e.Kind != record.QueueHeard {
+	if e.Type == record.EventStepFinished && e.Step != t.Step || e.Type == record.EventAgent &&
+		e.Kind == acp.UpdateToolMore ||
+		e.Type == record.EventEgress && e.Reason != record.EgressRefused || e.Type == record.EventQueue &&
+		e.Kind != record.QueueHeard {
 		return
 	}
 	upto := max(e.Words, f.said)
@@ -199,7 +203,8 @@ func (f *Fold) extend(to int64, more string) {
 	}
 	t := f.Last()
 	if f.words == nil {
-		w := &Entry{ID: wordsID(f.Run, t.seq, f.said), Kind: KindWords, Time: t.Began, Open: true, Span: &record.Span{Seq: t.seq, From: f.said, To: f.said}}
+		w := &Entry{ID: wordsID(f.Run, t.seq, f.said), Kind: KindWords, Time: t.Began, Open: true,
+			Span: &record.Span{Seq: t.seq, From: f.said, To: f.said}}
 		if len(t.Entries) >= maxEntries {
 			f.said = to
 			return
@@ -233,7 +238,8 @@ func (f *Fold) output(e record.Event) {
 // prompt returns the entry of a prompt.
 func (f *Fold) prompt(p record.Prompt) *Entry {
 	by := p.By
-	entry := &Entry{ID: entryID(f.Run, 1), Kind: KindPrompt, Time: f.Run.CreatedAt, Text: p.Text, By: &by, Key: p.Key, From: p.From, Now: p.Now, Files: p.Files}
+	entry := &Entry{ID: entryID(f.Run, 1), Kind: KindPrompt, Time: f.Run.CreatedAt, Text: p.Text, By: &by, Key: p.Key,
+		From: p.From, Now: p.Now, Files: p.Files}
 	if e, ok := f.times[p.Key]; ok {
 		entry.ID, entry.Time = entryID(f.Run, e.Seq), e.Time
 	} else if f.Run.Origin != nil {
@@ -258,7 +264,8 @@ func (f *Fold) begin(e record.Event) {
 	if f.Run.Agent != nil && e.Kind == string(record.KindAgent) {
 		t := f.Last()
 		if t.Step != "" && t.Step != e.Step {
-			t = &Turn{ID: entryID(f.Run, e.Seq), Run: f.Run.Name(), Kind: f.Run.Kind, Agent: f.Run.Agent.Name, Session: f.Run.Agent.Session}
+			t = &Turn{ID: entryID(f.Run, e.Seq), Run: f.Run.Name(), Kind: f.Run.Kind, Agent: f.Run.Agent.Name,
+				Session: f.Run.Agent.Session}
 			f.Turns = append(f.Turns, t)
 		}
 		t.Step, t.State, t.seq = e.Step, StateWorking, e.Seq
@@ -301,7 +308,8 @@ func (f *Fold) finish(e record.Event) {
 			f.add(e, Entry{Kind: KindFailure, Text: e.Message, Reason: e.Reason, Exit: e.Exit, OK: e.OK, Step: e.Step})
 		}
 		if e.Commit != "" {
-			f.add(e, Entry{Kind: KindCommit, Commit: e.Commit, Parent: e.Parent, Text: text.OneLine(e.Command, 200), Step: e.Step})
+			f.add(e, Entry{Kind: KindCommit, Commit: e.Commit, Parent: e.Parent, Text: text.OneLine(e.Command, 200),
+				Step: e.Step})
 		}
 		f.fold(t)
 		return
@@ -310,7 +318,8 @@ func (f *Fold) finish(e record.Event) {
 	if entry == nil {
 		entry = f.add(e, Entry{Kind: KindCommand, Command: e.Command, Text: e.Task, Step: e.Step})
 	}
-	entry.Exit, entry.OK, entry.Reason, entry.DurationMS, entry.Commit, entry.Parent = e.Exit, e.OK, e.Reason, e.DurationMS, e.Commit, e.Parent
+	entry.Exit, entry.OK, entry.Reason, entry.DurationMS, entry.Commit, entry.Parent = e.Exit, e.OK, e.Reason,
+		e.DurationMS, e.Commit, e.Parent
 	for _, stream := range []*record.Stream{e.Stdout, e.Stderr} {
 		if stream != nil {
 			entry.Tail += stream.Tail

@@ -30,8 +30,10 @@ func newStory(id, prompt string) *story {
 	if err != nil {
 		panic(err)
 	}
-	s := &story{run: record.Run{ID: id, Caller: c, Kind: record.KindAgent, Repo: "app", Branch: c.Branch(), Agent: &record.AgentCall{Name: "standin", Prompt: prompt},
-		Asker: gitd.Person{Name: "Ada", ID: "test:1"}, State: record.StateRunning, CreatedAt: start}, words: map[int64]string{}}
+	s := &story{run: record.Run{ID: id, Caller: c, Kind: record.KindAgent, Repo: "app", Branch: c.Branch(),
+		Agent: &record.AgentCall{Name: "standin", Prompt: prompt},
+		Asker: gitd.Person{Name: "Ada", ID: "test:1"}, State: record.StateRunning, CreatedAt: start},
+		words: map[int64]string{}}
 	s.add(record.Event{Type: record.EventRunCreated})
 	return s
 }
@@ -46,7 +48,8 @@ func (s *story) add(e record.Event) int64 {
 
 func (s *story) turn(n, heard int) {
 	s.open = 0
-	seq := s.add(record.Event{Type: record.EventStepStarted, Kind: string(record.KindAgent), Step: fmt.Sprintf("turn-%d", n), Command: "standin: x", Data: record.Marshal(map[string]int{"prompts": heard})})
+	seq := s.add(record.Event{Type: record.EventStepStarted, Kind: string(record.KindAgent),
+		Step: fmt.Sprintf("turn-%d", n), Command: "standin: x", Data: record.Marshal(map[string]int{"prompts": heard})})
 	s.open = seq
 	s.words[seq] = ""
 }
@@ -59,7 +62,8 @@ func (s *story) agent(kind, message string, data any) {
 
 func (s *story) endTurn(n int, reason string, ok bool) {
 	exit := 0
-	s.add(record.Event{Type: record.EventStepFinished, Kind: string(record.KindAgent), Step: fmt.Sprintf("turn-%d", n), OK: &ok, Exit: &exit, Reason: reason, Commit: "c0ffee", DurationMS: 1000})
+	s.add(record.Event{Type: record.EventStepFinished, Kind: string(record.KindAgent), Step: fmt.Sprintf("turn-%d", n),
+		OK: &ok, Exit: &exit, Reason: reason, Commit: "c0ffee", DurationMS: 1000})
 }
 
 func (s *story) prompt(p record.Prompt) {
@@ -77,15 +81,21 @@ func told(id string) *story {
 	s.add(record.Event{Type: record.EventRunState, State: record.StateRunning})
 	s.turn(1, 1)
 	s.say("I look at *it*.\n\n")
-	s.agent(acp.UpdatePlan, "0 of 2 done", map[string]any{"sessionUpdate": "plan", "entries": []acp.PlanItem{{Content: "look", Status: "in_progress"}, {Content: "write", Status: "pending"}}})
+	s.agent(acp.UpdatePlan, "0 of 2 done", map[string]any{"sessionUpdate": "plan",
+		"entries": []acp.PlanItem{{Content: "look", Status: "in_progress"}, {Content: "write", Status: "pending"}}})
 	s.agent(acp.UpdateTool, "read a.go", acp.Tool{ID: "t1", Title: "read a.go", Kind: "read", Status: "pending"})
-	s.agent(acp.UpdateToolMore, "read a.go (completed)", acp.Tool{ID: "t1", Title: "read a.go", Kind: "read", Status: "completed"})
+	s.agent(acp.UpdateToolMore, "read a.go (completed)",
+		acp.Tool{ID: "t1", Title: "read a.go", Kind: "read", Status: "completed"})
 	s.say("Größe 漢字 \U0001F600: now I write.\n")
 	s.prompt(record.Prompt{Key: "k2", Text: "and the docs", By: gitd.Person{Name: "Bo", ID: "test:2"}, From: "slack"})
-	gate := record.Gate{Step: "turn-1/permission-1", Message: "The agent asks for leave: npm publish", Options: []record.GateOption{{ID: "once", Name: "Once", Allows: true}, {ID: "no", Name: "No"}}}
-	s.add(record.Event{Type: record.EventGate, Step: gate.Step, Kind: "permission", Message: gate.Message, Data: record.Marshal(gate)})
-	s.add(record.Event{Type: record.EventDecision, Step: gate.Step, Data: record.Marshal(record.Decision{Step: gate.Step, Approved: true, Option: "once", By: "ada"})})
-	s.add(record.Event{Type: record.EventUsage, Data: record.Marshal(record.ModelCall{CostMicros: 210000, InputTokens: 10, OutputTokens: 5, Estimated: true})})
+	gate := record.Gate{Step: "turn-1/permission-1", Message: "The agent asks for leave: npm publish",
+		Options: []record.GateOption{{ID: "once", Name: "Once", Allows: true}, {ID: "no", Name: "No"}}}
+	s.add(record.Event{Type: record.EventGate, Step: gate.Step, Kind: "permission", Message: gate.Message,
+		Data: record.Marshal(gate)})
+	s.add(record.Event{Type: record.EventDecision, Step: gate.Step,
+		Data: record.Marshal(record.Decision{Step: gate.Step, Approved: true, Option: "once", By: "ada"})})
+	s.add(record.Event{Type: record.EventUsage,
+		Data: record.Marshal(record.ModelCall{CostMicros: 210000, InputTokens: 10, OutputTokens: 5, Estimated: true})})
 	s.say("Done.\n")
 	s.endTurn(1, "", true)
 	s.turn(2, 2)
@@ -201,7 +211,8 @@ func TestFollowed(t *testing.T) {
 				if r.IntN(5) == 0 {
 					continue // lost
 				}
-				f.Apply(record.Event{Type: record.EventOutput, Kind: "stdout", Message: s.words[open][from:to], Span: &record.Span{Seq: open, From: from, To: to}})
+				f.Apply(record.Event{Type: record.EventOutput, Kind: "stdout", Message: s.words[open][from:to],
+					Span: &record.Span{Seq: open, From: from, To: to}})
 				if r.IntN(2) == 0 {
 					if err := f.Fill(t.Context(), s); err != nil {
 						t.Fatal(err)
@@ -338,7 +349,8 @@ func TestWindows(t *testing.T) {
 		t.Fatalf("%v", ids)
 	}
 	end := open(Window{Turns: 2})
-	if end.Live == nil || end.Live.Run != at.run.Name() || end.Live.Seq != 3 || len(end.Waiting) != 1 || end.Waiting[0].Text != "later" || end.Before == "" || end.After != "" {
+	if end.Live == nil || end.Live.Run != at.run.Name() || end.Live.Seq != 3 || len(end.Waiting) != 1 ||
+		end.Waiting[0].Text != "later" || end.Before == "" || end.After != "" {
 		t.Errorf("%s", encode(t, end))
 	}
 	for n := 1; n <= 12; n++ {
@@ -397,7 +409,8 @@ func FuzzFold(f *testing.F) {
 		s := told("one")
 		fold := NewFold(s.run)
 		for _, e := range s.events {
-			fold.Apply(record.Event{Seq: e.Seq, Time: e.Time, Type: kind, Kind: sub, Step: step, Message: message, Data: data, Words: words % (1 << 40),
+			fold.Apply(record.Event{Seq: e.Seq, Time: e.Time, Type: kind, Kind: sub, Step: step, Message: message,
+				Data: data, Words: words % (1 << 40),
 				Span: &record.Span{Seq: 3, From: words % 100, To: words % (1 << 40)}})
 			e.Seq += 1000
 			fold.Apply(e)

@@ -104,7 +104,8 @@ func (m *Memory) Blocks(r record.Run, e *Entry) (closed []template.HTML, open te
 
 // clone returns a fold with the same turns, which do not change with those of f.
 func (f *Fold) clone() *Fold {
-	c := &Fold{Run: f.Run, queue: record.Queue{Prompts: slices.Clone(f.queue.Prompts), Heard: f.queue.Heard}, heard: f.heard, times: f.times, said: f.said, seq: f.seq}
+	c := &Fold{Run: f.Run, queue: record.Queue{Prompts: slices.Clone(f.queue.Prompts), Heard: f.queue.Heard},
+		heard: f.heard, times: f.times, said: f.said, seq: f.seq}
 	c.times = make(map[string]record.Event, len(f.times))
 	for key, e := range f.times {
 		c.times[key] = e

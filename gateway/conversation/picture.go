@@ -139,7 +139,8 @@ func stripGIF(b []byte) ([]byte, error) {
 			if len(b)-at < 3 {
 				return nil, errBroken
 			}
-			loops := b[at+1] == 0xff && (bytes.HasPrefix(b[at+3:], []byte("NETSCAPE2.0")) || bytes.HasPrefix(b[at+3:], []byte("ANIMEXTS1.0")))
+			loops := b[at+1] == 0xff &&
+				(bytes.HasPrefix(b[at+3:], []byte("NETSCAPE2.0")) || bytes.HasPrefix(b[at+3:], []byte("ANIMEXTS1.0")))
 			keep = b[at+1] == 0xf9 || loops
 			at += 2
 		default:

@@ -102,29 +102,34 @@ func (api *API) agent(c *route.Call) error {
 	case q.Agent == "" && len(names) == 1:
 		q.Agent = names[0]
 	case q.Agent != "" && !slices.Contains(names, q.Agent):
-		return route.NewProblem(route.KindInvalid, "there is no agent %.100q; known are %s", q.Agent, strings.Join(names, ", "))
+		return route.NewProblem(route.KindInvalid, "there is no agent %.100q; known are %s", q.Agent,
+			strings.Join(names, ", "))
 	}
 	if !websocket.IsWebSocketUpgrade(c.R) {
-		return route.NewProblem(route.KindInvalid, "%s is a WebSocket", c.R.URL.Path).WithHint("connect with ws:// or wss://, and the token in the header Authorization")
+		return route.NewProblem(route.KindInvalid, "%s is a WebSocket",
+			c.R.URL.Path).WithHint("connect with ws:// or wss://, and the token in the header Authorization")
 	}
 	done, err := c.OpenStream()
 	if err != nil {
 		return err
 	}
 	defer done()
-	up := websocket.Upgrader{HandshakeTimeout: route.SlowestRead, Error: func(http.ResponseWriter, *http.Request, int, error) {}}
+	up := websocket.Upgrader{HandshakeTimeout: route.SlowestRead,
+		Error: func(http.ResponseWriter, *http.Request, int, error) {}}
 	conn, err := up.Upgrade(c.W, c.R, nil)
 	if err != nil {
 		return route.NewProblem(route.KindInvalid, "cannot begin the WebSocket: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.R.Context()))
-	s := &socket{api: api, who: c.Who, caller: st.Caller, repo: st.Repo, agent: q.Agent, ctx: ctx, conn: conn, sessions: map[string]named{}, followed: map[string]bool{},
+	s := &socket{api: api, who: c.Who, caller: st.Caller, repo: st.Repo, agent: q.Agent, ctx: ctx, conn: conn,
+		sessions: map[string]named{}, followed: map[string]bool{},
 		questions: map[string]string{}}
 	defer s.followers.Wait()
 	defer cancel()
 	defer conn.Close()
 	defer context.AfterFunc(c.Draining(), func() {
-		_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseServiceRestart, "the server restarts; connect again"), time.Now().Add(time.Second))
+		_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseServiceRestart,
+			"the server restarts; connect again"), time.Now().Add(time.Second))
 		conn.Close()
 	})()
 	s.serve()
@@ -507,7 +512,8 @@ func (s *socket) prompt(m message) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	said.Key, said.By, said.From, said.Now = p.Meta.Ramus.Key, s.who.Person(gitd.Person{}), "acp", m.Method == "_session/steering"
+	said.Key, said.By, said.From, said.Now = p.Meta.Ramus.Key, s.who.Person(gitd.Person{}), "acp",
+		m.Method == "_session/steering"
 	// The place is taken before the words are said, because the turn may be over before this function is.
 	s.mu.Lock()
 	full := len(s.pending) >= maxPending
@@ -515,7 +521,8 @@ func (s *socket) prompt(m message) (any, error) {
 	if full {
 		return nil, &fault{codeRequest, fmt.Sprintf("%d prompts wait for their turns already", maxPending)}
 	}
-	done, err := s.api.Talk.Say(s.ctx, s.who, Saying{Caller: s.caller, Repo: s.repo, Agent: n.agent, Session: n.label, Prompt: said})
+	done, err := s.api.Talk.Say(s.ctx, s.who,
+		Saying{Caller: s.caller, Repo: s.repo, Agent: n.agent, Session: n.label, Prompt: said})
 	if err != nil {
 		return nil, err
 	}
@@ -547,7 +554,8 @@ func (s *socket) attend(session, run string) error {
 		return err
 	}
 	if !s.follow(session, v) {
-		s.settle(run, func(pending) bool { return true }, "", &fault{codeRequest, fmt.Sprintf("a connection follows at most %d runs", maxFollowed)})
+		s.settle(run, func(pending) bool { return true }, "",
+			&fault{codeRequest, fmt.Sprintf("a connection follows at most %d runs", maxFollowed)})
 		return errLater
 	}
 	// The turn may have ended before the prompt was among those that wait.
@@ -626,7 +634,8 @@ func (s *socket) answered(m message) {
 		return // the question stays open for others
 	}
 	run, step, _ := strings.Cut(question, " ")
-	_, err := s.api.Talk.Executor.Decide(s.ctx, run, record.Decision{Step: step, Option: r.Outcome.Option, By: s.who.Subject})
+	_, err := s.api.Talk.Executor.Decide(s.ctx, run,
+		record.Decision{Step: step, Option: r.Outcome.Option, By: s.who.Subject})
 	if err != nil {
 		s.notify("_ramus/refused", map[string]any{"run": run, "step": step, "message": route.AsProblem(err, s.who).Error()})
 	}
@@ -653,7 +662,8 @@ func readBlocks(blocks []contentBlock) (p record.Prompt, err error) {
 	total := 0
 	attach := func(name string, content []byte) error {
 		if total += len(content); len(p.Files) >= MaxFiles || total > MaxUpload {
-			return &fault{codeParams, fmt.Sprintf("a prompt has at most %d files with %d MiB together", MaxFiles, MaxUpload>>20)}
+			return &fault{codeParams,
+				fmt.Sprintf("a prompt has at most %d files with %d MiB together", MaxFiles, MaxUpload>>20)}
 		}
 		kept, err := Attach(content)
 		if err != nil {

@@ -44,7 +44,8 @@ func (d desk) Watch(ctx context.Context, _ string) iter.Seq2[record.Event, error
 	return func(func(record.Event, error) bool) { <-ctx.Done() }
 }
 func (d desk) Sessions(context.Context, string) ([]executor.Session, error) {
-	return []executor.Session{{Caller: d.run.Caller, Agent: "standin", State: executor.SessionStopped, Runs: 1, Last: d.run.Name()}}, nil
+	return []executor.Session{{Caller: d.run.Caller, Agent: "standin", State: executor.SessionStopped, Runs: 1,
+		Last: d.run.Name()}}, nil
 }
 func (d desk) Say(context.Context, string, record.Prompt) error { return nil }
 
@@ -67,7 +68,8 @@ func dial(t *testing.T, s *story, header http.Header) (*websocket.Conn, *http.Re
 	who := route.Who{Subject: "ada", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}}
 	server := httptest.NewServer(mux.Handler(api.Routes(), &who))
 	t.Cleanup(server.Close)
-	return websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(server.URL, "http")+"/workspaces/conv:told/agent", header)
+	return websocket.DefaultDialer.DialContext(t.Context(),
+		"ws"+strings.TrimPrefix(server.URL, "http")+"/workspaces/conv:told/agent", header)
 }
 
 // call sends a request and returns the updates before its answer, and the answer.
@@ -107,8 +109,10 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for _, wrong := range []string{"nonsense", `{"jsonrpc":"2.0","id":1,"method":"fs/read"}`, `{"jsonrpc":"2.0","id":1,"method":"session/load","params":{"sessionId":"none"}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/","mcpServers":[{}]}}`, `{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":7}`} {
+	for _, wrong := range []string{"nonsense", `{"jsonrpc":"2.0","id":1,"method":"fs/read"}`,
+		`{"jsonrpc":"2.0","id":1,"method":"session/load","params":{"sessionId":"none"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/","mcpServers":[{}]}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":7}`} {
 		if _, a := call(t, c, wrong); a.Error == nil {
 			t.Errorf("%s: %s", wrong, a.Result)
 		}
@@ -147,7 +151,8 @@ func TestSocket(t *testing.T) {
 
 // TestSocketOrigin refuses the pages of other origins, and what is no WebSocket.
 func TestSocketOrigin(t *testing.T) {
-	if _, answer, err := dial(t, told("one"), http.Header{"Origin": {"https://evil.example"}}); err == nil || answer == nil || answer.StatusCode != http.StatusBadRequest {
+	if _, answer, err := dial(t, told("one"), http.Header{"Origin": {"https://evil.example"}}); err == nil ||
+		answer == nil || answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("%v, %v", answer, err)
 	}
 }

@@ -267,7 +267,8 @@ func (w *walk) live(ctx context.Context, t *Transcript) error {
 			continue
 		}
 		t.Waiting = f.Waiting()
-		t.Live = &Live{Run: r.Name(), State: r.State, Place: r.Place, Gate: r.Gate, Seq: f.Seq(), Words: f.Have(), Usage: r.Usage}
+		t.Live = &Live{Run: r.Name(), State: r.State, Place: r.Place, Gate: r.Gate, Seq: f.Seq(), Words: f.Have(),
+			Usage: r.Usage}
 		return nil
 	}
 	return nil

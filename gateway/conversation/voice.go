@@ -98,7 +98,8 @@ func (v *voice) hear(ctx context.Context, e record.Event) (list []update, err er
 	v.began(e)
 	for ; v.heard < v.queue.Heard; v.heard++ {
 		p := v.queue.Prompts[v.heard]
-		list = append(list, v.update(map[string]any{"sessionUpdate": acp.UpdateUser, "content": block(p.Text)}, map[string]any{"key": p.Key, "by": p.By, "from": p.From}))
+		list = append(list, v.update(map[string]any{"sessionUpdate": acp.UpdateUser, "content": block(p.Text)},
+			map[string]any{"key": p.Key, "by": p.By, "from": p.From}))
 	}
 	if raw := updateOf(e); raw != nil {
 		list = append(list, v.update(raw, nil))

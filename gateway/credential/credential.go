@@ -31,20 +31,27 @@ type API struct {
 // Routes returns the routes of credentials.
 func (api *API) Routes() []route.Route {
 	return []route.Route{
-		{Method: "GET", Pattern: "/api/credentials", Access: route.AccessRead, Summary: "List credentials, without their values",
-			Query: Query{}, Response: []secret.Secret{}, Handle: api.list},
-		{Method: "POST", Pattern: "/api/credentials", Access: route.AccessWrite, Summary: "Store credentials, in place of those of the same names",
+		{Method: "GET", Pattern: "/api/credentials", Access: route.AccessRead,
+			Summary: "List credentials, without their values",
+			Query:   Query{}, Response: []secret.Secret{}, Handle: api.list},
+		{Method: "POST", Pattern: "/api/credentials", Access: route.AccessWrite,
+			Summary: "Store credentials, in place of those of the same names",
 			Request: NewCredentials{}, Response: []secret.Secret{}, Handle: api.set},
-		{Method: "GET", Pattern: "/api/credentials/{credential}", Access: route.AccessRead, Summary: "One credential, without its value",
+		{Method: "GET", Pattern: "/api/credentials/{credential}", Access: route.AccessRead,
+			Summary:  "One credential, without its value",
 			Response: secret.Secret{}, Handle: api.get},
-		{Method: "PATCH", Pattern: "/api/credentials/{credential}", Access: route.AccessWrite, Summary: "Switch a credential on or off",
+		{Method: "PATCH", Pattern: "/api/credentials/{credential}", Access: route.AccessWrite,
+			Summary: "Switch a credential on or off",
 			Request: Change{}, Response: secret.Secret{}, Handle: api.change},
 		{Method: "POST", Pattern: "/api/credentials/{credential}/verify", Access: route.AccessWrite,
-			Summary: "Open a credential, and try the key of an agent at its model API", Response: Verified{}, Handle: api.verify},
-		{Method: "DELETE", Pattern: "/api/credentials/{credential}", Access: route.AccessWrite, Summary: "Remove a credential",
+			Summary: "Open a credential, and try the key of an agent at its model API", Response: Verified{},
+			Handle: api.verify},
+		{Method: "DELETE", Pattern: "/api/credentials/{credential}", Access: route.AccessWrite,
+			Summary:  "Remove a credential",
 			Response: struct{}{}, Handle: api.remove},
 		{Method: "POST", Pattern: "/api/keys/rotate", Access: route.AccessAdmin,
-			Summary: "Seal all credentials with a new key, and remove the present one", Response: Rotated{}, Handle: api.rotate},
+			Summary: "Seal all credentials with a new key, and remove the present one", Response: Rotated{},
+			Handle: api.rotate},
 	}
 }
 
@@ -116,7 +123,8 @@ func resolve(w route.Who, o Owner) (secret.Owner, error) {
 		owner = secret.OfServer
 	case o == "" || o == "me":
 		if owner = me(w); owner == "" {
-			return "", route.NewProblem(route.KindInvalid, "at the unix socket nobody is \"me\"").WithHint("name the owner: server, repo:NAME or person:ID")
+			return "", route.NewProblem(route.KindInvalid,
+				"at the unix socket nobody is \"me\"").WithHint("name the owner: server, repo:NAME or person:ID")
 		}
 	}
 	if err := owner.Check(); err != nil {
@@ -211,18 +219,21 @@ func (api *API) Set(c *route.Call, in NewCredentials) ([]secret.Secret, error) {
 		}
 	}
 	if len(wanted) == 0 || len(wanted) > maxAtOnce {
-		return nil, route.NewProblem(route.KindInvalid, "want 1 to %d credentials to store at once, not %d", maxAtOnce, len(wanted))
+		return nil, route.NewProblem(route.KindInvalid, "want 1 to %d credentials to store at once, not %d", maxAtOnce,
+			len(wanted))
 	}
 	var list []secret.Secret
 	var values []string
 	for _, n := range wanted {
 		if n.Type == secret.TypeForge {
-			return nil, route.NewProblem(route.KindInvalid, "the token of a forge is tried before it is stored").WithHint("`/ramus connect` in Slack takes it")
+			return nil, route.NewProblem(route.KindInvalid,
+				"the token of a forge is tried before it is stored").WithHint("`/ramus connect` in Slack takes it")
 		}
 		if n.Value != "" && n.Reference != "" {
 			return nil, route.NewProblem(route.KindInvalid, "%.100s has both a value and a reference", n.Name)
 		}
-		list = append(list, secret.Secret{Name: n.Name, Owner: owner, Type: n.Type, Kind: n.Kind, Agent: n.Agent, Reference: n.Reference, Hosts: n.Hosts,
+		list = append(list, secret.Secret{Name: n.Name, Owner: owner, Type: n.Type, Kind: n.Kind, Agent: n.Agent,
+			Reference: n.Reference, Hosts: n.Hosts,
 			Active: !n.Inactive && n.Type != "" && n.Type != secret.TypeSecret, By: w.Subject})
 		values = append(values, n.Value)
 	}

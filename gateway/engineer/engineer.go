@@ -120,7 +120,8 @@ type TaskFilter struct {
 }
 
 func (f TaskFilter) fits(t record.Task) bool {
-	return (f.Keep == nil || f.Keep(t)) && (f.Repo == "" || t.Repo == f.Repo) && (f.Status == "" || t.Status == f.Status) && (!f.Active || !t.Ended())
+	return (f.Keep == nil || f.Keep(t)) && (f.Repo == "" || t.Repo == f.Repo) &&
+		(f.Status == "" || t.Status == f.Status) && (!f.Active || !t.Ended())
 }
 
 // Open continues the tasks that an earlier process left.
@@ -249,7 +250,8 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 	if err := e.mayBear(s.Parent); err != nil {
 		return record.Task{}, err
 	}
-	t := record.Task{ID: id, Description: s.Description, Context: s.Context, Status: record.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
+	t := record.Task{ID: id, Description: s.Description, Context: s.Context, Status: record.StateSubmitted,
+		AgentID: agent, WorktreePath: executor.WorkDir,
 		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, Ticket: s.Ticket, CreatedAt: e.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
 	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.settings().Branch)
@@ -265,7 +267,8 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 	if err != nil {
 		return record.Task{}, err
 	}
-	run, _, err := e.Executor.Stand(ctx, record.Request{Key: standingRun, Caller: t.Caller(), Repo: repo, Base: base, Asker: s.Asker}, rec)
+	run, _, err := e.Executor.Stand(ctx,
+		record.Request{Key: standingRun, Caller: t.Caller(), Repo: repo, Base: base, Asker: s.Asker}, rec)
 	if err != nil {
 		return record.Task{}, err
 	}

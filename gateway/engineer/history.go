@@ -141,7 +141,8 @@ const (
 )
 
 func heard(i item) record.Event {
-	return record.Event{Type: record.EventHeard, Kind: heardItem, Step: i.Key, Message: firstOf(i.excerpt()), Data: encode(i)}
+	return record.Event{Type: record.EventHeard, Kind: heardItem, Step: i.Key, Message: firstOf(i.excerpt()),
+		Data: encode(i)}
 }
 
 // add applies one event to the history.
@@ -229,7 +230,8 @@ func (h *history) add(e record.Event) error {
 }
 
 func (h history) clone() history {
-	h.heard, h.works, h.outbox, h.people = slices.Clone(h.heard), slices.Clone(h.works), slices.Clone(h.outbox), slices.Clone(h.people)
+	h.heard, h.works, h.outbox, h.people = slices.Clone(h.heard), slices.Clone(h.works), slices.Clone(h.outbox),
+		slices.Clone(h.people)
 	h.known, h.left, h.queued, h.posted = maps.Clone(h.known), maps.Clone(h.left), maps.Clone(h.queued), maps.Clone(h.posted)
 	return h
 }

@@ -23,14 +23,16 @@ type Hook struct {
 }
 
 // hookNames are the forges with a route for webhooks. A name is a section of the configuration and the end of a path.
-var hookNames = []struct{ name, title string }{{"github", "GitHub"}, {"gitlab", "GitLab"}, {"gitea", "Gitea"}, {"bitbucket", "Bitbucket"}}
+var hookNames = []struct{ name, title string }{{"github", "GitHub"}, {"gitlab", "GitLab"}, {"gitea", "Gitea"},
+	{"bitbucket", "Bitbucket"}}
 
 // hookRoutes returns the routes for requests from forges. The sender of the raw body is checked before the body is
 // parsed.
 func (api *API) hookRoutes() []route.Route {
 	var rows []route.Route
 	for _, h := range hookNames {
-		rows = append(rows, route.Route{Method: "POST", Pattern: "/webhooks/" + h.name, Access: route.AccessHook, Body: forge.MaxDelivery,
+		rows = append(rows, route.Route{Method: "POST", Pattern: "/webhooks/" + h.name, Access: route.AccessHook,
+			Body:    forge.MaxDelivery,
 			Summary: h.title + "'s webhooks: ramus looks at the pull requests of tasks, and bases follow pushes, triggers start work",
 			Handle:  func(c *route.Call) error { return api.fromForge(c, h.name, h.title) }})
 	}
@@ -46,11 +48,13 @@ type Heard struct {
 func (api *API) fromForge(c *route.Call, name, title string) error {
 	hook := api.Hooks[name]
 	if api.Engineer == nil || hook.Parse == nil {
-		return route.NewProblem(route.KindNotFound, "no %s webhook is configured", title).WithHint("set " + name + ".webhook_secret_env")
+		return route.NewProblem(route.KindNotFound, "no %s webhook is configured",
+			title).WithHint("set " + name + ".webhook_secret_env")
 	}
 	d, err := api.hear(c, hook)
 	if errors.Is(err, forge.ErrSignature) {
-		return &route.Problem{Kind: route.KindUnauthorized, Detail: "the signature is refused", Hint: name + ".webhook_secret_env must name the webhook's secret", Cause: err}
+		return &route.Problem{Kind: route.KindUnauthorized, Detail: "the signature is refused",
+			Hint: name + ".webhook_secret_env must name the webhook's secret", Cause: err}
 	}
 	if errors.Is(err, forge.ErrDelivery) {
 		return route.NewProblem(route.KindInvalid, "cannot read the webhook of %s: %v", title, err)
@@ -66,7 +70,8 @@ func (api *API) fromForge(c *route.Call, name, title string) error {
 	if err := api.Engineer.Deliver(c.R.Context(), hook.Forge, d); err != nil {
 		return err
 	}
-	api.Log.Debug("a forge delivered", "request", c.ID, "forge", name, "delivery", d.ID, "event", d.Event, "action", d.Action)
+	api.Log.Debug("a forge delivered", "request", c.ID, "forge", name, "delivery", d.ID, "event", d.Event,
+		"action", d.Action)
 	return c.ReplyStatus(http.StatusAccepted, Heard{Event: d.Event, Action: d.Action})
 }
 

@@ -60,7 +60,8 @@ type mayWrite struct {
 }
 
 func newJob(e *Engineer, t record.Task) *job {
-	return &job{engineer: e, id: t.ID, place: t.SlackChannel, proposed: !t.For.IsZero(), task: t, wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
+	return &job{engineer: e, id: t.ID, place: t.SlackChannel, proposed: !t.For.IsZero(), task: t,
+		wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
 }
 
 // channel returns the channel of the task's thread. Returns "" if the task has none.
@@ -96,7 +97,8 @@ func (j *job) own() {
 		pause, err := j.step(ctx)
 		if errors.Is(err, record.ErrFull) {
 			// Retrying does not help, because nothing makes room in the record.
-			err = j.fail(ctx, record.ReasonBadInput, "more was said about it than its record can hold; hand over what is left as a new task")
+			err = j.fail(ctx, record.ReasonBadInput,
+				"more was said about it than its record can hold; hand over what is left as a new task")
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -158,10 +160,13 @@ func (j *job) load(ctx context.Context) error {
 	if past.last == 0 { // the task is new
 		var received []record.Event
 		if t.For.IsZero() {
-			received = append(j.toSlack("received", render.TaskReceived(t)), j.toTicket(t, "received", "ramus works on this.", "")...)
+			received = append(j.toSlack("received", render.TaskReceived(t)),
+				j.toTicket(t, "received", "ramus works on this.", "")...)
 		}
 		return j.amendLocked(ctx, nil, append(received, record.Event{Type: record.EventPolicy,
-			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(catalog.Decision{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
+			Message: string(gate.RunnerContainer), Reason: "grant",
+			Data: encode(catalog.Decision{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant,
+				Prompt: t.Description}})})...)
 	}
 	return nil
 }
@@ -258,7 +263,8 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 			return 0, err
 		}
 		// A failed task is read too if there is news, because its pull request may have been merged.
-		if t.PRNumber != 0 && t.Status != record.StateComplete && (j.news.Swap(false) || !t.Ended() && j.engineer.Now().Sub(j.looked) >= j.engineer.settings().Every) {
+		if t.PRNumber != 0 && t.Status != record.StateComplete &&
+			(j.news.Swap(false) || !t.Ended() && j.engineer.Now().Sub(j.looked) >= j.engineer.settings().Every) {
 			if err := j.look(ctx); err != nil {
 				j.news.Store(true)
 				return 0, err
@@ -320,7 +326,8 @@ func (j *job) clear(ctx context.Context, t record.Task) error {
 	if !t.For.IsZero() {
 		return nil // people work on the branch too
 	}
-	if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), j.engineer.Executor.Bot); err != nil && !errors.Is(err, record.ErrNotFound) {
+	if err := j.engineer.Executor.Stop(ctx, t.Caller().String(), j.engineer.Executor.Bot); err != nil &&
+		!errors.Is(err, record.ErrNotFound) {
 		return fmt.Errorf("cannot remove the container: %w", err)
 	}
 	return nil
@@ -350,7 +357,8 @@ func (j *job) address(ctx context.Context) error {
 		}
 		what := failing(waiting) // the name comes from the author of the check, so it is escaped
 		rest := fmt.Sprintf(", and was repaired %s already. A person has to look: a comment goes on.", times(past.repairs()))
-		events = append(events, j.toForge("left:"+waiting[0].Key, message{Kind: mailSay, Text: render.MarkdownText(what, 1000) + rest})...)
+		events = append(events, j.toForge("left:"+waiting[0].Key,
+			message{Kind: mailSay, Text: render.MarkdownText(what, 1000) + rest})...)
 		events = append(events, j.toSlack("left:"+waiting[0].Key, render.InlineText(what, 400)+rest)...)
 		return j.amend(ctx, nil, events...)
 	}
@@ -428,7 +436,8 @@ func (j *job) prompt(ctx context.Context, t record.Task, past history, w work) (
 		if err != nil {
 			return "", err
 		}
-		return render.Prompt(cmp.Or(j.engineer.settings().Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
+		return render.Prompt(cmp.Or(j.engineer.settings().Prompt, render.DefaultPrompt),
+			render.PromptData{Task: t, Conventions: files})
 	}
 	return render.FeedbackPrompt(t, past.feedback(w)), nil
 }
@@ -522,15 +531,18 @@ func (j *job) start(ctx context.Context, w work) error {
 	}
 	if _, known := catalog.ReadDecision(ctx, j.engineer.Executor, run.Name()); !known {
 		p := gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}
-		d := catalog.Decide(p, catalog.Offer{Browser: j.engineer.Executor.Browser != nil, Task: true, Channels: j.engineer.PostChannels})
-		err := j.engineer.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
+		d := catalog.Decide(p, catalog.Offer{Browser: j.engineer.Executor.Browser != nil, Task: true,
+			Channels: j.engineer.PostChannels})
+		err := j.engineer.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy,
+			Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
 		if err != nil {
 			return err
 		}
 	}
 	prompt, err := j.prompt(ctx, t, past, w)
 	if err == nil {
-		err = j.launch(ctx, run, record.Request{Agent: &record.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
+		err = j.launch(ctx, run, record.Request{Agent: &record.AgentCall{Name: t.AgentID, Prompt: prompt,
+			Title: workTitle(t, past, w)}, Base: t.Base})
 	}
 	// An error that the shutdown of the server causes is not a refusal. The next process begins the work. Nor is a limit
 	// that is reached, because the task waits until there is a place.
@@ -567,7 +579,8 @@ func (j *job) finished(ctx context.Context, w work, run record.Run) error {
 		return err
 	}
 	end := work{N: w.N, Ended: true, OK: run.State == record.StateComplete, Error: run.Error, Head: run.Head}
-	e := record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded, OK: &end.OK, Commit: run.Head, Reason: string(run.Reason), Message: run.Error, Data: encode(end)}
+	e := record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded, OK: &end.OK, Commit: run.Head,
+		Reason: string(run.Reason), Message: run.Error, Data: encode(end)}
 	if !end.OK {
 		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", cmp.Or(run.Error, string(run.Reason)), run.Name()), e)
 	}
@@ -576,7 +589,8 @@ func (j *job) finished(ctx context.Context, w work, run record.Run) error {
 
 // cutShort returns the event of the end of work that was stopped from outside.
 func cutShort(w work, why string) record.Event {
-	return record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded, Data: encode(work{N: w.N, Ended: true, Error: why})}
+	return record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded,
+		Data: encode(work{N: w.N, Ended: true, Error: why})}
 }
 
 // fail ends a task as failed and journals the given events with that.
@@ -618,7 +632,8 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	if past.merged {
 		return errEnded
 	}
-	events := []record.Event{{Type: record.EventWork, Kind: workRetried, Message: "retried by " + cmp.Or(by.Name, j.engineer.Executor.Bot.Name)}}
+	events := []record.Event{{Type: record.EventWork, Kind: workRetried,
+		Message: "retried by " + cmp.Or(by.Name, j.engineer.Executor.Bot.Name)}}
 	w, any := past.latest()
 	status := record.StateSubmitted
 	switch {

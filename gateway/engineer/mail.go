@@ -65,7 +65,8 @@ func (j *job) deliver(ctx context.Context, l lane) {
 		}
 		failures++
 		pause := min(j.engineer.RetryEvery<<min(failures-1, 20), maxPause)
-		j.engineer.Log.Error("cannot post what a task has to say; it is tried again", "task", j.id, "to", string(l), "pause", pause, "err", err)
+		j.engineer.Log.Error("cannot post what a task has to say; it is tried again", "task", j.id, "to", string(l),
+			"pause", pause, "err", err)
 		if retry.Sleep(ctx, pause) != nil {
 			return
 		}
@@ -242,7 +243,8 @@ func (j *job) openPull(ctx context.Context, t record.Task, past history, at forg
 		return "", nil, nil, err
 	}
 	title, body := render.Pull(t, work, links)
-	p, more, err := j.createPull(ctx, t, at, forge.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.engineer.settings().Draft})
+	p, more, err := j.createPull(ctx, t, at, forge.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title,
+		Body: body, Draft: j.engineer.settings().Draft})
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -275,7 +277,8 @@ func (j *job) createPull(ctx context.Context, t record.Task, at forge.Repo, n fo
 		if p, err = own.CreatePull(ctx, at.Name, n); !errors.Is(err, forge.ErrRefused) && !errors.Is(err, forge.ErrNotFound) {
 			return p, nil, err
 		}
-		e.Log.Warn("a forge refuses the token of a person, so ramus opens the pull request", "task", t.ID, "person", t.AskerID, "err", err)
+		e.Log.Warn("a forge refuses the token of a person, so ramus opens the pull request", "task", t.ID, "person",
+			t.AskerID, "err", err)
 		more = j.toSlack("refused:"+t.Branch, render.TaskTokenRefused(at.Forge.Title()))
 	}
 	p, err = at.Forge.CreatePull(ctx, at.Name, n)

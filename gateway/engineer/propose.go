@@ -39,14 +39,16 @@ func (e *Engineer) Propose(ctx context.Context, p upstream.Proposal) (record.Pul
 		return e.proposeOnce(ctx, p)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, proposeWithin,
-		fmt.Errorf("the pull request is not open after %v; its task opens it as soon as the forge answers: %w", proposeWithin, gitd.ErrUpstream))
+		fmt.Errorf("the pull request is not open after %v; its task opens it as soon as the forge answers: %w",
+			proposeWithin, gitd.ErrUpstream))
 	defer cancel()
 	t, err := e.standFor(ctx, p)
 	if err != nil {
 		return record.Pull{}, err
 	}
 	out := record.Pull{Updated: t.PRNumber != 0 && t.Status != record.StateComplete}
-	_, err = e.command(ctx, t.ID, "propose the branch of", func(ctx context.Context, j *job) error { return j.propose(ctx, p) })
+	_, err = e.command(ctx, t.ID, "propose the branch of",
+		func(ctx context.Context, j *job) error { return j.propose(ctx, p) })
 	if err != nil {
 		return out, err
 	}
@@ -77,7 +79,8 @@ func (e *Engineer) proposeOnce(ctx context.Context, p upstream.Proposal) (record
 		return record.Pull{}, err
 	}
 	title, body := render.Pull(t, work, render.PullLinks{})
-	pull, err := at.Forge.CreatePull(ctx, at.Name, forge.NewPull{Head: t.Branch, Base: p.Base, Title: title, Body: body, Draft: e.settings().Draft})
+	pull, err := at.Forge.CreatePull(ctx, at.Name,
+		forge.NewPull{Head: t.Branch, Base: p.Base, Title: title, Body: body, Draft: e.settings().Draft})
 	if err != nil {
 		return record.Pull{}, fmt.Errorf("no pull request can be opened: %w", err)
 	}
@@ -98,9 +101,10 @@ func (e *Engineer) newProposal(p upstream.Proposal) record.Task {
 	if p.Caller.Kind() != "conv" {
 		template = strings.ReplaceAll(template, "conv-{task_id}", "{caller}")
 	}
-	t := record.Task{ID: proposalID(p.Caller), For: p.Caller, Description: p.Title, Status: record.StateSubmitted, WorktreePath: executor.WorkDir,
-		Branch: strings.NewReplacer("{task_id}", p.Caller.ID(), "{caller}", p.Caller.Slug()).Replace(template),
-		Repo:   p.Repo.Name(), Base: p.Into, Asker: p.By, AskerID: p.ByID, CreatedAt: e.Executor.Now().UTC()}
+	t := record.Task{ID: proposalID(p.Caller), For: p.Caller, Description: p.Title, Status: record.StateSubmitted,
+		WorktreePath: executor.WorkDir,
+		Branch:       strings.NewReplacer("{task_id}", p.Caller.ID(), "{caller}", p.Caller.Slug()).Replace(template),
+		Repo:         p.Repo.Name(), Base: p.Into, Asker: p.By, AskerID: p.ByID, CreatedAt: e.Executor.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
 	for _, r := range e.Executor.OfCaller(p.Caller) {
 		if r.Agent != nil {
@@ -141,7 +145,8 @@ func (e *Engineer) standFor(ctx context.Context, p upstream.Proposal) (record.Ta
 	if err := gitd.CheckRef("refs/heads/" + t.Branch); err != nil {
 		return t, invalid("engineer.branch makes %q of it, which is no name of a branch", t.Branch)
 	}
-	run, _, err := e.Executor.Stand(ctx, record.Request{Key: standingRun, Caller: p.Caller, Repo: t.Repo, Base: t.Base, Asker: t.Asker}, encode(t))
+	run, _, err := e.Executor.Stand(ctx,
+		record.Request{Key: standingRun, Caller: p.Caller, Repo: t.Repo, Base: t.Base, Asker: t.Asker}, encode(t))
 	if err != nil {
 		return t, err
 	}
@@ -193,12 +198,14 @@ func (j *job) propose(ctx context.Context, p upstream.Proposal) error {
 	var events []record.Event
 	again := t.Ended()
 	if again {
-		events = append(events, record.Event{Type: record.EventWork, Kind: workRetried, Message: "proposed again"}, record.Event{Type: record.EventHeard, Kind: heardAgain})
+		events = append(events, record.Event{Type: record.EventWork, Kind: workRetried, Message: "proposed again"},
+			record.Event{Type: record.EventHeard, Kind: heardAgain})
 	}
 	if known, err := j.pushedBefore(ctx, t, past, p); err != nil {
 		return err
 	} else if known != "" {
-		events = append(events, record.Event{Type: record.EventHeard, Kind: heardCommits, Commit: known, Data: encode([]string{})})
+		events = append(events, record.Event{Type: record.EventHeard, Kind: heardCommits, Commit: known,
+			Data: encode([]string{})})
 	}
 	events = append(events, record.Event{Type: record.EventWork, Step: n.id(), Kind: workBegun, Data: encode(n)},
 		record.Event{Type: record.EventWork, Step: n.id(), Kind: workEnded, OK: &ok, Commit: p.Commit, Data: encode(ended)})
@@ -244,7 +251,8 @@ func (j *job) awaitPull(ctx context.Context, p upstream.Proposal) (record.Task, 
 			return t, err
 		}
 		if t.Ended() {
-			return t, fmt.Errorf("%s (`ramus task retry %s`): %w", cmp.Or(t.Error, "its task has ended"), t.ID, record.ErrConflict)
+			return t, fmt.Errorf("%s (`ramus task retry %s`): %w", cmp.Or(t.Error, "its task has ended"), t.ID,
+				record.ErrConflict)
 		}
 		if t.PRNumber != 0 && pushed != "" {
 			if has, err := p.Repo.Descends(ctx, pushed, p.Commit); err != nil || has {

@@ -37,7 +37,8 @@ func (j *job) look(ctx context.Context) error {
 	}
 	pull, err := at.Forge.Pull(ctx, at.Name, t.PRNumber)
 	if errors.Is(err, forge.ErrNotFound) && !t.Ended() {
-		return j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
+		return j.fail(ctx, record.ReasonBadInput,
+			fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
 			record.Event{Type: record.EventHeard, Kind: heardClosed})
 	}
 	if err != nil {
@@ -197,7 +198,8 @@ func (j *job) mayWrite(ctx context.Context, at forge.Repo, user string) (bool, e
 		return false, err
 	}
 	if !yes {
-		j.engineer.Log.Info("words of somebody who may not write to the repository are left alone", "task", j.id, "user", user)
+		j.engineer.Log.Info("words of somebody who may not write to the repository are left alone", "task", j.id,
+			"user", user)
 	}
 	j.writers[login] = mayWrite{yes, j.engineer.Now()}
 	return yes, nil
@@ -220,7 +222,8 @@ func (j *job) merged(ctx context.Context, t record.Task) error {
 		return err
 	}
 	if j.engineer.settings().DeleteEvidence && past.evidence() != "" {
-		events = append(events, j.toForge("unbranch-evidence"+number, message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
+		events = append(events, j.toForge("unbranch-evidence"+number,
+			message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
 	}
 	if err := j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...); err != nil {
 		return err
@@ -235,7 +238,8 @@ func (j *job) unbranch(ctx context.Context, t record.Task, past history, at forg
 		return fmt.Errorf("%w: the branch was proposed again", forge.ErrRefused)
 	}
 	if err := j.dropBranch(ctx, t, past.pushed); err != nil {
-		j.engineer.Log.Warn("cannot remove the branch of a task that was merged; `ramus prune` does", "task", t.ID, "err", err)
+		j.engineer.Log.Warn("cannot remove the branch of a task that was merged; `ramus prune` does", "task",
+			t.ID, "err", err)
 	}
 	return at.Forge.DeleteBranch(ctx, at.Name, t.Branch)
 }
@@ -302,7 +306,10 @@ func (j *job) publish(ctx context.Context, w work) error {
 	published := record.Event{Type: record.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
 	if !shared {
 		text := fmt.Sprintf("✅ Done: the work is on branch %s of %s", t.Caller().Branch(), t.Repo)
-		return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateComplete }, append(append(j.toSlack("done", text), j.toTicket(t, "done", fmt.Sprintf("ramus is done. The work is on branch %s of %s.", t.Caller().Branch(), t.Repo), "")...), published)...)
+		return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateComplete },
+			append(append(j.toSlack("done", text),
+				j.toTicket(t, "done", fmt.Sprintf("ramus is done. The work is on branch %s of %s.", t.Caller().Branch(),
+					t.Repo), "")...), published)...)
 	}
 	if past.pushed == "" {
 		base, err := repo.MergeBase(ctx, own, "refs/heads/"+t.Base)
@@ -310,7 +317,8 @@ func (j *job) publish(ctx context.Context, w work) error {
 			return err
 		}
 		if base == tip {
-			return j.fail(ctx, record.ReasonCommandFailed, "the agent ended without having changed anything, so there is no pull request")
+			return j.fail(ctx, record.ReasonCommandFailed,
+				"the agent ended without having changed anything, so there is no pull request")
 		}
 	}
 	push := gitd.UpstreamPush{Upstream: up, Branch: t.Branch, Commit: tip, Old: &past.pushed}
@@ -377,8 +385,9 @@ func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error
 	} else if has {
 		return refused
 	}
-	return j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf("ramus's own branch %s was rewritten: %s, which is upstream, is not in its history any more; "+
-		"merge that into it, then `ramus task retry`", t.Caller().Branch(), known[:min(12, len(known))]))
+	return j.fail(ctx, record.ReasonMergeConflict,
+		fmt.Sprintf("ramus's own branch %s was rewritten: %s, which is upstream, is not in its history any more; "+
+			"merge that into it, then `ramus task retry`", t.Caller().Branch(), known[:min(12, len(known))]))
 }
 
 // takeIn merges the commits that people pushed to the branch at the forge. If they cannot be merged, takeIn ends the
@@ -404,7 +413,8 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		// The person who retries the task wants the branch to be pushed again.
 		return false, j.amend(ctx, nil, record.Event{Type: record.EventHeard, Kind: heardCommits, Data: encode([]string{})})
 	case errors.Is(err, gitd.ErrNotFound):
-		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the branch %s was deleted at %s; `ramus task retry` pushes it again", t.Branch, at.Forge.Title()))
+		return true, j.fail(ctx, record.ReasonBadInput,
+			fmt.Sprintf("the branch %s was deleted at %s; `ramus task retry` pushes it again", t.Branch, at.Forge.Title()))
 	case err != nil:
 		return false, err
 	case theirs == past.pushed:
@@ -421,8 +431,10 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if !kept && past.pushed == "" && !j.retried() {
-		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("there is a branch %s at %s already, with other work on it; "+
-			"`ramus task retry` goes on from there, or choose other names by engineer.branch", t.Branch, at.Forge.Title()))
+		return true, j.fail(ctx, record.ReasonBadInput,
+			fmt.Sprintf("there is a branch %s at %s already, with other work on it; "+
+				"`ramus task retry` goes on from there, or choose other names by engineer.branch", t.Branch,
+				at.Forge.Title()))
 	}
 	if !kept && !j.retried() {
 		return true, j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf(
@@ -445,8 +457,9 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return false, j.amend(ctx, nil, record.Event{Type: record.EventHeard, Kind: heardCommits, Commit: theirs, Data: encode(commits),
-		Message: strconv.Itoa(len(commits)) + " commits of others on the branch were taken in"})
+	return false, j.amend(ctx, nil,
+		record.Event{Type: record.EventHeard, Kind: heardCommits, Commit: theirs, Data: encode(commits),
+			Message: strconv.Itoa(len(commits)) + " commits of others on the branch were taken in"})
 }
 
 // retried reports whether the task was retried after its last work was published.
@@ -483,15 +496,18 @@ func (j *job) mergeIn(ctx context.Context, repo *gitd.Repo, t record.Task, own s
 	} else if ahead {
 		return nil, repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + own, New: theirs, Old: &ours})
 	}
-	m, err := repo.Merge(ctx, gitd.MergeRequest{From: "refs/ramus/upstream/" + t.Branch, Into: own, Strategy: gitd.StrategyMerge,
-		Message: fmt.Sprintf("Merge what was pushed to %s\n\nRamus-Caller: %s\n", t.Branch, t.Caller()), Author: t.Asker, Committer: j.engineer.Executor.Bot, When: j.engineer.Now()})
+	m, err := repo.Merge(ctx,
+		gitd.MergeRequest{From: "refs/ramus/upstream/" + t.Branch, Into: own, Strategy: gitd.StrategyMerge,
+			Message: fmt.Sprintf("Merge what was pushed to %s\n\nRamus-Caller: %s\n", t.Branch, t.Caller()),
+			Author:  t.Asker, Committer: j.engineer.Executor.Bot, When: j.engineer.Now()})
 	return m.Conflicts, err
 }
 
 // adopt continues from a commit that does not have the commits of ramus in its history. The new commit has the content
 // of theirs, and both commits are its parents.
 func (j *job) adopt(ctx context.Context, repo *gitd.Repo, own string, ours, theirs gitd.Hash) error {
-	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: theirs, Parents: []gitd.Hash{theirs, ours}, Author: j.engineer.Executor.Bot, When: j.engineer.Now(),
+	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: theirs, Parents: []gitd.Hash{theirs, ours},
+		Author: j.engineer.Executor.Bot, When: j.engineer.Now(),
 		Message: "Go on from what was force-pushed\n"})
 	if err != nil {
 		return err

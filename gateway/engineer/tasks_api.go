@@ -60,16 +60,20 @@ func (api *API) taskRoutes() []route.Route {
 		rows = append(rows,
 			route.Route{Method: "GET", Pattern: at, Access: route.AccessRead, Summary: "List tasks, newest first",
 				Query: tasksQuery{}, Response: []record.Task{}, Handle: api.listTasks},
-			route.Route{Method: "POST", Pattern: at, Access: route.AccessWrite, Summary: "Hand over a software task; it is worked on after the answer. With a key, once however often it is sent",
+			route.Route{Method: "POST", Pattern: at, Access: route.AccessWrite,
+				Summary: "Hand over a software task; it is worked on after the answer. With a key, once however often it is sent",
 				Request: Submission{}, Response: record.Task{}, Body: submissionBody, Handle: api.submitTask},
 			route.Route{Method: "GET", Pattern: at + "/{task}", Access: route.AccessRead, Summary: "One task",
 				Response: record.Task{}, Handle: api.task},
-			route.Route{Method: "POST", Pattern: at + "/{task}/retry", Access: route.AccessWrite, Summary: "Take a failed task up again where it stands",
+			route.Route{Method: "POST", Pattern: at + "/{task}/retry", Access: route.AccessWrite,
+				Summary:  "Take a failed task up again where it stands",
 				Response: record.Task{}, Handle: api.retryTask},
-			route.Route{Method: "POST", Pattern: at + "/{task}/say", Access: route.AccessWrite, Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",
+			route.Route{Method: "POST", Pattern: at + "/{task}/say", Access: route.AccessWrite,
+				Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",
 				Request: TaskMessage{}, Response: record.Task{}, Body: submissionBody, Handle: api.sayTask},
-			route.Route{Method: "DELETE", Pattern: at + "/{task}", Access: route.AccessWrite, Summary: "End a task and remove its container; its branch is kept unless drop=1, its pull request stays as it is",
-				Query: cancelQuery{}, Response: record.Task{}, Handle: api.cancelTask},
+			route.Route{Method: "DELETE", Pattern: at + "/{task}", Access: route.AccessWrite,
+				Summary: "End a task and remove its container; its branch is kept unless drop=1, its pull request stays as it is",
+				Query:   cancelQuery{}, Response: record.Task{}, Handle: api.cancelTask},
 		)
 	}
 	return rows
@@ -142,7 +146,8 @@ func (api *API) listTasks(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	list, err := e.Tasks(c.R.Context(), TaskFilter{Repo: q.Repo, Status: state, Active: q.Active, Max: min(q.Max, 1000), Keep: c.Who.SeesTask})
+	list, err := e.Tasks(c.R.Context(), TaskFilter{Repo: q.Repo, Status: state, Active: q.Active, Max: min(q.Max, 1000),
+		Keep: c.Who.SeesTask})
 	if err != nil {
 		return err
 	}
@@ -180,7 +185,8 @@ func (e *Engineer) SubmitFor(ctx context.Context, who route.Who, sub Submission)
 	}
 	// The key may belong to an earlier task, submitted with a token for another repository.
 	if !who.SeesTask(t) {
-		return record.Task{}, route.NewProblem(route.KindConflict, "the key %q is taken", sub.Key).WithHint("use another key")
+		return record.Task{}, route.NewProblem(route.KindConflict, "the key %q is taken",
+			sub.Key).WithHint("use another key")
 	}
 	return t, nil
 }

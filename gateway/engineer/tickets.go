@@ -28,7 +28,8 @@ var trackerNames = []struct{ name, title string }{{"jira", "Jira"}, {"linear", "
 func (api *API) ticketRoutes() []route.Route {
 	var rows []route.Route
 	for _, h := range trackerNames {
-		rows = append(rows, route.Route{Method: "POST", Pattern: "/webhooks/" + h.name, Access: route.AccessHook, Body: ticket.MaxBody,
+		rows = append(rows, route.Route{Method: "POST", Pattern: "/webhooks/" + h.name, Access: route.AccessHook,
+			Body:    ticket.MaxBody,
 			Summary: h.title + "'s webhooks: an issue with the label or the assignee of ramus starts a task",
 			Handle:  func(c *route.Call) error { return api.fromTracker(c, h.name, h.title) }})
 	}
@@ -40,12 +41,14 @@ func (api *API) ticketRoutes() []route.Route {
 func (api *API) fromTracker(c *route.Call, name, title string) error {
 	hook := api.Tickets[name]
 	if api.Engineer == nil || hook.Parse == nil {
-		return route.NewProblem(route.KindNotFound, "no %s webhook is configured", title).WithHint("set " + name + ".webhook_secret_env")
+		return route.NewProblem(route.KindNotFound, "no %s webhook is configured",
+			title).WithHint("set " + name + ".webhook_secret_env")
 	}
 	e, err := api.hearTicket(c, hook)
 	switch {
 	case errors.Is(err, forge.ErrSignature):
-		return &route.Problem{Kind: route.KindUnauthorized, Detail: "the signature is refused", Hint: name + ".webhook_secret_env must name the webhook's secret", Cause: err}
+		return &route.Problem{Kind: route.KindUnauthorized, Detail: "the signature is refused",
+			Hint: name + ".webhook_secret_env must name the webhook's secret", Cause: err}
 	case errors.Is(err, forge.ErrDelivery):
 		return route.NewProblem(route.KindInvalid, "cannot read the webhook of %s: %v", title, err)
 	case err != nil:
@@ -62,8 +65,10 @@ func (api *API) fromTracker(c *route.Call, name, title string) error {
 		api.Log.Info("an issue of a project without a repository is left alone", "tracker", name, "issue", e.Key)
 		return c.ReplyStatus(http.StatusAccepted, Heard{Event: e.Name, Action: "no repository"})
 	}
-	t, err := api.Engineer.Submit(c.R.Context(), Submission{Description: fmt.Sprintf("Resolve the issue %s of %s: %s", e.Key, title, e.Title), Context: e.Text,
-		Repo: repo, Key: name + ":" + e.Key, Asker: api.Engineer.Executor.Bot, Ticket: record.Ticket{Tracker: name, Key: e.Key, URL: e.URL}})
+	t, err := api.Engineer.Submit(c.R.Context(),
+		Submission{Description: fmt.Sprintf("Resolve the issue %s of %s: %s", e.Key, title, e.Title), Context: e.Text,
+			Repo: repo, Key: name + ":" + e.Key, Asker: api.Engineer.Executor.Bot,
+			Ticket: record.Ticket{Tracker: name, Key: e.Key, URL: e.URL}})
 	if err != nil {
 		return err
 	}

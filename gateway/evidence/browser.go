@@ -77,7 +77,8 @@ func (api *API) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.M
 			p.BrowserNote = fmt.Sprintf("the first %d of %d; the bundle has all", pageLooks, len(m.Browser))
 			break
 		}
-		row := lookRow{Name: render.ClipClean(k.Name, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: render.ClipClean(k.Reason, 1000), Log: render.ClipClean(k.Log, pageText)}
+		row := lookRow{Name: render.ClipClean(k.Name, 200), Verdict: verdictWord(k.Verdict),
+			Class: verdictClass(k.Verdict), Reason: render.ClipClean(k.Reason, 1000), Log: render.ClipClean(k.Log, pageText)}
 		notes := []string{render.Duration(time.Duration(k.DurationMS) * time.Millisecond)}
 		if k.Spec != "" {
 			notes = append([]string{k.Spec}, notes...)
@@ -113,8 +114,10 @@ func (api *API) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.M
 }
 
 func (api *API) viewRow(c *route.Call, v record.BrowserView, link func(name string, view bool) string) viewRow {
-	row := viewRow{Name: render.ClipClean(v.Viewport.Name, 100), Size: fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
-		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: render.ClipClean(v.Reason, 1000), Address: render.ClipClean(v.FinalURL, 500), Title: render.ClipClean(v.Title, 200)}
+	row := viewRow{Name: render.ClipClean(v.Viewport.Name, 100),
+		Size:    fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
+		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: render.ClipClean(v.Reason, 1000),
+		Address: render.ClipClean(v.FinalURL, 500), Title: render.ClipClean(v.Title, 200)}
 	if row.Address == "" {
 		row.Address = render.ClipClean(v.URL, 500)
 	}
@@ -163,7 +166,8 @@ func (api *API) viewRow(c *route.Call, v record.BrowserView, link func(name stri
 		row.StepsNote = render.Plural(n, "step")
 	}
 	if file := link(v.Screenshot, false); file != "" {
-		row.Shot = &shotRow{Alt: row.Name + " picture of the page", File: file, View: link(v.Screenshot, true), Class: "wide", Width: v.Viewport.Width, Height: v.Viewport.Height}
+		row.Shot = &shotRow{Alt: row.Name + " picture of the page", File: file, View: link(v.Screenshot, true),
+			Class: "wide", Width: v.Viewport.Width, Height: v.Viewport.Height}
 		if v.Viewport.Height > v.Viewport.Width {
 			row.Shot.Class = "tall"
 		}
@@ -174,7 +178,8 @@ func (api *API) viewRow(c *route.Call, v record.BrowserView, link func(name stri
 	for _, f := range []struct {
 		text, name string
 		view       bool
-	}{{"trace.zip", v.Trace, false}, {"HAR", v.HAR, false}, {"console", v.Console.File, true}, {"accessibility tree", v.Aria, true}, {"video", v.Video, true}, {"PDF", v.PDF, false}} {
+	}{{"trace.zip", v.Trace, false}, {"HAR", v.HAR, false}, {"console", v.Console.File, true},
+		{"accessibility tree", v.Aria, true}, {"video", v.Video, true}, {"PDF", v.PDF, false}} {
 		if to := link(f.name, f.view); to != "" {
 			row.Links = append(row.Links, pageLink{f.text, to})
 		}
@@ -190,7 +195,8 @@ func doneStep(s record.BrowserStep, link func(name string, view bool) string) do
 			text += part.before + part.text
 		}
 	}
-	row := doneRow{Mark: "✓", Class: "good", Text: render.ClipClean(text, 300), End: render.Duration(time.Duration(s.MS) * time.Millisecond),
+	row := doneRow{Mark: "✓", Class: "good", Text: render.ClipClean(text, 300),
+		End:   render.Duration(time.Duration(s.MS) * time.Millisecond),
 		Error: render.ClipClean(s.Error, 1000), View: link(s.Screenshot, true)}
 	if !s.OK {
 		row.Mark, row.Class = "✗", "bad-text"
@@ -200,7 +206,8 @@ func doneStep(s record.BrowserStep, link func(name string, view bool) string) do
 
 // compared returns the differences from the base.
 func compared(k record.BrowserComparison, views []record.BrowserView, link func(name string, view bool) string) *compareRow {
-	row := &compareRow{Base: render.ClipClean(k.Base, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: render.ClipClean(k.Reason, 1000)}
+	row := &compareRow{Base: render.ClipClean(k.Base, 200), Verdict: verdictWord(k.Verdict),
+		Class: verdictClass(k.Verdict), Reason: render.ClipClean(k.Reason, 1000)}
 	if k.Commit != "" {
 		row.Base = strings.TrimPrefix(row.Base+" at "+k.Commit[:min(10, len(k.Commit))], " ")
 	}
@@ -208,7 +215,8 @@ func compared(k record.BrowserComparison, views []record.BrowserView, link func(
 		row.Note = "from an earlier look"
 	}
 	for _, d := range k.Views {
-		change := changeRow{Viewport: render.ClipClean(d.Viewport, 100), Changed: "no pixel differs", Note: render.ClipClean(d.Note, 500)}
+		change := changeRow{Viewport: render.ClipClean(d.Viewport, 100), Changed: "no pixel differs",
+			Note: render.ClipClean(d.Note, 500)}
 		if d.Pixels > 0 {
 			change.Changed = render.Percent(d.Changed) + " of the pixels differ"
 			if n := len(d.Boxes); n > 0 {
@@ -219,11 +227,13 @@ func compared(k record.BrowserComparison, views []record.BrowserView, link func(
 			change.Changed = ""
 		}
 		if file := link(d.Picture, false); file != "" {
-			change.Picture = &shotRow{Alt: "before, after, and what differs", File: file, View: link(d.Picture, true), Class: "triptych", Width: 3, Height: 1}
+			change.Picture = &shotRow{Alt: "before, after, and what differs", File: file, View: link(d.Picture, true),
+				Class: "triptych", Width: 3, Height: 1}
 			at := slices.IndexFunc(views, func(v record.BrowserView) bool { return v.Viewport.Name == d.Viewport })
 			if at >= 0 {
 				scale := max(views[at].Viewport.Scale, 1)
-				change.Picture.Width = 3*int(float64(views[at].Viewport.Width)*scale) + 8 // the panels are separated by two lines
+				change.Picture.Width = 3*int(float64(views[at].Viewport.Width)*scale) +
+					8 // the panels are separated by two lines
 				change.Picture.Height = int(float64(views[at].Viewport.Height) * scale)
 				if views[at].Viewport.Height > views[at].Viewport.Width {
 					change.Picture.Class = "triptych small"

@@ -147,7 +147,8 @@ func readDiff(r io.Reader) (parts map[string][]diffText, whole bool, err error) 
 			continue
 		case strings.HasPrefix(text, "@@"):
 			inHunk = true
-		case !inHunk && (strings.HasPrefix(text, "index ") || strings.HasPrefix(text, "--- ") || strings.HasPrefix(text, "+++ ")):
+		case !inHunk && (strings.HasPrefix(text, "index ") || strings.HasPrefix(text, "--- ") ||
+			strings.HasPrefix(text, "+++ ")):
 			continue // the row of the file shows it already
 		}
 		parts[head] = append(parts[head], diffText{diffClass(text, inHunk), render.ClipClean(text, diffLine)})

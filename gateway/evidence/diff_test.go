@@ -26,7 +26,8 @@ func TestDiffHeadIsGits(t *testing.T) {
 		}
 		return string(out)
 	}
-	names := []string{"plain", "with space", `quo"te`, `back\slash`, "tab\tbed", "new\nline", "ünï", "\x01\x7f", "\xff\xfe", "a/b/c", " lead", "trail "}
+	names := []string{"plain", "with space", `quo"te`, `back\slash`, "tab\tbed", "new\nline", "ünï", "\x01\x7f",
+		"\xff\xfe", "a/b/c", " lead", "trail "}
 	git("init", "-q")
 	git("commit", "-q", "--allow-empty", "-m", "begin")
 	for _, name := range names {

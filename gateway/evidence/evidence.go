@@ -75,8 +75,9 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}/files/{name...}", Access: route.AccessSigned,
 			Summary: "One file of a run's evidence, by its name in the manifest; view=1 shows text, pictures and films in a page",
 			Query:   fileQuery{}, Media: route.MediaBytes, Handle: api.evidenceFile},
-		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
-			Media: route.MediaBytes, Handle: api.trace},
+		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic,
+			Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
+			Media:   route.MediaBytes, Handle: api.trace},
 	}
 }
 
@@ -150,7 +151,8 @@ func (api *API) evidenceStatus(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	status := EvidenceStatus{Run: r.Name(), State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch, Base: r.Base, Head: r.Head,
+	status := EvidenceStatus{Run: r.Name(), State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo,
+		Branch: r.Branch, Base: r.Base, Head: r.Head,
 		Step: r.Step, Place: r.Place, Usage: r.Usage, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 	if r.Gate != nil {
 		status.Waits = r.Gate.Message
@@ -176,10 +178,12 @@ func (api *API) evidenceLink(c *route.Call) error {
 		address = api.Loopback
 	}
 	if address == "" {
-		return route.NewProblem(route.KindConflict, "this server does not know where people reach it").WithHint("set `url` in the configuration")
+		return route.NewProblem(route.KindConflict,
+			"this server does not know where people reach it").WithHint("set `url` in the configuration")
 	}
 	until := api.Links.Expiry()
-	return c.Reply(EvidenceLink{URL: address + api.Links.SignUntil(links.RunPath(r), until), Status: address + api.Links.SignUntil(links.RunPath(r)+"/status.json", until),
+	return c.Reply(EvidenceLink{URL: address + api.Links.SignUntil(links.RunPath(r), until),
+		Status:  address + api.Links.SignUntil(links.RunPath(r)+"/status.json", until),
 		Expires: until.UTC().Truncate(time.Second)})
 }
 
@@ -284,7 +288,8 @@ func (api *API) bundle(c *route.Call, ctx context.Context, t *tar.Writer, r reco
 		return err
 	}
 	header := func(name string, size int64) error {
-		return t.WriteHeader(&tar.Header{Name: r.ID + "/" + FileName(name), Size: size, Mode: 0o644, ModTime: m.EndedAt, Format: tar.FormatPAX})
+		return t.WriteHeader(&tar.Header{Name: r.ID + "/" + FileName(name), Size: size, Mode: 0o644, ModTime: m.EndedAt,
+			Format: tar.FormatPAX})
 	}
 	if err := header("evidence/manifest.json", int64(len(text))); err != nil {
 		return err

@@ -106,7 +106,8 @@ func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPa
 	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(api.Now())}
 	p.Run.Error, p.Run.Hint = render.ClipClean(r.Error, pageText), render.ClipClean(r.Hint, pageText)
 	if r.Gate != nil {
-		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
+		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, pageText),
+			Allowed: r.Gate.Allowed}
 	}
 	if !c.Until.IsZero() {
 		p.Until = render.Time(c.Until)
@@ -252,7 +253,8 @@ func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *r
 	}
 	switch {
 	case !r.StartedAt.IsZero() && !r.EndedAt.IsZero():
-		add("Took", render.Duration(r.EndedAt.Sub(r.StartedAt))+", after waiting "+render.Duration(r.StartedAt.Sub(r.CreatedAt)), false)
+		add("Took", render.Duration(r.EndedAt.Sub(r.StartedAt))+", after waiting "+
+			render.Duration(r.StartedAt.Sub(r.CreatedAt)), false)
 	case !r.EndedAt.IsZero():
 		add("Ended after", render.Duration(r.EndedAt.Sub(r.CreatedAt)), false)
 	}
@@ -308,7 +310,8 @@ func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.
 		p.Prompts = append(p.Prompts, row)
 	}
 	for _, t := range m.Tests {
-		row := testRow{Framework: render.ClipClean(t.Framework, 100), Step: render.ClipClean(t.Step, 100), Mark: "✓", Class: "good",
+		row := testRow{Framework: render.ClipClean(t.Framework, 100), Step: render.ClipClean(t.Step, 100), Mark: "✓",
+			Class:  "good",
 			Counts: fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped)}
 		if t.Unknown {
 			row.Counts = "not counted"
@@ -328,7 +331,8 @@ func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.
 		if k.Check == "tests" && k.Result.Ran() {
 			continue // the rows of tests show it with its counts
 		}
-		row := checkRow{Check: render.ClipClean(k.Check, 100), Tool: render.ClipClean(k.Tool, 100), Why: render.ClipClean(k.Why, 500),
+		row := checkRow{Check: render.ClipClean(k.Check, 100), Tool: render.ClipClean(k.Tool, 100),
+			Why:    render.ClipClean(k.Why, 500),
 			Result: string(k.Result), Mark: "✓", Class: "good"}
 		switch k.Result {
 		case record.CheckFailed:
@@ -365,7 +369,8 @@ func (api *API) showArtifacts(c *route.Call, p *runPage, r record.Run, m *record
 		if count++; len(p.Artifacts) >= pageFilesMax {
 			continue
 		}
-		row := fileRow{Name: render.ClipClean(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.Link(links.FilePath(r, f.Name))}
+		row := fileRow{Name: render.ClipClean(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256,
+			File: c.Link(links.FilePath(r, f.Name))}
 		if viewable(f.Type) {
 			row.View = viewLink(c, r, f.Name)
 		}
@@ -449,7 +454,8 @@ func (s *steps) add(e record.Event) {
 		if e.Exit != nil {
 			row.End = fmt.Sprintf("exit %d · %s", *e.Exit, row.End)
 		}
-		row.Commit, row.Reason, row.Message = render.ShortHash(e.Commit), render.ClipClean(e.Reason, 100), render.ClipClean(e.Message, pageText)
+		row.Commit, row.Reason, row.Message = render.ShortHash(e.Commit), render.ClipClean(e.Reason, 100),
+			render.ClipClean(e.Message, pageText)
 		row.Streams = nil
 		// The output as the task parsed it is easier to read than the raw output of its tool.
 		var task struct {
@@ -549,8 +555,9 @@ type viewPage struct {
 
 // viewFile shows a file in a sandboxed page. The file itself is never served as a page.
 func (api *API) viewFile(c *route.Call, r record.Run, f *store.File) error {
-	p := viewPage{Run: r.Name(), Name: render.ClipClean(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
-		Page: c.Link(links.RunPath(r)), File: c.Link(links.FilePath(r, f.Name))}
+	p := viewPage{Run: r.Name(), Name: render.ClipClean(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type,
+		SHA256: f.SHA256,
+		Page:   c.Link(links.RunPath(r)), File: c.Link(links.FilePath(r, f.Name))}
 	media := render.Showable(f.Type)
 	switch {
 	case strings.HasPrefix(media, "image/"):

@@ -88,8 +88,10 @@ func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 		return own
 	}
 	content := mux.Handler([]route.Route{
-		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic, Media: route.MediaBytes, Handle: api.traceFile},
-		{Method: "GET", Pattern: "/evidence/{caller}/{run}/files/{name...}", Access: route.AccessSigned, Media: route.MediaBytes, Handle: api.contentFile},
+		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic, Media: route.MediaBytes,
+			Handle: api.traceFile},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/files/{name...}", Access: route.AccessSigned,
+			Media: route.MediaBytes, Handle: api.contentFile},
 	}, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.EqualFold(strings.TrimSuffix(r.Host, "."), origin.Host) {

@@ -224,7 +224,8 @@ func (c *Client) read(resp *http.Response, b []byte) (_ Answer, wait time.Durati
 			return Answer{}, 0, fmt.Errorf(`%w: its answer is not {"text": "…"}`, ErrRefused)
 		}
 		fallthrough
-	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
+	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests,
+		status >= 500:
 		return Answer{}, retry.After(resp.Header.Get("Retry-After"), c.now(), maxAsked),
 			fmt.Errorf("the fallback runner is busy: status %d%s", status, c.errorText(b))
 	}

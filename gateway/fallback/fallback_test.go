@@ -25,12 +25,14 @@ func packet() fallback.Packet {
 	at := time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
 	return fallback.Packet{
 		Session: "slack:T1:C1:1700000000.000100", Key: "C1:1700000001.000200", Text: "tests <fail> & more",
-		Mention: slack.Mention{Team: "T1", Channel: "C1", TS: "1700000001.000200", ThreadTS: "1700000000.000100", User: "U1", Bot: "U9",
+		Mention: slack.Mention{Team: "T1", Channel: "C1", TS: "1700000001.000200", ThreadTS: "1700000000.000100",
+			User: "U1", Bot: "U9",
 			Text: "<@U9> tests &lt;fail&gt; &amp; more", Time: at},
 		Thread: slack.Thread{Team: "T1", Channel: "C1", TS: "1700000000.000100",
 			Parent: slack.Post{TS: "1700000000.000100", User: "U2", Name: "grace", Text: "it is red"},
 			Replies: []slack.Post{{TS: "1700000001.000200", User: "U1", Name: "ada", Text: "@ramus tests <fail> & more",
-				Files: []slack.File{{ID: "F1", Name: "a.png", MIME: "image/png", Size: 3, Download: "https://files.example.org/secret"}}}}},
+				Files: []slack.File{{ID: "F1", Name: "a.png", MIME: "image/png", Size: 3,
+					Download: "https://files.example.org/secret"}}}}},
 		Tools: json.RawMessage(`[ { "name": "fallback_session" } ]`),
 	}
 }
@@ -50,7 +52,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{}
 	w.runner, w.server = fallbacktest.New()
 	transport := &http.Transport{}
-	w.Client = &fallback.Client{URL: w.server.URL + "/threads?token=in-the-url", Secret: fallbacktest.Secret, HTTP: &http.Client{Transport: transport},
+	w.Client = &fallback.Client{URL: w.server.URL + "/threads?token=in-the-url", Secret: fallbacktest.Secret,
+		HTTP: &http.Client{Transport: transport},
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -86,7 +89,8 @@ func TestSend(t *testing.T) {
 	if len(got) != 2 || got[0].Status != 200 || got[1].Status != 409 || !bytes.Equal(got[0].Body, got[1].Body) {
 		t.Errorf("requests %+v", got)
 	}
-	if h := got[0].Header; h.Get("Idempotency-Key") != packet().Key || h.Get("Content-Type") != "application/json" || !strings.HasPrefix(h.Get("X-Ramus-Signature"), "v0=") {
+	if h := got[0].Header; h.Get("Idempotency-Key") != packet().Key || h.Get("Content-Type") != "application/json" ||
+		!strings.HasPrefix(h.Get("X-Ramus-Signature"), "v0=") {
 		t.Errorf("headers %v", h)
 	}
 }
@@ -140,7 +144,8 @@ func TestSignature(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.Secret = "another"
-	if _, err := w.Send(t.Context(), packet()); !errors.Is(err, fallback.ErrRefused) || !strings.Contains(err.Error(), "status 401: the signature is wrong") {
+	if _, err := w.Send(t.Context(), packet()); !errors.Is(err, fallback.ErrRefused) ||
+		!strings.Contains(err.Error(), "status 401: the signature is wrong") {
 		t.Errorf("with another secret: %v", err)
 	}
 	w = newWorld(t)
@@ -175,8 +180,10 @@ func TestSignedAnew(t *testing.T) {
 func TestFailuresThatPass(t *testing.T) {
 	w := newWorld(t)
 	w.runner.Fail(
-		fallbacktest.Fault{Status: 429, RetryAfter: "90"}, fallbacktest.Fault{Status: 500}, fallbacktest.Fault{Status: 502}, fallbacktest.Fault{Status: 503, RetryAfter: "junk"},
-		fallbacktest.Fault{Status: 408}, fallbacktest.Fault{Status: 425}, fallbacktest.Fault{Status: 409}, fallbacktest.Fault{Status: 409, Body: `{"text":" "}`},
+		fallbacktest.Fault{Status: 429, RetryAfter: "90"}, fallbacktest.Fault{Status: 500},
+		fallbacktest.Fault{Status: 502}, fallbacktest.Fault{Status: 503, RetryAfter: "junk"},
+		fallbacktest.Fault{Status: 408}, fallbacktest.Fault{Status: 425}, fallbacktest.Fault{Status: 409},
+		fallbacktest.Fault{Status: 409, Body: `{"text":" "}`},
 		fallbacktest.Fault{Status: 503, RetryAfter: "999999"}, fallbacktest.Fault{Lose: true})
 	a, err := w.Send(t.Context(), packet())
 	if err != nil || a.Text == "" || w.runner.Taken() != 1 {
@@ -205,7 +212,8 @@ func TestAnswersThatAreFinal(t *testing.T) {
 		want  string
 	}{
 		{fallbacktest.Fault{Status: 400, Body: "bad"}, "status 400: bad"},
-		{fallbacktest.Fault{Status: 403, Body: "your secret " + fallbacktest.Secret + " is out"}, "your secret [secret] is out"},
+		{fallbacktest.Fault{Status: 403, Body: "your secret " + fallbacktest.Secret + " is out"},
+			"your secret [secret] is out"},
 		{fallbacktest.Fault{Status: 404}, "status 404"},
 		{fallbacktest.Fault{Status: 410, Body: strings.Repeat("x ", 1000)}, "x …"},
 		{fallbacktest.Fault{Status: 422}, "status 422"},
@@ -282,7 +290,8 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for _, c := range []fallback.Client{{}, {URL: "ftp://x", Secret: "s"}, {URL: "https://u:p@x", Secret: "s"}, {URL: "https://x"}, {URL: "https://x#f", Secret: "s"}} {
+	for _, c := range []fallback.Client{{}, {URL: "ftp://x", Secret: "s"}, {URL: "https://u:p@x", Secret: "s"},
+		{URL: "https://x"}, {URL: "https://x#f", Secret: "s"}} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v is accepted", c)
 		} else if _, err := c.Send(t.Context(), packet()); err == nil {

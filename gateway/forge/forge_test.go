@@ -35,7 +35,8 @@ func TestCheckSignature(t *testing.T) {
 		"the largest":             {"s", sign("s", large), large, true},
 		"larger than the largest": {"s", sign("s", large+"x"), large + "x", false},
 	} {
-		if err := CheckSignature(tt.secret, tt.signature, "X-Signature", []byte(tt.body)); (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrSignature) {
+		if err := CheckSignature(tt.secret, tt.signature, "X-Signature", []byte(tt.body)); (err == nil) != tt.ok ||
+			err != nil && !errors.Is(err, ErrSignature) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -47,7 +48,8 @@ func TestCheckSignature(t *testing.T) {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}
-	for name, err := range map[string]error{"no secret": CheckToken("", "", "X-Token", nil), "too large": CheckToken("s", "s", "X-Token", []byte(large+"x"))} {
+	for name, err := range map[string]error{"no secret": CheckToken("", "", "X-Token", nil),
+		"too large": CheckToken("s", "s", "X-Token", []byte(large+"x"))} {
 		if !errors.Is(err, ErrSignature) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -71,7 +73,8 @@ func TestCheckJSON(t *testing.T) {
 		{"1", "push", "application/x-www-form-urlencoded", false},
 		{"1", "push", "", false},
 	} {
-		if err := (Delivery{ID: tt.id, Event: tt.event}).CheckJSON(tt.kind); (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrDelivery) {
+		if err := (Delivery{ID: tt.id, Event: tt.event}).CheckJSON(tt.kind); (err == nil) != tt.ok || err != nil &&
+			!errors.Is(err, ErrDelivery) {
 			t.Errorf("%.10s, %.10s, %s: %v", tt.id, tt.event, tt.kind, err)
 		}
 	}
@@ -114,15 +117,18 @@ func TestRefusedError(t *testing.T) {
 		notFound, token bool
 	}{
 		{RefusedError{Forge: "GitHub"}, "refused by GitHub", false, false},
-		{RefusedError{Forge: "GitHub", Status: 422, Message: "no", Needed: "x"}, "refused by GitHub: status 422: no", false, false},
-		{RefusedError{Forge: "GitHub", Status: http.StatusForbidden, Message: "no", Needed: "contents=write"}, "refused by GitHub: status 403: no (needs the permission contents=write)", false, true},
+		{RefusedError{Forge: "GitHub", Status: 422, Message: "no", Needed: "x"}, "refused by GitHub: status 422: no",
+			false, false},
+		{RefusedError{Forge: "GitHub", Status: http.StatusForbidden, Message: "no", Needed: "contents=write"},
+			"refused by GitHub: status 403: no (needs the permission contents=write)", false, true},
 		{RefusedError{Forge: "GitHub", Status: http.StatusForbidden}, "refused by GitHub: status 403", false, true},
 		{RefusedError{Forge: "GitHub", Status: http.StatusUnauthorized}, "refused by GitHub: status 401", false, true},
 		{RefusedError{Forge: "GitHub", Status: http.StatusNotFound}, "not found at GitHub: status 404", true, false},
 		{RefusedError{Forge: "GitHub", Status: http.StatusGone}, "not found at GitHub: status 410", true, false},
 	} {
 		err := fmt.Errorf("at work: %w", &tt.err)
-		if tt.err.Error() != tt.text || errors.Is(err, ErrNotFound) != tt.notFound || errors.Is(err, ErrRefused) == tt.notFound || tt.err.OfToken() != tt.token || !Final(err) {
+		if tt.err.Error() != tt.text || errors.Is(err, ErrNotFound) != tt.notFound ||
+			errors.Is(err, ErrRefused) == tt.notFound || tt.err.OfToken() != tt.token || !Final(err) {
 			t.Errorf("%+v: %q", tt.err, tt.err.Error())
 		}
 		if !HasStatus(err, tt.err.Status) || HasStatus(err, 999) {
@@ -187,7 +193,8 @@ func TestParseName(t *testing.T) {
 			t.Errorf("%s and %s: %v", n, other, !same)
 		}
 	}
-	for ref, ok := range map[string]bool{"main": true, "ramus/run-a": true, "a.b": true, "": false, "a//b": false, "/a": false, "a/": false, "..": false, "a/.b": false} {
+	for ref, ok := range map[string]bool{"main": true, "ramus/run-a": true, "a.b": true, "": false, "a//b": false,
+		"/a": false, "a/": false, "..": false, "a/.b": false} {
 		if ValidRef(ref) != ok {
 			t.Errorf("%q: %v", ref, !ok)
 		}
@@ -218,13 +225,15 @@ func TestLine(t *testing.T) {
 		t.Errorf("a body of 65,536 characters may have %d bytes", MaxText)
 	}
 	full := strings.Repeat("x", MaxText)
-	for name, tt := range map[string][2]string{"fits": {full, full}, "too long": {full + "y", full}, "a cut character": {full[1:] + "ä", full[1:]}} {
+	for name, tt := range map[string][2]string{"fits": {full, full}, "too long": {full + "y", full},
+		"a cut character": {full[1:] + "ä", full[1:]}} {
 		if got := Bounded(tt[0]); got != tt[1] {
 			t.Errorf("%s: %d bytes", name, len(got))
 		}
 	}
 	hunk := strings.Repeat("x", MaxHunk)
-	for name, tt := range map[string][2]string{"fits": {hunk, hunk}, "too long": {"y\n" + hunk, hunk}, "one line more": {"a\nb\n" + hunk[2:], hunk[2:]}, "a last line": {hunk + "\n", hunk[1:] + "\n"}} {
+	for name, tt := range map[string][2]string{"fits": {hunk, hunk}, "too long": {"y\n" + hunk, hunk},
+		"one line more": {"a\nb\n" + hunk[2:], hunk[2:]}, "a last line": {hunk + "\n", hunk[1:] + "\n"}} {
 		if got := LastLines(tt[0]); got != tt[1] {
 			t.Errorf("%s: %d bytes, want %d", name, len(got), len(tt[1]))
 		}
@@ -255,7 +264,8 @@ func TestClosing(t *testing.T) {
 			t.Errorf("%.60q: %q, want %q", text, got, want)
 		}
 	}
-	if Mark("a") == Mark("b") || Mark("a") != Mark("a") || !EndsWith("x\n\n"+Trailer("a")+"\n", Trailer("a")) || EndsWith(Trailer("a")+"\nx", Trailer("a")) {
+	if Mark("a") == Mark("b") || Mark("a") != Mark("a") || !EndsWith("x\n\n"+Trailer("a")+"\n", Trailer("a")) ||
+		EndsWith(Trailer("a")+"\nx", Trailer("a")) {
 		t.Error("trailers")
 	}
 }
@@ -268,7 +278,8 @@ func TestOrExisting(t *testing.T) {
 		err   error
 		want  []error
 	}{
-		"found": {true, nil, nil}, "none": {false, nil, []error{refused}}, "unknown": {false, broken, []error{refused, broken}}, "half": {true, broken, []error{refused, broken}},
+		"found": {true, nil, nil}, "none": {false, nil, []error{refused}},
+		"unknown": {false, broken, []error{refused, broken}}, "half": {true, broken, []error{refused, broken}},
 	} {
 		pull, err := OrExisting(refused, func() (Pull, bool, error) { return Pull{Number: 7}, tt.found, tt.err })
 		if (err == nil) != (tt.want == nil) || (pull.Number == 7) != (tt.want == nil) {

@@ -12,14 +12,15 @@ func TestBody(t *testing.T) {
 	mark, note := Trailer("m"), "\n\n*The rest of the text exceeds GitHub's limit.*"
 	long := strings.Repeat("äöü line\n", most/9-20)
 	for name, one := range map[string]struct{ body, begin, end string }{
-		"short":     {"a b", "a b\n\n" + mark, ""},
-		"empty":     {"", "\n\n" + mark, ""},
-		"no UTF-8":  {"a\xffb", "a�b", ""},
-		"long":      {long + long, "äöü line\n", "äöü line" + note + "\n\n" + mark},
-		"one line":  {strings.Repeat("ä", most+1), "ä", "ä" + note + "\n\n" + mark},
-		"in code":   {"````go\n```\n" + long + long, "````go", "line\n````" + note + "\n\n" + mark},
-		"after":     {"```\nx\n```\n" + long + long, "```", "line" + note + "\n\n" + mark},
-		"folded":    {"<details><summary>x</summary>\n<details>\n\n</details>\n~~~\n" + long + long, "<details>", "line\n~~~\n\n</details>" + note + "\n\n" + mark},
+		"short":    {"a b", "a b\n\n" + mark, ""},
+		"empty":    {"", "\n\n" + mark, ""},
+		"no UTF-8": {"a\xffb", "a�b", ""},
+		"long":     {long + long, "äöü line\n", "äöü line" + note + "\n\n" + mark},
+		"one line": {strings.Repeat("ä", most+1), "ä", "ä" + note + "\n\n" + mark},
+		"in code":  {"````go\n```\n" + long + long, "````go", "line\n````" + note + "\n\n" + mark},
+		"after":    {"```\nx\n```\n" + long + long, "```", "line" + note + "\n\n" + mark},
+		"folded": {"<details><summary>x</summary>\n<details>\n\n</details>\n~~~\n" + long + long, "<details>",
+			"line\n~~~\n\n</details>" + note + "\n\n" + mark},
 		"the limit": {strings.Repeat("x", most-len(mark)-2), "x", "x\n\n" + mark},
 	} {
 		got := Body(one.body, mark, most, "GitHub")
@@ -35,7 +36,8 @@ func TestBody(t *testing.T) {
 func FuzzBody(f *testing.F) {
 	const most = 65536
 	f.Add("```\n", 70000, "x\n")
-	f.Add("<details>\n", 9000, "<details>```````````````````````````````````````````````````````````````````````````````````````````````\n")
+	f.Add("<details>\n", 9000,
+		"<details>```````````````````````````````````````````````````````````````````````````````````````````````\n")
 	f.Fuzz(func(t *testing.T, begin string, n int, line string) {
 		if len(line) > 2000 || len(begin) > 2000 {
 			return

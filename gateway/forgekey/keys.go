@@ -200,7 +200,8 @@ func (k *Keys) keep(ctx context.Context, i invitation, token string) (login stri
 	if login, err = i.site.With(token).Me(ctx); err != nil {
 		return "", err
 	}
-	x := secret.Secret{Name: i.site.secretName(), Owner: secret.OfPerson(i.person), Type: secret.TypeForge, Agent: i.site.Name, By: i.site.Name + ":" + login}
+	x := secret.Secret{Name: i.site.secretName(), Owner: secret.OfPerson(i.person), Type: secret.TypeForge,
+		Agent: i.site.Name, By: i.site.Name + ":" + login}
 	if _, err := k.Store.Put([]secret.Secret{x}, []string{token}); err != nil {
 		return "", err
 	}

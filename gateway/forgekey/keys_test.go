@@ -33,7 +33,8 @@ func (p *person) Me(context.Context) (string, error) {
 
 func open(t *testing.T) (*Keys, *time.Time) {
 	t.Helper()
-	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")}, Redact: new(redact.Secrets)}
+	store := &secret.Store{Box: &sealed.Box{Dir: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "seal.key")},
+		Redact: new(redact.Secrets)}
 	if err := store.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func ticketOf(t *testing.T, link string) string {
 func TestInvitation(t *testing.T) {
 	k, now := open(t)
 	for _, site := range []string{"", "bitbucket"} {
-		if _, err := k.Invite("slack:T:ada", "Ada", site); !errors.Is(err, record.ErrInvalid) || !strings.Contains(err.Error(), "gitea, gitlab") {
+		if _, err := k.Invite("slack:T:ada", "Ada", site); !errors.Is(err, record.ErrInvalid) ||
+			!strings.Contains(err.Error(), "gitea, gitlab") {
 			t.Errorf("%q: %v", site, err)
 		}
 	}
@@ -118,7 +120,8 @@ func TestOwnToken(t *testing.T) {
 		}
 	}
 	// No repository has it.
-	if _, err := k.Store.Value(t.Context(), "GITEA_TOKEN", secret.User{Repo: "app", Person: "slack:T:ada"}, ""); !errors.Is(err, record.ErrNotFound) {
+	if _, err := k.Store.Value(t.Context(), "GITEA_TOKEN", secret.User{Repo: "app", Person: "slack:T:ada"},
+		""); !errors.Is(err, record.ErrNotFound) {
 		t.Error(err)
 	}
 	if list := k.Store.List(secret.OfRepository("app")); len(list) != 0 {

@@ -52,7 +52,8 @@ type shown struct {
 	Login                                   string // of the stored token
 }
 
-var errNoInvitation = route.NewProblem(route.KindInvalid, "this invitation was used, is older than %v, or never was", invitationLife).
+var errNoInvitation = route.NewProblem(route.KindInvalid, "this invitation was used, is older than %v, or never was",
+	invitationLife).
 	WithHint("`/ramus connect` in Slack makes a new one")
 
 func (api *API) find(ticket string, claim bool) (invitation, error) {
@@ -66,7 +67,8 @@ func (api *API) find(ticket string, claim bool) (invitation, error) {
 }
 
 func (i invitation) shown(ticket string) shown {
-	return shown{Site: i.site.Forge.Title(), URL: i.site.URL, Scopes: i.site.Scopes, Person: i.person, Name: render.ClipClean(i.name, 100), Ticket: ticket}
+	return shown{Site: i.site.Forge.Title(), URL: i.site.URL, Scopes: i.site.Scopes, Person: i.person,
+		Name: render.ClipClean(i.name, 100), Ticket: ticket}
 }
 
 func (api *API) show(c *route.Call) error {
@@ -97,7 +99,8 @@ func (api *API) store(c *route.Call) error {
 	defer func() { api.Keys.settle(ticket, stored) }()
 	at := i.shown(ticket)
 	status := http.StatusOK
-	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' }) {
+	if token == "" || len(token) > maxToken || strings.ContainsFunc(token,
+		func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' }) {
 		at.Mistake, status = "That is no token", http.StatusBadRequest
 	} else {
 		ctx, cancel := context.WithTimeout(c.R.Context(), askWithin)

@@ -37,8 +37,10 @@ type decision struct {
 }
 
 func TestGateGlobalDisabled(t *testing.T) {
-	everything := Gate{ThreadStarters: []string{starter}, Requesters: []string{starter}, Channels: []string{"C1"}, Repos: []string{"app"}, Percentage: 100}
-	asked := Asked{ThreadStarter: starter, Requester: starter, Text: "!!! fix it", Channel: "C1", Repo: "app", Session: "slack:T:C1:1"}
+	everything := Gate{ThreadStarters: []string{starter}, Requesters: []string{starter}, Channels: []string{"C1"},
+		Repos: []string{"app"}, Percentage: 100}
+	asked := Asked{ThreadStarter: starter, Requester: starter, Text: "!!! fix it", Channel: "C1", Repo: "app",
+		Session: "slack:T:C1:1"}
 	decides(t, []decision{
 		{"the zero gate", Gate{}, asked, Policy{RunnerFallback, ReasonGlobalDisabled, "!!! fix it"}},
 		{"whatever else is allowed", everything, asked, Policy{RunnerFallback, ReasonGlobalDisabled, "!!! fix it"}},
@@ -47,13 +49,20 @@ func TestGateGlobalDisabled(t *testing.T) {
 
 func TestGateThreadParentAllowlist(t *testing.T) {
 	decides(t, []decision{
-		{"starter, asked by himself", narrow, Asked{ThreadStarter: starter, Requester: starter, Text: " fix it "}, Policy{RunnerContainer, ReasonThreadStarter, " fix it "}},
-		{"starter, asked by anybody", narrow, Asked{ThreadStarter: starter, Requester: stranger, Text: "fix it"}, Policy{RunnerContainer, ReasonThreadStarter, "fix it"}},
-		{"the prefix stays: it decided nothing", narrow, Asked{ThreadStarter: starter, Requester: "U0TESTER", Text: "!!! fix it"}, Policy{RunnerContainer, ReasonThreadStarter, "!!! fix it"}},
-		{"a stranger's thread", narrow, Asked{ThreadStarter: stranger, Requester: starter, Text: "fix it"}, Policy{RunnerFallback, ReasonNotAllowlisted, "fix it"}},
-		{"nobody's thread", narrow, Asked{Requester: starter, Text: "fix it"}, Policy{RunnerFallback, ReasonNotAllowlisted, "fix it"}},
-		{"an empty entry allows nobody", Gate{Enabled: true, ThreadStarters: []string{""}}, Asked{Text: "x"}, Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
-		{"ids are not names: case counts", narrow, Asked{ThreadStarter: strings.ToLower(starter), Text: "x"}, Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
+		{"starter, asked by himself", narrow, Asked{ThreadStarter: starter, Requester: starter, Text: " fix it "},
+			Policy{RunnerContainer, ReasonThreadStarter, " fix it "}},
+		{"starter, asked by anybody", narrow, Asked{ThreadStarter: starter, Requester: stranger, Text: "fix it"},
+			Policy{RunnerContainer, ReasonThreadStarter, "fix it"}},
+		{"the prefix stays: it decided nothing", narrow, Asked{ThreadStarter: starter, Requester: "U0TESTER",
+			Text: "!!! fix it"}, Policy{RunnerContainer, ReasonThreadStarter, "!!! fix it"}},
+		{"a stranger's thread", narrow, Asked{ThreadStarter: stranger, Requester: starter, Text: "fix it"},
+			Policy{RunnerFallback, ReasonNotAllowlisted, "fix it"}},
+		{"nobody's thread", narrow, Asked{Requester: starter, Text: "fix it"},
+			Policy{RunnerFallback, ReasonNotAllowlisted, "fix it"}},
+		{"an empty entry allows nobody", Gate{Enabled: true, ThreadStarters: []string{""}}, Asked{Text: "x"},
+			Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
+		{"ids are not names: case counts", narrow, Asked{ThreadStarter: strings.ToLower(starter), Text: "x"},
+			Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
 	})
 }
 
@@ -78,10 +87,13 @@ func TestGatePrefixStripping(t *testing.T) {
 
 func TestGateNonAllowlistedPrefixDenied(t *testing.T) {
 	decides(t, []decision{
-		{"a stranger", narrow, Asked{Requester: stranger, Text: "!!! fix it"}, Policy{RunnerFallback, ReasonNotAllowlisted, "!!! fix it"}},
+		{"a stranger", narrow, Asked{Requester: stranger, Text: "!!! fix it"},
+			Policy{RunnerFallback, ReasonNotAllowlisted, "!!! fix it"}},
 		{"nobody", narrow, Asked{Text: "!!! fix it"}, Policy{RunnerFallback, ReasonNotAllowlisted, "!!! fix it"}},
-		{"a starter who is no requester", narrow, Asked{ThreadStarter: stranger, Requester: starter, Text: "!!! fix it"}, Policy{RunnerFallback, ReasonNotAllowlisted, "!!! fix it"}},
-		{"a requester without the prefix", narrow, Asked{Requester: "U0TESTER", Text: "fix it"}, Policy{RunnerFallback, ReasonNotAllowlisted, "fix it"}},
+		{"a starter who is no requester", narrow, Asked{ThreadStarter: stranger, Requester: starter,
+			Text: "!!! fix it"}, Policy{RunnerFallback, ReasonNotAllowlisted, "!!! fix it"}},
+		{"a requester without the prefix", narrow, Asked{Requester: "U0TESTER", Text: "fix it"},
+			Policy{RunnerFallback, ReasonNotAllowlisted, "fix it"}},
 	})
 }
 
@@ -95,18 +107,21 @@ func TestGateWidening(t *testing.T) {
 	repos := wide(func(g *Gate) { g.Repos = []string{"team/app"} })
 	all := wide(func(g *Gate) { g.Percentage = 100 })
 	everything := wide(func(g *Gate) { g.Channels, g.Repos, g.Percentage = []string{"C1"}, []string{"team/app"}, 100 })
-	asked := Asked{ThreadStarter: stranger, Requester: stranger, Text: "!!! x", Channel: "C1", Repo: "team/app", Session: "slack:T:C1:1"}
+	asked := Asked{ThreadStarter: stranger, Requester: stranger, Text: "!!! x", Channel: "C1", Repo: "team/app",
+		Session: "slack:T:C1:1"}
 	prefixed := asked
 	prefixed.Requester = "U0TESTER"
 	decides(t, []decision{
 		{"channel", channels, asked, Policy{RunnerContainer, ReasonChannelAllowlist, "!!! x"}},
 		{"another channel", channels, Asked{Channel: "C2", Text: "x"}, Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
 		{"repository", repos, asked, Policy{RunnerContainer, ReasonRepoAllowlist, "!!! x"}},
-		{"another repository", repos, Asked{Repo: "team/app2", Text: "x"}, Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
+		{"another repository", repos, Asked{Repo: "team/app2", Text: "x"},
+			Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
 		{"everybody", all, asked, Policy{RunnerContainer, ReasonPercentage, "!!! x"}},
 		{"a thread that is not known", all, Asked{Text: "x"}, Policy{RunnerFallback, ReasonNotAllowlisted, "x"}},
 		{"the narrow reasons come first", everything, prefixed, Policy{RunnerContainer, ReasonExplicitPrefix, "x"}},
-		{"channel before repository before percentage", everything, asked, Policy{RunnerContainer, ReasonChannelAllowlist, "!!! x"}},
+		{"channel before repository before percentage", everything, asked,
+			Policy{RunnerContainer, ReasonChannelAllowlist, "!!! x"}},
 	})
 }
 
@@ -202,7 +217,8 @@ func asSketched(t *testing.T, g Gate, a Asked) {
 	if again := g.Resolve(a); again != got {
 		t.Fatalf("%+v of %+v: %+v, then %+v", a, g, got, again)
 	}
-	if (got.Runner == RunnerContainer) != slices.Contains([]PolicyReason{ReasonThreadStarter, ReasonExplicitPrefix, ReasonChannelAllowlist, ReasonRepoAllowlist, ReasonPercentage}, got.Reason) {
+	if (got.Runner == RunnerContainer) != slices.Contains([]PolicyReason{ReasonThreadStarter, ReasonExplicitPrefix,
+		ReasonChannelAllowlist, ReasonRepoAllowlist, ReasonPercentage}, got.Reason) {
 		t.Fatalf("runner %s for the reason %s", got.Runner, got.Reason)
 	}
 }
@@ -220,17 +236,21 @@ func TestGateDecidesAsSketched(t *testing.T) {
 	}
 	for range 5000 {
 		asSketched(t,
-			Gate{Enabled: r.IntN(4) > 0, ThreadStarters: some("U1", "U2", ""), Requesters: some("U1", "U3", ""), Prefix: pick("", "", "!!!", "go!", "!"),
+			Gate{Enabled: r.IntN(4) > 0, ThreadStarters: some("U1", "U2", ""), Requesters: some("U1", "U3", ""),
+				Prefix:   pick("", "", "!!!", "go!", "!"),
 				Channels: some("C1", ""), Repos: some("app", "", "!lib", "!*"), Percentage: r.Float64()*140 - 20},
 			Asked{ThreadStarter: pick("", "U1", "U2", "U3"), Requester: pick("", "U1", "U2", "U3"),
-				Text:    pick("", " ", "\ufeff", "\u0085") + pick("", "!!!", "!", "go!", "!!!!") + pick("", " ", "\u2028") + pick("", "fix it", "!!!"),
-				Channel: pick("", "C1", "C2"), Repo: pick("", "app", "lib"), Session: pick("", "slack:T:C:1", "slack:T:C:2", "slack:T:C:3")})
+				Text: pick("", " ", "\ufeff", "\u0085") + pick("", "!!!", "!", "go!", "!!!!") +
+					pick("", " ", "\u2028") + pick("", "fix it", "!!!"),
+				Channel: pick("", "C1", "C2"), Repo: pick("", "app", "lib"),
+				Session: pick("", "slack:T:C:1", "slack:T:C:2", "slack:T:C:3")})
 	}
 }
 
 // An excluded repository is closed to every thread and person, whatever else lets them through.
 func TestGateExcludes(t *testing.T) {
-	open := Gate{Enabled: true, ThreadStarters: []string{starter}, Requesters: []string{starter}, Channels: []string{"C1"}, Percentage: 100,
+	open := Gate{Enabled: true, ThreadStarters: []string{starter}, Requesters: []string{starter},
+		Channels: []string{"C1"}, Percentage: 100,
 		People: map[string]Permission{starter: {May: Deeds()}, PersonAnybody: {May: Deeds()}}}
 	for _, x := range []struct {
 		repos []string
@@ -250,7 +270,8 @@ func TestGateExcludes(t *testing.T) {
 	} {
 		g := open
 		g.Repos = x.repos
-		p := g.Resolve(Asked{ThreadStarter: starter, Requester: starter, Text: "!!! x", Channel: "C1", Repo: x.repo, Session: "slack:T:C1:1"})
+		p := g.Resolve(Asked{ThreadStarter: starter, Requester: starter, Text: "!!! x", Channel: "C1", Repo: x.repo,
+			Session: "slack:T:C1:1"})
 		if (p.Runner == RunnerFallback) != x.want || x.want && p.Reason != ReasonRepoExcluded {
 			t.Errorf("%q of %q: %+v", x.repo, x.repos, p)
 		}
@@ -268,8 +289,10 @@ func FuzzGate(f *testing.F) {
 	f.Add(true, "U1", "U1", "!!! fix", "U1 U2", "U1", "!!!", "C1", "app", 10.0)
 	f.Add(true, "", "U1", "\u00a0!!!fix", "", "U1", "", "", "", 0.0)
 	f.Add(false, "U1", "", "", "U1", "", "x", "C1", "app", 100.0)
-	f.Fuzz(func(t *testing.T, enabled bool, from, by, text, starters, requesters, prefix, channel, repo string, percentage float64) {
-		asSketched(t, Gate{Enabled: enabled, ThreadStarters: strings.Fields(starters), Requesters: strings.Fields(requesters), Prefix: prefix,
+	f.Fuzz(func(t *testing.T, enabled bool, from, by, text, starters, requesters, prefix, channel, repo string,
+		percentage float64) {
+		asSketched(t, Gate{Enabled: enabled, ThreadStarters: strings.Fields(starters),
+			Requesters: strings.Fields(requesters), Prefix: prefix,
 			Channels: strings.Fields(channel), Repos: strings.Fields(repo), Percentage: percentage},
 			Asked{ThreadStarter: from, Requester: by, Text: text, Channel: channel, Repo: repo, Session: from + by})
 	})

@@ -55,7 +55,8 @@ func (c *Client) FileURL(repo forge.Name, commit, path string) string {
 
 func (c *Client) api() *rest.Client {
 	c.once.Do(func() {
-		c.rest = &rest.Client{Site: site, URL: strings.TrimSuffix(c.URL, "/") + "/api/v1", HTTP: c.HTTP, Log: c.Log, Now: c.Now, Sleep: c.Sleep,
+		c.rest = &rest.Client{Site: site, URL: strings.TrimSuffix(c.URL, "/") + "/api/v1", HTTP: c.HTTP, Log: c.Log,
+			Now: c.Now, Sleep: c.Sleep,
 			Authorize: func(r *http.Request) { r.Header.Set("Authorization", "token "+c.Token) }}
 	})
 	return c.rest
@@ -97,7 +98,8 @@ type user struct {
 func (c *Client) Me(ctx context.Context) (string, error) {
 	return c.self.Get(func() (string, error) {
 		var u user
-		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.Login != "" })
+		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u,
+			func() bool { return u.Login != "" })
 		return u.Login, err
 	})
 }
@@ -130,7 +132,8 @@ func (c *Client) DeleteBranch(ctx context.Context, repo forge.Name, branch strin
 		return fmt.Errorf("cannot delete a branch: %w", c.api().Refuse("%.200q is no name of a branch", branch))
 	}
 	// Gitea reads the rest of the path as the name, so that its slashes are not escaped.
-	err := c.do(ctx, "delete a branch", http.MethodDelete, repo, nil, nil, nil, append([]string{"branches"}, strings.Split(branch, "/")...)...)
+	err := c.do(ctx, "delete a branch", http.MethodDelete, repo, nil, nil, nil,
+		append([]string{"branches"}, strings.Split(branch, "/")...)...)
 	if !errors.Is(err, forge.ErrNotFound) {
 		return err
 	}
@@ -170,7 +173,8 @@ func (c *Client) SetStatus(ctx context.Context, repo forge.Name, s forge.Status)
 	if !forge.ValidRef(s.Commit) || strings.Contains(s.Commit, "/") {
 		return fmt.Errorf("cannot set a status: %w", c.api().Refuse("%.200q is no name of a commit", s.Commit))
 	}
-	body := map[string]string{"state": s.State, "context": forge.StatusName, "description": c.Secrets.String(s.Line()), "target_url": s.URL}
+	body := map[string]string{"state": s.State, "context": forge.StatusName, "description": c.Secrets.String(s.Line()),
+		"target_url": s.URL}
 	return c.do(ctx, "set a status", http.MethodPost, repo, body, nil, nil, "statuses", s.Commit)
 }
 
@@ -184,7 +188,8 @@ type status struct {
 }
 
 func (s status) check(commit string) forge.Check {
-	out := forge.Check{ID: s.ID, Name: s.Context, Commit: commit, URL: s.TargetURL, Title: forge.Bounded(s.Description), Status: "completed"}
+	out := forge.Check{ID: s.ID, Name: s.Context, Commit: commit, URL: s.TargetURL, Title: forge.Bounded(s.Description),
+		Status: "completed"}
 	switch s.State {
 	case "pending":
 		out.Status = "in_progress"

@@ -25,7 +25,8 @@ type review struct {
 }
 
 // The states of a review at Gitea.
-var states = map[string]string{"APPROVED": forge.ReviewApproved, "REQUEST_CHANGES": forge.ReviewChanges, "COMMENT": forge.ReviewCommented}
+var states = map[string]string{"APPROVED": forge.ReviewApproved, "REQUEST_CHANGES": forge.ReviewChanges,
+	"COMMENT": forge.ReviewCommented}
 
 // comment is a comment in an answer, on a line or in the conversation.
 type comment struct {
@@ -44,7 +45,8 @@ type comment struct {
 }
 
 func (m comment) comment() forge.Comment {
-	out := forge.Comment{ID: m.ID, Issue: m.Path == "", Review: m.Review, Body: forge.Bounded(m.Body), Path: m.Path, URL: m.URL, CreatedAt: m.CreatedAt,
+	out := forge.Comment{ID: m.ID, Issue: m.Path == "", Review: m.Review, Body: forge.Bounded(m.Body), Path: m.Path,
+		URL: m.URL, CreatedAt: m.CreatedAt,
 		Commit: m.Commit, DiffHunk: forge.LastLines(m.DiffHunk)}
 	if m.User != nil {
 		out.User = m.User.Login
@@ -77,7 +79,8 @@ func (c *Client) Reviews(ctx context.Context, repo forge.Name, n int) ([]forge.R
 		if r.Dismissed {
 			state = forge.ReviewDismissed
 		}
-		out = append(out, forge.Review{ID: r.ID, User: r.User.Login, State: state, Body: forge.Bounded(r.Body), Commit: r.Commit, URL: r.URL, SubmittedAt: r.SubmittedAt})
+		out = append(out, forge.Review{ID: r.ID, User: r.User.Login, State: state, Body: forge.Bounded(r.Body),
+			Commit: r.Commit, URL: r.URL, SubmittedAt: r.SubmittedAt})
 	}
 	slices.SortStableFunc(out, func(a, b forge.Review) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
 	return out, nil
@@ -120,7 +123,8 @@ func (c *Client) lineComments(ctx context.Context, repo forge.Name, n int) ([]fo
 
 func (c *Client) reviewComments(ctx context.Context, repo forge.Name, n int, review int64) ([]forge.Comment, error) {
 	var all []comment
-	err := c.do(ctx, "list the comments on lines", http.MethodGet, repo, nil, &all, nil, "pulls", number(n), "reviews", fmt.Sprint(review), "comments")
+	err := c.do(ctx, "list the comments on lines", http.MethodGet, repo, nil, &all, nil, "pulls", number(n), "reviews",
+		fmt.Sprint(review), "comments")
 	var out []forge.Comment
 	for _, one := range all {
 		out = append(out, one.comment())
@@ -130,7 +134,8 @@ func (c *Client) reviewComments(ctx context.Context, repo forge.Name, n int, rev
 
 func (c *Client) conversation(ctx context.Context, repo forge.Name, n int) ([]forge.Comment, error) {
 	var all []comment
-	err := c.do(ctx, "list the comments of the conversation", http.MethodGet, repo, nil, &all, nil, "issues", number(n), "comments")
+	err := c.do(ctx, "list the comments of the conversation", http.MethodGet, repo, nil, &all, nil, "issues",
+		number(n), "comments")
 	var out []forge.Comment
 	for _, one := range all {
 		out = append(out, one.comment())

@@ -13,7 +13,8 @@ func FuzzParseDelivery(f *testing.F) {
 		return ParseDelivery(h, body, forgetest.FuzzSecret)
 	},
 		func(event, body string) http.Header {
-			return http.Header{"Content-Type": {"application/json"}, "X-Gitea-Delivery": {"1"}, "X-Gitea-Event": {event}, "X-Gitea-Signature": {forgetest.Sign(body)}}
+			return http.Header{"Content-Type": {"application/json"}, "X-Gitea-Delivery": {"1"},
+				"X-Gitea-Event": {event}, "X-Gitea-Signature": {forgetest.Sign(body)}}
 		}, true,
 		[]string{"push", "status", "issue_comment", "pull_request", "pull_request_approved"},
 		[]string{

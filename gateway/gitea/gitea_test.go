@@ -17,10 +17,14 @@ import (
 func TestConformance(t *testing.T) {
 	forgetest.Run(t, func(t *testing.T) forgetest.World {
 		h := giteatest.New(t)
-		return forgeworld.New(t, h, func(token string, rt http.RoundTripper) forge.Forge { return client(h.URL(), token, rt) }, gitea.ParseDelivery)
+		return forgeworld.New(t, h, func(token string,
+			rt http.RoundTripper) forge.Forge {
+			return client(h.URL(), token, rt)
+		}, gitea.ParseDelivery)
 	})
 }
 
 func client(url, token string, rt http.RoundTripper) *gitea.Client {
-	return &gitea.Client{URL: url, Token: token, HTTP: &http.Client{Transport: rt}, Log: slog.New(slog.DiscardHandler), Now: time.Now, Sleep: forgetest.Sleep}
+	return &gitea.Client{URL: url, Token: token, HTTP: &http.Client{Transport: rt}, Log: slog.New(slog.DiscardHandler),
+		Now: time.Now, Sleep: forgetest.Sleep}
 }

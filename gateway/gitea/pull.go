@@ -39,7 +39,8 @@ type label struct {
 }
 
 func (p *pull) pull() forge.Pull {
-	out := forge.Pull{Number: p.Number, URL: p.URL, Title: p.Title, Body: forge.Bounded(p.Body), Open: p.State == "open", Draft: p.Draft, Merged: p.Merged,
+	out := forge.Pull{Number: p.Number, URL: p.URL, Title: p.Title, Body: forge.Bounded(p.Body),
+		Open: p.State == "open", Draft: p.Draft, Merged: p.Merged,
 		Head: p.Head.Ref, HeadSHA: p.Head.SHA, Base: p.Base.Ref, Author: p.User.Login, UpdatedAt: p.UpdatedAt}
 	if p.Merged {
 		out.MergeCommit = p.MergeCommit
@@ -56,7 +57,8 @@ func (p *pull) pull() forge.Pull {
 // Pull returns a pull request.
 func (c *Client) Pull(ctx context.Context, repo forge.Name, n int) (forge.Pull, error) {
 	var p pull
-	err := c.do(ctx, "read a pull request", http.MethodGet, repo, nil, &p, func() bool { return p.Number == n }, "pulls", number(n))
+	err := c.do(ctx, "read a pull request", http.MethodGet, repo, nil, &p, func() bool { return p.Number == n },
+		"pulls", number(n))
 	return p.pull(), err
 }
 
@@ -88,7 +90,8 @@ func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPul
 	}
 	var made pull
 	err := c.do(ctx, "open a pull request", http.MethodPost, repo,
-		map[string]string{"head": p.Head, "base": p.Base, "title": title, "body": forge.Body(c.Secrets.String(p.Body), "", maxText, site)},
+		map[string]string{"head": p.Head, "base": p.Base, "title": title,
+			"body": forge.Body(c.Secrets.String(p.Body), "", maxText, site)},
 		&made, func() bool { return made.Number != 0 }, "pulls")
 	if !forge.HasStatus(err, http.StatusConflict) {
 		return made.pull(), err
@@ -106,7 +109,8 @@ func (c *Client) EditPull(ctx context.Context, repo forge.Name, n int, title, bo
 		change["body"] = forge.Body(c.Secrets.String(body), "", maxText, site)
 	}
 	var p pull
-	err := c.do(ctx, "edit a pull request", http.MethodPatch, repo, change, &p, func() bool { return p.Number == n }, "pulls", number(n))
+	err := c.do(ctx, "edit a pull request", http.MethodPatch, repo, change, &p, func() bool { return p.Number == n },
+		"pulls", number(n))
 	return p.pull(), err
 }
 
@@ -124,7 +128,8 @@ func (c *Client) AddLabels(ctx context.Context, repo forge.Name, n int, names []
 		i := slices.IndexFunc(known, func(l label) bool { return strings.EqualFold(l.Name, name) })
 		if i < 0 {
 			var made label
-			err := c.do(ctx, "make a label", http.MethodPost, repo, map[string]string{"name": name, "color": "#8250df"}, &made, func() bool { return made.ID != 0 }, "labels")
+			err := c.do(ctx, "make a label", http.MethodPost, repo, map[string]string{"name": name, "color": "#8250df"},
+				&made, func() bool { return made.ID != 0 }, "labels")
 			if err != nil {
 				return err
 			}
@@ -133,7 +138,8 @@ func (c *Client) AddLabels(ctx context.Context, repo forge.Name, n int, names []
 		}
 		ids = append(ids, known[i].ID)
 	}
-	return c.do(ctx, "label a pull request", http.MethodPost, repo, map[string][]int64{"labels": ids}, nil, nil, "issues", number(n), "labels")
+	return c.do(ctx, "label a pull request", http.MethodPost, repo, map[string][]int64{"labels": ids}, nil, nil,
+		"issues", number(n), "labels")
 }
 
 // RequestReview requests a review from users, perhaps again. It leaves out users that Gitea does not accept.
@@ -143,7 +149,8 @@ func (c *Client) RequestReview(ctx context.Context, repo forge.Name, n int, user
 			continue
 		}
 		// One request for each, because Gitea refuses a request as a whole.
-		err := c.do(ctx, "ask for a review", http.MethodPost, repo, map[string][]string{"reviewers": {one}}, nil, nil, "pulls", number(n), "requested_reviewers")
+		err := c.do(ctx, "ask for a review", http.MethodPost, repo, map[string][]string{"reviewers": {one}}, nil, nil,
+			"pulls", number(n), "requested_reviewers")
 		if forge.HasStatus(err, http.StatusUnprocessableEntity) {
 			continue
 		}

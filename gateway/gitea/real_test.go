@@ -69,15 +69,18 @@ type world struct {
 func (r *real) world(t *testing.T) forgetest.World {
 	r.n++
 	w := &world{real: r, t: t, name: fmt.Sprintf("app-%d", r.n), work: t.TempDir()}
-	w.do("ramus", http.MethodPost, "/orgs/acme/repos", map[string]any{"name": w.name, "auto_init": true, "default_branch": "main", "private": true}, nil)
+	w.do("ramus", http.MethodPost, "/orgs/acme/repos",
+		map[string]any{"name": w.name, "auto_init": true, "default_branch": "main", "private": true}, nil)
 	w.do("ramus", http.MethodPut, w.path("collaborators/reviewer"), map[string]any{"permission": "write"}, nil)
 	w.do("ramus", http.MethodPut, w.path("collaborators/visitor"), map[string]any{"permission": "read"}, nil)
 	hook := httptest.NewServer(http.HandlerFunc(w.receive))
 	t.Cleanup(hook.Close)
 	w.do("ramus", http.MethodPost, w.path("hooks"), map[string]any{"type": "gitea", "active": true,
 		"config": map[string]any{"url": hook.URL, "content_type": "json", "secret": hookSecret},
-		"events": []string{"push", "delete", "pull_request", "pull_request_comment", "pull_request_review_approved", "pull_request_review_rejected", "pull_request_review_comment", "status", "issue_comment"}}, nil)
-	w.git("clone", "-q", strings.Replace(r.URL, "://", "://reviewer:"+r.tokens["reviewer"]+"@", 1)+"/acme/"+w.name+".git", ".")
+		"events": []string{"push", "delete", "pull_request", "pull_request_comment", "pull_request_review_approved",
+			"pull_request_review_rejected", "pull_request_review_comment", "status", "issue_comment"}}, nil)
+	w.git("clone", "-q", strings.Replace(r.URL, "://", "://reviewer:"+r.tokens["reviewer"]+"@", 1)+"/acme/"+w.name+
+		".git", ".")
 	return w
 }
 
@@ -136,12 +139,14 @@ func (w *world) Push(branch string, files map[string]string) string {
 
 func (w *world) Review(number int, state, body string, lines ...forgetest.Line) {
 	w.t.Helper()
-	event := map[string]string{forge.ReviewApproved: "APPROVED", forge.ReviewChanges: "REQUEST_CHANGES", forge.ReviewCommented: "COMMENT"}[state]
+	event := map[string]string{forge.ReviewApproved: "APPROVED", forge.ReviewChanges: "REQUEST_CHANGES",
+		forge.ReviewCommented: "COMMENT"}[state]
 	var comments []map[string]any
 	for _, l := range lines {
 		comments = append(comments, map[string]any{"path": l.Path, "new_position": l.Line, "body": l.Body})
 	}
-	w.do("reviewer", http.MethodPost, w.path(fmt.Sprintf("pulls/%d/reviews", number)), map[string]any{"event": event, "body": body, "comments": comments}, nil)
+	w.do("reviewer", http.MethodPost, w.path(fmt.Sprintf("pulls/%d/reviews", number)),
+		map[string]any{"event": event, "body": body, "comments": comments}, nil)
 }
 
 func (w *world) Comment(user string, number int, body string) {
@@ -174,7 +179,8 @@ func (w *world) Merge(number int) {
 	w.t.Helper()
 	// Gitea tests in the background whether a pull request can be merged.
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		err := w.Do(w.t.Context(), w.tokens["reviewer"], http.MethodPost, w.path(fmt.Sprintf("pulls/%d/merge", number)), map[string]any{"Do": "merge"}, nil)
+		err := w.Do(w.t.Context(), w.tokens["reviewer"], http.MethodPost, w.path(fmt.Sprintf("pulls/%d/merge", number)),
+			map[string]any{"Do": "merge"}, nil)
 		if err == nil {
 			return
 		}

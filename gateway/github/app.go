@@ -102,7 +102,8 @@ func (a Access) permissions() (*github.InstallationPermissions, error) {
 	case AccessWrite:
 		return &github.InstallationPermissions{Contents: &write, PullRequests: &write}, nil
 	case AccessInspect:
-		return &github.InstallationPermissions{Contents: &read, PullRequests: &read, Issues: &read, Checks: &read, Actions: &read}, nil
+		return &github.InstallationPermissions{Contents: &read, PullRequests: &read, Issues: &read, Checks: &read,
+			Actions: &read}, nil
 	case AccessStatus:
 		return &github.InstallationPermissions{Statuses: &write}, nil
 	case AccessChecks:

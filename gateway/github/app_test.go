@@ -41,7 +41,8 @@ func (c *clock) move(d time.Duration) {
 
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=T", "-c", "user.email=t@example.org", "-c",
+		"init.defaultBranch=main"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -197,7 +198,8 @@ func TestRefusals(t *testing.T) {
 	if _, err := w.app.Token(t.Context(), w.name("app"), github.AccessRead); err != nil {
 		t.Error(err)
 	}
-	for _, url := range []string{"", "git@github.com:acme/app.git", "ssh://git@github.com/acme/app.git", "/srv/app.git", "https://github.com/"} {
+	for _, url := range []string{"", "git@github.com:acme/app.git", "ssh://git@github.com/acme/app.git", "/srv/app.git",
+		"https://github.com/"} {
 		if _, err := github.Credential(w.app, url, github.AccessRead)(t.Context()); err == nil {
 			t.Errorf("a token for %q", url)
 		}

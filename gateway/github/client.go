@@ -93,20 +93,21 @@ func (c *Client) Me(ctx context.Context) (string, error) {
 
 // askLogin asks for the author.
 func (c *Client) askLogin(ctx context.Context) (me string, err error) {
-	err = c.call(ctx, request{what: "tell whose posts those of ramus are", free: true}, func(ctx context.Context, gh *github.Client) error {
-		if own, ok := c.Tokens.(interface {
-			Login(context.Context) (string, error)
-		}); ok {
-			login, err := own.Login(ctx)
-			me = login
+	err = c.call(ctx, request{what: "tell whose posts those of ramus are", free: true},
+		func(ctx context.Context, gh *github.Client) error {
+			if own, ok := c.Tokens.(interface {
+				Login(context.Context) (string, error)
+			}); ok {
+				login, err := own.Login(ctx)
+				me = login
+				return err
+			}
+			user, _, err := gh.Users.Get(ctx, "")
+			if me = user.GetLogin(); err == nil && me == "" {
+				return errEmpty
+			}
 			return err
-		}
-		user, _, err := gh.Users.Get(ctx, "")
-		if me = user.GetLogin(); err == nil && me == "" {
-			return errEmpty
-		}
-		return err
-	})
+		})
 	return me, err
 }
 
@@ -116,11 +117,12 @@ func (c *Client) CanWrite(ctx context.Context, repo forge.Name, user string) (bo
 		return false, nil // an App, or an invalid name
 	}
 	var level string
-	err := c.call(ctx, request{what: "tell what a user may do", repo: repo}, func(ctx context.Context, gh *github.Client) error {
-		p, _, err := gh.Repositories.GetPermissionLevel(ctx, repo.Owner, repo.Repo, user)
-		level = p.GetPermission()
-		return err
-	})
+	err := c.call(ctx, request{what: "tell what a user may do", repo: repo},
+		func(ctx context.Context, gh *github.Client) error {
+			p, _, err := gh.Repositories.GetPermissionLevel(ctx, repo.Owner, repo.Repo, user)
+			level = p.GetPermission()
+			return err
+		})
 	if errors.Is(err, forge.ErrNotFound) {
 		return false, nil
 	}
@@ -134,18 +136,20 @@ func (c *Client) DeleteBranch(ctx context.Context, repo forge.Name, branch strin
 		return fmt.Errorf("cannot delete a branch: %w", err)
 	}
 	ref := "heads/" + branch
-	err := c.call(ctx, request{what: "delete a branch", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
-		_, err := gh.Git.DeleteRef(ctx, repo.Owner, repo.Repo, ref)
-		return err
-	})
+	err := c.call(ctx, request{what: "delete a branch", repo: repo, write: true},
+		func(ctx context.Context, gh *github.Client) error {
+			_, err := gh.Git.DeleteRef(ctx, repo.Owner, repo.Repo, ref)
+			return err
+		})
 	if !forge.HasStatus(err, http.StatusUnprocessableEntity) {
 		return err
 	}
 	// GitHub gives this answer if the branch does not exist, and if a rule protects it.
-	lookErr := c.call(ctx, request{what: "look for a branch", repo: repo}, func(ctx context.Context, gh *github.Client) error {
-		_, _, err := gh.Git.GetRef(ctx, repo.Owner, repo.Repo, ref)
-		return err
-	})
+	lookErr := c.call(ctx, request{what: "look for a branch", repo: repo},
+		func(ctx context.Context, gh *github.Client) error {
+			_, _, err := gh.Git.GetRef(ctx, repo.Owner, repo.Repo, ref)
+			return err
+		})
 	if errors.Is(lookErr, forge.ErrNotFound) {
 		return nil
 	}

@@ -51,8 +51,9 @@ func newHub(t *testing.T) (*hub, *github.Client) {
 	t.Cleanup(h.http.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	client := &github.Client{URL: h.http.URL + "/api/v3", Tokens: github.Token(secretToken), HTTP: &http.Client{Transport: transport},
-		Log: slog.New(slog.DiscardHandler), Now: h.clock.Now,
+	client := &github.Client{URL: h.http.URL + "/api/v3", Tokens: github.Token(secretToken),
+		HTTP: &http.Client{Transport: transport},
+		Log:  slog.New(slog.DiscardHandler), Now: h.clock.Now,
 		Sleep: func(ctx context.Context, d time.Duration) error {
 			h.mu.Lock()
 			h.pauses = append(h.pauses, d)
@@ -194,7 +195,8 @@ func TestMarksOfOthers(t *testing.T) {
 	th.list = []object{
 		{"id": 1, "body": body, "user": user("mallory")},
 		// Ramus itself quotes what somebody wrote.
-		{"id": 2, "body": "> " + mark + "\n\nsomething else\n\n<!-- ramus:00000000000000000000000000000000 -->", "user": user("ramus")},
+		{"id": 2, "body": "> " + mark + "\n\nsomething else\n\n<!-- ramus:00000000000000000000000000000000 -->",
+			"user": user("ramus")},
 	}
 	again, err := c.Say(t.Context(), repo, 7, "one", "1")
 	if err != nil || again.ID != 3 || again.Body != first.Body {
@@ -239,15 +241,19 @@ func TestFailures(t *testing.T) {
 		{status: 403, header: []string{"X-RateLimit-Remaining", "12"}, want: forge.ErrRefused},
 		{status: 403, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "in 100"}, pause: 101 * second},
 		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "in 100"}, pause: 101 * second},
-		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "99999999999"}, pause: time.Hour + time.Minute},
+		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "99999999999"},
+			pause: time.Hour + time.Minute},
 		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "soon"}, pause: 2 * time.Minute},
 		{status: 429, header: []string{"Retry-After", "7"}, pause: 7 * second},
 		{status: 403, header: []string{"Retry-After", "7"}, pause: 7 * second},
 		{status: 403, header: []string{"Retry-After", "999999999"}, pause: time.Hour + time.Minute},
 		{status: 403, body: `{"message":"m","documentation_url":"https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"}`, pause: 2 * time.Minute},
-		{status: 500, pause: second}, {status: 502, pause: second}, {status: 503, header: []string{"Retry-After", "3"}, pause: 3 * second},
-		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1699999999"}, pause: 2 * time.Minute},
-		{status: 200, body: "<html>", pause: second}, {status: 200, body: "null", pause: second}, {status: 200, body: "{}", pause: second}, {status: 500, body: "<html>", pause: second}, {status: 408, pause: second},
+		{status: 500, pause: second}, {status: 502, pause: second},
+		{status: 503, header: []string{"Retry-After", "3"}, pause: 3 * second},
+		{status: 429, header: []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "1699999999"},
+			pause: 2 * time.Minute},
+		{status: 200, body: "<html>", pause: second}, {status: 200, body: "null", pause: second}, {status: 200,
+			body: "{}", pause: second}, {status: 500, body: "<html>", pause: second}, {status: 408, pause: second},
 	} {
 		t.Run(fmt.Sprint(one.status, one.header), func(t *testing.T) {
 			h, c := newHub(t)
@@ -361,13 +367,16 @@ func TestRedirects(t *testing.T) {
 	at := h.thread("/repositories/12/issues/7/comments")
 	for _, method := range []string{"GET", "POST"} {
 		h.handle(method+" "+conversation, func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, h.http.URL+"/api/v3/repositories/12/issues/7/comments?"+r.URL.RawQuery, http.StatusMovedPermanently)
+			http.Redirect(w, r, h.http.URL+"/api/v3/repositories/12/issues/7/comments?"+r.URL.RawQuery,
+				http.StatusMovedPermanently)
 		})
 	}
 	if got, err := c.Say(t.Context(), repo, 7, "done", "1"); err != nil || got.ID != 1 || len(at.list) != 1 {
 		t.Error(got, err)
 	}
-	for i, to := range []string{strange.URL + "/x", strings.Replace(h.http.URL, "http://", "https://", 1), "http://u:p@" + strings.TrimPrefix(h.http.URL, "http://"), "", fmt.Sprintf("%s/api/v3/repos/acme/app/pulls/%d", h.http.URL, 14)} {
+	for i, to := range []string{strange.URL + "/x", strings.Replace(h.http.URL, "http://", "https://", 1),
+		"http://u:p@" + strings.TrimPrefix(h.http.URL, "http://"), "",
+		fmt.Sprintf("%s/api/v3/repos/acme/app/pulls/%d", h.http.URL, 14)} {
 		number := 10 + i
 		h.handle(fmt.Sprintf("GET /repos/acme/app/pulls/%d", number), func(w http.ResponseWriter, r *http.Request) {
 			if to != "" {
@@ -384,7 +393,8 @@ func TestRedirects(t *testing.T) {
 // TestNames: what is no name never becomes a path.
 func TestNames(t *testing.T) {
 	h, c := newHub(t)
-	for _, n := range []forge.Name{{}, {Owner: "acme"}, {Repo: "app"}, {Owner: "acme", Repo: ".."}, {Owner: "..", Repo: "app"}, {Owner: "acme", Repo: "a/b"}, {Owner: "acme", Repo: "app?x"}} {
+	for _, n := range []forge.Name{{}, {Owner: "acme"}, {Repo: "app"}, {Owner: "acme", Repo: ".."},
+		{Owner: "..", Repo: "app"}, {Owner: "acme", Repo: "a/b"}, {Owner: "acme", Repo: "app?x"}} {
 		if _, err := c.Pull(t.Context(), n, 7); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", n, err)
 		}
@@ -428,7 +438,8 @@ func TestPages(t *testing.T) {
 		var list []object
 		for i := range 100 {
 			// The oldest are on the last page.
-			list = append(list, object{"id": page*100 + i, "created_at": time.Unix(int64(1700000000-page*100+i), 0).UTC().Format(time.RFC3339)})
+			list = append(list, object{"id": page*100 + i,
+				"created_at": time.Unix(int64(1700000000-page*100+i), 0).UTC().Format(time.RFC3339)})
 		}
 		_ = json.NewEncoder(w).Encode(list)
 	})
@@ -447,7 +458,8 @@ func TestPages(t *testing.T) {
 }
 
 func pull(number int, head string, id int, state string) object {
-	return object{"number": number, "state": state, "head": object{"ref": head, "repo": object{"id": id}}, "base": object{"ref": "main", "repo": object{"id": 1}}}
+	return object{"number": number, "state": state, "head": object{"ref": head, "repo": object{"id": id}},
+		"base": object{"ref": "main", "repo": object{"id": 1}}}
 }
 
 func TestCreatePullOnce(t *testing.T) {
@@ -474,7 +486,8 @@ func TestCreatePullOnce(t *testing.T) {
 		}
 		if len(there) > 2 || ask["base"] != "main" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			_, _ = io.WriteString(w, `{"message":"Validation Failed","errors":[{"resource":"PullRequest","code":"custom","message":"No."},{"resource":"PullRequest","field":"base","code":"invalid"}]}`)
+			_, _ = io.WriteString(w,
+				`{"message":"Validation Failed","errors":[{"resource":"PullRequest","code":"custom","message":"No."},{"resource":"PullRequest","field":"base","code":"invalid"}]}`)
 			return
 		}
 		there = append(there, pull(3, "work", 1, "open"))
@@ -490,19 +503,24 @@ func TestCreatePullOnce(t *testing.T) {
 	}
 	want.Base = "gone"
 	p, err := c.CreatePull(t.Context(), repo, want)
-	if !errors.Is(err, forge.ErrRefused) || p.Number != 0 || !strings.Contains(err.Error(), "Validation Failed; No.; PullRequest base invalid") {
+	if !errors.Is(err, forge.ErrRefused) || p.Number != 0 ||
+		!strings.Contains(err.Error(), "Validation Failed; No.; PullRequest base invalid") {
 		t.Error(p, err)
 	}
 }
 
 func TestPull(t *testing.T) {
 	h, c := newHub(t)
-	h.answer("GET /repos/acme/app/pulls/7", object{"number": 7, "html_url": "https://example.org/7", "title": "T", "body": nil, "state": "closed", "merged": true,
-		"merge_commit_sha": "abc", "head": object{"ref": "work", "sha": "def", "repo": nil}, "base": object{"ref": "main"}, "user": nil,
-		"requested_reviewers": []any{user("ann"), nil}, "labels": []any{object{"name": "bot"}, nil}, "updated_at": "2024-01-02T03:04:05Z"})
+	h.answer("GET /repos/acme/app/pulls/7", object{"number": 7, "html_url": "https://example.org/7", "title": "T",
+		"body": nil, "state": "closed", "merged": true,
+		"merge_commit_sha": "abc", "head": object{"ref": "work", "sha": "def", "repo": nil},
+		"base": object{"ref": "main"}, "user": nil,
+		"requested_reviewers": []any{user("ann"), nil}, "labels": []any{object{"name": "bot"}, nil},
+		"updated_at": "2024-01-02T03:04:05Z"})
 	h.answer("GET /repos/acme/app/pulls/8", object{"number": 8, "state": "open", "merge_commit_sha": "abc"})
 	p, err := c.Pull(t.Context(), repo, 7)
-	if err != nil || p.Open || !p.Merged || p.MergeCommit != "abc" || p.HeadSHA != "def" || len(p.Requested) != 2 || len(p.Labels) != 2 || p.UpdatedAt.Year() != 2024 {
+	if err != nil || p.Open || !p.Merged || p.MergeCommit != "abc" || p.HeadSHA != "def" || len(p.Requested) != 2 ||
+		len(p.Labels) != 2 || p.UpdatedAt.Year() != 2024 {
 		t.Error(p, err)
 	}
 	if p, err := c.Pull(t.Context(), repo, 8); err != nil || !p.Open || p.MergeCommit != "" {
@@ -514,10 +532,12 @@ func TestReviews(t *testing.T) {
 	h, c := newHub(t)
 	h.answer("GET /repos/acme/app/pulls/7/reviews", []any{
 		object{"id": 2, "state": "APPROVED", "user": user("ann"), "submitted_at": "2024-01-02T03:04:06Z"},
-		object{"id": 1, "state": "CHANGES_REQUESTED", "user": object{"login": "x[bot]", "type": "Bot"}, "submitted_at": "2024-01-02T03:04:05Z"},
+		object{"id": 1, "state": "CHANGES_REQUESTED", "user": object{"login": "x[bot]", "type": "Bot"},
+			"submitted_at": "2024-01-02T03:04:05Z"},
 		object{"id": 3, "state": "PENDING"}})
 	all, err := c.Reviews(t.Context(), repo, 7)
-	if err != nil || len(all) != 2 || all[0].ID != 1 || all[0].State != forge.ReviewChanges || !all[0].Bot || all[1].State != forge.ReviewApproved {
+	if err != nil || len(all) != 2 || all[0].ID != 1 || all[0].State != forge.ReviewChanges || !all[0].Bot ||
+		all[1].State != forge.ReviewApproved {
 		t.Error(all, err)
 	}
 }
@@ -591,17 +611,22 @@ func TestCanWrite(t *testing.T) {
 func TestChecks(t *testing.T) {
 	h, c := newHub(t)
 	h.answer("GET /repos/acme/app/commits/abc/check-runs", object{"total_count": 2, "check_runs": []any{
-		object{"id": 1, "name": "test", "head_sha": "abc", "status": "completed", "conclusion": "failure", "pull_requests": []any{object{"number": 7}},
-			"output": object{"title": "3 failed", "summary": "s", "text": nil}, "check_suite": object{"head_branch": "work"}}, nil}})
+		object{"id": 1, "name": "test", "head_sha": "abc", "status": "completed", "conclusion": "failure",
+			"pull_requests": []any{object{"number": 7}},
+			"output":        object{"title": "3 failed", "summary": "s", "text": nil},
+			"check_suite":   object{"head_branch": "work"}}, nil}})
 	h.answer("GET /repos/acme/app/commits/def/check-runs", nil)
 	all, err := c.Checks(t.Context(), repo, "abc")
-	if err != nil || len(all) != 2 || !all[0].Failed() || all[0].Branch != "work" || all[0].Title != "3 failed" || fmt.Sprint(all[0].Pulls) != "[7]" || all[1].Failed() {
+	if err != nil || len(all) != 2 || !all[0].Failed() || all[0].Branch != "work" || all[0].Title != "3 failed" ||
+		fmt.Sprint(all[0].Pulls) != "[7]" || all[1].Failed() {
 		t.Error(all, err)
 	}
 	if all, err := c.Checks(t.Context(), repo, "def"); err != nil || len(all) > 0 {
 		t.Error(all, err)
 	}
-	for conclusion, want := range map[string]bool{"success": false, "failure": true, "timed_out": true, "startup_failure": true, "cancelled": false, "skipped": false, "neutral": false, "action_required": false, "": false} {
+	for conclusion, want := range map[string]bool{"success": false, "failure": true, "timed_out": true,
+		"startup_failure": true, "cancelled": false, "skipped": false, "neutral": false, "action_required": false,
+		"": false} {
 		if got := (forge.Check{Status: "completed", Conclusion: conclusion}).Failed(); got != want {
 			t.Errorf("%s: %v", conclusion, got)
 		}

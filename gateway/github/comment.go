@@ -13,19 +13,23 @@ import (
 )
 
 func reviewOf(r *github.PullRequestReview) forge.Review {
-	return forge.Review{ID: r.GetID(), User: r.GetUser().GetLogin(), Bot: isBot(r.GetUser()), State: strings.ToLower(r.GetState()), Body: forge.Bounded(r.GetBody()),
+	return forge.Review{ID: r.GetID(), User: r.GetUser().GetLogin(), Bot: isBot(r.GetUser()),
+		State: strings.ToLower(r.GetState()), Body: forge.Bounded(r.GetBody()),
 		Commit: r.GetCommitID(), URL: r.GetHTMLURL(), SubmittedAt: r.GetSubmittedAt().Time}
 }
 
 func commentOf(r *github.PullRequestComment) forge.Comment {
-	return forge.Comment{ID: r.GetID(), InReplyTo: r.GetInReplyTo(), Review: r.GetPullRequestReviewID(), User: r.GetUser().GetLogin(), Bot: isBot(r.GetUser()),
-		Body: forge.Bounded(r.GetBody()), Path: r.GetPath(), Line: r.GetLine(), Side: r.GetSide(), DiffHunk: forge.LastLines(r.GetDiffHunk()),
-		Commit: r.GetCommitID(), URL: r.GetHTMLURL(), CreatedAt: r.GetCreatedAt().Time}
+	return forge.Comment{ID: r.GetID(), InReplyTo: r.GetInReplyTo(), Review: r.GetPullRequestReviewID(),
+		User: r.GetUser().GetLogin(), Bot: isBot(r.GetUser()),
+		Body: forge.Bounded(r.GetBody()), Path: r.GetPath(), Line: r.GetLine(), Side: r.GetSide(),
+		DiffHunk: forge.LastLines(r.GetDiffHunk()),
+		Commit:   r.GetCommitID(), URL: r.GetHTMLURL(), CreatedAt: r.GetCreatedAt().Time}
 }
 
 func issueCommentOf(r *github.IssueComment) forge.Comment {
-	return forge.Comment{ID: r.GetID(), Issue: true, User: r.GetUser().GetLogin(), Bot: isBot(r.GetUser()), Body: forge.Bounded(r.GetBody()),
-		URL: r.GetHTMLURL(), CreatedAt: r.GetCreatedAt().Time}
+	return forge.Comment{ID: r.GetID(), Issue: true, User: r.GetUser().GetLogin(), Bot: isBot(r.GetUser()),
+		Body: forge.Bounded(r.GetBody()),
+		URL:  r.GetHTMLURL(), CreatedAt: r.GetCreatedAt().Time}
 }
 
 func isBot(u *github.User) bool { return u.GetType() == "Bot" }
@@ -36,7 +40,8 @@ const maxText = 65536
 // Reviews returns the submitted reviews of a pull request, oldest first.
 func (c *Client) Reviews(ctx context.Context, repo forge.Name, number int) ([]forge.Review, error) {
 	all, err := list(ctx, c, request{what: "list reviews", repo: repo}, reviewOf,
-		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequestReview, *github.Response, error) {
+		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequestReview,
+			*github.Response, error) {
 			return gh.PullRequests.ListReviews(ctx, repo.Owner, repo.Repo, number, &o)
 		})
 	all = slices.DeleteFunc(all, func(r forge.Review) bool { return r.State == forge.ReviewPending })
@@ -61,15 +66,19 @@ func (c *Client) Comments(ctx context.Context, repo forge.Name, number int) ([]f
 
 func (c *Client) lineComments(ctx context.Context, repo forge.Name, number int) ([]forge.Comment, error) {
 	return list(ctx, c, request{what: "list the comments on lines", repo: repo}, commentOf,
-		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequestComment, *github.Response, error) {
-			return gh.PullRequests.ListComments(ctx, repo.Owner, repo.Repo, number, &github.PullRequestListCommentsOptions{ListOptions: o})
+		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequestComment,
+			*github.Response, error) {
+			return gh.PullRequests.ListComments(ctx, repo.Owner, repo.Repo, number,
+				&github.PullRequestListCommentsOptions{ListOptions: o})
 		})
 }
 
 func (c *Client) conversation(ctx context.Context, repo forge.Name, number int) ([]forge.Comment, error) {
 	return list(ctx, c, request{what: "list the comments of the conversation", repo: repo}, issueCommentOf,
-		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
-			return gh.Issues.ListComments(ctx, repo.Owner, repo.Repo, number, &github.IssueListCommentsOptions{ListOptions: o})
+		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.IssueComment,
+			*github.Response, error) {
+			return gh.Issues.ListComments(ctx, repo.Owner, repo.Repo, number,
+				&github.IssueListCommentsOptions{ListOptions: o})
 		})
 }
 
@@ -90,7 +99,8 @@ func (c *Client) Reply(ctx context.Context, repo forge.Name, number int, to forg
 
 // Say posts a comment in the conversation, once for each mark.
 func (c *Client) Say(ctx context.Context, repo forge.Name, number int, body, mark string) (forge.Comment, error) {
-	return c.post(ctx, request{what: "comment on a pull request", repo: repo, write: true}, number, body, mark, c.conversation,
+	return c.post(ctx, request{what: "comment on a pull request", repo: repo, write: true}, number, body, mark,
+		c.conversation,
 		func(ctx context.Context, gh *github.Client, text string) (forge.Comment, error) {
 			made, _, err := gh.Issues.CreateComment(ctx, repo.Owner, repo.Repo, number, &github.IssueComment{Body: &text})
 			return issueCommentOf(made), err
@@ -99,9 +109,11 @@ func (c *Client) Say(ctx context.Context, repo forge.Name, number int, body, mar
 
 // post makes a comment unless there is one with the mark, perhaps from an earlier process.
 func (c *Client) post(ctx context.Context, r request, number int, body, mark string,
-	read func(context.Context, forge.Name, int) ([]forge.Comment, error), write func(context.Context, *github.Client, string) (forge.Comment, error)) (forge.Comment, error) {
+	read func(context.Context, forge.Name, int) ([]forge.Comment, error),
+	write func(context.Context, *github.Client, string) (forge.Comment, error)) (forge.Comment, error) {
 	if mark == "" {
-		return forge.Comment{}, fmt.Errorf("cannot %s: %w", r.what, errors.New("it has no mark, so it could not be found again"))
+		return forge.Comment{}, fmt.Errorf("cannot %s: %w", r.what,
+			errors.New("it has no mark, so it could not be found again"))
 	}
 	if err := c.setup(); err != nil {
 		return forge.Comment{}, fmt.Errorf("cannot %s: %w", r.what, err)

@@ -42,7 +42,8 @@ func (w *shared) must(err error) {
 
 func (w *shared) Client(rt http.RoundTripper) forge.Forge {
 	h := &http.Client{Transport: rt}
-	return &github.Client{URL: w.hub.API(), HTTP: h, Log: slog.New(slog.DiscardHandler), Now: time.Now, Sleep: forgetest.Sleep,
+	return &github.Client{URL: w.hub.API(), HTTP: h, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Sleep:  forgetest.Sleep,
 		Tokens: &github.App{ID: w.hub.App, Installation: w.hub.Installation, Key: w.hub.Key, URL: w.hub.API()}}
 }
 

@@ -48,8 +48,10 @@ type login struct {
 const maxLabels = 100
 
 func (p *issueEvent) issue(action string) *forge.Issue {
-	i := &forge.Issue{Opened: action == "opened", Labeled: action == "labeled", Title: forge.Bounded(p.Issue.Title), Body: forge.Bounded(p.Issue.Body),
-		URL: text.Clip(p.Issue.HTMLURL, 1000), Label: text.Clip(p.Label.Name, 200), Author: text.Clip(p.Issue.User.Login, 100),
+	i := &forge.Issue{Opened: action == "opened", Labeled: action == "labeled", Title: forge.Bounded(p.Issue.Title),
+		Body: forge.Bounded(p.Issue.Body),
+		URL:  text.Clip(p.Issue.HTMLURL, 1000), Label: text.Clip(p.Label.Name, 200),
+		Author:      text.Clip(p.Issue.User.Login, 100),
 		Association: text.Clip(p.Issue.Association, 100), Sender: text.Clip(p.Sender.Login, 100)}
 	for _, l := range p.Issue.Labels[:min(len(p.Issue.Labels), maxLabels)] {
 		i.Labels = append(i.Labels, text.Clip(l.Name, 200))

@@ -34,10 +34,13 @@ func TestParseDelivery(t *testing.T) {
 	for _, one := range []struct{ event, body, want string }{
 		{"ping", `{"zen":"Keep it simple.","hook_id":1,"sender":{"login":"ann"}}`, `{"id":"d-1","event":"ping","repo":{}}`},
 		{"pull_request", with(`"action":"closed","number":7,` + pullField), `{"action":"closed","number":7}`},
-		{"pull_request", with(`"action":"synchronize","before":"1","after":"2",` + pullField), `{"action":"synchronize","number":7}`},
+		{"pull_request", with(`"action":"synchronize","before":"1","after":"2",` + pullField),
+			`{"action":"synchronize","number":7}`},
 		{"pull_request_review", with(`"action":"submitted","review":{"id":5,"user":{"login":"ann"},"state":"CHANGES_REQUESTED","body":null,"commit_id":"def"},` + pullField),
 			`{"action":"submitted","number":7}`},
-		{"pull_request_review_comment", with(`"action":"created","comment":{"id":6,"body":"why?","path":"a.go","line":3},` + pullField), `{"action":"created","number":7}`},
+		{"pull_request_review_comment",
+			with(`"action":"created","comment":{"id":6,"body":"why?","path":"a.go","line":3},` + pullField),
+			`{"action":"created","number":7}`},
 		{"issue_comment", with(`"action":"created","issue":{"number":7,"pull_request":{"url":"x"}},"comment":{"id":8,"user":{"login":"ann"},"body":"@ramus hello"}`),
 			`{"action":"created","number":7}`},
 		{"check_run", with(`"action":"completed","check_run":{"id":3,"name":"test","head_sha":"def","status":"completed","conclusion":"failure","pull_requests":[{"number":7}],"check_suite":{"head_branch":"work"},"output":{"title":"3 failed"}}`),
@@ -57,9 +60,11 @@ func TestParseDelivery(t *testing.T) {
 			`{"action":"labeled","number":7}`},
 		{"issue_comment", with(`"action":"created","issue":{"number":7,"created_at":1,"assignees":{}},"pull_request":7`), `{"action":"created","number":7}`},
 		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","pull_request":1,"check_run":[],"head_commit":{"timestamp":5}`), `{"pushes":[{"ref":"refs/heads/main"}]}`},
-		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","forced":true,"pusher":{"name":"ann"}`), `{"pushes":[{"ref":"refs/heads/main"}]}`},
+		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","forced":true,"pusher":{"name":"ann"}`),
+			`{"pushes":[{"ref":"refs/heads/main"}]}`},
 		{"installation", `{"action":"created","installation":{"id":1},"sender":{"login":"ann","type":"User"},"repositories":[{"name":"app"}]}`, `{"action":"created"}`},
-		{"star", with(`"action":"created","comment":5,"review":[],"ref":{},"pull_request":"x"`), `{"action":"created","repo":{"Owner":"acme","Repo":"app"}}`},
+		{"star", with(`"action":"created","comment":5,"review":[],"ref":{},"pull_request":"x"`),
+			`{"action":"created","repo":{"Owner":"acme","Repo":"app"}}`},
 	} {
 		t.Run(one.event, func(t *testing.T) {
 			d, err := github.ParseDelivery(signed(one.event, one.body), []byte(one.body), hookSecret)
@@ -116,10 +121,11 @@ func TestBadDeliveries(t *testing.T) {
 		event, body string
 		change      func(http.Header)
 	}{
-		"no id":         {"ping", "{}", func(h http.Header) { h.Del("X-GitHub-Delivery") }},
-		"long id":       {"ping", "{}", func(h http.Header) { h.Set("X-GitHub-Delivery", strings.Repeat("x", 101)) }},
-		"no event":      {"", "{}", nil},
-		"a form":        {"ping", "payload=%7B%7D", func(h http.Header) { h.Set("Content-Type", "application/x-www-form-urlencoded") }},
+		"no id":    {"ping", "{}", func(h http.Header) { h.Del("X-GitHub-Delivery") }},
+		"long id":  {"ping", "{}", func(h http.Header) { h.Set("X-GitHub-Delivery", strings.Repeat("x", 101)) }},
+		"no event": {"", "{}", nil},
+		"a form": {"ping", "payload=%7B%7D",
+			func(h http.Header) { h.Set("Content-Type", "application/x-www-form-urlencoded") }},
 		"no JSON":       {"ping", "{", nil},
 		"a list":        {"ping", "[]", nil},
 		"two":           {"ping", "{}{}", nil},
@@ -175,7 +181,8 @@ func TestDigest(t *testing.T) {
 }
 
 func FuzzParseDelivery(f *testing.F) {
-	for _, event := range []string{"pull_request", "pull_request_review", "pull_request_review_comment", "issue_comment", "check_run", "workflow_run", "push", "ping", "star"} {
+	for _, event := range []string{"pull_request", "pull_request_review", "pull_request_review_comment",
+		"issue_comment", "check_run", "workflow_run", "push", "ping", "star"} {
 		f.Add(event, with(`"action":"created","review":{"id":1},"comment":{"id":1},"issue":{"number":2},"check_run":{"id":1},"workflow_run":{"id":1},"ref":"x",`+pullField))
 		f.Add(event, with(`"pull_request":{"labels":[null],"requested_reviewers":[null],"head":null},"review":{},"comment":null,"check_run":{"pull_requests":[null],"output":null}`))
 	}

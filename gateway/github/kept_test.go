@@ -12,7 +12,8 @@ import (
 func TestKept(t *testing.T) {
 	var k kept
 	answer := func(tag string, size int) *http.Response {
-		return &http.Response{StatusCode: 200, Header: http.Header{"Etag": {tag}, "Link": {"next"}}, Body: io.NopCloser(bytes.NewReader(make([]byte, size)))}
+		return &http.Response{StatusCode: 200, Header: http.Header{"Etag": {tag}, "Link": {"next"}},
+			Body: io.NopCloser(bytes.NewReader(make([]byte, size)))}
 	}
 	request := func(method, path string) *http.Request { return httptest.NewRequest(method, "http://h"+path, nil) }
 	k.keep(request("POST", "/a"), answer("1", 1))
@@ -43,7 +44,8 @@ func TestKept(t *testing.T) {
 		k.ask(request("GET", "/d"))
 		k.keep(request("GET", fmt.Sprint("/", i)), answer("x", keptLongest))
 	}
-	if k.ask(request("GET", "/d")) == nil || k.ask(request("GET", "/99")) == nil || k.ask(request("GET", "/1")) != nil || k.size > keptBytes || len(k.byURL) != k.order.Len() {
+	if k.ask(request("GET", "/d")) == nil || k.ask(request("GET", "/99")) == nil ||
+		k.ask(request("GET", "/1")) != nil || k.size > keptBytes || len(k.byURL) != k.order.Len() {
 		t.Errorf("%d bytes in %d answers", k.size, k.order.Len())
 	}
 	for k.order.Len() > 0 {

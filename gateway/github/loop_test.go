@@ -71,7 +71,8 @@ func (o *office) loop() {
 	}
 	var p forge.Pull
 	twice("open", func(c *github.Client) (err error) {
-		p, err = c.CreatePull(ctx, repo, forge.NewPull{Head: "ramus/conv-1", Base: "main", Title: "Write two as 2", Body: "Because."})
+		p, err = c.CreatePull(ctx, repo,
+			forge.NewPull{Head: "ramus/conv-1", Base: "main", Title: "Write two as 2", Body: "Because."})
 		return err
 	})
 	twice("edit", func(c *github.Client) error {
@@ -83,7 +84,8 @@ func (o *office) loop() {
 		_, err := c.Say(ctx, repo, p.Number, "Please look.", "opened")
 		return err
 	})
-	if _, err := o.repo.Review("reviewer", p.Number, "changes_requested", "Not yet.", githubtest.Line{Path: "a.txt", Line: 2, Body: "Why?"}); err != nil {
+	if _, err := o.repo.Review("reviewer", p.Number, "changes_requested", "Not yet.",
+		githubtest.Line{Path: "a.txt", Line: 2, Body: "Why?"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.repo.Comment("reviewer", p.Number, "@ramus well?"); err != nil {
@@ -154,10 +156,13 @@ func TestLoopInBadWeather(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOffice(t)
-			for _, route := range []string{"POST /app/installations/{installation_id}/access_tokens", "POST /repos/{owner}/{repo}/pulls",
+			for _, route := range []string{"POST /app/installations/{installation_id}/access_tokens",
+				"POST /repos/{owner}/{repo}/pulls",
 				"PATCH /repos/{owner}/{repo}/pulls/{pull_number}", "POST /repos/{owner}/{repo}/issues/{issue_number}/labels",
-				"POST /repos/{owner}/{repo}/issues/{issue_number}/comments", "POST /repos/{owner}/{repo}/pulls/{pull_number}/comments",
-				"POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers", "DELETE /repos/{owner}/{repo}/git/refs/{ref...}",
+				"POST /repos/{owner}/{repo}/issues/{issue_number}/comments",
+				"POST /repos/{owner}/{repo}/pulls/{pull_number}/comments",
+				"POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
+				"DELETE /repos/{owner}/{repo}/git/refs/{ref...}",
 				"GET /repos/{owner}/{repo}/pulls", "GET /app"} {
 				f.Route, f.Times = route, 2
 				o.hub.Fail(f)

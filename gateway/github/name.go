@@ -31,7 +31,8 @@ func ParseName(upstream string) (forge.Name, bool) {
 
 // isName reports whether a name can be part of a URL's path without changing its meaning.
 func isName(n forge.Name) bool {
-	return len(n.Owner) <= 100 && isLogin(n.Owner) && len(n.Repo) <= 100 && n.Repo != "" && n.Repo != "." && n.Repo != ".." &&
+	return len(n.Owner) <= 100 && isLogin(n.Owner) && len(n.Repo) <= 100 && n.Repo != "" && n.Repo != "." &&
+		n.Repo != ".." &&
 		strings.Trim(n.Repo, alnum+"-_.") == ""
 }
 

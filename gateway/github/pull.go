@@ -14,9 +14,11 @@ func pullOf(p *github.PullRequest) forge.Pull {
 		return forge.Pull{}
 	}
 	out := forge.Pull{
-		Number: p.GetNumber(), URL: p.GetHTMLURL(), Title: p.GetTitle(), Body: forge.Bounded(p.GetBody()), Open: p.GetState() == "open",
+		Number: p.GetNumber(), URL: p.GetHTMLURL(), Title: p.GetTitle(), Body: forge.Bounded(p.GetBody()),
+		Open:  p.GetState() == "open",
 		Draft: p.GetDraft(), Merged: p.GetMerged() || !p.GetMergedAt().IsZero(),
-		Head: p.GetHead().GetRef(), HeadSHA: p.GetHead().GetSHA(), Base: p.GetBase().GetRef(), Author: p.GetUser().GetLogin(),
+		Head: p.GetHead().GetRef(), HeadSHA: p.GetHead().GetSHA(), Base: p.GetBase().GetRef(),
+		Author:    p.GetUser().GetLogin(),
 		UpdatedAt: p.GetUpdatedAt().Time,
 	}
 	if out.Merged { // before the merge it is a commit with which GitHub tests the merge
@@ -48,8 +50,9 @@ func (c *Client) Pull(ctx context.Context, repo forge.Name, number int) (forge.P
 func (c *Client) openPull(ctx context.Context, repo forge.Name, head, base string) (p forge.Pull, found bool, err error) {
 	for one, err := range items(ctx, c, request{what: "look for a pull request", repo: repo},
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
-			return gh.PullRequests.List(ctx, repo.Owner, repo.Repo, &github.PullRequestListOptions{State: "open", Head: repo.Owner + ":" + head, Base: base,
-				Sort: "created", Direction: "desc", ListOptions: o})
+			return gh.PullRequests.List(ctx, repo.Owner, repo.Repo,
+				&github.PullRequestListOptions{State: "open", Head: repo.Owner + ":" + head, Base: base,
+					Sort: "created", Direction: "desc", ListOptions: o})
 		}) {
 		if err != nil {
 			return forge.Pull{}, false, err
@@ -67,14 +70,16 @@ func (c *Client) openPull(ctx context.Context, repo forge.Name, head, base strin
 // lost answer causes no second pull request.
 func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPull) (forge.Pull, error) {
 	var out forge.Pull
-	err := c.call(ctx, request{what: "open a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
-		made, _, err := gh.PullRequests.Create(ctx, repo.Owner, repo.Repo, &github.NewPullRequest{
-			Title: github.String(c.title(p.Title)), Body: github.String(c.text(p.Body, "")), Head: &p.Head, Base: &p.Base, Draft: &p.Draft})
-		if out = pullOf(made); err == nil && out.Number == 0 {
-			return errEmpty
-		}
-		return err
-	})
+	err := c.call(ctx, request{what: "open a pull request", repo: repo, write: true},
+		func(ctx context.Context, gh *github.Client) error {
+			made, _, err := gh.PullRequests.Create(ctx, repo.Owner, repo.Repo, &github.NewPullRequest{
+				Title: github.String(c.title(p.Title)), Body: github.String(c.text(p.Body, "")), Head: &p.Head,
+				Base: &p.Base, Draft: &p.Draft})
+			if out = pullOf(made); err == nil && out.Number == 0 {
+				return errEmpty
+			}
+			return err
+		})
 	if !forge.HasStatus(err, http.StatusUnprocessableEntity) {
 		return out, err
 	}
@@ -91,13 +96,14 @@ func (c *Client) EditPull(ctx context.Context, repo forge.Name, number int, titl
 		change.Body = github.String(c.text(body, ""))
 	}
 	var out forge.Pull
-	err := c.call(ctx, request{what: "edit a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
-		p, _, err := gh.PullRequests.Edit(ctx, repo.Owner, repo.Repo, number, &change)
-		if out = pullOf(p); err == nil && out.Number != number {
-			return errEmpty
-		}
-		return err
-	})
+	err := c.call(ctx, request{what: "edit a pull request", repo: repo, write: true},
+		func(ctx context.Context, gh *github.Client) error {
+			p, _, err := gh.PullRequests.Edit(ctx, repo.Owner, repo.Repo, number, &change)
+			if out = pullOf(p); err == nil && out.Number != number {
+				return errEmpty
+			}
+			return err
+		})
 	return out, err
 }
 
@@ -106,10 +112,11 @@ func (c *Client) AddLabels(ctx context.Context, repo forge.Name, number int, lab
 	if len(labels) == 0 {
 		return nil
 	}
-	return c.call(ctx, request{what: "label a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
-		_, _, err := gh.Issues.AddLabelsToIssue(ctx, repo.Owner, repo.Repo, number, labels)
-		return err
-	})
+	return c.call(ctx, request{what: "label a pull request", repo: repo, write: true},
+		func(ctx context.Context, gh *github.Client) error {
+			_, _, err := gh.Issues.AddLabelsToIssue(ctx, repo.Owner, repo.Repo, number, labels)
+			return err
+		})
 }
 
 // RequestReview requests a review from users, perhaps again. It leaves out users that GitHub does not accept.
@@ -124,10 +131,12 @@ func (c *Client) RequestReview(ctx context.Context, repo forge.Name, number int,
 		return nil
 	}
 	request := func(users ...string) error {
-		return c.call(ctx, request{what: "ask for a review", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
-			_, _, err := gh.PullRequests.RequestReviewers(ctx, repo.Owner, repo.Repo, number, github.ReviewersRequest{Reviewers: users})
-			return err
-		})
+		return c.call(ctx, request{what: "ask for a review", repo: repo, write: true},
+			func(ctx context.Context, gh *github.Client) error {
+				_, _, err := gh.PullRequests.RequestReviewers(ctx, repo.Owner, repo.Repo, number,
+					github.ReviewersRequest{Reviewers: users})
+				return err
+			})
 	}
 	err := request(ask...)
 	if !forge.HasStatus(err, http.StatusUnprocessableEntity) {

@@ -24,8 +24,10 @@ type Installation struct {
 }
 
 func installationOf(i *github.Installation) Installation {
-	out := Installation{ID: i.GetID(), Account: i.GetAccount().GetLogin(), Organization: i.GetAccount().GetType() == "Organization",
-		All: i.GetRepositorySelection() == "all", Suspended: !i.GetSuspendedAt().IsZero(), Permissions: map[string]string{}}
+	out := Installation{ID: i.GetID(), Account: i.GetAccount().GetLogin(),
+		Organization: i.GetAccount().GetType() == "Organization",
+		All:          i.GetRepositorySelection() == "all", Suspended: !i.GetSuspendedAt().IsZero(),
+		Permissions: map[string]string{}}
 	// go-github has a field for each permission. As JSON they are a map.
 	if b, err := json.Marshal(i.GetPermissions()); err == nil {
 		_ = json.Unmarshal(b, &out.Permissions)
@@ -46,7 +48,8 @@ type Repo struct {
 }
 
 func repoOf(r *github.Repository) Repo {
-	return Repo{Name: r.GetFullName(), Organization: r.GetOwner().GetType() == "Organization", URL: r.GetCloneURL(), Base: r.GetDefaultBranch(),
+	return Repo{Name: r.GetFullName(), Organization: r.GetOwner().GetType() == "Organization", URL: r.GetCloneURL(),
+		Base:    r.GetDefaultBranch(),
 		Private: r.GetPrivate(), Fork: r.GetFork(), Archived: r.GetArchived(), PushedAt: r.GetPushedAt().Time}
 }
 
@@ -57,7 +60,8 @@ func (c *Client) Installations(ctx context.Context) ([]Installation, error) {
 		return nil, nil
 	}
 	all, err := list(ctx, c, request{what: "list installations", free: true, tokens: app.assert}, installationOf,
-		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.Installation, *github.Response, error) {
+		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.Installation,
+			*github.Response, error) {
 			return gh.Apps.ListInstallations(ctx, &o)
 		})
 	slices.SortFunc(all, func(a, b Installation) int { return strings.Compare(a.Account, b.Account) })
@@ -76,8 +80,10 @@ func (c *Client) Repos(ctx context.Context, account string) ([]Repo, error) {
 			if i.Suspended || account != "" && !strings.EqualFold(i.Account, account) {
 				continue
 			}
-			some, err := list(ctx, c, request{what: "list the repositories of " + i.Account, free: true, tokens: app.listing(i.ID)}, repoOf,
-				func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.Repository, *github.Response, error) {
+			some, err := list(ctx, c,
+				request{what: "list the repositories of " + i.Account, free: true, tokens: app.listing(i.ID)}, repoOf,
+				func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.Repository,
+					*github.Response, error) {
 					page, resp, err := gh.Apps.ListRepos(ctx, &o)
 					if err != nil || page == nil {
 						return nil, resp, err
@@ -92,8 +98,10 @@ func (c *Client) Repos(ctx context.Context, account string) ([]Repo, error) {
 	} else {
 		var err error
 		all, err = list(ctx, c, request{what: "list repositories", free: true}, repoOf,
-			func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.Repository, *github.Response, error) {
-				return gh.Repositories.ListByAuthenticatedUser(ctx, &github.RepositoryListByAuthenticatedUserOptions{ListOptions: o})
+			func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.Repository,
+				*github.Response, error) {
+				return gh.Repositories.ListByAuthenticatedUser(ctx,
+					&github.RepositoryListByAuthenticatedUserOptions{ListOptions: o})
 			})
 		if err != nil {
 			return nil, err
@@ -129,7 +137,8 @@ func (a *App) listing(installation int64) func(context.Context) (string, error) 
 		made, _, err := a.client.Apps.CreateInstallationToken(ctx, installation, &github.InstallationTokenOptions{
 			Permissions: &github.InstallationPermissions{Metadata: github.String("read")}})
 		if err != nil {
-			return "", fmt.Errorf("cannot get a token of the GitHub App %d for its installation %d: %w", a.ID, installation, plain(err))
+			return "", fmt.Errorf("cannot get a token of the GitHub App %d for its installation %d: %w", a.ID,
+				installation, plain(err))
 		}
 		token = made.GetToken()
 		return token, nil

@@ -52,7 +52,8 @@ const scopes = "read:user user:email read:org"
 // Begin returns the URL of the page at GitHub for the person. redirect is the URL to which the person returns.
 func (s *SignIn) Begin(a Attempt, redirect string) string {
 	sum := sha256.Sum256([]byte(a.Verifier))
-	q := url.Values{"client_id": {s.ClientID}, "redirect_uri": {redirect}, "scope": {scopes}, "state": {a.State}, "allow_signup": {"false"},
+	q := url.Values{"client_id": {s.ClientID}, "redirect_uri": {redirect}, "scope": {scopes}, "state": {a.State},
+		"allow_signup":   {"false"},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
 	return s.site("/login/oauth/authorize") + "?" + q.Encode()
 }
@@ -111,8 +112,10 @@ func (s *SignIn) Revoke(ctx context.Context, token string) {
 
 // exchange returns the token for a code.
 func (s *SignIn) exchange(ctx context.Context, a Attempt, code, redirect string) (string, error) {
-	form := url.Values{"client_id": {s.ClientID}, "client_secret": {s.ClientSecret}, "code": {code}, "redirect_uri": {redirect}, "code_verifier": {a.Verifier}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.site("/login/oauth/access_token"), strings.NewReader(form.Encode()))
+	form := url.Values{"client_id": {s.ClientID}, "client_secret": {s.ClientSecret}, "code": {code},
+		"redirect_uri": {redirect}, "code_verifier": {a.Verifier}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.site("/login/oauth/access_token"),
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		return "", err
 	}
@@ -133,7 +136,8 @@ func (s *SignIn) exchange(ctx context.Context, a Attempt, code, redirect string)
 	}
 	if said.Token == "" {
 		// GitHub refuses with status 200.
-		return "", &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: text.Clip(said.Error+": "+said.Description, 500)}
+		return "", &forge.RefusedError{Forge: site, Status: resp.StatusCode,
+			Message: text.Clip(said.Error+": "+said.Description, 500)}
 	}
 	return said.Token, nil
 }
@@ -236,7 +240,8 @@ func (s *SignIn) revoke(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	r, err := gh.NewRequest(http.MethodDelete, "applications/"+url.PathEscape(s.ClientID)+"/token", map[string]string{"access_token": token})
+	r, err := gh.NewRequest(http.MethodDelete, "applications/"+url.PathEscape(s.ClientID)+"/token",
+		map[string]string{"access_token": token})
 	if err != nil {
 		return err
 	}

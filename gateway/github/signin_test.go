@@ -22,15 +22,18 @@ func TestBegin(t *testing.T) {
 	if a == b || len(a.State) < 26 || len(a.Verifier) < 43 { // RFC 7636, section 4.1
 		t.Errorf("%+v %+v", a, b)
 	}
-	for site, want := range map[string]string{"": "https://github.com/login/oauth/authorize", "https://git.example.org/": "https://git.example.org/login/oauth/authorize"} {
+	for site, want := range map[string]string{"": "https://github.com/login/oauth/authorize",
+		"https://git.example.org/": "https://git.example.org/login/oauth/authorize"} {
 		at := (&github.SignIn{URL: site, ClientID: "Iv1.x", ClientSecret: "the secret"}).Begin(a, callback)
 		u, err := url.Parse(at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		q := u.Query()
-		if !strings.HasPrefix(at, want+"?") || q.Get("state") != a.State || q.Get("redirect_uri") != callback || q.Get("client_id") != "Iv1.x" ||
-			q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 || strings.Contains(at, a.Verifier) || strings.Contains(at, "secret") {
+		if !strings.HasPrefix(at, want+"?") || q.Get("state") != a.State || q.Get("redirect_uri") != callback ||
+			q.Get("client_id") != "Iv1.x" ||
+			q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 ||
+			strings.Contains(at, a.Verifier) || strings.Contains(at, "secret") {
 			t.Error(at)
 		}
 	}
@@ -53,17 +56,22 @@ func TestFinish(t *testing.T) {
 		"GET /api/v3/user/orgs":               text(`[{"login":"acme"},{"login":"other"}]`),
 		"DELETE /api/v3/applications/x/token": status(http.StatusNoContent),
 	}
-	ann := github.User{ID: 5, Login: "ann", Name: "Ann A.", Email: "ann@example.org", Organizations: []string{"acme", "other"}}
+	ann := github.User{ID: 5, Login: "ann", Name: "Ann A.", Email: "ann@example.org",
+		Organizations: []string{"acme", "other"}}
 	for name, one := range map[string]struct {
 		change  answers
 		want    func(*github.User) // nil: an error
 		refused bool
 	}{
-		"as usual":             {nil, func(*github.User) {}, false},
-		"no permission to ask": {answers{"GET /api/v3/user/emails": status(403), "GET /api/v3/user/orgs": status(403)}, func(u *github.User) { u.Email, u.Organizations = "5+ann@users.noreply.127.0.0.1", nil }, false},
-		"an odd name":          {answers{"GET /api/v3/user": text(`{"id":5,"login":"ann","name":" Ann\n\u202eA.\u0000` + strings.Repeat("x", 300) + `"}`)}, func(u *github.User) { u.Name = "Ann A. " + strings.Repeat("x", 143) + "…" }, false},
-		"no address":           {answers{"GET /api/v3/user/emails": text(`[]`)}, func(u *github.User) { u.Email = "5+ann@users.noreply.127.0.0.1" }, false},
-		"not revoked":          {answers{"DELETE /api/v3/applications/x/token": status(500)}, func(*github.User) {}, false},
+		"as usual": {nil, func(*github.User) {}, false},
+		"no permission to ask": {answers{"GET /api/v3/user/emails": status(403), "GET /api/v3/user/orgs": status(403)},
+			func(u *github.User) { u.Email, u.Organizations = "5+ann@users.noreply.127.0.0.1", nil }, false},
+		"an odd name": {answers{"GET /api/v3/user": text(`{"id":5,"login":"ann","name":" Ann\n\u202eA.\u0000` +
+			strings.Repeat("x", 300) + `"}`)},
+			func(u *github.User) { u.Name = "Ann A. " + strings.Repeat("x", 143) + "…" }, false},
+		"no address": {answers{"GET /api/v3/user/emails": text(`[]`)},
+			func(u *github.User) { u.Email = "5+ann@users.noreply.127.0.0.1" }, false},
+		"not revoked": {answers{"DELETE /api/v3/applications/x/token": status(500)}, func(*github.User) {}, false},
 		"many organizations": {answers{"GET /api/v3/user/orgs": func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("page") == "2" {
 				_, _ = io.WriteString(w, `[{"login":"other"}]`)
@@ -99,7 +107,8 @@ func TestFinish(t *testing.T) {
 						body, _ := io.ReadAll(r.Body)
 						revoked = id == "x" && secret == "the secret" && strings.Contains(string(body), given)
 					case r.Method == "POST":
-						if r.FormValue("code") != "the code" || r.FormValue("code_verifier") != "v" || r.FormValue("client_secret") != "the secret" || r.URL.RawQuery != "" {
+						if r.FormValue("code") != "the code" || r.FormValue("code_verifier") != "v" ||
+							r.FormValue("client_secret") != "the secret" || r.URL.RawQuery != "" {
 							t.Errorf("asked for %v", r.Form)
 						}
 					case r.Header.Get("Authorization") != "Bearer "+given:
@@ -112,7 +121,8 @@ func TestFinish(t *testing.T) {
 			defer h.Close()
 			transport := &http.Transport{}
 			defer transport.CloseIdleConnections()
-			s := &github.SignIn{URL: h.URL, API: h.URL + "/api/v3", ClientID: "x", ClientSecret: "the secret", HTTP: &http.Client{Transport: transport}, Log: slog.New(slog.DiscardHandler)}
+			s := &github.SignIn{URL: h.URL, API: h.URL + "/api/v3", ClientID: "x", ClientSecret: "the secret",
+				HTTP: &http.Client{Transport: transport}, Log: slog.New(slog.DiscardHandler)}
 			got, err := s.Finish(t.Context(), github.Attempt{State: "s", Verifier: "v"}, "the code", callback)
 			if one.want == nil {
 				if refused := errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound); err == nil || refused != one.refused {

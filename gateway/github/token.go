@@ -46,7 +46,8 @@ func Credential(t Tokens, upstream string, a Access) func(context.Context) (gitd
 	return func(ctx context.Context) (gitd.Credential, error) {
 		repo, ok := ParseName(upstream)
 		if !ok || !strings.HasPrefix(upstream, "https://") && !strings.HasPrefix(upstream, "http://") {
-			return gitd.Credential{}, fmt.Errorf("cannot get a token for %.200q: want a URL such as https://github.com/OWNER/REPO.git", upstream)
+			return gitd.Credential{},
+				fmt.Errorf("cannot get a token for %.200q: want a URL such as https://github.com/OWNER/REPO.git", upstream)
 		}
 		text, err := t.Token(ctx, repo, a)
 		return gitd.Credential{User: "x-access-token", Password: text}, err

@@ -53,7 +53,8 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 		return fmt.Errorf("cannot %s: %w", r.what, err)
 	}
 	if !r.free && !isName(r.repo) {
-		return fmt.Errorf("cannot %s: %w", r.what, &forge.RefusedError{Forge: site, Message: fmt.Sprintf("%.200q is no name of a repository", r.repo)})
+		return fmt.Errorf("cannot %s: %w", r.what,
+			&forge.RefusedError{Forge: site, Message: fmt.Sprintf("%.200q is no name of a repository", r.repo)})
 	}
 	if r.need == "" {
 		r.need = AccessWrite
@@ -61,7 +62,8 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 	w := &wire{c: c, r: r}
 	gh := w.client()
 	renewed := false
-	loop := retry.Loop{What: r.what, Server: site, Done: r.done, Refused: forge.Final, Patience: c.Patience, Sleep: c.Sleep, Log: c.Log}
+	loop := retry.Loop{What: r.what, Server: site, Done: r.done, Refused: forge.Final, Patience: c.Patience,
+		Sleep: c.Sleep, Log: c.Log}
 	return loop.Run(ctx, func() error {
 		err := w.attempt(ctx, gh, attempt)
 		if forge.HasStatus(err, http.StatusUnauthorized) && !renewed && w.forget() {
@@ -148,7 +150,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if resp.StatusCode == http.StatusNotModified {
 		if before == nil {
-			return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: "nobody asked whether it has changed"}
+			return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode,
+				Message: "nobody asked whether it has changed"}
 		}
 		return before.answer(resp), nil
 	}
@@ -171,7 +174,8 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 		_ = resp.Body.Close()
 		if err == nil && len(body) > maxAnswer {
-			return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
+			return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode,
+				Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
 		}
 		if err != nil {
 			return nil, &retry.Temporary{Err: fmt.Errorf("cannot read the answer: %w", err)}
@@ -200,7 +204,8 @@ func follow(r *http.Request, resp *http.Response, n int) (*http.Request, error) 
 		return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: "it is sent on and on, or nowhere"}
 	}
 	if to.Scheme != r.URL.Scheme || !strings.EqualFold(to.Host, r.URL.Host) || to.User != nil {
-		return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: fmt.Sprintf("it is sent on to another host, %.100q", to.Host)}
+		return nil, &forge.RefusedError{Forge: site, Status: resp.StatusCode,
+			Message: fmt.Sprintf("it is sent on to another host, %.100q", to.Host)}
 	}
 	r = r.Clone(r.Context())
 	r.URL, r.Host = to, ""
@@ -237,13 +242,15 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 		message += "; " + text.Clip(detail, 500)
 	}
 	refused := &forge.RefusedError{Forge: site, Status: resp.StatusCode, Message: message,
-		Needed: text.Clip(resp.Header.Get("X-Accepted-GitHub-Permissions"), 200), Request: text.Clip(resp.Header.Get("X-GitHub-Request-Id"), 100)}
+		Needed:  text.Clip(resp.Header.Get("X-Accepted-GitHub-Permissions"), 200),
+		Request: text.Clip(resp.Header.Get("X-GitHub-Request-Id"), 100)}
 	after := retry.After(resp.Header.Get("Retry-After"), now, retry.MaxPause)
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden:
 		spent := resp.Header.Get("X-RateLimit-Remaining") == "0"
 		// Only the URL of the documentation distinguishes some secondary limits from missing permissions.
-		secondary := strings.HasSuffix(said.Documentation, "secondary-rate-limits") || strings.HasSuffix(said.Documentation, "#abuse-rate-limits")
+		secondary := strings.HasSuffix(said.Documentation, "secondary-rate-limits") ||
+			strings.HasSuffix(said.Documentation, "#abuse-rate-limits")
 		if code == http.StatusForbidden && !spent && !secondary && after == 0 {
 			return refused
 		}
@@ -297,7 +304,8 @@ func items[T any](ctx context.Context, c *Client, r request, get getPage[T]) ite
 				return err
 			})
 			if n += len(page); n > maxItems {
-				err = fmt.Errorf("cannot %s: %w", r.what, &forge.RefusedError{Forge: site, Message: fmt.Sprintf("there are more than %d", maxItems)})
+				err = fmt.Errorf("cannot %s: %w", r.what,
+					&forge.RefusedError{Forge: site, Message: fmt.Sprintf("there are more than %d", maxItems)})
 			}
 			if err != nil {
 				yield(none, err)

@@ -133,7 +133,8 @@ func (r *Reader) answer(w http.ResponseWriter, req *http.Request, name forge.Nam
 		}
 		return &refusal{http.StatusBadGateway, "GitHub did not accept the token of ramus; tell the operator of ramus"}
 	case resp.StatusCode >= 300 && resp.StatusCode < 400 && resp.StatusCode != http.StatusNotModified:
-		return &refusal{http.StatusForbidden, "GitHub answers with a redirect to another address, which ramus does not follow"}
+		return &refusal{http.StatusForbidden,
+			"GitHub answers with a redirect to another address, which ramus does not follow"}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
@@ -142,7 +143,8 @@ func (r *Reader) answer(w http.ResponseWriter, req *http.Request, name forge.Nam
 	if len(body) > maxAnswer {
 		return &refusal{http.StatusBadGateway, fmt.Sprintf("the answer of GitHub is larger than %d MiB", maxAnswer>>20)}
 	}
-	for _, key := range []string{"Content-Type", "Etag", "Last-Modified", "Link", "Retry-After", "X-Github-Media-Type", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+	for _, key := range []string{"Content-Type", "Etag", "Last-Modified", "Link", "Retry-After", "X-Github-Media-Type",
+		"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
 		if value := resp.Header.Get(key); value != "" {
 			w.Header().Set(key, value)
 		}
@@ -156,7 +158,8 @@ func (r *Reader) client() *http.Client {
 	if r.HTTP != nil {
 		return r.HTTP
 	}
-	return &http.Client{Timeout: attemptTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Timeout: attemptTime,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // request returns the request to GitHub for a request of a container. The error is a refusal if that is not allowed.
@@ -181,11 +184,13 @@ func (r *Reader) request(req *http.Request, name forge.Name) (*http.Request, err
 		}
 		api = strings.TrimSuffix(strings.TrimSuffix(api, "/"), "/v3") + "/graphql"
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
-		return nil, &refusal{http.StatusForbidden, fmt.Sprintf("containers may only read %s, and not %s; ramus itself pushes branches and opens pull requests",
-			name, req.Method)}
+		return nil, &refusal{http.StatusForbidden,
+			fmt.Sprintf("containers may only read %s, and not %s; ramus itself pushes branches and opens pull requests",
+				name, req.Method)}
 	case !allowedPath(path, name):
-		return nil, &refusal{http.StatusForbidden, fmt.Sprintf("containers may not read %.200q; they may read the pull requests, issues, checks and releases of %s, and files by git",
-			path, name)}
+		return nil, &refusal{http.StatusForbidden,
+			fmt.Sprintf("containers may not read %.200q; they may read the pull requests, issues, checks and releases of %s, and files by git",
+				path, name)}
 	default:
 		api = strings.TrimSuffix(api, "/") + (&url.URL{Path: path, RawQuery: req.URL.RawQuery}).String()
 	}

@@ -13,8 +13,10 @@ import (
 // Files, branches and commits are missing on purpose: a caller reads those that its grant shows with git. So are hooks,
 // keys, collaborators, secrets, variables, environments, traffic and alerts.
 var readable = []string{
-	"", "actions/jobs/", "actions/runs", "actions/runs/", "actions/workflows", "actions/workflows/", "assignees", "check-runs/", "check-suites/",
-	"issues", "issues/", "labels", "labels/", "languages", "milestones", "milestones/", "pulls", "pulls/", "releases", "releases/", "statuses/", "topics",
+	"", "actions/jobs/", "actions/runs", "actions/runs/", "actions/workflows", "actions/workflows/", "assignees",
+	"check-runs/", "check-suites/",
+	"issues", "issues/", "labels", "labels/", "languages", "milestones", "milestones/", "pulls", "pulls/", "releases",
+	"releases/", "statuses/", "topics",
 }
 
 // readableOfCommit lists what may be read of a commit.

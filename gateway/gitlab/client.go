@@ -63,7 +63,8 @@ func (c *Client) FileURL(repo forge.Name, commit, path string) string {
 
 func (c *Client) api() *rest.Client {
 	c.once.Do(func() {
-		c.rest = &rest.Client{Site: site, URL: strings.TrimSuffix(c.URL, "/") + "/api/v4", HTTP: c.HTTP, Log: c.Log, Now: c.Now, Sleep: c.Sleep,
+		c.rest = &rest.Client{Site: site, URL: strings.TrimSuffix(c.URL, "/") + "/api/v4", HTTP: c.HTTP, Log: c.Log,
+			Now: c.Now, Sleep: c.Sleep,
 			Authorize: func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+c.Token) }}
 	})
 	return c.rest
@@ -74,7 +75,8 @@ func (c *Client) request(what, method string, repo forge.Name, body any, parts .
 	if !repo.Valid(maxGroups) {
 		return rest.Request{}, fmt.Errorf("cannot %s: %w", what, c.api().Refuse("%.200q is no name of a repository", repo))
 	}
-	return rest.Request{What: what, Method: method, Body: body, Path: rest.Path(append([]string{"projects", repo.String()}, parts...)...)}, nil
+	return rest.Request{What: what, Method: method, Body: body,
+		Path: rest.Path(append([]string{"projects", repo.String()}, parts...)...)}, nil
 }
 
 // do makes a request below a project.
@@ -117,7 +119,8 @@ func (u user) isBot() bool {
 func (c *Client) Me(ctx context.Context) (string, error) {
 	return c.self.Get(func() (string, error) {
 		var u user
-		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u, func() bool { return u.Username != "" })
+		_, err := c.api().Do(ctx, rest.Request{What: "tell whose posts those of ramus are", Path: "/user"}, &u,
+			func() bool { return u.Username != "" })
 		return u.Username, err
 	})
 }
@@ -132,7 +135,8 @@ func (c *Client) userID(ctx context.Context, name string) (int64, error) {
 		return id, nil
 	}
 	var found []user
-	_, err := c.api().Do(ctx, rest.Request{What: "look for a user", Path: "/users", Query: url.Values{"username": {name}}}, &found, nil)
+	_, err := c.api().Do(ctx,
+		rest.Request{What: "look for a user", Path: "/users", Query: url.Values{"username": {name}}}, &found, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -170,7 +174,8 @@ func (c *Client) CanWrite(ctx context.Context, repo forge.Name, name string) (bo
 		Level    int    `json:"access_level"`
 		State    string `json:"state"`
 	}
-	err = c.do(ctx, "tell what a user may do", http.MethodGet, repo, nil, &m, nil, "members", "all", strconv.FormatInt(id, 10))
+	err = c.do(ctx, "tell what a user may do", http.MethodGet, repo, nil, &m, nil, "members", "all",
+		strconv.FormatInt(id, 10))
 	if errors.Is(err, forge.ErrNotFound) {
 		return false, nil
 	}
@@ -214,7 +219,8 @@ func (c *Client) Checks(ctx context.Context, repo forge.Name, commit string) ([]
 	all, err := list[job](ctx, c, "list checks", repo, nil, "repository", "commits", commit, "statuses")
 	var out []forge.Check
 	for _, j := range all {
-		check := forge.Check{ID: j.ID, Name: j.Name, Commit: cmp.Or(j.SHA, commit), Branch: j.Ref, URL: j.TargetURL, Title: forge.Bounded(j.Description)}
+		check := forge.Check{ID: j.ID, Name: j.Name, Commit: cmp.Or(j.SHA, commit), Branch: j.Ref, URL: j.TargetURL,
+			Title: forge.Bounded(j.Description)}
 		check.Status, check.Conclusion = conclusion(j.Status, j.AllowFailure)
 		out = append(out, check)
 	}
@@ -233,7 +239,8 @@ func (c *Client) SetStatus(ctx context.Context, repo forge.Name, s forge.Status)
 	if s.URL != "" {
 		body["target_url"] = s.URL
 	}
-	all, err := list[job](ctx, c, "read a status", repo, url.Values{"name": {forge.StatusName}}, "repository", "commits", s.Commit, "statuses")
+	all, err := list[job](ctx, c, "read a status", repo, url.Values{"name": {forge.StatusName}}, "repository",
+		"commits", s.Commit, "statuses")
 	if err != nil {
 		return err
 	}

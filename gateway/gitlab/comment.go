@@ -36,7 +36,8 @@ type discussion struct {
 }
 
 func (n note) comment(thread string, first int64) forge.Comment {
-	out := forge.Comment{ID: n.ID, Thread: thread, Issue: n.Position == nil, User: n.Author.Username, Bot: n.Author.isBot(), Body: forge.Bounded(n.Body),
+	out := forge.Comment{ID: n.ID, Thread: thread, Issue: n.Position == nil, User: n.Author.Username,
+		Bot: n.Author.isBot(), Body: forge.Bounded(n.Body),
 		CreatedAt: n.CreatedAt}
 	if first != n.ID {
 		out.InReplyTo = first
@@ -81,19 +82,22 @@ func (c *Client) Reviews(ctx context.Context, repo forge.Name, n int) ([]forge.R
 			At   time.Time `json:"approved_at"`
 		} `json:"approved_by"`
 	}
-	if err := c.do(ctx, "list approvals", http.MethodGet, repo, nil, &approvals, nil, "merge_requests", number(n), "approvals"); err != nil {
+	if err := c.do(ctx, "list approvals", http.MethodGet, repo, nil, &approvals, nil, "merge_requests", number(n),
+		"approvals"); err != nil {
 		return nil, err
 	}
 	var out []forge.Review
 	for _, a := range approvals.By {
-		out = append(out, forge.Review{ID: derived("approved", a.User.Username, a.At.UTC().Format(time.RFC3339Nano)), User: a.User.Username, Bot: a.User.isBot(),
+		out = append(out, forge.Review{ID: derived("approved", a.User.Username, a.At.UTC().Format(time.RFC3339Nano)),
+			User: a.User.Username, Bot: a.User.isBot(),
 			State: forge.ReviewApproved, SubmittedAt: a.At})
 	}
 	var reviewers []struct {
 		User  user   `json:"user"`
 		State string `json:"state"`
 	}
-	if err := c.do(ctx, "list reviewers", http.MethodGet, repo, nil, &reviewers, nil, "merge_requests", number(n), "reviewers"); err != nil {
+	if err := c.do(ctx, "list reviewers", http.MethodGet, repo, nil, &reviewers, nil, "merge_requests", number(n),
+		"reviewers"); err != nil {
 		return nil, err
 	}
 	var notes []discussion
@@ -107,10 +111,12 @@ func (c *Client) Reviews(ctx context.Context, repo forge.Name, n int) ([]forge.R
 				return nil, err
 			}
 		}
-		review := forge.Review{ID: derived("changes", r.User.Username), User: r.User.Username, Bot: r.User.isBot(), State: forge.ReviewChanges}
+		review := forge.Review{ID: derived("changes", r.User.Username), User: r.User.Username, Bot: r.User.isBot(),
+			State: forge.ReviewChanges}
 		for _, d := range notes {
 			for _, one := range d.Notes {
-				if one.System && one.Author.ID == r.User.ID && one.Body == "requested changes" && !one.CreatedAt.Before(review.SubmittedAt) {
+				if one.System && one.Author.ID == r.User.ID && one.Body == "requested changes" &&
+					!one.CreatedAt.Before(review.SubmittedAt) {
 					review.ID, review.SubmittedAt = one.ID, one.CreatedAt
 				}
 			}
@@ -133,12 +139,14 @@ func (c *Client) Reply(ctx context.Context, repo forge.Name, n int, to forge.Com
 	if to.Issue || to.Thread == "" {
 		return c.Say(ctx, repo, n, body, mark)
 	}
-	return c.post(ctx, "answer a comment", repo, n, to, body, mark, "merge_requests", number(n), "discussions", to.Thread, "notes")
+	return c.post(ctx, "answer a comment", repo, n, to, body, mark, "merge_requests", number(n), "discussions",
+		to.Thread, "notes")
 }
 
 // Say posts a comment in the conversation, once for each mark.
 func (c *Client) Say(ctx context.Context, repo forge.Name, n int, body, mark string) (forge.Comment, error) {
-	return c.post(ctx, "comment on a merge request", repo, n, forge.Comment{}, body, mark, "merge_requests", number(n), "notes")
+	return c.post(ctx, "comment on a merge request", repo, n, forge.Comment{}, body, mark, "merge_requests",
+		number(n), "notes")
 }
 
 func (c *Client) post(ctx context.Context, what string, repo forge.Name, n int, to forge.Comment, body, mark string, parts ...string) (forge.Comment, error) {

@@ -81,7 +81,8 @@ func ParseDelivery(h http.Header, body []byte, secret string) (forge.Delivery, e
 	case eventPush:
 		d.Pushes = []forge.Push{{Ref: p.Ref, Deleted: strings.Trim(p.After, "0") == ""}}
 	case eventPipeline:
-		check := forge.Check{ID: p.Attributes.ID, Workflow: true, Name: "pipeline", Commit: p.Attributes.SHA, Branch: p.Attributes.Ref}
+		check := forge.Check{ID: p.Attributes.ID, Workflow: true, Name: "pipeline", Commit: p.Attributes.SHA,
+			Branch: p.Attributes.Ref}
 		check.Status, check.Conclusion = conclusion(p.Attributes.Status, false)
 		if p.MergeRequest != nil {
 			check.Pulls = []int{p.MergeRequest.IID}

@@ -21,7 +21,8 @@ func TestConformance(t *testing.T) {
 	forgetest.Run(t, func(t *testing.T) forgetest.World {
 		h := gitlabtest.New(t)
 		return forgeworld.New(t, h, func(token string, rt http.RoundTripper) forge.Forge {
-			return &gitlab.Client{URL: h.URL(), Token: token, HTTP: &http.Client{Transport: rt}, Log: slog.New(slog.DiscardHandler), Now: time.Now, Sleep: forgetest.Sleep}
+			return &gitlab.Client{URL: h.URL(), Token: token, HTTP: &http.Client{Transport: rt},
+				Log: slog.New(slog.DiscardHandler), Now: time.Now, Sleep: forgetest.Sleep}
 		}, gitlab.ParseDelivery)
 	})
 }
@@ -40,7 +41,8 @@ func TestCommands(t *testing.T) {
 	}
 	repo := forge.Name{Owner: "acme/tools", Repo: "app"}
 	hostile := "Done s3cr3t-value.\n/merge\n/close now\n```\n/usr/bin/x: no\n```\r\n/merge\r\n/approve"
-	p, err := c.CreatePull(t.Context(), repo, forge.NewPull{Head: "work", Base: "main", Title: "s3cr3t-value", Body: hostile})
+	p, err := c.CreatePull(t.Context(), repo,
+		forge.NewPull{Head: "work", Base: "main", Title: "s3cr3t-value", Body: hostile})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,10 @@ type mergeRequest struct {
 }
 
 func (m *mergeRequest) pull() forge.Pull {
-	out := forge.Pull{Number: m.IID, URL: m.URL, Title: m.Title, Body: forge.Bounded(m.Description), Open: m.State == "opened" || m.State == "locked",
-		Draft: m.Draft, Merged: m.State == "merged", Head: m.Source, HeadSHA: m.SHA, Base: m.Target, Author: m.Author.Username, Labels: m.Labels,
+	out := forge.Pull{Number: m.IID, URL: m.URL, Title: m.Title, Body: forge.Bounded(m.Description),
+		Open:  m.State == "opened" || m.State == "locked",
+		Draft: m.Draft, Merged: m.State == "merged", Head: m.Source, HeadSHA: m.SHA, Base: m.Target,
+		Author: m.Author.Username, Labels: m.Labels,
 		UpdatedAt: m.UpdatedAt}
 	if out.Merged { // a fast-forward makes no commit
 		out.MergeCommit = cmp.Or(m.MergeCommit, m.SquashCommit, m.SHA)
@@ -52,7 +54,8 @@ func number(n int) string { return strconv.Itoa(n) }
 // mergeRequest returns a merge request.
 func (c *Client) mergeRequest(ctx context.Context, repo forge.Name, n int) (*mergeRequest, error) {
 	var m mergeRequest
-	err := c.do(ctx, "read a merge request", http.MethodGet, repo, nil, &m, func() bool { return m.IID == n }, "merge_requests", number(n))
+	err := c.do(ctx, "read a merge request", http.MethodGet, repo, nil, &m, func() bool { return m.IID == n },
+		"merge_requests", number(n))
 	return &m, err
 }
 
@@ -91,7 +94,8 @@ func (c *Client) CreatePull(ctx context.Context, repo forge.Name, p forge.NewPul
 	}
 	var made mergeRequest
 	err := c.do(ctx, "open a merge request", http.MethodPost, repo,
-		map[string]string{"source_branch": p.Head, "target_branch": p.Base, "title": title, "description": c.text(p.Body, "")},
+		map[string]string{"source_branch": p.Head, "target_branch": p.Base, "title": title,
+			"description": c.text(p.Body, "")},
 		&made, func() bool { return made.IID != 0 }, "merge_requests")
 	if !forge.HasStatus(err, http.StatusConflict) {
 		return made.pull(), err
@@ -168,6 +172,7 @@ func (c *Client) RequestReview(ctx context.Context, repo forge.Name, n int, user
 		return nil
 	}
 	// Only this command makes a reviewer of somebody who is one already. GitLab makes no note of it.
-	return c.do(ctx, "ask for a review again", http.MethodPost, repo, map[string]string{"body": "/request_review " + strings.Join(again, " ")}, nil, nil,
+	return c.do(ctx, "ask for a review again", http.MethodPost, repo,
+		map[string]string{"body": "/request_review " + strings.Join(again, " ")}, nil, nil,
 		"merge_requests", number(n), "notes")
 }

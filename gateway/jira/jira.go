@@ -45,7 +45,8 @@ func (c *Client) Title() string { return "Jira" }
 
 func (c *Client) api() *rest.Client {
 	c.once.Do(func() {
-		c.rest = &rest.Client{Site: "Jira", URL: strings.TrimSuffix(c.URL, "/") + "/rest/api/2", HTTP: c.HTTP, Log: c.Log, Now: c.Now, Sleep: c.Sleep,
+		c.rest = &rest.Client{Site: "Jira", URL: strings.TrimSuffix(c.URL, "/") + "/rest/api/2", HTTP: c.HTTP,
+			Log: c.Log, Now: c.Now, Sleep: c.Sleep,
 			Authorize: func(r *http.Request) {
 				if c.User != "" {
 					r.SetBasicAuth(c.User, c.Token)
@@ -70,7 +71,8 @@ type propertyOf struct {
 // isKey reports whether text can be the key of an issue.
 func isKey(text string) bool {
 	project, number, ok := strings.Cut(text, "-")
-	return ok && project != "" && number != "" && len(text) <= 100 && strings.Trim(project, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" && strings.Trim(number, "0123456789") == ""
+	return ok && project != "" && number != "" && len(text) <= 100 &&
+		strings.Trim(project, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" && strings.Trim(number, "0123456789") == ""
 }
 
 // maxComment is Jira's limit for a comment, in characters.
@@ -109,7 +111,8 @@ func (c *Client) Comment(ctx context.Context, key, text, detail, mark string) er
 	own := propertyOf{Key: property}
 	own.Value.Mark = mark
 	_, err := c.api().Do(ctx, rest.Request{What: what, Method: http.MethodPost, Path: path, Done: done,
-		Body: map[string]any{"body": forge.Body(c.Secrets.String(body), "", maxComment, "Jira"), "properties": []propertyOf{own}}}, nil, nil)
+		Body: map[string]any{"body": forge.Body(c.Secrets.String(body), "", maxComment, "Jira"),
+			"properties": []propertyOf{own}}}, nil, nil)
 	return err
 }
 

@@ -50,7 +50,8 @@ func (c *Client) Title() string { return "Linear" }
 
 func (c *Client) api() *rest.Client {
 	c.once.Do(func() {
-		c.rest = &rest.Client{Site: "Linear", URL: cmp.Or(c.URL, DefaultURL), HTTP: c.HTTP, Log: c.Log, Now: c.Now, Sleep: c.Sleep,
+		c.rest = &rest.Client{Site: "Linear", URL: cmp.Or(c.URL, DefaultURL), HTTP: c.HTTP, Log: c.Log, Now: c.Now,
+			Sleep: c.Sleep,
 			Authorize: func(r *http.Request) {
 				token := c.Token
 				if !strings.HasPrefix(token, "lin_api_") {
@@ -65,7 +66,8 @@ func (c *Client) api() *rest.Client {
 // isKey reports whether text can be the identifier of an issue.
 func isKey(text string) bool {
 	team, number, ok := strings.Cut(text, "-")
-	return ok && team != "" && number != "" && len(text) <= 100 && strings.Trim(team, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == "" && strings.Trim(number, "0123456789") == ""
+	return ok && team != "" && number != "" && len(text) <= 100 &&
+		strings.Trim(team, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == "" && strings.Trim(number, "0123456789") == ""
 }
 
 // maxComment is ramus's own limit for a comment, in characters.
@@ -104,7 +106,8 @@ func (c *Client) query(ctx context.Context, what, query string, variables map[st
 func (c *Client) Comment(ctx context.Context, key, text, detail, mark string) error {
 	const what = "comment on an issue"
 	if !isKey(key) || mark == "" {
-		return fmt.Errorf("cannot %s: %w", what, c.api().Refuse("%.100q is no identifier of an issue, or there is no mark", key))
+		return fmt.Errorf("cannot %s: %w", what,
+			c.api().Refuse("%.100q is no identifier of an issue, or there is no mark", key))
 	}
 	id := idOf(key + "\x00" + mark)
 	done := func() (bool, error) {
@@ -115,7 +118,8 @@ func (c *Client) Comment(ctx context.Context, key, text, detail, mark string) er
 				} `json:"nodes"`
 			} `json:"comments"`
 		}
-		err := c.query(ctx, "look for a comment", "query($id: ID!) { comments(filter: {id: {eq: $id}}) { nodes { id } } }", map[string]any{"id": id}, nil, &found)
+		err := c.query(ctx, "look for a comment",
+			"query($id: ID!) { comments(filter: {id: {eq: $id}}) { nodes { id } } }", map[string]any{"id": id}, nil, &found)
 		return len(found.Comments.Nodes) > 0, err
 	}
 	if was, err := done(); was || err != nil {
@@ -130,8 +134,10 @@ func (c *Client) Comment(ctx context.Context, key, text, detail, mark string) er
 			Success bool `json:"success"`
 		} `json:"commentCreate"`
 	}
-	return c.query(ctx, what, "mutation($id: String!, $issue: String!, $body: String!) { commentCreate(input: {id: $id, issueId: $issue, body: $body}) { success } }",
-		map[string]any{"id": id, "issue": key, "body": forge.Body(c.Secrets.String(body), "", maxComment, "Linear")}, done, &made)
+	return c.query(ctx, what,
+		"mutation($id: String!, $issue: String!, $body: String!) { commentCreate(input: {id: $id, issueId: $issue, body: $body}) { success } }",
+		map[string]any{"id": id, "issue": key, "body": forge.Body(c.Secrets.String(body), "", maxComment, "Linear")},
+		done, &made)
 }
 
 // Parse checks the signature (Linear-Signature, HMAC-SHA256 over the raw body, compared in constant time) and the time
@@ -190,7 +196,8 @@ func (c *Client) Parse(h http.Header, body []byte, secret string, names ticket.N
 		e.URL = p.URL
 	}
 	e.Title, e.Text = text.Clip(p.Data.Title, ticket.MaxTitle), text.Clip(p.Data.Description, ticket.MaxText)
-	named := names.Assignee != "" && p.Data.Assignee != nil && (p.Data.Assignee.ID == names.Assignee || p.Data.Assignee.Email == names.Assignee)
+	named := names.Assignee != "" && p.Data.Assignee != nil &&
+		(p.Data.Assignee.ID == names.Assignee || p.Data.Assignee.Email == names.Assignee)
 	for _, l := range p.Data.Labels {
 		named = named || names.Label != "" && strings.EqualFold(l.Name, names.Label)
 	}

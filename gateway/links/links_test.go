@@ -15,7 +15,8 @@ import (
 
 func TestLinks(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), URL: "https://ramus.example.org/", TTL: time.Hour, Now: func() time.Time { return now }}
+	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), URL: "https://ramus.example.org/", TTL: time.Hour,
+		Now: func() time.Time { return now }}
 	other := *l
 	other.Key = []byte(strings.Repeat("K", 32))
 	const path = "/evidence/run:a/20260101-000000-abcd/files/artifacts/ü b?c#d%2F.txt"
@@ -174,9 +175,11 @@ func TestPass(t *testing.T) {
 // TestTargets checks where the links of a run lead.
 func TestTargets(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), URL: "https://ramus.example.org/", Now: func() time.Time { return now }}
+	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), URL: "https://ramus.example.org/",
+		Now: func() time.Time { return now }}
 	view, err := url.Parse(l.View("run:a/k", "artifacts/a b.png"))
-	if err != nil || view.Path != "/evidence/run:a/k/files/artifacts/a b.png" || view.Query().Get("view") != "1" || l.Check(&http.Request{Method: "GET", URL: view}) != nil {
+	if err != nil || view.Path != "/evidence/run:a/k/files/artifacts/a b.png" || view.Query().Get("view") != "1" ||
+		l.Check(&http.Request{Method: "GET", URL: view}) != nil {
 		t.Errorf("view %s, %v", view, err)
 	}
 	viewer, err := url.Parse(l.Trace("run:a/k", "trace.zip"))

@@ -117,7 +117,8 @@ func (api *API) serve(c *route.Call) error {
 		return err
 	}
 	defer leave()
-	up := websocket.Upgrader{Subprotocols: []string{Protocol}, CheckOrigin: func(*http.Request) bool { return true }, ReadBufferSize: 4096, WriteBufferSize: 4096,
+	up := websocket.Upgrader{Subprotocols: []string{Protocol}, CheckOrigin: func(*http.Request) bool { return true },
+		ReadBufferSize: 4096, WriteBufferSize: 4096,
 		HandshakeTimeout: writeTime, EnableCompression: true,
 		Error: func(http.ResponseWriter, *http.Request, int, error) {}}
 	conn, err := up.Upgrade(c.W, c.R, nil)
@@ -229,7 +230,8 @@ func (s *socket) follow(ctx context.Context, q request) {
 	s.leave(q.Sub)
 	at, err := url.Parse(q.Sub)
 	if err != nil || !strings.HasPrefix(q.Sub, "/") || strings.HasPrefix(q.Sub, "//") || len(s.views) >= maxViews {
-		s.send(ctx, message{At: q.Sub, Problem: route.AsProblem(route.NewProblem(route.KindInvalid, "this page cannot be followed"), *s.who.Load())})
+		s.send(ctx, message{At: q.Sub, Problem: route.AsProblem(route.NewProblem(route.KindInvalid,
+			"this page cannot be followed"), *s.who.Load())})
 		return
 	}
 	if q.Have == nil {
@@ -339,7 +341,8 @@ func (s *socket) write(ctx context.Context) {
 			case errors.Is(cause, http.ErrServerClosed):
 				code, why = websocket.CloseServiceRestart, "the server stops"
 			}
-			_ = s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why), time.Now().Add(time.Second))
+			_ = s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, why),
+				time.Now().Add(time.Second))
 			return
 		case m := <-s.out:
 			_ = s.conn.SetWriteDeadline(time.Now().Add(writeTime))

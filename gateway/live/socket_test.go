@@ -46,7 +46,8 @@ func serve(t *testing.T, number *atomic.Int64) (*API, string) {
 			return v, nil
 		}
 		text := fmt.Sprintf("<p>%d</p>", number.Load())
-		return View{Title: "page", Topics: []string{"me"}, Fragments: []Fragment{{Key: "n", In: "l", Hash: Hash(text), HTML: text}}}, nil
+		return View{Title: "page", Topics: []string{"me"},
+			Fragments: []Fragment{{Key: "n", In: "l", Hash: Hash(text), HTML: text}}}, nil
 	}
 	mux := &route.Mux{}
 	server := httptest.NewServer(mux.Handler(api.Routes(), &route.Who{Subject: "ada", Repo: "*", Scopes: []string{"read"}}))
@@ -157,7 +158,8 @@ func TestSocketRefuses(t *testing.T) {
 	}
 	var open []*websocket.Conn
 	for {
-		conn, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", http.Header{"Origin": {server}})
+		conn, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server, "http")+"/live",
+			http.Header{"Origin": {server}})
 		if err == nil && len(open) < maxSockets {
 			open = append(open, conn)
 			continue

@@ -170,7 +170,8 @@ func (c *Client) once(ctx context.Context, body []byte) (answer []byte, pause ti
 	}
 	said := c.errorText(b)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusRequestTimeout || resp.StatusCode >= 500 {
-		return nil, retry.After(resp.Header.Get("Retry-After"), time.Now(), longestPause), fmt.Errorf("%w: status %d: %s", ErrBusy, resp.StatusCode, said)
+		return nil, retry.After(resp.Header.Get("Retry-After"), time.Now(), longestPause),
+			fmt.Errorf("%w: status %d: %s", ErrBusy, resp.StatusCode, said)
 	}
 	return nil, 0, fmt.Errorf("%w: status %d: %s", ErrRefused, resp.StatusCode, said)
 }

@@ -49,7 +49,8 @@ func newEndpoint(t *testing.T, kind Kind) *endpoint {
 func (e *endpoint) refuse(w http.ResponseWriter, status int, format string, args ...any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{"message": fmt.Sprintf(format, args...)}})
+	json.NewEncoder(w).Encode(map[string]any{"type": "error",
+		"error": map[string]any{"message": fmt.Sprintf(format, args...)}})
 }
 
 func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +143,8 @@ func (e *endpoint) answer(body []byte) (string, error) {
 			if err := check(q.Tools[0].InputSchema); err != nil {
 				return "", err
 			}
-			block, stop = map[string]any{"type": "tool_use", "id": "t", "name": answerTool, "input": map[string]any{"said": said}}, "tool_use"
+			block, stop = map[string]any{"type": "tool_use", "id": "t", "name": answerTool,
+				"input": map[string]any{"said": said}}, "tool_use"
 		}
 		if e.stop != "" {
 			stop = e.stop
@@ -281,7 +283,8 @@ func TestUnusableAnswers(t *testing.T) {
 				t.Errorf("%s: %v", stop, err)
 			}
 		}
-		for _, raw := range []string{"<html>", "{}", `{"choices":[{}],"content":[{"type":"image"}]}`, strings.Repeat(" ", largestAnswer+1)} {
+		for _, raw := range []string{"<html>", "{}", `{"choices":[{}],"content":[{"type":"image"}]}`,
+			strings.Repeat(" ", largestAnswer+1)} {
 			e.raw = raw
 			if _, err := e.client(t, nil).Ask(t.Context(), executor.LLMCall{Prompt: "p"}); !errors.Is(err, ErrAnswer) {
 				t.Errorf("%s: %.20q: %v", kind, raw, err)
@@ -303,7 +306,8 @@ func TestEndsWithItsContext(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, c := range []Client{
-		{Kind: OpenAI, BaseURL: "llm.example.org"}, {Kind: OpenAI, BaseURL: "ftp://llm.example.org"}, {Kind: "x", BaseURL: "https://llm.example.org"},
+		{Kind: OpenAI, BaseURL: "llm.example.org"}, {Kind: OpenAI, BaseURL: "ftp://llm.example.org"},
+		{Kind: "x", BaseURL: "https://llm.example.org"},
 		{Kind: OpenAI, BaseURL: "https://user:pw@llm.example.org"}, {Kind: OpenAI},
 	} {
 		if _, err := New(c); err == nil {

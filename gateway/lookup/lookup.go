@@ -143,7 +143,8 @@ func (l *Lookup) CallerOrNew(who route.Who, name, repo string, fork bool) (recor
 	case err == nil && begins && !st.Caller.Is(name), begins && (kind == route.KindNotFound || kind == route.KindAmbiguous):
 		// Callers with a longer name have nothing to do with the new one.
 	case err == nil && repo != "" && repo != st.Repo:
-		return record.Caller{}, "", route.NewProblem(route.KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
+		return record.Caller{}, "",
+			route.NewProblem(route.KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
 	case err == nil:
 		return st.Caller, st.Repo, nil
 	case kind == route.KindNotFound:

@@ -22,7 +22,8 @@ func TestCode(t *testing.T) {
 	} {
 		got := string(Code(source, "", file))
 		text := codeSpan.ReplaceAllString(got, "")
-		if strings.ContainsAny(text, "<>") || strings.TrimSuffix(html.UnescapeString(text), "\n") != strings.TrimSuffix(Visible(source), "\n") {
+		if strings.ContainsAny(text, "<>") ||
+			strings.TrimSuffix(html.UnescapeString(text), "\n") != strings.TrimSuffix(Visible(source), "\n") {
 			t.Errorf("%s: %q", file, got)
 		}
 	}
@@ -32,7 +33,8 @@ func TestCode(t *testing.T) {
 }
 
 func TestVisible(t *testing.T) {
-	for s, want := range map[string]string{"a\tb\n": "a\tb\n", "a\u200bb\u202e\u2066": "a\uFFFDb\uFFFD\uFFFD", "\xff": "\uFFFD", "\u0085": "\uFFFD", "👩\u200d💻": "👩\u200d💻"} {
+	for s, want := range map[string]string{"a\tb\n": "a\tb\n", "a\u200bb\u202e\u2066": "a\uFFFDb\uFFFD\uFFFD",
+		"\xff": "\uFFFD", "\u0085": "\uFFFD", "👩\u200d💻": "👩\u200d💻"} {
 		if got := Visible(s); got != want {
 			t.Errorf("%q is %q", s, got)
 		}

@@ -172,7 +172,8 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 	p := parser.NewParser(parser.WithBlockParsers(blocks...), parser.WithInlineParsers(inlines...))
 	return goldmark.New(goldmark.WithParser(p),
 		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.Linkify),
-		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(nodes{}, 10)), gohtml.WithEastAsianLineBreaks(gohtml.EastAsianLineBreaksSimple)))
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(nodes{}, 10)),
+			gohtml.WithEastAsianLineBreaks(gohtml.EastAsianLineBreaksSimple)))
 })
 
 func parse(source []byte) ast.Node { return markdown().Parser().Parse(text.NewReader(source)) }
@@ -204,11 +205,13 @@ func plain(source []byte) template.HTML {
 // policy is the second wall. It lists everything that a block may have.
 var policy = sync.OnceValue(func() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
-	p.AllowElements("p", "br", "hr", "h3", "h4", "h5", "h6", "blockquote", "ul", "li", "em", "strong", "del", "pre", "code", "table", "thead", "tbody", "tr")
+	p.AllowElements("p", "br", "hr", "h3", "h4", "h5", "h6", "blockquote", "ul", "li", "em", "strong", "del", "pre",
+		"code", "table", "thead", "tbody", "tr")
 	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
 	p.AllowElements("ol", "th", "td", "span", "a")
 	p.AllowAttrs("align").Matching(regexp.MustCompile(`^(left|right|center)$`)).OnElements("th", "td")
-	p.AllowAttrs("class").Matching(regexp.MustCompile(`^[a-z0-9-]{1,24}( [a-z0-9-]{1,24})?$`)).OnElements("pre", "code", "span", "a")
+	p.AllowAttrs("class").Matching(regexp.MustCompile(`^[a-z0-9-]{1,24}( [a-z0-9-]{1,24})?$`)).OnElements("pre", "code",
+		"span", "a")
 	p.AllowAttrs("href", "title").OnElements("a")
 	p.AllowAttrs("rel").Matching(regexp.MustCompile(`^noopener noreferrer nofollow$`)).OnElements("a")
 	p.AllowURLSchemes("http", "https", "mailto")
@@ -263,7 +266,8 @@ func openLink(w util.BufWriter, address, class string) {
 		_, _ = w.WriteString(`<span class="nolink">`)
 		return
 	}
-	_, _ = w.WriteString(`<a class="` + class + `" href="` + template.HTMLEscapeString(to) + `" rel="noopener noreferrer nofollow">`)
+	_, _ = w.WriteString(`<a class="` + class + `" href="` + template.HTMLEscapeString(to) +
+		`" rel="noopener noreferrer nofollow">`)
 }
 
 func closeLink(w util.BufWriter, address string) {

@@ -44,8 +44,10 @@ func TestMarkdown(t *testing.T) {
 }
 
 // allowed are all elements with their attributes.
-var allowed = map[string][]string{"p": nil, "br": nil, "hr": nil, "h3": nil, "h4": nil, "h5": nil, "h6": nil, "blockquote": nil, "ul": nil, "ol": {"start"},
-	"li": nil, "em": nil, "strong": nil, "del": nil, "pre": {"class"}, "code": {"class"}, "table": nil, "thead": nil, "tbody": nil, "tr": nil,
+var allowed = map[string][]string{"p": nil, "br": nil, "hr": nil, "h3": nil, "h4": nil, "h5": nil, "h6": nil,
+	"blockquote": nil, "ul": nil, "ol": {"start"},
+	"li": nil, "em": nil, "strong": nil, "del": nil, "pre": {"class"}, "code": {"class"}, "table": nil, "thead": nil,
+	"tbody": nil, "tr": nil,
 	"th": {"align"}, "td": {"align"}, "span": {"class"}, "a": {"class", "href", "rel", "title"}}
 
 var harmlessURL = regexp.MustCompile(`^(https?://[^\s"<>]+|mailto:[^\s"<>]+)$`)
@@ -107,9 +109,12 @@ func inPieces(t *testing.T, source string, cuts []byte) string {
 
 var texts = []string{
 	"# A\n\nb *c*\n\n```go\nx := 1\n```\n\n- a\n- b\n\n  c\n- d\n\ne\n===\n\n| a |\n|---|\n| b |\n\nend",
-	"- a\n*b", "- a\n* b\n+ c", "a\n-", "a\n- b", "a\n---\nb", "> a\nb\n\nc", "    code\n\n    more\n\nno", "1. a\n\n\n2. b\n\nc", "```\na\n\nb",
-	"~~~\n```\n~~~\n~~~", "- ```\n  a\n\nb", "\n\n\n", "a\r\n\r\nb\r\n", "| a |\n|-|\n\n|", "***\n***\n***", "> - a\n>\n>   b\n\nc", "\t\ta\n\nb", "a\n\n<!-- x\n\ny -->\n\nz",
-	"<div>\n\n*a*\n\n</div>", "[a]: b\n\n[a]", "äöü\n\n\U0001F600 b\n\n漢字", "-\n\n  a\n\nb", "#\n##\n# #", "* * *\na\n* b", "\\\n\nb", "- a\n\n\n      b\n\nc", "--\n-", "\x0b\n\na", " \n- \n\n-\na",
+	"- a\n*b", "- a\n* b\n+ c", "a\n-", "a\n- b", "a\n---\nb", "> a\nb\n\nc", "    code\n\n    more\n\nno",
+	"1. a\n\n\n2. b\n\nc", "```\na\n\nb",
+	"~~~\n```\n~~~\n~~~", "- ```\n  a\n\nb", "\n\n\n", "a\r\n\r\nb\r\n", "| a |\n|-|\n\n|", "***\n***\n***",
+	"> - a\n>\n>   b\n\nc", "\t\ta\n\nb", "a\n\n<!-- x\n\ny -->\n\nz",
+	"<div>\n\n*a*\n\n</div>", "[a]: b\n\n[a]", "äöü\n\n\U0001F600 b\n\n漢字", "-\n\n  a\n\nb", "#\n##\n# #",
+	"* * *\na\n* b", "\\\n\nb", "- a\n\n\n      b\n\nc", "--\n-", "\x0b\n\na", " \n- \n\n-\na",
 }
 
 // TestStream cuts texts at each byte, and compares with the whole.
@@ -160,7 +165,8 @@ func TestStreamOnce(t *testing.T) {
 }
 
 func TestGrowth(t *testing.T) {
-	cases := growth.Tokens("> ", "- ", "* a\n", "[", "![", "](", "`", "*a ", "_a", "**", "~~", "<", "&", "\\", "| a ", "|\n", "a\n", "#", "```\n", "http://a.", "a@b.c ", "1. a\n  ", "> a\n\n", "\t", "x")
+	cases := growth.Tokens("> ", "- ", "* a\n", "[", "![", "](", "`", "*a ", "_a", "**", "~~", "<", "&", "\\", "| a ",
+		"|\n", "a\n", "#", "```\n", "http://a.", "a@b.c ", "1. a\n  ", "> a\n\n", "\t", "x")
 	for i := range cases {
 		cases[i].Limit = maxMarkdown
 	}

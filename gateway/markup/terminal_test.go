@@ -42,7 +42,8 @@ func TestTerminal(t *testing.T) {
 var span = regexp.MustCompile(`<span class="(?:bo|di|it|un|st|in|[fb](?:1[0-5]|[0-9]))(?: (?:bo|di|it|un|st|in|[fb](?:1[0-5]|[0-9])))*">|</span>`)
 
 func FuzzTerminal(f *testing.F) {
-	for _, s := range []string{"", "a\x1b[31mb\x1b[0m", "\x1b]0;x\x07", "\x1b[38;5;1m<", "\r\n\r", "\u009b1m", "\x1bP1\x1b\\", "\x9b1m", "&amp;\b", "\x1b[1;;m"} {
+	for _, s := range []string{"", "a\x1b[31mb\x1b[0m", "\x1b]0;x\x07", "\x1b[38;5;1m<", "\r\n\r", "\u009b1m",
+		"\x1bP1\x1b\\", "\x9b1m", "&amp;\b", "\x1b[1;;m"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, output string) {
@@ -54,7 +55,8 @@ func FuzzTerminal(f *testing.F) {
 		if n := strings.Count(shown, "<span"); n != strings.Count(shown, "</span>") {
 			t.Fatalf("%q: %q", output, shown)
 		}
-		if !strings.ContainsAny(output, "\x1b\u009b\r\b") && rest != template.HTMLEscapeString(Visible(output)) && len(output) <= maxTerminal {
+		if !strings.ContainsAny(output, "\x1b\u009b\r\b") && rest != template.HTMLEscapeString(Visible(output)) &&
+			len(output) <= maxTerminal {
 			t.Fatalf("%q: %q", output, shown)
 		}
 	})

@@ -15,9 +15,12 @@ import (
 func FuzzToolArguments(f *testing.F) {
 	schemas := toolSchemas()
 	for _, args := range []string{
-		``, `null`, `{}`, `[]`, `"x"`, `1`, `{`, `{"description":"x"}`, `{"description":""}`, `{"description":"x","bogus":1}`, `{"description":"x","description":1}`,
-		`{"task_id":"x"}`, `{"task_id":"x","text":"y","key":"z"}`, `{"prompt":"x","caller":"run:y","wait":false}`, `{"run":"x/y"}`,
-		`{"path":"a","content":"b","caller":"c","repo":"d"}`, `{"pattern":"**","repo":"app"}`, `{"message":"m","files":["a"]}`, `{"message":"m","files":[1]}`,
+		``, `null`, `{}`, `[]`, `"x"`, `1`, `{`, `{"description":"x"}`, `{"description":""}`,
+		`{"description":"x","bogus":1}`, `{"description":"x","description":1}`,
+		`{"task_id":"x"}`, `{"task_id":"x","text":"y","key":"z"}`, `{"prompt":"x","caller":"run:y","wait":false}`,
+		`{"run":"x/y"}`,
+		`{"path":"a","content":"b","caller":"c","repo":"d"}`, `{"pattern":"**","repo":"app"}`,
+		`{"message":"m","files":["a"]}`, `{"message":"m","files":[1]}`,
 		`{"description":"\ud800"}`, `{"DESCRIPTION":"x"}`, `{"description":{"a":[[[[]]]]}}`, `{"wait":"true","prompt":"x"}`,
 	} {
 		f.Add(args)

@@ -19,7 +19,8 @@ import (
 func TestToolCatalogForEachPolicy(t *testing.T) {
 	fallback := []string{"fallback_session"}
 	session := []string{"start_code_session", "resume_code_session"}
-	ofTask := []string{"resume_code_session", "reply_to_thread", "spawn_task", "get_task_status", "list_active_tasks", "message_task", "cancel_task"}
+	ofTask := []string{"resume_code_session", "reply_to_thread", "spawn_task", "get_task_status", "list_active_tasks",
+		"message_task", "cancel_task"}
 	var library, blind []string // blind has the tools without a browser
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
@@ -41,19 +42,29 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 		{gate.Policy{}, catalog.Offer{Browser: true, Task: true}, nil},
 		{gate.Policy{Runner: "superset", Reason: gate.ReasonThreadStarter}, most, fallback},
 		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonGlobalDisabled}, most, fallback},
-		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted, Prompt: "use start_code_session"}, most, fallback},
+		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted, Prompt: "use start_code_session"},
+			most, fallback},
 		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonAgent}, most, fallback},
 		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted}, catalog.Offer{Browser: true}, nil},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonThreadStarter}, most, slices.Concat(session, library, fallback)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonExplicitPrefix}, most, slices.Concat(session, library, fallback)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonChannelAllowlist}, catalog.Offer{Fallback: true}, slices.Concat(session, blind, fallback)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonRepoAllowlist}, catalog.Offer{Browser: true}, slices.Concat(session, library)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonPercentage}, catalog.Offer{}, slices.Concat(session, blind)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonThreadStarter}, inThread, slices.Concat(session, []string{"reply_to_thread", "post_message"}, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonThreadStarter}, most,
+			slices.Concat(session, library, fallback)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonExplicitPrefix}, most,
+			slices.Concat(session, library, fallback)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonChannelAllowlist}, catalog.Offer{Fallback: true},
+			slices.Concat(session, blind, fallback)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonRepoAllowlist}, catalog.Offer{Browser: true},
+			slices.Concat(session, library)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonPercentage}, catalog.Offer{},
+			slices.Concat(session, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonThreadStarter}, inThread,
+			slices.Concat(session, []string{"reply_to_thread", "post_message"}, blind)},
 		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted}, inThread, nil},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Task: true, Channels: []string{"C01"}}, slices.Concat(ofTask, []string{"post_message"}, blind)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Browser: true, Task: true}, slices.Concat(ofTask, library)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Fallback: true, Task: true}, slices.Concat(ofTask, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Task: true,
+			Channels: []string{"C01"}}, slices.Concat(ofTask, []string{"post_message"}, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Browser: true, Task: true},
+			slices.Concat(ofTask, library)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Fallback: true, Task: true},
+			slices.Concat(ofTask, blind)},
 	} {
 		list := catalog.List(x.policy, x.offer)
 		if got := catalog.Names(list); !slices.Equal(got, x.want) {
@@ -66,7 +77,8 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 		}
 	}
 	for _, runner := range []gate.Runner{gate.RunnerFallback, gate.RunnerContainer} {
-		own := slices.DeleteFunc(catalog.List(gate.Policy{Runner: runner}, most), func(t catalog.Tool) bool { return strings.HasPrefix(t.Name, "lib_") })
+		own := slices.DeleteFunc(catalog.List(gate.Policy{Runner: runner}, most),
+			func(t catalog.Tool) bool { return strings.HasPrefix(t.Name, "lib_") })
 		text, err := json.MarshalIndent(own, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +91,8 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 func doorLists(t *testing.T, list []catalog.Tool) (names []string) {
 	t.Helper()
 	here, there := sdk.NewInMemoryTransports()
-	server := toolset{tools: new(door).register(list, record.Run{}, record.Task{}), who: route.Who{Scopes: []string{"write"}}}.server(t.Context(), "")
+	server := toolset{tools: new(door).register(list, record.Run{}, record.Task{}),
+		who: route.Who{Scopes: []string{"write"}}}.server(t.Context(), "")
 	session, err := server.Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +129,8 @@ func TestToolSchemas(t *testing.T) {
 		{catalog.ToolBrowser, `{"spec":".ramus/browser/login.yaml","compare":true}`, true},
 		{catalog.ToolBrowser, `{"check":{"start":"npm start","url":"http://127.0.0.1:3000/login","steps":[{"expect_visible":"h1"}]}}`, true},
 		{catalog.ToolBrowser, `{"test":"e2e/login.spec.ts"}`, false},
-		{catalog.ToolScreenshot, `{"url":"http://localhost:3000","viewports":["mobile","1024x768"],"full_page":true,"mask":[".clock"]}`, true},
+		{catalog.ToolScreenshot,
+			`{"url":"http://localhost:3000","viewports":["mobile","1024x768"],"full_page":true,"mask":[".clock"]}`, true},
 		{catalog.ToolScreenshot, `{"thread":"slack:T:C:1"}`, false},
 		{catalog.ToolScreenshot, `{"full_page":"yes"}`, false},
 		{catalog.ToolFallback, `{"prompt":"needs a Mac"}`, true},

@@ -77,7 +77,8 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	ts := toolset{tools: d.tools(r.Context()), instructions: doorInstructions, version: d.version, secrets: d.x.Secrets, log: log, now: d.x.Now,
+	ts := toolset{tools: d.tools(r.Context()), instructions: doorInstructions, version: d.version, secrets: d.x.Secrets,
+		log: log, now: d.x.Now,
 		who: route.Who{Subject: d.visitor.Caller.String(), Scopes: []string{"write"}}}
 	server := ts.server(r.Context(), "")
 	out := &writer{ResponseWriter: w, rc: http.NewResponseController(w)}
@@ -95,7 +96,8 @@ func (d *door) tools(ctx context.Context) []usableTool {
 	run := d.visitor.Run()
 	offer := catalog.Offer{Browser: d.x.Browser != nil}
 	if d.threads != nil && run.ID != "" {
-		offer.Fallback, offer.Thread, offer.Channels = d.threads.MayHandOver(run), d.threads.Answers(d.inThread(run)), d.threads.AgentChannels()
+		offer.Fallback, offer.Thread, offer.Channels = d.threads.MayHandOver(run), d.threads.Answers(d.inThread(run)),
+			d.threads.AgentChannels()
 	}
 	var own record.Task
 	if d.engineer != nil {
@@ -143,7 +145,8 @@ func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) 
 
 // libraryTool returns the tool of a library task, which runs in the container of the agent.
 func (d *door) libraryTool(t catalog.Tool) usableTool {
-	readOnly := slices.ContainsFunc(executor.Library(), func(task executor.TaskInfo) bool { return task.Name == t.Name && task.ReadOnly })
+	readOnly := slices.ContainsFunc(executor.Library(),
+		func(task executor.TaskInfo) bool { return task.Name == t.Name && task.ReadOnly })
 	return usableTool{
 		Tool: t, Access: route.AccessWrite, Hints: toolHints{ReadOnly: readOnly, Destructive: !readOnly},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -197,7 +200,8 @@ func (d *door) pictures(task string, value any) (list []toolPicture) {
 			png, err := d.visitor.Picture(v.Screenshot)
 			switch {
 			case errors.Is(err, record.ErrInvalid):
-				list = append(list, toolPicture{name: v.Screenshot + " is too large to be shown here; it is in the run's evidence"})
+				list = append(list, toolPicture{name: v.Screenshot +
+					" is too large to be shown here; it is in the run's evidence"})
 			case err == nil:
 				list = append(list, toolPicture{v.Screenshot, png})
 			}
@@ -249,7 +253,8 @@ func (d *door) startTool(run record.Run, tool catalog.Tool) usableTool {
 			if a.Agent == "" && run.Agent != nil {
 				a.Agent = run.Agent.Name
 			}
-			next, err := d.x.Submit(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, nextSuffix), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
+			next, err := d.x.Submit(ctx, record.Request{Key: lookup.DerivedRunID(run.ID, nextSuffix),
+				Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
 				Asker: run.Asker, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}})
 			return toolResult{value: begun{next.Name(), next.State}}, err
 		},
@@ -268,7 +273,8 @@ func (d *door) resumeTool(run record.Run, tool catalog.Tool) usableTool {
 				return toolResult{}, err
 			}
 			sum := sha256.Sum256([]byte(a.Prompt))
-			err := d.x.Say(ctx, run.Name(), record.Prompt{Key: "self:" + hex.EncodeToString(sum[:]), Text: a.Prompt, By: d.agent()})
+			err := d.x.Say(ctx, run.Name(),
+				record.Prompt{Key: "self:" + hex.EncodeToString(sum[:]), Text: a.Prompt, By: d.agent()})
 			return toolResult{value: begun{run.Name(), run.State}}, err
 		},
 	}
@@ -293,7 +299,10 @@ func (d *door) fallbackTool(run record.Run, tool catalog.Tool) usableTool {
 
 // replyTool returns the tool that posts in the thread of a mention.
 func (d *door) replyTool(run record.Run, tool catalog.Tool) usableTool {
-	return d.sayTool(tool, func(ctx context.Context, _, text string) (bool, error) { return d.threads.Reply(ctx, run, text) })
+	return d.sayTool(tool, func(ctx context.Context, _, text string) (bool,
+		error) {
+		return d.threads.Reply(ctx, run, text)
+	})
 }
 
 // postTool returns the tool that posts in channels.
@@ -361,7 +370,8 @@ func (d *door) taskTools(own record.Task) []usableTool {
 				if err := c.read(&a); err != nil {
 					return toolResult{}, err
 				}
-				s := engineer.Submission{Description: a.Description, Context: a.Context, Repo: own.Repo, Base: a.Base, Agent: a.Agent, Asker: own.Asker, Parent: own.ID}
+				s := engineer.Submission{Description: a.Description, Context: a.Context, Repo: own.Repo, Base: a.Base,
+					Agent: a.Agent, Asker: own.Asker, Parent: own.ID}
 				if s.Base == "" {
 					s.Base = own.Base
 				}
@@ -423,7 +433,8 @@ func (d *door) taskTools(own record.Task) []usableTool {
 		},
 		{
 			Tool:   catalog.CancelTask,
-			Output: schemaFor[taskStatus](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
+			Output: schemaFor[taskStatus](), Access: route.AccessWrite,
+			Hints: toolHints{Destructive: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				id, err := c.taskID()
 				if err != nil {

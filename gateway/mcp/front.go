@@ -117,7 +117,8 @@ const (
 func (api *API) Routes() []route.Route {
 	api.setUp()
 	row := func(method, summary string) route.Route {
-		return route.Route{Method: method, Pattern: Path, Access: route.AccessRead, Summary: summary, Media: route.MediaSSE, Body: maxBody, Handle: api.serve}
+		return route.Route{Method: method, Pattern: Path, Access: route.AccessRead, Summary: summary,
+			Media: route.MediaSSE, Body: maxBody, Handle: api.serve}
 	}
 	post := row("POST", "Model Context Protocol, streamable HTTP: a message to the server \"engineer\"")
 	post.Request = json.RawMessage{}
@@ -320,7 +321,8 @@ func (f *front) single(ctx context.Context, who route.Who) http.Handler {
 // begin begins a session for a request without a session id.
 func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
 	if r.Method != http.MethodPost {
-		return nil, route.NewProblem(route.KindInvalid, "this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + sessionHeader)
+		return nil, route.NewProblem(route.KindInvalid,
+			"this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + sessionHeader)
 	}
 	// The session outlives the request that begins it.
 	s := &session{id: rand.Text(), bearer: bearer(who), busy: 1}
@@ -347,7 +349,8 @@ func (f *front) begin(r *http.Request, who route.Who) (*session, error) {
 	}
 	if own >= max(1, f.api.MaxSessions/4) || len(f.sessions) >= f.api.MaxSessions {
 		if oldest == nil {
-			return nil, route.NewProblem(route.KindStreams, "%s has %d sessions at work, and there may be no more", who.Subject, own)
+			return nil, route.NewProblem(route.KindStreams, "%s has %d sessions at work, and there may be no more",
+				who.Subject, own)
 		}
 		// Most clients do not end their sessions, so the oldest idle session of the bearer is ended.
 		delete(f.sessions, oldest.id)
@@ -363,7 +366,8 @@ func (f *front) find(id string, who route.Who) (*session, error) {
 	defer f.mu.Unlock()
 	s := f.sessions[id]
 	if s == nil || s.bearer != bearer(who) || s.busy == 0 && !s.live() {
-		return nil, route.NewProblem(route.KindNotFound, "there is no such session, or it has ended").WithHint("begin a new one with `initialize`")
+		return nil, route.NewProblem(route.KindNotFound,
+			"there is no such session, or it has ended").WithHint("begin a new one with `initialize`")
 	}
 	s.busy++
 	return s, nil
@@ -446,7 +450,8 @@ func (w *writer) problem() error {
 		return nil
 	}
 	kind := route.KindInvalid
-	for _, k := range []route.Kind{route.KindDenied, route.KindNotFound, route.KindMethod, route.KindConflict, route.KindTooLarge, route.KindInternal} {
+	for _, k := range []route.Kind{route.KindDenied, route.KindNotFound, route.KindMethod, route.KindConflict,
+		route.KindTooLarge, route.KindInternal} {
 		if k.Status() == w.refused {
 			kind = k
 		}

@@ -93,7 +93,10 @@ func (ts toolset) server(ctx context.Context, session string) *sdk.Server {
 		// The tools of a bearer do not change while a session lasts.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		GetSessionID: func() string { return session },
-		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" }, // another bearer has other tools
+		SetCacheable: func(_ context.Context, _ sdk.Request,
+			c *sdk.Cacheable) {
+			c.CacheScope = "private"
+		}, // another bearer has other tools
 	})
 	for _, t := range ts.tools {
 		if !ts.who.May(t.Access) {
@@ -111,7 +114,8 @@ func (ts toolset) server(ctx context.Context, session string) *sdk.Server {
 
 func (t usableTool) definition() *sdk.Tool {
 	def := &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema, Annotations: &sdk.ToolAnnotations{
-		ReadOnlyHint: t.Hints.ReadOnly, DestructiveHint: &t.Hints.Destructive, IdempotentHint: t.Hints.Idempotent, OpenWorldHint: &t.Hints.Open,
+		ReadOnlyHint: t.Hints.ReadOnly, DestructiveHint: &t.Hints.Destructive, IdempotentHint: t.Hints.Idempotent,
+		OpenWorldHint: &t.Hints.Open,
 	}}
 	if t.Output != nil {
 		def.OutputSchema = t.Output
@@ -192,14 +196,16 @@ func (ts toolset) progress(ctx context.Context, r *sdk.CallToolRequest) func(str
 		step++
 		message = ts.secrets.String(strings.Join(strings.Fields(message), " "))
 		// An error is ignored, because progress is not essential.
-		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: step, Message: text.ClipMiddle(message, 200)})
+		_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: step,
+			Message: text.ClipMiddle(message, 200)})
 	}
 }
 
 // arguments checks the arguments of a call with the schema of the tool and returns them.
 func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 	if len(args) > maxArguments {
-		return nil, route.NewProblem(route.KindTooLarge, "the arguments have %d bytes, at most %d may be sent", len(args), maxArguments)
+		return nil, route.NewProblem(route.KindTooLarge, "the arguments have %d bytes, at most %d may be sent",
+			len(args), maxArguments)
 	}
 	if given := bytes.TrimSpace(args); len(given) == 0 || string(given) == "null" {
 		args = json.RawMessage("{}")

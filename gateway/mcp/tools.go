@@ -49,7 +49,8 @@ const toolRun = "get_run"
 
 // newServer returns the server that a bearer sees.
 func (api *API) newServer(ctx context.Context, who route.Who, session string) *sdk.Server {
-	ts := toolset{tools: api.tools(who), version: api.Version, who: who, secrets: api.Secrets, log: api.Log, now: api.Now, instructions: instructions}
+	ts := toolset{tools: api.tools(who), version: api.Version, who: who, secrets: api.Secrets, log: api.Log,
+		now: api.Now, instructions: instructions}
 	if !who.May(route.AccessWrite) {
 		ts.instructions = readInstructions
 	}
@@ -150,7 +151,8 @@ func (api *API) engineerTools(who route.Who) []usableTool {
 				Description: `Submit a software development task to the engineer agent. Returns immediately with task_id. Task runs asynchronously: on a branch of its own, to a pull request whose review the engineer answers.
 
 Delegate bug fixes, features, refactors and UI improvements. Say what is broken or missing, what is expected instead, relevant file paths if known, and any constraints. Do not delegate tasks that require real-time data or live state, or that need your ongoing reasoning (analysis, recommendations).`,
-				Schema: catalog.Object(catalog.DescriptionProperties+`,"repo":`+catalog.RepoProperty+`,"base":`+catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+
+				Schema: catalog.Object(catalog.DescriptionProperties+`,"repo":`+catalog.RepoProperty+`,"base":`+
+					catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+
 					`,"key":{"type":"string","description":"Makes it idempotent: submitting again with the same key is the same task.","maxLength":200}`, "description"),
 			},
 			Output: schemaFor[submitted](), Access: route.AccessWrite, Hints: toolHints{Open: true},
@@ -159,7 +161,8 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 				if err := c.read(&d); err != nil {
 					return toolResult{}, err
 				}
-				t, err := api.Engineer.SubmitFor(ctx, who, engineer.Submission{Description: d.Description, Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
+				t, err := api.Engineer.SubmitFor(ctx, who, engineer.Submission{Description: d.Description,
+					Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
 				return toolResult{value: submitted{t.ID, record.StateSubmitted}}, err
 			},
 		},
@@ -230,7 +233,8 @@ type runReport struct {
 
 // report returns the state and result of a run.
 func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) {
-	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State, Reason: run.Reason, Error: run.Error, Hint: run.Hint}
+	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State,
+		Reason: run.Reason, Error: run.Error, Hint: run.Hint}
 	if run.Gate != nil {
 		r.Waiting = run.Gate.Message
 	}
@@ -239,7 +243,8 @@ func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) 
 	}
 	if run.Ended() {
 		m, err := api.Executor.Manifest(ctx, run.Name())
-		if err != nil && !errors.Is(err, record.ErrNotFound) { // if the manifest is still being written, the state of the run is reported without it
+		if err != nil && !errors.Is(err,
+			record.ErrNotFound) { // if the manifest is still being written, the state of the run is reported without it
 			return toolResult{}, err
 		}
 		r.Verdict, r.Unverified = m.Verdict, m.Unverified
@@ -351,7 +356,9 @@ func (api *API) sessionTools(who route.Who) []usableTool {
 			Tool: catalog.Tool{
 				Name:        catalog.ToolStart,
 				Description: `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request hand over a task instead.`,
-				Schema:      catalog.Object(`"prompt":`+catalog.PromptProperty("What is to be done, complete in itself.")+`,"repo":`+catalog.RepoProperty+`,"base":`+catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+`,`+wait, "prompt"),
+				Schema: catalog.Object(`"prompt":`+
+					catalog.PromptProperty("What is to be done, complete in itself.")+`,"repo":`+catalog.RepoProperty+
+					`,"base":`+catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+`,`+wait, "prompt"),
 			},
 			Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -374,7 +381,8 @@ func (api *API) sessionTools(who route.Who) []usableTool {
 			Tool: catalog.Tool{
 				Name:        catalog.ToolResume,
 				Description: `Says something more to a caller's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the caller's branch and the agent's own memory.`,
-				Schema:      catalog.Object(`"prompt":`+catalog.PromptProperty("What to say to the agent.")+`,"caller":{"type":"string","description":"The caller that start_code_session returned.","minLength":1,"maxLength":100},`+wait, "prompt", "caller"),
+				Schema: catalog.Object(`"prompt":`+catalog.PromptProperty("What to say to the agent.")+
+					`,"caller":{"type":"string","description":"The caller that start_code_session returned.","minLength":1,"maxLength":100},`+wait, "prompt", "caller"),
 			},
 			Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -441,7 +449,8 @@ func (api *API) libraryTool(who route.Who, t executor.TaskInfo) usableTool {
 				"repo":   json.RawMessage(`{"type":"string","description":"The repository of a new caller.","maxLength":100}`),
 			}),
 		},
-		Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
+		Output: schemaFor[runReport](), Access: route.AccessWrite,
+		Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var where struct {
 				Caller string `json:"caller"`
@@ -514,5 +523,6 @@ func withProperties(schema json.RawMessage, more map[string]json.RawMessage) jso
 			}
 		}
 	}
-	panic(fmt.Sprintf("the schema of a task: %v: %s", err, strings.TrimSpace(string(schema)))) // a fault of the program that every test finds
+	panic(fmt.Sprintf("the schema of a task: %v: %s", err,
+		strings.TrimSpace(string(schema)))) // a fault of the program that every test finds
 }

@@ -143,14 +143,16 @@ func (a *api) find(method, path string) (e endpoint, at, model string, no *refus
 		}
 		return e, m[1], model, nil
 	}
-	return e, "", "", &refusal{kind: kindNotFound, text: "ramus: no such endpoint here; a container is served those of models only: " + a.list()}
+	return e, "", "", &refusal{kind: kindNotFound,
+		text: "ramus: no such endpoint here; a container is served those of models only: " + a.list()}
 }
 
 // list returns the endpoints, for people.
 func (a *api) list() string {
 	var names []string
 	for _, e := range a.endpoints {
-		s := strings.NewReplacer("^", "", "$", "", "(?:/v1)?", "", "(?:beta|alpha)?", "beta", modelName, "MODEL", "(?:", "", "(", "", ")", "").Replace(e.pattern.String())
+		s := strings.NewReplacer("^", "", "$", "", "(?:/v1)?", "", "(?:beta|alpha)?", "beta", modelName, "MODEL", "(?:",
+			"", "(", "", ")", "").Replace(e.pattern.String())
 		names = append(names, e.method+" "+s)
 	}
 	return strings.Join(names, ", ")

@@ -33,7 +33,9 @@ func TestBudgetUsedUp(t *testing.T) {
 			if p.provider == "anthropic" {
 				want = 402
 			}
-			if got.status != want || !strings.Contains(got.body, "this run has used its budget for models: 107 of 100 tokens") || got.header.Get("X-Should-Retry") != "false" {
+			if got.status != want ||
+				!strings.Contains(got.body, "this run has used its budget for models: 107 of 100 tokens") ||
+				got.header.Get("X-Should-Retry") != "false" {
 				t.Errorf("%d %s", got.status, got.body)
 			}
 			checkFormat(t, p.provider, got.body)
@@ -97,7 +99,8 @@ func TestStreamRunsIntoTheBudget(t *testing.T) {
 				t.Error(last)
 			}
 		case "responses":
-			if !strings.HasPrefix(last, "event: response.failed\n") || !strings.Contains(string(e["response"]), `"code":"insufficient_quota"`) {
+			if !strings.HasPrefix(last, "event: response.failed\n") ||
+				!strings.Contains(string(e["response"]), `"code":"insufficient_quota"`) {
 				t.Error(last)
 			}
 		default:
@@ -239,11 +242,13 @@ func TestCallsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := w.do(r)
-	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, "3 calls of this run are at work") {
+	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" ||
+		!strings.Contains(got.body, "3 calls of this run are at work") {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 	for i := range 1000 {
-		resp, err := w.door.Client().Post(w.door.URL+protocols[i%4].path, "application/json", strings.NewReader(protocols[i%4].whole))
+		resp, err := w.door.Client().Post(w.door.URL+protocols[i%4].path, "application/json",
+			strings.NewReader(protocols[i%4].whole))
 		if err != nil {
 			t.Fatal(err)
 		}

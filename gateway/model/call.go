@@ -67,7 +67,8 @@ func (s *visit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g, ok := s.enter(r)
 	if !ok {
-		refusal{kind: kindRefused, text: "ramus: models are served while a command of a run is at work, and none is"}.write(w, v)
+		refusal{kind: kindRefused,
+			text: "ramus: models are served while a command of a run is at work, and none is"}.write(w, v)
 		return
 	}
 	defer g.Leave()
@@ -80,7 +81,8 @@ func (s *visit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		no.write(w, v)
 		return
 	}
-	c := &call{visit: s, provider: v, key: k, endpoint: e, path: at, guest: g, began: s.p.now(), account: s.p.ledger.open(g.Run().Name())}
+	c := &call{visit: s, provider: v, key: k, endpoint: e, path: at, guest: g, began: s.p.now(),
+		account: s.p.ledger.open(g.Run().Name())}
 	defer c.account.close()
 	if no := c.serve(w, r, model); no != nil {
 		no.write(w, v)
@@ -90,7 +92,8 @@ func (s *visit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *visit) notServed(w http.ResponseWriter, name string) {
 	a := apis[name]
 	if a == nil {
-		http.Error(w, fmt.Sprintf("ramus: no such model provider; served are %v below %s", s.p.known(), Prefix), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("ramus: no such model provider; served are %v below %s", s.p.known(), Prefix),
+			http.StatusNotFound)
 		return
 	}
 	noKey(name).write(w, &provider{api: a, name: name})
@@ -120,7 +123,8 @@ type call struct {
 // serve performs a call, from its request to its answer. A returned refusal is still to be sent.
 func (c *call) serve(w http.ResponseWriter, r *http.Request, model string) *refusal {
 	if !c.takeSlot() {
-		return &refusal{kind: kindBusy, text: fmt.Sprintf("ramus: %d calls of this run are at work; try again when one has ended", c.p.slots())}
+		return &refusal{kind: kindBusy,
+			text: fmt.Sprintf("ramus: %d calls of this run are at work; try again when one has ended", c.p.slots())}
 	}
 	defer c.giveSlot()
 	defer func() { c.account.release(c.held) }()
@@ -177,8 +181,9 @@ func (c *call) giveSlot() {
 // admit allows a call for which the budget has room.
 func (c *call) admit() *refusal {
 	if _, ok := c.provider.price(c.question.model); !ok && c.p.budget().CostMicros > 0 {
-		return &refusal{kind: kindBadRequest, text: fmt.Sprintf("ramus: the budget is in money and no price of %s is known; the operator of ramus adds it to models.%s.prices",
-			c.question.model, c.provider.name)}
+		return &refusal{kind: kindBadRequest,
+			text: fmt.Sprintf("ramus: the budget is in money and no price of %s is known; the operator of ramus adds it to models.%s.prices",
+				c.question.model, c.provider.name)}
 	}
 	c.tally = tally{model: c.question.model, guess: guessInput(c.question.body), most: c.question.most}
 	a := c.account
@@ -215,7 +220,8 @@ func (c *call) exhausted() string {
 	case b.Tokens > 0 && tokens >= b.Tokens:
 		return fmt.Sprintf("ramus: this run has used its budget for models: %d of %d tokens%s", tokens, b.Tokens, advice)
 	case b.CostMicros > 0 && micros >= b.CostMicros:
-		return fmt.Sprintf("ramus: this run has used its budget for models: %.2f of %.2f%s", float64(micros)/1e6, float64(b.CostMicros)/1e6, advice)
+		return fmt.Sprintf("ramus: this run has used its budget for models: %.2f of %.2f%s", float64(micros)/1e6,
+			float64(b.CostMicros)/1e6, advice)
 	}
 	return ""
 }
@@ -251,7 +257,8 @@ func (c *call) finish() {
 	price, _ := c.provider.price(c.tally.model, c.question.model)
 	done := record.ModelCall{
 		Provider: c.provider.name, Model: c.model(), Status: c.status, Credential: c.key.credential,
-		InputTokens: n.input, OutputTokens: n.output, CacheRead: n.cacheRead, CacheWrite: n.cacheWrite, CostMicros: price.cost(n),
+		InputTokens: n.input, OutputTokens: n.output, CacheRead: n.cacheRead, CacheWrite: n.cacheWrite,
+		CostMicros: price.cost(n),
 		DurationMS: c.tally.waited.Milliseconds(), Estimated: estimated, Ended: c.ended,
 	}
 	message := done.Provider + " " + done.Model
@@ -264,7 +271,8 @@ func (c *call) finish() {
 	c.account.tokens -= c.tokens
 	c.account.micros -= c.micros
 	c.tokens, c.micros = 0, 0
-	c.guest.Tell(record.Event{Type: record.EventUsage, Message: message, Reason: done.Ended, DurationMS: done.DurationMS, Data: marshal(done)})
+	c.guest.Tell(record.Event{Type: record.EventUsage, Message: message, Reason: done.Ended,
+		DurationMS: done.DurationMS, Data: marshal(done)})
 }
 
 // model returns the name of the model for the journal.
@@ -285,10 +293,12 @@ func (c *call) noteRefused() {
 	if told {
 		return
 	}
-	no := record.ModelCall{Provider: c.provider.name, Model: c.question.model, Status: refusal{kind: kindBudget}.status(c.provider.name),
-		Ended: record.EndedBudget, Refused: true}
-	c.guest.Tell(record.Event{Type: record.EventUsage, Message: no.Provider + " " + no.Model + ", refused: the budget is used up",
-		Reason: no.Ended, Data: marshal(no)})
+	no := record.ModelCall{Provider: c.provider.name, Model: c.question.model,
+		Status: refusal{kind: kindBudget}.status(c.provider.name),
+		Ended:  record.EndedBudget, Refused: true}
+	c.guest.Tell(record.Event{Type: record.EventUsage,
+		Message: no.Provider + " " + no.Model + ", refused: the budget is used up",
+		Reason:  no.Ended, Data: marshal(no)})
 }
 
 // ask makes the request. Every part of it is set here.
@@ -335,12 +345,14 @@ func (c *call) unanswered(ctx context.Context, err error) *refusal {
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
 		c.ended = record.EndedTime
-		return &refusal{kind: kindTime, text: fmt.Sprintf("ramus: %s did not answer within %v", c.provider.name, c.p.timeout())}
+		return &refusal{kind: kindTime,
+			text: fmt.Sprintf("ramus: %s did not answer within %v", c.provider.name, c.p.timeout())}
 	case ctx.Err() != nil:
 		panic(http.ErrAbortHandler) // the client, or the command of the call, is gone
 	}
 	c.p.log().Warn("cannot ask a model provider", "provider", c.provider.name, "err", err)
-	return &refusal{kind: kindGateway, text: "ramus: " + c.provider.name + " cannot be reached, or its answer broke off; try again"}
+	return &refusal{kind: kindGateway,
+		text: "ramus: " + c.provider.name + " cannot be reached, or its answer broke off; try again"}
 }
 
 // client is the container's side of a call.
@@ -381,7 +393,8 @@ func (c *call) answer(ctx context.Context, w *client, resp *http.Response) *refu
 	}
 	if resp.StatusCode != http.StatusOK {
 		c.p.log().Warn("a model provider answered in an odd way", "provider", c.provider.name, "status", resp.StatusCode)
-		return &refusal{kind: kindGateway, text: fmt.Sprintf("ramus: %s answered with status %d, which is not passed on", c.provider.name, resp.StatusCode)}
+		return &refusal{kind: kindGateway,
+			text: fmt.Sprintf("ramus: %s answered with status %d, which is not passed on", c.provider.name, resp.StatusCode)}
 	}
 	body := io.Reader(resp.Body)
 	switch encoding := resp.Header.Get("Content-Encoding"); encoding {
@@ -393,7 +406,9 @@ func (c *call) answer(ctx context.Context, w *client, resp *http.Response) *refu
 		}
 		body = z
 	default:
-		return &refusal{kind: kindGateway, text: fmt.Sprintf("ramus: %s answered in the encoding %q, which cannot be counted", c.provider.name, text.Clip(encoding, clipped))}
+		return &refusal{kind: kindGateway,
+			text: fmt.Sprintf("ramus: %s answered in the encoding %q, which cannot be counted", c.provider.name,
+				text.Clip(encoding, clipped))}
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" {
@@ -442,7 +457,8 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 			}
 			if over != "" {
 				c.ended = record.EndedBudget
-				_ = w.write(refusal{kind: kindBudget, text: over}.event(c.provider, c.path)) // an error changes nothing, because this is the end
+				_ = w.write(refusal{kind: kindBudget, text: over}.event(c.provider,
+					c.path)) // an error changes nothing, because this is the end
 				return
 			}
 		}
@@ -452,7 +468,8 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 			return
 		case errors.Is(context.Cause(ctx), errTimeout):
 			c.ended = record.EndedTime
-			_ = w.write(refusal{kind: kindTime, text: fmt.Sprintf("ramus: the answer took longer than %v", c.p.timeout())}.event(c.provider, c.path))
+			_ = w.write(refusal{kind: kindTime,
+				text: fmt.Sprintf("ramus: the answer took longer than %v", c.p.timeout())}.event(c.provider, c.path))
 			return
 		default:
 			if ctx.Err() == nil {
@@ -460,7 +477,8 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 				if c.provider.name == "gemini" {
 					// Clients of Gemini accept an error in place of an event, as Google sends it. Gemini CLI then tries
 					// again, which it does not after a lost connection.
-					_ = w.write(marshal(c.provider.format(refusal{kind: kindGateway, text: "ramus: gemini's answer broke off; try again"})))
+					_ = w.write(marshal(c.provider.format(refusal{kind: kindGateway,
+						text: "ramus: gemini's answer broke off; try again"})))
 					return
 				}
 			}
@@ -488,12 +506,15 @@ func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		// The provider's text is about a key that the container does not know.
-		c.p.log().Warn("a model provider refuses the key", "provider", c.provider.name, "status", resp.StatusCode, "credential", c.key.whose)
+		c.p.log().Warn("a model provider refuses the key", "provider", c.provider.name, "status", resp.StatusCode,
+			"credential", c.key.whose)
 		return &refusal{kind: kindRefused, code: resp.StatusCode,
-			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); %s", c.provider.name, resp.StatusCode, c.key.place(c.provider.name))}
+			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); %s",
+				c.provider.name, resp.StatusCode, c.key.place(c.provider.name))}
 	case len(text) > maxRefused || resp.Header.Get("Content-Encoding") != "" || !json.Valid(text):
 		w.header(resp.Header)
-		return &refusal{kind: kindGateway, code: resp.StatusCode, text: fmt.Sprintf("ramus: %s answered with status %d", c.provider.name, resp.StatusCode)}
+		return &refusal{kind: kindGateway, code: resp.StatusCode,
+			text: fmt.Sprintf("ramus: %s answered with status %d", c.provider.name, resp.StatusCode)}
 	}
 	w.header(resp.Header)
 	w.w.Header().Set("Content-Type", "application/json")

@@ -12,7 +12,8 @@ import (
 
 // FuzzMembers compares the walk through an object with the library's.
 func FuzzMembers(f *testing.F) {
-	for _, text := range []string{`{}`, `{ "a" : 1 , "b":[1,{"c":"}]"}],"d":"x\\\"y" ,"e":-1.5e3}`, `{"a":{"a":{}}, "":null,"z":true}`, "{\"\\u0061\":\"\\\\\"}",
+	for _, text := range []string{`{}`, `{ "a" : 1 , "b":[1,{"c":"}]"}],"d":"x\\\"y" ,"e":-1.5e3}`,
+		`{"a":{"a":{}}, "":null,"z":true}`, "{\"\\u0061\":\"\\\\\"}",
 		protocols[1].stream, `{"a":"` + strings.Repeat(`\\`, 9) + `","b":false}`} {
 		f.Add([]byte(text))
 	}

@@ -114,13 +114,15 @@ func TestHeadersAndParameters(t *testing.T) {
 			path += "?beta=true&"
 		}
 		path += "key=container&api_key=container&access_token=container&x=y"
-		status, text := w.raw("POST " + path + " HTTP/1.1\r\nHost: evil.example.org\r\nConnection: close, X-Api-Key, Authorization, X-Goog-Api-Key, Accept-Encoding\r\n" +
+		status, text := w.raw("POST " + path +
+			" HTTP/1.1\r\nHost: evil.example.org\r\nConnection: close, X-Api-Key, Authorization, X-Goog-Api-Key, Accept-Encoding\r\n" +
 			"X-Api-Key: container\r\nAuthorization: Bearer container\r\nAuthorization: Basic Y29udGFpbmVy\r\nX-Goog-Api-Key: container\r\nApi-Key: container\r\n" +
 			"Cookie: a=container\r\nProxy-Authorization: container\r\nX-Forwarded-For: container\r\nForwarded: for=container\r\nX-Real-Ip: container\r\n" +
 			"OpenAI-Organization: org-container\r\nOpenAI-Project: container\r\nX-Goog-User-Project: container\r\nX-HTTP-Method-Override: DELETE\r\n" +
 			"Anthropic-Version: 2023-06-01\r\nAnthropic-Beta: a\r\nAnthropic-Beta: b\r\nOpenAI-Beta: c\r\nX-OpenAI-Internal-Codex-Responses-Lite: true\r\nX-Made-Up: container\r\nUser-Agent: container\r\nReferer: container\r\n" +
 			"Te: trailers\r\nTrailer: X-Api-Key\r\nUpgrade: websocket\r\nAccept-Encoding: br\r\nContent-Encoding: gzip\r\nAccept: text/event-stream\r\nContent-Type: text/plain\r\n" +
-			"Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\nX-Api-Key: container\r\n\r\n", len(body), body))
+			"Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\nX-Api-Key: container\r\n\r\n",
+			len(body), body))
 		if status != 200 {
 			t.Fatalf("%s: %d %s", p.name, status, text)
 		}
@@ -129,11 +131,15 @@ func TestHeadersAndParameters(t *testing.T) {
 		var b strings.Builder
 		_ = c.Header.Write(&b)
 		b.WriteString(c.Query.Encode())
-		if text := b.String(); strings.Contains(text, "container") || strings.Contains(text, "Upgrade") || strings.Contains(text, "Trailer") || strings.Contains(text, "br\r\n") {
+		if text := b.String(); strings.Contains(text, "container") || strings.Contains(text, "Upgrade") ||
+			strings.Contains(text, "Trailer") || strings.Contains(text, "br\r\n") {
 			t.Errorf("the provider sees\n%s", text)
 		}
-		known := map[string]bool{"Accept": true, "Accept-Encoding": true, "Content-Type": true, "Content-Length": true, "User-Agent": true,
-			"X-Api-Key": i == 0, "Anthropic-Version": i == 0, "Anthropic-Beta": i == 0, "Authorization": i == 1 || i == 2, "Openai-Beta": i == 1 || i == 2, "X-Openai-Internal-Codex-Responses-Lite": i == 1 || i == 2, "X-Goog-Api-Key": i == 3}
+		known := map[string]bool{"Accept": true, "Accept-Encoding": true, "Content-Type": true, "Content-Length": true,
+			"User-Agent": true,
+			"X-Api-Key":  i == 0, "Anthropic-Version": i == 0, "Anthropic-Beta": i == 0,
+			"Authorization": i == 1 || i == 2, "Openai-Beta": i == 1 || i == 2,
+			"X-Openai-Internal-Codex-Responses-Lite": i == 1 || i == 2, "X-Goog-Api-Key": i == 3}
 		for name := range c.Header {
 			if !known[name] {
 				t.Errorf("%s: a header %s", c.Path, name)
@@ -162,7 +168,8 @@ func TestSmuggledRequests(t *testing.T) {
 		"Content-Length : 3\r\n",
 		"X-A: b\x00c\r\n",
 	} {
-		if status, body := w.raw("POST /model/anthropic/v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + head + "\r\n{}\r\n\r\n" + inner); status == 200 {
+		if status, body := w.raw("POST /model/anthropic/v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
+			head + "\r\n{}\r\n\r\n" + inner); status == 200 {
 			t.Errorf("%q: %d %s", head, status, body)
 		}
 	}
@@ -191,7 +198,8 @@ func TestBodies(t *testing.T) {
 		`{"model":"a","background":"yes"}`:                                          "background work is not served",
 		`{"` + strings.Repeat("k", 99) + `":1,"` + strings.Repeat("k", 99) + `":1}`: "twice",
 		// The cut is not within a rune.
-		`{"` + strings.Repeat("k", 39) + `éé":1,"` + strings.Repeat("k", 39) + `éé":1}`: strings.Repeat("k", 39) + `…\" twice`,
+		`{"` + strings.Repeat("k", 39) + `éé":1,"` + strings.Repeat("k", 39) + `éé":1}`: strings.Repeat("k", 39) +
+			`…\" twice`,
 	} {
 		got := w.post("/model/openai/responses", body)
 		if got.status != 400 || !strings.Contains(got.body, want) {
@@ -220,11 +228,13 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func TestHugeBodies(t *testing.T) {
 	w := newWorld(t, nil)
-	if status, body := w.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", protocols[0].path, maxRequest+1)); status != 413 {
+	if status, body := w.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{",
+		protocols[0].path, maxRequest+1)); status != 413 {
 		t.Errorf("declared: %d %s", status, body)
 	}
 	body := &endless{}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.door.URL+protocols[0].path, io.LimitReader(body, 1<<40))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.door.URL+protocols[0].path,
+		io.LimitReader(body, 1<<40))
 	if err != nil {
 		t.Fatal(err)
 	}

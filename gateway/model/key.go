@@ -32,9 +32,11 @@ func (p *Proxy) keyFor(v *provider, g guest) (key, *refusal) {
 	if p.Keys != nil {
 		k, ok, err := p.Keys.AgentKey(g.Context(), v.name, g.User())
 		if err != nil {
-			p.log().Warn("a credential for models cannot be used", "provider", v.name, "credential", k.ID, "owner", k.Owner, "err", err)
-			return key{}, &refusal{kind: kindRefused, text: fmt.Sprintf("ramus: the credential %s of %s cannot be used: it is damaged, or its use cannot be recorded; its owner stores it again by `ramus secret set`",
-				k.Name, k.Owner)}
+			p.log().Warn("a credential for models cannot be used", "provider", v.name, "credential", k.ID, "owner",
+				k.Owner, "err", err)
+			return key{}, &refusal{kind: kindRefused,
+				text: fmt.Sprintf("ramus: the credential %s of %s cannot be used: it is damaged, or its use cannot be recorded; its owner stores it again by `ramus secret set`",
+					k.Name, k.Owner)}
 		}
 		if ok {
 			set, _ := redact.New(map[string]string{"model key": k.Value})
@@ -54,8 +56,9 @@ func (k key) place(provider string) string {
 
 // noKey is the refusal if nobody has a key for a provider.
 func noKey(name string) refusal {
-	return refusal{kind: kindNotFound, text: fmt.Sprintf("ramus: no key is configured for %s; the operator of ramus sets models.%s.api_key_env or models.%s.api_key_file, and a person stores a key by `ramus secret set --agent`",
-		name, name, name)}
+	return refusal{kind: kindNotFound,
+		text: fmt.Sprintf("ramus: no key is configured for %s; the operator of ramus sets models.%s.api_key_env or models.%s.api_key_file, and a person stores a key by `ramus secret set --agent`",
+			name, name, name)}
 }
 
 // Probe asks a provider for its list of models, and returns an error if the provider refuses the key or does not answer.

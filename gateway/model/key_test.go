@@ -25,7 +25,8 @@ func TestOwnKey(t *testing.T) {
 		}
 		list, err := store.Put([]secret.Secret{
 			{Owner: secret.OfPerson("ada"), Type: secret.TypeAgentKey, Agent: p.provider, Active: true},
-			{Owner: secret.OfPerson("bob"), Type: secret.TypeAgentKey, Agent: p.provider, Kind: secret.KindOAuth, Active: true},
+			{Owner: secret.OfPerson("bob"), Type: secret.TypeAgentKey, Agent: p.provider, Kind: secret.KindOAuth,
+				Active: true},
 		}, []string{adas, bobs})
 		if err != nil {
 			t.Fatal(err)

@@ -165,7 +165,8 @@ func newProvider(name string, c Provider) (*provider, error) {
 	for model, price := range c.Prices {
 		for _, n := range []int64{price.Input, price.Output, price.CacheRead, price.CacheWrite} {
 			if n < 0 || n > maxPrice {
-				return nil, fmt.Errorf("cannot serve the model provider %s: the price of %s is not between 0 and %d", name, model, maxPrice/1_000_000)
+				return nil, fmt.Errorf("cannot serve the model provider %s: the price of %s is not between 0 and %d",
+					name, model, maxPrice/1_000_000)
 			}
 		}
 	}
@@ -271,7 +272,8 @@ func (v *provider) price(names ...string) (Price, bool) {
 		}
 		best := ""
 		for pattern := range prices {
-			if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix && strings.HasPrefix(name, prefix) && len(pattern) > len(best) {
+			if prefix, isPrefix := strings.CutSuffix(pattern, "*"); isPrefix && strings.HasPrefix(name, prefix) &&
+				len(pattern) > len(best) {
 				best = pattern
 			}
 		}

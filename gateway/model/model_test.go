@@ -33,7 +33,8 @@ func TestEveryProtocolIsCounted(t *testing.T) {
 		if len(asked) != 1 {
 			t.Fatalf("%d requests", len(asked))
 		}
-		want := record.ModelCall{Provider: p.provider, Model: p.model, Status: 200, InputTokens: 4 + 1000 + w.stand.CacheWrite, OutputTokens: 4,
+		want := record.ModelCall{Provider: p.provider, Model: p.model, Status: 200,
+			InputTokens: 4 + 1000 + w.stand.CacheWrite, OutputTokens: 4,
 			CacheRead: 1000, CacheWrite: w.stand.CacheWrite, CostMicros: 4 + 4*2 + 100 + w.stand.CacheWrite*125/100}
 		c := w.call()
 		c.DurationMS = 0
@@ -196,8 +197,10 @@ func TestUsageOfCompletions(t *testing.T) {
 		{`"stream_options": {"include_usage" : true} ,`, true},
 	} {
 		w := newWorld(t, nil)
-		got := w.post("/model/openai/v1/chat/completions", `{"model":"m",`+x.options+`"stream":true,"messages":[{"role":"user","content":"a"}]}`)
-		if seen := strings.Contains(got.body, `"prompt_tokens"`); got.status != 200 || seen != x.seen || !strings.Contains(got.body, "[DONE]") {
+		got := w.post("/model/openai/v1/chat/completions",
+			`{"model":"m",`+x.options+`"stream":true,"messages":[{"role":"user","content":"a"}]}`)
+		if seen := strings.Contains(got.body, `"prompt_tokens"`); got.status != 200 || seen != x.seen ||
+			!strings.Contains(got.body, "[DONE]") {
 			t.Errorf("%s: %d %s", x.options, got.status, got.body)
 		}
 		var sent struct {
@@ -218,7 +221,8 @@ func TestUsageOfCompletions(t *testing.T) {
 
 func TestWhatIsNotCounted(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, path := range []string{"/model/anthropic/v1/models?limit=5&key=x", "/model/openai/models", "/model/openai/v1/models", "/model/gemini/v1beta/models"} {
+	for _, path := range []string{"/model/anthropic/v1/models?limit=5&key=x", "/model/openai/models",
+		"/model/openai/v1/models", "/model/gemini/v1beta/models"} {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, w.door.URL+path, nil)
 		r.Header.Set("Anthropic-Version", "2023-06-01")
 		if got := w.do(r); got.status != 200 || !strings.Contains(got.body, "stand-in-1") {
@@ -265,13 +269,19 @@ func TestErrorsOfTheProvider(t *testing.T) {
 		{modeltest.Fault{Status: 429, RetryAfter: "7"}, 429, "a fault of organization [account]", "7"},
 		{modeltest.Fault{Status: 529}, 529, "a fault of", ""},
 		{modeltest.Fault{Status: 400}, 400, "a fault of", ""},
-		{modeltest.Fault{Status: 401, Body: `{"error":{"message":"Incorrect API key provided: ` + modeltest.Key + `"}}`}, 401, "does not allow this with the key", ""},
-		{modeltest.Fault{Status: 403, Body: `{"error":"project proj_abcdefgh12345 may not"}`}, 403, "does not allow this with the key", ""},
-		{modeltest.Fault{Status: 400, Body: `{"error":{"message":"key ` + modeltest.Key + ` of project proj_abcdefgh12345 in projects/1234567890"}}`}, 400, "of project [account] in [account]", ""},
-		{modeltest.Fault{Status: 502, Body: "<html>proxy.internal.example.org is down</html>"}, 502, "answered with status 502", ""},
+		{modeltest.Fault{Status: 401, Body: `{"error":{"message":"Incorrect API key provided: ` + modeltest.Key +
+			`"}}`}, 401, "does not allow this with the key", ""},
+		{modeltest.Fault{Status: 403, Body: `{"error":"project proj_abcdefgh12345 may not"}`}, 403,
+			"does not allow this with the key", ""},
+		{modeltest.Fault{Status: 400, Body: `{"error":{"message":"key ` + modeltest.Key +
+			` of project proj_abcdefgh12345 in projects/1234567890"}}`}, 400, "of project [account] in [account]", ""},
+		{modeltest.Fault{Status: 502, Body: "<html>proxy.internal.example.org is down</html>"}, 502,
+			"answered with status 502", ""},
 		{modeltest.Fault{Status: 503, RetryAfter: "3", Body: "{"}, 503, "answered with status 503", "3"},
-		{modeltest.Fault{Status: 500, Body: `"` + strings.Repeat("x", maxRefused) + `"`}, 500, "answered with status 500", ""},
-		{modeltest.Fault{Status: 500, Gzip: true, Header: http.Header{"Content-Encoding": {"gzip"}}}, 500, "answered with status 500", ""},
+		{modeltest.Fault{Status: 500, Body: `"` + strings.Repeat("x", maxRefused) + `"`}, 500,
+			"answered with status 500", ""},
+		{modeltest.Fault{Status: 500, Gzip: true, Header: http.Header{"Content-Encoding": {"gzip"}}}, 500,
+			"answered with status 500", ""},
 		{modeltest.Fault{Status: 204}, 502, "status 204", ""},
 		{modeltest.Fault{Redirect: "http://127.0.0.1:1/elsewhere?key=x"}, 502, "status 307", ""},
 	} {
@@ -286,7 +296,8 @@ func TestErrorsOfTheProvider(t *testing.T) {
 				t.Errorf("%v %s", got.header, got.body)
 			}
 			checkFormat(t, p.provider, got.body)
-			if c := w.call(); x.status >= 400 && x.fault.Status >= 400 && (c.Status != x.status || c.InputTokens+c.OutputTokens+c.CostMicros != 0) {
+			if c := w.call(); x.status >= 400 && x.fault.Status >= 400 &&
+				(c.Status != x.status || c.InputTokens+c.OutputTokens+c.CostMicros != 0) {
 				t.Errorf("%+v", c)
 			}
 			if n := len(w.stand.Calls()); n != 1 {
@@ -310,7 +321,8 @@ func checkFormat(t *testing.T, provider, body string) {
 
 func TestProviderAway(t *testing.T) {
 	w := newWorld(t, func(p *Proxy) {
-		p.Providers["anthropic"] = Provider{BaseURL: modeltest.BaseURL("http://127.0.0.1:1", "anthropic"), Key: modeltest.Key}
+		p.Providers["anthropic"] = Provider{BaseURL: modeltest.BaseURL("http://127.0.0.1:1", "anthropic"),
+			Key: modeltest.Key}
 	})
 	got := w.post(protocols[0].path, protocols[0].stream)
 	if got.status != 502 || strings.Contains(got.body, "127.0.0.1") || !strings.Contains(got.body, "cannot be reached") {
@@ -339,7 +351,8 @@ func TestProviderSlow(t *testing.T) {
 			if late && timeout < time.Minute {
 				continue
 			}
-			if after == 0 && got.status != 504 || after > 0 && (got.status != 200 || !strings.Contains(got.body, "event: error\n") || got.err != nil) {
+			if after == 0 && got.status != 504 || after > 0 &&
+				(got.status != 200 || !strings.Contains(got.body, "event: error\n") || got.err != nil) {
 				t.Errorf("after %d: %d %v %s", after, got.status, got.err, got.body)
 			}
 			if c := w.call(); c.Ended != record.EndedTime || !c.Estimated || c.InputTokens == 0 {
@@ -362,7 +375,8 @@ func TestClientHangsUp(t *testing.T) {
 			<-held
 			cancel()
 		})
-		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, w.door.URL+protocols[0].path, strings.NewReader(protocols[0].stream))
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, w.door.URL+protocols[0].path,
+			strings.NewReader(protocols[0].stream))
 		r.Header.Set("Anthropic-Version", "2023-06-01")
 		if resp, err := w.door.Client().Do(r); err == nil {
 			_, _ = io.Copy(io.Discard, resp.Body)
@@ -387,7 +401,8 @@ func TestStepEnds(t *testing.T) {
 		<-held
 		end()
 	})
-	resp, err := w.door.Client().Post(w.door.URL+protocols[1].path, "application/json", strings.NewReader(protocols[1].stream))
+	resp, err := w.door.Client().Post(w.door.URL+protocols[1].path, "application/json",
+		strings.NewReader(protocols[1].stream))
 	if err == nil { // it had come as far as the answer's head
 		_, err = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
@@ -405,7 +420,8 @@ func TestBetweenRuns(t *testing.T) {
 	w := newWorld(t, nil)
 	w.run.idle = true
 	got := w.post(protocols[1].path, protocols[1].whole)
-	if got.status != 403 || !strings.Contains(got.body, "while a command of a run is at work") || got.header.Get("X-Should-Retry") != "false" {
+	if got.status != 403 || !strings.Contains(got.body, "while a command of a run is at work") ||
+		got.header.Get("X-Should-Retry") != "false" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if len(w.stand.Calls()) > 0 {
@@ -460,7 +476,8 @@ func TestPrices(t *testing.T) {
 	if _, ok := v.price("other"); ok {
 		t.Error("a price for nothing")
 	}
-	if got := (Price{Input: 3_000_000, Output: 15_000_000}).cost(tokens{input: 1000, cacheRead: 400, cacheWrite: 100, output: 10}); got != 3150 {
+	if got := (Price{Input: 3_000_000, Output: 15_000_000}).cost(tokens{input: 1000, cacheRead: 400, cacheWrite: 100,
+		output: 10}); got != 3150 {
 		t.Errorf("cost %d", got)
 	}
 	if got := (Price{Input: 1}).cost(tokens{input: 1}); got != 1 {

@@ -153,7 +153,8 @@ func members(text []byte) iter.Seq[member] {
 	return func(yield func(member) bool) {
 		i := 1
 		space := func() {
-			for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r' || text[i] == ',' || text[i] == ':') {
+			for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r' ||
+				text[i] == ',' || text[i] == ':') {
 				i++
 			}
 		}

@@ -40,7 +40,8 @@ func (s *site) start() {
 	s.t.Helper()
 	log := slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	proxy := &model.Proxy{Budget: model.Budget{Tokens: 60}, Log: log, Providers: map[string]model.Provider{
-		"anthropic": {BaseURL: modeltest.BaseURL(s.remote, "anthropic"), Key: modeltest.Key, Prices: map[string]model.Price{"claude-*": {Input: 3_000_000, Output: 15_000_000}}},
+		"anthropic": {BaseURL: modeltest.BaseURL(s.remote, "anthropic"), Key: modeltest.Key,
+			Prices: map[string]model.Price{"claude-*": {Input: 3_000_000, Output: 15_000_000}}},
 	}}
 	s.git = &gitd.Server{Root: filepath.Join(s.data, "repos"), Log: log}
 	if err := s.git.Open(context.Background()); err != nil {
@@ -172,8 +173,9 @@ func TestFromASandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	person := gitd.Person{Name: "Ada", Email: "ada@example.org"}
-	first, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: "README", Content: []byte("hello\n")}},
-		Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "begin"})
+	first, err := repo.WriteCommit(t.Context(),
+		gitd.NewCommit{Put: []gitd.File{{Path: "README", Content: []byte("hello\n")}},
+			Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "begin"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -271,7 +271,8 @@ func guessInput(body []byte) int64 {
 		run = 0
 	}
 	for _, c := range body {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '=' || c == '-' || c == '_' {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '=' ||
+			c == '-' || c == '_' {
 			run++
 			continue
 		}

@@ -142,7 +142,8 @@ func newWorld(t *testing.T, change func(*Proxy)) *world {
 	prices := map[string]Price{"*": {Input: 1_000_000, Output: 2_000_000, CacheRead: 100_000, CacheWrite: 1_250_000}}
 	w.proxy = &Proxy{Providers: map[string]Provider{}, HTTP: &http.Client{Transport: transport}}
 	for _, name := range Names() {
-		w.proxy.Providers[name] = Provider{BaseURL: modeltest.BaseURL(w.remote.URL, name), Key: modeltest.Key, Prices: prices}
+		w.proxy.Providers[name] = Provider{BaseURL: modeltest.BaseURL(w.remote.URL, name), Key: modeltest.Key,
+			Prices: prices}
 	}
 	if change != nil {
 		change(w.proxy)
@@ -242,7 +243,8 @@ var protocols = []protocol{
 	{name: "responses", provider: "openai", path: "/model/openai/v1/responses", model: "gpt-x-1",
 		whole:  `{"model":"gpt-x-1","background":false,"input":"one two three four"}`,
 		stream: `{"model":"gpt-x-1","stream":true,"input":[{"role":"user","content":"one two three four"}]}`},
-	{name: "generateContent", provider: "gemini", path: "/model/gemini/v1beta/models/gemini-x-1:generateContent", model: "gemini-x-1",
+	{name: "generateContent", provider: "gemini", path: "/model/gemini/v1beta/models/gemini-x-1:generateContent",
+		model:      "gemini-x-1",
 		whole:      `{"contents":[{"parts":[{"text":"one two three four"}]}]}`,
 		stream:     `{"contents":[{"parts":[{"text":"one two three four"}]}]}`,
 		streamPath: "/model/gemini/v1beta/models/gemini-x-1:streamGenerateContent?alt=sse"},

@@ -44,7 +44,8 @@ const labelPart = "{label}"
 func ParseOrigin(s, own string) (*Origin, error) {
 	scheme, host, ok := strings.Cut(s, "://"+labelPart+".")
 	u, err := url.Parse(scheme + "://" + host)
-	if !ok || err != nil || scheme != "http" && scheme != "https" || host == "" || u.Host != host || u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "{}:") {
+	if !ok || err != nil || scheme != "http" && scheme != "https" || host == "" || u.Host != host ||
+		u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "{}:") {
 		return nil, fmt.Errorf("%q is no origin of previews; want https://{label}.preview.example.org, or http://{label}.localhost:8080", s)
 	}
 	o := &Origin{scheme: scheme, domain: "." + strings.ToLower(u.Hostname())}
@@ -187,7 +188,8 @@ func (api *API) openPreview(c *route.Call) error {
 	if api.Origin != nil {
 		code, err := api.codes.give(p, api.Now())
 		if err != nil {
-			return route.NewProblem(route.KindUnavailable, "cannot open the preview: %v", err).WithHint("try again in a minute")
+			return route.NewProblem(route.KindUnavailable, "cannot open the preview: %v",
+				err).WithHint("try again in a minute")
 		}
 		to = api.Origin.origin(previewLabel(p.caller, p.port)) + openPath + "?code=" + code
 	} else {
@@ -262,7 +264,8 @@ func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 	if api.Origin == nil {
 		return own
 	}
-	way := route.Route{Pattern: labelPart, Access: route.AccessPreview, Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: api.hostPreview}
+	way := route.Route{Pattern: labelPart, Access: route.AccessPreview,
+		Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: api.hostPreview}
 	preview := mux.Serve(way, nil)
 	way.Handle = func(c *route.Call) error {
 		return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.Host)
@@ -311,8 +314,10 @@ func (api *API) enterPreview(c *route.Call, label string) error {
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))
 		}
 	} else {
-		http.SetCookie(c.W, &http.Cookie{Name: api.Origin.cookie(), Value: p.caller.String() + "/" + strconv.Itoa(p.port) + "/" + api.Links.Pass(links.PreviewPath(p.caller, p.port), p.until),
-			Path: "/", MaxAge: max(1, int(p.until.Sub(api.Now())/time.Second)), HttpOnly: true, Secure: api.Origin.scheme == "https", SameSite: http.SameSiteLaxMode})
+		http.SetCookie(c.W, &http.Cookie{Name: api.Origin.cookie(), Value: p.caller.String() + "/" +
+			strconv.Itoa(p.port) + "/" + api.Links.Pass(links.PreviewPath(p.caller, p.port), p.until),
+			Path: "/", MaxAge: max(1, int(p.until.Sub(api.Now())/time.Second)), HttpOnly: true,
+			Secure: api.Origin.scheme == "https", SameSite: http.SameSiteLaxMode})
 	}
 	page.MarkPrivate(c.W.Header())
 	c.W.Header().Set("Cache-Control", "no-store")

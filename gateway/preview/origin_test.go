@@ -16,7 +16,8 @@ func TestParseOrigin(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []string{"", "{label}", "https://preview.example.org", "https://x{label}.example.org", "ftp://{label}.example.org", "https://{label}.example.org/x",
+	for _, bad := range []string{"", "{label}", "https://preview.example.org", "https://x{label}.example.org",
+		"ftp://{label}.example.org", "https://{label}.example.org/x",
 		"https://{label}.", "https://{label}.{label}.org", "https://u@{label}.example.org", "https://{label}.example.org"} {
 		if _, err := ParseOrigin(bad, "https://ramus.example.org"); err == nil {
 			t.Errorf("%q is taken", bad)
@@ -26,14 +27,16 @@ func TestParseOrigin(t *testing.T) {
 
 func TestPreviewLabel(t *testing.T) {
 	labels := map[string]bool{}
-	for _, id := range []string{"fancy-mallard", "a", strings.Repeat("a", 60), strings.Repeat("a", 61), strings.Repeat("a-b", 26), strings.Repeat("a-b", 26) + "c"} {
+	for _, id := range []string{"fancy-mallard", "a", strings.Repeat("a", 60), strings.Repeat("a", 61),
+		strings.Repeat("a-b", 26), strings.Repeat("a-b", 26) + "c"} {
 		for _, port := range []int{1, 5173, 65535} {
 			c, err := record.ConvCaller(id)
 			if err != nil {
 				t.Fatal(err)
 			}
 			label := previewLabel(c, port)
-			if len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.HasSuffix(label, "-") || labels[label] {
+			if len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
+				strings.HasSuffix(label, "-") || labels[label] {
 				t.Errorf("%s %d: %q", id, port, label)
 			}
 			labels[label] = true
@@ -43,13 +46,15 @@ func TestPreviewLabel(t *testing.T) {
 
 // FuzzPreviewPass checks that only an issued pass opens a preview.
 func FuzzPreviewPass(f *testing.F) {
-	signer := &links.Signer{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
+	signer := &links.Signer{Key: []byte(strings.Repeat("k", 32)),
+		Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
 	c, err := record.RunCaller("x")
 	if err != nil {
 		f.Fatal(err)
 	}
 	good := signer.Pass(links.PreviewPath(c, 5173), time.Unix(1_700_000_001, 0))
-	for _, seed := range []string{good, "", ".", "1.x", good + "x", "0" + good, signer.Pass(links.PreviewPath(c, 5174), time.Unix(1_700_000_001, 0)), signer.Pass(links.PreviewPath(c, 5173), time.Unix(1_699_999_999, 0))} {
+	for _, seed := range []string{good, "", ".", "1.x", good + "x", "0" + good, signer.Pass(links.PreviewPath(c, 5174),
+		time.Unix(1_700_000_001, 0)), signer.Pass(links.PreviewPath(c, 5173), time.Unix(1_699_999_999, 0))} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, pass string) {
@@ -83,7 +88,8 @@ func FuzzPreviewAnswer(f *testing.F) {
 			if !own && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.HasPrefix(to, "/preview/run:x/5173/pass/") {
 				t.Errorf("%q becomes %q", location, to)
 			}
-			if policies := h.Values("Content-Security-Policy"); !own && policies[len(policies)-1] != "sandbox allow-scripts allow-forms allow-popups allow-modals" {
+			if policies := h.Values("Content-Security-Policy"); !own &&
+				policies[len(policies)-1] != "sandbox allow-scripts allow-forms allow-popups allow-modals" {
 				t.Errorf("policies: %q", policies)
 			}
 		}

@@ -116,7 +116,8 @@ func (api *API) portOf(c *route.Call, caller record.Caller, port int) Port {
 	p := Port{Port: port}
 	if address := c.Address(); api.Links != nil && address != "" {
 		until := api.Links.Expiry()
-		p.URL, p.Expires = address+api.Links.SignUntil(links.PreviewPath(caller, port), until), until.UTC().Truncate(time.Second)
+		p.URL, p.Expires = address+api.Links.SignUntil(links.PreviewPath(caller, port), until),
+			until.UTC().Truncate(time.Second)
 	}
 	return p
 }
@@ -141,7 +142,8 @@ func (api *API) connectPort(c *route.Call) error {
 		return err
 	}
 	if !strings.EqualFold(c.R.Header.Get("Upgrade"), PortUpgrade) {
-		return route.NewProblem(route.KindInvalid, "a connection to a port takes the place of this one: want the headers `Connection: Upgrade` and `Upgrade: %s`", PortUpgrade)
+		return route.NewProblem(route.KindInvalid,
+			"a connection to a port takes the place of this one: want the headers `Connection: Upgrade` and `Upgrade: %s`", PortUpgrade)
 	}
 	done, err := api.connections.Acquire(c.Who)
 	if err != nil {
@@ -155,11 +157,13 @@ func (api *API) connectPort(c *route.Call) error {
 	defer inside.Close()
 	outside, buffered, err := http.NewResponseController(c.W).Hijack()
 	if err != nil {
-		return route.NewProblem(route.KindInvalid, "this connection cannot be given to a port: %v", err).WithHint("HTTP/1.1 can")
+		return route.NewProblem(route.KindInvalid, "this connection cannot be given to a port: %v",
+			err).WithHint("HTTP/1.1 can")
 	}
 	defer outside.Close()
 	_ = outside.SetDeadline(time.Time{}) // removes the deadline that the server set for requests
-	if _, err := io.WriteString(outside, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+PortUpgrade+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(outside, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+		PortUpgrade+"\r\n\r\n"); err != nil {
 		return nil // the client has closed the connection
 	}
 	defer context.AfterFunc(c.Draining(), func() { outside.Close() })()

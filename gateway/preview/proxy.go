@@ -76,7 +76,8 @@ func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 		ModifyResponse: func(r *http.Response) error {
 			h := r.Header
 			maps.DeleteFunc(h, func(name string, _ []string) bool {
-				return slices.Contains(foreign, name) || strings.HasPrefix(name, "X-Accel-") || strings.HasPrefix(name, "X-Sendfile")
+				return slices.Contains(foreign, name) || strings.HasPrefix(name, "X-Accel-") ||
+					strings.HasPrefix(name, "X-Sendfile")
 			})
 			h.Set("X-Robots-Tag", "noindex, nofollow")
 			h.Set("X-Accel-Buffering", "no") // a proxy that buffers a stream would delay it
@@ -117,7 +118,8 @@ func (api *API) clock(c *route.Call, t time.Time) time.Time {
 // ports or the proxies before ramus. The names are in canonical form.
 var foreign = []string{
 	"Alt-Svc", "Cdn-Cache-Control", "Clear-Site-Data", "Nel", "Origin-Agent-Cluster", "Public-Key-Pins", "Report-To",
-	"Reporting-Endpoints", "Strict-Transport-Security", "Surrogate-Control", "X-Lighttpd-Send-File", "X-Reproxy-Url", "X-Request-Id",
+	"Reporting-Endpoints", "Strict-Transport-Security", "Surrogate-Control", "X-Lighttpd-Send-File", "X-Reproxy-Url",
+	"X-Request-Id",
 }
 
 // privately returns a Cache-Control that lets the browser cache the answer but no shared cache.
@@ -153,7 +155,8 @@ func (api *API) unseen(c *route.Call, p previewed, err error) error {
 	case errors.Is(err, executor.ErrUnavailable), errors.Is(err, record.ErrClosed), errors.Is(err, record.ErrInvalid):
 		return err
 	default:
-		said = route.NewProblem(route.KindUnavailable, "what listens at port %d of %s gave no answer that could be shown", p.port, p.caller).
+		said = route.NewProblem(route.KindUnavailable,
+			"what listens at port %d of %s gave no answer that could be shown", p.port, p.caller).
 			WithHint("it may have ended, or speak no HTTP")
 	}
 	said.Cause = err
@@ -182,7 +185,8 @@ func newTransport(x Executor) *http.Transport {
 			defer cancel()
 			return x.DialPort(ctx, caller, n)
 		},
-		DisableCompression: true, MaxIdleConnsPerHost: 8, MaxIdleConns: 64, IdleConnTimeout: 5 * time.Second, MaxResponseHeaderBytes: 256 << 10,
+		DisableCompression: true, MaxIdleConnsPerHost: 8, MaxIdleConns: 64, IdleConnTimeout: 5 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
 	}
 }
 

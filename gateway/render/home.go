@@ -81,7 +81,8 @@ func (h Home) Blocks() []slack.Block {
 	}
 	l.choose("*Repository*", ActionHomeRepo, h.Repo, homeOptions(h.Repos))
 	if h.Repo != "" {
-		l.typed("Branch to begin from", "Empty means the base of the repository. Press Enter to save.", ActionHomeBase, h.Base)
+		l.typed("Branch to begin from", "Empty means the base of the repository. Press Enter to save.",
+			ActionHomeBase, h.Base)
 	}
 	l.choose("*Agent* for plain words", ActionHomeAgent, h.Agent, homeOptions(h.Agents))
 	l.choose("*Mention me* in a thread", ActionHomeNotify, h.Notice, h.Notify)
@@ -117,7 +118,8 @@ func (l *layout) choose(label, action, present string, values []HomeOption) {
 	if present != "" && !slices.ContainsFunc(options, func(o option) bool { return o.Value == present }) {
 		label += " (`" + NoTicks(InlineText(present, 100)) + "` is not available any more)"
 	}
-	l.raw(labelled{"section", mrkdwn(label), chooser{choice{"static_select", plainText("Choose"), action, options}, &initial}})
+	l.raw(labelled{"section", mrkdwn(label),
+		chooser{choice{"static_select", plainText("Choose"), action, options}, &initial}})
 }
 
 func (l *layout) typed(label, hint, action, present string) {

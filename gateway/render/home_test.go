@@ -17,9 +17,11 @@ func TestHomeIsWithinSlacksLimits(t *testing.T) {
 	}
 	notify := []HomeOption{{"needed", "for questions"}, {"never", "never"}}
 	for name, h := range map[string]Home{
-		"nothing":         {},
-		"the usual":       {Repos: []string{"app", "lib"}, Agents: []string{"coder"}, Notify: notify, Repo: "lib", Base: "next", Agent: "coder", Notice: "never"},
-		"too much":        {Repos: many, Agents: many, Notify: notify, Repo: many[140], Agent: many[0], Mistake: strings.Repeat("<!channel> ", 1000)},
+		"nothing": {},
+		"the usual": {Repos: []string{"app", "lib"}, Agents: []string{"coder"}, Notify: notify, Repo: "lib",
+			Base: "next", Agent: "coder", Notice: "never"},
+		"too much": {Repos: many, Agents: many, Notify: notify, Repo: many[140], Agent: many[0],
+			Mistake: strings.Repeat("<!channel> ", 1000)},
 		"what was there":  {Repos: []string{"app"}, Repo: "gone`*", Agent: "gone"},
 		"foreign letters": {Repos: []string{"ärger/größe", "\u202e"}, Base: "größe"},
 	} {
@@ -34,14 +36,16 @@ func TestHomeIsWithinSlacksLimits(t *testing.T) {
 			t.Errorf("%s mentions a channel", name)
 		}
 	}
-	if blocks, _ := json.Marshal(Home{Repos: many, Repo: many[110]}.Blocks()); !strings.Contains(string(blocks), `"initial_option":{"text":{"type":"plain_text","text":"team/repository-110-`) {
+	if blocks, _ := json.Marshal(Home{Repos: many, Repo: many[110]}.Blocks()); !strings.Contains(string(blocks),
+		`"initial_option":{"text":{"type":"plain_text","text":"team/repository-110-`) {
 		t.Error("the present choice is not shown")
 	}
 }
 
 func TestNotice(t *testing.T) {
 	msg := slack.Message{Text: "failed", Blocks: []slack.Block{slack.Block(`{"type":"divider"}`)}}
-	if got := Notice(msg, "U01", "U02"); got.Text != "<@U01> <@U02> failed" || len(got.Blocks) != 2 || !strings.Contains(string(got.Blocks[0]), "U02") || len(msg.Blocks) != 1 {
+	if got := Notice(msg, "U01", "U02"); got.Text != "<@U01> <@U02> failed" || len(got.Blocks) != 2 ||
+		!strings.Contains(string(got.Blocks[0]), "U02") || len(msg.Blocks) != 1 {
 		t.Errorf("%+v", got)
 	}
 	if got := Notice(slack.Message{Text: "failed"}, "U01"); got.Text != "<@U01> failed" || got.Blocks != nil {

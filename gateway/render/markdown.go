@@ -175,7 +175,8 @@ func markdownQuote(s string, most int) string {
 		} else {
 			text := strings.TrimLeft(lines[i], " \t")
 			indent := strings.ReplaceAll(lines[i][:len(lines[i])-len(text)], "\t", "    ")
-			quoted = strings.TrimSpace("> " + strings.Repeat("&nbsp;", min(len(indent), 20)) + MarkdownText(text, min(2000, most/2)))
+			quoted = strings.TrimSpace("> " + strings.Repeat("&nbsp;", min(len(indent), 20)) +
+				MarkdownText(text, min(2000, most/2)))
 		}
 		if most -= width(quoted) + 1; most < 0 {
 			b.WriteString("> …\n")
@@ -209,7 +210,8 @@ func markdownLink(to, label string) string {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(to) > linkMax {
 		return label
 	}
-	to = strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E", " ", "%20", "\\", "%5C", "|", "%7C", "`", "%60").Replace(u.String())
+	to = strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E", " ", "%20", "\\", "%5C", "|", "%7C", "`",
+		"%60").Replace(u.String())
 	return "[" + label + "](" + to + ")"
 }
 

@@ -13,7 +13,8 @@ import (
 
 // TestInvisible checks the borders of the ranges of characters that show nothing.
 func TestInvisible(t *testing.T) {
-	for _, r := range [][2]rune{{0, 0x08}, {0x0b, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e}, {0x200b, 0x200b}, {0x200e, 0x200f},
+	for _, r := range [][2]rune{{0, 0x08}, {0x0b, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e},
+		{0x200b, 0x200b}, {0x200e, 0x200f},
 		{0x202a, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}} {
 		for c := r[0]; c <= r[1]; c++ {
 			if !Invisible(c) {
@@ -31,7 +32,8 @@ func TestInvisible(t *testing.T) {
 // TestNames checks the names of files of pictures.
 func TestNames(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "page", "-": "page", "é/": "page", "azAZ09": "azaz09", "a`{@[/:b": "a-b", "Home page (mobile)": "home-page-mobile", strings.Repeat("a", 41): strings.Repeat("a", 40),
+		"": "page", "-": "page", "é/": "page", "azAZ09": "azaz09", "a`{@[/:b": "a-b",
+		"Home page (mobile)": "home-page-mobile", strings.Repeat("a", 41): strings.Repeat("a", 40),
 	} {
 		if got := Slug(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -47,7 +49,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: %q, want %q", kind, got, want)
 		}
 	}
-	if name := PictureName(Picture{Check: "Home", Viewport: "Desktop", File: record.ManifestFile{Type: "image/png"}}, 2, "run:a/1"); name != "home-desktop-2__run-a-1.png" {
+	if name := PictureName(Picture{Check: "Home", Viewport: "Desktop", File: record.ManifestFile{Type: "image/png"}}, 2,
+		"run:a/1"); name != "home-desktop-2__run-a-1.png" {
 		t.Error(name)
 	}
 }
@@ -86,7 +89,8 @@ func TestLists(t *testing.T) {
 		{3, 3, 12, "| A |\n| --- |\n| 0 |\n| 1 |\n\nand 1 more"},
 		{3, 3, 11, "| A |\n| --- |\n| 0 |\n\nand 2 more"},
 	} {
-		if got := markdownTable([]string{"A"}, tt.n, tt.most, tt.units, func(i int) []string { return []string{fmt.Sprint(i)} }); got != tt.want {
+		if got := markdownTable([]string{"A"}, tt.n, tt.most, tt.units,
+			func(i int) []string { return []string{fmt.Sprint(i)} }); got != tt.want {
 			t.Errorf("%d rows, at most %d in %d: %q, want %q", tt.n, tt.most, tt.units, got, tt.want)
 		}
 	}
@@ -144,7 +148,8 @@ func TestCommentPlace(t *testing.T) {
 		{forge.Comment{Path: "a.go", Line: 7, Side: "RIGHT"}, "On `a.go`, line 7."},
 		{forge.Comment{Path: "a.go", Line: 7, Side: "LEFT"}, "On `a.go`, line 7 as it was before the change."},
 		{forge.Comment{Path: "a.go", Side: "LEFT"}, "On `a.go`, the whole file."},
-		{forge.Comment{Path: "a.go", DiffHunk: "+x"}, "On `a.go`; the lines have changed since. The part of the diff above it:"},
+		{forge.Comment{Path: "a.go", DiffHunk: "+x"},
+			"On `a.go`; the lines have changed since. The part of the diff above it:"},
 		{forge.Comment{}, ""},
 	} {
 		var b strings.Builder
@@ -160,14 +165,18 @@ func TestCommentPlace(t *testing.T) {
 
 // TestLookLinks checks that only files of the run are linked, and none where links lead nowhere.
 func TestLookLinks(t *testing.T) {
-	m := &record.Manifest{Run: "run:a/1", Files: []record.ManifestFile{{Name: BrowserFiles + "a.png"}, {Name: BrowserFiles + "1.png"}, {Name: BrowserFiles + "c.png"}, {Name: BrowserFiles}}}
-	view := record.BrowserView{Screenshot: "a.png", Trace: "none.zip", Steps: []record.BrowserStep{{OK: true, Screenshot: "1.png"}, {Screenshot: "1.png"}, {}}}
+	m := &record.Manifest{Run: "run:a/1", Files: []record.ManifestFile{{Name: BrowserFiles + "a.png"},
+		{Name: BrowserFiles + "1.png"}, {Name: BrowserFiles + "c.png"}, {Name: BrowserFiles}}}
+	view := record.BrowserView{Screenshot: "a.png", Trace: "none.zip",
+		Steps: []record.BrowserStep{{OK: true, Screenshot: "1.png"}, {Screenshot: "1.png"}, {}}}
 	view.Viewport.Name = "desktop"
-	check := record.BrowserCheck{Compare: &record.BrowserComparison{Views: []record.BrowserDiff{{Viewport: "desktop", Picture: "c.png"}, {Viewport: "mobile", Picture: "a.png"}}}}
+	check := record.BrowserCheck{Compare: &record.BrowserComparison{Views: []record.BrowserDiff{{Viewport: "desktop",
+		Picture: "c.png"}, {Viewport: "mobile", Picture: "a.png"}}}}
 	file := func(run, name string) string { return "https://x/" + run + "/" + name }
 	const at = "(https://x/run:a/1/" + BrowserFiles
 	p := pullBody{links: PullLinks{File: file, Trace: file}}
-	if got, want := p.lookLinks(m, check, view), "[step 2]"+at+"1.png) · [picture]"+at+"a.png) · [before and after]"+at+"c.png)"; got != want {
+	if got, want := p.lookLinks(m, check, view), "[step 2]"+at+"1.png) · [picture]"+at+"a.png) · [before and after]"+at+
+		"c.png)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := (pullBody{}).lookLinks(m, check, view); got != "" {
@@ -177,7 +186,8 @@ func TestLookLinks(t *testing.T) {
 
 // TestOutcome checks the parts of a result that depend on how it went.
 func TestOutcome(t *testing.T) {
-	table := checkTable(&record.Manifest{Tests: []record.ManifestTests{{Step: "a", OK: true, Passed: 1}, {Step: "b", OK: true, Failed: 1}, {Step: "c"}, {Step: "d", Unknown: true}}})
+	table := checkTable(&record.Manifest{Tests: []record.ManifestTests{{Step: "a", OK: true, Passed: 1},
+		{Step: "b", OK: true, Failed: 1}, {Step: "c"}, {Step: "d", Unknown: true}}})
 	if strings.Count(table, "✅ passed") != 1 || strings.Count(table, "❌ failed") != 2 {
 		t.Errorf("tests without a check:\n%s", table)
 	}
@@ -189,7 +199,8 @@ func TestOutcome(t *testing.T) {
 		text  string
 		shown bool
 	}{{record.StateFailed, "no disk", true}, {record.StateFailed, "", false}, {record.StateComplete, "no disk", false}} {
-		if got := (Result{Manifest: record.Manifest{State: tt.state, Error: tt.text}}).why(); (got != "") != tt.shown || !strings.Contains(got, tt.text) && tt.shown {
+		if got := (Result{Manifest: record.Manifest{State: tt.state, Error: tt.text}}).why(); (got != "") != tt.shown ||
+			!strings.Contains(got, tt.text) && tt.shown {
 			t.Errorf("%s, %q: %q", tt.state, tt.text, got)
 		}
 	}
@@ -200,7 +211,8 @@ func TestOutcome(t *testing.T) {
 		{record.Manifest{}, ""},
 		{record.Manifest{Usage: &record.Usage{InputTokens: 5}}, ""},
 		{record.Manifest{Usage: &record.Usage{Calls: 1}}, "1 call to models, 0 tokens in, 0 out"},
-		{record.Manifest{Usage: &record.Usage{Calls: 2, InputTokens: 7, CostMicros: 12300}}, "2 calls to models, 7 tokens in, 0 out, cost 0.0123"},
+		{record.Manifest{Usage: &record.Usage{Calls: 2, InputTokens: 7, CostMicros: 12300}},
+			"2 calls to models, 7 tokens in, 0 out, cost 0.0123"},
 	} {
 		if got := agentWords(&tt.m); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.m.Usage, got, tt.want)

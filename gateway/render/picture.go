@@ -90,7 +90,8 @@ func Pictures(m *record.Manifest) (shown, rest []Picture) {
 			}
 		}
 		for _, v := range c.Views {
-			at := Picture{Check: c.Name, Viewport: v.Viewport.Name, width: v.Viewport.Width, height: v.Viewport.Height, verdict: string(v.Verdict)}
+			at := Picture{Check: c.Name, Viewport: v.Viewport.Name, width: v.Viewport.Width, height: v.Viewport.Height,
+				verdict: string(v.Verdict)}
 			size := 0
 			if v.Viewport.Mobile {
 				size = 1
@@ -159,7 +160,8 @@ func Films(m *record.Manifest, shown []Picture) (films, rest []Picture) {
 					continue
 				}
 				delete(files, f.Name) // each file once
-				p := Picture{File: f, Check: c.Name, Viewport: v.Viewport.Name, width: v.Viewport.Width, height: v.Viewport.Height, verdict: string(v.Verdict), film: true}
+				p := Picture{File: f, Check: c.Name, Viewport: v.Viewport.Name, width: v.Viewport.Width,
+					height: v.Viewport.Height, verdict: string(v.Verdict), film: true}
 				if len(shown)+len(films) >= maxPictures || f.Size <= 0 || f.Size > room {
 					rest = append(rest, p)
 					continue

@@ -44,7 +44,8 @@ func someLooks() record.Manifest {
 	m.Files = slices.DeleteFunc(m.Files, func(f record.ManifestFile) bool { return strings.HasPrefix(f.Name, "artifacts/") })
 	rendertest.AddCheck(&m, "about", desktop, mobile)
 	rendertest.AddComparison(&m, rendertest.AddCheck(&m, "list", desktop, mobile), 0.032, 0)
-	rendertest.AddComparison(&m, rendertest.AddCheck(&m, "todo", desktop, red(mobile, 3, "step 3, click \"#add\": nothing matches it within 10 s")), 0.0001, 0.41)
+	rendertest.AddComparison(&m, rendertest.AddCheck(&m, "todo", desktop,
+		red(mobile, 3, "step 3, click \"#add\": nothing matches it within 10 s")), 0.0001, 0.41)
 	m.Verdict = record.VerdictFailed
 	return m
 }
@@ -52,11 +53,13 @@ func someLooks() record.Manifest {
 func TestPictures(t *testing.T) {
 	m := someLooks()
 	shown, rest := Pictures(&m)
-	want := []string{"003-todo/mobile/step-03", "002-list/desktop/triptych", "003-todo/desktop/triptych", "003-todo/mobile/triptych", "001-about/desktop/screenshot"}
+	want := []string{"003-todo/mobile/step-03", "002-list/desktop/triptych", "003-todo/desktop/triptych",
+		"003-todo/mobile/triptych", "001-about/desktop/screenshot"}
 	if got := inOrder(shown); !slices.Equal(got, want) {
 		t.Errorf("shown %q, want %q", got, want)
 	}
-	want = []string{"001-about/mobile/screenshot", "002-list/mobile/screenshot", "002-list/desktop/screenshot", "003-todo/desktop/screenshot", "003-todo/mobile/screenshot"}
+	want = []string{"001-about/mobile/screenshot", "002-list/mobile/screenshot", "002-list/desktop/screenshot",
+		"003-todo/desktop/screenshot", "003-todo/mobile/screenshot"}
 	if got := inOrder(rest); !slices.Equal(got, want) {
 		t.Errorf("the rest is %q, want %q", got, want)
 	}
@@ -93,7 +96,8 @@ func TestFilms(t *testing.T) {
 	if got := inOrder(rest); !slices.Equal(got, []string{"001/desktop/video.webm"}) {
 		t.Errorf("the rest is %q", got)
 	}
-	if got, name := films[0].Caption(OneLine), PictureName(films[0], 4, "C01-1700.0001"); got != "todo at mobile (390×844): FAIL, film" || name != "todo-mobile-4__C01-1700.0001.webm" {
+	if got, name := films[0].Caption(OneLine), PictureName(films[0], 4,
+		"C01-1700.0001"); got != "todo at mobile (390×844): FAIL, film" || name != "todo-mobile-4__C01-1700.0001.webm" {
 		t.Errorf("%q, %q", got, name)
 	}
 	shown = append(shown, shown...)[:5]
@@ -170,14 +174,16 @@ func TestLooked(t *testing.T) {
 		{both, "FAIL at desktop and mobile: step 1 failed"},
 		{over, "FAIL: 20 % of the pixels changed, at most 1 % may; PASS at desktop; 20 % changed"},
 		{old, "PASS at desktop; before the last change"},
-		{browser.Check{Name: "dead", Verdict: browser.Fail, Reason: "nothing listens at port 5173"}, "FAIL: nothing listens at port 5173"},
+		{browser.Check{Name: "dead", Verdict: browser.Fail, Reason: "nothing listens at port 5173"},
+			"FAIL: nothing listens at port 5173"},
 		{browser.Check{Name: "none", Verdict: browser.Unverified}, "UNVERIFIED"},
 	} {
 		if got := writing(InlineText).looked(&m, x.check); got != x.want {
 			t.Errorf("%s: %q, want %q", x.check.Name, got, x.want)
 		}
 	}
-	for share, want := range map[float64]string{0: "0 %", -1: "0 %", math.NaN(): "0 %", 1e-9: "less than 0.1 %", 0.001: "0.1 %", 0.0994: "9.9 %", 0.0996: "10 %", 0.5: "50 %", 0.9999: "99 %", 1: "100 %", math.Inf(1): "100 %"} {
+	for share, want := range map[float64]string{0: "0 %", -1: "0 %", math.NaN(): "0 %", 1e-9: "less than 0.1 %",
+		0.001: "0.1 %", 0.0994: "9.9 %", 0.0996: "10 %", 0.5: "50 %", 0.9999: "99 %", 1: "100 %", math.Inf(1): "100 %"} {
 		if got := Percent(share); got != want {
 			t.Errorf("%v: %q, want %q", share, got, want)
 		}
@@ -186,7 +192,8 @@ func TestLooked(t *testing.T) {
 
 // someLinks make links to a run's files.
 func someLinks() PictureLinks {
-	return PictureLinks{File: pageOf, Trace: func(name string) string { return "https://ramus.example/trace/index.html?trace=" + pageOf(name) }}
+	return PictureLinks{File: pageOf,
+		Trace: func(name string) string { return "https://ramus.example/trace/index.html?trace=" + pageOf(name) }}
 }
 
 func TestRenderPictures(t *testing.T) {

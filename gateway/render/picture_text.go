@@ -114,7 +114,8 @@ func looked(m *record.Manifest) string {
 		return ""
 	}
 	return "*Browser*" + bullets(len(list), 6, 1200, "and %d more", func(i int) string {
-		return lookMark(string(list[i].Verdict)) + InlineText(list[i].Name, 80) + " " + cutEscaped(writing(InlineText).looked(m, list[i]), 500)
+		return lookMark(string(list[i].Verdict)) + InlineText(list[i].Name, 80) + " " +
+			cutEscaped(writing(InlineText).looked(m, list[i]), 500)
 	})
 }
 
@@ -192,10 +193,12 @@ func (links PictureLinks) more(rest []Picture, recorded []trace, units int) stri
 	}
 	var lines []string
 	if links.File != nil {
-		lines = append(lines, list("Pictures: ", len(rest), func(i int) string { return links.File(rest[i].File.Name) }, func(i int) string { return rest[i].Caption(OneLine) }))
+		lines = append(lines, list("Pictures: ", len(rest), func(i int) string { return links.File(rest[i].File.Name) },
+			func(i int) string { return rest[i].Caption(OneLine) }))
 	}
 	if links.Trace != nil {
-		lines = append(lines, list("Traces: ", len(recorded), func(i int) string { return links.Trace(recorded[i].name) }, func(i int) string { return recorded[i].label() }))
+		lines = append(lines, list("Traces: ", len(recorded),
+			func(i int) string { return links.Trace(recorded[i].name) }, func(i int) string { return recorded[i].label() }))
 	}
 	return join("\n", lines...)
 }

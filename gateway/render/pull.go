@@ -23,7 +23,8 @@ const titleMax = 72
 // a body 60,000.
 func Pull(t record.Task, work []record.Manifest, links PullLinks) (title, body string) {
 	p := pullBody{task: t, work: work, links: links}
-	parts := []string{p.asked(), p.changed(), p.checked(), p.looked(), p.unverified(), p.commands(), p.screenshots(), p.runs()}
+	parts := []string{p.asked(), p.changed(), p.checked(), p.looked(), p.unverified(), p.commands(),
+		p.screenshots(), p.runs()}
 	body = join("\n\n", parts...)
 	// The bounds of all parts add up to less than the limit. The loop is for a later change of one of them.
 	for i := len(parts) - 1; width(body) > pullMax && i >= 0; i-- {
@@ -111,7 +112,8 @@ func (p pullBody) changed() string {
 	}
 	s += "\n\n" + markdownList(min(len(list), shown), shown, 6000, func(i int) string { return mdChange(list[i]) })
 	if more := list[min(len(list), shown):]; len(more) > 0 {
-		s += "\n\n" + markdownDetails(Plural(len(more), "more file"), markdownList(len(more), 200, 6000, func(i int) string { return mdChange(more[i]) }))
+		s += "\n\n" + markdownDetails(Plural(len(more), "more file"),
+			markdownList(len(more), 200, 6000, func(i int) string { return mdChange(more[i]) }))
 	}
 	return s
 }
@@ -174,7 +176,8 @@ func (p pullBody) checked() string {
 		return "## Checks\n\nNothing has run yet."
 	}
 	head, what := Headline(m)
-	return join("\n\n", "## Checks\n\n"+strings.TrimSpace("**"+MarkdownText(head, 100)+"** "+MarkdownText(what, 300)), checkTable(m))
+	return join("\n\n", "## Checks\n\n"+strings.TrimSpace("**"+MarkdownText(head, 100)+"** "+MarkdownText(what, 300)),
+		checkTable(m))
 }
 
 // checkTable returns a table of the results of a run's checks.
@@ -186,7 +189,8 @@ func checkTable(m *record.Manifest) string {
 	return markdownTable([]string{"check", "result", ""}, len(ran)+len(alone), 20, 4000, func(i int) []string {
 		if i >= len(ran) {
 			t := alone[i-len(ran)]
-			return []string{writing(MarkdownText).tool("tests", t.Framework), mdMark(t.OK && t.Failed == 0), writing(markdownCell).counted(t, 10, 120)}
+			return []string{writing(MarkdownText).tool("tests", t.Framework), mdMark(t.OK && t.Failed == 0),
+				writing(markdownCell).counted(t, 10, 120)}
 		}
 		c := ran[i]
 		came := ""
@@ -219,7 +223,8 @@ func (p pullBody) unverified() string {
 	if len(list) == 0 {
 		return ""
 	}
-	return "### Not verified\n\n" + markdownList(len(list), 20, 4000, func(i int) string { return MarkdownText(list[i], 400) })
+	return "### Not verified\n\n" + markdownList(len(list), 20, 4000,
+		func(i int) string { return MarkdownText(list[i], 400) })
 }
 
 // screenshots lists the pictures and films of the newest run that made any. Only the page of the run shows them,
@@ -237,7 +242,8 @@ func (p pullBody) screenshots() string {
 			continue
 		}
 		s := "## Screenshots\n\n" + markdownList(len(shots), 20, 2000, func(i int) string {
-			return markdownCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" + bytesize.Text(shots[i].Size) + ")"
+			return markdownCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" +
+				bytesize.Text(shots[i].Size) + ")"
 		})
 		if page := p.page(m.Run, "the run's page"); page != "" {
 			s += "\n\nThey are shown on " + page + "."
@@ -267,25 +273,26 @@ func (p pullBody) commands() string {
 		return ""
 	}
 	slices.Reverse(list) // the oldest are cut
-	return markdownDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)", markdownTable([]string{"command", "result", "took"}, len(list), 60, 7000, func(i int) []string {
-		c := list[i]
-		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
-		line := markdownCell(cmp.Or(first, c.Step), 200)
-		if more {
-			line += " …"
-		}
-		result := "failed"
-		switch {
-		case c.Exit != nil:
-			result = "exit " + strconv.Itoa(*c.Exit)
-		case c.OK:
-			result = "ok"
-		}
-		if c.Reason != "" && !c.OK {
-			result += ", " + MarkdownText(c.Reason, 100)
-		}
-		return []string{line, result, Duration(time.Duration(max(c.DurationMS, 0)) * time.Millisecond)}
-	}))
+	return markdownDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)",
+		markdownTable([]string{"command", "result", "took"}, len(list), 60, 7000, func(i int) []string {
+			c := list[i]
+			first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
+			line := markdownCell(cmp.Or(first, c.Step), 200)
+			if more {
+				line += " …"
+			}
+			result := "failed"
+			switch {
+			case c.Exit != nil:
+				result = "exit " + strconv.Itoa(*c.Exit)
+			case c.OK:
+				result = "ok"
+			}
+			if c.Reason != "" && !c.OK {
+				result += ", " + MarkdownText(c.Reason, 100)
+			}
+			return []string{line, result, Duration(time.Duration(max(c.DurationMS, 0)) * time.Millisecond)}
+		}))
 }
 
 // runs lists the runs that worked for the task, their agents, and the age of the base.
@@ -357,7 +364,8 @@ func Reply(t record.Task, c forge.Comment, work record.Manifest, links PullLinks
 		head = "Nothing was changed for this."
 	default:
 		head = "Addressed in " + mdHash(m.Head) + ": " + changes(m)
-		if i := slices.IndexFunc(m.Changed, func(d gitd.Change) bool { return d.Path == c.Path || d.OldPath == c.Path }); c.Path != "" && i >= 0 {
+		if i := slices.IndexFunc(m.Changed,
+			func(d gitd.Change) bool { return d.Path == c.Path || d.OldPath == c.Path }); c.Path != "" && i >= 0 {
 			head += ", here " + mdChange(m.Changed[i])
 		}
 		head += "."
@@ -372,9 +380,11 @@ func Reply(t record.Task, c forge.Comment, work record.Manifest, links PullLinks
 	}
 	missing := ""
 	if list := unchecked(m); len(list) > 0 && m.State != record.StateFailed {
-		missing = markdownDetails("Not verified", markdownList(len(list), 10, 2000, func(i int) string { return MarkdownText(list[i], 300) }))
+		missing = markdownDetails("Not verified",
+			markdownList(len(list), 10, 2000, func(i int) string { return MarkdownText(list[i], 300) }))
 	}
-	return join("\n\n", head, files, MarkdownText(what, 300), checkTable(m), p.lookTable(m, m.Head), markdownDetails("Pictures", p.lookPictures(m)), missing, p.page(m.Run, "Run's page")) + "\n"
+	return join("\n\n", head, files, MarkdownText(what, 300), checkTable(m), p.lookTable(m, m.Head),
+		markdownDetails("Pictures", p.lookPictures(m)), missing, p.page(m.Run, "Run's page")) + "\n"
 }
 
 // mdHash returns a commit in a form that GitHub turns into a link.

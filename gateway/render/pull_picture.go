@@ -36,7 +36,8 @@ func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
 		if !slices.ContainsFunc(c.Views, func(v record.BrowserView) bool { return v.Verdict == c.Verdict }) {
 			// No program listened, or more than the limit differs. The reason does not belong to a view.
 			rows = append(rows, func() []string {
-				return []string{MarkdownText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", MarkdownText(c.Reason, 300), old), ""}
+				return []string{MarkdownText(c.Name, 80), "", mdLook(string(c.Verdict)),
+					join(", ", MarkdownText(c.Reason, 300), old), ""}
 			})
 		}
 		for _, v := range c.Views {
@@ -45,7 +46,8 @@ func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
 				if v.Verdict != record.BrowserPass {
 					why = MarkdownText(v.Reason, 300)
 				}
-				return []string{MarkdownText(c.Name, 80), MarkdownText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
+				return []string{MarkdownText(c.Name, 80),
+					MarkdownText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
 					mdLook(string(v.Verdict)), join(", ", why, changedAt(c, v.Viewport.Name), old), p.lookLinks(m, c, v)}
 			})
 		}
@@ -53,7 +55,8 @@ func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
 	if len(rows) == 0 {
 		return ""
 	}
-	return markdownTable([]string{"check", "at", "verdict", "", "evidence"}, len(rows), 20, 6000, func(i int) []string { return rows[i]() })
+	return markdownTable([]string{"check", "at", "verdict", "", "evidence"}, len(rows), 20, 6000,
+		func(i int) []string { return rows[i]() })
 }
 
 func mdLook(verdict string) string { return lookMark(verdict) + MarkdownText(verdict, 20) }

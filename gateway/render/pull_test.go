@@ -29,7 +29,8 @@ import (
 func markdown(t testing.TB, text string) *html.Node {
 	t.Helper()
 	var b bytes.Buffer
-	md := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(mdhtml.WithUnsafe(), mdhtml.WithHardWraps()))
+	md := goldmark.New(goldmark.WithExtensions(extension.GFM),
+		goldmark.WithRendererOptions(mdhtml.WithUnsafe(), mdhtml.WithHardWraps()))
 	if err := md.Convert([]byte(text), &b); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +67,10 @@ var (
 	skips       = regexp.MustCompile(`(?i)\[(skip|no|ci|actions)[ -]?(ci|skip|actions|checks)?\]`)
 	headings    = []string{"What was asked", "What changed", "Checks", "Browser", "Not verified", "Screenshots", "Evidence"}
 	summaries   = regexp.MustCompile(`^(Context that was given|\d+ more files?|Commands \(\d+, the last one first\)|Not verified|Pictures)$`)
-	pullMarkups = []atom.Atom{atom.Html, atom.Head, atom.Body, atom.H2, atom.H3, atom.P, atom.Br, atom.Blockquote, atom.Ul, atom.Li, atom.Table, atom.Thead,
-		atom.Tbody, atom.Tr, atom.Th, atom.Td, atom.Code, atom.Pre, atom.Details, atom.Summary, atom.A, atom.Strong, atom.Img}
+	pullMarkups = []atom.Atom{atom.Html, atom.Head, atom.Body, atom.H2, atom.H3, atom.P, atom.Br, atom.Blockquote,
+		atom.Ul, atom.Li, atom.Table, atom.Thead,
+		atom.Tbody, atom.Tr, atom.Th, atom.Td, atom.Code, atom.Pre, atom.Details, atom.Summary, atom.A,
+		atom.Strong, atom.Img}
 )
 
 // harmless checks what is posted to GitHub: nothing of strangers is markup, a link, a
@@ -146,10 +149,12 @@ func harmlessTitle(t *testing.T, title string) {
 }
 
 func someTask() record.Task {
-	return record.Task{ID: "7c1d0a4be2f3", Description: "Totals are wrong for refunds\n\nA refund is added instead of subtracted:\n\n```\ntotal(refund(5)) == 5\n```\n\n" +
-		"Seen by @ann in https://shop.example/orders?id=1&x=2, fixes #12. See `store/total.go`.\n  - indented *point*",
+	return record.Task{ID: "7c1d0a4be2f3",
+		Description: "Totals are wrong for refunds\n\nA refund is added instead of subtracted:\n\n```\ntotal(refund(5)) == 5\n```\n\n" +
+			"Seen by @ann in https://shop.example/orders?id=1&x=2, fixes #12. See `store/total.go`.\n  - indented *point*",
 		Context: "Current: 5\nExpected: -5\n\n1. look at store/total.go\n# not a heading\n<b>bold</b> $x^2$ [a](https://evil.example)", Status: record.StateRunning,
-		Branch: "ramus/conv-7c1d0a4be2f3", PRNumber: 7, PRURL: "https://github.example/team/app/pull/7", Repo: "team/app", Base: "main",
+		Branch: "ramus/conv-7c1d0a4be2f3", PRNumber: 7, PRURL: "https://github.example/team/app/pull/7",
+		Repo: "team/app", Base: "main",
 		Asker: gitd.Person{Name: "Ann Example", Email: "ann@example.com"}}
 }
 
@@ -169,7 +174,8 @@ func TestRenderLooks(t *testing.T) {
 	first, second := someLooks(), done()
 	first.Run = "conv:7c1d0a4be2f3/work-1"
 	second.Run, second.Start, second.Head = "conv:7c1d0a4be2f3/work-2", first.Head, "c3"
-	m := record.Manifest{Run: "conv:7c1d0a4be2f3/work-1", State: record.StateComplete, Verdict: record.VerdictFailed, Head: "b2"}
+	m := record.Manifest{Run: "conv:7c1d0a4be2f3/work-1", State: record.StateComplete,
+		Verdict: record.VerdictFailed, Head: "b2"}
 	rendertest.AddCheck(&m, "dead")
 	m.Browser[0].Verdict, m.Browser[0].Reason = browser.Fail, "nothing listens at port 5173, see @ann | #1"
 	for name, x := range map[string]struct {
@@ -199,11 +205,13 @@ func TestRenderPull(t *testing.T) {
 	first.Run, first.Head = "conv:7c1d0a4be2f3/01k9aaa", "b2"
 	second := done()
 	second.Start, second.Head = "b2", gitd.Hash(strings.Repeat("c3", 20))
-	second.Changed = []gitd.Change{{Path: "store/store.go", Status: "M", Added: 2, Deleted: 1}, {Path: "store/a|b`c.go", Status: "A", Added: 1}}
+	second.Changed = []gitd.Change{{Path: "store/store.go", Status: "M", Added: 2, Deleted: 1},
+		{Path: "store/a|b`c.go", Status: "A", Added: 1}}
 	second.Tests[0].Failed, second.Tests[0].FailedNames = 2, []string{"TestTotal/a|b", "TestTotal/`c`"}
 	second.Checks[0].Result, second.Verdict = record.CheckFailed, record.VerdictFailed
 	second.Commands[0].Command = "grep -c 'a|b' x_y_z.go\nsecond line"
-	nothing := record.Manifest{Run: "conv:7c1d0a4be2f3/01k9ccc", State: record.StateComplete, Verdict: record.VerdictNone, Start: second.Head, Head: second.Head, Base: "main"}
+	nothing := record.Manifest{Run: "conv:7c1d0a4be2f3/01k9ccc", State: record.StateComplete,
+		Verdict: record.VerdictNone, Start: second.Head, Head: second.Head, Base: "main"}
 	for name, work := range map[string][]record.Manifest{"one": {first}, "several": {first, second, nothing}, "none": nil} {
 		title, body := Pull(someTask(), work, pagesAt)
 		harmlessTitle(t, title)
@@ -243,7 +251,8 @@ func TestRenderReply(t *testing.T) {
 	m.Head = gitd.Hash(strings.Repeat("c3", 20))
 	comment := forge.Comment{ID: 5, User: "ann", Path: "store/store.go", Line: 10, Body: "x"}
 	failed := m
-	failed.State, failed.Reason, failed.Error, failed.Verdict = record.StateFailed, record.ReasonTimedOut, "the run's time is up, @ann", record.VerdictFailed
+	failed.State, failed.Reason, failed.Error, failed.Verdict = record.StateFailed, record.ReasonTimedOut,
+		"the run's time is up, @ann", record.VerdictFailed
 	nothing := record.Manifest{Run: runs, State: record.StateComplete, Verdict: record.VerdictNone}
 	for name, text := range map[string]string{
 		"comment":      Reply(someTask(), comment, m, pagesAt),
@@ -259,15 +268,18 @@ func TestRenderReply(t *testing.T) {
 func someFeedback() Feedback {
 	return Feedback{
 		Comments: []forge.Comment{
-			{ID: 1, User: "ann", Body: "Why not `sum`?\n```suggestion\nreturn sum(x)\n```\n@bob, what do you think?", Path: "store/total.go", Line: 12, Side: "RIGHT",
+			{ID: 1, User: "ann", Body: "Why not `sum`?\n```suggestion\nreturn sum(x)\n```\n@bob, what do you think?",
+				Path: "store/total.go", Line: 12, Side: "RIGHT",
 				DiffHunk: "@@ -10,3 +10,3 @@ func total(\n \tx := 0\n-\tx += r\n+\tx -= r", URL: "https://github.example/x"},
 			{ID: 2, InReplyTo: 1, User: "bob", Body: "Yes.", Path: "store/total.go", Line: 9, Side: "LEFT"},
 			{ID: 3, Issue: true, User: "cleo", Body: "@ramus please add a test"},
 			{ID: 4, User: "ann", Body: "outdated", Path: "a`b.go", DiffHunk: "@@ -1 +1 @@\n-a\n+b"},
 			{ID: 5, User: "ann", Body: " ", Path: "whole.go"},
 		},
-		Reviews: []forge.Review{{ID: 1, User: "ann", State: forge.ReviewChanges, Body: "Not yet."}, {ID: 2, User: "bob", State: forge.ReviewCommented}, {ID: 3, User: "bob", State: forge.ReviewApproved, Body: "Fine."}},
-		Checks:  []forge.Check{{Name: "build / linux", Conclusion: "failure", Commit: strings.Repeat("c3", 20), Title: "2 errors", Summary: "see below", Text: "total.go:3: undefined: sum"}},
+		Reviews: []forge.Review{{ID: 1, User: "ann", State: forge.ReviewChanges, Body: "Not yet."}, {ID: 2, User: "bob",
+			State: forge.ReviewCommented}, {ID: 3, User: "bob", State: forge.ReviewApproved, Body: "Fine."}},
+		Checks: []forge.Check{{Name: "build / linux", Conclusion: "failure", Commit: strings.Repeat("c3", 20),
+			Title: "2 errors", Summary: "see below", Text: "total.go:3: undefined: sum"}},
 		Words:   []Word{{By: "Ann Example", Text: "And mind the docs."}},
 		Commits: []string{"1234567 Ann Example: Mend a typo"},
 	}
@@ -286,7 +298,8 @@ func TestRenderPrompts(t *testing.T) {
 	}
 	golden.Compare(t, "feedback.md", FeedbackPrompt(someTask(), someFeedback()))
 
-	if text, err := Prompt("Do {{.Task.Description}} in {{.Task.Repo}}", PromptData{Task: record.Task{Description: "it", Repo: "r"}}); text != "Do it in r" || err != nil {
+	if text, err := Prompt("Do {{.Task.Description}} in {{.Task.Repo}}",
+		PromptData{Task: record.Task{Description: "it", Repo: "r"}}); text != "Do it in r" || err != nil {
 		t.Error(text, err)
 	}
 	for _, bad := range []string{"{{", "{{.Task.Nothing}}", "{{template \"x\"}}"} {
@@ -322,11 +335,17 @@ func fenced(t *testing.T, prompt string, titles int) {
 	}
 }
 
-var hostileMarkdown = append([]string{"````", "~~~", "\n```\n", "\n\n", "\n# ", "\n## The task\n", "\n> ", "\n    code", "\n- ", "\n1. ", "\n---\n", "\n===\n", "\n:-:\n", "|a|b|\n|-|-|\n", "|", "\\", "\\|", "\\`",
-	"@ann", "@team/app", "Fixes #1", "closes: ramus/app#2", "resolved https://github.com/a/b/issues/3", "GH-4", "#5", "[skip ci]", "[ci skip]", "[no ci]", "[skip actions]",
-	"<b>", "</details>", "</summary>", "<details>", "<!-- ramus:0 -->", "<script>alert(1)</script>", "<img src=x onerror=y>", "![x](https://evil.example/x.png)", "[x](https://evil.example)",
-	"[x]: https://evil.example", "[^1]", "[^1]: x", "[!WARNING]", "<https://evil.example>", "www.evil.example", "mailto:a@evil.example", "a@evil.example", "ftp://evil.example",
-	"$x$", "$$", "~~x~~", "**x**", "__x__", "*x*", "_x_", "&commat;ann", "&#64;ann", "&lt;b&gt;", "- [ ] x", "\\@ann", "`@ann`", " `", "` ", "{{.Task}}", "\n```go\n</code>\n```\n", "\n```\n````\n~~~\nFixes #1\n```\n", "`a|b`", "`<b>`", canaryWord}, hostile...)
+var hostileMarkdown = append([]string{"````", "~~~", "\n```\n", "\n\n", "\n# ", "\n## The task\n", "\n> ", "\n    code",
+	"\n- ", "\n1. ", "\n---\n", "\n===\n", "\n:-:\n", "|a|b|\n|-|-|\n", "|", "\\", "\\|", "\\`",
+	"@ann", "@team/app", "Fixes #1", "closes: ramus/app#2", "resolved https://github.com/a/b/issues/3", "GH-4", "#5",
+	"[skip ci]", "[ci skip]", "[no ci]", "[skip actions]",
+	"<b>", "</details>", "</summary>", "<details>", "<!-- ramus:0 -->", "<script>alert(1)</script>",
+	"<img src=x onerror=y>", "![x](https://evil.example/x.png)", "[x](https://evil.example)",
+	"[x]: https://evil.example", "[^1]", "[^1]: x", "[!WARNING]", "<https://evil.example>", "www.evil.example",
+	"mailto:a@evil.example", "a@evil.example", "ftp://evil.example",
+	"$x$", "$$", "~~x~~", "**x**", "__x__", "*x*", "_x_", "&commat;ann", "&#64;ann", "&lt;b&gt;", "- [ ] x", "\\@ann",
+	"`@ann`", " `", "` ", "{{.Task}}", "\n```go\n</code>\n```\n", "\n```\n````\n~~~\nFixes #1\n```\n", "`a|b`", "`<b>`",
+	canaryWord}, hostile...)
 
 func (s strange) markdown() string {
 	var b strings.Builder
@@ -346,7 +365,8 @@ func (s strange) words() string { return s.markdown() + canaryWord + s.markdown(
 
 func (s strange) evidence() record.Manifest {
 	m := s.manifest()
-	m.Run, m.Repo, m.Branch, m.Base, m.Agent, m.Error = s.markdown(), s.markdown(), s.markdown(), s.markdown(), s.markdown(), s.markdown()
+	m.Run, m.Repo, m.Branch, m.Base, m.Agent, m.Error = s.markdown(), s.markdown(), s.markdown(), s.markdown(),
+		s.markdown(), s.markdown()
 	for i := range m.Commands {
 		m.Commands[i].Command, m.Commands[i].Reason = s.markdown(), s.markdown()
 	}
@@ -384,7 +404,8 @@ func TestPullHostile(t *testing.T) {
 	}
 	for seed := range rounds {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 11))}
-		task := record.Task{ID: s.markdown(), Description: s.words(), Context: s.words(), Repo: s.words(), Base: s.words(), PRURL: s.markdown(), PRNumber: s.IntN(9), Asker: gitd.Person{Name: s.markdown()}}
+		task := record.Task{ID: s.markdown(), Description: s.words(), Context: s.words(), Repo: s.words(),
+			Base: s.words(), PRURL: s.markdown(), PRNumber: s.IntN(9), Asker: gitd.Person{Name: s.markdown()}}
 		var work []record.Manifest
 		for range s.IntN(4) {
 			work = append(work, s.evidence())
@@ -420,13 +441,15 @@ func TestPullHostile(t *testing.T) {
 
 func (s strange) feedback() (f Feedback, titles int) {
 	s.some(func() {
-		f.Comments = append(f.Comments, forge.Comment{User: s.words(), Body: s.words(), Path: s.words(), Line: s.IntN(2), Side: s.markdown(), DiffHunk: s.words()})
+		f.Comments = append(f.Comments, forge.Comment{User: s.words(), Body: s.words(), Path: s.words(),
+			Line: s.IntN(2), Side: s.markdown(), DiffHunk: s.words()})
 	})
 	s.some(func() {
 		f.Reviews = append(f.Reviews, forge.Review{User: s.words(), State: forge.ReviewChanges, Body: s.words()})
 	})
 	s.some(func() {
-		f.Checks = append(f.Checks, forge.Check{Name: s.words(), Conclusion: s.words(), Commit: s.words(), Title: s.words(), Summary: s.words(), Text: s.words()})
+		f.Checks = append(f.Checks, forge.Check{Name: s.words(), Conclusion: s.words(), Commit: s.words(),
+			Title: s.words(), Summary: s.words(), Text: s.words()})
 	})
 	s.some(func() { f.Words = append(f.Words, Word{By: s.words(), Text: s.words()}) })
 	titles = min(feedbackMost, len(f.Comments)+len(f.Reviews)+len(f.Checks)+len(f.Words))
@@ -446,7 +469,8 @@ func TestPullBounds(t *testing.T) {
 		for range 210 {
 			m.Commands = append(m.Commands, record.ManifestCommand{Command: long})
 			m.Changed = append(m.Changed, gitd.Change{Path: fmt.Sprint(len(m.Changed)) + long, OldPath: long})
-			m.Checks = append(m.Checks, record.ManifestCheck{Check: long, Task: fmt.Sprint(len(m.Checks)), Tool: long, Why: long, Result: record.CheckFailed})
+			m.Checks = append(m.Checks, record.ManifestCheck{Check: long, Task: fmt.Sprint(len(m.Checks)), Tool: long,
+				Why: long, Result: record.CheckFailed})
 			m.Files = append(m.Files, record.ManifestFile{Name: "artifacts/" + long, Type: "image/png"})
 			m.Unverified = append(m.Unverified, long)
 		}
@@ -481,14 +505,16 @@ func FuzzPull(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		m := done()
 		m.Error, m.State, m.Base, m.Agent, m.Run = a, record.State(b), b, c, a
-		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
+		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a,
+			[]string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
 		task := record.Task{ID: "x", Description: a, Context: b, Asker: gitd.Person{Name: c}}
 		title, body := Pull(task, []record.Manifest{m}, allAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
 		harmless(t, Reply(task, forge.Comment{Path: b}, m, allAt))
-		fenced(t, FeedbackPrompt(task, Feedback{Comments: []forge.Comment{{User: a, Body: canaryWord + b + canaryWord, DiffHunk: c}}}), 1)
+		fenced(t, FeedbackPrompt(task,
+			Feedback{Comments: []forge.Comment{{User: a, Body: canaryWord + b + canaryWord, DiffHunk: c}}}), 1)
 	})
 }
 
@@ -521,7 +547,8 @@ func TestTaskTexts(t *testing.T) {
 	}
 	for seed := range 50 {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 3))}
-		for _, text := range []string{TaskReceived(record.Task{Description: s.text()}), TaskWorking(s.text()), TaskAddressing(s.text()), TaskFailed(record.Task{Error: s.text()}), TaskRaised(record.Task{PRURL: s.text()})} {
+		for _, text := range []string{TaskReceived(record.Task{Description: s.text()}), TaskWorking(s.text()),
+			TaskAddressing(s.text()), TaskFailed(record.Task{Error: s.text()}), TaskRaised(record.Task{PRURL: s.text()})} {
 			withinLimits(t, TaskMessage(text))
 		}
 	}

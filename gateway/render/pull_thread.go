@@ -12,7 +12,8 @@ import (
 // escaped in them, so that they mention nobody. [TaskMessage] makes a message of a text, without escaping it again.
 
 func TaskReceived(t record.Task) string {
-	return "🔨 New task received: " + cutEscaped(escape(noFences(strings.TrimSpace(readable(head(t.Description, sectionMax))))), sectionMax-200)
+	return "🔨 New task received: " +
+		cutEscaped(escape(noFences(strings.TrimSpace(readable(head(t.Description, sectionMax))))), sectionMax-200)
 }
 
 func TaskWorking(doing string) string { return "⚙️ " + InlineText(doing, 200) }

@@ -45,10 +45,12 @@ func Progress(p Standing) slack.Message {
 	if g := p.gate(); g != nil {
 		l.section("A person is asked:\n" + quote(g.Message, 20, 400))
 	}
-	l.context(p.count(), p.elapsed(), whereabouts(p.Run.Repo, p.Run.Branch, p.Run.Base), refreshed(p.Base, p.Now), policyWords(p.Policy), shownPage(p.Link))
+	l.context(p.count(), p.elapsed(), whereabouts(p.Run.Repo, p.Run.Branch, p.Run.Base), refreshed(p.Base, p.Now),
+		policyWords(p.Policy), shownPage(p.Link))
 	var buttons []any
 	if g := p.gate(); g != nil {
-		buttons = append(buttons, press(ActionApprove, "Approve", "primary", p.Run.Name(), g.Step), press(ActionReject, "Reject", "danger", p.Run.Name(), g.Step))
+		buttons = append(buttons, press(ActionApprove, "Approve", "primary", p.Run.Name(), g.Step),
+			press(ActionReject, "Reject", "danger", p.Run.Name(), g.Step))
 	}
 	if !p.Run.Ended() {
 		buttons = append(buttons, press(ActionStop, "Stop", "", p.Run.Name()))
@@ -165,7 +167,8 @@ func (r Result) Message() slack.Message {
 	if r.Clone != "" && m.Branch != "" {
 		l.context("`git clone -b " + InlineText(m.Branch, 200) + " " + InlineText(r.Clone, 300) + "`")
 	}
-	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy), runDuration(m), agentWords(m))
+	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy),
+		runDuration(m), agentWords(m))
 	var buttons []any
 	if m.State == record.StateFailed {
 		buttons = append(buttons, press(ActionRetry, "Retry", "", m.Run))
@@ -183,7 +186,8 @@ func (r Result) Message() slack.Message {
 // proposable reports whether a pull request of the branch is offered.
 func (r Result) proposable() bool {
 	m := &r.Manifest
-	return r.Propose && m.State == record.StateComplete && m.Verdict != record.VerdictFailed && len(m.Changed) > 0 && m.Merged == "" && m.Pull == nil
+	return r.Propose && m.State == record.StateComplete && m.Verdict != record.VerdictFailed && len(m.Changed) > 0 &&
+		m.Merged == "" && m.Pull == nil
 }
 
 // Headline returns the outcome of the run, and the verdict about its changes.
@@ -242,7 +246,8 @@ func (r Result) next() string {
 		}
 		return "What to do: " + escape(Hint(m.Reason))
 	case m.Merged != "":
-		return "Merged into " + CodeSpan(m.Base, 100) + " as " + CodeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
+		return "Merged into " + CodeSpan(m.Base, 100) + " as " +
+			CodeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
 	case m.Pull != nil:
 		return fmt.Sprintf("Pull request #%d into %s: %s", m.Pull.Number, CodeSpan(m.Base, 100), shownURL(m.Pull.URL))
 	case r.proposable():
@@ -382,7 +387,8 @@ func checked(m *record.Manifest) string {
 	return "*Checks*" + bullets(len(ran)+len(alone), 8, 1600, "and %d more", func(i int) string {
 		if i >= len(ran) {
 			t := alone[i-len(ran)]
-			return mark(t.OK && t.Failed == 0) + writing(InlineText).tool("tests", t.Framework) + ": " + writing(CodeSpan).counted(t, 5, 80)
+			return mark(t.OK && t.Failed == 0) + writing(InlineText).tool("tests", t.Framework) + ": " +
+				writing(CodeSpan).counted(t, 5, 80)
 		}
 		c := ran[i]
 		came := ""
@@ -625,7 +631,8 @@ func agentWords(m *record.Manifest) string {
 }
 
 func usageWords(u record.Usage) string {
-	s := fmt.Sprintf("%s to models, %s tokens in, %s out", Plural(int(u.Calls), "call"), thousands(u.InputTokens), thousands(u.OutputTokens))
+	s := fmt.Sprintf("%s to models, %s tokens in, %s out", Plural(int(u.Calls), "call"), thousands(u.InputTokens),
+		thousands(u.OutputTokens))
 	if u.CostMicros > 0 {
 		s += fmt.Sprintf(", cost %.4f", float64(u.CostMicros)/1e6)
 	}
@@ -736,7 +743,8 @@ func (a Answer) Message() slack.Message {
 	if notice == "" {
 		notice = "(nothing to show)"
 	}
-	return slack.Message{Text: cutEscaped(escape(noFences(OneLine(notice, notifiableMax/2))), notifiableMax), Blocks: l.blocks}
+	return slack.Message{Text: cutEscaped(escape(noFences(OneLine(notice, notifiableMax/2))), notifiableMax),
+		Blocks: l.blocks}
 }
 
 // ownLinks turns signed addresses of this server's pages into links.

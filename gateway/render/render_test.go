@@ -175,7 +175,8 @@ func someRun(state record.State) record.Run {
 	if err != nil {
 		panic(err)
 	}
-	return record.Run{ID: "01k9abc", Caller: caller, Kind: record.KindAgent, Repo: "team/app", Base: "main", Branch: "ramus/conv-7c1d0a4be2f3", State: state}
+	return record.Run{ID: "01k9abc", Caller: caller, Kind: record.KindAgent, Repo: "team/app", Base: "main",
+		Branch: "ramus/conv-7c1d0a4be2f3", State: state}
 }
 
 func number(n int) *int { return &n }
@@ -184,7 +185,8 @@ func number(n int) *int { return &n }
 func done() record.Manifest {
 	return record.Manifest{
 		Run: runs, Kind: record.KindAgent, State: record.StateComplete, Verdict: record.VerdictVerified,
-		Repo: "team/app", Branch: "ramus/conv-7c1d0a4be2f3", Base: "main", BaseRefreshed: renderedAt.Add(-3 * time.Hour), Start: "a1", Head: "b2", Agent: "coder",
+		Repo: "team/app", Branch: "ramus/conv-7c1d0a4be2f3", Base: "main",
+		BaseRefreshed: renderedAt.Add(-3 * time.Hour), Start: "a1", Head: "b2", Agent: "coder",
 		Usage: &record.Usage{Calls: 14, InputTokens: 182340, OutputTokens: 9120, CostMicros: 412300},
 		Commands: []record.ManifestCommand{
 			{Step: "agent", Command: "codex exec", Exit: number(0), OK: true, DurationMS: 192400},
@@ -193,8 +195,10 @@ func done() record.Manifest {
 		},
 		Tests: []record.ManifestTests{{Step: "tests", Framework: "go", Passed: 42, Skipped: 1, OK: true}},
 		Checks: []record.ManifestCheck{
-			{Check: "tests", Task: "lib_run_tests", Command: "lib_run_tests", Step: "tests", Tool: "go", Result: record.CheckPassed, Current: true},
-			{Check: "lint", Task: "lib_run_lint", Command: "lib_run_lint", Step: "lint", Tool: "go vet", Result: record.CheckPassed, Current: true},
+			{Check: "tests", Task: "lib_run_tests", Command: "lib_run_tests", Step: "tests", Tool: "go",
+				Result: record.CheckPassed, Current: true},
+			{Check: "lint", Task: "lib_run_lint", Command: "lib_run_lint", Step: "lint", Tool: "go vet",
+				Result: record.CheckPassed, Current: true},
 			{Check: "build", Task: "lib_run_build", Result: record.CheckSkipped, Why: "there is nothing to build"},
 		},
 		Unverified: []string{"build skipped: there is nothing to build"},
@@ -205,8 +209,10 @@ func done() record.Manifest {
 			{Path: "web/b.js", OldPath: "web/a.js", Status: "R"},
 		},
 		Files: []record.ManifestFile{
-			{Name: "artifacts/browser/desktop.png", Size: 81234, Type: "image/png"}, {Name: "artifacts/trace.zip", Size: 5 << 20, Stored: true},
-			{Name: "evidence/changes.diff", Size: 1234}, {Name: "journal.jsonl", Size: 9999}, {Name: "output/1.stdout", Size: 10},
+			{Name: "artifacts/browser/desktop.png", Size: 81234, Type: "image/png"},
+			{Name: "artifacts/trace.zip", Size: 5 << 20, Stored: true},
+			{Name: "evidence/changes.diff", Size: 1234}, {Name: "journal.jsonl", Size: 9999},
+			{Name: "output/1.stdout", Size: 10},
 		},
 		StartedAt: renderedAt.Add(-4 * time.Minute), EndedAt: renderedAt, DurationMS: 240000,
 	}
@@ -236,15 +242,19 @@ func TestRenderResult(t *testing.T) {
 		"unverified": with(func(m *record.Manifest) { m.Verdict, m.Checks, m.Tests = record.VerdictUnverified, nil, nil }),
 		"red": with(func(m *record.Manifest) {
 			m.Verdict = record.VerdictFailed
-			m.Tests[0] = record.ManifestTests{Step: "tests", Framework: "go", Passed: 40, Failed: 7, FailedNames: []string{"TestA", "TestB", "TestC", "TestD", "TestE", "TestF", "TestG"}}
+			m.Tests[0] = record.ManifestTests{Step: "tests", Framework: "go", Passed: 40, Failed: 7,
+				FailedNames: []string{"TestA", "TestB", "TestC", "TestD", "TestE", "TestF", "TestG"}}
 			m.Checks[0].Result, m.Checks[0].Why = record.CheckFailed, "7 of 47 failed"
 		}),
-		"exec": {Manifest: record.Manifest{Run: runs, Kind: record.KindExec, State: record.StateComplete, Verdict: record.VerdictNone,
-			Commands: []record.ManifestCommand{{Step: "1", Command: "node --version\nnpm --version", Exit: number(0), OK: true, DurationMS: 41}}}, Policy: through, Output: "v22.1.0\n10.7.0\n"},
+		"exec": {Manifest: record.Manifest{Run: runs, Kind: record.KindExec, State: record.StateComplete,
+			Verdict: record.VerdictNone,
+			Commands: []record.ManifestCommand{{Step: "1", Command: "node --version\nnpm --version", Exit: number(0),
+				OK: true, DurationMS: 41}}}, Policy: through, Output: "v22.1.0\n10.7.0\n"},
 		"failed":  failed(record.ReasonCommandFailed, "step build failed: exit code 2"),
 		"stopped": failed(record.ReasonCancelled, "stopped by Ann"),
 		"unable": with(func(m *record.Manifest) {
-			m.State, m.Reason, m.Error, m.Verdict, m.Changed, m.Head = record.StateFailed, record.ReasonCommandFailed, "cannot run lib_run_tests: there is no go.mod", record.VerdictFailed, nil, m.Start
+			m.State, m.Reason, m.Error, m.Verdict, m.Changed, m.Head = record.StateFailed, record.ReasonCommandFailed,
+				"cannot run lib_run_tests: there is no go.mod", record.VerdictFailed, nil, m.Start
 			m.Checks, m.Tests = nil, nil
 			m.Unverified = []string{"tests could not run: cannot run lib_run_tests: there is no go.mod"}
 		}),
@@ -323,7 +333,8 @@ func TestHints(t *testing.T) {
 }
 
 func TestRequestHasNoResult(t *testing.T) {
-	m := Result{Manifest: record.Manifest{Kind: record.KindRequest, State: record.StateComplete}, Policy: through, Page: page, Links: pageOf}.Message()
+	m := Result{Manifest: record.Manifest{Kind: record.KindRequest, State: record.StateComplete}, Policy: through,
+		Page: page, Links: pageOf}.Message()
 	if m.Text != "" || len(m.Blocks) > 0 {
 		t.Errorf("%s", shown(t, m))
 	}
@@ -344,7 +355,8 @@ func TestAgentsLastWords(t *testing.T) {
 
 func TestRenderProgress(t *testing.T) {
 	standing := func(state record.State, change func(*Standing)) Standing {
-		p := Standing{Run: someRun(state), Policy: through, Since: renderedAt.Add(-95 * time.Second), Now: renderedAt, Base: renderedAt.Add(-50 * time.Hour), Link: page}
+		p := Standing{Run: someRun(state), Policy: through, Since: renderedAt.Add(-95 * time.Second), Now: renderedAt,
+			Base: renderedAt.Add(-50 * time.Hour), Link: page}
 		if change != nil {
 			change(&p)
 		}
@@ -359,7 +371,8 @@ func TestRenderProgress(t *testing.T) {
 			p.Run.Gate = &record.Gate{Step: "deploy/ok", Message: "Deploy to production?"}
 		}),
 		"leave": standing(record.StateRunning, func(p *Standing) {
-			p.Run.Gate = &record.Gate{Step: "turn-1/permission-1", Message: "The agent asks for leave: rm -r build (execute)"}
+			p.Run.Gate = &record.Gate{Step: "turn-1/permission-1",
+				Message: "The agent asks for leave: rm -r build (execute)"}
 		}),
 		"ended": standing(record.StateFailed, func(p *Standing) { p.Run.Reason = record.ReasonDiskFull }),
 	} {
@@ -390,7 +403,8 @@ func TestRenderText(t *testing.T) {
 	if err := json.Unmarshal(m.Blocks[len(m.Blocks)-1], &last); err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Blocks) != 5 || !strings.Contains(last.Elements[0].Text, "lines more") || !strings.Contains(last.Elements[0].Text, "ramus.example") {
+	if len(m.Blocks) != 5 || !strings.Contains(last.Elements[0].Text, "lines more") ||
+		!strings.Contains(last.Elements[0].Text, "ramus.example") {
 		t.Errorf("%s", shown(t, m))
 	}
 	all := shown(t, m)
@@ -399,7 +413,8 @@ func TestRenderText(t *testing.T) {
 			t.Fatalf("line %d is missing", i)
 		}
 	}
-	m = Answer{Text: "one (" + page + ") two " + page + " and https://evil.example/evidence/?signature=x, cut " + page + "…", Own: "https://ramus.example/"}.Message()
+	m = Answer{Text: "one (" + page + ") two " + page + " and https://evil.example/evidence/?signature=x, cut " + page +
+		"…", Own: "https://ramus.example/"}.Message()
 	withinLimits(t, m)
 	linkTo := strings.ReplaceAll("<"+page+"|page>", "&", "&amp;")
 	if all := shown(t, m); strings.Count(all, linkTo) != 2 || !strings.Contains(all, "one ("+linkTo+") two "+linkTo+" and https://evil") {
@@ -424,9 +439,12 @@ func TestRenderAsk(t *testing.T) {
 // strange makes texts as strangers would.
 type strange struct{ *rand.Rand }
 
-var hostile = []string{"<!channel>", "<!here|x>", "<@U0A5KQ7U3N3>", "<#C1>", "<https://evil.example|Run's page>", "https://evil.example/", "`", "```", "\n", "\r", "\r\n", "\t",
-	"&", "&lt;", "&amp", "<", ">", "|", "*", "_", "~", ":white_check_mark:", "✅ Done", "\x00", "\x1b[31m", "\x1b]8;;http://evil.example\x07", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff",
-	"👩‍👩‍👧‍👦", "🇩🇪", "e\u0301", "\u0301", "日本語", "\xff\xfe", "plain words ", "go test ./...", "\u2028", "\U000e0041", "> quote", "@channel"}
+var hostile = []string{"<!channel>", "<!here|x>", "<@U0A5KQ7U3N3>", "<#C1>", "<https://evil.example|Run's page>",
+	"https://evil.example/", "`", "```", "\n", "\r", "\r\n", "\t",
+	"&", "&lt;", "&amp", "<", ">", "|", "*", "_", "~", ":white_check_mark:", "✅ Done", "\x00", "\x1b[31m",
+	"\x1b]8;;http://evil.example\x07", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff",
+	"👩‍👩‍👧‍👦", "🇩🇪", "e\u0301", "\u0301", "日本語", "\xff\xfe", "plain words ", "go test ./...", "\u2028", "\U000e0041",
+	"> quote", "@channel"}
 
 func (s strange) text() string {
 	var b strings.Builder
@@ -453,28 +471,39 @@ func (s strange) some(f func()) {
 
 func (s strange) manifest() record.Manifest {
 	pick := func(list ...string) string { return list[s.IntN(len(list))] }
-	m := record.Manifest{Run: runs, Kind: record.Kind(pick("workflow", "exec", "agent")), State: record.State(pick("complete", "failed", "awaiting_review", s.text())),
-		Reason: record.Reason(pick("", "cancelled", "timed_out", "command_failed", "something_new", s.text())), Error: s.text(),
-		Verdict: record.Verdict(pick("verified", "unverified", "failed", "none", "", s.text())), Repo: s.text(), Branch: s.text(), Base: s.text(), BaseRefreshed: renderedAt.Add(time.Duration(s.Int64N(1e15)) - 1e12),
-		Start: gitd.Hash(pick("", "a")), Head: gitd.Hash(pick("", "a")), Merged: gitd.Hash(pick("", "a", s.text())), Agent: s.text(), StartedAt: renderedAt, EndedAt: renderedAt, DurationMS: s.Int64() - 1<<62}
+	m := record.Manifest{Run: runs, Kind: record.Kind(pick("workflow", "exec", "agent")),
+		State:   record.State(pick("complete", "failed", "awaiting_review", s.text())),
+		Reason:  record.Reason(pick("", "cancelled", "timed_out", "command_failed", "something_new", s.text())),
+		Error:   s.text(),
+		Verdict: record.Verdict(pick("verified", "unverified", "failed", "none", "", s.text())), Repo: s.text(),
+		Branch: s.text(), Base: s.text(), BaseRefreshed: renderedAt.Add(time.Duration(s.Int64N(1e15)) - 1e12),
+		Start: gitd.Hash(pick("", "a")), Head: gitd.Hash(pick("", "a")), Merged: gitd.Hash(pick("", "a", s.text())),
+		Agent: s.text(), StartedAt: renderedAt, EndedAt: renderedAt, DurationMS: s.Int64() - 1<<62}
 	if s.IntN(2) == 0 {
-		m.Usage = &record.Usage{Calls: s.Int64N(1e9), InputTokens: s.Int64N(1e12), OutputTokens: s.Int64N(1e12), CostMicros: s.Int64()}
+		m.Usage = &record.Usage{Calls: s.Int64N(1e9), InputTokens: s.Int64N(1e12), OutputTokens: s.Int64N(1e12),
+			CostMicros: s.Int64()}
 	}
 	s.some(func() {
-		m.Commands = append(m.Commands, record.ManifestCommand{Step: s.text(), Command: s.text(), Exit: number(s.IntN(256)), Reason: s.text(), DurationMS: s.Int64N(1e9)})
+		m.Commands = append(m.Commands, record.ManifestCommand{Step: s.text(), Command: s.text(),
+			Exit: number(s.IntN(256)), Reason: s.text(), DurationMS: s.Int64N(1e9)})
 	})
 	s.some(func() {
-		m.Changed = append(m.Changed, gitd.Change{Path: s.text(), OldPath: s.text(), Status: pick("A", "M", "D", "R"), Added: s.IntN(1000) - 1, Deleted: s.IntN(1000) - 1})
+		m.Changed = append(m.Changed, gitd.Change{Path: s.text(), OldPath: s.text(), Status: pick("A", "M", "D", "R"),
+			Added: s.IntN(1000) - 1, Deleted: s.IntN(1000) - 1})
 	})
 	s.some(func() {
-		m.Checks = append(m.Checks, record.ManifestCheck{Check: s.text(), Task: s.text(), Command: s.text(), Step: pick("1", "2"), Tool: s.text(), Why: s.text(),
+		m.Checks = append(m.Checks, record.ManifestCheck{Check: s.text(), Task: s.text(), Command: s.text(),
+			Step: pick("1", "2"), Tool: s.text(), Why: s.text(),
 			Result: record.CheckResult(pick("passed", "failed", "skipped", "not_run", s.text())), Current: s.IntN(2) == 0})
 	})
 	s.some(func() {
-		m.Tests = append(m.Tests, record.ManifestTests{Step: pick("1", "2", "3"), Framework: s.text(), Passed: s.IntN(1000), Failed: s.IntN(3), FailedNames: []string{s.text(), s.text()}, Unknown: s.IntN(3) == 0})
+		m.Tests = append(m.Tests,
+			record.ManifestTests{Step: pick("1", "2", "3"), Framework: s.text(), Passed: s.IntN(1000),
+				Failed: s.IntN(3), FailedNames: []string{s.text(), s.text()}, Unknown: s.IntN(3) == 0})
 	})
 	s.some(func() {
-		m.Files = append(m.Files, record.ManifestFile{Name: pick("artifacts/", "evidence/changes.diff", "journal.jsonl", "output/") + s.text(), Size: s.Int64N(1 << 40)})
+		m.Files = append(m.Files, record.ManifestFile{Name: pick("artifacts/", "evidence/changes.diff", "journal.jsonl",
+			"output/") + s.text(), Size: s.Int64N(1 << 40)})
 	})
 	s.some(func() { m.Unverified = append(m.Unverified, s.text()) })
 	return m
@@ -489,13 +518,17 @@ func TestRenderHostile(t *testing.T) {
 	}
 	for seed := range rounds {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 7))}
-		withinLimits(t, Result{Manifest: s.manifest(), Policy: gate.Policy{Runner: gate.Runner(s.text()), Reason: gate.PolicyReason(s.text())}, Page: page, Links: pageOf, Clone: s.text(), Output: s.text(), Says: s.text()}.Message())
-		r := someRun(record.State([]string{"submitted", "running", "awaiting_review", "addressing_comments", "complete", "failed", s.text()}[s.IntN(7)]))
+		withinLimits(t, Result{Manifest: s.manifest(),
+			Policy: gate.Policy{Runner: gate.Runner(s.text()), Reason: gate.PolicyReason(s.text())}, Page: page,
+			Links: pageOf, Clone: s.text(), Output: s.text(), Says: s.text()}.Message())
+		r := someRun(record.State([]string{"submitted", "running", "awaiting_review", "addressing_comments", "complete",
+			"failed", s.text()}[s.IntN(7)]))
 		r.Repo, r.Branch, r.Base, r.Place, r.Reason = s.text(), s.text(), s.text(), s.IntN(100), record.Reason(s.text())
 		if s.IntN(2) == 0 {
 			r.Gate = &record.Gate{Step: s.text(), Message: s.text()}
 		}
-		withinLimits(t, Progress(Standing{Run: r, Policy: through, Step: s.text(), Steps: s.IntN(1000), Since: renderedAt, Now: renderedAt.Add(time.Duration(s.Int64N(1e16))), Base: renderedAt, Link: page}))
+		withinLimits(t, Progress(Standing{Run: r, Policy: through, Step: s.text(), Steps: s.IntN(1000),
+			Since: renderedAt, Now: renderedAt.Add(time.Duration(s.Int64N(1e16))), Base: renderedAt, Link: page}))
 		withinLimits(t, Text(s.text(), s.text()))
 		withinLimits(t, Ask(runs, []string{s.text(), "app", s.text()}))
 	}
@@ -508,9 +541,11 @@ func FuzzRender(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		m := done()
 		m.Error, m.State, m.Repo, m.Branch, m.Agent = a, record.State(b), a, b, c
-		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
+		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a,
+			[]string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
-		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf, Clone: b, Output: a, Says: c}.Message())
+		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf, Clone: b, Output: a,
+			Says: c}.Message())
 		withinLimits(t, Text(a, c))
 		withinLimits(t, Text(c, b))
 		r := someRun(record.StateAwaitingReview)
@@ -558,7 +593,8 @@ func TestCut(t *testing.T) {
 	for _, s := range []string{"ab&amp;cd", "&lt;&gt;&amp;", "x&amp;"} {
 		for most := 1; most < 12; most++ {
 			got := cutEscaped(s, most)
-			if width(got) > most || strings.Contains(entity.ReplaceAllString(got, ""), "&") || strings.HasSuffix(strings.TrimSuffix(got, "…"), "&") {
+			if width(got) > most || strings.Contains(entity.ReplaceAllString(got, ""), "&") ||
+				strings.HasSuffix(strings.TrimSuffix(got, "…"), "&") {
 				t.Errorf("%q to %d: %q", s, most, got)
 			}
 		}

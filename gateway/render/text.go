@@ -97,7 +97,8 @@ func Plural(n int, one string) string {
 func Invisible(r rune) bool {
 	switch {
 	case r == '\u00ad', r == '\u061c', r == '\u180e', r == '\u200b', r == '\u200e', r == '\u200f', r == '\ufeff',
-		'\u202a' <= r && r <= '\u202e', '\u2060' <= r && r <= '\u206f', '\ufff9' <= r && r <= '\ufffb', 0xe0000 <= r && r <= 0xe007f:
+		'\u202a' <= r && r <= '\u202e', '\u2060' <= r && r <= '\u206f', '\ufff9' <= r && r <= '\ufffb',
+		0xe0000 <= r && r <= 0xe007f:
 		return true
 	}
 	return unicode.IsControl(r) && r != '\n' && r != '\t'

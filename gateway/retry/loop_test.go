@@ -33,10 +33,14 @@ func TestLoop(t *testing.T) {
 		{"refused later", []error{errDown, fmt.Errorf("x: %w", errRefused)}, []time.Duration{some}, errRefused, "1 "},
 		{"the server's pause", []error{temporary(7 * time.Second), nil}, []time.Duration{7 * time.Second}, nil, "1 "},
 		{"limited with a pause", []error{limited(7 * time.Second), nil}, []time.Duration{7 * time.Second}, nil, ""},
-		{"limited", []error{limited(0), limited(0), limited(0), nil}, []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute}, nil, ""},
-		{"limited for long", []error{limited(0), limited(0), limited(0), limited(0), limited(0), limited(0), limited(0), limited(0), nil},
-			[]time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute, MaxPause, MaxPause}, nil, ""},
-		{"unsure, then limited", []error{errDown, limited(time.Second), nil}, []time.Duration{some, time.Second}, nil, "1 2 "},
+		{"limited", []error{limited(0), limited(0), limited(0), nil},
+			[]time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute}, nil, ""},
+		{"limited for long", []error{limited(0), limited(0), limited(0), limited(0), limited(0), limited(0), limited(0),
+			limited(0), nil},
+			[]time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute,
+				32 * time.Minute, MaxPause, MaxPause}, nil, ""},
+		{"unsure, then limited", []error{errDown, limited(time.Second), nil}, []time.Duration{some, time.Second},
+			nil, "1 2 "},
 		{"limited, then unsure", []error{limited(time.Second), errDown, nil}, []time.Duration{time.Second, some}, nil, "2 "},
 	} {
 		n, asked, pauses := 0, "", []time.Duration{}
@@ -76,8 +80,9 @@ func TestLoopDone(t *testing.T) {
 		"harmless":      {nil, 2, errRefused},
 	} {
 		n := 0
-		loop := &Loop{What: "post", Patience: time.Second, Log: slog.New(slog.DiscardHandler), Done: tt.done, Refused: func(err error) bool { return errors.Is(err, errRefused) },
-			Sleep: func(context.Context, time.Duration) error { return nil }}
+		loop := &Loop{What: "post", Patience: time.Second, Log: slog.New(slog.DiscardHandler), Done: tt.done,
+			Refused: func(err error) bool { return errors.Is(err, errRefused) },
+			Sleep:   func(context.Context, time.Duration) error { return nil }}
 		err := loop.Run(t.Context(), func() error {
 			if n++; n == 2 {
 				return errRefused
@@ -95,8 +100,9 @@ func TestLoopEnds(t *testing.T) {
 	why := errors.New("why")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	slept := 0
-	loop := &Loop{What: "post", Patience: time.Second, Log: slog.New(slog.DiscardHandler), Refused: func(error) bool { return false },
-		Sleep: func(ctx context.Context, _ time.Duration) error { slept++; return context.Cause(ctx) }}
+	loop := &Loop{What: "post", Patience: time.Second, Log: slog.New(slog.DiscardHandler),
+		Refused: func(error) bool { return false },
+		Sleep:   func(ctx context.Context, _ time.Duration) error { slept++; return context.Cause(ctx) }}
 	err := loop.Run(ctx, func() error { cancel(why); return errDown })
 	if !errors.Is(err, why) || !strings.Contains(err.Error(), "the last attempt: down") || slept != 0 {
 		t.Errorf("during an attempt: %v, %d pauses", err, slept)

@@ -209,7 +209,8 @@ func OwnPath(to string) string {
 		}
 	}
 	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || strings.HasPrefix(u.Path, "//") || strings.ContainsRune(u.Path, '\\') {
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || strings.HasPrefix(u.Path, "//") ||
+		strings.ContainsRune(u.Path, '\\') {
 		return "/"
 	}
 	for part := range strings.SplitSeq(u.Path, "/") {

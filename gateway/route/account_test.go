@@ -36,7 +36,8 @@ func TestAccount(t *testing.T) {
 	of := map[Role]may{RoleNone: {}, RoleViewer: {sees: true}, RoleMember: {true, true}, RoleAdmin: {true, true}}
 	for _, role := range append(Roles(), RoleNone) {
 		for _, in := range append(Roles(), RoleNone) {
-			w := NewWho(Account{ID: "github:1", Login: "ada", Name: "Ada", Email: "ada@example.org", Role: role, Repos: map[string]Role{"app": in}})
+			w := NewWho(Account{ID: "github:1", Login: "ada", Name: "Ada", Email: "ada@example.org", Role: role,
+				Repos: map[string]Role{"app": in}})
 			best := role
 			if in.Includes(role) {
 				best = in
@@ -52,14 +53,18 @@ func TestAccount(t *testing.T) {
 					t.Errorf("%s, %s in app: changes %q: %t", role, in, repo, got)
 				}
 			}
-			for a, want := range map[Access]bool{AccessPage: true, AccessSocket: true, AccessRead: of[best].sees, AccessSigned: of[best].sees,
-				AccessWrite: of[best].changes, AccessAdmin: role == RoleAdmin, AccessMetrics: role == RoleAdmin, "": false} {
+			for a, want := range map[Access]bool{AccessPage: true, AccessSocket: true, AccessRead: of[best].sees,
+				AccessSigned: of[best].sees,
+				AccessWrite:  of[best].changes, AccessAdmin: role == RoleAdmin, AccessMetrics: role == RoleAdmin,
+				"": false} {
 				if w.May(a) != want {
 					t.Errorf("%s, %s in app: may %q: %t", role, in, a, w.May(a))
 				}
 			}
-			if w.Admin() != (role == RoleAdmin) || w.SeesAll() != of[role].sees || w.ReadsAll() != of[best].sees || w.RoleIn("app") != best || w.RoleIn("other") != role {
-				t.Errorf("%s, %s in app: admin %t, all %t %t, roles %s %s", role, in, w.Admin(), w.SeesAll(), w.ReadsAll(), w.RoleIn("app"), w.RoleIn("other"))
+			if w.Admin() != (role == RoleAdmin) || w.SeesAll() != of[role].sees || w.ReadsAll() != of[best].sees ||
+				w.RoleIn("app") != best || w.RoleIn("other") != role {
+				t.Errorf("%s, %s in app: admin %t, all %t %t, roles %s %s", role, in, w.Admin(), w.SeesAll(),
+					w.ReadsAll(), w.RoleIn("app"), w.RoleIn("other"))
 			}
 			if p := w.Person(gitd.Person{Name: "Somebody Else", Email: "else@example.org"}); p.Name != "Ada" {
 				t.Errorf("%s acts as %s", role, p.Name)
@@ -77,8 +82,10 @@ func TestRoleOfTokens(t *testing.T) {
 		role Role
 	}{
 		{Who{}, RoleNone}, {Local, RoleAdmin}, {Who{Subject: "a", Repo: "app", Scopes: []string{"read"}}, RoleViewer},
-		{Who{Subject: "a", Repo: "app", Scopes: []string{"admin"}}, RoleMember}, {Who{Subject: "a", Repo: "*", Scopes: []string{"admin"}}, RoleAdmin},
-		{Who{Subject: "a", Repo: "other", Scopes: []string{"write"}}, RoleNone}, {Who{Subject: "a", Repo: "*", Scopes: []string{"metrics"}}, RoleNone},
+		{Who{Subject: "a", Repo: "app", Scopes: []string{"admin"}}, RoleMember},
+		{Who{Subject: "a", Repo: "*", Scopes: []string{"admin"}}, RoleAdmin},
+		{Who{Subject: "a", Repo: "other", Scopes: []string{"write"}}, RoleNone},
+		{Who{Subject: "a", Repo: "*", Scopes: []string{"metrics"}}, RoleNone},
 	} {
 		if got := x.who.RoleIn("app"); got != x.role {
 			t.Errorf("%+v: %s, want %s", x.who, got, x.role)
@@ -95,8 +102,10 @@ func TestOwnPath(t *testing.T) {
 			t.Errorf("%q became %q", to, got)
 		}
 	}
-	for _, to := range []string{"", "x", "//evil.example", "/\\evil.example", "\\\\evil.example", "https://evil.example/", "/\t/evil.example", "/ /x", "/%5cevil.example",
-		"/%2Fevil.example", "/a/../../x", "/./x", "javascript:alert(1)", "/\n", "/x\x00", "/" + strings.Repeat("x", 3000), "///evil.example", "/%zz"} {
+	for _, to := range []string{"", "x", "//evil.example", "/\\evil.example", "\\\\evil.example",
+		"https://evil.example/", "/\t/evil.example", "/ /x", "/%5cevil.example",
+		"/%2Fevil.example", "/a/../../x", "/./x", "javascript:alert(1)", "/\n", "/x\x00",
+		"/" + strings.Repeat("x", 3000), "///evil.example", "/%zz"} {
 		if got := OwnPath(to); got != "/" {
 			t.Errorf("%q leads to %q", to, got)
 		}
@@ -121,19 +130,23 @@ func FuzzOwnPath(f *testing.F) {
 // signedIn answers as a session store with one session, whose cookie is "good".
 func signedIn(c *Call) (Who, error) {
 	if k, err := c.R.Cookie(SessionCookieLoopback); err == nil && k.Value == "good" {
-		return NewWho(Account{ID: "github:1", Login: "ada", Role: RoleMember, Session: "s", Recent: time.Now().Add(-time.Hour)}), nil
+		return NewWho(Account{ID: "github:1", Login: "ada", Role: RoleMember, Session: "s",
+			Recent: time.Now().Add(-time.Hour)}), nil
 	}
 	return Who{}, nil
 }
 
 func TestSessionRoutes(t *testing.T) {
-	m := &Mux{Account: signedIn, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Verify: func(string) (gitd.Grant, error) {
-		return gitd.Grant{Subject: "admin", Repo: "*", Scopes: []string{"admin"}}, nil
-	}}
+	m := &Mux{Account: signedIn, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Verify: func(string) (gitd.Grant, error) {
+			return gitd.Grant{Subject: "admin", Repo: "*", Scopes: []string{"admin"}}, nil
+		}}
 	ok := func(c *Call) error { return c.Reply("in") }
 	table := []Route{
-		{Method: "GET", Pattern: "/page", Access: AccessPage, Handle: ok}, {Method: "POST", Pattern: "/page", Access: AccessPage, Handle: ok},
-		{Method: "GET", Pattern: "/socket", Access: AccessSocket, Handle: ok}, {Method: "GET", Pattern: "/api", Access: AccessRead, Handle: ok},
+		{Method: "GET", Pattern: "/page", Access: AccessPage, Handle: ok},
+		{Method: "POST", Pattern: "/page", Access: AccessPage, Handle: ok},
+		{Method: "GET", Pattern: "/socket", Access: AccessSocket, Handle: ok},
+		{Method: "GET", Pattern: "/api", Access: AccessRead, Handle: ok},
 		{Method: "GET", Pattern: "/repos/{repo}", Access: AccessPage, Handle: ok},
 		{Method: "GET", Pattern: "/recent", Access: AccessPage, Handle: func(c *Call) error { return c.CheckRecent() }},
 		{Method: "POST", Pattern: "/recent", Access: AccessPage, Handle: func(c *Call) error { return c.CheckRecent() }},
@@ -156,7 +169,8 @@ func TestSessionRoutes(t *testing.T) {
 		{"a form of our own", "POST", "/page", "good", map[string]string{"Sec-Fetch-Site": "same-origin"}, 200, ""},
 		{"a form of nowhere", "POST", "/page", "good", nil, 403, ""},
 		{"a form of another port", "POST", "/page", "good", map[string]string{"Origin": other}, 403, ""},
-		{"a form of another site", "POST", "/page", "good", map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": own}, 403, ""},
+		{"a form of another site", "POST", "/page", "good",
+			map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": own}, 403, ""},
 		{"a form of a sibling", "POST", "/page", "good", map[string]string{"Sec-Fetch-Site": "same-site"}, 403, ""},
 		{"a form of an opaque origin", "POST", "/page", "good", map[string]string{"Origin": "null"}, 403, ""},
 		{"a link from elsewhere", "GET", "/page", "good", map[string]string{"Sec-Fetch-Site": "cross-site"}, 200, ""},
@@ -164,7 +178,8 @@ func TestSessionRoutes(t *testing.T) {
 		{"a socket of another port", "GET", "/socket", "good", map[string]string{"Origin": other}, 403, ""},
 		{"a socket without an origin", "GET", "/socket", "good", nil, 403, ""},
 		{"a socket of nobody", "GET", "/socket", "", map[string]string{"Origin": own}, 401, ""},
-		{"a socket by a token", "GET", "/socket", "", map[string]string{"Origin": own, "Authorization": "Bearer x"}, 401, ""},
+		{"a socket by a token", "GET", "/socket", "",
+			map[string]string{"Origin": own, "Authorization": "Bearer x"}, 401, ""},
 		{"a cookie at the API", "GET", "/api", "good", nil, 401, ""},
 		{"a repository", "GET", "/repos/app", "good", nil, 200, ""},
 		{"an old sign-in", "GET", "/recent", "good", nil, 303, "/auth?again=1&to=%2Frecent"},

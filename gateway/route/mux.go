@@ -196,7 +196,8 @@ func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 	if fixed != nil {
 		c.Who = *fixed
 		if route.Access == AccessPage || route.Access == AccessSocket {
-			return NewProblem(KindConflict, "this page is for people who are signed in with a browser").WithHint("`ramus open` prints a link")
+			return NewProblem(KindConflict,
+				"this page is for people who are signed in with a browser").WithHint("`ramus open` prints a link")
 		}
 		return nil
 	}

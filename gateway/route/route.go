@@ -50,7 +50,8 @@ const (
 )
 
 // accesses are all classes of access.
-var accesses = []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessPreview, AccessGit, AccessHook,
+var accesses = []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessPreview,
+	AccessGit, AccessHook,
 	AccessPage, AccessSocket}
 
 // Media types of streams and of answers that are not JSON.

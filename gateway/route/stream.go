@@ -32,7 +32,8 @@ func (s *Streams) Acquire(who Who) (release func(), err error) {
 		return nil, NewProblem(KindUnavailable, "the server has no free stream: all %d are in use", s.Max)
 	}
 	if most := max(1, s.Max/4); s.bySubject[who.Subject] >= most && !who.Local {
-		return nil, NewProblem(KindStreams, "%s follows %d streams already, which is the most one caller may", who.Subject, most)
+		return nil, NewProblem(KindStreams, "%s follows %d streams already, which is the most one caller may",
+			who.Subject, most)
 	}
 
 	if s.bySubject == nil {

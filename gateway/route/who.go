@@ -166,7 +166,8 @@ func (m *Mux) identify(r *http.Request) (Who, error) {
 	if err != nil {
 		return Who{}, err
 	}
-	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name, Email: g.Person.Email, Token: g.ID}, nil
+	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name,
+		Email: g.Person.Email, Token: g.ID}, nil
 }
 
 // HostName returns a host without its port and without the brackets of an IPv6 address.

@@ -150,7 +150,8 @@ func (s *Store) Begin(account string, from From, note []byte) (Session, string, 
 	now := s.Now()
 	family := random(familyBytes)
 	sum := sha256.Sum256(family)
-	k := &kept{Session: Session{ID: rand.Text()[:16], Account: account, Browser: from.Browser, Place: from.Place, Began: now, Used: now,
+	k := &kept{Session: Session{ID: rand.Text()[:16], Account: account, Browser: from.Browser, Place: from.Place,
+		Began: now, Used: now,
 		Ends: now.Add(s.Life)}, Family: sum[:], written: now}
 	secret, current, err := newID(k.ID, now, note)
 	if err != nil {
@@ -216,7 +217,8 @@ func (s *Store) check(k *kept, hash []byte, now time.Time) (newest bool, err err
 			continue
 		}
 		changed := *k
-		changed.Previous, changed.Until, changed.Current, changed.Next, changed.Renew = k.Current.Hash, now.Add(Overlap), next, nil, false
+		changed.Previous, changed.Until, changed.Current, changed.Next, changed.Renew = k.Current.Hash,
+			now.Add(Overlap), next, nil, false
 		return true, s.put(k, changed)
 	}
 	if same(k.Previous, hash) && now.Before(k.Until) {

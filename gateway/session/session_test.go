@@ -110,7 +110,8 @@ func TestSession(t *testing.T) {
 
 	_, cookie = k.begin("github:3")
 	family, secret, _ := decode(cookie)
-	for what, value := range map[string][]byte{"cookie": []byte(cookie), "family": family, "id": secret, "note": []byte("note of github:3")} {
+	for what, value := range map[string][]byte{"cookie": []byte(cookie), "family": family, "id": secret,
+		"note": []byte("note of github:3")} {
 		if text, err := os.ReadFile(k.path); err != nil || bytes.Contains(text, value) {
 			t.Errorf("the file has the %s, %v", what, err)
 		}
@@ -359,8 +360,10 @@ func TestBrowser(t *testing.T) {
 func TestPlace(t *testing.T) {
 	for _, x := range []struct{ remote, forwarded, want string }{
 		{"203.0.113.77:1234", "", "203.0.113.0/24"}, {"203.0.113.77:1234", "198.51.100.1", "203.0.113.0/24"},
-		{"127.0.0.1:1234", "", "this machine"}, {"127.0.0.1:1234", "10.0.0.1, 198.51.100.9", "198.51.100.0/24"}, {"127.0.0.1:1234", "garbage", "this machine"},
-		{"[2001:db8:1:2:3::4]:1", "", "2001:db8:1::/56"}, {"[::ffff:203.0.113.7]:1", "", "203.0.113.0/24"}, {"[::1]:1", "", "this machine"}, {"@", "", ""},
+		{"127.0.0.1:1234", "", "this machine"}, {"127.0.0.1:1234", "10.0.0.1, 198.51.100.9", "198.51.100.0/24"},
+		{"127.0.0.1:1234", "garbage", "this machine"},
+		{"[2001:db8:1:2:3::4]:1", "", "2001:db8:1::/56"}, {"[::ffff:203.0.113.7]:1", "", "203.0.113.0/24"},
+		{"[::1]:1", "", "this machine"}, {"@", "", ""},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = x.remote

@@ -26,7 +26,8 @@ type attempt struct {
 // newAttempt returns an attempt that cannot be guessed. A browser asks for a token with ?for=token.
 func newAttempt(r *http.Request) attempt {
 	q := r.URL.Query()
-	return attempt{State: rand.Text(), Verifier: rand.Text() + rand.Text(), To: route.OwnPath(q.Get(route.BackParameter)), Token: q.Get("for") == "token"}
+	return attempt{State: rand.Text(), Verifier: rand.Text() + rand.Text(),
+		To: route.OwnPath(q.Get(route.BackParameter)), Token: q.Get("for") == "token"}
 }
 
 // encode returns the attempt as the value of a cookie.
@@ -59,7 +60,8 @@ func (a attempt) nonce() string {
 
 // attemptCookie is what remembers an attempt in the browser that began it. It lets nobody in.
 func attemptCookie(c *route.Call, value string, life time.Duration) *http.Cookie {
-	k := &http.Cookie{Name: route.AttemptCookie, Value: value, Path: "/", MaxAge: int(life / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	k := &http.Cookie{Name: route.AttemptCookie, Value: value, Path: "/", MaxAge: int(life / time.Second),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if c.Secure() {
 		// No other host of the domain can set a cookie of such a name.
 		k.Name, k.Secure = "__Host-"+k.Name, true
@@ -85,7 +87,8 @@ func endAttempt(c *route.Call, again string) (attempt, error) {
 	c.W.Header().Set("Cache-Control", "no-store")
 	a, ok := decodeAttempt(cookie.Value)
 	if !ok || subtle.ConstantTimeCompare([]byte(a.State), []byte(c.R.URL.Query().Get("state"))) != 1 {
-		return a, route.NewProblem(route.KindInvalid, "this browser has not begun to sign in, or more than ten minutes ago").WithHint(again)
+		return a, route.NewProblem(route.KindInvalid,
+			"this browser has not begun to sign in, or more than ten minutes ago").WithHint(again)
 	}
 	return a, nil
 }

@@ -12,7 +12,8 @@ func TestAttempt(t *testing.T) {
 	if got, ok := decodeAttempt(a.encode()); !ok || got != a || a.To != "/page?a=b" || !a.Token {
 		t.Errorf("%+v became %+v", a, got)
 	}
-	if b := newAttempt(httptest.NewRequest("GET", "/auth/github?to=//evil.example", nil)); b.To != "/" || b.State == a.State || b.nonce() == a.nonce() {
+	if b := newAttempt(httptest.NewRequest("GET", "/auth/github?to=//evil.example", nil)); b.To != "/" ||
+		b.State == a.State || b.nonce() == a.nonce() {
 		t.Errorf("%+v", b)
 	}
 }

@@ -51,9 +51,11 @@ func TestInChromium(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := webtest.Start(t)
-	w := openWorld(t, account.Rules{Default: route.RoleViewer}, func(_ *world, api *signin.API) { api.Web.Assets = built(t) })
+	w := openWorld(t, account.Rules{Default: route.RoleViewer},
+		func(_ *world, api *signin.API) { api.Web.Assets = built(t) })
 	for _, login := range []string{"ada", "bo", "a-rather-long-login-of-somebody-with-many-names"} {
-		id := account.Identity{Provider: account.ProviderOIDC, Subject: login, Login: login, Name: "A Person", Email: login + "@example.org"}
+		id := account.Identity{Provider: account.ProviderOIDC, Subject: login, Login: login, Name: "A Person",
+			Email: login + "@example.org"}
 		if _, err := w.people.Accounts.SignIn(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}

@@ -49,13 +49,15 @@ func (s *GitHub) lets(u github.User) bool {
 	in := func(list []string, name string) bool {
 		return slices.ContainsFunc(list, func(one string) bool { return strings.EqualFold(one, name) })
 	}
-	return in(s.Users, u.Login) || slices.ContainsFunc(u.Organizations, func(org string) bool { return in(s.Organizations, org) })
+	return in(s.Users, u.Login) ||
+		slices.ContainsFunc(u.Organizations, func(org string) bool { return in(s.Organizations, org) })
 }
 
 // identify returns a user of GitHub as an identity.
 func identify(u github.User) account.Identity {
 	id := strconv.FormatInt(u.ID, 10)
-	return account.Identity{Provider: account.ProviderGitHub, Subject: id, Login: u.Login, Name: cmp.Or(u.Name, u.Login), Email: u.Email,
+	return account.Identity{Provider: account.ProviderGitHub, Subject: id, Login: u.Login,
+		Name: cmp.Or(u.Name, u.Login), Email: u.Email,
 		Facts: map[string][]string{account.FactLogin: {u.Login}, account.FactID: {id}, account.FactOrg: u.Organizations}}
 }
 
@@ -68,17 +70,20 @@ const (
 
 func (api *API) signIn(c *route.Call) error {
 	if api.GitHub == nil || c.Address() == "" {
-		return route.NewProblem(route.KindInvalid, "nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
+		return route.NewProblem(route.KindInvalid,
+			"nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
 	}
 	a := beginAttempt(c)
 	page.MarkPrivate(c.W.Header())
-	http.Redirect(c.W, c.R, api.GitHub.Client.Begin(github.Attempt{State: a.State, Verifier: a.Verifier}, c.Address()+githubCallback), http.StatusFound)
+	http.Redirect(c.W, c.R, api.GitHub.Client.Begin(github.Attempt{State: a.State, Verifier: a.Verifier},
+		c.Address()+githubCallback), http.StatusFound)
 	return nil
 }
 
 func (api *API) signedIn(c *route.Call) error {
 	if api.GitHub == nil || c.Address() == "" {
-		return route.NewProblem(route.KindInvalid, "nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
+		return route.NewProblem(route.KindInvalid,
+			"nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
 	}
 	const again = "begin again at " + githubPath
 	a, err := endAttempt(c, again)
@@ -87,13 +92,15 @@ func (api *API) signedIn(c *route.Call) error {
 	}
 	q := c.R.URL.Query()
 	if q.Get("code") == "" {
-		return route.NewProblem(route.KindDenied, "GitHub did not let you sign in: %s", render.ClipClean(q.Get("error"), 100)).WithHint(again)
+		return route.NewProblem(route.KindDenied, "GitHub did not let you sign in: %s",
+			render.ClipClean(q.Get("error"), 100)).WithHint(again)
 	}
 	defer api.GitHub.asking.Add(-1)
 	if api.GitHub.asking.Add(1) > maxAsking {
 		return route.NewProblem(route.KindUnavailable, "too many people sign in at once").WithHint("try again in a moment")
 	}
-	u, token, err := api.GitHub.Client.FinishKeeping(c.R.Context(), github.Attempt{State: a.State, Verifier: a.Verifier}, q.Get("code"), c.Address()+githubCallback)
+	u, token, err := api.GitHub.Client.FinishKeeping(c.R.Context(),
+		github.Attempt{State: a.State, Verifier: a.Verifier}, q.Get("code"), c.Address()+githubCallback)
 	// The token is kept for a session that has to ask about organizations again.
 	session := api.People != nil && !a.Token && c.WantsPage()
 	keep := session && err == nil && api.People.Accounts.Rules.Organizations()
@@ -104,7 +111,8 @@ func (api *API) signedIn(c *route.Call) error {
 	case errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound):
 		return &route.Problem{Kind: route.KindDenied, Detail: "GitHub refuses the sign-in", Hint: again, Cause: err}
 	case err != nil:
-		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", Cause: err}
+		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer",
+			Hint: "try again in a moment", Cause: err}
 	case !session:
 		return api.giveToken(c, u)
 	}
@@ -127,15 +135,17 @@ func (api *API) signedIn(c *route.Call) error {
 // giveToken answers with a token for a user of GitHub.
 func (api *API) giveToken(c *route.Call, u github.User) error {
 	if !api.GitHub.lets(u) {
-		return route.NewProblem(route.KindDenied, "%s is not let in here", u.Login).WithHint("ask the operator of this server to add you, or one of your organizations, to github.sign_in")
+		return route.NewProblem(route.KindDenied, "%s is not let in here",
+			u.Login).WithHint("ask the operator of this server to add you, or one of your organizations, to github.sign_in")
 	}
 	if api.People != nil { // pinned by the id, so that a login that changed hands gets nothing
 		if _, err := api.People.admit(c, identify(u)); err != nil {
 			return err
 		}
 	}
-	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*", Scopes: api.GitHub.Scopes,
-		Write: usualRefs(api.GitHub.Scopes), Expires: api.Now().Add(api.GitHub.Life).Truncate(time.Second)}
+	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*",
+		Scopes: api.GitHub.Scopes,
+		Write:  usualRefs(api.GitHub.Scopes), Expires: api.Now().Add(api.GitHub.Life).Truncate(time.Second)}
 	if u.Name != "" {
 		g.Person.Name = u.Name
 	}

@@ -104,7 +104,8 @@ func (p *People) askAgain(ctx context.Context, s session.Session, note []byte) e
 			return nil
 		}
 	}
-	lasting := errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) || errors.Is(err, account.ErrNoRole) || errors.Is(err, account.ErrTaken)
+	lasting := errors.Is(err, forge.ErrRefused) || errors.Is(err, forge.ErrNotFound) ||
+		errors.Is(err, account.ErrNoRole) || errors.Is(err, account.ErrTaken)
 	if !lasting && p.Now().Sub(answered) < unasked {
 		p.Log.Warn("cannot ask GitHub again about a person", "account", s.Account, "err", err)
 		return nil

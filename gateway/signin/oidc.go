@@ -112,7 +112,8 @@ func (o *OIDC) oauth(p *oidc.Provider, redirect string) *oauth2.Config {
 	if len(o.Scopes) == 0 {
 		scopes = append(scopes, "profile", "email")
 	}
-	return &oauth2.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: p.Endpoint(), RedirectURL: redirect, Scopes: scopes}
+	return &oauth2.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: p.Endpoint(),
+		RedirectURL: redirect, Scopes: scopes}
 }
 
 // begin returns the URL at the provider for the person.
@@ -182,7 +183,8 @@ func oidcIdentity(issuer, subject string, claims map[string]any) (account.Identi
 	if subject == "" || len(subject) > 255 {
 		return account.Identity{}, fmt.Errorf("%w: it names nobody", errOIDC)
 	}
-	i := account.Identity{Provider: account.ProviderOIDC, Subject: issuer + " " + subject, Facts: map[string][]string{"sub": {subject}}}
+	i := account.Identity{Provider: account.ProviderOIDC, Subject: issuer + " " + subject,
+		Facts: map[string][]string{"sub": {subject}}}
 	text := func(name string) string { s, _ := claims[name].(string); return s }
 	verified := claims["email_verified"] == true || text("email_verified") == "true"
 	if verified {
@@ -226,7 +228,8 @@ func claimValues(v any) []string {
 
 func (api *API) beginOIDC(c *route.Call) error {
 	if api.People == nil || api.People.OIDC == nil || c.Address() == "" {
-		return route.NewProblem(route.KindInvalid, "nobody can sign in with OpenID Connect here").WithHint("set sign_in.oidc, and url")
+		return route.NewProblem(route.KindInvalid,
+			"nobody can sign in with OpenID Connect here").WithHint("set sign_in.oidc, and url")
 	}
 	if err := checkTransport(c); err != nil {
 		return err
@@ -243,7 +246,8 @@ func (api *API) beginOIDC(c *route.Call) error {
 
 func (api *API) finishOIDC(c *route.Call) error {
 	if api.People == nil || api.People.OIDC == nil || c.Address() == "" {
-		return route.NewProblem(route.KindInvalid, "nobody can sign in with OpenID Connect here").WithHint("set sign_in.oidc, and url")
+		return route.NewProblem(route.KindInvalid,
+			"nobody can sign in with OpenID Connect here").WithHint("set sign_in.oidc, and url")
 	}
 	if err := checkTransport(c); err != nil {
 		return err
@@ -255,7 +259,8 @@ func (api *API) finishOIDC(c *route.Call) error {
 	}
 	o, q := api.People.OIDC, c.R.URL.Query()
 	if q.Get("code") == "" {
-		return route.NewProblem(route.KindDenied, "%s did not let you sign in: %s", o.title(), render.ClipClean(q.Get("error"), 100)).WithHint(again)
+		return route.NewProblem(route.KindDenied, "%s did not let you sign in: %s", o.title(),
+			render.ClipClean(q.Get("error"), 100)).WithHint(again)
 	}
 	defer o.asking.Add(-1)
 	if o.asking.Add(1) > maxOIDC {
@@ -274,11 +279,15 @@ func oidcProblem(err error, hint string) error {
 	var network net.Error
 	switch {
 	case errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < 500, errors.Is(err, errOIDC):
-		return &route.Problem{Kind: route.KindDenied, Detail: "the provider of OpenID Connect refuses the sign-in", Hint: hint, Cause: err}
+		return &route.Problem{Kind: route.KindDenied, Detail: "the provider of OpenID Connect refuses the sign-in",
+			Hint: hint, Cause: err}
 	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded):
-		return &route.Problem{Kind: route.KindUnavailable, Detail: "the provider of OpenID Connect does not answer", Hint: "try again in a moment", Cause: err}
+		return &route.Problem{Kind: route.KindUnavailable, Detail: "the provider of OpenID Connect does not answer",
+			Hint: "try again in a moment", Cause: err}
 	}
-	return &route.Problem{Kind: route.KindUnavailable, Detail: "the provider of OpenID Connect gives no answer that can be used", Hint: "try again in a moment; the server's log has the details", Cause: err}
+	return &route.Problem{Kind: route.KindUnavailable,
+		Detail: "the provider of OpenID Connect gives no answer that can be used",
+		Hint:   "try again in a moment; the server's log has the details", Cause: err}
 }
 
 // hostOf returns the host of a URL, or "" if there is none.

@@ -30,7 +30,8 @@ func openProvider(t *testing.T) *provider {
 		t.Fatal(err)
 	}
 	p.issuer = "http://" + l.Addr().String()
-	handler := exampleop.SetupServer(p.issuer, storage.NewStorageWithClients(storage.NewUserStore(p.issuer), p.clients), nil, false)
+	handler := exampleop.SetupServer(p.issuer,
+		storage.NewStorageWithClients(storage.NewUserStore(p.issuer), p.clients), nil, false)
 	p.web = httptest.NewUnstartedServer(handler)
 	p.web.Listener.Close()
 	p.web.Listener = l
@@ -42,7 +43,8 @@ func openProvider(t *testing.T) *provider {
 // with lets people of a server in by the provider.
 func (p *provider) with(secret string) func(*world, *signin.API) {
 	return func(w *world, _ *signin.API) {
-		w.people.OIDC = &signin.OIDC{Issuer: p.issuer, ClientID: "ramus", ClientSecret: secret, Title: "Example", HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+		w.people.OIDC = &signin.OIDC{Issuer: p.issuer, ClientID: "ramus", ClientSecret: secret, Title: "Example",
+			HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	}
 }
 
@@ -59,7 +61,8 @@ func (b *browser) oidc(p *provider, from, user, password string) string {
 	if s.status != http.StatusFound || !strings.HasPrefix(s.to, p.issuer+"/auth?") {
 		b.t.Fatalf("%d to %q: %s", s.status, s.to, s.body)
 	}
-	if q, _ := url.Parse(s.to); q.Query().Get("code_challenge_method") != "S256" || q.Query().Get("nonce") == "" || q.Query().Get("state") == "" {
+	if q, _ := url.Parse(s.to); q.Query().Get("code_challenge_method") != "S256" || q.Query().Get("nonce") == "" ||
+		q.Query().Get("state") == "" {
 		b.t.Errorf("the way to the provider is %s", s.to)
 	}
 	s = b.do(s.to, nil)
@@ -68,7 +71,8 @@ func (b *browser) oidc(p *provider, from, user, password string) string {
 		b.t.Fatalf("%d to %q: %s", s.status, s.to, s.body)
 	}
 	id := u.Query().Get("authRequestID")
-	s = b.do(p.issuer+"/login/username", url.Values{"username": {user}, "password": {password}, "id": {id}}, "Origin", p.issuer)
+	s = b.do(p.issuer+"/login/username", url.Values{"username": {user}, "password": {password}, "id": {id}},
+		"Origin", p.issuer)
 	if s.status != http.StatusFound {
 		return ""
 	}
@@ -85,7 +89,8 @@ func TestOIDC(t *testing.T) {
 	w := openWorld(t, rules, p.with("secret"))
 	p.register(w)
 	b := w.browser()
-	b.want("the page where people sign in", b.do("/auth?to=%2Fpage", nil), 200, `/auth/oidc?to=%2Fpage">Sign in with Example`)
+	b.want("the page where people sign in", b.do("/auth?to=%2Fpage", nil), 200,
+		`/auth/oidc?to=%2Fpage">Sign in with Example`)
 	if back := b.oidc(p, "/auth/oidc", "test-user2", "wrong"); back != "" {
 		t.Errorf("a wrong password leads to %s", back)
 	}
@@ -95,11 +100,13 @@ func TestOIDC(t *testing.T) {
 	b.want("once more", b.do(back, nil), 400, "has not begun")
 	b.want("a page", b.do("/page", nil), 200, "test-user@zitadel.ch")
 	list := w.people.Accounts.List()
-	if len(list) != 1 || list[0].Role != "admin" || list[0].Name != "Test User" || list[0].Email != "test-user@zitadel.ch" || !strings.HasPrefix(list[0].ID, "oidc:") {
+	if len(list) != 1 || list[0].Role != "admin" || list[0].Name != "Test User" ||
+		list[0].Email != "test-user@zitadel.ch" || !strings.HasPrefix(list[0].ID, "oidc:") {
 		t.Errorf("%+v", list)
 	}
 	second := w.browser()
-	second.want("a viewer, by subject", second.do(second.oidc(p, "/auth/oidc", "test-user2", "verysecure"), nil), 303, "/settings/sessions")
+	second.want("a viewer, by subject", second.do(second.oidc(p, "/auth/oidc", "test-user2", "verysecure"), nil), 303,
+		"/settings/sessions")
 	b.want("again, with the password", b.do("/auth?again=1", nil), 200, "/auth/oidc?again=1")
 	if s := b.do("/auth/oidc?again=1", nil); !strings.Contains(s.to, "prompt=login") {
 		t.Errorf("again leads to %s", s.to)
@@ -109,12 +116,14 @@ func TestOIDC(t *testing.T) {
 	s := third.do("/auth/oidc", nil)
 	u, _ := url.Parse(s.to)
 	state := u.Query().Get("state")
-	third.want("refused at the provider", third.do("/auth/oidc/callback?error=access_denied%3Cscript%3E&state="+state, nil), 403, "Example did not let you sign in")
+	third.want("refused at the provider", third.do("/auth/oidc/callback?error=access_denied%3Cscript%3E&state="+state,
+		nil), 403, "Example did not let you sign in")
 	third.do("/auth/oidc", nil)
 	third.want("a wrong state", third.do("/auth/oidc/callback?code=x&state=y", nil), 400, "has not begun")
 	s = third.do("/auth/oidc", nil)
 	u, _ = url.Parse(s.to)
-	third.want("a made-up code", third.do("/auth/oidc/callback?code=x&state="+u.Query().Get("state"), nil), 403, "refuses the sign-in")
+	third.want("a made-up code", third.do("/auth/oidc/callback?code=x&state="+u.Query().Get("state"), nil), 403,
+		"refuses the sign-in")
 
 	// A wrong secret of the client, and a provider that is away.
 	w = openWorld(t, rules, p.with("wrong"))

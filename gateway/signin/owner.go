@@ -95,7 +95,8 @@ func (api *API) newLink(c *route.Call) error {
 		return route.NewProblem(route.KindDenied, "only the server's own machine makes such links").
 			WithHint("run `ramus open` there, without RAMUS_URL")
 	case api.People == nil:
-		return route.NewProblem(route.KindConflict, "this server ends with its command, and has no pages").WithHint("start `ramus serve`")
+		return route.NewProblem(route.KindConflict,
+			"this server ends with its command, and has no pages").WithHint("start `ramus serve`")
 	}
 	address := c.Address()
 	if address == "" {

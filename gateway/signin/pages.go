@@ -25,7 +25,8 @@ var tokenFile embed.FS
 // pages has the page of a token, which needs nothing else. The others are in the shell of package web.
 var (
 	pages     = page.Parse(tokenFile)
-	templates = template.Must(web.NewTemplates().ParseFS(pageFiles, "pages/choose.html", "pages/sessions.html", "pages/people.html", "pages/audit.html"))
+	templates = template.Must(web.NewTemplates().ParseFS(pageFiles, "pages/choose.html", "pages/sessions.html",
+		"pages/people.html", "pages/audit.html"))
 )
 
 // The paths of pages, and of the form that signs out.
@@ -41,14 +42,22 @@ const (
 // pageRoutes returns the routes of pages and their forms.
 func (api *API) pageRoutes() []route.Route {
 	return []route.Route{
-		{Method: "GET", Pattern: route.SignInPath, Access: route.AccessPublic, Media: route.MediaHTML, Summary: "The page where people sign in", Handle: api.choose},
-		{Method: "POST", Pattern: OutPath, Access: route.AccessPage, Media: route.MediaHTML, Summary: "Sign out", Handle: api.signOut},
-		{Method: "POST", Pattern: allOutPath, Access: route.AccessPage, Media: route.MediaHTML, Summary: "Sign out everywhere", Handle: api.signOutEverywhere},
-		{Method: "GET", Pattern: SessionsPath, Access: route.AccessPage, Media: route.MediaHTML, Summary: "The browsers in which a person is signed in", Handle: api.sessionsPage},
-		{Method: "POST", Pattern: SessionsPath + "/{session}/end", Access: route.AccessPage, Media: route.MediaHTML, Summary: "End one of them", Handle: api.endOwn},
-		{Method: "GET", Pattern: PeoplePath, Access: route.AccessPage, Media: route.MediaHTML, Summary: "The people, for administrators", Handle: api.peoplePage},
-		{Method: "POST", Pattern: PeoplePath + "/{person}", Access: route.AccessPage, Media: route.MediaHTML, Summary: "Change the roles of a person", Handle: api.changePersonPage},
-		{Method: "GET", Pattern: AuditPath, Access: route.AccessPage, Media: route.MediaHTML, Summary: "The log of actions, for administrators", Handle: api.auditPage},
+		{Method: "GET", Pattern: route.SignInPath, Access: route.AccessPublic, Media: route.MediaHTML,
+			Summary: "The page where people sign in", Handle: api.choose},
+		{Method: "POST", Pattern: OutPath, Access: route.AccessPage, Media: route.MediaHTML, Summary: "Sign out",
+			Handle: api.signOut},
+		{Method: "POST", Pattern: allOutPath, Access: route.AccessPage, Media: route.MediaHTML,
+			Summary: "Sign out everywhere", Handle: api.signOutEverywhere},
+		{Method: "GET", Pattern: SessionsPath, Access: route.AccessPage, Media: route.MediaHTML,
+			Summary: "The browsers in which a person is signed in", Handle: api.sessionsPage},
+		{Method: "POST", Pattern: SessionsPath + "/{session}/end", Access: route.AccessPage, Media: route.MediaHTML,
+			Summary: "End one of them", Handle: api.endOwn},
+		{Method: "GET", Pattern: PeoplePath, Access: route.AccessPage, Media: route.MediaHTML,
+			Summary: "The people, for administrators", Handle: api.peoplePage},
+		{Method: "POST", Pattern: PeoplePath + "/{person}", Access: route.AccessPage, Media: route.MediaHTML,
+			Summary: "Change the roles of a person", Handle: api.changePersonPage},
+		{Method: "GET", Pattern: AuditPath, Access: route.AccessPage, Media: route.MediaHTML,
+			Summary: "The log of actions, for administrators", Handle: api.auditPage},
 	}
 }
 
@@ -175,7 +184,8 @@ func (api *API) endOwn(c *route.Call) error {
 // checkAdmin returns a problem if the person of a call may not administer people now.
 func checkAdmin(c *route.Call) error {
 	if !c.Who.Admin() {
-		return route.NewProblem(route.KindDenied, "this page is for administrators").WithHint("an administrator gives roles at /admin/people, or with `ramus people role`")
+		return route.NewProblem(route.KindDenied,
+			"this page is for administrators").WithHint("an administrator gives roles at /admin/people, or with `ramus people role`")
 	}
 	return c.CheckRecent()
 }
@@ -187,7 +197,8 @@ type personRow struct {
 }
 
 // roleOptions are the roles that the form of a person offers.
-var roleOptions = []struct{ Value, Text string }{{"rules", "By the rules of the configuration"}, {"viewer", "Viewer"}, {"member", "Member"},
+var roleOptions = []struct{ Value, Text string }{{"rules", "By the rules of the configuration"}, {"viewer", "Viewer"},
+	{"member", "Member"},
 	{"admin", "Administrator"}, {"none", "None, keeps the person out"}}
 
 func (api *API) peoplePage(c *route.Call) error {
@@ -202,11 +213,12 @@ func (api *API) showPeople(c *route.Call, status int, fault string) error {
 	for _, p := range api.Accounts.List() {
 		rows = append(rows, personRow{api.describe(p), p.ID == c.Who.Account.ID, p.Provider == account.ProviderOwner})
 	}
-	return api.Web.Reply(c, &web.Page{Title: "People", Nav: "settings", Template: "people", Templates: templates, Status: status, Data: struct {
-		People []personRow
-		Roles  any
-		Fault  string
-	}{rows, roleOptions, fault}})
+	return api.Web.Reply(c, &web.Page{Title: "People", Nav: "settings", Template: "people", Templates: templates,
+		Status: status, Data: struct {
+			People []personRow
+			Roles  any
+			Fault  string
+		}{rows, roleOptions, fault}})
 }
 
 // changePersonPage changes a person by a form.
@@ -263,5 +275,6 @@ func (api *API) auditPage(c *route.Call) error {
 	return api.show(c, "Actions", "audit", struct {
 		Actions []audit.Record
 		Fetch   string
-	}{list, "git clone " + c.CloneURL(gitd.PeopleRepo) + "\ncd " + gitd.PeopleRepo + "\ngit fetch origin 'refs/ramus/audit/*:refs/remotes/audit/*'"})
+	}{list, "git clone " + c.CloneURL(gitd.PeopleRepo) + "\ncd " + gitd.PeopleRepo +
+		"\ngit fetch origin 'refs/ramus/audit/*:refs/remotes/audit/*'"})
 }

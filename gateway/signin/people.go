@@ -44,7 +44,8 @@ type People struct {
 
 // sessionCookie returns the cookie of a session. A value of "" removes it.
 func (p *People) sessionCookie(c *route.Call, value string) *http.Cookie {
-	k := &http.Cookie{Name: route.SessionCookieLoopback, Value: value, Path: "/", MaxAge: int(p.Sessions.Life / time.Second), HttpOnly: true,
+	k := &http.Cookie{Name: route.SessionCookieLoopback, Value: value, Path: "/",
+		MaxAge: int(p.Sessions.Life / time.Second), HttpOnly: true,
 		SameSite: http.SameSiteLaxMode}
 	if c.Secure() {
 		k.Name, k.Secure = route.SessionCookie, true
@@ -193,7 +194,8 @@ func (p *People) letIn(c *route.Call, i account.Identity, to string, note []byte
 	}
 	s, cookie, err := p.Sessions.Begin(person.ID, session.FromRequest(c.R), note)
 	if errors.Is(err, session.ErrFull) {
-		return &route.Problem{Kind: route.KindUnavailable, Detail: "too many people are signed in", Hint: "try again in a moment", Cause: err}
+		return &route.Problem{Kind: route.KindUnavailable, Detail: "too many people are signed in",
+			Hint: "try again in a moment", Cause: err}
 	}
 	if err != nil {
 		return err
@@ -219,14 +221,16 @@ func (p *People) admit(c *route.Call, i account.Identity) (account.Person, error
 	person, err := p.Accounts.SignIn(c.R.Context(), i)
 	switch {
 	case errors.Is(err, account.ErrTaken):
-		err = &route.Problem{Kind: route.KindDenied, Cause: err, Detail: "the login " + i.Login + " belonged to somebody else when it was last used here",
-			Hint: "an administrator removes the old account with `ramus people rm`, if its owner gave the login up"}
+		err = &route.Problem{Kind: route.KindDenied, Cause: err,
+			Detail: "the login " + i.Login + " belonged to somebody else when it was last used here",
+			Hint:   "an administrator removes the old account with `ramus people rm`, if its owner gave the login up"}
 	case errors.Is(err, account.ErrNoRole):
 		err = &route.Problem{Kind: route.KindDenied, Cause: err, Detail: i.Login + " is not let in here",
 			Hint: "ask the operator of this server to add you, or one of your organizations, to sign_in"}
 	}
 	if err != nil {
-		p.note(c, audit.Entry{Who: i.ID(), Login: i.Login, Action: "session.begin", Object: i.Provider, Result: string(route.AsProblem(err, c.Who).Kind)})
+		p.note(c, audit.Entry{Who: i.ID(), Login: i.Login, Action: "session.begin", Object: i.Provider,
+			Result: string(route.AsProblem(err, c.Who).Kind)})
 	}
 	return person, err
 }
@@ -234,5 +238,6 @@ func (p *People) admit(c *route.Call, i account.Identity) (account.Person, error
 // owner returns the identity of who can use the unix socket.
 func (p *People) owner() account.Identity {
 	login := os.Getenv("USER")
-	return account.Identity{Provider: account.ProviderOwner, Subject: "0", Login: cmp.Or(login, "owner"), Name: p.Owner.Name, Email: p.Owner.Email}
+	return account.Identity{Provider: account.ProviderOwner, Subject: "0", Login: cmp.Or(login, "owner"),
+		Name: p.Owner.Name, Email: p.Owner.Email}
 }

@@ -126,7 +126,8 @@ func (n NewRoles) change() (account.Change, error) {
 }
 
 func badRole(name string) error {
-	return route.NewProblem(route.KindInvalid, "unknown role %.50q: want viewer, member, admin or none, or rules for the one of the configuration", name)
+	return route.NewProblem(route.KindInvalid,
+		"unknown role %.50q: want viewer, member, admin or none, or rules for the one of the configuration", name)
 }
 
 // text returns the change for the log of actions.

@@ -45,7 +45,8 @@ func TestOwnerLink(t *testing.T) {
 			t.Errorf("the cookie is %q, without %s", k, part)
 		}
 	}
-	if strings.Contains(k, "Domain") || strings.Contains(k, "Secure") || s.header.Get("Cache-Control") != "no-store" || s.header.Get("Referrer-Policy") != "no-referrer" {
+	if strings.Contains(k, "Domain") || strings.Contains(k, "Secure") || s.header.Get("Cache-Control") != "no-store" ||
+		s.header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("%q, %v", k, s.header)
 	}
 	page := b.do(s.to, nil)
@@ -65,7 +66,8 @@ func TestOwnerLink(t *testing.T) {
 	b.want("a way to another host", w.browser().do(strings.TrimPrefix(l, w.web.URL), nil), 303, "/settings/sessions")
 	l, _ = w.people.OwnerLink(w.web.URL, "/page?a=b")
 	b.want("a way back", w.browser().do(strings.TrimPrefix(l, w.web.URL), nil), 303, "/page?a=b")
-	if status, body := w.atSocket("POST", "/api/sign-in/link", `{"to":"/page"}`); status != 200 || !strings.Contains(body, "http://127.0.0.1:1/auth/link?code=") {
+	if status, body := w.atSocket("POST", "/api/sign-in/link", `{"to":"/page"}`); status != 200 ||
+		!strings.Contains(body, "http://127.0.0.1:1/auth/link?code=") {
 		t.Error(status, body)
 	}
 	if got := w.actions(); !strings.HasPrefix(got, "owner:0 session.begin ok\n") {
@@ -114,7 +116,8 @@ func TestGitHub(t *testing.T) {
 	w.hub.AddUser("reviewer", "write")
 	thief := w.browser()
 	thief.want("the new owner of a login", thief.hub("/auth/github", "reviewer"), 403, "belonged to somebody else")
-	thief.want("the new owner of a login, for a token", thief.hub("/auth/github?for=token", "reviewer"), 403, "belonged to somebody else")
+	thief.want("the new owner of a login, for a token", thief.hub("/auth/github?for=token", "reviewer"), 403,
+		"belonged to somebody else")
 	b.want("the session of the old owner", b.do("/page", nil), 200, "reviewer")
 	b.want("the old owner, whom no rule names any more", w.browser().hub("/auth/github", "reviewer2"), 403, "not let in")
 	// Tokens for programs stay.
@@ -199,7 +202,8 @@ func TestSignOut(t *testing.T) {
 		one.do(w.link(), nil)
 	}
 	cookie := b.cookie()
-	b.want("a form of another origin", b.do("/auth/out", url.Values{}, "Origin", "http://evil.example"), 403, "another origin")
+	b.want("a form of another origin", b.do("/auth/out", url.Values{}, "Origin", "http://evil.example"), 403,
+		"another origin")
 	b.want("a form of nowhere", b.do("/auth/out", url.Values{}, "Origin", ""), 403, "which page")
 	b.want("a link", b.do("/auth/out", nil), 405, "")
 	s := b.do("/auth/out", url.Values{})
@@ -216,7 +220,8 @@ func TestSignOut(t *testing.T) {
 	own, _ := w.people.Sessions.Find(third.cookie(), session.From{}, false)
 	for _, one := range list {
 		if one.ID != own.ID {
-			third.want("end another browser", third.do("/settings/sessions/"+one.ID+"/end", url.Values{}), 303, "/settings/sessions")
+			third.want("end another browser", third.do("/settings/sessions/"+one.ID+"/end", url.Values{}), 303,
+				"/settings/sessions")
 		}
 	}
 	second.want("the ended browser", second.do("/page", nil), 303, "/auth")
@@ -230,10 +235,13 @@ func TestSignOut(t *testing.T) {
 func TestSocketsEnd(t *testing.T) {
 	w := openWorld(t, named(t, "github:developer", "github:reviewer", ""), nil)
 	for what, end := range map[string]func(b *browser, id string){
-		"sign out":       func(b *browser, _ string) { b.do("/auth/out", url.Values{}) },
-		"ended by REST":  func(_ *browser, id string) { w.atSocket("DELETE", "/api/sessions?person="+id, "") },
-		"another role":   func(_ *browser, id string) { w.atSocket("PATCH", "/api/people/"+id, `{"role":"viewer"}`) },
-		"another repo":   func(_ *browser, id string) { w.atSocket("PATCH", "/api/people/"+id, `{"repos":{"app":"member"}}`) },
+		"sign out":      func(b *browser, _ string) { b.do("/auth/out", url.Values{}) },
+		"ended by REST": func(_ *browser, id string) { w.atSocket("DELETE", "/api/sessions?person="+id, "") },
+		"another role":  func(_ *browser, id string) { w.atSocket("PATCH", "/api/people/"+id, `{"role":"viewer"}`) },
+		"another repo": func(_ *browser,
+			id string) {
+			w.atSocket("PATCH", "/api/people/"+id, `{"repos":{"app":"member"}}`)
+		},
 		"removed person": func(_ *browser, id string) { w.atSocket("DELETE", "/api/people/"+id, "") },
 	} {
 		b := w.browser()
@@ -266,7 +274,8 @@ func TestPeopleByREST(t *testing.T) {
 	b := w.browser()
 	b.hub("/auth/github", "reviewer")
 	var list []signin.Person
-	if status, body := w.atSocket("GET", "/api/people", ""); status != 200 || json.Unmarshal([]byte(body), &list) != nil || len(list) != 1 || list[0].Role != route.RoleMember || list[0].Sessions != 1 {
+	if status, body := w.atSocket("GET", "/api/people", ""); status != 200 || json.Unmarshal([]byte(body),
+		&list) != nil || len(list) != 1 || list[0].Role != route.RoleMember || list[0].Sessions != 1 {
 		t.Fatal(status, body)
 	}
 	for _, x := range []struct {
@@ -274,8 +283,10 @@ func TestPeopleByREST(t *testing.T) {
 		status int
 		part   string
 	}{
-		{`{"role":"admin","repos":{"app":"member"}}`, 200, `"role":"admin"`}, {`{"role":"rules"}`, 200, `"role":"member"`}, {`{"role":"owner"}`, 400, "unknown role"},
-		{`{}`, 400, "nothing to change"}, {`{"repos":{"app":"king"}}`, 400, "unknown role"}, {`{"repos":{"../x":"viewer"}}`, 400, ""}, {`{"role":"none","repos":{"app":"none"}}`, 200, `"role":""`},
+		{`{"role":"admin","repos":{"app":"member"}}`, 200, `"role":"admin"`},
+		{`{"role":"rules"}`, 200, `"role":"member"`}, {`{"role":"owner"}`, 400, "unknown role"},
+		{`{}`, 400, "nothing to change"}, {`{"repos":{"app":"king"}}`, 400, "unknown role"},
+		{`{"repos":{"../x":"viewer"}}`, 400, ""}, {`{"role":"none","repos":{"app":"none"}}`, 200, `"role":""`},
 	} {
 		if status, body := w.atSocket("PATCH", "/api/people/reviewer", x.body); status != x.status || !strings.Contains(body, x.part) {
 			t.Errorf("%s: %d %s", x.body, status, body)
@@ -295,7 +306,8 @@ func TestPeopleByREST(t *testing.T) {
 		t.Error(status, body)
 	}
 	want := "local people.role ok"
-	if got := w.actions(); strings.Count(got, want) != 3 || !strings.Contains(got, "local people.remove ok") || !strings.Contains(got, "local PATCH /api/people/{person} invalid") {
+	if got := w.actions(); strings.Count(got, want) != 3 || !strings.Contains(got, "local people.remove ok") ||
+		!strings.Contains(got, "local PATCH /api/people/{person} invalid") {
 		t.Errorf("the log of actions:\n%s", got)
 	}
 }
@@ -318,7 +330,8 @@ func TestPeoplePage(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	b.want("a member's form", b.do("/admin/people/"+id, role("admin", "")), 403, "for administrators")
-	admin.want("a form of another origin", admin.do("/admin/people/"+id, role("admin", ""), "Origin", "http://evil.example"), 403, "another origin")
+	admin.want("a form of another origin",
+		admin.do("/admin/people/"+id, role("admin", ""), "Origin", "http://evil.example"), 403, "another origin")
 	admin.want("actions", admin.do("/admin/audit", nil), 200, "people.role")
 	admin.want("sign out somebody", admin.do("/admin/people/"+id, url.Values{"do": {"sessions"}}), 303, "/admin/people")
 	b.want("who was signed out", b.do("/page", nil), 303, "/auth")
@@ -342,18 +355,21 @@ func TestHTTPS(t *testing.T) {
 		status    int
 		cookie    string
 	}{
-		{"https://ramus.example.org", "ramus.example.org", 303, "__Host-ramus="}, {"", "localhost:8080", 303, "ramus="}, {"", "[::1]:8080", 303, "ramus="},
+		{"https://ramus.example.org", "ramus.example.org", 303, "__Host-ramus="}, {"", "localhost:8080", 303, "ramus="},
+		{"", "[::1]:8080", 303, "ramus="},
 		{"", "ramus.example.org", 400, ""}, {"http://ramus.example.org", "ramus.example.org", 400, ""},
 	} {
 		w := openWorld(t, account.Rules{}, nil)
 		mux := &route.Mux{URL: x.url, Account: w.people.Account, Audit: w.people.Audit, Now: w.clock}
-		h := mux.Handler(signin.NewAPI(signin.API{People: w.people, Accounts: w.people.Accounts, Now: w.clock}).Routes(), nil)
+		h := mux.Handler(signin.NewAPI(signin.API{People: w.people, Accounts: w.people.Accounts,
+			Now: w.clock}).Routes(), nil)
 		r := httptest.NewRequest("GET", w.link(), nil)
 		r.Host = x.host
 		a := httptest.NewRecorder()
 		h.ServeHTTP(a, r)
 		k := a.Header().Get("Set-Cookie")
-		if a.Code != x.status || !strings.HasPrefix(k, x.cookie) || strings.Contains(k, "Secure") != strings.HasPrefix(x.cookie, "__Host-") {
+		if a.Code != x.status || !strings.HasPrefix(k, x.cookie) ||
+			strings.Contains(k, "Secure") != strings.HasPrefix(x.cookie, "__Host-") {
 			t.Errorf("%s at %s: %d %q %s", x.url, x.host, a.Code, k, a.Body)
 		}
 	}

@@ -41,7 +41,8 @@ func (api *API) newToken(c *route.Call) error {
 	if err := c.ReadJSON(&n); err != nil {
 		return err
 	}
-	g := gitd.Grant{Subject: n.Subject, Repo: n.Repo, Scopes: n.Scopes, Read: n.Read, Write: n.Write, Force: n.Force, Delete: n.Delete}
+	g := gitd.Grant{Subject: n.Subject, Repo: n.Repo, Scopes: n.Scopes, Read: n.Read, Write: n.Write, Force: n.Force,
+		Delete: n.Delete}
 	if g.Repo == "" {
 		g.Repo = "*"
 	}
@@ -93,7 +94,8 @@ func checkScopes(scopes []string) error {
 func narrowRefs(g *gitd.Grant) error {
 	switch {
 	case len(g.Write) > 0 && !g.Has(gitd.ScopeWrite):
-		return route.NewProblem(route.KindInvalid, "a token without the scope write changes no refs, also not %.200q", g.Write[0]).
+		return route.NewProblem(route.KindInvalid, "a token without the scope write changes no refs, also not %.200q",
+			g.Write[0]).
 			WithHint("`--scope write` lets it push; `--ref-read` bounds what a token may see")
 	case len(g.Read) > 0 && !g.Has(gitd.ScopeRead):
 		return route.NewProblem(route.KindInvalid, "a token without the scope read sees no refs, also not %.200q", g.Read[0])

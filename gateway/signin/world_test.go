@@ -80,15 +80,20 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 	}
 	actions.Open()
 	t.Cleanup(func() { actions.Close() })
-	w.people = &signin.People{Accounts: accounts, Sessions: sessions, Actions: actions, Owner: gitd.Person{Name: "Owner", Email: "owner@example.org"}, Log: log, Now: w.clock}
+	w.people = &signin.People{Accounts: accounts, Sessions: sessions, Actions: actions,
+		Owner: gitd.Person{Name: "Owner", Email: "owner@example.org"}, Log: log, Now: w.clock}
 	accounts.Changed = w.people.Changed
-	api := signin.API{Git: git, People: w.people, Web: new(web.API), Accounts: accounts, Loopback: "http://127.0.0.1:1", Log: log, Now: w.clock,
-		GitHub: &signin.GitHub{Users: []string{"reviewer"}, Scopes: []string{"read"}, Life: time.Hour, Client: &github.SignIn{URL: w.hub.URL(), API: w.hub.API(),
-			ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Log: log}}}
+	api := signin.API{Git: git, People: w.people, Web: new(web.API), Accounts: accounts, Loopback: "http://127.0.0.1:1",
+		Log: log, Now: w.clock,
+		GitHub: &signin.GitHub{Users: []string{"reviewer"}, Scopes: []string{"read"}, Life: time.Hour,
+			Client: &github.SignIn{URL: w.hub.URL(), API: w.hub.API(),
+				ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret,
+				HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Log: log}}}
 	if change != nil {
 		change(w, &api)
 	}
-	mux := &route.Mux{Verify: git.Verify, Log: log, Now: w.clock, Account: w.people.Account, Again: w.people.Again, Ended: w.people.Ended, Audit: w.people.Audit}
+	mux := &route.Mux{Verify: git.Verify, Log: log, Now: w.clock, Account: w.people.Account, Again: w.people.Again,
+		Ended: w.people.Ended, Audit: w.people.Audit}
 	table := append(signin.NewAPI(api).Routes(),
 		route.Route{Method: "GET", Pattern: "/page", Access: route.AccessPage, Handle: ask},
 		route.Route{Method: "GET", Pattern: "/socket", Access: route.AccessSocket, Handle: wait},
@@ -155,7 +160,8 @@ func (w *world) browser() *browser {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &browser{w.t, w, &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &browser{w.t, w, &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 // seen is an answer.

@@ -42,9 +42,11 @@ func (c *Client) Respond(ctx context.Context, responseURL, printed string) error
 	const method = "response_url"
 	u, err := url.Parse(responseURL)
 	if err != nil || !c.trusted(u) {
-		return fmt.Errorf("cannot answer at a response_url: %w", &RefusedError{Method: method, Code: "foreign_url", Detail: "it is not Slack's"})
+		return fmt.Errorf("cannot answer at a response_url: %w",
+			&RefusedError{Method: method, Code: "foreign_url", Detail: "it is not Slack's"})
 	}
-	body, err := json.Marshal(map[string]any{"text": c.Secrets.String(printed), "response_type": "ephemeral", "replace_original": false})
+	body, err := json.Marshal(map[string]any{"text": c.Secrets.String(printed), "response_type": "ephemeral",
+		"replace_original": false})
 	if err != nil {
 		return err
 	}
@@ -82,7 +84,8 @@ const download = "files"
 func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error) {
 	c.setup()
 	refuse := func(code, detail string) error {
-		return fmt.Errorf("cannot fetch file %q from Slack: %w", text.Clip(f.Name, clipped), &RefusedError{Method: download, Code: code, Detail: detail})
+		return fmt.Errorf("cannot fetch file %q from Slack: %w", text.Clip(f.Name, clipped),
+			&RefusedError{Method: download, Code: code, Detail: detail})
 	}
 	u, err := url.Parse(f.Download)
 	if err != nil || !c.trusted(u) {
@@ -101,7 +104,8 @@ func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error
 		req.Header.Set("Authorization", "Bearer "+c.Token)
 		data, err = c.fetch(req, download, max, func(h http.Header) error {
 			if strings.HasPrefix(h.Get("Content-Type"), "text/html") && !strings.HasPrefix(f.MIME, "text/html") {
-				return &RefusedError{Method: download, Code: "not_readable", Needed: "files:read", Detail: "Slack answers with its sign-in page"}
+				return &RefusedError{Method: download, Code: "not_readable", Needed: "files:read",
+					Detail: "Slack answers with its sign-in page"}
 			}
 			return nil
 		})
@@ -138,11 +142,14 @@ func (c *Client) fetch(req *http.Request, method string, most int64, good func(h
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode/100 == 2:
-	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode/100 == 5:
-		return nil, &temporary{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), after: retryAfter(resp.Header), unknown: true}
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout,
+		resp.StatusCode/100 == 5:
+		return nil, &temporary{err: fmt.Errorf("%s: status %d", method, resp.StatusCode),
+			after: retryAfter(resp.Header), unknown: true}
 	default:
 		code, _ := io.ReadAll(io.LimitReader(resp.Body, 80))
-		return nil, &RefusedError{Method: method, Code: fmt.Sprintf("status %d", resp.StatusCode), Detail: strings.ToValidUTF8(string(code), "?")}
+		return nil, &RefusedError{Method: method, Code: fmt.Sprintf("status %d", resp.StatusCode),
+			Detail: strings.ToValidUTF8(string(code), "?")}
 	}
 	if err := good(resp.Header); err != nil {
 		return nil, err
@@ -164,7 +171,8 @@ func (c *Client) trusted(u *url.URL) bool {
 	}
 	host := strings.ToLower(u.Hostname())
 	for _, domain := range [...]string{"slack.com", "slack-gov.com"} {
-		if u.Scheme == "https" && u.User == nil && (u.Port() == "" || u.Port() == "443") && (host == domain || strings.HasSuffix(host, "."+domain)) {
+		if u.Scheme == "https" && u.User == nil && (u.Port() == "" || u.Port() == "443") &&
+			(host == domain || strings.HasSuffix(host, "."+domain)) {
 			return true
 		}
 	}

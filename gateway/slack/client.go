@@ -98,7 +98,8 @@ func (e *RefusedError) Unwrap() error { return ErrRefused }
 // ofApp are the codes that concern the app and its token.
 var ofApp = map[string]bool{
 	"invalid_auth": true, "not_authed": true, "account_inactive": true, "token_revoked": true, "token_expired": true,
-	"no_permission": true, "missing_scope": true, "not_allowed_token_type": true, "access_denied": true, "ekm_access_denied": true,
+	"no_permission": true, "missing_scope": true, "not_allowed_token_type": true, "access_denied": true,
+	"ekm_access_denied":         true,
 	"two_factor_setup_required": true, "accesslimited": true, "team_access_not_granted": true,
 }
 
@@ -255,13 +256,16 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	switch {
 	case err == nil && answer.Error != "" && !answer.OK:
 		if unknown, passes := temporaryCodes[answer.Error]; passes {
-			return nil, &temporary{err: fmt.Errorf("%s: %s", method, answer.Error), after: retryAfter(resp.Header), unknown: unknown}
+			return nil, &temporary{err: fmt.Errorf("%s: %s", method, answer.Error), after: retryAfter(resp.Header),
+				unknown: unknown}
 		}
-		return nil, &RefusedError{Method: method, Code: answer.Error, Needed: answer.Needed, Detail: text.Clip(strings.Join(answer.Metadata.Messages, "; "), clipped)}
+		return nil, &RefusedError{Method: method, Code: answer.Error, Needed: answer.Needed,
+			Detail: text.Clip(strings.Join(answer.Metadata.Messages, "; "), clipped)}
 	case resp.StatusCode/100 != 2:
 		return nil, &temporary{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), unknown: true}
 	case err != nil || !answer.OK:
-		return nil, &temporary{err: fmt.Errorf("%s: the answer is not Slack's: %q", method, text.Clip(string(body), clipped)), unknown: true}
+		return nil, &temporary{err: fmt.Errorf("%s: the answer is not Slack's: %q", method,
+			text.Clip(string(body), clipped)), unknown: true}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil

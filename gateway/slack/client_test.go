@@ -121,7 +121,8 @@ func TestPost(t *testing.T) {
 		t.Fatalf("a second Post with look gave %q, %v; want %q", again, err, ts)
 	}
 	own := s.Own("C01", parent)
-	if len(own) != 1 || own[0].Text != m.Text || own[0].TS != ts || own[0].ThreadTS != parent || string(own[0].Metadata.Payload) != `{"key":"C01:1.000001","part":"progress","run":"run-1"}` {
+	if len(own) != 1 || own[0].Text != m.Text || own[0].TS != ts || own[0].ThreadTS != parent ||
+		string(own[0].Metadata.Payload) != `{"key":"C01:1.000001","part":"progress","run":"run-1"}` {
 		t.Fatalf("posted: %+v", own)
 	}
 	if found, ok, err := c.Find(ctx, "C01", parent, mark); err != nil || !ok || found != ts {

@@ -116,7 +116,8 @@ func (c *Client) name(ctx context.Context, id string) (string, error) {
 		if err != nil {
 			return err
 		}
-		name = cmp.Or(oneLine(user.Profile.DisplayName), oneLine(user.Profile.RealName), oneLine(user.RealName), oneLine(user.Name), id)
+		name = cmp.Or(oneLine(user.Profile.DisplayName), oneLine(user.Profile.RealName), oneLine(user.RealName),
+			oneLine(user.Name), id)
 		return nil
 	}, nil)
 	if err != nil && ctx.Err() != nil {
@@ -155,7 +156,8 @@ const maxEmail = 254
 // isEmail reports whether a text can be the address of a person in a commit.
 func isEmail(s string) bool {
 	name, host, ok := strings.Cut(s, "@")
-	return ok && name != "" && strings.Contains(host, ".") && !strings.Contains(host, "@") && len(s) <= maxEmail && utf8.ValidString(s) &&
+	return ok && name != "" && strings.Contains(host, ".") && !strings.Contains(host, "@") && len(s) <= maxEmail &&
+		utf8.ValidString(s) &&
 		!strings.ContainsFunc(s, func(c rune) bool {
 			return unicode.IsSpace(c) || unicode.IsControl(c) || strings.ContainsRune("<>,;:\"()[]", c)
 		})

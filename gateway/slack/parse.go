@@ -77,7 +77,8 @@ func ParseEvent(body []byte, bot string) (Delivery, error) {
 	switch head.Type {
 	case "url_verification":
 		if head.Challenge == "" || len(head.Challenge) > maxChallenge {
-			return Delivery{}, fmt.Errorf("cannot answer Slack's url_verification: its challenge has %d bytes", len(head.Challenge))
+			return Delivery{}, fmt.Errorf("cannot answer Slack's url_verification: its challenge has %d bytes",
+				len(head.Challenge))
 		}
 		return Delivery{Challenge: head.Challenge}, nil
 	case "event_callback":
@@ -162,7 +163,8 @@ func (e *envelope) mention(bot string) (*Mention, error) {
 		Bot:      bot,
 		Text:     e.Event.Text,
 	}
-	if err := check(idOf("team", m.Team), idOf("channel", m.Channel), idOf("user", m.User), stampOf("ts", m.TS), stampOf("thread_ts", m.ThreadTS)); err != nil {
+	if err := check(idOf("team", m.Team), idOf("channel", m.Channel), idOf("user", m.User), stampOf("ts", m.TS),
+		stampOf("thread_ts", m.ThreadTS)); err != nil {
 		return nil, err
 	}
 	if m.Bot != "" {
@@ -242,7 +244,8 @@ func parseAction(payload []byte) (Delivery, error) {
 		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: %w", err)
 	}
 	if len(p.Actions) != 1 {
-		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: it has %d actions instead of one", len(p.Actions))
+		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: it has %d actions instead of one",
+			len(p.Actions))
 	}
 	a := &Action{
 		ID:          p.Actions[0].ActionID,
@@ -265,7 +268,8 @@ func parseAction(payload []byte) (Delivery, error) {
 		a.Team = cmp.Or(a.Team, p.Enterprise.ID)
 	}
 	if a.ID == "" || len(a.ID) > 255 || len(a.Value) > 2000*4 {
-		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: action_id has %d bytes and value %d", len(a.ID), len(a.Value))
+		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: action_id has %d bytes and value %d",
+			len(a.ID), len(a.Value))
 	}
 	if p.Container.Type == "view" {
 		if p.View.Type != "home" {

@@ -15,7 +15,8 @@ import (
 
 // event is an envelope with the fields of an event changed; nil takes one away.
 func event(change map[string]any) []byte {
-	e := map[string]any{"type": "message", "channel": "C01", "channel_type": "channel", "user": "U01", "team": "T01", "text": "hello", "ts": "1700000000.000100"}
+	e := map[string]any{"type": "message", "channel": "C01", "channel_type": "channel", "user": "U01", "team": "T01",
+		"text": "hello", "ts": "1700000000.000100"}
 	maps.Copy(e, change)
 	maps.DeleteFunc(e, func(_ string, v any) bool { return v == nil })
 	body, err := json.Marshal(map[string]any{
@@ -42,8 +43,10 @@ func TestParseEvent(t *testing.T) {
 		{"its twin", fields{"text": "<@U0RAMUS> test"}, mention},
 		{"its twin with a name", fields{"text": "<@U0RAMUS|ramus> test"}, mention},
 		{"its twin with a file", fields{"text": "<@U0RAMUS> test", "subtype": "file_share"}, mention},
-		{"its twin, told to the channel", fields{"text": "<@U0RAMUS> test", "subtype": "thread_broadcast", "thread_ts": "1600000000.000100"}, mention},
-		{"a mention in a thread", fields{"type": "app_mention", "text": "<@U0RAMUS> test", "thread_ts": "1600000000.000100"}, mention},
+		{"its twin, told to the channel", fields{"text": "<@U0RAMUS> test", "subtype": "thread_broadcast",
+			"thread_ts": "1600000000.000100"}, mention},
+		{"a mention in a thread",
+			fields{"type": "app_mention", "text": "<@U0RAMUS> test", "thread_ts": "1600000000.000100"}, mention},
 		{"a direct message", fields{"channel": "D01", "channel_type": "im"}, mention},
 		{"a direct reply", fields{"channel": "D01", "channel_type": "im", "thread_ts": "1600000000.000100"}, mention},
 		{"a reply", fields{"thread_ts": "1600000000.000100"}, reply},
@@ -78,9 +81,11 @@ func TestParseEvent(t *testing.T) {
 
 // Events that ramus does nothing with have what they like below the names that it reads of messages.
 func TestParseOtherEvents(t *testing.T) {
-	user := fields{"id": "U01", "team_id": "T01", "name": "ann", "profile": fields{"status_text": "riding a train"}, "updated": 1700000000}
+	user := fields{"id": "U01", "team_id": "T01", "name": "ann", "profile": fields{"status_text": "riding a train"},
+		"updated": 1700000000}
 	for name, change := range map[string]fields{
-		"channel_created":      {"channel": fields{"id": "C02", "name": "fun", "created": 1360782804, "creator": "U01"}, "user": nil},
+		"channel_created": {"channel": fields{"id": "C02", "name": "fun", "created": 1360782804, "creator": "U01"},
+			"user": nil},
 		"channel_rename":       {"channel": fields{"id": "C02", "name": "new_name", "created": 1360782804}, "user": nil},
 		"group_rename":         {"channel": fields{"id": "G02", "name": "new_name", "created": 1360782804}, "user": nil},
 		"im_created":           {"channel": fields{"id": "D02", "created": 1360782804}},
@@ -90,7 +95,8 @@ func TestParseOtherEvents(t *testing.T) {
 		"user_profile_changed": {"user": user},
 		"user_status_changed":  {"user": user},
 		"team_rename":          {"team": fields{}, "text": 5, "hidden": "no", "ts": 1700000000.1},
-		"message":              {"subtype": "huddle_thread", "user": user, "channel": fields{"id": "C02"}, "room": fields{"id": "R01"}},
+		"message": {"subtype": "huddle_thread", "user": user, "channel": fields{"id": "C02"},
+			"room": fields{"id": "R01"}},
 	} {
 		change["type"] = name
 		d, err := slack.ParseEvent(event(change), "U0RAMUS")
@@ -115,7 +121,8 @@ func TestParseOtherEvents(t *testing.T) {
 }
 
 func TestParseEventWhole(t *testing.T) {
-	d, err := slack.ParseEvent(event(fields{"type": "app_mention", "text": "<@U0RAMUS> test &amp; go", "thread_ts": "1600000000.000100"}), "")
+	d, err := slack.ParseEvent(event(fields{"type": "app_mention", "text": "<@U0RAMUS> test &amp; go",
+		"thread_ts": "1600000000.000100"}), "")
 	want := &slack.Mention{
 		Team: "T01", Channel: "C01", TS: "1700000000.000100", ThreadTS: "1600000000.000100", User: "U01", Bot: "U0RAMUS",
 		Text: "<@U0RAMUS> test &amp; go", Time: time.Unix(1700000000, 0).UTC(),
@@ -123,7 +130,8 @@ func TestParseEventWhole(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(d.Mention, want) {
 		t.Fatalf("%+v, %v; want %+v", d.Mention, err, want)
 	}
-	if key, session := d.Mention.Key(), d.Mention.Session(); key != "C01:1700000000.000100" || session != "slack:T01:C01:1600000000.000100" {
+	if key, session := d.Mention.Key(), d.Mention.Session(); key != "C01:1700000000.000100" ||
+		session != "slack:T01:C01:1600000000.000100" {
 		t.Errorf("key %s, session %s", key, session)
 	}
 	d, err = slack.ParseEvent(event(fields{"text": "<@U0RAMUS> hi"}), "")
@@ -202,7 +210,8 @@ func TestParseInteraction(t *testing.T) {
 	button := `{"type":"block_actions","team":{"id":"T01"},"user":{"id":"U01","team_id":"T01"},"channel":{"id":"C01"},"container":{"message_ts":"2.000001","thread_ts":"1.000001","channel_id":"C01"},
 		"message":{"ts":"2.000001","thread_ts":"1.000001"},"response_url":"https://hooks.slack.com/actions/x","trigger_id":"13.1","actions":[{"action_id":"stop","value":"run-1","type":"button"}]}`
 	d, err := slack.ParseInteraction(form(button))
-	want := slack.Action{ID: "stop", Value: "run-1", Team: "T01", Channel: "C01", ThreadTS: "1.000001", MessageTS: "2.000001", User: "U01", ResponseURL: "https://hooks.slack.com/actions/x", TriggerID: "13.1"}
+	want := slack.Action{ID: "stop", Value: "run-1", Team: "T01", Channel: "C01", ThreadTS: "1.000001",
+		MessageTS: "2.000001", User: "U01", ResponseURL: "https://hooks.slack.com/actions/x", TriggerID: "13.1"}
 	if err != nil || d.Action == nil || *d.Action != want {
 		t.Errorf("a button: %+v, %v", d.Action, err)
 	}
@@ -243,7 +252,8 @@ func TestParseCommand(t *testing.T) {
 	if d, err := slack.ParseCommand([]byte("ssl_check=1&token=x")); err != nil || d != (slack.Delivery{}) {
 		t.Errorf("ssl_check: %+v, %v", d, err)
 	}
-	for _, body := range []string{"", "command=ramus&team_id=T1&channel_id=C1&user_id=U1", "command=/ramus&team_id=T1&channel_id=C1&user_id=U-1", "command=%"} {
+	for _, body := range []string{"", "command=ramus&team_id=T1&channel_id=C1&user_id=U1",
+		"command=/ramus&team_id=T1&channel_id=C1&user_id=U-1", "command=%"} {
 		if d, err := slack.ParseCommand([]byte(body)); err == nil {
 			t.Errorf("%q: %+v", body, d)
 		}
@@ -296,7 +306,8 @@ func TestSaidIsLinear(t *testing.T) {
 }
 
 func FuzzSaid(f *testing.F) {
-	for _, text := range []string{"<@U0RAMUS> test", "```<https://a|b>```", "&amp;lt; <!date^1^{date}|x> `a`", "<@U0RAMUS>:\u00a0x <#C1|>", "<<@U1>>"} {
+	for _, text := range []string{"<@U0RAMUS> test", "```<https://a|b>```", "&amp;lt; <!date^1^{date}|x> `a`",
+		"<@U0RAMUS>:\u00a0x <#C1|>", "<<@U1>>"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -322,14 +333,16 @@ func FuzzParseEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if v := d.Visit; v != nil && (v.Team == "" || v.User == "" || strings.ContainsAny(v.Team+v.User, "/: .")) { // they become the name of a ref
+		if v := d.Visit; v != nil && (v.Team == "" || v.User == "" ||
+			strings.ContainsAny(v.Team+v.User, "/: .")) { // they become the name of a ref
 			t.Errorf("%+v", v)
 		}
 		for _, m := range []*slack.Mention{d.Mention, d.Reply} {
 			if m == nil {
 				continue
 			}
-			if strings.ContainsAny(m.Session()[len("slack:"):]+m.Key(), "/ \n\\") || strings.Count(m.Session(), ":") != 3 || m.User == m.Bot {
+			if strings.ContainsAny(m.Session()[len("slack:"):]+m.Key(), "/ \n\\") ||
+				strings.Count(m.Session(), ":") != 3 || m.User == m.Bot {
 				t.Errorf("%+v", m)
 			}
 		}
@@ -345,7 +358,8 @@ func FuzzParseInteraction(f *testing.F) {
 		if err == nil && d.Action != nil && strings.ContainsAny(d.Action.Team+d.Action.User, "/: .") {
 			t.Errorf("%+v", d.Action)
 		}
-		if err == nil && d.Action != nil && (d.Action.ID == "" || strings.ContainsAny(d.Action.Channel+d.Action.ThreadTS+d.Action.Team, "/: ")) {
+		if err == nil && d.Action != nil &&
+			(d.Action.ID == "" || strings.ContainsAny(d.Action.Channel+d.Action.ThreadTS+d.Action.Team, "/: ")) {
 			t.Errorf("%+v", d.Action)
 		}
 	})
@@ -356,7 +370,8 @@ func FuzzParseCommand(f *testing.F) {
 	f.Add("ssl_check=1")
 	f.Fuzz(func(t *testing.T, body string) {
 		d, err := slack.ParseCommand([]byte(body))
-		if err == nil && d.Command != nil && (!strings.HasPrefix(d.Command.Name, "/") || strings.ContainsAny(d.Command.Channel+d.Command.Team+d.Command.User, "/: ")) {
+		if err == nil && d.Command != nil && (!strings.HasPrefix(d.Command.Name, "/") ||
+			strings.ContainsAny(d.Command.Channel+d.Command.Team+d.Command.User, "/: ")) {
 			t.Errorf("%+v", d.Command)
 		}
 	})

@@ -25,7 +25,8 @@ type Mark struct {
 }
 
 func (m Mark) metadata() slackgo.SlackMetadata {
-	return slackgo.SlackMetadata{EventType: markType, EventPayload: map[string]any{"run": m.Run, "key": m.Key, "part": m.Part}}
+	return slackgo.SlackMetadata{EventType: markType,
+		EventPayload: map[string]any{"run": m.Run, "key": m.Key, "part": m.Part}}
 }
 
 // Message is a post. Blocks are Block Kit blocks within Slack's limits.

@@ -17,7 +17,8 @@ func TestSecrets(t *testing.T) {
 	c.Secrets, _ = redact.New(map[string]string{"CANARY": canary})
 	ctx := deadline(t)
 	parent := s.Write("U01", "C01", "", "hello")
-	block, err := json.Marshal(map[string]any{"type": "section", "text": map[string]string{"type": "plain_text", "text": "it is " + canary}})
+	block, err := json.Marshal(map[string]any{"type": "section",
+		"text": map[string]string{"type": "plain_text", "text": "it is " + canary}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,8 @@ func (c *Client) Socket(ctx context.Context, handle Handle) error {
 		}
 		failures++
 		pause := c.pause(failures, 0)
-		c.Log.LogAttrs(ctx, slog.LevelWarn, "the connection to Slack ended; connecting again", slog.Duration("pause", pause), slog.Any("err", err))
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "the connection to Slack ended; connecting again",
+			slog.Duration("pause", pause), slog.Any("err", err))
 		if err := c.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("cannot receive from Slack any longer: %w", err)
 		}
@@ -242,7 +243,8 @@ func (k *socket) deliver(ctx context.Context, m socketMessage) {
 		}
 	}
 	if err := k.acknowledge(m, reply); err != nil {
-		log.LogAttrs(ctx, slog.LevelWarn, "a delivery of Slack's could not be acknowledged; Slack sends it again", slog.Any("err", err))
+		log.LogAttrs(ctx, slog.LevelWarn, "a delivery of Slack's could not be acknowledged; Slack sends it again",
+			slog.Any("err", err))
 	}
 }
 

@@ -84,7 +84,8 @@ func TestSocket(t *testing.T) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.all) != 4 || h.all[0].Mention == nil || h.all[1].Mention.Key() != h.all[0].Mention.Key() || h.all[2].Command == nil ||
+	if len(h.all) != 4 || h.all[0].Mention == nil || h.all[1].Mention.Key() != h.all[0].Mention.Key() ||
+		h.all[2].Command == nil ||
 		h.all[3].Action == nil || h.all[3].Action.Value != "run-1" || h.all[3].Action.ThreadTS != parent {
 		t.Errorf("heard: %+v", h.all)
 	}

@@ -196,7 +196,8 @@ func (m *message) post(me Identity, names map[string]string) Post {
 		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || len(p.Files) == maxFiles {
 			continue
 		}
-		p.Files = append(p.Files, File{ID: f.ID, Name: cmp.Or(f.Name, f.Title, f.ID), MIME: f.MIME, Size: f.Size, Download: cmp.Or(f.Download, f.Private)})
+		p.Files = append(p.Files, File{ID: f.ID, Name: cmp.Or(f.Name, f.Title, f.ID), MIME: f.MIME, Size: f.Size,
+			Download: cmp.Or(f.Download, f.Private)})
 	}
 	return p
 }
@@ -229,7 +230,8 @@ func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(
 			m := new(message)
 			if err := json.Unmarshal(raw, m); err != nil || !isStamp(m.TS) {
 				// One message in an unknown form must not hide the rest of the thread.
-				c.Log.LogAttrs(ctx, slog.LevelWarn, "a message of Slack's cannot be read", slog.String("channel", channel), slog.String("ts", text.Clip(m.TS, clipped)), slog.Any("err", err))
+				c.Log.LogAttrs(ctx, slog.LevelWarn, "a message of Slack's cannot be read",
+					slog.String("channel", channel), slog.String("ts", text.Clip(m.TS, clipped)), slog.Any("err", err))
 				if !isStamp(m.TS) {
 					continue
 				}
@@ -244,7 +246,8 @@ func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(
 		form.Set("cursor", page.Metadata.Cursor)
 	}
 	if threadTS != "" {
-		c.Log.LogAttrs(ctx, slog.LevelWarn, "a thread in Slack is too long to be read to its end", slog.String("channel", channel), slog.String("thread", threadTS))
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "a thread in Slack is too long to be read to its end",
+			slog.String("channel", channel), slog.String("thread", threadTS))
 	}
 	return nil
 }

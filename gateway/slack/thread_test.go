@@ -48,7 +48,9 @@ func TestThread(t *testing.T) {
 	if !reflect.DeepEqual(th.Replies, want) || th.Omitted != 0 {
 		t.Errorf("replies: %s", got)
 	}
-	if p := th.Parent; p.User != "U01" || p.Name != "first" || p.Text != "the build is red (https://example.com/1) & @second knows" || len(p.Files) != 1 || p.Files[0].Name != "log.txt" || p.Files[0].Size != 3 {
+	if p := th.Parent; p.User != "U01" || p.Name != "first" ||
+		p.Text != "the build is red (https://example.com/1) & @second knows" || len(p.Files) != 1 ||
+		p.Files[0].Name != "log.txt" || p.Files[0].Size != 3 {
 		t.Errorf("parent: %s", got)
 	}
 	if strings.Contains(string(got), "/files/") {
@@ -102,7 +104,8 @@ func TestLongThreadKeepsTheNewest(t *testing.T) {
 func TestThreadWhileLimited(t *testing.T) {
 	s, c, clock := start(t)
 	s.Limit("conversations.replies", 1)
-	s.Fail(slacktest.Fault{Method: "conversations.replies", Cut: true, Skip: 1}, slacktest.Fault{Method: "users.info", Status: 503})
+	s.Fail(slacktest.Fault{Method: "conversations.replies", Cut: true, Skip: 1},
+		slacktest.Fault{Method: "users.info", Status: 503})
 	parent := s.Write("U01", "C01", "", "parent")
 	for range 399 {
 		s.Write("U02", "C01", parent, "x")
@@ -155,7 +158,8 @@ func TestForeignMark(t *testing.T) {
 // TestWhatBotsSay: blocks and attachments speak where there is no text.
 func TestWhatBotsSay(t *testing.T) {
 	page := func(message string) string {
-		return `{"ok":true,"messages":[{"ts":"1.000001","user":"U01","text":"parent"},` + message + `],"response_metadata":{"next_cursor":""}}`
+		return `{"ok":true,"messages":[{"ts":"1.000001","user":"U01","text":"parent"},` + message +
+			`],"response_metadata":{"next_cursor":""}}`
 	}
 	for _, c := range []struct{ message, want string }{
 		{`{"ts":"1.000002","bot_id":"B1","text":"","blocks":[{"type":"header","text":{"type":"plain_text","text":"Build 7"}},
@@ -184,7 +188,8 @@ func TestWhatBotsSay(t *testing.T) {
 				if r.Form.Get("user") == "" {
 					t.Error("Slack was asked for the name of nobody")
 				}
-				_, _ = io.WriteString(w, `{"ok":true,"user":{"id":"U","name":"n","profile":{"display_name":"`+map[string]string{"U01": "first", "U02": "second"}[r.Form.Get("user")]+`"}}}`)
+				_, _ = io.WriteString(w, `{"ok":true,"user":{"id":"U","name":"n","profile":{"display_name":"`+
+					map[string]string{"U01": "first", "U02": "second"}[r.Form.Get("user")]+`"}}}`)
 			default:
 				_, _ = io.WriteString(w, page(c.message))
 			}
@@ -202,13 +207,15 @@ func TestWhatBotsSay(t *testing.T) {
 func TestDownload(t *testing.T) {
 	s, c, _ := start(t)
 	ctx := deadline(t)
-	parent := s.Write("U01", "C01", "", "see", slacktest.File{ID: "F1", Name: "shot one.png", MIME: "image/png", Data: []byte("0123456789")})
+	parent := s.Write("U01", "C01", "", "see",
+		slacktest.File{ID: "F1", Name: "shot one.png", MIME: "image/png", Data: []byte("0123456789")})
 	th, err := c.Thread(ctx, "T01", "C01", parent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := th.Parent.Files[0]
-	s.Fail(slacktest.Fault{Method: "/files/F1/download/shot_one.png", Status: 503}, slacktest.Fault{Method: "/files/F1/download/shot_one.png", Cut: true})
+	s.Fail(slacktest.Fault{Method: "/files/F1/download/shot_one.png", Status: 503},
+		slacktest.Fault{Method: "/files/F1/download/shot_one.png", Cut: true})
 	data, err := c.Download(ctx, file, 10)
 	if err != nil || string(data) != "0123456789" {
 		t.Fatalf("%q, %v", data, err)
@@ -271,7 +278,8 @@ func TestEphemeralAndRespond(t *testing.T) {
 	if all := s.Responses(); len(all) != 5 || all[0].Text != "here" || all[0].Type != "ephemeral" {
 		t.Errorf("responses: %+v", all)
 	}
-	for _, foreign := range []string{"https://hooks.slack.com.example.com/x", "http://127.0.0.1:1/x", "file:///etc/passwd", "https://slack.com:8443/", ":"} {
+	for _, foreign := range []string{"https://hooks.slack.com.example.com/x", "http://127.0.0.1:1/x",
+		"file:///etc/passwd", "https://slack.com:8443/", ":"} {
 		if err := c.Respond(ctx, foreign, "x"); !errors.Is(err, slack.ErrRefused) {
 			t.Errorf("Respond at %s: %v", foreign, err)
 		}

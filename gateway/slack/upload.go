@@ -128,7 +128,8 @@ func (c *Client) upload(ctx context.Context, f Upload) (id string, err error) {
 		}
 		u, err := url.Parse(at.URL)
 		if err != nil || !c.trusted(u) {
-			return "", &RefusedError{Method: getUploadURL, Code: "foreign_url", Detail: "the address for the bytes is not Slack's"}
+			return "", &RefusedError{Method: getUploadURL, Code: "foreign_url",
+				Detail: "the address for the bytes is not Slack's"}
 		}
 		if err := check(idOf("file_id", at.ID)); err != nil {
 			return "", &RefusedError{Method: getUploadURL, Code: "invalid_id", Detail: err.Error()}
@@ -191,7 +192,8 @@ func (c *Client) awaitShared(ctx context.Context, id, channel string) error {
 		case err != nil:
 			return err
 		case pause > 16*time.Second:
-			return &RefusedError{Method: completeUpload, Code: "not_shared", Detail: "Slack took the files and shows them nowhere"}
+			return &RefusedError{Method: completeUpload, Code: "not_shared",
+				Detail: "Slack took the files and shows them nowhere"}
 		}
 		if err := c.Sleep(ctx, pause); err != nil {
 			return err

@@ -13,7 +13,8 @@ import (
 // twoPictures is a share of two files in a thread.
 func twoPictures(thread string) slack.Share {
 	return slack.Share{Channel: "C01", ThreadTS: thread, Text: "*Browser*", Files: []slack.Upload{
-		{Name: "a-1__run.png", Title: "a at desktop", Alt: "the page a", Content: bytes.Repeat([]byte("\x89PNG\r\n\x1a\n"), 1000)},
+		{Name: "a-1__run.png", Title: "a at desktop", Alt: "the page a",
+			Content: bytes.Repeat([]byte("\x89PNG\r\n\x1a\n"), 1000)},
 		{Name: "a-2__run.png", Title: "a at mobile", Content: []byte("\x89PNG\r\n\x1a\nsmall")},
 	}}
 }
@@ -36,17 +37,20 @@ func TestShare(t *testing.T) {
 		refuse string // the code that is expected
 		shown  int
 	}{
-		"well":                           {shown: 1},
-		"announcing is rate-limited":     {faults: []slacktest.Fault{{Method: get, RetryAfter: 30e9}}, shown: 1},
-		"announcing is lost":             {faults: []slacktest.Fault{{Method: get, Lose: true}}, shown: 1},
-		"bytes are cut off":              {faults: []slacktest.Fault{{Method: send, Cut: true}}, shown: 1},
-		"bytes arrive, the answer not":   {faults: []slacktest.Fault{{Method: send, Lose: true, Times: 2}}, shown: 1},
-		"the store is down":              {faults: []slacktest.Fault{{Method: send, Status: 503, Times: 3}}, shown: 1},
-		"completing is lost":             {faults: []slacktest.Fault{{Method: complete, Lose: true}}, shown: 1},
-		"completing is cut off":          {faults: []slacktest.Fault{{Method: complete, Cut: true}}, shown: 1},
-		"completing fails for a while":   {faults: []slacktest.Fault{{Method: complete, Error: "file_update_failed", Times: 2}}, shown: 1},
-		"completing and looking is lost": {faults: []slacktest.Fault{{Method: complete, Lose: true}, {Method: info, Cut: true}}, shown: 1},
-		"there is no room":               {faults: []slacktest.Fault{{Method: complete, Error: "storage_limit_reached"}}, refuse: "storage_limit_reached"},
+		"well":                         {shown: 1},
+		"announcing is rate-limited":   {faults: []slacktest.Fault{{Method: get, RetryAfter: 30e9}}, shown: 1},
+		"announcing is lost":           {faults: []slacktest.Fault{{Method: get, Lose: true}}, shown: 1},
+		"bytes are cut off":            {faults: []slacktest.Fault{{Method: send, Cut: true}}, shown: 1},
+		"bytes arrive, the answer not": {faults: []slacktest.Fault{{Method: send, Lose: true, Times: 2}}, shown: 1},
+		"the store is down":            {faults: []slacktest.Fault{{Method: send, Status: 503, Times: 3}}, shown: 1},
+		"completing is lost":           {faults: []slacktest.Fault{{Method: complete, Lose: true}}, shown: 1},
+		"completing is cut off":        {faults: []slacktest.Fault{{Method: complete, Cut: true}}, shown: 1},
+		"completing fails for a while": {faults: []slacktest.Fault{{Method: complete, Error: "file_update_failed",
+			Times: 2}}, shown: 1},
+		"completing and looking is lost": {faults: []slacktest.Fault{{Method: complete, Lose: true},
+			{Method: info, Cut: true}}, shown: 1},
+		"there is no room": {faults: []slacktest.Fault{{Method: complete,
+			Error: "storage_limit_reached"}}, refuse: "storage_limit_reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c, _ := start(t)
@@ -54,7 +58,8 @@ func TestShare(t *testing.T) {
 			s.Fail(test.faults...)
 			err := c.Share(deadline(t), twoPictures(thread), false)
 			var refused *slack.RefusedError
-			if errors.As(err, &refused) != (test.refuse != "") || refused != nil && refused.Code != test.refuse || refused == nil && err != nil {
+			if errors.As(err, &refused) != (test.refuse != "") || refused != nil && refused.Code != test.refuse ||
+				refused == nil && err != nil {
 				t.Fatal(err)
 			}
 			if all := shared(s, thread); len(all) != test.shown {
@@ -69,7 +74,8 @@ func TestShare(t *testing.T) {
 				t.Fatalf("%+v", m)
 			}
 			for i, f := range m.Files {
-				if f.Name != want.Files[i].Name || f.Title != want.Files[i].Title || f.Alt != want.Files[i].Alt || !bytes.Equal(f.Data, want.Files[i].Content) || f.MIME != "image/png" {
+				if f.Name != want.Files[i].Name || f.Title != want.Files[i].Title || f.Alt != want.Files[i].Alt ||
+					!bytes.Equal(f.Data, want.Files[i].Content) || f.MIME != "image/png" {
 					t.Errorf("file %d: %q %q %q %s, %d bytes", i, f.Name, f.Title, f.Alt, f.MIME, len(f.Data))
 				}
 			}

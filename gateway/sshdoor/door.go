@@ -44,7 +44,8 @@ func (d *Door) OpenWorkspace(_ context.Context, user string, grant func(repo str
 	if !ok {
 		return nil
 	}
-	who := route.Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name, Email: g.Person.Email}
+	who := route.Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write,
+		Name: g.Person.Name, Email: g.Person.Email}
 	if !who.SeesBranch(st.Repo, st.Branch) || !who.May(route.AccessWrite) || who.CheckChange(st.Repo, st.Branch) != nil {
 		return nil
 	}
@@ -105,7 +106,8 @@ func (s *space) running() string {
 
 // show connects a session with a terminal until its program, or the session, ends.
 func (s *space) show(ctx context.Context, t executor.Terminal, session gitd.ShellSession) (int, error) {
-	v, err := t.View(terminal.ViewOptions{Person: s.person, Have: -1, Size: terminal.Size{Rows: session.TTY.Rows, Cols: session.TTY.Cols}})
+	v, err := t.View(terminal.ViewOptions{Person: s.person, Have: -1,
+		Size: terminal.Size{Rows: session.TTY.Rows, Cols: session.TTY.Cols}})
 	if err != nil {
 		return 0, err
 	}

@@ -99,8 +99,10 @@ func TestTickets(t *testing.T) {
 		t.Errorf("old tickets take places: %v", err)
 	}
 	a, b := &route.Account{Session: "1"}, &route.Account{Session: "2"}
-	if same(route.Who{Subject: "x", Account: a}, route.Who{Subject: "x", Account: b}) || same(route.Who{Subject: "x"}, route.Who{Subject: "x", Account: a}) ||
-		!same(route.Who{Subject: "x", Account: a}, route.Who{Subject: "x", Account: a}) || same(route.Who{Subject: "x"}, route.Who{Subject: "y"}) {
+	if same(route.Who{Subject: "x", Account: a}, route.Who{Subject: "x", Account: b}) ||
+		same(route.Who{Subject: "x"}, route.Who{Subject: "x", Account: a}) ||
+		!same(route.Who{Subject: "x", Account: a}, route.Who{Subject: "x", Account: a}) ||
+		same(route.Who{Subject: "x"}, route.Who{Subject: "y"}) {
 		t.Error("a ticket is bound to its session")
 	}
 }

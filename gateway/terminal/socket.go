@@ -41,7 +41,8 @@ func (s *sockets) acquire(who route.Who) (release func(), err error) {
 		return nil, route.NewProblem(route.KindUnavailable, "the server has no free socket: all %d are in use", socketsMax)
 	}
 	if s.of[who.Subject] >= perSubject && !who.Local {
-		return nil, route.NewProblem(route.KindStreams, "%s has %d terminals open already, which is the most", who.Subject, perSubject)
+		return nil, route.NewProblem(route.KindStreams, "%s has %d terminals open already, which is the most",
+			who.Subject, perSubject)
 	}
 	if s.of == nil {
 		s.of = map[string]int{}
@@ -88,10 +89,11 @@ func (api *API) shell(c *route.Call) error {
 	defer release()
 	api.open.Add(1)
 	defer api.open.Done()
-	up := websocket.Upgrader{HandshakeTimeout: helloTime, Subprotocols: []string{Subprotocol}, CheckOrigin: func(r *http.Request) bool {
-		origin := r.Header.Get("Origin") // programs send none
-		return origin == "" || origin == c.Origin()
-	},
+	up := websocket.Upgrader{HandshakeTimeout: helloTime, Subprotocols: []string{Subprotocol},
+		CheckOrigin: func(r *http.Request) bool {
+			origin := r.Header.Get("Origin") // programs send none
+			return origin == "" || origin == c.Origin()
+		},
 		Error: func(http.ResponseWriter, *http.Request, int, error) {}}
 	conn, err := up.Upgrade(c.W, c.R, nil)
 	if err != nil {
@@ -108,7 +110,8 @@ func (s *socket) serve() {
 	defer cancel()
 	defer s.conn.Close()
 	// Both ends below unblock a Read and a Write.
-	defer context.AfterFunc(s.call.Draining(), func() { s.say(Problem{Kind: "restart", Detail: "the server is restarting"}); cancel() })()
+	defer context.AfterFunc(s.call.Draining(),
+		func() { s.say(Problem{Kind: "restart", Detail: "the server is restarting"}); cancel() })()
 	defer context.AfterFunc(ctx, func() { s.conn.Close() })()
 	s.conn.SetReadLimit(MaxFrame + 1)
 	if err := s.begin(ctx); err != nil {
@@ -139,7 +142,8 @@ func (s *socket) problem(err error) Problem {
 	if p.Kind == route.KindInternal {
 		s.api.Log.Error("a terminal's socket failed", "caller", s.caller.Caller, "err", err)
 	}
-	return Problem{Kind: string(p.Kind), Detail: p.Detail, Hint: p.Hint, Final: p.Status >= 400 && p.Status < 500 && p.Kind != route.KindStreams && p.Kind != route.KindLimited}
+	return Problem{Kind: string(p.Kind), Detail: p.Detail, Hint: p.Hint, Final: p.Status >= 400 && p.Status < 500 &&
+		p.Kind != route.KindStreams && p.Kind != route.KindLimited}
 }
 
 func (s *socket) write(f Frame) error {
@@ -200,7 +204,8 @@ func (s *socket) begin(ctx context.Context) error {
 	if s.term, err = s.find(ctx, h); err != nil {
 		return err
 	}
-	o := terminal.ViewOptions{Person: s.who.Person(h.Asker), Have: h.Have, Size: terminal.Size{Rows: h.Rows, Cols: h.Cols}, Watch: h.Watch}
+	o := terminal.ViewOptions{Person: s.who.Person(h.Asker), Have: h.Have,
+		Size: terminal.Size{Rows: h.Rows, Cols: h.Cols}, Watch: h.Watch}
 	s.viewer, err = s.term.View(o)
 	if errors.Is(err, terminal.ErrFull) {
 		return route.NewProblem(route.KindStreams, "%v", err)
@@ -240,7 +245,8 @@ func (s *socket) find(ctx context.Context, h Hello) (executor.Terminal, error) {
 	if h.Watch {
 		return executor.Terminal{}, route.NotFound("terminal", h.Terminal)
 	}
-	return s.api.begin(ctx, s.who, record.Request{Caller: s.caller.Caller, Repo: s.caller.Repo, Terminal: &call, Asker: h.Asker})
+	return s.api.begin(ctx, s.who,
+		record.Request{Caller: s.caller.Caller, Repo: s.caller.Repo, Terminal: &call, Asker: h.Asker})
 }
 
 // send sends what the viewer gets.

@@ -37,22 +37,27 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/api/callers/{caller}/terminals", Access: route.AccessRead,
 			Summary: "A caller's terminals", Response: []executor.TerminalStatus{}, Handle: api.list},
 		{Method: "POST", Pattern: "/api/callers/{caller}/terminals", Access: route.AccessWrite,
-			Summary: "Open a terminal for a caller, which may be \"new\", or an id that is free, with a repo", Request: Request{},
+			Summary:  "Open a terminal for a caller, which may be \"new\", or an id that is free, with a repo",
+			Request:  Request{},
 			Response: executor.TerminalStatus{}, Handle: api.openTerminal},
 		{Method: "DELETE", Pattern: "/api/callers/{caller}/terminals/{terminal}", Access: route.AccessWrite,
 			Summary: "End a terminal's program, and forget the terminal", Response: struct{}{}, Handle: api.closeTerminal},
 		{Method: "POST", Pattern: "/api/terminal/token", Access: route.AccessWrite,
-			Summary: "A ticket for one socket of a terminal, within 30 s", Request: TokenRequest{}, Response: Token{}, Handle: api.token},
+			Summary: "A ticket for one socket of a terminal, within 30 s", Request: TokenRequest{}, Response: Token{},
+			Handle: api.token},
 		{Method: "GET", Pattern: "/api/callers/{caller}/tabs", Access: route.AccessRead,
 			Summary: "The terminals and agent sessions of a caller", Response: Tabs{}, Handle: api.tabs},
 		{Method: "GET", Pattern: "/api/callers/{caller}/shell", Access: route.AccessWrite,
-			Summary: "A terminal over a WebSocket, by the protocol " + Subprotocol, Media: route.MediaBytes, Handle: api.shell},
+			Summary: "A terminal over a WebSocket, by the protocol " + Subprotocol, Media: route.MediaBytes,
+			Handle: api.shell},
 		{Method: "POST", Pattern: "/terminal/token", Access: route.AccessPage,
-			Summary: "A ticket for one socket of a terminal, for a page", Request: TokenRequest{}, Response: Token{}, Handle: api.token},
+			Summary: "A ticket for one socket of a terminal, for a page", Request: TokenRequest{}, Response: Token{},
+			Handle: api.token},
 		{Method: "GET", Pattern: "/workspaces/{caller}/tabs", Access: route.AccessPage,
 			Summary: "The terminals and agent sessions of a workspace, for a page", Response: Tabs{}, Handle: api.tabs},
 		{Method: "GET", Pattern: "/workspaces/{caller}/shell", Access: route.AccessSocket,
-			Summary: "A terminal over a WebSocket, for a page that has a ticket", Media: route.MediaBytes, Handle: api.shell},
+			Summary: "A terminal over a WebSocket, for a page that has a ticket", Media: route.MediaBytes,
+			Handle: api.shell},
 	}
 }
 
@@ -91,7 +96,8 @@ func (api *API) openTerminal(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	request := record.Request{Key: q.Key, Caller: caller, Repo: repo, Base: q.Base, Fork: q.Fork, Terminal: &q.TerminalCall, Asker: q.Asker}
+	request := record.Request{Key: q.Key, Caller: caller, Repo: repo, Base: q.Base, Fork: q.Fork,
+		Terminal: &q.TerminalCall, Asker: q.Asker}
 	t, err := api.begin(c.R.Context(), c.Who, request)
 	if err != nil {
 		return err
@@ -186,7 +192,8 @@ func (api *API) token(c *route.Call) error {
 	if c.Access != route.AccessPage {
 		socket = c.Address() + "/api/callers/" + url.PathEscape(st.Caller.String())
 	}
-	return c.Reply(Token{Token: secret, URL: socketURL(socket) + "/shell", WorkspaceURL: page, Expires: now.Add(ticketTime).UTC()})
+	return c.Reply(Token{Token: secret, URL: socketURL(socket) + "/shell", WorkspaceURL: page,
+		Expires: now.Add(ticketTime).UTC()})
 }
 
 // socketURL returns an address of http for a WebSocket.

@@ -28,7 +28,8 @@ type API struct{ Git Tokens }
 // Routes returns the routes of tokens.
 func (api *API) Routes() []route.Route {
 	return []route.Route{
-		{Method: "GET", Pattern: "/api/tokens", Access: route.AccessRead, Summary: "List tokens, without the tokens themselves",
+		{Method: "GET", Pattern: "/api/tokens", Access: route.AccessRead,
+			Summary:  "List tokens, without the tokens themselves",
 			Response: []gitd.Issued{}, Handle: api.list},
 		{Method: "DELETE", Pattern: "/api/tokens/{token}", Access: route.AccessRead, Summary: "Revoke a token by its id",
 			Response: struct{}{}, Handle: api.revoke},

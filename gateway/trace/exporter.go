@@ -68,7 +68,8 @@ func (e *Exporter) Open() error {
 		e.Log = slog.New(slog.DiscardHandler)
 	}
 	if e.HTTP == nil {
-		e.HTTP = &http.Client{Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		e.HTTP = &http.Client{Timeout: 10 * time.Second,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	e.queue, e.ended = make(chan []span, queueMax), make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())
@@ -192,9 +193,11 @@ func (e *Exporter) postOnce(ctx context.Context, body []byte) (after time.Durati
 	switch {
 	case resp.StatusCode < 300:
 		return 0, nil
-	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusBadGateway, resp.StatusCode == http.StatusServiceUnavailable,
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusBadGateway,
+		resp.StatusCode == http.StatusServiceUnavailable,
 		resp.StatusCode == http.StatusGatewayTimeout:
-		return retry.After(resp.Header.Get("Retry-After"), time.Now(), tryFor), fmt.Errorf("the collector answers %s", resp.Status)
+		return retry.After(resp.Header.Get("Retry-After"), time.Now(), tryFor),
+			fmt.Errorf("the collector answers %s", resp.Status)
 	}
 	return 0, fmt.Errorf("%w: %s", errRefused, resp.Status)
 }

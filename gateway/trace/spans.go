@@ -57,7 +57,8 @@ func runSpans(r record.Run, events []record.Event) []span {
 		part := fmt.Sprint("event ", i)
 		switch e.Type {
 		case record.EventPolicy:
-			b.add(part, b.root(), "gateway: decide", kindInternal, r.CreatedAt, e.Time, str("ramus.runner", e.Message), str("ramus.reason", e.Reason))
+			b.add(part, b.root(), "gateway: decide", kindInternal, r.CreatedAt, e.Time, str("ramus.runner", e.Message),
+				str("ramus.reason", e.Reason))
 		case record.EventStepStarted:
 			if !leased {
 				leased = true
@@ -74,7 +75,8 @@ func runSpans(r record.Run, events []record.Event) []span {
 		case record.EventDecision:
 			b.add(part, b.root(), "wait for a person", kindInternal, asked.Time, e.Time)
 		case record.EventBrowser:
-			b.add(part, b.root(), "browser: "+e.Message, kindClient, e.Time.Add(-time.Duration(e.DurationMS)*time.Millisecond), e.Time, str("ramus.verdict", e.Reason))
+			b.add(part, b.root(), "browser: "+e.Message, kindClient,
+				e.Time.Add(-time.Duration(e.DurationMS)*time.Millisecond), e.Time, str("ramus.verdict", e.Reason))
 		}
 	}
 	return b.spans
@@ -89,7 +91,8 @@ func (b *builder) addRun() {
 	if r.Sub && r.Parent != "" {
 		parent = spanID(r.Parent, "")
 	}
-	s := b.add("", parent, name, kind, r.CreatedAt, r.EndedAt, str("ramus.run", b.name), str("ramus.repo", r.Repo), str("ramus.kind", string(r.Kind)),
+	s := b.add("", parent, name, kind, r.CreatedAt, r.EndedAt, str("ramus.run", b.name), str("ramus.repo", r.Repo),
+		str("ramus.kind", string(r.Kind)),
 		str("ramus.branch", r.Branch), str("ramus.state", string(r.State)), str("ramus.work", r.Title()))
 	if r.Reason != "" {
 		s.Attributes = append(s.Attributes, str("ramus.reason", string(r.Reason)))
@@ -98,7 +101,8 @@ func (b *builder) addRun() {
 		s.Attributes = append(s.Attributes, str("ramus.origin", r.Origin.Source))
 	}
 	if u := r.Usage; u != nil {
-		s.Attributes = append(s.Attributes, num("ramus.input_tokens", u.InputTokens), num("ramus.output_tokens", u.OutputTokens), num("ramus.cost_micros", u.CostMicros))
+		s.Attributes = append(s.Attributes, num("ramus.input_tokens", u.InputTokens),
+			num("ramus.output_tokens", u.OutputTokens), num("ramus.cost_micros", u.CostMicros))
 	}
 	if r.State == record.StateFailed {
 		s.Status = &status{Code: statusError, Message: string(r.Reason)}
@@ -110,7 +114,8 @@ func (b *builder) addStep(part string, from, to record.Event) {
 	if from.Time.IsZero() {
 		return
 	}
-	s := b.add(part, b.root(), "executor: step "+to.Step, kindInternal, from.Time, to.Time, str("ramus.step", to.Step), str("ramus.kind", to.Kind))
+	s := b.add(part, b.root(), "executor: step "+to.Step, kindInternal, from.Time, to.Time, str("ramus.step", to.Step),
+		str("ramus.kind", to.Kind))
 	if to.OK != nil && !*to.OK {
 		s.Status = &status{Code: statusError, Message: to.Reason}
 	}
@@ -122,7 +127,8 @@ func (b *builder) addStep(part string, from, to record.Event) {
 	if ended.After(to.Time) {
 		ended = to.Time
 	}
-	b.add(part+" command", parent, "container: command", kindClient, from.Time, ended, str("ramus.command", to.Command), num("process.exit_code", int64(*to.Exit)))
+	b.add(part+" command", parent, "container: command", kindClient, from.Time, ended, str("ramus.command", to.Command),
+		num("process.exit_code", int64(*to.Exit)))
 	b.add(part+" commit", parent, "executor: commit", kindInternal, ended, to.Time, str("ramus.commit", string(to.Commit)))
 }
 
@@ -132,8 +138,10 @@ func (b *builder) addModel(part string, e record.Event) {
 	if json.Unmarshal(e.Data, &c) != nil {
 		return
 	}
-	b.add(part, b.root(), "model: "+c.Provider, kindClient, e.Time.Add(-time.Duration(max(c.DurationMS, 0))*time.Millisecond), e.Time,
-		str("gen_ai.system", c.Provider), str("gen_ai.request.model", c.Model), num("gen_ai.usage.input_tokens", c.InputTokens),
+	b.add(part, b.root(), "model: "+c.Provider, kindClient,
+		e.Time.Add(-time.Duration(max(c.DurationMS, 0))*time.Millisecond), e.Time,
+		str("gen_ai.system", c.Provider), str("gen_ai.request.model", c.Model),
+		num("gen_ai.usage.input_tokens", c.InputTokens),
 		num("gen_ai.usage.output_tokens", c.OutputTokens), num("http.response.status_code", int64(c.Status)))
 }
 

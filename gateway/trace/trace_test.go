@@ -18,14 +18,17 @@ func exampleRun(t testing.TB, name string) (record.Run, []record.Event) {
 	}
 	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	exit, ok := 0, true
-	call, _ := json.Marshal(record.ModelCall{Provider: "anthropic", Model: "m", InputTokens: 10, OutputTokens: 5, DurationMS: 100, Status: 200})
-	r := record.Run{ID: "1", Caller: c, Kind: record.KindAgent, Repo: "app", State: record.StateComplete, CreatedAt: at, EndedAt: at.Add(9 * time.Second)}
+	call, _ := json.Marshal(record.ModelCall{Provider: "anthropic", Model: "m", InputTokens: 10, OutputTokens: 5,
+		DurationMS: 100, Status: 200})
+	r := record.Run{ID: "1", Caller: c, Kind: record.KindAgent, Repo: "app", State: record.StateComplete, CreatedAt: at,
+		EndedAt: at.Add(9 * time.Second)}
 	return r, []record.Event{
 		{Type: record.EventStepStarted, Step: "turn-1", Time: at.Add(time.Second)},
 		{Type: record.EventUsage, Time: at.Add(2 * time.Second), Data: call},
 		{Type: record.EventGate, Time: at.Add(3 * time.Second)},
 		{Type: record.EventDecision, Time: at.Add(4 * time.Second)},
-		{Type: record.EventStepFinished, Step: "turn-1", Time: at.Add(8 * time.Second), DurationMS: 6000, Exit: &exit, OK: &ok, Command: strings.Repeat("x", 4000)},
+		{Type: record.EventStepFinished, Step: "turn-1", Time: at.Add(8 * time.Second), DurationMS: 6000, Exit: &exit,
+			OK: &ok, Command: strings.Repeat("x", 4000)},
 		{Type: record.EventStepFinished, Step: "unknown", Time: at.Add(8 * time.Second)},
 	}
 }

@@ -19,7 +19,8 @@ type API struct {
 func (api *API) Routes() []route.Route {
 	return []route.Route{
 		{Method: "POST", Pattern: "/hooks/{name}", Access: route.AccessHook, Body: maxBody,
-			Summary: "A signed webhook of a trigger; its work is claimed, then answered", Response: Heard{}, Handle: api.hook},
+			Summary: "A signed webhook of a trigger; its work is claimed, then answered", Response: Heard{},
+			Handle: api.hook},
 		{Method: "GET", Pattern: "/api/triggers", Access: route.AccessRead, Summary: "List triggers, with their last runs",
 			Response: []Status{}, Handle: api.list},
 		{Method: "POST", Pattern: "/api/triggers/{trigger}/run", Access: route.AccessAdmin,
@@ -86,7 +87,8 @@ func (api *API) hook(c *route.Call) error {
 	run, known, err := t.claim(c.R.Context(), e, ev)
 	switch {
 	case errors.Is(err, ErrLimit):
-		return route.NewProblem(route.KindUnavailable, "trigger %s has started as much work as its limit allows", e.Name).WithHint("send the event again later")
+		return route.NewProblem(route.KindUnavailable, "trigger %s has started as much work as its limit allows",
+			e.Name).WithHint("send the event again later")
 	case err != nil:
 		return err
 	}

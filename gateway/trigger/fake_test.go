@@ -59,7 +59,8 @@ func (f *fake) put(r record.Run) record.Run {
 func (f *fake) Claim(_ context.Context, r record.Request) (record.Run, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	run := record.Run{ID: r.Key, Caller: r.Caller, Kind: record.KindRequest, Repo: r.Repo, Base: r.Base, Origin: r.Origin, Asker: r.Asker, State: record.StateSubmitted}
+	run := record.Run{ID: r.Key, Caller: r.Caller, Kind: record.KindRequest, Repo: r.Repo, Base: r.Base,
+		Origin: r.Origin, Asker: r.Asker, State: record.StateSubmitted}
 	if have, known := f.runs[run.Name()]; known {
 		return have, false, nil
 	}

@@ -71,10 +71,13 @@ func (is *Issues) read(d forge.Delivery) (Event, fields, bool) {
 	for n, label := range i.Labels {
 		labels[n] = label
 	}
-	f := fields{"action": d.Action, "repo": d.Repo.String(), "number": json.Number(strconv.Itoa(d.Number)), "title": i.Title, "body": i.Body,
-		"url": i.URL, "author": i.Author, "association": i.Association, "labels": labels, "label": i.Label, "sender": i.Sender}
+	f := fields{"action": d.Action, "repo": d.Repo.String(), "number": json.Number(strconv.Itoa(d.Number)),
+		"title": i.Title, "body": i.Body,
+		"url": i.URL, "author": i.Author, "association": i.Association, "labels": labels, "label": i.Label,
+		"sender": i.Sender}
 	// The digest is the same if two webhooks send the event, and another if the label is added again later.
-	return Event{Kind: KindIssue, Key: "issue " + d.Digest, Title: fmt.Sprintf("issue #%d of %s: %s", d.Number, d.Repo, i.Title)}, f, true
+	return Event{Kind: KindIssue, Key: "issue " + d.Digest,
+		Title: fmt.Sprintf("issue #%d of %s: %s", d.Number, d.Repo, i.Title)}, f, true
 }
 
 func (ck *Checks) read(d forge.Delivery) (Event, fields, bool) {
@@ -83,7 +86,8 @@ func (ck *Checks) read(d forge.Delivery) (Event, fields, bool) {
 	if !c.Failed() || c.Job || !matches(ck.Branches, c.Branch) || len(ck.Names) > 0 && !slices.Contains(ck.Names, c.Name) {
 		return Event{}, nil, false
 	}
-	f := fields{"repo": d.Repo.String(), "name": c.Name, "branch": c.Branch, "commit": c.Commit, "conclusion": c.Conclusion, "url": c.URL,
+	f := fields{"repo": d.Repo.String(), "name": c.Name, "branch": c.Branch, "commit": c.Commit,
+		"conclusion": c.Conclusion, "url": c.URL,
 		"title": c.Title, "summary": c.Summary, "text": c.Text, "attempt": json.Number(strconv.Itoa(c.Attempt))}
 	return Event{Kind: KindCheck, Key: fmt.Sprintf("check %t %d %d", c.Workflow, c.ID, c.Attempt),
 		Title: fmt.Sprintf("%s failed on %s at %.10s", c.Name, c.Branch, c.Commit)}, f, true

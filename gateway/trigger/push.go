@@ -72,7 +72,8 @@ func (t *Triggers) firePush(ctx context.Context, e *entry, branch string, before
 		return err
 	}
 	if strings.HasPrefix(by, "run:"+e.Name+"-") {
-		t.Log.Info("a push is the trigger's own work, and starts nothing", "trigger", e.Name, "branch", branch, "commit", now)
+		t.Log.Info("a push is the trigger's own work, and starts nothing", "trigger", e.Name, "branch", branch,
+			"commit", now)
 		return nil
 	}
 	f := fields{"branch": branch, "commit": string(now), "before": string(before)}

@@ -83,7 +83,8 @@ func (t *Trigger) Check() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !validName.MatchString(t.Name) || slices.Contains(reserved, t.Name) {
-		fault("its name must have lower-case letters, digits and single hyphens, at most 40, and must not be %s", strings.Join(reserved, " or "))
+		fault("its name must have lower-case letters, digits and single hyphens, at most 40, and must not be %s",
+			strings.Join(reserved, " or "))
 	}
 	if err := gitd.CheckName(t.Repo); err != nil {
 		fault("repo: %w", err)
@@ -110,7 +111,8 @@ func (t *Trigger) causes() []string {
 	for _, c := range []struct {
 		kind Kind
 		set  bool
-	}{{KindCron, t.Cron != nil}, {KindWebhook, t.Webhook != nil}, {KindIssue, t.Issues != nil}, {KindCheck, t.Checks != nil}, {KindPush, t.Push != nil}} {
+	}{{KindCron, t.Cron != nil}, {KindWebhook, t.Webhook != nil}, {KindIssue, t.Issues != nil},
+		{KindCheck, t.Checks != nil}, {KindPush, t.Push != nil}} {
 		if c.set {
 			list = append(list, string(c.kind))
 		}

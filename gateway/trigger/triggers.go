@@ -197,8 +197,9 @@ func (t *Triggers) claim(ctx context.Context, e *entry, ev Event) (run record.Ru
 	if err != nil {
 		return run, false, err
 	}
-	run, fresh, err := t.Executor.Claim(ctx, record.Request{Key: runKey, Caller: caller, Repo: e.Repo, Base: e.base(ev), Asker: person(e.Name),
-		Origin: &record.Origin{Source: source, Session: record.TriggerSession(e.Name), Key: ev.Key, Event: data}})
+	run, fresh, err := t.Executor.Claim(ctx,
+		record.Request{Key: runKey, Caller: caller, Repo: e.Repo, Base: e.base(ev), Asker: person(e.Name),
+			Origin: &record.Origin{Source: source, Session: record.TriggerSession(e.Name), Key: ev.Key, Event: data}})
 	if err != nil {
 		return run, false, fmt.Errorf("cannot start trigger %s: %w", e.Name, err)
 	}
@@ -376,7 +377,8 @@ func (t *Triggers) status(e *entry) Status {
 	e.mu.Lock()
 	refused := e.refused
 	e.mu.Unlock()
-	out := Status{Name: e.Name, Repo: e.Repo, Cause: e.Cause(), Work: oneLine(e.Work()), Paused: s.Paused, Failures: s.Failures, Why: s.Why,
+	out := Status{Name: e.Name, Repo: e.Repo, Cause: e.Cause(), Work: oneLine(e.Work()), Paused: s.Paused,
+		Failures: s.Failures, Why: s.Why,
 		Active: active, Refused: refused}
 	if e.Cron != nil && s.Paused.IsZero() {
 		out.Next = e.Cron.Next(t.Now())

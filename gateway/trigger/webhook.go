@@ -180,7 +180,8 @@ func (t *Trigger) parse(h http.Header, body []byte, now time.Time) (e Event, fit
 			return e, false, fmt.Errorf("%w: it has no time at %s", ErrEvent, w.Time)
 		}
 		if age := now.Sub(at); age > oldest || age < -window {
-			return e, false, fmt.Errorf("%w: its time is %s, and three days are allowed", ErrSignature, at.UTC().Format(time.RFC3339))
+			return e, false, fmt.Errorf("%w: its time is %s, and three days are allowed", ErrSignature,
+				at.UTC().Format(time.RFC3339))
 		}
 		e.Time = at.UTC()
 	}

@@ -66,7 +66,8 @@ func TestWebhookSignatures(t *testing.T) {
 				t.Errorf("delivered again, its key is %q and not %q, %v", again.Key, e.Key, err)
 			}
 			other := strings.Replace(body, `{"`, `{"n":1,"`, 1)
-			if more, _, err := one.parse(signed(scheme, secret, other, noon), []byte(other), noon); err != nil || more.Key == e.Key && scheme != SchemePagerDuty {
+			if more, _, err := one.parse(signed(scheme, secret, other, noon), []byte(other), noon); err != nil ||
+				more.Key == e.Key && scheme != SchemePagerDuty {
 				t.Errorf("another event has the key %q, %v", more.Key, err)
 			}
 			for name, h := range map[string]http.Header{
@@ -108,7 +109,8 @@ func TestWebhookValues(t *testing.T) {
 	one := hook(t, SchemeSentry)
 	one.When = map[string]string{"action": "created"}
 	one.Input = map[string]string{"fixed": "yes"}
-	one.Take = map[string]string{"title": "data.title", "n": "data.n", "id": "data.id", "flag": "data.flag", "list": "data.list", "first": "data.list.0.x", "none": "data.none", "null": "data.null", "out": "data.list.9"}
+	one.Take = map[string]string{"title": "data.title", "n": "data.n", "id": "data.id", "flag": "data.flag",
+		"list": "data.list", "first": "data.list.0.x", "none": "data.none", "null": "data.null", "out": "data.list.9"}
 	parse := func(body string) (Event, bool) {
 		t.Helper()
 		e, fits, err := one.parse(signed(SchemeSentry, secret, body, noon), []byte(body), noon)
@@ -117,13 +119,15 @@ func TestWebhookValues(t *testing.T) {
 		}
 		return e, fits
 	}
-	e, fits := parse(`{"action":"created","data":{"title":"$(rm -rf /) '; \u001b[2J\u0000\n` + strings.Repeat("é", maxValue) + `","n":1.5,"id":123456789012345678901,"flag":true,"list":[{"x":"y"}],"null":null}}`)
+	e, fits := parse(`{"action":"created","data":{"title":"$(rm -rf /) '; \u001b[2J\u0000\n` + strings.Repeat("é",
+		maxValue) + `","n":1.5,"id":123456789012345678901,"flag":true,"list":[{"x":"y"}],"null":null}}`)
 	title, _ := e.Values["title"].(string)
 	if !fits || !strings.HasPrefix(title, "$(rm -rf /) '; [2J\n") || len(title) > maxValue+10 || !utf8.ValidString(title) {
 		t.Errorf("the title is %.100q of %d bytes", title, len(title))
 	}
 	delete(e.Values, "title")
-	want := map[string]any{"fixed": "yes", "n": 1.5, "id": "123456789012345678901", "flag": true, "list": `[{"x":"y"}]`, "first": "y"}
+	want := map[string]any{"fixed": "yes", "n": 1.5, "id": "123456789012345678901", "flag": true, "list": `[{"x":"y"}]`,
+		"first": "y"}
 	got, _ := json.Marshal(e.Values)
 	if expected, _ := json.Marshal(want); string(got) != string(expected) {
 		t.Errorf("it takes %s, want %s", got, expected)
@@ -144,7 +148,8 @@ func FuzzWebhook(f *testing.F) {
 	}
 	f.Add("ramus", `{"a":[{"b":1e999}]}`, "a.0.b", "99999999999999999999")
 	f.Fuzz(func(t *testing.T, scheme, body, path, stamp string) {
-		one := &Trigger{Name: "hook", Repo: "app", Workflow: "w", Take: map[string]string{"x": path}, Webhook: &Webhook{Scheme: Scheme(scheme), Secret: secret, Title: path}}
+		one := &Trigger{Name: "hook", Repo: "app", Workflow: "w", Take: map[string]string{"x": path},
+			Webhook: &Webhook{Scheme: Scheme(scheme), Secret: secret, Title: path}}
 		if one.Check() != nil {
 			return
 		}

@@ -45,7 +45,8 @@ func (t *Triggers) follow(run record.Run) {
 				break
 			}
 			pause := retry.Backoff(failures, retryMost)
-			t.Log.Error("cannot bring the work of a trigger to its end; it is tried again", "run", run.Name(), "pause", pause, "err", err)
+			t.Log.Error("cannot bring the work of a trigger to its end; it is tried again", "run", run.Name(), "pause",
+				pause, "err", err)
 			if t.Sleep(t.ctx, pause) != nil {
 				break
 			}
@@ -81,7 +82,8 @@ func (t *Triggers) finish(ctx context.Context, e *entry, run record.Run, begins 
 			if !route.IsLasting(err) {
 				return err
 			}
-			if begun, err = t.Executor.End(ctx, run.Name(), executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()}); err != nil {
+			if begun, err = t.Executor.End(ctx, run.Name(), executor.Ending{Reason: record.ReasonBadInput,
+				Error: route.AsProblem(err, route.Local).Error()}); err != nil {
 				return err
 			}
 		}
@@ -102,7 +104,8 @@ func (t *Triggers) finish(ctx context.Context, e *entry, run record.Run, begins 
 			return err
 		}
 		if paused {
-			t.Log.Error("a trigger is paused, because its work failed several times in a row", "trigger", e.Name, "failures", failuresPause, "run", run.Name(),
+			t.Log.Error("a trigger is paused, because its work failed several times in a row", "trigger", e.Name,
+				"failures", failuresPause, "run", run.Name(),
 				"hint", "`ramus trigger resume "+e.Name+"` resumes it")
 		}
 	}
@@ -126,7 +129,8 @@ func (t *Triggers) begin(ctx context.Context, e *entry, run record.Run) (record.
 	if e.Task != "" {
 		return t.submit(ctx, e, run, ev)
 	}
-	err := t.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventNote, Message: fmt.Sprintf("started by trigger %s (%s): %s", e.Name, ev.Kind, ev.Title)})
+	err := t.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventNote,
+		Message: fmt.Sprintf("started by trigger %s (%s): %s", e.Name, ev.Kind, ev.Title)})
 	if err != nil && !errors.Is(err, record.ErrConflict) {
 		return run, err
 	}
@@ -138,12 +142,14 @@ func (t *Triggers) submit(ctx context.Context, e *entry, run record.Run, ev Even
 	if t.Tasks == nil {
 		return run, fmt.Errorf("%w trigger %s: this server takes no tasks", record.ErrInvalid, e.Name)
 	}
-	task, err := t.Tasks.Submit(ctx, Task{Key: run.Name(), Description: e.Task, Context: taskContext(e.Name, ev), Repo: e.Repo, Base: e.base(ev), Agent: e.Agent,
+	task, err := t.Tasks.Submit(ctx, Task{Key: run.Name(), Description: e.Task, Context: taskContext(e.Name, ev),
+		Repo: e.Repo, Base: e.base(ev), Agent: e.Agent,
 		Asker: person(e.Name)})
 	if err != nil {
 		return run, err
 	}
-	return t.Executor.End(ctx, run.Name(), executor.Ending{Output: map[string]any{outputTask: task.ID, "text": "The task " + task.ID + " was submitted."}})
+	return t.Executor.End(ctx, run.Name(),
+		executor.Ending{Output: map[string]any{outputTask: task.ID, "text": "The task " + task.ID + " was submitted."}})
 }
 
 // taskContext returns the context of a task. The event is JSON in a block of code that no text in it can end.

@@ -28,5 +28,6 @@ func builtAssets() *Assets {
 	})
 	name := "app." + live.Hash(string(style)) + ".css"
 	return &Assets{files: map[string][]byte{name: style, "icon.svg": read("static/icon.svg")},
-		names: map[string]string{"app.css": name, "icon.svg": "icon.svg"}, missing: []string{"app.js"}, incomplete: howToBuild}
+		names: map[string]string{"app.css": name, "icon.svg": "icon.svg"}, missing: []string{"app.js"},
+		incomplete: howToBuild}
 }

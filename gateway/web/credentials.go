@@ -53,7 +53,8 @@ func (api *API) credentialsWith(c *route.Call, d *credentialsData) (*Page, error
 	d.Types, d.Admin, d.Local = secret.AgentTypes(), c.Who.Admin(), c.Who.Local
 	for _, x := range list {
 		x.Problem = render.ClipClean(x.Problem, 300)
-		row := credentialRow{Secret: x, Mine: x.Owner == secret.OfPerson(c.Who.Subject), Switches: x.Type != secret.TypeSecret && x.Type != secret.TypeForge && x.Problem == ""}
+		row := credentialRow{Secret: x, Mine: x.Owner == secret.OfPerson(c.Who.Subject),
+			Switches: x.Type != secret.TypeSecret && x.Type != secret.TypeForge && x.Problem == ""}
 		if len(x.Uses) > 0 {
 			row.LastUse = &x.Uses[0]
 		}
@@ -74,9 +75,11 @@ func (api *API) setCredentials(c *route.Call) error {
 	if err := c.CheckRecent(); err != nil {
 		return err
 	}
-	d := &credentialsData{Name: formText(c, "name", 100), Agent: formText(c, "agent", 40), Hosts: formText(c, "hosts", 4000), Owner: formText(c, "owner", 300), Wrong: map[string]string{}}
+	d := &credentialsData{Name: formText(c, "name", 100), Agent: formText(c, "agent", 40),
+		Hosts: formText(c, "hosts", 4000), Owner: formText(c, "owner", 300), Wrong: map[string]string{}}
 	value, dotenv := formText(c, "value", 64<<10), formText(c, "dotenv", 256<<10)
-	in := credential.NewCredentials{Owner: credential.Owner(d.Owner), Dotenv: dotenv, Hosts: strings.FieldsFunc(d.Hosts, func(r rune) bool { return r == ',' || r <= ' ' })}
+	in := credential.NewCredentials{Owner: credential.Owner(d.Owner), Dotenv: dotenv,
+		Hosts: strings.FieldsFunc(d.Hosts, func(r rune) bool { return r == ',' || r <= ' ' })}
 	field := "value"
 	switch kind := formText(c, "kind", 40); {
 	case kind == "dotenv":

@@ -24,7 +24,8 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := ada
-	if _, err := store.Put([]secret.Secret{{Name: "OF_EVE", Owner: secret.OfPerson("eve"), Hosts: []string{"a.org"}}}, []string{"a-value-of-eve-1234"}); err != nil {
+	if _, err := store.Put([]secret.Secret{{Name: "OF_EVE", Owner: secret.OfPerson("eve"), Hosts: []string{"a.org"}}},
+		[]string{"a-value-of-eve-1234"}); err != nil {
 		t.Fatal(err)
 	}
 	w := open(t, who, func(api *web.API) {
@@ -50,8 +51,10 @@ func TestCredentials(t *testing.T) {
 		{url.Values{"owner": {"me"}, "kind": {"api-key"}, "agent": {"hal"}, "value": {value}}, 422, "is not known"},
 		{url.Values{"owner": {"me"}, "kind": {"secret"}, "name": {"lower"}, "value": {value}}, 422, "capital letters"},
 		{url.Values{"owner": {"me"}, "kind": {"dotenv"}, "dotenv": {"bad=" + value}}, 422, "line 1"},
-		{url.Values{"owner": {"me"}, "kind": {"api-key"}, "agent": {"claude-code"}, "value": {value}}, 303, "/settings/credentials"},
-		{url.Values{"owner": {"me"}, "kind": {"dotenv"}, "dotenv": {"FIRST=" + value + "\nSECOND='" + value + "'"}, "hosts": {"a.org, b.org:8443"}}, 303, "/settings/credentials"},
+		{url.Values{"owner": {"me"}, "kind": {"api-key"}, "agent": {"claude-code"}, "value": {value}}, 303,
+			"/settings/credentials"},
+		{url.Values{"owner": {"me"}, "kind": {"dotenv"}, "dotenv": {"FIRST=" + value + "\nSECOND='" + value + "'"},
+			"hosts": {"a.org, b.org:8443"}}, 303, "/settings/credentials"},
 	} {
 		status, header, body := w.post("/settings/credentials", x.form)
 		if status != x.status || !strings.Contains(header.Get("Location")+body, x.want) || strings.Contains(body, value) {
@@ -95,7 +98,8 @@ func TestCredentials(t *testing.T) {
 
 	// Tokens.
 	page("/settings/tokens")
-	_, g, err := w.git.Issue(gitd.Grant{Subject: who.Subject, Repo: "*", Scopes: []string{gitd.ScopeRead}, Expires: time.Now().Add(time.Hour)}, "test")
+	_, g, err := w.git.Issue(gitd.Grant{Subject: who.Subject, Repo: "*", Scopes: []string{gitd.ScopeRead},
+		Expires: time.Now().Add(time.Hour)}, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

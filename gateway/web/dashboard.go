@@ -104,7 +104,8 @@ func (api *API) dashboardWith(c *route.Call, form composer) (*Page, error) {
 	if form.Wrong != "" {
 		status = http.StatusUnprocessableEntity
 	}
-	return &Page{Title: "Dashboard", Nav: "dashboard", Template: "dashboard", Data: d, Topics: []string{live.TopicMe}, Needs: len(d.Needs),
+	return &Page{Title: "Dashboard", Nav: "dashboard", Template: "dashboard", Data: d, Topics: []string{live.TopicMe},
+		Needs:  len(d.Needs),
 		Status: status, Refresh: 30}, nil
 }
 
@@ -137,7 +138,8 @@ func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow 
 		row.Kind, row.Gate = "ask", &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, 600)}
 	case r.State == record.StateFailed && r.Reason != record.ReasonCancelled && fresh && mine:
 		row.Kind, row.Detail, row.Hint = "failed", render.ClipClean(r.Error, 400), render.ClipClean(r.Hint, 300)
-	case r.State == record.StateComplete && r.Agent != nil && r.Changed() && r.Merged == "" && r.Pull == nil && fresh && mine:
+	case r.State == record.StateComplete && r.Agent != nil && r.Changed() && r.Merged == "" && r.Pull == nil &&
+		fresh && mine:
 		row.Kind, row.Badge = "ready", Badge{"Ready for review", "good"}
 	case !r.Ended() && r.Step != "":
 		row.Detail = "now at " + render.ClipClean(r.Step, 100)
@@ -215,11 +217,14 @@ func (api *API) firstSteps(ctx context.Context, who route.Who, repos, work bool)
 		return nil
 	}
 	steps := []firstStep{
-		{N: 1, Title: "Import a repository", Done: repos, Text: "Anything that git can clone. ramus serves it, and gives each piece of work a branch of its own.",
+		{N: 1, Title: "Import a repository", Done: repos,
+			Text:   "Anything that git can clone. ramus serves it, and gives each piece of work a branch of its own.",
 			Action: "Import", Path: "/repos#import", Icon: "import"},
-		{N: 2, Title: "Set a key", Done: key, Text: "An agent needs the key of a model. It stays on this server, and no container sees it.",
+		{N: 2, Title: "Set a key", Done: key,
+			Text:   "An agent needs the key of a model. It stays on this server, and no container sees it.",
 			Action: "Settings", Path: "/settings", Icon: "key"},
-		{N: 3, Title: "Ask, or open a terminal", Done: work, Text: "Say what you want in the field above, or take a workspace and type yourself. Each command becomes a commit.",
+		{N: 3, Title: "Ask, or open a terminal", Done: work,
+			Text:   "Say what you want in the field above, or take a workspace and type yourself. Each command becomes a commit.",
 			Action: "New workspace", Path: "/workspaces/new", Icon: "terminal"},
 	}
 	return steps
@@ -230,11 +235,13 @@ func (api *API) ask(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	form := composer{Repo: formText(c, "repository", 200), Agent: formText(c, "agent", 200), Prompt: formText(c, "prompt", 1<<20)}
+	form := composer{Repo: formText(c, "repository", 200), Agent: formText(c, "agent", 200),
+		Prompt: formText(c, "prompt", 1<<20)}
 	if form.Prompt == "" {
 		form.Wrong = "Say what the agent should do."
 	} else {
-		r, err := api.Workspaces.Create(c.R.Context(), c.Who, workspace.Wish{Repository: form.Repo, Agent: form.Agent, Prompt: form.Prompt})
+		r, err := api.Workspaces.Create(c.R.Context(), c.Who,
+			workspace.Wish{Repository: form.Repo, Agent: form.Agent, Prompt: form.Prompt})
 		if err == nil {
 			return api.see(c, workspacePath(r.Caller.Slug()))
 		}

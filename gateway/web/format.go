@@ -38,7 +38,8 @@ func when(t time.Time) template.HTML {
 		return `<span class="soft">–</span>`
 	}
 	t = t.UTC()
-	return template.HTML(fmt.Sprintf(`<time class="when nowrap" datetime="%s">%s</time>`, t.Format(time.RFC3339), t.Format("2 Jan 15:04 UTC")))
+	return template.HTML(fmt.Sprintf(`<time class="when nowrap" datetime="%s">%s</time>`, t.Format(time.RFC3339),
+		t.Format("2 Jan 15:04 UTC")))
 }
 
 // initial returns the first letter of a name.

@@ -34,5 +34,6 @@ var icons = map[string]string{
 
 // icon returns an icon, which says nothing to a screen reader.
 func icon(name string) template.HTML {
-	return template.HTML(`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">` + icons[name] + `</svg>`)
+	return template.HTML(`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">` +
+		icons[name] + `</svg>`)
 }

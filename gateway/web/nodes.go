@@ -30,7 +30,8 @@ type nodeData struct {
 }
 
 func (api *API) node() *nodeData {
-	d := &nodeData{Machine: api.Machines.This(), Path: "/nodes/" + workspace.Node, Badge: Badge{"Healthy", "good"}, Options: api.Executor.Options()}
+	d := &nodeData{Machine: api.Machines.This(), Path: "/nodes/" + workspace.Node, Badge: Badge{"Healthy", "good"},
+		Options: api.Executor.Options()}
 	if d.Health != workspace.Healthy {
 		d.Badge = Badge{"The engine does not answer", "bad"}
 	}
@@ -39,7 +40,8 @@ func (api *API) node() *nodeData {
 
 func (api *API) nodeList(*route.Call) (*Page, error) {
 	d := api.node()
-	return &Page{Title: "Machines", Nav: "nodes", Template: "nodes", Data: d, Topics: []string{live.TopicNode}, Beat: 5 * time.Second, Refresh: 15}, nil
+	return &Page{Title: "Machines", Nav: "nodes", Template: "nodes", Data: d, Topics: []string{live.TopicNode},
+		Beat: 5 * time.Second, Refresh: 15}, nil
 }
 
 func (api *API) nodePage(c *route.Call) (*Page, error) {
@@ -67,7 +69,9 @@ func (api *API) nodePage(c *route.Call) (*Page, error) {
 	for _, e := range events[:min(len(events), maxNodeEvents)] {
 		text, bad := eventText(e)
 		caller, _, _ := strings.Cut(e.Run, "/")
-		d.Events = append(d.Events, eventRow{Key: fmt.Sprintf("%s %d", e.Run, e.Seq), Text: caller + ": " + text, When: e.Time, Bad: bad})
+		d.Events = append(d.Events,
+			eventRow{Key: fmt.Sprintf("%s %d", e.Run, e.Seq), Text: caller + ": " + text, When: e.Time, Bad: bad})
 	}
-	return &Page{Title: d.Name, Nav: "nodes", Template: "node", Data: d, Topics: []string{live.TopicNode}, Beat: 5 * time.Second, Refresh: 15}, nil
+	return &Page{Title: d.Name, Nav: "nodes", Template: "node", Data: d, Topics: []string{live.TopicNode},
+		Beat: 5 * time.Second, Refresh: 15}, nil
 }

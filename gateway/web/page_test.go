@@ -113,7 +113,8 @@ func (d *document) check() {
 func (d *document) checkElement(n *html.Node, labels map[string]bool) {
 	t := d.t
 	for _, a := range n.Attr {
-		if a.Key == "style" || strings.HasPrefix(a.Key, "on") || strings.HasPrefix(strings.TrimSpace(strings.ToLower(a.Val)), "javascript:") ||
+		if a.Key == "style" || strings.HasPrefix(a.Key, "on") ||
+			strings.HasPrefix(strings.TrimSpace(strings.ToLower(a.Val)), "javascript:") ||
 			strings.HasPrefix(a.Val, "data:") {
 			t.Errorf("%s: <%s %s=%q>", d.name, n.Data, a.Key, a.Val)
 		}
@@ -194,7 +195,8 @@ func TestPages(t *testing.T) {
 				status, header, body := w.get(w.path(path))
 				d := parse(t, path, body)
 				d.check()
-				if got := header.Get("Content-Security-Policy"); !strings.Contains(got, "script-src 'self'") && !strings.Contains(got, "script-src 'none'") || strings.Contains(got, "unsafe") {
+				if got := header.Get("Content-Security-Policy"); !strings.Contains(got, "script-src 'self'") &&
+					!strings.Contains(got, "script-src 'none'") || strings.Contains(got, "unsafe") {
 					t.Errorf("%s: policy %q", path, got)
 				}
 				if strings.Contains(body, "<script>") || strings.Contains(body, "<b>version") {
@@ -262,7 +264,8 @@ func TestForms(t *testing.T) {
 			d := parse(t, x.path, body)
 			d.check()
 			for _, value := range x.form {
-				if text := strings.TrimSpace(value[0]); text != "" && text != "nowhere" && !strings.Contains(html.UnescapeString(body), text) {
+				if text := strings.TrimSpace(value[0]); text != "" && text != "nowhere" &&
+					!strings.Contains(html.UnescapeString(body), text) {
 					t.Errorf("%s: the page has lost %q", x.path, text)
 				}
 			}
@@ -290,10 +293,12 @@ func TestGate(t *testing.T) {
 	w.repo("app")
 	w.run("calm-heron", record.Request{Workflow: asks})
 	path := w.path("/workspaces/run-calm-heron/runs/RUN")
-	if _, _, body := w.get("/dashboard"); !strings.Contains(body, "Publish &lt;b&gt;version 2") || !strings.Contains(body, "(1) Dashboard") {
+	if _, _, body := w.get("/dashboard"); !strings.Contains(body, "Publish &lt;b&gt;version 2") ||
+		!strings.Contains(body, "(1) Dashboard") {
 		t.Errorf("the dashboard does not show the question: %s", body)
 	}
-	if status, header, body := w.post(path+"/approve", url.Values{"step": {"ask"}, "from": {"dashboard"}}); status != 303 || header.Get("Location") != "/dashboard" {
+	if status, header, body := w.post(path+"/approve",
+		url.Values{"step": {"ask"}, "from": {"dashboard"}}); status != 303 || header.Get("Location") != "/dashboard" {
 		t.Fatalf("%d %s", status, body)
 	}
 	w.settle("calm-heron")
@@ -307,19 +312,22 @@ func TestGate(t *testing.T) {
 
 // TestStrangers tests that pages show nothing of repositories that a person does not see.
 func TestStrangers(t *testing.T) {
-	w := open(t, route.Who{Subject: "bo", Repo: "other", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org"}, nil)
+	w := open(t, route.Who{Subject: "bo", Repo: "other", Scopes: []string{gitd.ScopeRead}, Name: "Bo",
+		Email: "bo@example.org"}, nil)
 	w.fill(0)
 	w.repo("other")
 	for _, path := range paths(0) {
 		status, _, body := w.get(w.path(path))
-		if strings.Contains(body, "brave-otter") && !strings.Contains(path, "otter") || strings.Contains(body, "Publish") || strings.Contains(body, "Round to two") {
+		if strings.Contains(body, "brave-otter") && !strings.Contains(path, "otter") ||
+			strings.Contains(body, "Publish") || strings.Contains(body, "Round to two") {
 			t.Errorf("%s shows what is hidden: %s", path, body)
 		}
 		if hidden := strings.Contains(path, "/run-") || path == "/repos/app"; hidden != (status == 404) {
 			t.Errorf("%s: status %d", path, status)
 		}
 	}
-	for _, path := range []string{"/workspaces/run-brave-otter/stop", "/workspaces/run-brave-otter/say", "/workspaces/run-brave-otter/command", "/workspaces/run-calm-heron/delete"} {
+	for _, path := range []string{"/workspaces/run-brave-otter/stop", "/workspaces/run-brave-otter/say",
+		"/workspaces/run-brave-otter/command", "/workspaces/run-calm-heron/delete"} {
 		if status, _, _ := w.post(path, url.Values{"prompt": {"x"}, "command": {"x"}}); status != 404 {
 			t.Errorf("%s: status %d", path, status)
 		}
@@ -333,18 +341,22 @@ func TestStrangers(t *testing.T) {
 func TestProblemPages(t *testing.T) {
 	api := &web.API{}
 	for _, p := range []*route.Problem{
-		{Kind: route.KindDenied, Detail: "you may not"}, {Kind: route.KindNotFound}, {Kind: route.KindConflict, Detail: "it is asleep"},
-		{Kind: route.KindLimited, Detail: "too much", RetryAfter: 3}, {Kind: route.KindUnavailable, Detail: "<b>no engine</b>"},
+		{Kind: route.KindDenied, Detail: "you may not"}, {Kind: route.KindNotFound},
+		{Kind: route.KindConflict, Detail: "it is asleep"},
+		{Kind: route.KindLimited, Detail: "too much", RetryAfter: 3},
+		{Kind: route.KindUnavailable, Detail: "<b>no engine</b>"},
 	} {
 		mux := &route.Mux{Page: api.Problem}
-		h := mux.Serve(route.Route{Method: "GET", Pattern: "/x", Access: route.AccessPublic, Media: route.MediaHTML, Handle: func(*route.Call) error { return p }}, &ada)
+		h := mux.Serve(route.Route{Method: "GET", Pattern: "/x", Access: route.AccessPublic, Media: route.MediaHTML,
+			Handle: func(*route.Call) error { return p }}, &ada)
 		r := httptest.NewRequest("GET", "/x", nil)
 		r.Header.Set("Accept", "text/html")
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, r)
 		d := parse(t, string(p.Kind), rec.Body.String())
 		d.check()
-		if rec.Code != p.Kind.Status() || strings.Contains(rec.Body.String(), "<b>no engine") || !strings.Contains(rec.Body.String(), fmt.Sprint(rec.Code)) {
+		if rec.Code != p.Kind.Status() || strings.Contains(rec.Body.String(), "<b>no engine") ||
+			!strings.Contains(rec.Body.String(), fmt.Sprint(rec.Code)) {
 			t.Errorf("%s: %d %s", p.Kind, rec.Code, rec.Body)
 		}
 	}
@@ -356,7 +368,8 @@ func TestNoScript(t *testing.T) {
 	w.fill(0)
 	for _, path := range []string{"/dashboard", "/workspaces/run-brave-otter"} {
 		_, header, body := w.get(path)
-		if strings.Contains(body, "<script") || strings.Contains(body, "data-live-at") || !strings.Contains(header.Get("Content-Security-Policy"), "script-src 'none'") {
+		if strings.Contains(body, "<script") || strings.Contains(body, "data-live-at") ||
+			!strings.Contains(header.Get("Content-Security-Policy"), "script-src 'none'") {
 			t.Errorf("%s: %s %s", path, header.Get("Content-Security-Policy"), body)
 		}
 		if !strings.Contains(body, `<noscript><meta http-equiv="refresh"`) {

@@ -41,8 +41,9 @@ type paneData struct {
 
 // showPane returns the content of a pane made by a template.
 func (api *API) showPane(c *route.Call, p *Page, s workspace.Workspace, name string, rows any, note string) (template.HTML, error) {
-	d := paneData{Page: p, Workspace: s, Path: workspacePath(s.ID), MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
-		Rows: rows, Agents: api.Executor.AgentNames(), Note: note}
+	d := paneData{Page: p, Workspace: s, Path: workspacePath(s.ID),
+		MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
+		Rows:      rows, Agents: api.Executor.AgentNames(), Note: note}
 	var b strings.Builder
 	if err := pages.ExecuteTemplate(&b, name, d); err != nil {
 		return "", err
@@ -155,7 +156,8 @@ func (p previewPane) Show(c *route.Call, page *Page, s workspace.Workspace) (tem
 			note = "The container does not say which ports are open."
 		}
 		for _, port := range ports[:min(len(ports), maxShownPort)] {
-			rows = append(rows, portRow{port, p.api.Address + p.api.Evidence.Links.SignUntil(links.PreviewPath(s.Caller, port), p.api.linksUntil())})
+			rows = append(rows, portRow{port,
+				p.api.Address + p.api.Evidence.Links.SignUntil(links.PreviewPath(s.Caller, port), p.api.linksUntil())})
 		}
 	}
 	return p.api.showPane(c, page, s, "pane_preview", rows, note)
@@ -186,7 +188,8 @@ func (p activityPane) Show(c *route.Call, page *Page, s workspace.Workspace) (te
 	for _, e := range events[:min(len(events), maxActivity)] {
 		if text, bad := eventText(e); text != "" {
 			_, id, _ := strings.Cut(e.Run, "/")
-			rows = append(rows, eventRow{Key: fmt.Sprintf("%s %d", e.Run, e.Seq), Text: text, When: e.Time, Bad: bad, Path: workspacePath(s.ID) + "/runs/" + id})
+			rows = append(rows, eventRow{Key: fmt.Sprintf("%s %d", e.Run, e.Seq), Text: text, When: e.Time, Bad: bad,
+				Path: workspacePath(s.ID) + "/runs/" + id})
 		}
 	}
 	return p.api.showPane(c, page, s, "pane_activity", rows, "")

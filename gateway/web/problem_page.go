@@ -24,12 +24,14 @@ func (api *API) Problem(c *route.Call, p *route.Problem) error {
 	api.setUp()
 	shown := *p
 	shown.Detail, shown.Hint = render.ClipClean(p.Detail, 2000), render.ClipClean(p.Hint, 1000)
-	d := problemData{Problem: &shown, Title: problemTitle(p), Again: p.Status == http.StatusTooManyRequests || p.Status >= 500}
+	d := problemData{Problem: &shown, Title: problemTitle(p), Again: p.Status == http.StatusTooManyRequests ||
+		p.Status >= 500}
 	if from := c.R.Header.Get("Referer"); c.R.Method == http.MethodPost && strings.Contains(from, "://"+c.R.Host+"/") {
 		_, path, _ := strings.Cut(from, "://"+c.R.Host)
 		d.Back = path
 	}
-	return api.write(c, &Page{Title: d.Title, Template: "problem", Data: d, Status: p.Status, Layout: "narrow", Bare: c.Who.Nobody()})
+	return api.write(c, &Page{Title: d.Title, Template: "problem", Data: d, Status: p.Status, Layout: "narrow",
+		Bare: c.Who.Nobody()})
 }
 
 // problemTitle returns the headline of a problem.

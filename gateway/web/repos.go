@@ -157,7 +157,8 @@ func (api *API) repoPage(c *route.Call) (*Page, error) {
 	for _, s := range list {
 		d.Workspaces = append(d.Workspaces, api.workspaceRow(c, s))
 	}
-	return &Page{Title: r.Name(), Nav: "repos", Template: "repo", Data: d, Topics: []string{live.RepoTopic(r.Name())}, Refresh: 30}, nil
+	return &Page{Title: r.Name(), Nav: "repos", Template: "repo", Data: d, Topics: []string{live.RepoTopic(r.Name())},
+		Refresh: 30}, nil
 }
 
 // showBase fills in the commits, the manifests and the settings of a base that has a commit.
@@ -183,7 +184,8 @@ func (api *API) showBase(c *route.Call, r *gitd.Repo, d *repoData) (err error) {
 	}
 	d.Mistake = render.ClipClean(now.Mistake, 2000)
 	for _, v := range now.Values {
-		d.Settings = append(d.Settings, settingRow{v.Key, render.ClipClean(fmt.Sprint(v.Value), 300), render.ClipClean(v.Origin, 100)})
+		d.Settings = append(d.Settings,
+			settingRow{v.Key, render.ClipClean(fmt.Sprint(v.Value), 300), render.ClipClean(v.Origin, 100)})
 	}
 	return nil
 }
@@ -279,7 +281,8 @@ func (m *imports) start(name string, now func() time.Time, run func(ctx context.
 		return !i.ended.IsZero() && (now().Sub(i.ended) > importShown || i.name == name)
 	})
 	if m.stopped || works >= maxImports {
-		return route.NewProblem(route.KindUnavailable, "%d repositories are being imported already", works).WithHint("wait until one is done")
+		return route.NewProblem(route.KindUnavailable, "%d repositories are being imported already",
+			works).WithHint("wait until one is done")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), importTime)
 	i := &importing{name: name, began: now(), text: "begins"}

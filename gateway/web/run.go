@@ -44,9 +44,11 @@ func (api *API) runPage(c *route.Call) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &runData{RunPage: shown, Row: api.runRow(c.R.Context(), c.Who, r), Workspace: s, WorkspacePath: workspacePath(s.ID), Path: runPath(r),
+	d := &runData{RunPage: shown, Row: api.runRow(c.R.Context(), c.Who, r), Workspace: s,
+		WorkspacePath: workspacePath(s.ID), Path: runPath(r),
 		MayChange: c.Who.CheckChange(r.Repo, r.Branch) == nil}
-	p := &Page{Title: shown.Title, Nav: "workspaces", Template: "run", Data: d, Topics: []string{live.RunTopic(r)}, Refresh: shown.Reload}
+	p := &Page{Title: shown.Title, Nav: "workspaces", Template: "run", Data: d, Topics: []string{live.RunTopic(r)},
+		Refresh: shown.Reload}
 	if shown.Reload > 0 {
 		p.Beat = 5 * time.Second // the open ports have no events
 	}
@@ -75,8 +77,9 @@ func (api *API) runAction(c *route.Call) error {
 			path = runPath(again)
 		}
 	case "approve", "reject":
-		_, err = api.Executor.Decide(ctx, r.Name(), record.Decision{Step: formText(c, "step", 300), Approved: action == "approve",
-			By: c.Who.Subject, Comment: formText(c, "comment", 4000)})
+		_, err = api.Executor.Decide(ctx, r.Name(),
+			record.Decision{Step: formText(c, "step", 300), Approved: action == "approve",
+				By: c.Who.Subject, Comment: formText(c, "comment", 4000)})
 	default:
 		return route.NotFound("action", action)
 	}

@@ -21,7 +21,8 @@ type settingsData struct {
 }
 
 func (api *API) settingsPage(c *route.Call) (*Page, error) {
-	d := &settingsData{Theme: chosen(c.R, themeCookie, "light", "dark"), Density: chosen(c.R, densityCookie, "compact"), Keys: chosen(c.R, keysCookie, "off"), Role: "member"}
+	d := &settingsData{Theme: chosen(c.R, themeCookie, "light", "dark"), Density: chosen(c.R, densityCookie, "compact"),
+		Keys: chosen(c.R, keysCookie, "off"), Role: "member"}
 	switch {
 	case c.Who.Admin():
 		d.Role = "administrator"
@@ -29,10 +30,12 @@ func (api *API) settingsPage(c *route.Call) (*Page, error) {
 		d.Role = "viewer"
 	}
 	if api.Credentials != nil {
-		d.More = append(d.More, Settings{Title: "Credentials", Path: credentialsPath, Icon: "lock", About: "Keys of agents, and secrets for hosts"})
+		d.More = append(d.More, Settings{Title: "Credentials", Path: credentialsPath, Icon: "lock",
+			About: "Keys of agents, and secrets for hosts"})
 	}
 	if api.Tokens != nil {
-		d.More = append(d.More, Settings{Title: "Tokens", Path: tokensPath, Icon: "lock", About: "What lets programs and git in"})
+		d.More = append(d.More, Settings{Title: "Tokens", Path: tokensPath, Icon: "lock",
+			About: "What lets programs and git in"})
 	}
 	for _, s := range api.More {
 		if !s.Admin || c.Who.Admin() {
@@ -49,7 +52,8 @@ func (api *API) saveAppearance(c *route.Call) error {
 	}
 	for name, field := range map[string]string{themeCookie: "theme", densityCookie: "density", keysCookie: "keys"} {
 		value := formText(c, field, 20)
-		k := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.R.TLS != nil}
+		k := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true,
+			SameSite: http.SameSiteLaxMode, Secure: c.R.TLS != nil}
 		if value == "" || value != "light" && value != "dark" && value != "compact" && value != "off" {
 			k.Value, k.MaxAge = "", -1
 		}

@@ -249,7 +249,8 @@ func policy(noScript bool) string {
 	if noScript {
 		script = "script-src 'none'"
 	}
-	return "default-src 'none'; " + script + "; style-src 'self'; img-src 'self'; media-src 'self'; form-action 'self'; base-uri 'none'; " +
+	return "default-src 'none'; " + script +
+		"; style-src 'self'; img-src 'self'; media-src 'self'; form-action 'self'; base-uri 'none'; " +
 		"frame-ancestors 'none'; object-src 'none'; manifest-src 'self'; require-trusted-types-for 'script'; trusted-types ramus"
 }
 

@@ -97,7 +97,8 @@ type talkFile struct {
 
 func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
-	d := talkData{Page: page, Path: workspacePath(s.ID), MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil, Agents: p.api.Executor.AgentNames(),
+	d := talkData{Page: page, Path: workspacePath(s.ID), MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
+		Agents:  p.api.Executor.AgentNames(),
 		Session: q.Get("session"), Key: record.NewToken() + record.NewToken()}
 	sessions, err := p.api.talk().Sessions(ctx, s.Caller)
 	if err != nil {
@@ -105,7 +106,8 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 	}
 	w := conversation.Window{Around: q.Get("entry"), Before: q.Get("before"), After: q.Get("after")}
 	for i, one := range sessions {
-		tab := sessionTab{Text: sessionName(one), Path: d.Path + "?session=" + url.QueryEscape(one.ID), State: string(one.State), Current: one.ID == d.Session}
+		tab := sessionTab{Text: sessionName(one), Path: d.Path + "?session=" + url.QueryEscape(one.ID),
+			State: string(one.State), Current: one.ID == d.Session}
 		d.Sessions = append(d.Sessions, tab)
 		if tab.Current {
 			w.Agent, w.Session = one.Agent, one.Label
@@ -254,7 +256,8 @@ func (m *talkMaker) turn(t *conversation.Turn) (rows []talkRow) {
 
 // prompt returns the row of a prompt.
 func (m *talkMaker) prompt(run string, e *conversation.Entry) talkRow {
-	row := talkRow{Key: "p " + e.ID, Kind: "prompt", ID: e.ID, When: e.Time, Text: render.ClipClean(e.Text, maxTalkText), From: fromWords(e.From), Run: run, PromptKey: e.Key,
+	row := talkRow{Key: "p " + e.ID, Kind: "prompt", ID: e.ID, When: e.Time,
+		Text: render.ClipClean(e.Text, maxTalkText), From: fromWords(e.From), Run: run, PromptKey: e.Key,
 		Path: m.path, MayChange: m.may}
 	if e.By != nil {
 		row.By = personName(*e.By)
@@ -262,7 +265,8 @@ func (m *talkMaker) prompt(run string, e *conversation.Entry) talkRow {
 	_, id, _ := strings.Cut(run, "/")
 	for _, f := range e.Files {
 		row.Files = append(row.Files, talkFile{Name: render.OneLine(f.Name, 120), Picture: pictureName(f.Name),
-			Href: m.path + "/runs/" + url.PathEscape(id) + "/prompts/" + url.PathEscape(e.Key) + "/" + url.PathEscape(f.Name)})
+			Href: m.path + "/runs/" + url.PathEscape(id) + "/prompts/" + url.PathEscape(e.Key) + "/" +
+				url.PathEscape(f.Name)})
 	}
 	return row
 }
@@ -287,7 +291,8 @@ func pictureName(name string) bool {
 
 // entry returns the rows of an entry.
 func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow {
-	row := talkRow{Key: "e " + e.ID, Kind: string(e.Kind), ID: e.ID, When: e.Time, Text: render.ClipClean(e.Text, maxTalkText), Path: m.path, Run: t.Run, Step: e.Step, MayChange: m.may}
+	row := talkRow{Key: "e " + e.ID, Kind: string(e.Kind), ID: e.ID, When: e.Time,
+		Text: render.ClipClean(e.Text, maxTalkText), Path: m.path, Run: t.Run, Step: e.Step, MayChange: m.may}
 	if e.Commit != "" {
 		row.Commit = render.ShortHash(e.Commit)
 	}
@@ -343,10 +348,12 @@ func (m *talkMaker) words(t *conversation.Turn, e *conversation.Entry) (rows []t
 		rows = append(rows, talkRow{Key: fmt.Sprintf("w %s %d", e.ID, i), Kind: "words", ID: e.ID, HTML: block})
 	}
 	if open != "" {
-		rows = append(rows, talkRow{Key: fmt.Sprintf("w %s %d", e.ID, len(closed)), Kind: "words", ID: e.ID, HTML: open, Open: true})
+		rows = append(rows, talkRow{Key: fmt.Sprintf("w %s %d", e.ID, len(closed)), Kind: "words", ID: e.ID, HTML: open,
+			Open: true})
 	}
 	if e.Span != nil && e.Span.To-e.Span.From > int64(len(e.Text)) && !e.Open {
-		rows = append(rows, talkRow{Key: "w " + e.ID + " more", Kind: "note", Text: "There is more in the output of the turn."})
+		rows = append(rows, talkRow{Key: "w " + e.ID + " more", Kind: "note",
+			Text: "There is more in the output of the turn."})
 	}
 	return rows
 }
@@ -455,12 +462,15 @@ func (row *talkRow) command(e *conversation.Entry) {
 // talkRoutes returns the routes of the forms of conversations.
 func (api *API) talkRoutes() []route.Route {
 	return []route.Route{
-		{Method: "POST", Pattern: "/workspaces/{workspace}/say", Access: api.Write, Summary: "Say something to the agent of a workspace, by its page",
-			Media: route.MediaHTML, Body: talkBody, Handle: api.say},
-		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML, Body: formBody, Handle: api.talkAction,
+		{Method: "POST", Pattern: "/workspaces/{workspace}/say", Access: api.Write,
+			Summary: "Say something to the agent of a workspace, by its page",
+			Media:   route.MediaHTML, Body: talkBody, Handle: api.say},
+		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML,
+			Body: formBody, Handle: api.talkAction,
 			Summary: "Answer a question, change the prompts that wait, or stop the agent, by the page of a workspace"},
-		{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/prompts/{key}/{name}", Access: api.Access, Summary: "A file that came with a prompt",
-			Media: route.MediaBytes, Handle: api.promptFile},
+		{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/prompts/{key}/{name}", Access: api.Access,
+			Summary: "A file that came with a prompt",
+			Media:   route.MediaBytes, Handle: api.promptFile},
 	}
 }
 
@@ -473,7 +483,8 @@ func (api *API) say(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	p := record.Prompt{Key: formText(c, "key", 100), Text: formText(c, "prompt", 1<<20), Now: c.R.PostFormValue("now") != "", By: by(c), From: "web"}
+	p := record.Prompt{Key: formText(c, "key", 100), Text: formText(c, "prompt", 1<<20),
+		Now: c.R.PostFormValue("now") != "", By: by(c), From: "web"}
 	if p.Files, err = formFiles(c); err != nil {
 		return err
 	}
@@ -487,7 +498,8 @@ func (api *API) say(c *route.Call) error {
 	if fresh := formText(c, "new-session", 200); fresh != "" {
 		label = fresh
 	}
-	if _, err := api.talk().Say(c.R.Context(), c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository, Agent: agent, Session: label, Prompt: p}); err != nil {
+	if _, err := api.talk().Say(c.R.Context(), c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository,
+		Agent: agent, Session: label, Prompt: p}); err != nil {
 		return err
 	}
 	return api.see(c, workspacePath(s.ID)+"?pane="+paneChat)
@@ -516,7 +528,8 @@ func formFiles(c *route.Call) (list []record.Attachment, err error) {
 			return nil, err
 		}
 		if total += len(content); total > conversation.MaxUpload {
-			return nil, route.NewProblem(route.KindTooLarge, "the files have more than %d MiB together", conversation.MaxUpload>>20)
+			return nil, route.NewProblem(route.KindTooLarge, "the files have more than %d MiB together",
+				conversation.MaxUpload>>20)
 		}
 		kept, err := conversation.Attach(content)
 		if err != nil {
@@ -547,7 +560,8 @@ func (api *API) talkAction(c *route.Call) error {
 	}
 	switch action := c.R.PathValue("action"); action {
 	case "answer":
-		d := record.Decision{Step: formText(c, "step", 300), By: c.Who.Subject, Option: c.R.PostFormValue("option"), Comment: formText(c, "comment", 4000)}
+		d := record.Decision{Step: formText(c, "step", 300), By: c.Who.Subject, Option: c.R.PostFormValue("option"),
+			Comment: formText(c, "comment", 4000)}
 		if d.Option == "" {
 			d.Approved = c.R.PostFormValue("answer") == "approve"
 		}

@@ -37,7 +37,8 @@ const maxTasks = 200
 func (api *API) taskList(c *route.Call) (*Page, error) {
 	q := c.R.URL.Query()
 	d := &tasksData{Repo: q.Get("repo"), State: q.Get("state"), None: api.Engineer == nil,
-		States: []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview, record.StateAddressingComments, record.StateComplete, record.StateFailed}}
+		States: []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview,
+			record.StateAddressingComments, record.StateComplete, record.StateFailed}}
 	p := &Page{Title: "Tasks", Nav: "tasks", Template: "tasks", Data: d, Topics: []string{live.TopicMe}, Refresh: 30}
 	if d.None {
 		return p, nil
@@ -52,7 +53,8 @@ func (api *API) taskList(c *route.Call) (*Page, error) {
 	if d.Repos, err = api.repoNames(c.R.Context(), c.Who); err != nil {
 		return nil, err
 	}
-	list, err := api.Engineer.Tasks(c.R.Context(), engineer.TaskFilter{Repo: d.Repo, Status: state, Max: maxTasks, Keep: c.Who.SeesTask})
+	list, err := api.Engineer.Tasks(c.R.Context(),
+		engineer.TaskFilter{Repo: d.Repo, Status: state, Max: maxTasks, Keep: c.Who.SeesTask})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,8 @@ func (api *API) taskList(c *route.Call) (*Page, error) {
 }
 
 func newTaskRow(t record.Task) taskRow {
-	row := taskRow{Task: t, Path: taskPath(t.ID), Title: render.OneLine(render.Clean(t.Description), 160), By: personName(t.Asker), Badge: runStateBadge(t.Status)}
+	row := taskRow{Task: t, Path: taskPath(t.ID), Title: render.OneLine(render.Clean(t.Description), 160),
+		By: personName(t.Asker), Badge: runStateBadge(t.Status)}
 	if t.Status == record.StateAwaitingReview {
 		row.Badge = Badge{"In review", "warn"}
 	}
@@ -104,7 +107,8 @@ func (api *API) taskPage(c *route.Call) (*Page, error) {
 		return nil, err
 	}
 	ctx := c.R.Context()
-	d := &taskData{taskRow: newTaskRow(t), MayChange: c.Who.CheckChange(t.Repo, t.Caller().Branch()) == nil, WorkspacePath: workspacePath(t.Caller().Slug())}
+	d := &taskData{taskRow: newTaskRow(t), MayChange: c.Who.CheckChange(t.Repo, t.Caller().Branch()) == nil,
+		WorkspacePath: workspacePath(t.Caller().Slug())}
 	d.MayRetry, d.MayEnd = d.MayChange && t.Status == record.StateFailed, d.MayChange && !t.Ended()
 	for _, name := range slices.Backward(t.Work) {
 		if r, err := api.Executor.Run(ctx, name); err == nil && c.Who.SeesRun(r) { // pruned runs are gone
@@ -121,7 +125,8 @@ func (api *API) taskPage(c *route.Call) (*Page, error) {
 	}
 	slices.Reverse(d.Events)
 	d.Events = d.Events[:min(len(d.Events), maxActivity)]
-	return &Page{Title: d.Title, Nav: "tasks", Template: "task", Data: d, Topics: []string{live.CallerTopic(t.Caller())}, Beat: 10 * time.Second, Refresh: 15}, nil
+	return &Page{Title: d.Title, Nav: "tasks", Template: "task", Data: d,
+		Topics: []string{live.CallerTopic(t.Caller())}, Beat: 10 * time.Second, Refresh: 15}, nil
 }
 
 // taskEventText returns an event of a task in words, and "" for one that says nothing to people.

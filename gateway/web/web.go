@@ -139,17 +139,21 @@ func (api *API) setUp() {
 func (api *API) Routes() []route.Route {
 	api.setUp()
 	rows := []route.Route{
-		{Method: "GET", Pattern: "/{$}", Access: route.AccessPublic, Summary: "The first page, with the ways to sign in", Media: route.MediaHTML,
+		{Method: "GET", Pattern: "/{$}", Access: route.AccessPublic,
+			Summary: "The first page, with the ways to sign in", Media: route.MediaHTML,
 			Handle: api.page(api.welcome)},
-		{Method: "GET", Pattern: assetsPath + "{file}", Access: route.AccessPublic, Summary: "Style sheets and scripts of pages", Media: route.MediaBytes,
+		{Method: "GET", Pattern: assetsPath + "{file}", Access: route.AccessPublic,
+			Summary: "Style sheets and scripts of pages", Media: route.MediaBytes,
 			Handle: api.asset},
 	}
 	for _, v := range api.builders {
-		rows = append(rows, route.Route{Method: "GET", Pattern: v.pattern, Access: api.Access, Summary: v.summary, Media: route.MediaHTML, Handle: api.page(v.build)})
+		rows = append(rows, route.Route{Method: "GET", Pattern: v.pattern, Access: api.Access, Summary: v.summary,
+			Media: route.MediaHTML, Handle: api.page(v.build)})
 	}
 	form := func(pattern, summary string, handle func(c *route.Call) error) {
-		rows = append(rows, route.Route{Method: "POST", Pattern: pattern, Access: api.Write, Summary: summary, Media: route.MediaHTML,
-			Body: formBody, Handle: handle})
+		rows = append(rows, route.Route{Method: "POST", Pattern: pattern, Access: api.Write, Summary: summary,
+			Media: route.MediaHTML,
+			Body:  formBody, Handle: handle})
 	}
 	form("/dashboard/ask", "Ask an agent, by the form of the dashboard", api.ask)
 	form("/workspaces/new", "Begin a workspace, by its form", api.createWorkspace)

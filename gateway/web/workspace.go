@@ -86,7 +86,8 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChange(st.Repo, st.Branch) == nil}
 	if api.Live != nil {
 		d.Present = api.Live.Hub.Present(live.CallerTopic(s.Caller))
-		d.Present = slices.DeleteFunc(d.Present, func(name string) bool { return name == c.Who.Name || name == c.Who.Subject })
+		d.Present = slices.DeleteFunc(d.Present,
+			func(name string) bool { return name == c.Who.Name || name == c.Who.Subject })
 	}
 	if !s.Status.Serves() {
 		events, err := api.Workspaces.BootLog(ctx, s)
@@ -99,7 +100,8 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 	}
 	row := api.runRow(ctx, c.Who, s.LastRun)
 	d.Run = &row
-	p := &Page{Title: s.Name, Nav: "workspaces", Template: "workspace", Data: d, Layout: "full", Topics: []string{live.CallerTopic(s.Caller)}, Refresh: 10}
+	p := &Page{Title: s.Name, Nav: "workspaces", Template: "workspace", Data: d, Layout: "full",
+		Topics: []string{live.CallerTopic(s.Caller)}, Refresh: 10}
 	p.api, p.call = api, c
 	if s.Status == workspace.Stopping || s.Status == workspace.Creating || s.Status == workspace.Pending {
 		p.Beat = time.Second // containers have no events of their own
@@ -123,7 +125,8 @@ func (api *API) showPanes(c *route.Call, p *Page, d *workData, s workspace.Works
 	}
 	for _, pane := range all {
 		name := pane.Name()
-		d.Panes = append(d.Panes, paneTab{Name: name, Title: pane.Title(), Icon: pane.Icon(), Path: workspacePath(s.ID) + "?pane=" + url.QueryEscape(name),
+		d.Panes = append(d.Panes, paneTab{Name: name, Title: pane.Title(), Icon: pane.Icon(),
+			Path:    workspacePath(s.ID) + "?pane=" + url.QueryEscape(name),
 			Current: name == d.Only, Shown: name == right, Left: name == paneChat})
 		if name != paneChat && name != right {
 			continue

@@ -39,7 +39,8 @@ const pageRows = 50
 
 func (api *API) workspaceList(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
-	d := &listData{Repo: q.Get("repo"), State: q.Get("state"), Query: q.Get("q"), Mine: q.Get("mine") == "1", States: workspace.States()}
+	d := &listData{Repo: q.Get("repo"), State: q.Get("state"), Query: q.Get("q"), Mine: q.Get("mine") == "1",
+		States: workspace.States()}
 	d.Filtered = d.Repo != "" || d.State != "" || d.Query != "" || d.Mine
 	if d.State != "" && !slices.Contains(d.States, workspace.State(d.State)) {
 		return nil, route.NewProblem(route.KindInvalid, "there is no state %q", d.State)
@@ -80,7 +81,8 @@ func (api *API) workspaceList(c *route.Call) (*Page, error) {
 	if f.After != "" {
 		d.First = turn("")
 	}
-	return &Page{Title: "Workspaces", Nav: "workspaces", Template: "workspaces", Data: d, Topics: []string{live.TopicMe}, Refresh: 30}, nil
+	return &Page{Title: "Workspaces", Nav: "workspaces", Template: "workspaces", Data: d,
+		Topics: []string{live.TopicMe}, Refresh: 30}, nil
 }
 
 func (api *API) workspaceRow(c *route.Call, s workspace.Workspace) workspaceRow {
@@ -107,7 +109,8 @@ type newData struct {
 
 func (api *API) workspaceForm(c *route.Call) (*Page, error) {
 	q := c.R.URL.Query()
-	return api.formWith(c, workspace.Wish{Repository: q.Get("repo"), From: q.Get("from"), Commit: gitd.Hash(q.Get("commit")), Agent: q.Get("agent")}, nil)
+	return api.formWith(c, workspace.Wish{Repository: q.Get("repo"), From: q.Get("from"),
+		Commit: gitd.Hash(q.Get("commit")), Agent: q.Get("agent")}, nil)
 }
 
 func (api *API) formWith(c *route.Call, n workspace.Wish, wrong map[string]string) (*Page, error) {
@@ -127,7 +130,8 @@ func (api *API) createWorkspace(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err
 	}
-	n := workspace.Wish{Key: formText(c, "key", 100), Repository: formText(c, "repository", 200), Base: formText(c, "base", 200),
+	n := workspace.Wish{Key: formText(c, "key", 100), Repository: formText(c, "repository", 200),
+		Base: formText(c, "base", 200),
 		Name: formText(c, "name", 100), From: formText(c, "from", 100), Commit: gitd.Hash(formText(c, "commit", 100)),
 		Agent: formText(c, "agent", 100), Prompt: formText(c, "prompt", 1<<20)}
 	if n.From != "" {

@@ -33,7 +33,8 @@ import (
 )
 
 // ada is an administrator.
-var ada = route.Who{Subject: "github:1", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/heads/*"}, Name: "Ada", Email: "ada@example.org"}
+var ada = route.Who{Subject: "github:1", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/heads/*"},
+	Name: "Ada", Email: "ada@example.org"}
 
 // world is a server of pages without containers, so that runs fail at once.
 type world struct {
@@ -76,7 +77,8 @@ func open(t *testing.T, who route.Who, change func(*web.API)) *world {
 	signer := &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}
 	places := &workspace.Workspaces{Executor: x, Find: find, Git: git}
 	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks,
-		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now}, Live: &live.API{Hub: &live.Hub{}, Watch: x}}
+		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now},
+		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
 	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
 	if change != nil {
 		change(api)
@@ -159,8 +161,9 @@ func (w *world) repo(name string) {
 		w.t.Fatal(err)
 	}
 	person := gitd.Person{Name: "Ada", Email: "ada@example.org"}
-	commit, err := r.WriteCommit(w.t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: "README", Content: []byte("hello\n")}},
-		Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "Begin"})
+	commit, err := r.WriteCommit(w.t.Context(),
+		gitd.NewCommit{Put: []gitd.File{{Path: "README", Content: []byte("hello\n")}},
+			Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "Begin"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -198,7 +201,8 @@ func (w *world) fill(n int) {
 	w.run("calm-heron", record.Request{Workflow: asks})
 	w.run("deft-ibis", record.Request{Agent: &record.AgentCall{Prompt: "Round to two digits & say <why>\nin the README."}})
 	for i := range n {
-		w.run(fmt.Sprintf("row-%d", i), record.Request{Command: &record.Command{Shell: fmt.Sprintf("echo %d %s", i, strings.Repeat("long ", i%40))}})
+		w.run(fmt.Sprintf("row-%d", i),
+			record.Request{Command: &record.Command{Shell: fmt.Sprintf("echo %d %s", i, strings.Repeat("long ", i%40))}})
 		if i < 20 {
 			w.repo(fmt.Sprintf("library-%d", i))
 		}
@@ -241,13 +245,16 @@ func (w *world) do(method, path string, form url.Values) (int, http.Header, stri
 
 // paths are the pages of a world that was filled with n rows; -1 is an empty world.
 func paths(n int) []string {
-	list := []string{"/", "/dashboard", "/workspaces", "/workspaces?state=running", "/workspaces/new", "/tasks", "/repos", "/nodes", "/nodes/local", "/settings",
+	list := []string{"/", "/dashboard", "/workspaces", "/workspaces?state=running", "/workspaces/new", "/tasks",
+		"/repos", "/nodes", "/nodes/local", "/settings",
 		"/workspaces/run-nobody", "/workspaces?state=odd"}
 	if n < 0 {
 		return list
 	}
-	return append(list, "/workspaces/run-brave-otter", "/workspaces/run-brave-otter?pane=shell", "/workspaces/run-brave-otter?pane=preview",
-		"/workspaces/run-deft-ibis?pane=activity", "/workspaces/run-calm-heron", "/workspaces/run-brave-otter/runs/RUN", "/workspaces/run-calm-heron/runs/RUN",
+	return append(list, "/workspaces/run-brave-otter", "/workspaces/run-brave-otter?pane=shell",
+		"/workspaces/run-brave-otter?pane=preview",
+		"/workspaces/run-deft-ibis?pane=activity", "/workspaces/run-calm-heron", "/workspaces/run-brave-otter/runs/RUN",
+		"/workspaces/run-calm-heron/runs/RUN",
 		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter")
 }
 

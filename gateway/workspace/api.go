@@ -19,12 +19,14 @@ const wishBody = 2 << 20
 func (api *API) Routes() []route.Route {
 	const one = "/api/workspaces/{workspace}"
 	return []route.Route{
-		{Method: "GET", Pattern: "/api/workspaces", Access: route.AccessRead, Summary: "List workspaces, the most recently active first",
-			Query: listQuery{}, Response: List{}, Handle: api.list},
+		{Method: "GET", Pattern: "/api/workspaces", Access: route.AccessRead,
+			Summary: "List workspaces, the most recently active first",
+			Query:   listQuery{}, Response: List{}, Handle: api.list},
 		{Method: "POST", Pattern: "/api/workspaces", Access: route.AccessWrite, Body: wishBody,
 			Summary: "Begin a workspace from a branch, from a commit of another one, or with a prompt for an agent",
 			Request: Wish{}, Response: Workspace{}, Handle: api.create},
-		{Method: "GET", Pattern: one, Access: route.AccessRead, Summary: "One workspace", Response: Workspace{}, Handle: api.get},
+		{Method: "GET", Pattern: one, Access: route.AccessRead, Summary: "One workspace", Response: Workspace{},
+			Handle: api.get},
 		{Method: "POST", Pattern: one + "/stop", Access: route.AccessWrite,
 			Summary: "Commit the files of a workspace and remove its container", Response: Workspace{}, Handle: api.stop},
 		{Method: "POST", Pattern: one + "/restart", Access: route.AccessWrite,
@@ -33,9 +35,11 @@ func (api *API) Routes() []route.Route {
 		{Method: "DELETE", Pattern: one, Access: route.AccessWrite,
 			Summary:  "Delete a workspace that is stopped or failed, with its branch; its runs stay, and through them its commits",
 			Response: executor.Removed{}, Handle: api.remove},
-		{Method: "GET", Pattern: one + "/events", Access: route.AccessRead, Summary: "The events of a workspace, newest first",
+		{Method: "GET", Pattern: one + "/events", Access: route.AccessRead,
+			Summary:  "The events of a workspace, newest first",
 			Response: []record.Event{}, Handle: api.events},
-		{Method: "GET", Pattern: one + "/boot-log", Access: route.AccessRead, Summary: "How the container of a workspace last started",
+		{Method: "GET", Pattern: one + "/boot-log", Access: route.AccessRead,
+			Summary:  "How the container of a workspace last started",
 			Response: []record.Event{}, Handle: api.bootLog},
 	}
 }
@@ -66,7 +70,8 @@ func (api *API) list(c *route.Call) error {
 	if q.State != "" && !slices.Contains(States(), State(q.State)) {
 		return route.NewProblem(route.KindInvalid, "unknown state %q: want one of %v", q.State, States())
 	}
-	list, next, err := api.List(c.R.Context(), c.Who, Filter{Repo: q.Repo, State: State(q.State), Text: q.Text, After: q.After, Max: min(q.Max, 200)})
+	list, next, err := api.List(c.R.Context(), c.Who,
+		Filter{Repo: q.Repo, State: State(q.State), Text: q.Text, After: q.After, Max: min(q.Max, 200)})
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,13 @@ import (
 )
 
 // bootTypes are the events of a boot log.
-var bootTypes = []string{record.EventRunCreated, record.EventQueued, record.EventContainer, record.EventSetup, record.EventSettings,
+var bootTypes = []string{record.EventRunCreated, record.EventQueued, record.EventContainer, record.EventSetup,
+	record.EventSettings,
 	record.EventNote, record.EventRecovered}
 
 // eventTypes are the events of a workspace. Output and the updates of agents are left out.
-var eventTypes = append([]string{record.EventRunState, record.EventStepStarted, record.EventStepFinished, record.EventGate, record.EventDecision,
+var eventTypes = append([]string{record.EventRunState, record.EventStepStarted, record.EventStepFinished,
+	record.EventGate, record.EventDecision,
 	record.EventMerge, record.EventSecret, record.EventBrowser, record.EventCheck}, bootTypes...)
 
 // Limits of the lists of events.
@@ -30,7 +32,8 @@ func (w *Workspaces) BootLog(ctx context.Context, s Workspace) ([]record.Event, 
 			return nil, err
 		}
 		starts := slices.ContainsFunc(list, func(e record.Event) bool {
-			return e.Type == record.EventContainer || e.Type == record.EventSetup || e.Type == record.EventQueued || e.Reason == record.NoteRecovery
+			return e.Type == record.EventContainer || e.Type == record.EventSetup || e.Type == record.EventQueued ||
+				e.Reason == record.NoteRecovery
 		})
 		if starts || r.Command == BootCommand || r.Name() == runs[0].Name() {
 			return list, nil

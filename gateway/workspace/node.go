@@ -60,8 +60,10 @@ type Machines struct {
 // This returns the server's own machine.
 func (m *Machines) This() Machine {
 	stats := m.Stats()
-	n := Machine{ID: Node, Name: "This machine", Status: Running, Health: Healthy, LastHeartbeat: m.Now().UTC().Truncate(time.Second), StaleAfter: staleAfter,
-		Engine: m.Engine, Version: m.Version, Platform: runtime.GOOS + " " + runtime.GOARCH, Processors: runtime.NumCPU(), Capacity: stats.Capacity,
+	n := Machine{ID: Node, Name: "This machine", Status: Running, Health: Healthy,
+		LastHeartbeat: m.Now().UTC().Truncate(time.Second), StaleAfter: staleAfter,
+		Engine: m.Engine, Version: m.Version, Platform: runtime.GOOS + " " + runtime.GOARCH,
+		Processors: runtime.NumCPU(), Capacity: stats.Capacity,
 		Queue: stats.Queue, Stats: stats}
 	if stats.EngineAway {
 		n.Health = Unhealthy
@@ -107,13 +109,18 @@ type MachinesAPI struct{ *Machines }
 func (api *MachinesAPI) Routes() []route.Route {
 	const one = "/api/nodes/{node}"
 	return []route.Route{
-		{Method: "GET", Pattern: "/api/nodes", Access: route.AccessRead, Summary: "List the machines that run containers", Response: []Machine{}, Handle: api.list},
-		{Method: "GET", Pattern: one, Access: route.AccessRead, Summary: "One machine", Response: Machine{}, Handle: api.get},
-		{Method: "GET", Pattern: one + "/events", Access: route.AccessRead, Summary: "What the containers of a machine did, newest first",
+		{Method: "GET", Pattern: "/api/nodes", Access: route.AccessRead,
+			Summary: "List the machines that run containers", Response: []Machine{}, Handle: api.list},
+		{Method: "GET", Pattern: one, Access: route.AccessRead, Summary: "One machine", Response: Machine{},
+			Handle: api.get},
+		{Method: "GET", Pattern: one + "/events", Access: route.AccessRead,
+			Summary:  "What the containers of a machine did, newest first",
 			Response: []record.Event{}, Handle: api.events},
-		{Method: "POST", Pattern: one + "/stop", Access: route.AccessAdmin, Summary: "Stop a machine; the server's own cannot be stopped",
+		{Method: "POST", Pattern: one + "/stop", Access: route.AccessAdmin,
+			Summary:  "Stop a machine; the server's own cannot be stopped",
 			Response: Machine{}, Handle: api.refuse},
-		{Method: "DELETE", Pattern: one, Access: route.AccessAdmin, Summary: "Delete a machine; the server's own cannot be deleted",
+		{Method: "DELETE", Pattern: one, Access: route.AccessAdmin,
+			Summary:  "Delete a machine; the server's own cannot be deleted",
 			Response: Machine{}, Handle: api.refuse},
 	}
 }
@@ -151,5 +158,6 @@ func (api *MachinesAPI) refuse(c *route.Call) error {
 	if _, err := api.named(c); err != nil {
 		return err
 	}
-	return route.NewProblem(route.KindConflict, "the server runs on this machine").WithHint("stop the server itself; its containers stay for the next one")
+	return route.NewProblem(route.KindConflict,
+		"the server runs on this machine").WithHint("stop the server itself; its containers stay for the next one")
 }

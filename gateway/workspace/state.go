@@ -63,7 +63,8 @@ const (
 )
 
 // lostBy has the reasons of runs that leave a workspace without a container by a failure.
-var lostBy = []record.Reason{record.ReasonContainerLost, record.ReasonUnavailable, record.ReasonSetupFailed, record.ReasonService,
+var lostBy = []record.Reason{record.ReasonContainerLost, record.ReasonUnavailable, record.ReasonSetupFailed,
+	record.ReasonService,
 	record.ReasonDiskFull, record.ReasonOutOfMemory, record.ReasonInternal}
 
 // StateOf returns the state of a caller as a workspace. recovers is set if its container is one of the usual image in place of the

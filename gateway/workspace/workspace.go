@@ -77,7 +77,8 @@ func (w *Workspaces) Of(ctx context.Context, st executor.CallerStatus) Workspace
 	last := st.Last
 	s := Workspace{
 		ID: st.Caller.Slug(), Name: st.Caller.ID(), Caller: st.Caller, Node: Node, Repository: st.Repo, Branch: st.Branch,
-		Base: last.Base, Head: st.Head, Owner: first.Asker, Title: title(first), Runs: st.Runs, Last: last.Name(), Run: last.State,
+		Base: last.Base, Head: st.Head, Owner: first.Asker, Title: title(first), Runs: st.Runs, Last: last.Name(),
+		Run:    last.State,
 		Reason: last.Reason, Error: last.Error, Hint: last.Hint, Place: last.Place, CreatedAt: first.CreatedAt,
 		UpdatedAt: latest(last.CreatedAt, last.StartedAt, last.EndedAt), LastRun: last,
 	}
@@ -288,7 +289,8 @@ func (w *Workspaces) Create(ctx context.Context, who route.Who, n Wish) (record.
 			return record.Run{}, err
 		}
 		if len(w.Executor.OfCaller(caller)) > 0 && n.Key == "" {
-			return record.Run{}, route.NewProblem(route.KindExists, "the name %q is in use", n.Name).WithHint("choose another name")
+			return record.Run{}, route.NewProblem(route.KindExists, "the name %q is in use",
+				n.Name).WithHint("choose another name")
 		}
 		r.Caller = caller
 	}

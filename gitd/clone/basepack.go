@@ -143,7 +143,8 @@ func listBlobless(ctx context.Context, repo Repo, scratch string, base object.Ha
 	if err != nil {
 		return nil, err
 	}
-	err = repo.Run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base)}, Out: list})
+	err = repo.Run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--filter=blob:none", "--end-of-options",
+		string(base)}, Out: list})
 	if err == nil {
 		_, err = list.Seek(0, io.SeekStart)
 	}

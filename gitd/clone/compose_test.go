@@ -347,7 +347,8 @@ func TestComposeStorm(t *testing.T) {
 				t.Error("the checksum is another's")
 				return
 			}
-			if _, err := pack.Scan(pack.NewTap(&whole, io.Discard, 1<<30), sha1.Size, pack.Limits{Bytes: 1 << 30, Objects: 1 << 20, Object: 1 << 30}); err != nil {
+			if _, err := pack.Scan(pack.NewTap(&whole, io.Discard, 1<<30), sha1.Size,
+				pack.Limits{Bytes: 1 << 30, Objects: 1 << 20, Object: 1 << 30}); err != nil {
 				t.Error(err)
 			}
 		})

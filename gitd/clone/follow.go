@@ -29,7 +29,8 @@ func (rd *replyReader) send(ctx context.Context, progress bool, out ReplyWriter)
 	}
 	p := &reply{pieces: []replyPiece{{file: rd.own, n: rd.size}}}
 	if progress && len(rd.last) > 0 {
-		p.pieces = []replyPiece{{file: rd.own, n: rd.packAt}, {data: rd.last}, {file: rd.own, off: rd.packAt, n: rd.size - rd.packAt}}
+		p.pieces = []replyPiece{{file: rd.own, n: rd.packAt}, {data: rd.last},
+			{file: rd.own, off: rd.packAt, n: rd.size - rd.packAt}}
 	}
 	out.SetLength(p.size())
 	return p.writeTo(out)

@@ -35,11 +35,13 @@ func TestChildEnvironment(t *testing.T) {
 	if out, err := output(t, r, "config", "--get", "ramus.from"); ExitCode(err) != 1 {
 		t.Errorf("%q %v", out, err)
 	}
-	out, err := new(Runner).Output(t.Context(), Command{Repo: r, Config: []string{"ramus.a=b=c", "core.fsync=none"}, Args: []string{"config", "--get", "ramus.a"}})
+	out, err := new(Runner).Output(t.Context(), Command{Repo: r, Config: []string{"ramus.a=b=c", "core.fsync=none"},
+		Args: []string{"config", "--get", "ramus.a"}})
 	if string(out) != "b=c\n" || err != nil {
 		t.Errorf("%q %v", out, err)
 	}
-	for key, want := range map[string]string{"core.fsync": "all", "core.hookspath": "/dev/null", "protocol.allow": "never", "gc.auto": "0"} {
+	for key, want := range map[string]string{"core.fsync": "all", "core.hookspath": "/dev/null",
+		"protocol.allow": "never", "gc.auto": "0"} {
 		if out, err := output(t, r, "config", "--get", key); string(out) != want+"\n" || err != nil {
 			t.Errorf("%s = %q, %v", key, out, err)
 		}
@@ -87,7 +89,8 @@ func TestChildEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	p, err = s.Start(t.Context(), Command{Repo: r, Args: []string{"cat-file", "--batch"}, In: read, CPU: 1500 * time.Millisecond, Memory: 1 << 30, File: 12345})
+	p, err = s.Start(t.Context(), Command{Repo: r, Args: []string{"cat-file", "--batch"}, In: read,
+		CPU: 1500 * time.Millisecond, Memory: 1 << 30, File: 12345})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +99,8 @@ func TestChildEnds(t *testing.T) {
 		t.Error(err)
 	}
 	have := strings.Join(strings.Fields(string(limits)), " ")
-	for _, want := range []string{"Max cpu time 2 2 seconds", "Max address space 1073741824 1073741824 bytes", "Max file size 12345 12345 bytes", "Max core file size 0 0 bytes"} {
+	for _, want := range []string{"Max cpu time 2 2 seconds", "Max address space 1073741824 1073741824 bytes",
+		"Max file size 12345 12345 bytes", "Max core file size 0 0 bytes"} {
 		if !strings.Contains(have, want) {
 			t.Errorf("no %q in\n%s", want, limits)
 		}

@@ -21,7 +21,8 @@ func FreeSpace(dir string) (int64, error) {
 	}
 	free, keep := st.Bavail*uint64(st.Bsize), reservedSpace(st.Blocks*uint64(st.Bsize))
 	if free <= keep {
-		return 0, fmt.Errorf("the disk of %s is full (%d bytes free, %d are kept for running work): %w", dir, free, keep, object.ErrTooLarge)
+		return 0, fmt.Errorf("the disk of %s is full (%d bytes free, %d are kept for running work): %w", dir, free,
+			keep, object.ErrTooLarge)
 	}
 	return int64(min(free-keep, 1<<62)), nil
 }

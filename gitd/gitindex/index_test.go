@@ -74,7 +74,8 @@ func TestRewriteIndex(t *testing.T) {
 	name := func() string {
 		parts := make([]string, 1+rnd.IntN(3))
 		for i := range parts {
-			parts[i] = []string{"a", "a-", "a.b", "b", "sub", "z", "é", strings.Repeat("n", 200)}[rnd.IntN(8)] + fmt.Sprint(rnd.IntN(4))
+			parts[i] = []string{"a", "a-", "a.b", "b", "sub", "z", "é", strings.Repeat("n", 200)}[rnd.IntN(8)] +
+				fmt.Sprint(rnd.IntN(4))
 		}
 		return strings.Join(parts, "/")
 	}
@@ -129,7 +130,8 @@ func TestRewriteIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		look := func() string {
-			return r.git("ls-files", "--stage", "-z") + r.git("diff", "--cached", "--name-status", "-z") + r.git("write-tree") + r.git("fsck", "--no-dangling")
+			return r.git("ls-files", "--stage", "-z") + r.git("diff", "--cached", "--name-status", "-z") +
+				r.git("write-tree") + r.git("fsck", "--no-dangling")
 		}
 		file := filepath.Join(r.dir, ".git", "index")
 		cmd := exec.Command("git", "update-index", "--index-info")
@@ -189,7 +191,8 @@ func FuzzIndex(f *testing.F) {
 	f.Add(r.index(), "d")
 	f.Add(r.index()[:40], "")
 	f.Fuzz(func(t *testing.T, old []byte, path string) {
-		once, err := Rewrite(old, []Entry{{Path: path, Mode: 0o100644, Hash: object.Hash(strings.Repeat("1", 40))}}, 1000, "token")
+		once, err := Rewrite(old, []Entry{{Path: path, Mode: 0o100644, Hash: object.Hash(strings.Repeat("1", 40))}},
+			1000, "token")
 		if err != nil {
 			return
 		}
@@ -223,5 +226,6 @@ func TestGrowth(t *testing.T) {
 	growth.Check(t, "index", func(text []byte) {
 		head := append([]byte("DIRC\x00\x00\x00\x02"), binary.BigEndian.AppendUint32(nil, uint32(len(text)/72))...)
 		_ = Check(append(append(head, text...), make([]byte, trailerLength)...))
-	}, growth.Case{Name: "entries", Each: entry}, growth.Repeat("a"), growth.Repeat("\x00"), growth.Repeat("TREE\x00\x00\x00\x00"), growth.Repeat("\xff"))
+	}, growth.Case{Name: "entries", Each: entry}, growth.Repeat("a"), growth.Repeat("\x00"),
+		growth.Repeat("TREE\x00\x00\x00\x00"), growth.Repeat("\xff"))
 }

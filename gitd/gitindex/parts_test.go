@@ -67,12 +67,14 @@ func TestCheck(t *testing.T) {
 		{"empty", indexOf(0), ""},
 		{"one entry", indexOf(1, entryOf("a")), ""},
 		{"two entries", indexOf(2, entryOf("a"), entryOf("b")), ""},
-		{"names of all paddings", indexOf(8, entryOf("1"), entryOf("12"), entryOf("123"), entryOf("1234"), entryOf("12345"), entryOf("123456"), entryOf("1234567"), entryOf("12345678")), ""},
+		{"names of all paddings", indexOf(8, entryOf("1"), entryOf("12"), entryOf("123"), entryOf("1234"),
+			entryOf("12345"), entryOf("123456"), entryOf("1234567"), entryOf("12345678")), ""},
 		{"long names", indexOf(3, entryOf(long[1:]), entryOf(long), entryOf(long+"nn")), ""},
 		{"extensions", indexOf(1, entryOf("a"), extensionOf("AAAA", ""), extensionOf("ZZZZ", "data")), ""},
 		{"nothing", nil, "no index"},
 		{"a header", indexOf(0)[:headerLength+trailerLength-1], "no index"},
-		{"the largest", append([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00AAAA\x03\xff\xff\xd8"), make([]byte, MaxSize-20)...), ""},
+		{"the largest", append([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00AAAA\x03\xff\xff\xd8"),
+			make([]byte, MaxSize-20)...), ""},
 		{"another file", append([]byte("DIRX"), indexOf(0)[4:]...), "no index"},
 		{"too large", append(indexOf(0), make([]byte, MaxSize)...), "no index"},
 		{"version 3", append([]byte("DIRC\x00\x00\x00\x03"), indexOf(0)[8:]...), "version 3"},
@@ -186,11 +188,14 @@ func TestRewriteTrees(t *testing.T) {
 		{"nothing changed", whole, "", whole},
 		{"at the top", whole, "x", tree("", "-1 2") + tree("a", "2 1") + tree("b", "1 0") + tree("c", "1 0")},
 		{"in a folder", whole, "c/x", tree("", "-1 2") + tree("a", "2 1") + tree("b", "1 0") + tree("c", "-1 0")},
-		{"in a folder of a folder", whole, "a/b/x", tree("", "-1 2") + tree("a", "-1 1") + tree("b", "-1 0") + tree("c", "1 0")},
-		{"in a folder of that name elsewhere", whole, "b/x", tree("", "-1 2") + tree("a", "2 1") + tree("b", "1 0") + tree("c", "1 0")},
+		{"in a folder of a folder", whole, "a/b/x",
+			tree("", "-1 2") + tree("a", "-1 1") + tree("b", "-1 0") + tree("c", "1 0")},
+		{"in a folder of that name elsewhere", whole, "b/x",
+			tree("", "-1 2") + tree("a", "2 1") + tree("b", "1 0") + tree("c", "1 0")},
 		{"without entries", tree("", "0 0"), "", tree("", "0 0")},
 		{"stale before", tree("", "-1 1") + tree("a", "1 0"), "", tree("", "-1 1") + tree("a", "1 0")},
-		{"deep", tree("", "1 1") + deep[:999*len(tree("d", "1 1"))] + tree("d", "1 0"), "", tree("", "1 1") + deep[:999*len(tree("d", "1 1"))] + tree("d", "1 0")},
+		{"deep", tree("", "1 1") + deep[:999*len(tree("d", "1 1"))] + tree("d", "1 0"), "",
+			tree("", "1 1") + deep[:999*len(tree("d", "1 1"))] + tree("d", "1 0")},
 		{"too deep", tree("", "1 1") + deep + tree("d", "1 0"), "", ""},
 		{"empty", "", "", ""},
 		{"a name at the top", tree("a", "1 0"), "", ""},
@@ -231,7 +236,8 @@ func TestRewriteToken(t *testing.T) {
 	}
 	made, err = Rewrite(old, nil, 0, "t:1")
 	bitmap := strings.Repeat("\x00", 7) + "\x01" + strings.Repeat("\x00", 12)
-	if want := indexOf(0, untracked, extensionOf("FSMN", "\x00\x00\x00\x02t:1\x00\x00\x00\x00\x14"+bitmap)); err != nil || !bytes.Equal(made, want) {
+	if want := indexOf(0, untracked,
+		extensionOf("FSMN", "\x00\x00\x00\x02t:1\x00\x00\x00\x00\x14"+bitmap)); err != nil || !bytes.Equal(made, want) {
 		t.Errorf("with a token: %q, %v, want %q", made, err, want)
 	}
 }
@@ -240,8 +246,9 @@ func TestRewriteToken(t *testing.T) {
 func TestRewriteStat(t *testing.T) {
 	r := newIndexRepo(t)
 	r.git("config", "core.untrackedCache", "false")
-	made, err := Rewrite(indexOf(0), []Entry{{Path: "a", Mode: object.ModeExecutable, Hash: object.Hash(strings.Repeat("1", 40)),
-		Stat: Stat{CTime: 1_700_000_001_000_000_002, MTime: 1_700_000_003_000_000_004, Inode: 5, Size: 6}}}, 7, "")
+	made, err := Rewrite(indexOf(0),
+		[]Entry{{Path: "a", Mode: object.ModeExecutable, Hash: object.Hash(strings.Repeat("1", 40)),
+			Stat: Stat{CTime: 1_700_000_001_000_000_002, MTime: 1_700_000_003_000_000_004, Inode: 5, Size: 6}}}, 7, "")
 	if err != nil {
 		t.Fatal(err)
 	}

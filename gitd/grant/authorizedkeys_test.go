@@ -65,7 +65,8 @@ func TestAuthorizedKeyLines(t *testing.T) {
 	}
 
 	bad = nil
-	keys = ParseAuthorizedKeys([]byte(first+"\n"+strings.Repeat("x", 64<<10)+"\n"+last+"\n"), func(line int, _ error) { bad = append(bad, line) })
+	keys = ParseAuthorizedKeys([]byte(first+"\n"+strings.Repeat("x", 64<<10)+"\n"+last+"\n"),
+		func(line int, _ error) { bad = append(bad, line) })
 	if len(keys) != 1 || !slices.Equal(bad, []int{2}) {
 		t.Errorf("with a line that is too long: %d keys, bad lines %v", len(keys), bad)
 	}
@@ -104,7 +105,8 @@ func TestAuthorizedKeySubject(t *testing.T) {
 // TestAuthorizedKeyGrant checks the rights that the options of a line leave.
 func TestAuthorizedKeyGrant(t *testing.T) {
 	key := publicKey(t)
-	all := Grant{Subject: "ada", Repo: "a", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"}, Force: true, Delete: true}
+	all := Grant{Subject: "ada", Repo: "a", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"}, Force: true,
+		Delete: true}
 	for _, tt := range []struct {
 		options string
 		change  func(g *Grant) // nil means no rights
@@ -120,7 +122,8 @@ func TestAuthorizedKeyGrant(t *testing.T) {
 		{`ramus-read-only,ramus-refs="refs/heads/x"`, func(g *Grant) { g.Scopes, g.Write = []string{ScopeRead}, nil }},
 		{`ramus-no-force`, func(g *Grant) { g.Force, g.Delete = false, false }},
 	} {
-		keys := ParseAuthorizedKeys([]byte(tt.options+" "+key+" ada"), func(_ int, err error) { t.Errorf("%s: %v", tt.options, err) })
+		keys := ParseAuthorizedKeys([]byte(tt.options+" "+key+" ada"),
+			func(_ int, err error) { t.Errorf("%s: %v", tt.options, err) })
 		if len(keys) != 1 {
 			continue
 		}
@@ -140,7 +143,8 @@ func TestAuthorizedKeyGrant(t *testing.T) {
 func TestAuthorizedKeyRestrictions(t *testing.T) {
 	key := publicKey(t)
 	for _, options := range []string{
-		`ramus-repo="a"`, `from=10.0.0.0/8`, `from=`, `from`, `from=x"`, `from="`, `ramus-refs=","`, `ramus-refs`, `ramus-repos`, `ramus-repos="a,b c"`,
+		`ramus-repo="a"`, `from=10.0.0.0/8`, `from=`, `from`, `from=x"`, `from="`, `ramus-refs=","`, `ramus-refs`,
+		`ramus-repos`, `ramus-repos="a,b c"`,
 		`expiry-time="2026"`, `expiry-time="202601021"`, `expiry-time`, `verify-required`, `environment=A`,
 	} {
 		if keys := ParseAuthorizedKeys([]byte(options+" "+key), func(int, error) {}); len(keys) > 0 {
@@ -191,7 +195,8 @@ func TestAuthorizedKeyAdmits(t *testing.T) {
 		{`expiry-time="20260102153010Z"`, "10.1.2.3", "2026-01-02T15:30:10Z", false},
 		{`expiry-time="20260102",from="10.*"`, "11.1.2.3", "2026-01-01T00:00:00Z", false},
 	} {
-		keys := ParseAuthorizedKeys([]byte(tt.options+" "+key), func(_ int, err error) { t.Errorf("%s: %v", tt.options, err) })
+		keys := ParseAuthorizedKeys([]byte(tt.options+" "+key),
+			func(_ int, err error) { t.Errorf("%s: %v", tt.options, err) })
 		if len(keys) != 1 {
 			continue
 		}

@@ -38,7 +38,8 @@ func openSigner(t testing.TB, keyFile string) *Signer {
 func TestToken(t *testing.T) {
 	s := openSigner(t, "")
 	in := Grant{
-		ID: "1", Subject: "run:fancy-mallard", Person: object.Person{Name: "Ann A.", Email: "ann@example.org"}, Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
+		ID: "1", Subject: "run:fancy-mallard", Person: object.Person{Name: "Ann A.", Email: "ann@example.org"},
+		Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
 		Force: true, Delete: true, Scopes: []string{"read"}, Expires: time.Now().Add(time.Hour).Truncate(time.Second),
 	}
 	token, err := s.Sign(in)
@@ -59,8 +60,9 @@ func TestToken(t *testing.T) {
 		"bad read":       {Subject: "x", Repo: "a", Read: []string{"!refs/heads/a"}, Expires: in.Expires},
 		"control":        {Subject: "x\n", Repo: "a", Expires: in.Expires},
 		"control name":   {Subject: "x", Person: object.Person{Name: "a\nb"}, Repo: "a", Expires: in.Expires},
-		"long address":   {Subject: "x", Person: object.Person{Email: strings.Repeat("x", 201)}, Repo: "a", Expires: in.Expires},
-		"too long":       {Subject: "x", Repo: "a", Scopes: []string{strings.Repeat("x", tokenMax)}, Expires: in.Expires},
+		"long address": {Subject: "x", Person: object.Person{Email: strings.Repeat("x", 201)}, Repo: "a",
+			Expires: in.Expires},
+		"too long": {Subject: "x", Repo: "a", Scopes: []string{strings.Repeat("x", tokenMax)}, Expires: in.Expires},
 	} {
 		if _, err := s.Sign(g); !errors.Is(err, object.ErrInvalid) && !errors.Is(err, object.ErrTooLarge) {
 			t.Errorf("%s: %v", what, err)
@@ -73,7 +75,8 @@ func TestTokenSize(t *testing.T) {
 	s := openSigner(t, "")
 	longest := 0
 	for n := tokenMax*3/4 - 500; n < tokenMax*3/4; n++ {
-		token, err := s.Sign(Grant{Subject: "x", Repo: "a", Scopes: []string{strings.Repeat("x", n)}, Expires: time.Now().Add(time.Hour)})
+		token, err := s.Sign(Grant{Subject: "x", Repo: "a", Scopes: []string{strings.Repeat("x", n)},
+			Expires: time.Now().Add(time.Hour)})
 		if err != nil {
 			if !errors.Is(err, object.ErrTooLarge) {
 				t.Error(err)
@@ -100,7 +103,8 @@ func TestTokenEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewSigner(key, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
-	token, err := s.Sign(Grant{Subject: "x", Repo: "a", Read: []string{"refs/heads/main"}, Expires: time.Now().Add(time.Hour)})
+	token, err := s.Sign(Grant{Subject: "x", Repo: "a", Read: []string{"refs/heads/main"},
+		Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,16 +188,25 @@ func TestTokenTampering(t *testing.T) {
 		"no signature":        head + "." + body + ".",
 		"other claims":        head + "." + b64(widened) + "." + sig,
 		"foreign key":         signed(func(*jwt.Token, *claims) {}, foreign),
-		"foreign kid":         signed(func(t *jwt.Token, _ *claims) { t.Header["kid"] = KeyID(foreign.Public().(ed25519.PublicKey)) }, s.key),
-		"no kid":              signed(func(t *jwt.Token, _ *claims) { delete(t.Header, "kid") }, s.key),
-		"ended":               signed(func(_ *jwt.Token, c *claims) { c.ExpiresAt = jwt.NewNumericDate(now.Add(-time.Second)) }, s.key),
-		"endless":             signed(func(_ *jwt.Token, c *claims) { c.ExpiresAt = nil }, s.key),
-		"other issuer":        signed(func(_ *jwt.Token, c *claims) { c.Issuer = "x" }, s.key),
-		"not yet":             signed(func(_ *jwt.Token, c *claims) { c.NotBefore = jwt.NewNumericDate(now.Add(time.Hour)) }, s.key),
-		"no repository":       signed(func(_ *jwt.Token, c *claims) { c.Repo = "" }, s.key),
-		"bad pattern":         signed(func(_ *jwt.Token, c *claims) { c.Write = []string{"*"} }, s.key),
-		"padded":              token + "=",
-		"huge":                token + strings.Repeat("A", tokenMax),
+		"foreign kid": signed(func(t *jwt.Token,
+			_ *claims) {
+			t.Header["kid"] = KeyID(foreign.Public().(ed25519.PublicKey))
+		}, s.key),
+		"no kid": signed(func(t *jwt.Token, _ *claims) { delete(t.Header, "kid") }, s.key),
+		"ended": signed(func(_ *jwt.Token,
+			c *claims) {
+			c.ExpiresAt = jwt.NewNumericDate(now.Add(-time.Second))
+		}, s.key),
+		"endless":      signed(func(_ *jwt.Token, c *claims) { c.ExpiresAt = nil }, s.key),
+		"other issuer": signed(func(_ *jwt.Token, c *claims) { c.Issuer = "x" }, s.key),
+		"not yet": signed(func(_ *jwt.Token,
+			c *claims) {
+			c.NotBefore = jwt.NewNumericDate(now.Add(time.Hour))
+		}, s.key),
+		"no repository": signed(func(_ *jwt.Token, c *claims) { c.Repo = "" }, s.key),
+		"bad pattern":   signed(func(_ *jwt.Token, c *claims) { c.Write = []string{"*"} }, s.key),
+		"padded":        token + "=",
+		"huge":          token + strings.Repeat("A", tokenMax),
 	} {
 		if g, err := s.Verify(bad); !errors.Is(err, object.ErrDenied) {
 			t.Errorf("%s: %+v, %v", what, g, err)
@@ -249,7 +262,8 @@ func TestKeyFile(t *testing.T) {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
 	}
-	for what, text := range map[string]string{"empty": "", "no PEM": "x", "no key": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
+	for what, text := range map[string]string{"empty": "", "no PEM": "x",
+		"no key": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
 		bad := filepath.Join(t.TempDir(), "key")
 		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -11,11 +11,14 @@ import (
 // TestKeyGrowth checks that the time to read authorized keys and tokens grows with them.
 func TestKeyGrowth(t *testing.T) {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJEFzNsxW7dIJc9nJqZ7zT7Dn9xUQrAuyrvIKtJ8UyJ4"
-	cases := curve.Tokens("a", "\n", "#\n", " ", "\t", `"`, `\"`, `a="`, ",", "a,", "a=\"b\",", "restrict,", key+"\n", key+" a\n", "restrict "+key+"\n", "from=\"!a\" "+key+"\n", "ramus-refs=\"refs/heads/*\" "+key+"\n", "\x00", "é", "\r\n",
+	cases := curve.Tokens("a", "\n", "#\n", " ", "\t", `"`, `\"`, `a="`, ",", "a,", "a=\"b\",", "restrict,", key+"\n",
+		key+" a\n", "restrict "+key+"\n", "from=\"!a\" "+key+"\n", "ramus-refs=\"refs/heads/*\" "+key+"\n", "\x00",
+		"é", "\r\n",
 		key+" "+strings.Repeat("a", 60_000)+"\n")
 	for _, o := range []string{"from", "ramus-repos", "ramus-refs", "expiry-time", "command"} {
 		for _, value := range []string{"a,", ",", "*,", "!", "refs/heads/a,", `\"`, "[", "*"} {
-			cases = append(cases, curve.Case{Name: o + " " + value, Prefix: o + `="`, Token: value, Suffix: `" ` + key + "\n", Limit: 60_000})
+			cases = append(cases, curve.Case{Name: o + " " + value, Prefix: o + `="`, Token: value,
+				Suffix: `" ` + key + "\n", Limit: 60_000})
 		}
 	}
 	for i := range cases {
@@ -31,7 +34,8 @@ func TestKeyGrowth(t *testing.T) {
 	}
 	parts := strings.Split(token, ".")
 	var tokens []curve.Case
-	for _, c := range []curve.Case{{Token: "a"}, {Token: "."}, {Token: "a."}, {Token: "="}, {Token: "{"}, {Token: "é"}, {Prefix: parts[0] + ".", Token: "W1tb"}, {Prefix: parts[0] + ".", Token: "e30", Suffix: "." + parts[2]},
+	for _, c := range []curve.Case{{Token: "a"}, {Token: "."}, {Token: "a."}, {Token: "="}, {Token: "{"}, {Token: "é"},
+		{Prefix: parts[0] + ".", Token: "W1tb"}, {Prefix: parts[0] + ".", Token: "e30", Suffix: "." + parts[2]},
 		{Prefix: parts[0] + "." + parts[1] + ".", Token: "a"}, {Token: "W1tb", Suffix: "." + parts[1] + "." + parts[2]}} {
 		c.Name, c.Limit = fmt.Sprintf("%.20s%q", c.Prefix, c.Token), tokenMax
 		tokens = append(tokens, c)

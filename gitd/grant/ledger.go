@@ -202,7 +202,8 @@ func (l *Ledger) Made(g Grant, by string) (Grant, error) {
 		return g, fmt.Errorf("cannot make a token: there are %d that have not ended: %w", maxIssued, object.ErrTooLarge)
 	}
 	g.ID = strings.ToLower(rand.Text())
-	t := &Issued{ID: g.ID, Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, By: by, Created: l.Now().UTC().Truncate(time.Second),
+	t := &Issued{ID: g.ID, Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, By: by,
+		Created: l.Now().UTC().Truncate(time.Second),
 		Expires: g.Expires.UTC()}
 	if err := l.append(entry{Made: t}, true); err != nil {
 		return g, fmt.Errorf("cannot make a token: %w", err)
@@ -243,7 +244,8 @@ func (l *Ledger) Use(id string) error {
 		return nil
 	}
 	if !t.Revoked.IsZero() {
-		return fmt.Errorf("cannot accept the token: it was revoked at %s: %w", t.Revoked.Format(time.RFC3339), object.ErrDenied)
+		return fmt.Errorf("cannot accept the token: it was revoked at %s: %w", t.Revoked.Format(time.RFC3339),
+			object.ErrDenied)
 	}
 	t.Used = l.Now().UTC().Truncate(time.Second)
 	if t.Used.Sub(l.recorded[id]) >= usedEvery {

@@ -126,7 +126,8 @@ func TestID(t *testing.T) {
 	}
 	s := NewSigner(key, time.Now)
 	for _, id := range []string{"", "abc"} {
-		token, err := s.Sign(Grant{ID: id, Subject: "ada", Repo: "*", Scopes: []string{ScopeRead}, Expires: time.Now().Add(time.Hour)})
+		token, err := s.Sign(Grant{ID: id, Subject: "ada", Repo: "*", Scopes: []string{ScopeRead},
+			Expires: time.Now().Add(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,12 +57,17 @@ func TestRights(t *testing.T) {
 		{"the beginning of its name", with(some, "write"), "", false, false, "", ""},
 		{"admin", with(some, "admin"), "a", true, true, main + " " + work, work},
 		{"metrics", with(some, "metrics"), "a", false, false, "", ""},
-		{"no refs to write", with(Grant{Repo: "a"}, "write"), "a", true, true, main + " " + work + " " + note + " " + journal, ""},
-		{"every repository", with(Grant{Repo: "*", Write: []string{"refs/*"}}, "write"), "b", true, true, main + " " + work + " " + note + " " + journal, main + " " + work + " " + note},
+		{"no refs to write", with(Grant{Repo: "a"}, "write"), "a", true, true,
+			main + " " + work + " " + note + " " + journal, ""},
+		{"every repository", with(Grant{Repo: "*", Write: []string{"refs/*"}}, "write"), "b", true, true,
+			main + " " + work + " " + note + " " + journal, main + " " + work + " " + note},
 		{"no repository", with(Grant{Repo: "*"}, "write"), "", false, false, "", ""},
-		{"a name below a full name", with(Grant{Repo: "a", Write: []string{"refs/heads/ramus"}}, "write"), "a", true, true, main + " " + work + " " + note + " " + journal, ""},
-		{"a star within a name", with(Grant{Repo: "a", Write: []string{"refs/heads/ma*"}}, "write"), "a", true, true, main + " " + work + " " + note + " " + journal, ""},
-		{"the server's own refs", with(Grant{Repo: "a", Read: []string{main}, Write: []string{"refs/ramus/journal/*"}}, "write"), "a", true, true, main + " " + journal, journal},
+		{"a name below a full name", with(Grant{Repo: "a", Write: []string{"refs/heads/ramus"}}, "write"), "a", true,
+			true, main + " " + work + " " + note + " " + journal, ""},
+		{"a star within a name", with(Grant{Repo: "a", Write: []string{"refs/heads/ma*"}}, "write"), "a", true, true,
+			main + " " + work + " " + note + " " + journal, ""},
+		{"the server's own refs", with(Grant{Repo: "a", Read: []string{main}, Write: []string{"refs/ramus/journal/*"}},
+			"write"), "a", true, true, main + " " + journal, journal},
 	} {
 		g := tt.grant
 		if g.MayRead(tt.repo) != tt.read || g.MayWrite(tt.repo) != tt.write {

@@ -41,7 +41,8 @@ func (s *Signer) Sign(g Grant) (string, error) {
 		return "", fmt.Errorf("cannot sign a grant that never ends: %w", object.ErrInvalid)
 	}
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
-		Name: g.Person.Name, Email: g.Person.Email, Repo: g.Repo, Read: g.Read, Write: g.Write, Force: g.Force, Delete: g.Delete, Scopes: g.Scopes,
+		Name: g.Person.Name, Email: g.Person.Email, Repo: g.Repo, Read: g.Read, Write: g.Write, Force: g.Force,
+		Delete: g.Delete, Scopes: g.Scopes,
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, ID: g.ID, Subject: g.Subject,
 			IssuedAt: jwt.NewNumericDate(s.now()), ExpiresAt: jwt.NewNumericDate(g.Expires),
@@ -131,7 +132,8 @@ func (s *Signer) verify(token string) (Grant, error) {
 		return Grant{}, fmt.Errorf("cannot accept the token: %w: %w", err, object.ErrDenied)
 	}
 	g := Grant{
-		Subject: c.Subject, Person: object.Person{Name: c.Name, Email: c.Email}, Repo: c.Repo, Read: c.Read, Write: c.Write, Force: c.Force, Delete: c.Delete,
+		Subject: c.Subject, Person: object.Person{Name: c.Name, Email: c.Email}, Repo: c.Repo, Read: c.Read,
+		Write: c.Write, Force: c.Force, Delete: c.Delete,
 		Scopes: c.Scopes, Expires: c.ExpiresAt.Time,
 	}
 	if g.ID = c.ID; g.ID == "" {

@@ -30,10 +30,12 @@ func FuzzTreeCursor(f *testing.F) {
 				}
 				return
 			}
-			if e := (object.Entry{Name: string(at.name), Mode: at.mode, Hash: object.Hash(at.hash.String())}); bad == nil && e != entries[n] {
+			if e := (object.Entry{Name: string(at.name), Mode: at.mode,
+				Hash: object.Hash(at.hash.String())}); bad == nil && e != entries[n] {
 				t.Fatalf("%v, not %v", e, entries[n])
 			}
-			if other.seek(at) && (!bytes.Equal(other.name, at.name) || (other.mode == object.ModeFolder) != (at.mode == object.ModeFolder)) {
+			if other.seek(at) && (!bytes.Equal(other.name, at.name) ||
+				(other.mode == object.ModeFolder) != (at.mode == object.ModeFolder)) {
 				t.Fatalf("found %s for %s", other.name, at.name)
 			}
 		}

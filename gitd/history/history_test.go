@@ -26,7 +26,8 @@ func randomRepo(t *testing.T, seed uint64, n int) (*pack.Reader, []object.Hash) 
 	names := []string{"a", "b", "dir/a", "dir/sub/b", "other/a"}
 	var in strings.Builder
 	for i := 1; i <= n; i++ {
-		fmt.Fprintf(&in, "commit refs/heads/b%d\nmark :%d\ncommitter C <c@example.com> %d +0000\ndata 1\nm", i, i, 1700000000+rnd.IntN(5)*100+i)
+		fmt.Fprintf(&in, "commit refs/heads/b%d\nmark :%d\ncommitter C <c@example.com> %d +0000\ndata 1\nm", i, i,
+			1700000000+rnd.IntN(5)*100+i)
 		if i > 1 && rnd.IntN(20) > 0 {
 			first := 1 + rnd.IntN(i-1)
 			fmt.Fprintf(&in, "\nfrom :%d", first)
@@ -121,7 +122,8 @@ func TestBetween(t *testing.T) {
 		if _, err := Between(t.Context(), objects, commits[30:], nil, 3); !errors.Is(err, ErrLarge) || !errors.Is(err, object.ErrTooLarge) {
 			t.Error(err)
 		}
-		if _, err := Between(t.Context(), objects, []object.Hash{object.Hash(strings.Repeat("1", 40))}, nil, 3); !errors.Is(err, object.ErrNotFound) {
+		if _, err := Between(t.Context(), objects, []object.Hash{object.Hash(strings.Repeat("1", 40))}, nil,
+			3); !errors.Is(err, object.ErrNotFound) {
 			t.Error(err)
 		}
 	}
@@ -174,7 +176,8 @@ func TestCollectorKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Collector{Objects: objects, Has: func(name pack.ObjectName) (bool, error) { return object.Hash(name.String()) == tree, nil }}
+	c := Collector{Objects: objects,
+		Has: func(name pack.ObjectName) (bool, error) { return object.Hash(name.String()) == tree, nil }}
 	if err := c.CollectCommit(t.Context(), commits[4], tree, nil); err != nil || c.Section.Len() != 1 {
 		t.Errorf("%d objects, %v", c.Section.Len(), err)
 	}
@@ -276,7 +279,8 @@ func TestCompareTrees(t *testing.T) {
 		for _, c := range list {
 			got = append(got, c.Path)
 		}
-		want := strings.Fields(gittest.Run(t, objects.Dir, "diff-tree", "-r", "--no-renames", "--name-only", string(a), string(b)))
+		want := strings.Fields(gittest.Run(t, objects.Dir, "diff-tree", "-r", "--no-renames", "--name-only",
+			string(a), string(b)))
 		if !slices.Equal(got, want) {
 			t.Errorf("%q, git has %q", got, want)
 		}

@@ -91,7 +91,8 @@ func Between(ctx context.Context, objects *pack.Reader, want, have []object.Hash
 		return nil, err
 	}
 
-	r := &Range{Commits: w.listCommits(want), Trees: make(map[object.Hash]object.Hash, len(w.read)), Reached: map[object.Hash]bool{}}
+	r := &Range{Commits: w.listCommits(want), Trees: make(map[object.Hash]object.Hash, len(w.read)),
+		Reached: map[object.Hash]bool{}}
 	for h, c := range w.read {
 		r.Trees[h] = c.Tree
 	}

@@ -86,7 +86,8 @@ func ParseBatch(r io.Reader) (Batch, error) {
 	case len(b.Objects) == 0:
 		return Batch{}, refuseObject("the request names no objects")
 	case len(b.Objects) > ObjectsMax:
-		return Batch{}, object.Refuse(object.ErrTooLarge, "the request names %d objects, allowed are %d", len(b.Objects), ObjectsMax)
+		return Batch{}, object.Refuse(object.ErrTooLarge, "the request names %d objects, allowed are %d",
+			len(b.Objects), ObjectsMax)
 	case b.Ref != nil && b.Ref.Name != "" && object.CheckRef(b.Ref.Name) != nil:
 		return Batch{}, refuseObject("%.80q is no name of a ref", b.Ref.Name)
 	}

@@ -58,7 +58,8 @@ func (d *dialer) proxy(req *http.Request) (*url.URL, error) {
 		return u, err
 	}
 	host := req.URL.Hostname()
-	if ip, err := netip.ParseAddr(host); !d.allows(host, portOf(req.URL)) && (err == nil && !netaddr.Public(ip.Unmap()) || err != nil && !strings.Contains(host, ".")) {
+	if ip, err := netip.ParseAddr(host); !d.allows(host, portOf(req.URL)) &&
+		(err == nil && !netaddr.Public(ip.Unmap()) || err != nil && !strings.Contains(host, ".")) {
 		return nil, notPublic(host, host)
 	}
 	d.mu.Lock()

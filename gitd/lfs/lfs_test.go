@@ -33,9 +33,10 @@ func TestPointer(t *testing.T) {
 		t.Errorf("read %v, %v", got, ok)
 	}
 	for name, text := range map[string]string{
-		"an extension":   strings.Replace(text, "oid ", "ext-0-x sha256:"+o.OID+"\noid ", 1),
-		"an old version": strings.Replace(text, "https://git-lfs.github.com/spec/v1", "https://hawser.github.com/spec/v1", 1),
-		"no last break":  strings.TrimSuffix(text, "\n"),
+		"an extension": strings.Replace(text, "oid ", "ext-0-x sha256:"+o.OID+"\noid ", 1),
+		"an old version": strings.Replace(text, "https://git-lfs.github.com/spec/v1",
+			"https://hawser.github.com/spec/v1", 1),
+		"no last break": strings.TrimSuffix(text, "\n"),
 	} {
 		if got, ok := lfs.ParsePointer([]byte(text)); !ok || got != o {
 			t.Errorf("%s: %v, %v", name, got, ok)
@@ -146,7 +147,8 @@ func TestContent(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if _, err := io.ReadAll(lfs.NewContent(o, iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("hello"))))); !errors.Is(err, iotest.ErrTimeout) {
+	if _, err := io.ReadAll(lfs.NewContent(o,
+		iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("hello"))))); !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("a broken connection: %v", err)
 	}
 }
@@ -171,7 +173,8 @@ func upstream(t *testing.T, content string, href func(own string) string) (*http
 			offer := lfs.Offer{Object: asked, Error: &lfs.Fault{Code: 404, Message: "no such object"}}
 			if asked == o {
 				offer.Error = nil
-				offer.Actions = map[string]lfs.Action{lfs.Download: {Href: href(own), Header: map[string]string{"X-Key": "k"}}}
+				offer.Actions = map[string]lfs.Action{lfs.Download: {Href: href(own),
+					Header: map[string]string{"X-Key": "k"}}}
 			}
 			reply.Objects = append(reply.Objects, offer)
 		}
@@ -188,7 +191,8 @@ func upstream(t *testing.T, content string, href func(own string) string) (*http
 	t.Cleanup(s.Close)
 	own = s.URL
 	host := strings.TrimPrefix(s.URL, "http://")
-	return s, &lfs.Remote{URL: s.URL + "/app.git/info/lfs", Header: http.Header{"Authorization": {"Basic abc"}}, Private: []string{host}}
+	return s, &lfs.Remote{URL: s.URL + "/app.git/info/lfs", Header: http.Header{"Authorization": {"Basic abc"}},
+		Private: []string{host}}
 }
 
 func TestRemote(t *testing.T) {
@@ -218,10 +222,14 @@ func TestRemote(t *testing.T) {
 // TestRemotePrivate checks that the answers of an upstream lead to no address that is not public, unless the operator
 // has named it.
 func TestRemotePrivate(t *testing.T) {
-	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_,
+			_ = io.WriteString(w, "hello")
+	}))
 	defer inner.Close()
 	o := objectOf("hello")
-	for _, href := range []string{inner.URL + "/object", strings.Replace(inner.URL, "127.0.0.1", "localhost", 1), "http://169.254.169.254/latest", "http://[::1]:1/"} {
+	for _, href := range []string{inner.URL + "/object", strings.Replace(inner.URL, "127.0.0.1", "localhost", 1),
+		"http://169.254.169.254/latest", "http://[::1]:1/"} {
 		_, remote := upstream(t, "hello", func(string) string { return href })
 		if _, err := remote.Open(t.Context(), o); !errors.Is(err, object.ErrUpstream) || !strings.Contains(err.Error(), "not public") {
 			t.Errorf("%s: %v", href, err)

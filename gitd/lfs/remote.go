@@ -91,7 +91,8 @@ func (r *Remote) Open(ctx context.Context, o Object) (io.ReadCloser, error) {
 			continue
 		}
 		if offer.Error != nil {
-			return nil, fmt.Errorf("upstream's Git LFS server has no object %s: %.300q: %w", o.OID, offer.Error.Message, object.ErrNotFound)
+			return nil, fmt.Errorf("upstream's Git LFS server has no object %s: %.300q: %w", o.OID, offer.Error.Message,
+				object.ErrNotFound)
 		}
 		if action, ok := offer.Actions[Download]; ok {
 			return r.get(ctx, client, o, offer.Authenticated, action)
@@ -135,7 +136,8 @@ func (r *Remote) ask(ctx context.Context, client *http.Client, operation string,
 		return Reply{}, fmt.Errorf("cannot read the answer of upstream's Git LFS server: %w: %w", err, object.ErrUpstream)
 	}
 	if reply.Transfer != "" && reply.Transfer != Basic {
-		return Reply{}, fmt.Errorf("upstream's Git LFS server wants the transfer %.40q: %w", reply.Transfer, object.ErrUpstream)
+		return Reply{}, fmt.Errorf("upstream's Git LFS server wants the transfer %.40q: %w", reply.Transfer,
+			object.ErrUpstream)
 	}
 	return reply, nil
 }
@@ -152,7 +154,8 @@ func (r *Remote) get(ctx context.Context, client *http.Client, o Object, authent
 	}
 	if res.ContentLength >= 0 && res.ContentLength != o.Size {
 		res.Body.Close()
-		return nil, fmt.Errorf("upstream's object %s has %d bytes, its pointer says %d: %w", o.OID, res.ContentLength, o.Size, object.ErrUpstream)
+		return nil, fmt.Errorf("upstream's object %s has %d bytes, its pointer says %d: %w", o.OID, res.ContentLength,
+			o.Size, object.ErrUpstream)
 	}
 	return res.Body, nil
 }
@@ -183,5 +186,6 @@ func (r *Remote) send(ctx context.Context, client *http.Client, req *http.Reques
 	case req.Method == http.MethodPut && res.StatusCode/100 == 4 && res.StatusCode != http.StatusTooManyRequests:
 		kind = object.ErrUpstreamRefused
 	}
-	return nil, fmt.Errorf("upstream's Git LFS server answers %d: %.300q: %w", res.StatusCode, strings.TrimSpace(string(said)), kind)
+	return nil, fmt.Errorf("upstream's Git LFS server answers %d: %.300q: %w", res.StatusCode,
+		strings.TrimSpace(string(said)), kind)
 }

@@ -147,7 +147,8 @@ func (r *Remote) placeOne(ctx context.Context, o Object, open Opener) error {
 func (r *Remote) request(ctx context.Context, method string, offer Offer, a Action) (*http.Request, error) {
 	u, err := url.Parse(a.Href)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("upstream's Git LFS server names no address of the object %s: %w", offer.OID, object.ErrUpstream)
+		return nil, fmt.Errorf("upstream's Git LFS server names no address of the object %s: %w", offer.OID,
+			object.ErrUpstream)
 	}
 	own, err := url.Parse(r.URL)
 	if err != nil {

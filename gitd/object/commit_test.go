@@ -10,7 +10,8 @@ import (
 )
 
 func FuzzParseCommit(f *testing.F) {
-	f.Add([]byte("tree " + strings.Repeat("ab", 20) + "\nauthor A <a> 1 +0000\ncommitter C <c> 1 +0000\nencoding latin1\n\nText\n"))
+	f.Add([]byte("tree " + strings.Repeat("ab", 20) +
+		"\nauthor A <a> 1 +0000\ncommitter C <c> 1 +0000\nencoding latin1\n\nText\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := ParseCommit(data)
 		if err != nil {
@@ -27,7 +28,8 @@ func FuzzParseCommit(f *testing.F) {
 func TestParseCommit(t *testing.T) {
 	hash := func(c string) string { return strings.Repeat(c, 40) }
 	text := "tree " + hash("a") + "\nparent " + hash("b") + "\nparent " + hash("c") + "\nauthor A <a> 1 +0000\n" +
-		"parent " + hash("d") + "\ntree " + hash("e") + "\ncommitter C <c> 1700000000 +0100\nencoding latin1\n\nText\n\ntree x\n"
+		"parent " + hash("d") + "\ntree " + hash("e") +
+		"\ncommitter C <c> 1700000000 +0100\nencoding latin1\n\nText\n\ntree x\n"
 	c, err := ParseCommit([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,8 @@ func TestParseCommit(t *testing.T) {
 		}
 	}
 	plain := RawCommit{Tree: EmptyTree, Author: "A <a> 1 +0000", Committer: "C <c> 1 +0000", Message: []byte("m\n")}
-	if got, want := string(plain.Encode()), "tree "+string(EmptyTree)+"\nauthor A <a> 1 +0000\ncommitter C <c> 1 +0000\n\nm\n"; got != want {
+	if got, want := string(plain.Encode()),
+		"tree "+string(EmptyTree)+"\nauthor A <a> 1 +0000\ncommitter C <c> 1 +0000\n\nm\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, damaged := range []string{"", "tree x\n\n", "parent " + hash("a") + "\n\n"} {
@@ -59,6 +62,7 @@ func TestCommitGrowth(t *testing.T) {
 	head := "tree " + strings.Repeat("0", 40) + "\n"
 	curve.Check(t, "commit", func(text []byte) { _, _ = ParseCommit(text) },
 		append(curve.Tokens("a", "\n", "a\n", " a\n", "parent "+strings.Repeat("1", 40)+"\n"),
-			curve.Case{Prefix: head, Token: "parent " + strings.Repeat("1", 40) + "\n"}, curve.Case{Prefix: head, Token: "a b\n"}, curve.Case{Prefix: head, Token: " a\n"},
+			curve.Case{Prefix: head, Token: "parent " + strings.Repeat("1", 40) + "\n"},
+			curve.Case{Prefix: head, Token: "a b\n"}, curve.Case{Prefix: head, Token: " a\n"},
 			curve.Case{Prefix: head + "gpgsig a\n", Token: " a\n"}, curve.Case{Prefix: head, Token: "\n"})...)
 }

@@ -28,7 +28,8 @@ func TestLeakText(t *testing.T) {
 	for _, name := range []string{"A", "A", "B", "C", "D", "E"} {
 		leaks = append(leaks, Leak{Secret: name, Kind: "ref"})
 	}
-	if got := LeakText(leaks); strings.Count(got, "A in ") != 1 || strings.Contains(got, " more;") || !strings.Contains(got, "E in the name of a ref;") {
+	if got := LeakText(leaks); strings.Count(got, "A in ") != 1 || strings.Contains(got, " more;") ||
+		!strings.Contains(got, "E in the name of a ref;") {
 		t.Error(got)
 	}
 	leaks = append(leaks, Leak{Secret: "F", Kind: "ref"}, Leak{Secret: "G", Kind: "ref"})

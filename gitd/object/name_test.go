@@ -8,7 +8,8 @@ import (
 
 // TestCheckName checks which names a repository may have.
 func TestCheckName(t *testing.T) {
-	for _, name := range []string{"a", "A", "z", "Z", "0", "9", "a.b", "_", "a-", "team/a", "a/b/c", "refs", "xrefs/a", "a.gitx", "git", "refs.x/a", strings.Repeat("a", MaxName)} {
+	for _, name := range []string{"a", "A", "z", "Z", "0", "9", "a.b", "_", "a-", "team/a", "a/b/c", "refs", "xrefs/a",
+		"a.gitx", "git", "refs.x/a", strings.Repeat("a", MaxName)} {
 		if err := CheckName(name); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -51,7 +52,8 @@ func TestCheckName(t *testing.T) {
 // TestCheckRef checks the rules of git check-ref-format, and those for branches.
 func TestCheckRef(t *testing.T) {
 	for _, name := range []string{
-		"refs/heads/main", "refs/heads/a/b", "refs/tags/-v1", "refs/tags/HEAD", "refs/heads/HEAD/a", "refs/heads/a!b", "refs/heads/é", "refs/heads/@", "refs/heads/a@b", "refs/heads/a{b",
+		"refs/heads/main", "refs/heads/a/b", "refs/tags/-v1", "refs/tags/HEAD", "refs/heads/HEAD/a", "refs/heads/a!b",
+		"refs/heads/é", "refs/heads/@", "refs/heads/a@b", "refs/heads/a{b",
 		"refs/heads/" + strings.Repeat("a", 250), "refs/heads" + strings.Repeat("/"+strings.Repeat("a", 12), 78),
 	} {
 		if err := CheckRef(name); err != nil {

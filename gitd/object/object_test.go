@@ -17,7 +17,9 @@ func TestCheckHash(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	for _, text := range []string{"", "0", strings.Repeat("0", 39), strings.Repeat("0", 41), strings.Repeat("A", 40), strings.Repeat("g", 40), strings.Repeat("/", 40), strings.Repeat(":", 40), strings.Repeat("`", 40), strings.Repeat("a", 64) + " "} {
+	for _, text := range []string{"", "0", strings.Repeat("0", 39), strings.Repeat("0", 41), strings.Repeat("A", 40),
+		strings.Repeat("g", 40), strings.Repeat("/", 40), strings.Repeat(":", 40), strings.Repeat("`", 40),
+		strings.Repeat("a", 64) + " "} {
 		if err := CheckHash(Hash(text)); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -36,7 +38,8 @@ func TestPerson(t *testing.T) {
 		}
 	}
 	zone := time.FixedZone("", -90*60)
-	if got, want := (Person{Name: "A", Email: "a@b"}).Signature(time.Unix(1700000000, 0).In(zone)), "A <a@b> 1700000000 -0130"; got != want {
+	if got, want := (Person{Name: "A", Email: "a@b"}).Signature(time.Unix(1700000000, 0).In(zone)),
+		"A <a@b> 1700000000 -0130"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got, want := (Person{Name: "A", Email: "a@b"}).Signature(time.Unix(-5, 0).UTC()), "A <a@b> 0 +0000"; got != want {

@@ -11,7 +11,8 @@ import (
 
 func TestParseTree(t *testing.T) {
 	name := strings.Repeat("\x12", 20)
-	data := "100644 a\x00" + name + "100755 b\x00" + name + "120000 c\x00" + name + "40000 d\x00" + name + "160000 e f\x00" + name
+	data := "100644 a\x00" + name + "100755 b\x00" + name + "120000 c\x00" + name + "40000 d\x00" + name +
+		"160000 e f\x00" + name
 	entries, err := ParseTree([]byte(data), 20)
 	if err != nil || len(entries) != 5 {
 		t.Fatalf("%v, %v", entries, err)
@@ -31,7 +32,8 @@ func TestParseTree(t *testing.T) {
 	if err != nil || string(back) != data {
 		t.Errorf("%q, %v, want %q", back, err, data)
 	}
-	for _, damaged := range []string{data[:len(data)-1], "100644 a", "100644", "x a\x00" + name, "100644 \x00" + name, " a\x00" + name, "9 a\x00" + name} {
+	for _, damaged := range []string{data[:len(data)-1], "100644 a", "100644", "x a\x00" + name, "100644 \x00" + name,
+		" a\x00" + name, "9 a\x00" + name} {
 		if entries, err := ParseTree([]byte(damaged), 20); err == nil {
 			t.Errorf("%q: %v", damaged, entries)
 		}
@@ -54,6 +56,7 @@ func FuzzParseTree(f *testing.F) {
 
 // TestTreeGrowth checks that the time to parse a tree grows with it.
 func TestTreeGrowth(t *testing.T) {
-	curve.Check(t, "tree", func(text []byte) { _, _ = ParseTree(text, sha1.Size) }, append(curve.Tokens("a", "\x00", "0", " ", "100644 a\x00"+strings.Repeat("1", 20)),
-		curve.Case{Name: "names", Each: func(n int) string { return fmt.Sprintf("100644 n%08d\x00%020d", n, n) }})...)
+	curve.Check(t, "tree", func(text []byte) { _, _ = ParseTree(text, sha1.Size) },
+		append(curve.Tokens("a", "\x00", "0", " ", "100644 a\x00"+strings.Repeat("1", 20)),
+			curve.Case{Name: "names", Each: func(n int) string { return fmt.Sprintf("100644 n%08d\x00%020d", n, n) }})...)
 }

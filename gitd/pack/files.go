@@ -388,7 +388,8 @@ func (p *Files) object(pack *File, at, max int64) (object.Object, int64, error) 
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
 		if obj.Data, err = applyDelta(obj.Data, chain[i].delta); err != nil {
-			return object.Object{}, 0, fmt.Errorf("cannot read an object of %s at %d: %w", filepath.Base(pack.name), chain[i].at, err)
+			return object.Object{}, 0,
+				fmt.Errorf("cannot read an object of %s at %d: %w", filepath.Base(pack.name), chain[i].at, err)
 		}
 		if i > 0 {
 			p.cache.put(pack, chain[i].at, obj)

@@ -25,10 +25,14 @@ func TestPackGrowth(t *testing.T) {
 	packed := deflated(t, delta)
 	base := bytes.Repeat([]byte{'x'}, 20)
 	small := object(3, 1, a)
-	cases := []curve.Case{{Name: "empty blobs", Token: object(3, 0, empty)}, {Name: "blobs", Token: small}, {Name: "commits", Token: object(1, 1, a)},
-		{Name: "ref deltas", Token: object(7, len(delta), base, packed)}, {Name: "deltas of nothing", Token: object(6, len(delta), []byte{5}, packed)},
-		{Name: "chain", Prefix: small, Token: object(6, len(delta), []byte{byte(len(object(6, len(delta), []byte{1}, packed)))}, packed)},
-		{Name: "bytes of a size", Token: "\xff"}, {Name: "nothing", Token: "\x00"}, {Name: "sizes", Token: "\xb0\x80"}, {Name: "no deflate", Token: "\x30a"},
+	cases := []curve.Case{{Name: "empty blobs", Token: object(3, 0, empty)}, {Name: "blobs", Token: small},
+		{Name: "commits", Token: object(1, 1, a)},
+		{Name: "ref deltas", Token: object(7, len(delta), base, packed)},
+		{Name: "deltas of nothing", Token: object(6, len(delta), []byte{5}, packed)},
+		{Name: "chain", Prefix: small,
+			Token: object(6, len(delta), []byte{byte(len(object(6, len(delta), []byte{1}, packed)))}, packed)},
+		{Name: "bytes of a size", Token: "\xff"}, {Name: "nothing", Token: "\x00"}, {Name: "sizes", Token: "\xb0\x80"},
+		{Name: "no deflate", Token: "\x30a"},
 		{Name: "deltas of one", Prefix: small, Each: func(n int) string {
 			one := len(object(6, len(delta), []byte{0x80, 0}, packed))
 			back := len(small) + n*one
@@ -49,7 +53,8 @@ func TestPackGrowth(t *testing.T) {
 
 // TestDeltaGrowth checks that the time to apply a delta grows with it.
 func TestDeltaGrowth(t *testing.T) {
-	delta := []curve.Case{{Name: "inserts", Token: "\x01a"}, {Name: "copies", Token: "\x90\x01"}, {Name: "nothing", Token: "\x00"}, {Name: "long", Token: "\xff"}}
+	delta := []curve.Case{{Name: "inserts", Token: "\x01a"}, {Name: "copies", Token: "\x90\x01"},
+		{Name: "nothing", Token: "\x00"}, {Name: "long", Token: "\xff"}}
 	base := bytes.Repeat([]byte("a"), 1000)
 	curve.Check(t, "delta", func(text []byte) {
 		size := 0

@@ -27,7 +27,8 @@ func FuzzApplyDelta(f *testing.F) {
 // FuzzPackIndex opens arbitrary bytes as an index, and looks objects up in
 // it.
 func FuzzPackIndex(f *testing.F) {
-	objs := []IndexEntry{{Name: ObjectName{3}, At: 12}, {Name: ObjectName{1, 5}, At: 1 << 31}, {Name: ObjectName{1, 2}, At: 99}}
+	objs := []IndexEntry{{Name: ObjectName{3}, At: 12}, {Name: ObjectName{1, 5}, At: 1 << 31},
+		{Name: ObjectName{1, 2}, At: 99}}
 	f.Add(EncodeIndex(objs, make([]byte, 20)))
 	f.Add([]byte(idxMagic))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -147,7 +147,8 @@ func (s *scanner) explain(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return object.Refuse(object.ErrInvalid, "the pack ends early, after %d objects", s.st.Objects)
-	case errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &corrupt):
+	case errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary),
+		errors.As(err, &corrupt):
 		return object.Refuse(object.ErrInvalid, "object %d of the pack is corrupt", s.st.Objects+1)
 	}
 	return err
@@ -178,7 +179,8 @@ func (s *scanner) scanObject() error {
 		return err
 	}
 	if size > s.lim.Object {
-		return object.Refuse(object.ErrTooLarge, "an object of the pack declares %s; the limit is %s", bytesize.Text(size), bytesize.Text(s.lim.Object))
+		return object.Refuse(object.ErrTooLarge, "an object of the pack declares %s; the limit is %s",
+			bytesize.Text(size), bytesize.Text(s.lim.Object))
 	}
 	depth, err := s.readBase(typ, at)
 	if err != nil {
@@ -210,7 +212,8 @@ func (s *scanner) scanObject() error {
 	// Sizes are below lim.Object and the count is below 2³², but the operator may
 	// choose any limits. The scan stops before the sum can wrap.
 	if s.st.Declared += total; s.st.Declared < 0 || s.st.Declared > expandFree+s.passed()*expandRatio {
-		return object.Refuse(object.ErrTooLarge, "the pack's objects declare %s and more in %s of pack", bytesize.Text(s.st.Declared), bytesize.Text(s.passed()))
+		return object.Refuse(object.ErrTooLarge, "the pack's objects declare %s and more in %s of pack",
+			bytesize.Text(s.st.Declared), bytesize.Text(s.passed()))
 	}
 	return nil
 }
@@ -230,7 +233,8 @@ func (s *scanner) readBase(typ byte, at int64) (depth int, err error) {
 			return 0, object.Refuse(object.ErrInvalid, "object %d of the pack has its base outside of it", s.st.Objects+1)
 		}
 		if depth = s.deltas.depth(at-back) + 1; depth > depthMax {
-			return 0, object.Refuse(object.ErrTooLarge, "the pack has a chain of more than %d deltas; %s", depthMax, plainPush)
+			return 0, object.Refuse(object.ErrTooLarge, "the pack has a chain of more than %d deltas; %s",
+				depthMax, plainPush)
 		}
 		return depth, nil
 	case typ == TypeRefDelta:
@@ -247,10 +251,12 @@ func (s *scanner) scanDelta(at, size int64, depth int) (result int64, err error)
 		return 0, err
 	}
 	if result > s.lim.Object {
-		return 0, object.Refuse(object.ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesize.Text(result), bytesize.Text(s.lim.Object))
+		return 0, object.Refuse(object.ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s",
+			bytesize.Text(result), bytesize.Text(s.lim.Object))
 	}
 	if base > s.lim.Object {
-		return 0, object.Refuse(object.ErrTooLarge, "a delta of the pack has a base of %s; the limit is %s", bytesize.Text(base), bytesize.Text(s.lim.Object))
+		return 0, object.Refuse(object.ErrTooLarge, "a delta of the pack has a base of %s; the limit is %s",
+			bytesize.Text(base), bytesize.Text(s.lim.Object))
 	}
 	s.deltas = append(s.deltas, struct {
 		at    int64
@@ -259,11 +265,13 @@ func (s *scanner) scanDelta(at, size int64, depth int) (result int64, err error)
 
 	passed := s.passed()
 	if s.st.grown += max(0, result-base-size); s.st.grown > growFree+passed*expandRatio {
-		return 0, object.Refuse(object.ErrTooLarge, "the deltas of the pack copy their bases too often, %s and more in %s of pack; %s",
+		return 0, object.Refuse(object.ErrTooLarge,
+			"the deltas of the pack copy their bases too often, %s and more in %s of pack; %s",
 			bytesize.Text(s.st.grown), bytesize.Text(passed), plainPush)
 	}
 	if s.st.work += result * int64(depth); s.st.work < 0 || s.st.work > workFree+passed*workRatio {
-		return 0, object.Refuse(object.ErrTooLarge, "the deltas of the pack make %s and more through long chains in %s of pack; %s",
+		return 0, object.Refuse(object.ErrTooLarge,
+			"the deltas of the pack make %s and more through long chains in %s of pack; %s",
 			bytesize.Text(s.st.work), bytesize.Text(passed), plainPush)
 	}
 	s.st.peak = max(s.st.peak, base+result+size)

@@ -54,14 +54,17 @@ func TestScanPack(t *testing.T) {
 			return b.Declaring(1)
 		}(), "after the end of the pack"},
 		{"fewer objects than declared", func() []byte { b := &packtest.Builder{}; blob(b); return b.Declaring(2) }(), ""},
-		{"too many objects", func() []byte { b := &packtest.Builder{}; blob(b); return b.Declaring(1 << 31) }(), "declares 2147483648 objects"},
+		{"too many objects", func() []byte { b := &packtest.Builder{}; blob(b); return b.Declaring(1 << 31) }(),
+			"declares 2147483648 objects"},
 		{"truncated", good[:len(good)-25], "ends early"},
 		{"truncated in its checksum", good[:len(good)-3], "ends early"},
 		{"trailing garbage", append(bytes.Clone(good), 'x'), "after the end of the pack"},
 		{"declares 1 TiB", build(func(b *packtest.Builder) { b.Object(3, 1<<40, []byte("x")) }), "declares 1 TiB"},
 		{"declares 2^63", build(func(b *packtest.Builder) { b.Object(3, 1<<63, []byte("x")) }), "beyond 2^60"},
-		{"declares too little", build(func(b *packtest.Builder) { b.Object(3, 4, []byte("hello")) }), "longer than it declares"},
-		{"declares too much", build(func(b *packtest.Builder) { b.Object(3, 6, []byte("hello")) }), "shorter than it declares"},
+		{"declares too little", build(func(b *packtest.Builder) { b.Object(3, 4, []byte("hello")) }),
+			"longer than it declares"},
+		{"declares too much", build(func(b *packtest.Builder) { b.Object(3, 6, []byte("hello")) }),
+			"shorter than it declares"},
 		{"zlib bomb", build(func(b *packtest.Builder) { b.Object(3, 10, make([]byte, 4<<20)) }), "longer than it declares"},
 		{"delta declares 1 GiB", build(func(b *packtest.Builder) {
 			blob(b)
@@ -80,7 +83,8 @@ func TestScanPack(t *testing.T) {
 			}
 		}), "and more in"},
 		{"delta on itself", build(func(b *packtest.Builder) { b.Delta(0, packtest.Growing(5, 1)) }), "base outside"},
-		{"delta before the pack", build(func(b *packtest.Builder) { b.Delta(5000, packtest.Growing(5, 1)) }), "base outside"},
+		{"delta before the pack", build(func(b *packtest.Builder) { b.Delta(5000, packtest.Growing(5, 1)) }),
+			"base outside"},
 		{"delta without sizes", build(func(b *packtest.Builder) { blob(b); b.Delta(b.At()-12, nil) }), "corrupt"},
 		{"type 0", build(func(b *packtest.Builder) { b.Object(0, 1, []byte("x")) }), "unknown type 0"},
 		{"type 5", build(func(b *packtest.Builder) { b.Object(5, 1, []byte("x")) }), "unknown type 5"},

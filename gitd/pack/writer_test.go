@@ -139,12 +139,14 @@ func writeCommit(t *testing.T, packs *Files, message string, parent object.Hash,
 	folders := map[string][]object.Entry{}
 	for path, content := range files {
 		dir, name := filepath.Split(path)
-		folders[dir] = append(folders[dir], object.Entry{Name: name, Mode: object.ModeFile, Hash: add("blob", []byte(content))})
+		folders[dir] = append(folders[dir],
+			object.Entry{Name: name, Mode: object.ModeFile, Hash: add("blob", []byte(content))})
 	}
 	root := folders[""]
 	for dir, entries := range folders {
 		if dir != "" {
-			root = append(root, object.Entry{Name: strings.TrimSuffix(dir, "/"), Mode: object.ModeFolder, Hash: tree(entries)})
+			root = append(root, object.Entry{Name: strings.TrimSuffix(dir, "/"), Mode: object.ModeFolder,
+				Hash: tree(entries)})
 		}
 	}
 	text := "tree " + string(tree(root)) + "\n"

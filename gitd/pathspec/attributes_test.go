@@ -93,8 +93,11 @@ func TestAttributesLikeGit(t *testing.T) {
 			}
 			data := m.Gitattributes()
 			for range m.IntN(3) { // kinds of lines that git leaves out, and macros of macros
-				line := m.Pick([]string{"[attr]deep mine -eol\n", "[attr]mine deep\n", "* deep\n", "[attr]binary text\n", "*.txt binary\n", "[attr]-x text\n", "[attr] text\n",
-					"!*.txt text\n", `"a\056txt" text` + "\n", `"\141*"text=auto` + "\n", `"open text` + "\n", `"*" text` + "\n", "*.o text=auto -text text\n", "* te=xt text=\n", "* text= eol=\r\n", "\t # no\n", "*.txt\teol=crlf\vtext\n",
+				line := m.Pick([]string{"[attr]deep mine -eol\n", "[attr]mine deep\n", "* deep\n",
+					"[attr]binary text\n", "*.txt binary\n", "[attr]-x text\n", "[attr] text\n",
+					"!*.txt text\n", `"a\056txt" text` + "\n", `"\141*"text=auto` + "\n", `"open text` + "\n",
+					`"*" text` + "\n", "*.o text=auto -text text\n", "* te=xt text=\n", "* text= eol=\r\n", "\t # no\n",
+					"*.txt\teol=crlf\vtext\n",
 					"[attr]binary\n", "*.txt -binary\n", "*.o !binary text\n", "* a.b_c-d text\n", "* a+b text\n"})
 				if m.IntN(2) == 0 {
 					data = append(data, line...)
@@ -138,7 +141,9 @@ func TestAttributesLikeGit(t *testing.T) {
 
 // FuzzAttributes gives the same file to git and to the parser.
 func FuzzAttributes(f *testing.F) {
-	for _, s := range []string{"* text=auto\n*.bat eol=crlf\n", "[attr]m text -eol\n*.x m !filter\n", `"a\040b" -text` + "\n", "\xef\xbb\xbfa ident\n", "* filter=lfs diff=lfs merge=lfs -text\r\n", "*[ text\n", "a working-tree-encoding=UTF-16\n", "[attr]a b\n[attr]b a\n* a\n", "** binary\n* =x\n* -\n"} {
+	for _, s := range []string{"* text=auto\n*.bat eol=crlf\n", "[attr]m text -eol\n*.x m !filter\n",
+		`"a\040b" -text` + "\n", "\xef\xbb\xbfa ident\n", "* filter=lfs diff=lfs merge=lfs -text\r\n", "*[ text\n",
+		"a working-tree-encoding=UTF-16\n", "[attr]a b\n[attr]b a\n* a\n", "** binary\n* =x\n* -\n"} {
 		f.Add([]byte(s), "a b")
 	}
 	dir := f.TempDir()

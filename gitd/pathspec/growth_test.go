@@ -13,9 +13,12 @@ import (
 
 // TestRuleGrowth checks that the time to parse rules and to match paths grows with the file.
 func TestRuleGrowth(t *testing.T) {
-	cases := curve.Tokens("a", "a\n", "*", "*\n", "**", "**/", "**/\n", "*a", "*a\n", "?", "?\n", "[", "[\n", "[a", "[a]", "[a]\n", "[!", "[[:alpha:]]", "[[:alpha:]]\n", "[[:", "[a-", "[a-z]*", "\\", "\\\n", "!", "!a\n",
-		"/", "/\n", "a/", "a/\n", "/a\n", "a/*\n", "*/a\n", "**/a\n", "a/**/b\n", "**/*a\n", "*a*a*b\n", " ", "a \n", " \n", "\t", "#", "#\n", "\r\n", "\n", "\x00", "\xef\xbb\xbf", "é\n", `"`, `"a" b`+"\n", `"\141`, `"\141"`+"\n",
-		"a text\n", "a -text !eol a=b\n", "a a=\n", "[attr]a b\n", "[attr]", "[attr]binary binary\n", "* a\n", "**/a b\n", "a binary\n")
+	cases := curve.Tokens("a", "a\n", "*", "*\n", "**", "**/", "**/\n", "*a", "*a\n", "?", "?\n", "[", "[\n", "[a",
+		"[a]", "[a]\n", "[!", "[[:alpha:]]", "[[:alpha:]]\n", "[[:", "[a-", "[a-z]*", "\\", "\\\n", "!", "!a\n",
+		"/", "/\n", "a/", "a/\n", "/a\n", "a/*\n", "*/a\n", "**/a\n", "a/**/b\n", "**/*a\n", "*a*a*b\n", " ", "a \n",
+		" \n", "\t", "#", "#\n", "\r\n", "\n", "\x00", "\xef\xbb\xbf", "é\n", `"`, `"a" b`+"\n", `"\141`, `"\141"`+"\n",
+		"a text\n", "a -text !eol a=b\n", "a a=\n", "[attr]a b\n", "[attr]", "[attr]binary binary\n", "* a\n",
+		"**/a b\n", "a binary\n")
 	for _, line := range []string{"n%d\n", "*n%d\n", "**/n%d/*\n", "* n%d\n", "[attr]n%d n%d\n", "* n%d=a\n"} {
 		cases = append(cases, curve.Case{Name: fmt.Sprintf("names %q", line), Each: func(n int) string {
 			if strings.Count(line, "%d") == 2 {

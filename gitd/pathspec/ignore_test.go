@@ -105,11 +105,15 @@ func TestPatternsLikeGit(t *testing.T) {
 		patterns = append(patterns, p)
 	}
 	// Every class meets every byte that the name of a file may have.
-	for _, class := range []string{"alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "xdigit", "none", ""} {
+	for _, class := range []string{"alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+		"space", "upper", "xdigit", "none", ""} {
 		patterns = append(patterns, "x[[:"+class+":]]y", "x[^[:"+class+":]]y", "x[[:"+class+"]]y", "x[[:"+class+":]-z]y")
 	}
-	patterns = append(patterns, "x[a-\\]]y", "x[\\a-z]y", "x[]-a]y", "x[--z]y", "x[!]y]y", "x[a", "x[", "x\\", "x\\ ", "x\\  ", "x  ", "", "!", "/", "//", "**", "**/", "/**", "***", "a/***/b", "a**/b", "a/**b", "**/**/b", "x[!a]y", `a/**\/b`)
-	paths := []string{"a", "b", "ab", "aab", "a/b", "a/a/b", "ab/ba", "a/b/a/b", "b/a", "aa/ab/b", "a*b", `a\b`, "a?", "[ab]", "a b", "a ", "x", "x ", "x  ", "#a", "!a", "-", "a/b ", "A", "bb/aa/bb"}
+	patterns = append(patterns, "x[a-\\]]y", "x[\\a-z]y", "x[]-a]y", "x[--z]y", "x[!]y]y", "x[a", "x[", "x\\", "x\\ ",
+		"x\\  ", "x  ", "", "!", "/", "//", "**", "**/", "/**", "***", "a/***/b", "a**/b", "a/**b", "**/**/b",
+		"x[!a]y", `a/**\/b`)
+	paths := []string{"a", "b", "ab", "aab", "a/b", "a/a/b", "ab/ba", "a/b/a/b", "b/a", "aa/ab/b", "a*b", `a\b`, "a?",
+		"[ab]", "a b", "a ", "x", "x ", "x  ", "#a", "!a", "-", "a/b ", "A", "bb/aa/bb"}
 	for c := 1; c < 256; c++ {
 		if c != '/' {
 			paths = append(paths, "x"+string([]byte{byte(c)})+"y")
@@ -237,7 +241,8 @@ func TestPatternsThatCost(t *testing.T) {
 
 // FuzzIgnore gives the same file to git and to the parser.
 func FuzzIgnore(f *testing.F) {
-	for _, s := range []string{"a\n!a/b\n", "*.o\r\n# x\n\\#y\n", "a \\ \n", "/a/**/b/\n**/c", "[[:alpha:]-]x[!]a-\\]]\n", "\xef\xbb\xbfa\x00b\n", "a**/b", "!\n/\n//\n", "***/a\\", "a/\\"} {
+	for _, s := range []string{"a\n!a/b\n", "*.o\r\n# x\n\\#y\n", "a \\ \n", "/a/**/b/\n**/c",
+		"[[:alpha:]-]x[!]a-\\]]\n", "\xef\xbb\xbfa\x00b\n", "a**/b", "!\n/\n//\n", "***/a\\", "a/\\"} {
 		f.Add([]byte(s), "a/b c")
 	}
 	dir := f.TempDir()
@@ -264,7 +269,8 @@ func validPath(path string) bool {
 			return false
 		}
 	}
-	return !strings.Contains(path, "\x00") && path[0] != ':' && path != ".gitignore" && path != ".gitattributes" && !strings.HasPrefix(path, ".gitignore/") && !strings.HasPrefix(path, ".gitattributes/")
+	return !strings.Contains(path, "\x00") && path[0] != ':' && path != ".gitignore" && path != ".gitattributes" &&
+		!strings.HasPrefix(path, ".gitignore/") && !strings.HasPrefix(path, ".gitattributes/")
 }
 
 // splitPath splits path into its folder, "" at the root, and its last part.

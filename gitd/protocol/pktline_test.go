@@ -138,7 +138,8 @@ func TestRequestBounds(t *testing.T) {
 	if _, err := ParseRequest(bytes.NewReader(agents(capabilitiesMax))); !errors.Is(err, object.ErrInvalid) {
 		t.Errorf("too many capabilities: %v", err)
 	}
-	arguments := append(append(AppendLine(nil, "command=ls-refs"), DelimLine...), bytes.Repeat([]byte("0004"), argumentsMax)...)
+	arguments := append(append(AppendLine(nil, "command=ls-refs"), DelimLine...),
+		bytes.Repeat([]byte("0004"), argumentsMax)...)
 	if _, err := ParseRequest(bytes.NewReader(append(arguments, FlushLine...))); err != nil {
 		t.Error(err)
 	}
@@ -150,7 +151,8 @@ func TestRequestBounds(t *testing.T) {
 // TestParseInfo checks requests for information on objects, and their way to git.
 func TestParseInfo(t *testing.T) {
 	id := strings.Repeat("1", 40)
-	body := append(AppendLine(AppendLine(append(AppendLine(AppendLine(nil, "command=object-info\n"), "object-format=sha1\n"), DelimLine...), "size\n"), "oid ", id, "\n"), FlushLine...)
+	body := append(AppendLine(AppendLine(append(AppendLine(AppendLine(nil, "command=object-info\n"),
+		"object-format=sha1\n"), DelimLine...), "size\n"), "oid ", id, "\n"), FlushLine...)
 	q, err := ParseRequest(bytes.NewReader(body))
 	if err != nil || q.Command != CommandInfo || !bytes.Equal(RenderInfo(q.Info), body) {
 		t.Errorf("%+v, %v", q, err)
@@ -173,7 +175,8 @@ func TestFetchArguments(t *testing.T) {
 		{"done", "done", false},
 		{"want " + id, "want " + id, true},
 		{"have " + id, "have " + id, false},
-		{"deepen-relative,wait-for-done,ofs-delta,include-tag,thin-pack", "thin-pack,include-tag,ofs-delta,wait-for-done,deepen-relative", false},
+		{"deepen-relative,wait-for-done,ofs-delta,include-tag,thin-pack",
+			"thin-pack,include-tag,ofs-delta,wait-for-done,deepen-relative", false},
 		{"no-progress,want " + id, "want " + id, true},
 		{"want " + id + ",deepen 7", "deepen 7,want " + id, true},
 		{"want " + id + ",deepen-since 1", "deepen-since 1,want " + id, false},
@@ -193,7 +196,8 @@ func TestFetchArguments(t *testing.T) {
 		{"shallow " + strings.Repeat("1", 64), "error", false},
 		{"done yes", "error", false},
 	} {
-		q, err := ParseRequest(bytes.NewReader(fetchOf(strings.FieldsFunc(tt.args, func(c rune) bool { return c == ',' })...)))
+		q, err := ParseRequest(bytes.NewReader(fetchOf(strings.FieldsFunc(tt.args,
+			func(c rune) bool { return c == ',' })...)))
 		if (err != nil) != (tt.want == "error") || err != nil && !errors.Is(err, object.ErrInvalid) {
 			t.Errorf("%q: %v", tt.args, err)
 		}
@@ -218,7 +222,8 @@ func TestFetchArguments(t *testing.T) {
 		}
 	}
 	quiet := FetchRequest{}
-	if got := string(quiet.Render(true)); !strings.Contains(got, "no-progress\n") || strings.Contains(string(quiet.Render(false)), "no-progress") {
+	if got := string(quiet.Render(true)); !strings.Contains(got, "no-progress\n") ||
+		strings.Contains(string(quiet.Render(false)), "no-progress") {
 		t.Errorf("%q", got)
 	}
 }
@@ -226,10 +231,13 @@ func TestFetchArguments(t *testing.T) {
 // TestCheckFilter checks filters as git rev-list --filter has them.
 func TestCheckFilter(t *testing.T) {
 	for spec, ok := range map[string]bool{
-		"blob:none": true, "blob:limit=0": true, "blob:limit=10": true, "blob:limit=10k": true, "blob:limit=1G": true, "blob:limit=2m": true,
-		"blob:": false, "blob:all": false, "blob:limit=": false, "blob:limit=k": false, "blob:limit=10x": false, "blob:limit=10kk": false, "blob:limit=-1": false, "blob:10": false,
+		"blob:none": true, "blob:limit=0": true, "blob:limit=10": true, "blob:limit=10k": true, "blob:limit=1G": true,
+		"blob:limit=2m": true,
+		"blob:":         false, "blob:all": false, "blob:limit=": false, "blob:limit=k": false, "blob:limit=10x": false,
+		"blob:limit=10kk": false, "blob:limit=-1": false, "blob:10": false,
 		"tree:0": true, "tree:17": true, "tree:": false, "tree:-1": false, "tree:4294967296": false,
-		"object:type=blob": true, "object:type=tree": true, "object:type=commit": true, "object:type=tag": true, "object:type=x": false, "object:": false,
+		"object:type=blob": true, "object:type=tree": true, "object:type=commit": true, "object:type=tag": true,
+		"object:type=x": false, "object:": false,
 		"sparse:oid=main:a": true, "sparse:oid=": false, "sparse:path=a": false, "sparse:oid=a\nb": false,
 		"combine:tree:0+blob:none": true, "combine:": false, "combine:a\x00": false,
 		"": false, "x": false, "blob": false,
@@ -310,7 +318,8 @@ func TestPushOptions(t *testing.T) {
 		{"push-options", strings.Repeat("0005a", 1001) + "0000", 0, true, "PACK"},
 		{"other", "0000", 0, false, "0000PACK"},
 	} {
-		in := bytes.NewReader(append(append(AppendLine(nil, zero, " ", one, " refs/heads/a\x00", tt.capabilities), FlushLine...), tt.options+"PACK"...))
+		in := bytes.NewReader(append(append(AppendLine(nil, zero, " ", one, " refs/heads/a\x00", tt.capabilities),
+			FlushLine...), tt.options+"PACK"...))
 		p, err := ParsePush(in)
 		rest, _ := io.ReadAll(in)
 		if err != nil || p.Band != tt.band || p.Unusual != tt.unusual || string(rest) != tt.rest || p.Report {
@@ -318,15 +327,18 @@ func TestPushOptions(t *testing.T) {
 		}
 	}
 	// Only the first command has capabilities.
-	p, err := ParsePush(bytes.NewReader(append(AppendLine(AppendLine(nil, zero, " ", one, " refs/heads/a"), zero, " ", one, " refs/heads/b\x00report-status-v2 push-options"), FlushLine...)))
+	p, err := ParsePush(bytes.NewReader(append(AppendLine(AppendLine(nil, zero, " ", one, " refs/heads/a"), zero, " ",
+		one, " refs/heads/b\x00report-status-v2 push-options"), FlushLine...)))
 	if err != nil || p.Report || p.Unusual || len(p.Commands) != 2 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err = ParsePush(bytes.NewReader(append(AppendLine(nil, zero, " ", strings.Repeat("1", 40), " refs/heads/a\x00report-status-v2"), FlushLine...))); err != nil || !p.Report {
+	if p, err = ParsePush(bytes.NewReader(append(AppendLine(nil, zero, " ", strings.Repeat("1", 40),
+		" refs/heads/a\x00report-status-v2"), FlushLine...))); err != nil || !p.Report {
 		t.Errorf("%+v, %v", p, err)
 	}
 	wide := strings.Repeat("2", 64)
-	if p, err = ParsePush(bytes.NewReader(append(AppendLine(nil, wide, " ", wide, " refs/heads/a"), FlushLine...))); err != nil || p.HashLen != 32 {
+	if p, err = ParsePush(bytes.NewReader(append(AppendLine(nil, wide, " ", wide, " refs/heads/a"),
+		FlushLine...))); err != nil || p.HashLen != 32 {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

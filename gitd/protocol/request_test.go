@@ -24,13 +24,15 @@ func fetchOf(args ...string) []byte {
 
 func TestParseRequest(t *testing.T) {
 	one, two := strings.Repeat("1", 40), strings.Repeat("2", 40)
-	q, err := ParseRequest(bytes.NewReader(fetchOf("thin-pack", "no-progress", "include-tag", "ofs-delta", "want "+two, "want "+one, "want "+two,
+	q, err := ParseRequest(bytes.NewReader(fetchOf("thin-pack", "no-progress", "include-tag", "ofs-delta", "want "+two,
+		"want "+one, "want "+two,
 		"have "+one, "shallow "+two, "deepen 1", "filter blob:none", "done")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := q.Fetch
-	if len(f.Wants) != 2 || f.Wants[0] != object.Hash(one) || len(f.Haves) != 1 || len(f.Shallow) != 1 || f.Depth != 1 || f.Filter != "blob:none" ||
+	if len(f.Wants) != 2 || f.Wants[0] != object.Hash(one) || len(f.Haves) != 1 || len(f.Shallow) != 1 ||
+		f.Depth != 1 || f.Filter != "blob:none" ||
 		!f.ThinPack || !f.NoProgress || !f.IncludeTag || !f.OFSDelta || !f.Done {
 		t.Errorf("%+v", f)
 	}
@@ -69,7 +71,8 @@ func TestParseRequest(t *testing.T) {
 }
 
 func TestCapabilities(t *testing.T) {
-	advert := append(AppendLine(AppendLine(AppendLine(AppendLine(AppendLine(nil, "version 2\n"), "agent=git/9\n"), "ls-refs=unborn new\n"),
+	advert := append(AppendLine(AppendLine(AppendLine(AppendLine(AppendLine(nil, "version 2\n"), "agent=git/9\n"),
+		"ls-refs=unborn new\n"),
 		"fetch=shallow packfile-uris wait-for-done filter ref-in-want\n"), "object-info\n"), FlushLine...)
 	b, err := Capabilities(advert, false)
 	if err != nil || string(b) != "000eversion 2\n0010agent=git/9\n0013ls-refs=unborn\n0027fetch=shallow wait-for-done filter\n0000" {
@@ -91,7 +94,8 @@ func FuzzParseRequest(f *testing.F) {
 	one := strings.Repeat("1", 40)
 	f.Add(fetchOf("thin-pack", "want "+one, "have "+one, "deepen 3", "deepen-relative", "filter tree:0", "done"))
 	f.Add(fetchOf("want "+one, "deepen-since 1700000000", "deepen-not refs/heads/x", "shallow "+one, "wait-for-done"))
-	f.Add(append(AppendLine(AppendLine(append(AppendLine(nil, "command=ls-refs\n"), "0001"...), "peel\n"), "ref-prefix refs/heads/\n"), FlushLine...))
+	f.Add(append(AppendLine(AppendLine(append(AppendLine(nil, "command=ls-refs\n"), "0001"...), "peel\n"),
+		"ref-prefix refs/heads/\n"), FlushLine...))
 	f.Add([]byte("0014command=object-info\n00010000"))
 	f.Add([]byte("0000"))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -137,15 +141,20 @@ func FuzzPktLine(f *testing.F) {
 func TestRequestGrowth(t *testing.T) {
 	pkt := func(text string) string { return string(AppendLine(nil, text)) }
 	id := strings.Repeat("0123456789", 4)
-	cases := curve.Tokens("0000", "0001", "0002", "0003", "0004", "0005", "0005a", "000", "fff0", "ffff", "zzzz", "\n", pkt("a\n"), pkt("command=fetch\n"), pkt("agent=a\n"), pkt("want "+id+"\n"),
+	cases := curve.Tokens("0000", "0001", "0002", "0003", "0004", "0005", "0005a", "000", "fff0", "ffff", "zzzz", "\n",
+		pkt("a\n"), pkt("command=fetch\n"), pkt("agent=a\n"), pkt("want "+id+"\n"),
 		pkt("have "+id+"\n"), pkt(strings.Repeat("a", 60_000)))
 	for _, command := range []string{"fetch", "ls-refs", "object-info"} {
-		for _, argument := range []string{"", "a", "want " + id, "have " + id, "shallow " + id, "want-ref refs/heads/a", "thin-pack", "deepen 1", "deepen-since 1", "deepen-not a", "deepen-relative", "filter blob:none",
+		for _, argument := range []string{"", "a", "want " + id, "have " + id, "shallow " + id, "want-ref refs/heads/a",
+			"thin-pack", "deepen 1", "deepen-since 1", "deepen-not a", "deepen-relative", "filter blob:none",
 			"ref-prefix a", "ref-prefix ", "peel", "oid " + id, "size"} {
-			cases = append(cases, curve.Case{Name: command + " " + argument, Prefix: pkt("command="+command+"\n") + "0001", Token: pkt(argument + "\n"), Suffix: "0000"})
+			cases = append(cases, curve.Case{Name: command + " " + argument,
+				Prefix: pkt("command="+command+"\n") + "0001", Token: pkt(argument + "\n"), Suffix: "0000"})
 		}
-		cases = append(cases, curve.Case{Name: command + " ids", Prefix: pkt("command="+command+"\n") + "0001", Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("want %040x\n", n)) }})
-		cases = append(cases, curve.Case{Name: command + " haves", Prefix: pkt("command="+command+"\n") + "0001", Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("have %040x\n", 1<<30-n)) }})
+		cases = append(cases, curve.Case{Name: command + " ids", Prefix: pkt("command="+command+"\n") + "0001",
+			Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("want %040x\n", n)) }})
+		cases = append(cases, curve.Case{Name: command + " haves", Prefix: pkt("command="+command+"\n") + "0001",
+			Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("have %040x\n", 1<<30-n)) }})
 	}
 	cases = append(cases, curve.Case{Name: "filter combine", Prefix: "f000command=fetch", Token: "combine:tree:0+"})
 	curve.Check(t, "protocol v2", func(text []byte) {
@@ -154,16 +163,20 @@ func TestRequestGrowth(t *testing.T) {
 		}
 	}, cases...)
 	var v0 []curve.Case
-	for _, line := range []string{"want " + id, "have " + id, "shallow " + id, "deepen 1", "deepen-not a", "filter blob:none", "done", "a"} {
-		v0 = append(v0, curve.Case{Name: line, Prefix: pkt("want " + id + " agent=a\n"), Token: pkt(line + "\n"), Suffix: "0000"},
-			curve.Case{Name: "after a flush " + line, Prefix: pkt("want "+id+" agent=a\n") + "0000", Token: pkt(line + "\n")})
+	for _, line := range []string{"want " + id, "have " + id, "shallow " + id, "deepen 1", "deepen-not a",
+		"filter blob:none", "done", "a"} {
+		v0 = append(v0, curve.Case{Name: line, Prefix: pkt("want " + id + " agent=a\n"), Token: pkt(line + "\n"),
+			Suffix: "0000"},
+			curve.Case{Name: "after a flush " + line, Prefix: pkt("want "+id+" agent=a\n") + "0000",
+				Token: pkt(line + "\n")})
 	}
 	curve.Check(t, "protocol v0", func(text []byte) { _ = CheckUpload(bytes.NewReader(text)) }, append(v0, cases[:18]...)...)
 }
 
 func TestParsePush(t *testing.T) {
 	zero, one, two := strings.Repeat("0", 40), strings.Repeat("1", 40), strings.Repeat("2", 40)
-	p, err := ParsePush(strings.NewReader(string(append(AppendLine(AppendLine(nil, zero, " ", one, " refs/heads/a\x00report-status side-band-64k"), one, " ", two, " refs/heads/b\n"), FlushLine...)) + "PACK"))
+	p, err := ParsePush(strings.NewReader(string(append(AppendLine(AppendLine(nil, zero, " ", one,
+		" refs/heads/a\x00report-status side-band-64k"), one, " ", two, " refs/heads/b\n"), FlushLine...)) + "PACK"))
 	if err != nil || len(p.Commands) != 2 || !p.Report || p.Band != MaxLine || p.HashLen != 20 || p.Unusual || !p.Packed() {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -173,7 +186,8 @@ func TestParsePush(t *testing.T) {
 	if c := p.Commands[1]; c.Creates() || c.Deletes() || c.Old != one || c.New != two || c.Ref != "refs/heads/b" {
 		t.Errorf("%+v", c)
 	}
-	p, err = ParsePush(bytes.NewReader(append(AppendLine(AppendLine(nil, "shallow ", one, "\n"), one, " ", zero, " refs/heads/a\x00side-band"), FlushLine...)))
+	p, err = ParsePush(bytes.NewReader(append(AppendLine(AppendLine(nil, "shallow ", one, "\n"), one, " ", zero,
+		" refs/heads/a\x00side-band"), FlushLine...)))
 	if err != nil || len(p.Commands) != 1 || p.Report || p.Band != 1000 || !p.Unusual || p.Packed() || !p.Commands[0].Deletes() {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -189,8 +203,9 @@ func TestParsePush(t *testing.T) {
 		"no flush":            AppendLine(nil, zero, " ", one, " refs/heads/a"),
 		"a delimiter":         []byte("0001"),
 		"malformed":           []byte("zzzz"),
-		"endless options":     append(append(AppendLine(nil, zero, " ", one, " refs/heads/a\x00push-options"), FlushLine...), strings.Repeat("0005a", 1002)...),
-		"many commands":       bytes.Repeat(AppendLine(nil, zero, " ", one, " refs/heads/a"), commandsMax+1),
+		"endless options": append(append(AppendLine(nil, zero, " ", one, " refs/heads/a\x00push-options"),
+			FlushLine...), strings.Repeat("0005a", 1002)...),
+		"many commands": bytes.Repeat(AppendLine(nil, zero, " ", one, " refs/heads/a"), commandsMax+1),
 	} {
 		var r *object.Refusal
 		if p, err := ParsePush(bytes.NewReader(body)); !errors.As(err, &r) {

@@ -15,7 +15,8 @@ func checkNew(path string, e object.Entry) error {
 		return fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, object.MaxPath, ErrNeedsGit)
 	case object.IsDotGit(e.Name):
 		return fmt.Errorf("%.200q has a name that git keeps for itself: %w", path, ErrNeedsGit)
-	case strings.EqualFold(plain, ".gitmodules"), strings.Contains(plain, "~") && len(plain) <= 8 && strings.HasPrefix(strings.ToLower(plain), "gi"):
+	case strings.EqualFold(plain, ".gitmodules"), strings.Contains(plain, "~") && len(plain) <= 8 &&
+		strings.HasPrefix(strings.ToLower(plain), "gi"):
 		// Short names of Windows count, too (gitmod~1, gi7eba~1).
 		return fmt.Errorf("%.200q tells git of submodules: %w", path, ErrNeedsGit)
 	case strings.EqualFold(plain, ".gitattributes") && (e.Name != ".gitattributes" || e.Mode == object.ModeFolder):

@@ -138,7 +138,8 @@ func (w *walk) readAttributes(p *folder) error {
 // chargeRules counts the bytes of rules. They need much more space in memory than in a file.
 func (w *walk) chargeRules(size int) error {
 	if w.rules += size; w.rules > pathspec.MaxFile {
-		return fmt.Errorf("the .gitignore and .gitattributes files have more than %d bytes: %w", pathspec.MaxFile, ErrNeedsGit)
+		return fmt.Errorf("the .gitignore and .gitattributes files have more than %d bytes: %w", pathspec.MaxFile,
+			ErrNeedsGit)
 	}
 	return nil
 }
@@ -216,7 +217,8 @@ func (w *walk) conversionOf(p *folder, name string) (pathspec.Conversion, error)
 
 	c := w.conversionBy(name, present)
 	if doubt && w.conversionBy(name, indexed) != c {
-		return c, fmt.Errorf("%.200q is converted by a .gitattributes that was deleted: %w", joinPath(p.path, name), ErrNeedsGit)
+		return c, fmt.Errorf("%.200q is converted by a .gitattributes that was deleted: %w", joinPath(p.path, name),
+			ErrNeedsGit)
 	}
 	if c.GitOnly != "" {
 		return c, fmt.Errorf("%.200q has the attribute %s: %w", joinPath(p.path, name), c.GitOnly, ErrNeedsGit)

@@ -86,7 +86,8 @@ func (o *overlaid) begin(commit gitd.Hash) {
 	os.Remove(o.index)
 	o.git(o.lower, "read-tree", string(commit))
 	o.git(o.lower, "checkout-index", "-q", "-a", "-u")
-	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=off,index=off,xino=off", o.lower, o.upper, o.dir+"/work")
+	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=off,index=off,xino=off", o.lower,
+		o.upper, o.dir+"/work")
 	if err := unix.Mount("overlay", o.tree, "overlay", 0, data); err != nil {
 		o.t.Skip("cannot run here: no overlay with redirect_dir: ", err)
 	}
@@ -143,8 +144,9 @@ func (o *overlaid) overlay(under, known gitd.Hash, cache *worktree.BlobCache) wo
 			return o.keeper.Open(ctx, o.upper, path)
 		}}
 	for _, c := range list {
-		out.Entries = append(out.Entries, worktree.OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
-			MTime: c.MTime, CTime: c.CTime, Link: c.Link, Opaque: c.Opaque, Redirect: c.Redirect})
+		out.Entries = append(out.Entries,
+			worktree.OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
+				MTime: c.MTime, CTime: c.CTime, Link: c.Link, Opaque: c.Opaque, Redirect: c.Redirect})
 	}
 	return out
 }
@@ -285,7 +287,8 @@ func (m *mutation) step() {
 	case 25:
 		switch kind := m.IntN(12); {
 		case kind == 0 && !m.plain:
-			write(filepath.Join(in, m.Pick([]string{".GIT", "git~1", ".git ", ".g\u200cit", ".gitmodules", "gitmod~1", ".GitAttributes"})), m.Content())
+			write(filepath.Join(in, m.Pick([]string{".GIT", "git~1", ".git ", ".g\u200cit", ".gitmodules", "gitmod~1",
+				".GitAttributes"})), m.Content())
 		case kind == 1:
 			p := filepath.Join(in, m.Pick([]string{".gitignore", ".gitattributes"}))
 			os.RemoveAll(p)
@@ -336,7 +339,8 @@ func TestSnapshotLikeGit(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		under := gitd.Hash(o.git("/", "-c", "user.name=O", "-c", "user.email=o@example.com", "commit-tree", "-m", "base", string(base)))
+		under := gitd.Hash(o.git("/", "-c", "user.name=O", "-c", "user.email=o@example.com", "commit-tree", "-m",
+			"base", string(base)))
 		o.objects = o.oracle + "/objects"
 		o.begin(under)
 		m.log, m.plain = nil, false
@@ -362,7 +366,8 @@ func TestSnapshotLikeGit(t *testing.T) {
 			}
 			m.log = append(m.log, fmt.Sprintf("-- %d", round))
 			want, gitErr := o.addAll()
-			s, err := r.Snapshot(ctx, over, gitd.NewCommit{Parents: []gitd.Hash{known}, Author: alice, Message: "m", When: time.Unix(1700000000, 0)})
+			s, err := r.Snapshot(ctx, over, gitd.NewCommit{Parents: []gitd.Hash{known}, Author: alice, Message: "m",
+				When: time.Unix(1700000000, 0)})
 			done++
 			if errors.Is(err, worktree.ErrNeedsGit) {
 				portable++
@@ -375,7 +380,8 @@ func TestSnapshotLikeGit(t *testing.T) {
 				break
 			}
 			if err != nil || gitErr != nil || s.Tree != want {
-				t.Errorf("tree %d, round %d: tree %s, %v; git's %s, %v\n%s", tree, round, s.Tree, err, want, gitErr, strings.Join(m.log, "\n"))
+				t.Errorf("tree %d, round %d: tree %s, %v; git's %s, %v\n%s", tree, round, s.Tree, err, want, gitErr,
+					strings.Join(m.log, "\n"))
 				for _, e := range over.Entries {
 					t.Logf("%+v", e)
 				}
@@ -390,7 +396,8 @@ func TestSnapshotLikeGit(t *testing.T) {
 					renamed++
 				}
 			}
-			if got, want := historytest.FormatChanges(s.Changed), o.git(o.tree, "diff-tree", "-r", "-z", "--no-renames", string(knownTree), string(want)); got != want {
+			if got, want := historytest.FormatChanges(s.Changed),
+				o.git(o.tree, "diff-tree", "-r", "-z", "--no-renames", string(knownTree), string(want)); got != want {
 				t.Errorf("tree %d: changed\n%q\ngit\n%q", tree, got, want)
 			}
 			if s.Commit == "" {

@@ -33,7 +33,9 @@ func TestLineEndsLikeGit(t *testing.T) {
 	dir := t.TempDir()
 	gittest.Run(t, dir, "init", "-q")
 	m := pathspectest.Random{Rand: rand.New(rand.NewPCG(41, 42))}
-	lines := []string{"", "text", "-text", "text=auto", "text eol=crlf", "text=auto eol=crlf", "text=auto eol=lf", "eol=crlf", "eol=lf", "crlf", "-crlf", "crlf=input", "crlf=auto", "binary", "text=input", "text=other", "-text eol=crlf", "!text crlf", "text=auto -crlf"}
+	lines := []string{"", "text", "-text", "text=auto", "text eol=crlf", "text=auto eol=crlf", "text=auto eol=lf",
+		"eol=crlf", "eol=lf", "crlf", "-crlf", "crlf=input", "crlf=auto", "binary", "text=input", "text=other",
+		"-text eol=crlf", "!text crlf", "text=auto -crlf"}
 	var config strings.Builder
 	for i, l := range lines {
 		fmt.Fprintf(&config, "[0-9]*.%d %s\n", i, l)
@@ -72,7 +74,8 @@ func TestLineEndsLikeGit(t *testing.T) {
 	gittest.Run(t, dir, "add", "-A")
 	tree := gittest.Run(t, dir, "write-tree")
 	gittest.Run(t, dir, "checkout-index", "-q", "-a", "-f", "--prefix=out/")
-	gittest.Run(t, repo, "fetch", "-q", dir, gittest.Run(t, dir, "commit-tree", "-m", "x", index), gittest.Run(t, dir, "commit-tree", "-m", "x", tree))
+	gittest.Run(t, repo, "fetch", "-q", dir, gittest.Run(t, dir, "commit-tree", "-m", "x", index),
+		gittest.Run(t, dir, "commit-tree", "-m", "x", tree))
 	w := &walk{ctx: ctx, repo: Repo{Objects: objects, MaxBytes: 1 << 30}, trees: map[object.Hash]*treeEntries{}}
 	known, err := w.namedEntries(object.Hash(index))
 	if err != nil {

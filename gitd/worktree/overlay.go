@@ -51,7 +51,8 @@ type upperNode struct {
 
 // child returns the entry called name, or nil.
 func (n *upperNode) child(name string) *upperNode {
-	i, ok := slices.BinarySearchFunc(n.children, name, func(k *upperNode, name string) int { return strings.Compare(k.name, name) })
+	i, ok := slices.BinarySearchFunc(n.children, name,
+		func(k *upperNode, name string) int { return strings.Compare(k.name, name) })
 	if !ok {
 		return nil
 	}

@@ -143,5 +143,6 @@ func (r Repo) newWalk(ctx context.Context, o *Overlay) (*walk, error) {
 // newLowerWalk returns a walk that knows the lower tree only.
 func (r Repo) newLowerWalk(ctx context.Context, commit object.Hash) (*walk, error) {
 	tree, err := r.Objects.TreeOf(ctx, commit)
-	return &walk{ctx: ctx, repo: r, lowerTree: tree, trees: map[object.Hash]*treeEntries{}, lowerFolders: map[string]*folder{}}, err
+	return &walk{ctx: ctx, repo: r, lowerTree: tree, trees: map[object.Hash]*treeEntries{},
+		lowerFolders: map[string]*folder{}}, err
 }

@@ -103,7 +103,8 @@ func treeText(t testing.TB, r *gitd.Repo, tree gitd.Hash) string {
 
 func TestSnapshotOf(t *testing.T) {
 	r := newRepo(t)
-	base := commit(t, r, "main", "One", "a", "1", "dir/b", "2", "dir/sub/c", "3", "x.log", "4", ".gitignore", "*.log\n/out/\n!keep.log\n", "win.bat", "1\n2\n", ".gitattributes", "*.bat text eol=crlf\n*.bin -text\n")
+	base := commit(t, r, "main", "One", "a", "1", "dir/b", "2", "dir/sub/c", "3", "x.log", "4", ".gitignore",
+		"*.log\n/out/\n!keep.log\n", "win.bat", "1\n2\n", ".gitattributes", "*.bat text eol=crlf\n*.bin -text\n")
 	const rest = "100644 .gitattributes\n100644 .gitignore\n"
 	for _, test := range []struct {
 		name string
@@ -112,16 +113,21 @@ func TestSnapshotOf(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"the same", []madeEntry{madeFile("a", "1")}, ""},
-		{"new and deleted", []madeEntry{madeFile("new", "n").exec(), madeOf('w', "a"), madeOf('w', "nothing"), madeLink("link", "../..")},
+		{"new and deleted", []madeEntry{madeFile("new", "n").exec(), madeOf('w', "a"), madeOf('w', "nothing"),
+			madeLink("link", "../..")},
 			"100644 dir/b\n100644 dir/sub/c\n120000 link\n100755 new\n100644 win.bat\n100644 x.log"},
-		{"what is ignored", []madeEntry{madeFile("y.log", "n"), madeFile("out/x", ""), madeFile("out/.git/HEAD", ""), madeFile("keep.log", "")},
+		{"what is ignored", []madeEntry{madeFile("y.log", "n"), madeFile("out/x", ""), madeFile("out/.git/HEAD", ""),
+			madeFile("keep.log", "")},
 			"100644 a\n100644 dir/b\n100644 dir/sub/c\n100644 keep.log\n100644 win.bat\n100644 x.log"},
 		{"empty folders, sockets and pipes", []madeEntry{madeOf('d', "empty/e"), madeOf('o', "pipe")}, ""},
 		{"a folder that is opaque", []madeEntry{madeOf('d', "dir").opaque(), madeFile("dir/d", "")},
 			"100644 a\n100644 dir/d\n100644 win.bat\n100644 x.log"},
-		{"a renamed folder, one in it taken out, one put in", []madeEntry{madeOf('w', "dir"), madeOf('d', "moved").from("dir"), madeOf('w', "moved/sub"), madeOf('d', "moved/s").from("dir/sub"), madeFile("moved/s/d", "")},
+		{"a renamed folder, one in it taken out, one put in",
+			[]madeEntry{madeOf('w', "dir"), madeOf('d', "moved").from("dir"), madeOf('w', "moved/sub"),
+				madeOf('d', "moved/s").from("dir/sub"), madeFile("moved/s/d", "")},
 			"100644 a\n100644 moved/b\n100644 moved/s/c\n100644 moved/s/d\n100644 win.bat\n100644 x.log"},
-		{"a folder in a renamed one", []madeEntry{madeOf('w', "dir"), madeOf('d', "moved").from("dir"), madeFile("moved/sub/d", "")},
+		{"a folder in a renamed one",
+			[]madeEntry{madeOf('w', "dir"), madeOf('d', "moved").from("dir"), madeFile("moved/sub/d", "")},
 			"100644 a\n100644 moved/b\n100644 moved/sub/c\n100644 moved/sub/d\n100644 win.bat\n100644 x.log"},
 		{"a folder that replaces a file, and the other way", []madeEntry{madeFile("a/b", ""), madeFile("dir", "")},
 			"100644 a/b\n100644 dir\n100644 win.bat\n100644 x.log"},
@@ -151,7 +157,9 @@ func TestSnapshotNeedsGit(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	link := gitd.Hash("1234567890123456789012345678901234567890")
-	plain := commit(t, r, "main", "One", "a", "1", "dir/b", "2", ".gitattributes", "*.psd filter=lfs\n*.id ident\n*.u16 working-tree-encoding=UTF-16\nkeep text\n", "old.psd", "x", "d/.gitattributes", "*.txt text\n")
+	plain := commit(t, r, "main", "One", "a", "1", "dir/b", "2", ".gitattributes",
+		"*.psd filter=lfs\n*.id ident\n*.u16 working-tree-encoding=UTF-16\nkeep text\n", "old.psd", "x",
+		"d/.gitattributes", "*.txt text\n")
 	// WriteCommit does not know submodules. Trees of stock git have them.
 	tree := git(t, r.Dir(), "rev-parse", string(plain)+"^{tree}")
 	index := filepath.Join(t.TempDir(), "index")
@@ -163,7 +171,8 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		return gitd.Hash(strings.TrimSpace(out))
 	}
 	stockGit("read-tree", tree)
-	stockGit("update-index", "--add", "--cacheinfo", "160000,"+string(link)+",sub", "--cacheinfo", "160000,"+string(link)+",in/sub")
+	stockGit("update-index", "--add", "--cacheinfo", "160000,"+string(link)+",sub", "--cacheinfo",
+		"160000,"+string(link)+",in/sub")
 	base := stockGit("commit-tree", "-m", "x", string(stockGit("write-tree")))
 
 	for name, list := range map[string][]madeEntry{
@@ -179,18 +188,19 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		"attributes elsewhere":      {madeFile("x/.GitAttributes", "x")},
 		"attributes as a folder":    {madeFile("x/.gitattributes/y", "x")},
 		"long line of attributes":   {madeFile("x/.gitattributes", strings.Repeat("x", 3000)+" text")},
-		"large attributes":          {madeFile(".gitattributes", strings.Repeat("#\n", pathspec.MaxFile)), madeFile("x", "")},
-		"large ignore file":         {madeFile(".gitignore", strings.Repeat("#\n", pathspec.MaxFile)), madeFile("x", "")},
-		"lost attributes":           {madeOf('w', "d/.gitattributes"), madeFile("d/x.txt", "x")},
-		"git's releases differ":     {madeFile(".gitignore", "/x**/y\n"), madeFile("xa/b/y", "")},
-		"pipe in place of a file":   {madeOf('o', "a")},
-		"submodule fetched":         {madeFile("sub/.git", "x")},
-		"submodule with files":      {madeFile("sub/x", "x")},
-		"file in place of one":      {madeFile("sub", "x")},
-		"moved from nowhere":        {madeOf('d', "x").from("nothing/here")},
-		"moved from a file":         {madeOf('d', "x").from("a")},
-		"moved from git's folder":   {madeOf('d', "x").from(".git/hooks")},
-		"a path that is too long":   {madeFile(strings.Repeat("0123456789/", 400)+"x", "")},
+		"large attributes": {madeFile(".gitattributes", strings.Repeat("#\n", pathspec.MaxFile)),
+			madeFile("x", "")},
+		"large ignore file":       {madeFile(".gitignore", strings.Repeat("#\n", pathspec.MaxFile)), madeFile("x", "")},
+		"lost attributes":         {madeOf('w', "d/.gitattributes"), madeFile("d/x.txt", "x")},
+		"git's releases differ":   {madeFile(".gitignore", "/x**/y\n"), madeFile("xa/b/y", "")},
+		"pipe in place of a file": {madeOf('o', "a")},
+		"submodule fetched":       {madeFile("sub/.git", "x")},
+		"submodule with files":    {madeFile("sub/x", "x")},
+		"file in place of one":    {madeFile("sub", "x")},
+		"moved from nowhere":      {madeOf('d', "x").from("nothing/here")},
+		"moved from a file":       {madeOf('d', "x").from("a")},
+		"moved from git's folder": {madeOf('d', "x").from(".git/hooks")},
+		"a path that is too long": {madeFile(strings.Repeat("0123456789/", 400)+"x", "")},
 	} {
 		o := overlayOf(base, base, list...)
 		if s, err := r.Snapshot(ctx, o, madeCommit); !errors.Is(err, worktree.ErrNeedsGit) {
@@ -252,7 +262,8 @@ func TestSnapshotRefusals(t *testing.T) {
 		"redirect up":     {{Kind: 'd', Path: "x", Redirect: "../../etc"}},
 		"redirect around": {{Kind: 'd', Path: "x", Redirect: "/d"}},
 	} {
-		if s, err := r.Snapshot(ctx, worktree.Overlay{Lower: base, Indexed: base, Entries: list, Open: overlayOf(base, base).Open}, madeCommit); !errors.Is(err, gitd.ErrInvalid) {
+		if s, err := r.Snapshot(ctx, worktree.Overlay{Lower: base, Indexed: base, Entries: list,
+			Open: overlayOf(base, base).Open}, madeCommit); !errors.Is(err, gitd.ErrInvalid) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
@@ -261,7 +272,8 @@ func TestSnapshotRefusals(t *testing.T) {
 	if _, err := r.Snapshot(ctx, large, madeCommit); !errors.Is(err, gitd.ErrTooLarge) {
 		t.Error(err)
 	}
-	for _, o := range []worktree.Overlay{overlayOf("", base), overlayOf(base, "nothing"), overlayOf(base, "1234567890123456789012345678901234567890")} {
+	for _, o := range []worktree.Overlay{overlayOf("", base), overlayOf(base, "nothing"),
+		overlayOf(base, "1234567890123456789012345678901234567890")} {
 		if _, err := r.Snapshot(ctx, o, madeCommit); err == nil {
 			t.Error("a commit that is not there")
 		}
@@ -289,7 +301,8 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	base := commit(t, r, "main", "One", "a", "1", "b", "2")
 	now := map[string]string{"a": "12345", "b": "", "log": "one line\n"}
 	cache := &worktree.BlobCache{}
-	o := overlayOf(base, base, madeFile("a", "123"), madeFile("b", "now shorter"), madeFile("gone", "x"), madeFile("log", "one line\n"))
+	o := overlayOf(base, base, madeFile("a", "123"), madeFile("b", "now shorter"), madeFile("gone", "x"),
+		madeFile("log", "one line\n"))
 	o.Cache = cache
 	o.Open = func(_ context.Context, path string) (io.ReadCloser, error) {
 		data, ok := now[path]
@@ -366,12 +379,13 @@ func TestSnapshotFindsSecrets(t *testing.T) {
 		message string
 		want    string
 	}{
-		"file":       {madeFile("d/x", "a\n"+secret+"\n"), "", `HORSE in "d/x"`},
-		"large file": {madeFile("big", strings.Repeat("0123456789abcdef", pack.MaxInMemory/16)+secret), "", `HORSE in "big"`},
-		"link":       {madeLink("l", "/"+secret), "", `HORSE in "l"`},
-		"name":       {madeFile("e/"+secret+".txt", "1"), "", `HORSE in the name of a file in "e"`},
-		"message":    {madeFile("x", ""), "see " + secret, `HORSE in commit `},
-		"folder":     {madeFile(secret+"/x", secret), "", `HORSE in "[secret HORSE]/x"; HORSE in the name of a file`},
+		"file": {madeFile("d/x", "a\n"+secret+"\n"), "", `HORSE in "d/x"`},
+		"large file": {madeFile("big", strings.Repeat("0123456789abcdef", pack.MaxInMemory/16)+secret), "",
+			`HORSE in "big"`},
+		"link":    {madeLink("l", "/"+secret), "", `HORSE in "l"`},
+		"name":    {madeFile("e/"+secret+".txt", "1"), "", `HORSE in the name of a file in "e"`},
+		"message": {madeFile("x", ""), "see " + secret, `HORSE in commit `},
+		"folder":  {madeFile(secret+"/x", secret), "", `HORSE in "[secret HORSE]/x"; HORSE in the name of a file`},
 	} {
 		c.Message = test.message
 		got, err := r.Snapshot(ctx, overlayOf(base, base, test.e), c)
@@ -479,7 +493,8 @@ func TestSnapshotPack(t *testing.T) {
 	commit(t, r, "other", "Other", "new", "content", "dir/sub/c", "changed")
 	own := t.TempDir()
 	git(t, own, "clone", "-q", "--bare", "--single-branch", "-b", "main", r.Dir(), ".")
-	s, _ := snap(t, r, overlayOf(base, base, madeFile("new", "content"), madeOf('w', "dir"), madeOf('d', "moved").from("dir"), madeFile("moved/sub/c", "changed")))
+	s, _ := snap(t, r, overlayOf(base, base, madeFile("new", "content"), madeOf('w', "dir"),
+		madeOf('d', "moved").from("dir"), madeFile("moved/sub/c", "changed")))
 	for ext, from := range map[string]io.Reader{".pack": s.Pack.Pack, ".idx": s.Pack.Index} {
 		data, err := io.ReadAll(from)
 		if err != nil {
@@ -505,7 +520,8 @@ func TestSnapshotPack(t *testing.T) {
 // The files still have CRLF, and the attributes of the new place apply.
 func TestSnapshotOfMovedLines(t *testing.T) {
 	r := newRepo(t)
-	base := commit(t, r, "main", "One", ".gitattributes", "/a/*.bat eol=crlf\n/text/* text\n", "a/x.bat", "1\n2\n", "a/y", "1\n")
+	base := commit(t, r, "main", "One", ".gitattributes", "/a/*.bat eol=crlf\n/text/* text\n", "a/x.bat", "1\n2\n",
+		"a/y", "1\n")
 	for to, want := range map[string]string{"b": "1\r\n2\r\n", "text": "1\n2\n"} {
 		o := overlayOf(base, base, madeOf('w', "a"), madeOf('d', to).from("a"))
 		o.Cache = &worktree.BlobCache{}
@@ -522,11 +538,13 @@ func TestSnapshotOfMovedLines(t *testing.T) {
 
 func TestVerbatim(t *testing.T) {
 	r := newRepo(t)
-	base := commit(t, r, "main", "One", ".gitattributes", "* text=auto\n*.sh eol=lf\n*.bat eol=crlf\n*.psd filter=lfs\n*.id ident\n[attr]wide working-tree-encoding=UTF-16\n",
+	base := commit(t, r, "main", "One", ".gitattributes",
+		"* text=auto\n*.sh eol=lf\n*.bat eol=crlf\n*.psd filter=lfs\n*.id ident\n[attr]wide working-tree-encoding=UTF-16\n",
 		"a", "1", "x.bat", "1\n", "d/.gitattributes", "*.bat -text\n*.w wide\n")
 	for path, plain := range map[string]bool{"a": true, "x.sh": true, "d/x.bat": true, "not/there": true, "x.w": true,
 		"d/x.psd": true, "x.bat": false, "not/there.bat": false, "x.id": false, "d/x.w": false} {
-		if err := r.Verbatim(t.Context(), base, []string{"a", path}); (err == nil) != plain || err != nil && !errors.Is(err, worktree.ErrNeedsGit) {
+		if err := r.Verbatim(t.Context(), base, []string{"a", path}); (err == nil) != plain || err != nil &&
+			!errors.Is(err, worktree.ErrNeedsGit) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -554,7 +572,8 @@ func FuzzOverlay(f *testing.F) {
 		for len(data) > 2 && len(o.Entries) < 1000 {
 			kind, flags := data[0], data[1]
 			path, rest, _ := bytes.Cut(data[2:], []byte{0})
-			e := worktree.OverlayEntry{Kind: kind, Path: string(path), Size: int64(len(content)), Link: content, Opaque: flags&1 != 0, Exec: flags&4 != 0}
+			e := worktree.OverlayEntry{Kind: kind, Path: string(path), Size: int64(len(content)), Link: content,
+				Opaque: flags&1 != 0, Exec: flags&4 != 0}
 			if flags&2 != 0 {
 				e.Redirect = content
 			}
@@ -573,7 +592,8 @@ func FuzzOverlay(f *testing.F) {
 					t.Error(err, out)
 				}
 			}
-		case !errors.Is(err, worktree.ErrNeedsGit) && !errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrTooLarge) && !errors.Is(err, gitd.ErrConflict):
+		case !errors.Is(err, worktree.ErrNeedsGit) && !errors.Is(err, gitd.ErrInvalid) &&
+			!errors.Is(err, gitd.ErrTooLarge) && !errors.Is(err, gitd.ErrConflict):
 			t.Error(err)
 		}
 	})
@@ -584,9 +604,11 @@ func BenchmarkSnapshot(b *testing.B) {
 	r := newRepo(b)
 	c := gitd.NewCommit{Author: alice}
 	for n := range 27_000 {
-		c.Put = append(c.Put, gitd.File{Path: fmt.Sprintf("packages/p%d/src/d%d/f%d.js", n/500, n/50%10, n%50), Content: fmt.Append(nil, n)})
+		c.Put = append(c.Put, gitd.File{Path: fmt.Sprintf("packages/p%d/src/d%d/f%d.js", n/500, n/50%10, n%50),
+			Content: fmt.Append(nil, n)})
 	}
-	c.Put = append(c.Put, gitd.File{Path: ".gitignore", Content: []byte("node_modules\n*.log\n/dist/\n")}, gitd.File{Path: ".gitattributes", Content: []byte("* text=auto\n")})
+	c.Put = append(c.Put, gitd.File{Path: ".gitignore", Content: []byte("node_modules\n*.log\n/dist/\n")},
+		gitd.File{Path: ".gitattributes", Content: []byte("* text=auto\n")})
 	base, err := r.WriteCommit(b.Context(), c)
 	if err != nil {
 		b.Fatal(err)
@@ -597,7 +619,9 @@ func BenchmarkSnapshot(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
-				list := []madeEntry{madeFile("packages/p1/src/d1/f1.js", fmt.Sprint("x", n)), madeFile("packages/p2/src/d1/f1.js", fmt.Sprint("y", n)), madeFile("packages/p3/new.js", fmt.Sprint("z", n))}
+				list := []madeEntry{madeFile("packages/p1/src/d1/f1.js", fmt.Sprint("x", n)),
+					madeFile("packages/p2/src/d1/f1.js", fmt.Sprint("y", n)),
+					madeFile("packages/p3/new.js", fmt.Sprint("z", n))}
 				b.StopTimer()
 				for i := range ignored {
 					list = append(list, madeFile(fmt.Sprintf("node_modules/m%d/f%d", i/100, i), ""))

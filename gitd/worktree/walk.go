@@ -366,7 +366,8 @@ func (w *walk) addLeaks(names []string, kind, path string, h object.Hash) error 
 		return err
 	}
 	for _, name := range names {
-		w.leaks = append(w.leaks, object.Leak{Secret: name, Kind: kind, Object: h, Path: object.CleanPath(w.repo.Secrets, path)})
+		w.leaks = append(w.leaks,
+			object.Leak{Secret: name, Kind: kind, Object: h, Path: object.CleanPath(w.repo.Secrets, path)})
 	}
 	return nil
 }

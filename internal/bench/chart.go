@@ -89,7 +89,8 @@ func (c chart) svg() string {
 	text := func(x, y float64, class, anchor, s string) {
 		var escaped strings.Builder
 		xml.EscapeText(&escaped, []byte(s))
-		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\" text-anchor=\"%s\">%s</text>\n", x, y, class, anchor, &escaped)
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\" text-anchor=\"%s\">%s</text>\n", x, y, class,
+			anchor, &escaped)
 	}
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"100%%\" role=\"img\">\n<style>%s</style>\n", chartWidth, chartHeight, chartStyle)
 	fmt.Fprintf(&b, "<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n", chartWidth, chartHeight)
@@ -98,7 +99,8 @@ func (c chart) svg() string {
 
 	const bottom = chartHeight - marginBottom
 	for _, v := range y.ticks() {
-		fmt.Fprintf(&b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1[3]f\"/>\n", marginLeft, chartWidth-marginRight, atY(v))
+		fmt.Fprintf(&b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1[3]f\"/>\n", marginLeft,
+			chartWidth-marginRight, atY(v))
 		text(marginLeft-10, atY(v)+6, "", "end", short(v))
 	}
 	xs := c.xs()

@@ -45,7 +45,8 @@ func (b *bench) plainRun(e *engineAPI) (side, error) {
 // cloneRun returns a side that makes a work tree without ramus, by a clone in the container.
 func cloneRun(e *engineAPI, r *repository, every int) side {
 	return side{name: sideClone, every: every, round: func(ctx context.Context, _ int) ([]float64, error) {
-		first, out, err := e.run(ctx, []string{r.dir + ":/repo.git:ro"}, "sh", "-c", "git clone -q file:///repo.git tree 2>/dev/null && cat tree/"+markPath)
+		first, out, err := e.run(ctx, []string{r.dir + ":/repo.git:ro"}, "sh", "-c",
+			"git clone -q file:///repo.git tree 2>/dev/null && cat tree/"+markPath)
 		if err == nil && out != markText {
 			err = fmt.Errorf("it printed %q", out)
 		}
@@ -90,7 +91,8 @@ func coldCaller(ctx context.Context, b *bench) error {
 			return err
 		}
 		if took > 0 {
-			b.tell(thousands(int64(s.files))+" files, base layer made", "ms", ms(took), target{}, "once a base commit, in the background")
+			b.tell(thousands(int64(s.files))+" files, base layer made", "ms", ms(took), target{},
+				"once a base commit, in the background")
 		}
 		repos = append(repos, r)
 		c.sides = append(c.sides, h.cold(s.name, r))
@@ -181,7 +183,8 @@ func coldWithoutPool(ctx context.Context, b *bench) error {
 		return err
 	}
 	if warm.api != nil && !warm.poolless {
-		b.tell("filling the pool, a container", "ms", ms(time.Since(begin))/depth, target{}, "ahead of callers, at low priority; no caller waits for it")
+		b.tell("filling the pool, a container", "ms", ms(time.Since(begin))/depth, target{},
+			"ahead of callers, at low priority; no caller waits for it")
 	}
 
 	h, err := b.house(ctx, "poolless", 0)
@@ -280,7 +283,8 @@ func rebuild(ctx context.Context, b *bench) error {
 				return nil, err
 			}
 			// According to git, the whole work tree must equal the branch's tree, and the index must agree.
-			check, err := h.exec(ctx, caller, r.name, record.Command{Shell: "git status --porcelain | head -5; export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm -f /tmp/index"})
+			check, err := h.exec(ctx, caller, r.name,
+				record.Command{Shell: "git status --porcelain | head -5; export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm -f /tmp/index"})
 			if err == nil {
 				err = check.printed(tree + "\n")
 			}
@@ -407,7 +411,8 @@ func idleContainers(ctx context.Context, b *bench) error {
 		return err
 	}
 	n := float64(b.idle)
-	b.tell(fmt.Sprintf("%d bound containers, memory each", b.idle), "MB", (before-available())/n, below(16), "what the machine has less, engine and shims included")
+	b.tell(fmt.Sprintf("%d bound containers, memory each", b.idle), "MB", (before-available())/n, below(16),
+		"what the machine has less, engine and shims included")
 	if len(pids) == 0 {
 		return nil
 	}

@@ -60,7 +60,8 @@ func dependency() (map[string]string, error) {
 	}
 	files["package.json"] = `{"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js"}, "dependencies": {` + app.String() + "}}\n"
 	files["pnpm-lock.yaml"] = "lockfileVersion: '9.0'\n\nsettings:\n  autoInstallPeers: true\n  excludeLinksFromLockfile: false\n\n" +
-		"importers:\n\n  .:\n    dependencies:\n" + locked.String() + "\npackages:\n\n" + packages.String() + "snapshots:\n\n" + snapshots.String()
+		"importers:\n\n  .:\n    dependencies:\n" + locked.String() + "\npackages:\n\n" + packages.String() +
+		"snapshots:\n\n" + snapshots.String()
 	return files, nil
 }
 
@@ -70,7 +71,8 @@ func packaged(i int) ([]byte, error) {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	put := func(name, text string) error {
-		err := w.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(text)), ModTime: time.Unix(1_700_000_000, 0)})
+		err := w.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(text)),
+			ModTime: time.Unix(1_700_000_000, 0)})
 		if err == nil {
 			_, err = w.Write([]byte(text))
 		}
@@ -135,8 +137,10 @@ func dependencies(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.addPair(m, "20,000 files of dependencies", firstOutput.what, mounted.name, none.name, atMost(1.5)).note("beside a caller without any")
-	b.addPair(m, "20,000 files of dependencies", firstOutput.what, mounted.name, unpacked.name, target{}).note("a container that unpacks them")
+	b.addPair(m, "20,000 files of dependencies", firstOutput.what, mounted.name, none.name,
+		atMost(1.5)).note("beside a caller without any")
+	b.addPair(m, "20,000 files of dependencies", firstOutput.what, mounted.name, unpacked.name,
+		target{}).note("a container that unpacks them")
 	return dependenciesUsed(ctx, b, h, r)
 }
 
@@ -188,7 +192,8 @@ func dependenciesUsed(ctx context.Context, b *bench, h *house, r *repository) er
 		return err
 	}
 	b.addPair(m, label, answered.what, mine.name, install.name, atMost(0.5))
-	b.addPair(m, label, answered.what, mine.name, installed.name, target{}).note("a container that finds a work tree and node_modules")
+	b.addPair(m, label, answered.what, mine.name, installed.name,
+		target{}).note("a container that finds a work tree and node_modules")
 	return nil
 }
 
@@ -239,7 +244,8 @@ func (s shelf) run(ctx context.Context, script, want string) (time.Duration, err
 
 // install returns a side that clones the repository, installs its dependencies from the store, and tests.
 func (s shelf) install() side {
-	return side{name: "docker run, pnpm install --offline", settle: func(ctx context.Context) error { return s.tidy(ctx, shelfClear, "clear\n") },
+	return side{name: "docker run, pnpm install --offline",
+		settle: func(ctx context.Context) error { return s.tidy(ctx, shelfClear, "clear\n") },
 		round: func(ctx context.Context, _ int) ([]float64, error) {
 			took, err := s.run(ctx, shelfInstall, depsSaid)
 			return []float64{ms(took)}, err
@@ -278,7 +284,8 @@ func (h *house) unpackRun(r *repository) (side, error) {
 		err = fmt.Errorf("%d tarballs of dependencies are kept, not one", len(found))
 	}
 	return side{name: "docker run, unpack", every: 3, round: func(ctx context.Context, _ int) ([]float64, error) {
-		first, out, err := h.api.run(ctx, []string{found[0] + ":/deps.tgz:ro"}, "sh", "-c", "mkdir /tmp/deps && tar -xzf /deps.tgz -C /tmp/deps && ls /tmp/deps")
+		first, out, err := h.api.run(ctx, []string{found[0] + ":/deps.tgz:ro"}, "sh", "-c",
+			"mkdir /tmp/deps && tar -xzf /deps.tgz -C /tmp/deps && ls /tmp/deps")
 		if err == nil && out != "pnpm\n" {
 			err = fmt.Errorf("it printed %q", out)
 		}

@@ -75,7 +75,10 @@ func warmCommands(ctx context.Context, b *bench) error {
 	}
 
 	c := comparison{metrics: []metric{wall}, sides: []side{
-		{name: sideRamus, round: timed(func(ctx context.Context, n int) error { return command(ctx, host, n, io.Discard, "true") })},
+		{name: sideRamus, round: timed(func(ctx context.Context,
+			n int) error {
+			return command(ctx, host, n, io.Discard, "true")
+		})},
 		{name: rest, round: timed(func(ctx context.Context, _ int) error {
 			x, err := byREST(record.Command{Args: []string{"true"}})
 			if err != nil {
@@ -83,7 +86,10 @@ func warmCommands(ctx context.Context, b *bench) error {
 			}
 			return x.printed("")
 		})},
-		{name: sideFloor, round: timed(func(ctx context.Context, _ int) error { return exec.CommandContext(ctx, "true").Run() })},
+		{name: sideFloor, round: timed(func(ctx context.Context,
+			_ int) error {
+			return exec.CommandContext(ctx, "true").Run()
+		})},
 	}}
 	var id string
 	if h.api != nil {
@@ -182,16 +188,17 @@ func commits(ctx context.Context, b *bench) error {
 	}
 	commit, both := metric{"commit", "ms"}, metric{"command and commit", "ms"}
 	repo := filepath.Join(h.data, "repos", r.name+".git")
-	c := comparison{metrics: []metric{commit, both}, sides: []side{{name: sideRamus, settle: rest, round: func(ctx context.Context, n int) ([]float64, error) {
-		x, err := h.exec(ctx, caller, r.name, record.Command{Shell: edit(n)})
-		if err == nil {
-			err = x.printed("done\n")
-		}
-		if err != nil {
-			return nil, err
-		}
-		return []float64{ms(x.all - x.last), ms(x.all)}, changes(ctx, repo, string(x.result.Commit), 3)
-	}}}}
+	c := comparison{metrics: []metric{commit, both},
+		sides: []side{{name: sideRamus, settle: rest, round: func(ctx context.Context, n int) ([]float64, error) {
+			x, err := h.exec(ctx, caller, r.name, record.Command{Shell: edit(n)})
+			if err == nil {
+				err = x.printed("done\n")
+			}
+			if err != nil {
+				return nil, err
+			}
+			return []float64{ms(x.all - x.last), ms(x.all)}, changes(ctx, repo, string(x.result.Commit), 3)
+		}}}}
 	const naive = "add, commit, push"
 	if h.api != nil {
 		bare := filepath.Join(b.dir, "pushed.git")
@@ -203,7 +210,8 @@ func commits(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		if err := h.api.exec(ctx, id, io.Discard, "sh", "-c", "git clone -q file:///repo.git "+containers.WorkDir+"/tree && cd tree && git config user.name A && git config user.email a@example.org"); err != nil {
+		if err := h.api.exec(ctx, id, io.Discard, "sh", "-c", "git clone -q file:///repo.git "+containers.WorkDir+
+			"/tree && cd tree && git config user.name A && git config user.email a@example.org"); err != nil {
 			return err
 		}
 		c.sides = append(c.sides,
@@ -212,7 +220,8 @@ func commits(ctx context.Context, b *bench) error {
 					return nil, err
 				}
 				begin := time.Now()
-				if err := h.api.exec(ctx, id, io.Discard, "sh", "-c", "cd tree && git add -A && git commit -q -m 'A change' && git push -q origin HEAD:refs/heads/bench"); err != nil {
+				if err := h.api.exec(ctx, id, io.Discard, "sh", "-c",
+					"cd tree && git add -A && git commit -q -m 'A change' && git push -q origin HEAD:refs/heads/bench"); err != nil {
 					return nil, err
 				}
 				return []float64{ms(time.Since(begin)), math.NaN()}, changes(ctx, bare, "refs/heads/bench", 3)
@@ -227,7 +236,8 @@ func commits(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.add(m, "3 files of 27,000", commit.what, naive, atMost(0.05)).note("from the last output to the answer: durable, journalled, recorded")
+	b.add(m, "3 files of 27,000", commit.what, naive,
+		atMost(0.05)).note("from the last output to the answer: durable, journalled, recorded")
 	b.add(m, "3 files of 27,000", both.what, sideExec, atMost(0.4)).note("beside an exec of true that commits nothing")
 	return nil
 }
@@ -271,7 +281,8 @@ func gitStatus(ctx context.Context, b *bench) error {
 		}}
 	}
 	const without = "without fsmonitor"
-	m, err := b.compare(ctx, comparison{metrics: []metric{wall}, sides: []side{look(sideRamus, ""), look(without, "-c core.fsmonitor=false")}})
+	m, err := b.compare(ctx, comparison{metrics: []metric{wall},
+		sides: []side{look(sideRamus, ""), look(without, "-c core.fsmonitor=false")}})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ func TestStormRunsOnePack(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, "pack-objects") || strings.Contains(line, "upload-pack") && !strings.Contains(line, "--advertise-refs") {
+			if strings.Contains(line, "pack-objects") || strings.Contains(line, "upload-pack") &&
+				!strings.Contains(line, "--advertise-refs") {
 				n++
 			}
 		}

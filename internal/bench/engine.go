@@ -92,7 +92,8 @@ func (e *engineAPI) runTo(ctx context.Context, binds []string, args ...string) (
 		return nil, err
 	}
 	defer func() { err = joined(err, e.remove(ctx, made.ID)) }()
-	attached, err := e.api.ContainerAttach(ctx, made.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
+	attached, err := e.api.ContainerAttach(ctx, made.ID,
+		client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,8 @@ func (b *bench) stay(ctx context.Context, e *engineAPI, binds ...string) (string
 
 // exec does what `docker exec` does. It creates an exec, attaches, reads to the end and requests the exit code.
 func (e *engineAPI) exec(ctx context.Context, id string, out io.Writer, args ...string) error {
-	made, err := e.api.ExecCreate(ctx, id, client.ExecCreateOptions{Cmd: args, WorkingDir: containers.WorkDir, AttachStdout: true, AttachStderr: true})
+	made, err := e.api.ExecCreate(ctx, id,
+		client.ExecCreateOptions{Cmd: args, WorkingDir: containers.WorkDir, AttachStdout: true, AttachStderr: true})
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,8 @@ func (e *engineAPI) remove(ctx context.Context, id string) error {
 
 // list returns the containers that have a label.
 func (e *engineAPI) list(ctx context.Context, label string) ([]container.Summary, error) {
-	r, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
+	r, err := e.api.ContainerList(ctx,
+		client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
 	return r.Items, err
 }
 

@@ -50,7 +50,8 @@ func cloneStorm(ctx context.Context, b *bench) error {
 		}
 		if k.label == "full" {
 			c.sides = append(c.sides, side{name: sideStatic, round: func(ctx context.Context, _ int) ([]float64, error) {
-				return static.storm(ctx, stormOf, func(ctx context.Context, _ int) error { return fileOf(ctx, file, info.Size()) })
+				return static.storm(ctx, stormOf,
+					func(ctx context.Context, _ int) error { return fileOf(ctx, file, info.Size()) })
 			}})
 		}
 		m, err := b.compare(ctx, c)
@@ -70,7 +71,8 @@ func cloneStorm(ctx context.Context, b *bench) error {
 		}
 	}
 
-	peak := comparison{metrics: []metric{{"peak memory", "MB"}, {"of it, no program's file", "MB"}}, rounds: 3, noWarmUp: true}
+	peak := comparison{metrics: []metric{{"peak memory", "MB"}, {"of it, no program's file", "MB"}}, rounds: 3,
+		noWarmUp: true}
 	for _, g := range servers {
 		peak.sides = append(peak.sides, side{name: g.name, round: func(ctx context.Context, n int) ([]float64, error) {
 			stop := g.watch()

@@ -58,7 +58,8 @@ func (b *bench) housed(ctx context.Context, r *repository) (*gitServer, error) {
 		return nil, err
 	}
 	h.url = "http://" + address
-	return &gitServer{server: h.server, repo: h.url + "/" + r.name + ".git", user: "bench:" + token.Token, dir: filepath.Join(h.data, "repos", r.name+".git")}, nil
+	return &gitServer{server: h.server, repo: h.url + "/" + r.name + ".git", user: "bench:" + token.Token,
+		dir: filepath.Join(h.data, "repos", r.name+".git")}, nil
 }
 
 // serve makes a repository and the servers that are compared over it.
@@ -79,7 +80,8 @@ func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, er
 		return nil, err
 	}
 	var out []*gitServer
-	add := func(name string, env []string, ready func(string) (string, bool), program string, args ...string) (*gitServer, error) {
+	add := func(name string, env []string, ready func(string) (string, bool), program string,
+		args ...string) (*gitServer, error) {
 		root, err := os.MkdirTemp(b.dir, "git-")
 		if err != nil {
 			return nil, err

@@ -70,7 +70,8 @@ func TestWire(t *testing.T) {
 	defer c.close()
 
 	for name, f := range map[string]clone{
-		"full": {ref: "HEAD"}, "depth 1": {ref: "refs/heads/task-1", depth: 1}, "no blobs": {ref: "HEAD", filter: "blob:none"}, "all": {ref: "HEAD", all: true},
+		"full": {ref: "HEAD"}, "depth 1": {ref: "refs/heads/task-1", depth: 1},
+		"no blobs": {ref: "HEAD", filter: "blob:none"}, "all": {ref: "HEAD", all: true},
 	} {
 		var pack bytes.Buffer
 		f.pack = &pack
@@ -151,7 +152,8 @@ func FuzzReadPack(f *testing.F) {
 // TestServer: CPU and memory of a process tree are found, and nothing of it is left.
 func TestServer(t *testing.T) {
 	b := &bench{dir: t.TempDir(), said: io.Discard}
-	s, err := b.start(t.Context(), "a shell", nil, serving, "sh", "-c", "(i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; sleep 100) & echo serving http://here; sleep 100")
+	s, err := b.start(t.Context(), "a shell", nil, serving, "sh", "-c",
+		"(i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; sleep 100) & echo serving http://here; sleep 100")
 	if err != nil {
 		t.Fatal(err)
 	}

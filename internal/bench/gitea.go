@@ -77,7 +77,8 @@ GC = 60
 	if err := own(); err != nil {
 		return nil, err
 	}
-	env := []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + home, "GITEA_WORK_DIR=" + home, "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1"}
+	env := []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + home, "GITEA_WORK_DIR=" + home, "HOME=" + home,
+		"GIT_CONFIG_NOSYSTEM=1"}
 	gitea := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, program, append([]string{"--config", config}, args...)...)
 		cmd.Env, cmd.Dir, cmd.SysProcAttr = env, home, as
@@ -91,7 +92,8 @@ GC = 60
 	if _, err := gitea("migrate"); err != nil {
 		return nil, err
 	}
-	out, err := gitea("admin", "user", "create", "--username", "bench", "--password", "bench-bench-1", "--email", "bench@example.org",
+	out, err := gitea("admin", "user", "create", "--username", "bench", "--password", "bench-bench-1", "--email",
+		"bench@example.org",
 		"--admin", "--must-change-password=false", "--access-token", "--access-token-scopes", "all")
 	if err != nil {
 		return nil, err

@@ -57,7 +57,8 @@ func growthChange(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	c := chart{Name: b.scenario, Title: "A caller's first output in a new container", X: "files that its branch changes", Y: "milliseconds"}
+	c := chart{Name: b.scenario, Title: "A caller's first output in a new container",
+		X: "files that its branch changes", Y: "milliseconds"}
 	for _, files := range []int{1, 10, 100, 1000} {
 		caller := h.name()
 		x, err := h.exec(ctx, caller, r.name, record.Command{Shell: fmt.Sprintf(
@@ -105,7 +106,8 @@ func growthCallers(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	c := chart{Name: b.scenario, Title: "New callers at once", X: "callers", Y: "milliseconds to first output (90th percentile)"}
+	c := chart{Name: b.scenario, Title: "New callers at once", X: "callers",
+		Y: "milliseconds to first output (90th percentile)"}
 	for _, callers := range []int{1, 5, 20, 50, 100, 200} {
 		kept := len(b.exits)
 		if err := b.growCallers(ctx, &c, r, callers); err != nil {
@@ -147,11 +149,14 @@ func (b *bench) growCallers(ctx context.Context, c *chart, r *repository, caller
 }
 
 func growthBranches(ctx context.Context, b *bench) error {
-	refs := chart{Name: b.scenario + "-refs", Title: "Advertisement and ls-refs", X: "branches of the repository", Y: "requests a second"}
-	clones := chart{Name: b.scenario + "-clone", Title: "32 clones of 32 branches, depth 1", X: "branches of the repository", Y: "milliseconds"}
+	refs := chart{Name: b.scenario + "-refs", Title: "Advertisement and ls-refs", X: "branches of the repository",
+		Y: "requests a second"}
+	clones := chart{Name: b.scenario + "-clone", Title: "32 clones of 32 branches, depth 1",
+		X: "branches of the repository", Y: "milliseconds"}
 	rate := metric{"requests", "/s"}
 	for _, branches := range []int{10, 100, 1_000, 10_000} {
-		r, err := b.repository(ctx, shape{name: fmt.Sprintf("branches-%d", branches), files: 961, commits: 200, branches: branches})
+		r, err := b.repository(ctx,
+			shape{name: fmt.Sprintf("branches-%d", branches), files: 961, commits: 200, branches: branches})
 		if err != nil {
 			return err
 		}

@@ -51,7 +51,8 @@ func (b *bench) house(ctx context.Context, name string, pool int, env ...string)
 	b.onExit(h.clean)
 	env = append([]string{"RAMUS_DATA=" + h.data, "RAMUS_LISTEN=", "RAMUS_ENGINE=" + b.engine, "RAMUS_IMAGE=" + b.image,
 		fmt.Sprintf("RAMUS_POOL=%d", pool), "RAMUS_CAPACITY=250", "RAMUS_SLEEP_AFTER=2h", "RAMUS_LOG_LEVEL=warn",
-		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"), "RAMUS_WORK_TREE=" + cmp.Or(os.Getenv("RAMUS_WORK_TREE"), "auto")}, env...)
+		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"),
+		"RAMUS_WORK_TREE=" + cmp.Or(os.Getenv("RAMUS_WORK_TREE"), "auto")}, env...)
 	if os.Getenv("DOCKER_HOST") == "" {
 		env = without(env, "DOCKER_HOST=")
 	}
@@ -231,7 +232,8 @@ func (h *house) waiting(ctx context.Context) (n int, err error) {
 		}
 		for _, c := range all {
 			// A container that makes base layers has no caller either, but does not wait for one.
-			making := slices.ContainsFunc(c.Names, func(name string) bool { return strings.HasPrefix(name, "/container-layer") })
+			making := slices.ContainsFunc(c.Names,
+				func(name string) bool { return strings.HasPrefix(name, "/container-layer") })
 			if c.State == "running" && !making {
 				n++
 			}
@@ -250,7 +252,8 @@ type execution struct {
 
 func (x *execution) printed(want string) error {
 	if got := x.text.String(); x.result.ExitCode != 0 || got != want {
-		return fmt.Errorf("%s printed %q and ended with %d; want %q", x.caller, got[:min(len(got), 500)], x.result.ExitCode, want)
+		return fmt.Errorf("%s printed %q and ended with %d; want %q", x.caller, got[:min(len(got), 500)],
+			x.result.ExitCode, want)
 	}
 	return nil
 }
@@ -259,7 +262,8 @@ func (x *execution) printed(want string) error {
 func (h *house) exec(ctx context.Context, caller, repo string, c record.Command) (*execution, error) {
 	x := &execution{firstWriter: &firstWriter{begin: time.Now()}, caller: caller}
 	var err error
-	x.result, err = h.client.Exec(ctx, caller, gateway.ExecRequest{Repo: repo, Command: c}, client.ExecOptions{Stdout: x, Stderr: x})
+	x.result, err = h.client.Exec(ctx, caller, gateway.ExecRequest{Repo: repo, Command: c},
+		client.ExecOptions{Stdout: x, Stderr: x})
 	x.all = time.Since(x.begin)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", caller, err)
@@ -299,7 +303,8 @@ func joined(a, b error) error {
 
 // execTo is exec for output that is too large to keep.
 func (h *house) execTo(ctx context.Context, caller, repo string, c record.Command, w io.Writer) error {
-	result, err := h.client.Exec(ctx, caller, gateway.ExecRequest{Repo: repo, Command: c}, client.ExecOptions{Stdout: w, Stderr: io.Discard})
+	result, err := h.client.Exec(ctx, caller, gateway.ExecRequest{Repo: repo, Command: c},
+		client.ExecOptions{Stdout: w, Stderr: io.Discard})
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("%s: exit code %d", caller, result.ExitCode)
 	}

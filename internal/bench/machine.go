@@ -28,7 +28,8 @@ type machine struct {
 }
 
 func thisMachine(ctx context.Context) machine {
-	m := machine{Time: time.Now().UTC().Truncate(time.Second), Cores: runtime.NumCPU(), Go: runtime.Version(), Load: loadAverage()}
+	m := machine{Time: time.Now().UTC().Truncate(time.Second), Cores: runtime.NumCPU(), Go: runtime.Version(),
+		Load: loadAverage()}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		m.Kernel = unix.ByteSliceToString(name.Release[:])
@@ -52,7 +53,8 @@ func thisMachine(ctx context.Context) machine {
 }
 
 func (m machine) String() string {
-	s := fmt.Sprintf("%s: %d cores (%s), %s MB, kernel %s, git %s, %s", m.Time.Format(time.RFC3339), m.Cores, m.CPU, thousands(m.Memory), m.Kernel, m.Git, m.Go)
+	s := fmt.Sprintf("%s: %d cores (%s), %s MB, kernel %s, git %s, %s", m.Time.Format(time.RFC3339), m.Cores, m.CPU,
+		thousands(m.Memory), m.Kernel, m.Git, m.Go)
 	if m.Engine != "" {
 		s += ", Docker " + m.Engine
 	}

@@ -81,15 +81,21 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 		}
 		return otherwise
 	}
-	names := flags.String("run", os.Getenv("BENCH"), "`names` of scenarios, or their beginnings, with commas; empty: all (BENCH)")
+	names := flags.String("run", os.Getenv("BENCH"),
+		"`names` of scenarios, or their beginnings, with commas; empty: all (BENCH)")
 	list := flags.Bool("list", false, "list the scenarios")
 	flags.IntVar(&s.rounds, "rounds", number("BENCH_ROUNDS", 15), "`rounds` of each comparison (BENCH_ROUNDS)")
-	seconds := flags.Int("seconds", number("BENCH_SECONDS", 40), "`seconds` after which a comparison begins no further round, once it has three (BENCH_SECONDS)")
-	flags.StringVar(&s.out, "out", env("BENCH_OUT", "bin/bench"), "`folder` for results.json, the charts, and the repositories that are made (BENCH_OUT)")
+	seconds := flags.Int("seconds", number("BENCH_SECONDS", 40),
+		"`seconds` after which a comparison begins no further round, once it has three (BENCH_SECONDS)")
+	flags.StringVar(&s.out, "out", env("BENCH_OUT", "bin/bench"),
+		"`folder` for results.json, the charts, and the repositories that are made (BENCH_OUT)")
 	flags.StringVar(&s.ramus, "ramus", env("BENCH_RAMUS", "bin/ramus"), "the ramus `program` (BENCH_RAMUS)")
-	flags.StringVar(&s.image, "image", env("BENCH_IMAGE", "ramus/task:latest"), "`image` of the containers on all sides (BENCH_IMAGE)")
-	flags.StringVar(&s.engine, "engine", env("BENCH_ENGINE", "docker"), "`engine` of ramus's containers, docker or sandbox (BENCH_ENGINE)")
-	flags.StringVar(&s.gitea, "gitea", env("BENCH_GITEA", "gitea"), "the Gitea `program`, measured where it is found (BENCH_GITEA)")
+	flags.StringVar(&s.image, "image", env("BENCH_IMAGE", "ramus/task:latest"),
+		"`image` of the containers on all sides (BENCH_IMAGE)")
+	flags.StringVar(&s.engine, "engine", env("BENCH_ENGINE", "docker"),
+		"`engine` of ramus's containers, docker or sandbox (BENCH_ENGINE)")
+	flags.StringVar(&s.gitea, "gitea", env("BENCH_GITEA", "gitea"),
+		"the Gitea `program`, measured where it is found (BENCH_GITEA)")
 	flags.IntVar(&s.idle, "idle", number("BENCH_IDLE", 100), "how many idle containers (BENCH_IDLE)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -164,10 +170,12 @@ func measure(ctx context.Context, s settings, out, errs io.Writer) (err error) {
 		var unable *unableError
 		switch {
 		case errors.As(err, &unable):
-			b.report.Rows = append(b.report.Rows, row{Scenario: sc.name, What: sc.about, State: stateUnable, Note: unable.Error()})
+			b.report.Rows = append(b.report.Rows,
+				row{Scenario: sc.name, What: sc.about, State: stateUnable, Note: unable.Error()})
 			b.sayf("%s: cannot run here: %v", sc.name, unable)
 		case err != nil && ctx.Err() == nil:
-			b.report.Rows = append(b.report.Rows, row{Scenario: sc.name, What: sc.about, State: stateFailed, Note: err.Error()})
+			b.report.Rows = append(b.report.Rows,
+				row{Scenario: sc.name, What: sc.about, State: stateFailed, Note: err.Error()})
 			b.sayf("%s: failed: %v", sc.name, err)
 		}
 		b.sayf("%s: took %s", sc.name, time.Since(began).Round(100*time.Millisecond))

@@ -11,7 +11,8 @@ import (
 func (r *report) markdown() string {
 	var s strings.Builder
 	m := r.Machine
-	fmt.Fprintf(&s, "%s, %d cores, %d GB, git %s, Docker %s; medians:\n\n", m.Time.Format(time.DateOnly), m.Cores, (m.Memory+512)/1024, m.Git, m.Engine)
+	fmt.Fprintf(&s, "%s, %d cores, %d GB, git %s, Docker %s; medians:\n\n", m.Time.Format(time.DateOnly), m.Cores,
+		(m.Memory+512)/1024, m.Git, m.Engine)
 	s.WriteString("| | ramus | beside | ratio | target | |\n|---|--:|--:|--:|--:|---|\n")
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 	for _, x := range r.Rows {

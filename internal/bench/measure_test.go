@@ -42,7 +42,8 @@ func TestCompare(t *testing.T) {
 				}
 				return []float64{float64(n)}, nil
 			}},
-		{name: "other", every: 5, round: func(_ context.Context, n int) ([]float64, error) { return []float64{10 * float64(n)}, nil }},
+		{name: "other", every: 5,
+			round: func(_ context.Context, n int) ([]float64, error) { return []float64{10 * float64(n)}, nil }},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +103,8 @@ func TestTargets(t *testing.T) {
 }
 
 func TestDigits(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.0312: "0.0312", 0.25: "0.25", 3: "3", 12.34: "12.3", 456.7: "457", 1234567: "1,234,567", -1234: "-1,234"} {
+	for v, want := range map[float64]string{0: "0", 0.0312: "0.0312", 0.25: "0.25", 3: "3", 12.34: "12.3", 456.7: "457",
+		1234567: "1,234,567", -1234: "-1,234"} {
 		if got := digits(v); got != want {
 			t.Errorf("digits(%v) = %q, want %q", v, got, want)
 		}
@@ -126,13 +128,15 @@ func TestEnds(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	r := report{Rows: []row{
-		{Scenario: "cold", What: "437 files", Unit: "ms", Ramus: stat{12, 10, 14, 15}, Other: sideRun, Beside: stat{400, 350, 500, 15},
-			Ratio: 0.03, RatioP90: 0.04, Target: "≤ 0.1×", State: stateMet, Load: 0.5},
+		{Scenario: "cold", What: "437 files", Unit: "ms", Ramus: stat{12, 10, 14, 15}, Other: sideRun,
+			Beside: stat{400, 350, 500, 15},
+			Ratio:  0.03, RatioP90: 0.04, Target: "≤ 0.1×", State: stateMet, Load: 0.5},
 		{Scenario: "cold", What: "broken", State: stateFailed, Note: "why"},
 	}}
 	var out bytes.Buffer
 	r.print(&out)
-	for _, want := range []string{"437 files", "12 ms", "400 ms", "0.03×", "≤ 0.1×", "met", "FAILED", "why", "1 targets met, 0 missed, 1 FAILED"} {
+	for _, want := range []string{"437 files", "12 ms", "400 ms", "0.03×", "≤ 0.1×", "met", "FAILED", "why",
+		"1 targets met, 0 missed, 1 FAILED"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, &out)
 		}

@@ -64,7 +64,8 @@ func prepare(on parent, ref string, n int) push {
 	root := append(append([]byte{}, on.root...), "40000 zz-pushed\x00"...)
 	tree := keep(&objects, 2, append(root, below[:]...))
 	who := fmt.Sprintf("A Person <person@example.org> %d +0000", 1_750_000_000+n)
-	commit := keep(&objects, 1, fmt.Appendf(nil, "tree %x\nparent %s\nauthor %s\ncommitter %[3]s\n\nPush %d\n", tree, on.commit, who, n))
+	commit := keep(&objects, 1, fmt.Appendf(nil, "tree %x\nparent %s\nauthor %s\ncommitter %[3]s\n\nPush %d\n", tree,
+		on.commit, who, n))
 	return push{ref: ref, old: noHash, new: hex.EncodeToString(commit[:]), pack: packOf(objects)}
 }
 

@@ -60,7 +60,8 @@ func (b *bench) repository(ctx context.Context, s shape) (*repository, error) {
 	if r := b.repos[s.name]; r != nil {
 		return r, nil
 	}
-	dir := filepath.Join(b.out, "repos", fmt.Sprintf("%s-%d-%d-%d-v%d.git", s.name, s.files, s.commits, s.branches, shapeVersion))
+	dir := filepath.Join(b.out, "repos",
+		fmt.Sprintf("%s-%d-%d-%d-v%d.git", s.name, s.files, s.commits, s.branches, shapeVersion))
 	if _, err := os.Stat(dir); err != nil {
 		b.sayf("making a repository of %s files and %s commits", thousands(int64(s.files)), thousands(int64(s.commits)))
 		if err := makeRepository(ctx, dir, s); err != nil {
@@ -170,7 +171,8 @@ func (s shape) write(w io.Writer) error {
 func (s shape) path(i int) string {
 	folder := i / 12
 	kinds := [...]string{"src", "test", "lib", "fixtures/input", "fixtures/output"}
-	return fmt.Sprintf("packages/package-%03d/%s/module-%02d/file-%02d.js", folder/40, kinds[folder%len(kinds)], folder%40/len(kinds), i%12)
+	return fmt.Sprintf("packages/package-%03d/%s/module-%02d/file-%02d.js", folder/40, kinds[folder%len(kinds)],
+		folder%40/len(kinds), i%12)
 }
 
 // text returns the first content of the i-th file.

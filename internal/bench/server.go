@@ -175,7 +175,8 @@ func (s *server) enterGroup() {
 	if err != nil {
 		return
 	}
-	s.cmd.Args = append([]string{"sh", "-c", `echo $$ >"$0/cgroup.procs"; exec "$@"`, s.group, s.cmd.Path}, s.cmd.Args[1:]...)
+	s.cmd.Args = append([]string{"sh", "-c", `echo $$ >"$0/cgroup.procs"; exec "$@"`, s.group, s.cmd.Path},
+		s.cmd.Args[1:]...)
 	s.cmd.Path = sh
 }
 

@@ -14,7 +14,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "-1KiB", "1.5GiB", "1KB", "1 k", "KiB", "5MiBKiB", "5KiBMiB", "9223372036854775808", "8388608TiB", "9223372036854775807KiB"} {
+	for _, text := range []string{"", "x", "-1", "-1KiB", "1.5GiB", "1KB", "1 k", "KiB", "5MiBKiB", "5KiBMiB",
+		"9223372036854775808", "8388608TiB", "9223372036854775807KiB"} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: %d", text, got)
 		}

@@ -130,12 +130,14 @@ func Start(ctx context.Context, p Program, dir string) (*Server, error) {
 	}
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(p.Path, append([]string{"--config", config}, args...)...)
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + dir, "GITEA_WORK_DIR=" + dir, "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + dir, "GITEA_WORK_DIR=" + dir,
+			"HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
 		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
 		return cmd
 	}
-	for _, args := range [][]string{{"migrate"}, {"admin", "user", "create", "--username", s.Admin, "--password", s.Password, "--email", "root@example.org",
-		"--admin", "--must-change-password=false"}} {
+	for _, args := range [][]string{{"migrate"},
+		{"admin", "user", "create", "--username", s.Admin, "--password", s.Password, "--email", "root@example.org",
+			"--admin", "--must-change-password=false"}} {
 		if out, err := command(args...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("cannot start Gitea: %s: %w: %s", args[0], err, out)
 		}
@@ -189,8 +191,9 @@ func (s *Server) Close() error {
 
 // AddUser adds a user and returns a token.
 func (s *Server) AddUser(ctx context.Context, login string) (token string, err error) {
-	err = s.Do(ctx, s.Token, http.MethodPost, "/admin/users", map[string]any{"username": login, "email": login + "@example.org", "password": s.Password,
-		"must_change_password": false}, nil)
+	err = s.Do(ctx, s.Token, http.MethodPost, "/admin/users",
+		map[string]any{"username": login, "email": login + "@example.org", "password": s.Password,
+			"must_change_password": false}, nil)
 	if err != nil {
 		return "", err
 	}

@@ -76,7 +76,8 @@ func findFaults(dir string, files []string, root string) ([]fault, error) {
 		add := func(pos token.Pos, old string, news ...string) {
 			at := set.Position(pos)
 			for _, next := range news {
-				found = append(found, fault{path: path, name: filepath.ToSlash(name), line: at.Line, offset: at.Offset, old: old, new: next, text: lineAt(text, at.Offset)})
+				found = append(found, fault{path: path, name: filepath.ToSlash(name), line: at.Line, offset: at.Offset,
+					old: old, new: next, text: lineAt(text, at.Offset)})
 			}
 		}
 		ast.Inspect(tree, func(n ast.Node) bool { return inspect(n, add) })

@@ -83,6 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 			fmt.Fprintf(out, "      %s\n", f)
 		}
 	}
-	fmt.Fprintf(out, "%d of %d faults noticed in %d packages%s\n", total.noticed, total.noticed+total.missed, len(packages), total.aside())
+	fmt.Fprintf(out, "%d of %d faults noticed in %d packages%s\n", total.noticed, total.noticed+total.missed,
+		len(packages), total.aside())
 	return code, nil
 }

@@ -160,7 +160,8 @@ func quoted(v string) []string {
 	list = append(list, inner(strconv.Quote(v)), inner(strconv.QuoteToASCII(v)))
 	// In single quotes ' becomes '\'' or '"'"'. In double quotes four characters get a backslash. bash's printf %q and
 	// xtrace escape every character with a meaning.
-	list = append(list, strings.ReplaceAll(v, `'`, `'\''`), strings.ReplaceAll(v, `'`, `'"'"'`), strings.ReplaceAll(v, `'`, `\'`),
+	list = append(list, strings.ReplaceAll(v, `'`, `'\''`), strings.ReplaceAll(v, `'`, `'"'"'`),
+		strings.ReplaceAll(v, `'`, `\'`),
 		strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(v),
 		backslashed(v, " !\"$&'()*,;<>?[\\]^`{|}\t"), backslashed(v, " !\"#$&'()*,;<>?[\\]^`{|}~\t"))
 	for _, r := range []*strings.Replacer{

@@ -46,8 +46,10 @@ func TestClean(t *testing.T) {
 	}
 	s := set(t, map[string]string{"A": "hunter22", "N": "1234567890"})
 	make := func(text, number string) thing {
-		return thing{Name: "my " + text, Word: "hunter22", Count: 1234567890, Any: map[string]any{"n": number, text: []any{text}, "other": 5.0},
-			Raw: json.RawMessage(`["` + text + `"]`), Bytes: []byte(text), List: []string{"a", text}, In: &inner{text}, Inner: []inner{{"b"}, {text}}, hidden: "hunter22"}
+		return thing{Name: "my " + text, Word: "hunter22", Count: 1234567890,
+			Any: map[string]any{"n": number, text: []any{text}, "other": 5.0},
+			Raw: json.RawMessage(`["` + text + `"]`), Bytes: []byte(text), List: []string{"a", text}, In: &inner{text},
+			Inner: []inner{{"b"}, {text}}, hidden: "hunter22"}
 	}
 	before := make("hunter22", "")
 	before.Any["n"] = 1234567890.0
@@ -83,13 +85,14 @@ func TestCleanKinds(t *testing.T) {
 		"no bytes":                   {[]byte{}, []byte{}},
 		"bytes after others":         {[]byte("a" + ten), []byte("a" + label)},
 		"a field after a hidden one": {late{ten, ten}, late{ten, label}},
-		"a number":                   {[]any{int64(1234567890), uint32(1234567890), json.Number("1234567890"), 1234567890.0, 7, 1.5}, []any{"[secret N]", "[secret N]", "[secret N]", "[secret N]", 7, 1.5}},
-		"a number of a type":         {[]int64{1234567890}, []int64{1234567890}},
-		"a key":                      {map[string]int{ten: 1, "b": 2}, map[string]int{label: 1, "b": 2}},
-		"a map of none":              {map[string]string(nil), map[string]string(nil)},
-		"a list of lists":            {[][]string{{"a"}, {"b", ten}}, [][]string{{"a"}, {"b", label}}},
-		"a pointer to a pointer":     {new(*late), new(*late)},
-		"truth":                      {[]any{true, nil}, []any{true, nil}},
+		"a number": {[]any{int64(1234567890), uint32(1234567890), json.Number("1234567890"),
+			1234567890.0, 7, 1.5}, []any{"[secret N]", "[secret N]", "[secret N]", "[secret N]", 7, 1.5}},
+		"a number of a type":     {[]int64{1234567890}, []int64{1234567890}},
+		"a key":                  {map[string]int{ten: 1, "b": 2}, map[string]int{label: 1, "b": 2}},
+		"a map of none":          {map[string]string(nil), map[string]string(nil)},
+		"a list of lists":        {[][]string{{"a"}, {"b", ten}}, [][]string{{"a"}, {"b", label}}},
+		"a pointer to a pointer": {new(*late), new(*late)},
+		"truth":                  {[]any{true, nil}, []any{true, nil}},
 	} {
 		if got := Clean(s, tt.in); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %v becomes %v, want %v", name, tt.in, got, tt.want)

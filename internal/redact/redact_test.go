@@ -107,9 +107,10 @@ func TestLines(t *testing.T) {
 		privateKey: "[secret KEY]\n",
 		strings.ReplaceAll(privateKey, "\n", "\r\n"): "[secret KEY]\r\n",
 		strings.ReplaceAll(privateKey, "\n", `\n`):   `[secret KEY]\n`,
-		"x" + line + "y":                                             "x[secret KEY]y",
-		"-----BEGIN OPENSSH PRIVATE KEY-----\n":                      "-----BEGIN OPENSSH PRIVATE KEY-----\n",
-		"  " + strings.Join(strings.Split(privateKey, "\n"), "\n  "): "  -----BEGIN OPENSSH PRIVATE KEY-----\n  [secret KEY]\n  [secret KEY]\n  -----END OPENSSH PRIVATE KEY-----\n  ",
+		"x" + line + "y":                        "x[secret KEY]y",
+		"-----BEGIN OPENSSH PRIVATE KEY-----\n": "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+		"  " + strings.Join(strings.Split(privateKey, "\n"),
+			"\n  "): "  -----BEGIN OPENSSH PRIVATE KEY-----\n  [secret KEY]\n  [secret KEY]\n  -----END OPENSSH PRIVATE KEY-----\n  ",
 	} {
 		if got := s.String(text); got != want {
 			t.Errorf("%q becomes %q", text, got)
@@ -118,7 +119,8 @@ func TestLines(t *testing.T) {
 }
 
 func TestAccount(t *testing.T) {
-	b, err := json.MarshalIndent(map[string]string{"type": "service_account_of_somebody", "private_key": privateKey}, "", "  ")
+	b, err := json.MarshalIndent(map[string]string{"type": "service_account_of_somebody",
+		"private_key": privateKey}, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,8 @@ func TestEdges(t *testing.T) {
 	var out bytes.Buffer
 	w := none.Writer(&out)
 	fmt.Fprint(w, "text")
-	if err := w.Flush(); err != nil || out.String() != "text" || none.String("text") != "text" || !none.Empty() || none.Name("a/b") != "a/b" {
+	if err := w.Flush(); err != nil || out.String() != "text" || none.String("text") != "text" || !none.Empty() ||
+		none.Name("a/b") != "a/b" {
 		t.Error("no secrets change something")
 	}
 	if names, err := none.Find(strings.NewReader("x")); names != nil || err != nil {
@@ -434,7 +437,8 @@ func TestHandler(t *testing.T) {
 	log.With("with", "hunter22").WithGroup("hunter22").Info("message hunter22",
 		"err", fmt.Errorf("error hunter22"), "hunter22", 1, slog.Group("g", "x", []string{"hunter22"}),
 		"bytes", []byte("hunter22"), "late", late("hunter22"), "n", 7, "ok", struct{ N int }{7})
-	if got := out.String(); strings.Contains(got, "hunter22") || strings.Count(got, "[secret A]") < 8 || !strings.Contains(got, `.ok"={N:7}`) {
+	if got := out.String(); strings.Contains(got, "hunter22") || strings.Count(got, "[secret A]") < 8 ||
+		!strings.Contains(got, `.ok"={N:7}`) {
 		t.Error(got)
 	}
 	var none *Secrets

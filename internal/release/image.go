@@ -22,7 +22,8 @@ import (
 var packages = []string{"git", "openssh-client", "bubblewrap", "ca-certificates", "dash", "libc-bin"}
 
 // needless are parts of packages that no program opens.
-var needless = []string{"/usr/share/doc", "/usr/share/man", "/usr/share/locale", "/usr/share/lintian", "/usr/share/bash-completion", "/usr/share/bug", "/usr/share/perl5"}
+var needless = []string{"/usr/share/doc", "/usr/share/man", "/usr/share/locale", "/usr/share/lintian",
+	"/usr/share/bash-completion", "/usr/share/bug", "/usr/share/perl5"}
 
 // made is the time of all files, so that equal content makes equal layers.
 var made = time.Unix(1767225600, 0)
@@ -51,20 +52,24 @@ func writeImage(binary, arch, version, file string) error {
 	config := im.addJSON(map[string]any{
 		"architecture": arch, "os": "linux", "created": made.UTC().Format(time.RFC3339),
 		"config": map[string]any{"Entrypoint": []string{"/usr/bin/ramus"}, "Cmd": []string{"serve"}, "WorkingDir": "/",
-			"Env":          []string{"PATH=/usr/bin", "HOME=/root", "RAMUS_DATA=/var/lib/ramus", "RAMUS_LISTEN=0.0.0.0:8080"},
+			"Env": []string{"PATH=/usr/bin", "HOME=/root", "RAMUS_DATA=/var/lib/ramus",
+				"RAMUS_LISTEN=0.0.0.0:8080"},
 			"ExposedPorts": map[string]any{"8080/tcp": struct{}{}}, "Volumes": map[string]any{"/var/lib/ramus": struct{}{}}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": diffs},
 	})
 	manifest := im.addJSON(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
 		"config": im.descriptor("application/vnd.oci.image.config.v1+json", config), "layers": descriptors})
 	top := im.descriptor("application/vnd.oci.image.manifest.v1+json", manifest)
-	top["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/ramus/server:latest", "org.opencontainers.image.ref.name": "latest",
-		"org.opencontainers.image.version": version}
+	top["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/ramus/server:latest",
+		"org.opencontainers.image.ref.name": "latest",
+		"org.opencontainers.image.version":  version}
 	top["platform"] = map[string]string{"os": "linux", "architecture": arch}
 	files := map[string]any{
-		"oci-layout":    map[string]string{"imageLayoutVersion": "1.0.0"},
-		"index.json":    map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []any{top}},
-		"manifest.json": []any{map[string]any{"Config": blobName(config), "RepoTags": []string{"ramus/server:latest"}, "Layers": []string{blobName(layers[0]), blobName(layers[1])}}},
+		"oci-layout": map[string]string{"imageLayoutVersion": "1.0.0"},
+		"index.json": map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+			"manifests": []any{top}},
+		"manifest.json": []any{map[string]any{"Config": blobName(config), "RepoTags": []string{"ramus/server:latest"},
+			"Layers": []string{blobName(layers[0]), blobName(layers[1])}}},
 	}
 	return im.write(file, files)
 }
@@ -140,7 +145,8 @@ func machineFiles() ([]string, error) {
 		for _, path := range strings.Fields(string(out)) {
 			path = merged(path)
 			info, err := os.Lstat(path)
-			if err != nil || info.IsDir() || !strings.HasPrefix(path, "/usr/") || slices.ContainsFunc(needless, func(n string) bool { return strings.HasPrefix(path, n) }) {
+			if err != nil || info.IsDir() || !strings.HasPrefix(path, "/usr/") ||
+				slices.ContainsFunc(needless, func(n string) bool { return strings.HasPrefix(path, n) }) {
 				continue
 			}
 			set[path] = true
@@ -182,7 +188,8 @@ func merged(path string) string {
 // writeSystem writes the layer with the files of the machine.
 func writeSystem(out io.Writer, paths []string) error {
 	w := tar.NewWriter(out)
-	for _, dir := range []string{"dev", "etc", "etc/ssl", "etc/ssl/certs", "proc", "root", "run", "sys", "tmp", "usr", "var", "var/lib", "var/lib/ramus"} {
+	for _, dir := range []string{"dev", "etc", "etc/ssl", "etc/ssl/certs", "proc", "root", "run", "sys", "tmp", "usr",
+		"var", "var/lib", "var/lib/ramus"} {
 		mode := int64(0o755)
 		if dir == "tmp" {
 			mode = 0o1777
@@ -192,7 +199,8 @@ func writeSystem(out io.Writer, paths []string) error {
 		}
 	}
 	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
-		if err := w.WriteHeader(&tar.Header{Name: link, Linkname: "usr/" + link, Mode: 0o777, ModTime: made, Typeflag: tar.TypeSymlink}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: link, Linkname: "usr/" + link, Mode: 0o777, ModTime: made,
+			Typeflag: tar.TypeSymlink}); err != nil {
 			return err
 		}
 	}
@@ -237,7 +245,8 @@ func addMachineFile(w *tar.Writer, path string, first map[uint64]string) error {
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
 		if other, known := first[st.Ino]; known {
-			return w.WriteHeader(&tar.Header{Name: name, Linkname: other, Mode: int64(info.Mode().Perm()), ModTime: made, Typeflag: tar.TypeLink})
+			return w.WriteHeader(&tar.Header{Name: name, Linkname: other, Mode: int64(info.Mode().Perm()),
+				ModTime: made, Typeflag: tar.TypeLink})
 		}
 		first[st.Ino] = name
 	}

@@ -15,7 +15,8 @@ import (
 
 func TestIndex(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "b"), []byte("b"), 0o600), os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "b"), []byte("b"), 0o600),
+		os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time its own files are there
@@ -75,7 +76,8 @@ func TestImage(t *testing.T) {
 		RepoTags []string
 		Layers   []string
 	}
-	if err := json.Unmarshal(files["manifest.json"], &list); err != nil || len(list) != 1 || len(list[0].Layers) != 2 || files[list[0].Config] == nil {
+	if err := json.Unmarshal(files["manifest.json"], &list); err != nil || len(list) != 1 || len(list[0].Layers) != 2 ||
+		files[list[0].Config] == nil {
 		t.Fatalf("%s, %v", files["manifest.json"], err)
 	}
 	system, own := read(t, files[list[0].Layers[0]]), read(t, files[list[0].Layers[1]])

@@ -43,7 +43,8 @@ func TestOf(t *testing.T) {
 			if err != nil {
 				t.Skip("cannot run here: this user may not mount")
 			}
-			if len(left) != 1 || left[0].PID != cmd.Process.Pid || !strings.Contains(left[0].Why, test.why) || !strings.Contains(left[0].Line, "read end") {
+			if len(left) != 1 || left[0].PID != cmd.Process.Pid || !strings.Contains(left[0].Why, test.why) ||
+				!strings.Contains(left[0].Line, "read end") {
 				t.Errorf("found %v", left)
 			}
 			if left := Of(dir); len(left) > 0 {

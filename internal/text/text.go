@@ -73,7 +73,8 @@ func End(s string, limit int) string {
 
 // OneLine returns s with each run of space and of control characters as one space, without space at its ends, clipped as by [Clip].
 func OneLine(s string, limit int) string {
-	words := strings.FieldsFunc(Head(s, 64*max(limit, 1)), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	words := strings.FieldsFunc(Head(s, 64*max(limit, 1)),
+		func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
 	return Clip(strings.Join(words, " "), limit)
 }
 

@@ -112,8 +112,9 @@ func TestTailBytes(t *testing.T) {
 // TestWholeRunes checks how much of a text can be shown before the rest of it arrives.
 func TestWholeRunes(t *testing.T) {
 	for in, want := range map[string]int{
-		"": 0, "a": 1, "é": 2, "€": 3, "😀": 4, "aé": 3, "a\xc3": 1, "\xe2": 0, "a\xe2\x82": 1, "a\xf0\x9f\x98": 1, "\xf0\x9f": 0,
-		"a\x80": 2, "\x80": 1, "\x80\x80\x80": 3, "\x80\x80\x80\x80": 4, "a\xff": 2, "é\x80": 3,
+		"": 0, "a": 1, "é": 2, "€": 3, "😀": 4, "aé": 3, "a\xc3": 1, "\xe2": 0, "a\xe2\x82": 1, "a\xf0\x9f\x98": 1,
+		"\xf0\x9f": 0,
+		"a\x80":    2, "\x80": 1, "\x80\x80\x80": 3, "\x80\x80\x80\x80": 4, "a\xff": 2, "é\x80": 3,
 	} {
 		if got := text.WholeRunes([]byte(in)); got != want {
 			t.Errorf("%q: %d, want %d", in, got, want)
@@ -128,7 +129,8 @@ func FuzzClip(f *testing.F) {
 	f.Add("\x80\x80\x80\x80\x80", 3)
 	f.Fuzz(func(t *testing.T, s string, limit int) {
 		limit = min(limit, 1<<20)
-		for name, do := range map[string]func(string, int) string{"Clip": text.Clip, "ClipEnd": text.ClipEnd, "ClipMiddle": text.ClipMiddle, "OneLine": text.OneLine} {
+		for name, do := range map[string]func(string, int) string{"Clip": text.Clip, "ClipEnd": text.ClipEnd,
+			"ClipMiddle": text.ClipMiddle, "OneLine": text.OneLine} {
 			got := do(s, limit)
 			if !utf8.ValidString(got) {
 				t.Errorf("%s(%q, %d) is %q", name, s, limit, got)
@@ -141,10 +143,12 @@ func FuzzClip(f *testing.F) {
 				t.Errorf("%s(%q, %d) is %q", name, s, limit, got)
 			}
 		}
-		if head := text.Head(s, limit); len(head) > max(limit, 0) || !strings.HasPrefix(s, head) || utf8.ValidString(s) && !utf8.ValidString(head) {
+		if head := text.Head(s, limit); len(head) > max(limit, 0) || !strings.HasPrefix(s, head) ||
+			utf8.ValidString(s) && !utf8.ValidString(head) {
 			t.Errorf("Head(%q, %d) is %q", s, limit, head)
 		}
-		if end := text.End(s, limit); len(end) > max(limit, 0) || !strings.HasSuffix(s, end) || utf8.ValidString(s) && !utf8.ValidString(end) {
+		if end := text.End(s, limit); len(end) > max(limit, 0) || !strings.HasSuffix(s, end) || utf8.ValidString(s) &&
+			!utf8.ValidString(end) {
 			t.Errorf("End(%q, %d) is %q", s, limit, end)
 		}
 		tail := text.Tail{Limit: max(limit, 0)}

@@ -68,7 +68,8 @@ func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float
 	}
 	size := old.Rect.Union(now.Rect).Size()
 	if size.X*size.Y > maxPicture {
-		return note("cannot compare: the pictures cover %d x %d pixels together, which is more than %d megapixels", size.X, size.Y, maxPicture/1_000_000)
+		return note("cannot compare: the pictures cover %d x %d pixels together, which is more than %d megapixels",
+			size.X, size.Y, maxPicture/1_000_000)
 	}
 	m := differing(old, now, size, threshold)
 	if m.count == 0 {
@@ -97,7 +98,8 @@ func picture(file []byte) (*image.RGBA, error) {
 	case c.Width > maxSide || c.Height > maxSide:
 		return nil, fmt.Errorf("it has %d x %d pixels, and no side may have more than %d", c.Width, c.Height, maxSide)
 	case c.Width*c.Height > maxPicture:
-		return nil, fmt.Errorf("it has %d x %d pixels, which is more than %d megapixels", c.Width, c.Height, maxPicture/1_000_000)
+		return nil, fmt.Errorf("it has %d x %d pixels, which is more than %d megapixels", c.Width, c.Height,
+			maxPicture/1_000_000)
 	}
 	switch c.ColorModel {
 	case color.RGBA64Model, color.NRGBA64Model, color.Gray16Model:
@@ -185,7 +187,8 @@ const tile = 8
 // boxes returns the connected parts of the mask, the largest first.
 func (m *mask) boxes() []Box {
 	across, down := (m.size.X+tile-1)/tile, (m.size.Y+tile-1)/tile
-	tiles := make([]image.Rectangle, across*down) // the differing part of each tile; empty if there is none, or if it was taken
+	tiles := make([]image.Rectangle,
+		across*down) // the differing part of each tile; empty if there is none, or if it was taken
 	for w, word := range m.bits {
 		for ; word != 0; word &= word - 1 {
 			i := 64*w + bits.TrailingZeros64(word)
@@ -219,7 +222,8 @@ func (m *mask) boxes() []Box {
 		found = append(found, part)
 	}
 	largest := func(a, b image.Rectangle) int {
-		return cmp.Or(cmp.Compare(b.Dx()*b.Dy(), a.Dx()*a.Dy()), cmp.Compare(a.Min.Y, b.Min.Y), cmp.Compare(a.Min.X, b.Min.X))
+		return cmp.Or(cmp.Compare(b.Dx()*b.Dy(), a.Dx()*a.Dy()), cmp.Compare(a.Min.Y, b.Min.Y),
+			cmp.Compare(a.Min.X, b.Min.X))
 	}
 	slices.SortFunc(found, largest)
 	// A frame around another box is one box. Only the largest are tested, because each is compared with each.
@@ -338,7 +342,8 @@ func compareText(before, after string) (text string, notes []string) {
 		return "", nil
 	}
 	if len(before) > maxAria || len(after) > maxAria {
-		return "", []string{fmt.Sprintf("the accessibility trees differ and are too large to compare (%d and %d bytes)", len(before), len(after))}
+		return "", []string{fmt.Sprintf("the accessibility trees differ and are too large to compare (%d and %d bytes)",
+			len(before), len(after))}
 	}
 	out := diff.Diff("before", []byte(before), "after", []byte(after))
 	// The first line repeats the names, like git's command line.

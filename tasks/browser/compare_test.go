@@ -48,16 +48,23 @@ func TestCompare(t *testing.T) {
 		boxes         []browser.Box
 	}{
 		{"the same file", white, bytes.Clone(white), 0, 0, 0, nil},
-		{"one rectangle", white, drawn(t, 200, 100, color.White, image.Rect(10, 20, 50, 30)), 0.1, 400, 0.02, []browser.Box{{X: 10, Y: 20, Width: 40, Height: 10}}},
-		{"one pixel in the corner", white, drawn(t, 200, 100, color.White, image.Rect(199, 99, 200, 100)), 0.1, 1, 1. / 20000, []browser.Box{{X: 199, Y: 99, Width: 1, Height: 1}}},
-		{"near ones are one box", white, drawn(t, 200, 100, color.White, image.Rect(10, 20, 20, 30), image.Rect(26, 20, 36, 30)), 0.1, 200, 0.01, []browser.Box{{X: 10, Y: 20, Width: 26, Height: 10}}},
-		{"far ones are two, the larger first", white, drawn(t, 200, 100, color.White, image.Rect(10, 20, 20, 30), image.Rect(100, 20, 120, 30)), 0.1, 300, 0.015,
+		{"one rectangle", white, drawn(t, 200, 100, color.White, image.Rect(10, 20, 50, 30)), 0.1, 400, 0.02,
+			[]browser.Box{{X: 10, Y: 20, Width: 40, Height: 10}}},
+		{"one pixel in the corner", white, drawn(t, 200, 100, color.White, image.Rect(199, 99, 200, 100)), 0.1, 1,
+			1. / 20000, []browser.Box{{X: 199, Y: 99, Width: 1, Height: 1}}},
+		{"near ones are one box", white, drawn(t, 200, 100, color.White, image.Rect(10, 20, 20, 30),
+			image.Rect(26, 20, 36, 30)), 0.1, 200, 0.01, []browser.Box{{X: 10, Y: 20, Width: 26, Height: 10}}},
+		{"far ones are two, the larger first", white,
+			drawn(t, 200, 100, color.White, image.Rect(10, 20, 20, 30), image.Rect(100, 20, 120, 30)), 0.1, 300, 0.015,
 			[]browser.Box{{X: 100, Y: 20, Width: 20, Height: 10}, {X: 10, Y: 20, Width: 10, Height: 10}}},
 		{"a shade below the threshold", white, drawn(t, 200, 100, color.Gray{250}), 0.1, 0, 0, nil},
-		{"a shade with none", white, drawn(t, 200, 100, color.Gray{250}), 0, 20000, 1, []browser.Box{{Width: 200, Height: 100}}},
+		{"a shade with none", white, drawn(t, 200, 100, color.Gray{250}), 0, 20000, 1,
+			[]browser.Box{{Width: 200, Height: 100}}},
 		{"black and white at most", drawn(t, 200, 100, color.Black), white, 1, 0, 0, nil},
-		{"a threshold that is no number counts everything", white, drawn(t, 200, 100, color.Gray{254}), math.NaN(), 20000, 1, []browser.Box{{Width: 200, Height: 100}}},
-		{"taller", white, drawn(t, 200, 150, color.White), 0.1, 10000, 1. / 3, []browser.Box{{Y: 100, Width: 200, Height: 50}}},
+		{"a threshold that is no number counts everything", white, drawn(t, 200, 100, color.Gray{254}), math.NaN(),
+			20000, 1, []browser.Box{{Width: 200, Height: 100}}},
+		{"taller", white, drawn(t, 200, 150, color.White), 0.1, 10000, 1. / 3,
+			[]browser.Box{{Y: 100, Width: 200, Height: 50}}},
 		{"taller and narrower: what neither has does not count", white, drawn(t, 100, 200, color.White), 0.1, 20000, 0.5,
 			[]browser.Box{{Width: 200, Height: 200}}},
 		{"see-through is white", white, encoded(t, image.NewNRGBA(image.Rect(0, 0, 200, 100))), 0, 0, 0, nil},
@@ -167,10 +174,13 @@ func TestBoxesAreBounded(t *testing.T) {
 
 // TestFrameIsOneBox checks that a frame and the box within it are one difference, and that another box is another.
 func TestFrameIsOneBox(t *testing.T) {
-	frame := []image.Rectangle{image.Rect(100, 100, 300, 102), image.Rect(100, 298, 300, 300), image.Rect(100, 100, 102, 300), image.Rect(298, 100, 300, 300)}
-	after := drawn(t, 600, 600, color.White, append(frame, image.Rect(190, 190, 210, 210), image.Rect(140, 140, 150, 150), image.Rect(400, 400, 420, 410))...)
+	frame := []image.Rectangle{image.Rect(100, 100, 300, 102), image.Rect(100, 298, 300, 300),
+		image.Rect(100, 100, 102, 300), image.Rect(298, 100, 300, 300)}
+	after := drawn(t, 600, 600, color.White, append(frame, image.Rect(190, 190, 210, 210),
+		image.Rect(140, 140, 150, 150), image.Rect(400, 400, 420, 410))...)
 	d, _ := browser.Compare(drawn(t, 600, 600, color.White), after, "", "", 0.1)
-	if want := []browser.Box{{X: 100, Y: 100, Width: 200, Height: 200}, {X: 400, Y: 400, Width: 20, Height: 10}}; !slices.Equal(d.Boxes, want) {
+	if want := []browser.Box{{X: 100, Y: 100, Width: 200, Height: 200},
+		{X: 400, Y: 400, Width: 20, Height: 10}}; !slices.Equal(d.Boxes, want) {
 		t.Errorf("%+v, want %+v", d.Boxes, want)
 	}
 }
@@ -236,7 +246,8 @@ func TestAriaDiff(t *testing.T) {
 func FuzzCompare(f *testing.F) {
 	small := drawn(f, 9, 7, color.White, image.Rect(1, 1, 3, 3))
 	f.Add(small, drawn(f, 7, 9, color.Gray{200}), "- a\n", "- b\n", 0.1)
-	f.Add(small, encoded(f, image.NewPaletted(image.Rect(0, 0, 3, 3), color.Palette{color.White, color.Transparent})), "", "x", 0.0)
+	f.Add(small, encoded(f, image.NewPaletted(image.Rect(0, 0, 3, 3), color.Palette{color.White, color.Transparent})),
+		"", "x", 0.0)
 	f.Add(small, encoded(f, image.NewNRGBA(image.Rect(0, 0, 3, 3))), "a\x00", "\xff", -1.0)
 	f.Add([]byte("\x89PNG\r\n\x1a\n"), []byte{}, "", "", 2.0)
 	f.Fuzz(func(t *testing.T, before, after []byte, ariaBefore, ariaAfter string, threshold float64) {
@@ -247,7 +258,8 @@ func FuzzCompare(f *testing.F) {
 			}
 		}
 		d, triptych := browser.Compare(before, after, ariaBefore, ariaAfter, threshold)
-		if d.Changed < 0 || d.Changed > 1 || (d.Pixels == 0) != (d.Changed == 0) || len(d.Boxes) > 20 || (d.Pixels > 0) != (triptych != nil) {
+		if d.Changed < 0 || d.Changed > 1 || (d.Pixels == 0) != (d.Changed == 0) || len(d.Boxes) > 20 ||
+			(d.Pixels > 0) != (triptych != nil) {
 			t.Errorf("%+v", d)
 		}
 		for _, b := range d.Boxes {

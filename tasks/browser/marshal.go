@@ -60,10 +60,12 @@ func (s *Step) UnmarshalJSON(text []byte) error {
 			err = json.Unmarshal(value, &step.Timeout)
 		default:
 			if !slices.Contains(actions, name) {
-				return fmt.Errorf("cannot read a step: unknown action %.100q; known are %s", name, strings.Join(actions, ", "))
+				return fmt.Errorf("cannot read a step: unknown action %.100q; known are %s", name,
+					strings.Join(actions, ", "))
 			}
 			if step.Do != "" {
-				return fmt.Errorf("cannot read a step: it has two actions, %s and %s", min(step.Do, name), max(step.Do, name))
+				return fmt.Errorf("cannot read a step: it has two actions, %s and %s", min(step.Do, name),
+					max(step.Do, name))
 			}
 			step.Do = name
 			err = json.Unmarshal(value, &step.Target)

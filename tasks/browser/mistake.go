@@ -167,7 +167,8 @@ func (s Spec) mistakes() []mistake {
 	}
 	if a := s.Compare; a != nil {
 		if a.Base != "" && (len(a.Base) > 250 || strings.HasPrefix(a.Base, "-") || strings.Contains(a.Base, "..") ||
-			strings.ContainsFunc(a.Base, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })) {
+			strings.ContainsFunc(a.Base,
+				func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })) {
 			c.add("compare.base", "must be a branch or a commit, not %.200q", a.Base)
 		}
 		if a.MaxChanged != nil && !(*a.MaxChanged >= 0 && *a.MaxChanged <= 1) {
@@ -205,7 +206,8 @@ func (c *checker) length(at, text string, most int) bool {
 }
 
 func (c *checker) name(at, name string) {
-	if c.length(at, name, maxName) && (strings.TrimSpace(name) == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })) {
+	if c.length(at, name, maxName) && (strings.TrimSpace(name) == "" ||
+		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })) {
 		c.add(at, "must be a readable name, not %q", name)
 	}
 }
@@ -248,7 +250,8 @@ func (c *checker) address(at, text string, absolute bool) {
 	case u.User != nil:
 		c.add(at, "has a name or a password in it, which evidence would show: sign in by a step with secret: true, or by auth")
 	case !absolute && u.Scheme == "" && u.Host == "":
-	case u.Scheme != "http" && u.Scheme != "https" && absolute && !strings.Contains(text, "://") && !strings.HasPrefix(text, "/"):
+	case u.Scheme != "http" && u.Scheme != "https" && absolute && !strings.Contains(text, "://") &&
+		!strings.HasPrefix(text, "/"):
 		c.add(at, "must begin with http:// or https://; did you mean %q?", "http://"+shorten.Clip(text, 200))
 	case u.Scheme != "http" && u.Scheme != "https":
 		c.add(at, "must begin with http:// or https://, not %q", shorten.Clip(text, 200))
@@ -336,7 +339,8 @@ func (c *checker) step(at string, s Step) {
 		c.length(value, s.Value, maxValue)
 	case "select", "expect_text":
 		if strings.TrimSpace(s.Value) == "" {
-			c.add(value, "is missing: %s needs %s", s.Do, map[string]string{"select": "an option", "expect_text": "a text"}[s.Do])
+			c.add(value, "is missing: %s needs %s", s.Do,
+				map[string]string{"select": "an option", "expect_text": "a text"}[s.Do])
 		}
 		c.length(value, s.Value, maxValue)
 	case "expect_count":

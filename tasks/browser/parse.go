@@ -192,7 +192,8 @@ func (r *reader) spec(v *document.Value) Spec {
 		case a.Kind == document.NullValue || a.Any == true:
 			r.At(a, "compare must be a mapping; write compare: {} to compare with the commit at which the branch began")
 		case r.Object(a, "compare", againstKeys):
-			s.Compare = &Against{Base: r.text(a.Get("base"), "compare.base"), Threshold: r.number(a.Get("threshold"), "compare.threshold")}
+			s.Compare = &Against{Base: r.text(a.Get("base"), "compare.base"),
+				Threshold: r.number(a.Get("threshold"), "compare.threshold")}
 			if m := a.Get("max_changed"); m != nil {
 				share := r.number(m, "compare.max_changed")
 				s.Compare.MaxChanged = &share
@@ -208,7 +209,8 @@ func (r *reader) viewport(v *document.Value, at string) Viewport {
 		known, ok := KnownViewport(v.Text)
 		if !ok {
 			names := []string{Desktop.Name, Mobile.Name}
-			r.At(v, "%s: unknown viewport %q, known are %s%s", inWords(at), v.Text, strings.Join(names, ", "), document.Suggest(v.Text, names))
+			r.At(v, "%s: unknown viewport %q, known are %s%s", inWords(at), v.Text, strings.Join(names, ", "),
+				document.Suggest(v.Text, names))
 		}
 		r.wrong[at] = !ok
 		return known
@@ -240,7 +242,9 @@ func (r *reader) step(v *document.Value, at string) (s Step) {
 			r.Problem(f.Line, f.Column, "%s has two actions, %s and %s: make them two steps", inWords(at), s.Do, f.Key)
 		case f.Value.Kind == document.NullValue:
 			s.Do = f.Key
-			r.Problem(f.Line, f.Column, "%s of %s is missing; text that begins with # must be quoted, because YAML reads it as a comment", f.Key, inWords(at))
+			r.Problem(f.Line, f.Column,
+				"%s of %s is missing; text that begins with # must be quoted, because YAML reads it as a comment",
+				f.Key, inWords(at))
 			r.wrong[at+"."+f.Key] = true
 		default:
 			s.Do = f.Key

@@ -15,7 +15,8 @@ func isCredentialHeader(name string) bool {
 			return true
 		}
 	}
-	for _, suffix := range []string{"-token", "-secret", "-password", "-key", "-jwt", "-signature", "-authorization", "-cookie", "-credential", "-credentials", "-session", "-session-id"} {
+	for _, suffix := range []string{"-token", "-secret", "-password", "-key", "-jwt", "-signature", "-authorization",
+		"-cookie", "-credential", "-credentials", "-session", "-session-id"} {
 		if strings.HasSuffix(name, suffix) {
 			return true
 		}
@@ -31,7 +32,8 @@ func isCredentialField(name string) bool {
 		"authorization", "samlresponse", "csrf", "xsrf", "cvv", "cvc":
 		return true
 	}
-	for _, part := range []string{"password", "passphrase", "passcode", "secret", "credential", "privatekey", "apikey", "accesskey", "csrfmiddleware"} {
+	for _, part := range []string{"password", "passphrase", "passcode", "secret", "credential", "privatekey", "apikey",
+		"accesskey", "csrfmiddleware"} {
 		if strings.Contains(name, part) {
 			return true
 		}

@@ -35,8 +35,10 @@ func output(t *testing.T, dir, name string, args ...string) string {
 // for each in every form, and opens the copy with Playwright's own tools.
 func TestRedactRealTrace(t *testing.T) {
 	pkg, chromium, node := browsertest.Driver(t, "../..")
-	values := map[string]string{"cookie": "cookie-Value/7+4=xyz", "session": "set-Cookie-Value-88", "bearer": "bearer-Token-1234", "key": "api-Key-56789",
-		"typed": `hunter2-"quoted"-\pw`, "body": "json-Body-Secret-é42", "page": `page-<Source>-Secret-"77"`, "query": "query-Token-99x", "basic": "basic-Pass-33!"}
+	values := map[string]string{"cookie": "cookie-Value/7+4=xyz", "session": "set-Cookie-Value-88",
+		"bearer": "bearer-Token-1234", "key": "api-Key-56789",
+		"typed": `hunter2-"quoted"-\pw`, "body": "json-Body-Secret-é42", "page": `page-<Source>-Secret-"77"`,
+		"query": "query-Token-99x", "basic": "basic-Pass-33!"}
 	text, err := json.Marshal(values)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +79,8 @@ func TestRedactRealTrace(t *testing.T) {
 				hits += strings.Count(before, text)
 				if n := strings.Count(after, text); n > 0 {
 					at := strings.Index(after, text)
-					t.Errorf("%s has %s %d times as %s: …%s…", name, what, n, form, after[max(0, at-200):min(len(after), at+100)])
+					t.Errorf("%s has %s %d times as %s: …%s…", name, what, n, form,
+						after[max(0, at-200):min(len(after), at+100)])
 				}
 			}
 		}
@@ -105,7 +108,8 @@ func TestRedactRealTrace(t *testing.T) {
 
 	// The viewer shows it.
 	mux := http.NewServeMux()
-	mux.Handle("/trace/", http.StripPrefix("/trace/", http.FileServerFS(os.DirFS(filepath.Join(pkg, "lib/vite/traceViewer")))))
+	mux.Handle("/trace/", http.StripPrefix("/trace/",
+		http.FileServerFS(os.DirFS(filepath.Join(pkg, "lib/vite/traceViewer")))))
 	mux.HandleFunc("/clean.zip", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, copied) })
 	web := httptest.NewServer(mux)
 	defer web.Close()
@@ -113,12 +117,14 @@ func TestRedactRealTrace(t *testing.T) {
 		Errors, PageErrors, Actions []string
 		Snapshots                   []struct{ Error, HTML string }
 	}
-	shown := output(t, "", node, "../../gateway/testdata/trace_viewer.cjs", pkg, chromium, web.URL+"/trace/?trace="+url.QueryEscape("/clean.zip"), "", "", "Hello Ada")
+	shown := output(t, "", node, "../../gateway/testdata/trace_viewer.cjs", pkg, chromium,
+		web.URL+"/trace/?trace="+url.QueryEscape("/clean.zip"), "", "", "Hello Ada")
 	if err := json.Unmarshal([]byte(shown), &seen); err != nil {
 		t.Fatal(err)
 	}
 	if len(seen.Errors)+len(seen.PageErrors) > 0 || len(seen.Actions) != 7 || len(seen.Snapshots) != 14 {
-		t.Errorf("the viewer: %d actions, %d snapshots, %q, %q", len(seen.Actions), len(seen.Snapshots), seen.Errors, seen.PageErrors)
+		t.Errorf("the viewer: %d actions, %d snapshots, %q, %q", len(seen.Actions), len(seen.Snapshots), seen.Errors,
+			seen.PageErrors)
 	}
 	if last := seen.Snapshots[len(seen.Snapshots)-1]; last.Error != "" || !strings.Contains(last.HTML, "Hello Ada") {
 		t.Errorf("the last snapshot: %s %s", last.Error, last.HTML)

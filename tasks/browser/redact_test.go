@@ -75,7 +75,8 @@ func TestRedact(t *testing.T) {
 		{"cookies of a HAR", "network.har",
 			`{"log":{"entries":[{"request":{"cookies":[{"name":"theme","value":"dark"}],"headers":[{"name":"COOKIE","value":"theme=dark"},{"name":"Accept","value":"*/*"}]}}]}}`,
 			`{"log":{"entries":[{"request":{"cookies":[{"name":"theme","value":"[redacted]"}],"headers":[{"name":"COOKIE","value":"[redacted]"},{"name":"Accept","value":"*/*"}]}}]}}`},
-		{"numbers stay as they are written", "network.har", `{"a":1.50,"b":12345678901234567890,"c":1e3}`, `{"a":1.50,"b":12345678901234567890,"c":1e3}`},
+		{"numbers stay as they are written", "network.har", `{"a":1.50,"b":12345678901234567890,"c":1e3}`,
+			`{"a":1.50,"b":12345678901234567890,"c":1e3}`},
 		{"fields of a JSON body", "network.har",
 			`{"postData":{"mimeType":"application/json; charset=utf-8","text":"{\"user\":\"ada\",\"newPassword\":\"x\"}"}}`,
 			`{"postData":{"mimeType":"application/json; charset=utf-8","text":"{\"newPassword\":\"[redacted]\",\"user\":\"ada\"}"}}`},
@@ -85,13 +86,18 @@ func TestRedact(t *testing.T) {
 		{"a body in base64", "network.har", // {"token":"x"}
 			`{"content":{"encoding":"base64","mimeType":"application/json","text":"eyJ0b2tlbiI6IngifQ=="}}`,
 			`{"content":{"encoding":"base64","mimeType":"application/json","text":"eyJ0b2tlbiI6IltyZWRhY3RlZF0ifQ=="}}`},
-		{"a URL's query", "console.jsonl", `{"text":"GET /a?page=2&access_token=x&b=c","url":"https://u:p@h.example/?sig=1#id_token=y"}`,
+		{"a URL's query", "console.jsonl",
+			`{"text":"GET /a?page=2&access_token=x&b=c","url":"https://u:p@h.example/?sig=1#id_token=y"}`,
 			`{"text":"GET /a?page=2&access_token=[redacted]&b=c","url":"https://[redacted]@h.example/?sig=[redacted]#id_token=[redacted]"}`},
-		{"a known secret", "aria.yml", "- text: known-Secret-001 and a25vd24tU2VjcmV0LTAwMQ==", "- text: [secret API] and [secret API]"},
-		{"headers in a log", "app.log", "> Authorization: Bearer abc\n> Set-Cookie: a=b; Path=/\n> Host: h\ncookies are good",
+		{"a known secret", "aria.yml", "- text: known-Secret-001 and a25vd24tU2VjcmV0LTAwMQ==",
+			"- text: [secret API] and [secret API]"},
+		{"headers in a log", "app.log",
+			"> Authorization: Bearer abc\n> Set-Cookie: a=b; Path=/\n> Host: h\ncookies are good",
 			"> Authorization: [redacted]\n> Set-Cookie: [redacted]\n> Host: h\ncookies are good"},
-		{"a token by itself", "app.log", "got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl, and Bearer abcdefgh", "got [redacted], and Bearer [redacted]"},
-		{"text without any", "app.log", "GET /?page=2 200 basic information; a = b ? c : d", "GET /?page=2 200 basic information; a = b ? c : d"},
+		{"a token by itself", "app.log", "got eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl, and Bearer abcdefgh",
+			"got [redacted], and Bearer [redacted]"},
+		{"text without any", "app.log", "GET /?page=2 200 basic information; a = b ? c : d",
+			"GET /?page=2 200 basic information; a = b ? c : d"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := redacted(t, test.file, test.in, secrets); got != test.want {
@@ -125,7 +131,8 @@ func TestRedactLearns(t *testing.T) {
 			t.Errorf("the trace has %q:\n%s", secret, text)
 		}
 	}
-	for _, kept := range []string{`"class":"Frame"`, `"method":"fill"`, "call@7", "dark-and-light", "-- resources/aa.json --", `"name":"Ada"`} {
+	for _, kept := range []string{`"class":"Frame"`, `"method":"fill"`, "call@7", "dark-and-light",
+		"-- resources/aa.json --", `"name":"Ada"`} {
 		if !strings.Contains(text, kept) {
 			t.Errorf("the trace lacks %q:\n%s", kept, text)
 		}
@@ -134,7 +141,8 @@ func TestRedactLearns(t *testing.T) {
 	if err != nil || values["cookie sid"] != session || len(values) != 2 {
 		t.Errorf("learned %q, %v", values, err)
 	}
-	if got := redacted(t, "console.jsonl", `{"text":"`+session+`"}`, new(redact.Secrets).With(values)); got != `{"text":"[secret cookie sid]"}` {
+	if got := redacted(t, "console.jsonl", `{"text":"`+session+`"}`,
+		new(redact.Secrets).With(values)); got != `{"text":"[secret cookie sid]"}` {
 		t.Errorf("the console has %s", got)
 	}
 }
@@ -211,7 +219,8 @@ func TestRedactMedia(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if _, err := browser.Redact("trace.zip", &out, bytes.NewReader(traceOf(t, "resources/x.jpeg", picture)), secrets); err != nil || !strings.Contains(textOfTrace(t, out.Bytes()), picture) {
+	if _, err := browser.Redact("trace.zip", &out, bytes.NewReader(traceOf(t, "resources/x.jpeg", picture)),
+		secrets); err != nil || !strings.Contains(textOfTrace(t, out.Bytes()), picture) {
 		t.Errorf("a picture in a trace: %v", err)
 	}
 }
@@ -278,9 +287,11 @@ func TestRedactProperty(t *testing.T) {
 func FuzzRedact(f *testing.F) {
 	names := []string{"trace.zip", "network.har", "console.jsonl", "aria.yml"}
 	for i, seed := range []string{
-		string(traceOf(f, "trace.trace", `{"type":"before","params":{"value":"known-Secret-001"}}`, "resources/a.css", "a{}")),
+		string(traceOf(f, "trace.trace", `{"type":"before","params":{"value":"known-Secret-001"}}`,
+			"resources/a.css", "a{}")),
 		`{"log":{"entries":[{"request":{"headers":[{"name":"Cookie","value":"a=b"}],"postData":{"mimeType":"application/x-www-form-urlencoded","text":"password=x&%zz=1"}}}]}}`,
-		`{"t":1,"kind":"error","text":"Bearer abcdefgh https://u:p@h/?token=x known-Secret-001"}` + "\n[1,2,\"{\\\"password\\\":\\\"x\\\"}\"]\n",
+		`{"t":1,"kind":"error","text":"Bearer abcdefgh https://u:p@h/?token=x known-Secret-001"}` +
+			"\n[1,2,\"{\\\"password\\\":\\\"x\\\"}\"]\n",
 		"- textbox \"Password\": known-Secret-001\nform-data; name=\"password\"\r\n\r\nx\r\n--\n<input type=password value='x'>",
 	} {
 		f.Add(i, []byte(seed))

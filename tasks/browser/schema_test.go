@@ -80,27 +80,38 @@ func TestSchemaAgreesWithTheParser(t *testing.T) {
 	}
 	texts := []string{
 		string(whole), "{}", "name: a", `name: ""`, "name: 5", "nme: a",
-		"start: none\nurl: http://a/", "url: http://localhost:5173", "url: HTTPS://a/b?c#d", "url: ftp://a", "url: a", "url: 5",
+		"start: none\nurl: http://a/", "url: http://localhost:5173", "url: HTTPS://a/b?c#d", "url: ftp://a",
+		"url: a", "url: 5",
 		"wait: 90s", "wait: 1m30s", "wait: 90", `wait: "90"`, "wait: soon", "timeout: 1.5m", "timeout: 500000ms",
 		"viewports: []", "viewports: [desktop]", "viewports: [huge]", "viewports: desktop",
-		"viewports: [{width: 200, height: 200}]", "viewports: [{width: 199, height: 200}]", "viewports: [{width: 200, height: 8001}]",
-		"viewports: [{width: 4000, height: 8000}]", "viewports: [{width: 4001, height: 200}]", "viewports: [{width: 200, height: 199}]",
-		"viewports: [{width: 200}]", "viewports: [{width: 200.5, height: 200}]", "viewports: [{width: 200, height: 200, scale: 0.5}]",
-		"viewports: [{width: 200, height: 200, scale: 0.4}]", "viewports: [{width: 200, height: 200, scale: 4}]", "viewports: [{width: 200, height: 200, scale: 4.1}]",
+		"viewports: [{width: 200, height: 200}]", "viewports: [{width: 199, height: 200}]",
+		"viewports: [{width: 200, height: 8001}]",
+		"viewports: [{width: 4000, height: 8000}]", "viewports: [{width: 4001, height: 200}]",
+		"viewports: [{width: 200, height: 199}]",
+		"viewports: [{width: 200}]", "viewports: [{width: 200.5, height: 200}]",
+		"viewports: [{width: 200, height: 200, scale: 0.5}]",
+		"viewports: [{width: 200, height: 200, scale: 0.4}]", "viewports: [{width: 200, height: 200, scale: 4}]",
+		"viewports: [{width: 200, height: 200, scale: 4.1}]",
 		"viewports: [{name: A, width: 200, height: 200}]", "viewports: [{name: a-1, width: 200, height: 200, mobile: true}]",
 		"viewports: [{name: a, width: 200, height: 200, depth: 1}]",
-		"steps: []", "steps: {click: a}", "steps: [click]", "steps: [{}]", "steps: [{value: a}]", "steps: [{click: a, hover: b}]",
+		"steps: []", "steps: {click: a}", "steps: [click]", "steps: [{}]", "steps: [{value: a}]",
+		"steps: [{click: a, hover: b}]",
 		"steps: [{click: a, timeout: 5s}]", "steps: [{click: a, timeout: 5}]", `steps: [{click: ""}]`, "steps: [{click: 5}]",
 		`steps: [{fill: a, value: "", secret: true}]`, "steps: [{fill: a, value: 5}]", "steps: [{fill: a, value: [5]}]",
 		"steps: [{fill: a, value: b, secret: 1}]", "steps: [{press: Enter, in: a}]", `steps: [{press: Enter, in: ""}]`,
 		"steps: [{expect_count: a, value: 3}]", `steps: [{expect_count: a, value: "3"}]`,
-		"allow: {}", "allow: {console: [a], page_errors: [b], requests: [c]}", "allow: {console: a}", `allow: {console: [""]}`, "allow: {css: [a]}", "allow: [a]",
-		"screenshot: {}", "screenshot: {full_page: true, selector: a, mask: [b]}", `screenshot: {selector: a, mask: [""]}`, "screenshot: {mask: a}", "screenshot: true",
-		"video: true", "video: 1", "pdf: false", `pdf: "no"`, "compare: {}", "compare: true", "compare:", "compare: {base: main, max_changed: 0, threshold: 1}",
-		"compare: {max_changed: 1.1}", "compare: {threshold: -0.1}", "compare: {branch: main}", "clock: 2026-03-01T12:00:00Z", "clock: 5", "[]", "null", "5",
+		"allow: {}", "allow: {console: [a], page_errors: [b], requests: [c]}", "allow: {console: a}",
+		`allow: {console: [""]}`, "allow: {css: [a]}", "allow: [a]",
+		"screenshot: {}", "screenshot: {full_page: true, selector: a, mask: [b]}",
+		`screenshot: {selector: a, mask: [""]}`, "screenshot: {mask: a}", "screenshot: true",
+		"video: true", "video: 1", "pdf: false", `pdf: "no"`, "compare: {}", "compare: true", "compare:",
+		"compare: {base: main, max_changed: 0, threshold: 1}",
+		"compare: {max_changed: 1.1}", "compare: {threshold: -0.1}", "compare: {branch: main}",
+		"clock: 2026-03-01T12:00:00Z", "clock: 5", "[]", "null", "5",
 	}
 	for _, action := range browser.Actions() {
-		texts = append(texts, "steps: [{"+action+": /a, value: 1}]", "steps: [{"+action+": /a}]", "steps: [{"+action+"s: /a}]")
+		texts = append(texts, "steps: [{"+action+": /a, value: 1}]", "steps: [{"+action+": /a}]",
+			"steps: [{"+action+"s: /a}]")
 	}
 	file := document.Format{Noun: "spec", Needs: "it needs something", MaxBytes: 1 << 20}
 	for _, text := range texts {

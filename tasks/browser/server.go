@@ -48,7 +48,8 @@ func Server(read func(name string) ([]byte, error)) (install, start string, err 
 		}
 	}
 	if script == "" {
-		return "", "", fmt.Errorf("%w: package.json has no script %s; set start: … in the spec", ErrNoServer, strings.Join(serving, ", "))
+		return "", "", fmt.Errorf("%w: package.json has no script %s; set start: … in the spec", ErrNoServer,
+			strings.Join(serving, ", "))
 	}
 	// A lock file that is too large to be read counts as existing.
 	has := func(name string) bool {

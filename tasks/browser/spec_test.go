@@ -30,7 +30,8 @@ func TestParse(t *testing.T) {
 	want := browser.Spec{
 		Name: "Todo list", Install: "npm ci", Start: "npm run dev -- --port 5173", Dir: "web", URL: "http://127.0.0.1:5173/",
 		Wait: 90 * second, Timeout: 180 * second,
-		Viewports: []browser.Viewport{browser.Desktop, {Name: "tablet", Width: 820, Height: 1180, Scale: 2, Mobile: true}, {Name: "1024x768", Width: 1024, Height: 768, Scale: 1}},
+		Viewports: []browser.Viewport{browser.Desktop, {Name: "tablet", Width: 820, Height: 1180, Scale: 2,
+			Mobile: true}, {Name: "1024x768", Width: 1024, Height: 768, Scale: 1}},
 		Steps: []browser.Step{
 			{Do: "goto", Target: "/login"},
 			{Do: "fill", Target: "#user", Value: "ada"},
@@ -50,10 +51,12 @@ func TestParse(t *testing.T) {
 			{Do: "expect_count", Target: "#list li", Value: "3"},
 			{Do: "screenshot", Target: "filled in"},
 		},
-		Auth:       "node scripts/sign-in.mjs",
-		Allow:      browser.Allow{Console: []string{"^Download the React DevTools"}, PageErrors: []string{"ResizeObserver loop"}, Requests: []string{`^https://example\.com/beacon`}},
+		Auth: "node scripts/sign-in.mjs",
+		Allow: browser.Allow{Console: []string{"^Download the React DevTools"},
+			PageErrors: []string{"ResizeObserver loop"}, Requests: []string{`^https://example\.com/beacon`}},
 		Screenshot: browser.Shot{FullPage: true, Selector: "main", Mask: []string{".clock", "[data-private]"}},
-		Video:      true, PDF: true, Compare: &browser.Against{Base: "main", MaxChanged: &share, Threshold: 0.2}, Clock: "2026-03-01T12:00:00Z",
+		Video:      true, PDF: true, Compare: &browser.Against{Base: "main", MaxChanged: &share, Threshold: 0.2},
+		Clock: "2026-03-01T12:00:00Z",
 	}
 	for i := range want.Steps {
 		if want.Steps[i].Timeout == 0 {
@@ -99,7 +102,8 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	same(t, s)
-	if s, err := (browser.Spec{Compare: &browser.Against{}}).Complete(); err != nil || s.Name != "page" || s.Compare.Threshold != browser.DefaultThreshold {
+	if s, err := (browser.Spec{Compare: &browser.Against{}}).Complete(); err != nil || s.Name != "page" ||
+		s.Compare.Threshold != browser.DefaultThreshold {
 		t.Errorf("%+v, %v", s, err)
 	}
 	// What was given stays as it is.
@@ -110,7 +114,8 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestParseJSON(t *testing.T) {
-	s, err := browser.Parse("check", []byte("{\n\t\"url\": \"http:\\/\\/[::1]:8080\\/\",\n\t\"steps\": [{\"value\": \"\\ud83d\\ude00\\n\", \"fill\": \"#a\"}]\n}"))
+	s, err := browser.Parse("check",
+		[]byte("{\n\t\"url\": \"http:\\/\\/[::1]:8080\\/\",\n\t\"steps\": [{\"value\": \"\\ud83d\\ude00\\n\", \"fill\": \"#a\"}]\n}"))
 	if err != nil || s.URL != "http://[::1]:8080/" || s.Steps[0].Do != "fill" || s.Steps[0].Value != "😀\n" {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -142,10 +147,11 @@ func TestBounds(t *testing.T) {
 		return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"a large file":        {"name: a\n# " + strings.Repeat("x", 256<<10), "a spec may have 262144"},
-		"201 steps":           {"steps: " + many(201, "{click: a}"), "steps are 201, and the limit is 200"},
-		"11 viewports":        {"viewports: " + many(11, "desktop"), "viewports are 11, and the limit is 10"},
-		"101 patterns":        {"allow: {console: " + many(60, "a") + ", requests: " + many(41, "b") + "}", "allow has 101 patterns, and the limit is 100"},
+		"a large file": {"name: a\n# " + strings.Repeat("x", 256<<10), "a spec may have 262144"},
+		"201 steps":    {"steps: " + many(201, "{click: a}"), "steps are 201, and the limit is 200"},
+		"11 viewports": {"viewports: " + many(11, "desktop"), "viewports are 11, and the limit is 10"},
+		"101 patterns": {"allow: {console: " + many(60, "a") + ", requests: " + many(41, "b") + "}",
+			"allow has 101 patterns, and the limit is 100"},
 		"101 masks":           {"screenshot: {mask: " + many(101, "a") + "}", "the limit is 100"},
 		"a long pattern":      {"allow: {console: [" + strings.Repeat("a", 1001) + "]}", "the limit is 1000"},
 		"a long selector":     {"steps: [{click: " + strings.Repeat("a", 2001) + "}]", "the limit is 2000"},
@@ -162,13 +168,15 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
-	if _, err := browser.Parse("x.yaml", []byte("steps: "+many(200, "{click: a}")+"\nallow: {console: "+many(100, "a")+"}\ncompare: {base: "+strings.Repeat("a", 250)+"}")); err != nil {
+	if _, err := browser.Parse("x.yaml", []byte("steps: "+many(200, "{click: a}")+"\nallow: {console: "+many(100, "a")+
+		"}\ncompare: {base: "+strings.Repeat("a", 250)+"}")); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestCompleteTellsAllMistakes(t *testing.T) {
-	_, err := browser.Spec{URL: "x", Viewports: []browser.Viewport{{Name: "a", Width: 1, Height: 300}}, Steps: []browser.Step{{Do: "jump"}}}.Complete()
+	_, err := browser.Spec{URL: "x", Viewports: []browser.Viewport{{Name: "a", Width: 1, Height: 300}},
+		Steps: []browser.Step{{Do: "jump"}}}.Complete()
 	for _, want := range []string{"url must begin with", "width of viewport 1 must be 200 to 4000", `step 1 has no action "jump"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
@@ -189,7 +197,8 @@ func TestSlug(t *testing.T) {
 
 func TestDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		90 * time.Second: `"1m30s"`, 2 * time.Minute: `"2m"`, time.Hour: `"1h"`, 0: `"0s"`, 1500 * time.Millisecond: `"1.5s"`, time.Hour + time.Second: `"1h0m1s"`,
+		90 * time.Second: `"1m30s"`, 2 * time.Minute: `"2m"`, time.Hour: `"1h"`, 0: `"0s"`,
+		1500 * time.Millisecond: `"1.5s"`, time.Hour + time.Second: `"1h0m1s"`,
 	} {
 		text, err := json.Marshal(browser.Duration(d))
 		var back browser.Duration
@@ -205,7 +214,8 @@ func TestDurations(t *testing.T) {
 }
 
 func TestStepsOfJSON(t *testing.T) {
-	for _, text := range []string{`{}`, `{"value":"x"}`, `{"click":"a","fill":"b"}`, `{"jump":"a"}`, `{"click":5}`, `"click"`, `{"click":"a","timeout":5}`} {
+	for _, text := range []string{`{}`, `{"value":"x"}`, `{"click":"a","fill":"b"}`, `{"jump":"a"}`, `{"click":5}`,
+		`"click"`, `{"click":"a","timeout":5}`} {
 		if err := json.Unmarshal([]byte(text), new(browser.Step)); err == nil {
 			t.Errorf("%s is taken", text)
 		}
@@ -213,7 +223,8 @@ func TestStepsOfJSON(t *testing.T) {
 	if _, err := json.Marshal(browser.Step{Do: "jump"}); err == nil {
 		t.Error("an unknown action is written")
 	}
-	text, err := json.Marshal(browser.Step{Do: "fill", Target: "#new", Value: "<a>", Secret: true, Timeout: browser.Duration(5 * time.Second)})
+	text, err := json.Marshal(browser.Step{Do: "fill", Target: "#new", Value: "<a>", Secret: true,
+		Timeout: browser.Duration(5 * time.Second)})
 	if want := `{"fill":"#new","secret":true,"timeout":"5s","value":"\u003ca\u003e"}`; err != nil || string(text) != want {
 		t.Errorf("%s, %v", text, err)
 	}

@@ -55,13 +55,15 @@ const (
 )
 
 // refusedKeys are the parts that would open the walls of a container, or run something outside of one.
-var refusedKeys = []string{"mounts", "privileged", "runArgs", "capAdd", "securityOpt", "workspaceMount", "initializeCommand", "appPort"}
+var refusedKeys = []string{"mounts", "privileged", "runArgs", "capAdd", "securityOpt", "workspaceMount",
+	"initializeCommand", "appPort"}
 
 // commandKeys are the commands that run once in a new container, in this order.
 var commandKeys = []string{"onCreateCommand", "updateContentCommand", "postCreateCommand"}
 
 // usedKeys are the other parts that have an effect, or that need none.
-var usedKeys = []string{"$schema", "name", "image", "build", "dockerFile", "context", "features", "overrideFeatureInstallOrder",
+var usedKeys = []string{"$schema", "name", "image", "build", "dockerFile", "context", "features",
+	"overrideFeatureInstallOrder",
 	"containerEnv", "remoteEnv", "forwardPorts", "customizations"}
 
 // raw is the file as it is written.
@@ -420,7 +422,8 @@ func (f File) Config() []byte {
 		config["image"] = f.Image
 	} else {
 		own := path.Dir(f.Path)
-		build := map[string]any{"dockerfile": relative(own, f.Build.Dockerfile), "context": relative(own, f.Build.Context), "args": f.Build.Args}
+		build := map[string]any{"dockerfile": relative(own, f.Build.Dockerfile),
+			"context": relative(own, f.Build.Context), "args": f.Build.Args}
 		if f.Build.Target != "" {
 			build["target"] = f.Build.Target
 		}

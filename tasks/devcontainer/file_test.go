@@ -33,7 +33,8 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := File{
-		Path: Path, Build: &Build{Dockerfile: ".devcontainer/Dockerfile", Context: ".", Args: map[string]string{"VARIANT": "a//b"}},
+		Path: Path, Build: &Build{Dockerfile: ".devcontainer/Dockerfile", Context: ".",
+			Args: map[string]string{"VARIANT": "a//b"}},
 		Features: map[string]json.RawMessage{"ghcr.io/devcontainers/features/node:1": json.RawMessage(`{"version": "22"}`), "./tool": json.RawMessage(`{}`)},
 		Env:      []string{"A=", "FOLDER=" + workDir + "/x", "HOST=none"},
 		Commands: []string{`'echo' 'it'\''s'`, "'make' 'tools'", "npm ci"},
@@ -45,7 +46,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", f, want)
 	}
 	config := string(f.Config())
-	if !strings.Contains(config, `"context":"../."`) || !strings.Contains(config, `"dockerfile":"../.devcontainer/Dockerfile"`) || strings.Contains(config, "mounts") {
+	if !strings.Contains(config, `"context":"../."`) ||
+		!strings.Contains(config, `"dockerfile":"../.devcontainer/Dockerfile"`) || strings.Contains(config, "mounts") {
 		t.Errorf("the builder gets %s", config)
 	}
 	if f, err := Parse("devcontainer.json", []byte(`{"image": "debian:12"}`)); err != nil || f.Image != "debian:12" || f.Builds() {
@@ -84,7 +86,8 @@ func TestMistakes(t *testing.T) {
 		strings.Repeat(" ", MaxBytes+1):                                 "bytes; it may have",
 		"{\"image\": \"a\xff\"}":                                        "not UTF-8",
 	} {
-		if _, err := Parse(Path, []byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), Path+":") {
+		if _, err := Parse(Path, []byte(text)); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), Path+":") {
 			t.Errorf("%.60q: got %v, want %q", text, err, want)
 		}
 	}
@@ -101,32 +104,53 @@ func TestBounds(t *testing.T) {
 		return strings.Join(items, ", ")
 	}
 	for name, tt := range map[string][2]string{ // what is possible, and the first that is not
-		"arguments of a build":   {`"build": {"dockerfile": "D", "args": {` + list(maxItems, `"A#": ""`) + `}}`, `"build": {"dockerfile": "D", "args": {` + list(maxItems+1, `"A#": ""`) + `}}`},
-		"an argument of a build": {`"build": {"dockerfile": "D", "args": {"A": "` + text(maxText) + `"}}`, `"build": {"dockerfile": "D", "args": {"A": "` + text(maxText+1) + `"}}`},
-		"no argument of a build": {`"build": {"dockerfile": "D", "args": {"A": ""}}`, `"build": {"dockerfile": "D", "args": {"A": null}}`},
-		"target":                 {`"build": {"dockerfile": "D", "target": "a"}`, `"build": {"dockerfile": "D", "target": "a b"}`},
-		"context":                {`"build": {"dockerfile": "D", "context": ".."}`, `"build": {"dockerfile": "D", "context": "../.."}`},
-		"features":               {`"image": "a", "features": {` + list(maxItems, `"f#": {}`) + `}`, `"image": "a", "features": {` + list(maxItems+1, `"f#": {}`) + `}`},
-		"order":                  {`"image": "a", "overrideFeatureInstallOrder": [` + list(maxItems, `"f"`) + `]`, `"image": "a", "overrideFeatureInstallOrder": [` + list(maxItems+1, `"f"`) + `]`},
-		"own features":           {`"image": "a", "features": {"./f": {}}`, `"image": "a", "features": {"/f": {}}`},
-		"options":                {`"image": "a", "features": {"f": "1", "g": true, "h": {"a": "b", "c": false}}`, `"image": "a", "features": {"f": 1}`},
-		"option":                 {`"image": "a", "features": {"f": {"a": "1"}}`, `"image": "a", "features": {"f": {"a": 1}}`},
-		"variables":              {`"image": "a", "containerEnv": {` + list(maxItems, `"A#": ""`) + `}`, `"image": "a", "containerEnv": {` + list(maxItems+1, `"A#": ""`) + `}`},
-		"remote variables":       {`"image": "a", "remoteEnv": {` + list(maxItems, `"A#": ""`) + `}`, `"image": "a", "remoteEnv": {` + list(maxItems+1, `"A#": ""`) + `}`},
-		"variable":               {`"image": "a", "containerEnv": {"A": "` + text(maxText) + `"}`, `"image": "a", "containerEnv": {"A": "` + text(maxText+1) + `"}`},
-		"NUL":                    {`"image": "a", "containerEnv": {"A": "\u0001"}`, `"image": "a", "containerEnv": {"A": "\u0000"}`},
-		"own variable":           {`"image": "a", "containerEnv": {"RAMUS": ""}`, `"image": "a", "containerEnv": {"RAMUS_": ""}`},
-		"no name":                {`"image": "a", "containerEnv": {"a_1": ""}`, `"image": "a", "containerEnv": {"a-1": ""}`},
-		"command":                {`"image": "a", "onCreateCommand": "` + text(maxCommand) + `"`, `"image": "a", "onCreateCommand": "` + text(maxCommand+1) + `"`},
-		"NUL in a command":       {`"image": "a", "onCreateCommand": ["\u0001"]`, `"image": "a", "onCreateCommand": ["\u0000"]`},
-		"arguments":              {`"image": "a", "onCreateCommand": [` + list(maxItems, `"a"`) + `]`, `"image": "a", "onCreateCommand": [` + list(maxItems+1, `"a"`) + `]`},
-		"argument":               {`"image": "a", "onCreateCommand": ["a"]`, `"image": "a", "onCreateCommand": [5]`},
-		"commands":               {`"image": "a", "onCreateCommand": {` + list(maxItems, `"c#": "a"`) + `}`, `"image": "a", "onCreateCommand": {` + list(maxItems+1, `"c#": "a"`) + `}`},
-		"command of many":        {`"image": "a", "onCreateCommand": {"a": "b"}`, `"image": "a", "onCreateCommand": {"a": 5}`},
-		"ports":                  {`"image": "a", "forwardPorts": [` + list(maxItems, "80") + `]`, `"image": "a", "forwardPorts": [` + list(maxItems+1, "80") + `]`},
-		"port":                   {`"image": "a", "forwardPorts": [1, 65535]`, `"image": "a", "forwardPorts": [65536]`},
-		"no port":                {`"image": "a", "forwardPorts": [1]`, `"image": "a", "forwardPorts": [0]`},
-		"file":                   {`"image": "a"` + strings.Repeat(" ", MaxBytes-14), `"image": "a"` + strings.Repeat(" ", MaxBytes-13)},
+		"arguments of a build": {`"build": {"dockerfile": "D", "args": {` + list(maxItems, `"A#": ""`) + `}}`,
+			`"build": {"dockerfile": "D", "args": {` + list(maxItems+1, `"A#": ""`) + `}}`},
+		"an argument of a build": {`"build": {"dockerfile": "D", "args": {"A": "` + text(maxText) + `"}}`,
+			`"build": {"dockerfile": "D", "args": {"A": "` + text(maxText+1) + `"}}`},
+		"no argument of a build": {`"build": {"dockerfile": "D", "args": {"A": ""}}`,
+			`"build": {"dockerfile": "D", "args": {"A": null}}`},
+		"target": {`"build": {"dockerfile": "D", "target": "a"}`,
+			`"build": {"dockerfile": "D", "target": "a b"}`},
+		"context": {`"build": {"dockerfile": "D", "context": ".."}`,
+			`"build": {"dockerfile": "D", "context": "../.."}`},
+		"features": {`"image": "a", "features": {` + list(maxItems, `"f#": {}`) + `}`,
+			`"image": "a", "features": {` + list(maxItems+1, `"f#": {}`) + `}`},
+		"order": {`"image": "a", "overrideFeatureInstallOrder": [` + list(maxItems, `"f"`) + `]`,
+			`"image": "a", "overrideFeatureInstallOrder": [` + list(maxItems+1, `"f"`) + `]`},
+		"own features": {`"image": "a", "features": {"./f": {}}`, `"image": "a", "features": {"/f": {}}`},
+		"options": {`"image": "a", "features": {"f": "1", "g": true, "h": {"a": "b", "c": false}}`,
+			`"image": "a", "features": {"f": 1}`},
+		"option": {`"image": "a", "features": {"f": {"a": "1"}}`,
+			`"image": "a", "features": {"f": {"a": 1}}`},
+		"variables": {`"image": "a", "containerEnv": {` + list(maxItems, `"A#": ""`) + `}`,
+			`"image": "a", "containerEnv": {` + list(maxItems+1, `"A#": ""`) + `}`},
+		"remote variables": {`"image": "a", "remoteEnv": {` + list(maxItems, `"A#": ""`) + `}`,
+			`"image": "a", "remoteEnv": {` + list(maxItems+1, `"A#": ""`) + `}`},
+		"variable": {`"image": "a", "containerEnv": {"A": "` + text(maxText) + `"}`,
+			`"image": "a", "containerEnv": {"A": "` + text(maxText+1) + `"}`},
+		"NUL": {`"image": "a", "containerEnv": {"A": "\u0001"}`,
+			`"image": "a", "containerEnv": {"A": "\u0000"}`},
+		"own variable": {`"image": "a", "containerEnv": {"RAMUS": ""}`,
+			`"image": "a", "containerEnv": {"RAMUS_": ""}`},
+		"no name": {`"image": "a", "containerEnv": {"a_1": ""}`, `"image": "a", "containerEnv": {"a-1": ""}`},
+		"command": {`"image": "a", "onCreateCommand": "` + text(maxCommand) + `"`,
+			`"image": "a", "onCreateCommand": "` + text(maxCommand+1) + `"`},
+		"NUL in a command": {`"image": "a", "onCreateCommand": ["\u0001"]`,
+			`"image": "a", "onCreateCommand": ["\u0000"]`},
+		"arguments": {`"image": "a", "onCreateCommand": [` + list(maxItems, `"a"`) + `]`,
+			`"image": "a", "onCreateCommand": [` + list(maxItems+1, `"a"`) + `]`},
+		"argument": {`"image": "a", "onCreateCommand": ["a"]`, `"image": "a", "onCreateCommand": [5]`},
+		"commands": {`"image": "a", "onCreateCommand": {` + list(maxItems, `"c#": "a"`) + `}`,
+			`"image": "a", "onCreateCommand": {` + list(maxItems+1, `"c#": "a"`) + `}`},
+		"command of many": {`"image": "a", "onCreateCommand": {"a": "b"}`,
+			`"image": "a", "onCreateCommand": {"a": 5}`},
+		"ports": {`"image": "a", "forwardPorts": [` + list(maxItems, "80") + `]`,
+			`"image": "a", "forwardPorts": [` + list(maxItems+1, "80") + `]`},
+		"port":    {`"image": "a", "forwardPorts": [1, 65535]`, `"image": "a", "forwardPorts": [65536]`},
+		"no port": {`"image": "a", "forwardPorts": [1]`, `"image": "a", "forwardPorts": [0]`},
+		"file": {`"image": "a"` + strings.Repeat(" ", MaxBytes-14),
+			`"image": "a"` + strings.Repeat(" ", MaxBytes-13)},
 	} {
 		if _, err := Parse(Path, []byte("{"+tt[0]+"}")); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -145,12 +169,15 @@ func TestConfig(t *testing.T) {
 		want     string
 	}{
 		{"devcontainer.json", `{"image": "a", "forwardPorts": [80]}`, false, `{"image":"a"}`},
-		{"devcontainer.json", `{"image": "a", "features": {"f": {}}, "overrideFeatureInstallOrder": ["f"]}`, true, `{"features":{"f":{}},"image":"a","overrideFeatureInstallOrder":["f"]}`},
-		{"devcontainer.json", `{"dockerFile": "D", "context": "x"}`, true, `{"build":{"args":{},"context":"x","dockerfile":"D"}}`},
+		{"devcontainer.json", `{"image": "a", "features": {"f": {}}, "overrideFeatureInstallOrder": ["f"]}`, true,
+			`{"features":{"f":{}},"image":"a","overrideFeatureInstallOrder":["f"]}`},
+		{"devcontainer.json", `{"dockerFile": "D", "context": "x"}`, true,
+			`{"build":{"args":{},"context":"x","dockerfile":"D"}}`},
 		{"devcontainer.json", `{"image": "a", "build": {}}`, false, `{"image":"a"}`},
 		{Path, `{"build": {"dockerfile": "D", "target": "dev", "args": {"A": "${localEnv:B:c}"}}}`, true,
 			`{"build":{"args":{"A":"c"},"context":"../.devcontainer","dockerfile":"../.devcontainer/D","target":"dev"}}`},
-		{"a/b/devcontainer.json", `{"build": {"dockerfile": "D", "context": ".."}}`, true, `{"build":{"args":{},"context":"../../a","dockerfile":"../../a/b/D"}}`},
+		{"a/b/devcontainer.json", `{"build": {"dockerfile": "D", "context": ".."}}`, true,
+			`{"build":{"args":{},"context":"../../a","dockerfile":"../../a/b/D"}}`},
 	} {
 		f, err := Parse(tt.at, []byte(tt.text))
 		if err != nil || f.Builds() != tt.builds || string(f.Config()) != tt.want {
@@ -201,12 +228,14 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		again, err := Parse(Path, file.Config())
-		if err != nil || !reflect.DeepEqual(again.Build, file.Build) || again.Image != file.Image || len(again.Features) != len(file.Features) {
+		if err != nil || !reflect.DeepEqual(again.Build, file.Build) || again.Image != file.Image ||
+			len(again.Features) != len(file.Features) {
 			t.Errorf("%s is read as %+v, %v; was %+v", file.Config(), again, err, file)
 		}
 	})
 }
 
 func TestParseGrowth(t *testing.T) {
-	growth.Check(t, "devcontainer.json", func(text []byte) { _, _ = Parse(Path, text) }, growth.Tokens("[", "{\"a\":", "/*", "//\n", "\"", ",", "1,", "\\")...)
+	growth.Check(t, "devcontainer.json", func(text []byte) { _, _ = Parse(Path, text) },
+		growth.Tokens("[", "{\"a\":", "/*", "//\n", "\"", ",", "1,", "\\")...)
 }

@@ -237,7 +237,8 @@ func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 		if j := strings.IndexFunc(line, func(r rune) bool {
 			return r < ' ' && r != '\t' || r == 0x7f
 		}); j >= 0 {
-			d.Problem(i+1, utf8.RuneCountInString(line[:j])+1, "a control character (%#02x) may not stand in a YAML file", line[j])
+			d.Problem(i+1, utf8.RuneCountInString(line[:j])+1,
+				"a control character (%#02x) may not stand in a YAML file", line[j])
 			return d, nil
 		}
 	}
@@ -344,10 +345,13 @@ func (d *Document) tabs(tokens token.Tokens) bool {
 	for _, t := range tokens {
 		switch {
 		case t.Type == token.DoubleQuoteType && strings.Contains(t.Origin, "\t"):
-			d.Problem(t.Position.Line, t.Position.Column, `a tab stands in this text; write \t for it, or put the text into a | block`)
+			d.Problem(t.Position.Line, t.Position.Column,
+				`a tab stands in this text; write \t for it, or put the text into a | block`)
 			return false // the positions of further tokens are not known
-		case t.Type == token.StringType && t.CharacterType == token.CharacterTypeMiscellaneous && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !d.inBlock(t):
-			d.Problem(t.Position.Line, t.Position.Column, "a tab stands in this text and would be lost; put the text into quotes or into a | block")
+		case t.Type == token.StringType && t.CharacterType == token.CharacterTypeMiscellaneous &&
+			strings.Contains(strings.TrimSpace(t.Origin), "\t") && !d.inBlock(t):
+			d.Problem(t.Position.Line, t.Position.Column,
+				"a tab stands in this text and would be lost; put the text into quotes or into a | block")
 			good = false
 		}
 	}
@@ -517,7 +521,8 @@ func (e *expander) mapping(v *Value, n *ast.MappingNode, depth int) {
 		f := Field{Key: key.Value, Line: key.Position.Line, Column: key.Position.Column}
 		switch entry.Key.(type) {
 		case *ast.MergeKeyNode:
-			e.Problem(f.Line, f.Column, "merge keys (<<) are not used here; repeat the keys, or give the whole mapping by an alias")
+			e.Problem(f.Line, f.Column,
+				"merge keys (<<) are not used here; repeat the keys, or give the whole mapping by an alias")
 			continue
 		case *ast.MappingKeyNode, *ast.AliasNode, *ast.AnchorNode, *ast.TagNode:
 			e.Problem(f.Line, f.Column, "a key must be plain text")

@@ -92,19 +92,22 @@ func sameYAML(t *testing.T, name string, got *Value, want *yaml.Node) {
 	switch want.Kind {
 	case yaml.MappingNode:
 		if got.Kind != MapValue || len(got.Fields) != len(want.Content)/2 {
-			t.Errorf("%s:%d:%d: %s with %d keys, want a mapping with %d", name, want.Line, want.Column, got.Kind, len(got.Fields), len(want.Content)/2)
+			t.Errorf("%s:%d:%d: %s with %d keys, want a mapping with %d", name, want.Line, want.Column, got.Kind,
+				len(got.Fields), len(want.Content)/2)
 			return
 		}
 		for i, f := range got.Fields {
 			key := want.Content[2*i]
 			if f.Key != key.Value || f.Line != key.Line || f.Column != key.Column {
-				t.Errorf("%s: key %q at %d:%d, want %q at %d:%d", name, f.Key, f.Line, f.Column, key.Value, key.Line, key.Column)
+				t.Errorf("%s: key %q at %d:%d, want %q at %d:%d", name, f.Key, f.Line, f.Column, key.Value,
+					key.Line, key.Column)
 			}
 			sameYAML(t, name, f.Value, want.Content[2*i+1])
 		}
 	case yaml.SequenceNode:
 		if got.Kind != ListValue || len(got.Items) != len(want.Content) {
-			t.Errorf("%s:%d:%d: %s with %d items, want a list with %d", name, want.Line, want.Column, got.Kind, len(got.Items), len(want.Content))
+			t.Errorf("%s:%d:%d: %s with %d items, want a list with %d", name, want.Line, want.Column, got.Kind,
+				len(got.Items), len(want.Content))
 			return
 		}
 		for i, item := range got.Items {

@@ -21,7 +21,8 @@ func TestAddSetup(t *testing.T) {
 	if got, err := AddSetup(nil, []string{"a < b && c"}); err != nil || string(got) != "setup:\n  - \"a < b && c\"\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := AddSetup([]byte("setup:\n\n\nagent: codex\n"), []string{"c"}); err != nil || string(got) != "setup:\n  - \"c\"\n\n\nagent: codex\n" {
+	if got, err := AddSetup([]byte("setup:\n\n\nagent: codex\n"), []string{"c"}); err != nil ||
+		string(got) != "setup:\n  - \"c\"\n\n\nagent: codex\n" {
 		t.Errorf("an empty list: %q, %v", got, err)
 	}
 	same := "setup: c # as it is\n"

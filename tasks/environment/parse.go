@@ -33,7 +33,8 @@ var format = document.Format{
 }
 
 // keys are the keys of a file. docs/environment.md describes them.
-var keys = []string{"image", "dockerfile", "devcontainer", "setup", "start", "env", "secrets", "egress", "limits", "timeout", "dependencies",
+var keys = []string{"image", "dockerfile", "devcontainer", "setup", "start", "env", "secrets", "egress", "limits",
+	"timeout", "dependencies",
 	"checks", "agent", "merge", "browser", "services", "keep"}
 
 var (
@@ -45,7 +46,8 @@ var (
 )
 
 // checkNames are the short names of the library's checks.
-var checkNames = map[string]string{"tests": "lib_run_tests", "test": "lib_run_tests", "lint": "lib_run_lint", "build": "lib_run_build", "browser": "browser_test"}
+var checkNames = map[string]string{"tests": "lib_run_tests", "test": "lib_run_tests", "lint": "lib_run_lint",
+	"build": "lib_run_build", "browser": "browser_test"}
 
 var (
 	validName   = pattern.New(`^[a-z0-9]{1,20}(?:-[a-z0-9]{1,20}){0,9}$`)
@@ -255,7 +257,8 @@ func (r *reader) path(v *document.Value, at string) string {
 		return ""
 	}
 	clean := path.Clean(s)
-	if path.IsAbs(s) || clean == ".." || strings.HasPrefix(clean, "../") || clean == ".git" || strings.HasPrefix(clean, ".git/") || strings.Contains(s, "\n") {
+	if path.IsAbs(s) || clean == ".." || strings.HasPrefix(clean, "../") || clean == ".git" ||
+		strings.HasPrefix(clean, ".git/") || strings.Contains(s, "\n") {
 		r.At(v, "%s: %q is not a path in the repository", at, s)
 		return ""
 	}
@@ -393,7 +396,8 @@ func (r *reader) scalar(v *document.Value, at string, most int) string {
 func (r *reader) secrets(v *document.Value) (list []string) {
 	for i, item := range r.oneOrList(v, "secrets", maxNames) {
 		at := fmt.Sprintf("secrets.%d", i)
-		name := r.matching(item, at, validSecret, "the name of a secret in capital letters, digits and underscores, never its value")
+		name := r.matching(item, at, validSecret,
+			"the name of a secret in capital letters, digits and underscores, never its value")
 		if slices.Contains(list, name) {
 			r.At(item, "%s: %s is named twice", at, name)
 		}
@@ -458,7 +462,8 @@ func (r *reader) header(v *document.Value, at string) map[string]string {
 }
 
 // ownHeaders are those that belong to a connection, not to a request of a program.
-var ownHeaders = []string{"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive",
+var ownHeaders = []string{"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade",
+	"keep-alive",
 	"proxy-authorization", "proxy-authenticate", "proxy-connection"}
 
 func (r *reader) limits(v *document.Value) (l Limits) {
@@ -499,7 +504,8 @@ func (r *reader) dependencies(v *document.Value) (list []Dependency) {
 		if item.Get("manager") == nil || item.Get("lock") == nil {
 			r.At(item, "%s needs manager and lock", at)
 		}
-		if rest, home := strings.CutPrefix(d.Store, "~/"); d.Store != "" && (!home && !path.IsAbs(d.Store) || strings.Contains("/"+rest+"/", "/../")) {
+		if rest, home := strings.CutPrefix(d.Store, "~/"); d.Store != "" &&
+			(!home && !path.IsAbs(d.Store) || strings.Contains("/"+rest+"/", "/../")) {
 			r.At(item.Get("store"), "%s.store: %q is not an absolute path, or one below ~/", at, d.Store)
 		}
 		list = append(list, d)

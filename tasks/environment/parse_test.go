@@ -65,15 +65,20 @@ func TestParse(t *testing.T) {
 		Image: "ramus/task:node", Setup: []string{"corepack enable", "make tools"},
 		Start: []Start{{Name: "web", Run: "pnpm dev", Dir: "web", Port: 3000}, {Name: "start-2", Run: "node worker.js"}},
 		Env:   map[string]string{"NODE_ENV": "test", "WORKERS": "2", "EMPTY": ""}, Secrets: []string{"API_TOKEN"},
-		Egress: []Egress{{Host: "registry.npmjs.org"}, {Host: "api.example.org", Header: map[string]string{"Authorization": "Bearer secret:API_TOKEN"}},
+		Egress: []Egress{{Host: "registry.npmjs.org"},
+			{Host: "api.example.org", Header: map[string]string{"Authorization": "Bearer secret:API_TOKEN"}},
 			{Host: "*.example.net:8443"}},
-		Limits:       Limits{Memory: 1 << 30, CPUs: 1.5, PIDs: 256, Tmp: 1 << 20, Disk: 4 << 30, FileSize: 1 << 30, Output: 10 << 20},
-		Timeout:      10 * time.Minute,
-		Dependencies: []Dependency{{Manager: "pnpm", Lock: "web/pnpm-lock.yaml", Install: "pnpm install --offline", Store: "~/.local/share/pnpm"}},
-		Checks:       []Check{{Task: "lib_run_tests"}, {Task: "lib_run_lint", Params: map[string]any{"target": "./api"}}, {Name: "contract", Run: "make contract"}},
-		Agent:        "codex", Merge: MergePullRequest, Browser: []string{".ramus/browser/todo.yaml"},
+		Limits: Limits{Memory: 1 << 30, CPUs: 1.5, PIDs: 256, Tmp: 1 << 20, Disk: 4 << 30, FileSize: 1 << 30,
+			Output: 10 << 20},
+		Timeout: 10 * time.Minute,
+		Dependencies: []Dependency{{Manager: "pnpm", Lock: "web/pnpm-lock.yaml", Install: "pnpm install --offline",
+			Store: "~/.local/share/pnpm"}},
+		Checks: []Check{{Task: "lib_run_tests"}, {Task: "lib_run_lint",
+			Params: map[string]any{"target": "./api"}}, {Name: "contract", Run: "make contract"}},
+		Agent: "codex", Merge: MergePullRequest, Browser: []string{".ramus/browser/todo.yaml"},
 		Services: []service.Service{
-			{Name: "db", Image: "postgres:16", Env: map[string]string{"POSTGRES_PASSWORD": "test"}, Ready: "pg_isready", Ports: []int{5432}, Timeout: time.Minute},
+			{Name: "db", Image: "postgres:16", Env: map[string]string{"POSTGRES_PASSWORD": "test"}, Ready: "pg_isready",
+				Ports: []int{5432}, Timeout: time.Minute},
 			{Name: "cache", Command: "redis-server --port 6379"},
 		},
 		Keep: []string{"node_modules", "web/.env.local"},
@@ -170,21 +175,25 @@ func TestBounds(t *testing.T) {
 		"secrets":      {"secrets: [A, B]", "secrets: [A, A]"},
 		"hosts":        {"egress: [" + list(maxNames, "a#.org") + "]", "egress: [" + list(maxNames+1, "a#.org") + "]"},
 		"no host":      {"egress: [{host: a.org}]", "egress: [{header: {A: b}}]"},
-		"headers":      {"egress: [{host: a.org, header: {" + list(maxHeaders, "A#: b") + "}}]", "egress: [{host: a.org, header: {" + list(maxHeaders+1, "A#: b") + "}}]"},
-		"header":       {"egress: [{host: a.org, header: {A: " + text(maxHeader) + "}}]", "egress: [{host: a.org, header: {A: " + text(maxHeader+1) + "}}]"},
-		"header end":   {`egress: [{host: a.org, header: {A: "~ "}}]`, `egress: [{host: a.org, header: {A: "\x7f"}}]`},
-		"header line":  {"egress: [{host: a.org, header: {A: b}}]", `egress: [{host: a.org, header: {A: "b\r"}}]`},
-		"any host":     {"egress: ['*.a.org']", "egress: [{host: '*.a.org', header: {A: b}}]"},
-		"home":         {"dependencies: [{manager: npm, lock: a, store: ~/.npm}]", "dependencies: [{manager: npm, lock: a, store: .npm}]"},
-		"store":        {"dependencies: [{manager: npm, lock: a, store: /a..b}]", "dependencies: [{manager: npm, lock: a, store: /a/../b}]"},
-		"lock":         {"dependencies: [{manager: npm, lock: a}]", "dependencies: [{manager: npm}]"},
-		"manager":      {"dependencies: [{manager: npm, lock: a}]", "dependencies: [{lock: a}]"},
-		"check":        {"checks: [{name: a, run: b}]", "checks: [{name: a}]"},
-		"check name":   {"checks: [{task: lint}]", "checks: [{run: a}]"},
-		"params":       {"checks: [{task: lint, params: {a: b}}]", "checks: [{name: a, run: b, params: {a: b}}]"},
-		"no params":    {"checks: [{task: lint, params: {}}]", "checks: [{task: lint, params: [a]}]"},
-		"task":         {"checks: [my_task]", "checks: [mytask]"},
-		"one image":    {"image: a\ndockerfile: ", "image: a\ndockerfile: b"},
+		"headers": {"egress: [{host: a.org, header: {" + list(maxHeaders, "A#: b") + "}}]",
+			"egress: [{host: a.org, header: {" + list(maxHeaders+1, "A#: b") + "}}]"},
+		"header": {"egress: [{host: a.org, header: {A: " + text(maxHeader) + "}}]",
+			"egress: [{host: a.org, header: {A: " + text(maxHeader+1) + "}}]"},
+		"header end":  {`egress: [{host: a.org, header: {A: "~ "}}]`, `egress: [{host: a.org, header: {A: "\x7f"}}]`},
+		"header line": {"egress: [{host: a.org, header: {A: b}}]", `egress: [{host: a.org, header: {A: "b\r"}}]`},
+		"any host":    {"egress: ['*.a.org']", "egress: [{host: '*.a.org', header: {A: b}}]"},
+		"home": {"dependencies: [{manager: npm, lock: a, store: ~/.npm}]",
+			"dependencies: [{manager: npm, lock: a, store: .npm}]"},
+		"store": {"dependencies: [{manager: npm, lock: a, store: /a..b}]",
+			"dependencies: [{manager: npm, lock: a, store: /a/../b}]"},
+		"lock":       {"dependencies: [{manager: npm, lock: a}]", "dependencies: [{manager: npm}]"},
+		"manager":    {"dependencies: [{manager: npm, lock: a}]", "dependencies: [{lock: a}]"},
+		"check":      {"checks: [{name: a, run: b}]", "checks: [{name: a}]"},
+		"check name": {"checks: [{task: lint}]", "checks: [{run: a}]"},
+		"params":     {"checks: [{task: lint, params: {a: b}}]", "checks: [{name: a, run: b, params: {a: b}}]"},
+		"no params":  {"checks: [{task: lint, params: {}}]", "checks: [{task: lint, params: [a]}]"},
+		"task":       {"checks: [my_task]", "checks: [mytask]"},
+		"one image":  {"image: a\ndockerfile: ", "image: a\ndockerfile: b"},
 	} {
 		if _, err := Parse(Path, []byte(tt[0])); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -199,8 +208,10 @@ func TestBounds(t *testing.T) {
 
 func TestValidHost(t *testing.T) {
 	for host, want := range map[string]bool{
-		"example.org": true, "*.example.org": true, "example.org:8443": true, "localhost": true, "127.0.0.1": true, "127.0.0.1:80": true,
-		"[::1]:80": true, "::1": true, "": false, "*": false, "a..b": false, "-a.org": false, "a.org:": false, "a.org:0": false, "a.org:x": false,
+		"example.org": true, "*.example.org": true, "example.org:8443": true, "localhost": true, "127.0.0.1": true,
+		"127.0.0.1:80": true,
+		"[::1]:80":     true, "::1": true, "": false, "*": false, "a..b": false, "-a.org": false, "a.org:": false,
+		"a.org:0": false, "a.org:x": false,
 		"a/b": false, "a@b": false, "*.": false, "a.*.org": false,
 	} {
 		if got := ValidHost(host); got != want {
@@ -212,7 +223,8 @@ func TestValidHost(t *testing.T) {
 // FuzzParse checks that Parse ends for any file, and that its mistakes are at places that the file has.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(whole))
-	for _, text := range []string{"", "a", "env: [", "start: [a, {run: b}]", "limits: {memory: 9999999999GiB}", "egress: {host: a}", "services: {a: {ports: [1, x]}}", "keep: &a [*a]"} {
+	for _, text := range []string{"", "a", "env: [", "start: [a, {run: b}]", "limits: {memory: 9999999999GiB}",
+		"egress: {host: a}", "services: {a: {ports: [1, x]}}", "keep: &a [*a]"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -236,8 +248,10 @@ func FuzzParse(f *testing.F) {
 // TestGrowth checks that the time to read a file grows with it.
 func TestGrowth(t *testing.T) {
 	var cases []growth.Case
-	for _, c := range [][3]string{{"env:\n", "  A%d: b\n"}, {"services:\n", "  a%d: {image: b}\n"}, {"setup:\n", "  - a%d\n"}, {"egress:\n", "  - a%d.org\n"}, {"keep: [", "a%d,", "]"}} {
-		cases = append(cases, growth.Case{Name: c[0], Prefix: c[0], Suffix: c[2], Limit: MaxBytes, Each: func(n int) string { return fmt.Sprintf(c[1], n) }})
+	for _, c := range [][3]string{{"env:\n", "  A%d: b\n"}, {"services:\n", "  a%d: {image: b}\n"},
+		{"setup:\n", "  - a%d\n"}, {"egress:\n", "  - a%d.org\n"}, {"keep: [", "a%d,", "]"}} {
+		cases = append(cases, growth.Case{Name: c[0], Prefix: c[0], Suffix: c[2], Limit: MaxBytes,
+			Each: func(n int) string { return fmt.Sprintf(c[1], n) }})
 	}
 	cases = append(cases, growth.Tokens("image: a\n", "- a\n", "limits: {", "a-", "a.")...)
 	growth.Check(t, "config", func(text []byte) { _, _ = Parse(Path, text) }, cases...)

@@ -92,7 +92,8 @@ type browserTestParams struct {
 func (browserTestParams) adjust(s *jsonschema.Schema) {
 	spec := new(jsonschema.Schema)
 	if err := json.Unmarshal(browser.Schema(), spec); err != nil {
-		panic(fmt.Sprintf("the schema of a spec: %v", err)) // the schema is part of the program, so every test would show this
+		panic(fmt.Sprintf("the schema of a spec: %v",
+			err)) // the schema is part of the program, so every test would show this
 	}
 	spec.Schema, spec.Title, spec.Description = "", "", s.Properties["check"].Description
 	s.Properties["check"] = spec
@@ -100,29 +101,30 @@ func (browserTestParams) adjust(s *jsonschema.Schema) {
 
 // browserTest is browser_test. It needs a Shell that is a [tasks.Browser].
 func browserTest() tasks.Task {
-	return newTask("browser_test", browserTestDoc, func(ctx context.Context, sh tasks.Shell, p browserTestParams) (tasks.Output, error) {
-		b, err := browserOf(sh)
-		if err != nil {
-			return tasks.Output{}, err
-		}
-		specs, err := p.specs(ctx, sh)
-		if err != nil {
-			return tasks.Output{}, err
-		}
-		var checks []browser.Check
-		for _, s := range specs {
-			if p.Compare && s.Compare == nil {
-				s.Compare = &browser.Against{Threshold: browser.DefaultThreshold}
-			}
-			c, err := b.Browse(ctx, s)
+	return newTask("browser_test", browserTestDoc,
+		func(ctx context.Context, sh tasks.Shell, p browserTestParams) (tasks.Output, error) {
+			b, err := browserOf(sh)
 			if err != nil {
-				return tasks.Output{}, fmt.Errorf("check %s: %w", s.Name, err)
+				return tasks.Output{}, err
 			}
-			checks = append(checks, c)
-		}
-		v := browsed(checks)
-		return tasks.Output{OK: v.Verdict == browser.Pass, Value: v}, nil
-	})
+			specs, err := p.specs(ctx, sh)
+			if err != nil {
+				return tasks.Output{}, err
+			}
+			var checks []browser.Check
+			for _, s := range specs {
+				if p.Compare && s.Compare == nil {
+					s.Compare = &browser.Against{Threshold: browser.DefaultThreshold}
+				}
+				c, err := b.Browse(ctx, s)
+				if err != nil {
+					return tasks.Output{}, fmt.Errorf("check %s: %w", s.Name, err)
+				}
+				checks = append(checks, c)
+			}
+			v := browsed(checks)
+			return tasks.Output{OK: v.Verdict == browser.Pass, Value: v}, nil
+		})
 }
 
 // specs returns the requested checks. All of them are read before the first is performed.
@@ -149,10 +151,12 @@ func (p browserTestParams) specs(ctx context.Context, sh tasks.Shell) ([]browser
 			return nil, err
 		}
 		if len(files) == 0 {
-			return nil, &noWay{"cannot find a page to check: there is no " + specFiles + ` in the work tree. Write one, at least "start: npm run dev" and what must be seen ("steps: [{expect_visible: h1}]"), or give a spec as parameter "check"`}
+			return nil, &noWay{"cannot find a page to check: there is no " + specFiles +
+				` in the work tree. Write one, at least "start: npm run dev" and what must be seen ("steps: [{expect_visible: h1}]"), or give a spec as parameter "check"`}
 		}
 		if len(files) > maxSpecs {
-			return nil, fmt.Errorf("%w: there are %d specs %s, and one step does at most %d: name one with \"spec\"", tasks.ErrParams, len(files), specFiles, maxSpecs)
+			return nil, fmt.Errorf("%w: there are %d specs %s, and one step does at most %d: name one with \"spec\"",
+				tasks.ErrParams, len(files), specFiles, maxSpecs)
 		}
 	}
 	var specs []browser.Spec
@@ -196,22 +200,24 @@ var windowSize = pattern.New(`^([0-9]{1,5})x([0-9]{1,5})$`)
 
 // captureScreenshot is capture_screenshot. It needs a Shell that is a [tasks.Browser].
 func captureScreenshot() tasks.Task {
-	return newTask("capture_screenshot", captureDoc, func(ctx context.Context, sh tasks.Shell, p captureParams) (tasks.Output, error) {
-		b, err := browserOf(sh)
-		if err != nil {
-			return tasks.Output{}, err
-		}
-		s, err := p.spec()
-		if err != nil {
-			return tasks.Output{}, err
-		}
-		c, err := b.Browse(ctx, s)
-		if err != nil {
-			return tasks.Output{}, err
-		}
-		taken := len(c.Views) > 0 && !slices.ContainsFunc(c.Views, func(v browser.View) bool { return v.Screenshot == "" })
-		return tasks.Output{OK: taken, Value: browsed([]browser.Check{c})}, nil
-	})
+	return newTask("capture_screenshot", captureDoc,
+		func(ctx context.Context, sh tasks.Shell, p captureParams) (tasks.Output, error) {
+			b, err := browserOf(sh)
+			if err != nil {
+				return tasks.Output{}, err
+			}
+			s, err := p.spec()
+			if err != nil {
+				return tasks.Output{}, err
+			}
+			c, err := b.Browse(ctx, s)
+			if err != nil {
+				return tasks.Output{}, err
+			}
+			taken := len(c.Views) > 0 &&
+				!slices.ContainsFunc(c.Views, func(v browser.View) bool { return v.Screenshot == "" })
+			return tasks.Output{OK: taken, Value: browsed([]browser.Check{c})}, nil
+		})
 }
 
 func (p captureParams) spec() (browser.Spec, error) {

@@ -33,7 +33,8 @@ func (l *looker) Browse(_ context.Context, s browser.Spec) (browser.Check, error
 func check(name string, v browser.Verdict) browser.Check {
 	return browser.Check{
 		Name: name, Verdict: v, Reason: "because of " + name,
-		Views: []browser.View{{Viewport: browser.Desktop, Verdict: v, Reason: "because", Screenshot: name + "/desktop/screenshot.png"}},
+		Views: []browser.View{{Viewport: browser.Desktop, Verdict: v, Reason: "because",
+			Screenshot: name + "/desktop/screenshot.png"}},
 	}
 }
 
@@ -84,7 +85,8 @@ func TestBrowserTest(t *testing.T) {
 		}
 	}
 	l := newLooker(t, files)
-	if _, _, err := browse(t, l, "browser_test", `{"spec":"elsewhere.yaml","compare":true}`); err != nil || l.asked[0].Compare == nil ||
+	if _, _, err := browse(t, l, "browser_test", `{"spec":"elsewhere.yaml","compare":true}`); err != nil ||
+		l.asked[0].Compare == nil ||
 		l.asked[0].Compare.Threshold != browser.DefaultThreshold || l.asked[0].File != "elsewhere.yaml" {
 		t.Errorf("%+v, %v", l.asked, err)
 	}
@@ -92,7 +94,8 @@ func TestBrowserTest(t *testing.T) {
 
 // The worst verdict is the step's, with the reason of the first check that has it; all checks are done.
 func TestBrowserTestTellsTheWorst(t *testing.T) {
-	l := newLooker(t, map[string]string{".ramus/browser/a.yaml": "{}", ".ramus/browser/b.yaml": "{}", ".ramus/browser/c.yaml": "{}"})
+	l := newLooker(t, map[string]string{".ramus/browser/a.yaml": "{}", ".ramus/browser/b.yaml": "{}",
+		".ramus/browser/c.yaml": "{}"})
 	verdicts := map[string]browser.Verdict{"a": browser.Unverified, "b": browser.Fail, "c": browser.Pass}
 	l.answer = func(s browser.Spec) (browser.Check, error) { return check(s.Name, verdicts[s.Name]), nil }
 	out, v, err := browse(t, l, "browser_test", "")
@@ -181,7 +184,8 @@ func TestCaptureScreenshot(t *testing.T) {
 		`{"mask":[""]}`:                   "is empty",
 		`{"dir":".."}`:                    "below the root",
 	} {
-		if _, _, err := browse(t, l, "capture_screenshot", params); !errors.Is(err, tasks.ErrParams) || !strings.Contains(err.Error(), want) {
+		if _, _, err := browse(t, l, "capture_screenshot", params); !errors.Is(err, tasks.ErrParams) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", params, err)
 		}
 	}
@@ -194,15 +198,17 @@ func TestBrowsedIsBounded(t *testing.T) {
 	l.answer = func(s browser.Spec) (browser.Check, error) {
 		view := browser.View{
 			Viewport: browser.Desktop, Verdict: browser.Fail, Reason: long, FinalURL: long, Title: long,
-			Steps:   []browser.StepResult{{Do: "click", Target: "a", OK: true}, {Do: "fill", Target: "#b", Error: long}},
-			Network: []browser.NetworkError{{Method: "GET", URL: "http://a/", Status: 500}, {Method: "GET", URL: "http://b/", Failure: "refused"}},
+			Steps: []browser.StepResult{{Do: "click", Target: "a", OK: true}, {Do: "fill", Target: "#b", Error: long}},
+			Network: []browser.NetworkError{{Method: "GET", URL: "http://a/", Status: 500},
+				{Method: "GET", URL: "http://b/", Failure: "refused"}},
 		}
 		for range 100 {
 			view.Console.Errors = append(view.Console.Errors, long)
 		}
 		return browser.Check{
 			Name: s.Name, Verdict: browser.Fail, Reason: long, Views: []browser.View{view}, Log: long + "the end",
-			Compare: &browser.Comparison{Views: []browser.Diff{{Viewport: "desktop", Changed: 0.5, Aria: long, Picture: "t.png"}}},
+			Compare: &browser.Comparison{Views: []browser.Diff{{Viewport: "desktop", Changed: 0.5, Aria: long,
+				Picture: "t.png"}}},
 		}, nil
 	}
 	out, v, err := browse(t, l, "browser_test", `{"check":{}}`)
@@ -218,8 +224,10 @@ func TestBrowsedIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 	view := v.Checks[0].Views[0]
-	if !strings.HasPrefix(view.Step, "2, fill #b: ") || !reflect.DeepEqual(view.Network, []string{"GET http://a/: 500", "GET http://b/: refused"}) ||
-		len(view.Console) != 10 || !strings.HasSuffix(v.Checks[0].Log, "the end") || v.Checks[0].Compare.Views[0].Triptych != "t.png" {
+	if !strings.HasPrefix(view.Step, "2, fill #b: ") ||
+		!reflect.DeepEqual(view.Network, []string{"GET http://a/: 500", "GET http://b/: refused"}) ||
+		len(view.Console) != 10 || !strings.HasSuffix(v.Checks[0].Log, "the end") ||
+		v.Checks[0].Compare.Views[0].Triptych != "t.png" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -233,9 +241,11 @@ func TestBrowsedIsBoundedTogether(t *testing.T) {
 	l := newLooker(t, files)
 	long := strings.Repeat("<\x01", 10_000) // JSON writes six bytes for each
 	l.answer = func(s browser.Spec) (browser.Check, error) {
-		c := browser.Check{Name: s.Name, Verdict: browser.Fail, Reason: long, Log: long, Compare: &browser.Comparison{Reason: long}}
+		c := browser.Check{Name: s.Name, Verdict: browser.Fail, Reason: long, Log: long,
+			Compare: &browser.Comparison{Reason: long}}
 		for range 10 {
-			v := browser.View{Verdict: browser.Fail, Reason: long, FinalURL: long, Title: long, Screenshot: s.Name + "/desktop/screenshot.png", Steps: []browser.StepResult{{Error: long}}}
+			v := browser.View{Verdict: browser.Fail, Reason: long, FinalURL: long, Title: long,
+				Screenshot: s.Name + "/desktop/screenshot.png", Steps: []browser.StepResult{{Error: long}}}
 			for range 20 {
 				v.Console.Errors = append(v.Console.Errors, long)
 				v.Network = append(v.Network, browser.NetworkError{URL: long})
@@ -246,7 +256,8 @@ func TestBrowsedIsBoundedTogether(t *testing.T) {
 		return c, nil
 	}
 	out, v, err := browse(t, l, "browser_test", ``)
-	if err != nil || len(v.Checks) != 50 || len(v.Checks[49].Views) != 10 || v.Checks[49].Views[9].Screenshot != "49/desktop/screenshot.png" {
+	if err != nil || len(v.Checks) != 50 || len(v.Checks[49].Views) != 10 ||
+		v.Checks[49].Views[9].Screenshot != "49/desktop/screenshot.png" {
 		t.Fatalf("%d checks, %v", len(v.Checks), err)
 	}
 	if text, err := json.Marshal(out); err != nil || len(text) > 1<<20 {

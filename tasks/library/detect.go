@@ -34,8 +34,9 @@ type nodePackage struct {
 }
 
 var (
-	pythonMarkers = []string{"pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini", "conftest.py", "requirements.txt", "ruff.toml", ".ruff.toml", ".flake8"}
-	makefiles     = []string{"GNUmakefile", "makefile", "Makefile"} // in the order of make itself
+	pythonMarkers = []string{"pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini", "conftest.py",
+		"requirements.txt", "ruff.toml", ".ruff.toml", ".flake8"}
+	makefiles = []string{"GNUmakefile", "makefile", "Makefile"} // in the order of make itself
 
 	// markers are the files that determine the languages, in the order of priority.
 	markers = slices.Concat([]string{"go.mod", "Cargo.toml", "package.json"}, pythonMarkers, makefiles)
@@ -81,7 +82,8 @@ func (p *project) none(job, more string) error {
 	if len(found) > 0 {
 		seen = "of these " + strings.Join(found, ", ") + " is there, without a way to " + job
 	}
-	return &noWay{fmt.Sprintf("cannot find out how to %s: looked in the root of the work tree for %s; %s. %s", job, strings.Join(markers, ", "), seen, more)}
+	return &noWay{fmt.Sprintf("cannot find out how to %s: looked in the root of the work tree for %s; %s. %s", job,
+		strings.Join(markers, ", "), seen, more)}
 }
 
 // noWay is an [tasks.ErrNoWay] that names the searched files.
@@ -185,7 +187,8 @@ func nodeTool(script string) string {
 		w := words[0]
 		switch {
 		case assignment.MatchString(w):
-		case w == "npx" || w == "cross-env" || w == "c8" || w == "nyc" || w == "env" || w == "pnpm" || w == "yarn" || w == "exec":
+		case w == "npx" || w == "cross-env" || w == "c8" || w == "nyc" || w == "env" || w == "pnpm" || w == "yarn" ||
+			w == "exec":
 			// An option of a wrapper may take the next word. Then the result is "".
 		case strings.HasPrefix(w, "-"):
 		default:

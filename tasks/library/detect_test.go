@@ -22,10 +22,11 @@ func TestParseStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Status{Branch: "work", Head: "0123", Upstream: "origin/work", Ahead: 2, Behind: 3, Changed: 6, Files: []FileStatus{
-		{"a b.txt", "", "modified"}, {"tab\there", "", "added"}, {"gone", "", "deleted"},
-		{"new name", "old name", "renamed"}, {"clash", "", "conflict"}, {"new\nline", "", "untracked"},
-	}}
+	want := Status{Branch: "work", Head: "0123", Upstream: "origin/work", Ahead: 2, Behind: 3, Changed: 6,
+		Files: []FileStatus{
+			{"a b.txt", "", "modified"}, {"tab\there", "", "added"}, {"gone", "", "deleted"},
+			{"new name", "old name", "renamed"}, {"clash", "", "conflict"}, {"new\nline", "", "untracked"},
+		}}
 	g, _ := json.Marshal(got)
 	w, _ := json.Marshal(want)
 	if !bytes.Equal(g, w) {
@@ -66,9 +67,14 @@ func FuzzNodeTool(f *testing.F) {
 
 // TestDetectGrowth checks that the time to read what commands and files say grows with the text.
 func TestDetectGrowth(t *testing.T) {
-	common := growth.Tokens("a", "\n", "a\n", " ", "    \n", "\x1b[", "\x1b[1m", "\x1b[0;", "{", "{\n", "[", "[\n", "<", "<a>", "\"", "é", "\xff", "\x00", "\r\n", "0 a", ": ", "1")
-	growth.Check(t, "status", func(text []byte) { _, _ = parseStatus(text) }, append(growth.Tokens("? a\n", `? "\"`, `? "\141"`+"\n", "1 .M N... 1 1 1 a b c\n", "2 R. N... 1 1 1 a b R1 c\td\n", "# branch.head a\n"), common...)...)
-	growth.Check(t, "make targets", func(text []byte) { parseMakeTargets(text) }, append(growth.Tokens("a:\n", "a ", "a b: c\n", "define a\n", "endef\n", "\ta\n", "a\\\n", ".PHONY: a\n", "X := y\n"),
-		append(common, growth.Case{Name: "names", Each: func(n int) string { return fmt.Sprintf("n%d:\n", n) }})...)...)
-	growth.Check(t, "node tool", func(text []byte) { nodeTool(string(text)) }, append(growth.Tokens("a ", "&&", "| ", "; ", "A=b ", "npx ", "vitest "), common...)...)
+	common := growth.Tokens("a", "\n", "a\n", " ", "    \n", "\x1b[", "\x1b[1m", "\x1b[0;", "{", "{\n", "[", "[\n", "<",
+		"<a>", "\"", "é", "\xff", "\x00", "\r\n", "0 a", ": ", "1")
+	growth.Check(t, "status", func(text []byte) { _, _ = parseStatus(text) },
+		append(growth.Tokens("? a\n", `? "\"`, `? "\141"`+"\n", "1 .M N... 1 1 1 a b c\n",
+			"2 R. N... 1 1 1 a b R1 c\td\n", "# branch.head a\n"), common...)...)
+	growth.Check(t, "make targets", func(text []byte) { parseMakeTargets(text) },
+		append(growth.Tokens("a:\n", "a ", "a b: c\n", "define a\n", "endef\n", "\ta\n", "a\\\n", ".PHONY: a\n", "X := y\n"),
+			append(common, growth.Case{Name: "names", Each: func(n int) string { return fmt.Sprintf("n%d:\n", n) }})...)...)
+	growth.Check(t, "node tool", func(text []byte) { nodeTool(string(text)) },
+		append(growth.Tokens("a ", "&&", "| ", "; ", "A=b ", "npx ", "vitest "), common...)...)
 }

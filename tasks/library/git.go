@@ -90,7 +90,8 @@ func gitPush() tasks.Task {
 		`Makes sure that the commits of the current branch are on the server that the branch came from. A container reaches no other remote and may push no other branch, so both are refused. The server has the commits of every command when the command ends, so a push has nothing left to send. The task never uses force.`,
 		func(ctx context.Context, sh tasks.Shell, p params) (tasks.Output, error) {
 			if p.Remote != "" && !tasks.IsRemoteName(p.Remote) {
-				return tasks.Output{}, refuse("remote", p.Remote, "is not the name of a remote (letters, digits, . _ -; URLs are not accepted)")
+				return tasks.Output{}, refuse("remote", p.Remote,
+					"is not the name of a remote (letters, digits, . _ -; URLs are not accepted)")
 			}
 			if p.Branch != "" && !tasks.IsBranchName(p.Branch) {
 				return tasks.Output{}, refuse("branch", p.Branch, "is not the name of a branch")

@@ -176,7 +176,8 @@ type recorder struct {
 	calls string
 }
 
-var stubs = []string{"go", "gofmt", "cargo", "npm", "pnpm", "yarn", "vitest", "jest", "mocha", "node", "python3", "make", "eslint", "tsc", "ruff", "golangci-lint", "staticcheck"}
+var stubs = []string{"go", "gofmt", "cargo", "npm", "pnpm", "yarn", "vitest", "jest", "mocha", "node", "python3",
+	"make", "eslint", "tsc", "ruff", "golangci-lint", "staticcheck"}
 
 func newRecorder(t *testing.T, files map[string]string) recorder {
 	t.Helper()
@@ -251,7 +252,8 @@ func show(calls [][]string) string {
 
 func TestTheProjectsOwnWayIsFound(t *testing.T) {
 	pkg := func(scripts, dev string) map[string]string {
-		return map[string]string{"package.json": `{"scripts":{` + scripts + `},"devDependencies":{` + dev + `}}`, "node_modules/x": ""}
+		return map[string]string{"package.json": `{"scripts":{` + scripts + `},"devDependencies":{` + dev + `}}`,
+			"node_modules/x": ""}
 	}
 	with := func(m map[string]string, names ...string) map[string]string {
 		for _, n := range names {
@@ -273,42 +275,62 @@ func TestTheProjectsOwnWayIsFound(t *testing.T) {
 		{"go", files("go.mod"), "tests", nil, "go", "go test -json ./..."},
 		{"go regexp", files("go.mod"), "tests", p{"pattern": "TestA/x"}, "go", "go test -json -run=TestA/x ./..."},
 		{"go package", files("go.mod"), "tests", p{"pattern": "./a/..."}, "go", "go test -json ./a/..."},
-		{"go before all", with(pkg(`"test":"jest"`, ``), "go.mod", "Makefile=test:", "Cargo.toml"), "tests", nil, "go", "go test -json ./..."},
-		{"framework chooses", with(pkg(`"test":"jest"`, ``), "go.mod", "Makefile=test:"), "tests", p{"framework": "make"}, "make", "make test"},
+		{"go before all", with(pkg(`"test":"jest"`, ``), "go.mod", "Makefile=test:", "Cargo.toml"), "tests", nil, "go",
+			"go test -json ./..."},
+		{"framework chooses", with(pkg(`"test":"jest"`, ``), "go.mod", "Makefile=test:"), "tests",
+			p{"framework": "make"}, "make", "make test"},
 		{"cargo", files("Cargo.toml"), "tests", p{"pattern": "a b"}, "cargo", "cargo test --no-fail-fast -- -- a b"},
 		{"npm script", pkg(`"test":"./all.sh"`, ``), "tests", nil, "npm", "npm run test"},
 		{"npm script, pattern", pkg(`"test":"./all.sh"`, ``), "tests", p{"pattern": "x"}, "npm", "npm run test -- x"},
-		{"pnpm script, pattern", with(pkg(`"test":"./all.sh"`, ``), "pnpm-lock.yaml"), "tests", p{"pattern": "x"}, "pnpm", "pnpm run test x"},
+		{"pnpm script, pattern", with(pkg(`"test":"./all.sh"`, ``), "pnpm-lock.yaml"), "tests", p{"pattern": "x"},
+			"pnpm", "pnpm run test x"},
 		{"yarn", with(pkg(`"test":"./all.sh"`, ``), "yarn.lock"), "tests", nil, "yarn", "yarn run test"},
-		{"npm init's test is none", with(pkg(`"test":"echo \"Error: no test specified\" && exit 1"`, ``), "Makefile=test:"), "tests", nil, "make", "make test"},
-		{"vitest in the script", with(pkg(`"test":"tsc && NODE_ENV=test vitest"`, ``), "pnpm-lock.yaml"), "tests", nil, "vitest",
+		{"npm init's test is none", with(pkg(`"test":"echo \"Error: no test specified\" && exit 1"`, ``),
+			"Makefile=test:"), "tests", nil, "make", "make test"},
+		{"vitest in the script", with(pkg(`"test":"tsc && NODE_ENV=test vitest"`, ``), "pnpm-lock.yaml"), "tests",
+			nil, "vitest",
 			"pnpm run test --run --reporter=default --reporter=json --outputFile.json=$d/report"},
 		{"vitest run", pkg(`"test":"vitest run"`, ``), "tests", p{"pattern": "a.test.ts"}, "vitest",
 			"npm run test -- --reporter=default --reporter=json --outputFile.json=$d/report a.test.ts"},
 		{"vitest installed", pkg(``, `"vitest":"3"`), "tests", p{"pattern": "adds"}, "vitest",
 			"vitest run --reporter=default --reporter=json --outputFile.json=$d/report --testNamePattern=adds"},
-		{"jest", pkg(`"test":"cross-env A=1 jest --ci"`, ``), "tests", nil, "jest", "npm run test -- --json --outputFile=$d/report"},
-		{"mocha", pkg(`"test":"c8 mocha"`, ``), "tests", p{"pattern": "adds"}, "mocha", "npm run test -- --reporter=json --reporter-option=output=$d/report --grep=adds"},
+		{"jest", pkg(`"test":"cross-env A=1 jest --ci"`, ``), "tests", nil, "jest",
+			"npm run test -- --json --outputFile=$d/report"},
+		{"mocha", pkg(`"test":"c8 mocha"`, ``), "tests", p{"pattern": "adds"}, "mocha",
+			"npm run test -- --reporter=json --reporter-option=output=$d/report --grep=adds"},
 		{"node", pkg(`"test":"node --test"`, ``), "tests", nil, "node", "npm run test"},
-		{"node, pattern", pkg(`"test":"node --test test/"`, ``), "tests", p{"pattern": "adds"}, "node", "node --test --test-reporter=tap --test-reporter-destination=stdout --test-name-pattern=adds"},
-		{"node by files", with(pkg(``, ``), "a.test.mjs"), "tests", nil, "node", "node --test --test-reporter=tap --test-reporter-destination=stdout"},
-		{"pytest named", files("pyproject.toml=[tool.pytest.ini_options]"), "tests", p{"pattern": "tests/test_a.py::test_b"}, "pytest",
+		{"node, pattern", pkg(`"test":"node --test test/"`, ``), "tests", p{"pattern": "adds"}, "node",
+			"node --test --test-reporter=tap --test-reporter-destination=stdout --test-name-pattern=adds"},
+		{"node by files", with(pkg(``, ``), "a.test.mjs"), "tests", nil, "node",
+			"node --test --test-reporter=tap --test-reporter-destination=stdout"},
+		{"pytest named", files("pyproject.toml=[tool.pytest.ini_options]"), "tests",
+			p{"pattern": "tests/test_a.py::test_b"}, "pytest",
 			"python3 -m pytest --junitxml=$d/report -o cache_dir=$d/cache -- tests/test_a.py::test_b"},
-		{"pytest expression", files("pytest.ini"), "tests", p{"pattern": "a or b"}, "pytest", "python3 -m pytest --junitxml=$d/report -o cache_dir=$d/cache -k=a or b"},
-		{"pytest installed", files("setup.py"), "tests", nil, "pytest", "python3 -c import pytest; python3 -m pytest --junitxml=$d/report -o cache_dir=$d/cache"},
-		{"unittest", files("tests/test_a.py"), "tests", p{"framework": "unittest"}, "unittest", "python3 -m unittest discover -v -s tests"},
-		{"unittest, package", files("tests/test_a.py", "tests/__init__.py"), "tests", p{"framework": "unittest", "pattern": "x"}, "unittest", "python3 -m unittest -v -k=x"},
+		{"pytest expression", files("pytest.ini"), "tests", p{"pattern": "a or b"}, "pytest",
+			"python3 -m pytest --junitxml=$d/report -o cache_dir=$d/cache -k=a or b"},
+		{"pytest installed", files("setup.py"), "tests", nil, "pytest",
+			"python3 -c import pytest; python3 -m pytest --junitxml=$d/report -o cache_dir=$d/cache"},
+		{"unittest", files("tests/test_a.py"), "tests", p{"framework": "unittest"}, "unittest",
+			"python3 -m unittest discover -v -s tests"},
+		{"unittest, package", files("tests/test_a.py", "tests/__init__.py"), "tests",
+			p{"framework": "unittest", "pattern": "x"}, "unittest", "python3 -m unittest -v -k=x"},
 		{"make check", files("Makefile=all:\ncheck: all\n\ttrue\n"), "tests", nil, "make", "make check"},
 
 		{"go vet", files("go.mod"), "lint", nil, "go vet", "go vet ./..."},
 		{"go fmt", files("go.mod"), "lint", p{"fix": true}, "go vet", "go fmt ./...; go vet ./..."},
-		{"golangci-lint", files("go.mod", ".golangci.yml"), "lint", p{"fix": true}, "go vet, golangci-lint", "go fmt ./...; go vet ./...; golangci-lint run --fix"},
-		{"staticcheck as a tool", files("go.mod=module m\n\ntool honnef.co/go/tools/cmd/staticcheck\n"), "lint", nil, "go vet, staticcheck", "go vet ./...; go tool staticcheck ./..."},
-		{"staticcheck.conf", files("go.mod", "staticcheck.conf"), "lint", nil, "go vet, staticcheck", "go vet ./...; staticcheck ./..."},
+		{"golangci-lint", files("go.mod", ".golangci.yml"), "lint", p{"fix": true}, "go vet, golangci-lint",
+			"go fmt ./...; go vet ./...; golangci-lint run --fix"},
+		{"staticcheck as a tool", files("go.mod=module m\n\ntool honnef.co/go/tools/cmd/staticcheck\n"), "lint", nil,
+			"go vet, staticcheck", "go vet ./...; go tool staticcheck ./..."},
+		{"staticcheck.conf", files("go.mod", "staticcheck.conf"), "lint", nil, "go vet, staticcheck",
+			"go vet ./...; staticcheck ./..."},
 		{"clippy", files("Cargo.toml"), "lint", nil, "clippy", "cargo clippy --message-format=short"},
-		{"eslint and types", pkg(`"lint":"eslint src","typecheck":"tsc"`, ``), "lint", p{"fix": true}, "eslint", "npm run lint -- --format=json --output-file=$d/report --fix; npm run typecheck"},
-		{"lint:fix", with(pkg(`"lint":"biome check","lint:fix":"biome check --write"`, ``), "pnpm-lock.yaml"), "lint", p{"fix": true}, "pnpm", "pnpm run lint:fix"},
-		{"eslint installed", pkg(``, `"eslint":"9"`), "lint", nil, "eslint", "eslint . --format=json --output-file=$d/report"},
+		{"eslint and types", pkg(`"lint":"eslint src","typecheck":"tsc"`, ``), "lint", p{"fix": true}, "eslint",
+			"npm run lint -- --format=json --output-file=$d/report --fix; npm run typecheck"},
+		{"lint:fix", with(pkg(`"lint":"biome check","lint:fix":"biome check --write"`, ``), "pnpm-lock.yaml"), "lint",
+			p{"fix": true}, "pnpm", "pnpm run lint:fix"},
+		{"eslint installed", pkg(``, `"eslint":"9"`), "lint", nil, "eslint",
+			"eslint . --format=json --output-file=$d/report"},
 		{"ruff", files("ruff.toml"), "lint", p{"fix": true}, "ruff", ""},
 		{"flake8", files("setup.cfg=[flake8]"), "lint", nil, "flake8", "python3 -m flake8 ."},
 		{"make lint", files("Makefile=lint:"), "lint", nil, "make", "make lint"},
@@ -317,9 +339,11 @@ func TestTheProjectsOwnWayIsFound(t *testing.T) {
 		{"go build one", files("go.mod"), "build", p{"target": "./cmd/x"}, "go", "go build -o /dev/null -- ./cmd/x"},
 		{"cargo build", files("Cargo.toml"), "build", p{"target": "core"}, "cargo", "cargo build --package=core"},
 		{"npm build", pkg(`"build":"x","build:web":"y"`, ``), "build", nil, "npm", "npm run build"},
-		{"npm build target", pkg(`"build":"x","build:web":"y"`, ``), "build", p{"target": "build:web"}, "npm", "npm run build:web"},
+		{"npm build target", pkg(`"build":"x","build:web":"y"`, ``), "build", p{"target": "build:web"}, "npm",
+			"npm run build:web"},
 		{"typecheck", pkg(`"typecheck":"tsc"`, ``), "build", nil, "npm", "npm run typecheck"},
-		{"python build", files("pyproject.toml=[build-system]"), "build", nil, "python", "python3 -c import build; python3 -m build"},
+		{"python build", files("pyproject.toml=[build-system]"), "build", nil, "python",
+			"python3 -c import build; python3 -m build"},
 		{"make build", files("GNUmakefile=all: build\nbuild:"), "build", nil, "make", "make -- build"},
 		{"make target", files("makefile=all:\nbin/x: all"), "build", p{"target": "bin/x"}, "make", "make -- bin/x"},
 	} {
@@ -380,7 +404,9 @@ func TestNoWayIsAnErrorThatSaysWhatWasLookedFor(t *testing.T) {
 
 // Whatever a caller gives arrives as one argument, and never as an option.
 func TestHostileValuesStayArguments(t *testing.T) {
-	hostile := []string{"'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "a\nb; touch pwned", "-x", "--config=/etc/passwd", "--", "-", "a b", "*", "${HOME}", "é\xff", "x.py; touch pwned", "-x/y.js", "-./a/...", "--exec=x.py"}
+	hostile := []string{"'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "a\nb; touch pwned", "-x",
+		"--config=/etc/passwd", "--", "-", "a b", "*", "${HOME}", "é\xff", "x.py; touch pwned", "-x/y.js", "-./a/...",
+		"--exec=x.py"}
 	projects := []struct {
 		task, param string
 		files       map[string]string
@@ -430,7 +456,8 @@ func TestHostileValuesStayArguments(t *testing.T) {
 				found := false
 				for i, w := range call {
 					bare := strings.TrimPrefix(w, "./")
-					before := slices.Contains(call[:i], "--") && call[0] != "npm" // npm's own -- ends before the script's arguments
+					before := slices.Contains(call[:i], "--") &&
+						call[0] != "npm" // npm's own -- ends before the script's arguments
 					switch {
 					case bare == v && !strings.HasPrefix(w, "-"), w == v && before:
 						found = true
@@ -449,7 +476,8 @@ func TestHostileValuesStayArguments(t *testing.T) {
 	}
 	// Names of scripts and targets come from the repository, which is as hostile.
 	r := newRecorder(t, map[string]string{"package.json": `{"scripts":{"a; touch pwned; $(touch pwned)":"x"}}`})
-	if _, calls, err := r.run(t, "lib_run_build", map[string]any{"target": "a; touch pwned; $(touch pwned)"}); err != nil || len(calls) != 1 {
+	if _, calls, err := r.run(t, "lib_run_build",
+		map[string]any{"target": "a; touch pwned; $(touch pwned)"}); err != nil || len(calls) != 1 {
 		t.Errorf("got %q, %v", calls, err)
 	}
 	if _, err := os.Stat(filepath.Join(r.Dir, "pwned")); err == nil {
@@ -512,14 +540,19 @@ func TestRealTools(t *testing.T) {
 		params     string
 		want       results.Tests
 	}{
-		{"go", "go", goFiles, `{}`, results.Tests{Framework: "go", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"example.org/m.TestBad/inner"}}},
+		{"go", "go", goFiles, `{}`, results.Tests{Framework: "go", Passed: 1, Failed: 1, Skipped: 1,
+			FailedNames: []string{"example.org/m.TestBad/inner"}}},
 		{"go pattern", "go", goFiles, `{"pattern":"TestGood"}`, results.Tests{Framework: "go", Passed: 1}},
-		{"node script", "npm", nodeFiles, `{}`, results.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
+		{"node script", "npm", nodeFiles, `{}`,
+			results.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
 		{"node pattern", "node", nodeFiles, `{"pattern":"^good$"}`, results.Tests{Framework: "node", Passed: 1}},
-		{"node file", "node", nodeFiles, `{"pattern":"test/a.test.js","framework":"node"}`, results.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
-		{"unittest", "python3", pyFiles, `{"framework":"unittest"}`, results.Tests{Framework: "unittest", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"test_bad (test_a.T.test_bad)"}}},
+		{"node file", "node", nodeFiles, `{"pattern":"test/a.test.js","framework":"node"}`,
+			results.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
+		{"unittest", "python3", pyFiles, `{"framework":"unittest"}`, results.Tests{Framework: "unittest", Passed: 1,
+			Failed: 1, Skipped: 1, FailedNames: []string{"test_bad (test_a.T.test_bad)"}}},
 		{"make", "make", map[string]string{"Makefile": "test:\n\t@printf 'TAP version 13\\n1..2\\nok 1 - a\\nnot ok 2 - b\\n'; exit 1\n"}, `{}`, results.Tests{Framework: "make", Passed: 1, Failed: 1, FailedNames: []string{"b"}}},
-		{"make unknown", "make", map[string]string{"Makefile": "test:\n\t@echo fine\n"}, `{}`, results.Tests{Framework: "make", Unknown: true}},
+		{"make unknown", "make", map[string]string{"Makefile": "test:\n\t@echo fine\n"}, `{}`,
+			results.Tests{Framework: "make", Unknown: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -534,7 +567,8 @@ func TestRealTools(t *testing.T) {
 			if out.OK != (c.want.Failed == 0) || out.OK != (out.Result.ExitCode == 0) {
 				t.Errorf("OK is %v, exit code %d", out.OK, out.Result.ExitCode)
 			}
-			if len(got.Failures) != got.Failed || got.Failed > 0 && c.tool != "make" && !strings.Contains(got.Failures[0].Text, "told you") {
+			if len(got.Failures) != got.Failed || got.Failed > 0 && c.tool != "make" &&
+				!strings.Contains(got.Failures[0].Text, "told you") {
 				t.Errorf("failures: %+v", got.Failures)
 			}
 			c.want.Total = c.want.Passed + c.want.Failed + c.want.Skipped
@@ -580,7 +614,8 @@ func TestRealLintAndBuild(t *testing.T) {
 		return out
 	}
 	out := run("lib_run_lint", `{}`)
-	if v := out.Value.(results.Lint); out.OK || v.Tool != "go vet" || v.Count != 1 || v.Findings[0].File != "main.go" || v.Findings[0].Line != 6 {
+	if v := out.Value.(results.Lint); out.OK || v.Tool != "go vet" || v.Count != 1 || v.Findings[0].File != "main.go" ||
+		v.Findings[0].Line != 6 {
 		t.Errorf("got %+v", out)
 	}
 	// A single main package would leave its binary here.
@@ -614,7 +649,8 @@ func TestLongGoOutputIsCounted(t *testing.T) {
 	}
 	v := out.Value.(results.Tests)
 	if !out.Result.Truncated || v.Unknown || v.Passed != 299 || !slices.Equal(v.FailedNames, []string{"example.org/m.TestLoud/150"}) {
-		t.Errorf("truncated %v, got %d passed, failed %q, unknown %v", out.Result.Truncated, v.Passed, v.FailedNames, v.Unknown)
+		t.Errorf("truncated %v, got %d passed, failed %q, unknown %v", out.Result.Truncated, v.Passed,
+			v.FailedNames, v.Unknown)
 	}
 }
 

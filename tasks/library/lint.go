@@ -124,7 +124,8 @@ func (p *project) goLint(ctx context.Context, fix bool) (job, error) {
 	}
 	// All tools run. The first exit code other than 0 is kept.
 	command += "go vet ./...; rc=$?; "
-	configured := slices.ContainsFunc([]string{".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json"}, func(n string) bool { return p.files[n] })
+	configured := slices.ContainsFunc([]string{".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json"},
+		func(n string) bool { return p.files[n] })
 	static, err := p.contains(ctx, "go.mod", hasStaticcheck)
 	if err != nil {
 		return job{}, err
@@ -140,7 +141,8 @@ func (p *project) goLint(ctx context.Context, fix bool) (job, error) {
 		tools = append(tools, "staticcheck")
 		command += "go tool staticcheck ./... || rc=$?; "
 	case p.files["staticcheck.conf"]:
-		command += "if command -v staticcheck >/dev/null; then " + say("go vet, staticcheck") + "staticcheck ./... || rc=$?; fi; "
+		command += "if command -v staticcheck >/dev/null; then " + say("go vet, staticcheck") +
+			"staticcheck ./... || rc=$?; fi; "
 	}
 	return job{tool: strings.Join(tools, ", "), command: command + "(exit $rc)"}, nil
 }
@@ -193,7 +195,8 @@ func (p *project) nodeLint(ctx context.Context, fix bool) (job, bool, error) {
 }
 
 func noFix(tool string) error {
-	return fmt.Errorf("%w: parameter \"fix\": %s has no known way to repair; add a script lint:fix to package.json", tasks.ErrParams, tool)
+	return fmt.Errorf("%w: parameter \"fix\": %s has no known way to repair; add a script lint:fix to package.json",
+		tasks.ErrParams, tool)
 }
 
 func (p *project) pythonLint(ctx context.Context, fix bool) (job, error) {
@@ -214,9 +217,11 @@ func (p *project) pythonLint(ctx context.Context, fix bool) (job, error) {
 		configured = true
 	}
 	// A ruff program is as good as the Python module.
-	find := `if "$py" -c 'import ruff' 2>/dev/null; then ` + ruff + `; elif command -v ruff >/dev/null; then ` + strings.TrimPrefix(ruff, `"$py" -m `)
+	find := `if "$py" -c 'import ruff' 2>/dev/null; then ` + ruff + `; elif command -v ruff >/dev/null; then ` +
+		strings.TrimPrefix(ruff, `"$py" -m `)
 	if configured {
-		return job{tool: "ruff", command: pythonEnv + find + `; else echo 'ruff is configured, but not installed' >&2; (exit 127); fi`}, nil
+		return job{tool: "ruff",
+			command: pythonEnv + find + `; else echo 'ruff is configured, but not installed' >&2; (exit 127); fi`}, nil
 	}
 	flake := p.files[".flake8"]
 	for _, name := range []string{"setup.cfg", "tox.ini"} {
@@ -230,7 +235,8 @@ func (p *project) pythonLint(ctx context.Context, fix bool) (job, error) {
 		return job{tool: "flake8", command: pythonEnv + flake8}, nil
 	}
 	find = strings.ReplaceAll(find, "then ", "then "+say("ruff"))
-	return job{tool: "python", command: pythonEnv + find + `; elif "$py" -c 'import flake8' 2>/dev/null; then ` + say("flake8") + flake8 +
+	return job{tool: "python", command: pythonEnv + find + `; elif "$py" -c 'import flake8' 2>/dev/null; then ` +
+		say("flake8") + flake8 +
 		`; else echo 'neither ruff nor flake8 is installed' >&2; (exit 127); fi`}, nil
 }
 
@@ -279,7 +285,8 @@ func (p *project) build(ctx context.Context, target string) (job, error) {
 		if !set && !p.files["setup.py"] {
 			return job{tool: "compileall", command: pythonEnv + compile}, nil
 		}
-		return job{tool: "python", command: pythonEnv + `if "$py" -c 'import build' 2>/dev/null; then "$py" -m build; else ` + compile + `; fi`}, nil
+		return job{tool: "python", command: pythonEnv +
+			`if "$py" -c 'import build' 2>/dev/null; then "$py" -m build; else ` + compile + `; fi`}, nil
 	}
 	if p.make != nil {
 		t := target
@@ -287,7 +294,8 @@ func (p *project) build(ctx context.Context, target string) (job, error) {
 			t = p.firstTarget("build", "all")
 		} else if !slices.Contains(p.make, t) {
 			// Other arguments might be options or set a variable (SHELL=…).
-			return job{}, refuse("target", target, "is not a target of the Makefile; it has: "+text.Clip(strings.Join(p.make, ", "), 500))
+			return job{}, refuse("target", target,
+				"is not a target of the Makefile; it has: "+text.Clip(strings.Join(p.make, ", "), 500))
 		}
 		if t != "" {
 			return job{tool: "make", command: "make -- " + tasks.Quote(t)}, nil

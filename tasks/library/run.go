@@ -17,7 +17,8 @@ import (
 )
 
 // frameworks are the frameworks that lib_run_tests accepts.
-var frameworks = []string{"go", "cargo", "npm", "pnpm", "yarn", "vitest", "jest", "mocha", "node", "pytest", "unittest", "make"}
+var frameworks = []string{"go", "cargo", "npm", "pnpm", "yarn", "vitest", "jest", "mocha", "node", "pytest",
+	"unittest", "make"}
 
 // job is a command line of a library task, with the parser of its output.
 type job struct {
@@ -166,7 +167,8 @@ func (p *project) tests(ctx context.Context, q testParams) (job, error) {
 			return p.nodeScriptTests(q.Pattern)
 		}
 		if p.node == nil && q.Framework != "node" {
-			return job{}, fmt.Errorf("cannot run tests with %s: there is no package.json in the root of the work tree", q.Framework)
+			return job{}, fmt.Errorf("cannot run tests with %s: there is no package.json in the root of the work tree",
+				q.Framework)
 		}
 		return p.nodeToolTests(q.Framework, q.Pattern), nil
 	case has("pytest"):
@@ -233,8 +235,9 @@ func goTests(pattern string) job {
 	return job{
 		tool: "go",
 		// sh has no pipefail, so the exit code goes through a file.
-		command: `{ go test -json ` + args + `; echo $? >"$d/rc"; } | tee "$d/events"; ` + goDigest + `; (exit "$(cat "$d/rc")")`,
-		text:    results.GoText,
+		command: `{ go test -json ` + args + `; echo $? >"$d/rc"; } | tee "$d/events"; ` + goDigest +
+			`; (exit "$(cat "$d/rc")")`,
+		text: results.GoText,
 		parse: func(report, stdout, _ []byte, truncated bool) (*results.Tests, bool) {
 			t, ok := results.ParseGoTest(slices.Concat(stdout, []byte("\n"), report))
 			return t, ok && (!truncated || len(report) > 0)
@@ -284,7 +287,8 @@ func (p *project) nodeScriptTests(pattern string) (job, error) {
 	args := ""
 	if pattern != "" {
 		if strings.HasPrefix(pattern, "-") {
-			return job{}, refuse("pattern", pattern, "begins with \"-\", and the test script of package.json would take it for an option")
+			return job{}, refuse("pattern", pattern,
+				"begins with \"-\", and the test script of package.json would take it for an option")
 		}
 		args = tasks.Quote(pattern)
 	}
@@ -325,7 +329,8 @@ func nodeArgs(tool, pattern string) string {
 	if nodeFile.MatchString(pattern) {
 		args = append(args, tasks.Quote(asPath(pattern)))
 	} else {
-		option := map[string]string{"vitest": "--testNamePattern=", "jest": "--testNamePattern=", "mocha": "--grep=", "node": "--test-name-pattern="}[tool]
+		option := map[string]string{"vitest": "--testNamePattern=", "jest": "--testNamePattern=", "mocha": "--grep=",
+			"node": "--test-name-pattern="}[tool]
 		args = append(args, option+tasks.Quote(pattern))
 	}
 	return strings.Join(args, " ")
@@ -333,7 +338,8 @@ func nodeArgs(tool, pattern string) string {
 
 func nodeParse(tool string) func(report, stdout, stderr []byte, truncated bool) (*results.Tests, bool) {
 	return func(report, stdout, stderr []byte, truncated bool) (*results.Tests, bool) {
-		parse := map[string]func([]byte) (*results.Tests, bool){"vitest": results.ParseJest, "jest": results.ParseJest, "mocha": results.ParseMocha, "node": results.ParseTAP}[tool]
+		parse := map[string]func([]byte) (*results.Tests, bool){"vitest": results.ParseJest, "jest": results.ParseJest,
+			"mocha": results.ParseMocha, "node": results.ParseTAP}[tool]
 		if tool == "node" && truncated {
 			return results.ParseTAPSums(stdout)
 		}
@@ -414,7 +420,8 @@ func (p *project) makeTests(pattern string) (job, error) {
 	case p.make == nil:
 		return job{}, fmt.Errorf("cannot run tests with make: there is no Makefile in the root of the work tree")
 	case target == "":
-		return job{}, fmt.Errorf("cannot run tests with make: the Makefile has no target test or check; it has: %s", text.Clip(strings.Join(p.make, ", "), 500))
+		return job{}, fmt.Errorf("cannot run tests with make: the Makefile has no target test or check; it has: %s",
+			text.Clip(strings.Join(p.make, ", "), 500))
 	case pattern != "":
 		return job{}, refuse("pattern", pattern, "cannot be given to make; choose a framework, or run a command of your own")
 	}

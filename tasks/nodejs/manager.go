@@ -24,9 +24,11 @@ type kind struct {
 // kinds are in the order in which their lock files are searched. npm is for all others.
 var kinds = []kind{
 	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm install --frozen-lockfile --prefer-offline", "pnpm install --prefer-offline"},
-	{"yarn", []string{"yarn.lock"}, "yarn install --non-interactive --prefer-offline --frozen-lockfile", "yarn install --non-interactive --prefer-offline --pure-lockfile"},
+	{"yarn", []string{"yarn.lock"}, "yarn install --non-interactive --prefer-offline --frozen-lockfile",
+		"yarn install --non-interactive --prefer-offline --pure-lockfile"},
 	{"bun", []string{"bun.lock", "bun.lockb"}, "bun install --frozen-lockfile", "bun install --no-save"},
-	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm ci --prefer-offline --no-audit --no-fund", "npm install --no-package-lock --prefer-offline --no-audit --no-fund"},
+	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm ci --prefer-offline --no-audit --no-fund",
+		"npm install --no-package-lock --prefer-offline --no-audit --no-fund"},
 }
 
 // Find returns the package manager of a lock file, or else of packageManager in package.json ("pnpm@10.1.0"), or else

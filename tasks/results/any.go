@@ -19,7 +19,8 @@ func ParseAny(stdout, stderr []byte) (*Tests, bool) {
 		sum.Skipped += t.Skipped
 		sum.Total += t.Total
 		sum.DurationMS += t.DurationMS
-		sum.FailedNames = append(sum.FailedNames, t.FailedNames[:min(len(t.FailedNames), maxFailedNames-len(sum.FailedNames))]...)
+		sum.FailedNames = append(sum.FailedNames,
+			t.FailedNames[:min(len(t.FailedNames), maxFailedNames-len(sum.FailedNames))]...)
 		sum.Failures = append(sum.Failures, t.Failures[:min(len(t.Failures), maxFailures-len(sum.Failures))]...)
 		return true
 	}

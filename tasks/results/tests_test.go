@@ -94,7 +94,8 @@ func TestGoText(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := GoText(in)
-	for _, want := range []string{"--- FAIL: TestTable/three", "got 1, want 2", "cannot use \"text\"", "FAIL\texample.org/m/panics", "?   \texample.org/m/none"} {
+	for _, want := range []string{"--- FAIL: TestTable/three", "got 1, want 2", "cannot use \"text\"",
+		"FAIL\texample.org/m/panics", "?   \texample.org/m/none"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
@@ -115,7 +116,8 @@ func TestGoTestIsBounded(t *testing.T) {
 	for i := range 5000 {
 		name := "Test" + strings.Repeat("x", i%700) + string(rune('A'+i%26)) + strings.Repeat("é", i%5)
 		for _, e := range []map[string]any{
-			{"Action": "output", "Package": "p", "Test": name + "/" + string(rune('a'+i/700)), "Output": strings.Repeat("out ", 100)},
+			{"Action": "output", "Package": "p", "Test": name + "/" + string(rune('a'+i/700)),
+				"Output": strings.Repeat("out ", 100)},
 			{"Action": "fail", "Package": "p", "Test": name + "/" + string(rune('a'+i/700))},
 		} {
 			line, err := json.Marshal(e)
@@ -247,7 +249,8 @@ func FuzzGoText(f *testing.F) {
 // TestNesting reads suites to the depth that is allowed, and no deeper.
 func TestNesting(t *testing.T) {
 	nested := func(depth int) []byte {
-		return []byte(strings.Repeat(`<testsuite name="s">`, depth-1) + `<testcase name="a"/>` + strings.Repeat("</testsuite>", depth-1))
+		return []byte(strings.Repeat(`<testsuite name="s">`, depth-1) + `<testcase name="a"/>` +
+			strings.Repeat("</testsuite>", depth-1))
 	}
 	if r, ok := ParseJUnit(nested(maxSuiteDepth)); !ok || r.Passed != 1 {
 		t.Errorf("%d elements deep: %v, %+v", maxSuiteDepth, ok, r)

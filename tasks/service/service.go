@@ -91,7 +91,8 @@ func Parse(d *document.Document, v *document.Value) []Service {
 	var list []Service
 	for _, f := range v.Fields {
 		if !ValidName(f.Key) {
-			d.Problem(f.Line, f.Column, "the name of a service must be a host name of a-z, 0-9 and -, at most 32, not %q", f.Key)
+			d.Problem(f.Line, f.Column,
+				"the name of a service must be a host name of a-z, 0-9 and -, at most 32, not %q", f.Key)
 		}
 		if !d.Object(f.Value, "a service", serviceKeys) {
 			continue

@@ -325,7 +325,8 @@ func (l *LocalShell) hasDotGit() bool {
 // git returns a git command that runs no hook, asks nothing and uses no translations. A command may have just written a
 // hook.
 func (l *LocalShell) git(ctx context.Context, args ...string) *exec.Cmd {
-	args = append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false"}, args...)
+	args = append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c",
+		"commit.gpgSign=false"}, args...)
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = l.Dir
 	cmd.Env = append(slices.Clone(l.environ()), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C.UTF-8")

@@ -89,7 +89,8 @@ func TestLocalShellRunsNoHooks(t *testing.T) {
 func TestLocalShellDoesNotWaitForBackground(t *testing.T) {
 	l := &taskstest.LocalShell{Dir: t.TempDir()}
 	// It is in a session of its own, out of reach, before the command ends.
-	r, err := l.Exec(t.Context(), "setsid sh -c 'echo $$ >new && mv new pid && exec sleep 600' & until [ -e pid ]; do sleep 0.01; done; echo done", time.Minute)
+	r, err := l.Exec(t.Context(),
+		"setsid sh -c 'echo $$ >new && mv new pid && exec sleep 600' & until [ -e pid ]; do sleep 0.01; done; echo done", time.Minute)
 	if err != nil || r.Stdout != "done\n" || r.TimedOut || r.ExitCode != 0 {
 		t.Errorf("got %+v, %v", r, err)
 	}

@@ -165,7 +165,8 @@ func execCancelled(t *testing.T, s shell) {
 }
 
 func readWrite(t *testing.T, s shell) {
-	for _, content := range []string{"", "text\n", "no newline", "\r\n\x00\xff\xfe binary \x1b", strings.Repeat("0123456789abcdef", 1<<16)} {
+	for _, content := range []string{"", "text\n", "no newline", "\r\n\x00\xff\xfe binary \x1b",
+		strings.Repeat("0123456789abcdef", 1<<16)} {
 		s.write("t-a/b/c.txt", content)
 		if got := s.read("t-a/b/c.txt"); got != content {
 			t.Errorf("%d bytes became %d bytes", len(content), len(got))
@@ -189,7 +190,8 @@ func readWrite(t *testing.T, s shell) {
 }
 
 func oddNames(t *testing.T, s shell) {
-	names := []string{"t- space", "t-new\nline", "t-\xff\xfe", "-t-dash", "t-ünï", "t-'quote\"", "t-$(id)", "t-*", "t-\\back", "t-dir with space/-x", ":(t-exclude)y", "t-#", "~t-home", "t-\t"}
+	names := []string{"t- space", "t-new\nline", "t-\xff\xfe", "-t-dash", "t-ünï", "t-'quote\"", "t-$(id)", "t-*",
+		"t-\\back", "t-dir with space/-x", ":(t-exclude)y", "t-#", "~t-home", "t-\t"}
 	for _, name := range names {
 		s.write(name, name)
 		if got := s.read(name); got != name {
@@ -240,7 +242,8 @@ func (s shell) refused(name string) {
 func hostilePaths(t *testing.T, s shell) {
 	s.must("mkdir -p t-dir")
 	for _, name := range []string{
-		"", "/", "/etc/passwd", "..", "../x", "t-dir/../../x", "t-dir/../x", "./../x", "t-dir/..", "a\x00b", strings.Repeat("x/", 4000),
+		"", "/", "/etc/passwd", "..", "../x", "t-dir/../../x", "t-dir/../x", "./../x", "t-dir/..", "a\x00b",
+		strings.Repeat("x/", 4000),
 		// git would run programs that these files name.
 		".git", ".git/config", ".git/hooks/pre-commit", ".GIT/config", "./.git/config", "t-dir/.git/config",
 	} {
@@ -263,7 +266,8 @@ func hostileLinks(t *testing.T, s shell) {
 		ln -s t-loop t-loop; ln -s t-b t-c; ln -s t-c t-b
 		printf inside >t-file; ln -s t-file t-link; ln -s ../t-file t-dir/link; ln -s t-dir t-dirlink; ln -s t-nothing t-dangling`)
 	for _, name := range []string{
-		"t-passwd", "t-etc/passwd", "t-etc/new", "t-up/x", "t-rel", "t-git/config", "t-config", "t-twice", "t-dir/git/config", "t-dirlink/git/hooks/x", "t-loop", "t-b",
+		"t-passwd", "t-etc/passwd", "t-etc/new", "t-up/x", "t-rel", "t-git/config", "t-config", "t-twice",
+		"t-dir/git/config", "t-dirlink/git/hooks/x", "t-loop", "t-b",
 	} {
 		s.refused(name)
 	}

@@ -52,7 +52,8 @@ func (p *parsing) order(root *document.Value) {
 		begin = max(slices.Index(sorted, p.byID[start.Text]), 0)
 	}
 	for i := begin; i+1 < len(sorted); i++ {
-		t := &transition{from: sorted[i].ID, to: sorted[i+1].ID, on: "success", line: sorted[i].Line, column: sorted[i].column}
+		t := &transition{from: sorted[i].ID, to: sorted[i+1].ID, on: "success", line: sorted[i].Line,
+			column: sorted[i].column}
 		sorted[i].next = append(sorted[i].next, t)
 	}
 	if depends && len(sorted) > 0 {
@@ -68,7 +69,8 @@ func (p *parsing) dependencies() []*node {
 		for _, d := range n.dependsOn {
 			if _, ok := p.byID[d]; !ok {
 				good = false
-				p.Problem(n.Line, n.column, "%s depends on %q, which is not a node%s", n.ID, d, p.Suggest(d, func() []string { return slices.Sorted(maps.Keys(p.byID)) }))
+				p.Problem(n.Line, n.column, "%s depends on %q, which is not a node%s", n.ID, d,
+					p.Suggest(d, func() []string { return slices.Sorted(maps.Keys(p.byID)) }))
 			}
 		}
 	}
@@ -96,7 +98,8 @@ func (p *parsing) dependencies() []*node {
 			for n := p.nodes[i]; ; {
 				if at := slices.Index(path, n.ID); at >= 0 {
 					first := p.byID[path[at]]
-					p.Problem(first.Line, first.column, "depends_on goes in a circle: %s", strings.Join(append(path[at:], n.ID), " → "))
+					p.Problem(first.Line, first.column, "depends_on goes in a circle: %s",
+						strings.Join(append(path[at:], n.ID), " → "))
 					return nil
 				}
 				path = append(path, n.ID)
@@ -130,7 +133,8 @@ func (p *parsing) shadowed() {
 				first = max(first, taken[c])
 			}
 			if all {
-				p.Problem(t.line, t.column, "this transition is never taken, because the one in line %d always comes first (use fan_out to run several nodes at once)", first)
+				p.Problem(t.line, t.column,
+					"this transition is never taken, because the one in line %d always comes first (use fan_out to run several nodes at once)", first)
 				continue
 			}
 			if !t.sometimes {
@@ -171,7 +175,8 @@ func (p *parsing) sections() {
 		s := &section{entry: entry, out: t.fanOut}
 		p.gather(s, t)
 		if s.target == "" {
-			p.Problem(t.line, t.column, "the lines that fan out to %s never come together; a transition with fan_in must follow", t.to)
+			p.Problem(t.line, t.column,
+				"the lines that fan out to %s never come together; a transition with fan_in must follow", t.to)
 		}
 	}
 	// Nodes that the main line reaches must not be part of a section.
@@ -188,7 +193,8 @@ func (p *parsing) sections() {
 		}
 		seen[n] = true
 		if n.section != nil {
-			p.Problem(n.Line, n.column, "%s belongs to the fan-out of %s, but is reached from outside of it too", n.ID, n.section.entry.ID)
+			p.Problem(n.Line, n.column, "%s belongs to the fan-out of %s, but is reached from outside of it too", n.ID,
+				n.section.entry.ID)
 			continue
 		}
 		for _, t := range n.next {
@@ -232,7 +238,9 @@ func (p *parsing) gather(s *section, out *transition) {
 					into = strings.ReplaceAll(s.entry.ID, "-", "_")
 				}
 				if s.target != "" && (s.target != t.to || s.into != into) {
-					p.Problem(t.line, t.column, "the lines of %s already come together in %s, into state.%s; they must all meet in one place", s.entry.ID, s.target, s.into)
+					p.Problem(t.line, t.column,
+						"the lines of %s already come together in %s, into state.%s; they must all meet in one place",
+						s.entry.ID, s.target, s.into)
 				}
 				if t.to == endComplete || t.to == endFailed {
 					p.Problem(t.line, t.column, "a fan_in leads to a node, not to %s", t.to)
@@ -256,9 +264,11 @@ func (p *parsing) allowedInLine(n *node, s *section, out *transition) {
 	}
 	switch {
 	case n.Kind == KindShell || n.Kind == KindTask:
-		p.Problem(n.Line, n.column, "%s needs a shell, and lines of a fan-out have none: several would write to one branch at once; set branch: true in line %d to give each line a branch of its own", n.ID, out.line)
+		p.Problem(n.Line, n.column,
+			"%s needs a shell, and lines of a fan-out have none: several would write to one branch at once; set branch: true in line %d to give each line a branch of its own", n.ID, out.line)
 	case n.Kind == KindWorkflow && n.inherit:
-		p.Problem(n.Line, n.column, "%s would share the run's branch with the other lines; set inherit_branch: false, or branch: true in line %d", n.ID, out.line)
+		p.Problem(n.Line, n.column,
+			"%s would share the run's branch with the other lines; set inherit_branch: false, or branch: true in line %d", n.ID, out.line)
 	}
 }
 
@@ -323,7 +333,8 @@ func (p *parsing) names() {
 		switch u.root {
 		case "":
 			if !state[u.name] && !line[u.name] && !inputs[u.name] {
-				p.Problem(u.line, u.column, "{{%s}} is neither an output of a node nor a declared input%s", u.name, p.Suggest(u.name, func() []string { return append(all(), slices.Sorted(maps.Keys(inputs))...) }))
+				p.Problem(u.line, u.column, "{{%s}} is neither an output of a node nor a declared input%s", u.name,
+					p.Suggest(u.name, func() []string { return append(all(), slices.Sorted(maps.Keys(inputs))...) }))
 			}
 		case "state":
 			if !state[u.name] && !line[u.name] {
@@ -331,7 +342,8 @@ func (p *parsing) names() {
 			}
 		case "input":
 			if !inputs[u.name] {
-				p.Problem(u.line, u.column, "the input %q is not declared%s", u.name, p.Suggest(u.name, func() []string { return slices.Sorted(maps.Keys(inputs)) }))
+				p.Problem(u.line, u.column, "the input %q is not declared%s", u.name,
+					p.Suggest(u.name, func() []string { return slices.Sorted(maps.Keys(inputs)) }))
 			}
 		case "context":
 			if !slices.Contains(contextKeys, u.name) {
@@ -339,7 +351,8 @@ func (p *parsing) names() {
 			}
 		case "matrix":
 			if !slices.Contains(u.node.matrix.axes, u.name) {
-				p.Problem(u.line, u.column, "the matrix has no axis %q; it has %s", u.name, strings.Join(u.node.matrix.axes, ", "))
+				p.Problem(u.line, u.column, "the matrix has no axis %q; it has %s", u.name,
+					strings.Join(u.node.matrix.axes, ", "))
 			}
 		case "result":
 			if u.node == nil {
@@ -350,7 +363,8 @@ func (p *parsing) names() {
 				keys, ok = cellsKeys, true
 			}
 			if ok && u.name != "ok" && u.name != "error" && u.name != "skipped" && !slices.Contains(keys, u.name) {
-				p.Problem(u.line, u.column, "the result of a %s node has no %q; it has ok, error, %s", u.node.Kind, u.name, strings.Join(keys, ", "))
+				p.Problem(u.line, u.column, "the result of a %s node has no %q; it has ok, error, %s", u.node.Kind,
+					u.name, strings.Join(keys, ", "))
 			}
 		}
 	}
@@ -418,7 +432,8 @@ func (p *parsing) subworkflows() {
 			if len(inside) > 1 {
 				more = fmt.Sprintf(" (and %d more)", len(inside)-1)
 			}
-			p.At(sub.at, "the sub-workflow %s has mistakes: %s:%d:%d: %s%s", id, inside[0].File, inside[0].Line, inside[0].Column, inside[0].Message, more)
+			p.At(sub.at, "the sub-workflow %s has mistakes: %s:%d:%d: %s%s", id, inside[0].File, inside[0].Line,
+				inside[0].Column, inside[0].Message, more)
 		case err != nil:
 			p.At(sub.at, "cannot find the sub-workflow %q: %v", id, err)
 		default:

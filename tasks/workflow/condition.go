@@ -65,9 +65,11 @@ var environments = sync.OnceValues(func() (e struct{ after, before *cel.Env }, e
 			}))),
 		cel.Function("split", cel.MemberOverload("text_split", []*cel.Type{cel.StringType, cel.StringType}, texts,
 			cel.BinaryBinding(func(v, sep ref.Val) ref.Val {
-				return types.DefaultTypeAdapter.NativeToValue(strings.Split(string(v.(types.String)), string(sep.(types.String))))
+				return types.DefaultTypeAdapter.NativeToValue(strings.Split(string(v.(types.String)),
+					string(sep.(types.String))))
 			}))),
-		cel.Function("join", cel.MemberOverload("list_join", []*cel.Type{cel.ListType(cel.DynType), cel.StringType}, cel.StringType,
+		cel.Function("join", cel.MemberOverload("list_join", []*cel.Type{cel.ListType(cel.DynType), cel.StringType},
+			cel.StringType,
 			cel.BinaryBinding(joinTexts))),
 		cel.Function("json", cel.Overload("json_text", []*cel.Type{cel.StringType}, cel.DynType,
 			cel.UnaryBinding(func(v ref.Val) ref.Val {
@@ -138,7 +140,8 @@ func (textCost) CallCost(function, _ string, args []ref.Val, result ref.Val) *ui
 
 var (
 	barePath = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
-	celWords = map[string]bool{"result": true, "state": true, "input": true, "context": true, "true": true, "false": true, "null": true}
+	celWords = map[string]bool{"result": true, "state": true, "input": true, "context": true, "true": true,
+		"false": true, "null": true}
 )
 
 // celMistake is a mistake at a line and column of an expression.
@@ -176,7 +179,8 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 			if !after && strings.Contains(c.source, "result") {
 				message += "; there is no result yet before a node has run"
 			}
-			wrong = append(wrong, celMistake{issue.Location.Line(), max(issue.Location.Column()+shift, 0), "CEL: " + message})
+			wrong = append(wrong, celMistake{issue.Location.Line(), max(issue.Location.Column()+shift, 0),
+				"CEL: " + message})
 		}
 		return nil, wrong
 	}
@@ -290,7 +294,8 @@ func native(v ref.Val, left *int) (any, error) {
 			key := it.Next()
 			name, ok := key.(types.String)
 			if !ok {
-				return nil, fmt.Errorf("a mapping with keys of type %s cannot be kept; keys are texts", key.Type().TypeName())
+				return nil, fmt.Errorf("a mapping with keys of type %s cannot be kept; keys are texts",
+					key.Type().TypeName())
 			}
 			item, err := native(v.Get(key), left)
 			if err != nil {

@@ -49,8 +49,10 @@ func newStage(t *testing.T) (*stage, *taskstest.LocalShell) {
 
 func gitEnv() []string {
 	return []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LANG=C.UTF-8", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
-		"GIT_AUTHOR_NAME=ramus", "GIT_AUTHOR_EMAIL=ramus@localhost", "GIT_COMMITTER_NAME=ramus", "GIT_COMMITTER_EMAIL=ramus@localhost",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LANG=C.UTF-8", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_AUTHOR_NAME=ramus", "GIT_AUTHOR_EMAIL=ramus@localhost", "GIT_COMMITTER_NAME=ramus",
+		"GIT_COMMITTER_EMAIL=ramus@localhost",
 	}
 }
 
@@ -162,7 +164,8 @@ func (s *stage) step(step Step, sh *taskstest.LocalShell, lines map[string]*task
 	case KindFork:
 		return StepResult{OK: true}
 	default:
-		return StepResult{OK: true, Output: map[string]any{"json": map[string]any{"verdict": "code", "rationale": step.LLM.Prompt}}}
+		return StepResult{OK: true,
+			Output: map[string]any{"json": map[string]any{"verdict": "code", "rationale": step.LLM.Prompt}}}
 	}
 }
 
@@ -220,12 +223,15 @@ func TestExamplesRun(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		state, _ := json.Marshal(m.State())
-		for _, want := range []string{`"done":3`, `"squares":[{"square":0},{"square":1}]`, `"drafts":[{"draft":"draft-0.txt"}`, `"approver":"anna"`, `"greeting":"name=it's`} {
+		for _, want := range []string{`"done":3`, `"squares":[{"square":0},{"square":1}]`,
+			`"drafts":[{"draft":"draft-0.txt"}`, `"approver":"anna"`, `"greeting":"name=it's`} {
 			if !bytes.Contains(state, []byte(want)) {
 				t.Errorf("the state has no %s: %s", want, state)
 			}
 		}
-		for _, want := range []string{"everything:flaky#2", "everything:slow", "everything:counter#3", "everything-shared:deeper", "everything-leaf:last", "everything-isolated:square", "everything:draft/join", "everything:long-form", "everything:push"} {
+		for _, want := range []string{"everything:flaky#2", "everything:slow", "everything:counter#3",
+			"everything-shared:deeper", "everything-leaf:last", "everything-isolated:square", "everything:draft/join",
+			"everything:long-form", "everything:push"} {
 			if !strings.Contains(strings.Join(s.log, "\n")+"\n", want+"\n") {
 				t.Errorf("%s was not done: %q", want, s.log)
 			}

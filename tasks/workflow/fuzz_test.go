@@ -64,7 +64,8 @@ func FuzzTemplate(f *testing.F) {
 
 // An expression costs a bounded amount, whatever it says.
 func FuzzCondition(f *testing.F) {
-	for _, s := range []string{"result.ok", "state.x + 1", `result.stdout.lines().map(l, l.split(" ")[0]).join(",")`, "json(result.stdout).a[0]", "stdout", "has(state.x) ? state.x : 1", "'x'.trim()"} {
+	for _, s := range []string{"result.ok", "state.x + 1", `result.stdout.lines().map(l, l.split(" ")[0]).join(",")`,
+		"json(result.stdout).a[0]", "stdout", "has(state.x) ? state.x : 1", "'x'.trim()"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -75,7 +76,8 @@ func FuzzCondition(f *testing.F) {
 		if c == nil {
 			return
 		}
-		v, err := c.eval(scope{state: map[string]any{"x": int64(1)}, input: map[string]any{}, context: map[string]any{}}, map[string]any{"ok": true, "stdout": `{"a": [1]}`})
+		v, err := c.eval(scope{state: map[string]any{"x": int64(1)}, input: map[string]any{},
+			context: map[string]any{}}, map[string]any{"ok": true, "stdout": `{"a": [1]}`})
 		if err != nil {
 			return
 		}

@@ -97,7 +97,8 @@ func NewMachine(w *Workflow, input, context map[string]any) (*Machine, error) {
 }
 
 func newLine(state map[string]any) *line {
-	l := &line{state: maps.Clone(state), made: map[string]any{}, visits: map[string]int{}, issues: map[string]int{}, sizes: map[string]int{}}
+	l := &line{state: maps.Clone(state), made: map[string]any{}, visits: map[string]int{}, issues: map[string]int{},
+		sizes: map[string]int{}}
 	if l.state == nil {
 		l.state = map[string]any{}
 	}
@@ -438,7 +439,8 @@ func (m *Machine) mapOutput(l *line, n *node, r StepResult) error {
 		total += size
 	}
 	if total > maxState {
-		m.fail(n.ID+l.suffix, fmt.Sprintf("the state has %d bytes; it may have %d (keep large things in files)", total, maxState))
+		m.fail(n.ID+l.suffix, fmt.Sprintf("the state has %d bytes; it may have %d (keep large things in files)",
+			total, maxState))
 	}
 	return first
 }

@@ -36,7 +36,8 @@ func randomWorkflow(r *rand.Rand) string {
 			fmt.Fprintf(&nodes, "    output: {k%d: 'has(result.%s) ? result.%[2]s : -1'}\n", r.IntN(4), key[id])
 		}
 		if r.IntN(5) == 0 {
-			fmt.Fprintf(&nodes, "    when: %s\n", []string{"true", "false", "size(state) > 2", "\"!('k1' in state)\""}[r.IntN(4)])
+			fmt.Fprintf(&nodes, "    when: %s\n",
+				[]string{"true", "false", "size(state) > 2", "\"!('k1' in state)\""}[r.IntN(4)])
 		}
 	}
 	edge := func(from, to, rest string) {
@@ -65,7 +66,8 @@ func randomWorkflow(r *rand.Rand) string {
 		entry, second := fmt.Sprintf("f%d", i), fmt.Sprintf("g%d", i)
 		node(entry)
 		node(second)
-		edge(main(i), entry, []string{", fan_out: {spawn_count: 3, branch: true}", ", fan_out: {over: \"[1, 'x', {'a': 2}]\", branch: true}", ", fan_out: {over: \"[]\", branch: true}"}[r.IntN(3)])
+		edge(main(i), entry, []string{", fan_out: {spawn_count: 3, branch: true}",
+			", fan_out: {over: \"[1, 'x', {'a': 2}]\", branch: true}", ", fan_out: {over: \"[]\", branch: true}"}[r.IntN(3)])
 		edge(entry, second, "")
 		if r.IntN(2) == 0 {
 			edge(entry, main(i+1), ", on: failure, fan_in: true")
@@ -297,21 +299,27 @@ func TestMachineBounds(t *testing.T) {
 		text, want string
 		result     StepResult
 	}{
-		"visits":      {"nodes: [{id: a, run: a}]\ntransitions: [{from: a, to: a}]", "visited 100 times", StepResult{OK: true}},
-		"steps":       {"nodes: [{id: a, run: a, max_visits: 10000}, {id: b, run: b, max_visits: 10000}]\ntransitions: [{from: a, to: b}, {from: b, to: a}]", "10000 steps", StepResult{OK: true}},
-		"skipped":     {"nodes: [{id: a, run: a, when: false, max_visits: 10000}, {id: b, run: b, when: false, max_visits: 10000}]\ntransitions: [{from: a, to: b}, {from: b, to: a}]", "10000 steps", StepResult{}},
-		"large value": {"nodes: [{id: a, run: a, output: {x: stdout}}]", "a key of the state may have", StepResult{OK: true, Output: map[string]any{"stdout": strings.Repeat("x", 2<<20)}}},
+		"visits": {"nodes: [{id: a, run: a}]\ntransitions: [{from: a, to: a}]", "visited 100 times",
+			StepResult{OK: true}},
+		"steps":   {"nodes: [{id: a, run: a, max_visits: 10000}, {id: b, run: b, max_visits: 10000}]\ntransitions: [{from: a, to: b}, {from: b, to: a}]", "10000 steps", StepResult{OK: true}},
+		"skipped": {"nodes: [{id: a, run: a, when: false, max_visits: 10000}, {id: b, run: b, when: false, max_visits: 10000}]\ntransitions: [{from: a, to: b}, {from: b, to: a}]", "10000 steps", StepResult{}},
+		"large value": {"nodes: [{id: a, run: a, output: {x: stdout}}]", "a key of the state may have",
+			StepResult{OK: true, Output: map[string]any{"stdout": strings.Repeat("x", 2<<20)}}},
 		"large state": {"nodes: [{id: a, run: a, output: {x: '{\"v\": result.stdout}', " + strings.Join(func() (l []string) {
 			for i := range 9 {
 				l = append(l, fmt.Sprintf("x%d: stdout", i))
 			}
 			return
-		}(), ", ") + "}}]", "the state has", StepResult{OK: true, Output: map[string]any{"stdout": strings.Repeat("x", 1<<20-100)}}},
-		"lines":      {"nodes: [{id: a, task: lib_git_status}, {id: b, human: b}, {id: c, run: c}]\ntransitions: [{from: a, to: b, fan_out: {over: result.list}}, {from: b, to: c, fan_in: true}]", "257 lines", StepResult{OK: true, Output: map[string]any{"list": make([]int, 257)}}},
-		"no list":    {"nodes: [{id: a, task: lib_git_status}, {id: b, human: b}, {id: c, run: c}]\ntransitions: [{from: a, to: b, fan_out: {over: result.list}}, {from: b, to: c, fan_in: true}]", "over is text, not a list", StepResult{OK: true, Output: map[string]any{"list": "abc"}}},
-		"long words": {"nodes: [{id: a, run: a, output: {x: stdout}}, {id: b, run: 'echo {{x}}'}]", "lib_write_file", StepResult{OK: true, Output: map[string]any{"stdout": strings.Repeat("'", 100_000)}}},
-		"NUL":        {"nodes: [{id: a, run: a, output: {x: stdout}}, {id: b, run: 'echo {{x}}'}]", "NUL", StepResult{OK: true, Output: map[string]any{"stdout": "a\x00b"}}},
-		"glued list": {"nodes: [{id: a, run: a, output: {x: '[1, 2]'}}, {id: b, run: 'echo --x={{x}}'}]", "touches other text", StepResult{OK: true}},
+		}(), ", ") + "}}]", "the state has",
+			StepResult{OK: true, Output: map[string]any{"stdout": strings.Repeat("x", 1<<20-100)}}},
+		"lines":   {"nodes: [{id: a, task: lib_git_status}, {id: b, human: b}, {id: c, run: c}]\ntransitions: [{from: a, to: b, fan_out: {over: result.list}}, {from: b, to: c, fan_in: true}]", "257 lines", StepResult{OK: true, Output: map[string]any{"list": make([]int, 257)}}},
+		"no list": {"nodes: [{id: a, task: lib_git_status}, {id: b, human: b}, {id: c, run: c}]\ntransitions: [{from: a, to: b, fan_out: {over: result.list}}, {from: b, to: c, fan_in: true}]", "over is text, not a list", StepResult{OK: true, Output: map[string]any{"list": "abc"}}},
+		"long words": {"nodes: [{id: a, run: a, output: {x: stdout}}, {id: b, run: 'echo {{x}}'}]", "lib_write_file",
+			StepResult{OK: true, Output: map[string]any{"stdout": strings.Repeat("'", 100_000)}}},
+		"NUL": {"nodes: [{id: a, run: a, output: {x: stdout}}, {id: b, run: 'echo {{x}}'}]", "NUL",
+			StepResult{OK: true, Output: map[string]any{"stdout": "a\x00b"}}},
+		"glued list": {"nodes: [{id: a, run: a, output: {x: '[1, 2]'}}, {id: b, run: 'echo --x={{x}}'}]",
+			"touches other text", StepResult{OK: true}},
 		"condition":  {"nodes: [{id: a, task: lib_git_status}, {id: b, run: b}]\ntransitions: [{from: a, to: b, when: result.nothing}]", "no such key", StepResult{OK: true}},
 		"costly":     {"nodes: [{id: a, task: lib_git_status, output: {x: 'result.l.map(a, result.l.map(b, result.l.map(c, a + b + c)))'}}]", "cost limit", StepResult{OK: true, Output: map[string]any{"l": make([]int, 1000)}}},
 		"many texts": {"nodes: [{id: a, task: lib_git_status, output: {x: 'result.l.map(a, result.s.split(\"\").map(b, b + result.s))'}}]", "cost limit", StepResult{OK: true, Output: map[string]any{"l": make([]int, 1000), "s": strings.Repeat("x", 10000)}}},
@@ -365,7 +373,8 @@ func FuzzMachine(f *testing.F) {
 		input := map[string]any{}
 		for _, in := range w.Inputs() {
 			if in.Required {
-				input[in.Name] = map[string]any{"string": "x", "integer": 1, "number": 1.5, "boolean": true, "list": []int{1}, "object": map[string]any{}, "any": nil}[in.Type]
+				input[in.Name] = map[string]any{"string": "x", "integer": 1, "number": 1.5, "boolean": true,
+					"list": []int{1}, "object": map[string]any{}, "any": nil}[in.Type]
 			}
 		}
 		m, err := NewMachine(w, input, map[string]any{"branch": "b", "run_id": "r"})

@@ -36,11 +36,13 @@ const (
 
 // Keys of the mappings in a workflow file. The JSON Schema and the reference have the same, and tests compare them.
 var (
-	workflowKeys   = []string{"id", "description", "repo", "concurrency", "input", "start", "nodes", "transitions"}
-	repoKeys       = []string{"id", "base_branch", "merge_on_success", "merge_strategy"}
-	groupKeys      = []string{"group", "cancel_previous"}
-	inputKeys      = []string{"type", "required", "default", "description"}
-	nodeKeys       = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params", "workflow", "inherit_branch", "input", "llm", "human", "image", "services", "matrix", "execution", "output", "when", "depends_on", "max_visits"}
+	workflowKeys = []string{"id", "description", "repo", "concurrency", "input", "start", "nodes", "transitions"}
+	repoKeys     = []string{"id", "base_branch", "merge_on_success", "merge_strategy"}
+	groupKeys    = []string{"group", "cancel_previous"}
+	inputKeys    = []string{"type", "required", "default", "description"}
+	nodeKeys     = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params",
+		"workflow", "inherit_branch", "input", "llm", "human", "image", "services", "matrix", "execution", "output",
+		"when", "depends_on", "max_visits"}
 	shellKeys      = []string{"command_template", "repo_id", "branch"}
 	taskKeys       = []string{"task", "params"}
 	subKeys        = []string{"workflow_def_id", "inherit_branch", "input"}
@@ -93,7 +95,8 @@ func parse(ctx context.Context, name string, data []byte, l *loader) (*Workflow,
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	d, root := workflowFile.Parse(name, data)
-	p := &parsing{ctx: ctx, Document: d, loader: l, Workflow: &Workflow{file: name, source: string(data), byID: map[string]*node{}}}
+	p := &parsing{ctx: ctx, Document: d, loader: l,
+		Workflow: &Workflow{file: name, source: string(data), byID: map[string]*node{}}}
 	if root != nil {
 		p.workflow(root)
 	}
@@ -240,7 +243,8 @@ func (p *parsing) condition(v *document.Value, what string, want *cel.Type, n *n
 		return nil
 	}
 	if p.expressions += len(source); p.expressions > maxExpressions {
-		p.At(v, "the expressions of a workflow have more than %d bytes together; split it into sub-workflows", maxExpressions)
+		p.At(v, "the expressions of a workflow have more than %d bytes together; split it into sub-workflows",
+			maxExpressions)
 		return nil
 	}
 	c, wrong := compileCondition(source, want, after, path)
@@ -561,7 +565,8 @@ func (p *parsing) shell(n *node, v, impl *document.Value) {
 	}
 	// Commands always run on the branch and in the repository of the run. The two keys may repeat these, but not name
 	// others.
-	if b := impl.Get("branch"); b != nil && strings.Join(strings.Fields(strings.Trim(p.Text(b, "branch"), "{} ")), "") != "context.branch" && b.Kind == document.StringValue {
+	if b := impl.Get("branch"); b != nil && strings.Join(strings.Fields(strings.Trim(p.Text(b, "branch"), "{} ")),
+		"") != "context.branch" && b.Kind == document.StringValue {
 		p.At(b, "a command works on the run's own branch, {{context.branch}}; for another branch use a sub-workflow")
 	}
 	p.repoID(impl.Get("repo_id"))
@@ -810,7 +815,8 @@ func (p *parsing) execution(n *node, v *document.Value) {
 	if !p.Object(v, "execution", executionKeys) {
 		return
 	}
-	n.timeout = time.Duration(p.Integer(v.Get("timeout_ms"), "timeout_ms", 1, int(maxTimeout/time.Millisecond), 0)) * time.Millisecond
+	n.timeout = time.Duration(p.Integer(v.Get("timeout_ms"), "timeout_ms", 1, int(maxTimeout/time.Millisecond),
+		0)) * time.Millisecond
 	n.retries = p.Integer(v.Get("retries"), "retries", 0, maxRetries, 0)
 	n.background = p.Flag(v.Get("background"), "background", false)
 	if b := v.Get("background"); b != nil && n.background && n.Kind != KindShell {

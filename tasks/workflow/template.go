@@ -85,7 +85,8 @@ func parseTemplate(source string) (*template, []mistake) {
 		}
 		path := strings.TrimSpace(source[open+2 : min(closed, open+2+maxSlot)])
 		if closed > open+2+maxSlot || !slotPath.MatchString(path) {
-			wrong = append(wrong, mistake{open, `a slot holds a dotted path like {{input.name}}; write \{{ for a literal {{`})
+			wrong = append(wrong, mistake{open,
+				`a slot holds a dotted path like {{input.name}}; write \{{ for a literal {{`})
 			at = open + 2
 			continue
 		}

@@ -205,7 +205,8 @@ func (l *shellLexer) quoted() {
 func (l *shellLexer) slot() {
 	switch {
 	case l.withinDouble():
-		l.refuse(l.i, "this slot is inside \"$(…)\"; set a variable before (value=%s) and use \"$value\" here", l.slotAt(l.i))
+		l.refuse(l.i, "this slot is inside \"$(…)\"; set a variable before (value=%s) and use \"$value\" here",
+			l.slotAt(l.i))
 		return
 	case len(l.pending) > 0:
 		l.refuse(l.i, "this slot is between << and its here-document; put it into another command")
@@ -394,7 +395,8 @@ func (l *shellLexer) bodies() {
 		}
 		body := string(l.text[start:l.i])
 		l.refuseIn(start, l.i, "this slot is inside a here-document; write the value with printf '%%s\\n' {{…}} instead")
-		if !doc.quoted && (strings.Contains(body, "\\\n") || strings.Contains(body, "$(") || strings.Contains(body, "${") || strings.Contains(body, "`")) {
+		if !doc.quoted && (strings.Contains(body, "\\\n") || strings.Contains(body, "$(") ||
+			strings.Contains(body, "${") || strings.Contains(body, "`")) {
 			l.lose("a here-document with substitutions or joined lines in it")
 			return
 		}

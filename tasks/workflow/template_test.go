@@ -46,9 +46,12 @@ func run(t *testing.T, shell, command string) ([]byte, error) {
 
 // nasty are values that mean something to a shell.
 var nasty = []string{
-	"", " ", "a b", "'", "''", `"`, "`id`", "$(id)", "$HOME", "${HOME}", `\`, `\\`, `a\`, "\n", "a\nb", "#", "# x", ";", "; touch owned",
-	"&& touch owned", "| touch owned", "*", "?", "[a-z]*", "~", "~root", "-n", "--", "(", ")", "{a,b}", "!", "!!", "<", ">", "\t", "ä", "\xff",
-	"'; touch owned; '", `"; touch owned; "`, "$'x'", "\x01", "a'b\"c", "EOF\ntouch owned\n", "' \n touch owned #", "%s", "=", "a=b", "if", "esac", "done", "}", "{{x}}",
+	"", " ", "a b", "'", "''", `"`, "`id`", "$(id)", "$HOME", "${HOME}", `\`, `\\`, `a\`, "\n", "a\nb", "#", "# x", ";",
+	"; touch owned",
+	"&& touch owned", "| touch owned", "*", "?", "[a-z]*", "~", "~root", "-n", "--", "(", ")", "{a,b}", "!", "!!", "<",
+	">", "\t", "ä", "\xff",
+	"'; touch owned; '", `"; touch owned; "`, "$'x'", "\x01", "a'b\"c", "EOF\ntouch owned\n", "' \n touch owned #",
+	"%s", "=", "a=b", "if", "esac", "done", "}", "{{x}}",
 }
 
 func randomValue(r *rand.Rand) string {
@@ -130,10 +133,14 @@ func TestSlotIsOneArgument(t *testing.T) {
 // The pieces that random templates are made of: everything that changes how a
 // shell reads on.
 var pieces = []string{
-	"echo ", " ", " ", "\n", "'", "'", "\"", "\"", "`", "$(", ")", "(", "((", "))", "$((", "${", "}", "${x:-", "$", "\\", "\\\n", "#", " #", ";", "; ", "&& ", "| ",
-	"<<E", "<<'E'", "<<-E", "<<<", "\nE\n", "\n\tE\n", "E", "case a in a) ", "case a in (a) ", " ;; esac", "esac", "a", "b=", "if true; then ", "; fi", "{ ", "; }", "$'", "$\"",
-	"1+", "x", ">/dev/null ", "f() ", "[ a ", "=", "!", "$$", "$#", "\t", "it's", "\"$x\"", "$(echo a)", "\"$(echo 'b')\"", "`echo c`",
-	"\\ ", "\\'", "\\\"", "$(echo a)#", "$((1))#", "#'", " # \n", "'\n", "\n'", ")#", "<<E ", "<<E\n", "\\\n#", " \\\n ", "'a'#", "\"a\"#'",
+	"echo ", " ", " ", "\n", "'", "'", "\"", "\"", "`", "$(", ")", "(", "((", "))", "$((", "${", "}", "${x:-", "$",
+	"\\", "\\\n", "#", " #", ";", "; ", "&& ", "| ",
+	"<<E", "<<'E'", "<<-E", "<<<", "\nE\n", "\n\tE\n", "E", "case a in a) ", "case a in (a) ", " ;; esac", "esac", "a",
+	"b=", "if true; then ", "; fi", "{ ", "; }", "$'", "$\"",
+	"1+", "x", ">/dev/null ", "f() ", "[ a ", "=", "!", "$$", "$#", "\t", "it's", "\"$x\"", "$(echo a)",
+	"\"$(echo 'b')\"", "`echo c`",
+	"\\ ", "\\'", "\\\"", "$(echo a)#", "$((1))#", "#'", " # \n", "'\n", "\n'", ")#", "<<E ", "<<E\n", "\\\n#",
+	" \\\n ", "'a'#", "\"a\"#'",
 }
 
 // For random command templates: wherever the check accepts a slot, the value

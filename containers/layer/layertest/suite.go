@@ -127,7 +127,8 @@ func opened(t *testing.T) (files []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "/proc/") {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "/") &&
+			!strings.HasPrefix(to, "/proc/") {
 			files = append(files, to)
 		}
 	}
@@ -177,7 +178,8 @@ func (s *suite) base(uid int, paths ...string) string {
 
 // binding returns a binding with a folder of its own, at b's target.
 func (b Box) binding(lowers []string, fill ...layer.File) layer.Binding {
-	return layer.Binding{PID: b.PID, Start: b.Start, Lowers: lowers, Dir: filepath.Join(b.Dir, "trees", filepath.Base(b.Target)),
+	return layer.Binding{PID: b.PID, Start: b.Start, Lowers: lowers,
+		Dir:    filepath.Join(b.Dir, "trees", filepath.Base(b.Target)),
 		Target: b.Target, UID: b.UID, Fill: fill}
 }
 

@@ -41,7 +41,8 @@ func testOverlay(s *suite) {
 		rm dir/a; mv dir moved; mv moved renamed/moved
 		ln -s /etc/passwd secret; mkfifo pipe; chmod 600 run`)
 	s.want(s.changes(bound), "w dir", "w gone", "f kept 9", "l link -> dir/c", "d made", "w old", "o pipe",
-		"d renamed was old", "d renamed/deep", "f renamed/deep/added 2", "d renamed/moved was dir", "w renamed/moved/a", "f renamed/moved/c 3",
+		"d renamed was old", "d renamed/deep", "f renamed/deep/added 2", "d renamed/moved was dir", "w renamed/moved/a",
+		"f renamed/moved/c 3",
 		"d replaced opaque", "f replaced/y 2", "f run 19", "l secret -> /etc/passwd")
 
 	if err := s.k.Put(s.Context(), bound, []layer.File{
@@ -59,7 +60,8 @@ func testOverlay(s *suite) {
 	if got, err := s.read(bound, "renamed/deep/added"); err != nil || got != "y\n" {
 		s.Errorf("%q, %v", got, err)
 	}
-	for _, path := range []string{"secret", "pipe", "made", "link", "renamed/none", "../upper/kept", "/etc/passwd", "", "made/../kept", "a//b"} {
+	for _, path := range []string{"secret", "pipe", "made", "link", "renamed/none", "../upper/kept", "/etc/passwd", "",
+		"made/../kept", "a//b"} {
 		if got, err := s.read(bound, path); err == nil {
 			s.Errorf("%s: opened, %q", path, got)
 		}
@@ -102,7 +104,8 @@ func testReadOnly(s *suite) {
 		if err := s.k.Bind(s.Context(), bound); err != nil {
 			s.Fatal(err)
 		}
-		got := s.sh(b, "cd "+b.Target+`; cat filled; for c in "touch new" "rm filled" "mkdir d" "chmod 777 ."; do $c 2>/dev/null && echo "$c can be done"; done; true`)
+		got := s.sh(b, "cd "+b.Target+
+			`; cat filled; for c in "touch new" "rm filled" "mkdir d" "chmod 777 ."; do $c 2>/dev/null && echo "$c can be done"; done; true`)
 		if got != "x" {
 			s.Errorf("got %q", got)
 		}
@@ -137,7 +140,8 @@ func testNames(s *suite) {
 	b := s.place()
 	bound := s.bind(b, []string{s.base(b.UID)}, layer.File{Path: "\xff\xfe/\n", Kind: layer.KindFile, Data: []byte("x")})
 	s.sh(b, "cd "+b.Target+"; touch \"$(printf 'a\\tb')\" ' ' '*' ..x \"$(printf '\\302\\240')\" \"$(printf '\\200')\"; ln -s \"$(printf '\\377/x')\" l; ln -s . \"$(printf '%0255d' 0)\"")
-	s.want(s.changes(bound), "f   0", "f * 0", "f ..x 0", "l "+strings.Repeat("0", 255)+" -> .", "f a\tb 0", "l l -> \xff/x", "f \x80 0", "f \u00a0 0", "d \xff\xfe", "f \xff\xfe/\n 1")
+	s.want(s.changes(bound), "f   0", "f * 0", "f ..x 0", "l "+strings.Repeat("0", 255)+" -> .", "f a\tb 0",
+		"l l -> \xff/x", "f \x80 0", "f \u00a0 0", "d \xff\xfe", "f \xff\xfe/\n 1")
 	if got, err := s.read(bound, "\xff\xfe/\n"); err != nil || got != "x" {
 		s.Errorf("%q, %v", got, err)
 	}
@@ -195,7 +199,8 @@ func testRefuses(s *suite) {
 		"negative user":     func(b *layer.Binding) { b.UID = -1 },
 		"fill outside":      func(b *layer.Binding) { b.Fill = []layer.File{{Path: "../x", Kind: layer.KindFile}} },
 		"fill by a link": func(b *layer.Binding) {
-			b.Fill = []layer.File{{Path: "l", Kind: layer.KindLink, Data: []byte(outside)}, {Path: "l/x", Kind: layer.KindFile}}
+			b.Fill = []layer.File{{Path: "l", Kind: layer.KindLink, Data: []byte(outside)},
+				{Path: "l/x", Kind: layer.KindFile}}
 		},
 		"fill twice": func(b *layer.Binding) {
 			b.Fill = []layer.File{{Path: "x", Kind: layer.KindFile}, {Path: "x", Kind: layer.KindFile}}
@@ -271,18 +276,23 @@ func testNobody(s *suite) {
 	}
 	s.sh(b, "cd "+b.Target+"; mkdir folder; ln -s /tmp link; ln -s dir near; mkfifo pipe")
 	for _, f := range []layer.File{
-		{Path: "link/x", Kind: layer.KindFile}, {Path: "near/x", Kind: layer.KindFile}, {Path: "folder", Kind: layer.KindFile}, {Path: "file/x", Kind: layer.KindFile},
+		{Path: "link/x", Kind: layer.KindFile}, {Path: "near/x", Kind: layer.KindFile},
+		{Path: "folder", Kind: layer.KindFile}, {Path: "file/x", Kind: layer.KindFile},
 		{Path: "pipe/x", Kind: layer.KindFile}, {Path: "x", Kind: layer.KindWhiteout}, {Path: "x", Kind: layer.KindOther},
-		{Path: "/x", Kind: layer.KindFile}, {Path: "a//x", Kind: layer.KindFile}, {Path: "a/../x", Kind: layer.KindFile}, {Path: "", Kind: layer.KindFile},
-		{Path: ".", Kind: layer.KindFolder}, {Path: "a\x00b", Kind: layer.KindFile}, {Path: strings.Repeat("x", 256), Kind: layer.KindFile},
-		{Path: "x", Kind: layer.KindFile, Source: "/nowhere/at/all"}, {Path: "x", Kind: layer.KindLink, Data: []byte(strings.Repeat("x", 5000))},
+		{Path: "/x", Kind: layer.KindFile}, {Path: "a//x", Kind: layer.KindFile},
+		{Path: "a/../x", Kind: layer.KindFile}, {Path: "", Kind: layer.KindFile},
+		{Path: ".", Kind: layer.KindFolder}, {Path: "a\x00b", Kind: layer.KindFile},
+		{Path: strings.Repeat("x", 256), Kind: layer.KindFile},
+		{Path: "x", Kind: layer.KindFile, Source: "/nowhere/at/all"},
+		{Path: "x", Kind: layer.KindLink, Data: []byte(strings.Repeat("x", 5000))},
 	} {
 		if err := s.k.Put(s.Context(), bound, []layer.File{f}); err == nil {
 			s.Errorf("%q %c: written", f.Path, f.Kind)
 		}
 	}
 	// Existing entries of any kind are replaced, without waiting for another process.
-	if err := s.k.Put(s.Context(), bound, []layer.File{{Path: "pipe", Kind: layer.KindFile, Data: []byte("p")}, {Path: "link", Kind: layer.KindFile, Data: []byte("l")}}); err != nil {
+	if err := s.k.Put(s.Context(), bound, []layer.File{{Path: "pipe", Kind: layer.KindFile, Data: []byte("p")},
+		{Path: "link", Kind: layer.KindFile, Data: []byte("l")}}); err != nil {
 		s.Error(err)
 	}
 	if got := s.sh(b, "cd "+b.Target+"; ls -A . dir; cat pipe link"); got != ".:\ndir\nfile\nfolder\nlink\nnear\npipe\n\ndir:\nfile\npl" {
@@ -317,7 +327,8 @@ func testSource(s *suite) {
 	if err := s.k.Put(s.Context(), bound, files); err != nil {
 		s.Fatal(err)
 	}
-	if got := s.sh(b, "cd "+b.Target+"; cmp a/large b/large && cmp a/data b/data && cmp a/data a/large && cat a/small b/small && stat -c %u:%a b/large"); got != "ss1000:644\n" {
+	if got := s.sh(b, "cd "+b.Target+
+		"; cmp a/large b/large && cmp a/data b/data && cmp a/data a/large && cat a/small b/small && stat -c %u:%a b/large"); got != "ss1000:644\n" {
 		s.Errorf("got %q", got)
 	}
 	// An error in the middle of a long request leaves no incomplete file.
@@ -340,8 +351,10 @@ func testFill(s *suite) {
 		}
 	}()
 	fill := func(files ...layer.File) error { return s.k.Fill(s.Context(), dir, s.box.UID, files) }
-	err := fill(layer.File{Path: "both", Kind: layer.KindFile, Data: []byte("filled"), Exec: true}, layer.File{Path: "new/x", Kind: layer.KindLink, Data: []byte("to")},
-		layer.File{Path: "gone", Kind: layer.KindWhiteout}, layer.File{Path: "stays/a", Kind: layer.KindWhiteout}, layer.File{Path: "file/in", Kind: layer.KindFile})
+	err := fill(layer.File{Path: "both", Kind: layer.KindFile, Data: []byte("filled"), Exec: true},
+		layer.File{Path: "new/x", Kind: layer.KindLink, Data: []byte("to")},
+		layer.File{Path: "gone", Kind: layer.KindWhiteout}, layer.File{Path: "stays/a", Kind: layer.KindWhiteout},
+		layer.File{Path: "file/in", Kind: layer.KindFile})
 	if err == nil {
 		err = fill(layer.File{Path: "later", Kind: layer.KindFile, Data: []byte("too")})
 	}
@@ -356,11 +369,13 @@ func testFill(s *suite) {
 	}
 	b := s.place()
 	bound := s.bind(b, []string{dir, below}, layer.File{Path: "new/y", Kind: layer.KindFile})
-	look := "cd " + b.Target + "; find . -printf '%P %y %U:%m %l|'; cat both later; rm new/x && mv stays moved && echo >moved/a && ls moved"
+	look := "cd " + b.Target +
+		"; find . -printf '%P %y %U:%m %l|'; cat both later; rm new/x && mv stays moved && echo >moved/a && ls moved"
 	got := s.sh(b, look)
 	lines := strings.Split(strings.TrimSuffix(got[:strings.LastIndex(got, "|")], "|"), "|")
 	slices.Sort(lines)
-	s.want(lines, " d 1000:755 ", "both f 1000:755 ", "file d 1000:755 ", "file/in f 1000:644 ", "later f 1000:644 ", "new d 1000:755 ", "new/x l 1000:777 to",
+	s.want(lines, " d 1000:755 ", "both f 1000:755 ", "file d 1000:755 ", "file/in f 1000:644 ", "later f 1000:644 ",
+		"new d 1000:755 ", "new/x l 1000:777 to",
 		"new/y f 1000:644 ", "stays d 1000:755 ", "stays/b f 1000:644 ")
 	if rest := got[strings.LastIndex(got, "|")+1:]; rest != "filledtooa\nb\n" {
 		s.Errorf("got %q", rest)
@@ -377,14 +392,17 @@ func testOwn(s *suite) {
 	defer s.k.Remove(context.Background(), dir)
 	outside := filepath.Join(dir, "outside")
 	tree := filepath.Join(dir, "tree")
-	if err := errors.Join(os.MkdirAll(filepath.Join(tree, "a", "b"), 0o700), os.WriteFile(outside, nil, 0o600), os.Symlink(outside, filepath.Join(tree, "link")),
-		os.Symlink(dir, filepath.Join(tree, "a", "up")), os.WriteFile(filepath.Join(tree, "a", "b", "file"), nil, 0o600), unix.Mkfifo(filepath.Join(tree, "pipe"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(tree, "a", "b"), 0o700), os.WriteFile(outside, nil, 0o600),
+		os.Symlink(outside, filepath.Join(tree, "link")),
+		os.Symlink(dir, filepath.Join(tree, "a", "up")), os.WriteFile(filepath.Join(tree, "a", "b", "file"), nil,
+			0o600), unix.Mkfifo(filepath.Join(tree, "pipe"), 0o600)); err != nil {
 		s.Fatal(err)
 	}
 	if err := s.k.Own(s.Context(), tree, 4321); err != nil {
 		s.Fatal(err)
 	}
-	for path, want := range map[string]uint32{"outside": uint32(os.Geteuid()), ".": uint32(os.Geteuid()), "tree": 4321, "tree/link": 4321, "tree/a/up": 4321, "tree/a/b/file": 4321, "tree/pipe": 4321} {
+	for path, want := range map[string]uint32{"outside": uint32(os.Geteuid()), ".": uint32(os.Geteuid()), "tree": 4321,
+		"tree/link": 4321, "tree/a/up": 4321, "tree/a/b/file": 4321, "tree/pipe": 4321} {
 		var st unix.Stat_t
 		if err := unix.Lstat(filepath.Join(dir, path), &st); err != nil || st.Uid != want {
 			s.Errorf("%s: user %d, %v", path, st.Uid, err)
@@ -399,7 +417,8 @@ func testDeep(s *suite) {
 	bound := s.bind(b, []string{s.base(b.UID)})
 	name := strings.Repeat("d", 100)
 	third := strings.Repeat(name+"/", 20)
-	s.sh(b, fmt.Sprintf(`set -e; cd %s; for i in 1 2 3; do mkdir -p %s; cd -P %s; done; echo bottom >file`, b.Target, third, third))
+	s.sh(b, fmt.Sprintf(`set -e; cd %s; for i in 1 2 3; do mkdir -p %s; cd -P %s; done; echo bottom >file`, b.Target,
+		third, third))
 	list, err := s.k.Changes(s.Context(), bound.Upper(), 100)
 	if err != nil || len(list) != 61 {
 		s.Fatalf("%d entries, %v", len(list), err)
@@ -476,7 +495,8 @@ func testMoving(s *suite) {
 			}
 		}
 		// Put may fail because its path disappears. It must not write elsewhere.
-		_ = s.k.Put(s.Context(), bound, []layer.File{{Path: "put/x/y", Kind: layer.KindFile, Data: []byte("put")}, {Path: "a/file", Kind: layer.KindFile, Data: []byte("put")}})
+		_ = s.k.Put(s.Context(), bound, []layer.File{{Path: "put/x/y", Kind: layer.KindFile, Data: []byte("put")},
+			{Path: "a/file", Kind: layer.KindFile, Data: []byte("put")}})
 		if i%20 == 0 {
 			if entries, err := os.ReadDir(secret); err != nil || len(entries) != 1 {
 				s.Fatalf("outside: %v, %v", entries, err)
@@ -489,7 +509,8 @@ func testMoving(s *suite) {
 	}
 	cancel()
 	entries, err := os.ReadDir(secret)
-	if text, rerr := os.ReadFile(filepath.Join(secret, "file")); err != nil || rerr != nil || len(entries) != 1 || string(text) != "secret" {
+	if text, rerr := os.ReadFile(filepath.Join(secret, "file")); err != nil || rerr != nil || len(entries) != 1 ||
+		string(text) != "secret" {
 		s.Errorf("outside: %v, %q, %v, %v", entries, text, err, rerr)
 	}
 }
@@ -509,7 +530,8 @@ func testCancelled(s *suite) {
 	cancel()
 	b := s.place()
 	bound := b.binding([]string{s.base(b.UID)})
-	for name, err := range map[string]error{"Bind": s.k.Bind(ctx, bound), "Put": s.k.Put(ctx, bound, nil), "Remove": s.k.Remove(ctx, bound.Lowers[0]), "Own": s.k.Own(ctx, bound.Lowers[0], 1)} {
+	for name, err := range map[string]error{"Bind": s.k.Bind(ctx, bound), "Put": s.k.Put(ctx, bound, nil),
+		"Remove": s.k.Remove(ctx, bound.Lowers[0]), "Own": s.k.Own(ctx, bound.Lowers[0], 1)} {
 		if !errors.Is(err, context.Canceled) {
 			s.Errorf("%s: %v", name, err)
 		}
@@ -536,7 +558,8 @@ func testAgain(s *suite) {
 	s.sh(b, "cd "+b.Target+"; echo made >made; rm base")
 	b.Kill()
 	s.want(s.changes(bound), "w base", "f filled 1", "f made 5")
-	for name, err := range map[string]error{"Put": s.k.Put(s.Context(), bound, []layer.File{{Path: "x", Kind: layer.KindFile}}), "Bind": s.k.Bind(s.Context(), bound)} {
+	for name, err := range map[string]error{"Put": s.k.Put(s.Context(), bound,
+		[]layer.File{{Path: "x", Kind: layer.KindFile}}), "Bind": s.k.Bind(s.Context(), bound)} {
 		if !errors.Is(err, layer.ErrGone) {
 			s.Errorf("%s after the end: %v", name, err)
 		}

@@ -74,7 +74,8 @@ type upload struct {
 
 // NewS3 returns a stand-in that ends with the test.
 func NewS3(t testing.TB) *S3 {
-	s := &S3{t: t, objects: make(map[string]object), uploads: make(map[string]*upload), asked: make(map[string]int), hosts: make(map[string]bool)}
+	s := &S3{t: t, objects: make(map[string]object), uploads: make(map[string]*upload), asked: make(map[string]int),
+		hosts: make(map[string]bool)}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(s.http.Close)
 	t.Cleanup(func() { s.Hang(false) })
@@ -83,7 +84,8 @@ func NewS3(t testing.TB) *S3 {
 
 // Config returns the address of the stand-in, with credentials that it accepts. No request is retried.
 func (s *S3) Config() store.S3 {
-	return store.S3{Bucket: Bucket, Region: Region, Endpoint: s.http.URL, PathStyle: true, Key: Key, Secret: Secret, Attempts: 1, Transport: &http.Transport{}}
+	return store.S3{Bucket: Bucket, Region: Region, Endpoint: s.http.URL, PathStyle: true, Key: Key, Secret: Secret,
+		Attempts: 1, Transport: &http.Transport{}}
 }
 
 // Addr returns HOST:PORT of the stand-in.
@@ -338,7 +340,8 @@ func (s *S3) list(w http.ResponseWriter, prefix, token string, escape bool) {
 		if escape {
 			key = escapeKey(key)
 		}
-		page.Contents = append(page.Contents, entry{key, o.time.UTC().Format("2006-01-02T15:04:05.000Z"), tag(o.content), len(o.content)})
+		page.Contents = append(page.Contents,
+			entry{key, o.time.UTC().Format("2006-01-02T15:04:05.000Z"), tag(o.content), len(o.content)})
 	}
 	if !page.IsTruncated {
 		page.NextContinuationToken = ""
@@ -375,7 +378,8 @@ func (s *S3) serveUpload(w http.ResponseWriter, r *http.Request, key string, bod
 	if r.Method == "POST" && q.Has("uploads") {
 		s.begun++
 		id := fmt.Sprint("upload-", s.begun)
-		s.uploads[id] = &upload{key: key, checksums: r.Header.Get("X-Amz-Checksum-Algorithm") == "CRC32", parts: make(map[int][]byte)}
+		s.uploads[id] = &upload{key: key, checksums: r.Header.Get("X-Amz-Checksum-Algorithm") == "CRC32",
+			parts: make(map[int][]byte)}
 		answer(w, struct {
 			XMLName               xml.Name `xml:"InitiateMultipartUploadResult"`
 			Bucket, Key, UploadId string
@@ -394,7 +398,8 @@ func (s *S3) serveUpload(w http.ResponseWriter, r *http.Request, key string, bod
 			return
 		}
 		if u.checksums != (r.Header.Get("X-Amz-Checksum-Crc32") != "") {
-			s.refuse(w, r, 400, "InvalidRequest", errors.New("a part has a checksum and its upload has none, or the other way round"))
+			s.refuse(w, r, 400, "InvalidRequest",
+				errors.New("a part has a checksum and its upload has none, or the other way round"))
 			return
 		}
 		u.parts[n] = body

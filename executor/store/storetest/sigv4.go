@@ -43,7 +43,8 @@ func parseAuthorization(s string) (a authorization, err error) {
 	if len(fields) != 3 || len(scope) != 5 || fields["SignedHeaders"] == "" || fields["Signature"] == "" {
 		return a, fmt.Errorf("not a header of %s: %q", algorithm, s)
 	}
-	return authorization{scope[0], scope[1], scope[2], scope[3], scope[4], strings.Split(fields["SignedHeaders"], ";"), fields["Signature"]}, nil
+	return authorization{scope[0], scope[1], scope[2], scope[3], scope[4], strings.Split(fields["SignedHeaders"], ";"),
+		fields["Signature"]}, nil
 }
 
 // checkSignature returns why a request is not signed with a secret for a region.
@@ -62,7 +63,8 @@ func checkSignature(r *http.Request, key, secret, region string, now time.Time) 
 	case a.key != key:
 		return fmt.Errorf("there is no key %q", a.key)
 	case a.date != stamp[:8] || a.region != region || a.service != "s3" || a.end != "aws4_request":
-		return fmt.Errorf("its scope is %s/%s/%s/%s, not %s/%s/s3/aws4_request", a.date, a.region, a.service, a.end, stamp[:8], region)
+		return fmt.Errorf("its scope is %s/%s/%s/%s, not %s/%s/s3/aws4_request", a.date, a.region, a.service, a.end,
+			stamp[:8], region)
 	case !slices.IsSorted(a.headers) || !slices.Contains(a.headers, "host"):
 		return fmt.Errorf("signed are %q", a.headers)
 	}

@@ -22,18 +22,24 @@ func TestCheckSignature(t *testing.T) {
 		for i := 0; i < len(header); i += 2 {
 			r.Header.Set(header[i], header[i+1])
 		}
-		r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+key+"/20130524/us-east-1/s3/aws4_request,SignedHeaders="+signed+",Signature="+signature)
+		r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+key+
+			"/20130524/us-east-1/s3/aws4_request,SignedHeaders="+signed+",Signature="+signature)
 		return r
 	}
 	get := func() *http.Request {
-		return request("GET", "/test.txt", "host;range;x-amz-content-sha256;x-amz-date", "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41", "Range", "bytes=0-9")
+		return request("GET", "/test.txt", "host;range;x-amz-content-sha256;x-amz-date",
+			"f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41", "Range", "bytes=0-9")
 	}
 	for _, r := range []*http.Request{
 		get(),
-		request("PUT", "/test$file.text", "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class", "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
-			"Date", "Fri, 24 May 2013 00:00:00 GMT", "X-Amz-Storage-Class", "REDUCED_REDUNDANCY", "X-Amz-Content-Sha256", "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072"),
-		request("GET", "/?lifecycle", "host;x-amz-content-sha256;x-amz-date", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
-		request("GET", "/?max-keys=2&prefix=J", "host;x-amz-content-sha256;x-amz-date", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+		request("PUT", "/test$file.text", "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class",
+			"98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+			"Date", "Fri, 24 May 2013 00:00:00 GMT", "X-Amz-Storage-Class", "REDUCED_REDUNDANCY",
+			"X-Amz-Content-Sha256", "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072"),
+		request("GET", "/?lifecycle", "host;x-amz-content-sha256;x-amz-date",
+			"fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
+		request("GET", "/?max-keys=2&prefix=J", "host;x-amz-content-sha256;x-amz-date",
+			"34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
 	} {
 		if err := checkSignature(r, key, secret, region, now); err != nil {
 			t.Errorf("%s %s: %v", r.Method, r.URL, err)

@@ -65,7 +65,8 @@ func content(n int, seed uint64) []byte {
 
 func put(t *testing.T, b store.Bucket, key string, content []byte) {
 	t.Helper()
-	if err := b.Put(t.Context(), key, io.MultiReader(bytes.NewReader(content))); err != nil { // a reader that can do nothing else
+	if err := b.Put(t.Context(), key,
+		io.MultiReader(bytes.NewReader(content))); err != nil { // a reader that can do nothing else
 		t.Fatalf("put %s: %v", key, err)
 	}
 }
@@ -159,7 +160,9 @@ func testSeek(t *testing.T, b store.Bucket) {
 		offset int64
 		whence int
 		want   int64
-	}{{0, io.SeekStart, 0}, {50_000, io.SeekStart, 50_000}, {10, io.SeekCurrent, 50_020}, {0, io.SeekCurrent, 50_030}, {-3, io.SeekEnd, 99_997}, {1, io.SeekStart, 1}, {0, io.SeekEnd, 100_000}, {7, io.SeekEnd, 100_007}, {99_995, io.SeekStart, 99_995}} {
+	}{{0, io.SeekStart, 0}, {50_000, io.SeekStart, 50_000}, {10, io.SeekCurrent, 50_020}, {0, io.SeekCurrent, 50_030},
+		{-3, io.SeekEnd, 99_997}, {1, io.SeekStart, 1}, {0, io.SeekEnd, 100_000}, {7, io.SeekEnd, 100_007},
+		{99_995, io.SeekStart, 99_995}} {
 		if at, err = o.Seek(step.offset, step.whence); err != nil || at != step.want {
 			t.Fatalf("seek %d from %d: %d, %v; want %d", step.offset, step.whence, at, err, step.want)
 		}
@@ -197,7 +200,8 @@ func testReplace(t *testing.T, b store.Bucket) {
 }
 
 func testKeys(t *testing.T, b store.Bucket) {
-	good := []string{"a", "sha256/ab/abcdef", "cache/linux-amd64/npm/group/my repo+1.x/hash", "with/ünïcode~(1)!*'%25&=@:,;$", ".hidden/..two/x.."}
+	good := []string{"a", "sha256/ab/abcdef", "cache/linux-amd64/npm/group/my repo+1.x/hash",
+		"with/ünïcode~(1)!*'%25&=@:,;$", ".hidden/..two/x.."}
 	for i, key := range good {
 		put(t, b, key, content(10+i, uint64(i)))
 	}
@@ -214,7 +218,8 @@ func testKeys(t *testing.T, b store.Bucket) {
 		}
 		_, err := b.Open(t.Context(), key)
 		_, err2 := b.Exists(t.Context(), key)
-		if err3 := b.Delete(t.Context(), key); !errors.Is(err, record.ErrInvalid) || !errors.Is(err2, record.ErrInvalid) || !errors.Is(err3, record.ErrInvalid) {
+		if err3 := b.Delete(t.Context(), key); !errors.Is(err, record.ErrInvalid) ||
+			!errors.Is(err2, record.ErrInvalid) || !errors.Is(err3, record.ErrInvalid) {
 			t.Errorf("%q: %v, %v, %v; want %v", key, err, err2, err3, record.ErrInvalid)
 		}
 	}
@@ -249,7 +254,8 @@ func testList(t *testing.T, b store.Bucket) {
 			t.Fatal(err)
 		}
 		// Clocks of file systems and services have at least a second's resolution, and theirs may be another one.
-		if o.Size != int64(slices.Index(all, o.Key)) || o.Time.Before(start.Add(-time.Minute)) || o.Time.After(time.Now().Add(time.Minute)) {
+		if o.Size != int64(slices.Index(all, o.Key)) || o.Time.Before(start.Add(-time.Minute)) ||
+			o.Time.After(time.Now().Add(time.Minute)) {
 			t.Errorf("%+v", o)
 		}
 	}

@@ -57,7 +57,8 @@ type Webhook struct {
 // Run runs the suite. open returns a new world.
 func Run(t *testing.T, open func(t *testing.T) World) {
 	for name, f := range map[string]func(*testing.T, World){
-		"loop": loop, "lost answers": lostAnswers, "missing": missing, "people": people, "texts": texts, "branches": branches, "webhooks": webhooks, "checks": checks, "statuses": statuses,
+		"loop": loop, "lost answers": lostAnswers, "missing": missing, "people": people, "texts": texts,
+		"branches": branches, "webhooks": webhooks, "checks": checks, "statuses": statuses,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, open(t)) })
 	}
@@ -120,7 +121,8 @@ const (
 func opened(t *testing.T, w World, c forge.Forge) forge.Pull {
 	t.Helper()
 	w.Push(branch, map[string]string{file: "one\ntwo\nthree\n"})
-	p, err := c.CreatePull(t.Context(), w.Repo(), forge.NewPull{Head: branch, Base: "main", Title: "Make a file", Body: "Because."})
+	p, err := c.CreatePull(t.Context(), w.Repo(),
+		forge.NewPull{Head: branch, Base: "main", Title: "Make a file", Body: "Because."})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +159,8 @@ func loop(t *testing.T, w World) {
 		t.Fatalf("pull requests %v", numbers)
 	}
 	p, err = c.Pull(ctx, repo, p.Number)
-	if err != nil || p.Title != "Make a file" || p.Body != "Because." || !p.Open || p.Merged || p.Draft || p.Head != branch || p.Base != "main" ||
+	if err != nil || p.Title != "Make a file" || p.Body != "Because." || !p.Open || p.Merged || p.Draft ||
+		p.Head != branch || p.Base != "main" ||
 		p.Author != me || !strings.HasPrefix(p.URL, "http") || !strings.HasPrefix(head, p.HeadSHA) || p.HeadSHA == "" {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -186,7 +189,9 @@ func loop(t *testing.T, w World) {
 	checkConversation(t, w, c, p.Number, me)
 	twice("request", func() error {
 		reviews, err := c.Reviews(ctx, repo, p.Number)
-		if i := slices.IndexFunc(reviews, func(r forge.Review) bool { return r.State == forge.ReviewChanges }); err == nil && (i < 0 || reviews[i].User != w.Writer() || reviews[i].ID == 0) && len(numbers) == 2 {
+		if i := slices.IndexFunc(reviews,
+			func(r forge.Review) bool { return r.State == forge.ReviewChanges }); err == nil &&
+			(i < 0 || reviews[i].User != w.Writer() || reviews[i].ID == 0) && len(numbers) == 2 {
 			err = fmt.Errorf("reviews %+v", reviews)
 		}
 		numbers = append(numbers, 0) // a new request may end the state of the old review
@@ -194,7 +199,8 @@ func loop(t *testing.T, w World) {
 	})
 	w.Review(p.Number, forge.ReviewApproved, "")
 	reviews, err := c.Reviews(ctx, repo, p.Number)
-	if err != nil || len(reviews) == 0 || reviews[len(reviews)-1].State != forge.ReviewApproved || reviews[len(reviews)-1].User != w.Writer() {
+	if err != nil || len(reviews) == 0 || reviews[len(reviews)-1].State != forge.ReviewApproved ||
+		reviews[len(reviews)-1].User != w.Writer() {
 		t.Errorf("reviews %+v, %v", reviews, err)
 	}
 	w.Merge(p.Number)
@@ -225,7 +231,8 @@ func checkConversation(t *testing.T, w World, c forge.Forge, number int, me stri
 		switch {
 		case strings.Contains(one.Body, "Why two?"):
 			asked, what = one, "line"
-			if one.Issue || one.Path != file || one.Line != 2 || one.Side != "RIGHT" || one.User != w.Writer() || one.Bot || one.CreatedAt.IsZero() {
+			if one.Issue || one.Path != file || one.Line != 2 || one.Side != "RIGHT" || one.User != w.Writer() ||
+				one.Bot || one.CreatedAt.IsZero() {
 				t.Errorf("the comment on a line is %+v", one)
 			}
 		case strings.Contains(one.Body, "@ramus well?"):
@@ -251,7 +258,8 @@ func checkConversation(t *testing.T, w World, c forge.Forge, number int, me stri
 		count[what]++
 	}
 	// Some forges have the text of a review among the comments. It was answered too then.
-	if count["line"] != 1 || count["reader"] != 1 || count["said"] != 1 || count["answer on the line"] != 1 || count["answer"] != 1+count["review"] || asked.ID == 0 {
+	if count["line"] != 1 || count["reader"] != 1 || count["said"] != 1 || count["answer on the line"] != 1 ||
+		count["answer"] != 1+count["review"] || asked.ID == 0 {
 		t.Errorf("comments %v: %+v", count, all)
 	}
 }
@@ -332,7 +340,8 @@ func missing(t *testing.T, w World) {
 		t.Error("a post without a mark was made")
 	}
 	before := l.count()
-	for _, n := range []forge.Name{{}, {Owner: "acme"}, {Repo: "app"}, {Owner: repo.Owner, Repo: ".."}, {Owner: "..", Repo: "app"}, {Owner: repo.Owner, Repo: "a/b"}, {Owner: repo.Owner, Repo: "app?x"}} {
+	for _, n := range []forge.Name{{}, {Owner: "acme"}, {Repo: "app"}, {Owner: repo.Owner, Repo: ".."},
+		{Owner: "..", Repo: "app"}, {Owner: repo.Owner, Repo: "a/b"}, {Owner: repo.Owner, Repo: "app?x"}} {
 		if _, err := c.Pull(ctx, n, 1); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("the name %q: %v", n, err)
 		}
@@ -359,12 +368,14 @@ func missing(t *testing.T, w World) {
 // people checks who may write.
 func people(t *testing.T, w World) {
 	c := w.Client(newLine(t))
-	for user, want := range map[string]bool{w.Writer(): true, w.Reader(): false, "nobody-at-all": false, "": false, "../x": false, "a b": false, "a[bot]": false} {
+	for user, want := range map[string]bool{w.Writer(): true, w.Reader(): false, "nobody-at-all": false, "": false,
+		"../x": false, "a b": false, "a[bot]": false} {
 		if got, err := c.CanWrite(t.Context(), w.Repo(), user); err != nil || got != want {
 			t.Errorf("%q may write: %v, %v", user, got, err)
 		}
 	}
-	if _, err := c.CanWrite(t.Context(), forge.Name{Owner: w.Repo().Owner, Repo: "none"}, w.Writer()); err != nil && !errors.Is(err, forge.ErrRefused) && !errors.Is(err, forge.ErrNotFound) {
+	if _, err := c.CanWrite(t.Context(), forge.Name{Owner: w.Repo().Owner, Repo: "none"}, w.Writer()); err != nil &&
+		!errors.Is(err, forge.ErrRefused) && !errors.Is(err, forge.ErrNotFound) {
 		t.Errorf("in a missing repository: %v", err)
 	}
 }
@@ -376,7 +387,8 @@ func texts(t *testing.T, w World) {
 	repo := w.Repo()
 	w.Push(branch, map[string]string{file: "one\ntwo\nthree\n"})
 	long := "```\n" + strings.Repeat("ä line\n", 20_000)
-	p, err := c.CreatePull(ctx, repo, forge.NewPull{Head: branch, Base: "main", Title: strings.Repeat("ü", 400), Body: long, Draft: true})
+	p, err := c.CreatePull(ctx, repo,
+		forge.NewPull{Head: branch, Base: "main", Title: strings.Repeat("ü", 400), Body: long, Draft: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,7 +470,8 @@ func statuses(t *testing.T, w World) {
 	} {
 		client := w.Client(newLine(t))
 		set := client.(forge.Statuser).SetStatus
-		if err := set(ctx, w.Repo(), forge.Status{Commit: sha, State: c.state, Text: c.text, URL: "https://ramus.example/run"}); err != nil {
+		if err := set(ctx, w.Repo(),
+			forge.Status{Commit: sha, State: c.state, Text: c.text, URL: "https://ramus.example/run"}); err != nil {
 			t.Fatal(err)
 		}
 		state, text := w.StatusOf(sha, forge.StatusName)
@@ -471,7 +484,8 @@ func statuses(t *testing.T, w World) {
 		}
 	}
 	for _, commit := range []string{"", "../x", strings.Repeat("0", 40) + "/x"} {
-		if err := w.Client(newLine(t)).(forge.Statuser).SetStatus(ctx, w.Repo(), forge.Status{Commit: commit, State: forge.StatusSuccess}); !errors.Is(err, forge.ErrRefused) {
+		if err := w.Client(newLine(t)).(forge.Statuser).SetStatus(ctx, w.Repo(),
+			forge.Status{Commit: commit, State: forge.StatusSuccess}); !errors.Is(err, forge.ErrRefused) {
 			t.Errorf("%q: %v", commit, err)
 		}
 	}

@@ -28,7 +28,8 @@ type Post struct {
 // Post makes a comment unless there is one with the mark, perhaps from an earlier process.
 func (c *Client) Post(ctx context.Context, p Post) (forge.Comment, error) {
 	if p.Mark == "" {
-		return forge.Comment{}, fmt.Errorf("cannot %s: %w", p.What, errors.New("it has no mark, so it could not be found again"))
+		return forge.Comment{}, fmt.Errorf("cannot %s: %w", p.What,
+			errors.New("it has no mark, so it could not be found again"))
 	}
 	if err := c.setup(); err != nil {
 		return forge.Comment{}, fmt.Errorf("cannot %s: %w", p.What, err)

@@ -121,7 +121,8 @@ func (c *Client) Do(ctx context.Context, r Request, out any, check func() bool) 
 		}
 	}
 	var header http.Header
-	loop := retry.Loop{What: r.What, Server: c.Site, Done: r.Done, Refused: forge.Final, Patience: c.Patience, Sleep: c.Sleep, Log: c.Log}
+	loop := retry.Loop{What: r.What, Server: c.Site, Done: r.Done, Refused: forge.Final, Patience: c.Patience,
+		Sleep: c.Sleep, Log: c.Log}
 	err := loop.Run(ctx, func() (err error) {
 		header, err = c.attempt(ctx, r, body, out)
 		if err == nil && check != nil && !check() {
@@ -199,7 +200,8 @@ func (c *Client) send(ctx context.Context, method string, r Request, body []byte
 		case err != nil:
 			return nil, &retry.Temporary{Err: fmt.Errorf("cannot read the answer: %w", err)}
 		case len(answer) > maxAnswer:
-			return nil, &forge.RefusedError{Forge: c.Site, Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
+			return nil, &forge.RefusedError{Forge: c.Site, Status: resp.StatusCode,
+				Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
 		case resp.StatusCode/100 == 2:
 			if out == nil {
 				return resp.Header, nil

@@ -22,7 +22,8 @@ func AddCheck(m *record.Manifest, name string, views ...record.BrowserView) *rec
 	}
 	for _, v := range views {
 		at := dir + "/" + v.Viewport.Name + "/"
-		v.Screenshot, v.Trace = keep(at+"screenshot.png", "image/png", 60_000), keep(at+"trace.zip", "application/zip", 90_000)
+		v.Screenshot, v.Trace = keep(at+"screenshot.png", "image/png", 60_000),
+			keep(at+"trace.zip", "application/zip", 90_000)
 		keep(at+"network.har", "application/json", 5_000)
 		v.Steps = slices.Clone(v.Steps)
 		for i, s := range v.Steps {

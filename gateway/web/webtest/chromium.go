@@ -20,7 +20,8 @@ import (
 )
 
 // chromiums are the programs that Find looks for. RAMUS_CHROMIUM names another one.
-var chromiums = []string{"/usr/lib/chromium/chromium-headless-shell", "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
+var chromiums = []string{"/usr/lib/chromium/chromium-headless-shell", "chromium-headless-shell", "chromium",
+	"chromium-browser", "google-chrome"}
 
 // Find returns a program of Chromium. A test that needs one is skipped if there is none, and fails if CI is set.
 func Find(t testing.TB) string {
@@ -63,8 +64,10 @@ func Start(t testing.TB) *Browser {
 	program := Find(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0", "--user-data-dir="+dir, "about:blank")
+	cmd := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+		"--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
+		"--user-data-dir="+dir, "about:blank")
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Start(); err != nil {
 		cancel()
@@ -173,7 +176,8 @@ func (b *Browser) Open(headers map[string]string) *Page {
 		BrowserContextID string `json:"browserContextId"`
 	}
 	b.must(b.send("", "Target.createBrowserContext", object{"disposeOnDetach": true}, &target))
-	b.must(b.send("", "Target.createTarget", object{"url": "about:blank", "browserContextId": target.BrowserContextID}, &target))
+	b.must(b.send("", "Target.createTarget",
+		object{"url": "about:blank", "browserContextId": target.BrowserContextID}, &target))
 	var attached struct {
 		SessionID string `json:"sessionId"`
 	}
@@ -206,9 +210,11 @@ func (p *Page) do(method string, params any) {
 // Look sets the size of the window and the theme ("light" or "dark").
 func (p *Page) Look(width, height int, theme string) {
 	p.b.t.Helper()
-	p.do("Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700})
+	p.do("Emulation.setDeviceMetricsOverride",
+		object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700})
 	p.do("Emulation.setTouchEmulationEnabled", object{"enabled": width < 700})
-	p.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": theme}, {"name": "prefers-reduced-motion", "value": "reduce"}}})
+	p.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": theme},
+		{"name": "prefers-reduced-motion", "value": "reduce"}}})
 }
 
 // Scripts switches the scripts of pages on or off.
@@ -220,7 +226,8 @@ func (p *Page) Scripts(on bool) {
 // Offline takes the network away, or gives it back.
 func (p *Page) Offline(away bool) {
 	p.b.t.Helper()
-	p.do("Network.emulateNetworkConditions", object{"offline": away, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1})
+	p.do("Network.emulateNetworkConditions",
+		object{"offline": away, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1})
 }
 
 // Go loads a page, and waits until it is loaded.
@@ -259,7 +266,8 @@ func (p *Page) eval(script string, into any) error {
 			Exception struct{ Description string }
 		}
 	}
-	if err := p.b.send(p.session, "Runtime.evaluate", object{"expression": script, "awaitPromise": true, "returnByValue": true}, &r); err != nil {
+	if err := p.b.send(p.session, "Runtime.evaluate",
+		object{"expression": script, "awaitPromise": true, "returnByValue": true}, &r); err != nil {
 		return err
 	}
 	if r.ExceptionDetails != nil {

@@ -13,7 +13,8 @@ type Random struct{ *rand.Rand }
 
 // Names are names of files and folders, some of them with a meaning in patterns.
 var Names = []string{"a", "b", "c", "a.txt", "b.txt", "c.log", "x.o", "build", "Build", "src", "lib", "doc.md", "run.bat",
-	"with space", "trailing ", "new\nline", "tab\t", "\xff\xfe", "ä", "-x", "#hash", "!bang", "*", "[x]", "q?", `back\slash`, `"quoted"`, "a~1", "git", ".git2", "d.git", ".hidden", strings.Repeat("n", 255)}
+	"with space", "trailing ", "new\nline", "tab\t", "\xff\xfe", "ä", "-x", "#hash", "!bang", "*", "[x]", "q?",
+	`back\slash`, `"quoted"`, "a~1", "git", ".git2", "d.git", ".hidden", strings.Repeat("n", 255)}
 
 // Name returns one of Names.
 func (r Random) Name() string { return Names[r.IntN(len(Names))] }
@@ -44,7 +45,9 @@ func (r Random) Content() []byte {
 // Pattern returns a pattern of .gitignore or .gitattributes.
 func (r Random) Pattern() string {
 	word := func() string {
-		s := r.Pick([]string{"*", "*.txt", "*.o", "?", "[a-c]", "[!a]", "build", "src", "lib", "a*", "*b", "**", "a.txt", "b", "c", "[[:alpha:]]", `\*`, `\#hash`, `\!bang`, "#hash", "trailing\\ ", "with space", "*.[ot]*", "n*n", `back\\slash`, "[", "x**"})
+		s := r.Pick([]string{"*", "*.txt", "*.o", "?", "[a-c]", "[!a]", "build", "src", "lib", "a*", "*b", "**",
+			"a.txt", "b", "c", "[[:alpha:]]", `\*`, `\#hash`, `\!bang`, "#hash", "trailing\\ ", "with space", "*.[ot]*",
+			"n*n", `back\\slash`, "[", "x**"})
 		if r.IntN(8) == 0 {
 			s = r.Name()
 		}
@@ -94,10 +97,12 @@ func (r Random) Gitattributes() []byte {
 		}
 		b.WriteString(p)
 		for range 1 + r.IntN(2) {
-			b.WriteString(" " + r.Pick([]string{"text", "text=auto", "text=auto", "-text", "!text", "eol=crlf", "eol=lf", "binary", "mine", "-mine", "other", "crlf", "-crlf", "crlf=input", "diff", "text=auto eol=crlf"}))
+			b.WriteString(" " + r.Pick([]string{"text", "text=auto", "text=auto", "-text", "!text", "eol=crlf",
+				"eol=lf", "binary", "mine", "-mine", "other", "crlf", "-crlf", "crlf=input", "diff", "text=auto eol=crlf"}))
 		}
 		if r.IntN(40) == 0 {
-			b.WriteString(r.Pick([]string{" ident", " filter=x", " working-tree-encoding=UTF-16", " -ident -filter", " bad=name= =x"}))
+			b.WriteString(r.Pick([]string{" ident", " filter=x", " working-tree-encoding=UTF-16", " -ident -filter",
+				" bad=name= =x"}))
 		}
 		b.WriteString("\n")
 	}

@@ -108,7 +108,8 @@ func (s *site) furnish(people []string, hook string) error {
 	if err := as(http.MethodPost, "/orgs", map[string]any{"username": owner}); err != nil {
 		return err
 	}
-	if err := as(http.MethodPost, "/orgs/"+owner+"/repos", map[string]any{"name": name, "default_branch": "main", "private": true}); err != nil {
+	if err := as(http.MethodPost, "/orgs/"+owner+"/repos",
+		map[string]any{"name": name, "default_branch": "main", "private": true}); err != nil {
 		return err
 	}
 	for _, login := range people {
@@ -133,14 +134,16 @@ func (s *site) furnish(people []string, hook string) error {
 	}
 	return as(http.MethodPost, "/repos/"+s.repo+"/hooks", map[string]any{"type": "gitea", "active": true,
 		"config": map[string]any{"url": hook, "content_type": "json", "secret": secret},
-		"events": []string{"push", "delete", "pull_request", "pull_request_comment", "pull_request_review_approved", "pull_request_review_rejected",
+		"events": []string{"push", "delete", "pull_request", "pull_request_comment", "pull_request_review_approved",
+			"pull_request_review_rejected",
 			"pull_request_review_comment", "status", "issue_comment"}})
 }
 
 // push pushes the HEAD of a work tree. The token is in no argument.
 func (s *site) push(from string) error {
 	cmd := exec.CommandContext(s.ctx, "git", "-C", from, "push", "-q", s.URL+"/"+s.repo+".git", "HEAD:refs/heads/main")
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.extraHeader", "GIT_CONFIG_VALUE_0=Authorization: token "+s.Token)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http.extraHeader",
+		"GIT_CONFIG_VALUE_0=Authorization: token "+s.Token)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot push %s: %w: %s", from, err, out)
 	}

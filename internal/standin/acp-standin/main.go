@@ -39,7 +39,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"), filepath.Join(home, ".acp-standin")), HTTP: os.Getenv("ACP_STANDIN_NO_HTTP") == "",
+	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"),
+		filepath.Join(home, ".acp-standin")), HTTP: os.Getenv("ACP_STANDIN_NO_HTTP") == "",
 		Images: os.Getenv("ACP_STANDIN_IMAGES") != "", Steer: os.Getenv("ACP_STANDIN_STEER") != ""}
 	if ask := os.Getenv("ACP_STANDIN_ASK"); ask != "" {
 		a.Ask = strings.Split(ask, ",")

@@ -27,7 +27,8 @@ Make the change that you are asked for, run the tests, and say in a few sentence
 // tools are the model's tools, with their schemas.
 var tools = []map[string]any{
 	tool("read", "Read a text file.", "path"),
-	tool("edit", "Replace a text that is in a file once by another. Without old, text becomes the whole file.", "path", "old", "new", "text"),
+	tool("edit", "Replace a text that is in a file once by another. Without old, text becomes the whole file.", "path",
+		"old", "new", "text"),
 	tool("bash", "Run a command line in the work tree and return what it prints.", "command"),
 }
 
@@ -94,7 +95,8 @@ func messages(history []acptest.Entry) []message {
 				said = append(said, block{Type: "tool_use", ID: c.ID, Name: c.Tool, Input: input})
 				if !answered[c.ID] {
 					// The process ended before the result. The API requires a result for every call.
-					missing = append(missing, block{Type: "tool_result", ToolUseID: c.ID, Content: "interrupted", IsError: true})
+					missing = append(missing,
+						block{Type: "tool_result", ToolUseID: c.ID, Content: "interrupted", IsError: true})
 				}
 			}
 			add("assistant", said...)
@@ -106,7 +108,8 @@ func messages(history []acptest.Entry) []message {
 
 // Next implements acptest.Brain.
 func (m *model) Next(ctx context.Context, s acptest.View) (acptest.Step, error) {
-	body, err := json.Marshal(map[string]any{"model": m.model, "max_tokens": 8192, "system": system, "tools": tools, "messages": messages(s.History)})
+	body, err := json.Marshal(map[string]any{"model": m.model, "max_tokens": 8192, "system": system, "tools": tools,
+		"messages": messages(s.History)})
 	if err != nil {
 		return acptest.Step{}, err
 	}

@@ -14,7 +14,8 @@ import (
 // the tools it calls are used, and their results reach it.
 func TestModel(t *testing.T) {
 	api := &modeltest.Server{Answer: modeltest.Play(modeltest.Scene{Prompt: "make it green", Answers: []modeltest.Answer{
-		{Text: "I look first.", Calls: []modeltest.ToolCall{{Name: "read", Input: map[string]any{"path": "a.txt"}}, {Name: "bash", Input: map[string]any{"command": "make test"}}}},
+		{Text: "I look first.", Calls: []modeltest.ToolCall{{Name: "read", Input: map[string]any{"path": "a.txt"}},
+			{Name: "bash", Input: map[string]any{"command": "make test"}}}},
 		{Calls: []modeltest.ToolCall{{Name: "edit", Input: map[string]any{"path": "a.txt", "old": "red", "new": "green"}}}},
 		{Text: "It is green."},
 	}})}
@@ -46,7 +47,8 @@ func TestModel(t *testing.T) {
 	}
 	// One more turn, after a process that was ended between a call and its result.
 	history = append(history, acptest.Entry{Role: "user", Text: "Look again."},
-		acptest.Entry{Role: "agent", Calls: []acptest.Call{{ID: "toolu_lost", Tool: "read", Args: map[string]string{"path": "b"}}}},
+		acptest.Entry{Role: "agent",
+			Calls: []acptest.Call{{ID: "toolu_lost", Tool: "read", Args: map[string]string{"path": "b"}}}},
 		acptest.Entry{Role: "user", Text: "You were interrupted."})
 	if _, err := m.Next(t.Context(), acptest.View{History: history}); err != nil {
 		t.Error(err)

@@ -148,8 +148,11 @@ func (a *Agent) Initialize(_ context.Context, r sdk.InitializeRequest) (sdk.Init
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.client = r.ClientCapabilities
-	resp := sdk.InitializeResponse{ProtocolVersion: sdk.ProtocolVersionNumber, AgentInfo: &sdk.Implementation{Name: a.Name, Version: "1"},
-		AgentCapabilities: sdk.AgentCapabilities{LoadSession: !a.NoLoad, McpCapabilities: sdk.McpCapabilities{Http: a.HTTP}, PromptCapabilities: sdk.PromptCapabilities{Image: a.Images}}, AuthMethods: []sdk.AuthMethod{}}
+	resp := sdk.InitializeResponse{ProtocolVersion: sdk.ProtocolVersionNumber,
+		AgentInfo: &sdk.Implementation{Name: a.Name, Version: "1"},
+		AgentCapabilities: sdk.AgentCapabilities{LoadSession: !a.NoLoad,
+			McpCapabilities:    sdk.McpCapabilities{Http: a.HTTP},
+			PromptCapabilities: sdk.PromptCapabilities{Image: a.Images}}, AuthMethods: []sdk.AuthMethod{}}
 	if a.Steer {
 		resp.Meta = map[string]any{"steering": map[string]any{"supported": true}}
 	}

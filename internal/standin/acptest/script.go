@@ -74,7 +74,8 @@ func script(ctx context.Context, line string, s View) (Step, error) {
 	case "write":
 		return call("edit", map[string]string{"path": name, "text": text + "\n"})
 	case "append":
-		return call("bash", map[string]string{"command": "printf '%s\\n' '" + strings.ReplaceAll(text, "'", `'\''`) + "' >>'" + name + "'"})
+		return call("bash", map[string]string{"command": "printf '%s\\n' '" + strings.ReplaceAll(text, "'", `'\''`) +
+			"' >>'" + name + "'"})
 	case "read":
 		return call("read", map[string]string{"path": rest})
 	case "run":
@@ -126,7 +127,8 @@ func script(ctx context.Context, line string, s View) (Step, error) {
 		n, _ := strconv.Atoi(rest)
 		step := Step{}
 		for i := range n {
-			step.Raw = append(step.Raw, sdk.StartToolCall(sdk.ToolCallId("flood-"+strconv.Itoa(i)), "flood "+strconv.Itoa(i)))
+			step.Raw = append(step.Raw,
+				sdk.StartToolCall(sdk.ToolCallId("flood-"+strconv.Itoa(i)), "flood "+strconv.Itoa(i)))
 		}
 		return step, nil
 	}

@@ -173,7 +173,8 @@ func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 		return "", fmt.Errorf("there is no tool %q", c.Tool)
 	}
 	title := strings.TrimSpace(c.Tool + " " + c.Args["path"] + c.Args["command"])
-	start := []sdk.ToolCallStartOpt{sdk.WithStartKind(kind), sdk.WithStartStatus(sdk.ToolCallStatusPending), sdk.WithStartRawInput(c.Args)}
+	start := []sdk.ToolCallStartOpt{sdk.WithStartKind(kind), sdk.WithStartStatus(sdk.ToolCallStatusPending),
+		sdk.WithStartRawInput(c.Args)}
 	if p := c.Args["path"]; p != "" {
 		start = append(start, sdk.WithStartLocations([]sdk.ToolCallLocation{{Path: s.at(p)}}))
 	}
@@ -273,12 +274,14 @@ func (a *Agent) bash(ctx context.Context, s *session, command string) (string, e
 		return string(out), err
 	}
 	id := sdk.SessionId(s.ID)
-	t, err := a.conn.CreateTerminal(ctx, sdk.CreateTerminalRequest{SessionId: id, Command: "sh", Args: []string{"-c", command}, Cwd: &s.Dir})
+	t, err := a.conn.CreateTerminal(ctx,
+		sdk.CreateTerminalRequest{SessionId: id, Command: "sh", Args: []string{"-c", command}, Cwd: &s.Dir})
 	if err != nil {
 		return "", err
 	}
 	defer func() {
-		_, _ = a.conn.ReleaseTerminal(context.WithoutCancel(ctx), sdk.ReleaseTerminalRequest{SessionId: id, TerminalId: t.TerminalId}) // it ends with the turn
+		_, _ = a.conn.ReleaseTerminal(context.WithoutCancel(ctx),
+			sdk.ReleaseTerminalRequest{SessionId: id, TerminalId: t.TerminalId}) // it ends with the turn
 	}()
 	exit, err := a.conn.WaitForTerminalExit(ctx, sdk.WaitForTerminalExitRequest{SessionId: id, TerminalId: t.TerminalId})
 	if err != nil {

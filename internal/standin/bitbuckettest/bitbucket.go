@@ -98,7 +98,8 @@ func (f form) Webhook(e hub.Event) (http.Header, any) {
 	key := ""
 	switch e.Kind {
 	case "pull":
-		key = "pullrequest:" + map[string]string{"open": "created", "close": "rejected", "merge": "fulfilled", "update": "updated"}[e.Action]
+		key = "pullrequest:" + map[string]string{"open": "created", "close": "rejected", "merge": "fulfilled",
+			"update": "updated"}[e.Action]
 		body["pullrequest"] = f.pull(e.Repo, e.Pull)
 	case "verdict":
 		action := map[string]string{"approved": "approved", "changes_requested": "changes_request_created"}[e.Action]
@@ -140,7 +141,8 @@ func (f form) user(u *hub.User) hub.Object {
 }
 
 func (form) repository(r *hub.Repo) hub.Object {
-	return hub.Object{"type": "repository", "full_name": r.FullName(), "name": r.Name, "mainbranch": hub.Object{"name": "main"}}
+	return hub.Object{"type": "repository", "full_name": r.FullName(), "name": r.Name,
+		"mainbranch": hub.Object{"name": "main"}}
 }
 
 func stamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
@@ -151,7 +153,8 @@ func (f form) url(r *hub.Repo, p *hub.Pull) string {
 
 func (f form) pull(r *hub.Repo, p *hub.Pull) hub.Object {
 	end := func(branch, sha string) hub.Object {
-		return hub.Object{"branch": hub.Object{"name": branch}, "commit": hub.Object{"hash": sha[:min(12, len(sha))]}, "repository": f.repository(r)}
+		return hub.Object{"branch": hub.Object{"name": branch}, "commit": hub.Object{"hash": sha[:min(12, len(sha))]},
+			"repository": f.repository(r)}
 	}
 	reviewers, participants := []any{}, []any{}
 	for _, u := range p.Requested {
@@ -170,13 +173,17 @@ func (f form) pull(r *hub.Repo, p *hub.Pull) hub.Object {
 	}
 	for _, u := range order {
 		v := newest[u]
-		participants = append(participants, hub.Object{"user": f.user(u), "role": "PARTICIPANT", "approved": v.State == "approved", "state": v.State,
-			"participated_on": stamp(v.Created)})
+		participants = append(participants,
+			hub.Object{"user": f.user(u), "role": "PARTICIPANT", "approved": v.State == "approved", "state": v.State,
+				"participated_on": stamp(v.Created)})
 	}
-	out := hub.Object{"type": "pullrequest", "id": p.Number, "title": p.Title, "description": p.Body, "draft": p.Draft, "merge_commit": nil,
-		"state": map[string]string{"open": "OPEN", "closed": "DECLINED", "merged": "MERGED"}[p.State], "author": f.user(p.Author),
-		"source": end(p.Head, p.HeadSHA), "destination": end(p.Base, r.HeadOf(p.Base)), "reviewers": reviewers, "participants": participants,
-		"links": hub.Object{"html": hub.Object{"href": f.url(r, p)}}, "updated_on": stamp(p.Updated)}
+	out := hub.Object{"type": "pullrequest", "id": p.Number, "title": p.Title, "description": p.Body, "draft": p.Draft,
+		"merge_commit": nil,
+		"state":        map[string]string{"open": "OPEN", "closed": "DECLINED", "merged": "MERGED"}[p.State],
+		"author":       f.user(p.Author),
+		"source":       end(p.Head, p.HeadSHA), "destination": end(p.Base, r.HeadOf(p.Base)), "reviewers": reviewers,
+		"participants": participants,
+		"links":        hub.Object{"html": hub.Object{"href": f.url(r, p)}}, "updated_on": stamp(p.Updated)}
 	if p.Merge != "" {
 		out["merge_commit"] = hub.Object{"hash": p.Merge[:12]}
 	}
@@ -184,8 +191,10 @@ func (f form) pull(r *hub.Repo, p *hub.Pull) hub.Object {
 }
 
 func (f form) comment(r *hub.Repo, p *hub.Pull, m *hub.Comment) hub.Object {
-	out := hub.Object{"type": "pullrequest_comment", "id": m.ID, "content": hub.Object{"raw": m.Body, "markup": "markdown"}, "user": f.user(m.Author),
-		"created_on": stamp(m.Created), "deleted": false, "pending": false, "links": hub.Object{"html": hub.Object{"href": fmt.Sprintf("%s#comment-%d", f.url(r, p), m.ID)}}}
+	out := hub.Object{"type": "pullrequest_comment", "id": m.ID,
+		"content": hub.Object{"raw": m.Body, "markup": "markdown"}, "user": f.user(m.Author),
+		"created_on": stamp(m.Created), "deleted": false, "pending": false,
+		"links": hub.Object{"html": hub.Object{"href": fmt.Sprintf("%s#comment-%d", f.url(r, p), m.ID)}}}
 	if m.ReplyTo != 0 {
 		out["parent"] = hub.Object{"id": m.ReplyTo}
 	}
@@ -201,7 +210,8 @@ func (f form) comment(r *hub.Repo, p *hub.Pull, m *hub.Comment) hub.Object {
 
 func (form) status(s *hub.Status) hub.Object {
 	state := map[string]string{"success": "SUCCESSFUL", "failure": "FAILED", "pending": "INPROGRESS"}[s.State]
-	return hub.Object{"type": "build", "key": s.Name, "name": s.Name, "state": state, "url": s.URL, "description": s.Description, "refname": nil, "updated_on": stamp(s.Created)}
+	return hub.Object{"type": "build", "key": s.Name, "name": s.Name, "state": state, "url": s.URL,
+		"description": s.Description, "refname": nil, "updated_on": stamp(s.Created)}
 }
 
 func me(c *hub.Call) (int, any, error) { return http.StatusOK, c.Form.(form).user(c.By), nil }
@@ -262,7 +272,8 @@ func permissions(c *hub.Call, _ *hub.Repo) (int, any, error) {
 	list := []any{}
 	for _, u := range c.Users() {
 		if u.Level >= hub.Writer {
-			list = append(list, hub.Object{"type": "repository_permission", "permission": []string{"none", "read", "write", "admin"}[u.Level], "user": c.Form.(form).user(u)})
+			list = append(list, hub.Object{"type": "repository_permission",
+				"permission": []string{"none", "read", "write", "admin"}[u.Level], "user": c.Form.(form).user(u)})
 		}
 	}
 	return values(c, list)
@@ -358,7 +369,8 @@ func comments(c *hub.Call, r *hub.Repo, p *hub.Pull) (int, any, error) {
 	list := []any{}
 	for _, v := range p.Verdicts {
 		if v.Body != "" {
-			list = append(list, c.Form.(form).comment(r, p, &hub.Comment{ID: v.ID, Author: v.By, Body: v.Body, Created: v.Created}))
+			list = append(list, c.Form.(form).comment(r, p,
+				&hub.Comment{ID: v.ID, Author: v.By, Body: v.Body, Created: v.Created}))
 		}
 	}
 	for _, m := range p.Comments {
@@ -431,7 +443,8 @@ func setStatus(c *hub.Call, r *hub.Repo) (int, any, error) {
 	if own == "" || in.Key == "" || in.URL == "" {
 		return 0, nil, hub.Refuse(http.StatusBadRequest, "key, state and url are required")
 	}
-	s := r.AddStatus(hub.Status{Commit: c.R.PathValue("sha"), Name: in.Key, State: own, Description: in.Description, URL: in.URL})
+	s := r.AddStatus(hub.Status{Commit: c.R.PathValue("sha"), Name: in.Key, State: own, Description: in.Description,
+		URL: in.URL})
 	return http.StatusCreated, c.Form.(form).status(s), nil
 }
 

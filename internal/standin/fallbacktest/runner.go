@@ -179,7 +179,8 @@ func (r *Runner) take(q *http.Request, body []byte) answer {
 	d.DisallowUnknownFields()
 	key := q.Header.Get(fallback.HeaderKey)
 	if err := d.Decode(&p); err != nil || p.Key != key || p.Session == "" || p.Text == "" {
-		return answer{status: http.StatusBadRequest, said: fmt.Sprintf("the body is no packet with the key %s: %v", key, err)}
+		return answer{status: http.StatusBadRequest,
+			said: fmt.Sprintf("the body is no packet with the key %s: %v", key, err)}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -101,10 +101,12 @@ func (f form) Webhook(e hub.Event) (http.Header, any) {
 	switch e.Kind {
 	case "pull":
 		event = "pull_request"
-		body["action"] = map[string]string{"open": "opened", "close": "closed", "merge": "closed", "reopen": "reopened", "update": "synchronized"}[e.Action]
+		body["action"] = map[string]string{"open": "opened", "close": "closed", "merge": "closed", "reopen": "reopened",
+			"update": "synchronized"}[e.Action]
 		body["number"], body["pull_request"] = e.Pull.Number, f.pull(e.Repo, e.Pull)
 	case "verdict":
-		event = map[string]string{"approved": "pull_request_approved", "changes_requested": "pull_request_rejected", "commented": "pull_request_comment"}[e.Action]
+		event = map[string]string{"approved": "pull_request_approved", "changes_requested": "pull_request_rejected",
+			"commented": "pull_request_comment"}[e.Action]
 		body["action"], body["number"], body["pull_request"] = "reviewed", e.Pull.Number, f.pull(e.Repo, e.Pull)
 	case "comment":
 		if e.Comment.Path != "" {
@@ -136,7 +138,8 @@ func (form) user(u *hub.User) hub.Object {
 }
 
 func (f form) repository(r *hub.Repo) hub.Object {
-	return hub.Object{"id": r.ID, "name": r.Name, "full_name": r.FullName(), "default_branch": "main", "owner": hub.Object{"login": r.Owner}}
+	return hub.Object{"id": r.ID, "name": r.Name, "full_name": r.FullName(), "default_branch": "main",
+		"owner": hub.Object{"login": r.Owner}}
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
@@ -153,9 +156,12 @@ func (f form) pull(r *hub.Repo, p *hub.Pull) hub.Object {
 	for _, name := range p.Labels {
 		names = append(names, hub.Object{"name": name})
 	}
-	out := hub.Object{"id": p.ID, "number": p.Number, "title": p.Title, "body": p.Body, "state": state, "merged": p.State == "merged", "merge_commit_sha": nil,
-		"draft": strings.HasPrefix(p.Title, "WIP: "), "html_url": f.url(r, p), "user": f.user(p.Author), "requested_reviewers": requested, "labels": names,
-		"head": hub.Object{"ref": p.Head, "sha": p.HeadSHA, "repo_id": r.ID}, "base": hub.Object{"ref": p.Base, "sha": r.HeadOf(p.Base), "repo_id": r.ID},
+	out := hub.Object{"id": p.ID, "number": p.Number, "title": p.Title, "body": p.Body, "state": state,
+		"merged": p.State == "merged", "merge_commit_sha": nil,
+		"draft": strings.HasPrefix(p.Title, "WIP: "), "html_url": f.url(r, p), "user": f.user(p.Author),
+		"requested_reviewers": requested, "labels": names,
+		"head":       hub.Object{"ref": p.Head, "sha": p.HeadSHA, "repo_id": r.ID},
+		"base":       hub.Object{"ref": p.Base, "sha": r.HeadOf(p.Base), "repo_id": r.ID},
 		"updated_at": stamp(p.Updated)}
 	if p.Merge != "" {
 		out["merge_commit_sha"] = p.Merge
@@ -168,11 +174,13 @@ func (f form) url(r *hub.Repo, p *hub.Pull) string {
 }
 
 func (f form) comment(r *hub.Repo, p *hub.Pull, m *hub.Comment) hub.Object {
-	out := hub.Object{"id": m.ID, "user": f.user(m.Author), "body": m.Body, "created_at": stamp(m.Created), "updated_at": stamp(m.Created),
-		"html_url": fmt.Sprintf("%s#issuecomment-%d", f.url(r, p), m.ID)}
+	out := hub.Object{"id": m.ID, "user": f.user(m.Author), "body": m.Body, "created_at": stamp(m.Created),
+		"updated_at": stamp(m.Created),
+		"html_url":   fmt.Sprintf("%s#issuecomment-%d", f.url(r, p), m.ID)}
 	if m.Path != "" {
 		out["path"], out["position"], out["original_position"] = m.Path, m.Line, 0
-		out["commit_id"], out["pull_request_review_id"], out["diff_hunk"] = m.Commit, m.Verdict, "@@ -0,0 +1,3 @@\n+one\n+two"
+		out["commit_id"], out["pull_request_review_id"], out["diff_hunk"] = m.Commit, m.Verdict,
+			"@@ -0,0 +1,3 @@\n+one\n+two"
 		if m.Old {
 			out["position"], out["original_position"] = 0, m.Line
 		}
@@ -321,7 +329,8 @@ func reviews(c *hub.Call, _ *hub.Repo, p *hub.Pull) (int, any, error) {
 	f := c.Form.(form)
 	list := []any{}
 	for _, u := range p.Requested {
-		list = append(list, hub.Object{"id": u.ID + 1_000_000, "user": f.user(u), "state": "REQUEST_REVIEW", "submitted_at": stamp(p.Updated)})
+		list = append(list, hub.Object{"id": u.ID + 1_000_000, "user": f.user(u), "state": "REQUEST_REVIEW",
+			"submitted_at": stamp(p.Updated)})
 	}
 	for _, v := range p.Verdicts {
 		n := 0
@@ -330,8 +339,10 @@ func reviews(c *hub.Call, _ *hub.Repo, p *hub.Pull) (int, any, error) {
 				n++
 			}
 		}
-		state := map[string]string{"approved": "APPROVED", "changes_requested": "REQUEST_CHANGES", "commented": "COMMENT"}[v.State]
-		list = append(list, hub.Object{"id": v.ID, "user": f.user(v.By), "state": state, "body": v.Body, "commit_id": v.Commit, "comments_count": n,
+		state := map[string]string{"approved": "APPROVED", "changes_requested": "REQUEST_CHANGES",
+			"commented": "COMMENT"}[v.State]
+		list = append(list, hub.Object{"id": v.ID, "user": f.user(v.By), "state": state, "body": v.Body,
+			"commit_id": v.Commit, "comments_count": n,
 			"dismissed": false, "submitted_at": stamp(v.Created)})
 	}
 	return http.StatusOK, hub.Page(c, list, "limit"), nil
@@ -351,7 +362,8 @@ func makeReview(c *hub.Call, r *hub.Repo, p *hub.Pull) (int, any, error) {
 	if err := c.Read(&in); err != nil {
 		return 0, nil, err
 	}
-	state := map[string]string{"APPROVED": "approved", "REQUEST_CHANGES": "changes_requested", "COMMENT": "commented"}[in.Event]
+	state := map[string]string{"APPROVED": "approved", "REQUEST_CHANGES": "changes_requested",
+		"COMMENT": "commented"}[in.Event]
 	switch {
 	case state == "":
 		return 0, nil, hub.Refuse(http.StatusUnprocessableEntity, "a pending review needs a body")
@@ -362,7 +374,8 @@ func makeReview(c *hub.Call, r *hub.Repo, p *hub.Pull) (int, any, error) {
 	}
 	v := r.AddVerdict(p, hub.Verdict{By: c.By, State: state, Body: in.Body})
 	for _, m := range in.Comments {
-		r.AddComment(p, hub.Comment{Author: c.By, Body: m.Body, Path: m.Path, Line: max(m.New, m.Old), Old: m.Old > 0, Commit: p.HeadSHA, Verdict: v.ID})
+		r.AddComment(p, hub.Comment{Author: c.By, Body: m.Body, Path: m.Path, Line: max(m.New, m.Old), Old: m.Old > 0,
+			Commit: p.HeadSHA, Verdict: v.ID})
 	}
 	return http.StatusOK, hub.Object{"id": v.ID, "state": in.Event, "user": c.Form.(form).user(c.By)}, nil
 }
@@ -402,7 +415,8 @@ func statuses(c *hub.Call, r *hub.Repo) (int, any, error) {
 	list := []any{}
 	for _, s := range slices.Backward(r.Statuses) {
 		if s.Commit == c.R.PathValue("sha") {
-			list = append(list, hub.Object{"id": s.ID, "status": s.State, "context": s.Name, "description": s.Description, "target_url": s.URL})
+			list = append(list, hub.Object{"id": s.ID, "status": s.State, "context": s.Name,
+				"description": s.Description, "target_url": s.URL})
 		}
 	}
 	return http.StatusOK, hub.Page(c, list, "limit"), nil
@@ -418,8 +432,10 @@ func setStatus(c *hub.Call, r *hub.Repo) (int, any, error) {
 	if err := c.Read(&in); err != nil {
 		return 0, nil, err
 	}
-	s := r.AddStatus(hub.Status{Commit: c.R.PathValue("sha"), Name: in.Context, State: in.State, Description: in.Description, URL: in.TargetURL})
-	return http.StatusCreated, hub.Object{"id": s.ID, "status": s.State, "context": s.Name, "description": s.Description, "target_url": s.URL}, nil
+	s := r.AddStatus(hub.Status{Commit: c.R.PathValue("sha"), Name: in.Context, State: in.State,
+		Description: in.Description, URL: in.TargetURL})
+	return http.StatusCreated, hub.Object{"id": s.ID, "status": s.State, "context": s.Name,
+		"description": s.Description, "target_url": s.URL}, nil
 }
 
 func deleteBranch(c *hub.Call, r *hub.Repo) (int, any, error) {

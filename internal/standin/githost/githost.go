@@ -160,10 +160,12 @@ func (h Host) Handler(w http.ResponseWriter, r *http.Request, b Backend) (http.H
 	env := []string{"GIT_PROJECT_ROOT=" + h.Root, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=" + b.User,
 		fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(config)/2)}
 	for i := 0; i < len(config); i += 2 {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i/2, config[i]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i/2, config[i+1]))
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i/2, config[i]),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i/2, config[i+1]))
 	}
 	env = append(env, b.Env...)
-	return &cgi.Handler{Path: path, Args: []string{"http-backend"}, Dir: h.Root, Stderr: io.Discard, Env: h.env(env...)}, req, nil
+	return &cgi.Handler{Path: path, Args: []string{"http-backend"}, Dir: h.Root, Stderr: io.Discard,
+		Env: h.env(env...)}, req, nil
 }
 
 // File returns a file of a commit, byte for byte. It does not accept the name of a branch.

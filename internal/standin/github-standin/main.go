@@ -168,7 +168,8 @@ func keyAt(path string) (*rsa.PrivateKey, error) {
 	if err != nil || path == "" {
 		return key, err
 	}
-	return key, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600)
+	return key, os.WriteFile(path,
+		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600)
 }
 
 type pair struct{ name, value string }

@@ -41,12 +41,14 @@ func app(t *testing.T, secret string, client func() *github.Client) http.Handler
 		switch e := event.(type) {
 		case *gogithub.PushEvent:
 			if branch := strings.TrimPrefix(e.GetRef(), "refs/heads/"); branch != "main" && e.GetCreated() {
-				_, err = client().CreatePull(ctx, name, forge.NewPull{Head: branch, Base: "main", Title: "Work on " + branch, Body: "<!-- mark -->\x1b[2JDone."})
+				_, err = client().CreatePull(ctx, name, forge.NewPull{Head: branch, Base: "main",
+					Title: "Work on " + branch, Body: "<!-- mark -->\x1b[2JDone."})
 			}
 		case *gogithub.PullRequestReviewCommentEvent:
 			if e.GetSender().GetType() == "User" {
 				to := forge.Comment{ID: e.GetComment().GetID(), Body: e.GetComment().GetBody()}
-				_, err = client().Reply(ctx, name, e.GetPullRequest().GetNumber(), to, "heard: "+e.GetComment().GetBody(), "m1")
+				_, err = client().Reply(ctx, name, e.GetPullRequest().GetNumber(), to,
+					"heard: "+e.GetComment().GetBody(), "m1")
 			}
 		case *gogithub.PullRequestReviewEvent:
 			if e.GetReview().GetState() == "changes_requested" {
@@ -68,7 +70,8 @@ func TestPlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client = &github.Client{URL: "http://" + listen, Tokens: &github.App{ID: 12, Installation: 34, Key: private, URL: "http://" + listen}}
+	client = &github.Client{URL: "http://" + listen,
+		Tokens: &github.App{ID: 12, Installation: 34, Key: private, URL: "http://" + listen}}
 	environ := map[string]string{"GITHUB_WEBHOOK_SECRET": "demo secret"}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -105,7 +108,8 @@ func TestControl(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {
-		err := run(ctx, []string{"-listen", listen, "-import", "sample=", "-serve"}, func(string) string { return "" }, strings.NewReader(""), io.Discard)
+		err := run(ctx, []string{"-listen", listen, "-import", "sample=", "-serve"}, func(string) string { return "" },
+			strings.NewReader(""), io.Discard)
 		if err != nil {
 			t.Error(err)
 		}
@@ -160,19 +164,24 @@ func TestControl(t *testing.T) {
 		Title string
 		State string
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&pulls); err != nil || len(pulls) != 1 || pulls[0].Title != "A fix" || pulls[0].State != "open" {
+	if err := json.NewDecoder(resp.Body).Decode(&pulls); err != nil || len(pulls) != 1 || pulls[0].Title != "A fix" ||
+		pulls[0].State != "open" {
 		t.Error(pulls, err)
 	}
 }
 
 func TestPlayFails(t *testing.T) {
 	for _, script := range []string{
-		"ping 0.1", "push developer fix a b\nredeliver", "wink", "comment developer hi", "push nobody fix a b", "push visitor fix a b", "pull 7", "repo other", "show",
-		"wait 0.1 .", "wait 1 (", "sleep x", "merge", "push developer fix a b\nopen developer fix main T\nline reviewer README.md /nothing/ x",
-		"push developer fix a b\nopen developer fix main T\nreview reviewer wonderful", "push developer fix a b\nopen developer fix main T\ncheck ci wonderful",
+		"ping 0.1", "push developer fix a b\nredeliver", "wink", "comment developer hi", "push nobody fix a b",
+		"push visitor fix a b", "pull 7", "repo other", "show",
+		"wait 0.1 .", "wait 1 (", "sleep x", "merge",
+		"push developer fix a b\nopen developer fix main T\nline reviewer README.md /nothing/ x",
+		"push developer fix a b\nopen developer fix main T\nreview reviewer wonderful",
+		"push developer fix a b\nopen developer fix main T\ncheck ci wonderful",
 	} {
 		// Nobody listens where the webhooks go.
-		err := run(t.Context(), []string{"-listen", "127.0.0.1:0", "-hook", "http://127.0.0.1:1", "-import", "sample="}, func(string) string { return "" }, strings.NewReader(script), io.Discard)
+		err := run(t.Context(), []string{"-listen", "127.0.0.1:0", "-hook", "http://127.0.0.1:1", "-import", "sample="},
+			func(string) string { return "" }, strings.NewReader(script), io.Discard)
 		if err == nil {
 			t.Errorf("%q: no error", script)
 		}

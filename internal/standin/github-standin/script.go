@@ -269,10 +269,11 @@ var verbs = map[string]verb{
 		_, err := r.Push(args[0], args[1], "Change "+args[2], map[string]string{args[2]: tail(3) + "\n"})
 		return err
 	}),
-	"force-push": onRepo("NAME BRANCH PATH TEXT", 4, func(_ *hub, r *githubtest.Repo, args []string, tail func(int) string) error {
-		_, err := r.ForcePush(args[0], args[1], "Change "+args[2], map[string]string{args[2]: tail(3) + "\n"})
-		return err
-	}),
+	"force-push": onRepo("NAME BRANCH PATH TEXT", 4,
+		func(_ *hub, r *githubtest.Repo, args []string, tail func(int) string) error {
+			_, err := r.ForcePush(args[0], args[1], "Change "+args[2], map[string]string{args[2]: tail(3) + "\n"})
+			return err
+		}),
 	"delete": onRepo("NAME BRANCH", 2, func(_ *hub, r *githubtest.Repo, args []string, _ func(int) string) error {
 		return r.DeleteBranch(args[0], args[1])
 	}),
@@ -285,28 +286,30 @@ var verbs = map[string]verb{
 		_, err := r.Comment(args[0], n, tail(1))
 		return err
 	}),
-	"line": onPull("NAME PATH LINE TEXT", 4, func(h *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error {
-		line, text, err := lineOf(r, n, args[1], tail(2))
-		if err != nil {
+	"line": onPull("NAME PATH LINE TEXT", 4,
+		func(h *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error {
+			line, text, err := lineOf(r, n, args[1], tail(2))
+			if err != nil {
+				return err
+			}
+			id, err := r.CommentLine(args[0], n, args[1], line, text)
+			if err == nil {
+				h.mu.Lock()
+				h.thread = id
+				h.mu.Unlock()
+			}
 			return err
-		}
-		id, err := r.CommentLine(args[0], n, args[1], line, text)
-		if err == nil {
-			h.mu.Lock()
-			h.thread = id
-			h.mu.Unlock()
-		}
-		return err
-	}),
+		}),
 	"reply": onPull("NAME TEXT", 2, func(h *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error {
 		_, _, thread := h.chosen()
 		_, err := r.Reply(args[0], n, thread, tail(1))
 		return err
 	}),
-	"review": onPull("NAME STATE [TEXT]", 2, func(_ *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error {
-		_, err := r.Review(args[0], n, args[1], tail(2))
-		return err
-	}),
+	"review": onPull("NAME STATE [TEXT]", 2,
+		func(_ *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error {
+			_, err := r.Review(args[0], n, args[1], tail(2))
+			return err
+		}),
 	"request": onPull("NAME REVIEWER", 2, func(_ *hub, r *githubtest.Repo, n int, args []string, _ func(int) string) error {
 		return r.RequestReview(args[0], n, args[1])
 	}),
@@ -323,18 +326,21 @@ var verbs = map[string]verb{
 	"reopen": onPull("NAME", 1, func(_ *hub, r *githubtest.Repo, n int, args []string, _ func(int) string) error {
 		return r.Reopen(args[0], n)
 	}),
-	"check": onPull("NAME CONCLUSION [TITLE]", 2, func(_ *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error {
-		conclusion := args[1]
-		if conclusion == "running" {
-			conclusion = ""
-		}
-		_, err := r.Check(r.Pull(n).Head, githubtest.Check{Name: args[0], Conclusion: conclusion, Title: tail(2), Summary: tail(2)})
-		return err
-	}),
-	"workflow": onPull("NAME CONCLUSION", 2, func(_ *hub, r *githubtest.Repo, n int, args []string, _ func(int) string) error {
-		_, err := r.Workflow(r.Pull(n).Head, args[0], args[1])
-		return err
-	}),
+	"check": onPull("NAME CONCLUSION [TITLE]", 2,
+		func(_ *hub, r *githubtest.Repo, n int, args []string, tail func(int) string) error {
+			conclusion := args[1]
+			if conclusion == "running" {
+				conclusion = ""
+			}
+			_, err := r.Check(r.Pull(n).Head,
+				githubtest.Check{Name: args[0], Conclusion: conclusion, Title: tail(2), Summary: tail(2)})
+			return err
+		}),
+	"workflow": onPull("NAME CONCLUSION", 2,
+		func(_ *hub, r *githubtest.Repo, n int, args []string, _ func(int) string) error {
+			_, err := r.Workflow(r.Pull(n).Head, args[0], args[1])
+			return err
+		}),
 }
 
 // lineOf returns the line of a number, or of words between slashes.

@@ -115,8 +115,9 @@ func (c *call) limited(after time.Duration) answer {
 }
 
 func tooMuch(status int, after time.Duration) answer {
-	a := (&refusal{status: status, message: "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
-		docs: "https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"}).answer()
+	a := (&refusal{status: status,
+		message: "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
+		docs:    "https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"}).answer()
 	a.header = http.Header{"Retry-After": {fmt.Sprint(int(after / time.Second))}}
 	return a
 }

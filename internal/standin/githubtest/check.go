@@ -43,7 +43,8 @@ type workflowRun struct {
 }
 
 // conclusions are those that GitHub accepts.
-var conclusions = []string{"action_required", "cancelled", "failure", "neutral", "success", "skipped", "stale", "timed_out", "startup_failure"}
+var conclusions = []string{"action_required", "cancelled", "failure", "neutral", "success", "skipped", "stale",
+	"timed_out", "startup_failure"}
 
 // ofCommit returns the pull requests with this head, in the form of check runs. s.mu is held.
 func (s *Server) ofCommit(r *repo, sha string) []any {
@@ -53,7 +54,8 @@ func (s *Server) ofCommit(r *repo, sha string) []any {
 			continue
 		}
 		small := object{"id": r.id, "url": s.repoURL(r), "name": r.name}
-		list = append(list, object{"url": s.pullURL(p), "id": p.id, "number": p.number, "head": object{"ref": p.head, "sha": p.headSHA, "repo": small},
+		list = append(list, object{"url": s.pullURL(p), "id": p.id, "number": p.number,
+			"head": object{"ref": p.head, "sha": p.headSHA, "repo": small},
 			"base": object{"ref": p.base, "sha": r.heads[p.base], "repo": small}})
 	}
 	return list
@@ -78,25 +80,32 @@ func (s *Server) checkObject(r *repo, k *check) object {
 		details = html
 	}
 	pulls := s.ofCommit(r, k.sha)
-	return object{"id": k.id, "name": k.name, "node_id": node("CR", k.id), "head_sha": k.sha, "external_id": k.external, "url": api, "html_url": html,
-		"details_url": details, "status": k.status, "conclusion": text(k.conclusion), "started_at": stamp(k.started), "completed_at": stamp(k.completed),
-		"output": object{"title": text(k.title), "summary": text(k.summary), "text": text(k.text), "annotations_count": 0, "annotations_url": api + "/annotations"},
-		"check_suite": object{"id": k.id + 1_000_000, "node_id": node("CS", k.id), "head_branch": k.branch, "head_sha": k.sha, "status": k.status,
-			"conclusion": text(k.conclusion), "url": fmt.Sprintf("%s/check-suites/%d", s.repoURL(r), k.id+1_000_000), "before": githost.Zero, "after": k.sha,
+	return object{"id": k.id, "name": k.name, "node_id": node("CR", k.id), "head_sha": k.sha, "external_id": k.external,
+		"url": api, "html_url": html,
+		"details_url": details, "status": k.status, "conclusion": text(k.conclusion), "started_at": stamp(k.started),
+		"completed_at": stamp(k.completed),
+		"output": object{"title": text(k.title), "summary": text(k.summary), "text": text(k.text),
+			"annotations_count": 0, "annotations_url": api + "/annotations"},
+		"check_suite": object{"id": k.id + 1_000_000, "node_id": node("CS", k.id), "head_branch": k.branch,
+			"head_sha": k.sha, "status": k.status,
+			"conclusion": text(k.conclusion), "url": fmt.Sprintf("%s/check-suites/%d", s.repoURL(r), k.id+1_000_000),
+			"before": githost.Zero, "after": k.sha,
 			"pull_requests": pulls, "app": app, "created_at": stamp(k.started), "updated_at": stamp(k.started)},
 		"app": app, "pull_requests": pulls}
 }
 
 // emitCheck emits a check_run event. s.mu is held.
 func (s *Server) emitCheck(r *repo, k *check, action string, by *user) {
-	ch := Change{Repo: r.name, Kind: "check", User: by.login, Ref: k.conclusion, SHA: k.sha, Text: strings.TrimSpace(k.name + ": " + k.title)}
+	ch := Change{Repo: r.name, Kind: "check", User: by.login, Ref: k.conclusion, SHA: k.sha,
+		Text: strings.TrimSpace(k.name + ": " + k.title)}
 	for _, p := range r.pulls {
 		if p.headSHA == k.sha && p.state == "open" {
 			ch.Number = p.number
 		}
 	}
 	s.change(ch)
-	s.emit(r, by, "check_run", action, object{"action": action, "check_run": s.checkObject(r, k), "repository": s.repoObject(r)})
+	s.emit(r, by, "check_run", action,
+		object{"action": action, "check_run": s.checkObject(r, k), "repository": s.repoObject(r)})
 }
 
 type checkOutput struct {
@@ -202,7 +211,8 @@ func (c *call) editCheck() answer {
 		return *a
 	}
 	if k.app != c.s.Slug {
-		return refused(http.StatusForbidden, "Invalid app_id `"+fmt.Sprint(c.s.App)+"` - check run can only be modified by the GitHub App that created it.")
+		return refused(http.StatusForbidden, "Invalid app_id `"+fmt.Sprint(c.s.App)+
+			"` - check run can only be modified by the GitHub App that created it.")
 	}
 	if err := k.apply(ask, c.s.Now()); err != nil {
 		return failed(err)
@@ -223,7 +233,8 @@ func (c *call) checksOf() answer {
 	var list []any
 	seen := map[string]bool{}
 	for _, k := range slices.Backward(c.repo.checks) {
-		if k.sha != sha || query.Get("check_name") != "" && query.Get("check_name") != k.name || query.Get("status") != "" && query.Get("status") != k.status {
+		if k.sha != sha || query.Get("check_name") != "" && query.Get("check_name") != k.name ||
+			query.Get("status") != "" && query.Get("status") != k.status {
 			continue
 		}
 		if seen[k.name] && query.Get("filter") != "all" {
@@ -243,8 +254,10 @@ type commitStatus struct {
 }
 
 func (c *call) statusObject(k *commitStatus) object {
-	return object{"id": k.id, "node_id": node("SC", k.id), "state": k.state, "context": k.context, "description": k.text, "target_url": k.link,
-		"url": c.repoURL() + "/statuses/" + k.sha, "created_at": stamp(k.at), "updated_at": stamp(k.at), "creator": c.s.userObject(c.who.user)}
+	return object{"id": k.id, "node_id": node("SC", k.id), "state": k.state, "context": k.context,
+		"description": k.text, "target_url": k.link,
+		"url": c.repoURL() + "/statuses/" + k.sha, "created_at": stamp(k.at), "updated_at": stamp(k.at),
+		"creator": c.s.userObject(c.who.user)}
 }
 
 // createStatus sets a status of a commit.
@@ -265,7 +278,8 @@ func (c *call) createStatus() answer {
 	if !slices.Contains([]string{"error", "failure", "pending", "success"}, ask.State) || len([]rune(ask.Description)) > 140 {
 		return refused(http.StatusUnprocessableEntity, "Validation Failed")
 	}
-	k := &commitStatus{id: c.s.id(), sha: sha, context: ask.Context, state: ask.State, text: ask.Description, link: ask.TargetURL, at: c.s.Now()}
+	k := &commitStatus{id: c.s.id(), sha: sha, context: ask.Context, state: ask.State, text: ask.Description,
+		link: ask.TargetURL, at: c.s.Now()}
 	c.repo.statuses = append(c.repo.statuses, k)
 	return created(c.statusObject(k))
 }
@@ -283,7 +297,8 @@ func (c *call) status() answer {
 			list = append(list, c.statusObject(k))
 		}
 	}
-	return ok(object{"state": "pending", "statuses": list, "sha": sha, "total_count": len(list), "repository": c.s.repoObject(c.repo),
+	return ok(object{"state": "pending", "statuses": list, "sha": sha, "total_count": len(list),
+		"repository": c.s.repoObject(c.repo),
 		"commit_url": c.repoURL() + "/commits/" + sha, "url": c.repoURL() + "/commits/" + sha + "/status"})
 }
 
@@ -307,12 +322,18 @@ func (s *Server) runObject(r *repo, w *workflowRun) object {
 		conclusion = w.conclusion
 	}
 	o := object{"id": w.id, "name": w.name, "node_id": node("WFR", w.id), "head_branch": w.branch, "head_sha": w.sha,
-		"path": ".github/workflows/" + strings.ToLower(w.name) + ".yml", "display_title": w.name, "run_number": w.number, "event": "push",
-		"status": w.status, "conclusion": conclusion, "workflow_id": 77, "check_suite_id": w.id + 1_000_000, "check_suite_node_id": node("CS", w.id),
-		"url": api, "html_url": fmt.Sprintf("%s/%s/%s/actions/runs/%d", s.URL(), s.Account, r.name, w.id), "pull_requests": s.ofCommit(r, w.sha),
-		"created_at": stamp(w.created), "updated_at": stamp(w.created), "actor": s.userObject(w.by), "run_attempt": w.attempt,
-		"referenced_workflows": []any{}, "run_started_at": stamp(w.created), "triggering_actor": s.userObject(w.by), "previous_attempt_url": nil,
-		"workflow_url": s.repoURL(r) + "/actions/workflows/77", "head_commit": s.pushCommit(r, w.sha), "repository": s.repoObject(r), "head_repository": s.repoObject(r)}
+		"path": ".github/workflows/" + strings.ToLower(w.name) + ".yml", "display_title": w.name,
+		"run_number": w.number, "event": "push",
+		"status": w.status, "conclusion": conclusion, "workflow_id": 77, "check_suite_id": w.id + 1_000_000,
+		"check_suite_node_id": node("CS", w.id),
+		"url":                 api, "html_url": fmt.Sprintf("%s/%s/%s/actions/runs/%d", s.URL(), s.Account, r.name, w.id),
+		"pull_requests": s.ofCommit(r, w.sha),
+		"created_at":    stamp(w.created), "updated_at": stamp(w.created), "actor": s.userObject(w.by),
+		"run_attempt":          w.attempt,
+		"referenced_workflows": []any{}, "run_started_at": stamp(w.created), "triggering_actor": s.userObject(w.by),
+		"previous_attempt_url": nil,
+		"workflow_url":         s.repoURL(r) + "/actions/workflows/77", "head_commit": s.pushCommit(r, w.sha),
+		"repository": s.repoObject(r), "head_repository": s.repoObject(r)}
 	for _, name := range []string{"jobs", "logs", "artifacts", "cancel", "rerun"} {
 		o[name+"_url"] = api + "/" + name
 	}
@@ -322,17 +343,20 @@ func (s *Server) runObject(r *repo, w *workflowRun) object {
 // emitRun emits a workflow_run event. s.mu is held.
 func (s *Server) emitRun(r *repo, w *workflowRun, action string) {
 	s.change(Change{Repo: r.name, Kind: "workflow", User: w.by.login, Ref: w.conclusion, SHA: w.sha, Text: w.name})
-	s.emit(r, w.by, "workflow_run", action, object{"action": action, "workflow_run": s.runObject(r, w), "repository": s.repoObject(r),
-		"workflow": object{"id": 77, "node_id": "W_77", "name": w.name, "path": ".github/workflows/" + strings.ToLower(w.name) + ".yml", "state": "active",
-			"created_at": epoch, "updated_at": epoch, "url": s.repoURL(r) + "/actions/workflows/77",
-			"html_url": s.URL() + "/" + s.Account + "/" + r.name + "/actions", "badge_url": s.URL() + "/badge.svg"}})
+	s.emit(r, w.by, "workflow_run", action,
+		object{"action": action, "workflow_run": s.runObject(r, w), "repository": s.repoObject(r),
+			"workflow": object{"id": 77, "node_id": "W_77", "name": w.name,
+				"path": ".github/workflows/" + strings.ToLower(w.name) + ".yml", "state": "active",
+				"created_at": epoch, "updated_at": epoch, "url": s.repoURL(r) + "/actions/workflows/77",
+				"html_url": s.URL() + "/" + s.Account + "/" + r.name + "/actions", "badge_url": s.URL() + "/badge.svg"}})
 }
 
 func (c *call) workflowRuns() answer {
 	query := c.r.URL.Query()
 	var list []any
 	for _, w := range slices.Backward(c.repo.runs) {
-		if (query.Get("head_sha") == "" || query.Get("head_sha") == w.sha) && (query.Get("branch") == "" || query.Get("branch") == w.branch) &&
+		if (query.Get("head_sha") == "" || query.Get("head_sha") == w.sha) &&
+			(query.Get("branch") == "" || query.Get("branch") == w.branch) &&
 			(query.Get("status") == "" || query.Get("status") == w.status || query.Get("status") == w.conclusion) {
 			list = append(list, c.s.runObject(c.repo, w))
 		}

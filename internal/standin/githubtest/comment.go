@@ -22,7 +22,8 @@ type comment struct {
 // addComment adds a comment to the conversation. s.mu is held.
 func (s *Server) addComment(p *pull, by *user, body string) (*comment, error) {
 	if strings.TrimSpace(body) == "" {
-		return nil, invalid(object{"resource": "IssueComment", "code": "unprocessable", "field": "data", "message": "Body cannot be blank"})
+		return nil, invalid(object{"resource": "IssueComment", "code": "unprocessable", "field": "data",
+			"message": "Body cannot be blank"})
 	}
 	if err := tooLong("IssueComment", body); err != nil {
 		return nil, err
@@ -36,7 +37,8 @@ func (s *Server) addComment(p *pull, by *user, body string) (*comment, error) {
 }
 
 func (s *Server) emitComment(c *comment, action string, by *user, more object) {
-	o := object{"action": action, "issue": s.issueObject(c.p), "comment": s.commentObject(c), "repository": s.repoObject(c.p.r)}
+	o := object{"action": action, "issue": s.issueObject(c.p), "comment": s.commentObject(c),
+		"repository": s.repoObject(c.p.r)}
 	for name, v := range more {
 		o[name] = v
 	}
@@ -46,9 +48,12 @@ func (s *Server) emitComment(c *comment, action string, by *user, more object) {
 // commentObject returns the JSON of a comment. s.mu is held.
 func (s *Server) commentObject(c *comment) object {
 	api := fmt.Sprintf("%s/issues/comments/%d", s.repoURL(c.p.r), c.id)
-	return object{"url": api, "html_url": fmt.Sprintf("%s#issuecomment-%d", s.pullPage(c.p), c.id), "issue_url": s.issueURL(c.p), "id": c.id,
-		"node_id": node("IC", c.id), "user": s.userObject(c.user), "created_at": stamp(c.created), "updated_at": stamp(c.updated),
-		"author_association": s.association(c.p.r, c.user), "body": c.body, "reactions": object{"url": api + "/reactions", "total_count": 0},
+	return object{"url": api, "html_url": fmt.Sprintf("%s#issuecomment-%d", s.pullPage(c.p), c.id),
+		"issue_url": s.issueURL(c.p), "id": c.id,
+		"node_id": node("IC", c.id), "user": s.userObject(c.user), "created_at": stamp(c.created),
+		"updated_at":         stamp(c.updated),
+		"author_association": s.association(c.p.r, c.user), "body": c.body,
+		"reactions":                object{"url": api + "/reactions", "total_count": 0},
 		"performed_via_github_app": nil}
 }
 
@@ -64,13 +69,19 @@ func (s *Server) issueObject(p *pull) object {
 		body = p.body
 	}
 	html := s.pullPage(p)
-	return object{"url": api, "repository_url": s.repoURL(p.r), "labels_url": api + "/labels{/name}", "comments_url": api + "/comments",
-		"events_url": api + "/events", "html_url": html, "id": p.id, "node_id": node("PR", p.id), "number": p.number, "title": p.title,
-		"user": s.userObject(p.author), "labels": s.labelsObject(p), "state": p.state, "locked": false, "assignee": nil, "assignees": []any{},
-		"milestone": nil, "comments": len(p.comments), "created_at": stamp(p.created), "updated_at": stamp(p.updated), "closed_at": stamp(p.closed),
-		"author_association": s.association(p.r, p.author), "active_lock_reason": nil, "draft": p.draft, "body": body, "state_reason": nil,
+	return object{"url": api, "repository_url": s.repoURL(p.r), "labels_url": api + "/labels{/name}",
+		"comments_url": api + "/comments",
+		"events_url":   api + "/events", "html_url": html, "id": p.id, "node_id": node("PR", p.id), "number": p.number,
+		"title": p.title,
+		"user":  s.userObject(p.author), "labels": s.labelsObject(p), "state": p.state, "locked": false, "assignee": nil,
+		"assignees": []any{},
+		"milestone": nil, "comments": len(p.comments), "created_at": stamp(p.created), "updated_at": stamp(p.updated),
+		"closed_at":          stamp(p.closed),
+		"author_association": s.association(p.r, p.author), "active_lock_reason": nil, "draft": p.draft, "body": body,
+		"state_reason": nil,
 		"timeline_url": api + "/timeline", "performed_via_github_app": nil,
-		"pull_request": object{"url": s.pullURL(p), "html_url": html, "diff_url": html + ".diff", "patch_url": html + ".patch", "merged_at": stamp(p.mergedAt())}}
+		"pull_request": object{"url": s.pullURL(p), "html_url": html, "diff_url": html + ".diff",
+			"patch_url": html + ".patch", "merged_at": stamp(p.mergedAt())}}
 }
 
 func (c *call) getIssue() answer {

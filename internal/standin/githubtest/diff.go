@@ -92,8 +92,10 @@ func (c *call) pullFiles() answer {
 			patch = patch[at+1:]
 		}
 		blob, _ := s.fact(p.r, "rev-parse", "--verify", "--quiet", p.headSHA+":"+path)
-		list = append(list, object{"sha": blob, "filename": path, "status": words[status[0]], "additions": number(0), "deletions": number(1),
-			"changes": number(0) + number(1), "patch": patch, "blob_url": s.URL() + "/" + s.Account + "/" + p.r.name + "/blob/" + p.headSHA + "/" + path,
+		list = append(list, object{"sha": blob, "filename": path, "status": words[status[0]], "additions": number(0),
+			"deletions": number(1),
+			"changes":   number(0) + number(1), "patch": patch,
+			"blob_url":     s.URL() + "/" + s.Account + "/" + p.r.name + "/blob/" + p.headSHA + "/" + path,
 			"raw_url":      s.URL() + "/" + s.Account + "/" + p.r.name + "/raw/" + p.headSHA + "/" + path,
 			"contents_url": s.repoURL(p.r) + "/contents/" + path + "?ref=" + p.headSHA})
 	}
@@ -173,9 +175,11 @@ func (s *Server) inDiff(p *pull, path string) bool {
 
 // notInDiff refuses a comment outside of the diff.
 func notInDiff(field string) error {
-	return invalid(object{"resource": "PullRequestReviewComment", "code": "custom", "field": "pull_request_review_thread." + field,
+	return invalid(object{"resource": "PullRequestReviewComment", "code": "custom",
+		"field":   "pull_request_review_thread." + field,
 		"message": fmt.Sprintf("pull_request_review_thread.%s must be part of the diff", field)},
-		object{"resource": "PullRequestReviewComment", "code": "missing_field", "field": "pull_request_review_thread.diff_hunk"})
+		object{"resource": "PullRequestReviewComment", "code": "missing_field",
+			"field": "pull_request_review_thread.diff_hunk"})
 }
 
 // unprocessable is a refusal with one sentence.

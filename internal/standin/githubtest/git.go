@@ -101,8 +101,9 @@ func (c *call) git(w http.ResponseWriter, service, name string, q *Request) answ
 	if a != nil {
 		return *a
 	}
-	backend, req, err := s.host().Handler(w, c.r, githost.Backend{Repo: s.Account + "/" + r.name, User: c.who.user.login, Env: env,
-		Config: []string{"core.hooksPath", s.hooks, "receive.hideRefs", "refs/pull", "receive.fsckObjects", "true"}})
+	backend, req, err := s.host().Handler(w, c.r,
+		githost.Backend{Repo: s.Account + "/" + r.name, User: c.who.user.login, Env: env,
+			Config: []string{"core.hooksPath", s.hooks, "receive.hideRefs", "refs/pull", "receive.fsckObjects", "true"}})
 	if err != nil {
 		return plain(http.StatusRequestEntityTooLarge, err.Error())
 	}
@@ -123,7 +124,8 @@ func (c *call) git(w http.ResponseWriter, service, name string, q *Request) answ
 	if err := s.follow(r, c.who.user); err != nil {
 		return plain(http.StatusInternalServerError, err.Error())
 	}
-	return answer{status: max(kept.status, http.StatusOK), header: kept.header, kind: kept.header.Get("Content-Type"), body: kept.body.Bytes()}
+	return answer{status: max(kept.status, http.StatusOK), header: kept.header, kind: kept.header.Get("Content-Type"),
+		body: kept.body.Bytes()}
 }
 
 // keptAnswer is an http.ResponseWriter that stores a response, which is sent later.
@@ -151,7 +153,8 @@ func (c *call) admitGit(service, name string, q *Request) (r *repo, env []string
 	}
 	user, password, ok := c.r.BasicAuth()
 	if c.who = s.actor(password); !ok || c.who == nil || c.who.app && user != "x-access-token" {
-		return refuse(http.StatusUnauthorized, "Invalid username or token. Password authentication is not supported for Git operations.")
+		return refuse(http.StatusUnauthorized,
+			"Invalid username or token. Password authentication is not supported for Git operations.")
 	}
 	q.Who = c.who.user.login
 	account, name, _ := strings.Cut(strings.Trim(name, "/"), "/")

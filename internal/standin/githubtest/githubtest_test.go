@@ -53,7 +53,8 @@ type world struct {
 func newWorld(t *testing.T, options ...func(*githubtest.Server)) *world {
 	t.Helper()
 	w := &world{t: t, clock: &clock{now: time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)}}
-	w.hub = githubtest.New(t, append([]func(*githubtest.Server){func(s *githubtest.Server) { s.Now = w.clock.Now }}, options...)...)
+	w.hub = githubtest.New(t, append([]func(*githubtest.Server){func(s *githubtest.Server) { s.Now = w.clock.Now }},
+		options...)...)
 	var err error
 	if w.repo, err = w.hub.AddRepo("app", ""); err != nil {
 		t.Fatal(err)
@@ -62,7 +63,8 @@ func newWorld(t *testing.T, options ...func(*githubtest.Server)) *world {
 		t.Fatal(err)
 	}
 	w.api = w.client(w.bearer())
-	w.token = w.mint([]string{"app"}, &github.InstallationPermissions{Contents: github.String("write"), PullRequests: github.String("write"), Checks: github.String("read")})
+	w.token = w.mint([]string{"app"}, &github.InstallationPermissions{Contents: github.String("write"),
+		PullRequests: github.String("write"), Checks: github.String("read")})
 	w.api = w.client(w.token)
 	w.work = t.TempDir()
 	return w
@@ -79,7 +81,8 @@ func lines(from, to int) string {
 // bearer is an assertion of the App's.
 func (w *world) bearer() string {
 	text, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{Issuer: strconv.FormatInt(w.hub.App, 10),
-		IssuedAt: jwt.NewNumericDate(w.clock.Now().Add(-time.Minute)), ExpiresAt: jwt.NewNumericDate(w.clock.Now().Add(8 * time.Minute))}).SignedString(w.hub.Key)
+		IssuedAt:  jwt.NewNumericDate(w.clock.Now().Add(-time.Minute)),
+		ExpiresAt: jwt.NewNumericDate(w.clock.Now().Add(8 * time.Minute))}).SignedString(w.hub.Key)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -98,7 +101,8 @@ func (w *world) client(token string) *github.Client {
 
 func (w *world) mint(repos []string, p *github.InstallationPermissions) string {
 	w.t.Helper()
-	t, _, err := w.client(w.bearer()).Apps.CreateInstallationToken(w.t.Context(), w.hub.Installation, &github.InstallationTokenOptions{Repositories: repos, Permissions: p})
+	t, _, err := w.client(w.bearer()).Apps.CreateInstallationToken(w.t.Context(), w.hub.Installation,
+		&github.InstallationTokenOptions{Repositories: repos, Permissions: p})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -109,7 +113,8 @@ func (w *world) mint(repos []string, p *github.InstallationPermissions) string {
 func (w *world) git(token string, args ...string) (string, error) {
 	w.t.Helper()
 	auth := base64.StdEncoding.EncodeToString([]byte("x-access-token:" + token))
-	cmd := exec.Command("git", append([]string{"-C", w.work, "-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "http.extraHeader=Authorization: Basic " + auth}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", w.work, "-c", "user.name=T", "-c", "user.email=t@example.org",
+		"-c", "http.extraHeader=Authorization: Basic " + auth}, args...)...)
 	cmd.Env = append(cmd.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -178,14 +183,17 @@ func TestThePathOfAPullRequest(t *testing.T) {
 	w.change("fix")
 	pulls, issues := w.api.PullRequests, w.api.Issues
 
-	p, resp, err := pulls.Create(ctx, "acme", "app", &github.NewPullRequest{Title: github.String("Fix"), Head: github.String("fix"), Base: github.String("main"), Body: github.String("why")})
-	if err != nil || p.GetNumber() != 1 || p.GetState() != "open" || p.GetUser().GetLogin() != "ramus[bot]" || p.GetHead().GetSHA() != w.must("rev-parse", "HEAD") {
+	p, resp, err := pulls.Create(ctx, "acme", "app", &github.NewPullRequest{Title: github.String("Fix"),
+		Head: github.String("fix"), Base: github.String("main"), Body: github.String("why")})
+	if err != nil || p.GetNumber() != 1 || p.GetState() != "open" || p.GetUser().GetLogin() != "ramus[bot]" ||
+		p.GetHead().GetSHA() != w.must("rev-parse", "HEAD") {
 		t.Fatal(p, err)
 	}
 	if resp.Rate.Limit != 5000 || resp.Rate.Remaining != 4999 {
 		t.Error(resp.Rate)
 	}
-	if _, _, err := pulls.Create(ctx, "acme", "app", &github.NewPullRequest{Title: github.String("Fix"), Head: github.String("fix"), Base: github.String("main")}); err == nil {
+	if _, _, err := pulls.Create(ctx, "acme", "app", &github.NewPullRequest{Title: github.String("Fix"),
+		Head: github.String("fix"), Base: github.String("main")}); err == nil {
 		t.Error("a second pull request")
 	} else {
 		w.refused(err, 422, "A pull request already exists for acme:fix.")
@@ -202,7 +210,8 @@ func TestThePathOfAPullRequest(t *testing.T) {
 	if p, _, err = pulls.Get(ctx, "acme", "app", 1); err != nil || p.Mergeable != nil && p.GetMergeable() {
 		t.Fatal(p.Mergeable, err)
 	}
-	if p, _, err = pulls.Get(ctx, "acme", "app", 1); err != nil || !p.GetMergeable() || p.GetCommits() != 1 || p.GetAdditions() != 1 || p.GetChangedFiles() != 1 {
+	if p, _, err = pulls.Get(ctx, "acme", "app", 1); err != nil || !p.GetMergeable() || p.GetCommits() != 1 ||
+		p.GetAdditions() != 1 || p.GetChangedFiles() != 1 {
 		t.Fatal(p, err)
 	}
 	if _, _, err := pulls.Edit(ctx, "acme", "app", 1, &github.PullRequest{Title: github.String("Fix it")}); err != nil {
@@ -223,12 +232,14 @@ func TestThePathOfAPullRequest(t *testing.T) {
 	if _, err := w.repo.CommentLine("reviewer", 1, "a.txt", 2, "beside the diff"); err == nil {
 		t.Error("a comment beside the diff")
 	}
-	if _, err := w.repo.Review("reviewer", 1, "changes_requested", "Say more.", githubtest.Line{Path: "a.txt", Line: 16, Body: "and here"}); err != nil {
+	if _, err := w.repo.Review("reviewer", 1, "changes_requested", "Say more.",
+		githubtest.Line{Path: "a.txt", Line: 16, Body: "and here"}); err != nil {
 		t.Fatal(err)
 	}
 	comments, _, err := pulls.ListComments(ctx, "acme", "app", 1, nil)
 	if err != nil || len(comments) != 2 || comments[0].GetID() != line || comments[0].GetLine() != 15 ||
-		!strings.HasSuffix(comments[0].GetDiffHunk(), "-line 15\n+line fifteen") || !strings.HasPrefix(comments[0].GetDiffHunk(), "@@ -12,7 +12,7 @@") {
+		!strings.HasSuffix(comments[0].GetDiffHunk(), "-line 15\n+line fifteen") ||
+		!strings.HasPrefix(comments[0].GetDiffHunk(), "@@ -12,7 +12,7 @@") {
 		t.Fatal(comments, err)
 	}
 	if _, _, err := pulls.CreateCommentInReplyTo(ctx, "acme", "app", 1, "because", line); err != nil {
@@ -242,13 +253,15 @@ func TestThePathOfAPullRequest(t *testing.T) {
 	// The line is changed, so the first comment is outdated, and the second has moved.
 	w.commit("15s/.*/line 15a\\nline 15b/")
 	w.must("push", "-q", "origin", "fix")
-	if comments, _, err = pulls.ListComments(ctx, "acme", "app", 1, nil); err != nil || comments[0].Line != nil || comments[0].GetOriginalLine() != 15 || comments[1].GetLine() != 17 {
+	if comments, _, err = pulls.ListComments(ctx, "acme", "app", 1, nil); err != nil || comments[0].Line != nil ||
+		comments[0].GetOriginalLine() != 15 || comments[1].GetLine() != 17 {
 		t.Fatal(comments, err)
 	}
 	if _, _, err := pulls.RequestReviewers(ctx, "acme", "app", 1, github.ReviewersRequest{Reviewers: []string{"reviewer"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.repo.Pull(1); !slices.Equal(got.Requested, []string{"reviewer"}) || got.Title != "Fix it" || len(got.Comments) != 1 || len(got.Lines) != 3 {
+	if got := w.repo.Pull(1); !slices.Equal(got.Requested, []string{"reviewer"}) || got.Title != "Fix it" ||
+		len(got.Comments) != 1 || len(got.Lines) != 3 {
 		t.Fatal(got)
 	}
 
@@ -259,7 +272,8 @@ func TestThePathOfAPullRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	checks, _, err := w.api.Checks.ListCheckRunsForRef(ctx, "acme", "app", w.repo.Head("fix"), nil)
-	if err != nil || checks.GetTotal() != 1 || checks.CheckRuns[0].GetConclusion() != "success" || len(checks.CheckRuns[0].PullRequests) != 1 {
+	if err != nil || checks.GetTotal() != 1 || checks.CheckRuns[0].GetConclusion() != "success" ||
+		len(checks.CheckRuns[0].PullRequests) != 1 {
 		t.Fatal(checks, err)
 	}
 	if err := w.repo.Approve("reviewer", 1, ""); err != nil {
@@ -269,7 +283,8 @@ func TestThePathOfAPullRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, _, err = pulls.Get(ctx, "acme", "app", 1); err != nil || !p.GetMerged() || p.GetState() != "closed" || p.GetMergeCommitSHA() != sha || p.GetMergedBy().GetLogin() != "developer" {
+	if p, _, err = pulls.Get(ctx, "acme", "app", 1); err != nil || !p.GetMerged() || p.GetState() != "closed" ||
+		p.GetMergeCommitSHA() != sha || p.GetMergedBy().GetLogin() != "developer" {
 		t.Fatal(p, err)
 	}
 	if text, err := w.repo.File("main", "a.txt"); err != nil || !strings.Contains(text, "line 15b") {
@@ -280,7 +295,8 @@ func TestThePathOfAPullRequest(t *testing.T) {
 	}
 	_, err = w.api.Git.DeleteRef(ctx, "acme", "app", "refs/heads/fix")
 	w.refused(err, 422, "Reference does not exist")
-	if out := w.must("ls-remote", "origin", "refs/pull/1/head", "refs/heads/*"); !strings.Contains(out, "refs/pull/1/head") || strings.Contains(out, "heads/fix") {
+	if out := w.must("ls-remote", "origin", "refs/pull/1/head", "refs/heads/*"); !strings.Contains(out,
+		"refs/pull/1/head") || strings.Contains(out, "heads/fix") {
 		t.Error(out)
 	}
 
@@ -295,10 +311,14 @@ func TestThePathOfAPullRequest(t *testing.T) {
 			t.Errorf("the state %s in an event", e.GetReview().GetState())
 		}
 	}
-	want := []string{"push", "push", "pull_request.opened", "pull_request.edited", "pull_request.labeled", "issue_comment.created",
-		"pull_request_review.submitted", "pull_request_review_comment.created", "pull_request_review.submitted", "pull_request_review_comment.created",
-		"pull_request_review.submitted", "pull_request_review_comment.created", "push", "pull_request.synchronize", "pull_request.review_requested",
-		"check_run.created", "check_run.completed", "check_run.created", "check_run.completed", "pull_request_review.submitted", "push", "pull_request.closed", "push"}
+	want := []string{"push", "push", "pull_request.opened", "pull_request.edited", "pull_request.labeled",
+		"issue_comment.created",
+		"pull_request_review.submitted", "pull_request_review_comment.created", "pull_request_review.submitted",
+		"pull_request_review_comment.created",
+		"pull_request_review.submitted", "pull_request_review_comment.created", "push", "pull_request.synchronize",
+		"pull_request.review_requested",
+		"check_run.created", "check_run.completed", "check_run.created", "check_run.completed",
+		"pull_request_review.submitted", "push", "pull_request.closed", "push"}
 	if !slices.Equal(told, want) {
 		t.Errorf("events %q\nwant   %q", told, want)
 	}
@@ -320,7 +340,8 @@ func TestHooks(t *testing.T) {
 		default:
 		}
 		_, err := github.ValidatePayload(r, []byte(secret))
-		heard <- got{github.DeliveryID(r), github.WebHookType(r), err == nil && strings.HasPrefix(r.UserAgent(), "GitHub-Hookshot/")}
+		heard <- got{github.DeliveryID(r), github.WebHookType(r),
+			err == nil && strings.HasPrefix(r.UserAgent(), "GitHub-Hookshot/")}
 	}))
 	defer app.Close()
 	w := newWorld(t, func(s *githubtest.Server) { s.HookURL, s.HookSecret = app.URL, secret })
@@ -337,7 +358,8 @@ func TestHooks(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := w.hub.Until(ctx, "the failed delivery", func() bool { u := w.hub.Undelivered(); return len(u) == 1 && len(u[0].Attempts) == 1 }); err != nil {
+	if err := w.hub.Until(ctx, "the failed delivery",
+		func() bool { u := w.hub.Undelivered(); return len(u) == 1 && len(u[0].Attempts) == 1 }); err != nil {
 		t.Fatal(err)
 	}
 	lost := w.hub.Undelivered()[0]
@@ -377,7 +399,8 @@ func TestHooks(t *testing.T) {
 	if err != nil || list[0].GetEvent() != "push" || list[0].GetStatusCode() != 200 {
 		t.Fatal(list, err)
 	}
-	if _, _, err := w.client(w.bearer()).Apps.RedeliverHookDelivery(ctx, list[0].GetID()); err != nil && !errors.As(err, new(*github.AcceptedError)) {
+	if _, _, err := w.client(w.bearer()).Apps.RedeliverHookDelivery(ctx, list[0].GetID()); err != nil &&
+		!errors.As(err, new(*github.AcceptedError)) {
 		t.Fatal(err)
 	}
 	if g := <-heard; g.id != list[0].GetGUID() {

@@ -137,8 +137,10 @@ func (g *graph) repository(args map[string]any) any {
 	s, r := g.c.s, g.c.repo
 	full := s.Account + "/" + r.name
 	return object{
-		"id": node("R", r.id), "name": r.name, "nameWithOwner": full, "url": s.URL() + "/" + full, "description": "", "isPrivate": !r.public, "isFork": false,
-		"owner": s.ownerNode(s.user(s.Account, "Organization")), "hasIssuesEnabled": true, "defaultBranchRef": object{"name": r.main}, "parent": object(nil),
+		"id": node("R", r.id), "name": r.name, "nameWithOwner": full, "url": s.URL() + "/" + full, "description": "",
+		"isPrivate": !r.public, "isFork": false,
+		"owner": s.ownerNode(s.user(s.Account, "Organization")), "hasIssuesEnabled": true,
+		"defaultBranchRef": object{"name": r.main}, "parent": object(nil),
 		"pullRequest": resolver(func(args map[string]any) any {
 			n, _ := strconv.Atoi(fmt.Sprint(args["number"]))
 			if p := r.pull(n); p != nil {
@@ -179,7 +181,8 @@ func (s *Server) ownerNode(u *user) object {
 	if u == nil {
 		return nil
 	}
-	return object{"__typename": u.kind, "id": node("U", u.id), "login": u.login, "name": u.login, "url": s.URL() + "/" + u.login}
+	return object{"__typename": u.kind, "id": node("U", u.id), "login": u.login, "name": u.login,
+		"url": s.URL() + "/" + u.login}
 }
 
 // pullNode returns a pull request by GraphQL. s.mu is held.
@@ -190,13 +193,17 @@ func (s *Server) pullNode(p *pull) object {
 		labels = append(labels, object{"id": node("LA", 1), "name": name, "description": "", "color": "ededed"})
 	}
 	for _, k := range p.comments {
-		comments = append(comments, object{"id": node("IC", k.id), "author": s.ownerNode(k.user), "authorAssociation": "MEMBER", "body": k.body,
-			"createdAt": stamp(k.created), "includesCreatedEdit": false, "isMinimized": false, "minimizedReason": nil, "reactionGroups": []object{},
-			"url": s.pullPage(p) + "#issuecomment-" + strconv.FormatInt(k.id, 10), "viewerDidAuthor": false})
+		comments = append(comments,
+			object{"id": node("IC", k.id), "author": s.ownerNode(k.user), "authorAssociation": "MEMBER", "body": k.body,
+				"createdAt": stamp(k.created), "includesCreatedEdit": false, "isMinimized": false, "minimizedReason": nil,
+				"reactionGroups": []object{},
+				"url":            s.pullPage(p) + "#issuecomment-" + strconv.FormatInt(k.id, 10), "viewerDidAuthor": false})
 	}
 	for _, v := range p.reviews {
-		reviews = append(reviews, object{"id": node("PRR", v.id), "author": s.ownerNode(v.user), "authorAssociation": "MEMBER", "submittedAt": stamp(v.submitted),
-			"body": v.body, "state": strings.ToUpper(v.state), "commit": object{"oid": v.commit}, "reactionGroups": []object{}})
+		reviews = append(reviews, object{"id": node("PRR", v.id), "author": s.ownerNode(v.user),
+			"authorAssociation": "MEMBER", "submittedAt": stamp(v.submitted),
+			"body": v.body, "state": strings.ToUpper(v.state), "commit": object{"oid": v.commit},
+			"reactionGroups": []object{}})
 	}
 	for _, u := range p.requested {
 		requests = append(requests, object{"requestedReviewer": s.ownerNode(u)})
@@ -209,15 +216,21 @@ func (s *Server) pullNode(p *pull) object {
 	commits := connection([]object{{"commit": head}})
 	commits["totalCount"] = len(s.commitsOf(p))
 	return object{
-		"id": node("PR", p.id), "number": p.number, "url": s.pullPage(p), "title": p.title, "state": p.graphState(), "body": p.body, "isDraft": p.draft,
-		"author": s.ownerNode(p.author), "maintainerCanModify": false, "mergeable": mergeable, "mergeStateStatus": "CLEAN", "additions": added, "deletions": removed, "changedFiles": files,
+		"id": node("PR", p.id), "number": p.number, "url": s.pullPage(p), "title": p.title, "state": p.graphState(),
+		"body": p.body, "isDraft": p.draft,
+		"author": s.ownerNode(p.author), "maintainerCanModify": false, "mergeable": mergeable,
+		"mergeStateStatus": "CLEAN", "additions": added, "deletions": removed, "changedFiles": files,
 		"baseRefName": p.base, "headRefName": p.head, "headRefOid": p.headSHA, "isCrossRepository": false,
-		"headRepository":      object{"id": node("R", p.r.id), "name": p.r.name, "nameWithOwner": s.Account + "/" + p.r.name},
+		"headRepository": object{"id": node("R", p.r.id), "name": p.r.name,
+			"nameWithOwner": s.Account + "/" + p.r.name},
 		"headRepositoryOwner": s.ownerNode(s.user(s.Account, "Organization")),
-		"createdAt":           stamp(p.created), "updatedAt": stamp(p.updated), "closedAt": stamp(p.closed), "mergedAt": stamp(p.mergedAt()), "closed": p.state == "closed",
-		"reviewDecision": "", "reviewRequests": connection(requests), "reviews": connection(reviews), "latestReviews": connection(reviews),
-		"assignees": connection(nil), "labels": connection(labels), "projectCards": connection(nil), "milestone": object(nil),
-		"comments": connection(comments), "reactionGroups": []object{}, "commits": commits,
+		"createdAt":           stamp(p.created), "updatedAt": stamp(p.updated), "closedAt": stamp(p.closed),
+		"mergedAt": stamp(p.mergedAt()), "closed": p.state == "closed",
+		"reviewDecision": "", "reviewRequests": connection(requests), "reviews": connection(reviews),
+		"latestReviews": connection(reviews),
+		"assignees":     connection(nil), "labels": connection(labels), "projectCards": connection(nil),
+		"milestone": object(nil),
+		"comments":  connection(comments), "reactionGroups": []object{}, "commits": commits,
 	}
 }
 
@@ -226,7 +239,8 @@ func (s *Server) rollup(p *pull) object {
 	var contexts []object
 	for _, k := range p.r.checks {
 		if k.sha == p.headSHA {
-			contexts = append(contexts, object{"__typename": "CheckRun", "name": k.name, "status": strings.ToUpper(k.status), "conclusion": strings.ToUpper(k.conclusion),
+			contexts = append(contexts, object{"__typename": "CheckRun", "name": k.name,
+				"status": strings.ToUpper(k.status), "conclusion": strings.ToUpper(k.conclusion),
 				"startedAt": stamp(k.started), "completedAt": stamp(k.completed), "detailsUrl": s.pullPage(p) + "/checks",
 				"checkSuite": object{"workflowRun": object(nil)}})
 		}

@@ -19,7 +19,8 @@ import (
 )
 
 // events are the App's subscriptions.
-var events = []string{"check_run", "issue_comment", "issues", "pull_request", "pull_request_review", "pull_request_review_comment", "push", "workflow_run"}
+var events = []string{"check_run", "issue_comment", "issues", "pull_request", "pull_request_review",
+	"pull_request_review_comment", "push", "workflow_run"}
 
 // Delivery is one delivery of an event to the App.
 type Delivery struct {
@@ -105,7 +106,8 @@ func (s *Server) emit(r *repo, by *user, event, action string, payload object) {
 	}
 	payload["sender"] = s.userObject(by)
 	org := s.user(s.Account, "Organization")
-	payload["organization"] = object{"login": org.login, "id": org.id, "node_id": node("O", org.id), "url": s.API() + "orgs/" + org.login,
+	payload["organization"] = object{"login": org.login, "id": org.id, "node_id": node("O", org.id),
+		"url":        s.API() + "orgs/" + org.login,
 		"avatar_url": s.URL() + "/avatars/" + org.login, "description": ""}
 	payload["installation"] = object{"id": s.Installation, "node_id": node("I", s.Installation)}
 	body, err := json.Marshal(payload)
@@ -248,10 +250,11 @@ func (s *Server) attempt(ctx context.Context, d *Delivery) Attempt {
 // Ping sends the ping of a new webhook.
 func (s *Server) Ping(ctx context.Context) Attempt {
 	s.mu.Lock()
-	body, err := json.Marshal(object{"zen": "Practicality beats purity.", "hook_id": hookID, "hook": object{"type": "App", "id": hookID, "name": "web",
-		"active": true, "events": events, "app_id": s.App, "updated_at": epoch, "created_at": epoch,
-		"config":         object{"content_type": "json", "insecure_ssl": "0", "secret": "********", "url": s.HookURL},
-		"deliveries_url": s.API() + "app/hook/deliveries"}})
+	body, err := json.Marshal(object{"zen": "Practicality beats purity.", "hook_id": hookID,
+		"hook": object{"type": "App", "id": hookID, "name": "web",
+			"active": true, "events": events, "app_id": s.App, "updated_at": epoch, "created_at": epoch,
+			"config":         object{"content_type": "json", "insecure_ssl": "0", "secret": "********", "url": s.HookURL},
+			"deliveries_url": s.API() + "app/hook/deliveries"}})
 	if err != nil {
 		panic(err) // the types are ours
 	}
@@ -265,8 +268,10 @@ func (s *Server) Ping(ctx context.Context) Attempt {
 func (c *call) hookDeliveries() answer {
 	var list []any
 	for _, d := range slices.Backward(c.s.state.deliveries) {
-		o := object{"id": d.Number, "guid": d.ID, "delivered_at": stamp(d.At), "redelivery": len(d.Attempts) > 1, "duration": 0.0, "status": "pending",
-			"status_code": 0, "event": d.Event, "action": d.Action, "installation_id": c.s.Installation, "repository_id": nil}
+		o := object{"id": d.Number, "guid": d.ID, "delivered_at": stamp(d.At), "redelivery": len(d.Attempts) > 1,
+			"duration": 0.0, "status": "pending",
+			"status_code": 0, "event": d.Event, "action": d.Action, "installation_id": c.s.Installation,
+			"repository_id": nil}
 		if n := len(d.Attempts); n > 0 {
 			last := d.Attempts[n-1]
 			o["duration"], o["status_code"], o["status"] = last.Took.Seconds(), last.Status, http.StatusText(last.Status)

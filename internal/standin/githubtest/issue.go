@@ -21,7 +21,8 @@ type issue struct {
 func (r *Repo) Issue(login, title, body string) (number int, err error) {
 	err = r.act(login, "read", false, func(by *user) error {
 		r.r.numbers++
-		i := &issue{id: r.s.id(), number: r.r.numbers, title: title, body: body, author: by, created: r.s.Now(), updated: r.s.Now()}
+		i := &issue{id: r.s.id(), number: r.r.numbers, title: title, body: body, author: by, created: r.s.Now(),
+			updated: r.s.Now()}
 		r.r.issues = append(r.r.issues, i)
 		number = i.number
 		r.s.emitIssue(r.r, i, "opened", by, nil)
@@ -45,7 +46,8 @@ func (r *Repo) LabelIssue(login string, number int, name string) error {
 }
 
 func labelObject(s *Server, r *repo, name string) object {
-	return object{"id": 4711, "node_id": node("LA", 4711), "url": s.repoURL(r) + "/labels/" + name, "name": name, "color": "ededed", "default": false, "description": nil}
+	return object{"id": 4711, "node_id": node("LA", 4711), "url": s.repoURL(r) + "/labels/" + name, "name": name,
+		"color": "ededed", "default": false, "description": nil}
 }
 
 // emitIssue emits an issues event. s.mu is held.
@@ -59,12 +61,18 @@ func (s *Server) emitIssue(r *repo, i *issue, action string, by *user, more obje
 	if i.body != "" {
 		body = i.body
 	}
-	o := object{"action": action, "repository": s.repoObject(r), "issue": object{"url": api, "repository_url": s.repoURL(r), "labels_url": api + "/labels{/name}",
-		"comments_url": api + "/comments", "events_url": api + "/events", "html_url": fmt.Sprintf("%s/%s/%s/issues/%d", s.URL(), s.Account, r.name, i.number),
-		"id": i.id, "node_id": node("I", i.id), "number": i.number, "title": i.title, "user": s.userObject(i.author), "labels": labels, "state": "open", "locked": false,
-		"assignee": nil, "assignees": []any{}, "milestone": nil, "comments": 0, "created_at": stamp(i.created), "updated_at": stamp(i.updated), "closed_at": nil,
-		"author_association": s.association(r, i.author), "active_lock_reason": nil, "body": body, "state_reason": nil, "timeline_url": api + "/timeline",
-		"performed_via_github_app": nil}}
+	o := object{"action": action, "repository": s.repoObject(r),
+		"issue": object{"url": api, "repository_url": s.repoURL(r), "labels_url": api + "/labels{/name}",
+			"comments_url": api + "/comments", "events_url": api + "/events",
+			"html_url": fmt.Sprintf("%s/%s/%s/issues/%d", s.URL(), s.Account, r.name, i.number),
+			"id":       i.id, "node_id": node("I", i.id), "number": i.number, "title": i.title,
+			"user":   s.userObject(i.author),
+			"labels": labels, "state": "open", "locked": false,
+			"assignee": nil, "assignees": []any{}, "milestone": nil, "comments": 0, "created_at": stamp(i.created),
+			"updated_at": stamp(i.updated), "closed_at": nil,
+			"author_association": s.association(r, i.author), "active_lock_reason": nil, "body": body, "state_reason": nil,
+			"timeline_url":             api + "/timeline",
+			"performed_via_github_app": nil}}
 	for name, v := range more {
 		o[name] = v
 	}

@@ -394,7 +394,8 @@ func (r *Repo) Check(ref string, k Check) (id int64, err error) {
 	by := s.user("github-actions[bot]", "Bot")
 	action := "completed"
 	if run == nil {
-		run = &check{id: s.id(), name: k.Name, sha: sha, branch: branch, status: "in_progress", app: "github-actions", started: s.Now()}
+		run = &check{id: s.id(), name: k.Name, sha: sha, branch: branch, status: "in_progress", app: "github-actions",
+			started: s.Now()}
 		r.r.checks = append(r.r.checks, run)
 		s.emitCheck(r.r, run, "created", by)
 	}
@@ -419,8 +420,9 @@ func (r *Repo) Workflow(branch, name, conclusion string) (id int64, err error) {
 	if sha == "" || !slices.Contains(conclusions, conclusion) {
 		return 0, fmt.Errorf("there is no branch %q, or no conclusion %q", branch, conclusion)
 	}
-	w := &workflowRun{id: s.id(), number: len(r.r.runs) + 1, attempt: 1, name: name, sha: sha, branch: branch, status: "in_progress",
-		by: s.user("github-actions[bot]", "Bot"), created: s.Now()}
+	w := &workflowRun{id: s.id(), number: len(r.r.runs) + 1, attempt: 1, name: name, sha: sha, branch: branch,
+		status: "in_progress",
+		by:     s.user("github-actions[bot]", "Bot"), created: s.Now()}
 	r.r.runs = append(r.r.runs, w)
 	s.emitRun(r.r, w, "requested")
 	w.status, w.conclusion = "completed", conclusion
@@ -490,7 +492,8 @@ func (r *Repo) Pulls() (all []Pull) {
 
 // view copies the state of a pull request. s.mu is held.
 func (s *Server) view(p *pull) Pull {
-	v := Pull{Number: p.number, URL: s.pullPage(p), Title: p.title, Body: p.body, State: p.state, Draft: p.draft, Merged: p.merged, MergeCommit: p.merge,
+	v := Pull{Number: p.number, URL: s.pullPage(p), Title: p.title, Body: p.body, State: p.state, Draft: p.draft,
+		Merged: p.merged, MergeCommit: p.merge,
 		Head: p.head, HeadSHA: p.headSHA, Base: p.base, Author: p.author.login, Labels: slices.Clone(p.labels)}
 	for _, u := range p.requested {
 		v.Requested = append(v.Requested, u.login)
@@ -499,7 +502,8 @@ func (s *Server) view(p *pull) Pull {
 		v.Comments = append(v.Comments, Comment{ID: c.id, User: c.user.login, Body: c.body, Created: c.created})
 	}
 	for _, c := range p.lines {
-		v.Lines = append(v.Lines, Comment{ID: c.id, ReplyTo: c.reply, Review: c.review, User: c.user.login, Body: c.body, Path: c.path, Line: c.line, Created: c.created})
+		v.Lines = append(v.Lines, Comment{ID: c.id, ReplyTo: c.reply, Review: c.review, User: c.user.login,
+			Body: c.body, Path: c.path, Line: c.line, Created: c.created})
 	}
 	for _, w := range p.reviews {
 		v.Reviews = append(v.Reviews, Review{ID: w.id, User: w.user.login, State: strings.ToLower(w.state), Body: w.body})

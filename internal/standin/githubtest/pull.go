@@ -81,7 +81,8 @@ const maxText = 65536 // characters of a body
 // tooLong refuses a body that is too long.
 func tooLong(resource, body string) error {
 	if n := utf8.RuneCountInString(body); n > maxText {
-		return invalid(object{"resource": resource, "code": "custom", "field": "body", "message": fmt.Sprintf("body is too long (maximum is %d characters)", maxText)})
+		return invalid(object{"resource": resource, "code": "custom", "field": "body",
+			"message": fmt.Sprintf("body is too long (maximum is %d characters)", maxText)})
 	}
 	return nil
 }
@@ -125,7 +126,8 @@ func (s *Server) openPull(r *repo, by *actor, title, body, head, base string, dr
 		return nil, custom("No commits between %s and %s", base, head)
 	}
 	r.numbers++
-	p := &pull{r: r, id: s.id(), number: r.numbers, title: title, body: body, state: "open", draft: draft, author: by.user, app: by.app,
+	p := &pull{r: r, id: s.id(), number: r.numbers, title: title, body: body, state: "open", draft: draft,
+		author: by.user, app: by.app,
 		head: head, headSHA: r.heads[head], base: base, created: s.Now(), updated: s.Now()}
 	r.pulls = append(r.pulls, p)
 	s.keepHead(p)
@@ -151,11 +153,14 @@ func (s *Server) closePull(p *pull, by *user) {
 func (s *Server) reopenPull(p *pull, by *user) error {
 	switch {
 	case p.merged:
-		return invalid(object{"resource": "PullRequest", "code": "custom", "field": "state", "message": "state cannot be changed. The pull request cannot be reopened."})
+		return invalid(object{"resource": "PullRequest", "code": "custom", "field": "state",
+			"message": "state cannot be changed. The pull request cannot be reopened."})
 	case p.r.heads[p.head] == "":
-		return invalid(object{"resource": "PullRequest", "code": "custom", "field": "state", "message": fmt.Sprintf("state cannot be changed. The %s branch has been deleted.", p.head)})
+		return invalid(object{"resource": "PullRequest", "code": "custom", "field": "state",
+			"message": fmt.Sprintf("state cannot be changed. The %s branch has been deleted.", p.head)})
 	case !s.descends(p.r, p.r.heads[p.head], p.headSHA):
-		return invalid(object{"resource": "PullRequest", "code": "custom", "field": "state", "message": fmt.Sprintf("state cannot be changed. The %s branch was force-pushed or recreated.", p.head)})
+		return invalid(object{"resource": "PullRequest", "code": "custom", "field": "state",
+			"message": fmt.Sprintf("state cannot be changed. The %s branch was force-pushed or recreated.", p.head)})
 	}
 	p.state, p.closed, p.headSHA = "open", time.Time{}, p.r.heads[p.head]
 	s.touch(p)
@@ -189,7 +194,8 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 	case p.draft:
 		return "", &refusal{status: http.StatusMethodNotAllowed, message: "Pull Request is still a draft"}
 	case sha != "" && sha != p.headSHA:
-		return "", &refusal{status: http.StatusConflict, message: "Head branch was modified. Review and try the merge again."}
+		return "", &refusal{status: http.StatusConflict,
+			message: "Head branch was modified. Review and try the merge again."}
 	}
 	tree, err := s.fact(r, "merge-tree", "--write-tree", base, p.headSHA)
 	if err != nil {
@@ -218,7 +224,8 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 	case "rebase":
 		commit, err = s.rebase(r, by, base, p.headSHA)
 	default:
-		return "", &refusal{status: http.StatusUnprocessableEntity, message: fmt.Sprintf("Invalid request.\n\n%s is not a member of [\"merge\", \"squash\", \"rebase\"].", method)}
+		return "", &refusal{status: http.StatusUnprocessableEntity,
+			message: fmt.Sprintf("Invalid request.\n\n%s is not a member of [\"merge\", \"squash\", \"rebase\"].", method)}
 	}
 	if err != nil {
 		return "", err
@@ -241,7 +248,10 @@ func (s *Server) rebase(r *repo, by *user, base, head string) (string, error) {
 	if _, err := s.run(r.dir, nil, "worktree", "add", "--quiet", "--force", "--detach", work, base); err != nil {
 		return "", err
 	}
-	defer func() { _, _ = s.run(r.dir, nil, "worktree", "remove", "--force", work) }() // its folder is removed with the hooks
+	defer func() {
+		_, _ = s.run(r.dir, nil, "worktree", "remove", "--force",
+			work)
+	}() // its folder is removed with the hooks
 	if _, err := s.run(work, s.identity(by), "cherry-pick", "--no-merges", base+".."+head); err != nil {
 		return "", &refusal{status: http.StatusMethodNotAllowed, message: "This branch can't be rebased"}
 	}
@@ -282,7 +292,8 @@ func (s *Server) usersObject(list []*user) []any {
 func (s *Server) labelsObject(p *pull) []any {
 	all := []any{}
 	for i, name := range p.labels {
-		all = append(all, object{"id": p.id*100 + int64(i), "node_id": node("LA", p.id), "url": s.repoURL(p.r) + "/labels/" + name, "name": name,
+		all = append(all, object{"id": p.id*100 + int64(i), "node_id": node("LA", p.id),
+			"url": s.repoURL(p.r) + "/labels/" + name, "name": name,
 			"color": "ededed", "default": false, "description": nil})
 	}
 	return all
@@ -292,7 +303,8 @@ func (s *Server) labelsObject(p *pull) []any {
 func (s *Server) pullObject(p *pull) object {
 	api, html, issue := s.pullURL(p), s.pullPage(p), s.repoURL(p.r)+"/issues/"+strconv.Itoa(p.number)
 	side := func(branch, sha string) object {
-		return object{"label": s.Account + ":" + branch, "ref": branch, "sha": sha, "user": s.userObject(s.user(s.Account, "Organization")), "repo": s.repoObject(p.r)}
+		return object{"label": s.Account + ":" + branch, "ref": branch, "sha": sha,
+			"user": s.userObject(s.user(s.Account, "Organization")), "repo": s.repoObject(p.r)}
 	}
 	base := p.r.heads[p.base]
 	var merge any
@@ -304,13 +316,19 @@ func (s *Server) pullObject(p *pull) object {
 		body = p.body
 	}
 	href := func(url string) object { return object{"href": url} }
-	return object{"url": api, "id": p.id, "node_id": node("PR", p.id), "html_url": html, "diff_url": html + ".diff", "patch_url": html + ".patch",
-		"issue_url": issue, "number": p.number, "state": p.state, "locked": false, "title": p.title, "user": s.userObject(p.author), "body": body,
-		"created_at": stamp(p.created), "updated_at": stamp(p.updated), "closed_at": stamp(p.closed), "merged_at": stamp(p.mergedAt()),
-		"merge_commit_sha": merge, "assignee": nil, "assignees": []any{}, "requested_reviewers": s.usersObject(p.requested), "requested_teams": []any{},
-		"labels": s.labelsObject(p), "milestone": nil, "draft": p.draft, "commits_url": api + "/commits", "review_comments_url": api + "/comments",
-		"review_comment_url": s.repoURL(p.r) + "/pulls/comments{/number}", "comments_url": issue + "/comments",
-		"statuses_url": s.repoURL(p.r) + "/statuses/" + p.headSHA, "head": side(p.head, p.headSHA), "base": side(p.base, base),
+	return object{"url": api, "id": p.id, "node_id": node("PR", p.id), "html_url": html, "diff_url": html + ".diff",
+		"patch_url": html + ".patch",
+		"issue_url": issue, "number": p.number, "state": p.state, "locked": false, "title": p.title,
+		"user": s.userObject(p.author), "body": body,
+		"created_at": stamp(p.created), "updated_at": stamp(p.updated), "closed_at": stamp(p.closed),
+		"merged_at":        stamp(p.mergedAt()),
+		"merge_commit_sha": merge, "assignee": nil, "assignees": []any{},
+		"requested_reviewers": s.usersObject(p.requested), "requested_teams": []any{},
+		"labels": s.labelsObject(p), "milestone": nil, "draft": p.draft, "commits_url": api + "/commits",
+		"review_comments_url": api + "/comments",
+		"review_comment_url":  s.repoURL(p.r) + "/pulls/comments{/number}", "comments_url": issue + "/comments",
+		"statuses_url": s.repoURL(p.r) + "/statuses/" + p.headSHA, "head": side(p.head, p.headSHA),
+		"base": side(p.base, base),
 		"_links": object{"self": href(api), "html": href(html), "issue": href(issue), "comments": href(issue + "/comments"),
 			"review_comments": href(api + "/comments"), "review_comment": href(s.repoURL(p.r) + "/pulls/comments{/number}"),
 			"commits": href(api + "/commits"), "statuses": href(s.repoURL(p.r) + "/statuses/" + p.headSHA)},
@@ -431,7 +449,8 @@ func (c *call) getPull() answer {
 	}
 	switch accept := c.r.Header.Get("Accept"); {
 	case strings.Contains(accept, ".diff"):
-		return answer{status: http.StatusOK, kind: "application/vnd.github.v3.diff; charset=utf-8", body: []byte(c.s.wholeDiff(p))}
+		return answer{status: http.StatusOK, kind: "application/vnd.github.v3.diff; charset=utf-8",
+			body: []byte(c.s.wholeDiff(p))}
 	default:
 		a := ok(c.s.wholePull(p))
 		if now := p.headSHA + c.repo.heads[p.base]; p.examined != now && p.state == "open" {
@@ -599,7 +618,8 @@ func (c *call) reviewers(add bool) answer {
 			return refused(http.StatusUnprocessableEntity, "Review cannot be requested from pull request author.")
 		case u == nil, u.kind != "User", rank(c.repo.role(u)) == 0:
 			if add {
-				return refused(http.StatusUnprocessableEntity, fmt.Sprintf("Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of the %s/%s repository.", c.s.Account, c.repo.name))
+				return refused(http.StatusUnprocessableEntity,
+					fmt.Sprintf("Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of the %s/%s repository.", c.s.Account, c.repo.name))
 			}
 			continue
 		}

@@ -77,7 +77,8 @@ func TestWhoMayAsk(t *testing.T) {
 		{"another repository", "GET", "repos/acme/other", w.token, "", 404, "Not Found"},
 		{"another account", "GET", "repos/elsewhere/app", w.token, "", 404, "Not Found"},
 		{"too little to read", "GET", thePull, reads, "", 403, "Resource not accessible by integration"},
-		{"too little to write", "PATCH", thePull, fine, `{"title":"x"}`, 403, "Resource not accessible by personal access token"},
+		{"too little to write", "PATCH", thePull, fine, `{"title":"x"}`, 403,
+			"Resource not accessible by personal access token"},
 		{"fine-grained", "GET", thePull, fine, "", 200, `"number":1`},
 		{"fine-grained elsewhere", "GET", "repos/acme/other", fine, "", 404, "Not Found"},
 		{"a stranger", "GET", thePull, stranger, "", 404, "Not Found"},
@@ -133,13 +134,15 @@ func TestTokensForMoreThanNeeded(t *testing.T) {
 	w := newWorld(t)
 	apps, ctx := w.client(w.bearer()).Apps, t.Context()
 	mint := func(repos []string, p *github.InstallationPermissions) error {
-		_, _, err := apps.CreateInstallationToken(ctx, w.hub.Installation, &github.InstallationTokenOptions{Repositories: repos, Permissions: p})
+		_, _, err := apps.CreateInstallationToken(ctx, w.hub.Installation,
+			&github.InstallationTokenOptions{Repositories: repos, Permissions: p})
 		return err
 	}
 	read := &github.InstallationPermissions{Contents: github.String("read")}
 	w.refused(mint([]string{"none"}, read), 422, "does not exist or is not accessible")
 	w.complaints()
-	w.refused(mint([]string{"app"}, &github.InstallationPermissions{Secrets: github.String("read")}), 422, "not granted to this installation")
+	w.refused(mint([]string{"app"}, &github.InstallationPermissions{Secrets: github.String("read")}), 422,
+		"not granted to this installation")
 	w.complaints("secrets=read, which the installation has not got")
 	for want, err := range map[string]error{
 		"more than is needed":  mint([]string{"app"}, &github.InstallationPermissions{Issues: github.String("write")}),
@@ -150,7 +153,8 @@ func TestTokensForMoreThanNeeded(t *testing.T) {
 			t.Error(want, err)
 		}
 	}
-	if got := strings.Join(w.hub.TakeComplaints(), "\n"); !strings.Contains(got, "more than is needed") || !strings.Contains(got, "for 0 repositories") || !strings.Contains(got, "all permissions") {
+	if got := strings.Join(w.hub.TakeComplaints(), "\n"); !strings.Contains(got, "more than is needed") ||
+		!strings.Contains(got, "for 0 repositories") || !strings.Contains(got, "all permissions") {
 		t.Error(got)
 	}
 	found, _, err := apps.FindRepositoryInstallation(ctx, "acme", "app")
@@ -177,7 +181,8 @@ func TestPullsThatAreRefused(t *testing.T) {
 		{github.NewPullRequest{Title: s(" "), Head: s("same"), Base: s("main")}, "title"},
 		{github.NewPullRequest{Head: s("same"), Base: s("main")}, `"title" wasn't supplied`},
 		{github.NewPullRequest{Title: s(strings.Repeat("t", 257)), Head: s("same"), Base: s("main")}, "title is too long"},
-		{github.NewPullRequest{Title: s("T"), Head: s("same"), Base: s("main"), Body: s(strings.Repeat("ä", 65537))}, "body is too long"},
+		{github.NewPullRequest{Title: s("T"), Head: s("same"), Base: s("main"), Body: s(strings.Repeat("ä", 65537))},
+			"body is too long"},
 		{github.NewPullRequest{Title: s("T"), Head: s("fix"), Base: s("main")}, "already exists"},
 		{github.NewPullRequest{Title: s("T"), Head: s("elsewhere:fix"), Base: s("main")}, "head"},
 	} {
@@ -196,13 +201,17 @@ func TestPullsThatAreRefused(t *testing.T) {
 	w.complaints()
 	w.refused(reviews("ramus[bot]"), 422, "author")
 	w.complaints("asked of its author")
-	_, _, err := w.api.PullRequests.CreateReview(ctx, "acme", "app", 1, &github.PullRequestReviewRequest{Event: s("APPROVE")})
+	_, _, err := w.api.PullRequests.CreateReview(ctx, "acme", "app", 1,
+		&github.PullRequestReviewRequest{Event: s("APPROVE")})
 	w.refused(err, 422, "Can not approve your own pull request")
-	_, _, err = w.api.PullRequests.CreateComment(ctx, "acme", "app", 1, &github.PullRequestComment{Body: s("x"), Path: s("a.txt"), Line: github.Int(2), CommitID: s(w.repo.Head("fix"))})
+	_, _, err = w.api.PullRequests.CreateComment(ctx, "acme", "app", 1, &github.PullRequestComment{Body: s("x"),
+		Path: s("a.txt"), Line: github.Int(2), CommitID: s(w.repo.Head("fix"))})
 	w.refused(err, 422, "line must be part of the diff")
-	_, _, err = w.api.PullRequests.CreateComment(ctx, "acme", "app", 1, &github.PullRequestComment{Body: s("x"), Path: s("b.txt"), Line: github.Int(1), CommitID: s(w.repo.Head("fix"))})
+	_, _, err = w.api.PullRequests.CreateComment(ctx, "acme", "app", 1, &github.PullRequestComment{Body: s("x"),
+		Path: s("b.txt"), Line: github.Int(1), CommitID: s(w.repo.Head("fix"))})
 	w.refused(err, 422, "path must be part of the diff")
-	_, _, err = w.api.PullRequests.CreateComment(ctx, "acme", "app", 1, &github.PullRequestComment{Body: s("x"), Path: s("a.txt"), Line: github.Int(15), CommitID: s(w.repo.Head("main"))})
+	_, _, err = w.api.PullRequests.CreateComment(ctx, "acme", "app", 1, &github.PullRequestComment{Body: s("x"),
+		Path: s("a.txt"), Line: github.Int(15), CommitID: s(w.repo.Head("main"))})
 	w.refused(err, 422, "commit_id")
 	top, err := w.repo.CommentLine("reviewer", 1, "a.txt", 15, "Why?")
 	if err != nil {
@@ -219,7 +228,8 @@ func TestPullsThatAreRefused(t *testing.T) {
 	w.refused(err, 422, "blank")
 	_, _, err = w.api.PullRequests.Merge(ctx, "acme", "app", 1, "", &github.PullRequestOptions{SHA: w.repo.Head("main")})
 	w.refused(err, 409, "Head branch was modified")
-	if _, err := w.repo.Push("developer", "main", "In the way", map[string]string{"a.txt": lines(1, 14) + "else\n" + lines(16, 30)}); err != nil {
+	if _, err := w.repo.Push("developer", "main", "In the way",
+		map[string]string{"a.txt": lines(1, 14) + "else\n" + lines(16, 30)}); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = w.api.PullRequests.Merge(ctx, "acme", "app", 1, "", nil)
@@ -261,7 +271,8 @@ func TestGitIsRefused(t *testing.T) {
 	if out, err := w.git(w.hub.AddToken("visitor", nil, nil), "push", "origin", "fix:other"); err == nil {
 		t.Error(out)
 	}
-	if resp, err := http.Get(w.hub.Upstream("app") + "/info/refs?service=git-upload-pack"); err != nil || resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {
+	if resp, err := http.Get(w.hub.Upstream("app") + "/info/refs?service=git-upload-pack"); err != nil ||
+		resp.StatusCode != 401 || resp.Header.Get("WWW-Authenticate") == "" {
 		t.Error(resp, err)
 	} else {
 		resp.Body.Close()
@@ -408,7 +419,8 @@ func TestLimits(t *testing.T) {
 	w.pull("fix")
 	ctx := t.Context()
 	say := func() error {
-		_, _, err := w.client(w.token).Issues.CreateComment(ctx, "acme", "app", 1, &github.IssueComment{Body: github.String("x")})
+		_, _, err := w.client(w.token).Issues.CreateComment(ctx, "acme", "app", 1,
+			&github.IssueComment{Body: github.String("x")})
 		return err
 	}
 	for range 2 { // the third, after the pull request

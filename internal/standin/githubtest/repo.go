@@ -56,7 +56,8 @@ func (s *Server) repo(name string) *repo {
 	if _, err := os.Stat(s.Dir(name) + "/HEAD"); err != nil {
 		return nil
 	}
-	r := &repo{s: s, id: s.id(), name: name, dir: s.Dir(name), main: "main", roles: map[string]string{}, protected: map[string]bool{}}
+	r := &repo{s: s, id: s.id(), name: name, dir: s.Dir(name), main: "main", roles: map[string]string{},
+		protected: map[string]bool{}}
 	if head, err := s.run(r.dir, nil, "symbolic-ref", "--short", "HEAD"); err == nil {
 		r.main = head
 	}
@@ -131,9 +132,12 @@ func (s *Server) userObject(u *user) object {
 		return nil
 	}
 	api := s.API() + "users/" + u.login
-	return object{"login": u.login, "id": u.id, "node_id": node("U", u.id), "avatar_url": s.URL() + "/avatars/" + u.login, "gravatar_id": "",
-		"url": api, "html_url": s.URL() + "/" + u.login, "followers_url": api + "/followers", "following_url": api + "/following{/other_user}",
-		"gists_url": api + "/gists{/gist_id}", "starred_url": api + "/starred{/owner}{/repo}", "subscriptions_url": api + "/subscriptions",
+	return object{"login": u.login, "id": u.id, "node_id": node("U", u.id),
+		"avatar_url": s.URL() + "/avatars/" + u.login, "gravatar_id": "",
+		"url": api, "html_url": s.URL() + "/" + u.login, "followers_url": api + "/followers",
+		"following_url": api + "/following{/other_user}",
+		"gists_url":     api + "/gists{/gist_id}", "starred_url": api + "/starred{/owner}{/repo}",
+		"subscriptions_url": api + "/subscriptions",
 		"organizations_url": api + "/orgs", "repos_url": api + "/repos", "events_url": api + "/events{/privacy}",
 		"received_events_url": api + "/received_events", "type": u.kind, "user_view_type": "public", "site_admin": false}
 }
@@ -142,12 +146,17 @@ func (s *Server) userObject(u *user) object {
 func (s *Server) repoObject(r *repo) object {
 	full := s.Account + "/" + r.name
 	html, api := s.URL()+"/"+full, s.API()+"repos/"+full
-	o := object{"id": r.id, "node_id": node("R", r.id), "name": r.name, "full_name": full, "private": true, "visibility": "private",
-		"owner": s.userObject(s.user(s.Account, "Organization")), "html_url": html, "description": nil, "fork": false, "url": api,
+	o := object{"id": r.id, "node_id": node("R", r.id), "name": r.name, "full_name": full, "private": true,
+		"visibility": "private",
+		"owner":      s.userObject(s.user(s.Account, "Organization")), "html_url": html, "description": nil,
+		"fork": false, "url": api,
 		"created_at": epoch, "updated_at": epoch, "pushed_at": epoch, "git_url": "git://" + s.addr + "/" + full + ".git",
-		"ssh_url": "git@" + s.addr + ":" + full + ".git", "clone_url": html + ".git", "svn_url": html, "homepage": nil, "size": 0,
-		"stargazers_count": 0, "watchers_count": 0, "language": nil, "has_issues": true, "has_projects": true, "has_downloads": true,
-		"has_wiki": false, "has_pages": false, "has_discussions": false, "forks_count": 0, "mirror_url": nil, "archived": false,
+		"ssh_url": "git@" + s.addr + ":" + full + ".git", "clone_url": html + ".git", "svn_url": html,
+		"homepage": nil, "size": 0,
+		"stargazers_count": 0, "watchers_count": 0, "language": nil, "has_issues": true, "has_projects": true,
+		"has_downloads": true,
+		"has_wiki":      false, "has_pages": false, "has_discussions": false, "forks_count": 0, "mirror_url": nil,
+		"archived": false,
 		"disabled": false, "open_issues_count": len(r.pulls), "license": nil, "allow_forking": false, "is_template": false,
 		"web_commit_signoff_required": false, "topics": []any{}, "forks": 0, "open_issues": len(r.pulls), "watchers": 0,
 		"default_branch": r.main, "allow_squash_merge": true, "allow_merge_commit": true, "allow_rebase_merge": true,
@@ -155,15 +164,23 @@ func (s *Server) repoObject(r *repo) object {
 	if r.public {
 		o["private"], o["visibility"] = false, "public"
 	}
-	for name, path := range map[string]string{"forks": "/forks", "keys": "/keys{/key_id}", "collaborators": "/collaborators{/collaborator}",
-		"teams": "/teams", "hooks": "/hooks", "issue_events": "/issues/events{/number}", "events": "/events", "assignees": "/assignees{/user}",
-		"branches": "/branches{/branch}", "tags": "/tags", "blobs": "/git/blobs{/sha}", "git_tags": "/git/tags{/sha}", "git_refs": "/git/refs{/sha}",
-		"trees": "/git/trees{/sha}", "statuses": "/statuses/{sha}", "languages": "/languages", "stargazers": "/stargazers",
-		"contributors": "/contributors", "subscribers": "/subscribers", "subscription": "/subscription", "commits": "/commits{/sha}",
+	for name, path := range map[string]string{"forks": "/forks", "keys": "/keys{/key_id}",
+		"collaborators": "/collaborators{/collaborator}",
+		"teams":         "/teams", "hooks": "/hooks", "issue_events": "/issues/events{/number}", "events": "/events",
+		"assignees": "/assignees{/user}",
+		"branches":  "/branches{/branch}", "tags": "/tags", "blobs": "/git/blobs{/sha}", "git_tags": "/git/tags{/sha}",
+		"git_refs": "/git/refs{/sha}",
+		"trees":    "/git/trees{/sha}", "statuses": "/statuses/{sha}", "languages": "/languages",
+		"stargazers":   "/stargazers",
+		"contributors": "/contributors", "subscribers": "/subscribers", "subscription": "/subscription",
+		"commits":     "/commits{/sha}",
 		"git_commits": "/git/commits{/sha}", "comments": "/comments{/number}", "issue_comment": "/issues/comments{/number}",
-		"contents": "/contents/{+path}", "compare": "/compare/{base}...{head}", "merges": "/merges", "archive": "/{archive_format}{/ref}",
-		"downloads": "/downloads", "issues": "/issues{/number}", "pulls": "/pulls{/number}", "milestones": "/milestones{/number}",
-		"notifications": "/notifications{?since,all,participating}", "labels": "/labels{/name}", "releases": "/releases{/id}", "deployments": "/deployments"} {
+		"contents": "/contents/{+path}", "compare": "/compare/{base}...{head}", "merges": "/merges",
+		"archive":   "/{archive_format}{/ref}",
+		"downloads": "/downloads", "issues": "/issues{/number}", "pulls": "/pulls{/number}",
+		"milestones":    "/milestones{/number}",
+		"notifications": "/notifications{?since,all,participating}", "labels": "/labels{/name}",
+		"releases": "/releases{/id}", "deployments": "/deployments"} {
 		o[name+"_url"] = api + path
 	}
 	return o
@@ -177,7 +194,8 @@ func (c *call) repoFor(r *repo) object {
 		role = r.role(c.who.user)
 	}
 	may := object{}
-	for name, least := range map[string]string{"pull": "read", "triage": "triage", "push": "write", "maintain": "maintain", "admin": "admin"} {
+	for name, least := range map[string]string{"pull": "read", "triage": "triage", "push": "write",
+		"maintain": "maintain", "admin": "admin"} {
 		may[name] = rank(role) >= rank(least)
 	}
 	o["permissions"] = may
@@ -239,7 +257,8 @@ func (c *call) orgs() answer {
 		return c.page([]any{})
 	}
 	org := c.s.user(c.s.Account, "Organization")
-	return c.page([]any{object{"login": org.login, "id": org.id, "node_id": node("O", org.id), "url": c.s.API() + "orgs/" + org.login,
+	return c.page([]any{object{"login": org.login, "id": org.id, "node_id": node("O", org.id),
+		"url":        c.s.API() + "orgs/" + org.login,
 		"avatar_url": c.s.URL() + "/avatars/" + org.login, "description": ""}})
 }
 
@@ -273,7 +292,8 @@ func (c *call) permission() answer {
 
 func (c *call) branchObject(name string) object {
 	sha := c.repo.heads[name]
-	return object{"name": name, "commit": object{"sha": sha, "url": c.repoURL() + "/commits/" + sha}, "protected": c.repo.protected[name]}
+	return object{"name": name, "commit": object{"sha": sha, "url": c.repoURL() + "/commits/" + sha},
+		"protected": c.repo.protected[name]}
 }
 
 func (c *call) branches() answer {
@@ -302,7 +322,8 @@ func (c *call) getRef() answer {
 	if !is || sha == "" {
 		return notFound.answer()
 	}
-	return ok(object{"ref": "refs/heads/" + branch, "node_id": node("REF", c.repo.id), "url": c.repoURL() + "/git/refs/heads/" + branch,
+	return ok(object{"ref": "refs/heads/" + branch, "node_id": node("REF", c.repo.id),
+		"url":    c.repoURL() + "/git/refs/heads/" + branch,
 		"object": object{"type": "commit", "sha": sha, "url": c.repoURL() + "/git/commits/" + sha}})
 }
 
@@ -357,10 +378,12 @@ func (s *Server) commitObject(r *repo, sha string) object {
 	for _, p := range strings.Fields(f[1]) {
 		parents = append(parents, object{"sha": p, "url": url + "/commits/" + p})
 	}
-	return object{"sha": sha, "node_id": node("C", r.id), "url": url + "/commits/" + sha, "html_url": s.URL() + "/" + s.Account + "/" + r.name + "/commit/" + sha,
+	return object{"sha": sha, "node_id": node("C", r.id), "url": url + "/commits/" + sha,
+		"html_url": s.URL() + "/" + s.Account + "/" + r.name + "/commit/" + sha,
 		"commit": object{"message": strings.TrimSpace(f[8]), "tree": object{"sha": f[0]}, "comment_count": 0,
-			"author":    object{"name": f[2], "email": f[3], "date": f[4]},
-			"committer": object{"name": f[5], "email": f[6], "date": f[7]}, "verification": object{"verified": false, "reason": "unsigned"}},
+			"author":       object{"name": f[2], "email": f[3], "date": f[4]},
+			"committer":    object{"name": f[5], "email": f[6], "date": f[7]},
+			"verification": object{"verified": false, "reason": "unsigned"}},
 		"author": s.userObject(s.byEmail(f[3])), "committer": s.userObject(s.byEmail(f[6])), "parents": parents}
 }
 
@@ -390,8 +413,10 @@ func (s *Server) pushCommit(r *repo, sha string) object {
 	author, _ := inner["author"].(object)
 	committer, _ := inner["committer"].(object)
 	email := func(p object) string { return fmt.Sprint(p["email"]) }
-	c := object{"id": sha, "tree_id": tree["sha"], "distinct": true, "message": inner["message"], "timestamp": committer["date"],
-		"url": o["html_url"], "author": who("author", s.byEmail(email(author))), "committer": who("committer", s.byEmail(email(committer)))}
+	c := object{"id": sha, "tree_id": tree["sha"], "distinct": true, "message": inner["message"],
+		"timestamp": committer["date"],
+		"url":       o["html_url"], "author": who("author", s.byEmail(email(author))),
+		"committer": who("committer", s.byEmail(email(committer)))}
 	kinds := map[byte]string{'A': "added", 'D': "removed", 'M': "modified"}
 	for _, name := range kinds {
 		c[name] = []string{}
@@ -464,8 +489,11 @@ func (s *Server) emitPush(r *repo, branch, from, to string, by *user) {
 		kind = "delete"
 	}
 	s.change(Change{Repo: r.name, Kind: kind, User: by.login, Ref: branch, SHA: to, Text: count(len(commits), "commit")})
-	s.emit(r, by, "push", "", object{"ref": "refs/heads/" + branch, "before": before, "after": after, "repository": repository,
-		"pusher":  object{"name": by.login, "email": by.login + "@users.noreply.github.com"},
-		"created": from == "", "deleted": to == "", "forced": from != "" && to != "" && !s.descends(r, to, from), "base_ref": nil,
-		"compare": s.URL() + "/" + s.Account + "/" + r.name + "/compare/" + before[:12] + "..." + after[:12], "commits": commits, "head_commit": head})
+	s.emit(r, by, "push", "",
+		object{"ref": "refs/heads/" + branch, "before": before, "after": after, "repository": repository,
+			"pusher":  object{"name": by.login, "email": by.login + "@users.noreply.github.com"},
+			"created": from == "", "deleted": to == "", "forced": from != "" && to != "" && !s.descends(r, to, from),
+			"base_ref": nil,
+			"compare":  s.URL() + "/" + s.Account + "/" + r.name + "/compare/" + before[:12] + "..." + after[:12],
+			"commits":  commits, "head_commit": head})
 }

@@ -52,7 +52,8 @@ type draftComment struct {
 
 // newLine checks a comment against the diff. s.mu is held.
 func (s *Server) newLine(p *pull, by *user, d draftComment, wholeFile bool) (*lineComment, error) {
-	c := &lineComment{p: p, user: by, body: d.Body, path: d.Path, side: strings.ToUpper(cmp.Or(d.Side, "RIGHT")), line: d.Line, start: d.StartLine,
+	c := &lineComment{p: p, user: by, body: d.Body, path: d.Path, side: strings.ToUpper(cmp.Or(d.Side, "RIGHT")),
+		line: d.Line, start: d.StartLine,
 		commit: p.headSHA, created: s.Now(), updated: s.Now()}
 	if strings.TrimSpace(d.Body) == "" {
 		return nil, invalid(object{"resource": "PullRequestReviewComment", "code": "missing_field", "field": "body"})
@@ -97,7 +98,8 @@ func (s *Server) addReview(p *pull, by *user, state, body, commit string, commen
 	// Only events have the state in lower case.
 	o := s.reviewObject(p, v)
 	o["state"] = strings.ToLower(state)
-	s.emit(p.r, by, "pull_request_review", "submitted", object{"action": "submitted", "review": o, "pull_request": s.pullObject(p), "repository": s.repoObject(p.r)})
+	s.emit(p.r, by, "pull_request_review", "submitted",
+		object{"action": "submitted", "review": o, "pull_request": s.pullObject(p), "repository": s.repoObject(p.r)})
 	for _, c := range comments {
 		kind := "line"
 		if c.reply != 0 {
@@ -138,8 +140,10 @@ func (s *Server) addReply(p *pull, by *user, to int64, body string) (*lineCommen
 // reviewObject returns the JSON of a review. s.mu is held.
 func (s *Server) reviewObject(p *pull, v *review) object {
 	html := fmt.Sprintf("%s#pullrequestreview-%d", s.pullPage(p), v.id)
-	return object{"id": v.id, "node_id": node("PRR", v.id), "user": s.userObject(v.user), "body": v.body, "state": v.state, "html_url": html,
-		"pull_request_url": s.pullURL(p), "author_association": s.association(p.r, v.user), "submitted_at": stamp(v.submitted), "commit_id": v.commit,
+	return object{"id": v.id, "node_id": node("PRR", v.id), "user": s.userObject(v.user), "body": v.body,
+		"state": v.state, "html_url": html,
+		"pull_request_url": s.pullURL(p), "author_association": s.association(p.r, v.user),
+		"submitted_at": stamp(v.submitted), "commit_id": v.commit,
 		"_links": object{"html": object{"href": html}, "pull_request": object{"href": s.pullURL(p)}}}
 }
 
@@ -148,11 +152,16 @@ func (s *Server) lineObject(c *lineComment) object {
 	p := c.p
 	api := fmt.Sprintf("%s/pulls/comments/%d", s.repoURL(p.r), c.id)
 	html := fmt.Sprintf("%s#discussion_r%d", s.pullPage(p), c.id)
-	o := object{"url": api, "pull_request_review_id": c.review, "id": c.id, "node_id": node("PRRC", c.id), "diff_hunk": c.hunk, "path": c.path,
-		"commit_id": p.headSHA, "original_commit_id": c.commit, "user": s.userObject(c.user), "body": c.body, "created_at": stamp(c.created),
-		"updated_at": stamp(c.updated), "html_url": html, "pull_request_url": s.pullURL(p), "author_association": s.association(p.r, c.user),
-		"_links":    object{"self": object{"href": api}, "html": object{"href": html}, "pull_request": object{"href": s.pullURL(p)}},
-		"reactions": object{"url": api + "/reactions", "total_count": 0}, "side": c.side, "start_line": nil, "original_start_line": nil, "start_side": nil}
+	o := object{"url": api, "pull_request_review_id": c.review, "id": c.id, "node_id": node("PRRC", c.id),
+		"diff_hunk": c.hunk, "path": c.path,
+		"commit_id": p.headSHA, "original_commit_id": c.commit, "user": s.userObject(c.user), "body": c.body,
+		"created_at": stamp(c.created),
+		"updated_at": stamp(c.updated), "html_url": html, "pull_request_url": s.pullURL(p),
+		"author_association": s.association(p.r, c.user),
+		"_links": object{"self": object{"href": api}, "html": object{"href": html},
+			"pull_request": object{"href": s.pullURL(p)}},
+		"reactions": object{"url": api + "/reactions", "total_count": 0}, "side": c.side, "start_line": nil,
+		"original_start_line": nil, "start_side": nil}
 	if c.reply != 0 {
 		o["in_reply_to_id"] = c.reply
 	}
@@ -310,7 +319,8 @@ func (s *Server) dismissReview(p *pull, v *review, by *user, message string) err
 	s.change(p.change("dismiss", by, message))
 	o := s.reviewObject(p, v)
 	o["state"] = "dismissed"
-	s.emit(p.r, by, "pull_request_review", "dismissed", object{"action": "dismissed", "review": o, "pull_request": s.pullObject(p), "repository": s.repoObject(p.r)})
+	s.emit(p.r, by, "pull_request_review", "dismissed",
+		object{"action": "dismissed", "review": o, "pull_request": s.pullObject(p), "repository": s.repoObject(p.r)})
 	return nil
 }
 
@@ -396,9 +406,11 @@ func (c *call) createLineComment() answer {
 	case ask.ReplyTo != 0:
 		l, err = c.s.addReply(p, c.who.user, ask.ReplyTo, ask.Body)
 	case ask.Commit == "":
-		return refused(http.StatusUnprocessableEntity, "Invalid request.\n\nNo subschema in \"oneOf\" matched.\n\"commit_id\" wasn't supplied.")
+		return refused(http.StatusUnprocessableEntity,
+			"Invalid request.\n\nNo subschema in \"oneOf\" matched.\n\"commit_id\" wasn't supplied.")
 	case !slices.Contains(c.s.commitsOf(p), ask.Commit):
-		return failed(invalid(object{"resource": "PullRequestReviewComment", "field": "commit_id", "code": "custom", "message": "commit_id is not part of the pull request"}))
+		return failed(invalid(object{"resource": "PullRequestReviewComment", "field": "commit_id", "code": "custom",
+			"message": "commit_id is not part of the pull request"}))
 	default:
 		if l, err = c.s.newLine(p, c.who.user, ask.draftComment, ask.Subject == "file"); err == nil {
 			c.s.addReview(p, c.who.user, "COMMENTED", "", "", []*lineComment{l})
@@ -450,8 +462,10 @@ func (c *call) editLineComment() answer {
 	}
 	before := l.body
 	l.body, l.updated = ask.Body, c.s.Now()
-	c.s.emit(c.repo, c.who.user, "pull_request_review_comment", "edited", object{"action": "edited", "comment": c.s.lineObject(l),
-		"changes": object{"body": object{"from": before}}, "pull_request": c.s.pullObject(l.p), "repository": c.s.repoObject(c.repo)})
+	c.s.emit(c.repo, c.who.user, "pull_request_review_comment", "edited",
+		object{"action": "edited", "comment": c.s.lineObject(l),
+			"changes": object{"body": object{"from": before}}, "pull_request": c.s.pullObject(l.p),
+			"repository": c.s.repoObject(c.repo)})
 	return ok(c.s.lineObject(l))
 }
 

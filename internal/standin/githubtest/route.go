@@ -105,14 +105,16 @@ var routes = []route{
 	{"PUT /repos/{owner}/{repo}/pulls/{pull_number}/merge", onRepo, writeContents, (*call).mergePull},
 	{"GET /repos/{owner}/{repo}/pulls/{pull_number}/comments", onRepo, readPulls, (*call).lineComments},
 	{"POST /repos/{owner}/{repo}/pulls/{pull_number}/comments", onRepo, writePulls, (*call).createLineComment},
-	{"POST /repos/{owner}/{repo}/pulls/{pull_number}/comments/{comment_id}/replies", onRepo, writePulls, (*call).createReply},
+	{"POST /repos/{owner}/{repo}/pulls/{pull_number}/comments/{comment_id}/replies", onRepo, writePulls,
+		(*call).createReply},
 	{"GET /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers", onRepo, readPulls, (*call).requested},
 	{"POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers", onRepo, writePulls, (*call).request},
 	{"DELETE /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers", onRepo, writePulls, (*call).unrequest},
 	{"GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews", onRepo, readPulls, (*call).reviews},
 	{"POST /repos/{owner}/{repo}/pulls/{pull_number}/reviews", onRepo, writePulls, (*call).createReview},
 	{"GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}", onRepo, readPulls, (*call).getReview},
-	{"GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/comments", onRepo, readPulls, (*call).reviewComments},
+	{"GET /repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/comments", onRepo, readPulls,
+		(*call).reviewComments},
 	{"PUT /repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/dismissals", onRepo, writePulls, (*call).dismiss},
 
 	{"GET /repos/{owner}/{repo}/issues/comments/{comment_id}", onRepo, readIssues, (*call).getComment},
@@ -297,7 +299,8 @@ func (c *call) serve(rt *route, q *Request) answer {
 		// not.
 		s.complain("%s without a User-Agent of its own", rt.name)
 		if c.r.UserAgent() == "" {
-			return answer{status: http.StatusForbidden, kind: "text/html", body: []byte("Request forbidden by administrative rules. Please make sure your request has a User-Agent header")}
+			return answer{status: http.StatusForbidden, kind: "text/html",
+				body: []byte("Request forbidden by administrative rules. Please make sure your request has a User-Agent header")}
 		}
 	}
 	if v := c.r.Header.Get("X-GitHub-Api-Version"); v != "" && v != "2022-11-28" {

@@ -208,7 +208,8 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.moved = make(chan struct{})
-	s.state = state{users: map[string]*user{}, roles: map[string]string{}, repos: map[string]*repo{}, tokens: map[string]*actor{}, codes: map[string]*signIn{},
+	s.state = state{users: map[string]*user{}, roles: map[string]string{}, repos: map[string]*repo{},
+		tokens: map[string]*actor{}, codes: map[string]*signIn{},
 		budgets: map[string]*budget{}, ids: 1000}
 	s.user(s.Account, "Organization")
 	s.user(s.bot(), "Bot")
@@ -236,7 +237,8 @@ func (s *Server) Up() error {
 	if s.addr == "" {
 		s.addr = l.Addr().String()
 	}
-	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:    slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return s.ctx }}
 	s.http, s.served = server, make(chan struct{})
 	go func(served chan struct{}) {

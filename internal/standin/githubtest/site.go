@@ -52,7 +52,8 @@ func (c *call) site(path string) (answer, bool) {
 			return plain(http.StatusOK, c.s.wholeDiff(r.pull(number))), true
 		}
 		return plain(http.StatusOK, c.s.view(r.pull(number)).String()), true
-	case c.r.Method == http.MethodGet && len(parts) > 4 && parts[0] == c.s.Account && (parts[2] == "blob" || parts[2] == "raw"):
+	case c.r.Method == http.MethodGet && len(parts) > 4 && parts[0] == c.s.Account &&
+		(parts[2] == "blob" || parts[2] == "raw"):
 		return c.blob(parts[1], parts[2], parts[3], strings.Join(parts[4:], "/")), true
 	}
 	return answer{}, false
@@ -127,18 +128,21 @@ func (c *call) authorize() answer {
 		c.s.complain("a sign-in without a state")
 	}
 	code := strings.ToLower(rand.Text())
-	c.s.state.codes[code] = &signIn{user: u, redirect: q.Get("redirect_uri"), expires: c.s.Now().Add(codeLife), challenge: q.Get("code_challenge")}
+	c.s.state.codes[code] = &signIn{user: u, redirect: q.Get("redirect_uri"), expires: c.s.Now().Add(codeLife),
+		challenge: q.Get("code_challenge")}
 	to := back.Query()
 	to.Set("code", code)
 	to.Set("state", q.Get("state"))
 	back.RawQuery = to.Encode()
-	return answer{status: http.StatusFound, header: http.Header{"Location": {back.String()}}, body: []byte{}, kind: "text/html"}
+	return answer{status: http.StatusFound, header: http.Header{"Location": {back.String()}}, body: []byte{},
+		kind: "text/html"}
 }
 
 // exchange returns a token for a code. Errors have the status 200, as at GitHub.
 func (c *call) exchange() answer {
 	fail := func(code, text string) answer {
-		return ok(object{"error": code, "error_description": text, "error_uri": "https://docs.github.com/apps/managing-oauth-apps/troubleshooting-oauth-app-access-token-request-errors/"})
+		return ok(object{"error": code, "error_description": text,
+			"error_uri": "https://docs.github.com/apps/managing-oauth-apps/troubleshooting-oauth-app-access-token-request-errors/"})
 	}
 	if err := c.r.ParseForm(); err != nil {
 		return plain(http.StatusBadRequest, "Bad Request")

@@ -13,11 +13,13 @@ import (
 )
 
 // Granted has an installation's default permissions.
-var Granted = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "write", "checks": "write",
+var Granted = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "write",
+	"checks":   "write",
 	"statuses": "write", "actions": "read", "members": "read", "administration": "read"}
 
 // Enough is the default of the permissions that a token may request without a complaint.
-var Enough = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "read", "checks": "read",
+var Enough = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "read",
+	"checks":   "read",
 	"statuses": "write", "actions": "read", "members": "read"}
 
 // tokenLife is the lifetime of an installation's token.
@@ -174,7 +176,8 @@ func (c *call) mint() answer {
 	for _, name := range names {
 		r := s.repo(name)
 		if r == nil {
-			return refused(http.StatusUnprocessableEntity, "There is at least one repository that does not exist or is not accessible to the parent installation.")
+			return refused(http.StatusUnprocessableEntity,
+				"There is at least one repository that does not exist or is not accessible to the parent installation.")
 		}
 		list = append(list, s.repoObject(r))
 	}
@@ -215,8 +218,9 @@ func (c *call) app() answer { return ok(c.s.appObject(true)) }
 
 // appObject returns the JSON of the App. s.mu is held.
 func (s *Server) appObject(whole bool) object {
-	o := object{"id": s.App, "slug": s.Slug, "node_id": node("A", s.App), "client_id": "Iv1.standin", "owner": s.userObject(s.user(s.Account, "Organization")),
-		"name": s.Slug, "description": "", "external_url": "https://example.org", "html_url": s.URL() + "/apps/" + s.Slug,
+	o := object{"id": s.App, "slug": s.Slug, "node_id": node("A", s.App), "client_id": "Iv1.standin",
+		"owner": s.userObject(s.user(s.Account, "Organization")),
+		"name":  s.Slug, "description": "", "external_url": "https://example.org", "html_url": s.URL() + "/apps/" + s.Slug,
 		"created_at": epoch, "updated_at": epoch, "permissions": s.Permissions, "events": events}
 	if whole {
 		o["installations_count"] = 1
@@ -226,11 +230,15 @@ func (s *Server) appObject(whole bool) object {
 
 // installationObject returns the JSON of the installation. s.mu is held.
 func (s *Server) installationObject() object {
-	return object{"id": s.Installation, "account": s.userObject(s.user(s.Account, "Organization")), "repository_selection": "all",
-		"access_tokens_url": s.API() + "app/installations/" + strconv.FormatInt(s.Installation, 10) + "/access_tokens",
-		"repositories_url":  s.API() + "installation/repositories", "html_url": s.URL() + "/organizations/" + s.Account + "/settings/installations/" + strconv.FormatInt(s.Installation, 10),
-		"app_id": s.App, "app_slug": s.Slug, "target_id": s.user(s.Account, "Organization").id, "target_type": "Organization", "permissions": s.Permissions,
-		"events": events, "created_at": epoch, "updated_at": epoch, "single_file_name": nil, "suspended_at": nil, "suspended_by": nil}
+	return object{"id": s.Installation, "account": s.userObject(s.user(s.Account, "Organization")),
+		"repository_selection": "all",
+		"access_tokens_url":    s.API() + "app/installations/" + strconv.FormatInt(s.Installation, 10) + "/access_tokens",
+		"repositories_url":     s.API() + "installation/repositories", "html_url": s.URL() + "/organizations/" +
+			s.Account + "/settings/installations/" + strconv.FormatInt(s.Installation, 10),
+		"app_id": s.App, "app_slug": s.Slug, "target_id": s.user(s.Account, "Organization").id,
+		"target_type": "Organization", "permissions": s.Permissions,
+		"events": events, "created_at": epoch, "updated_at": epoch, "single_file_name": nil, "suspended_at": nil,
+		"suspended_by": nil}
 }
 
 func (c *call) installations() answer { return c.page([]any{c.s.installationObject()}) }

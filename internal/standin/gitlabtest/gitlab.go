@@ -89,7 +89,8 @@ func (f form) Webhook(e hub.Event) (http.Header, any) {
 	header.Set("X-Gitlab-Event-UUID", id)
 	header.Set("Idempotency-Key", id)
 	header.Set("X-Gitlab-Instance", f.h.URL())
-	body := hub.Object{"project": hub.Object{"id": e.Repo.ID, "path_with_namespace": e.Repo.FullName(), "web_url": f.h.URL() + "/" + e.Repo.FullName()}}
+	body := hub.Object{"project": hub.Object{"id": e.Repo.ID, "path_with_namespace": e.Repo.FullName(),
+		"web_url": f.h.URL() + "/" + e.Repo.FullName()}}
 	if e.User != nil {
 		body["user"] = f.user(e.User)
 	}
@@ -110,15 +111,18 @@ func (f form) Webhook(e hub.Event) (http.Header, any) {
 	case "comment":
 		header.Set("X-Gitlab-Event", "Note Hook")
 		body["object_kind"] = "note"
-		body["object_attributes"] = hub.Object{"id": e.Comment.ID, "note": e.Comment.Body, "noteable_type": "MergeRequest", "action": "create"}
+		body["object_attributes"] = hub.Object{"id": e.Comment.ID, "note": e.Comment.Body,
+			"noteable_type": "MergeRequest", "action": "create"}
 		body["merge_request"] = f.mergeRequest(e.Repo, e.Pull)
 	case "push":
 		header.Set("X-Gitlab-Event", "Push Hook")
-		body["object_kind"], body["ref"], body["before"], body["after"] = "push", "refs/heads/"+e.Branch, orZero(e.Before), orZero(e.After)
+		body["object_kind"], body["ref"], body["before"], body["after"] = "push", "refs/heads/"+e.Branch,
+			orZero(e.Before), orZero(e.After)
 	case "status":
 		header.Set("X-Gitlab-Event", "Pipeline Hook")
 		body["object_kind"] = "pipeline"
-		body["object_attributes"] = hub.Object{"id": e.Status.ID, "ref": e.Status.Branch, "sha": e.Status.Commit, "status": state(e.Status.State)}
+		body["object_attributes"] = hub.Object{"id": e.Status.ID, "ref": e.Status.Branch, "sha": e.Status.Commit,
+			"status": state(e.Status.State)}
 	default:
 		return nil, nil
 	}
@@ -153,9 +157,12 @@ func (f form) mergeRequest(r *hub.Repo, p *hub.Pull) hub.Object {
 	for _, u := range p.Requested {
 		reviewers = append(reviewers, f.user(u))
 	}
-	return hub.Object{"id": p.ID, "iid": p.Number, "project_id": r.ID, "title": p.Title, "description": p.Body, "state": states[p.State],
-		"draft": strings.HasPrefix(p.Title, "Draft: "), "web_url": fmt.Sprintf("%s/%s/-/merge_requests/%d", f.h.URL(), r.FullName(), p.Number),
-		"source_branch": p.Head, "target_branch": p.Base, "source_project_id": r.ID, "target_project_id": r.ID, "sha": p.HeadSHA,
+	return hub.Object{"id": p.ID, "iid": p.Number, "project_id": r.ID, "title": p.Title, "description": p.Body,
+		"state":         states[p.State],
+		"draft":         strings.HasPrefix(p.Title, "Draft: "),
+		"web_url":       fmt.Sprintf("%s/%s/-/merge_requests/%d", f.h.URL(), r.FullName(), p.Number),
+		"source_branch": p.Head, "target_branch": p.Base, "source_project_id": r.ID, "target_project_id": r.ID,
+		"sha":              p.HeadSHA,
 		"merge_commit_sha": orNil(p.Merge), "squash_commit_sha": nil, "author": f.user(p.Author), "reviewers": reviewers,
 		"labels": append([]string{}, p.Labels...), "updated_at": p.Updated.UTC().Format(time.RFC3339Nano)}
 }
@@ -233,7 +240,8 @@ func mergeRequests(c *hub.Call, r *hub.Repo) (int, any, error) {
 	list := []any{}
 	for _, p := range r.Pulls {
 		one := c.Form.(form).mergeRequest(r, p)
-		if (q.Get("state") == "" || one["state"] == q.Get("state")) && (q.Get("source_branch") == "" || p.Head == q.Get("source_branch")) &&
+		if (q.Get("state") == "" || one["state"] == q.Get("state")) &&
+			(q.Get("source_branch") == "" || p.Head == q.Get("source_branch")) &&
 			(q.Get("target_branch") == "" || p.Base == q.Get("target_branch")) {
 			list = append(list, one)
 		}
@@ -259,7 +267,8 @@ func create(c *hub.Call, r *hub.Repo) (int, any, error) {
 	case len([]rune(in.Title)) > maxTitle:
 		return 0, nil, hub.Refuse(http.StatusBadRequest, "title is too long (maximum is 255 characters)")
 	case there != nil:
-		return 0, nil, hub.Refuse(http.StatusConflict, fmt.Sprintf("Another open merge request already exists for this source branch: !%d", there.Number))
+		return 0, nil, hub.Refuse(http.StatusConflict,
+			fmt.Sprintf("Another open merge request already exists for this source branch: !%d", there.Number))
 	case r.HeadOf(in.Source) == "" || r.HeadOf(in.Target) == "":
 		return 0, nil, hub.Refuse(http.StatusBadRequest, "Source branch \""+in.Source+"\" does not exist")
 	}
@@ -329,7 +338,8 @@ func approvals(c *hub.Call, _ *hub.Repo, p *hub.Pull) (int, any, error) {
 	by := []any{}
 	for _, v := range latest(p) {
 		if v.State == "approved" {
-			by = append(by, hub.Object{"user": c.Form.(form).user(v.By), "approved_at": v.Created.UTC().Format(time.RFC3339Nano)})
+			by = append(by, hub.Object{"user": c.Form.(form).user(v.By),
+				"approved_at": v.Created.UTC().Format(time.RFC3339Nano)})
 		}
 	}
 	return http.StatusOK, hub.Object{"iid": p.Number, "approved_by": by}, nil
@@ -339,7 +349,8 @@ func reviewers(c *hub.Call, _ *hub.Repo, p *hub.Pull) (int, any, error) {
 	list := []any{}
 	verdicts := latest(p)
 	for _, v := range verdicts {
-		list = append(list, hub.Object{"user": c.Form.(form).user(v.By), "state": map[string]string{"approved": "approved", "changes_requested": "requested_changes"}[v.State]})
+		list = append(list, hub.Object{"user": c.Form.(form).user(v.By),
+			"state": map[string]string{"approved": "approved", "changes_requested": "requested_changes"}[v.State]})
 	}
 	for _, u := range p.Requested {
 		if !slices.ContainsFunc(verdicts, func(v *hub.Verdict) bool { return v.By == u }) {
@@ -350,10 +361,12 @@ func reviewers(c *hub.Call, _ *hub.Repo, p *hub.Pull) (int, any, error) {
 }
 
 func note(f form, m *hub.Comment) hub.Object {
-	out := hub.Object{"id": m.ID, "type": nil, "body": m.Body, "author": f.user(m.Author), "system": m.System, "noteable_type": "MergeRequest",
-		"created_at": m.Created.UTC().Format(time.RFC3339Nano), "resolvable": m.Path != ""}
+	out := hub.Object{"id": m.ID, "type": nil, "body": m.Body, "author": f.user(m.Author), "system": m.System,
+		"noteable_type": "MergeRequest",
+		"created_at":    m.Created.UTC().Format(time.RFC3339Nano), "resolvable": m.Path != ""}
 	if m.Path != "" {
-		position := hub.Object{"position_type": "text", "head_sha": m.Commit, "old_path": m.Path, "new_path": m.Path, "new_line": m.Line, "old_line": nil}
+		position := hub.Object{"position_type": "text", "head_sha": m.Commit, "old_path": m.Path, "new_path": m.Path,
+			"new_line": m.Line, "old_line": nil}
 		if m.Old {
 			position["new_line"], position["old_line"] = nil, m.Line
 		}
@@ -374,10 +387,12 @@ func discussions(c *hub.Call, _ *hub.Repo, p *hub.Pull) (int, any, error) {
 	}
 	for _, v := range p.Verdicts {
 		if v.Body != "" {
-			add(&hub.Comment{ID: v.ID + 1<<40, Thread: fmt.Sprintf("%039x1", v.ID), Author: v.By, Body: v.Body, Created: v.Created})
+			add(&hub.Comment{ID: v.ID + 1<<40, Thread: fmt.Sprintf("%039x1", v.ID), Author: v.By, Body: v.Body,
+				Created: v.Created})
 		}
 		if v.State == "changes_requested" {
-			add(&hub.Comment{ID: v.ID, Thread: fmt.Sprintf("%039x2", v.ID), Author: v.By, Body: "requested changes", System: true, Created: v.Created})
+			add(&hub.Comment{ID: v.ID, Thread: fmt.Sprintf("%039x2", v.ID), Author: v.By, Body: "requested changes",
+				System: true, Created: v.Created})
 		}
 	}
 	for _, m := range p.Comments {
@@ -413,7 +428,8 @@ func obey(c *hub.Call, r *hub.Repo, p *hub.Pull, body string) string {
 				if u != nil && !slices.Contains(p.Requested, u) {
 					p.Requested = append(p.Requested, u)
 				}
-				p.Verdicts = slices.DeleteFunc(p.Verdicts, func(v *hub.Verdict) bool { return v.By == u && v.State == "changes_requested" })
+				p.Verdicts = slices.DeleteFunc(p.Verdicts,
+					func(v *hub.Verdict) bool { return v.By == u && v.State == "changes_requested" })
 			}
 		}
 		r.Changed(p, c.By, "update")
@@ -446,7 +462,8 @@ func reply(c *hub.Call, r *hub.Repo, p *hub.Pull) (int, any, error) {
 	id := c.R.PathValue("thread")
 	for _, m := range p.Comments {
 		if m.Thread == id {
-			return post(c, r, p, hub.Comment{Thread: id, ReplyTo: m.ID, Path: m.Path, Line: m.Line, Old: m.Old, Commit: m.Commit})
+			return post(c, r, p, hub.Comment{Thread: id, ReplyTo: m.ID, Path: m.Path, Line: m.Line, Old: m.Old,
+				Commit: m.Commit})
 		}
 	}
 	return 0, nil, hub.Refuse(http.StatusNotFound, "Discussion Not Found")
@@ -466,7 +483,8 @@ func statuses(c *hub.Call, r *hub.Repo) (int, any, error) {
 	list := []any{}
 	for _, name := range order {
 		s := newest[name]
-		list = append(list, hub.Object{"id": s.ID, "sha": s.Commit, "ref": s.Branch, "status": state(s.State), "name": s.Name, "description": s.Description,
+		list = append(list, hub.Object{"id": s.ID, "sha": s.Commit, "ref": s.Branch, "status": state(s.State),
+			"name": s.Name, "description": s.Description,
 			"target_url": s.URL, "allow_failure": false})
 	}
 	return http.StatusOK, hub.Page(c, list, "per_page"), nil
@@ -497,7 +515,8 @@ func setStatus(c *hub.Call, r *hub.Repo) (int, any, error) {
 		}
 	}
 	s := r.AddStatus(hub.Status{Commit: sha, Name: in.Name, State: own, Description: in.Description, URL: in.TargetURL})
-	return http.StatusCreated, hub.Object{"id": s.ID, "sha": sha, "status": in.State, "name": in.Name, "description": in.Description}, nil
+	return http.StatusCreated,
+		hub.Object{"id": s.ID, "sha": sha, "status": in.State, "name": in.Name, "description": in.Description}, nil
 }
 
 func deleteBranch(c *hub.Call, r *hub.Repo) (int, any, error) {

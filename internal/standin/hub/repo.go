@@ -83,7 +83,8 @@ type Status struct {
 
 // AddRepo makes a repository with a README, or a bare clone of the repository at from.
 func (h *Hub) AddRepo(owner, name, from string) (*Repo, error) {
-	r := &Repo{h: h, Owner: owner, Name: name, Dir: h.dir(owner, name), heads: map[string]string{}, protected: map[string]bool{}}
+	r := &Repo{h: h, Owner: owner, Name: name, Dir: h.dir(owner, name), heads: map[string]string{},
+		protected: map[string]bool{}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
@@ -186,7 +187,8 @@ func (r *Repo) Open(by *User, head, base, title, body string) (*Pull, error) {
 	case r.Between(head, base) != nil:
 		return nil, Refuse(http.StatusConflict, "Another open pull request already exists for this source branch")
 	}
-	p := &Pull{ID: r.h.id(), Number: len(r.Pulls) + 1, Title: title, Body: body, Head: head, Base: base, HeadSHA: r.heads[head], Author: by, State: "open", Updated: r.h.Now()}
+	p := &Pull{ID: r.h.id(), Number: len(r.Pulls) + 1, Title: title, Body: body, Head: head, Base: base,
+		HeadSHA: r.heads[head], Author: by, State: "open", Updated: r.h.Now()}
 	r.Pulls = append(r.Pulls, p)
 	r.h.emit(Event{Kind: "pull", Action: "open", Repo: r, Pull: p, User: by})
 	return p, nil
@@ -327,7 +329,8 @@ func (r *Repo) Merge(login string, number int) error {
 		if err != nil {
 			return fmt.Errorf("it conflicts: %w", err)
 		}
-		sha, err := r.run(r.h.identity(by), "commit-tree", strings.TrimSpace(tree), "-p", r.heads[p.Base], "-p", r.heads[p.Head], "-m", "Merge "+p.Head)
+		sha, err := r.run(r.h.identity(by), "commit-tree", strings.TrimSpace(tree), "-p", r.heads[p.Base], "-p",
+			r.heads[p.Head], "-m", "Merge "+p.Head)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,8 @@ func (x *exchange) anthropic() {
 	id, one := strings.CutPrefix(x.path, "/v1/models/")
 	switch {
 	case x.path == "/v1/models" && x.r.Method == http.MethodGet:
-		x.whole(object{"data": []any{object{"type": "model", "id": "claude-stand-in-1", "display_name": "Stand-in"}}, "has_more": false})
+		x.whole(object{"data": []any{object{"type": "model", "id": "claude-stand-in-1", "display_name": "Stand-in"}},
+			"has_more": false})
 	case one && x.r.Method == http.MethodGet:
 		x.whole(object{"type": "model", "id": id, "display_name": "Stand-in", "created_at": "2026-01-01T00:00:00Z"})
 	case x.path == "/v1/messages", x.path == "/v1/messages/count_tokens":
@@ -118,7 +119,8 @@ func (x *exchange) readMessages(q *messagesRequest, counting bool) (*talk, bool)
 				called[b.ID] = true
 			case "tool_result":
 				if m.Role != "user" || !open[b.ToolUseID] {
-					return refuse("messages.%d.content.%d: unexpected `tool_use_id` found in `tool_result` blocks: %s", i, j, b.ToolUseID)
+					return refuse("messages.%d.content.%d: unexpected `tool_use_id` found in `tool_result` blocks: %s",
+						i, j, b.ToolUseID)
 				}
 				delete(open, b.ToolUseID)
 				t.result(textOf(b.Content))
@@ -173,7 +175,8 @@ func (x *exchange) messages() {
 	stop := "end_turn"
 	for _, c := range calls {
 		stop = "tool_use"
-		content = append(content, object{"type": "tool_use", "id": x.id("toolu_"), "name": c.Name, "input": json.RawMessage(c.arguments())})
+		content = append(content,
+			object{"type": "tool_use", "id": x.id("toolu_"), "name": c.Name, "input": json.RawMessage(c.arguments())})
 	}
 	usage := object{"input_tokens": x.call.Input - x.s.CacheRead - x.s.CacheWrite, "cache_read_input_tokens": x.s.CacheRead,
 		"cache_creation_input_tokens": x.s.CacheWrite, "output_tokens": x.call.Output}
@@ -207,7 +210,8 @@ func (x *exchange) messages() {
 			s.event("ping", object{"type": "ping"})
 		}
 		for _, part := range parts {
-			s.event("content_block_delta", object{"type": "content_block_delta", "index": i, "delta": object{"type": kind, field: part}})
+			s.event("content_block_delta",
+				object{"type": "content_block_delta", "index": i, "delta": object{"type": kind, field: part}})
 		}
 		s.event("content_block_stop", object{"type": "content_block_stop", "index": i})
 	}

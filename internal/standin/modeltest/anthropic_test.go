@@ -15,7 +15,8 @@ import (
 
 // script has the model read a file and run a command at once, edit, and end.
 var script = modeltest.Play(modeltest.Scene{Prompt: "make it pass", Answers: []modeltest.Answer{
-	{Text: "Let me look.", Calls: []modeltest.ToolCall{{Name: "Read", Input: map[string]any{"path": "a.go"}}, {Name: "Bash", Input: map[string]any{"command": "ls — all"}}}},
+	{Text: "Let me look.", Calls: []modeltest.ToolCall{{Name: "Read", Input: map[string]any{"path": "a.go"}},
+		{Name: "Bash", Input: map[string]any{"command": "ls — all"}}}},
 	{Calls: []modeltest.ToolCall{{Name: "Bash"}}},
 	{Text: "It passes."},
 }})
@@ -123,10 +124,13 @@ func TestPlay(t *testing.T) {
 		var names []string
 		ids := map[string]bool{}
 		messages := []map[string]any{{"role": "user", "content": []anthropicBlock{
-			{Type: "text", Text: "<system-reminder>make it pass the lint</system-reminder>"}, {Type: "text", Text: "Please make it pass."}}}}
+			{Type: "text", Text: "<system-reminder>make it pass the lint</system-reminder>"},
+			{Type: "text", Text: "Please make it pass."}}}}
 		for turn := 1; ; turn++ {
-			request := map[string]any{"model": "claude-x", "max_tokens": 100, "messages": messages, "stream": streamed, "system": "You are a client.",
-				"tools": []any{map[string]any{"name": "Read", "input_schema": map[string]any{}}, map[string]any{"name": "Bash", "input_schema": map[string]any{}}}}
+			request := map[string]any{"model": "claude-x", "max_tokens": 100, "messages": messages, "stream": streamed,
+				"system": "You are a client.",
+				"tools": []any{map[string]any{"name": "Read", "input_schema": map[string]any{}},
+					map[string]any{"name": "Bash", "input_schema": map[string]any{}}}}
 			status, text := ask(t, remote.URL+"/anthropic/v1/messages", request)
 			if status != 200 {
 				t.Fatalf("%d %s", status, text)
@@ -155,7 +159,8 @@ func TestPlay(t *testing.T) {
 					if b.Name == "Bash" && turn == 1 && b.Input["command"] != "ls — all" {
 						t.Errorf("%+v", b)
 					}
-					results = append(results, anthropicBlock{Type: "tool_result", ToolUseID: b.ID, Content: []anthropicBlock{{Type: "text", Text: "done"}}})
+					results = append(results, anthropicBlock{Type: "tool_result", ToolUseID: b.ID,
+						Content: []anthropicBlock{{Type: "text", Text: "done"}}})
 				}
 			}
 			// What a client remarks on results is no prompt.
@@ -181,14 +186,17 @@ func TestQuestion(t *testing.T) {
 	defer remote.Close()
 	var got modeltest.Question
 	s.Answer = func(q modeltest.Question) modeltest.Answer { got = q; return modeltest.Answer{Text: "yes"} }
-	status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "claude-x", "max_tokens": 1, "system": []any{map[string]any{"type": "text", "text": "Be brief."}},
-		"tools": []any{map[string]any{"name": "Read", "input_schema": map[string]any{}}},
+	status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "claude-x", "max_tokens": 1,
+		"system": []any{map[string]any{"type": "text", "text": "Be brief."}},
+		"tools":  []any{map[string]any{"name": "Read", "input_schema": map[string]any{}}},
 		"messages": []any{
 			map[string]any{"role": "user", "content": "first"},
 			map[string]any{"role": "assistant", "content": "well"},
 			map[string]any{"role": "user", "content": "second"},
-			map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "tool_use", "id": "t1", "name": "Read", "input": map[string]any{}}}},
-			map[string]any{"role": "user", "content": []any{map[string]any{"type": "tool_result", "tool_use_id": "t1", "content": "a file"}}},
+			map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "tool_use", "id": "t1",
+				"name": "Read", "input": map[string]any{}}}},
+			map[string]any{"role": "user",
+				"content": []any{map[string]any{"type": "tool_result", "tool_use_id": "t1", "content": "a file"}}},
 		}})
 	want := modeltest.Question{Provider: "anthropic", Model: "claude-x", System: "Be brief.", Tools: []string{"Read"},
 		Prompt: "second", Results: []string{"a file"}, Said: "first second a file"}
@@ -202,8 +210,10 @@ func TestRefusals(t *testing.T) {
 	s, remote := modeltest.New()
 	defer remote.Close()
 	s.Answer = script
-	use := map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "tool_use", "id": "t1", "name": "Read", "input": map[string]any{}}}}
-	result := map[string]any{"role": "user", "content": []any{map[string]any{"type": "tool_result", "tool_use_id": "t1", "content": "x"}}}
+	use := map[string]any{"role": "assistant",
+		"content": []any{map[string]any{"type": "tool_use", "id": "t1", "name": "Read", "input": map[string]any{}}}}
+	result := map[string]any{"role": "user",
+		"content": []any{map[string]any{"type": "tool_result", "tool_use_id": "t1", "content": "x"}}}
 	person := map[string]any{"role": "user", "content": "hello"}
 	for name, messages := range map[string][]any{
 		"a result nobody asked for": {person, result},
@@ -216,7 +226,8 @@ func TestRefusals(t *testing.T) {
 		"an empty text beside others": {map[string]any{"role": "user", "content": []any{
 			map[string]any{"type": "text", "text": "x"}, map[string]any{"type": "text", "text": ""}}}},
 	} {
-		if status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1, "messages": messages}); status != 400 || !strings.Contains(text, "invalid_request_error") {
+		if status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1,
+			"messages": messages}); status != 400 || !strings.Contains(text, "invalid_request_error") {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
@@ -224,12 +235,15 @@ func TestRefusals(t *testing.T) {
 		"a tool without a schema": {"name": "Read"},
 		"a tool with a bad name":  {"name": "Read it", "input_schema": map[string]any{}},
 	} {
-		if status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1, "messages": []any{person}, "tools": []any{tool}}); status != 400 {
+		if status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1,
+			"messages": []any{person}, "tools": []any{tool}}); status != 400 {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if status, _ := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1, "messages": []any{map[string]any{"role": "user", "content": "make it pass"}},
-		"tools": []any{map[string]any{"name": "Other", "input_schema": map[string]any{}}}}); status != 200 || len(s.Complaints()) == 0 {
+	if status, _ := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1,
+		"messages": []any{map[string]any{"role": "user", "content": "make it pass"}},
+		"tools":    []any{map[string]any{"name": "Other", "input_schema": map[string]any{}}}}); status != 200 ||
+		len(s.Complaints()) == 0 {
 		t.Error("nobody complained of a script that calls a tool that is not there")
 	}
 }

@@ -16,11 +16,15 @@ func TestGenerateContent(t *testing.T) {
 		defer remote.Close()
 		s.Answer = script
 		var called []string
-		contents := []any{map[string]any{"role": "user", "parts": []any{map[string]any{"text": "<session_context>make it pass</session_context>"}, map[string]any{"text": "Make it pass: make it pass."}}}}
+		contents := []any{map[string]any{"role": "user",
+			"parts": []any{map[string]any{"text": "<session_context>make it pass</session_context>"},
+				map[string]any{"text": "Make it pass: make it pass."}}}}
 		for turn := 1; ; turn++ {
-			status, answer := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:"+method, map[string]any{"contents": contents,
-				"systemInstruction": map[string]any{"parts": []any{map[string]any{"text": "You are a client."}}},
-				"tools":             []any{map[string]any{"functionDeclarations": []any{map[string]any{"name": "Read"}, map[string]any{"name": "Bash"}}}}})
+			status, answer := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:"+method,
+				map[string]any{"contents": contents,
+					"systemInstruction": map[string]any{"parts": []any{map[string]any{"text": "You are a client."}}},
+					"tools": []any{map[string]any{"functionDeclarations": []any{map[string]any{"name": "Read"},
+						map[string]any{"name": "Bash"}}}}})
 			if status != 200 {
 				t.Fatalf("%s: %d %s", method, status, answer)
 			}
@@ -63,7 +67,8 @@ func TestGenerateContent(t *testing.T) {
 					call := part["functionCall"].(map[string]any)
 					args, _ := json.Marshal(call["args"])
 					called = append(called, call["name"].(string)+" "+string(args))
-					results = append(results, map[string]any{"functionResponse": map[string]any{"name": call["name"], "response": map[string]any{"output": "done"}}})
+					results = append(results, map[string]any{"functionResponse": map[string]any{"name": call["name"],
+						"response": map[string]any{"output": "done"}}})
 				}
 			}
 			contents = append(contents, map[string]any{"role": "model", "parts": parts})
@@ -73,7 +78,8 @@ func TestGenerateContent(t *testing.T) {
 				}
 				break
 			}
-			contents = append(contents, map[string]any{"role": "user", "parts": append(results, map[string]any{"text": "A client's remark."})})
+			contents = append(contents,
+				map[string]any{"role": "user", "parts": append(results, map[string]any{"text": "A client's remark."})})
 		}
 		if want := []string{`Read {"path":"a.go"}`, `Bash {"command":"ls — all"}`, "Bash {}"}; !reflect.DeepEqual(called, want) {
 			t.Errorf("called %q, want %q", called, want)
@@ -90,39 +96,55 @@ func TestGeminiRefusals(t *testing.T) {
 	defer remote.Close()
 	s.Answer = script
 	user := map[string]any{"role": "user", "parts": []any{map[string]any{"text": "hello"}}}
-	call := map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}, "thoughtSignature": "c2ln"}}}
-	result := map[string]any{"role": "user", "parts": []any{map[string]any{"functionResponse": map[string]any{"name": "Read", "response": map[string]any{"output": "x"}}}}}
+	call := map[string]any{"role": "model",
+		"parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}, "thoughtSignature": "c2ln"}}}
+	result := map[string]any{"role": "user",
+		"parts": []any{map[string]any{"functionResponse": map[string]any{"name": "Read",
+			"response": map[string]any{"output": "x"}}}}}
 	for name, contents := range map[string][]any{
-		"a result nobody asked for":      {user, result},
-		"a call without a result":        {user, call, user},
-		"a call at the end":              {user, call},
-		"a result twice":                 {user, call, result, result},
-		"a call of a person":             {map[string]any{"role": "user", "parts": call["parts"]}},
-		"an unknown role":                {map[string]any{"role": "assistant", "parts": user["parts"]}},
-		"a call without what it thought": {user, map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}}}}, result},
-		"nothing":                        {},
+		"a result nobody asked for": {user, result},
+		"a call without a result":   {user, call, user},
+		"a call at the end":         {user, call},
+		"a result twice":            {user, call, result, result},
+		"a call of a person":        {map[string]any{"role": "user", "parts": call["parts"]}},
+		"an unknown role":           {map[string]any{"role": "assistant", "parts": user["parts"]}},
+		"a call without what it thought": {user, map[string]any{"role": "model",
+			"parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}}}}, result},
+		"nothing": {},
 	} {
-		if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent", map[string]any{"contents": contents}); status != 400 || !strings.Contains(text, "INVALID_ARGUMENT") {
+		if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent",
+			map[string]any{"contents": contents}); status != 400 || !strings.Contains(text, "INVALID_ARGUMENT") {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent", map[string]any{"contents": []any{user, call, result}}); status != 200 {
+	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent",
+		map[string]any{"contents": []any{user, call, result}}); status != 200 {
 		t.Errorf("a call with its result: %d %s", status, text)
 	}
 	bare := map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}}}}
-	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent", map[string]any{"contents": []any{user, bare, result, user}}); status != 200 {
+	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent",
+		map[string]any{"contents": []any{user, bare, result, user}}); status != 200 {
 		t.Errorf("a call of an earlier turn without what it thought: %d %s", status, text)
 	}
-	schema := map[string]any{"type": "OBJECT", "required": []any{"why", "score", "next"}, "properties": map[string]any{"why": map[string]any{"type": "STRING"},
-		"score": map[string]any{"type": "INTEGER"}, "next": map[string]any{"type": "STRING", "enum": []any{"user", "model"}}, "more": map[string]any{"type": "ARRAY"}}}
-	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:generateContent", map[string]any{"contents": []any{user},
-		"generationConfig": map[string]any{"responseMimeType": "application/json", "responseJsonSchema": schema}}); status != 200 || !strings.Contains(text, `{\"next\":\"user\",\"score\":1,\"why\":\"\"}`) {
+	schema := map[string]any{"type": "OBJECT", "required": []any{"why", "score", "next"},
+		"properties": map[string]any{"why": map[string]any{"type": "STRING"},
+			"score": map[string]any{"type": "INTEGER"}, "next": map[string]any{"type": "STRING",
+				"enum": []any{"user", "model"}}, "more": map[string]any{"type": "ARRAY"}}}
+	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:generateContent",
+		map[string]any{"contents": []any{user},
+			"generationConfig": map[string]any{"responseMimeType": "application/json",
+				"responseJsonSchema": schema}}); status != 200 ||
+		!strings.Contains(text, `{\"next\":\"user\",\"score\":1,\"why\":\"\"}`) {
 		t.Errorf("by a schema: %d %s", status, text)
 	}
-	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:countTokens", map[string]any{"generateContentRequest": map[string]any{"contents": []any{user}}}); status != 200 || !strings.Contains(text, `"totalTokens":1`) {
+	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:countTokens",
+		map[string]any{"generateContentRequest": map[string]any{"contents": []any{user}}}); status != 200 ||
+		!strings.Contains(text, `"totalTokens":1`) {
 		t.Errorf("counting: %d %s", status, text)
 	}
-	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:generateContent", map[string]any{"contents": []any{user}, "tools": []any{map[string]any{"functionDeclarations": []any{map[string]any{"name": "Read it"}}}}}); status != 400 {
+	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:generateContent",
+		map[string]any{"contents": []any{user},
+			"tools": []any{map[string]any{"functionDeclarations": []any{map[string]any{"name": "Read it"}}}}}); status != 400 {
 		t.Errorf("a tool with a bad name: %d %s", status, text)
 	}
 }

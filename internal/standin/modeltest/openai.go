@@ -13,7 +13,8 @@ func (x *exchange) openai() {
 	id, one := strings.CutPrefix(x.path, "/v1/models/")
 	switch {
 	case x.path == "/v1/models":
-		x.whole(object{"object": "list", "data": []any{object{"id": "gpt-stand-in-1", "object": "model", "owned_by": "stand-in"}}})
+		x.whole(object{"object": "list",
+			"data": []any{object{"id": "gpt-stand-in-1", "object": "model", "owned_by": "stand-in"}}})
 	case one && x.r.Method == http.MethodGet:
 		x.whole(object{"id": id, "object": "model", "owned_by": "stand-in"})
 	case x.path == "/v1/chat/completions":
@@ -125,14 +126,16 @@ func (x *exchange) completions() {
 	words, called := x.answer(t)
 	var calls []any
 	for _, c := range called {
-		calls = append(calls, object{"id": x.id("call_"), "type": "function", "function": object{"name": c.Name, "arguments": c.arguments()}})
+		calls = append(calls, object{"id": x.id("call_"), "type": "function",
+			"function": object{"name": c.Name, "arguments": c.arguments()}})
 	}
 	finish := "stop"
 	if len(calls) > 0 {
 		finish = "tool_calls"
 	}
 	id := x.id("chatcmpl-")
-	usage := object{"prompt_tokens": x.call.Input, "completion_tokens": x.call.Output, "total_tokens": x.call.Input + x.call.Output,
+	usage := object{"prompt_tokens": x.call.Input, "completion_tokens": x.call.Output,
+		"total_tokens":          x.call.Input + x.call.Output,
 		"prompt_tokens_details": object{"cached_tokens": x.s.CacheRead}}
 	if !q.Stream {
 		m := object{"role": "assistant", "content": nil}
@@ -169,7 +172,8 @@ func (x *exchange) completions() {
 		c := c.(object)
 		function := c["function"].(object)
 		// The first piece has the name. All others have only arguments.
-		delta(object{"tool_calls": []any{object{"index": i, "id": c["id"], "type": "function", "function": object{"name": function["name"], "arguments": ""}}}})
+		delta(object{"tool_calls": []any{object{"index": i, "id": c["id"], "type": "function",
+			"function": object{"name": function["name"], "arguments": ""}}}})
 		for _, part := range pieces(function["arguments"].(string)) {
 			delta(object{"tool_calls": []any{object{"index": i, "function": object{"arguments": part}}}})
 		}
@@ -295,7 +299,8 @@ func (x *exchange) readResponses(q *responsesRequest) (*responsesTalk, bool) {
 			kind := strings.TrimSuffix(item.Type, "_output")
 			at := slices.Index(open, pending{kind, item.CallID})
 			if at < 0 {
-				return refuse("No tool call found for %s with call_id %s.", strings.ReplaceAll(item.Type, "_", " "), item.CallID)
+				return refuse("No tool call found for %s with call_id %s.", strings.ReplaceAll(item.Type, "_", " "),
+					item.CallID)
 			}
 			open = slices.Delete(open, at, at+1)
 			t.result(textOf(item.Output))
@@ -348,8 +353,10 @@ func (x *exchange) responses() {
 		if status == "completed" {
 			r["output"] = output
 			if !x.fault.NoUsage {
-				r["usage"] = object{"input_tokens": x.call.Input, "input_tokens_details": object{"cached_tokens": x.s.CacheRead},
-					"output_tokens": x.call.Output, "output_tokens_details": object{"reasoning_tokens": 0}, "total_tokens": x.call.Input + x.call.Output}
+				r["usage"] = object{"input_tokens": x.call.Input,
+					"input_tokens_details": object{"cached_tokens": x.s.CacheRead},
+					"output_tokens":        x.call.Output, "output_tokens_details": object{"reasoning_tokens": 0},
+					"total_tokens": x.call.Input + x.call.Output}
 			}
 		}
 		return r
@@ -368,14 +375,17 @@ func (x *exchange) responses() {
 	event("response.in_progress", object{"response": response("in_progress")})
 	if words != nil {
 		part := object{"type": "output_text", "text": strings.Join(words, ""), "annotations": []any{}}
-		item := object{"type": "message", "id": x.id("msg_"), "role": "assistant", "status": "completed", "content": []any{part}}
+		item := object{"type": "message", "id": x.id("msg_"), "role": "assistant", "status": "completed",
+			"content": []any{part}}
 		at := func(o object) object {
 			o["item_id"], o["output_index"], o["content_index"] = item["id"], 0, 0
 			return o
 		}
 		event("response.output_item.added", object{"output_index": 0,
-			"item": object{"type": "message", "id": item["id"], "role": "assistant", "status": "in_progress", "content": []any{}}})
-		event("response.content_part.added", at(object{"part": object{"type": "output_text", "text": "", "annotations": []any{}}}))
+			"item": object{"type": "message", "id": item["id"], "role": "assistant", "status": "in_progress",
+				"content": []any{}}})
+		event("response.content_part.added",
+			at(object{"part": object{"type": "output_text", "text": "", "annotations": []any{}}}))
 		for _, word := range words {
 			event("response.output_text.delta", at(object{"delta": word}))
 		}
@@ -419,6 +429,7 @@ func (x *exchange) embeddings() {
 	}
 	x.say(q.Input)
 	x.call.Output = 0
-	x.whole(object{"object": "list", "model": q.Model, "data": []any{object{"object": "embedding", "index": 0, "embedding": []float64{0.5, -0.5}}},
+	x.whole(object{"object": "list", "model": q.Model,
+		"data":  []any{object{"object": "embedding", "index": 0, "embedding": []float64{0.5, -0.5}}},
 		"usage": object{"prompt_tokens": x.call.Input, "total_tokens": x.call.Input}})
 }

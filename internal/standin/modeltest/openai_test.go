@@ -77,27 +77,34 @@ func TestResponses(t *testing.T) {
 		tools, additional []any
 		namespace         any
 	}{
-		"tools":      {tools: []any{function("shell"), text, map[string]any{"type": "web_search"}}},
-		"namespace":  {tools: []any{map[string]any{"type": "namespace", "name": "box", "tools": []any{function("shell"), text}}}, namespace: "box"},
-		"additional": {additional: []any{map[string]any{"type": "namespace", "name": "functions", "tools": []any{function("shell"), text}}}},
+		"tools": {tools: []any{function("shell"), text, map[string]any{"type": "web_search"}}},
+		"namespace": {tools: []any{map[string]any{"type": "namespace", "name": "box",
+			"tools": []any{function("shell"), text}}}, namespace: "box"},
+		"additional": {additional: []any{map[string]any{"type": "namespace", "name": "functions",
+			"tools": []any{function("shell"), text}}}},
 	}
 	for name, offer := range offers {
 		for _, streamed := range []bool{false, true} {
 			s, remote := modeltest.New()
 			defer remote.Close()
 			s.Answer = modeltest.Play(modeltest.Scene{Prompt: "make it pass", Answers: []modeltest.Answer{
-				{Text: "Let me look.", Calls: []modeltest.ToolCall{{Name: "shell", Input: map[string]any{"command": "ls — all"}}, {Name: "apply_patch", Input: map[string]any{"input": "*** Begin Patch"}}}},
+				{Text: "Let me look.", Calls: []modeltest.ToolCall{{Name: "shell",
+					Input: map[string]any{"command": "ls — all"}},
+					{Name: "apply_patch", Input: map[string]any{"input": "*** Begin Patch"}}}},
 				{Calls: []modeltest.ToolCall{{Name: "shell"}}},
 				{Text: "It passes."},
 			}})
 			var called []string
 			var input []any
 			if offer.additional != nil {
-				input = append(input, map[string]any{"type": "additional_tools", "role": "developer", "tools": offer.additional})
+				input = append(input, map[string]any{"type": "additional_tools", "role": "developer",
+					"tools": offer.additional})
 			}
 			input = append(input,
-				map[string]any{"role": "developer", "content": []any{map[string]any{"type": "input_text", "text": "You are a client."}}},
-				map[string]any{"type": "message", "role": "user", "content": []any{map[string]any{"type": "input_text", "text": "<environment_context>make it pass</environment_context>"}}},
+				map[string]any{"role": "developer",
+					"content": []any{map[string]any{"type": "input_text", "text": "You are a client."}}},
+				map[string]any{"type": "message", "role": "user", "content": []any{map[string]any{"type": "input_text",
+					"text": "<environment_context>make it pass</environment_context>"}}},
 				map[string]any{"role": "user", "content": "Please make it pass."})
 			for turn := 1; ; turn++ {
 				request := map[string]any{"model": "gpt-x", "input": input, "stream": streamed}
@@ -121,7 +128,8 @@ func TestResponses(t *testing.T) {
 				calls := 0
 				for _, item := range output {
 					input = append(input, item)
-					result := map[string]any{"type": item["type"].(string) + "_output", "call_id": item["call_id"], "output": "done"}
+					result := map[string]any{"type": item["type"].(string) + "_output", "call_id": item["call_id"],
+						"output": "done"}
 					switch item["type"] {
 					case "function_call":
 						called = append(called, item["name"].(string)+" "+item["arguments"].(string))
@@ -145,7 +153,8 @@ func TestResponses(t *testing.T) {
 				}
 				break
 			}
-			if want := []string{`shell {"command":"ls — all"}`, "apply_patch *** Begin Patch", "shell {}"}; !reflect.DeepEqual(called, want) {
+			if want := []string{`shell {"command":"ls — all"}`, "apply_patch *** Begin Patch",
+				"shell {}"}; !reflect.DeepEqual(called, want) {
 				t.Errorf("%s: called %q, want %q", name, called, want)
 			}
 			if c := s.Complaints(); c != nil {
@@ -162,10 +171,12 @@ func TestCompletions(t *testing.T) {
 		defer remote.Close()
 		s.Answer = script
 		var called []string
-		messages := []any{map[string]any{"role": "system", "content": "You are a client."}, map[string]any{"role": "user", "content": "make it pass"}}
+		messages := []any{map[string]any{"role": "system", "content": "You are a client."},
+			map[string]any{"role": "user", "content": "make it pass"}}
 		for turn := 1; ; turn++ {
 			request := map[string]any{"model": "gpt-x", "messages": messages, "stream": streamed, "tools": []any{
-				map[string]any{"type": "function", "function": map[string]any{"name": "Read"}}, map[string]any{"type": "function", "function": map[string]any{"name": "Bash"}}}}
+				map[string]any{"type": "function", "function": map[string]any{"name": "Read"}},
+				map[string]any{"type": "function", "function": map[string]any{"name": "Bash"}}}}
 			status, answer := ask(t, remote.URL+"/openai/v1/chat/completions", request)
 			if status != 200 {
 				t.Fatalf("%d %s", status, answer)
@@ -249,24 +260,31 @@ func TestOpenAIRefusals(t *testing.T) {
 	call := map[string]any{"type": "function_call", "call_id": "c1", "name": "Read", "arguments": "{}"}
 	output := map[string]any{"type": "function_call_output", "call_id": "c1", "output": "x"}
 	for name, input := range map[string]any{
-		"an output nobody asked for":  []any{user, output},
-		"an output of another kind":   []any{user, call, map[string]any{"type": "custom_tool_call_output", "call_id": "c1", "output": "x"}},
-		"a call without an output":    []any{user, call, user},
-		"an output twice":             []any{user, call, output, output},
-		"a call without an id":        []any{user, map[string]any{"type": "function_call", "name": "Read"}},
-		"an unknown role":             []any{map[string]any{"role": "tool", "content": "x"}},
-		"input that is a number":      1,
-		"a tool with a bad name":      []any{map[string]any{"type": "additional_tools", "tools": []any{map[string]any{"type": "function", "name": "Read it"}}}, user},
-		"a tool without one in a set": []any{map[string]any{"type": "additional_tools", "tools": []any{map[string]any{"type": "namespace", "name": "n", "tools": []any{map[string]any{"type": "custom"}}}}}, user},
+		"an output nobody asked for": []any{user, output},
+		"an output of another kind": []any{user, call,
+			map[string]any{"type": "custom_tool_call_output", "call_id": "c1", "output": "x"}},
+		"a call without an output": []any{user, call, user},
+		"an output twice":          []any{user, call, output, output},
+		"a call without an id":     []any{user, map[string]any{"type": "function_call", "name": "Read"}},
+		"an unknown role":          []any{map[string]any{"role": "tool", "content": "x"}},
+		"input that is a number":   1,
+		"a tool with a bad name": []any{map[string]any{"type": "additional_tools",
+			"tools": []any{map[string]any{"type": "function", "name": "Read it"}}}, user},
+		"a tool without one in a set": []any{map[string]any{"type": "additional_tools",
+			"tools": []any{map[string]any{"type": "namespace", "name": "n",
+				"tools": []any{map[string]any{"type": "custom"}}}}}, user},
 	} {
-		if status, text := ask(t, remote.URL+"/openai/v1/responses", map[string]any{"model": "m", "input": input}); status != 400 || !strings.Contains(text, "invalid_request_error") {
+		if status, text := ask(t, remote.URL+"/openai/v1/responses", map[string]any{"model": "m",
+			"input": input}); status != 400 || !strings.Contains(text, "invalid_request_error") {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if status, text := ask(t, remote.URL+"/openai/v1/responses", map[string]any{"model": "m", "input": "hello", "previous_response_id": "resp_0"}); status != 400 {
+	if status, text := ask(t, remote.URL+"/openai/v1/responses",
+		map[string]any{"model": "m", "input": "hello", "previous_response_id": "resp_0"}); status != 400 {
 		t.Errorf("a response that was not stored: %d %s", status, text)
 	}
-	use := map[string]any{"role": "assistant", "tool_calls": []any{map[string]any{"id": "c1", "type": "function", "function": map[string]any{"name": "Read", "arguments": "{}"}}}}
+	use := map[string]any{"role": "assistant", "tool_calls": []any{map[string]any{"id": "c1", "type": "function",
+		"function": map[string]any{"name": "Read", "arguments": "{}"}}}}
 	result := map[string]any{"role": "tool", "tool_call_id": "c1", "content": "x"}
 	for name, messages := range map[string][]any{
 		"a result nobody asked for": {user, result},
@@ -275,7 +293,8 @@ func TestOpenAIRefusals(t *testing.T) {
 		"a result twice":            {user, use, result, result},
 		"an unknown role":           {map[string]any{"role": "human", "content": "x"}},
 	} {
-		if status, text := ask(t, remote.URL+"/openai/v1/chat/completions", map[string]any{"model": "m", "messages": messages}); status != 400 || !strings.Contains(text, "invalid_request_error") {
+		if status, text := ask(t, remote.URL+"/openai/v1/chat/completions", map[string]any{"model": "m",
+			"messages": messages}); status != 400 || !strings.Contains(text, "invalid_request_error") {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}

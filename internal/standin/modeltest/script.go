@@ -125,7 +125,8 @@ func (x *exchange) answer(t *talk) (words []string, calls []ToolCall) {
 	x.call.Output = int64(len(words))
 	for _, c := range a.Calls {
 		if !slices.Contains(t.Tools, c.Name) {
-			x.s.complain("%s: the script calls %s, but the client offers %s", x.provider, c.Name, strings.Join(t.Tools, ", "))
+			x.s.complain("%s: the script calls %s, but the client offers %s", x.provider, c.Name,
+				strings.Join(t.Tools, ", "))
 		}
 		x.call.Output += int64(len(strings.Fields(c.arguments())))
 	}

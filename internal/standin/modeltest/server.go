@@ -157,7 +157,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the client has disconnected
 	}
 	x := &exchange{s: s, w: w, r: r, provider: provider, path: path, body: body, call: Call{
-		Provider: provider, Method: r.Method, Path: path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body, Status: 200}}
+		Provider: provider, Method: r.Method, Path: path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body,
+		Status: 200}}
 	s.mu.Lock()
 	if len(s.faults) > 0 {
 		x.fault, s.faults = s.faults[0], s.faults[1:]
@@ -200,7 +201,8 @@ func (x *exchange) complain() {
 			x.s.complain("%s: a header %s", x.provider, name)
 		}
 	}
-	for _, name := range []string{"Cookie", "Proxy-Authorization", "X-Forwarded-For", "Forwarded", "Openai-Organization", "Openai-Project", "X-Goog-User-Project"} {
+	for _, name := range []string{"Cookie", "Proxy-Authorization", "X-Forwarded-For", "Forwarded",
+		"Openai-Organization", "Openai-Project", "X-Goog-User-Project"} {
 		if x.r.Header.Get(name) != "" {
 			x.s.complain("%s: a header %s", x.provider, name)
 		}
@@ -242,7 +244,8 @@ func (x *exchange) serve() {
 		x.refuse(x.fault.Status, "%s", "a fault of organization org-standin1234567890")
 		return
 	}
-	if got := strings.TrimPrefix(x.r.Header.Get(keyHeaders[x.provider]), "Bearer "); got != x.s.key() && !slices.Contains(x.s.Keys, got) && !x.oauth() {
+	if got := strings.TrimPrefix(x.r.Header.Get(keyHeaders[x.provider]), "Bearer "); got != x.s.key() &&
+		!slices.Contains(x.s.Keys, got) && !x.oauth() {
 		x.refuse(http.StatusUnauthorized, "the key %s is wrong", got)
 		return
 	}
@@ -268,7 +271,8 @@ func (x *exchange) oauth() bool {
 	}
 	switch x.provider {
 	case "anthropic":
-		return h.Get("X-Api-Key") == "" && strings.Contains(strings.Join(h.Values("Anthropic-Beta"), ","), "oauth-2025-04-20")
+		return h.Get("X-Api-Key") == "" && strings.Contains(strings.Join(h.Values("Anthropic-Beta"), ","),
+			"oauth-2025-04-20")
 	case "gemini":
 		return h.Get("X-Goog-Api-Key") == ""
 	}
@@ -300,7 +304,8 @@ func (x *exchange) refuse(status int, format string, args ...any) {
 	var body any
 	switch x.provider {
 	case "anthropic":
-		kind := map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+		kind := map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
+			404: "not_found_error",
 			413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error"}[status]
 		if kind == "" {
 			kind = "api_error"

@@ -16,9 +16,12 @@ var questions = []struct{ path, body string }{
 		{"role":"user","content":"make it pass"},{"role":"assistant","content":[{"type":"text","text":"I read."},{"type":"tool_use","id":"t","name":"Read","input":{}}]},
 		{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"x"}]},{"type":"text","text":"y"}]}]}`},
 	{"/anthropic/v1/messages", `{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hello"}]}`},
-	{"/openai/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"make it pass"}],"tools":[{"type":"function","function":{"name":"Read","parameters":{}}}]}`},
-	{"/openai/v1/responses", `{"model":"m","stream":true,"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"make it pass"}]}],"tools":[{"type":"function","name":"Read","parameters":{}}]}`},
-	{"/gemini/v1beta/models/m:generateContent", `{"contents":[{"role":"user","parts":[{"text":"make it pass"}]}],"tools":[{"functionDeclarations":[{"name":"Read"}]}]}`},
+	{"/openai/v1/chat/completions",
+		`{"model":"m","messages":[{"role":"user","content":"make it pass"}],"tools":[{"type":"function","function":{"name":"Read","parameters":{}}}]}`},
+	{"/openai/v1/responses",
+		`{"model":"m","stream":true,"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"make it pass"}]}],"tools":[{"type":"function","name":"Read","parameters":{}}]}`},
+	{"/gemini/v1beta/models/m:generateContent",
+		`{"contents":[{"role":"user","parts":[{"text":"make it pass"}]}],"tools":[{"functionDeclarations":[{"name":"Read"}]}]}`},
 	{"/gemini/v1beta/models/m:streamGenerateContent", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`},
 }
 

@@ -171,7 +171,8 @@ func parse(body []byte) ([]Span, error) {
 				case one.Name == "" || one.Kind < 1 || one.Kind > 5:
 					return nil, fmt.Errorf("name %q, kind %d", one.Name, one.Kind)
 				}
-				span := Span{one.TraceID, one.SpanID, one.ParentSpanID, one.Name, start, end, one.Status.Code == 2, make(map[string]string)}
+				span := Span{one.TraceID, one.SpanID, one.ParentSpanID, one.Name, start, end, one.Status.Code == 2,
+					make(map[string]string)}
 				for _, a := range one.Attributes {
 					span.Attributes[a.Key] = a.text()
 				}

@@ -58,7 +58,8 @@ func main() {
 func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("slack-standin", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:7080", "`address` of the Web API")
-	base := flags.String("ramus", "http://127.0.0.1:7077", "`URL` of ramus, below which /slack/events, /slack/commands and /slack/interactions are")
+	base := flags.String("ramus", "http://127.0.0.1:7077",
+		"`URL` of ramus, below which /slack/events, /slack/commands and /slack/interactions are")
 	events := flags.String("events", "", "`URL` for events, instead of the one below -ramus")
 	commands := flags.String("commands", "", "`URL` for slash commands, instead")
 	interactions := flags.String("interactions", "", "`URL` for buttons, instead")
@@ -87,7 +88,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	if err != nil {
 		return fmt.Errorf("-channels: %w", err)
 	}
-	w := &workspace{screen: &screen{out: out, users: map[string]string{}, channels: map[string]string{}}, users: map[string]string{}, channels: map[string]string{}}
+	w := &workspace{screen: &screen{out: out, users: map[string]string{}, channels: map[string]string{}},
+		users: map[string]string{}, channels: map[string]string{}}
 	w.Server = &slacktest.Server{
 		Addr:            *listen,
 		Token:           getenv("SLACK_BOT_TOKEN"),

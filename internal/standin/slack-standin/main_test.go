@@ -47,9 +47,12 @@ func app(t *testing.T, secret string, client func() *slack.Client) http.Handler 
 			t.Error(err)
 		}
 		post := func(channel, thread, text, part string) {
-			block, _ := json.Marshal(map[string]any{"type": "section", "text": map[string]any{"type": "mrkdwn", "text": text},
-				"accessory": map[string]any{"type": "button", "action_id": "stop", "value": "v", "text": map[string]any{"type": "plain_text", "text": "Stop"}}})
-			_, err := client().Post(r.Context(), slack.Message{Channel: channel, ThreadTS: thread, Text: text, Blocks: []slack.Block{block}, Mark: slack.Mark{Key: part}}, false)
+			block, _ := json.Marshal(map[string]any{"type": "section",
+				"text": map[string]any{"type": "mrkdwn", "text": text},
+				"accessory": map[string]any{"type": "button", "action_id": "stop", "value": "v",
+					"text": map[string]any{"type": "plain_text", "text": "Stop"}}})
+			_, err := client().Post(r.Context(), slack.Message{Channel: channel, ThreadTS: thread, Text: text,
+				Blocks: []slack.Block{block}, Mark: slack.Mark{Key: part}}, false)
 			if err != nil {
 				t.Error(err)
 			}
@@ -105,11 +108,13 @@ command developer #general status
 func TestPlayFails(t *testing.T) {
 	for _, script := range []string{
 		"verify 0.1", "say nobody #builds hi", "say developer #nowhere hi", "say developer builds hi", "reply developer hi",
-		"say developer #builds hi\nwait 0.1 .", "say developer #builds hi\npress developer stop", "thread 1", "wink", "sleep x",
+		"say developer #builds hi\nwait 0.1 .", "say developer #builds hi\npress developer stop", "thread 1",
+		"wink", "sleep x",
 		"say developer #builds hi\nwait 1 (", "command developer #builds x",
 	} {
 		// Nobody listens on the port of ramus.
-		err := run(t.Context(), []string{"-listen", "127.0.0.1:0", "-ramus", "http://127.0.0.1:1"}, func(string) string { return "" }, strings.NewReader(script), io.Discard)
+		err := run(t.Context(), []string{"-listen", "127.0.0.1:0", "-ramus", "http://127.0.0.1:1"},
+			func(string) string { return "" }, strings.NewReader(script), io.Discard)
 		if err == nil {
 			t.Errorf("%q: no error", script)
 		}

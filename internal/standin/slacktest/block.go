@@ -234,7 +234,8 @@ func (k *kit) element(at string, v any, ids map[string]bool) {
 			k.wrong(at+"/style", "must be one of primary, danger")
 		}
 	case "static_select", "radio_buttons", "checkboxes", "overflow":
-		k.fields(at, e, "type", "placeholder", "action_id", "options", "option_groups", "initial_option", "initial_options", "confirm", "focus_on_load")
+		k.fields(at, e, "type", "placeholder", "action_id", "options", "option_groups", "initial_option",
+			"initial_options", "confirm", "focus_on_load")
 		most, value := 100, 150
 		switch kind {
 		case "overflow":
@@ -259,7 +260,8 @@ func (k *kit) element(at string, v any, ids map[string]bool) {
 		}
 		k.initial(at, e)
 	case "plain_text_input":
-		k.fields(at, e, "type", "action_id", "initial_value", "multiline", "min_length", "max_length", "dispatch_action_config", "focus_on_load", "placeholder")
+		k.fields(at, e, "type", "action_id", "initial_value", "multiline", "min_length", "max_length",
+			"dispatch_action_config", "focus_on_load", "placeholder")
 		k.length(at, e, "initial_value", 0, 3000)
 		if n, has := e["max_length"].(float64); has && (n < 1 || n > 3000) {
 			k.wrong(at+"/max_length", "must be between 1 and 3000")

@@ -92,9 +92,12 @@ func mentions(text, user string) bool {
 func (s *Server) envelope(event map[string]any) []byte {
 	s.state.events++
 	return jsonAnswer(map[string]any{
-		"token": "deprecated", "team_id": s.Team, "context_team_id": s.Team, "context_enterprise_id": nil, "api_app_id": s.App,
-		"event": event, "type": "event_callback", "event_id": fmt.Sprintf("Ev%08d", s.state.events), "event_time": s.Now().Unix(),
-		"authorizations":        []any{map[string]any{"enterprise_id": nil, "team_id": s.Team, "user_id": s.BotUser, "is_bot": true, "is_enterprise_install": false}},
+		"token": "deprecated", "team_id": s.Team, "context_team_id": s.Team, "context_enterprise_id": nil,
+		"api_app_id": s.App,
+		"event":      event, "type": "event_callback", "event_id": fmt.Sprintf("Ev%08d", s.state.events),
+		"event_time": s.Now().Unix(),
+		"authorizations": []any{map[string]any{"enterprise_id": nil, "team_id": s.Team, "user_id": s.BotUser,
+			"is_bot": true, "is_enterprise_install": false}},
 		"is_ext_shared_channel": false, "event_context": "4-stand-in",
 	}).body
 }
@@ -106,8 +109,10 @@ func (s *Server) echo(c *channel, m *Message, subtype string) {
 		all := s.envelopes(c, m)
 		body = all[len(all)-1]
 	} else {
-		body = s.envelope(map[string]any{"type": "message", "subtype": subtype, "hidden": true, "channel": c.id, "channel_type": c.kind,
-			"ts": s.stamp(), "event_ts": m.TS, "message": s.object(c, m, false), "previous_message": map[string]any{"type": "message", "ts": m.TS, "user": m.User, "bot_id": m.BotID}})
+		body = s.envelope(map[string]any{"type": "message", "subtype": subtype, "hidden": true, "channel": c.id,
+			"channel_type": c.kind,
+			"ts":           s.stamp(), "event_ts": m.TS, "message": s.object(c, m, false),
+			"previous_message": map[string]any{"type": "message", "ts": m.TS, "user": m.User, "bot_id": m.BotID}})
 	}
 	s.background(func(ctx context.Context) { s.Deliver(ctx, body) })
 }
@@ -272,7 +277,8 @@ func (s *Server) Command(ctx context.Context, user, channel, name, text string) 
 	fields := map[string]string{
 		"token": "deprecated", "team_id": s.Team, "team_domain": "stand-in", "channel_id": channel, "channel_name": c.name,
 		"user_id": user, "user_name": s.state.users[user].Name, "command": name, "text": text, "api_app_id": s.App,
-		"is_enterprise_install": "false", "response_url": s.newResponseURL(channel, user, ""), "trigger_id": "1." + s.stamp(),
+		"is_enterprise_install": "false", "response_url": s.newResponseURL(channel, user, ""),
+		"trigger_id": "1." + s.stamp(),
 	}
 	target, socket := s.CommandsURL, s.SocketMode
 	s.mu.Unlock()
@@ -308,7 +314,8 @@ func (s *Server) immediate(a Attempt, channel, user string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.change(Change{Kind: "response", User: user, Message: Message{Channel: channel, TS: s.stamp(), User: s.BotUser, BotID: s.Bot, Text: said.Text}})
+	s.change(Change{Kind: "response", User: user,
+		Message: Message{Channel: channel, TS: s.stamp(), User: s.BotUser, BotID: s.Bot, Text: said.Text}})
 }
 
 // Press presses the button with this action_id on a message of the app, or chooses the option with this value. The
@@ -332,9 +339,12 @@ func (s *Server) Press(ctx context.Context, user, channel, messageTS, actionID, 
 		container["thread_ts"] = m.ThreadTS
 	}
 	payload := map[string]any{
-		"type": "block_actions", "user": map[string]any{"id": user, "username": s.state.users[user].Name, "name": s.state.users[user].Name, "team_id": s.Team},
-		"api_app_id": s.App, "token": "deprecated", "container": container, "trigger_id": "1." + s.stamp(), "team": map[string]any{"id": s.Team, "domain": "stand-in"},
-		"enterprise": nil, "is_enterprise_install": false, "channel": map[string]any{"id": channel, "name": c.name}, "message": s.object(c, m, false),
+		"type": "block_actions", "user": map[string]any{"id": user, "username": s.state.users[user].Name,
+			"name": s.state.users[user].Name, "team_id": s.Team},
+		"api_app_id": s.App, "token": "deprecated", "container": container, "trigger_id": "1." + s.stamp(),
+		"team":       map[string]any{"id": s.Team, "domain": "stand-in"},
+		"enterprise": nil, "is_enterprise_install": false, "channel": map[string]any{"id": channel, "name": c.name},
+		"message":      s.object(c, m, false),
 		"response_url": s.newResponseURL(channel, user, messageTS), "actions": []any{action},
 	}
 	target, socket := s.InteractionsURL, s.SocketMode
@@ -374,7 +384,8 @@ func findAction(blocks json.RawMessage, id, value string) map[string]any {
 						}
 					}
 				} else if own, _ := v["value"].(string); value == "" || own == value {
-					return map[string]any{"type": v["type"], "action_id": id, "block_id": "b", "text": v["text"], "value": own}
+					return map[string]any{"type": v["type"], "action_id": id, "block_id": "b", "text": v["text"],
+						"value": own}
 				}
 			}
 			for _, e := range v {

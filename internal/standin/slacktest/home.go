@@ -42,7 +42,8 @@ func (s *Server) publish(form url.Values) answer {
 	}
 	s.state.homes[user] = blocks
 	s.change(Change{Kind: "home", User: user, Message: Message{User: s.BotUser, BotID: s.Bot, Blocks: blocks}})
-	return jsonAnswer(map[string]any{"ok": true, "view": map[string]any{"id": "V" + user, "team_id": s.Team, "type": "home", "blocks": view.Blocks, "hash": "1." + s.stamp(),
+	return jsonAnswer(map[string]any{"ok": true, "view": map[string]any{"id": "V" + user, "team_id": s.Team,
+		"type": "home", "blocks": view.Blocks, "hash": "1." + s.stamp(),
 		"app_id": s.App, "bot_id": s.Bot, "state": map[string]any{"values": map[string]any{}}}})
 }
 
@@ -56,7 +57,8 @@ func (s *Server) Home(user string) json.RawMessage {
 // OpenHome has a person open the Home tab of the app.
 func (s *Server) OpenHome(ctx context.Context, user string) []Attempt {
 	s.mu.Lock()
-	body := s.envelope(map[string]any{"type": "app_home_opened", "user": user, "channel": "D0" + user, "event_ts": s.stamp(), "tab": "home"})
+	body := s.envelope(map[string]any{"type": "app_home_opened", "user": user, "channel": "D0" + user,
+		"event_ts": s.stamp(), "tab": "home"})
 	s.mu.Unlock()
 	return s.Deliver(ctx, body)
 }
@@ -87,10 +89,13 @@ func (s *Server) Choose(ctx context.Context, user, actionID, value string) (Atte
 	}
 	action["action_ts"] = s.stamp()
 	payload := map[string]any{
-		"type": "block_actions", "user": map[string]any{"id": user, "username": s.state.users[user].Name, "name": s.state.users[user].Name, "team_id": s.Team},
-		"api_app_id": s.App, "token": "deprecated", "container": map[string]any{"type": "view", "view_id": "V" + user}, "trigger_id": "1." + s.stamp(),
-		"team": map[string]any{"id": s.Team, "domain": "stand-in"}, "enterprise": nil, "is_enterprise_install": false,
-		"view":    map[string]any{"id": "V" + user, "team_id": s.Team, "type": "home", "blocks": json.RawMessage(blocks), "state": map[string]any{"values": map[string]any{}}},
+		"type": "block_actions", "user": map[string]any{"id": user, "username": s.state.users[user].Name,
+			"name": s.state.users[user].Name, "team_id": s.Team},
+		"api_app_id": s.App, "token": "deprecated", "container": map[string]any{"type": "view", "view_id": "V" + user},
+		"trigger_id": "1." + s.stamp(),
+		"team":       map[string]any{"id": s.Team, "domain": "stand-in"}, "enterprise": nil, "is_enterprise_install": false,
+		"view": map[string]any{"id": "V" + user, "team_id": s.Team, "type": "home",
+			"blocks": json.RawMessage(blocks), "state": map[string]any{"values": map[string]any{}}},
 		"actions": []any{action},
 	}
 	target, socket := s.InteractionsURL, s.SocketMode

@@ -63,7 +63,8 @@ func (s *Server) method(r *http.Request, method, token string, form url.Values) 
 	}
 	switch method {
 	case "auth.test":
-		return jsonAnswer(map[string]any{"ok": true, "url": "https://stand-in.slack.com/", "team": "stand-in", "user": s.BotName,
+		return jsonAnswer(map[string]any{"ok": true, "url": "https://stand-in.slack.com/", "team": "stand-in",
+			"user":    s.BotName,
 			"team_id": s.Team, "user_id": s.BotUser, "bot_id": s.Bot, "is_enterprise_install": false})
 	case "users.info":
 		return s.usersInfo(form)
@@ -118,7 +119,8 @@ func (s *Server) usersInfo(form url.Values) answer {
 		profile["email"] = u.Email
 	}
 	return jsonAnswer(map[string]any{"ok": true, "user": map[string]any{
-		"id": u.ID, "team_id": s.Team, "name": u.Name, "deleted": false, "real_name": u.Name, "tz": "Etc/UTC", "is_bot": u.ID == s.BotUser,
+		"id": u.ID, "team_id": s.Team, "name": u.Name, "deleted": false, "real_name": u.Name, "tz": "Etc/UTC",
+		"is_bot":  u.ID == s.BotUser,
 		"profile": profile,
 	}})
 }
@@ -197,7 +199,8 @@ func (s *Server) page(c *channel, all []*Message, form url.Values, repeat bool) 
 	for _, m := range all[start:end] {
 		messages = append(messages, s.object(c, m, metadata))
 	}
-	o := map[string]any{"ok": true, "messages": messages, "has_more": end < len(all), "response_metadata": map[string]any{"next_cursor": ""}}
+	o := map[string]any{"ok": true, "messages": messages, "has_more": end < len(all),
+		"response_metadata": map[string]any{"next_cursor": ""}}
 	if end < len(all) {
 		o["response_metadata"] = map[string]any{"next_cursor": fmt.Sprintf("bmV4dA-%d", end)}
 	}
@@ -290,7 +293,8 @@ func (s *Server) postMessage(form url.Values) answer {
 			thread = parent.ThreadTS
 		}
 	}
-	m := &Message{TS: s.stamp(), ThreadTS: thread, User: s.BotUser, BotID: s.Bot, Text: w.text, Blocks: w.blocks, Metadata: w.metadata}
+	m := &Message{TS: s.stamp(), ThreadTS: thread, User: s.BotUser, BotID: s.Bot, Text: w.text, Blocks: w.blocks,
+		Metadata: w.metadata}
 	c.add(m)
 	s.change(Change{Kind: "post", Message: m.clone()})
 	s.echo(c, m, "")
@@ -309,7 +313,8 @@ func (s *Server) postEphemeral(form url.Values) answer {
 	if _, ok := s.state.users[form.Get("user")]; !ok {
 		return refuse("user_not_in_channel")
 	}
-	m := Message{Channel: c.id, TS: s.stamp(), ThreadTS: form.Get("thread_ts"), User: s.BotUser, BotID: s.Bot, Text: w.text, Blocks: w.blocks}
+	m := Message{Channel: c.id, TS: s.stamp(), ThreadTS: form.Get("thread_ts"), User: s.BotUser, BotID: s.Bot,
+		Text: w.text, Blocks: w.blocks}
 	s.change(Change{Kind: "ephemeral", Message: m, User: form.Get("user")})
 	return jsonAnswer(map[string]any{"ok": true, "message_ts": m.TS})
 }
@@ -340,7 +345,8 @@ func (s *Server) update(form url.Values) answer {
 	}
 	s.change(Change{Kind: "edit", Message: m.clone()})
 	s.echo(c, m, "message_changed")
-	return jsonAnswer(map[string]any{"ok": true, "channel": c.id, "ts": m.TS, "text": m.Text, "message": s.object(c, m, true)})
+	return jsonAnswer(map[string]any{"ok": true, "channel": c.id, "ts": m.TS, "text": m.Text,
+		"message": s.object(c, m, true)})
 }
 
 var reactionName = regexp.MustCompile(`^[a-z0-9_+'-]{1,100}(::skin-tone-[2-6])?$`)
@@ -390,7 +396,8 @@ func (s *Server) file(r *http.Request, token string) answer {
 	case !ok:
 		return answer{status: http.StatusNotFound, kind: "text/html", body: []byte("<html>not found</html>")}
 	case token != s.Token || r.URL.Query().Has("token"):
-		return answer{kind: "text/html; charset=utf-8", body: []byte("<!DOCTYPE html><html><title>Sign in | Slack</title></html>")}
+		return answer{kind: "text/html; charset=utf-8",
+			body: []byte("<!DOCTYPE html><html><title>Sign in | Slack</title></html>")}
 	}
 	return answer{kind: f.MIME, body: f.Data}
 }
@@ -453,8 +460,10 @@ func (s *Server) response(r *http.Request, body []byte) answer {
 	if said.Type != "in_channel" {
 		said.Type = "ephemeral"
 	}
-	s.state.responses = append(s.state.responses, Response{URL: s.URL() + r.URL.Path, Channel: u.channel, User: u.user, Body: bytes.Clone(body), Text: said.Text, Type: said.Type})
-	m := Message{Channel: u.channel, TS: s.stamp(), ThreadTS: said.ThreadTS, User: s.BotUser, BotID: s.Bot, Text: said.Text, Blocks: said.Blocks}
+	s.state.responses = append(s.state.responses, Response{URL: s.URL() + r.URL.Path, Channel: u.channel, User: u.user,
+		Body: bytes.Clone(body), Text: said.Text, Type: said.Type})
+	m := Message{Channel: u.channel, TS: s.stamp(), ThreadTS: said.ThreadTS, User: s.BotUser, BotID: s.Bot,
+		Text: said.Text, Blocks: said.Blocks}
 	s.change(Change{Kind: "response", Message: m, User: u.user})
 	return answer{kind: "text/plain", body: []byte("ok")}
 }

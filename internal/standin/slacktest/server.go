@@ -177,7 +177,8 @@ func (s *Server) Up() error {
 	if s.addr == "" {
 		s.addr = l.Addr().String()
 	}
-	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
 	s.http, s.served = server, make(chan struct{})
 	go func(served chan struct{}) {
 		defer close(served)
@@ -351,8 +352,10 @@ func refuse(code string, details ...string) answer {
 }
 
 var mistakes = map[string]bool{
-	"unknown_method": true, "invalid_form_data": true, "invalid_post_type": true, "invalid_arguments": true, "not_authed": true,
-	"invalid_blocks": true, "invalid_blocks_format": true, "msg_too_long": true, "msg_blocks_too_long": true, "no_text": true,
+	"unknown_method": true, "invalid_form_data": true, "invalid_post_type": true, "invalid_arguments": true,
+	"not_authed":     true,
+	"invalid_blocks": true, "invalid_blocks_format": true, "msg_too_long": true, "msg_blocks_too_long": true,
+	"no_text":                 true,
 	"invalid_metadata_format": true, "invalid_metadata_schema": true, "metadata_too_large": true, "invalid_name": true,
 	"bad_timestamp": true, "invalid_cursor": true, "json_not_object": true, "thread_not_found": true, "invalid_limit": true,
 	"cant_update_message": true, "invalid_upload": true, "view_too_large": true,

@@ -144,14 +144,21 @@ func TestRefusals(t *testing.T) {
 		{post, form("channel", "C01", "text", "x", "blocks", "{}"), "invalid_blocks_format"},
 		{post, form("channel", "C01", "text", "x", "blocks", "["+section(long(3000))+"]"), "ok"},
 		{post, form("channel", "C01", "text", "x", "blocks", "["+section(long(3001))+"]"), "invalid_blocks"},
-		{post, form("channel", "C01", "text", "x", "blocks", "["+strings.Repeat(section("x")+",", 49)+section("x")+"]"), "ok"},
-		{post, form("channel", "C01", "text", "x", "blocks", "["+strings.Repeat(section("x")+",", 50)+section("x")+"]"), "invalid_blocks"},
-		{post, form("channel", "C01", "text", "x", "blocks", "["+strings.Repeat(section(long(3000))+",", 4)+section(long(3000))+"]"), "msg_blocks_too_long"},
+		{post, form("channel", "C01", "text", "x", "blocks",
+			"["+strings.Repeat(section("x")+",", 49)+section("x")+"]"), "ok"},
+		{post, form("channel", "C01", "text", "x", "blocks", "["+strings.Repeat(section("x")+",", 50)+section("x")+"]"),
+			"invalid_blocks"},
+		{post, form("channel", "C01", "text", "x", "blocks",
+			"["+strings.Repeat(section(long(3000))+",", 4)+section(long(3000))+"]"), "msg_blocks_too_long"},
 		{post, form("channel", "C01", "text", "x", "metadata", "[]"), "invalid_metadata_format"},
-		{post, form("channel", "C01", "text", "x", "metadata", `{"event_type":"a","event_payload":{},"x":1}`), "invalid_metadata_format"},
-		{post, form("channel", "C01", "text", "x", "metadata", `{"event_type":"a b","event_payload":{}}`), "invalid_metadata_schema"},
-		{post, form("channel", "C01", "text", "x", "metadata", `{"event_type":"a","event_payload":[]}`), "invalid_metadata_schema"},
-		{post, form("channel", "C01", "text", "x", "metadata", `{"event_type":"a","event_payload":{"a":"`+long(9000)+`"}}`), "metadata_too_large"},
+		{post, form("channel", "C01", "text", "x", "metadata", `{"event_type":"a","event_payload":{},"x":1}`),
+			"invalid_metadata_format"},
+		{post, form("channel", "C01", "text", "x", "metadata", `{"event_type":"a b","event_payload":{}}`),
+			"invalid_metadata_schema"},
+		{post, form("channel", "C01", "text", "x", "metadata", `{"event_type":"a","event_payload":[]}`),
+			"invalid_metadata_schema"},
+		{post, form("channel", "C01", "text", "x", "metadata",
+			`{"event_type":"a","event_payload":{"a":"`+long(9000)+`"}}`), "metadata_too_large"},
 		{"chat.update", form("channel", "C01", "ts", "1.000001", "text", "x"), "message_not_found"},
 		{"chat.update", form("channel", "C01", "ts", ts, "text", "x"), "cant_update_message"},
 		{"chat.postEphemeral", form("channel", "C01", "user", "U99", "text", "x"), "user_not_in_channel"},
@@ -193,25 +200,36 @@ func TestCheckBlocks(t *testing.T) {
 	}{
 		{`{"type":"divider"}`, ""},
 		{`{"type":"header","text":{"type":"plain_text","text":"` + long(150) + `"}}`, ""},
-		{`{"type":"header","text":{"type":"plain_text","text":"` + long(151) + `"}}`, "must be less than 151 characters [json-pointer:/blocks/0/text/text]"},
-		{`{"type":"header","text":{"type":"mrkdwn","text":"x"}}`, "must be one of plain_text [json-pointer:/blocks/0/text/type]"},
+		{`{"type":"header","text":{"type":"plain_text","text":"` + long(151) + `"}}`,
+			"must be less than 151 characters [json-pointer:/blocks/0/text/text]"},
+		{`{"type":"header","text":{"type":"mrkdwn","text":"x"}}`,
+			"must be one of plain_text [json-pointer:/blocks/0/text/type]"},
 		{`{"type":"section"}`, "missing required field: text [json-pointer:/blocks/0]"},
-		{`{"type":"section","text":{"type":"mrkdwn","text":""}}`, "must be more than 0 characters [json-pointer:/blocks/0/text/text]"},
-		{`{"type":"section","text":{"type":"mrkdwn","text":"x"},"blocks":[]}`, "invalid additional property: blocks [json-pointer:/blocks/0]"},
-		{`{"type":"section","fields":[{"type":"mrkdwn","text":"` + long(2001) + `"}]}`, "must be less than 2001 characters [json-pointer:/blocks/0/fields/0/text]"},
-		{`{"type":"section","text":{"type":"mrkdwn","text":"x"},"block_id":"` + long(256) + `"}`, "must be less than 256 characters [json-pointer:/blocks/0/block_id]"},
+		{`{"type":"section","text":{"type":"mrkdwn","text":""}}`,
+			"must be more than 0 characters [json-pointer:/blocks/0/text/text]"},
+		{`{"type":"section","text":{"type":"mrkdwn","text":"x"},"blocks":[]}`,
+			"invalid additional property: blocks [json-pointer:/blocks/0]"},
+		{`{"type":"section","fields":[{"type":"mrkdwn","text":"` + long(2001) + `"}]}`,
+			"must be less than 2001 characters [json-pointer:/blocks/0/fields/0/text]"},
+		{`{"type":"section","text":{"type":"mrkdwn","text":"x"},"block_id":"` + long(256) + `"}`,
+			"must be less than 256 characters [json-pointer:/blocks/0/block_id]"},
 		{`{"type":"context","elements":[]}`, "no less than 1 items allowed [json-pointer:/blocks/0/elements]"},
 		{`{"type":"context","elements":[{"type":"mrkdwn","text":"x"},{"type":"image","image_url":"https://example.com/x.png","alt_text":"x"}]}`, ""},
 		{button(``), ""},
-		{button(`,"value":"` + long(2000) + `","action_id":"` + long(255) + `","style":"danger","url":"https://example.com"`), ""},
-		{button(`,"value":"` + long(2001) + `"`), "must be less than 2001 characters [json-pointer:/blocks/0/elements/0/value]"},
-		{button(`,"action_id":"` + long(256) + `"`), "must be less than 256 characters [json-pointer:/blocks/0/elements/0/action_id]"},
+		{button(`,"value":"` + long(2000) + `","action_id":"` + long(255) +
+			`","style":"danger","url":"https://example.com"`), ""},
+		{button(`,"value":"` + long(2001) + `"`),
+			"must be less than 2001 characters [json-pointer:/blocks/0/elements/0/value]"},
+		{button(`,"action_id":"` + long(256) + `"`),
+			"must be less than 256 characters [json-pointer:/blocks/0/elements/0/action_id]"},
 		{button(`,"style":"red"`), "must be one of primary, danger [json-pointer:/blocks/0/elements/0/style]"},
 		{button(`,"confirm":{"title":{"type":"plain_text","text":"Sure?"},"text":{"type":"mrkdwn","text":"x"},"confirm":{"type":"plain_text","text":"` + long(31) + `"},"deny":{"type":"plain_text","text":"No"}}`), "must be less than 31 characters [json-pointer:/blocks/0/elements/0/confirm/confirm/text]"},
-		{`{"type":"actions","elements":[{"type":"button","text":{"type":"plain_text","text":"` + long(76) + `"}}]}`, "must be less than 76 characters [json-pointer:/blocks/0/elements/0/text/text]"},
+		{`{"type":"actions","elements":[{"type":"button","text":{"type":"plain_text","text":"` + long(76) + `"}}]}`,
+			"must be less than 76 characters [json-pointer:/blocks/0/elements/0/text/text]"},
 		{`{"type":"actions","elements":[{"type":"static_select","action_id":"repo","placeholder":{"type":"plain_text","text":"x"},"options":[{"text":{"type":"plain_text","text":"x"},"value":"x"}]}]}`, ""},
 		{`{"type":"actions","elements":[{"type":"static_select","options":[{"text":{"type":"plain_text","text":"x"},"value":"` + long(151) + `"}]}]}`, "must be less than 151 characters [json-pointer:/blocks/0/elements/0/options/0/value]"},
-		{`{"type":"image","image_url":"https://example.com/x.png"}`, "missing required field: alt_text [json-pointer:/blocks/0]"},
+		{`{"type":"image","image_url":"https://example.com/x.png"}`,
+			"missing required field: alt_text [json-pointer:/blocks/0]"},
 		{`{"type":"markdown","text":"*x*"}`, ""},
 		{`{"type":"marquee"}`, "unsupported type: marquee [json-pointer:/blocks/0/type]"},
 		{`7`, "must be an object [json-pointer:/blocks/0]"},
@@ -275,7 +293,8 @@ func TestDelivery(t *testing.T) {
 		last    int      // status
 	}{
 		{"at once", func(int) int { return 200 }, []string{""}, 200},
-		{"the third time", func(n int) int { return map[int]int{1: 500, 2: 404, 3: 204}[n] }, []string{"", "http_error", "http_error"}, 204},
+		{"the third time", func(n int) int { return map[int]int{1: 500, 2: 404, 3: 204}[n] },
+			[]string{"", "http_error", "http_error"}, 204},
 		{"never", func(int) int { return 503 }, []string{"", "http_error", "http_error", "http_error"}, 503},
 		{"after a hang", func(n int) int { return map[int]int{1: 0, 2: 200}[n] }, []string{"", "http_timeout"}, 200},
 		{"not again", func(int) int { return 1 }, []string{""}, 500},
@@ -337,7 +356,8 @@ func TestSayDelivers(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if got["mention C01:"+parent] != 2 || got["reply C01:"+reply] != 1 || got["mention D01:"+direct] != 1 || got["none"] != 1 || len(got) != 4 {
+	if got["mention C01:"+parent] != 2 || got["reply C01:"+reply] != 1 || got["mention D01:"+direct] != 1 ||
+		got["none"] != 1 || len(got) != 4 {
 		t.Errorf("%v", got)
 	}
 }
@@ -398,7 +418,8 @@ func TestFaults(t *testing.T) {
 	if _, code := post(); code != "ok" {
 		t.Errorf("up again: %s", code)
 	}
-	if all := s.Requests(); len(all) != 7 || all[0].Form.Has("token") || all[0].Method != "chat.postMessage" || len(all[0].Body) == 0 || all[4].Status != 0 {
+	if all := s.Requests(); len(all) != 7 || all[0].Form.Has("token") || all[0].Method != "chat.postMessage" ||
+		len(all[0].Body) == 0 || all[4].Status != 0 {
 		t.Errorf("%d requests: %+v", len(all), all)
 	}
 }

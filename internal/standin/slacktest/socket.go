@@ -34,7 +34,8 @@ func (s *Server) openSocket() answer {
 	s.state.events++
 	ticket := fmt.Sprintf("ticket-%d", s.state.events)
 	s.state.tickets[ticket] = true
-	return jsonAnswer(map[string]any{"ok": true, "url": "ws" + strings.TrimPrefix(s.URL(), "http") + "/socket?ticket=" + ticket + "&app_id=" + s.App})
+	return jsonAnswer(map[string]any{"ok": true, "url": "ws" + strings.TrimPrefix(s.URL(), "http") + "/socket?ticket=" +
+		ticket + "&app_id=" + s.App})
 }
 
 func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +74,8 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		for {
 			select {
 			case <-tick.C:
-				_ = conn.WriteControl(websocket.PingMessage, []byte("Ping from the stand-in"), time.Now().Add(10*time.Second))
+				_ = conn.WriteControl(websocket.PingMessage, []byte("Ping from the stand-in"),
+					time.Now().Add(10*time.Second))
 			case <-ctx.Done():
 				conn.Close()
 				<-done
@@ -98,10 +100,12 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 		delete(s.state.waiting, ack.EnvelopeID)
 		switch {
 		case waiting == nil:
-			s.state.complaints = append(s.state.complaints, fmt.Sprintf("socket: nobody waits for an acknowledgement of %q", ack.EnvelopeID))
+			s.state.complaints = append(s.state.complaints,
+				fmt.Sprintf("socket: nobody waits for an acknowledgement of %q", ack.EnvelopeID))
 		case len(message) >= 20_000:
 			// Slack drops these silently.
-			s.state.complaints = append(s.state.complaints, fmt.Sprintf("socket: an acknowledgement of %d bytes", len(message)))
+			s.state.complaints = append(s.state.complaints,
+				fmt.Sprintf("socket: an acknowledgement of %d bytes", len(message)))
 		default:
 			waiting <- ack.Payload
 		}
@@ -126,7 +130,8 @@ func (s *Server) Disconnect(reason string) {
 		s.mu.Unlock()
 		_ = k.write(map[string]any{"type": "disconnect", "reason": reason, "debug_info": map[string]any{"host": "stand-in"}})
 		if reason == "refresh_requested" {
-			_ = k.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
+			_ = k.conn.WriteControl(websocket.CloseMessage,
+				websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
 		}
 	}
 }
@@ -169,7 +174,8 @@ func (s *Server) overSocket(ctx context.Context, a Attempt, kind string, payload
 	id := fmt.Sprintf("envelope-%d", s.state.events)
 	s.state.waiting[id] = acknowledged
 	s.mu.Unlock()
-	envelope := map[string]any{"envelope_id": id, "type": kind, "accepts_response_payload": kind != "events_api", "payload": payload}
+	envelope := map[string]any{"envelope_id": id, "type": kind, "accepts_response_payload": kind != "events_api",
+		"payload": payload}
 	if kind == "events_api" {
 		envelope["retry_attempt"], envelope["retry_reason"] = a.Retry, a.Reason
 	}

@@ -274,10 +274,12 @@ func (s *Server) object(c *channel, m *Message, metadata bool) map[string]any {
 	if m.BotID != "" {
 		o["bot_id"] = m.BotID
 		o["app_id"] = s.App
-		o["bot_profile"] = map[string]any{"id": m.BotID, "app_id": s.App, "name": s.BotName, "team_id": s.Team, "deleted": false, "updated": 1, "icons": map[string]any{}}
+		o["bot_profile"] = map[string]any{"id": m.BotID, "app_id": s.App, "name": s.BotName, "team_id": s.Team,
+			"deleted": false, "updated": 1, "icons": map[string]any{}}
 		if m.BotID != s.Bot {
 			o["app_id"] = "AOTHER"
-			o["bot_profile"] = map[string]any{"id": m.BotID, "app_id": "AOTHER", "name": "other", "team_id": s.Team, "deleted": false, "updated": 1, "icons": map[string]any{}}
+			o["bot_profile"] = map[string]any{"id": m.BotID, "app_id": "AOTHER", "name": "other", "team_id": s.Team,
+				"deleted": false, "updated": 1, "icons": map[string]any{}}
 		}
 	}
 	if len(m.Blocks) > 0 {
@@ -303,7 +305,8 @@ func (s *Server) object(c *channel, m *Message, metadata bool) map[string]any {
 	if len(m.Reactions) > 0 {
 		var reactions []any
 		for _, name := range slices.Sorted(maps.Keys(m.Reactions)) {
-			reactions = append(reactions, map[string]any{"name": name, "users": m.Reactions[name], "count": len(m.Reactions[name])})
+			reactions = append(reactions,
+				map[string]any{"name": name, "users": m.Reactions[name], "count": len(m.Reactions[name])})
 		}
 		o["reactions"] = reactions
 	}
@@ -337,7 +340,8 @@ func (s *Server) fileObject(f File) map[string]any {
 	}
 	return map[string]any{
 		"shares": shares,
-		"id":     f.ID, "name": f.Name, "title": cmp.Or(f.Title, f.Name), "alt_txt": f.Alt, "mimetype": f.MIME, "size": len(f.Data), "mode": "hosted", "is_external": false,
+		"id":     f.ID, "name": f.Name, "title": cmp.Or(f.Title, f.Name), "alt_txt": f.Alt, "mimetype": f.MIME,
+		"size": len(f.Data), "mode": "hosted", "is_external": false,
 		"url_private": base, "url_private_download": base + "/download/" + strings.ReplaceAll(f.Name, " ", "_"),
 	}
 }

@@ -58,7 +58,8 @@ func (s *Server) getUploadURL(form url.Values) answer {
 	}
 	u := &upload{file: File{ID: s.newFileID(), Name: name, Alt: form.Get("alt_txt")}, length: length}
 	s.state.uploads[u.file.ID] = u
-	return jsonAnswer(map[string]any{"ok": true, "upload_url": s.URL() + uploadPath + "v1/" + u.file.ID, "file_id": u.file.ID})
+	return jsonAnswer(map[string]any{"ok": true, "upload_url": s.URL() + uploadPath + "v1/" + u.file.ID,
+		"file_id": u.file.ID})
 }
 
 // takeUpload receives a file's bytes. The address needs no token and is valid for one request.

@@ -46,7 +46,8 @@ type object = map[string]any
 
 // Start listens on loopback.
 func Start(kind string) (*Server, error) {
-	s := &Server{Kind: kind, Token: "lin_api_" + rand.Text(), Secret: rand.Text(), comments: map[string][]Comment{"APP-12": nil}, done: make(chan struct{})}
+	s := &Server{Kind: kind, Token: "lin_api_" + rand.Text(), Secret: rand.Text(),
+		comments: map[string][]Comment{"APP-12": nil}, done: make(chan struct{})}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -103,7 +104,8 @@ func (s *Server) jira(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusUnauthorized, object{"message": "Client must be authenticated to access this resource."})
 		return
 	case !known:
-		answer(w, http.StatusNotFound, object{"errorMessages": []string{"Issue does not exist or you do not have permission to see it."}})
+		answer(w, http.StatusNotFound,
+			object{"errorMessages": []string{"Issue does not exist or you do not have permission to see it."}})
 		return
 	case r.Method == http.MethodGet:
 		list := []any{}
@@ -122,7 +124,8 @@ func (s *Server) jira(w http.ResponseWriter, r *http.Request) {
 		Properties json.RawMessage `json:"properties"`
 	}
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&in); err != nil || in.Body == "" || len([]rune(in.Body)) > 32_767 {
-		answer(w, http.StatusBadRequest, object{"errors": object{"comment": "Comment body can not be empty, or is too long"}})
+		answer(w, http.StatusBadRequest,
+			object{"errors": object{"comment": "Comment body can not be empty, or is too long"}})
 		return
 	}
 	s.comments[key] = append(all, Comment{fmt.Sprint(10_000 + len(all)), in.Body, in.Properties})
@@ -136,7 +139,8 @@ func (s *Server) linear(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Header.Get("Authorization") != s.Token {
-		answer(w, http.StatusUnauthorized, object{"errors": []any{object{"message": "Authentication required, not authenticated"}}})
+		answer(w, http.StatusUnauthorized,
+			object{"errors": []any{object{"message": "Authentication required, not authenticated"}}})
 		return
 	}
 	var in struct {
@@ -189,14 +193,17 @@ func (s *Server) Webhook(key, label, title, text, secret string) (http.Header, [
 		labels = append(labels, label)
 	}
 	if s.Kind == "jira" {
-		payload = object{"timestamp": time.Now().UnixMilli(), "webhookEvent": "jira:issue_updated", "issue": object{"key": key,
-			"fields": object{"summary": title, "description": text, "labels": labels, "assignee": nil, "project": object{"key": strings.Split(key, "-")[0]}}}}
+		payload = object{"timestamp": time.Now().UnixMilli(), "webhookEvent": "jira:issue_updated",
+			"issue": object{"key": key,
+				"fields": object{"summary": title, "description": text, "labels": labels, "assignee": nil,
+					"project": object{"key": strings.Split(key, "-")[0]}}}}
 	} else {
 		nodes := []any{}
 		for _, l := range labels {
 			nodes = append(nodes, object{"name": l})
 		}
-		payload = object{"action": "update", "type": "Issue", "webhookTimestamp": time.Now().UnixMilli(), "url": "https://linear.app/acme/issue/" + key,
+		payload = object{"action": "update", "type": "Issue", "webhookTimestamp": time.Now().UnixMilli(),
+			"url":  "https://linear.app/acme/issue/" + key,
 			"data": object{"identifier": key, "title": title, "description": text, "labels": nodes}}
 	}
 	body, err := json.Marshal(payload)

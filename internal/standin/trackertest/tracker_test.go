@@ -43,11 +43,13 @@ func TestTrackers(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := s.Comments("APP-12")
-			if len(all) != 2 || !strings.HasPrefix(all[0].Body, "Done.\n") || strings.Count(all[0].Body, "{noformat}")+strings.Count(all[0].Body, "```") != 2+map[string]int{"jira": 1, "linear": 1}[kind] {
+			if len(all) != 2 || !strings.HasPrefix(all[0].Body, "Done.\n") || strings.Count(all[0].Body, "{noformat}")+
+				strings.Count(all[0].Body, "```") != 2+map[string]int{"jira": 1, "linear": 1}[kind] {
 				t.Errorf("%q", all)
 			}
 			for _, key := range []string{"APP-13", "", "../x", "app-1", "APP-1/x"} {
-				if err := open(s.Token).Comment(t.Context(), key, "x", "", "m"); !errors.Is(err, forge.ErrRefused) && !errors.Is(err, forge.ErrNotFound) {
+				if err := open(s.Token).Comment(t.Context(), key, "x", "", "m"); !errors.Is(err, forge.ErrRefused) &&
+					!errors.Is(err, forge.ErrNotFound) {
 					t.Errorf("%q: %v", key, err)
 				}
 			}
@@ -58,7 +60,8 @@ func TestTrackers(t *testing.T) {
 			for label, starts := range map[string]bool{"ramus": true, "other": false, "": false} {
 				h, body := s.Webhook("APP-12", label, "Title", "Text", s.Secret)
 				e, err := open(s.Token).Parse(h, body, s.Secret, names)
-				if err != nil || e.Starts != starts || e.Key != "APP-12" || e.Project != "APP" || e.Title != "Title" || e.Text != "Text" || e.URL == "" {
+				if err != nil || e.Starts != starts || e.Key != "APP-12" || e.Project != "APP" || e.Title != "Title" ||
+					e.Text != "Text" || e.URL == "" {
 					t.Errorf("%+v, %v", e, err)
 				}
 				if _, err := open(s.Token).Parse(h, body, "another", names); !errors.Is(err, forge.ErrSignature) {

@@ -69,16 +69,21 @@ func Build(dir string) (Output, error) {
 				continue
 			}
 		}
-		points = append(points, api.EntryPoint{InputPath: e.source, OutputPath: strings.TrimSuffix(e.name, path.Ext(e.name))})
+		points = append(points, api.EntryPoint{InputPath: e.source,
+			OutputPath: strings.TrimSuffix(e.name, path.Ext(e.name))})
 	}
 	built := api.Build(api.BuildOptions{
-		EntryPointsAdvanced: points, AbsWorkingDir: dir, Outdir: "dist", EntryNames: "[dir]/[name].[hash]", ChunkNames: "[name].[hash]", AssetNames: "[name].[hash]",
-		Bundle: true, MinifyWhitespace: true, MinifySyntax: true, MinifyIdentifiers: true, Format: api.FormatESModule, Target: api.ES2022,
-		Loader: map[string]api.Loader{".svg": api.LoaderCopy, ".woff2": api.LoaderCopy}, LegalComments: api.LegalCommentsNone, Charset: api.CharsetUTF8,
+		EntryPointsAdvanced: points, AbsWorkingDir: dir, Outdir: "dist", EntryNames: "[dir]/[name].[hash]",
+		ChunkNames: "[name].[hash]", AssetNames: "[name].[hash]",
+		Bundle: true, MinifyWhitespace: true, MinifySyntax: true, MinifyIdentifiers: true, Format: api.FormatESModule,
+		Target:        api.ES2022,
+		Loader:        map[string]api.Loader{".svg": api.LoaderCopy, ".woff2": api.LoaderCopy},
+		LegalComments: api.LegalCommentsNone, Charset: api.CharsetUTF8,
 		Metafile: true, Write: false,
 	})
 	if len(built.Errors) > 0 {
-		return out, errors.New(strings.Join(api.FormatMessages(built.Errors, api.FormatMessagesOptions{Kind: api.ErrorMessage}), "\n"))
+		return out, errors.New(strings.Join(api.FormatMessages(built.Errors,
+			api.FormatMessagesOptions{Kind: api.ErrorMessage}), "\n"))
 	}
 	return out, out.add(built, dir)
 }

@@ -116,7 +116,8 @@ func main() {
 				reached = append(reached, path)
 			}
 		}
-		for _, name := range []string{"slipped", "work/slipped", "artifacts/slipped", "opt/ramus-browser/slipped", "usr/slipped", "proc/sys/kernel/hostname"} {
+		for _, name := range []string{"slipped", "work/slipped", "artifacts/slipped", "opt/ramus-browser/slipped",
+			"usr/slipped", "proc/sys/kernel/hostname"} {
 			if os.WriteFile("/"+name, []byte("slipped"), 0o600) == nil {
 				reached = append(reached, name)
 			}
@@ -137,7 +138,8 @@ func put(w *tar.Writer, name string, text []byte) {
 }
 
 func say(w *tar.Writer, format string, args ...any) {
-	text, _ := json.Marshal(browser.Check{Verdict: browser.Unverified, Reason: fmt.Sprintf(format, args...), Views: []browser.View{}})
+	text, _ := json.Marshal(browser.Check{Verdict: browser.Unverified, Reason: fmt.Sprintf(format, args...),
+		Views: []browser.View{}})
 	put(w, "index.json", text)
 	_ = w.Close()
 }

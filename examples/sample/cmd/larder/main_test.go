@@ -21,7 +21,8 @@ func TestStory(t *testing.T) {
 		{"put honey 340g", ""},
 		{"use milk 250ml", "milk: 1.25 l left\n"},
 		{"", "ITEM      AMOUNT   GOOD UNTIL\nmilk      1.25 l   2026-03-04   tomorrow\nhoney     340 g    -            keeps\n"},
-		{"-today 2026-03-05 list", "ITEM      AMOUNT   GOOD UNTIL\nmilk      1.25 l   2026-03-04   since yesterday\nhoney     340 g    -            keeps\n"},
+		{"-today 2026-03-05 list",
+			"ITEM      AMOUNT   GOOD UNTIL\nmilk      1.25 l   2026-03-04   since yesterday\nhoney     340 g    -            keeps\n"},
 	} {
 		var out strings.Builder
 		if err := run(append([]string{"-file", file}, strings.Fields(step.args)...), &out, now); err != nil {
