@@ -69,7 +69,7 @@ func parseHead(id string, file []byte) (h Head, head, rest []byte, err error) {
 	damaged := func(why string) (Head, []byte, []byte, error) {
 		return h, nil, nil, fmt.Errorf("%w: %s", ErrDamaged, why)
 	}
-	head, rest, ok := bytes.Cut(file[:min(len(file), maxHead+1)], []byte("\n"))
+	head, _, ok := bytes.Cut(file[:min(len(file), maxHead+1)], []byte("\n"))
 	if !ok {
 		return damaged("it has no head")
 	}

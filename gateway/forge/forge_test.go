@@ -264,7 +264,7 @@ func TestClosing(t *testing.T) {
 			t.Errorf("%.60q: %q, want %q", text, got, want)
 		}
 	}
-	if Mark("a") == Mark("b") || Mark("a") != Mark("a") || !EndsWith("x\n\n"+Trailer("a")+"\n", Trailer("a")) ||
+	if Mark("a") == Mark("b") || !EndsWith("x\n\n"+Trailer("a")+"\n", Trailer("a")) ||
 		EndsWith(Trailer("a")+"\nx", Trailer("a")) {
 		t.Error("trailers")
 	}
