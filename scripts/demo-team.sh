@@ -359,7 +359,7 @@ for repo in "$RAMUS_DATA/repos/orders.git" "$work/site/gitea/repos/acme/orders.g
     git -C "$repo" fsck --strict --no-dangling 2>&1 | shown
 done
 echo "git fsck finds no fault in the repositories of ramus and of Gitea" | shown
-if grep -rlF -e "$(cat "$work/site/developer.token")" -e "$(cat "$work/site/ramus.token")" -e xoxb-demo -e sk-demo "$RAMUS_DATA" --exclude=ramus.yaml; then
+if grep -rlsF -e "$(cat "$work/site/developer.token")" -e "$(cat "$work/site/ramus.token")" -e xoxb-demo -e sk-demo "$RAMUS_DATA" --exclude=ramus.yaml; then
     missed "a secret is in one of these files"
 fi
 
