@@ -100,7 +100,11 @@ func TestSignIn(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &token); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.StatusCode, body, err)
 	}
-	if g := token.Grant; g.Subject != "github:reviewer" || g.Repo != "*" ||
+	id := token.Grant.Person.ID
+	if number, ok := strings.CutPrefix(id, "github:"); !ok || number == "" || strings.Trim(number, "0123456789") != "" {
+		t.Errorf("the token is for %q, want the number of the person", id)
+	}
+	if g := token.Grant; g.Subject != id || g.Repo != "*" ||
 		!slices.Equal(g.Write, []string{"refs/heads/*", "refs/tags/*"}) || time.Until(g.Expires) > time.Hour {
 		t.Errorf("%+v", g)
 	}
@@ -109,7 +113,7 @@ func TestSignIn(t *testing.T) {
 		t.Fatal(status, body)
 	}
 	if p := who.Person(gitd.Person{Name: "somebody else"}); p != (gitd.Person{Name: "reviewer",
-		Email: "reviewer@example.org", ID: "github:reviewer"}) {
+		Email: "reviewer@example.org", ID: id}) {
 		t.Errorf("acts as %+v", p)
 	}
 	if status, body := r.ask(t, false, token.Token, "POST", "/api/runs", `{"repo":"team/app","command":{"shell":"true"}}`); status != 201 {

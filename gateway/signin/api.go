@@ -34,6 +34,11 @@ func NewAPI(api API) *API {
 	if api.People != nil {
 		api.People.github = api.GitHub
 	}
+	if api.Git != nil && api.Log != nil {
+		if err := endAmbiguousTokens(api.Git); err != nil {
+			api.Log.Error("cannot revoke the tokens of logins that are numbers", "err", err)
+		}
+	}
 	return &api
 }
 

@@ -143,7 +143,9 @@ func (api *API) giveToken(c *route.Call, u github.User) error {
 			return err
 		}
 	}
-	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*",
+	// The login is no subject, since a login of digits would be the number of somebody else.
+	id := identify(u).ID()
+	g := gitd.Grant{Subject: id, Person: gitd.Person{Name: u.Login, Email: u.Email, ID: id}, Repo: "*",
 		Scopes: api.GitHub.Scopes,
 		Write:  usualRefs(api.GitHub.Scopes), Expires: api.Now().Add(api.GitHub.Life).Truncate(time.Second)}
 	if u.Name != "" {

@@ -34,13 +34,15 @@ const (
 
 // Issued describes a token that was made, without the token.
 type Issued struct {
-	ID      string    `json:"id"`
-	Subject string    `json:"subject"`
-	Repo    string    `json:"repo"`
-	Scopes  []string  `json:"scopes"`
-	Read    []string  `json:"read,omitempty"`
-	Write   []string  `json:"write,omitempty"`
-	By      string    `json:"by,omitempty"` // who made it
+	ID      string   `json:"id"`
+	Subject string   `json:"subject"`
+	Repo    string   `json:"repo"`
+	Scopes  []string `json:"scopes"`
+	Read    []string `json:"read,omitempty"`
+	Write   []string `json:"write,omitempty"`
+	By      string   `json:"by,omitempty"` // who made it
+	// Person is the id of the person who bears it, such as "github:583231". Empty means that it is not known.
+	Person  string    `json:"person,omitempty"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"`
 	// Used is the time of the last use, which may be recorded ten minutes late. Zero means that it was never used.
@@ -203,7 +205,7 @@ func (l *Ledger) Made(g Grant, by string) (Grant, error) {
 	}
 	g.ID = strings.ToLower(rand.Text())
 	t := &Issued{ID: g.ID, Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, By: by,
-		Created: l.Now().UTC().Truncate(time.Second),
+		Person: g.Person.ID, Created: l.Now().UTC().Truncate(time.Second),
 		Expires: g.Expires.UTC()}
 	if err := l.append(entry{Made: t}, true); err != nil {
 		return g, fmt.Errorf("cannot make a token: %w", err)
