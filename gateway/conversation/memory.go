@@ -5,7 +5,6 @@ import (
 	"context"
 	"html/template"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -121,6 +120,3 @@ func (f *Fold) clone() *Fold {
 	}
 	return c
 }
-
-// Plain returns words of an agent as one line, for lists.
-func Plain(words string, most int) string { return text.OneLine(strings.TrimSpace(words), most) }

@@ -3,7 +3,6 @@ package conversation
 import (
 	"context"
 	"iter"
-	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
 )
@@ -51,24 +50,6 @@ func Read(ctx context.Context, x Journals, f *Fold) error {
 	return nil
 }
 
-// Follow applies the events and the live output of a run, from the place where the fold is, and calls each after every one of them. It
-// returns at the end of the run, with the error of each, or when ctx ends.
-func Follow(ctx context.Context, x Journals, f *Fold, each func(record.Event) error) error {
-	for e, err := range x.EventsFrom(ctx, f.Run.Name(), f.Seq(), f.Have()) {
-		if err != nil {
-			return err
-		}
-		f.Apply(e)
-		if err := f.Fill(ctx, x); err != nil {
-			return err
-		}
-		if err := each(e); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
 // Have returns the place in the words of the last turn to which the fold has them.
 func (f *Fold) Have() record.Span {
 	return record.Span{Seq: f.Last().seq, To: f.said}
@@ -97,6 +78,3 @@ func (f *Fold) Fill(ctx context.Context, x Journals) error {
 	}
 	return nil
 }
-
-// Shown returns words without the newline that ends them.
-func Shown(words string) string { return strings.TrimRight(words, "\n") }

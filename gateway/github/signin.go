@@ -3,7 +3,6 @@ package github
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -42,9 +41,6 @@ type Attempt struct {
 	State    string // returned with the code, and proves that it is the same browser
 	Verifier string // required to use the code
 }
-
-// NewAttempt returns an Attempt that cannot be guessed.
-func NewAttempt() Attempt { return Attempt{rand.Text(), rand.Text() + rand.Text()} }
 
 // scopes are those that an OAuth App requests. Those of a GitHub App are set at GitHub.
 const scopes = "read:user user:email read:org"

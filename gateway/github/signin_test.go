@@ -18,10 +18,7 @@ import (
 const callback = "https://ramus.example.org/auth/github/callback"
 
 func TestBegin(t *testing.T) {
-	a, b := github.NewAttempt(), github.NewAttempt()
-	if a == b || len(a.State) < 26 || len(a.Verifier) < 43 { // RFC 7636, section 4.1
-		t.Errorf("%+v %+v", a, b)
-	}
+	a := github.Attempt{State: "the state", Verifier: "the verifier"}
 	for site, want := range map[string]string{"": "https://github.com/login/oauth/authorize",
 		"https://git.example.org/": "https://git.example.org/login/oauth/authorize"} {
 		at := (&github.SignIn{URL: site, ClientID: "Iv1.x", ClientSecret: "the secret"}).Begin(a, callback)

@@ -1,7 +1,6 @@
 // Package markup makes HTML of texts that agents, commands and people wrote.
 //
-//   - [Markdown] and [Stream] render Markdown, block by block. A Stream renders a text that grows, and a block that it has closed
-//     never changes.
+//   - [Stream] renders Markdown block by block. Its text grows, and a block that it has closed never changes.
 //   - [Terminal] renders the output of a command with its colours.
 //   - [Code] highlights source code.
 //   - [Visible] shows the characters of a text that nobody can see.

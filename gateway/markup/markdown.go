@@ -28,18 +28,6 @@ const (
 	maxURL      = 2000
 )
 
-// Markdown renders a text that does not grow any more.
-func Markdown(words string) template.HTML {
-	var s Stream
-	closed := s.Write(words)
-	last, _ := s.Close()
-	var all strings.Builder
-	for _, block := range append(closed, last...) {
-		all.WriteString(string(block))
-	}
-	return template.HTML(all.String())
-}
-
 // Stream renders a text that grows. Its zero value is an empty text. It is not safe for concurrent use.
 type Stream struct {
 	rest  []byte // of the text, from the first byte of the block that is open

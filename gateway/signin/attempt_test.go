@@ -13,7 +13,7 @@ func TestAttempt(t *testing.T) {
 		t.Errorf("%+v became %+v", a, got)
 	}
 	if b := newAttempt(httptest.NewRequest("GET", "/auth/github?to=//evil.example", nil)); b.To != "/" ||
-		b.State == a.State || b.nonce() == a.nonce() {
+		b.State == a.State || b.nonce() == a.nonce() || len(b.State) < 26 || len(b.Verifier) < 43 { // RFC 7636, section 4.1
 		t.Errorf("%+v", b)
 	}
 }

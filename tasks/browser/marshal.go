@@ -10,9 +10,7 @@ import (
 	"time"
 )
 
-// Actions returns the actions of a step, in the order of their documentation.
-func Actions() []string { return slices.Clone(actions) }
-
+// actions are those of a step, in the order of their documentation.
 var actions = []string{
 	"goto", "click", "fill", "press", "select", "check", "uncheck", "hover", "wait_for",
 	"expect_text", "expect_visible", "expect_hidden", "expect_url", "expect_title", "expect_count", "screenshot",

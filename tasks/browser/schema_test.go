@@ -60,13 +60,13 @@ func TestSchemaHasTheFieldsOfASpec(t *testing.T) {
 		}
 	}
 	step := s.Properties["steps"].Items
-	want := append(browser.Actions(), "value", "in", "secret", "timeout")
+	want := append(slices.Clone(browser.Actions), "value", "in", "secret", "timeout")
 	for name := range step.Properties {
 		if !slices.Contains(want, name) {
 			t.Errorf("a step has no %q", name)
 		}
 	}
-	if len(step.Properties) != len(want) || len(step.OneOf) != len(browser.Actions()) {
+	if len(step.Properties) != len(want) || len(step.OneOf) != len(browser.Actions) {
 		t.Errorf("%d properties of a step, want %q", len(step.Properties), want)
 	}
 }
@@ -109,7 +109,7 @@ func TestSchemaAgreesWithTheParser(t *testing.T) {
 		"compare: {max_changed: 1.1}", "compare: {threshold: -0.1}", "compare: {branch: main}",
 		"clock: 2026-03-01T12:00:00Z", "clock: 5", "[]", "null", "5",
 	}
-	for _, action := range browser.Actions() {
+	for _, action := range browser.Actions {
 		texts = append(texts, "steps: [{"+action+": /a, value: 1}]", "steps: [{"+action+": /a}]",
 			"steps: [{"+action+"s: /a}]")
 	}
@@ -152,7 +152,7 @@ func TestReferenceIsComplete(t *testing.T) {
 			t.Errorf("docs/browser.md has no key `%s`", name)
 		}
 	}
-	for _, action := range browser.Actions() {
+	for _, action := range browser.Actions {
 		if !strings.Contains(string(text), "`{"+action+": ") {
 			t.Errorf("docs/browser.md has no step `{%s: …}`", action)
 		}
