@@ -37,6 +37,8 @@ type Tool struct {
 	Locations []Location `json:"locations,omitempty"`
 	// RawInput is the tool's input as the agent sent it.
 	RawInput json.RawMessage `json:"rawInput,omitempty"`
+	// Content is the result so far. It takes the place of an earlier one.
+	Content Contents `json:"content,omitempty"`
 }
 
 // Location is a file that a tool call works on.

@@ -167,6 +167,7 @@ func (k *Process) SetTurn(t Turn, meter func(int)) {
 	k.turn, k.meter, k.heard = t, meter, nil
 	if t != nil {
 		k.heard = newTranscript(t)
+		k.heard.output = k.requests.end
 	}
 }
 

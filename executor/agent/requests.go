@@ -40,6 +40,8 @@ type requests struct {
 	closed    bool
 	sftp      *sftp.Client // nil if none is open
 	terminals map[string]*terminal
+	ends      map[string]string // of the output of terminals that were released, by id
+	released  []string          // the ids in ends, the oldest first
 	made      int
 }
 
@@ -307,6 +309,36 @@ func (d *requests) terminal(id string) (*terminal, error) {
 	return t, nil
 }
 
+// end returns the end of the output of a terminal, which may have been released.
+func (d *requests) end(id string) (end string, ok bool) {
+	d.mu.Lock()
+	t, end := d.terminals[id], d.ends[id]
+	d.mu.Unlock()
+	if t == nil {
+		return end, end != ""
+	}
+	return t.end(), true
+}
+
+// end returns the end of the output so far.
+func (t *terminal) end() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return text.ClipEnd(t.out.String(), maxContent)
+}
+
+// remember keeps the end of the output of a terminal that is released. mu is held.
+func (d *requests) remember(id string, t *terminal) {
+	if d.ends == nil {
+		d.ends = make(map[string]string)
+	}
+	d.ends[id] = t.end()
+	if d.released = append(d.released, id); len(d.released) > maxTerminals {
+		delete(d.ends, d.released[0])
+		d.released = d.released[1:]
+	}
+}
+
 // TerminalOutput implements acp.Client.
 func (k *Process) TerminalOutput(_ context.Context, id string) (sdk.TerminalOutputResponse, error) {
 	t, err := k.requests.terminal(id)
@@ -372,6 +404,9 @@ func (k *Process) ReleaseTerminal(ctx context.Context, id string) error {
 	}
 	k.requests.mu.Lock()
 	_, there := k.requests.terminals[id]
+	if there {
+		k.requests.remember(id, t)
+	}
 	delete(k.requests.terminals, id)
 	k.requests.mu.Unlock()
 	if !there {

@@ -29,6 +29,9 @@ const (
 	maxData      = 4 << 10
 	maxWords     = 300
 	maxToolCalls = maxEvents // whose state is kept while the turn runs
+	maxContent   = 6 << 10   // of the result of one tool call
+	maxContents  = 1 << 20   // of all results of a turn; of those after it only the calls are journalled
+	maxTool      = maxData + maxContent + 8<<10
 )
 
 // Words come in pieces as small as a model's tokens. They are shown together.
@@ -49,7 +52,11 @@ type transcript struct {
 	timer   *time.Timer
 	open    bool // the last line that was shown has no end
 	thought strings.Builder
-	tools   map[string]acp.Tool // as last journalled
+	tools   map[string]acp.Tool // as last journalled, with a result that is not
+	told    int                 // bytes of results that are journalled
+
+	// output returns the end of the output of a terminal of the agent. Nil means that there are none.
+	output func(terminal string) (end string, ok bool)
 }
 
 func newTranscript(turn Turn) *transcript {
@@ -146,11 +153,38 @@ func (t *transcript) tool(u acp.Tool) (now acp.Tool, news bool) {
 	if len(u.Locations) > 0 {
 		now.Locations = u.Locations
 	}
+	if len(u.Content) > 0 {
+		now.Content = t.result(u.Content, now.Kind)
+	}
+	news = !known || before.Status != now.Status || before.Title != now.Title ||
+		len(u.Content) > 0 && (now.Status == "completed" || now.Status == "failed")
+	kept := now
+	if news {
+		kept.Content = nil // it is journalled once
+		if t.told += now.Content.Size(); t.told > maxContents {
+			now.Content = nil
+		}
+	}
 	if known || len(t.tools) < maxToolCalls {
-		t.tools[u.ID] = now
+		t.tools[u.ID] = kept
 	}
 	now.RawInput = bounded(u.RawInput)
-	return now, !known || before.Status != now.Status || before.Title != now.Title
+	return now, news
+}
+
+// result returns the result of a tool call as it is journalled. The output of a terminal takes the place of its name, because the
+// terminal ends with the turn.
+func (t *transcript) result(c acp.Contents, kind string) acp.Contents {
+	for i, one := range c {
+		if one.Type != acp.ContentTerminal || t.output == nil {
+			continue
+		}
+		if end, ok := t.output(one.Terminal); ok && end != "" {
+			c[i] = acp.Content{Type: acp.ContentBlock, Block: &acp.Block{Type: "text", Text: end}}
+		}
+	}
+	short, _ := c.Shorten(maxContent, kind == "execute")
+	return short
 }
 
 // bounded returns data, or nil if it does not fit into an event.
@@ -195,12 +229,18 @@ func (t *transcript) emit(kind, message string, data json.RawMessage) {
 	case t.events > maxEvents:
 		return
 	}
-	most := maxWords
-	if kind == KindThought {
+	most, room := maxWords, maxData
+	switch kind {
+	case KindThought:
 		most = maxData
+	case acp.UpdateTool, acp.UpdateToolMore:
+		room = maxTool
+	}
+	if len(data) > room {
+		data = nil
 	}
 	e := record.Event{Type: record.EventAgent, Kind: text.Clip(kind, 40), Step: t.turn.Step(),
-		Message: text.Clip(message, most), Data: bounded(data)}
+		Message: text.Clip(message, most), Data: data}
 	_ = t.turn.Emit(e) // the run's own events will meet the same error
 }
 

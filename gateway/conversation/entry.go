@@ -55,6 +55,7 @@ type Entry struct {
 	Files []record.Attachment `json:"files,omitempty"`
 
 	Tool     *acp.Tool        `json:"tool,omitempty"`
+	Page     *CheckedPage     `json:"page,omitempty"` // of a check of a page
 	Plan     []acp.PlanItem   `json:"plan,omitempty"`
 	Gate     *record.Gate     `json:"gate,omitempty"`
 	Decision *record.Decision `json:"decision,omitempty"`
@@ -71,6 +72,25 @@ type Entry struct {
 	Tail       string    `json:"tail,omitempty"` // the end of the output
 
 	filled int64 // of words, the end of Span when Text was read
+}
+
+// CheckedPage has the views of a page that a browser checked.
+type CheckedPage struct {
+	Views []CheckedView `json:"views"`
+}
+
+// CheckedView is one view of a page.
+type CheckedView struct {
+	Viewport Viewport `json:"viewport"`
+	// Screenshot is the name of the picture among the files of the run, or empty.
+	Screenshot string `json:"screenshot,omitempty"`
+}
+
+// Viewport is the size of a view, in pixels of CSS.
+type Viewport struct {
+	Name   string `json:"name"`
+	Width  int    `json:"width"`
+	Height int    `json:"height"`
 }
 
 // State is the state of a turn.

@@ -14,6 +14,9 @@ import (
 // maxEntries bounds the entries of one turn. What is beyond is in the journal.
 const maxEntries = 3000
 
+// maxViews bounds the views of one check of a page.
+const maxViews = 20
+
 // Fold makes the turns of one run from its journal. It is not safe for concurrent use.
 type Fold struct {
 	Run   record.Run // as it was claimed, or later
@@ -135,7 +138,9 @@ func (f *Fold) note(e record.Event) {
 		f.add(e, Entry{Kind: KindCheck, Text: e.Message, Reason: e.Reason, Command: e.Task, Step: e.Step})
 	case record.EventBrowser:
 		ok := e.Reason == string(record.BrowserPass)
-		f.add(e, Entry{Kind: KindBrowser, Text: e.Message, Reason: e.Reason, OK: &ok, Commit: e.Commit})
+		page := decode[CheckedPage](e.Data)
+		page.Views = page.Views[:min(len(page.Views), maxViews)]
+		f.add(e, Entry{Kind: KindBrowser, Text: e.Message, Reason: e.Reason, OK: &ok, Commit: e.Commit, Page: &page})
 	case record.EventEgress:
 		if e.Reason == record.EgressRefused {
 			f.add(e, Entry{Kind: KindRefused, Text: e.Message})
@@ -409,6 +414,9 @@ func (f *Fold) tool(e record.Event) {
 	}
 	if now.RawInput == nil && entry.Tool != nil {
 		now.RawInput = entry.Tool.RawInput
+	}
+	if now.Content == nil && entry.Tool != nil {
+		now.Content = entry.Tool.Content
 	}
 	entry.Tool = &now
 	switch now.Status {

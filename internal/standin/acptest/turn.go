@@ -181,10 +181,11 @@ func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 	if err := a.tell(ctx, s, sdk.StartToolCall(sdk.ToolCallId(c.ID), title, start...)); err != nil {
 		return "", err
 	}
-	end := func(status sdk.ToolCallStatus, text string) {
+	end := func(status sdk.ToolCallStatus, content sdk.ToolCallContent) {
 		_ = a.tell(context.WithoutCancel(ctx), s, sdk.UpdateToolCall(sdk.ToolCallId(c.ID), sdk.WithUpdateStatus(status),
-			sdk.WithUpdateContent([]sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(text))}))) // the next message reports the same error
+			sdk.WithUpdateContent([]sdk.ToolCallContent{content}))) // the next message reports the same error
 	}
+	said := func(text string) sdk.ToolCallContent { return sdk.ToolContent(sdk.TextBlock(text)) }
 	if slices.Contains(a.Ask, string(kind)) && !s.always[string(kind)] {
 		answer, err := a.conn.RequestPermission(ctx, sdk.RequestPermissionRequest{SessionId: sdk.SessionId(s.ID),
 			ToolCall: sdk.ToolCallUpdate{ToolCallId: sdk.ToolCallId(c.ID), Title: &title, Kind: &kind, RawInput: c.Args},
@@ -204,19 +205,32 @@ func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 			}
 			s.always[string(kind)] = true
 		case got == nil || got.OptionId != "once":
-			end(sdk.ToolCallStatusFailed, "not allowed")
+			end(sdk.ToolCallStatusFailed, said("not allowed"))
 			return "", fmt.Errorf("not allowed: %s", title)
 		}
 	}
 	if err := a.tell(ctx, s, sdk.UpdateToolCall(sdk.ToolCallId(c.ID), sdk.WithUpdateStatus(sdk.ToolCallStatusInProgress))); err != nil {
 		return "", err
 	}
+	var before string
+	if c.Tool == "edit" {
+		before, _ = a.read(ctx, s, s.at(c.Args["path"])) // a new file was empty before
+	}
 	text, err := a.do(ctx, s, c)
 	if err != nil {
-		end(sdk.ToolCallStatusFailed, err.Error())
+		end(sdk.ToolCallStatusFailed, said(err.Error()))
 		return text, err
 	}
-	end(sdk.ToolCallStatusCompleted, text)
+	if c.Tool != "edit" {
+		end(sdk.ToolCallStatusCompleted, said(text))
+		return text, nil
+	}
+	after, err := a.read(ctx, s, s.at(c.Args["path"]))
+	if err != nil {
+		end(sdk.ToolCallStatusCompleted, said(text)) // the file is written
+		return text, nil
+	}
+	end(sdk.ToolCallStatusCompleted, sdk.ToolDiffContent(c.Args["path"], after, before))
 	return text, nil
 }
 

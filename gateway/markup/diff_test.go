@@ -1,0 +1,92 @@
+package markup
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+// plain returns the text of HTML.
+func plain(t *testing.T, text string) string {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader("<pre>" + text + "</pre>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for n := range root.Descendants() {
+		if n.Type == html.TextNode {
+			b.WriteString(n.Data)
+		}
+	}
+	return b.String()
+}
+
+func TestDiff(t *testing.T) {
+	many := strings.Repeat("same\n", 10)
+	for _, c := range []struct {
+		before, after, want string
+		added, deleted      int
+	}{
+		{"", "", "", 0, 0},
+		{"a\n", "a\n", "", 0, 0},
+		{"a\n", "a", "", 0, 0},
+		{"", "a\nb\n", "+a\n+b\n", 2, 0},
+		{"a\nb\n", "", "-a\n-b\n", 0, 2},
+		{"a\nb\nc\n", "a\nx\nc\n", " a\n-b\n+x\n c\n", 1, 1},
+		{"a\nb\nc\n", "b\nc\nd\n", "-a\n b\n c\n+d\n", 1, 1},
+		{many + "old\n" + many, many + "new\n" + many,
+			"… 7 lines …\n same\n same\n same\n-old\n+new\n same\n same\n same\n… 7 lines …\n", 1, 1},
+		{"<b>\n", "<i>\n", "-<b>\n+<i>\n", 1, 1},
+	} {
+		got, added, deleted := Diff(c.before, c.after)
+		if text := plain(t, string(got)); text != c.want || added != c.added || deleted != c.deleted {
+			t.Errorf("%q, %q: %q, +%d -%d", c.before, c.after, text, added, deleted)
+		}
+	}
+}
+
+// FuzzDiff checks that the lines without additions are the first text, and those without deletions the second.
+func FuzzDiff(f *testing.F) {
+	f.Add("a\nb\n", "b\nc")
+	f.Add("<script>", "\x1b[31m\n\u202e")
+	f.Add("\n\n", "\n")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if len(before)+len(after) > maxDiff {
+			return
+		}
+		var old, fresh []string
+		for _, l := range compareLines(before, after) {
+			line := strings.TrimSuffix(l.text, "\n")
+			if l.sign != signAdded {
+				old = append(old, line)
+			}
+			if l.sign != signGone {
+				fresh = append(fresh, line)
+			}
+		}
+		for i, c := range []struct {
+			got  []string
+			text string
+		}{{old, before}, {fresh, after}} {
+			want := splitLines(c.text)
+			for n := range want {
+				want[n] = strings.TrimSuffix(want[n], "\n")
+			}
+			if strings.Join(c.got, "\x00") != strings.Join(want, "\x00") || len(c.got) != len(want) {
+				t.Errorf("side %d of %q, %q: %q", i, before, after, c.got)
+			}
+		}
+		got, _, _ := Diff(before, after)
+		root, err := html.Parse(strings.NewReader(string(got)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range root.Descendants() {
+			if n.Type == html.ElementNode && n.Data != "html" && n.Data != "head" && n.Data != "body" && n.Data != "span" {
+				t.Errorf("an element %s of %q, %q", n.Data, before, after)
+			}
+		}
+	})
+}
