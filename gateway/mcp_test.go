@@ -116,7 +116,7 @@ func TestMCPTools(t *testing.T) {
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
 	}
-	writing := slices.Concat(reading, library, []string{"resume_code_session", "start_code_session", "submit_task"})
+	writing := slices.Concat(reading, library, []string{"answer_question", "resume_code_session", "start_code_session", "submit_task"})
 	slices.Sort(writing)
 	for _, x := range []struct {
 		name  string

@@ -96,6 +96,8 @@ type Server struct {
 	Heartbeat time.Duration
 	// Reload reads the configuration again. If it is nil, the server has none that lasts.
 	Reload func(context.Context) (Reloaded, error)
+	// Budget returns the bounds of one run, for pages. Nil means that there are none.
+	Budget func() web.Budget
 	// NoScript serves pages without scripts.
 	NoScript bool
 	// Traces sends the traces of runs. If it is nil, none are sent.
@@ -178,7 +180,7 @@ func (s *Server) setUpAlone() {
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,
 		Engineer: s.Engineer,
 		Live:     &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Machines: machines,
-		Address: s.prefix(), Secrets: s.Secrets, Log: s.Log, Now: s.Now}
+		Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials := s.credentials()
 	tokens := &token.API{Git: s.Git}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/gateway/web"
 )
 
 // newModels returns the handler of /model/ at the door of containers. Without any key its answers explain the
@@ -34,4 +35,10 @@ func newModels(c ModelsConfig, secret *secrets, log *slog.Logger) (*model.Proxy,
 // micros converts units to millionths. Values that are too large become the largest.
 func micros(units float64) int64 {
 	return int64(min(math.Round(units*1e6), math.MaxInt64/2))
+}
+
+// budget returns the bounds of one run, for pages.
+func (i *installation) budget() web.Budget {
+	b := i.models.PresentBudget()
+	return web.Budget{CostMicros: b.CostMicros, Tokens: b.Tokens}
 }

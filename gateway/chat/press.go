@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,7 +28,7 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 		return nil // a button in a message of another app
 	}
 	run, known := c.Executor.Find(who, id)
-	if !known || run.Origin == nil && !slices.Contains([]string{render.ActionApprove, render.ActionReject, render.ActionStop}, a.ID) {
+	if !known || run.Origin == nil && a.ID != render.ActionStop && !render.IsAnswer(a.ID) {
 		return nil // the other buttons in the thread of a task start nothing
 	}
 	d, known := c.readDecision(ctx, run.Name())
@@ -39,17 +40,17 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 		c.whisper(a, why)
 		return nil
 	}
-	switch a.ID {
-	case render.ActionRetry:
+	switch {
+	case a.ID == render.ActionRetry:
 		return c.claimPress(ctx, run, a, "retry", "-retry")
-	case render.ActionDiff:
+	case a.ID == render.ActionDiff:
 		return c.claimPress(ctx, run, a, "diff", "-diff-"+route.Mailbox(a.TriggerID))
-	case render.ActionPull:
+	case a.ID == render.ActionPull:
 		return c.claimPress(ctx, run, a, "pr", "-pr-"+route.Mailbox(a.TriggerID))
-	case render.ActionRepo:
+	case a.ID == render.ActionRepo:
 		// The option comes before the command. After the command it would be a part of exec's line.
 		return c.claimPress(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
-	case render.ActionStop, render.ActionApprove, render.ActionReject:
+	case a.ID == render.ActionStop, render.IsAnswer(a.ID):
 		c.background(func(ctx context.Context) {
 			if err := c.runControl(ctx, run, a, choice); err != nil && ctx.Err() == nil {
 				c.whisper(a, route.AsProblem(err, route.Who{}).Error())
@@ -75,14 +76,14 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 	}
 	d := gate.Doing{Deed: gate.DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel),
 		Repo: run.Repo, Own: true}
-	switch a.ID {
-	case render.ActionDiff:
+	switch {
+	case a.ID == render.ActionDiff:
 		return ""
-	case render.ActionApprove, render.ActionReject:
+	case render.IsAnswer(a.ID):
 		if d.Deed = gate.DeedApprove; len(c.gate().People) == 0 && run.Gate != nil && run.Gate.Names("slack:"+a.User) {
 			return ""
 		}
-	case render.ActionRepo:
+	case a.ID == render.ActionRepo:
 		d.Repo = choice
 		d.Own = run.Origin != nil && c.findPlace(ctx, Session{run.Origin.Session}, a.Channel, Words{},
 			Preferences{}).unnamed == choice
@@ -95,9 +96,34 @@ func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, s
 	if a.ID == render.ActionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
 	}
-	_, err := c.Executor.Decide(ctx, run.Name(),
-		record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User})
+	d := record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User}
+	if render.IsOption(a.ID) {
+		var err error
+		if d.Step, d.Option, err = c.findOption(ctx, run.Name(), step); err != nil {
+			return err
+		}
+	}
+	_, err := c.Executor.Decide(ctx, run.Name(), d)
 	return err
+}
+
+// findOption returns the step of a question and the id of the option that a button chooses, from the value of the button after the run.
+// The journal has the question also after its answer. Then Decide tells who gave it.
+func (c *Chat) findOption(ctx context.Context, run, choice string) (step, option string, err error) {
+	step, index, ok := render.ParseOption(choice)
+	if !ok {
+		return "", "", fmt.Errorf("%w button: it names no option", record.ErrInvalid)
+	}
+	for e, err := range c.Executor.Events(ctx, run, 0, false) {
+		if err != nil {
+			return "", "", err
+		}
+		var g record.Gate
+		if e.Type == record.EventGate && e.Step == step && json.Unmarshal(e.Data, &g) == nil && index < len(g.Options) {
+			return step, g.Options[index].ID, nil
+		}
+	}
+	return "", "", fmt.Errorf("%w button: the agent did not offer that", record.ErrInvalid)
 }
 
 // pressed is the event of a run that no message asked for. For a button it has the text of the button and the run

@@ -142,7 +142,11 @@ func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where st
 	}
 	msg := render.TaskMessage(m.Text)
 	if m.Kind == mailAsk && m.Work > 0 {
-		msg.Blocks = append(msg.Blocks, render.AnswerButtons(t.Caller().String()+"/"+work{N: m.Work}.id(), m.Item)...)
+		run, gate := t.Caller().String()+"/"+work{N: m.Work}.id(), record.Gate{Step: m.Item}
+		if r, err := j.engineer.Executor.Run(ctx, run); err == nil && r.Gate != nil && r.Gate.Step == m.Item {
+			gate = *r.Gate
+		}
+		msg.Blocks = append(msg.Blocks, render.AnswerButtons(run, gate)...)
 	}
 	msg.Channel, msg.ThreadTS, msg.Mark = j.channel(), t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
 	ts, err := j.engineer.Slack.Post(ctx, msg, true)

@@ -23,8 +23,11 @@ const TopicMe = "me"
 // TopicNode is the topic of the machine.
 const TopicNode = "node"
 
+// callerTopic begins the topics of callers.
+const callerTopic = "caller/"
+
 // CallerTopic returns the topic of a caller.
-func CallerTopic(c record.Caller) string { return "caller/" + c.Slug() }
+func CallerTopic(c record.Caller) string { return callerTopic + c.Slug() }
 
 // RunTopic returns the topic of a run.
 func RunTopic(r record.Run) string { return "run/" + r.Name() }
@@ -89,17 +92,38 @@ func (h *Hub) join(person string) *sleeper {
 	return s
 }
 
-// listen sets the topics of a view.
+// listen sets the topics of a view. If they are others than before, the views of the topics that show who is there wake.
 func (h *Hub) listen(s *sleeper, topics []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if slices.Equal(s.topics, topics) {
+		return
+	}
+	before := s.topics
 	s.topics = topics
+	h.comeOrGo(s, before)
+	h.comeOrGo(s, topics)
 }
 
 func (h *Hub) leave(s *sleeper) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.sleeper, s)
+	h.comeOrGo(s, s.topics)
+}
+
+// comeOrGo wakes the views of other people of a caller's topic. Lists do not show who is there. mu is held.
+func (h *Hub) comeOrGo(s *sleeper, topics []string) {
+	for _, t := range topics {
+		if !strings.HasPrefix(t, callerTopic) {
+			continue
+		}
+		for other := range h.sleeper {
+			if other.person != s.person && slices.Contains(other.topics, t) {
+				other.signal()
+			}
+		}
+	}
 }
 
 // Follow wakes views by the events of runs, until ctx ends.

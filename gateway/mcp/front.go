@@ -40,6 +40,7 @@ type Executor interface {
 	// ended.
 	Say(ctx context.Context, run string, p record.Prompt) error
 	Stop(ctx context.Context, run string, by gitd.Person) error
+	Decide(ctx context.Context, run string, d record.Decision) (record.Run, error)
 	Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error]
 	Manifest(ctx context.Context, run string) (record.Manifest, error)
 }

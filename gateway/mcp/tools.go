@@ -69,7 +69,7 @@ func (api *API) tools(who route.Who) []usableTool {
 	if len(api.Executor.AgentNames()) > 0 {
 		list = append(list, api.sessionTools(who)...)
 	}
-	list = append(list, api.runTool(who))
+	list = append(list, api.runTool(who), api.answerTool(who))
 	for _, t := range executor.Library() {
 		list = append(list, api.libraryTool(who, t))
 	}
@@ -221,6 +221,8 @@ type runReport struct {
 	Error   string        `json:"error,omitempty"`
 	Hint    string        `json:"hint,omitempty"`
 	Waiting string        `json:"waiting,omitempty"` // the question to a person
+	// Question is that question, for answer_question.
+	Question *question `json:"question,omitempty"`
 	// Verdict is the verdict of the checks of the branch.
 	Verdict    record.Verdict `json:"verdict,omitempty"`
 	Unverified []string       `json:"unverified,omitempty"`
@@ -236,7 +238,7 @@ func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) 
 	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State,
 		Reason: run.Reason, Error: run.Error, Hint: run.Hint}
 	if run.Gate != nil {
-		r.Waiting = run.Gate.Message
+		r.Waiting, r.Question = run.Gate.Message, questionOf(run.Gate)
 	}
 	if api.Links != nil && api.Links.URL != "" {
 		r.Evidence = api.Links.Run(run)

@@ -180,7 +180,7 @@ func (c *call) giveSlot() {
 
 // admit allows a call for which the budget has room.
 func (c *call) admit() *refusal {
-	if _, ok := c.provider.price(c.question.model); !ok && c.p.budget().CostMicros > 0 {
+	if _, ok := c.provider.price(c.question.model); !ok && c.p.PresentBudget().CostMicros > 0 {
 		return &refusal{kind: kindBadRequest,
 			text: fmt.Sprintf("ramus: the budget is in money and no price of %s is known; the operator of ramus adds it to models.%s.prices",
 				c.question.model, c.provider.name)}
@@ -194,7 +194,7 @@ func (c *call) admit() *refusal {
 	if used := c.guest.Run().Usage; used != nil {
 		calls += used.Calls
 	}
-	if calls >= c.p.budget().calls() {
+	if calls >= c.p.PresentBudget().calls() {
 		text = fmt.Sprintf("ramus: this run has called models %d times, which is all it may%s", calls, advice)
 	}
 	if text != "" {
@@ -211,7 +211,7 @@ const advice = "; commit the changes so far and stop"
 
 // exhausted explains that the budget is used up. Returns "" if it is not. The caller holds account.mu.
 func (c *call) exhausted() string {
-	used, b := c.guest.Run().Usage, c.p.budget()
+	used, b := c.guest.Run().Usage, c.p.PresentBudget()
 	tokens, micros := used.Tokens()+c.account.tokens, c.account.micros
 	if used != nil {
 		micros += used.CostMicros

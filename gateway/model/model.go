@@ -252,8 +252,8 @@ func (p *Proxy) Apply(prices map[string]map[string]Price, b Budget) error {
 	return nil
 }
 
-// budget returns the present budget.
-func (p *Proxy) budget() Budget {
+// PresentBudget returns the budget of runs, as the last [Proxy.Apply] set it.
+func (p *Proxy) PresentBudget() Budget {
 	if b := p.changed.Load(); b != nil {
 		return *b
 	}

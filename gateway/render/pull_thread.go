@@ -68,10 +68,10 @@ func AgentSays(by, said string) slack.Message {
 // TaskAsks returns the question of an agent that waits for permission.
 func TaskAsks(question string) string { return "❓ The agent asks: " + InlineText(question, 400) }
 
-// AnswerButtons returns the buttons that answer the question of a waiting step.
-func AnswerButtons(run, step string) []slack.Block {
+// AnswerButtons returns the buttons that answer the question of a run.
+func AnswerButtons(run string, g record.Gate) []slack.Block {
 	var l layout
-	l.actions(press(ActionApprove, "Approve", "primary", run, step), press(ActionReject, "Reject", "danger", run, step))
+	l.actions(answers(run, g)...)
 	return l.blocks
 }
 

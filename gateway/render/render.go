@@ -49,8 +49,7 @@ func Progress(p Standing) slack.Message {
 		policyWords(p.Policy), shownPage(p.Link))
 	var buttons []any
 	if g := p.gate(); g != nil {
-		buttons = append(buttons, press(ActionApprove, "Approve", "primary", p.Run.Name(), g.Step),
-			press(ActionReject, "Reject", "danger", p.Run.Name(), g.Step))
+		buttons = append(buttons, answers(p.Run.Name(), *g)...)
 	}
 	if !p.Run.Ended() {
 		buttons = append(buttons, press(ActionStop, "Stop", "", p.Run.Name()))

@@ -25,7 +25,7 @@ func (m Mention) Session() string {
 
 // Action is the press of a button.
 type Action struct {
-	ID          string `json:"id"`    // action_id: "stop", "retry", "approve", "reject", "diff", "repo"
+	ID          string `json:"id"`    // action_id: "stop", "retry", "approve", "reject", "option-0", "diff", "repo"
 	Value       string `json:"value"` // the button's value, or the selected option
 	Team        string `json:"team"`
 	Channel     string `json:"channel"`

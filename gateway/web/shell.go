@@ -65,6 +65,14 @@ func (p *Page) Person() string {
 	return who.Subject
 }
 
+// Owner returns a mark of the person, for what browsers keep. Returns "" if nobody is signed in.
+func (p *Page) Owner() string {
+	if p.call.Who.Nobody() {
+		return ""
+	}
+	return live.Hash("person " + p.call.Who.Subject)
+}
+
 // FullTitle returns the title of the document.
 func (p *Page) FullTitle() string {
 	title := p.Title + " · ramus"

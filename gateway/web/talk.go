@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
@@ -52,12 +50,19 @@ type talkData struct {
 	Agent, Label   string // where the composer speaks
 	Agents         []string
 	Status         talkStatus
+	Present        []string // other people who look at the workspace
+	Again          *talkAgain
 	Key            string // of the next prompt
 }
+
+// talkAgain is the offer to send the prompt of the last turn again.
+type talkAgain struct{ Path, Run, Entry, Words string }
 
 // talkStatus is what the agent does now.
 type talkStatus struct {
 	Path, Run, Words, Cost string
+	Spent, Budget          int64  // for the bar; Budget is 0 without a bound
+	BudgetText             string // such as "0.21 $ of 2.00 $"
 	Live, InTurn, Steers   bool
 	MayChange              bool
 	Plan                   []acp.PlanItem
@@ -77,9 +82,9 @@ type talkRow struct {
 	By, From, Text, Note, Mark string
 	When, Until                time.Time
 	HTML                       template.HTML
-	Body                       string
+	Bodies                     []resultPart
 	Output                     template.HTML
-	Link, Commit               string
+	Link, Commit, Size         string // Size is the number of lines that the commit changes
 	Path                       string // of the workspace
 	Run, Step, PromptKey       string
 	Options                    []record.GateOption
@@ -163,17 +168,17 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 		d.Rows = append(d.Rows, m.turn(turn)...)
 	}
 	d.Status = talkStatus{Path: base, MayChange: d.MayChange}
+	d.Present = api.present(d.Page.Who(), s)
 	live := t.Live
 	if live == nil {
+		d.Again = m.again(t)
 		return
 	}
 	r := m.runs[live.Run]
 	d.Status.Live, d.Status.Run = true, live.Run
 	d.Status.InTurn, d.Status.Steers = api.Executor.InTurn(r), api.Executor.CanSteer(r)
 	d.Status.Words = m.doing(t)
-	if live.Usage != nil && live.Usage.CostMicros > 0 {
-		d.Status.Cost = cost(live.Usage.CostMicros) + " $"
-	}
+	d.Status.spent(live.Usage, estimated(t, live.Run), api.budget())
 	for _, turn := range t.Turns {
 		for _, e := range turn.Entries {
 			switch {
@@ -193,6 +198,41 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 	}
 }
 
+// estimated reports whether a part of the cost of a run is an estimate.
+func estimated(t conversation.Transcript, run string) bool {
+	return slices.ContainsFunc(t.Turns, func(turn *conversation.Turn) bool { return turn.Run == run && turn.Capsule.Estimated })
+}
+
+// budget returns the bounds of one run.
+func (api *API) budget() Budget {
+	if api.Budget == nil {
+		return Budget{}
+	}
+	return api.Budget()
+}
+
+// spent sets the cost of the run, and how much of its budget that is. Without a bound of the cost, the tokens count if they have one.
+func (s *talkStatus) spent(u *record.Usage, estimated bool, b Budget) {
+	if u == nil {
+		return
+	}
+	about := ""
+	if estimated {
+		about = "~"
+	}
+	if u.CostMicros > 0 {
+		s.Cost = about + cost(u.CostMicros) + " $"
+	}
+	switch {
+	case b.CostMicros > 0:
+		s.Spent, s.Budget = min(u.CostMicros, b.CostMicros), b.CostMicros
+		s.BudgetText = about + cost(u.CostMicros) + " $ of " + cost(b.CostMicros) + " $"
+	case b.Tokens > 0:
+		s.Spent, s.Budget = min(u.Tokens(), b.Tokens), b.Tokens
+		s.BudgetText = fmt.Sprintf("%s%d of %d tokens", about, u.Tokens(), b.Tokens)
+	}
+}
+
 func cleanPlan(plan []acp.PlanItem) []acp.PlanItem {
 	list := slices.Clone(plan[:min(len(plan), 100)])
 	for i := range list {
@@ -208,6 +248,26 @@ type talkMaker struct {
 	path string
 	may  bool
 	runs map[string]record.Run
+
+	counted int // commits whose lines this page counted
+}
+
+// again returns the offer to send the prompt of the last turn again. Returns nil unless a person ended that turn. A run that failed has
+// an offer of its own.
+func (m *talkMaker) again(t conversation.Transcript) *talkAgain {
+	if !m.may || len(t.Turns) == 0 || t.After != "" {
+		return nil
+	}
+	last := t.Turns[len(t.Turns)-1]
+	if last.State != conversation.StateStopped || last.Agent == "" || m.runs[last.Run].State == record.StateFailed {
+		return nil
+	}
+	for _, e := range slices.Backward(last.Entries) {
+		if e.Kind == conversation.KindPrompt && len(e.Files) == 0 {
+			return &talkAgain{Path: m.path, Run: last.Run, Entry: e.ID, Words: render.OneLine(e.Text, 120)}
+		}
+	}
+	return nil
 }
 
 // doing describes the work of the run at work.
@@ -293,11 +353,15 @@ func pictureName(name string) bool {
 func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow {
 	row := talkRow{Key: "e " + e.ID, Kind: string(e.Kind), ID: e.ID, When: e.Time,
 		Text: render.ClipClean(e.Text, maxTalkText), Path: m.path, Run: t.Run, Step: e.Step, MayChange: m.may}
+	r, known := m.runs[t.Run]
+	if known {
+		row.Link = m.api.Address + runPath(r)
+	}
 	if e.Commit != "" {
 		row.Commit = render.ShortHash(e.Commit)
-	}
-	if r, ok := m.runs[t.Run]; ok {
-		row.Link = m.api.Address + runPath(r)
+		if known {
+			row.Size = m.changeSize(r.Repo, e.Parent, e.Commit)
+		}
 	}
 	switch e.Kind {
 	case conversation.KindPrompt:
@@ -335,6 +399,9 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 	case conversation.KindBrowser:
 		row.Mark, row.Class = mark(e.OK)
 		row.Text = "Page " + row.Text + ": " + e.Reason
+		if known && r.Ended() { // only then its files are kept
+			row.Files = m.pictures(r, e)
+		}
 	case conversation.KindPlan:
 		return nil // it is in the status while it matters
 	}
@@ -367,37 +434,6 @@ func mark(ok *bool) (sign, class string) {
 		return "✓", "good"
 	}
 	return "✗", "bad"
-}
-
-// tool sets the row of a call of a tool.
-func (row *talkRow) tool(e *conversation.Entry) {
-	row.Mark, row.Class = mark(e.OK)
-	row.Text = render.OneLine(row.Text, 300)
-	if e.Tool == nil {
-		return
-	}
-	if e.Kind == conversation.KindTool {
-		row.Text = render.OneLine(e.Tool.Words(), 300)
-	}
-	row.Note = render.OneLine(e.Tool.Kind, 40)
-	if e.DurationMS >= 1000 {
-		row.Note += " · " + render.Duration(time.Duration(e.DurationMS)*time.Millisecond)
-	}
-	var body strings.Builder
-	for _, l := range e.Tool.Locations {
-		body.WriteString(render.OneLine(strings.TrimPrefix(l.Path, executor.WorkDir+"/"), 300))
-		if l.Line != nil {
-			fmt.Fprintf(&body, ":%d", *l.Line)
-		}
-		body.WriteString("\n")
-	}
-	var raw any
-	if len(e.Tool.RawInput) > 0 && json.Unmarshal(e.Tool.RawInput, &raw) == nil {
-		if b, err := json.MarshalIndent(raw, "", "  "); err == nil {
-			body.WriteString(render.ClipClean(string(b), maxRawInput))
-		}
-	}
-	row.Body = body.String()
 }
 
 // question sets the row of a question.
@@ -572,6 +608,8 @@ func (api *API) talkAction(c *route.Call) error {
 		err = api.Executor.Resay(ctx, r.Name(), key, formText(c, "text", 1<<20), by(c))
 	case "first":
 		err = api.first(c, r, key)
+	case "again":
+		err = api.sayAgain(c, s, r)
 	case "stop-turn":
 		var back []record.Prompt
 		if back, err = api.Executor.StopTurn(ctx, r.Name(), by(c)); err == nil && len(back) > 0 {
@@ -583,6 +621,27 @@ func (api *API) talkAction(c *route.Call) error {
 		return route.NotFound("action", action)
 	}
 	return api.orSee(c, err, s)
+}
+
+// sayAgain sends a prompt of a run again, in the same session. The key follows from the entry, so that a form that is sent twice asks once.
+func (api *API) sayAgain(c *route.Call, s workspace.Workspace, r record.Run) error {
+	ctx, id := c.R.Context(), formText(c, "entry", 300)
+	t, err := api.memory.Open(ctx, api.Executor, s.Caller, conversation.Window{Around: id, Turns: 1})
+	if err != nil {
+		return err
+	}
+	for _, turn := range t.Turns {
+		for _, e := range turn.Entries {
+			if turn.Run != r.Name() || r.Agent == nil || e.ID != id || e.Kind != conversation.KindPrompt {
+				continue
+			}
+			_, err := api.talk().Say(ctx, c.Who, conversation.Saying{Caller: s.Caller, Repo: s.Repository, Agent: r.Agent.Name,
+				Session: r.Agent.Session,
+				Prompt:  record.Prompt{Key: "again " + r.ID + " " + e.Key, Text: e.Text, By: by(c), From: "web"}})
+			return err
+		}
+	}
+	return route.NotFound("message", id)
 }
 
 // first puts a prompt before the others that wait.

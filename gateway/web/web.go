@@ -52,6 +52,8 @@ type API struct {
 	// Credentials and Tokens have those of people. Nil means that there is no page of them.
 	Credentials *credential.API
 	Tokens      *token.API
+	// Budget returns the bounds of one run. Nil means that there are none.
+	Budget func() Budget
 	// SignOut is the path of the form that signs out. Empty means that nobody can.
 	SignOut string
 	// NoScript leaves out all scripts.
@@ -72,6 +74,13 @@ type API struct {
 	imports  imports
 	memory   conversation.Memory
 	verdicts verdicts
+	sizes    commitSizes
+}
+
+// Budget bounds the use of models by one run. Fields that are zero do not bound it.
+type Budget struct {
+	CostMicros int64 // in millionths of the currency of the prices
+	Tokens     int64
 }
 
 // Settings is a page of settings that another package serves.

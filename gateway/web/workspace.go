@@ -84,11 +84,7 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 		return nil, err
 	}
 	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChange(st.Repo, st.Branch) == nil}
-	if api.Live != nil {
-		d.Present = api.Live.Hub.Present(live.CallerTopic(s.Caller))
-		d.Present = slices.DeleteFunc(d.Present,
-			func(name string) bool { return name == c.Who.Name || name == c.Who.Subject })
-	}
+	d.Present = api.present(c.Who, s)
 	if !s.Status.Serves() {
 		events, err := api.Workspaces.BootLog(ctx, s)
 		if err != nil {
@@ -107,6 +103,15 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 		p.Beat = time.Second // containers have no events of their own
 	}
 	return p, api.showPanes(c, p, d, s)
+}
+
+// present returns the other people with an open page of a workspace.
+func (api *API) present(who route.Who, s workspace.Workspace) []string {
+	if api.Live == nil {
+		return nil
+	}
+	return slices.DeleteFunc(api.Live.Hub.Present(live.CallerTopic(s.Caller)),
+		func(name string) bool { return name == who.Name || name == who.Subject })
 }
 
 // showPanes makes the conversation, and the pane that the parameter pane names.

@@ -1,7 +1,25 @@
 // Forms: Ctrl Enter sends, a form is sent once, and a draft outlives the page. All of them work without this file.
 
+// Drafts are of one person. They go when the person signs out, and when another one is here.
+const drafts = 'ramus.draft.';
+const owner = 'ramus.drafts-of';
+
+function dropDrafts() {
+  for (const key of Object.keys(localStorage)) if (key.startsWith(drafts)) localStorage.removeItem(key);
+}
+
+const person = document.documentElement.dataset.person;
+if (person !== undefined && localStorage.getItem(owner) !== person) {
+  if (localStorage.getItem(owner) !== null) dropDrafts();
+  localStorage.setItem(owner, person);
+}
+addEventListener('submit', e => {
+  const way = (e.target as Element).getAttribute('action') ?? '';
+  if (way.endsWith('/auth/out') || way.endsWith('/auth/out/everywhere')) dropDrafts();
+});
+
 for (const area of document.querySelectorAll<HTMLTextAreaElement>('textarea[data-draft]')) {
-  const key = `ramus.draft.${area.dataset.draft}`;
+  const key = drafts + area.dataset.draft;
   if (!area.value) area.value = localStorage.getItem(key) ?? '';
   area.addEventListener('input', () => area.value ? localStorage.setItem(key, area.value) : localStorage.removeItem(key));
   area.form?.addEventListener('submit', () => localStorage.removeItem(key));

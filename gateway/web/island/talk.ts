@@ -25,12 +25,14 @@ if (list) {
   pill.className = 'btn primary talk-new';
   pill.hidden = true;
   pill.addEventListener('click', () => { following = true; fresh = 0; pill.hidden = true; toEnd(); });
-  list.after(pill);
+  const log = list.closest('[role=log]') ?? list;
+  log.after(pill);
   addEventListener('scroll', () => {
     following = atEnd();
     if (following) { fresh = 0; pill.hidden = true; }
   }, { capture: true, passive: true });
   new MutationObserver(changes => {
+    log.setAttribute('aria-busy', String(!!list.querySelector('.md.open')));
     const added = changes.reduce((n, c) => n + [...c.addedNodes].filter(e => e instanceof HTMLElement).length - c.removedNodes.length, 0);
     if (following) { toEnd(); return; }
     if (added > 0) {
