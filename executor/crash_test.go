@@ -87,6 +87,9 @@ func crashChild(dir string) error {
 	if os.Getenv("RAMUS_TEST_BROWSER") != "" {
 		return crashLook(ctx, x, c)
 	}
+	if changes := os.Getenv("RAMUS_TEST_QUEUE"); changes != "" {
+		return crashQueue(ctx, x, c, changes)
+	}
 	nodes, _ := strconv.Atoi(os.Getenv("RAMUS_TEST_NODES"))
 	if crashAgents() != nil {
 		return crashTalk(ctx, x, c, nodes)
