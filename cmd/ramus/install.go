@@ -370,7 +370,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client,
 		SignIn: i.forges.hub.signIn, Secrets: set,
 		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces, NoScript: c.Web.JS == "off",
-		Models:   i.models, Budget: i.budget,
+		Models: i.models, Budget: i.budget,
 		Accounts: i.accounts, Records: i.records,
 	}
 	return i, nil

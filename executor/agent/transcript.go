@@ -117,7 +117,7 @@ func (t *transcript) update(u acp.Update) {
 	switch u.Kind {
 	case acp.UpdateTool, acp.UpdateToolMore:
 		if now, news := t.tool(*u.Tool); news {
-			t.emit(u.Kind, now.Words()+statusWords(now.Status), record.Marshal(now))
+			t.emit(u.Kind, now.Words()+statusWords(now.Status), toolData(now))
 		}
 	case acp.UpdatePlan:
 		t.emit(u.Kind, planWords(u.Plan), u.Raw)
@@ -185,6 +185,21 @@ func (t *transcript) result(c acp.Contents, kind string) acp.Contents {
 	}
 	short, _ := c.Shorten(maxContent, kind == "execute")
 	return short
+}
+
+// toolData returns a tool call as the data of an event. A text may be six times as long in JSON. Then the result is left out, and if that
+// is not enough, the input.
+func toolData(now acp.Tool) json.RawMessage {
+	data := record.Marshal(now)
+	if len(data) > maxTool {
+		now.Content = nil
+		data = record.Marshal(now)
+	}
+	if len(data) > maxTool {
+		now.RawInput = nil
+		data = record.Marshal(now)
+	}
+	return data
 }
 
 // bounded returns data, or nil if it does not fit into an event.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// plain returns the text of HTML.
-func plain(t *testing.T, text string) string {
+// htmlText returns the text of HTML.
+func htmlText(t *testing.T, text string) string {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader("<pre>" + text + "</pre>"))
 	if err != nil {
@@ -41,7 +41,7 @@ func TestDiff(t *testing.T) {
 		{"<b>\n", "<i>\n", "-<b>\n+<i>\n", 1, 1},
 	} {
 		got, added, deleted := Diff(c.before, c.after)
-		if text := plain(t, string(got)); text != c.want || added != c.added || deleted != c.deleted {
+		if text := htmlText(t, string(got)); text != c.want || added != c.added || deleted != c.deleted {
 			t.Errorf("%q, %q: %q, +%d -%d", c.before, c.after, text, added, deleted)
 		}
 	}

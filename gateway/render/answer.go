@@ -41,7 +41,9 @@ func answers(run string, g record.Gate) (buttons []any) {
 }
 
 // IsAnswer reports whether a button with this action_id answers a question.
-func IsAnswer(action string) bool { return action == ActionApprove || action == ActionReject || IsOption(action) }
+func IsAnswer(action string) bool {
+	return action == ActionApprove || action == ActionReject || IsOption(action)
+}
 
 // IsOption reports whether a button with this action_id chooses an option of an agent.
 func IsOption(action string) bool { return strings.HasPrefix(action, actionOption) }
