@@ -82,6 +82,15 @@ func crashQueue(ctx context.Context, x *executor.Executor, c record.Caller, boun
 	if err != nil {
 		return err
 	}
+	waits := waitsAfter(time.Time{})
+	for e, err := range x.Events(ctx, r.Name(), 0, true) { // the first turn has the first prompt alone
+		if err != nil {
+			return err
+		}
+		if waits(e) {
+			break
+		}
+	}
 	for i := from; i < to; i++ {
 		if err := changeAt(i).make(ctx, x, r.Name()); err != nil {
 			return fmt.Errorf("change %d, %+v: %w", i, changeAt(i), err)
@@ -90,6 +99,13 @@ func crashQueue(ctx context.Context, x *executor.Executor, c record.Caller, boun
 	}
 	<-ctx.Done() // until it is killed
 	return ctx.Err()
+}
+
+// waitsAfter reports whether an event after a time is that the agent waits for the file.
+func waitsAfter(when time.Time) func(record.Event) bool {
+	return func(e record.Event) bool {
+		return e.Type == record.EventAgent && e.Time.After(when) && strings.Contains(e.Message, "(in_progress)")
+	}
 }
 
 // TestCrashQueue kills the server at random moments while a client says, edits, takes back and reorders prompts. A change that was
@@ -108,7 +124,9 @@ func TestCrashQueue(t *testing.T) {
 	for ; done < changes; kills++ {
 		done = crashQueueOnce(t, w, done, changes, 1+rnd.IntN(12), time.Duration(rnd.IntN(3000))*time.Microsecond)
 	}
+	restarted := time.Now()
 	w.start()
+	w.until("run:crash/job", waitsAfter(restarted)) // in the container of this server
 	var want []record.Prompt
 	for i := range changes {
 		want = changeAt(i).apply(want)
