@@ -19,7 +19,7 @@ type Mirrored struct {
 	Removed int `json:"removed"`
 }
 
-// ownBranches are the branches of callers. No mirror touches them, here or there.
+// ownBranches are the branches of callers. No mirror touches them, here or there, and no refresh makes one.
 const ownBranches = "refs/heads/ramus/"
 
 // mirrorBatch is how many refs one push names.

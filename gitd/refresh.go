@@ -158,7 +158,8 @@ func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, pro
 }
 
 // adoptIncoming creates the branches and tags that do not exist here. It leaves existing ones, to which callers
-// may have added commits.
+// may have added commits. It creates no branch of a caller: upstream may still list one that was pushed from here and
+// that was removed here after the fetch began.
 func (r *Repo) adoptIncoming(ctx context.Context, folder string) error {
 	refs, err := r.Refs(ctx, folder)
 	if err != nil {
@@ -168,6 +169,9 @@ func (r *Repo) adoptIncoming(ctx context.Context, folder string) error {
 	none := Hash("")
 	for _, ref := range refs {
 		name := "refs" + strings.TrimPrefix(ref.Name, folder)
+		if strings.HasPrefix(name, ownBranches) {
+			continue
+		}
 		if _, err := r.readRef(ctx, name); errors.Is(err, ErrNotFound) {
 			updates = append(updates, RefUpdate{Name: name, New: ref.Hash, Old: &none})
 		} else if err != nil {

@@ -238,6 +238,8 @@ func TestShallowImport(t *testing.T) {
 		git(t, src, "commit", "-q", "--allow-empty", "-m", m)
 	}
 	git(t, src, "branch", "other", "HEAD~1")
+	git(t, src, "branch", "more", "HEAD~1")
+	git(t, src, "branch", "ramus/run-merged", "HEAD~1") // pushed from here, and removed here
 	git(t, src, "tag", "v1", "HEAD~1")
 	r, err := s.ImportFrom(ctx, "r", Upstream{URL: src}, true, nil)
 	if err != nil {
@@ -261,7 +263,11 @@ func TestShallowImport(t *testing.T) {
 	if r.Shallow() || git(t, r.Dir(), "rev-list", "--count", "main") != "3" {
 		t.Error("it is shallow still")
 	}
-	for rev, want := range map[string]string{"refs/heads/other": string(mine), "refs/tags/v1": git(t, src, "rev-parse", "v1")} {
+	if h, err := r.Resolve(ctx, "refs/heads/ramus/run-merged"); !errors.Is(err, ErrNotFound) {
+		t.Error("a branch of a caller came back from upstream:", h, err)
+	}
+	v1 := git(t, src, "rev-parse", "v1")
+	for rev, want := range map[string]string{"refs/heads/other": string(mine), "refs/heads/more": v1, "refs/tags/v1": v1} {
 		if h, err := r.Resolve(ctx, rev); string(h) != want || err != nil {
 			t.Errorf("%s is at %s, want %s: %v", rev, h, want, err)
 		}

@@ -94,6 +94,9 @@ func TestProposedKilled(t *testing.T) {
 			return s.sh(s.data, `git -C repos/app.git for-each-ref --format='%(refname)' "refs/heads/ramus/$0"; git -C repos/app.git ls-tree --name-only main -- "$1"`, p.id, p.file)
 		}
 		s.poll(k.name+": the base and the branch", func() bool { return refs() == p.file+"\n" })
+		if left := refs(); left != p.file+"\n" {
+			t.Errorf("%s: the base and the branch: %q", k.name, left)
+		}
 	}
 	s.finish()
 }
