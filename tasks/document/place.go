@@ -29,6 +29,9 @@ const runeStep = 256
 
 // Place returns the line and column of a byte offset in a scalar's text, as described at [Document.Within].
 func (d *Document) Place(v *Value, offset int) (line, column int) {
+	if v.style == foldedStyle {
+		return v.Line, v.Column // the text is not in the file as it is
+	}
 	if d.placed == nil || d.placed.of != v {
 		d.placed = newPlaces(v)
 	}

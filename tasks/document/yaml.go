@@ -167,7 +167,7 @@ func (d *Document) Problem(line, column int, format string, args ...any) {
 	}
 	for i, arg := range args {
 		if text, ok := arg.(string); ok && len(text) > maxMessage {
-			args[i] = text[:maxMessage] // longer than the message may be
+			args[i] = text[:maxMessage+1] // longer than the message may be, so that the message is clipped below
 		}
 	}
 	message := fmt.Sprintf(format, args...)
