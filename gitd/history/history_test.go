@@ -21,8 +21,6 @@ import (
 func randomRepo(t *testing.T, seed uint64, n int) (*pack.Reader, []object.Hash) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 3))
-	dir := t.TempDir()
-	gittest.Run(t, dir, "init", "-q", "--bare")
 	names := []string{"a", "b", "dir/a", "dir/sub/b", "other/a"}
 	var in strings.Builder
 	for i := 1; i <= n; i++ {
@@ -45,8 +43,16 @@ func randomRepo(t *testing.T, seed uint64, n int) (*pack.Reader, []object.Hash) 
 		}
 		in.WriteString("\n")
 	}
+	return importRepo(t, in.String(), n)
+}
+
+// importRepo returns a repository with the n commits of a stream for git fast-import, whose marks are 1 to n.
+func importRepo(t *testing.T, stream string, n int) (*pack.Reader, []object.Hash) {
+	t.Helper()
+	dir := t.TempDir()
+	gittest.Run(t, dir, "init", "-q", "--bare")
 	cmd := exec.Command("git", "-C", dir, "fast-import", "--quiet", "--export-marks=marks")
-	cmd.Stdin = strings.NewReader(in.String())
+	cmd.Stdin = strings.NewReader(stream)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
