@@ -379,10 +379,7 @@ func deltaSize(r io.ByteReader) (int64, error) {
 		}
 		n |= int64(c&0x7f) << shift
 		if c&0x80 == 0 {
-			if n < 0 {
-				return 0, errDelta
-			}
-			return n, nil
+			return n, nil // at most 63 bits
 		}
 	}
 }
