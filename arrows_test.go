@@ -126,7 +126,7 @@ var inside = map[string][]string{
 	"gateway/gitea":      {"gateway/forge", "gateway/forge/rest"},
 	"gateway/gitlab":     {"gateway/forge", "gateway/forge/rest"},
 	"gateway/github":     {"gateway/forge", "gateway/retry", "gitd"},
-	"gateway/githubread": {"executor", "executor/record", "gateway/forge", "gateway/github"},
+	"gateway/githubread": {"executor/record", "gateway/forge", "gateway/github"},
 	"gateway/jira":       {"gateway/forge", "gateway/forge/rest", "gateway/ticket"},
 	"gateway/linear":     {"gateway/forge", "gateway/forge/rest", "gateway/ticket"},
 	"gateway/links":      {"executor/record"},

@@ -329,7 +329,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	source := func(repo string) upstream.Source { return x.Bases().Source(repo) } // x is open by then
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: i.models.Handler}
 	if reader := i.forges.hub.reader(i.forges.upstream(i.git, source)); reader != nil {
-		x.Door[reader.Prefix()], x.RepoEnv = reader.Handler, reader.Env
+		x.Door[reader.Prefix()] = func(v executor.Visitor) http.Handler { return reader.Handler(v) }
+		x.RepoEnv = reader.Env
 	}
 	var threads mcp.Threads
 	if i.chat != nil { // set before a container of an earlier process uses its door

@@ -96,7 +96,7 @@ type checker struct {
 
 // each calls do for each field of a selection, with those of its fragments.
 func (c *checker) each(set ast.SelectionSet, depth int, do func(*ast.Field) error) error {
-	if depth > maxDepth {
+	if len(set) > 0 && depth > maxDepth {
 		return fmt.Errorf("the query is nested deeper than %d", maxDepth)
 	}
 	for _, s := range set {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
@@ -72,8 +71,14 @@ func (r *Reader) Env(repo string) []string {
 	return append(env, "GH_TOKEN=none", "GH_REPO="+name.String())
 }
 
+// Visitor is the container that sends a request.
+type Visitor interface {
+	Repo() string        // the name of the caller's repository
+	Tell(e record.Event) // journals an event in the run that works now
+}
+
 // Handler answers the requests of one container.
-func (r *Reader) Handler(v executor.Visitor) http.Handler {
+func (r *Reader) Handler(v Visitor) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name, ok := r.Upstream(v.Repo())
 		if !ok {
