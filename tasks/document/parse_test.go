@@ -157,6 +157,16 @@ func TestScalars(t *testing.T) {
 			t.Errorf("%q: %s %#v at %d:%d, want %s %#v", text, a.Kind, a.Any, a.Line, a.Column, want.kind, want.value)
 		}
 	}
+	// The text at the end of a file ends with a line break if the file does.
+	for text, want := range map[string]string{
+		"|\n  x\n": "x\n", "|\n  x": "x", "|\n  x\n  ": "x\n", "|-\n  x": "x", "|+\n  x": "x", "|+\n  x\n\n": "x\n\n",
+		">\n  x\n  y\n": "x y\n", ">\n  x\n  y": "x y", ">-\n  x\n  y\n  z": "x y z", ">\n  x\n\n  y": "x\ny",
+		">\n  x\n  y\nb: 1": "x y\n", "|\n  x\nb: 1": "x\n", "x\n  y": "x y", "'x\n  y'": "x y",
+	} {
+		if _, v := parse(t, "a: "+text); v.Get("a").Text != want || v.Get("a").Any != want {
+			t.Errorf("%q is %q, want %q", text, v.Get("a").Text, want)
+		}
+	}
 	for text, want := range map[string]style{"x": plainStyle, "'x'": singleQuoted, `"x"`: doubleQuoted,
 		"|\n  x": literalStyle, ">\n  x": foldedStyle} {
 		if _, v := parse(t, "a: "+text); v.Get("a").style != want {

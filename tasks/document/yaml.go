@@ -242,6 +242,11 @@ func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 			return d, nil
 		}
 	}
+	// Without a line break at the end, the lexer does not fold the last line of a text.
+	ended := strings.TrimSpace(d.lines[len(d.lines)-1]) == ""
+	if !ended {
+		text += "\n"
+	}
 	tokens := lexer.Tokenize(text)
 	if !d.bounded(tokens) || !d.tabs(tokens) {
 		return d, nil
@@ -266,7 +271,7 @@ func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 		d.Problem(at.Line, 1, "a second YAML document begins here; a %s holds one", f.Noun)
 		return d, nil
 	}
-	e := &expander{Document: d, anchors: map[string]*Value{}}
+	e := &expander{Document: d, anchors: map[string]*Value{}, ended: ended}
 	v := e.expand(bodies[0], 0)
 	if e.stopped {
 		return d, nil
@@ -392,6 +397,7 @@ func (d *Document) syntax(err error) {
 // expander converts the parser's tree to values. It replaces aliases by their targets, and counts the cost.
 type expander struct {
 	*Document
+	ended   bool // the file ends with a line break
 	anchors map[string]*Value
 	sizes   map[*Value]measured // sizes of expanded values
 	count   int                 // values
@@ -467,6 +473,9 @@ func (e *expander) expand(n ast.Node, depth int) *Value {
 		v.Kind, v.style, v.Text = StringValue, literalStyle, n.Value.Value
 		if strings.HasPrefix(t.Value, ">") {
 			v.style = foldedStyle
+		}
+		if !e.ended && n.Value.GetToken().Next == nil {
+			v.Text = strings.TrimSuffix(v.Text, "\n")
 		}
 		v.Any = v.Text
 	case *ast.StringNode:
