@@ -19,7 +19,7 @@ const axeFile = "node_modules/axe-core/axe.min.js"
 const runAxe = `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ': ' + n.target.join(' ') + ': ' + n.failureSummary)))`
 
 // TestAccessible looks at each page with Chromium: by axe, for violations of the policy, and for sideways scrolling at 320 px. Each page is
-// seen at one size and in one theme, by turns. With RAMUS_TEST=full it is seen in all, also with many rows. With RAMUS_SHOTS=DIR a picture
+// seen at one size and in one theme, by turns. With RAMUS_TEST=full it is seen in all, also with 500 rows. With RAMUS_SHOTS=DIR a picture
 // of each is written.
 func TestAccessible(t *testing.T) {
 	if testing.Short() {
@@ -36,7 +36,7 @@ func TestAccessible(t *testing.T) {
 	looks := []look{{1440, 900, "light"}, {390, 844, "dark"}, {390, 844, "light"}, {1440, 900, "dark"}}
 	full, states := os.Getenv("RAMUS_TEST") == "full", []int{-1, 0}
 	if full {
-		states = append(states, 60)
+		states = append(states, 500)
 	}
 	turn := 0
 	for _, rows := range states {
@@ -151,4 +151,32 @@ func TestReconnect(t *testing.T) {
 	w.run("calm-heron", record.Request{Workflow: asks})
 	p.Offline(false)
 	p.Wait(`document.querySelector('[data-live=needs]').innerText.includes('Publish')`)
+}
+
+// TestFirstRow has the first element of a list appear in a page that was open while the list was empty.
+func TestFirstRow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("cannot run here: it starts a browser")
+	}
+	b := webtest.Start(t)
+	w := open(t, ada, func(api *web.API) { api.Assets = built(t) })
+	p := b.Open(nil)
+	empty := func(path string) {
+		t.Helper()
+		p.Go(w.server.URL + path)
+		p.Wait(`document.documentElement.dataset.connected === 'yes' && document.querySelector('.empty')`)
+	}
+	empty("/repos")
+	p.Eval(`const f = document.querySelector('#source'); f.focus(); f.value = 'half a source'; 0`, nil)
+	w.repo("app")
+	p.Wait(`document.querySelector('.toast')?.innerText.includes('something new')`)
+	if !p.Holds(`document.querySelector('#source').value === 'half a source'`) {
+		t.Error("the field lost its text")
+	}
+	empty("/workspaces")
+	w.run("brave-otter", record.Request{Command: &record.Command{Shell: "true"}})
+	p.Wait(`document.querySelector('[data-live=workspaces]')?.innerText.includes('brave-otter')`)
+	if faults := p.Faults(); len(faults) > 0 {
+		t.Error(faults)
+	}
 }

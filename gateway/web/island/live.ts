@@ -68,8 +68,9 @@ function put(op: Op) {
   const old = find(op.key);
   if (!old) {
     const into = list(op.in ?? '');
+    if (!into) { more(); return; }
     const before = op.before ? find(op.before) : null;
-    into?.insertBefore(fresh, before?.parentElement === into ? before : null);
+    into.insertBefore(fresh, before?.parentElement === into ? before : null);
     return;
   }
   if (busy(old)) {
@@ -80,6 +81,15 @@ function put(op: Op) {
   waiting.delete(op.key);
   replace(old, fresh);
 }
+
+/** Loads the page again for the first element of a list, because the page of an empty list has no place for it. A person who fills in a form gets a toast. */
+function more() {
+  clearTimeout(timerOfMore);
+  if (document.activeElement?.matches('input, textarea, select')) toast('There is something new here. Load the page again to see it.');
+  else timerOfMore = window.setTimeout(() => location.reload(), Math.max(0, 2000 - performance.now()));
+}
+
+let timerOfMore = 0; // of a page that is loaded again: at most one load in two seconds
 
 document.addEventListener('focusout', () => setTimeout(() => {
   for (const [key, html] of waiting) {

@@ -1,4 +1,8 @@
-// Package webtest is for tests: it drives Chromium over the DevTools protocol.
+// Package webtest is for tests and demos: it drives Chromium over the DevTools protocol.
+//
+// A [Browser] is a Chromium, and a [Page] a tab of it. A [Site] is a real ramus that serves its pages, with the
+// stand-in of an agent. A [Story] is the day of a person at a Site, by mouse or by keyboard alone, with scripts or
+// without.
 package webtest
 
 import (
@@ -13,18 +17,28 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 )
+
+// T is what this package needs of a test, such as a *testing.T. Fatal, Fatalf and Skip do not return.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+	Skip(args ...any)
+	TempDir() string
+	Cleanup(func())
+}
 
 // chromiums are the programs that Find looks for. RAMUS_CHROMIUM names another one.
 var chromiums = []string{"/usr/lib/chromium/chromium-headless-shell", "chromium-headless-shell", "chromium",
 	"chromium-browser", "google-chrome"}
 
 // Find returns a program of Chromium. A test that needs one is skipped if there is none, and fails if CI is set.
-func Find(t testing.TB) string {
+func Find(t T) string {
 	t.Helper()
 	list := chromiums
 	if named := os.Getenv("RAMUS_CHROMIUM"); named != "" {
@@ -44,7 +58,7 @@ func Find(t testing.TB) string {
 
 // Browser is a Chromium with one connection.
 type Browser struct {
-	t    testing.TB
+	t    T
 	conn *websocket.Conn
 
 	mu      sync.Mutex // guards all below
@@ -59,7 +73,7 @@ type answer struct {
 }
 
 // Start starts a Chromium, which ends with the test.
-func Start(t testing.TB) *Browser {
+func Start(t T) *Browser {
 	t.Helper()
 	program := Find(t)
 	dir := t.TempDir()
@@ -283,14 +297,20 @@ func (p *Page) eval(script string, into any) error {
 func (p *Page) Wait(script string) {
 	p.b.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		var ok bool
-		if err := p.eval("!!("+script+")", &ok); err == nil && ok { // a page that is being replaced has no script
+		if p.Holds(script) {
 			return
 		}
 	}
 	var text string
 	_ = p.eval("document.body.innerText", &text)
 	p.b.t.Fatalf("not true after 30 s: %s\n%s", script, text)
+}
+
+// Holds reports whether the expression of a script is true now. A page that is being replaced has no script, and
+// Holds reports false.
+func (p *Page) Holds(script string) bool {
+	var ok bool
+	return p.eval("!!("+script+")", &ok) == nil && ok
 }
 
 // Faults returns the violations of the Content-Security-Policy and the errors of scripts so far.
