@@ -224,7 +224,7 @@ func TestArrows(t *testing.T) {
 		}
 		may, known := arrows[from]
 		if !known {
-			t.Errorf("%s stands in no room", fields[0])
+			t.Errorf("%s is in no room", fields[0])
 		}
 		for _, imported := range fields[1:] {
 			to := room(imported)

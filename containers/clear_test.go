@@ -121,7 +121,7 @@ func (e *dawdling) Remove(ctx context.Context, id string) error {
 	return err
 }
 
-// A place is free when nothing runs in it any more, whatever the engine still has to delete.
+// A place is free when nothing runs in it any more, even if the engine still has to delete files.
 func TestFleetPlaceOfTheDead(t *testing.T) {
 	e := &dawdling{asked: make(chan struct{}, 10), may: make(chan struct{})}
 	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) {

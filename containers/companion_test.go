@@ -65,7 +65,7 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-// TestCompanionMakesRoom has an idle container give way to a caller that wants services.
+// TestCompanionMakesRoom checks that an idle container is stopped for a caller that wants services.
 func TestCompanionMakesRoom(t *testing.T) {
 	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Capacity, f.Companions = 4, 1 })
 	idle := f.acquire("run:a")

@@ -25,7 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
-// clock stands still until it is told to go on.
+// clock is a clock that only add advances.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time // guarded by mu
@@ -282,7 +282,7 @@ func TestFleetQueue(t *testing.T) {
 		}()
 		f.await(key+" in line", func() bool { return f.state(key) == "queued" })
 	}
-	// Who is not told in time where it stands is told only where it stands then.
+	// A request that was not told its place in time is told only the last one.
 	stood := func(key string, want ...int) {
 		t.Helper()
 		f.await(fmt.Sprintf("%s at %v", key, want), func() bool {
@@ -376,9 +376,9 @@ func TestFleetAdopts(t *testing.T) {
 		t.Errorf("%+v, %v, %q", exit, err, out.String())
 	}
 	l.Release()
-	// Acquire takes an orphan too, without making it anew.
+	// Acquire takes an orphan too, without making it again.
 	if l := f.acquire("run:b"); l.Fresh {
-		t.Error("an orphan was made anew")
+		t.Error("an orphan was made again")
 	} else {
 		l.Release()
 	}
@@ -394,7 +394,7 @@ func TestFleetAdopts(t *testing.T) {
 	})
 }
 
-// A connection that breaks is made again; a container that dies is made anew.
+// A connection that breaks is made again; a container that dies is made again.
 func TestFleetReconnects(t *testing.T) {
 	dir := t.TempDir()
 	f := newFleet(t, dir, nil)

@@ -68,7 +68,7 @@ func TestPrinted(t *testing.T) {
 	}
 	p.close()
 
-	// What is no plain file could keep a reader for ever.
+	// A file that is not regular could keep a reader waiting.
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)

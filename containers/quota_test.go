@@ -66,7 +66,7 @@ func TestQuotaFound(t *testing.T) {
 	if !look(71 * mib) {
 		t.Error("it takes more and more")
 	}
-	// For ever over its bound, it gets at most twice of what it may have.
+	// Always over its bound, it gets at most twice of what it may have.
 	for range 100 {
 		q.killed = true
 		look(q.ceiling.Bytes + mib)

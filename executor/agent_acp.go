@@ -214,7 +214,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		k.Session, err = k.Conn.Open(ctx, open)
 		if errors.Is(err, acp.ErrRefused) {
 			note := record.Event{Type: record.EventNote, Step: w.s.ID,
-				Message: text.Clip("the agent's session could not be gone on with, a new one begins: "+err.Error(), 4<<10)}
+				Message: text.Clip("the agent's session could not be continued, and a new one begins: "+err.Error(), 4<<10)}
 			if err := l.emit(note, false); err != nil {
 				return false, err
 			}

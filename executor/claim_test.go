@@ -193,7 +193,7 @@ func TestEndOfARequest(t *testing.T) {
 			t.Errorf("%+v %v", m, err)
 		}
 		if err := w.x.Note(t.Context(), run.Name(), record.Event{Type: record.EventNote}); !errors.Is(err, record.ErrConflict) {
-			t.Errorf("a note behind the end: %v", err)
+			t.Errorf("a note after the end: %v", err)
 		}
 		if _, err := w.x.Retry(t.Context(), run.Name(), gitd.Person{}); !errors.Is(err, record.ErrConflict) {
 			t.Errorf("an answer as a run to be retried: %v", err)

@@ -311,7 +311,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 func (x *Executor) sealed(l *liveRun) {
 	name := l.run.Name()
 	if err := x.index.Put(l.snapshot()); err != nil {
-		x.Log.Error("cannot index a run; `ramus reindex` mends that", "run", name, "err", err)
+		x.Log.Error("cannot index a run; `ramus reindex` repairs the index", "run", name, "err", err)
 	}
 	x.discard(l.initial)
 }

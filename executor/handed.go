@@ -84,7 +84,7 @@ func (l *liveRun) checkSecrets() error {
 	return nil
 }
 
-// placeholders returns the environment in which the names of the run's secrets stand for their values.
+// placeholders returns the environment that has a placeholder for each of the run's secrets.
 func (l *liveRun) placeholders() (env []string) {
 	for _, name := range l.initial.Secrets {
 		env = append(env, name+"=secret:"+name)

@@ -176,7 +176,7 @@ func TestBothWays(t *testing.T) {
 				for range steps {
 					step := randomStep(rnd, name)
 					lines = append(lines, step)
-					if step == "anew" {
+					if step == "again" {
 						if err := w.x.Fleet.Remove(t.Context(), name); err != nil {
 							t.Fatal(err)
 						}
@@ -259,7 +259,7 @@ func randomStep(rnd *rand.Rand, caller string) string {
 	branch := "ramus/run-" + strings.TrimPrefix(caller, "run:")
 	switch rnd.IntN(16) {
 	case 0:
-		return "anew"
+		return "again"
 	case 1:
 		return one() + "; git add -A; " + one()
 	case 2:
@@ -496,7 +496,7 @@ func TestLayers(t *testing.T) {
 	}
 	w.layer()
 	if n := list(); n != 2 {
-		t.Errorf("%d layers, want the one that a container lies over and the newest", n)
+		t.Errorf("%d layers, want the one that a container uses and the newest", n)
 	}
 	left := filepath.Join(w.data, "layers", "demo", ".new-killed")
 	if err := os.MkdirAll(filepath.Join(left, "upper", "x"), 0o700); err != nil {

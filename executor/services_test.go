@@ -77,7 +77,7 @@ func buildServices(t *testing.T) {
 	}
 }
 
-// copyPrograms copies programs, the files of PostgreSQL and the libraries that they load to a folder that stands for /.
+// copyPrograms copies programs, the files of PostgreSQL and the libraries that they load to a folder that is the container's /.
 func copyPrograms(t *testing.T, root string, programs []string) {
 	t.Helper()
 	files := map[string]bool{}

@@ -84,7 +84,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 		last = before[n-1].Seq
 	}
 	if was >= 0 && was != last {
-		return r, fmt.Errorf("%w: it has gone on since: %d events, not %d", record.ErrConflict, last, was)
+		return r, fmt.Errorf("%w: its journal has %d events, not %d", record.ErrConflict, last, was)
 	}
 	now := x.Now().UTC()
 	if a.State != "" {

@@ -157,8 +157,8 @@ func TestStoreS3(t *testing.T) {
 		t.Errorf("a lost object: %v", err)
 	}
 	// A later run with the same content repairs the artifact.
-	mended, _, _ := w.exec("run:five", large("b"))
-	w.sealed(mended.Run)
+	repaired, _, _ := w.exec("run:five", large("b"))
+	w.sealed(repaired.Run)
 	if _, err := w.artifact(later.Run, "artifacts/b.bin"); err != nil {
 		t.Error(err)
 	}
@@ -229,14 +229,14 @@ func TestStoreFolder(t *testing.T) {
 	}
 	w.start()
 	if _, err := os.Stat(unfinished); err == nil {
-		t.Error("an unfinished file stays for ever")
+		t.Error("an unfinished file is not removed")
 	}
 	if _, err := w.artifact(res.Run, "artifacts/a.bin"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a damaged file: %v", err)
 	}
 	w.exec("run:two", large("a"))
 	if _, err := w.artifact(res.Run, "artifacts/a.bin"); err != nil {
-		t.Errorf("it is not mended: %v", err)
+		t.Errorf("it is not repaired: %v", err)
 	}
 
 	w.stop(true)

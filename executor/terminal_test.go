@@ -105,7 +105,7 @@ func TestTerminalCommits(t *testing.T) {
 			t.Errorf("the first commit has %q", got)
 		}
 
-		// A command of the caller works beside the terminal, and has what was typed.
+		// A command of the caller works while the terminal is open, and has the files that the terminal made.
 		if res, out, _ := w.exec("run:typing", "cat two; echo three >three"); out != "two\n" || res.Commit == "" {
 			t.Errorf("exec: %+v %q", res, out)
 		}

@@ -184,7 +184,7 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 	outcome, done := c.machine.Done()
 	if !done {
 		return workflow.Outcome{},
-			&failure{record.ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
+			&failure{record.ReasonInternal, "the workflow cannot continue: no step is ready and it has not ended"}
 	}
 	return outcome, nil
 }

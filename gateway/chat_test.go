@@ -228,7 +228,7 @@ func TestMentionRunsACommand(t *testing.T) {
 		{"status", "2 runs"}, {"log", "exit 3"}, {"why", "What to do"}, {"diff", "does not differ"},
 		{"stop", "Nothing is at work"},
 		{"merge", "is in main now"}, {"exec", "exec"}, {"repo:other test", "new thread"},
-		{"please mend it", "No agent"},
+		{"please fix it", "No agent"},
 	} {
 		if _, m := k.ask(owner, ts, x.say, 3+i); !strings.Contains(says(m), x.want) {
 			t.Errorf("%s: %s", x.say, says(m))
@@ -331,7 +331,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 			k.recorded("who ramus is", func() bool { return k.chat.Identified() })
 			ts := k.slack.Write("U02", "C01", "", "the build is red & <@U03> is away")
 			k.slack.Write("U03", "C01", ts, "```make``` fails")
-			mention := k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> !!! please mend it")
+			mention := k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> !!! please fix it")
 			k.until("the answer", func() bool { return len(k.part("C01", ts, "result")) == 1 })
 			k.until("the reactions", func() bool {
 				for _, m := range k.slack.Thread("C01", ts) {
@@ -368,7 +368,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 // TestNobodyToHandOverTo mentions ramus in a thread outside the gate without a fallback runner.
 func TestNobodyToHandOverTo(t *testing.T) {
 	k := openTalk(t, false, nil)
-	ts := k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please mend it")
+	ts := k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please fix it")
 	k.recorded("the record", func() bool {
 		runs := k.runs("C01", ts)
 		return len(runs) == 1 && runs[0].Told != nil
@@ -524,7 +524,7 @@ func TestLongConversation(t *testing.T) {
 	for range 3 {
 		k.slack.Write("U02", "C01", ts, strings.Repeat("much is said. ", 2800))
 	}
-	k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> "+strings.Repeat("mend it all ", 3000))
+	k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> "+strings.Repeat("fix it all ", 3000))
 	k.until("the answer", func() bool { return len(k.part("C01", ts, "result")) == 1 })
 	if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].Kind != record.KindAgent || runs[0].State != record.StateComplete {
 		t.Errorf("%s", k.transcript())
@@ -595,7 +595,7 @@ func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
 	})
 	var outside []string
 	for range 40 {
-		outside = append(outside, k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please mend it"))
+		outside = append(outside, k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please fix it"))
 	}
 	k.ask(owner, "", "help", 1)
 	close(down)

@@ -158,9 +158,9 @@ func TestEngineerTogether(t *testing.T) {
 func TestEngineerForced(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
-	forced := must[string](t)(k.repo.ForcePush("reviewer", task.Branch, "Begin anew",
-		map[string]string{"anew.txt": "anew\n"}))
-	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus go on\nappend anew.txt more"))
+	forced := must[string](t)(k.repo.ForcePush("reviewer", task.Branch, "Begin again",
+		map[string]string{"again.txt": "again\n"}))
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus go on\nappend again.txt more"))
 	task = k.failed(task.ID, "force-pushed the branch")
 	if head := k.repo.Head(task.Branch); head != forced {
 		t.Errorf("the branch is at %s, want %s", head, forced)
@@ -170,7 +170,7 @@ func TestEngineerForced(t *testing.T) {
 	}
 	k.retry(task.ID)
 	task = k.worked(task.ID, 2)
-	k.reads(task.Branch, "anew.txt", "anew\nmore")
+	k.reads(task.Branch, "again.txt", "again\nmore")
 	if _, err := k.repo.File(task.Branch, "made.txt"); err == nil {
 		t.Error("what was done away with is back")
 	}

@@ -254,7 +254,7 @@ func (r *rooms) tryFiles(t *testing.T, run record.Run, m record.Manifest) {
 		t.Errorf("a range: status %d, %s, %q", resp.StatusCode, resp.Header.Get("Content-Range"), text)
 	}
 	if resp, _ := r.get(t, large, "Range", "bytes=9000000-"); resp.StatusCode != 416 {
-		t.Errorf("a range behind the end: status %d", resp.StatusCode)
+		t.Errorf("a range after the end: status %d", resp.StatusCode)
 	}
 	if resp, _ := r.get(t, r.Links.File(run, "artifacts/nothing")); resp.StatusCode != 404 {
 		t.Errorf("a file that is not there: status %d", resp.StatusCode)

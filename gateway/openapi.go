@@ -38,7 +38,7 @@ func (s *Server) openAPI() []byte {
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "ramus", "version": s.Version,
-			"description": "A name stands in one path segment; slashes inside it are written %2F. " +
+			"description": "A name is one path segment; slashes inside it are written %2F. " +
 				"Runs and callers may be named by any part that is unique. Durations are nanoseconds where a field's name has no unit. " +
 				"Repositories are at /NAME.git for git clients.",
 			"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},

@@ -6,9 +6,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// TestNewCallerBesideLongerNames submits a run for a caller whose name is a part of other callers' names. A partial
+// TestCallerNameWithinLongerNames submits a run for a caller whose name is a part of other callers' names. A partial
 // name finds a caller, but Submit must use the exact name.
-func TestNewCallerBesideLongerNames(t *testing.T) {
+func TestCallerNameWithinLongerNames(t *testing.T) {
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
 	for _, id := range []string{"fox-1", "fox-2", "fox"} {

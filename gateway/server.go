@@ -67,7 +67,7 @@ type Server struct {
 	Accounts *account.Store
 	// Records signs the records about people. Nil means Git.Signer.
 	Records *gitd.CommitSigner
-	// Content is the origin of the trace viewer and of whatever a file scripts, which is this server under another host.
+	// Content is the origin of the trace viewer and of all files with scripts, which is this server under another host.
 	// If it is empty, there is none.
 	Content string
 	// Models tries the keys of agents. Nil tries none.

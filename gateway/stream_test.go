@@ -63,7 +63,7 @@ func TestExec(t *testing.T) {
 		}
 		changes, err := c.Changes(ctx, "otter")
 		if err != nil || len(changes) != 1 || changes[0].Path != "kept" {
-			t.Errorf("%+v, %v: want what stood to be committed", changes, err)
+			t.Errorf("%+v, %v: want the files to be committed", changes, err)
 		}
 	})
 

@@ -266,7 +266,7 @@ func TestStorm(t *testing.T) {
 	w.fetched(t, "a", bytes.Replace(v2Fetch("want "+head, "done", "no-progress", "ofs-delta"), []byte("git/test"),
 		[]byte("jgit/6.5"), 1))
 	if n := w.Stats().Packs - before.Packs; n != 0 {
-		t.Error("made anew")
+		t.Error("made again")
 	}
 	// A stock client gets the answer in one piece, with its length.
 	resp, err := w.fetch(t.Context(), "a", body)

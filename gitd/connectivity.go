@@ -180,7 +180,7 @@ func (w *connectivity) parseTree(obj object.Object) ([]object.Entry, error) {
 	return object.ParseTree(obj.Data, len(pack.ObjectName{}))
 }
 
-// linkedKind returns the kind of object that git expects at an entry, whatever permissions
+// linkedKind returns the kind of object that git expects at an entry, with any permissions
 // its mode has. The kind is blob, tree, or commit, which is in another repository.
 func linkedKind(e object.Entry) string {
 	switch e.Mode & 0o170000 {

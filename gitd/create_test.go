@@ -41,7 +41,7 @@ func nothingLeft(t testing.TB, s *Server) {
 		t.Error("repositories after a failure:", repos, err)
 	}
 	if left, err := os.ReadDir(filepath.Join(s.Root, newFolder)); len(left) > 0 || err != nil && !os.IsNotExist(err) {
-		t.Error("left behind:", left, err)
+		t.Error("still there:", left, err)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestImportCredentials(t *testing.T) {
 	filepath.WalkDir(s.Root, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			if b, err := os.ReadFile(path); err != nil || bytes.Contains(b, []byte(secret)) || bytes.Contains(b, []byte(encoded)) {
-				t.Error("the password stands in", path, err)
+				t.Error("the password is in", path, err)
 			}
 		}
 		return nil

@@ -628,8 +628,8 @@ func (r *Repo) isEmpty(ctx context.Context, c object.RawCommit) (bool, error) {
 // picked commit, and that parent is the merge base.
 func (sc *mergeScratch) applyPick(ctx context.Context, pick object.RawCommit, h, onto Hash) (Hash, []string, error) {
 	who := Person{Name: "merge", Email: "merge"}.Signature(time.Unix(0, 0))
-	stand := object.RawCommit{Tree: onto, Parents: pick.Parents, Author: who, Committer: who}
-	ours, err := sc.write("commit", stand.Encode())
+	substitute := object.RawCommit{Tree: onto, Parents: pick.Parents, Author: who, Committer: who}
+	ours, err := sc.write("commit", substitute.Encode())
 	if err != nil {
 		return "", nil, err
 	}

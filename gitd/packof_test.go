@@ -285,6 +285,6 @@ func TestPackOfLarge(t *testing.T) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(r.dir, "objects", "tmp_*")); len(left) > 0 {
-		t.Error("left behind:", left)
+		t.Error("still there:", left)
 	}
 }

@@ -61,8 +61,8 @@ func TestPrune(t *testing.T) {
 	git(t, r.dir, "fsck", "--strict", "--connectivity-only")
 }
 
-// TestPruneBesideCommits commits objects while they are being removed.
-func TestPruneBesideCommits(t *testing.T) {
+// TestPruneDuringCommits commits objects while they are being removed.
+func TestPruneDuringCommits(t *testing.T) {
 	r := newRepo(t)
 	when := time.Unix(1_700_000_000, 0)
 	write := func(i int) Hash {

@@ -184,7 +184,7 @@ func TestOrdinaryPushes(t *testing.T) {
 			new: madeOn("sub", madeTree("160000 sub", Hash(strings.Repeat("1", 40))), second),
 			pack: list(madeOn("sub", madeTree("160000 sub", Hash(strings.Repeat("1", 40))), second),
 				madeTree("160000 sub", Hash(strings.Repeat("1", 40))))},
-		{name: "a delta on what is there", ok: true, fast: true, new: third,
+		{name: "a delta on an object of the repository", ok: true, fast: true, new: third,
 			pack: list(third, root2, added, madeObject{kind: 2, data: dir2.data, base: dir.id()})},
 		{name: "left behind by another push", ok: true, fast: true, left: list(fine), new: madeOn("on it", root2, fine),
 			pack: list(madeOn("on it", root2, fine), root2, dir2, added)},

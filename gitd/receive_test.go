@@ -636,7 +636,7 @@ func TestOwnConfig(t *testing.T) {
 			t.Errorf("%s: %d", bad, resp.StatusCode)
 		}
 	}
-	// The URL may end in ".git", whatever the folder's name is. Work trees are served, too.
+	// The URL may end in ".git", with any name of the folder. Work trees are served, too.
 	stock(t, "", "init", "-q", "-b", "main", filepath.Join(w.Root, "tree"))
 	stock(t, c, "push", "-q", w.http.URL+"/tree.git", "HEAD:refs/heads/pushed")
 	fsck(t, filepath.Join(w.Root, "tree", ".git"))

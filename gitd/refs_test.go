@@ -450,22 +450,22 @@ func TestStaleLocks(t *testing.T) {
 		}
 	}
 	leave()
-	beside := &Server{Root: root}
-	if err := beside.Open(t.Context()); err != nil {
+	second := &Server{Root: root}
+	if err := second.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := beside.Repo("r"); err != nil {
+	if _, err := second.Repo("r"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(lock); err != nil {
 		t.Error("a lock was taken from under a living server:", err)
 	}
-	if r2, err := beside.Repo("r"); err != nil {
+	if r2, err := second.Repo("r"); err != nil {
 		t.Error(err)
 	} else if err := r2.Update(t.Context(), RefUpdate{Name: "refs/heads/main", New: tip}); err == nil {
 		t.Error("a locked ref was changed")
 	}
-	if err := errors.Join(first.Close(), beside.Close()); err != nil {
+	if err := errors.Join(first.Close(), second.Close()); err != nil {
 		t.Fatal(err)
 	}
 	after := &Server{Root: root}

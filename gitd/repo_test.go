@@ -212,7 +212,7 @@ func TestMergeStrategies(t *testing.T) {
 				t.Error("main was changed by a conflict")
 			}
 			if left, _ := filepath.Glob(filepath.Join(r.Dir(), "objects", scratchPrefix+"*")); len(left) > 0 {
-				t.Error("left behind:", left)
+				t.Error("still there:", left)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func (w *wire) noCanary() {
 	}
 }
 
-// TestLeaks pushes objects with a secret. In whatever object the secret is, no ref moves and
+// TestLeaks pushes objects with a secret. In each kind of object, no ref moves and
 // no object of the push stays.
 func TestLeaks(t *testing.T) {
 	// The data folder is reached by a link, as on some machines.

@@ -39,7 +39,7 @@ func statSignature(path string) (signature, error) {
 
 func signatureOf(st *unix.Stat_t) signature {
 	s := signature{dev: int64(st.Dev), ino: int64(st.Ino), size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
-	// Times of files are those of the system's clock, whatever the clock of the server is.
+	// Times of files are those of the system's clock, and not of the server's.
 	limit := time.Now().Add(-youngFor).UnixNano()
 	s.young = st.Mtim.Nano() > limit || st.Ctim.Nano() > limit
 	return s

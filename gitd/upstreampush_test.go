@@ -69,10 +69,10 @@ func TestPushUpstream(t *testing.T) {
 		{"no hash expected", UpstreamPush{Commit: first, Old: hashOf("main")}, ErrInvalid, first},
 		{"delete", UpstreamPush{Old: hashOf(first)}, nil, ""},
 		{"delete again", UpstreamPush{Old: hashOf(first)}, nil, ""},
-		{"new, whatever it is", UpstreamPush{Commit: one}, nil, one},
+		{"new, at any tip", UpstreamPush{Commit: one}, nil, one},
 		{"forward, expected", UpstreamPush{Commit: two, Old: hashOf(one)}, nil, two},
 		{"backward", UpstreamPush{Commit: one}, ErrConflict, two},
-		{"delete, whatever it is", UpstreamPush{}, nil, ""},
+		{"delete, at any tip", UpstreamPush{}, nil, ""},
 	}
 	for _, s := range steps {
 		s.push.Branch = "b"

@@ -100,7 +100,7 @@ fault "dead port" "5174"
 
 say "done in $(($(date +%s) - started)) s: a page was changed and checked, and four faults were found"
 if [ -z "${KEEP:-}" ]; then
-    echo "KEEP=1 make demo-browser leaves the pictures, the pages and the traces behind to be opened."
+    echo "KEEP=1 make demo-browser keeps the pictures, the pages and the traces."
     exit
 fi
 cat <<TEXT

@@ -108,7 +108,7 @@ for line in "runner=container reason=thread-starter-allowlist" "runner=fallback 
 done
 
 echo
-echo "== what the threads left behind"
+echo "== the branches and the records of the threads"
 "$ramus" ps
 for b in $(git -C "$RAMUS_DATA/repos/sample.git" for-each-ref --format='%(refname:short)' refs/heads/ramus); do
     git -C "$RAMUS_DATA/repos/sample.git" log --format='%h %an: %s' "main..$b"

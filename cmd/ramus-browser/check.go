@@ -97,7 +97,7 @@ var (
 	errStopped  = errors.New("the check was stopped")
 )
 
-// drive runs `ramus-browser drive` to its end or to the deadline, and leaves no process behind.
+// drive runs `ramus-browser drive` to its end or to the deadline, and leaves no process.
 func (j *job) drive(ctx context.Context, p place, env []string, in browser.Job, stderr io.Writer, work, out string) (said string, end error) {
 	text, err := json.Marshal(in)
 	if err != nil {

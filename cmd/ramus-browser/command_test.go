@@ -66,7 +66,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestInstall: what install leaves is enough for a check, also a second time over what is there.
+// TestInstall: what install leaves is enough for a check, also a second time over the first.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	dir := needBrowser(t)

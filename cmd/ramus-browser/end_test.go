@@ -20,7 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// TestDeaths: whatever dies, the check ends with evidence and says whose fault it was.
+// TestDeaths checks that a check ends with evidence and names the fault, if any of its processes dies.
 func TestDeaths(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func driveScript() {
 }
 
 // TestWatchdog: a driver that does not end by itself is ended with all it started, also what has made itself a group of
-// its own, and what a driver that ended left behind.
+// its own, and files that a driver left at its end.
 func TestWatchdog(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

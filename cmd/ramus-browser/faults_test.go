@@ -279,7 +279,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// FuzzJob: whatever is sent as a job, it is refused or within bounds.
+// FuzzJob checks that each job is refused or within bounds.
 func FuzzJob(f *testing.F) {
 	f.Add(`{"spec":{"url":"http://127.0.0.1/","viewports":["desktop",{"name":"x","width":3,"height":4}],"steps":[{"click":"a"}]},"deadline":"1m"}`)
 	f.Add(`{"spec":{"url":"file:///"},"proxy":"http://a:1","state":{"cookies":[]}}`)

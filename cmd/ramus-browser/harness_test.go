@@ -57,7 +57,7 @@ var installed = sync.OnceValues(func() (string, error) {
 // full tells whether all is to be tried that takes long.
 func full() bool { return os.Getenv("RAMUS_TEST") == "full" }
 
-// needBrowser skips a test where there is no browser, and says where the driver lies.
+// needBrowser skips a test where there is no browser, and says where the driver is.
 func needBrowser(t *testing.T) string {
 	t.Helper()
 	if firstFile(chromiums...) == "" {

@@ -40,7 +40,7 @@ func (v *view) picture(ctx context.Context, name string, shot browser.Shot) (str
 		last = next
 	}
 	if name == "screenshot.png" {
-		v.notes = append(v.notes, "the picture does not stand still")
+		v.notes = append(v.notes, "no two pictures in a row are equal")
 	}
 	return v.write(name, last), nil
 }

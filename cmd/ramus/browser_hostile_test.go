@@ -169,7 +169,7 @@ func refused(prefixes ...string) func(testing.TB, *browserServer, record.Manifes
 	}
 }
 
-// TestBrowserHostile checks hostile pages. Whatever a page does, its check ends in time with a
+// TestBrowserHostile checks hostile pages. The check of any page ends in time with a
 // reason, and the run continues in the same container. The page reaches and leaves nothing
 // outside of the container.
 func TestBrowserHostile(t *testing.T) {

@@ -187,7 +187,7 @@ func (s *browserServer) remains() (faults []string) {
 }
 
 // TestBrowserIdentical checks an unchanged tree several times. The pictures are equal to the
-// last bit, whatever the caller and the container.
+// last bit, for every caller and container.
 func TestBrowserIdentical(t *testing.T) {
 	const lanes = 2
 	each := 1

@@ -348,7 +348,7 @@ type ending struct {
 	reason record.Reason
 	or     record.Reason // the next server may not have taken the run up yet
 	files  []string      // in the manifest
-	stdout string        // of the command; "": whatever
+	stdout string        // of the command; "": any
 }
 
 // endings are all kinds of ending. Those of the first two are at work when the

@@ -43,7 +43,7 @@ func repoImportCommand() command {
 		set: setJSON,
 		long: `
 The source is anything that git can clone. "ramus repo refresh" fetches from it
-again. A failed import leaves nothing behind.`,
+again. A failed import leaves nothing.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 2, 2, "NAME or PATH-OR-URL"); err != nil {
 				return err

@@ -209,13 +209,13 @@ func TestExampleAgents(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"agents:\n  x: {kind: whatever, command: [x]}": `agents.x.kind: want one of command, acp`,
-		"agents:\n  x: {permission: maybe}":            `agents.x.permission: want one of allow, ask, deny`,
-		"agents:\n  x: {prompt: file}":                 `agents.x.prompt: want one of stdin, argument`,
-		"agents:\n  x: {comand: [x]}":                  `did you mean "agents.x.command"?`,
-		"agents:\n  x: {timeout: soon}":                "not a duration",
-		"agents: [x]":                                  "agents must be a mapping of names",
-		"agents:\n  x: {command: x}":                   "agents.x.command must be a list",
+		"agents:\n  x: {kind: other, command: [x]}": `agents.x.kind: want one of command, acp`,
+		"agents:\n  x: {permission: maybe}":         `agents.x.permission: want one of allow, ask, deny`,
+		"agents:\n  x: {prompt: file}":              `agents.x.prompt: want one of stdin, argument`,
+		"agents:\n  x: {comand: [x]}":               `did you mean "agents.x.command"?`,
+		"agents:\n  x: {timeout: soon}":             "not a duration",
+		"agents: [x]":                               "agents must be a mapping of names",
+		"agents:\n  x: {command: x}":                "agents.x.command must be a list",
 	} {
 		c := Defaults()
 		if err := parseConfig("f", []byte(text), &c); err == nil || !strings.Contains(err.Error(), want) {

@@ -55,7 +55,7 @@ type WebConfig struct {
 }
 
 // accountRules returns the rules of a configuration. The users and organizations of github.sign_in get the role that
-// its scopes stand for.
+// matches its scopes.
 func accountRules(c Config) (account.Rules, error) {
 	var r account.Rules
 	var err error

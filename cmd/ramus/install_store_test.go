@@ -61,7 +61,7 @@ func TestLinkKey(t *testing.T) {
 		t.Errorf("another key at the second start, or one that is not kept secret: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(keys, ".key-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("still there: %v", left)
 	}
 	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)

@@ -158,7 +158,7 @@ func TestEndingHangsUpOnNobody(t *testing.T) {
 		group.Wait()
 	}
 	if left, err := os.ReadDir(data); len(left) > 0 || err != nil {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("still there: %v, %v", left, err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/model"
 )
 
-// reloadable are the keys whose changes count without a restart. In a path, * stands for one name. All keys below one of
+// reloadable are the keys whose changes count without a restart. In a path, * matches one name. All keys below one of
 // them are reloadable too.
 var reloadable = []string{
 	"agents", "allow", "egress", "engineer", "env", "gate", "keep", "limits", "log.level", "models.budget",

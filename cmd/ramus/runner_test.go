@@ -43,7 +43,7 @@ func TestUnpackRunner(t *testing.T) {
 		t.Errorf("%q and %q, %v", one, again, err)
 	}
 	if now, err := os.Stat(one); err != nil || !os.SameFile(before, now) {
-		t.Errorf("it was written anew: %v", err)
+		t.Errorf("it was written again: %v", err)
 	}
 	// Another version replaces it, and a damaged file does not stay.
 	runnerProgram = pack(t, "two")

@@ -68,7 +68,7 @@ func FuzzMounts(f *testing.F) {
 		for _, m := range parseMounts(strings.NewReader(text)) {
 			if filepath.IsAbs(m.point) && filepath.IsAbs(path) {
 				if got := m.folder(path); !within(got, filepath.Clean(m.point)) {
-					t.Errorf("%q of %+v lies outside: %q", path, m, got)
+					t.Errorf("%q of %+v is outside: %q", path, m, got)
 				}
 			}
 		}

@@ -8,7 +8,7 @@
 // # Invariants
 //
 // Groups are made below the group of this process, so that a limit on ramus as a whole holds for everything it starts.
-// Find leaves no group behind. A Root without groups is valid. It limits nothing, and [Root.Usable] and [Root.Has]
+// Find leaves no group. A Root without groups is valid. It limits nothing, and [Root.Usable] and [Root.Has]
 // report that.
 //
 // # What is hostile

@@ -285,7 +285,7 @@ func testRemoveInMidCommand(s *suite, t *testing.T) {
 	}
 }
 
-// testStartGivenUp tests that a start that is abandoned at any moment leaves nothing behind. The suite checks for that
+// testStartGivenUp tests that a start that is abandoned at any moment leaves nothing. The suite checks for that
 // at its end.
 func testStartGivenUp(s *suite, t *testing.T) {
 	began := time.Now()

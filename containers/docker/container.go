@@ -108,7 +108,7 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 			// The id, because the name may mean another image by now.
 			Image:      p.image.ID,
 			Hostname:   hostname(s.Key),
-			User:       "0:0", // whatever the image says, because the runner has to become the user of commands
+			User:       "0:0", // with any image, because the runner has to become the user of commands
 			WorkingDir: "/",
 			// The runtime makes the loopback by itself. With a network of the engine, even of the kind "none", the daemon of
 			// the engine is started once more in each container, to hand over its networks. That takes as long as the rest of

@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// With Engine.Pin the name of an image means one image until the next Refresh, whatever its tag means meanwhile.
+// With Engine.Pin the name of an image means one image until the next Refresh, even if its tag moves meanwhile.
 
 // pullWait bounds the pull of one image.
 const pullWait = 30 * time.Minute

@@ -152,7 +152,7 @@ func sidecarRecipe(id string, s containers.Sidecar, image string, cpus int) clie
 	// The engine's own init is process 1. It adopts orphans. A signal that process 1 would not receive ends the
 	// program, whose exit code is then 128+n.
 	yes := true
-	// A folder in memory belongs to the task's user, whatever user the image has.
+	// A folder in memory belongs to the task's user, with any user of the image.
 	tmpfs := func(mode string, size int64) string {
 		return fmt.Sprintf("rw,exec,nosuid,nodev,mode=%s,uid=%d,gid=%d,size=%d", mode, taskUID, taskGID, size)
 	}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds images of the Dockerfile beside it. Quick when nothing changed: an image
+# Builds images of the Dockerfile in its folder. Quick when nothing changed: an image
 # carries a hash of what it was made from.
 #
 #   containers/image/build.sh [task | browser | browser-video | task-browser]…
@@ -12,7 +12,7 @@
 #   BASE_IMAGE      the base; default node:22-bookworm-slim where it can be
 #                   pulled, else one that base.sh makes here
 #   EXTRA_PACKAGES  further Debian packages, "golang-go cargo"
-#   FORCE=1         builds anew, from the newest packages
+#   FORCE=1         builds again, from the newest packages
 #   V=1             shows the builders' own output
 #
 # Certificates of this machine's owner (/usr/local/share/ca-certificates) and of

@@ -7,7 +7,7 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -q
 
 # Chromium's packages and ffmpeg's ask for tools and drivers of a desktop, 190 MB of Mesa
-# and LLVM that a browser without a window never opens. This empty package stands in for them.
+# and LLVM that a browser without a window never opens. This empty package replaces them.
 stub="$(mktemp -d)"
 mkdir "$stub/DEBIAN"
 cat >"$stub/DEBIAN/control" <<'CONTROL'
@@ -16,7 +16,7 @@ Version: 1
 Architecture: all
 Maintainer: ramus <ramus@localhost>
 Provides: x11-utils, xdg-utils, libgl1-mesa-dri
-Description: stands in for parts of a desktop that a browser without a window does not run
+Description: replaces parts of a desktop that a browser without a window does not run
 CONTROL
 dpkg-deb --build "$stub" "$stub.deb"
 dpkg -i "$stub.deb"

@@ -28,7 +28,7 @@ var built struct {
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "layer-test")
 	if err == nil {
-		err = os.Chmod(dir, 0o755) // others must be able to start what lies in it
+		err = os.Chmod(dir, 0o755) // others must be able to start programs in it
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -38,5 +38,5 @@
 // runner, which is then undumpable. In both cases its memory, descriptors and spools are out of reach. Commands have no
 // capabilities and cannot gain any. No signal ends the runner. The kernel withholds from process 1 the signals without
 // a handler, and all others are caught and dropped. When a foreground command ends, all processes that do not belong to
-// a running command are killed, whatever their session or parent. If no command is running, these are all processes.
+// a running command are killed, with any session or parent. If no command is running, these are all processes.
 package runner

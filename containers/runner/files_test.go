@@ -252,7 +252,7 @@ while True:
 	})
 }
 
-// TestFileServersEndWithTheirConnection leaves none behind.
+// TestFileServersEndWithTheirConnection checks that none outlives its connection.
 func TestFileServersEndWithTheirConnection(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		h := b.host(nil)

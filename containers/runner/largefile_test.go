@@ -95,7 +95,7 @@ func TestCleanLarge(t *testing.T) {
 	if got, err := clean(content, "a.bin"); got != pointer || err != nil || s.held[hex.EncodeToString(sum[:])] != content {
 		t.Errorf("%q, %v", got, err)
 	}
-	s.full = true // what is there is not sent again
+	s.full = true // content that the server has is not sent again
 	if got, err := clean(content, "a.bin"); got != pointer || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -182,27 +182,27 @@ func TestNothingIsLeftOfForeground(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, b *box) {
 				h := b.host(nil)
-				for _, beside := range []bool{false, true} {
-					if beside {
-						// With something else alive the kernel's one-step kill is out of question.
+				for _, busy := range []bool{false, true} {
+					if busy {
+						// With another process alive the kernel's one-step kill cannot be used.
 						p, err := h.Start(t.Context(),
-							containers.Command{ID: "beside", Args: []string{"sleep", "1000"}, Background: true})
+							containers.Command{ID: "background", Args: []string{"sleep", "1000"}, Background: true})
 						if err != nil {
 							t.Fatal(err)
 						}
 						defer p.Output(nil, nil)
-						defer h.Kill(context.Background(), "beside")
+						defer h.Kill(context.Background(), "background")
 					}
 					if exit, _, errs := shell(t, h, script); exit.Code != 0 || exit.Reason != "" {
 						t.Fatal(exit, errs)
 					}
 					left := b.alive(h)
-					if i := slices.Index(left, "sleep 1000 "); beside != (i >= 0) {
-						t.Errorf("beside: %v in %q", beside, left)
+					if i := slices.Index(left, "sleep 1000 "); busy != (i >= 0) {
+						t.Errorf("with a background command %v: %q is left", busy, left)
 					}
 					for _, line := range left {
 						if strings.Contains(line, mark) {
-							t.Errorf("left (beside %v): %q", beside, left)
+							t.Errorf("with a background command %v: %q is left", busy, left)
 						}
 					}
 				}
@@ -413,26 +413,26 @@ func TestForkBomb(t *testing.T) {
 				b.limitPIDs(200)
 			}
 			h := b.host(nil)
-			for _, beside := range []bool{false, true} {
-				if beside {
+			for _, busy := range []bool{false, true} {
+				if busy {
 					p, err := h.Start(t.Context(),
-						containers.Command{ID: "beside", Args: []string{"sleep", "1000"}, Background: true})
+						containers.Command{ID: "background", Args: []string{"sleep", "1000"}, Background: true})
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer p.Output(nil, nil)
-					defer h.Kill(context.Background(), "beside")
+					defer h.Kill(context.Background(), "background")
 				}
 				exit, _, _ := run(t, h, containers.Command{
 					Shell:   `bomb() { bomb & bomb & sleep 1000; }; trap '' TERM; bomb & exec sleep 1000`, // a shell that cannot fork would end
 					Timeout: time.Second, Grace: 500 * time.Millisecond,
 				})
 				if exit.Reason != containers.ReasonTimeout {
-					t.Errorf("beside %v: %+v", beside, exit)
+					t.Errorf("with a background command %v: %+v", busy, exit)
 				}
 				for _, line := range b.alive(h) {
-					if line != "sleep 1000 " || !beside {
-						t.Errorf("left beside %v: %q", beside, line)
+					if line != "sleep 1000 " || !busy {
+						t.Errorf("with a background command %v: %q is left", busy, line)
 					}
 				}
 			}
@@ -468,7 +468,7 @@ func (b *box) limitPIDs(n int) {
 	b.t.Skip("cannot run here: no cgroup for processes")
 }
 
-// TestRunnerCannotBeHurt: whatever the task's user sends it, process 1 stays.
+// TestRunnerCannotBeHurt checks that process 1 survives all signals of the task's user.
 func TestRunnerCannotBeHurt(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		h := b.host(nil)
@@ -645,7 +645,7 @@ func TestLostConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := &counter{}
-		// The connection is closed in mid-stream, by whoever writes.
+		// The connection is closed in mid-stream, by the side that writes.
 		if _, err := p.Output(writerFunc(func(q []byte) (int, error) {
 			got.n += int64(len(q))
 			go h.Close()

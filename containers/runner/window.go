@@ -156,7 +156,7 @@ func (b *brake) remove(v *visit) {
 	b.wake()
 }
 
-// release ends all limits, for ever.
+// release ends all limits. Later ones have no effect.
 func (b *brake) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,7 +20,7 @@ for session in "$HOME"/.gemini/tmp/*/chats/session-*.jsonl; do
     jq -c 'def result: .type == "user" and (.content | type == "array" and length > 0 and
             all(.[]; type == "object" and has("functionResponse")));
         if ."$set".messages? then ."$set".messages |= map(select(result | not)) else select(result | not) end' \
-        "$session" >"$session.mended" || { rm -f "$session.mended"; continue; } # it was cut off
-    mv "$session.mended" "$session"
+        "$session" >"$session.new" || { rm -f "$session.new"; continue; } # it was cut off
+    mv "$session.new" "$session"
 done
 exec gemini "$@"

@@ -6,8 +6,8 @@
 #   append FILE TEXT…  adds one                       run CMD…        runs a shell command
 #   remember TEXT…     keeps it in the session        recall          prints what the session holds
 #   files              lists what was given along     sleep SECONDS   waits
-#   wait FILE          waits until a file is there    fork SECONDS    leaves a process behind that sleeps
-#   babble             prints for ever                hang            ignores SIGTERM, and hangs
+#   wait FILE          waits until a file is there    fork SECONDS    leaves a process that sleeps
+#   babble             prints endlessly               hang            ignores SIGTERM, and hangs
 #   die                kills itself                   fail [CODE]     ends with an exit code
 #
 # All other lines are repeated. The session is in $HOME/.scripted. Like a real agent,

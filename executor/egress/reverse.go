@@ -36,7 +36,7 @@ type Reverse struct {
 	// Proxy has the allowlist, and journals hosts.
 	Proxy *Proxy
 	// Header returns the header to add for a host (NAME, or NAME:PORT if the port is not 443), or nil. In its values, and
-	// in those of the request's own header, "secret:NAME" stands for a secret.
+	// in those of the request's own header, "secret:NAME" is replaced by a secret.
 	Header func(host string) Header
 	// Value returns the value of a secret that is sent to host. trusted is set for a Header that is Trusted.
 	Value func(ctx context.Context, name, host string, trusted bool) (string, error)

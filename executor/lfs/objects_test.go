@@ -192,7 +192,7 @@ func TestPrune(t *testing.T) {
 	if n := prune(false); n != 1 || w.has(r, loose) || !w.has(r, named) || !w.has(r, recent) {
 		t.Errorf("%d are removed", n)
 	}
-	// One that was promised a moment ago stays, whatever its age.
+	// One that was promised a moment ago stays, at any age.
 	w.age(lfs.Grace + time.Hour)
 	if n := prune(true); n != 1 {
 		t.Errorf("%d would be removed", n)

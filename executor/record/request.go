@@ -179,7 +179,7 @@ type Merge struct {
 	Message  string        `json:"message,omitempty"`
 	// Delete deletes the caller's branch and container if the branch was merged.
 	Delete bool `json:"delete,omitempty"`
-	// Propose opens a pull request, or brings the open one up to date, whatever the policy is. It merges nothing.
+	// Propose opens a pull request, or brings the open one up to date, with any policy. It merges nothing.
 	Propose bool `json:"propose,omitempty"`
 	// Here merges in this server alone, although the repository has an upstream. It is refused if the configuration
 	// names another policy.

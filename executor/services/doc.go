@@ -7,7 +7,7 @@
 //
 // # How a service is reached
 //
-// Inside the caller's container the name of a service stands for an address of the loopback, such as 127.0.1.1. The runner there
+// Inside the caller's container the name of a service means an address of the loopback, such as 127.0.1.1. The runner there
 // listens at it, and the host connects each connection with the service's port, by way of the two SSH connections. So neither
 // container reaches anything else of the other one.
 //

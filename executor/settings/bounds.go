@@ -41,7 +41,7 @@ type Repo struct {
 type Allow struct {
 	// Egress lists hosts, NAME or *.NAME, with :PORT for a port other than 80 and 443. "*" allows all.
 	Egress []Host
-	// Images lists names of images, in which * stands for any text.
+	// Images lists names of images, in which * matches any text.
 	Images []string
 	// Limits are the largest values. 0 allows no more than the server's value.
 	Limits environment.Limits
@@ -115,7 +115,7 @@ func allowsImage(patterns []string, image string) bool {
 	return false
 }
 
-// matchText reports whether a text matches a pattern in which * stands for any text.
+// matchText reports whether a text matches a pattern in which * matches any text.
 func matchText(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

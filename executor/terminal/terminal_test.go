@@ -148,9 +148,9 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestBehind checks that a viewer that is too slow begins again at a safe point, with the modes of the screen, and that
+// TestSkipped checks that a viewer that is too slow begins again at a safe point, with the modes of the screen, and that
 // it holds up nobody.
-func TestBehind(t *testing.T) {
+func TestSkipped(t *testing.T) {
 	term := New("1", Size{24, 80})
 	term.Attach(newProgram(), 0, 0)
 	defer term.Detach(func() {})
@@ -168,7 +168,7 @@ func TestBehind(t *testing.T) {
 		}
 	}
 	reset := next(t, slow, ItemReset)
-	if reset.Reason != "behind" || string(reset.Data) != "\x1b[?2004h" {
+	if reset.Reason != "skipped" || string(reset.Data) != "\x1b[?2004h" {
 		t.Errorf("reset %q %q", reset.Reason, reset.Data)
 	}
 	out := next(t, slow, ItemOutput)

@@ -42,7 +42,7 @@ type Item struct {
 	Kind   ItemKind
 	Offset int64
 	Data   []byte
-	Reason string // of ItemReset: "behind" or "unknown"
+	Reason string // of ItemReset: "new", "skipped" or "unknown"
 	State  State
 	Done   Done
 }
@@ -66,7 +66,7 @@ func (v *Viewer) begin(have int64) {
 	case have > max(t.out.next, t.upto):
 		v.rewind("unknown")
 	default:
-		v.rewind("behind")
+		v.rewind("skipped")
 	}
 }
 
@@ -124,7 +124,7 @@ func (v *Viewer) take() (Item, bool, error) {
 		return Item{Kind: ItemState, State: t.state(v)}, true, nil
 	}
 	if v.reset == "" && v.cursor < t.out.base {
-		v.rewind("behind")
+		v.rewind("skipped")
 	}
 	if v.cursor-v.acked >= Hold {
 		v.paused = true

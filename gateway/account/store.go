@@ -81,7 +81,7 @@ func (s *Store) Open(ctx context.Context) error {
 	for _, ref := range list {
 		p, err := readPerson(ctx, repo, ref)
 		if err != nil {
-			// The others can work. Whoever has this account is told so at the next sign-in.
+			// The others can work. The person of this account gets an error at the next sign-in.
 			s.Log.Error("cannot read an account", "ref", ref.Name, "err", err)
 			continue
 		}
@@ -206,7 +206,7 @@ func (s *Store) List() []Person {
 
 // Change is a change of the roles of a person.
 type Change struct {
-	// Role is the new role on the server. Nil leaves it as it is. RoleNone keeps the person out, whatever the rules say.
+	// Role is the new role on the server. Nil leaves it as it is. RoleNone keeps the person out, also if the rules give a role.
 	Role *route.Role
 	// Rules has the role follow from the rules again.
 	Rules bool

@@ -118,7 +118,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 	return nil, readProblem(resp)
 }
 
-// exchange makes a request and returns its answer, whatever its status.
+// exchange makes a request and returns its answer, with any status.
 func (c *Client) exchange(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {

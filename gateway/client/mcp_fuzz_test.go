@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Whatever a server answers, each line that the client reads is JSON.
+// Each line that the client reads is JSON, with any answer of a server.
 func FuzzMCPAnswers(f *testing.F) {
 	for _, body := range []string{
 		"", "{}", "data: {}\n\n", "data:{}\n\n",

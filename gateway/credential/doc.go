@@ -7,5 +7,5 @@
 //
 // # Invariants
 //
-// No answer has a value. Whoever may not change a credential cannot find out that it exists.
+// No answer has a value. A person who may not change a credential cannot find out that it exists.
 package credential

@@ -438,7 +438,7 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	}
 	if !kept && !j.retried() {
 		return true, j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf(
-			"somebody force-pushed the branch %s: %s is not in its history any more. ramus does not overwrite it; `ramus task retry` goes on from what is there now", t.Branch, past.pushed[:min(12, len(past.pushed))]))
+			"somebody force-pushed the branch %s: %s is not in its history any more. ramus does not overwrite it; `ramus task retry` goes on from its new tip", t.Branch, past.pushed[:min(12, len(past.pushed))]))
 	}
 	commits, err := j.subjects(ctx, repo, theirs, ours)
 	if err != nil {

@@ -66,7 +66,7 @@ func (api *API) taskRoutes() []route.Route {
 			route.Route{Method: "GET", Pattern: at + "/{task}", Access: route.AccessRead, Summary: "One task",
 				Response: record.Task{}, Handle: api.task},
 			route.Route{Method: "POST", Pattern: at + "/{task}/retry", Access: route.AccessWrite,
-				Summary:  "Take a failed task up again where it stands",
+				Summary:  "Continue a failed task where it ended",
 				Response: record.Task{}, Handle: api.retryTask},
 			route.Route{Method: "POST", Pattern: at + "/{task}/say", Access: route.AccessWrite,
 				Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",

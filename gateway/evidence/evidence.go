@@ -68,7 +68,7 @@ func (api *API) Routes() []route.Route {
 			Summary: "The page of a run with its request, commands, changes and checks", Query: links.Query{},
 			Media: route.MediaHTML, Handle: api.evidencePage},
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}/status.json", Access: route.AccessSigned,
-			Summary: "How a run stands", Query: links.Query{}, Response: EvidenceStatus{}, Handle: api.evidenceStatus},
+			Summary: "The state of a run", Query: links.Query{}, Response: EvidenceStatus{}, Handle: api.evidenceStatus},
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}/bundle.tar.gz", Access: route.AccessSigned,
 			Summary: "All files of a run's evidence, once the run has ended or waits", Query: links.Query{},
 			Media: "application/gzip", Handle: api.evidenceBundle},

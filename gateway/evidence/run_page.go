@@ -269,7 +269,7 @@ func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *r
 		if r.Head == r.Start {
 			head += " (not moved)"
 		}
-		add("Branch stands at", head, true)
+		add("Tip of the branch", head, true)
 	}
 	if r.Merged != "" {
 		add("Merged", r.Base+" is at "+render.ShortHash(r.Merged), false)

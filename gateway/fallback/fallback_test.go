@@ -158,7 +158,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// Every attempt is signed anew: a wait may be longer than a signature is good for.
+// Every attempt is signed again: a wait may be longer than a signature is good for.
 func TestSignedAnew(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()
@@ -189,7 +189,7 @@ func TestFailuresThatPass(t *testing.T) {
 	if err != nil || a.Text == "" || w.runner.Taken() != 1 {
 		t.Fatalf("%+v, %v, taken %d times", a, err, w.runner.Taken())
 	}
-	// The last failure the transport mends by itself: the key says that it may.
+	// The transport repeats the last failure by itself, because of the key.
 	if len(w.pauses) < 9 || w.pauses[0] != 90*time.Second || w.pauses[8] != time.Hour {
 		t.Errorf("paused %v", w.pauses)
 	}

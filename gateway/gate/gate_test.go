@@ -43,7 +43,7 @@ func TestGateGlobalDisabled(t *testing.T) {
 		Session: "slack:T:C1:1"}
 	decides(t, []decision{
 		{"the zero gate", Gate{}, asked, Policy{RunnerFallback, ReasonGlobalDisabled, "!!! fix it"}},
-		{"whatever else is allowed", everything, asked, Policy{RunnerFallback, ReasonGlobalDisabled, "!!! fix it"}},
+		{"everything else is allowed", everything, asked, Policy{RunnerFallback, ReasonGlobalDisabled, "!!! fix it"}},
 	})
 }
 
@@ -247,7 +247,7 @@ func TestGateDecidesAsSketched(t *testing.T) {
 	}
 }
 
-// An excluded repository is closed to every thread and person, whatever else lets them through.
+// An excluded repository is closed to every thread and person, even if another rule lets them through.
 func TestGateExcludes(t *testing.T) {
 	open := Gate{Enabled: true, ThreadStarters: []string{starter}, Requesters: []string{starter},
 		Channels: []string{"C1"}, Percentage: 100,

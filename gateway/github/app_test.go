@@ -21,7 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
-// clock is a clock that stands still until it is moved.
+// clock is a clock that tests move.
 type clock struct {
 	mu  sync.Mutex // guards now
 	now time.Time

@@ -151,7 +151,7 @@ func TestSayOnce(t *testing.T) {
 			t.Fatal(got, err)
 		}
 	}
-	// An issue's comment is answered where it stands.
+	// An issue's comment is answered in its issue.
 	if got, err := c.Reply(t.Context(), repo, 7, forge.Comment{ID: 9, Issue: true}, "done", "task/1"); err != nil || got.ID != 1 {
 		t.Error(got, err)
 	}

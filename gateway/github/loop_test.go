@@ -149,7 +149,7 @@ func TestLoop(t *testing.T) {
 	newOffice(t).loop()
 }
 
-// TestLoopInBadWeather: every post is made once, whatever becomes of its request and of its answer.
+// TestLoopInBadWeather checks that every post is made once, even if its request or its answer is lost.
 func TestLoopInBadWeather(t *testing.T) {
 	for name, f := range map[string]githubtest.Fault{
 		"cut": {Cut: true}, "lost": {Lose: true}, "broken": {Status: 502}, "limited": {RetryAfter: 20 * time.Second},

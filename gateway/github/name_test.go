@@ -38,7 +38,7 @@ func FuzzParseName(f *testing.F) {
 		if !ok {
 			return
 		}
-		// It stands for itself, and adds two folders to a path.
+		// It is literal, and adds two folders to a path.
 		if again, ok := github.ParseName("https://example.org/" + n.String() + ".git"); !ok || again != n {
 			t.Errorf("%q is %v, then %v", text, n, again)
 		}

@@ -36,7 +36,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestFinish: whatever GitHub says, the token that it gave is revoked.
+// TestFinish checks that GitHub's token is revoked after every answer.
 func TestFinish(t *testing.T) {
 	const given = "gho_0123456789"
 	type answers map[string]http.HandlerFunc

@@ -199,7 +199,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// What was not signed does not open, whatever is sent.
+// An address without a valid signature does not open.
 func FuzzLinks(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return now }}

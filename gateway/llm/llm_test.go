@@ -30,7 +30,7 @@ type endpoint struct {
 	asked  int
 	faults []fault // taken one by one before answers are given
 	stop   string  // the finish reason of answers
-	raw    string  // an answer as it stands
+	raw    string  // an answer in raw form
 }
 
 type fault struct {

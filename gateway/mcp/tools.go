@@ -288,7 +288,7 @@ func (api *API) runTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
 			Name:        toolRun,
-			Description: `Show how a run stands, and what came of it: its state, whether what it changed was checked, the changed files, a link to its evidence.`,
+			Description: `Show the state of a run, whether its changes were checked, the changed files, and a link to its evidence.`,
 			Schema:      catalog.Object(`"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,"maxLength":300}`, "run"),
 		},
 		Output: schemaFor[runReport](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},

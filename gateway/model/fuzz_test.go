@@ -90,7 +90,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzEvents: a stream is not changed by being split, whatever the packets are,
+// FuzzEvents: a stream is not changed by being split, with any packets,
 // and its tally stays within bounds.
 func FuzzEvents(f *testing.F) {
 	f.Add("event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"m\",\"usage\":{\"input_tokens\":3,\"output_tokens\":1}}}\n\n"+

@@ -271,7 +271,7 @@ func TestKeyInAnswers(t *testing.T) {
 	})
 }
 
-// Whoever runs ramus is told that a key is wrong, the container only that it is.
+// The log says that a key is wrong. The container gets only the status.
 func TestWrongKey(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, p protocol, path, body string, _ bool) {
 		w := newWorld(t, func(pr *Proxy) {

@@ -146,7 +146,7 @@ func TestFromASandbox(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("cannot run here: there is no curl")
 	}
-	// Short: sockets lie below it.
+	// Short, because it has sockets.
 	dir, err := os.MkdirTemp("", "model")
 	if err != nil {
 		t.Fatal(err)

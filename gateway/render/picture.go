@@ -198,7 +198,7 @@ func PictureName(p Picture, n int, run string) string {
 	return fmt.Sprintf("%s-%s-%d__%s%s", Slug(p.Check), Slug(p.Viewport), n, fileSafe(run), PictureExt(p))
 }
 
-// PictureExt returns the extension for the picture's content, whatever the file's name is.
+// PictureExt returns the extension for the picture's content, with any name of the file.
 func PictureExt(p Picture) string {
 	if kind := path.Base(p.File.Type); kind != "jpeg" {
 		return "." + fileSafe(kind)

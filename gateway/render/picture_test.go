@@ -223,7 +223,7 @@ func (s strange) looks(m *record.Manifest, text func() string) {
 	}
 }
 
-// Whatever pages, repositories and the browser say: it is text.
+// The words of pages, repositories and the browser are text.
 func TestPicturesHostile(t *testing.T) {
 	for seed := range 15 {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 5))}

@@ -281,14 +281,14 @@ func someFeedback() Feedback {
 		Checks: []forge.Check{{Name: "build / linux", Conclusion: "failure", Commit: strings.Repeat("c3", 20),
 			Title: "2 errors", Summary: "see below", Text: "total.go:3: undefined: sum"}},
 		Words:   []Word{{By: "Ann Example", Text: "And mind the docs."}},
-		Commits: []string{"1234567 Ann Example: Mend a typo"},
+		Commits: []string{"1234567 Ann Example: Fix a typo"},
 	}
 }
 
 func TestRenderPrompts(t *testing.T) {
 	for name, d := range map[string]PromptData{
 		"conventions": {Task: someTask(), Conventions: []string{"CLAUDE.md", "web/AGENTS.md"}},
-		"plain":       {Task: record.Task{Description: "Mend it.\n````\nnot the end\n````", Repo: "app", Base: "main"}},
+		"plain":       {Task: record.Task{Description: "Fix it.\n````\nnot the end\n````", Repo: "app", Base: "main"}},
 	} {
 		text, err := Prompt("", d)
 		if err != nil {
@@ -312,10 +312,10 @@ func TestRenderPrompts(t *testing.T) {
 	}
 }
 
-// canaryWord stands in every text of strangers.
+// canaryWord is in every text of strangers.
 const canaryWord = "zqxjk"
 
-// fenced checks that no word of strangers stands outside of code.
+// fenced checks that no word of strangers is outside of code.
 func fenced(t *testing.T, prompt string, titles int) {
 	t.Helper()
 	if len(prompt) > promptMax {
@@ -327,7 +327,7 @@ func fenced(t *testing.T, prompt string, titles int) {
 			found++
 		}
 		if n.Type == html.TextNode && strings.Contains(n.Data, canaryWord) && !within(n, atom.Code) {
-			t.Fatalf("%q stands outside of its fence in\n%s", n.Data, prompt)
+			t.Fatalf("%q is outside of its fence in\n%s", n.Data, prompt)
 		}
 	}
 	if found != titles {
@@ -360,7 +360,7 @@ func (s strange) markdown() string {
 	return b.String()
 }
 
-// words is a text of strangers in which the canary is sure to stand.
+// words is a text of strangers that has the canary.
 func (s strange) words() string { return s.markdown() + canaryWord + s.markdown() }
 
 func (s strange) evidence() record.Manifest {
@@ -395,7 +395,7 @@ func (s strange) lookedAt() record.Manifest {
 	return m
 }
 
-// Whatever strangers wrote, a pull request says nothing in ramus's name that ramus did
+// A pull request with any words of strangers says nothing in ramus's name that ramus did
 // not say, calls nobody and closes nothing; and an agent can tell their words from ours.
 func TestPullHostile(t *testing.T) {
 	rounds := 30

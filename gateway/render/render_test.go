@@ -295,7 +295,7 @@ func TestAgentsWordsAreNoEvidence(t *testing.T) {
 			}
 			for line := range strings.SplitSeq(rest, "\n") {
 				if !strings.HasPrefix(line, ">") {
-					t.Errorf("%q stands outside of the quotation", line)
+					t.Errorf("%q is outside of the quotation", line)
 				}
 			}
 			continue
@@ -509,7 +509,7 @@ func (s strange) manifest() record.Manifest {
 	return m
 }
 
-// Whatever a run did, its messages are within Slack's limits and say nothing
+// The messages of every run are within Slack's limits and say nothing
 // that strangers could have said in ramus's name.
 func TestRenderHostile(t *testing.T) {
 	rounds := 100

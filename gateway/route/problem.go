@@ -20,7 +20,7 @@ type Kind string
 
 // The kinds of problems, each with one HTTP status.
 const (
-	KindInvalid      Kind = "invalid"       // 400: the request cannot be carried out as it stands
+	KindInvalid      Kind = "invalid"       // 400: the request cannot be carried out as it is
 	KindUnauthorized Kind = "unauthorized"  // 401: no token, or a token that is refused
 	KindDenied       Kind = "denied"        // 403: the token does not allow it
 	KindStale        Kind = "stale"         // 403: the last authentication of the session is too long ago

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A full disk is told as one, whatever room it was met in.
+// A full disk has one kind of error, from every room.
 func TestFullDisk(t *testing.T) {
 	err := fmt.Errorf("cannot claim a run: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
 	p := AsProblem(err, Who{})

@@ -25,7 +25,7 @@ type NewToken struct {
 	Seconds int64 `json:"seconds,omitempty"`
 }
 
-// Token is a new token with what it stands for.
+// Token is a new token with its grant.
 type Token struct {
 	Token string     `json:"token"`
 	Grant gitd.Grant `json:"grant"`

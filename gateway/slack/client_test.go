@@ -156,7 +156,7 @@ func TestPostBeginsThread(t *testing.T) {
 	}
 }
 
-// TestPostOnce: whatever becomes of an attempt, one message stands in the thread.
+// TestPostOnce checks that one message is in the thread, even if an attempt fails.
 func TestPostOnce(t *testing.T) {
 	for name, fault := range map[string]slacktest.Fault{
 		"answer lost":         {Lose: true},

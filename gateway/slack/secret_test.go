@@ -10,7 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 )
 
-// TestSecrets: whoever renders a message, a secret does not get to Slack.
+// TestSecrets checks that no message has a secret in Slack, from any renderer.
 func TestSecrets(t *testing.T) {
 	const canary = `c4n4ry "value"&more`
 	s, c, _ := start(t)

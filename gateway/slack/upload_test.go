@@ -29,7 +29,7 @@ func shared(s *slacktest.Server, thread string) (all []slacktest.Message) {
 	return all
 }
 
-// TestShare shows files once, whatever happens between their announcement and the message.
+// TestShare shows files once, also after a failure between their announcement and the message.
 func TestShare(t *testing.T) {
 	const get, send, complete, info = "files.getUploadURLExternal", "/upload/", "files.completeUploadExternal", "files.info"
 	for name, test := range map[string]struct {

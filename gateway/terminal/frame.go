@@ -78,7 +78,7 @@ type Frame struct {
 	Data   []byte // of input, output, reset, ping and pong
 	Offset int64  // of ack, output and reset
 	Size   terminal.Size
-	Reason string // of reset
+	Reason string // of reset, as that of terminal.Item
 	Hello  Hello
 	State  State
 	Done   Done

@@ -21,7 +21,7 @@ var frames = []Frame{
 	{Type: FramePong, Data: []byte("now")},
 	{Type: FrameState, State: State{Name: "1", Running: true, Size: terminal.Size{Rows: 1, Cols: 2}}},
 	{Type: FrameOutput, Offset: 7, Data: []byte("\x1b[1m字")},
-	{Type: FrameReset, Offset: 9, Reason: "behind", Data: []byte("\x1b[?25l\x00")},
+	{Type: FrameReset, Offset: 9, Reason: "skipped", Data: []byte("\x1b[?25l\x00")},
 	{Type: FrameMark, Done: Done{Command: "ls", Exit: -1, Commit: "abc", Offset: 5}},
 	{Type: FrameProblem, Fault: Problem{Kind: "denied", Detail: "no", Final: true}},
 }

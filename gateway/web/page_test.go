@@ -378,7 +378,7 @@ func TestNoScript(t *testing.T) {
 	}
 }
 
-// TestAssets tests that files with a hash in their name are kept for ever, and sent packed.
+// TestAssets tests that files with a hash in their name are kept without a limit, and sent compressed.
 func TestAssets(t *testing.T) {
 	w := open(t, ada, func(api *web.API) { api.Assets = built(t) })
 	_, _, body := w.get("/")

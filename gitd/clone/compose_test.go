@@ -124,7 +124,7 @@ func TestBasePacksAreMade(t *testing.T) {
 		t.Error(p.held, "bytes are kept")
 	}
 	if _, again := kept(); again == g {
-		t.Error("kept for ever")
+		t.Error("not removed")
 	}
 	// If the base moves a little its base pack stays in use.
 	second := r.commit("main", "d", "4\n")
@@ -283,7 +283,7 @@ func TestBasePacksAreBounded(t *testing.T) {
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(r.root, "scratch", "*")); len(left) > 0 {
-		t.Error("left behind:", left)
+		t.Error("still there:", left)
 	}
 }
 

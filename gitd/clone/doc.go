@@ -20,7 +20,7 @@
 //
 // The wants of a request were checked before, and the reply depends on nothing but the request and the
 // wanted objects. A client that may have a commit may have all that it reaches, so a base pack serves only
-// wants of which one descends from its base, whatever has become of the refs since.
+// wants of which one descends from its base, even if the refs have changed since.
 //
 // # What survives
 //

@@ -109,7 +109,7 @@ func split(t testing.TB, b []byte) (data []byte, said string) {
 		}
 		if kind == protocol.Flush {
 			if r.Len() > 0 {
-				t.Errorf("%d bytes behind the end", r.Len())
+				t.Errorf("%d bytes after the end", r.Len())
 			}
 			return data, said
 		}

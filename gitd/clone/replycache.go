@@ -18,7 +18,7 @@ import (
 // maxReplies bounds the number of kept replies.
 const maxReplies = 10_000
 
-// replyKey names a reply by the repository, the normalized request, and whatever else the reply depends on.
+// replyKey names a reply by the repository, the normalized request, and all else that the reply depends on.
 type replyKey [sha256.Size]byte
 
 // replyCache keeps replies in files. The least recently used ones go first.

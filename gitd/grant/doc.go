@@ -17,6 +17,6 @@
 // # What is hostile
 //
 // Tokens, before their signature is verified, and names in them also after it. A token is at most 16 KiB
-// and is verified with one algorithm only, whatever its header says. Lines of authorized_keys that are
+// and is verified with one algorithm only, which its header cannot change. Lines of authorized_keys that are
 // not fully understood are not used.
 package grant

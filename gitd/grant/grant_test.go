@@ -252,7 +252,7 @@ func TestKeyFile(t *testing.T) {
 		t.Fatalf("mode %v, %v", st.Mode(), err)
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".key-*")); len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("still there: %v, %v", left, err)
 	}
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o660} {
 		if err := os.Chmod(file, mode); err != nil {

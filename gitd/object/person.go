@@ -10,7 +10,7 @@ import (
 type Person struct {
 	Name  string `json:"name"`
 	Email string `json:"email"`
-	// ID names the person for good, such as "github:583231", whatever the name and the address become. Commits do not
+	// ID names the person for good, such as "github:583231", also if the name or the address changes. Commits do not
 	// have it. Empty means that it is not known.
 	ID string `json:"id,omitempty"`
 }

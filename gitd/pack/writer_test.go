@@ -103,7 +103,7 @@ func TestPackWriterLeavesNothing(t *testing.T) {
 	}
 	w.Drop()
 	if left, err := os.ReadDir(filepath.Join(dir, Folder)); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("still there: %v, %v", left, err)
 	}
 }
 

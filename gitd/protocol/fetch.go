@@ -85,8 +85,8 @@ func (f *FetchRequest) Plain() bool {
 // Sparse reports whether a file in the repository describes the filter.
 func (f *FetchRequest) Sparse() bool { return strings.Contains(f.Filter, "sparse") }
 
-// Render returns the request to git. Requests for the same result have the same bytes, whatever client
-// wrote them, because agents and session ids are omitted. quiet asks git not to report progress.
+// Render returns the request to git. Requests for the same result have the same bytes for
+// every client, because agents and session ids are omitted. quiet asks git not to report progress.
 func (f *FetchRequest) Render(quiet bool) []byte {
 	b := AppendLine(nil, "command=fetch\n")
 	b = AppendLine(b, "object-format=sha1\n")

@@ -50,8 +50,8 @@ type Snapshot struct {
 // commit object of a tree. No ref is changed.
 //
 // Returns [ErrNeedsGit] for the attributes ident and working-tree-encoding on a changed path, submodules and
-// nested repositories, names that git refuses, a tracked path that became a socket or a pipe, and whatever would
-// cost more than a hostile tree is worth. Returns [object.ErrConflict] if a file changed while it was read, and
+// nested repositories, names that git refuses, a tracked path that became a socket or a pipe, and for trees that
+// would cost too much. Returns [object.ErrConflict] if a file changed while it was read, and
 // [object.ErrTooLarge] if a bound of r is exceeded.
 //
 // A file that is not among the upper entries, or that the cache knows, has the content that the index records, as

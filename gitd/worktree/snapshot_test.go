@@ -212,7 +212,7 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		list []madeEntry
 		want string
 	}{
-		"beside":              {[]madeEntry{madeFile("b", "x")}, "sub in/sub"},
+		"next to":             {[]madeEntry{madeFile("b", "x")}, "sub in/sub"},
 		"an empty folder":     {[]madeEntry{madeOf('d', "sub"), madeFile("b", "x")}, "sub in/sub"},
 		"deleted":             {[]madeEntry{madeOf('w', "sub")}, "in/sub"},
 		"in a folder":         {[]madeEntry{madeOf('w', "in")}, "sub"},

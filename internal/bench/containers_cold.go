@@ -124,7 +124,7 @@ func coldCaller(ctx context.Context, b *bench) error {
 			}
 			b.addPair(m, label, firstOutput.what, r.name, copied.name, target{}).note("the floor of any check-out")
 		case large.name:
-			b.addPair(m, label, firstOutput.what, r.name, small.name, atMost(1.3)).note("beside ramus with 437 files")
+			b.addPair(m, label, firstOutput.what, r.name, small.name, atMost(1.3)).note("against ramus with 437 files")
 		case small.name:
 			b.addPair(m, label, firstOutput.what, r.name, sideFloor, target{}).note("the floor of any command")
 		}

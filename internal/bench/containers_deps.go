@@ -138,7 +138,7 @@ func dependencies(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.addPair(m, "20,000 files of dependencies", firstOutput.what, mounted.name, none.name,
-		atMost(1.5)).note("beside a caller without any")
+		atMost(1.5)).note("against a caller without any")
 	b.addPair(m, "20,000 files of dependencies", firstOutput.what, mounted.name, unpacked.name,
 		target{}).note("a container that unpacks them")
 	return dependenciesUsed(ctx, b, h, r)

@@ -238,7 +238,7 @@ func commits(ctx context.Context, b *bench) error {
 	}
 	b.add(m, "3 files of 27,000", commit.what, naive,
 		atMost(0.05)).note("from the last output to the answer: durable, journalled, recorded")
-	b.add(m, "3 files of 27,000", both.what, sideExec, atMost(0.4)).note("beside an exec of true that commits nothing")
+	b.add(m, "3 files of 27,000", both.what, sideExec, atMost(0.4)).note("against an exec of true that commits nothing")
 	return nil
 }
 

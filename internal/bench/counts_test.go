@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestStormRunsOnePack is what the times of clone storms stand on, as a count that no
+// TestStormRunsOnePack checks the cause of the times of clone storms, as a count that no
 // noise reaches: however many ask for the same at once, git packs it once, and not again.
 func TestStormRunsOnePack(t *testing.T) {
 	r := testRepository(t, 0)
@@ -55,7 +55,7 @@ func TestStormRunsOnePack(t *testing.T) {
 			defer c.close()
 			got, err := c.clone(ctx, clone{ref: "HEAD"})
 			if err == nil && got.tip != r.tip {
-				err = fmt.Errorf("it stands at %s, want %s", got.tip, r.tip)
+				err = fmt.Errorf("it is at %s, want %s", got.tip, r.tip)
 			}
 			return err
 		})

@@ -221,7 +221,7 @@ func realClones(ctx context.Context, b *bench) error {
 					for i := range k.n {
 						tip, err := gitIn(ctx, filepath.Join(made, fmt.Sprint(i)), "rev-parse", "HEAD")
 						if err != nil || tip != r.tip {
-							return nil, fmt.Errorf("the clone stands at %q, want %s (%w)", tip, r.tip, err)
+							return nil, fmt.Errorf("the clone is at %q, want %s (%w)", tip, r.tip, err)
 						}
 					}
 					if out, err := gitIn(ctx, filepath.Join(made, "0"), "status", "--porcelain"); err != nil || out != "" {

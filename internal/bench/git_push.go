@@ -50,7 +50,7 @@ func pushes(ctx context.Context, b *bench) error {
 			}
 			last := mine[all-1]
 			if tip, err := gitIn(ctx, g.dir, "rev-parse", last.ref); err != nil || tip != last.new {
-				return nil, fmt.Errorf("%s stands at %q, want %s (%w)", last.ref, tip, last.new, err)
+				return nil, fmt.Errorf("%s is at %q, want %s (%w)", last.ref, tip, last.new, err)
 			}
 			return []float64{all / (v[0] / 1000), v[1] / pushesEach}, nil
 		}})
@@ -131,7 +131,7 @@ func aged(ctx context.Context, b *bench) error {
 					defer c.close()
 					got, err := c.clone(ctx, clone{ref: "refs/heads/main", all: true})
 					if err == nil && got.tip != line.commit {
-						err = fmt.Errorf("the clone stands at %s, want %s", got.tip, line.commit)
+						err = fmt.Errorf("the clone is at %s, want %s", got.tip, line.commit)
 					}
 					return err
 				}

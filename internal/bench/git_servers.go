@@ -205,8 +205,8 @@ func cloner(g *gitServer, clients int, what func(n, i int) clone) side {
 }
 
 // checkPack has git index a pack in a new repository. A whole pack must have all objects that its objects name.
-func checkPack(ctx context.Context, beside string, pack []byte, tip string, whole bool) error {
-	dir, err := os.MkdirTemp(filepath.Dir(beside), "check-")
+func checkPack(ctx context.Context, folder string, pack []byte, tip string, whole bool) error {
+	dir, err := os.MkdirTemp(filepath.Dir(folder), "check-")
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func TestWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tip, err := gitIn(t.Context(), r.dir, "rev-parse", "pushed"); err != nil || tip != p.new {
-		t.Errorf("the branch stands at %s, %v; want %s", tip, err, p.new)
+		t.Errorf("the branch is at %s, %v; want %s", tip, err, p.new)
 	}
 	if out, err := gitIn(t.Context(), r.dir, "diff", "--name-only", "main", "pushed"); err != nil || len(strings.Fields(out)) != 10 {
 		t.Errorf("the push changed %q, %v", out, err)
@@ -115,7 +115,7 @@ func TestWire(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.push(t.Context(), p); err == nil {
-		t.Error("a push of what is there already was taken")
+		t.Error("a push of objects that the server has was taken")
 	}
 }
 

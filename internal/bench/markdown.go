@@ -13,24 +13,24 @@ func (r *report) markdown() string {
 	m := r.Machine
 	fmt.Fprintf(&s, "%s, %d cores, %d GB, git %s, Docker %s; medians:\n\n", m.Time.Format(time.DateOnly), m.Cores,
 		(m.Memory+512)/1024, m.Git, m.Engine)
-	s.WriteString("| | ramus | beside | ratio | target | |\n|---|--:|--:|--:|--:|---|\n")
+	s.WriteString("| | ramus | alternative | ratio | target | |\n|---|--:|--:|--:|--:|---|\n")
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 	for _, x := range r.Rows {
 		if x.State == "" {
 			continue
 		}
-		ramus, beside, ratio, state := "", "", "", x.State
+		ramus, against, ratio, state := "", "", "", x.State
 		if x.Ramus.N > 0 {
 			ramus = strings.TrimSpace(digits(x.Ramus.Median) + " " + x.Unit)
 		}
-		if x.Beside.N > 0 {
-			beside = strings.TrimSpace(digits(x.Beside.Median)+" "+x.Unit) + ", " + x.Other
+		if x.Against.N > 0 {
+			against = strings.TrimSpace(digits(x.Against.Median)+" "+x.Unit) + ", " + x.Other
 			ratio = digits(x.Ratio) + "×"
 		}
 		if x.Noisy {
 			state += ", noisy"
 		}
-		line := []string{"**" + x.Scenario + "** " + x.What, ramus, beside, ratio, x.Target, state}
+		line := []string{"**" + x.Scenario + "** " + x.What, ramus, against, ratio, x.Target, state}
 		for i := range line {
 			line[i] = cell(line[i])
 		}

@@ -52,8 +52,8 @@ func TestCompare(t *testing.T) {
 		t.Errorf("ramus was prepared %d times and warmed up %d times, want 11 and 1", settled, warm)
 	}
 	r := b.add(m, "what", "time", "other", atMost(0.2))
-	if r.Ramus.N != 10 || r.Beside.N != 2 || r.Ramus.Median != 5.5 || r.Beside.Median != 35 {
-		t.Errorf("the sides are %+v and %+v", r.Ramus, r.Beside)
+	if r.Ramus.N != 10 || r.Against.N != 2 || r.Ramus.Median != 5.5 || r.Against.Median != 35 {
+		t.Errorf("the sides are %+v and %+v", r.Ramus, r.Against)
 	}
 	if math.Abs(r.RatioP90-0.1) > 1e-9 { // each round by itself: 1/10, and 6/60
 		t.Errorf("the ratio of a round is %v, want 0.1", r.RatioP90)
@@ -129,8 +129,8 @@ func TestEnds(t *testing.T) {
 func TestPrint(t *testing.T) {
 	r := report{Rows: []row{
 		{Scenario: "cold", What: "437 files", Unit: "ms", Ramus: stat{12, 10, 14, 15}, Other: sideRun,
-			Beside: stat{400, 350, 500, 15},
-			Ratio:  0.03, RatioP90: 0.04, Target: "≤ 0.1×", State: stateMet, Load: 0.5},
+			Against: stat{400, 350, 500, 15},
+			Ratio:   0.03, RatioP90: 0.04, Target: "≤ 0.1×", State: stateMet, Load: 0.5},
 		{Scenario: "cold", What: "broken", State: stateFailed, Note: "why"},
 	}}
 	var out bytes.Buffer

@@ -36,7 +36,7 @@ type row struct {
 	Unit     string  `json:"unit,omitempty"`
 	Ramus    stat    `json:"ramus,omitzero"`
 	Other    string  `json:"alternative,omitempty"`
-	Beside   stat    `json:"beside,omitzero"`
+	Against  stat    `json:"against,omitzero"`    // of the alternative
 	Ratio    float64 `json:"ratio,omitempty"`     // of the medians, ramus over the alternative
 	RatioP90 float64 `json:"ratio_p90,omitempty"` // of the ratios of the rounds; the 10th percentile where more is better
 	Target   string  `json:"target,omitempty"`
@@ -101,9 +101,9 @@ func (b *bench) addPair(m *measured, label, what, name, other string, t target) 
 	reached := r.Ramus.Median
 	if i := m.side(other); i >= 0 {
 		theirs := m.of[i][j]
-		r.Beside, r.Samples[other] = statOf(theirs), samples(theirs)
-		if r.Beside.Median != 0 {
-			r.Ratio = r.Ramus.Median / r.Beside.Median
+		r.Against, r.Samples[other] = statOf(theirs), samples(theirs)
+		if r.Against.Median != 0 {
+			r.Ratio = r.Ramus.Median / r.Against.Median
 		}
 		if each := known(ratios(mine, theirs)); len(each) > 0 {
 			r.RatioP90 = quantile(each, 0.9)
@@ -111,7 +111,7 @@ func (b *bench) addPair(m *measured, label, what, name, other string, t target) 
 				r.RatioP90 = quantile(each, 0.1)
 			}
 		}
-		r.Noisy = r.Beside.Min > 0 && r.Beside.P90/r.Beside.Min > 3
+		r.Noisy = r.Against.Min > 0 && r.Against.P90/r.Against.Min > 3
 		if !t.alone {
 			reached = r.Ratio
 		}
@@ -188,7 +188,7 @@ func thousands(n int64) string {
 // print writes the table.
 func (r *report) print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s\n\n", r.Machine)
-	lines := [][]string{{"scenario", "ramus", "beside", "", "ratio", "p90", "target", "", "n", "load", ""}}
+	lines := [][]string{{"scenario", "ramus", "alternative", "", "ratio", "p90", "target", "", "n", "load", ""}}
 	for i, x := range r.Rows {
 		if i == 0 || r.Rows[i-1].Scenario != x.Scenario {
 			lines = append(lines, []string{x.Scenario})
@@ -200,10 +200,10 @@ func (r *report) print(out io.Writer) {
 			line[8] = fmt.Sprint(x.Ramus.N)
 			line[9] = fmt.Sprintf("%.1f", x.Load)
 		}
-		if x.Beside.N > 0 {
-			line[2], line[3] = strings.TrimSpace(digits(x.Beside.Median)+" "+x.Unit), x.Other
+		if x.Against.N > 0 {
+			line[2], line[3] = strings.TrimSpace(digits(x.Against.Median)+" "+x.Unit), x.Other
 			line[4] = digits(x.Ratio) + "×"
-			line[8] = fmt.Sprint(min(x.Ramus.N, x.Beside.N))
+			line[8] = fmt.Sprint(min(x.Ramus.N, x.Against.N))
 		}
 		if x.RatioP90 != 0 {
 			line[5] = digits(x.RatioP90) + "×"

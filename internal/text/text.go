@@ -1,4 +1,4 @@
-// Package text shortens texts. All results are valid UTF-8, whatever the input is. Limits are in bytes.
+// Package text shortens texts. All results are valid UTF-8, for any input. Limits are in bytes.
 //
 //   - [Clip] keeps the beginning, [ClipEnd] the end, [ClipMiddle] both.
 //   - [OneLine] makes one line of a text.

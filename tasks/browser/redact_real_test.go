@@ -45,7 +45,7 @@ func TestRedactRealTrace(t *testing.T) {
 	}
 	dir := t.TempDir()
 	output(t, "", node, "testdata/trace.cjs", pkg, chromium, dir, string(text))
-	// All that the server knows is what stands in the page's source: the rest is found by where it stands.
+	// The server knows only the values in the page's source. The rest is found by their places.
 	secrets, _ := redact.New(map[string]string{"PAGE": values["page"]})
 	clean := make(map[string]string)
 	for _, name := range []string{"trace.zip", "network.har"} {

@@ -35,7 +35,7 @@ func traceOf(t testing.TB, files ...string) []byte {
 	return b.Bytes()
 }
 
-// textOfTrace is all files of a trace, each behind its name.
+// textOfTrace is all files of a trace, each after its name.
 func textOfTrace(t testing.TB, b []byte) string {
 	t.Helper()
 	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
@@ -209,7 +209,7 @@ func TestRedactRefuses(t *testing.T) {
 	}
 }
 
-// Pictures and films go as they are, whatever they hold.
+// Pictures and films are not changed.
 func TestRedactMedia(t *testing.T) {
 	secrets, _ := redact.New(map[string]string{"API": "known-Secret-001"})
 	const picture = "\x89PNG\r\n\x1a\nknown-Secret-001"

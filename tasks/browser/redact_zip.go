@@ -204,7 +204,7 @@ func spool(r io.Reader) (f *os.File, done func() error, err error) {
 	if f, err = os.CreateTemp("", "ramus-redact-*"); err != nil {
 		return nil, nil, err
 	}
-	// The file needs no name, and so is never left behind.
+	// The file needs no name, so it never remains.
 	err = os.Remove(f.Name())
 	if err == nil {
 		var n int64

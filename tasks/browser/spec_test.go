@@ -230,7 +230,7 @@ func TestStepsOfJSON(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, Parse ends, and what it takes survives being written.
+// Parse ends for every file, and the specs that it accepts survive being written.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yaml", "testdata/bad/*.yaml"} {
 		files, _ := filepath.Glob(pattern)

@@ -138,7 +138,7 @@ func sameYAML(t *testing.T, name string, got *Value, want *yaml.Node) {
 	}
 }
 
-// Whatever a file holds, reading it ends, and speaks of places that the file has.
+// Reading ends for every file, and names only places that the file has.
 func FuzzParse(f *testing.F) {
 	for _, s := range yamlCases {
 		f.Add([]byte(s))

@@ -34,7 +34,7 @@ func TestAddSetup(t *testing.T) {
 	}
 }
 
-// FuzzAddSetup checks that whatever is added to a good file leaves a good file that has it.
+// FuzzAddSetup checks that every addition to a good file leaves a good file that has it.
 func FuzzAddSetup(f *testing.F) {
 	f.Add(whole, "make")
 	f.Add("setup: a", "b\n'\"\\")

@@ -191,7 +191,7 @@ func TestCaptureScreenshot(t *testing.T) {
 	}
 }
 
-// What a step says of a check is short, and JSON whatever the page said.
+// The answer of a step about a check is short, and JSON for every page.
 func TestBrowsedIsBounded(t *testing.T) {
 	l := newLooker(t, nil)
 	long := strings.Repeat("\xffü", 10_000)

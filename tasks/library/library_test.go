@@ -402,7 +402,7 @@ func TestNoWayIsAnErrorThatSaysWhatWasLookedFor(t *testing.T) {
 	}
 }
 
-// Whatever a caller gives arrives as one argument, and never as an option.
+// Every value of a caller arrives as one argument, and never as an option.
 func TestHostileValuesStayArguments(t *testing.T) {
 	hostile := []string{"'; touch pwned; '", "$(touch pwned)", "`touch pwned`", "a\nb; touch pwned", "-x",
 		"--config=/etc/passwd", "--", "-", "a b", "*", "${HOME}", "é\xff", "x.py; touch pwned", "-x/y.js", "-./a/...",

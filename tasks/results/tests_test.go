@@ -63,7 +63,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// checkTests is what holds for every result, whatever was parsed.
+// checkTests checks the invariants of every result.
 func checkTests(t testing.TB, r *Tests) {
 	t.Helper()
 	switch {
@@ -102,7 +102,7 @@ func TestGoText(t *testing.T) {
 	}
 	for _, not := range []string{"TestLeaf", "=== RUN", `"Action"`} {
 		if strings.Contains(got, not) && not != `"Action"` {
-			t.Errorf("%q stands in\n%s", not, got)
+			t.Errorf("%q is in\n%s", not, got)
 		}
 	}
 	if got := GoText([]byte("go: no module\n{\"a\":1}\n")); got != "go: no module\n{\"a\":1}\n" {

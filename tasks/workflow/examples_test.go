@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// examples is where the workflows stand that people learn from.
+// examples is the folder of the workflows that people learn from.
 const examples = "../../examples/workflows"
 
 // loadExample finds a sub-workflow among the examples.
@@ -23,7 +23,7 @@ func exampleFiles(t testing.TB) []string {
 	return files
 }
 
-// Whoever reads an example may copy it: each must be valid, as it is, and be
+// People copy examples. Each must be valid as it is, and be
 // called what its id says.
 func TestExamplesAreValid(t *testing.T) {
 	for _, file := range exampleFiles(t) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Whatever a file holds, Parse ends, and speaks of places that the file has.
+// Parse ends for every file, and names only places that the file has.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{examples + "/*.yaml", "testdata/*/*.yaml"} {
 		files, _ := filepath.Glob(pattern)
@@ -62,7 +62,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// An expression costs a bounded amount, whatever it says.
+// The cost of every expression is bounded.
 func FuzzCondition(f *testing.F) {
 	for _, s := range []string{"result.ok", "state.x + 1", `result.stdout.lines().map(l, l.split(" ")[0]).join(",")`,
 		"json(result.stdout).a[0]", "stdout", "has(state.x) ? state.x : 1", "'x'.trim()"} {

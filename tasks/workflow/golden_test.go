@@ -18,8 +18,8 @@ var testOptions = Options{LLM: true, Load: func(id string) ([]byte, error) {
 	return os.ReadFile(filepath.Join("testdata", "sub", id+".yaml"))
 }}
 
-// Each file of testdata/bad is a workflow with mistakes; beside it stands what
-// is said about them.
+// Each NAME.yaml of testdata/bad is a workflow with mistakes. NAME.problems has
+// the messages about them.
 func TestProblems(t *testing.T) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	if len(files) == 0 {
@@ -119,8 +119,8 @@ func trace(t *testing.T, w *Workflow, s script) (string, []Recorded) {
 	}
 }
 
-// Each file of testdata/run is a workflow; beside it stand scripts of results
-// (NAME.CASE.json) and what the machine does then (NAME.CASE.trace).
+// Each NAME.yaml of testdata/run is a workflow. NAME.CASE.json is a script of results,
+// and NAME.CASE.trace has the actions of the machine.
 func TestTraces(t *testing.T) {
 	scripts, _ := filepath.Glob("testdata/run/*.json")
 	if len(scripts) == 0 {

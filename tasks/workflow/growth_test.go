@@ -20,7 +20,7 @@ func TestWorkflowGrowth(t *testing.T) {
 		"{{context.x}}", "{{-}}", "{{{", "$'{{a}}'",
 		"\"$(", "\"$({{a}}", "'", "$((1+", "$(({{a}}", "\\\n", "<<-E ", "case ",
 	} {
-		// In a block the text of each line stands as it is, so a token's line breaks become indented ones.
+		// In a block the text of each line is literal, so a token's line breaks become indented ones.
 		block := ""
 		for _, r := range token {
 			if block += string(r); r == '\n' {

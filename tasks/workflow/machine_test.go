@@ -238,7 +238,7 @@ func parsed(t testing.TB, text string) *Workflow {
 }
 
 // --from NODE: the results before the node are taken over, the node and what
-// follows is done anew, with the context of the new run.
+// follows is done again, with the context of the new run.
 func TestReplayUntilNode(t *testing.T) {
 	w := parsed(t, "id: x\nnodes:\n  - {id: a, run: a, output: {out: stdout}}\n  - {id: b, run: 'b {{out}} {{context.branch}}'}\n  - {id: c, run: c}\n")
 	recorded := []Recorded{

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A node may name the repository that its command works on anyway, whoever named that first.
+// A node may name the repository that its command works on anyway, in any order of the nodes.
 func TestRepoIDOfANode(t *testing.T) {
 	file := func(repo string, ids ...string) []byte {
 		text := "id: w\n" + repo + "nodes:\n"

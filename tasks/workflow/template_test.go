@@ -65,8 +65,8 @@ func randomValue(r *rand.Rand) string {
 	return b.String()
 }
 
-// What stands in a slot reaches the command as one argument, byte for byte,
-// whatever it is and wherever the slot stands.
+// The value of a slot reaches the command as one argument, byte for byte,
+// at every place that a slot may have.
 func TestSlotIsOneArgument(t *testing.T) {
 	found := shells(t)
 	r := rand.New(rand.NewPCG(1, 2))

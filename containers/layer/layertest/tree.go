@@ -544,8 +544,8 @@ func testCancelled(s *suite) {
 	}
 }
 
-// testAgain tests that an upper outlives its container. It can be read, and bound in another container, whatever marks
-// the kernel has left in it.
+// testAgain tests that an upper outlives its container. It can be read, and bound in another container, with any marks
+// that the kernel has left in it.
 func testAgain(s *suite) {
 	b := s.start(s.T)
 	bound := b.binding([]string{s.base(b.UID, "base")}, layer.File{Path: "filled", Kind: layer.KindFile, Data: []byte("1")})

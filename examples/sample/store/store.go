@@ -87,7 +87,7 @@ func (l *Larder) Items() []Item {
 	return items
 }
 
-// Put adds an item. More of what is there already is added to it, and the
+// Put adds an item. More of an item that exists is added to it, and the
 // earlier day counts for all of it.
 func (l *Larder) Put(item Item) error {
 	i := l.find(item.Name)

@@ -23,7 +23,7 @@ export function until(day, today) {
   return days > 0 ? `in ${days} days` : `${-days} days ago`;
 }
 
-/** Makes text safe to stand in HTML. */
+/** Makes text safe for HTML. */
 export function escape(text) {
   return text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 }

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Connect, Plugin } from 'vite';
 
-// Answers with what is in the larder. It is read anew each time and never written: what
+// Answers with what is in the larder. It is read again each time and never written: what
 // somebody adds on the page stays in that browser.
 const items: Connect.NextHandleFunction = async (_request, response) => {
   try {

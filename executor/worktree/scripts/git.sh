@@ -55,7 +55,7 @@ signs_for_commands() {
 	fi
 }
 
-# no_pipes removes pipes and sockets from places where git reads a file: it would wait for ever.
+# no_pipes removes pipes and sockets from places where git reads a file: it would wait without end.
 no_pipes() {
 	[ ! -d .git ] || [ -h .git ] || find .git \( -type p -o -type s \) -exec rm -f {} + 2>/dev/null
 	find . -path ./.git -prune -o \( -name .gitignore -o -name .gitattributes -o -name .gitmodules \) \( -type p -o -type s \) -exec rm -f {} + 2>/dev/null

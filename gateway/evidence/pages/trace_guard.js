@@ -27,7 +27,7 @@
       if (/^(?:src|__playwright_src__)$/i.test(key) && !/^\/snapshot\/[A-Za-z0-9@_-]+$/.test(attributes[key])) delete attributes[key];
     }
     const children = n.slice(2).map(child => node(child, depth + 1));
-    // A style ends where this stands, whatever is left of it.
+    // A style ends at this text, even in the middle of a rule.
     if (out === 'STYLE') return [element, attributes, ...children.map(c => typeof c === 'string' ? c.replace(/<(?=[/!])/g, '\\3c ') : c)];
     return [element, attributes, ...children];
   };
@@ -58,7 +58,7 @@
     let body = answer.body, scripts = "'none'";
     const page = request.mode === 'navigate' || request.destination === 'iframe' || request.destination === 'document' || request.destination === 'frame';
     if (page && new URL(request.url).pathname.includes('/snapshot/')) {
-      // The viewer's own script is the first; what the trace gave comes behind it.
+      // The viewer's own script is the first. The scripts of the trace follow it.
       body = await answer.text();
       const own = /^(?:<!DOCTYPE [A-Za-z0-9]*>)?<style>[^<]*<\/style><script>([^]*?)<\/script>/.exec(body);
       if (own) scripts = `'sha256-${await digest(own[1])}'`;

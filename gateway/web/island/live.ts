@@ -157,7 +157,7 @@ function connect() {
   };
 }
 
-/** Connects again after a while, for ever. */
+/** Connects again after a while. */
 function again() {
   if (document.hidden || ended) return;
   const wait = Math.random() * Math.min(15_000, 500 * 2 ** tries);

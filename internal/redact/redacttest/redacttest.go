@@ -1,4 +1,4 @@
-// Package redacttest searches what a server has left behind for the value of a
+// Package redacttest searches the files that a server left for the value of a
 // secret: every file of a folder, every object of every Git repository in it,
 // and any text. It knows the forms of a value by itself, so that it finds what
 // package redact forgets.
@@ -46,7 +46,7 @@ func Forms(value string) map[string]string {
 	}
 	forms["percent"], forms["PERCENT"] = percent.String(), strings.ToUpper(percent.String())
 	for offset := range 3 {
-		// What is the same whatever stands before and after.
+		// The part that does not depend on the text before and after.
 		for name, e := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding, "base64url": base64.RawURLEncoding} {
 			one := e.EncodeToString([]byte("AAA"[:offset] + value + "AAA"))
 			two := e.EncodeToString([]byte("\xff\xff\xff"[:offset] + value + "\xff\xff\xff"))

@@ -21,7 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
-// clock stands still until it is moved.
+// clock is a clock that tests move.
 type clock struct {
 	mu  sync.Mutex // guards now
 	now time.Time
@@ -229,8 +229,8 @@ func TestThePathOfAPullRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.repo.CommentLine("reviewer", 1, "a.txt", 2, "beside the diff"); err == nil {
-		t.Error("a comment beside the diff")
+	if _, err := w.repo.CommentLine("reviewer", 1, "a.txt", 2, "outside the diff"); err == nil {
+		t.Error("a comment outside the diff")
 	}
 	if _, err := w.repo.Review("reviewer", 1, "changes_requested", "Say more.",
 		githubtest.Line{Path: "a.txt", Line: 16, Body: "and here"}); err != nil {

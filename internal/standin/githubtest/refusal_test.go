@@ -343,7 +343,7 @@ func TestMergeMethods(t *testing.T) {
 			w.pull("fix")
 			w.commit("1s/.*/one/")
 			w.must("push", "-q", "origin", "fix")
-			if _, err := w.repo.Push("developer", "main", "Beside", map[string]string{"b.txt": "B\n"}); err != nil {
+			if _, err := w.repo.Push("developer", "main", "Meanwhile", map[string]string{"b.txt": "B\n"}); err != nil {
 				t.Fatal(err)
 			}
 			before := w.repo.Head("main")

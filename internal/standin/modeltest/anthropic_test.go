@@ -223,7 +223,7 @@ func TestRefusals(t *testing.T) {
 		"a call of a person":        {map[string]any{"role": "user", "content": use["content"]}},
 		"content that is a number":  {map[string]any{"role": "user", "content": 1}},
 		"a part without a type":     {map[string]any{"role": "user", "content": []any{map[string]any{"text": "x"}}}},
-		"an empty text beside others": {map[string]any{"role": "user", "content": []any{
+		"an empty text among others": {map[string]any{"role": "user", "content": []any{
 			map[string]any{"type": "text", "text": "x"}, map[string]any{"type": "text", "text": ""}}}},
 	} {
 		if status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1,

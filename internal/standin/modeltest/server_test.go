@@ -25,7 +25,7 @@ var questions = []struct{ path, body string }{
 	{"/gemini/v1beta/models/m:streamGenerateContent", `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`},
 }
 
-// Whatever is asked is answered or refused, as JSON or as a stream.
+// Every request is answered or refused, as JSON or as a stream.
 func FuzzQuestion(f *testing.F) {
 	for i, q := range questions {
 		f.Add(byte(i), []byte(q.body))

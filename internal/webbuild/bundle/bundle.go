@@ -1,5 +1,5 @@
 // Package bundle makes the files that browsers load from the sources of gateway/web: scripts from TypeScript, and one style sheet. Their names
-// hold hashes of their contents, so that browsers can keep them for ever.
+// hold hashes of their contents, so that browsers can keep them.
 package bundle
 
 import (

@@ -1,4 +1,4 @@
-// Hostilebrowser stands where ramus-browser is: a browser that a page has taken over, with all
+// Hostilebrowser replaces ramus-browser. It is a browser that a page has taken over, with all
 // that its container lets it do. It does what the check's name says.
 package main
 
@@ -144,7 +144,7 @@ func say(w *tar.Writer, format string, args ...any) {
 	_ = w.Close()
 }
 
-// flood writes for ever.
+// flood writes without end.
 func flood(w io.Writer) {
 	for {
 		if _, err := io.Copy(w, zeros{}); err != nil {
