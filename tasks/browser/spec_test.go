@@ -160,7 +160,7 @@ func TestBounds(t *testing.T) {
 		"NUL":                 {`start: "a\0b"`, "NUL"},
 		"a long base":         {"compare: {base: " + strings.Repeat("a", 251) + "}", "must be a branch or a commit"},
 		"a name with colours": {`name: "a\e[31m"`, "readable name"},
-		"not a number":        {"compare: {max_changed: .nan}", "cannot stand in a spec"},
+		"not a number":        {"compare: {max_changed: .nan}", "is not allowed in a spec"},
 		"two documents":       {"a: b\n---\nc: d\n", "a spec holds one"},
 	} {
 		_, err := browser.Parse("x.yaml", []byte(c.text))

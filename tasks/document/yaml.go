@@ -219,7 +219,7 @@ func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 			blank = 0
 		}
 		if blank > maxYAMLBlank && i < len(d.lines)-1 {
-			d.Problem(i+1, 1, "more than %d lines without text stand in a row", maxYAMLBlank)
+			d.Problem(i+1, 1, "more than %d lines without text in a row", maxYAMLBlank)
 			return d, nil
 		}
 		if !utf8.ValidString(line) {
@@ -238,7 +238,7 @@ func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 			return r < ' ' && r != '\t' || r == 0x7f
 		}); j >= 0 {
 			d.Problem(i+1, utf8.RuneCountInString(line[:j])+1,
-				"a control character (%#02x) may not stand in a YAML file", line[j])
+				"a control character (%#02x) is not allowed in a YAML file", line[j])
 			return d, nil
 		}
 	}
@@ -351,12 +351,12 @@ func (d *Document) tabs(tokens token.Tokens) bool {
 		switch {
 		case t.Type == token.DoubleQuoteType && strings.Contains(t.Origin, "\t"):
 			d.Problem(t.Position.Line, t.Position.Column,
-				`a tab stands in this text; write \t for it, or put the text into a | block`)
+				`this text has a tab; write \t for it, or put the text into a | block`)
 			return false // the positions of further tokens are not known
 		case t.Type == token.StringType && t.CharacterType == token.CharacterTypeMiscellaneous &&
 			strings.Contains(strings.TrimSpace(t.Origin), "\t") && !d.inBlock(t):
 			d.Problem(t.Position.Line, t.Position.Column,
-				"a tab stands in this text and would be lost; put the text into quotes or into a | block")
+				"this text has a tab, which would be lost; put the text into quotes or into a | block")
 			good = false
 		}
 	}
@@ -389,7 +389,7 @@ func (d *Document) syntax(err error) {
 	case strings.HasPrefix(strings.TrimLeft(source, " "), "\t"):
 		message = "a tab indents this line; YAML wants spaces"
 	case strings.Contains(source, ": {{"):
-		message += "; a value that begins with {{ must stand in quotes, or YAML takes it for a mapping"
+		message += "; a value that begins with {{ must be in quotes, or YAML takes it for a mapping"
 	}
 	d.Problem(at.Line, at.Column, "%s", message)
 }
@@ -455,7 +455,7 @@ func (e *expander) expand(n ast.Node, depth int) *Value {
 		name := n.Value.GetToken().Value
 		target, ok := e.anchors[name]
 		if !ok {
-			e.broken(v, "no anchor &%s stands before this alias", name)
+			e.broken(v, "no anchor &%s comes before this alias", name)
 			return v
 		}
 		m := e.measure(target)
@@ -513,7 +513,7 @@ func (e *expander) expand(n ast.Node, depth int) *Value {
 	case *ast.MergeKeyNode:
 		e.broken(v, "merge keys (<<) are not used here; repeat the keys, or give the whole mapping by an alias")
 	default:
-		e.broken(v, "%s cannot stand in a %s", strings.ToLower(n.Type().String()), e.Noun)
+		e.broken(v, "%s is not allowed in a %s", strings.ToLower(n.Type().String()), e.Noun)
 	}
 	return v
 }
@@ -539,7 +539,7 @@ func (e *expander) mapping(v *Value, n *ast.MappingNode, depth int) {
 		}
 		f.Value = e.expand(entry.Value, depth+1)
 		if first, ok := seen[f.Key]; ok {
-			e.Problem(f.Line, f.Column, "the key %q stands here twice, first in line %d", f.Key, first.Line)
+			e.Problem(f.Line, f.Column, "the key %q is here twice, first in line %d", f.Key, first.Line)
 			continue
 		}
 		seen[f.Key] = f

@@ -138,7 +138,7 @@ func (l *shellLexer) code() {
 			l.lose("a comment inside \"$(…)\"")
 			return
 		}
-		l.refuseIn(l.i, end, "this slot stands in a comment; a value with a line break in it would end the comment")
+		l.refuseIn(l.i, end, "this slot is in a comment; a value with a line break in it would end the comment")
 		l.i = end
 	case '\n':
 		l.i++
