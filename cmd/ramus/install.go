@@ -20,7 +20,6 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
-	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -36,10 +35,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
-	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gateway/signin"
-	"github.com/ramus-dev/ramus/gateway/sshdoor"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gitd"
@@ -187,194 +184,6 @@ func whyEngine(setting string, sandbox, docker error) string {
 		return fmt.Sprintf("engine: auto takes docker, because the sandbox does not work here: %v", sandbox)
 	}
 	return "engine: auto takes the sandbox, although neither it nor docker works here"
-}
-
-// open opens a data folder whose lock is held. close releases the lock, and so does open after an error.
-func open(ctx context.Context, c Config, lock *os.File, environ []string, log *slog.Logger, level *slog.LevelVar) (_ *installation, err error) {
-	secret := &secrets{environ: environ}
-	if err := secret.all(c); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	var removed atomic.Pointer[redact.Secrets]
-	removed.Store(secret.set(log))
-	log = slog.New(secretLog{log.Handler(), &removed})
-	i := &installation{config: c, lock: lock, log: log, level: level}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, i.close(context.WithoutCancel(ctx), true))
-		}
-	}()
-
-	if err := backup.CheckFinished(c.Data); err != nil {
-		return nil, err
-	}
-	keys := filepath.Join(c.Data, "keys")
-	if err := os.MkdirAll(keys, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of keys: %w", err)
-	}
-
-	git, err := newGit(c, keys, secret, log)
-	if err != nil {
-		return nil, err
-	}
-	if err := git.Open(ctx); err != nil {
-		return nil, fmt.Errorf("cannot open the repositories: %w", err)
-	}
-	i.git = git
-
-	engine, why, err := newEngine(ctx, c, log)
-	if err != nil {
-		return nil, err
-	}
-	i.engine, i.why = engine, why
-	if i.workTree, err = openWorkTree(ctx, c, engine); err != nil {
-		return nil, err
-	}
-
-	endpoint, err := newLLM(c.LLM, secret)
-	if err != nil {
-		return nil, err
-	}
-	if i.oidc, err = newOIDC(c.SignIn.OIDC, secret); err != nil {
-		return nil, err
-	}
-	if i.forges, err = newForges(c, secret, log); err != nil {
-		return nil, err
-	}
-	if i.trackers, err = newTrackers(c, secret, log); err != nil {
-		return nil, err
-	}
-	upstreams, err := newUpstreams(c.Repos, i.forges)
-	if err != nil {
-		return nil, err
-	}
-	deploySecret, err := secret.value("hooks.deploy_secret", c.Hooks.DeploySecretEnv, c.Hooks.DeploySecretFile)
-	if err != nil {
-		return nil, err
-	}
-	if i.models, err = newModels(c.Models, secret, log); err != nil {
-		return nil, err
-	}
-	if i.certs, err = newCertificates(c, secret, log); err != nil {
-		return nil, err
-	}
-	if i.traces, err = newTraces(c.Traces, secret, log); err != nil {
-		return nil, err
-	}
-	if i.fallback, err = newFallback(c.Fallback, secret); err != nil {
-		return nil, err
-	}
-	if i.chat, err = newChat(c, secret, log); err != nil {
-		return nil, err
-	}
-	if i.engineer, err = newEngineer(c.Engineer, log); err != nil {
-		return nil, err
-	}
-	if i.triggers, err = newTriggers(c, secret, log); err != nil {
-		return nil, err
-	}
-	if i.store, err = openStore(c.Artifacts.URL, secret); err != nil {
-		return nil, err
-	}
-
-	if i.lfs, err = newLFS(c, i.store, i.lfsSource, log); err != nil {
-		return nil, err
-	}
-	git.LFS, git.URL = i.lfs, c.URL
-	if i.mirrors, err = i.newMirrors(secret); err != nil {
-		return nil, err
-	}
-	if i.webhooks, err = i.newAnnouncer(secret); err != nil {
-		return nil, err
-	}
-	git.Changed = func(repo string) {
-		i.mirrors.Changed(repo)
-		i.webhooks.Changed(repo)
-	}
-
-	links, err := newLinks(keys, c, secret)
-	if err != nil {
-		return nil, err
-	}
-	if i.chat != nil {
-		i.chat.Links = links
-	}
-	i.engineer.Links = links
-
-	preview, err := newPreview(c)
-	if err != nil {
-		return nil, err
-	}
-
-	if err := secret.keys(keys); err != nil {
-		return nil, err
-	}
-	set := secret.set(slog.New(slog.DiscardHandler)) // a warning about short secrets was logged above
-	removed.Store(set)
-	git.Secrets = set
-	if i.chat != nil {
-		i.chat.Slack.Secrets = set
-	}
-	i.forges.removeSecrets(set)
-	i.trackers.removeSecrets(set)
-
-	x, err := i.newExecutor(upstreams, set)
-	if err != nil {
-		return nil, err
-	}
-	if x.SecretStore, err = openSecretStore(c, keys, secret, set); err != nil {
-		return nil, err
-	}
-	i.models.Keys = x.SecretStore
-	source := func(repo string) upstream.Source { return x.Bases().Source(repo) } // x is open by then
-	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: i.models.Handler}
-	if reader := i.forges.hub.reader(i.forges.upstream(i.git, source)); reader != nil {
-		x.Door[reader.Prefix()] = func(v executor.Visitor) http.Handler { return reader.Handler(v) }
-		x.RepoEnv = reader.Env
-	}
-	var threads mcp.Threads
-	if i.chat != nil { // set before a container of an earlier process uses its door
-		i.chat.Executor, i.chat.Git, i.chat.Fallback = x, git, i.fallback
-		threads = i.chat
-	}
-	// It opens pull requests for the executor, also if it is never opened itself.
-	i.engineer.Trackers = i.trackers.byName
-	i.engineer.Executor, i.engineer.Git, i.engineer.Upstream = x, git, i.forges.upstream(git, source)
-	personal := i.forges.newForgeKeys(x.SecretStore, c.URL)
-	if personal != nil {
-		i.engineer.Personal = personal.Forge
-		if i.chat != nil {
-			i.chat.Keys = personal
-		}
-	}
-	x.Hosts = []upstream.Host{i.engineer}
-	x.Door[mcp.Path] = mcp.Door(x, i.engineer, threads, buildVersion())
-	if endpoint != nil {
-		x.LLM = endpoint
-	}
-	if i.traces != nil {
-		x.Observe, x.ObserveTold = i.traces.Ended, i.traces.Told
-	}
-	if err := x.Open(ctx); err != nil {
-		return nil, fmt.Errorf("cannot open the executor: %w", err)
-	}
-	i.executor = x
-	git.Workspaces = &sshdoor.Door{Executor: x, Log: i.log}
-
-	if err := i.openAccounts(ctx, keys); err != nil {
-		return nil, err
-	}
-	i.mirrors.Secrets = set
-	i.gateway = &gateway.Server{
-		Mirrors: i.mirrors, ForgeKeys: personal,
-		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		DeploySecret: deploySecret, Hooks: i.forges.hooks(), Tickets: i.trackers.hooks, GitHub: i.forges.hub.client,
-		SignIn: i.forges.hub.signIn, Secrets: set,
-		Log: log, Chat: i.chat, Links: links, Preview: preview, Traces: i.traces, NoScript: c.Web.JS == "off",
-		Models: i.models, Budget: i.budget,
-		Accounts: i.accounts, Records: i.records,
-	}
-	return i, nil
 }
 
 // newGit returns the Git server of a configuration. keys is the folder of keys.
