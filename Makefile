@@ -15,7 +15,11 @@ build: web ## build bin/ramus, a static binary that contains ramus-runner and th
 	@gzip -9nc bin/ramus-runner >cmd/ramus/ramus-runner.gz
 	CGO_ENABLED=0 go build -trimpath -tags ramusrunner,ramusweb -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
 
+# Without Node.js, or without its registry, the program is built without the terminal of pages, and says so.
 web: ## build the style sheet and the scripts of pages in gateway/web/dist
+	@if command -v npm >/dev/null && ! [ -d gateway/web/node_modules/@xterm/xterm ]; then \
+		(cd gateway/web && npm ci --ignore-scripts --omit=dev --no-fund --no-audit >/dev/null 2>&1) || \
+		echo "cannot fetch the packages of gateway/web: the program has no terminal in its pages"; fi
 	@go run ./internal/webbuild
 
 demo: ## run a workflow on a real repository, without Docker

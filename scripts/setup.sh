@@ -144,8 +144,8 @@ if has npm && ! [ -x bin/devcontainer/node_modules/.bin/devcontainer ]; then
         say "cannot fetch @devcontainers/cli: $(tail -n 1 <<<"$said")"
 fi
 
-# What pages are tested with.
-if has npm && ! [ -d gateway/web/node_modules ]; then
+# What the terminal of pages is made of, and what pages are tested with.
+if has npm && ! [ -d gateway/web/node_modules/axe-core -a -d gateway/web/node_modules/@xterm/headless ]; then
     said=$(cd gateway/web && patiently npm ci --ignore-scripts --no-fund --no-audit 2>&1) || say "cannot fetch the packages of gateway/web: $(tail -n 1 <<<"$said")"
 fi
 

@@ -68,7 +68,8 @@ type socket struct {
 	conn   *websocket.Conn
 	viewer *terminal.Viewer
 	term   executor.Terminal
-	watch  bool // it may not type
+	watch  bool      // it may not type
+	took   time.Time // when it last became the owner by a frame
 
 	writing sync.Mutex // held while a message is written
 }
@@ -245,7 +246,7 @@ func (s *socket) find(ctx context.Context, h Hello) (executor.Terminal, error) {
 	if h.Watch {
 		return executor.Terminal{}, route.NotFound("terminal", h.Terminal)
 	}
-	return s.api.begin(ctx, s.who,
+	return s.api.begin(ctx, s.call,
 		record.Request{Caller: s.caller.Caller, Repo: s.caller.Repo, Terminal: &call, Asker: h.Asker})
 }
 
@@ -317,9 +318,7 @@ func (s *socket) receive(ctx context.Context) error {
 		case FrameAck:
 			s.viewer.Ack(f.Offset)
 		case FrameTake:
-			if err = s.viewer.Take(); err == nil {
-				s.api.audit(ctx, s.who, "terminal.take", s.caller.Caller, s.term.Name)
-			}
+			err = s.take()
 		case FramePing:
 			err = s.write(Frame{Type: FramePong, Data: f.Data})
 		case FrameHello:
@@ -330,6 +329,20 @@ func (s *socket) receive(ctx context.Context) error {
 			s.say(Problem{Kind: "dropped", Detail: err.Error()})
 		}
 	}
+}
+
+// take makes the viewer the owner. Takes that follow each other within a second are one in the log of actions, so that a
+// client cannot fill it.
+func (s *socket) take() error {
+	if err := s.viewer.Take(); err != nil {
+		return err
+	}
+	now := s.api.Now()
+	if !s.took.IsZero() && now.Sub(s.took) < time.Second {
+		return nil
+	}
+	s.took = now
+	return audit(s.call, "take", s.caller.Caller, s.term.Name)
 }
 
 // bucket bounds a rate of bytes.

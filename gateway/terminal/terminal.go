@@ -3,6 +3,7 @@ package terminal
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -20,11 +21,8 @@ import (
 type API struct {
 	Executor *executor.Executor
 	Find     *lookup.Lookup
-	// Audit is called when somebody opens, takes or closes a terminal, never with what is typed. Nil means that nothing
-	// is called.
-	Audit func(ctx context.Context, who route.Who, action, caller, terminal string)
-	Log   *slog.Logger
-	Now   func() time.Time
+	Log      *slog.Logger
+	Now      func() time.Time
 
 	tickets tickets
 	sockets sockets
@@ -55,20 +53,26 @@ func (api *API) Routes() []route.Route {
 			Handle: api.token},
 		{Method: "GET", Pattern: "/workspaces/{caller}/tabs", Access: route.AccessPage,
 			Summary: "The terminals and agent sessions of a workspace, for a page", Response: Tabs{}, Handle: api.tabs},
+		{Method: "POST", Pattern: "/workspaces/{caller}/terminals", Access: route.AccessPage,
+			Summary: "Open a terminal of a workspace, for a page", Request: PageRequest{}, Response: executor.TerminalStatus{},
+			Handle: api.openForPage},
+		{Method: "POST", Pattern: "/workspaces/{caller}/terminals/{terminal}/close", Access: route.AccessPage,
+			Summary: "End a terminal's program, and forget the terminal, for a page", Response: struct{}{},
+			Handle: api.closeTerminal},
 		{Method: "GET", Pattern: "/workspaces/{caller}/shell", Access: route.AccessSocket,
 			Summary: "A terminal over a WebSocket, for a page that has a ticket", Media: route.MediaBytes,
 			Handle: api.shell},
 	}
 }
 
-// caller returns a caller by its name, or by that of its workspace. On a route for writers the caller of the request must
-// be allowed to change its branch.
+// caller returns a caller by its name, or by that of its workspace. On a route for writers, and for what a page changes in
+// a terminal, the caller of the request must be allowed to change its branch.
 func (api *API) caller(c *route.Call, name string) (executor.CallerStatus, error) {
 	if of, ok := workspace.CallerOf(name); ok {
 		name = of.String()
 	}
 	st, err := api.Find.Caller(c.R.Context(), c.Who, name)
-	if err == nil && c.Access == route.AccessWrite {
+	if err == nil && (c.Access == route.AccessWrite || c.R.Method == http.MethodPost && c.R.PathValue("caller") != "") {
 		err = c.Who.CheckChange(st.Repo, st.Branch)
 	}
 	return st, err
@@ -98,7 +102,29 @@ func (api *API) openTerminal(c *route.Call) error {
 	}
 	request := record.Request{Key: q.Key, Caller: caller, Repo: repo, Base: q.Base, Fork: q.Fork,
 		Terminal: &q.TerminalCall, Asker: q.Asker}
-	t, err := api.begin(c.R.Context(), c.Who, request)
+	t, err := api.begin(c.R.Context(), c, request)
+	if err != nil {
+		return err
+	}
+	return c.Reply(t.Status())
+}
+
+// PageRequest asks for a terminal of a workspace that is there.
+type PageRequest struct {
+	Key string `json:"key,omitempty" jsonschema:"makes the request idempotent"`
+}
+
+func (api *API) openForPage(c *route.Call) error {
+	var q PageRequest
+	if err := c.ReadOptionalJSON(&q); err != nil {
+		return err
+	}
+	st, err := api.caller(c, c.R.PathValue("caller"))
+	if err != nil {
+		return err
+	}
+	t, err := api.begin(c.R.Context(), c,
+		record.Request{Key: q.Key, Caller: st.Caller, Repo: st.Repo, Terminal: &record.TerminalCall{}})
 	if err != nil {
 		return err
 	}
@@ -106,12 +132,12 @@ func (api *API) openTerminal(c *route.Call) error {
 }
 
 // begin opens a terminal, or finds the one that a request names.
-func (api *API) begin(ctx context.Context, who route.Who, r record.Request) (executor.Terminal, error) {
-	if err := api.Find.Bind(ctx, who, &r); err != nil {
+func (api *API) begin(ctx context.Context, c *route.Call, r record.Request) (executor.Terminal, error) {
+	if err := api.Find.Bind(ctx, c.Who, &r); err != nil {
 		return executor.Terminal{}, err
 	}
 	if st, err := api.Executor.Named(r.Caller.String()); err == nil && st.Caller == r.Caller {
-		if err := who.CheckChange(st.Repo, st.Branch); err != nil {
+		if err := c.Who.CheckChange(st.Repo, st.Branch); err != nil {
 			return executor.Terminal{}, err
 		}
 	}
@@ -119,14 +145,12 @@ func (api *API) begin(ctx context.Context, who route.Who, r record.Request) (exe
 	if err != nil {
 		return t, err
 	}
-	api.audit(ctx, who, "terminal.open", t.Status().Caller, t.Name)
-	return t, nil
+	return t, audit(c, "open", t.Status().Caller, t.Name)
 }
 
-func (api *API) audit(ctx context.Context, who route.Who, action string, caller record.Caller, name string) {
-	if api.Audit != nil {
-		api.Audit(ctx, who, action, caller.String(), name)
-	}
+// audit adds what somebody did with a terminal to the log of actions, never what is typed.
+func audit(c *route.Call, deed string, caller record.Caller, name string) error {
+	return c.Audit("terminal."+deed, caller.String()+" "+name)
 }
 
 func (api *API) list(c *route.Call) error {
@@ -154,7 +178,9 @@ func (api *API) closeTerminal(c *route.Call) error {
 	if err := api.Executor.CloseTerminal(c.R.Context(), st.Caller, name, c.Who.Person(gitd.Person{})); err != nil {
 		return err
 	}
-	api.audit(c.R.Context(), c.Who, "terminal.close", st.Caller, name)
+	if err := audit(c, "close", st.Caller, name); err != nil {
+		return err
+	}
 	return c.Reply(struct{}{})
 }
 

@@ -17,6 +17,7 @@ import (
 
 // functions are the functions of templates.
 var functions = template.FuncMap{
+	"termKeys": termKeys,
 	"icon":     icon,
 	"when":     when,
 	"short":    render.ShortHash,

@@ -30,6 +30,7 @@ var icons = map[string]string{
 	"theme":    `<circle cx="12" cy="12" r="8.5"/><path d="M12 3.5v17a8.5 8.5 0 0 0 0-17z"/>`,
 	"next":     `<path d="m9 5 7 7-7 7"/>`,
 	"back":     `<path d="m15 5-7 7 7 7"/>`,
+	"copy":     `<rect x="9" y="9" width="11" height="11" rx="2"/><path d="M15 9V6a2 2 0 0 0-2-2H6a2 2 0 0 0-2 2v7a2 2 0 0 0 2 2h3"/>`,
 }
 
 // icon returns an icon, which says nothing to a screen reader.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,32 +50,10 @@ func (api *API) showPane(c *route.Call, p *Page, s workspace.Workspace, name str
 	return template.HTML(b.String()), nil
 }
 
-// shellPane runs commands by a form, one after another. It is there until a terminal takes its place.
-type shellPane struct{ api *API }
-
-func (shellPane) Name() string  { return paneShell }
-func (shellPane) Title() string { return "Shell" }
-func (shellPane) Icon() string  { return "terminal" }
-
 // commandRow is a command with the end of its output. All texts are clean.
 type commandRow struct {
 	Key, Command, Output, End, Commit, Path string
 	Live                                    bool
-}
-
-func (p shellPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
-	runs := slices.DeleteFunc(slices.Clone(p.api.Executor.OfCaller(s.Caller)), func(r record.Run) bool {
-		return r.Exec == nil || r.Exec.Shell == workspace.BootCommand
-	})
-	var rows []commandRow
-	for _, r := range runs[max(0, len(runs)-maxCommands):] {
-		row, err := p.api.commandRow(c.R.Context(), r)
-		if err != nil {
-			return "", err
-		}
-		rows = append(rows, row)
-	}
-	return p.api.showPane(c, page, s, "pane_shell", rows, "")
 }
 
 // commandRow returns a run of a command with the end of its output.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/rand"
 	"embed"
 	"fmt"
 	"html/template"
@@ -41,11 +42,14 @@ type Page struct {
 	Refresh int
 	// Templates has the template of the content. Nil means the templates of this package.
 	Templates *template.Template
+	// Sheets are the style sheets that the page needs and others do not ("term.css"). Those that were not built are left out.
+	Sheets []string
 	// Needs is the number of things that wait for the person, and NeedsTitle whether the title shows it.
 	Needs int
 
 	api       *API
 	call      *route.Call
+	nonce     string
 	fragments []live.Fragment
 	body      template.HTML
 }
@@ -99,6 +103,15 @@ func (p *Page) Asset(name string) string {
 		return ""
 	}
 	return p.api.Assets.path(p.api.Address, name)
+}
+
+// Nonce returns what admits style elements on this page alone, for a script that makes them. A page whose template does not ask for it admits
+// none.
+func (p *Page) Nonce() string {
+	if p.nonce == "" {
+		p.nonce = rand.Text()
+	}
+	return p.nonce
 }
 
 // Incomplete returns how to build the parts that this build lacks, and "" if it lacks none.
@@ -236,7 +249,10 @@ func (api *API) write(c *route.Call, p *Page) error {
 	}
 	h := c.W.Header()
 	h.Set("Cache-Control", "private, no-cache")
-	setHeaders(h, api.NoScript || p.Asset("app.js") == "")
+	if p.nonce != "" {
+		h.Set("Cache-Control", "private, no-store") // each answer has a nonce of its own
+	}
+	setHeaders(h, api.NoScript || p.Asset("app.js") == "", p.nonce)
 	c.W.WriteHeader(max(p.Status, http.StatusOK))
 	_, err := c.W.Write([]byte(b.String()))
 	return err
@@ -251,22 +267,26 @@ func (api *API) Reply(c *route.Call, p *Page) error {
 // NewTemplates returns a set of templates for the pages of another package. It has the templates and functions of this one.
 func NewTemplates() *template.Template { return template.Must(pages.Clone()) }
 
-// policy returns the Content-Security-Policy of pages.
-func policy(noScript bool) string {
+// policy returns the Content-Security-Policy of a page. A nonce that is not empty admits the style elements that have it.
+func policy(noScript bool, nonce string) string {
+	style := "style-src 'self'"
+	if nonce != "" {
+		style += " 'nonce-" + nonce + "'"
+	}
 	script := "script-src 'self'; connect-src 'self'; worker-src 'self'"
 	if noScript {
 		script = "script-src 'none'"
 	}
 	return "default-src 'none'; " + script +
-		"; style-src 'self'; img-src 'self'; media-src 'self'; form-action 'self'; base-uri 'none'; " +
+		"; " + style + "; img-src 'self'; media-src 'self'; form-action 'self'; base-uri 'none'; " +
 		"frame-ancestors 'none'; object-src 'none'; manifest-src 'self'; require-trusted-types-for 'script'; trusted-types ramus"
 }
 
-// setHeaders sets the headers of a page.
-func setHeaders(h http.Header, noScript bool) {
+// setHeaders sets the headers of a page. The nonce is that of its style elements, or empty.
+func setHeaders(h http.Header, noScript bool, nonce string) {
 	page.MarkPrivate(h)
 	h.Set("Content-Type", route.MediaHTML)
-	h.Set("Content-Security-Policy", policy(noScript))
+	h.Set("Content-Security-Policy", policy(noScript, nonce))
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "same-origin")

@@ -3,3 +3,4 @@ import './time';
 import './keys';
 import './talk';
 import './form';
+import './shell';

@@ -48,6 +48,7 @@ var entries = []entry{
 	{"island/app.ts", "app.js", ""},
 	{"island/term.ts", "term.js", "@xterm/xterm"},
 	{"style/app.css", "app.css", ""},
+	{"style/term.css", "term.css", "@xterm/xterm"},
 	{"static/icon.svg", "icon.svg", ""},
 }
 
@@ -76,9 +77,12 @@ func Build(dir string) (Output, error) {
 		EntryPointsAdvanced: points, AbsWorkingDir: dir, Outdir: "dist", EntryNames: "[dir]/[name].[hash]",
 		ChunkNames: "[name].[hash]", AssetNames: "[name].[hash]",
 		Bundle: true, MinifyWhitespace: true, MinifySyntax: true, MinifyIdentifiers: true, Format: api.FormatESModule,
-		Target:        api.ES2022,
-		Loader:        map[string]api.Loader{".svg": api.LoaderCopy, ".woff2": api.LoaderCopy},
-		LegalComments: api.LegalCommentsNone, Charset: api.CharsetUTF8,
+		Target: api.ES2022,
+		Loader: map[string]api.Loader{".svg": api.LoaderCopy, ".woff2": api.LoaderCopy},
+		// A chunk that a script imports later, such as a renderer, has a file of its own.
+		Splitting: true,
+		// The licences of packages ask for their notices in every copy.
+		LegalComments: api.LegalCommentsEndOfFile, Charset: api.CharsetUTF8,
 		Metafile: true, Write: false,
 	})
 	if len(built.Errors) > 0 {
