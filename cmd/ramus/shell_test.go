@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	"math/rand/v2"
@@ -28,6 +29,7 @@ type typist struct {
 	binary  string
 	dir     string
 	env     []string
+	listen  string // of the server; empty for any port
 	server  *exec.Cmd
 	serving chan struct{}
 	shell   *exec.Cmd
@@ -51,7 +53,7 @@ func (p *typist) run(args ...string) string {
 // serve starts the server, and returns when it serves.
 func (p *typist) serve() {
 	p.t.Helper()
-	p.server = exec.Command(p.binary, "serve", "--listen", "127.0.0.1:0")
+	p.server = exec.Command(p.binary, "serve", "--listen", cmp.Or(p.listen, "127.0.0.1:0"))
 	p.server.Dir, p.server.Env = p.dir, p.env
 	stderr, err := p.server.StderrPipe()
 	if err != nil {

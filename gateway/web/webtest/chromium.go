@@ -293,6 +293,22 @@ func (p *Page) eval(script string, into any) error {
 	return json.Unmarshal(r.Result.Value, into)
 }
 
+// Type types a text, key by key, at the element that has the focus. "\r" is the key Enter.
+func (p *Page) Type(text string) {
+	p.b.t.Helper()
+	for _, r := range text {
+		key := object{"type": "keyDown", "text": string(r), "unmodifiedText": string(r), "key": string(r)}
+		if r == '\r' {
+			key["key"], key["code"], key["windowsVirtualKeyCode"] = "Enter", "Enter", 13
+		}
+		p.do("Input.dispatchKeyEvent", key)
+		key["type"] = "keyUp"
+		delete(key, "text")
+		delete(key, "unmodifiedText")
+		p.do("Input.dispatchKeyEvent", key)
+	}
+}
+
 // Wait waits until the expression of a script is true.
 func (p *Page) Wait(script string) {
 	p.b.t.Helper()
