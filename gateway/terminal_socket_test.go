@@ -173,8 +173,9 @@ func TestTerminalSocket(t *testing.T) {
 		t.Errorf("a page with a ticket: %s", kind)
 	}
 	old := admin.ticket(at)
-	denied := map[string]terminal.Frame{"without a ticket": hello(""), "a ticket of nobody": hello(strings.Repeat("A", 52)),
-		"a used ticket": hello(used), "a ticket of another session": hello(second.ticket(at)),
+	denied := map[string]terminal.Frame{"without a ticket": hello(""),
+		"a ticket of nobody": hello(strings.Repeat("A", 52)),
+		"a used ticket":      hello(used), "a ticket of another session": hello(second.ticket(at)),
 		"a ticket of another workspace": hello(admin.ticket("run-subject-two"))}
 	for name, f := range denied {
 		if kind := admin.hello(at, f); kind != string(route.KindDenied) {
@@ -185,7 +186,8 @@ func TestTerminalSocket(t *testing.T) {
 	if kind := admin.hello(at, hello(old)); kind != string(route.KindDenied) {
 		t.Errorf("an old ticket: %s", kind)
 	}
-	if kind := admin.hello(at, terminal.Frame{Type: terminal.FrameInput, Data: []byte("id\r")}); kind != string(route.KindInvalid) {
+	input := terminal.Frame{Type: terminal.FrameInput, Data: []byte("id\r")}
+	if kind := admin.hello(at, input); kind != string(route.KindInvalid) {
 		t.Errorf("input before the hello: %s", kind)
 	}
 

@@ -145,7 +145,7 @@ if has npm && ! [ -x bin/devcontainer/node_modules/.bin/devcontainer ]; then
 fi
 
 # What the terminal of pages is made of, and what pages are tested with.
-if has npm && ! [ -d gateway/web/node_modules/axe-core -a -d gateway/web/node_modules/@xterm/headless ]; then
+if has npm && ! { [ -d gateway/web/node_modules/axe-core ] && [ -d gateway/web/node_modules/@xterm/headless ]; }; then
     said=$(cd gateway/web && patiently npm ci --ignore-scripts --no-fund --no-audit 2>&1) || say "cannot fetch the packages of gateway/web: $(tail -n 1 <<<"$said")"
 fi
 

@@ -16,10 +16,11 @@ const (
 )
 
 // noTerminal is what the shell of a build without the terminal says.
-const noTerminal = "This program was built without the terminal, so commands are run one after another. `make build` with Node.js adds it."
+const noTerminal = "This program was built without the terminal, so commands are run one after another. " +
+	"`make build` with Node.js adds it."
 
-// shellPane shows the terminals of a workspace. Without scripts, and in a build without the terminal, it runs commands by a form, one after
-// another.
+// shellPane shows the terminals of a workspace. Without scripts, and in a build without the terminal, it runs commands by
+// a form, one after another.
 type shellPane struct{ api *API }
 
 func (shellPane) Name() string  { return paneShell }

@@ -60,18 +60,18 @@ class RTerm extends HTMLElement {
 
   private get workspace() { return this.dataset.workspace!; }
   private get watch() { return 'watch' in this.dataset; }
-  private part<E extends HTMLElement>(name: string) { return this.querySelector<E>(`[data-part="${name}"]`)!; }
+  private element<E extends HTMLElement>(name: string) { return this.querySelector<E>(`[data-part="${name}"]`)!; }
   private path(rest: string) { return `/workspaces/${encodeURIComponent(this.workspace)}/${rest}`; }
 
   connectedCallback() {
     if (this.dataset.ready) return;
     this.dataset.ready = 'yes';
     admitStyles(this.nonce || this.getAttribute('nonce') || '');
-    this.part('frame').hidden = false;
+    this.element('frame').hidden = false;
     this.querySelector<HTMLElement>('.lines')!.hidden = true;
     this.buttons();
     this.phone();
-    new ResizeObserver(() => this.fit()).observe(this.part('screens'));
+    new ResizeObserver(() => this.fit()).observe(this.element('screens'));
     addEventListener('online', () => this.wake());
     addEventListener('pageshow', () => this.wake());
     addEventListener('pagehide', () => this.leave());
@@ -126,7 +126,7 @@ class RTerm extends HTMLElement {
     const panel = document.createElement('div');
     panel.className = 'term-screen';
     panel.role = 'tabpanel';
-    panel.id = `term-${s.id}`;
+    panel.id = `term-panel-${s.id}`;
     panel.hidden = true;
     panel.setAttribute('aria-labelledby', button.id);
     button.setAttribute('aria-controls', panel.id);
@@ -135,8 +135,8 @@ class RTerm extends HTMLElement {
     button.addEventListener('auxclick', e => { if (e.button === 1) void this.close(t); });
     button.addEventListener('keydown', e => this.tabKey(t, e));
     this.tabs.push(t);
-    this.part('tabs').append(button);
-    this.part('screens').append(panel);
+    this.element('tabs').append(button);
+    this.element('screens').append(panel);
     return t;
   }
 
@@ -244,6 +244,8 @@ class RTerm extends HTMLElement {
     try {
       const made = await request<{ id: string }>(this.path('terminals'), { key: this.key });
       this.key = '';
+      const old = this.tabs.find(t => t.id === made.id && t.phase === 'ended'); // the server has forgotten it
+      if (old) this.forget(old);
       this.show(this.add({ id: made.id, label: `Terminal ${made.id}`, running: true }), true);
     } catch (e) {
       if (e instanceof Refused) { this.key = ''; this.refused(e.problem); }
@@ -287,9 +289,10 @@ class RTerm extends HTMLElement {
       tab.button.dataset.state = tab.phase === 'ended' || tab.state && !tab.state.running ? 'ended' : tab.phase;
     }
     this.dataset.state = t ? t.phase : 'none';
-    this.part('none').hidden = !!t;
-    this.part<HTMLButtonElement>('open').disabled = this.part<HTMLButtonElement>('new').disabled = this.opening || this.watch;
-    for (const name of ['find', 'copy', 'close']) this.part<HTMLButtonElement>(name).disabled = !t;
+    this.element('none').hidden = !!t;
+    this.element('tabs').hidden = !this.tabs.length;
+    this.element<HTMLButtonElement>('open').disabled = this.element<HTMLButtonElement>('new').disabled = this.opening || this.watch;
+    for (const name of ['find', 'copy', 'close']) this.element<HTMLButtonElement>(name).disabled = !t;
     this.status(t);
     this.banner(t);
     if (t?.screen) t.screen.term.options.disableStdin = this.watch || t.phase !== 'open' || t.state?.running === false || !!t.state?.away;
@@ -305,12 +308,12 @@ class RTerm extends HTMLElement {
       words.push(t.done.problem ? `not committed: ${clean(t.done.problem, 200)}`
         : `${t.done.exit < 0 ? 'ended' : `exit ${t.done.exit}`}${t.done.commit ? ` · ${t.done.commit.slice(0, 10)}` : ''}`);
     }
-    this.part('status').textContent = words.join(' · ');
-    this.part('take').hidden = this.watch || !t?.state || t.state.mine || !t.state.running || t.phase !== 'open';
+    this.element('status').textContent = words.join(' · ');
+    this.element('take').hidden = this.watch || !t?.state || t.state.mine || !t.state.running || t.phase !== 'open';
   }
 
   private banner(t?: Tab) {
-    const b = this.part('banner');
+    const b = this.element('banner');
     let words = '';
     let again = false;
     if (t?.problem) words = sentence(t.problem.detail) + (t.problem.hint ? ` ${sentence(t.problem.hint)}` : '');
@@ -319,23 +322,23 @@ class RTerm extends HTMLElement {
       again = !this.watch;
     } else if (t?.phase === 'away' && t.tries > 0) words = 'No connection. What you type now is not sent. The terminal goes on, and comes back by itself.';
     else if (t?.phase === 'open' && t.state?.away) words = 'The server is finding the program again. What you type now is not sent.';
-    if (this.part('words').textContent !== words) this.part('words').textContent = words;
+    if (this.element('words').textContent !== words) this.element('words').textContent = words;
     b.hidden = !words;
-    this.part('again').hidden = !again;
-    this.part('in').hidden = t?.problem?.kind !== 'unauthorized';
+    this.element('again').hidden = !again;
+    this.element('in').hidden = t?.problem?.kind !== 'unauthorized';
   }
 
   /** Shows a problem that no repetition solves. */
   private refused(p: Problem) {
     if (this.active) { this.active.problem = p; this.draw(); return; }
-    this.part('words').textContent = sentence(p.detail);
-    this.part('banner').hidden = false;
-    this.part('in').hidden = p.kind !== 'unauthorized';
+    this.element('words').textContent = sentence(p.detail);
+    this.element('banner').hidden = false;
+    this.element('in').hidden = p.kind !== 'unauthorized';
   }
 
   /** Shows a short message for a while. */
   private say(words: string) {
-    const note = this.part('note');
+    const note = this.element('note');
     note.textContent = words;
     this.seen = words;
     setTimeout(() => { if (this.seen === words) note.textContent = ''; }, 6000);
@@ -414,16 +417,16 @@ class RTerm extends HTMLElement {
   }
 
   private toggleFind() {
-    const form = this.part('finder');
+    const form = this.element('finder');
     form.hidden = !form.hidden;
-    this.part('find').setAttribute('aria-pressed', String(!form.hidden));
-    if (!form.hidden) { this.part('words-to-find').focus(); return; }
+    this.element('find').setAttribute('aria-pressed', String(!form.hidden));
+    if (!form.hidden) { this.element('words-to-find').focus(); return; }
     this.active?.screen?.endFind();
     this.active?.screen?.term.focus();
   }
 
   private buttons() {
-    const on = (name: string, act: () => void) => this.part(name).addEventListener('click', act);
+    const on = (name: string, act: () => void) => this.element(name).addEventListener('click', act);
     on('new', () => void this.open());
     on('open', () => void this.open());
     on('again', () => void this.restart());
@@ -436,10 +439,10 @@ class RTerm extends HTMLElement {
       const on = localStorage.getItem('ramus.term.reader') !== 'on';
       localStorage.setItem('ramus.term.reader', on ? 'on' : 'off');
       for (const t of this.tabs) if (t.screen) t.screen.term.options.screenReaderMode = on;
-      this.part('reader').setAttribute('aria-pressed', String(on));
+      this.element('reader').setAttribute('aria-pressed', String(on));
     });
-    this.part('reader').setAttribute('aria-pressed', String(localStorage.getItem('ramus.term.reader') === 'on'));
-    const words = this.part<HTMLInputElement>('words-to-find');
+    this.element('reader').setAttribute('aria-pressed', String(localStorage.getItem('ramus.term.reader') === 'on'));
+    const words = this.element<HTMLInputElement>('words-to-find');
     words.addEventListener('keydown', e => {
       if (e.key === 'Escape') { e.preventDefault(); this.toggleFind(); }
       if (e.key !== 'Enter') return;
@@ -454,7 +457,7 @@ class RTerm extends HTMLElement {
       b.addEventListener('pointerdown', e => e.preventDefault()); // keeps the focus, and so the keyboard
       b.addEventListener('click', () => this.press(b));
     }
-    const line = this.part<HTMLFormElement>('line');
+    const line = this.element<HTMLFormElement>('line');
     line.addEventListener('submit', e => {
       e.preventDefault();
       const input = line.querySelector('input')!;
@@ -475,7 +478,7 @@ class RTerm extends HTMLElement {
     const t = this.active;
     if (b.dataset.hold) { this.sticky.press(b.dataset.hold as Modifier); return; }
     if ('line' in b.dataset) {
-      const line = this.part('line');
+      const line = this.element('line');
       line.hidden = !line.hidden;
       b.setAttribute('aria-pressed', String(!line.hidden));
       if (line.hidden) t?.screen?.term.focus(); else line.querySelector('input')!.focus();
