@@ -29,7 +29,8 @@ import (
 const cuts = 200
 
 // TestScreen shows a stream of emoji, Chinese characters and escape sequences over connections that are cut at random
-// bytes. The screen is the same as that of the uncut stream, cell by cell. The client is that of the pages.
+// bytes. The screen is the same as that of the uncut stream, cell by cell, after every 10,000 bytes and at the end. The
+// client is that of the pages.
 func TestScreen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts node")
@@ -81,8 +82,8 @@ func TestScreen(t *testing.T) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	var result struct {
-		Bytes, Connections, Resets, Lines int
-		Difference                        string
+		Bytes, Connections, Resets, Looks, Lines int
+		Difference                               string
 	}
 	if err == nil {
 		err = json.Unmarshal(out, &result)
@@ -90,7 +91,8 @@ func TestScreen(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, out, stderr.String())
 	}
-	if result.Bytes != len(stream) || result.Resets != 0 || result.Connections <= cuts || result.Lines < 1000 {
+	if result.Bytes != len(stream) || result.Resets != 0 || result.Connections <= cuts ||
+		result.Looks != len(stream)/10_000 || result.Lines < 1000 {
 		t.Errorf("%+v of %d bytes and %d cuts", result, len(stream), cuts)
 	}
 	if result.Difference != "" {
@@ -250,10 +252,12 @@ func noise(rnd *rand.Rand, n int) []byte {
 			fmt.Fprintf(&b, "\x1b[48;2;%d;%d;%dm", rnd.IntN(256), rnd.IntN(256), rnd.IntN(256))
 		case k < 18:
 			fmt.Fprintf(&b, "\x1b[%d;%dH", rnd.IntN(26), rnd.IntN(90))
-		case k < 20:
+		case k < 19:
 			fmt.Fprintf(&b, "\x1b[%d;%dr", 1+rnd.IntN(12), 13+rnd.IntN(12))
 		case k < 24:
 			fmt.Fprintf(&b, "\x1b[%d%c", rnd.IntN(9), "ABCDGSTd"[rnd.IntN(8)])
+		case k < 26:
+			b.WriteString("\x1b[r\x1b[24;1H\r\n\r\n")
 		default:
 			b.WriteString(words[rnd.IntN(len(words))])
 		}

@@ -425,6 +425,14 @@ class RTerm extends HTMLElement {
     this.active?.screen?.term.focus();
   }
 
+  private async find(words: string, back: boolean) {
+    try {
+      if (!await this.active?.screen?.find(words, back)) this.say('Not found.');
+    } catch {
+      this.say('The server does not answer. Press Enter to try again.');
+    }
+  }
+
   private buttons() {
     const on = (name: string, act: () => void) => this.element(name).addEventListener('click', act);
     on('new', () => void this.open());
@@ -447,7 +455,7 @@ class RTerm extends HTMLElement {
       if (e.key === 'Escape') { e.preventDefault(); this.toggleFind(); }
       if (e.key !== 'Enter') return;
       e.preventDefault();
-      if (words.value && !this.active?.screen?.find(words.value, e.shiftKey)) this.say('Not found.');
+      if (words.value) void this.find(words.value, e.shiftKey);
     });
   }
 
@@ -466,12 +474,12 @@ class RTerm extends HTMLElement {
     });
     const view = window.visualViewport;
     if (!view) return;
-    const lift = () => {
-      const covered = Math.max(0, innerHeight - view.height - view.offsetTop);
-      this.style.setProperty('--keyboard', `${Math.round(covered)}px`);
-    };
-    view.addEventListener('resize', lift);
-    view.addEventListener('scroll', lift);
+    const room = () => this.style.setProperty('--room', `${Math.round(view.height)}px`);
+    room();
+    view.addEventListener('resize', room);
+    this.element('screens').addEventListener('focusin', () => {
+      if (matchMedia('(pointer: coarse)').matches) this.element('frame').scrollIntoView({ block: 'start' });
+    });
   }
 
   private press(b: HTMLElement) {

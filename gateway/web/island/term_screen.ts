@@ -2,7 +2,7 @@
 
 import { Terminal, type IDisposable } from '@xterm/xterm';
 import { FitAddon } from '@xterm/addon-fit';
-import { SearchAddon } from '@xterm/addon-search';
+import type { SearchAddon } from '@xterm/addon-search';
 import { Unicode11Addon } from '@xterm/addon-unicode11';
 import { WebLinksAddon } from '@xterm/addon-web-links';
 import type { Size } from './term_link';
@@ -34,7 +34,7 @@ export class Screen {
   /** Set while a command is at work, as far as the shell says. */
   busy = false;
   private readonly fitter = new FitAddon();
-  private readonly finder = new SearchAddon();
+  private finder?: SearchAddon; // once something was looked for
   private readonly watching: IDisposable[] = [];
   private past = false; // what is parsed now was printed before the connection
   private gl?: IDisposable;
@@ -50,7 +50,6 @@ export class Screen {
     });
     const t = this.term;
     t.loadAddon(this.fitter);
-    t.loadAddon(this.finder);
     t.loadAddon(new Unicode11Addon());
     t.unicode.activeVersion = '11';
     t.loadAddon(new WebLinksAddon((_, uri) => o.open(uri), { hover: (_, uri) => o.hover(uri), leave: () => o.hover('') }));
@@ -150,11 +149,14 @@ export class Screen {
 
   refit() { this.fit(this.grid); }
 
-  find(words: string, back = false): boolean {
+  /** Selects the next place of some words, and reports whether there is one. */
+  async find(words: string, back = false): Promise<boolean> {
+    const { SearchAddon } = await import('@xterm/addon-search');
+    if (!this.finder) this.term.loadAddon(this.finder = new SearchAddon());
     return back ? this.finder.findPrevious(words) : this.finder.findNext(words);
   }
 
-  endFind() { this.finder.clearDecorations(); }
+  endFind() { this.finder?.clearDecorations(); }
 
   /** Returns the text of the screen and of what was scrolled away. */
   text(): string {
@@ -178,15 +180,20 @@ const colours = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', '
 
 /** Returns the colours of the style sheet, as they are in the theme of the page. */
 function themeOf(host: HTMLElement): Record<string, string> {
-  const probe = document.createElement('b');
-  host.append(probe);
-  const colour = (name: string) => { probe.style.color = `var(--term-${name})`; return getComputedStyle(probe).color; };
+  const probes = document.createElement('div');
+  host.append(probes);
+  const colour = (name: string) => { // each has an element of its own, whose colour is no transition from another one
+    const probe = document.createElement('b');
+    probe.style.color = `var(--term-${name})`;
+    probes.append(probe);
+    return getComputedStyle(probe).color;
+  };
   const theme: Record<string, string> = { background: colour('bg'), foreground: colour('text'), cursor: colour('cursor'),
     cursorAccent: colour('bg'), selectionBackground: colour('selection') };
   for (const c of colours) {
     theme[c] = colour(c);
     theme['bright' + c[0].toUpperCase() + c.slice(1)] = colour('bright-' + c);
   }
-  probe.remove();
+  probes.remove();
   return theme;
 }

@@ -9,12 +9,14 @@ const [, , url, file] = process.argv;
 const whole = readFileSync(file);
 const options = { allowProposedApi: true, cols: 80, rows: 24, scrollback: 2000 };
 
-/** Returns everything that can be seen of a screen, a line of text for each line. */
-function seen(t: Terminal): string[] {
+const every = 10_000; // bytes between two looks at the screen
+
+/** Returns everything that can be seen of a screen, a line of text for each line, with the lines that were scrolled away if all is set. */
+function seen(t: Terminal, all: boolean): string[] {
   const lines: string[] = [];
-  for (const b of [t.buffer.normal, t.buffer.alternate]) {
+  for (const b of all ? [t.buffer.normal, t.buffer.alternate] : [t.buffer.active]) {
     lines.push(`${b.type} ${b.cursorX} ${b.cursorY} ${b.baseY} ${b.length}`);
-    for (let y = 0; y < b.length; y++) {
+    for (let y = all ? 0 : b.baseY; y < b.length; y++) {
       const line = b.getLine(y)!;
       let text = line.isWrapped ? 'w' : ' ';
       for (let x = 0; x < line.length; x++) {
@@ -29,17 +31,30 @@ function seen(t: Terminal): string[] {
   return lines;
 }
 
+/** Writes bytes of the stream, and looks at the screen after every part of it. */
+function write(t: Terminal, looks: string[], data: Uint8Array, at: number, shown: () => void) {
+  while (at % every + data.length >= every) {
+    const n = every - at % every;
+    t.write(data.subarray(0, n), () => looks.push(seen(t, false).join('\n')));
+    data = data.subarray(n);
+    at += n;
+  }
+  t.write(data, shown);
+}
+
 const cut = new Terminal(options);
+const looks: string[] = [];
 let connections = 0;
 let resets = 0;
 
 function compare() {
   const uncut = new Terminal(options);
-  uncut.write(whole, () => {
-    const got = seen(cut);
-    const want = seen(uncut);
+  const should: string[] = [];
+  write(uncut, should, whole, 0, () => {
+    const got = [...looks, ...seen(cut, true)];
+    const want = [...should, ...seen(uncut, true)];
     const at = want.findIndex((line, i) => line !== got[i]);
-    console.log(JSON.stringify({ bytes: link.have, connections, resets, lines: want.length,
+    console.log(JSON.stringify({ bytes: link.have, connections, resets, looks: should.length, lines: want.length,
       difference: at < 0 && got.length === want.length ? '' : `line ${at}\n${want[at]}\n${got[at]}` }));
     process.exit(0);
   });
@@ -49,7 +64,8 @@ const link = new Link({
   terminal: '1', watch: false,
   dial: async () => { connections++; return { socket: new WebSocket(url, protocol) }; },
   size: () => ({ rows: 24, cols: 80 }),
-  write: (data, _, shown) => cut.write(data, () => { shown(); if (link.have === whole.length && data.length) settle(); }),
+  write: (data, _, shown) => write(cut, looks, data, link.have - data.length,
+    () => { shown(); if (link.have === whole.length && data.length) settle(); }),
   clear: restore => { resets++; cut.write(Buffer.concat([Buffer.from('\x18\x1bc'), restore])); },
   state: () => {},
   done: () => {},

@@ -293,10 +293,15 @@ func (p *Page) eval(script string, into any) error {
 	return json.Unmarshal(r.Result.Value, into)
 }
 
-// Type types a text, key by key, at the element that has the focus. "\r" is the key Enter.
+// Type types a text, key by key, at the element that has the focus. "\r" is the key Enter. Characters that are not ASCII
+// come as from an input method.
 func (p *Page) Type(text string) {
 	p.b.t.Helper()
 	for _, r := range text {
+		if r > 0x7e {
+			p.do("Input.insertText", object{"text": string(r)})
+			continue
+		}
 		key := object{"type": "keyDown", "text": string(r), "unmodifiedText": string(r), "key": string(r)}
 		if r == '\r' {
 			key["key"], key["code"], key["windowsVirtualKeyCode"] = "Enter", "Enter", 13
