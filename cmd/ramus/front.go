@@ -1,0 +1,207 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/cert"
+	"golang.org/x/sync/errgroup"
+)
+
+// front has the servers of an installation. They start and stop together.
+type front struct {
+	i         *installation
+	listeners []net.Listener // until the front serves
+	servers   []*http.Server
+	door      door
+	stop      context.CancelFunc
+	group     errgroup.Group
+}
+
+// listen serves the unix socket and, unless alone, the addresses of the configuration.
+func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err error) {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f := &front{i: i, stop: stop, door: door{data: i.config.Data}}
+	defer func() {
+		if err != nil {
+			stop()
+			for _, l := range f.listeners {
+				l.Close()
+			}
+		}
+	}()
+	socket, err := listenSocket(i.config.Data)
+	if err != nil {
+		return nil, err
+	}
+	f.listeners = append(f.listeners, socket)
+	if alone {
+		f.serveSocket(socket)
+		return f, nil
+	}
+
+	web, plain, ssh, err := f.listenTCP()
+	if err != nil {
+		return nil, err
+	}
+	if web != nil {
+		if i.certs == nil { // no certificate is for an address of the machine itself
+			i.gateway.Loopback = loopbackURL(web.Addr())
+		}
+		i.git.URL = cmp.Or(i.git.URL, i.gateway.Loopback)
+	}
+	if err := i.openFronts(ctx, serving); err != nil {
+		return nil, err
+	}
+
+	f.serveSocket(socket)
+	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree",
+		i.workTree.name(), "socket", socketPath(i.config.Data))
+	if web != nil {
+		f.serveWeb(web, plain)
+	}
+	if ssh != nil {
+		f.group.Go(func() error { return i.git.ServeSSH(serving, ssh) })
+		i.log.Info("serving SSH", "address", ssh.Addr().String())
+	}
+	f.group.Go(func() error {
+		if err := i.executor.WarmPool(serving); err != nil && serving.Err() == nil {
+			i.log.Warn("the pool of containers is not filled", "err", err)
+		}
+		return nil
+	})
+	f.group.Go(func() error { i.refreshImages(serving); return nil })
+	return f, nil
+}
+
+// listenTCP listens at the addresses of the configuration. A listener is nil if its key is not set.
+func (f *front) listenTCP() (web, plain, ssh net.Listener, err error) {
+	c := f.i.config
+	redirect := c.RedirectListen
+	if f.i.certs == nil {
+		redirect = ""
+	}
+	for _, at := range []struct {
+		listener *net.Listener
+		addr     string
+		key      string
+	}{{&web, c.Listen, "listen"}, {&plain, redirect, "redirect_listen"}, {&ssh, c.SSHListen, "ssh_listen"}} {
+		if at.addr == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", at.addr)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("cannot listen at the address of %s: %w", at.key, err)
+		}
+		f.listeners = append(f.listeners, l)
+		*at.listener = l
+	}
+	return web, plain, ssh, nil
+}
+
+// openFronts opens the parts that only a server has, and gives them to the gateway. They begin work with people and
+// services at once, and some of them go on until serving ends.
+func (i *installation) openFronts(ctx, serving context.Context) (err error) {
+	if err := i.openEngineer(ctx); err != nil {
+		return err
+	}
+	i.gateway.Engineer = i.engineer
+	if i.chat != nil {
+		if err := i.openChat(ctx); err != nil {
+			return err
+		}
+	}
+	if i.triggers != nil {
+		if err := i.openTriggers(ctx); err != nil {
+			return err
+		}
+		i.gateway.Triggers = i.triggers
+	}
+	if i.gateway.Content, err = contentURL(i.config, i.gateway.Loopback); err != nil {
+		return err
+	}
+	if err := i.openPeople(i.owner); err != nil {
+		return err
+	}
+	i.gateway.People = i.people
+	i.mirrors.Open(serving)
+	return i.webhooks.Open(serving)
+}
+
+// serveSocket serves the unix socket, by which the owner of the data folder may do everything.
+func (f *front) serveSocket(l net.Listener) {
+	s := newHTTPServer(f.i.gateway.LocalHandler(), f.i.log)
+	s.ConnState = f.door.changed
+	f.serve(s, func() error { return s.Serve(l) })
+}
+
+// serveWeb serves the HTTP interface at web, with TLS if the configuration has certificates. If plain is not nil, it
+// leads clients without TLS to web.
+func (f *front) serveWeb(web, plain net.Listener) {
+	handler, certs := f.i.gateway.Handler(), f.i.certs
+	if certs == nil {
+		s := newHTTPServer(handler, f.i.log)
+		f.serve(s, func() error { return s.Serve(web) })
+	} else {
+		s := newHTTPServer(cert.Strict(handler), f.i.log)
+		s.TLSConfig = certs.Config()
+		f.serve(s, func() error { return s.ServeTLS(web, "", "") })
+	}
+	f.i.log.Info("serving HTTP", "address", web.Addr().String(), "tls", certs != nil)
+	if plain != nil {
+		_, port, _ := net.SplitHostPort(web.Addr().String())
+		s := newHTTPServer(certs.Challenge(cert.Redirect(f.i.config.URL, port)), f.i.log)
+		f.serve(s, func() error { return s.Serve(plain) })
+		f.i.log.Info("leading to TLS", "address", plain.Addr().String())
+	}
+}
+
+// serve has a goroutine of the group answer the requests of a server.
+func (f *front) serve(s *http.Server, answer func() error) {
+	f.servers = append(f.servers, s)
+	f.group.Go(func() error {
+		if err := answer(); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+}
+
+// shutdown ends streams, waits until ctx ends for requests that clients still follow, and stops.
+func (f *front) shutdown(ctx context.Context) error {
+	f.i.gateway.Drain()
+	f.stop()
+	if err := f.door.close(ctx); err != nil {
+		f.i.log.Debug("the last client may not have been answered", "err", err)
+	}
+	var errs []error
+	for _, s := range f.servers {
+		if err := s.Shutdown(ctx); err != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(append(errs, f.group.Wait())...)
+}
+
+// newHTTPServer returns an http.Server with the bounds for every client.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// loopbackURL returns the URL at which this machine reaches a server that listens at addr. Returns "" if other machines
+// may reach it too, because they need the URL of the configuration.
+func loopbackURL(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		return "http://" + tcp.String()
+	}
+	return ""
+}
