@@ -21,16 +21,18 @@ import (
 type Program struct {
 	Path   string
 	Static string // folder of its templates; empty if they are in the program
+	// User is the id of the user and group as which it runs. Zero means those of this process. Only root may name others.
+	User int
 }
 
 // Find returns the Gitea that RAMUS_GITEA names, or bin/gitea/gitea of the checkout with the working directory.
 func Find() (Program, error) {
 	if path := os.Getenv("RAMUS_GITEA"); path != "" {
-		return found(path)
+		return At(path)
 	}
 	dir, err := os.Getwd()
 	for err == nil {
-		if p, err := found(filepath.Join(dir, "bin", "gitea", "gitea")); err == nil {
+		if p, err := At(filepath.Join(dir, "bin", "gitea", "gitea")); err == nil {
 			return p, nil
 		}
 		if _, e := os.Stat(filepath.Join(dir, "go.mod")); e == nil || filepath.Dir(dir) == dir {
@@ -41,7 +43,8 @@ func Find() (Program, error) {
 	return Program{}, errors.New("there is no Gitea; scripts/gitea.sh builds one, or set RAMUS_GITEA")
 }
 
-func found(path string) (Program, error) {
+// At returns the Gitea at path. Its templates are in the folder "static" next to it, or in the program.
+func At(path string) (Program, error) {
 	if _, err := os.Stat(path); err != nil {
 		return Program{}, fmt.Errorf("cannot use Gitea: %w", err)
 	}
@@ -110,15 +113,36 @@ ENABLE_NOTIFY_MAIL = false
 
 // Start starts a Gitea in an empty folder. It ends with [Server.Close].
 func Start(ctx context.Context, p Program, dir string) (*Server, error) {
-	s := &Server{Admin: "root-of-all", Password: "password-1", log: &bytes.Buffer{}, done: make(chan error, 1)}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s, cmd, err := Prepare(p, dir)
 	if err != nil {
 		return nil, err
 	}
+	s.cmd = cmd
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start Gitea: %w", err)
+	}
+	go func() { s.done <- s.cmd.Wait() }()
+	if err := s.Await(ctx, s.done); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot start Gitea: %w: %s", err, s.log), s.Close())
+	}
+	return s, nil
+}
+
+// Prepare makes the database and the administrator of a Gitea in an empty folder, which belongs to the user of p. It
+// returns the command that serves it, which the caller starts.
+func Prepare(p Program, dir string) (*Server, *exec.Cmd, error) {
+	s := &Server{Admin: "root-of-all", Password: "password-1", log: &bytes.Buffer{}, done: make(chan error, 1)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
+	s.URL = fmt.Sprintf("http://127.0.0.1:%d", port)
+
 	root, static := "", ""
-	if os.Geteuid() == 0 {
+	if os.Geteuid() == 0 && p.User == 0 {
 		root = "I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true"
 	}
 	if p.Static != "" {
@@ -126,54 +150,60 @@ func Start(ctx context.Context, p Program, dir string) (*Server, error) {
 	}
 	config := filepath.Join(dir, "app.ini")
 	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, root, port, static, dir), 0o600); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	command := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(p.Path, append([]string{"--config", config}, args...)...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + dir, "GITEA_WORK_DIR=" + dir,
 			"HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
 		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setpgid: true}
+		if p.User != 0 {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(p.User), Gid: uint32(p.User)}
+		}
 		return cmd
+	}
+	if p.User != 0 {
+		if err := os.Lchown(config, p.User, p.User); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, args := range [][]string{{"migrate"},
 		{"admin", "user", "create", "--username", s.Admin, "--password", s.Password, "--email", "root@example.org",
 			"--admin", "--must-change-password=false"}} {
 		if out, err := command(args...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("cannot start Gitea: %s: %w: %s", args[0], err, out)
+			return nil, nil, fmt.Errorf("cannot start Gitea: %s: %w: %s", args[0], err, out)
 		}
 	}
-	s.URL = fmt.Sprintf("http://127.0.0.1:%d", port)
-	s.cmd = command("web")
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start Gitea: %w", err)
-	}
-	go func() { s.done <- s.cmd.Wait() }()
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		resp, err := s.http.Get(s.URL + "/api/healthz")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				break
-			}
-		}
+	return s, command("web"), nil
+}
+
+// Await waits until the started server answers, and makes the token of the administrator. It returns an error if the
+// server ends first, which ended reports and reports again to the next reader.
+func (s *Server) Await(ctx context.Context, ended chan error) (err error) {
+	for begin := time.Now(); !s.healthy(); {
 		select {
-		case err := <-s.done:
-			s.done <- err
-			return nil, fmt.Errorf("cannot start Gitea: it ended: %w: %s", err, s.log)
+		case err := <-ended:
+			ended <- err
+			return fmt.Errorf("it ended: %w", err)
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), s.Close())
-		default:
+			return context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Since(begin) > starting {
-			return nil, errors.Join(errors.New("cannot start Gitea: it does not answer"), s.Close())
+			return errors.New("it does not answer")
 		}
 	}
 	s.Token, err = s.NewToken(ctx, s.Admin)
+	return err
+}
+
+func (s *Server) healthy() bool {
+	resp, err := s.http.Get(s.URL + "/api/healthz")
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return false
 	}
-	return s, nil
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }
 
 // Close ends the server and its children.
