@@ -378,7 +378,7 @@ func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) {
 // bytes that the command had printed then.
 func (p *Process) From() (from, upto int64) { return p.from, p.upto }
 
-// Ack tells the runner that the output up to an offset is done with, see [Host.AttachWindow].
+// Ack acknowledges the output up to an offset, see [Host.AttachWindow].
 func (p *Process) Ack(upto int64) error {
 	if _, err := p.ch.SendRequest(runner.AckRequest, false, ssh.Marshal(runner.Ack{Upto: uint64(upto)})); err != nil {
 		return fmt.Errorf("cannot acknowledge the output of command %s: %w", p.id, p.host.why(p.ctx, err))

@@ -37,7 +37,7 @@ const (
 )
 
 // Steer gives a prompt to a run's agent at once, before all that wait. An agent that supports steering takes it into its turn. The turn
-// of any other agent is ended, what it did is committed, and the next turn has the prompt. The prompt is durable when Steer returns.
+// of any other agent is ended, its changes are committed, and the next turn has the prompt. The prompt is durable when Steer returns.
 // The errors are those of [Executor.Say].
 func (x *Executor) Steer(ctx context.Context, run string, p record.Prompt) (how string, err error) {
 	p.Now = true
@@ -120,7 +120,7 @@ func (l *liveRun) interruptLocked(kind string, by gitd.Person) error {
 	return nil
 }
 
-// StopTurn ends the turn of a run's agent that works. What it did is committed. The prompts that wait are taken back and returned, so
+// StopTurn ends the turn of a run's agent that works. Its changes are committed. The prompts that wait are taken back and returned, so
 // the run ends after its checks unless something else is said. The error is ErrConflict if no turn works.
 func (x *Executor) StopTurn(ctx context.Context, run string, by gitd.Person) (back []record.Prompt, err error) {
 	err = x.changeQueue(ctx, run, func(l *liveRun, q record.Queue) error {

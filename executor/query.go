@@ -223,7 +223,7 @@ func (x *Executor) Events(ctx context.Context, run string, after int64, follow b
 }
 
 // EventsFrom is Events with follow, for a reader that has the standard output of the step that began with have.Seq up to the byte
-// have.To. The next output of that step begins there, or later. [Executor.Words] reads what is between.
+// have.To. The next output of that step begins there, or later. [Executor.Words] reads the words between the two.
 func (x *Executor) EventsFrom(ctx context.Context, run string, after int64, have record.Span) iter.Seq2[record.Event, error] {
 	return x.events(ctx, run, after, have, true)
 }

@@ -264,7 +264,7 @@ func (w *work) start() error {
 		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, Data: record.Marshal(data)}, true)
 }
 
-// equip prepares the container of a step, and notes what it found there.
+// equip prepares the container of a step, and notes its state.
 func (l *liveRun) equip(ctx context.Context, t *target, s stepInfo, lease *containers.Lease, tip gitd.Hash, unbuilt *images.Failed) error {
 	err := l.prepare(ctx, t, lease, tip, unbuilt)
 	if l.terminal != nil && reasonOf(err) == record.ReasonSetupFailed {

@@ -192,7 +192,7 @@ func TestInterruptTakenUp(t *testing.T) {
 	}
 }
 
-// TestWords cuts the connection of a reader at random bytes of what an agent says, and restarts the server in the middle of a sentence.
+// TestWords cuts the connection of a reader at random bytes of an agent's words, and restarts the server in the middle of a sentence.
 // The reader loses and doubles nothing.
 func TestWords(t *testing.T) {
 	w := newWorld(t, withACP(nil))

@@ -293,7 +293,7 @@ func (s *shell) start(attach context.Context) (*containers.Process, error) {
 	return p, nil
 }
 
-// recall takes over what the journal knows of a terminal that an earlier process followed.
+// recall restores the state of a terminal of an earlier process from the journal.
 func (s *shell) recall(b beginning) {
 	s.id = s.l.commandID(s.step, 1)
 	base := b.last.Parent

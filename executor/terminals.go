@@ -243,7 +243,7 @@ func (g *shells) remove(s *shell) {
 }
 
 // servePrompt answers a shell that asks whether a command is committed, at the door of its container. It answers when
-// that is so, or after promptWait. Nothing follows from what the shell says.
+// that is so, or after promptWait. The answer changes no state, so a false question does no harm.
 func (g *shells) servePrompt(c record.Caller, w http.ResponseWriter, r *http.Request) {
 	name, number, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, terminal.PromptPath), "/")
 	n, err := strconv.ParseInt(number, 10, 64)

@@ -25,7 +25,7 @@ func (api *adminAPI) Routes() []route.Route {
 			Summary: "Remove old branches of callers, runs, layers and artifacts by the rules of keep",
 			Request: executor.Pruning{}, Response: []executor.Pruned{}, Handle: api.prune},
 		{Method: "POST", Pattern: "/api/reload", Access: route.AccessAdmin,
-			Summary: "Read the configuration again, and apply what needs no restart", Response: Reloaded{},
+			Summary: "Read the configuration again, and apply the keys that need no restart", Response: Reloaded{},
 			Handle: api.reload},
 		{Method: "GET", Pattern: "/api/quotas", Access: route.AccessAdmin,
 			Summary: "How much of the quotas people and repositories use", Response: []quota.Use{}, Handle: api.quotas},

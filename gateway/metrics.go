@@ -83,7 +83,7 @@ func newStatsCollector(s *Server) *statsCollector {
 		tokens:  desc("model_tokens_total", "Tokens of these calls, by provider and direction.", "provider", "direction"),
 		cost: desc("model_cost_total", "Cost of these calls, in the currency unit of the prices, by provider.",
 			"provider"),
-		spans: desc("trace_spans_total", "Spans of traces, by what became of them.", "result"),
+		spans: desc("trace_spans_total", "Spans of traces, by result.", "result"),
 	}
 }
 

@@ -195,8 +195,8 @@ func (s *Server) setUpAlone() {
 		s.web.More = append(s.web.More,
 			web.Settings{Title: "Browsers", Path: signin.SessionsPath, Icon: "lock", About: "Where you are signed in"},
 			web.Settings{Title: "People", Path: signin.PeoplePath, Icon: "person",
-				About: "Who may sign in, and their roles", Admin: true},
-			web.Settings{Title: "Actions", Path: signin.AuditPath, Icon: "pulse", About: "What people did", Admin: true})
+				About: "The people who may sign in, and their roles", Admin: true},
+			web.Settings{Title: "Actions", Path: signin.AuditPath, Icon: "pulse", About: "The log of the actions of people", Admin: true})
 	}
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,

@@ -20,7 +20,7 @@ const (
 // deleted. They stay until they are merged or kept elsewhere.
 const StageRefs = grant.StageRefs
 
-// PeopleRepo is the repository of accounts and of the log of what people did. Grants for every repository cover it only
+// PeopleRepo is the repository of accounts and of the log of actions. Grants for every repository cover it only
 // with the scope "admin".
 const PeopleRepo = grant.PeopleRepo
 

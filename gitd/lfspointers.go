@@ -75,7 +75,7 @@ func (r *Repo) lfsPointers(ctx context.Context, found func(lfs.Object), chain ..
 	for _, c := range chain {
 		sizes = run(c, sizes)
 	}
-	// The small files among them are the input of another git, and pointers are looked for in what that prints.
+	// The small files among them are the input of another git, and its output is searched for pointers.
 	small, list := io.Pipe()
 	go func() {
 		err := pickSmall(sizes, list)

@@ -19,7 +19,7 @@ import (
 
 // LFSRemote returns the Git LFS server of an upstream, or nil if the repository has no upstream. An empty URL means
 // the source of the import. private lists hosts that may have addresses which are not public. The upstream's host is
-// one of them. operation is what objects are transferred for, [lfs.Download] or [lfs.Upload].
+// one of them. operation is [lfs.Download] or [lfs.Upload].
 func (r *Repo) LFSRemote(ctx context.Context, up Upstream, private []string, operation string) (*lfs.Remote, error) {
 	if up.URL == "" {
 		own, err := readOwnConfig(r.dir)

@@ -192,7 +192,7 @@ func secretKind(s secret.Secret) string {
 	return string(s.Type) + ", " + string(s.Kind)
 }
 
-// secretPlace tells where a value is, and its end.
+// secretPlace returns the place of a value, and its last characters.
 func secretPlace(s secret.Secret) string {
 	switch {
 	case s.Problem != "":
@@ -210,7 +210,7 @@ func secretPlace(s secret.Secret) string {
 	return text
 }
 
-// secretUse tells who gets a value.
+// secretUse returns the receivers of a value.
 func secretUse(s secret.Secret) string {
 	switch {
 	case !s.Active && (s.Type == secret.TypeAgentKey || s.Type == secret.TypeCloud):

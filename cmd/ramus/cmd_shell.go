@@ -23,8 +23,8 @@ func shellCommand() command {
 CALLER is a run or a conversation, or any unique part of its name. With --repo it
 is a complete name, and "new", or a name that is not taken, makes a new caller.
 
-The command goes on in an open terminal of the caller, or opens one. What is typed
-becomes commits, which "ramus log" lists. The keys "~." at the beginning of a line leave
+The command goes on in an open terminal of the caller, or opens one. Typed commands
+become commits, which "ramus log" lists. The keys "~." at the beginning of a line leave
 the terminal, which goes on. Another "ramus shell" finds it as it was left. If the
 connection or the server is lost, the command connects again for as long as it takes.
 

@@ -132,7 +132,7 @@ earlier version are listed when they are revoked.`,
 	}
 }
 
-// since tells how long ago a time was.
+// since returns the age of a time in words.
 func since(t time.Time) string {
 	if t.IsZero() {
 		return "never"

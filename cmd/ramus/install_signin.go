@@ -160,7 +160,7 @@ func (i *installation) openAccounts(ctx context.Context, keys string) (err error
 	return i.accounts.Open(ctx)
 }
 
-// openPeople opens the sessions of people and the log of what they do.
+// openPeople opens the sessions of people and the log of their actions.
 func (i *installation) openPeople(owner gitd.Person) error {
 	db, lost, err := session.OpenFile(filepath.Join(i.config.Data, "web.db"))
 	if err != nil {
@@ -194,7 +194,7 @@ func (i *installation) printLink(out io.Writer) {
 	fmt.Fprintf(out, "ramus: sign in at %s (once, within ten minutes; `ramus open` makes another link)\n", link)
 }
 
-// closePeople closes what openPeople has opened.
+// closePeople closes the sessions and the log.
 func (i *installation) closePeople() error {
 	err := i.actions.Close()
 	if i.web != nil {

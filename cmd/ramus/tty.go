@@ -40,7 +40,7 @@ type tty struct {
 	socket *client.TerminalConn
 }
 
-// typedKeys is what a person typed. sent is closed when it is sent, or dropped.
+// typedKeys is a piece of input. sent is closed when it is sent, or dropped.
 type typedKeys struct {
 	data []byte
 	sent chan struct{}
@@ -135,7 +135,7 @@ func reconnectPause(tries int) time.Duration {
 	return rand.N(min(maxPause, firstPause<<min(tries, 10))) + 10*time.Millisecond
 }
 
-// read reads what a person types.
+// read reads the input of the terminal.
 func (t *tty) read(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer close(t.ended)
 	keys := escapes{atStart: true, off: t.file == nil}
@@ -193,7 +193,7 @@ func (e *escapes) filter(p []byte) (typed []byte, leave bool) {
 	return typed, false
 }
 
-// send sends what a person types, and the size of the terminal. Without a connection it is dropped.
+// send sends input and the size of the terminal. Without a connection they are dropped.
 func (t *tty) send(ctx context.Context, resized <-chan os.Signal) {
 	ended := t.ended
 	select {

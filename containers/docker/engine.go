@@ -58,7 +58,7 @@ type Engine struct {
 	mu       sync.Mutex // guards the fields below
 	api      *client.Client
 	runsOn   machine
-	pins     map[string]string // what names of images mean, by name; empty for one that is not here
+	pins     map[string]string // ids of images by name; empty for an image that is not here
 	starting map[string]bool   // names of containers that Start has not returned yet
 	dirs     map[string]string // folder of the socket on the host by container id, for Dial
 	process1 map[string]process

@@ -32,7 +32,7 @@ func (e *Engine) pinned(name string) string {
 	return e.pins[name]
 }
 
-// pin decides what a name means. An empty id means that the image is wanted and is not here.
+// pin sets the image of a name. An empty id means that the image is wanted and is not here.
 func (e *Engine) pin(name, id string) {
 	if !e.Pin {
 		return

@@ -58,7 +58,7 @@ func TestPin(t *testing.T) {
 	if _, err := e.ImageProgram(t.Context(), "new:1"); err == nil || !strings.Contains(err.Error(), "image_refresh") {
 		t.Errorf("a missing image: %v", err)
 	}
-	// a:1 and new:1 are pulled. What was built here is not, nor an image of this project that is missing, nor one by its digest.
+	// a:1 and new:1 are pulled. Images that were built here, missing images of this project, and images by digest are not.
 	n := len(f.asked())
 	err := e.Refresh(t.Context(), []string{"ramus/task:none", "pinned@sha256:1", "gone:1"})
 	if err == nil || !strings.Contains(err.Error(), "gone:1: ") || strings.Contains(err.Error(), "new:1") {

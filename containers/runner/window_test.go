@@ -48,7 +48,7 @@ func TestWindow(t *testing.T) {
 		for n < hold {
 			n = <-read
 		}
-		over := n // what was read before the brake
+		over := n // bytes that were read before the brake
 		select {
 		case n = <-read:
 			over = n

@@ -185,7 +185,7 @@ func (k *look) install(ctx context.Context, line string) error {
 	}
 	if exit.Code != 0 || exit.Reason != "" {
 		k.check.Log = said.String()
-		return unverified("what the page needs could not be installed: `%s` %s: %s", line, howEnded(exit),
+		return unverified("the dependencies of the page could not be installed: `%s` %s: %s", line, howEnded(exit),
 			lastLines(said.String()))
 	}
 	k.step.Site.swapInstalled(done)

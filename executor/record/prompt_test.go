@@ -57,7 +57,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQueueKeeps applies random changes. What was heard never changes, and nothing is lost or doubled.
+// TestQueueKeeps applies random changes. Prompts that were heard never change, and none is lost or doubled.
 func TestQueueKeeps(t *testing.T) {
 	run := Run{Agent: &AgentCall{Prompt: "first"}}
 	for seed := range uint64(300) {

@@ -162,7 +162,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestGate checks who may answer a question, and with what.
+// TestGate checks the people and the answers that a question accepts.
 func TestGate(t *testing.T) {
 	g := Gate{Allowed: []string{"U012", "slack:U034", ""},
 		Options: []GateOption{{ID: "a", Name: "Yes"}, {ID: "b", Name: "No"}}}

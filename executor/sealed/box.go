@@ -39,7 +39,7 @@ type Box struct {
 
 // Damage is a file that cannot be opened.
 type Damage struct {
-	// Head is what the file says of itself, which nobody vouches for. Only its ID is sure.
+	// Head is that of the file, which is not authenticated. Only its ID is sure.
 	Head Head
 	Err  error
 }
@@ -115,7 +115,7 @@ func (b *Box) did(step string) {
 	}
 }
 
-// sweep returns the ids of all records, and removes what a killed process left half written.
+// sweep returns the ids of all records, and removes unfinished files of a killed process.
 func (b *Box) sweep() (ids []string, err error) {
 	entries, err := os.ReadDir(b.Dir)
 	if err != nil {

@@ -217,7 +217,7 @@ func TestRotateKilled(t *testing.T) {
 		case err != nil && !(errors.As(err, &ended) && ended.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL):
 			t.Fatalf("step %d: %v\n%s", n, err, out)
 		}
-		// What a process leaves that is killed between a file and its name.
+		// A file of a process that was killed before it named the file.
 		for _, half := range []string{filepath.Join(dir, "sealed", ".new-1"), filepath.Join(dir, "keys", ".new-1")} {
 			if err := os.WriteFile(half, []byte("half"), 0o600); err != nil {
 				t.Fatal(err)

@@ -16,6 +16,6 @@
 //
 // # Limits
 //
-// An earlier file of the same record is authentic too. Who may write into the folder can bring one back, or remove
-// a record, without notice.
+// An earlier file of the same record is authentic too. A program that may write into the folder can restore
+// one, or remove a record, without notice.
 package sealed

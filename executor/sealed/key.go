@@ -47,7 +47,7 @@ func ParseKey(text string) (k Key, err error) {
 	return Key(b), nil
 }
 
-// ID returns the name of the key in heads. It tells nothing about the key.
+// ID returns the name of the key in heads. The key cannot be derived from it.
 func (k Key) ID() string {
 	sum := sha256.Sum256(append([]byte("ramus seal key\x00"), k[:]...))
 	return hex.EncodeToString(sum[:8])

@@ -11,6 +11,6 @@
 //
 // A value never enters a container, a URL, a log or a journal. It leaves the server only in a header of a request for
 // one of the secret's hosts, or for the model API that the key is for. It is known to [redact.Secrets] before its first
-// use. The first use by each run is told to [Audit] before the value is used. A change of the store is on disk when the
+// use. [Audit] gets the first use by each run before the value is used. A change of the store is on disk when the
 // method returns. No method lists values. A damaged secret is refused, and no other one is used in its place.
 package secret

@@ -21,7 +21,7 @@ const (
 	shows = 16
 )
 
-// Type says what a secret is for.
+// Type is the use of a secret.
 type Type string
 
 // The types of secrets.

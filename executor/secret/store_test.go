@@ -120,7 +120,7 @@ func (a *auditor) Used(_ context.Context, x secret.Secret, u secret.Use) error {
 	return nil
 }
 
-// TestAgentKey checks whose key is taken, and that each first use by a run is told before the key is given.
+// TestAgentKey checks the choice of the key, and that Audit gets each first use by a run before the key is given.
 func TestAgentKey(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()

@@ -50,7 +50,7 @@ type Audit interface {
 // usesKept is the number of uses that are remembered for each secret.
 const usesKept = 20
 
-// note remembers a use, and tells Audit about the first one of each run and destination. mu is not held.
+// note remembers a use, and passes the first one of each run and destination to Audit. mu is not held.
 func (s *Store) note(ctx context.Context, x Secret, u User, to string) error {
 	now := Use{Time: s.Now().UTC(), Run: u.Run, By: u.Person, To: to}
 	s.mu.Lock()
@@ -140,7 +140,7 @@ func (s *Store) open(ctx context.Context, x Secret) (string, error) {
 	return value, nil
 }
 
-// Personal returns the value of a person's token of a forge, for the server's own use. to says for what. The error is
+// Personal returns the value of a person's token of a forge, for the server's own use. to is the purpose. The error is
 // [record.ErrNotFound] if the person has none of the name.
 func (s *Store) Personal(ctx context.Context, name, person, to string) (string, error) {
 	x, err := s.Find(OfPerson(person), name)

@@ -88,7 +88,7 @@ func TestMatchTextEnds(t *testing.T) {
 	}
 }
 
-// TestAllow adds what one repository may have to what all may.
+// TestAllow adds the bounds of one repository to those of all.
 func TestAllow(t *testing.T) {
 	b := Bounds{Allow: Allow{Images: make([]string, 1, 9), Egress: make([]Host, 1, 9), Limits: environment.Limits{Memory: 4, CPUs: 1, Tmp: 9}},
 		Repos: map[string]Repo{

@@ -31,7 +31,7 @@ type Mark struct {
 	Command string // of MarkCommand
 }
 
-// parseMark parses what comes after "133;" or "633;".
+// parseMark parses the text after "133;" or "633;".
 func parseMark(text string) (Mark, bool) {
 	kind, rest, more := strings.Cut(text, ";")
 	if len(kind) != 1 {

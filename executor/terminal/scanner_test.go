@@ -95,7 +95,7 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// FuzzScanner feeds any output, in two pieces. The pieces must not matter, and what is restored must be stable.
+// FuzzScanner feeds any output, in two pieces. The pieces must not matter, and the restored modes must be stable.
 func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{"\x1b]633;E;a;b\x07\x1b]633;C\x07x\x1b]633;D;0;1\x07", "\x1b[?1049h\x1b[31;1m",
 		"é\u009d633;D\u009c", "\x1b]0;t\x1b\\", "\x1bP\x18\xff\xc2", "\x1b[!p\x1bc\x0e"} {

@@ -195,7 +195,7 @@ func (t *Terminal) Attach(p Process, from, upto int64) {
 	t.line = newLine(p, t.out.next, t.size)
 	t.begin()
 	t.ack()
-	t.tell()
+	t.changed()
 }
 
 // Detach disconnects the terminal from its program, and waits until the process is no longer used. hangUp ends calls of
@@ -204,7 +204,7 @@ func (t *Terminal) Detach(hangUp func()) {
 	t.mu.Lock()
 	l := t.line
 	t.line = nil
-	t.tell()
+	t.changed()
 	t.mu.Unlock()
 	if l == nil {
 		hangUp()
@@ -242,7 +242,7 @@ func (t *Terminal) End(exit *int, why string) {
 	defer t.mu.Unlock()
 	t.ended, t.exit, t.why = true, exit, why
 	t.begin()
-	t.tell()
+	t.changed()
 }
 
 // Write takes the program's output. It never fails and never waits.
@@ -259,7 +259,7 @@ func (t *Terminal) Write(p []byte) (int, error) {
 		t.points = append(t.points, point{t.out.next, t.scan.Restore(), t.scan.FullScreen()})
 	}
 	if t.scan.Title() != title {
-		t.tell()
+		t.changed()
 	}
 	for v := range t.viewers {
 		v.wake()
@@ -278,7 +278,7 @@ func (t *Terminal) move() {
 	}
 }
 
-// Announce tells viewers of a command that has ended.
+// Announce sends viewers a command that has ended.
 func (t *Terminal) Announce(d Done) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -291,8 +291,8 @@ func (t *Terminal) Announce(d Done) {
 	}
 }
 
-// tell tells all viewers of a changed state. mu is held.
-func (t *Terminal) tell() {
+// changed sends all viewers the state. mu is held.
+func (t *Terminal) changed() {
 	for v := range t.viewers {
 		v.changed = true
 		v.wake()
@@ -321,7 +321,7 @@ func (t *Terminal) own(v *Viewer) {
 		t.resize(v.size)
 	}
 	t.ack()
-	t.tell()
+	t.changed()
 }
 
 // resize gives the terminal a size. mu is held.
@@ -330,7 +330,7 @@ func (t *Terminal) resize(s Size) {
 	if t.line != nil {
 		t.line.resize(s)
 	}
-	t.tell()
+	t.changed()
 }
 
 // ViewOptions are the options of a viewer.
@@ -359,6 +359,6 @@ func (t *Terminal) View(o ViewOptions) (*Viewer, error) {
 	if t.owner == nil && !o.Watch {
 		t.own(v)
 	}
-	t.tell()
+	t.changed()
 	return v, nil
 }

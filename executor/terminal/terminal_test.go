@@ -17,22 +17,22 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// program is a Process that notes what it is told.
+// program is a Process that records its calls.
 type program struct {
 	mu    sync.Mutex
 	deeds []string
 	acked int64
-	told  chan struct{}
+	calls chan struct{}
 	block chan struct{} // if not nil, input waits for it
 }
 
-func newProgram() *program { return &program{told: make(chan struct{}, 1000)} }
+func newProgram() *program { return &program{calls: make(chan struct{}, 1000)} }
 
 func (p *program) note(text string) {
 	p.mu.Lock()
 	p.deeds = append(p.deeds, text)
 	p.mu.Unlock()
-	p.told <- struct{}{}
+	p.calls <- struct{}{}
 }
 
 func (p *program) Input(b []byte) error {
@@ -47,7 +47,7 @@ func (p *program) Ack(n int64) error {
 	p.mu.Lock()
 	p.acked = n
 	p.mu.Unlock()
-	p.told <- struct{}{}
+	p.calls <- struct{}{}
 	return nil
 }
 
@@ -62,9 +62,9 @@ func (p *program) until(t *testing.T, ok func() bool) {
 			return
 		}
 		select {
-		case <-p.told:
+		case <-p.calls:
 		case <-late:
-			t.Fatalf("the program was told %q, acked %d", p.deeds, p.acked)
+			t.Fatalf("the program got %q, acked %d", p.deeds, p.acked)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestOwner(t *testing.T) {
 	}
 	p.until(t, func() bool { return len(p.deeds) == 3 })
 	if want := []string{"size 30x100", "size 41x121", "input ls\r"}; fmt.Sprint(p.deeds) != fmt.Sprint(want) {
-		t.Errorf("the program was told %q, want %q", p.deeds, want)
+		t.Errorf("the program got %q, want %q", p.deeds, want)
 	}
 	if s := next(t, a, ItemState).State; s.Owner != "Bob" || s.Mine || s.Size != (Size{41, 121}) || s.Watchers != 2 {
 		t.Errorf("state %+v", s)
@@ -237,7 +237,7 @@ func TestOwner(t *testing.T) {
 	p.until(t, func() bool { return p.acked == Hold })
 }
 
-// TestStuckInput checks that a program that takes no input gets acknowledgements, that input waits, and that what waits
+// TestStuckInput checks that a program that takes no input gets acknowledgements, that input waits, and that waiting input
 // is dropped with the connection.
 func TestStuckInput(t *testing.T) {
 	term, p := New("1", Size{24, 80}), newProgram()

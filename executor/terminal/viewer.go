@@ -20,7 +20,7 @@ type Viewer struct {
 	acked   int64
 	paused  bool
 	reset   string // why the screen is to be cleared; empty for none
-	restore string // what comes after the reset
+	restore string // the data of the reset
 	changed bool
 	done    []Done
 	closed  bool
@@ -279,6 +279,6 @@ func (v *Viewer) Close() {
 		t.owner = nil
 		t.ack()
 	}
-	t.tell()
+	t.changed()
 	v.wake()
 }

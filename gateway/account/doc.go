@@ -12,7 +12,7 @@
 // refs/ramus/accounts of the repository ramus-people, and is on disk before it counts. A role that an administrator
 // gave counts instead of those of the rules.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Names, logins and claims, which people choose themselves.
 package account

@@ -137,7 +137,7 @@ func (s *Store) SignIn(ctx context.Context, i Identity) (Person, error) {
 		return Person{}, err
 	}
 	if known && next.Role != p.Role {
-		s.tell(next.ID)
+		s.notify(next.ID)
 	}
 	return next.clone(), nil
 }
@@ -272,12 +272,12 @@ func (s *Store) change(ctx context.Context, id string, by gitd.Person, message s
 	if err := s.keep(ctx, next, by, message+next.Login); err != nil {
 		return Person{}, err
 	}
-	s.tell(id)
+	s.notify(id)
 	return next.clone(), nil
 }
 
-// tell has the sessions of an account changed. It is called with the lock, and the callee does not call back.
-func (s *Store) tell(id string) {
+// notify reports a change of an account to Changed. The caller holds the lock, and Changed does not call back.
+func (s *Store) notify(id string) {
 	if s.Changed != nil {
 		s.Changed(id)
 	}
@@ -314,7 +314,7 @@ func (s *Store) keep(ctx context.Context, p Person, by gitd.Person, message stri
 	return nil
 }
 
-// OpenRepo returns the repository of accounts and of the log of what people did, and makes it if it is missing.
+// OpenRepo returns the repository of accounts and of the log of actions, and makes it if it is missing.
 func OpenRepo(ctx context.Context, git *gitd.Server) (*gitd.Repo, error) {
 	repo, err := git.Repo(gitd.PeopleRepo)
 	if !errors.Is(err, gitd.ErrNotFound) {

@@ -32,12 +32,12 @@ import (
 const (
 	attemptTime = 15 * time.Second
 	maxState    = 16 << 20 // bytes of the file of a target
-	maxTips     = 10_000   // branches and tags of a repository that are told of
+	maxTips     = 10_000   // branches and tags of a repository that are sent
 	// callers begins the branches of callers.
 	callers = "refs/heads/ramus/"
 	// HeaderEvent names the event of a webhook, which is "push".
 	HeaderEvent = "X-Ramus-Event"
-	// HeaderDelivery is the same for each attempt to tell of one change.
+	// HeaderDelivery is the same for each attempt to send one change.
 	HeaderDelivery = "X-Ramus-Delivery"
 )
 
@@ -63,7 +63,7 @@ type Push struct {
 type Announcer struct {
 	Git     *gitd.Server
 	Targets []Target
-	// Dir keeps what targets were told of.
+	// Dir keeps the tips that targets received.
 	Dir string
 	// URL is the public address of the server, for the addresses of repositories. It may be empty.
 	URL  string
@@ -83,7 +83,7 @@ type Announcer struct {
 	opened bool
 }
 
-// Open tells of everything that is new, and of changes, until ctx ends or Close is called.
+// Open sends the changes since the last process, and later ones, until ctx ends or Close is called.
 func (a *Announcer) Open(ctx context.Context) error {
 	if err := os.MkdirAll(a.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of webhooks: %w", err)
@@ -117,7 +117,7 @@ func (a *Announcer) Close() {
 	a.wg.Wait()
 }
 
-// Changed has the targets of a repository told soon. It returns at once.
+// Changed has the changes of a repository sent to its targets soon. It returns at once.
 func (a *Announcer) Changed(repo string) {
 	if a == nil {
 		return
@@ -135,10 +135,10 @@ func (a *Announcer) Changed(repo string) {
 	}
 }
 
-// work tells one target of all changes.
+// work sends all changes to one target.
 func (a *Announcer) work(ctx context.Context, t Target, wake <-chan struct{}) {
 	for failed := 0; ; {
-		err := a.tell(ctx, t)
+		err := a.deliver(ctx, t)
 		if ctx.Err() != nil {
 			return
 		}
@@ -161,27 +161,26 @@ func (a *Announcer) work(ctx context.Context, t Target, wake <-chan struct{}) {
 	}
 }
 
-// tell tells a target of everything that it was not told of. A target without a file is a new one, which is told of later changes
-// only.
-func (a *Announcer) tell(ctx context.Context, t Target) error {
+// deliver sends a target the changes that it has not received. A target without a file is a new one, which gets later changes only.
+func (a *Announcer) deliver(ctx context.Context, t Target) error {
 	now, err := a.tips(ctx, t.Repo)
 	if err != nil || now == nil {
 		return err
 	}
-	told, err := a.read(t)
+	received, err := a.read(t)
 	if err != nil {
 		return err
 	}
-	if told == nil {
+	if received == nil {
 		return a.write(t, now)
 	}
 	names := maps.Clone(now)
-	maps.Copy(names, told)
+	maps.Copy(names, received)
 	for _, ref := range slices.Sorted(maps.Keys(names)) {
-		if told[ref] == now[ref] {
+		if received[ref] == now[ref] {
 			continue
 		}
-		p := Push{Event: "push", Repo: t.Repo, Ref: ref, Before: told[ref], After: now[ref]}
+		p := Push{Event: "push", Repo: t.Repo, Ref: ref, Before: received[ref], After: now[ref]}
 		if a.URL != "" {
 			p.URL = strings.TrimSuffix(a.URL, "/") + "/" + t.Repo + ".git"
 		}
@@ -189,11 +188,11 @@ func (a *Announcer) tell(ctx context.Context, t Target) error {
 			return err
 		}
 		if p.After == "" {
-			delete(told, ref)
+			delete(received, ref)
 		} else {
-			told[ref] = p.After
+			received[ref] = p.After
 		}
-		if err := a.write(t, told); err != nil {
+		if err := a.write(t, received); err != nil {
 			return err
 		}
 	}
@@ -267,7 +266,7 @@ func (a *Announcer) file(t Target) string {
 	return filepath.Join(a.Dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// read returns the tips that a target was told of, or nil for a new target.
+// read returns the tips that a target received, or nil for a new target.
 func (a *Announcer) read(t Target) (map[string]gitd.Hash, error) {
 	f, err := os.Open(a.file(t))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -278,18 +277,18 @@ func (a *Announcer) read(t Target) (map[string]gitd.Hash, error) {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxState+1))
-	told := map[string]gitd.Hash{}
+	received := map[string]gitd.Hash{}
 	if err == nil && len(text) <= maxState {
-		err = json.Unmarshal(text, &told)
+		err = json.Unmarshal(text, &received)
 	}
 	if err != nil || len(text) > maxState {
 		return nil, fmt.Errorf("cannot read the state of a webhook: %s: %w; remove the file, and it begins as a new one", f.Name(), err)
 	}
-	return told, nil
+	return received, nil
 }
 
-func (a *Announcer) write(t Target, told map[string]gitd.Hash) error {
-	text, err := json.Marshal(told)
+func (a *Announcer) write(t Target, received map[string]gitd.Hash) error {
+	text, err := json.Marshal(received)
 	if err == nil {
 		err = durable.Replace(a.file(t), append(text, '\n'), true)
 	}

@@ -59,7 +59,7 @@ func (r *receiver) setAway(away bool) {
 	r.mu.Unlock()
 }
 
-// TestAnnounce tells a receiver of each change of a branch or tag, also of those from when it or the server was away.
+// TestAnnounce sends a receiver each change of a branch or tag, also those of the time when it or the server was away.
 func TestAnnounce(t *testing.T) {
 	dir := t.TempDir()
 	r := &receiver{t: t, came: make(chan announce.Push, 100), ids: map[string]int{}}
@@ -121,7 +121,7 @@ func TestAnnounce(t *testing.T) {
 		want := announce.Push{Event: "push", Repo: "app", Ref: ref, Before: before, After: after,
 			URL: "https://ramus.example/app.git"}
 		if got := <-r.came; got != want {
-			t.Errorf("told of %+v, want %+v", got, want)
+			t.Errorf("received %+v, want %+v", got, want)
 		}
 	}
 	first := commit()
@@ -141,7 +141,7 @@ func TestAnnounce(t *testing.T) {
 	set("refs/tags/v1", first)
 	next("refs/tags/v1", "", first)
 
-	// While the receiver is away, changes add up. The next process tells of them.
+	// While the receiver is away, changes add up. The next process sends them.
 	r.setAway(true)
 	third, fourth := commit(), commit()
 	set("refs/heads/main", third)
@@ -157,6 +157,6 @@ func TestAnnounce(t *testing.T) {
 	next("refs/heads/main", fourth, second)
 	a.Close()
 	if len(r.came) != 0 {
-		t.Errorf("told twice: %+v", <-r.came)
+		t.Errorf("sent twice: %+v", <-r.came)
 	}
 }

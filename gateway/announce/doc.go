@@ -1,4 +1,4 @@
-// Package announce tells other systems about pushes, by webhooks of repositories.
+// Package announce sends pushes to other systems, by webhooks of repositories.
 //
 // # Nouns
 //
@@ -7,10 +7,9 @@
 //
 // # Invariants
 //
-// Each target has a file with the tips that it was told of. What it was not told of is the difference to the present tips. So a
-// change is told at least once, also after a kill, in the order in which the branches were seen, and several changes of a branch
-// may be told as one. A tip is in the file only after the target has answered with a success. A push to ramus never waits for a
-// target. Branches of callers are not told of.
+// Each target has a file with the tips that it received. Their difference to the present tips is not sent yet. So a change is sent
+// at least once, also after a kill. Several changes of a branch may be sent as one. A tip is in the file only after the target has
+// answered with a success. A push to ramus never waits for a target. Branches of callers are not sent.
 //
 // # Untrusted input
 //

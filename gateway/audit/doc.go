@@ -1,4 +1,4 @@
-// Package audit keeps the log of what people did to the server.
+// Package audit keeps the log of the actions of people.
 //
 // # Nouns
 //
@@ -12,7 +12,7 @@
 // The commits of a month are one line of parents, and the first names the last of the month before. A commit
 // that is removed or changed is therefore missed by its successor.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Names and objects, which are texts of strangers. They are bounded, and have no characters that deceive the eye.
 package audit

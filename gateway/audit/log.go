@@ -25,10 +25,10 @@ type Entry struct {
 	Login string `json:"login,omitempty"`
 	// Session is the beginning of the hash of a session's ID.
 	Session string `json:"session,omitempty"`
-	// Action is what was done, such as "people.role" or "POST /api/tokens". Object is the thing that it was done to.
+	// Action is the name of the action, such as "people.role" or "POST /api/tokens". Object is the changed thing.
 	Action string `json:"action"`
 	Object string `json:"object,omitempty"`
-	// Result is "ok", or why it was refused.
+	// Result is "ok", or the reason of the refusal.
 	Result string `json:"result"`
 	// Request names the request in the server's log. Place is the network that it came from.
 	Request string `json:"request,omitempty"`
@@ -90,7 +90,7 @@ func (l *Log) Open() {
 	l.ended.Go(l.write)
 }
 
-// Close writes what waits, and ends the writer. It may be called on a nil Log.
+// Close writes the entries that wait, and ends the writer. It may be called on a nil Log.
 func (l *Log) Close() error {
 	if l == nil || l.stop == nil {
 		return nil
@@ -212,7 +212,7 @@ func (l *Log) write() {
 	}
 }
 
-// flush writes what waits, and tells those who wait for it.
+// flush writes the entries that wait, and wakes their callers.
 func (l *Log) flush(ctx context.Context) {
 	l.mu.Lock()
 	all, asked := slices.Clone(l.waiting), l.asked

@@ -23,7 +23,7 @@ const LetsEncrypt = acme.LetsEncryptURL
 type ACME struct {
 	// Hosts are the names for which certificates are asked. Required.
 	Hosts []string
-	// Email is told to the authority, which may write to it. It may be empty.
+	// Email is sent to the authority, which may write to it. It may be empty.
 	Email string
 	// Directory is the URL of the authority. Empty means LetsEncrypt.
 	Directory string

@@ -4,7 +4,7 @@
 //
 // A [Source] has the certificates of handshakes: [Files] reads one that somebody else renews, and [ACME] gets and renews
 // its own from a certificate authority. [Redirect] leads requests without TLS to the address with TLS, and [Strict]
-// tells browsers to come by TLS alone from then on.
+// has browsers use TLS alone from then on.
 //
 // # Invariants
 //

@@ -43,7 +43,7 @@ type Files struct {
 	stamps [2]stamp
 }
 
-// stamp tells whether a file has changed.
+// stamp is the state of a file, which differs after a change.
 type stamp struct {
 	size int64
 	time time.Time

@@ -10,7 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Bounds of what is sent with a prompt.
+// Bounds of the files of a prompt.
 const (
 	MaxFiles   = 5
 	MaxUpload  = 25 << 20 // bytes of all files together
@@ -104,7 +104,7 @@ type newPrompt struct {
 	Key   string      `json:"key,omitempty" jsonschema:"a second prompt with the same key does nothing"`
 	Now   bool        `json:"now,omitempty" jsonschema:"say it at once, before all that wait"`
 	Files []file      `json:"files,omitempty"`
-	By    gitd.Person `json:"by,omitzero" jsonschema:"for administrators who speak for somebody else"`
+	By    gitd.Person `json:"by,omitzero" jsonschema:"the person, for calls by an administrator in another name"`
 }
 
 type newSession struct {

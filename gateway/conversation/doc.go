@@ -1,4 +1,4 @@
-// Package conversation shows what people, agents and commands of one caller said and did, in one story.
+// Package conversation shows the messages and actions of people, agents and commands of one caller in one story.
 //
 // # Nouns
 //
@@ -7,7 +7,6 @@
 //   - An [Entry] is a prompt, a message of the agent, a call of a tool, a question, a commit, a check … Its id is RUN/SEQ, where SEQ is
 //     the number of the event in the journal of the run. Words of an agent have RUN/SEQ.BYTE, where SEQ is that of the turn's beginning.
 //   - A [Fold] makes the turns of one run from its journal, event by event.
-//   - A [Reader] follows a run, and loses and doubles no byte of what the agent says.
 //
 // # Invariants
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// maxEntries bounds the entries of one turn. What is beyond is in the journal.
+// maxEntries bounds the entries of one turn. Later ones are only in the journal.
 const maxEntries = 3000
 
 // maxViews bounds the views of one check of a page.
@@ -125,7 +125,7 @@ func (f *Fold) Apply(e record.Event) {
 	}
 }
 
-// note adds an entry for an event that is told as it is.
+// note adds an entry for an event that has one of its own.
 func (f *Fold) note(e record.Event) {
 	switch e.Type {
 	case record.EventInterrupt:
@@ -224,7 +224,7 @@ func (f *Fold) extend(to int64, more string) {
 	f.changed[f.words] = true
 }
 
-// output takes live output of the turn that works. It ignores what it has. A gap is left to the reader, see [Reader].
+// output takes live output of the turn that works. It ignores bytes that it has. [Read] fills a gap.
 func (f *Fold) output(e record.Event) {
 	t := f.Last()
 	if e.Span == nil || e.Kind != "stdout" || e.Span.Seq != t.seq || t.Kind != record.KindAgent || e.Span.To <= f.said {

@@ -15,7 +15,7 @@ import (
 // maxRemembered bounds the runs that a Memory has. The journals of others are read again.
 const maxRemembered = 200
 
-// Memory remembers the folds of runs, so that a page that is made again reads only what is new. Its zero value is empty. It is safe for
+// Memory remembers the folds of runs, so that a page that is made again reads only new events. Its zero value is empty. It is safe for
 // concurrent use.
 type Memory struct {
 	mu    sync.Mutex // guards the fields below

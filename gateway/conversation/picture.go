@@ -37,7 +37,7 @@ func Attach(content []byte) ([]byte, error) {
 	return content, nil
 }
 
-// stripPNG keeps the chunks that change what is seen.
+// stripPNG keeps the chunks that change the shown picture.
 func stripPNG(b []byte) ([]byte, error) {
 	const head = 8
 	out := slices.Clone(b[:head])

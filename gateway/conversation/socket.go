@@ -363,7 +363,7 @@ func (s *socket) load(m message) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := s.tell(p.Session, v, e); err != nil {
+			if err := s.update(p.Session, v, e); err != nil {
 				return nil, err
 			}
 		}
@@ -371,8 +371,8 @@ func (s *socket) load(m message) (any, error) {
 	return map[string]any{}, nil
 }
 
-// tell sends the updates of an event.
-func (s *socket) tell(session string, v *voice, e record.Event) error {
+// update sends the updates of an event.
+func (s *socket) update(session string, v *voice, e record.Event) error {
 	list, err := v.hear(s.ctx, e)
 	if err != nil {
 		return err
@@ -398,7 +398,7 @@ func (s *socket) follow(session string, v *voice) (ok bool) {
 		run := v.at.Run
 		for e, err := range s.api.Talk.Executor.EventsFrom(s.ctx, run, v.at.Seq, v.at.Words) {
 			if err == nil {
-				err = s.tell(session, v, e)
+				err = s.update(session, v, e)
 			}
 			if err != nil {
 				s.conn.Close()

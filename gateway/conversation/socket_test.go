@@ -22,7 +22,7 @@ import (
 // desk is an executor whose one run is a story that has ended.
 type desk struct {
 	*story
-	Executor // what no test calls
+	Executor // for the methods that no test calls
 	decided  chan record.Decision
 }
 
@@ -149,7 +149,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// TestSocketOrigin refuses the pages of other origins, and what is no WebSocket.
+// TestSocketOrigin refuses the pages of other origins, and requests that are no WebSocket.
 func TestSocketOrigin(t *testing.T) {
 	if _, answer, err := dial(t, told("one"), http.Header{"Origin": {"https://evil.example"}}); err == nil ||
 		answer == nil || answer.StatusCode != http.StatusBadRequest {

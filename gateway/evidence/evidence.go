@@ -53,7 +53,7 @@ type API struct {
 	// Content is the origin of the trace viewer ("https://content.example.org"), which is this server under another host.
 	// Empty means that there is none.
 	Content string
-	// Sessions says that a cookie tells who looks at pages of this server. Then the trace viewer needs Content.
+	// Sessions is true if people have sessions by cookies. Then the trace viewer needs Content.
 	Sessions bool
 	Now      func() time.Time
 }

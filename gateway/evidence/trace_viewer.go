@@ -43,8 +43,8 @@ func (api *API) traceLink(c *route.Call, link string) string {
 	return c.Prefix() + links.TracePath + "index.html?trace=" + url.QueryEscape(link)
 }
 
-// trace sends a browser to the viewer at the origin of content. Without such an origin the viewer is here, unless a
-// cookie tells who looks.
+// trace sends a browser to the viewer at the origin of content. Without such an origin the viewer is here, unless
+// people have sessions.
 func (api *API) trace(c *route.Call) error {
 	switch {
 	case api.Content == "" && api.Sessions:

@@ -1,10 +1,9 @@
-// Package forgekey has people store their own tokens of forges, with which ramus opens the pull requests that they ask
-// for.
+// Package forgekey stores people's own tokens of forges, with which ramus opens the pull requests that they ask for.
 //
 // # Nouns
 //
-// A [Site] is a forge at which people may have tokens. An invitation is a link for one person, who proved to another
-// part of ramus who they are. The page of the link takes one token. [Keys] makes invitations, and has the tokens.
+// A [Site] is a forge at which people may have tokens. An invitation is a link for one person, whose identity another
+// part of ramus has checked. The page of the link takes one token. [Keys] makes invitations, and has the tokens.
 //
 // # Invariants
 //
@@ -12,7 +11,7 @@
 // forge has accepted it, and sealed. It is used on the host to open a pull request and for nothing else. No page, log or
 // container has it.
 //
-// # What is hostile
+// # Untrusted input
 //
 // Every request. A page names the person whose token it takes, because somebody may send their own link to another
 // person. A program that looks at links, as chat services do, changes nothing.

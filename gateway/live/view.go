@@ -14,7 +14,7 @@ type Fragment struct {
 	HTML string
 }
 
-// View is what a page shows now.
+// View is the present content of a page.
 type View struct {
 	Title string
 	// Topics wake the view.

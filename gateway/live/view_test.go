@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// page is what a browser shows: the keys of each list in order, and the hash of each key.
+// page is the state of a browser, which is the keys of each list in order and the hash of each key.
 type page struct {
 	order map[string][]string
 	in    map[string]string
 	hash  map[string]string
 }
 
-// apply does what the island does.
+// apply does the work of the island.
 func (p *page) apply(ops []Op, hashes map[string]string) {
 	for _, op := range ops {
 		list := p.order[p.in[op.Key]]

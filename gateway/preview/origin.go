@@ -265,7 +265,7 @@ func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 		return own
 	}
 	way := route.Route{Pattern: labelPart, Access: route.AccessPreview,
-		Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: api.hostPreview}
+		Summary: "The program at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: api.hostPreview}
 	preview := mux.Serve(way, nil)
 	way.Handle = func(c *route.Call) error {
 		return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.Host)

@@ -156,7 +156,7 @@ func (api *API) unseen(c *route.Call, p previewed, err error) error {
 		return err
 	default:
 		said = route.NewProblem(route.KindUnavailable,
-			"what listens at port %d of %s gave no answer that could be shown", p.port, p.caller).
+			"the program at port %d of %s gave no answer that can be shown", p.port, p.caller).
 			WithHint("it may have ended, or speak no HTTP")
 	}
 	said.Cause = err

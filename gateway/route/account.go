@@ -114,7 +114,7 @@ func NewWho(a Account) Who {
 // accountRefs are the refs that members may change.
 var accountRefs = []string{"refs/heads/*", "refs/tags/*"}
 
-// grantIn returns the grant that decides what the caller may do in a repository.
+// grantIn returns the grant that decides the rights of the caller in a repository.
 func (w Who) grantIn(repo string) gitd.Grant {
 	g := w.Grant()
 	if w.Account == nil {

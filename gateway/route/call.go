@@ -28,7 +28,7 @@ type Call struct {
 // ResultOK is the result of an action that succeeded, in the log of actions.
 const ResultOK = "ok"
 
-// Audit adds what the person of the call did to the log of actions, and returns when it is on disk. It is called after
+// Audit adds an action of the person of the call to the log of actions, and returns when it is on disk. It is called after
 // the action and before the answer.
 func (c *Call) Audit(action, object string) error { return c.AuditResult(action, object, ResultOK) }
 

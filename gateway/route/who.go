@@ -36,7 +36,7 @@ var Local = Who{Subject: "local", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, 
 // Nobody reports whether the request carried no valid token.
 func (w Who) Nobody() bool { return w.Subject == "" }
 
-// Grant returns the grant whose methods decide what the caller may do. The Git server asks the same methods. For an
+// Grant returns the grant whose methods decide the rights of the caller. The Git server asks the same methods. For an
 // account it is the grant of its role in every repository, so that roles in single repositories are not in it.
 func (w Who) Grant() gitd.Grant {
 	return gitd.Grant{Subject: w.Subject, Repo: w.Repo, Scopes: w.Scopes, Read: w.Read, Write: w.Write}

@@ -340,7 +340,7 @@ func (s *Store) Changed(account string) error {
 	return nil
 }
 
-// end ends a session on disk, in memory, and for those who watch it.
+// end ends a session on disk, in memory, and for its observers.
 func (s *Store) end(id string) error {
 	k := s.byID[id]
 	if k == nil {
@@ -378,7 +378,7 @@ func (s *Store) put(k *kept, changed kept) error {
 	return nil
 }
 
-// newID returns a new id, and what is kept of it.
+// newID returns a new id, and its record.
 func newID(session string, now time.Time, note []byte) ([]byte, id, error) {
 	secret := random(idBytes)
 	sum := sha256.Sum256(secret)

@@ -191,7 +191,7 @@ func TestChangedRoles(t *testing.T) {
 	<-ended
 	select {
 	case <-quiet:
-		t.Error("the session of another account was told")
+		t.Error("the observer of another account was woken")
 	default:
 	}
 	f, next := k.find(cookie)

@@ -46,7 +46,7 @@ func (s *Store) unwatch(id string, w *watch) {
 	}
 }
 
-// wake tells all observers of a session.
+// wake wakes all observers of a session.
 func (s *Store) wake(id string) {
 	for w := range s.watches[id] {
 		w.timer.Stop()

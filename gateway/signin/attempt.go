@@ -58,7 +58,7 @@ func (a attempt) nonce() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// attemptCookie is what remembers an attempt in the browser that began it. It lets nobody in.
+// attemptCookie returns the cookie that keeps an attempt in the browser that began it. It lets nobody in.
 func attemptCookie(c *route.Call, value string, life time.Duration) *http.Cookie {
 	k := &http.Cookie{Name: route.AttemptCookie, Value: value, Path: "/", MaxAge: int(life / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode}
@@ -76,8 +76,8 @@ func beginAttempt(c *route.Call) attempt {
 	return a
 }
 
-// endAttempt returns the attempt of a browser that came back with its state, and removes its cookie. again is where the
-// person begins again.
+// endAttempt returns the attempt of a browser that came back with its state, and removes its cookie. again is the hint about a new
+// attempt.
 func endAttempt(c *route.Call, again string) (attempt, error) {
 	cookie, err := c.R.Cookie(attemptCookie(c, "", 0).Name)
 	if err != nil {

@@ -122,7 +122,7 @@ func (p *People) askAgain(ctx context.Context, s session.Session, note []byte) e
 	return nil
 }
 
-// forgetSession drops what is known of a session that a person ended, and revokes its token at GitHub.
+// forgetSession drops the checks of a session that a person ended, and revokes its token at GitHub.
 func (p *People) forgetSession(ctx context.Context, id string) {
 	if token := p.checks.forget(id); token != "" && p.github != nil {
 		p.github.Client.Revoke(ctx, token)

@@ -96,7 +96,7 @@ func (api *API) ways(c *route.Call, to string, again bool) []way {
 	return list
 }
 
-// choose shows the ways to sign in. Who is signed in already is sent on, except to authenticate again.
+// choose shows the ways to sign in. A person who is signed in already is sent on, except to authenticate again.
 func (api *API) choose(c *route.Call) error {
 	if api.People == nil {
 		return errNobody()
@@ -146,7 +146,7 @@ func (api *API) signOutEverywhere(c *route.Call) error {
 	return api.showOut(c)
 }
 
-// showOut removes the cookie and what the browser keeps of this server, and shows the page where people sign in.
+// showOut removes the cookie and the data of this server in the browser, and shows the page where people sign in.
 func (api *API) showOut(c *route.Call) error {
 	http.SetCookie(c.W, api.People.sessionCookie(c, ""))
 	c.W.Header().Set("Clear-Site-Data", `"cache", "storage"`)

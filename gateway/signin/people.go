@@ -25,7 +25,7 @@ import (
 type People struct {
 	Accounts *account.Store
 	Sessions *session.Store
-	// Actions is the log of what people did. Nil keeps none.
+	// Actions is the log of actions. Nil keeps none.
 	Actions *audit.Log
 	// OIDC lets people in by OpenID Connect. Nil lets nobody in by it.
 	OIDC *OIDC
@@ -157,7 +157,7 @@ func (p *People) note(c *route.Call, e audit.Entry) {
 	}
 }
 
-// entry fills in what follows from the call.
+// entry fills in the fields that follow from the call.
 func entry(c *route.Call, e audit.Entry) audit.Entry {
 	e.Request, e.Place = c.ID, session.Place(c.R)
 	if c.Who.Local {
@@ -170,7 +170,7 @@ func entry(c *route.Call, e audit.Entry) audit.Entry {
 	return e
 }
 
-// sessionMark returns what names a session in the log.
+// sessionMark returns the name of a session in the log.
 func sessionMark(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:6])

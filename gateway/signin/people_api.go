@@ -18,7 +18,7 @@ type Person struct {
 	Sessions int `json:"sessions"`
 }
 
-// NewRoles changes the roles of a person. What is left out stays as it is.
+// NewRoles changes the roles of a person. Omitted roles stay as they are.
 type NewRoles struct {
 	// Role is viewer, member, admin, none, or rules, which has it follow from the configuration.
 	Role string `json:"role,omitempty" jsonschema:"viewer, member, admin, none, or rules for the role of the configuration"`

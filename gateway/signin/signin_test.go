@@ -225,7 +225,7 @@ func TestSignOut(t *testing.T) {
 		}
 	}
 	second.want("the ended browser", second.do("/page", nil), 303, "/auth")
-	third.want("what nobody has", third.do("/settings/sessions/x/end", url.Values{}), 404, "no session")
+	third.want("a session that nobody has", third.do("/settings/sessions/x/end", url.Values{}), 404, "no session")
 	second.do(w.link(), nil)
 	second.want("everywhere", second.do("/auth/out/everywhere", url.Values{}), 303, "/auth?out=1")
 	third.want("the third browser", third.do("/page", nil), 303, "/auth")

@@ -122,7 +122,7 @@ func (s *space) show(ctx context.Context, t executor.Terminal, session gitd.Shel
 		for {
 			n, err := session.In.Read(buf)
 			if n > 0 {
-				_ = v.Input(ctx, buf[:n]) // what the program cannot have is dropped
+				_ = v.Input(ctx, buf[:n]) // input that the program does not take is dropped
 			}
 			if err != nil {
 				return

@@ -26,7 +26,7 @@ var frames = []Frame{
 	{Type: FrameProblem, Fault: Problem{Kind: "denied", Detail: "no", Final: true}},
 }
 
-// FuzzDecode decodes any message. What can be decoded is encoded to the same frame.
+// FuzzDecode decodes any message. A message that can be decoded is encoded to the same frame.
 func FuzzDecode(f *testing.F) {
 	for _, frame := range frames {
 		message, err := frame.Encode()

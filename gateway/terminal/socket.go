@@ -250,7 +250,7 @@ func (s *socket) find(ctx context.Context, h Hello) (executor.Terminal, error) {
 		record.Request{Caller: s.caller.Caller, Repo: s.caller.Repo, Terminal: &call, Asker: h.Asker})
 }
 
-// send sends what the viewer gets.
+// send sends the items of the viewer.
 func (s *socket) send(ctx context.Context) {
 	for {
 		item, err := s.viewer.Next(ctx)

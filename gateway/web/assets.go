@@ -23,7 +23,7 @@ type Assets struct {
 	incomplete string
 }
 
-// howToBuild is what pages of a build without scripts say.
+// howToBuild is the note on pages of a build without scripts.
 const howToBuild = "This program was built without the scripts of its pages, so they do not update by themselves. `make build` adds them."
 
 // ReadAssets returns the files of a build in a folder, see internal/webbuild.

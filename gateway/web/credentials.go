@@ -23,7 +23,7 @@ type credentialsData struct {
 	Types []string // of agents
 	Admin bool
 	Local bool // nobody in particular looks
-	// Wrong has the mistakes of the form, by field. The fields keep what was written, but for values.
+	// Wrong has the mistakes of the form, by field. The fields keep their texts, except values.
 	Wrong                     map[string]string
 	Name, Agent, Hosts, Owner string
 	Tried                     *credential.Verified
@@ -41,7 +41,7 @@ func (api *API) credentialsPage(c *route.Call) (*Page, error) {
 	return api.credentialsWith(c, &credentialsData{Agent: "claude-code"})
 }
 
-// credentialsWith returns the page with what was written into its form.
+// credentialsWith returns the page with the texts of its form.
 func (api *API) credentialsWith(c *route.Call, d *credentialsData) (*Page, error) {
 	if api.Credentials == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server keeps no credentials")
@@ -67,7 +67,7 @@ func (api *API) credentialsWith(c *route.Call, d *credentialsData) (*Page, error
 	return p, nil
 }
 
-// setCredentials stores what the form has: the key of an agent, a secret, or the text of a .env file.
+// setCredentials stores the key of an agent, a secret, or the text of a .env file.
 func (api *API) setCredentials(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err

@@ -2,7 +2,7 @@
 //
 // # Nouns
 //
-// A [Page] is what a path shows one person now: a title, a template and its data. A builder makes the page of a request, and is a function of
+// A [Page] is the content of a path for one person now. It has a title, a template and its data. A builder makes the page of a request, and is a function of
 // the state of the server. The elements of a page that change are its fragments ([Page.Live]); package live sends them to open tabs. The shell
 // is the frame of every page. A [Pane] is a part of the page of a workspace, such as its terminal. An island is a script that adds comfort to
 // a page, and never content.
@@ -10,9 +10,9 @@
 // # Invariants
 //
 // A page is complete and every form works without scripts. No page has an inline script, an inline style or a data URL, and [Policy] forbids
-// them. A form that is refused keeps all its text, and says why next to the field. Every change answers with 303 to the page that shows it.
+// them. A form that is refused keeps all its text, and shows the reason next to the field. Every change answers with 303 to the page that shows it.
 //
-// # What is hostile
+// # Untrusted input
 //
 // All text of containers, repositories, models and people. html/template escapes it, and render.Clean makes visible what would deceive the eye.
 package web

@@ -6,7 +6,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// The cookies of what a person chose for one browser. They hold no secret.
+// The cookies of a person's choices for one browser. They hold no secret.
 const (
 	themeCookie   = "ramus-theme"
 	densityCookie = "ramus-density"
@@ -35,7 +35,7 @@ func (api *API) settingsPage(c *route.Call) (*Page, error) {
 	}
 	if api.Tokens != nil {
 		d.More = append(d.More, Settings{Title: "Tokens", Path: tokensPath, Icon: "lock",
-			About: "What lets programs and git in"})
+			About: "Access for programs and git"})
 	}
 	for _, s := range api.More {
 		if !s.Admin || c.Who.Admin() {
@@ -45,7 +45,7 @@ func (api *API) settingsPage(c *route.Call) (*Page, error) {
 	return &Page{Title: "Settings", Nav: "settings", Template: "settings", Data: d, Layout: "narrow"}, nil
 }
 
-// saveAppearance keeps what a person chose in the browser.
+// saveAppearance keeps a person's choices in the browser.
 func (api *API) saveAppearance(c *route.Call) error {
 	if err := readForm(c); err != nil {
 		return err

@@ -20,7 +20,7 @@ var pageFiles embed.FS
 // pages are the templates of this package.
 var pages = template.Must(template.New("").Funcs(functions).ParseFS(pageFiles, "pages/*.html"))
 
-// Page is what a path shows now. A builder sets the exported fields.
+// Page is the present content of a path. A builder sets the exported fields.
 type Page struct {
 	Title string
 	// Nav is the entry of the navigation that the page belongs to, such as "workspaces".
@@ -69,7 +69,7 @@ func (p *Page) Person() string {
 	return who.Subject
 }
 
-// Owner returns a mark of the person, for what browsers keep. Returns "" if nobody is signed in.
+// Owner returns a mark of the person, for the data that browsers keep. Returns "" if nobody is signed in.
 func (p *Page) Owner() string {
 	if p.call.Who.Nobody() {
 		return ""

@@ -126,7 +126,7 @@ func (api *API) setUp() {
 			api.Live.Render, api.Live.Access = api.render, api.Socket
 		}
 		api.builders = []view{
-			{"/dashboard", "What needs a person, what runs, and what has ended", api.dashboard},
+			{"/dashboard", "Work that needs a person, runs that work, and runs that have ended", api.dashboard},
 			{"/workspaces", "The workspaces that a person may see", api.workspaceList},
 			{"/workspaces/new", "The form for a new workspace", api.workspaceForm},
 			{"/workspaces/{workspace}", "A workspace: conversation, shell, preview and activity", api.workspacePage},

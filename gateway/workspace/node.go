@@ -13,7 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// Health tells whether a machine answers.
+// Health is the state of a machine.
 type Health string
 
 // The health of machines.
@@ -82,7 +82,7 @@ var machineTypes = []string{record.EventContainer, record.EventQueued, record.Ev
 // maxAsked bounds the workspaces whose events a list of events of a machine has.
 const maxAsked = 50
 
-// Events returns what the containers of the machine did, as far as who may see it, the newest first.
+// Events returns the events of the machine's containers that who may see, the newest first.
 func (m *Machines) Events(ctx context.Context, who route.Who) ([]record.Event, error) {
 	callers, err := m.Workspaces.Executor.Callers(ctx, record.Filter{Max: maxAsked, Keep: func(r record.Run) bool {
 		return r.Repo != lookup.InboxRepo && who.SeesRun(r)
@@ -114,7 +114,7 @@ func (api *MachinesAPI) Routes() []route.Route {
 		{Method: "GET", Pattern: one, Access: route.AccessRead, Summary: "One machine", Response: Machine{},
 			Handle: api.get},
 		{Method: "GET", Pattern: one + "/events", Access: route.AccessRead,
-			Summary:  "What the containers of a machine did, newest first",
+			Summary:  "The events of a machine's containers, newest first",
 			Response: []record.Event{}, Handle: api.events},
 		{Method: "POST", Pattern: one + "/stop", Access: route.AccessAdmin,
 			Summary:  "Stop a machine; the server's own cannot be stopped",

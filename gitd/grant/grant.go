@@ -96,7 +96,7 @@ func (g Grant) Has(scope string) bool {
 	return false
 }
 
-// PeopleRepo is the repository in which ramus keeps accounts of people and the log of what they did. A grant for every
+// PeopleRepo is the repository in which ramus keeps accounts of people and the log of their actions. A grant for every
 // repository covers it only with the scope "admin". Every other grant has to name it.
 const PeopleRepo = "ramus-people"
 

@@ -186,7 +186,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestValues checks what becomes of commands, ports and unknown keys.
+// TestValues checks commands, ports and unknown keys.
 func TestValues(t *testing.T) {
 	f, err := Parse(Path, []byte(`{"image": "a", "onCreateCommand": "", "updateContentCommand": {"b": "", "a": "x"}, "postCreateCommand": null,
 		"containerEnv": {"A": "${devcontainerId} ${localWorkspaceFolderBasename} ${containerEnv:B}", "B": "${devcontainerId}"},

@@ -58,7 +58,7 @@ func setupLines(lines []string) (from, to int) {
 			break // the next key, or a comment before it
 		}
 	}
-	// Blank lines belong to what follows. The first line is not blank.
+	// Blank lines belong to the entry after them. The first line is not blank.
 	for strings.TrimSpace(lines[to-1]) == "" {
 		to--
 	}
