@@ -67,19 +67,19 @@ func (show writing) differs(c record.BrowserCheck) []string {
 		return nil
 	}
 	var shares []string // by viewport
-	same, compared := true, 0
+	same, compared := true, false
 	for _, d := range c.Compare.Views {
 		if d.Note != "" {
 			continue
 		}
-		compared++
+		compared = true
 		same = same && Percent(d.Changed) == Percent(c.Compare.Views[0].Changed)
 		if d.Changed > 0 {
 			shares = append(shares, Percent(d.Changed)+" at "+show(d.Viewport, 40))
 		}
 	}
 	switch {
-	case compared == 0:
+	case !compared:
 		return []string{"not compared"}
 	case len(shares) == 0:
 		return []string{"nothing changed"}
