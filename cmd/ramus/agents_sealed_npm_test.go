@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/internal/loopback"
+	"github.com/ramus-dev/ramus/internal/programs"
+	"github.com/ramus-dev/ramus/internal/redact/redacttest"
+)
+
+// TestSealedKeyFromNPM has Claude Code work with the sealed key of a person, while the server's own key is wrong. The
+// key is in no file of the data folder, no answer, and nowhere in the container: not in its configuration, the
+// environment and the arguments of its processes, or its files.
+func TestSealedKeyFromNPM(t *testing.T) {
+	if os.Getenv("RAMUS_TEST") != "npm" {
+		t.Skip("only with RAMUS_TEST=npm: downloads and runs coding agents, for some minutes")
+	}
+	const canary = "sk-c4n4ry/+VALUE&of-a-sealed-key"
+	binary := filepath.Join(t.TempDir(), "ramus")
+	if err := programs.Into(filepath.Dir(binary), "cmd/ramus"); err != nil {
+		t.Fatal(err)
+	}
+	a := npmAgents[0]
+	image := a.build(t)
+	for _, name := range a.agents {
+		t.Run(name, func(t *testing.T) {
+			s := a.site(t, strings.HasSuffix(name, "-acp"), image, binary)
+			s.model.Key = canary
+			stop := s.serve("ada")
+			cmd := exec.CommandContext(t.Context(), binary, "secret", "set", "--agent", "claude-code")
+			cmd.Env, cmd.Stdin = s.environ, strings.NewReader(canary)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("the key cannot be stored: %v\n%s", err, out)
+			}
+
+			w := &containerWatch{t: t, owner: s.owner(), value: canary, done: make(chan struct{})}
+			w.wg.Go(w.look)
+			s.edit("conv:sealed", name)
+			close(w.done)
+			w.wg.Wait()
+			if w.looks == 0 || !w.exported {
+				t.Errorf("no container was seen: %d looks, exported: %v", w.looks, w.exported)
+			}
+
+			answers := s.ramus("evidence", "conv:sealed", "--json") + s.ramus("log", "conv:sealed", "--patch", "--output") +
+				s.ramus("secret", "list", "--json") + stop()
+			for _, form := range redacttest.Text([]byte(answers), canary) {
+				t.Errorf("an answer or the log has the key, %s", form)
+			}
+			hits, err := redacttest.Folder(t.Context(), s.data, canary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, hit := range hits {
+				t.Errorf("the key is in %s", hit)
+			}
+			s.silent()
+		})
+	}
+}
+
+// serve starts a server for further commands, which come from a person with a token. stop ends it and returns its log.
+func (s *agentSite) serve(subject string) (stop func() string) {
+	s.t.Helper()
+	server := &chatServer{t: s.t, binary: s.binary, data: s.data, addr: loopback.Address(s.t), environ: s.environ}
+	s.config += fmt.Sprintf("listen: %s\nurl: http://%[1]s\n", server.addr)
+	s.configure("\x00", "")
+	token := strings.Fields(s.ramus("token", "create", "--subject", subject, "--scope", "write"))[0]
+	server.start()
+	own := s.environ
+	s.t.Cleanup(func() { server.kill(syscall.SIGTERM) })
+	s.environ = append(slices.Clone(own), "RAMUS_URL=http://"+server.addr, "RAMUS_TOKEN="+token)
+	return func() string {
+		server.kill(syscall.SIGTERM)
+		s.environ = own
+		s.ramus("ps") // a command with its own server removes the containers that are left
+		return server.log.String()
+	}
+}
+
+// owner returns the installation's name in the labels of its containers.
+func (s *agentSite) owner() string {
+	s.t.Helper()
+	owner, err := os.ReadFile(filepath.Join(s.data, "hosts", "owner"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(owner))
+}
+
+// containerWatch searches the containers of an installation for a value while they run.
+type containerWatch struct {
+	t        *testing.T
+	owner    string
+	value    string
+	done     chan struct{} // closed when it is enough
+	wg       sync.WaitGroup
+	looks    int
+	exported bool
+}
+
+// look searches until done is closed.
+func (w *containerWatch) look() {
+	began := time.Now()
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+		for _, id := range strings.Fields(string(w.docker("ps", "-q", "--no-trunc", "--filter", "label=ramus.owner="+w.owner))) {
+			// A container that has just ended answers nothing.
+			processes := w.docker("exec", id, "sh", "-c", "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null; true")
+			w.search("the processes of the container", processes)
+			w.search("the configuration of the container", w.docker("inspect", id))
+			if len(processes) > 0 {
+				w.looks++
+			}
+			if !w.exported && bytes.Contains(processes, []byte("claude")) && time.Since(began) > 3*time.Second {
+				if files := w.docker("export", id); len(files) > 0 {
+					w.search("a file of the container", files)
+					w.exported = true
+				}
+			}
+		}
+	}
+}
+
+func (w *containerWatch) search(place string, text []byte) {
+	for _, form := range redacttest.Text(text, w.value) {
+		w.t.Errorf("%s has the key, %s", place, form)
+	}
+}
+
+// docker returns the output of a command, which is empty if the container has gone.
+func (w *containerWatch) docker(args ...string) []byte {
+	out, err := exec.CommandContext(w.t.Context(), "docker", args...).Output()
+	if err != nil {
+		return nil
+	}
+	return out
+}
