@@ -156,9 +156,9 @@ func (s *Server) setUpAlone() {
 	if s.Git != nil {
 		s.mux.Verify = s.Git.Verify
 	}
+	s.mux.Ended = s.ended
 	if s.People != nil {
-		s.mux.Account, s.mux.Again, s.mux.Ended, s.mux.Audit = s.People.Account, s.People.Again, s.People.Ended,
-			s.People.Audit
+		s.mux.Account, s.mux.Again, s.mux.Audit = s.People.Account, s.People.Again, s.People.Audit
 	}
 
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
@@ -227,6 +227,14 @@ func (s *Server) setUpAlone() {
 		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()
+}
+
+// ended returns a channel that is closed when the session or the token of who ends. It is [route.Mux.Ended].
+func (s *Server) ended(who route.Who) (<-chan struct{}, func()) {
+	if who.Account != nil {
+		return s.People.Ended(who)
+	}
+	return s.Git.WatchToken(who.Token)
 }
 
 // stats returns the numbers of the executor.

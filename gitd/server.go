@@ -188,6 +188,9 @@ func (s *Server) Tokens() []Issued { return s.tokens.List() }
 // RevokeToken refuses a token from now on, by its id. The error is [ErrNotFound] if no such token was made.
 func (s *Server) RevokeToken(id, by string) error { return s.tokens.Revoke(id, by) }
 
+// WatchToken returns a channel that is closed when a token ends or is revoked, by its id. stop must be called.
+func (s *Server) WatchToken(id string) (ended <-chan struct{}, stop func()) { return s.tokens.Watch(id) }
+
 // Verify returns the grant of a token. Returns [ErrDenied] with the reason if the token is refused.
 func (s *Server) Verify(token string) (Grant, error) {
 	g, err := s.signer.Verify(token)

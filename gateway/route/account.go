@@ -311,12 +311,23 @@ func (c *Call) Origin() string {
 // Secure reports whether people reach this server by https.
 func (c *Call) Secure() bool { return strings.HasPrefix(c.Address(), "https://") }
 
-// ErrSessionEnded is the cause of the end of a socket's context when its session ended.
-var ErrSessionEnded = errors.New("the session has ended")
+// The causes of the end of a request's context when its session, or its token, ended.
+var (
+	ErrSessionEnded = errors.New("the session has ended")
+	ErrTokenEnded   = errors.New("the token has ended or was revoked")
+)
 
-// endWithSession has the context of a socket's request end when its session does.
-func (m *Mux) endWithSession(c *Call) (release func()) {
-	if m.Ended == nil || c.Access != AccessSocket || c.Who.Account == nil {
+// endWithAccess has the context of a request end when the access of its caller does: of a socket with its session, and
+// of every request with its token.
+func (m *Mux) endWithAccess(c *Call) (release func()) {
+	cause := ErrSessionEnded
+	switch {
+	case m.Ended == nil:
+		return func() {}
+	case c.Who.Account != nil && c.Access == AccessSocket:
+	case c.Who.Account == nil && c.Who.Token != "":
+		cause = ErrTokenEnded
+	default:
 		return func() {}
 	}
 	ended, stop := m.Ended(c.Who)
@@ -326,7 +337,7 @@ func (m *Mux) endWithSession(c *Call) (release func()) {
 		defer close(done)
 		select {
 		case <-ended:
-			cancel(ErrSessionEnded)
+			cancel(cause)
 		case <-ctx.Done():
 		}
 	}()

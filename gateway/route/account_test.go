@@ -225,3 +225,29 @@ func TestSocketsEndWithTheirSession(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
+
+// TestRequestsEndWithTheirToken revokes a token under the handler of a stream.
+func TestRequestsEndWithTheirToken(t *testing.T) {
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	m := &Mux{Verify: func(string) (gitd.Grant, error) {
+		return gitd.Grant{ID: "x", Subject: "ada", Repo: "*", Scopes: []string{"read"}}, nil
+	}, Ended: func(w Who) (<-chan struct{}, func()) {
+		if w.Token != "x" {
+			t.Errorf("watches the token %q", w.Token)
+		}
+		return ended, func() { close(stopped) }
+	}}
+	h := m.Serve(Route{Method: "GET", Pattern: "/", Access: AccessRead, Handle: func(c *Call) error {
+		close(ended)
+		<-c.R.Context().Done()
+		return context.Cause(c.R.Context())
+	}}, nil)
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Authorization", "Bearer x")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	<-stopped
+	if w.Code != 401 || !strings.Contains(w.Body.String(), "revoked") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

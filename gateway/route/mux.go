@@ -30,8 +30,9 @@ type Mux struct {
 	// [AccessPage] and [AccessSocket]. A call without a valid session has nobody, without an error. If it is nil, nobody
 	// can sign in.
 	Account func(c *Call) (Who, error)
-	// Ended returns a channel that is closed when the session of who ends or its roles change. stop must be called when
-	// the channel is no longer needed. If it is nil, sockets survive their sessions.
+	// Ended returns a channel that is closed when the session of who ends or its roles change or, for who came with a
+	// token, when the token ends or is revoked. stop must be called when the channel is no longer needed. If it is nil,
+	// streams and sockets survive their sessions and tokens.
 	Ended func(who Who) (ended <-chan struct{}, stop func())
 	// Again returns the person of a session as it is now, for sockets that are open for a while. If it is nil, who does
 	// not change.
@@ -168,7 +169,7 @@ func (m *Mux) handle(c *Call, route Route, fixed *Who, limit int64) (err error) 
 	if err := m.admit(c, route, fixed); err != nil {
 		return err
 	}
-	defer m.endWithSession(c)()
+	defer m.endWithAccess(c)()
 	if limit > 0 {
 		c.R.Body = http.MaxBytesReader(c.W, c.R.Body, limit)
 	}

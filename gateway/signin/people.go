@@ -144,7 +144,8 @@ func (p *People) Audit(c *route.Call, action, object, result string) error {
 	if p.Actions == nil {
 		return nil
 	}
-	return p.Actions.Append(c.R.Context(), entry(c, audit.Entry{Action: action, Object: object, Result: result}))
+	// Who revokes their own token ends the context of the request.
+	return p.Actions.Append(context.WithoutCancel(c.R.Context()), entry(c, audit.Entry{Action: action, Object: object, Result: result}))
 }
 
 // note adds an entry that nobody waits for.

@@ -69,7 +69,8 @@ type Ledger struct {
 	mu       sync.Mutex // guards all below
 	f        *os.File
 	tokens   map[string]*Issued
-	recorded map[string]time.Time // the uses that File has
+	recorded map[string]time.Time           // the uses that File has
+	watches  map[string]map[*watch]struct{} // by the id of the token
 }
 
 // Open reads the file. It forgets tokens that have ended.
@@ -234,6 +235,7 @@ func (l *Ledger) Revoke(id, by string) error {
 		return fmt.Errorf("cannot revoke the token %s: %w", id, err)
 	}
 	l.apply(e)
+	l.wake(id)
 	return nil
 }
 
