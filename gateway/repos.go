@@ -344,10 +344,10 @@ func (api *reposAPI) revision(c *route.Call, r *gitd.Repo, rev string) (string, 
 		}
 		rev = "refs/heads/" + base
 	}
-	if c.Who.ReadsAll() {
+	if c.Who.ReadsAllIn(r.Name()) {
 		return rev, nil
 	}
-	h, err := r.ResolveFor(c.R.Context(), c.Who.Grant(), rev)
+	h, err := r.ResolveFor(c.R.Context(), c.Who.GrantIn(r.Name()), rev)
 	return string(h), err
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/preview"
+	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/terminal"
@@ -65,6 +66,8 @@ type Server struct {
 	People *signin.People
 	// Accounts has the people, also if People is nil.
 	Accounts *account.Store
+	// Privacy keeps which workspaces are private. If it is nil, none can be.
+	Privacy *privacy.Store
 	// Records signs the records about people. Nil means Git.Signer.
 	Records *gitd.CommitSigner
 	// Content is the origin of the trace viewer and of all files with scripts, which is this server under another host.
@@ -157,6 +160,9 @@ func (s *Server) setUpAlone() {
 		s.mux.Verify = s.Git.Verify
 	}
 	s.mux.Ended = s.ended
+	if s.Privacy != nil {
+		s.mux.Veil = s.Privacy.Veil
+	}
 	if s.People != nil {
 		s.mux.Account, s.mux.Again, s.mux.Audit = s.People.Account, s.People.Again, s.People.Audit
 	}
@@ -176,6 +182,9 @@ func (s *Server) setUpAlone() {
 		tasks.Triggers = s.Triggers
 	}
 	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
+	if s.Privacy != nil {
+		places.Privacy = s.Privacy
+	}
 	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,
 		Engineer: s.Engineer,

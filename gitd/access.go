@@ -79,6 +79,11 @@ func (a access) config(l Limits) []string {
 	show(a.grant.Read, false)
 	show(a.grant.Read, true)
 	show(a.grant.Write, true)
+	if a.grant.Veil != nil {
+		for _, p := range a.grant.Veil.Hidden() {
+			c = append(c, "transfer.hideRefs="+strings.TrimSuffix(p, "/*"))
+		}
+	}
 	if head, err := readHead(a.dir); err != nil || !a.grant.Shows(head) {
 		c = append(c, "transfer.hideRefs=HEAD")
 	}

@@ -5,6 +5,9 @@ import "github.com/ramus-dev/ramus/gitd/grant"
 // Grant states the rights of its bearer. It travels as an EdDSA JWT (RFC 8037) and is never stored.
 type Grant = grant.Grant
 
+// Veil has the refs of one repository that belong to other people than the bearer of a grant.
+type Veil = grant.Veil
+
 // Issued describes a token that was made, without the token.
 type Issued = grant.Issued
 

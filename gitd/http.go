@@ -42,7 +42,7 @@ func (s *Server) GrantHandler(g Grant) http.Handler {
 // called with the secrets of a push that was refused, before the client gets its answer.
 func (s *Server) DoorHandler(allowed func() Grant, leaked func([]Leak)) http.Handler {
 	return s.httpHandler(func(r *http.Request) (Grant, bool, error) {
-		g := allowed()
+		g := allowed().Under(noVeil{})
 		if err := g.Check(); err != nil {
 			return g, true, &httpError{http.StatusForbidden, err.Error()}
 		}
@@ -330,6 +330,7 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 	if err := a.checkEnabled(s, write); err != nil {
 		return access{}, &httpError{http.StatusForbidden, err.Error()}
 	}
+	a.grant = s.veiled(a.grant, a.name)
 	return a, nil
 }
 

@@ -56,6 +56,9 @@ type Server struct {
 	// Changed is called after branches or tags of a repository have changed, and must return at once. Nil means that nobody
 	// is told. It may be set like LFS.
 	Changed func(repo string)
+	// Veil returns the veil over a repository for the bearer of a token or a key, or nil. Nil means that refs belong to
+	// nobody. It may be set like LFS.
+	Veil func(g Grant, repo string) Veil
 	// CreateOnPush lists the subjects that make a repository by a push to a free name, if their grant covers the name and
 	// all branches. Administrators may, and "*" is everybody with such a grant.
 	CreateOnPush []string
@@ -153,6 +156,22 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.closeRoot())
 }
 
+// veiled returns the grant of a client for a repository. Connections of the server's own containers have no veil.
+func (s *Server) veiled(g Grant, repo string) Grant {
+	if s.Veil == nil || g.Veil != nil {
+		return g
+	}
+	return g.Under(s.Veil(g, repo))
+}
+
+// noVeil hides nothing. Connections of the server's own containers have it, whose grants list all that they need.
+type noVeil struct{}
+
+func (noVeil) Hides(string) bool { return false }
+func (noVeil) Locks(string) bool { return false }
+func (noVeil) HidesAny() bool    { return false }
+func (noVeil) Hidden() []string  { return nil }
+
 func (s *Server) log() *slog.Logger {
 	if s.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -189,7 +208,9 @@ func (s *Server) Tokens() []Issued { return s.tokens.List() }
 func (s *Server) RevokeToken(id, by string) error { return s.tokens.Revoke(id, by) }
 
 // WatchToken returns a channel that is closed when a token ends or is revoked, by its id. stop must be called.
-func (s *Server) WatchToken(id string) (ended <-chan struct{}, stop func()) { return s.tokens.Watch(id) }
+func (s *Server) WatchToken(id string) (ended <-chan struct{}, stop func()) {
+	return s.tokens.Watch(id)
+}
 
 // Verify returns the grant of a token. Returns [ErrDenied] with the reason if the token is refused.
 func (s *Server) Verify(token string) (Grant, error) {

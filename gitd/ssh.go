@@ -464,7 +464,7 @@ func (f *sshFront) locate(ctx context.Context, v *sshSession, path string, write
 		f.server.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
 		return a, say("the repository cannot be served; the server's log says why")
 	}
-	a.grant, a.client = grant.Effective(), "ssh:"+v.conn.addr.String()
+	a.grant, a.client = f.server.veiled(grant, a.name).Effective(), "ssh:"+v.conn.addr.String()
 	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return a, say("your key may only read %s", a.name)
 	}

@@ -36,7 +36,11 @@ func sightOf(g Grant) string {
 	if len(g.Read) == 0 {
 		return ""
 	}
-	return strings.Join(g.Read, "\n") + "\n\n" + strings.Join(g.Write, "\n")
+	sight := strings.Join(g.Read, "\n") + "\n\n" + strings.Join(g.Write, "\n")
+	if g.Veil != nil {
+		sight += "\n\n" + strings.Join(g.Veil.Hidden(), "\n")
+	}
+	return sight
 }
 
 // checkWants returns nil if a grant shows all wants. It shows tips, the commits that they reach, and, if it may

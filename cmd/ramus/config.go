@@ -68,6 +68,7 @@ type Config struct {
 	Devcontainer   string                 `yaml:"devcontainer"`
 	Preview        PreviewConfig          `yaml:"preview"`
 	SignIn         PeopleConfig           `yaml:"sign_in"`
+	Workspaces     WorkspacesConfig       `yaml:"workspaces"`
 	Web            WebConfig              `yaml:"web"`
 	AuthorizedKeys string                 `yaml:"authorized_keys"`
 	Git            GitConfig              `yaml:"git"`
@@ -413,8 +414,9 @@ func Defaults() Config {
 		SignIn: PeopleConfig{Admins: []string{}, Members: []string{}, Viewers: []string{}, Default: "none",
 			Idle: Duration(session.DefaultIdle), Life: Duration(session.DefaultLife),
 			OIDC: OIDCConfig{Scopes: []string{"profile", "email"}}},
-		Web:      WebConfig{JS: "on"},
-		Services: ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
+		Web:        WebConfig{JS: "on"},
+		Workspaces: WorkspacesConfig{Write: "members"},
+		Services:   ServicesConfig{Memory: 512 * mib, CPUs: 1, PIDs: 256, Disk: 2 * gib},
 		Git: GitConfig{Create: []string{}, ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib,
 			Objects: 5_000_000, ObjectBytes: 512 * mib, LFSBytes: 8 * gib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
@@ -476,7 +478,8 @@ func (s *Size) UnmarshalText(b []byte) error {
 var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"",
 		"openai", "anthropic"}, "sign_in.default": {"none", "viewer", "member"}, "web.js": {"on", "off"},
-	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"},
+	"workspaces.write": {"members", "owner"},
+	"agents.*.kind":    {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"},
 	"agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
 	"repos.*.merge":                {"", "push", "pull-request", "here"},
 	"repos.*.mirror":               {"", "pull", "push"},

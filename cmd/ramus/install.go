@@ -33,6 +33,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
@@ -68,6 +69,7 @@ type installation struct {
 	traces   *trace.Exporter // nil if no collector is configured
 
 	accounts *account.Store
+	privacy  *privacy.Store     // which workspaces are private
 	records  *gitd.CommitSigner // of records about people; nil if the Git server's is
 	oidc     *signin.OIDC       // nil if none is configured
 	owner    gitd.Person        // who can use the unix socket

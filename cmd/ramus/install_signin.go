@@ -18,11 +18,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
+	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/sshdoor"
 	"github.com/ramus-dev/ramus/gitd"
 	"golang.org/x/crypto/ssh"
 )
@@ -46,6 +49,11 @@ type OIDCConfig struct {
 	ClientSecretFile string   `yaml:"client_secret_file"`
 	Scopes           []string `yaml:"scopes"`
 	Title            string   `yaml:"title"`
+}
+
+// WorkspacesConfig has the rights of people in the workspaces of others.
+type WorkspacesConfig struct {
+	Write string `yaml:"write"`
 }
 
 // WebConfig configures the pages for browsers.
@@ -157,7 +165,29 @@ func (i *installation) openAccounts(ctx context.Context, keys string) (err error
 	}
 	bot := gitd.Person{Name: i.config.Bot.Name, Email: i.config.Bot.Email}
 	i.accounts = &account.Store{Git: i.git, Rules: rules, Signer: i.records, Committer: bot, Log: i.log}
-	return i.accounts.Open(ctx)
+	if err := i.accounts.Open(ctx); err != nil {
+		return err
+	}
+	return i.openPrivacy(ctx)
+}
+
+// openPrivacy opens the records of private workspaces. If they cannot be read, all work of callers is hidden from
+// everybody but administrators.
+func (i *installation) openPrivacy(ctx context.Context) error {
+	began := func(c record.Caller) string {
+		if runs := i.executor.OfCaller(c); len(runs) > 0 {
+			return runs[0].Asker.ID
+		}
+		return ""
+	}
+	i.privacy = &privacy.Store{Git: i.git, Signer: i.records, Committer: i.accounts.Committer, Began: began,
+		OwnersOnly: i.config.Workspaces.Write == "owner", Log: i.log}
+	if err := i.privacy.Open(ctx); err != nil {
+		i.log.Error("the work of everybody is hidden from all but administrators", "err", err)
+	}
+	i.git.Veil = i.privacy.Veil
+	i.git.Workspaces = &sshdoor.Door{Executor: i.executor, Veil: i.privacy.Veil, Log: i.log}
+	return nil
 }
 
 // openPeople opens the sessions of people and the log of their actions.

@@ -19,7 +19,6 @@ import (
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gateway/preview"
-	"github.com/ramus-dev/ramus/gateway/sshdoor"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -208,7 +207,6 @@ func (o *opening) openExecutor(ctx context.Context) error {
 		return fmt.Errorf("cannot open the executor: %w", err)
 	}
 	o.executor = x
-	o.git.Workspaces = &sshdoor.Door{Executor: x, Log: o.log}
 	return nil
 }
 
@@ -243,7 +241,7 @@ func (o *opening) makeGateway() {
 	o.gateway = &gateway.Server{
 		Executor: o.executor, Git: o.git, Mirrors: o.mirrors, Models: o.models, Budget: o.budget,
 		Chat: o.chat, Hooks: o.forges.hooks(), Tickets: o.trackers.hooks, GitHub: o.forges.hub.client,
-		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, ForgeKeys: o.personal,
+		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, Privacy: o.privacy, ForgeKeys: o.personal,
 		Links: o.links, Preview: o.preview, Traces: o.traces, Secrets: o.set, Log: o.log,
 		Version: buildVersion(), Engine: o.engine.Name(),
 		URL: c.URL, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret, NoScript: c.Web.JS == "off",

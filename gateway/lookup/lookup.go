@@ -51,7 +51,7 @@ func (l *Lookup) PathRepo(c *route.Call) (*gitd.Repo, error) {
 // CheckBase returns an error if the caller may not see the branch that a run begins from. An empty base means the
 // repository's own.
 func (l *Lookup) CheckBase(ctx context.Context, who route.Who, repo, base string) error {
-	if who.ReadsAll() {
+	if who.ReadsAllIn(repo) {
 		return nil
 	}
 	if base == "" {

@@ -114,8 +114,18 @@ func NewWho(a Account) Who {
 // accountRefs are the refs that members may change.
 var accountRefs = []string{"refs/heads/*", "refs/tags/*"}
 
-// grantIn returns the grant that decides the rights of the caller in a repository.
-func (w Who) grantIn(repo string) gitd.Grant {
+// GrantIn returns the grant that decides the rights of the caller in a repository. An empty name is that of all
+// repositories together, in which nothing may be changed.
+func (w Who) GrantIn(repo string) gitd.Grant {
+	g := w.roleIn(repo)
+	if w.veil == nil || w.Local || w.Admin() {
+		return g
+	}
+	return g.Under(w.veil(g, repo))
+}
+
+// roleIn returns the grant of the caller's role in a repository.
+func (w Who) roleIn(repo string) gitd.Grant {
 	g := w.Grant()
 	if w.Account == nil {
 		return g
@@ -148,7 +158,13 @@ func (w Who) RoleIn(repo string) Role {
 	return RoleNone
 }
 
-// ReadsAll reports whether the caller sees all refs of the repositories that it sees.
+// ReadsAllIn reports whether the caller sees all refs of a repository, also those of other people.
+func (w Who) ReadsAllIn(repo string) bool {
+	return w.GrantIn(repo).MayRead(repo) && w.GrantIn(repo).ReadsAll()
+}
+
+// ReadsAll reports whether the caller's role shows all refs of the repositories that it sees. Private work of other
+// people is left out.
 func (w Who) ReadsAll() bool {
 	if w.Account != nil {
 		return w.Account.Best().Includes(RoleViewer)
@@ -157,7 +173,7 @@ func (w Who) ReadsAll() bool {
 }
 
 // SeesAll reports whether the caller sees all repositories and all their refs, so that a list needs no filter.
-func (w Who) SeesAll() bool { return w.Repo == "*" && w.Grant().ReadsAll() }
+func (w Who) SeesAll() bool { return w.Repo == "*" && w.GrantIn("").ReadsAll() }
 
 // mayAccount reports whether routes of class a let an account in. Handlers check the repository.
 func (w Who) mayAccount(a Access) bool {

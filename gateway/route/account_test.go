@@ -69,7 +69,7 @@ func TestAccount(t *testing.T) {
 			if p := w.Person(gitd.Person{Name: "Somebody Else", Email: "else@example.org"}); p.Name != "Ada" {
 				t.Errorf("%s acts as %s", role, p.Name)
 			}
-			if w.grantIn("app").MayWriteRef("app", "refs/ramus/runs/x") || w.CheckChange("app", "x") == nil && w.grantIn("app").Force {
+			if w.GrantIn("app").MayWriteRef("app", "refs/ramus/runs/x") || w.CheckChange("app", "x") == nil && w.GrantIn("app").Force {
 				t.Errorf("%s changes the records of ramus", role)
 			}
 		}

@@ -47,7 +47,8 @@ func (c *Call) Again() (Who, error) {
 	if c.Who.Account == nil || c.mux.Again == nil {
 		return c.Who, nil
 	}
-	return c.mux.Again(c.R.Context(), c.Who)
+	who, err := c.mux.Again(c.R.Context(), c.Who)
+	return who.Under(c.mux.Veil), err
 }
 
 // isRead reports whether a request changes nothing.

@@ -37,6 +37,9 @@ type Mux struct {
 	// Again returns the person of a session as it is now, for sockets that are open for a while. If it is nil, who does
 	// not change.
 	Again func(ctx context.Context, who Who) (Who, error)
+	// Veil returns the veil over a repository for the bearer of a grant, see [gitd.Server.Veil]. An empty name asks for all
+	// repositories together. If it is nil, no work is private.
+	Veil func(g gitd.Grant, repo string) gitd.Veil
 	// Audit adds an action of a call to the log of actions, and returns when it is on disk. It is asked for every
 	// request that changes something at a route of [AccessAdmin], before the end of the answer. If it is nil, there is no
 	// such log.
@@ -218,6 +221,7 @@ func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 	}
 	who, err := m.identify(c.R)
 	if err == nil {
+		who = who.Under(m.Veil)
 		c.Who = who
 	}
 	switch {
@@ -242,6 +246,7 @@ func (m *Mux) admitSession(c *Call) (err error) {
 	if c.Who, err = m.admitAccount(c); err != nil {
 		return err
 	}
+	c.Who = c.Who.Under(m.Veil)
 	return c.checkRepo()
 }
 

@@ -28,6 +28,14 @@ type Who struct {
 	// Account is the person of a session. Nil means that the request came with a token or by the unix socket. With an
 	// account, its roles decide.
 	Account *Account `json:"-"`
+
+	veil func(g gitd.Grant, repo string) gitd.Veil // see [Mux.Veil]
+}
+
+// Under returns the caller under the veils of repositories, see [Mux.Veil].
+func (w Who) Under(veil func(g gitd.Grant, repo string) gitd.Veil) Who {
+	w.veil = veil
+	return w
 }
 
 // Local is the caller of every request on the unix socket.
@@ -67,11 +75,11 @@ func (w Who) May(a Access) bool {
 }
 
 // Sees reports whether the caller may know of a repository.
-func (w Who) Sees(repo string) bool { return w.grantIn(repo).MayRead(repo) }
+func (w Who) Sees(repo string) bool { return w.GrantIn(repo).MayRead(repo) }
 
 // SeesBranch reports whether the caller may know of a branch, and of the runs on it.
 func (w Who) SeesBranch(repo, branch string) bool {
-	return w.grantIn(repo).MayReadRef(repo, "refs/heads/"+branch)
+	return w.GrantIn(repo).MayReadRef(repo, "refs/heads/"+branch)
 }
 
 // SeesRun reports whether the caller may know of a run.
@@ -82,7 +90,7 @@ func (w Who) SeesTask(t record.Task) bool { return w.SeesBranch(t.Repo, t.Caller
 
 // CheckChange returns why the caller may not change a branch that it may know of. Returns nil if it may.
 func (w Who) CheckChange(repo, branch string) error {
-	if w.grantIn(repo).MayWriteRef(repo, "refs/heads/"+branch) {
+	if w.GrantIn(repo).MayWriteRef(repo, "refs/heads/"+branch) {
 		return nil
 	}
 	if w.Account != nil {

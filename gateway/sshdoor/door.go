@@ -24,7 +24,9 @@ const exitFailed = 125
 // Door opens callers' containers. Its fields must not change after the first login.
 type Door struct {
 	Executor *executor.Executor
-	Log      *slog.Logger
+	// Veil hides the work of other people, see [route.Mux.Veil]. Nil hides nothing.
+	Veil func(g gitd.Grant, repo string) gitd.Veil
+	Log  *slog.Logger
 }
 
 var _ gitd.Workspaces = (*Door)(nil)
@@ -45,7 +47,7 @@ func (d *Door) OpenWorkspace(_ context.Context, user string, grant func(repo str
 		return nil
 	}
 	who := route.Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write,
-		Name: g.Person.Name, Email: g.Person.Email}
+		Name: g.Person.Name, Email: g.Person.Email}.Under(d.Veil)
 	if !who.SeesBranch(st.Repo, st.Branch) || !who.May(route.AccessWrite) || who.CheckChange(st.Repo, st.Branch) != nil {
 		return nil
 	}

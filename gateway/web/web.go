@@ -169,6 +169,7 @@ func (api *API) Routes() []route.Route {
 	form("/workspaces/{workspace}/stop", "Stop a workspace, by its page", api.stopWorkspace)
 	form("/workspaces/{workspace}/restart", "Start a workspace again, by its page", api.restartWorkspace)
 	form("/workspaces/{workspace}/delete", "Delete a workspace, by its page", api.deleteWorkspace)
+	form("/workspaces/{workspace}/privacy", "Make a workspace private or show it, by its page", api.setPrivacy)
 	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
 	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
 	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)

@@ -38,9 +38,11 @@ type workData struct {
 	Left, Right paneShown
 	Only        string
 	MayChange   bool
-	Present     []string
-	Boot        []bootLine
-	Run         *runRow
+	// Owns is set if the person may say who sees the workspace.
+	Owns    bool
+	Present []string
+	Boot    []bootLine
+	Run     *runRow
 }
 
 type paneTab struct {
@@ -84,6 +86,7 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 		return nil, err
 	}
 	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChange(st.Repo, st.Branch) == nil}
+	d.Owns = api.Workspaces.Privacy != nil && d.MayChange && s.Owner.ID != "" && (c.Who.Admin() || s.Owner.ID == c.Who.Subject)
 	d.Present = api.present(c.Who, s)
 	if !s.Status.Serves() {
 		events, err := api.Workspaces.BootLog(ctx, s)
@@ -171,6 +174,18 @@ func (api *API) deleteWorkspace(c *route.Call) error {
 		return err
 	}
 	return api.see(c, "/workspaces")
+}
+
+// setPrivacy makes a workspace private, or shows it.
+func (api *API) setPrivacy(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	s, err := api.Workspaces.SetPrivate(c, c.R.PathValue("workspace"), formText(c, "private", 1) != "")
+	if err != nil {
+		return err
+	}
+	return api.see(c, workspacePath(s.ID))
 }
 
 // command runs a command as a run of its own.

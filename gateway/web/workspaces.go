@@ -133,7 +133,8 @@ func (api *API) createWorkspace(c *route.Call) error {
 	n := workspace.Wish{Key: formText(c, "key", 100), Repository: formText(c, "repository", 200),
 		Base: formText(c, "base", 200),
 		Name: formText(c, "name", 100), From: formText(c, "from", 100), Commit: gitd.Hash(formText(c, "commit", 100)),
-		Agent: formText(c, "agent", 100), Prompt: formText(c, "prompt", 1<<20)}
+		Agent: formText(c, "agent", 100), Prompt: formText(c, "prompt", 1<<20),
+		Private: formText(c, "private", 1) != ""}
 	if n.From != "" {
 		n.Repository = "" // that of the other workspace
 	}

@@ -43,6 +43,8 @@ type Workspace struct {
 	Head       gitd.Hash `json:"head,omitempty"`
 	// Owner is the person who began the workspace.
 	Owner gitd.Person `json:"owner"`
+	// Private workspaces exist for their owner and for administrators only.
+	Private bool `json:"private,omitempty"`
 	// Title describes the first work of the workspace in one line, and Last is its last run.
 	Title string `json:"title"`
 	Runs  int    `json:"runs"`
@@ -66,6 +68,8 @@ type Workspaces struct {
 	Executor Executor
 	Find     *lookup.Lookup
 	Git      *gitd.Server
+	// Privacy keeps which workspaces are private. Nil means that none can be.
+	Privacy Privacy
 }
 
 // Of returns a caller as a workspace.
@@ -84,6 +88,9 @@ func (w *Workspaces) Of(ctx context.Context, st executor.CallerStatus) Workspace
 	}
 	s.Status = StateOf(st, st.Container != nil && w.recovers(ctx, last))
 	s.Next = s.Status.Next()
+	if w.Privacy != nil {
+		s.Private = w.Privacy.IsPrivate(st.Caller)
+	}
 	if st.Container != nil {
 		s.SleepsAt = st.Container.SleepsAt
 		if s.Place == 0 {
@@ -240,6 +247,8 @@ type Wish struct {
 	// Agent and Prompt begin the workspace with a turn of an agent.
 	Agent  string `json:"agent,omitempty" jsonschema:"the agent that works first; the only one if empty"`
 	Prompt string `json:"prompt,omitempty" jsonschema:"what the agent is asked; without it the workspace only opens"`
+	// Private hides the workspace from everybody but its owner and administrators, as does one that it begins from.
+	Private bool `json:"private,omitempty" jsonschema:"only its owner and administrators see it"`
 	// Files come with the prompt.
 	Files []record.Attachment `json:"-"`
 }
@@ -305,6 +314,9 @@ func (w *Workspaces) Create(ctx context.Context, who route.Who, n Wish) (record.
 	}
 	if err := w.Find.Bind(ctx, who, &r); err != nil {
 		return record.Run{}, err
+	}
+	if n.Private || w.fromPrivate(n) {
+		return w.createPrivate(ctx, who, r)
 	}
 	return w.Executor.Submit(ctx, r)
 }

@@ -37,6 +37,34 @@ type Grant struct {
 	Scopes []string `json:"scopes,omitempty"`
 	// Expires is the end of the grant.
 	Expires time.Time `json:"exp"`
+	// Veil has the refs of other people that the bearer must not see or change, whatever Read and Write have. It is for
+	// one repository and does not travel with the token, see [Grant.Under]. Nil hides nothing.
+	Veil Veil `json:"-"`
+}
+
+// Veil has the refs of one repository that belong to other people than the bearer of a grant.
+type Veil interface {
+	// Hides reports whether the bearer must not know of a ref.
+	Hides(ref string) bool
+	// Locks reports whether the bearer may not change a ref.
+	Locks(ref string) bool
+	// HidesAny reports whether there is something to hide.
+	HidesAny() bool
+	// Hidden lists the refs that Hides has, in the form of [Grant.Read].
+	Hidden() []string
+}
+
+// Under returns the grant under a veil. Without a pattern in Read, the grant of a veil that hides something reads
+// "refs/*", so that a grant whose Read is empty sees everything.
+func (g Grant) Under(v Veil) Grant {
+	if v == nil {
+		return g
+	}
+	g.Veil = v
+	if len(g.Read) == 0 && v.HidesAny() {
+		g.Read = []string{"refs/*"}
+	}
+	return g
 }
 
 // OwnRefs is the folder of refs in which ramus keeps journals and base manifests.
@@ -137,6 +165,9 @@ func (g Grant) Effective() Grant {
 
 // Writes reports whether ref may be updated. It does not look at scopes.
 func (g Grant) Writes(ref string) bool {
+	if g.Veil != nil && (g.Veil.Hides(ref) || g.Veil.Locks(ref)) {
+		return false
+	}
 	return slices.ContainsFunc(g.Write, func(p string) bool {
 		if strings.HasPrefix(ref, OwnRefs) && !strings.HasPrefix(p, OwnRefs) {
 			return false
@@ -150,6 +181,9 @@ func (g Grant) Writes(ref string) bool {
 func (g Grant) Shows(ref string) bool {
 	if len(g.Read) == 0 {
 		return true
+	}
+	if g.Veil != nil && g.Veil.Hides(ref) {
+		return false
 	}
 	return g.Writes(ref) || slices.ContainsFunc(g.Read, func(p string) bool { return matchRef(p, ref) })
 }

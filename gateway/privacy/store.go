@@ -1,0 +1,186 @@
+package privacy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/account"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+const (
+	refs      = "refs/ramus/privacy"
+	file      = "privacy.json"
+	maxRecord = 16 << 10
+	// maxRecords bounds the callers that have a record.
+	maxRecords = 20_000
+)
+
+// Store keeps records in git. Its exported fields are options, which may be changed until [Store.Open]. All methods are
+// safe for concurrent use.
+type Store struct {
+	Git *gitd.Server
+	// Signer signs the commits. Nil means the Git server's.
+	Signer *gitd.CommitSigner
+	// Committer is the committer of changes; their author is who makes them.
+	Committer gitd.Person
+	// OwnersOnly locks the branch of each caller for everybody but the person who began it, and administrators. Began
+	// returns the id of that person, or "" if it is not known.
+	OwnersOnly bool
+	Began      func(record.Caller) string
+	Now        func() time.Time // nil means time.Now
+	Log        *slog.Logger     // nil discards
+
+	changing sync.Mutex   // held by Set
+	mu       sync.RWMutex // guards all below
+	closed   error        // why nothing is known; everything is hidden then
+	records  map[record.Caller]Record
+	tips     map[record.Caller]gitd.Hash
+	private  map[string]map[string]Record // by repository and slug, those that are private
+}
+
+// Open reads all records. A record that cannot be read fails it, because its caller would be shown to everybody.
+func (s *Store) Open(ctx context.Context) error {
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records, s.tips = map[record.Caller]Record{}, map[record.Caller]gitd.Hash{}
+	s.private = map[string]map[string]Record{}
+	s.closed = s.readAll(ctx)
+	return s.closed
+}
+
+// readAll reads the records. mu is held.
+func (s *Store) readAll(ctx context.Context) error {
+	repo, err := s.Git.Repo(gitd.PeopleRepo)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read which workspaces are private: %w", err)
+	}
+	list, err := repo.Refs(ctx, refs)
+	if err != nil {
+		return fmt.Errorf("cannot read which workspaces are private: %w", err)
+	}
+	for _, ref := range list {
+		b, err := repo.ReadFile(ctx, string(ref.Hash), file, maxRecord)
+		var r Record
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err == nil {
+			err = r.check(ref.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read which workspaces are private: %s: %w", ref.Name, err)
+		}
+		s.put(r, ref.Hash)
+	}
+	return nil
+}
+
+// put takes a record into the lists. mu is held.
+func (s *Store) put(r Record, tip gitd.Hash) {
+	s.records[r.Caller], s.tips[r.Caller] = r, tip
+	delete(s.private[r.Repo], r.Caller.Slug())
+	if !r.Private {
+		return
+	}
+	if s.private[r.Repo] == nil {
+		s.private[r.Repo] = map[string]Record{}
+	}
+	s.private[r.Repo][r.Caller.Slug()] = r
+}
+
+// Get returns the record of a caller. Returns false if it has none, so that it is not private.
+func (s *Store) Get(c record.Caller) (Record, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	r, ok := s.records[c]
+	return r, ok
+}
+
+// IsPrivate reports whether a caller is private.
+func (s *Store) IsPrivate(c record.Caller) bool {
+	r, _ := s.Get(c)
+	return r.Private
+}
+
+// SetPrivate is [Store.Set] in the name of the owner.
+func (s *Store) SetPrivate(ctx context.Context, c record.Caller, repo string, private bool, owner gitd.Person) error {
+	return s.Set(ctx, Record{Caller: c, Repo: repo, Private: private, Owner: owner}, owner)
+}
+
+// Set makes a caller private for its owner, or shows it to everybody who sees its repository. It counts when it is on
+// disk. A private caller keeps its owner.
+func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.RLock()
+	old, known := s.records[r.Caller]
+	tip, count := s.tips[r.Caller], len(s.records)
+	s.mu.RUnlock()
+	if known && old.Private {
+		r.Owner, r.Repo = old.Owner, old.Repo
+	}
+	r.Since = s.Now().UTC().Truncate(time.Second)
+	switch {
+	case known && old.Private == r.Private:
+		return nil
+	case !known && !r.Private:
+		return nil
+	case !known && count >= maxRecords:
+		return route.NewProblem(route.KindTooLarge, "there are %d private workspaces, which is the most", maxRecords)
+	}
+	if err := r.check(r.ref()); err != nil {
+		return route.NewProblem(route.KindInvalid, "only a person can have a private workspace").
+			WithHint("sign in, or use a token of a person")
+	}
+	hash, err := s.keep(ctx, r, tip, by)
+	if err != nil {
+		return fmt.Errorf("cannot keep whether %s is private: %w", r.Caller, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(r, hash)
+	return nil
+}
+
+// keep writes a record.
+func (s *Store) keep(ctx context.Context, r Record, tip gitd.Hash, by gitd.Person) (gitd.Hash, error) {
+	repo, err := account.OpenRepo(ctx, s.Git)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	message := "Make " + r.Caller.String() + " private"
+	if !r.Private {
+		message = "Show " + r.Caller.String() + " to everybody"
+	}
+	commit := gitd.NewCommit{Put: []gitd.File{{Path: file, Content: append(text, '\n')}}, Author: by,
+		Committer: s.Committer, When: s.Now(), Message: message + "\n", Signer: s.Signer}
+	if tip != "" {
+		commit.Parents = []gitd.Hash{tip}
+	}
+	hash, err := repo.WriteCommit(ctx, commit)
+	if err == nil {
+		err = repo.Update(ctx, gitd.RefUpdate{Name: r.ref(), New: hash, Old: &tip})
+	}
+	return hash, err
+}
