@@ -323,6 +323,9 @@ func (api *API) importRepo(c *route.Call) error {
 	if len(wrong) == 0 {
 		err := api.beginImport(c.R.Context(), name, source)
 		if err == nil {
+			if err := c.Audit("repo.import", name); err != nil {
+				return err
+			}
 			return api.see(c, "/repos")
 		}
 		text, ok := fieldProblem(err, c.Who)
