@@ -110,7 +110,7 @@ var inside = map[string][]string{
 	"gateway/client": {"executor", "executor/backup", "executor/quota", "executor/record", "executor/secret",
 		"gateway", "gateway/conversation", "gateway/credential", "gateway/engineer", "gateway/evidence", "gateway/mcp",
 		"gateway/preview", "gateway/route", "gateway/session", "gateway/signin", "gateway/terminal",
-		"gateway/trigger", "gitd"},
+		"gateway/token", "gateway/trigger", "gitd"},
 	"gateway/engineer": {"executor", "executor/record", "executor/upstream", "gateway/catalog", "gateway/forge",
 		"gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route",
 		"gateway/slack", "gateway/ticket", "gitd"},

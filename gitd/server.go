@@ -59,6 +59,9 @@ type Server struct {
 	// Veil returns the veil over a repository for the bearer of a token or a key, or nil. Nil means that refs belong to
 	// nobody. It may be set like LFS.
 	Veil func(g Grant, repo string) Veil
+	// Bound returns the grant of a token of a person, whose id is g.Person.ID, without the rights that the person has no
+	// more. Returns [ErrDenied] if nothing is left. Nil bounds nothing. It may be set like LFS.
+	Bound func(g Grant) (Grant, error)
 	// CreateOnPush lists the subjects that make a repository by a push to a free name, if their grant covers the name and
 	// all branches. Administrators may, and "*" is everybody with such a grant.
 	CreateOnPush []string
@@ -217,6 +220,11 @@ func (s *Server) Verify(token string) (Grant, error) {
 	g, err := s.signer.Verify(token)
 	if err == nil {
 		err = s.tokens.Use(g.ID)
+	}
+	if err == nil && s.Bound != nil {
+		if g.Person.ID = s.tokens.PersonOf(g.ID); g.Person.ID != "" {
+			g, err = s.Bound(g)
+		}
 	}
 	if err != nil {
 		return Grant{}, err

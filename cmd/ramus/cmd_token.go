@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -20,10 +21,11 @@ func tokenCommand() command {
 		life   time.Duration
 		write  listFlag
 		read   listFlag
+		own    bool
 	)
 	return command{name: "token", args: "create|list|revoke|show", short: "create, list and revoke tokens", subs: []command{
 		{
-			name: "create", args: "--subject NAME [--repo NAME] [--scope read,write] [--for D]",
+			name: "create", args: "--subject NAME|--own [--repo NAME] [--scope read,write] [--for D]",
 			short: "create a token for the API and for git",
 			long: `
 Use the token in RAMUS_TOKEN, in an Authorization: Bearer header, or as the password
@@ -32,8 +34,12 @@ revoke it. The scopes are
 read; write (read, start runs, run commands, merge, push); admin (everything, without
 --repo); metrics (only that). The refs apply to git, the API and MCP. A token that may
 not read a branch sees no run on it. Runs need refs/heads/ramus/* among the refs that
-the token may write.`,
+the token may write.
+
+--own makes a token for the bearer of RAMUS_TOKEN, with its rights or fewer. It needs no
+administrator, and ends with RAMUS_TOKEN at the latest.`,
 			set: func(fs *flag.FlagSet, e *env) {
+				fs.BoolVar(&own, "own", false, "make a token for yourself, with your rights or fewer")
 				fs.StringVar(&n.Subject, "subject", "", "`name` of the user of the token")
 				fs.StringVar(&n.Repo, "repo", "", "`name` of the only repository of the token (default all)")
 				fs.StringVar(&scopes, "scope", "read", "`list` of read, write, admin, metrics")
@@ -49,7 +55,10 @@ the token may write.`,
 				if err := want(args, 0, 0, ""); err != nil {
 					return err
 				}
-				if n.Subject == "" {
+				switch {
+				case own && (n.Subject != "" || len(read)+len(write) > 0 || n.Force || n.Delete):
+					return usage("--own takes only --repo, --scope and --for")
+				case !own && n.Subject == "":
 					return usage("--subject is missing, the name of the user of the token")
 				}
 				for s := range strings.SplitSeq(scopes, ",") {
@@ -60,7 +69,14 @@ the token may write.`,
 				if err != nil {
 					return err
 				}
-				t, err := c.NewToken(ctx, n)
+				t := signin.Token{}
+				if own {
+					var made token.Made
+					made, err = c.NewOwnToken(ctx, token.NewOwn{Repo: n.Repo, Scopes: n.Scopes, Seconds: n.Seconds})
+					t.Token, t.Grant = made.Token, made.Grant
+				} else {
+					t, err = c.NewToken(ctx, n)
+				}
 				if err != nil {
 					return err
 				}
@@ -78,11 +94,11 @@ The token is read and not checked. Only the server knows whether it is valid.`,
 				if err := want(args, 0, 1, ""); err != nil {
 					return err
 				}
-				token := e.getenv("RAMUS_TOKEN")
+				text := e.getenv("RAMUS_TOKEN")
 				if len(args) == 1 {
-					token = args[0]
+					text = args[0]
 				}
-				parts := strings.Split(token, ".")
+				parts := strings.Split(text, ".")
 				if len(parts) != 3 {
 					return &unreadable{fmt.Errorf("this is not a token")}
 				}

@@ -168,6 +168,7 @@ func (i *installation) openAccounts(ctx context.Context, keys string) (err error
 	if err := i.accounts.Open(ctx); err != nil {
 		return err
 	}
+	i.git.Bound = i.accounts.Bound
 	return i.openPrivacy(ctx)
 }
 

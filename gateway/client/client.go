@@ -32,6 +32,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -604,6 +605,11 @@ func (c *Client) ProcessOutput(ctx context.Context, caller, id string, follow bo
 // NewToken creates a token.
 func (c *Client) NewToken(ctx context.Context, n signin.NewToken) (signin.Token, error) {
 	return post[signin.Token](ctx, c, "/api/tokens", n)
+}
+
+// NewOwnToken creates a token for the caller itself, with its own rights or fewer.
+func (c *Client) NewOwnToken(ctx context.Context, n token.NewOwn) (token.Made, error) {
+	return post[token.Made](ctx, c, "/api/tokens/own", n)
 }
 
 // OwnerLink makes a link that signs in the owner of the data folder, once, and then comes to a path of the server.

@@ -7,11 +7,14 @@
 //
 // # Invariants
 //
-// No answer has a token. A bearer sees and revokes its own tokens, and an administrator those of everybody. A revoked
+// No answer has a token, but that of the request which made it. Nobody makes a token with rights of which their own role
+// or token has not all, or that lives longer than the token with which it was made. A bearer sees and revokes its own tokens, and an administrator those of everybody. A revoked
 // token is refused for git, the API and MCP from the next request on, also after a restart.
 package token
 
 import (
+	"time"
+
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -20,10 +23,14 @@ import (
 type Tokens interface {
 	Tokens() []gitd.Issued
 	RevokeToken(id, by string) error
+	Issue(g gitd.Grant, by string) (token string, issued gitd.Grant, err error)
 }
 
-// API is the routes of tokens. Its field is its option.
-type API struct{ Git Tokens }
+// API is the routes of tokens. Its fields are its options.
+type API struct {
+	Git Tokens
+	Now func() time.Time // nil means time.Now
+}
 
 // Routes returns the routes of tokens.
 func (api *API) Routes() []route.Route {
@@ -31,6 +38,9 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/api/tokens", Access: route.AccessRead,
 			Summary:  "List tokens, without the tokens themselves",
 			Response: []gitd.Issued{}, Handle: api.list},
+		{Method: "POST", Pattern: "/api/tokens/own", Access: route.AccessRead,
+			Summary: "Make a token for the caller itself, with its own rights or fewer",
+			Request: NewOwn{}, Response: Made{}, Handle: api.makeOwn},
 		{Method: "DELETE", Pattern: "/api/tokens/{token}", Access: route.AccessRead, Summary: "Revoke a token by its id",
 			Response: struct{}{}, Handle: api.revoke},
 	}

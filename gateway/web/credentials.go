@@ -2,12 +2,14 @@ package web
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -157,13 +159,30 @@ type tokensData struct {
 	Rows  []gitd.Issued // those that let somebody in, the newest first
 	Ended []gitd.Issued // those that were revoked
 	Admin bool
+	Local bool // nobody in particular looks
+	// Scopes are those that the person may give to a token.
+	Scopes []string
+	// Wrong is the mistake of the form, and Repo, Scope and Days are what was written into it.
+	Wrong, Repo, Scope, Days string
+	// Made is the new token, which is shown once.
+	Made string
 }
 
 func (api *API) tokensPage(c *route.Call) (*Page, error) {
+	return api.tokensWith(c, &tokensData{Days: "30"})
+}
+
+// tokensWith returns the page with what was written into its form, or the token that was made.
+func (api *API) tokensWith(c *route.Call, d *tokensData) (*Page, error) {
 	if api.Tokens == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server has no tokens")
 	}
-	d := &tokensData{Admin: c.Who.Admin()}
+	d.Admin, d.Local = c.Who.Admin(), c.Who.Local
+	for _, scope := range []string{gitd.ScopeRead, gitd.ScopeWrite, gitd.ScopeAdmin} {
+		if c.Who.May(route.Access(scope)) {
+			d.Scopes = append(d.Scopes, scope)
+		}
+	}
 	for _, t := range slices.Backward(api.Tokens.List(c.Who)) {
 		if t.Revoked.IsZero() {
 			d.Rows = append(d.Rows, t)
@@ -171,7 +190,45 @@ func (api *API) tokensPage(c *route.Call) (*Page, error) {
 			d.Ended = append(d.Ended, t)
 		}
 	}
-	return &Page{Title: "Tokens", Nav: "settings", Template: "tokens", Data: d}, nil
+	p := &Page{Title: "Tokens", Nav: "settings", Template: "tokens", Data: d}
+	if d.Wrong != "" {
+		p.Status = 422
+	}
+	return p, nil
+}
+
+// makeToken makes a token for the person, and shows it once.
+func (api *API) makeToken(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	if err := c.CheckRecent(); err != nil {
+		return err
+	}
+	if api.Tokens == nil {
+		return route.NewProblem(route.KindNotFound, "this server has no tokens")
+	}
+	d := &tokensData{Repo: formText(c, "repo", 200), Scope: formText(c, "scope", 20), Days: formText(c, "days", 4)}
+	days, err := strconv.Atoi(d.Days)
+	if err != nil || days < 1 || days > 366 {
+		d.Wrong = "A token lives between one day and a year."
+	}
+	if d.Wrong == "" {
+		made, err := api.Tokens.Make(c, token.NewOwn{Repo: d.Repo, Scopes: []string{d.Scope}, Seconds: int64(days) * 24 * 3600})
+		if err == nil {
+			d = &tokensData{Days: "30", Made: made.Token}
+		} else if text, ok := fieldProblem(err, c.Who); ok {
+			d.Wrong = text
+		} else {
+			return err
+		}
+	}
+	p, err := api.tokensWith(c, d)
+	if err != nil {
+		return err
+	}
+	c.W.Header().Set("Cache-Control", "no-store")
+	return api.write(c, p)
 }
 
 func (api *API) revokeToken(c *route.Call) error {

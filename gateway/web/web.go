@@ -178,6 +178,7 @@ func (api *API) Routes() []route.Route {
 	form("/settings/appearance", "Choose theme and density, by the form of the settings", api.saveAppearance)
 	form(credentialsPath, "Store credentials, by their page", api.setCredentials)
 	form(credentialsPath+"/{credential}/{action}", "Try, switch or remove a credential, by its page", api.credentialAction)
+	form(tokensPath, "Make a token for the person, by the page of tokens", api.makeToken)
 	form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", api.revokeToken)
 	rows = append(rows, api.talkRoutes()...)
 	if api.Live != nil {

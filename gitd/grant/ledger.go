@@ -258,6 +258,16 @@ func (l *Ledger) Use(id string) error {
 	return nil
 }
 
+// PersonOf returns the id of the person who bears a token, or "".
+func (l *Ledger) PersonOf(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.tokens[id]; t != nil {
+		return t.Person
+	}
+	return ""
+}
+
 // record writes the last use of a token. A use that cannot be written is not worth an error.
 func (l *Ledger) record(t *Issued) {
 	if l.append(entry{Used: &Issued{ID: t.ID, Used: t.Used}}, false) == nil {
