@@ -122,6 +122,7 @@ func diagnose(ctx context.Context, e *env) []finding {
 		add("server", false, "",
 			errors.New("none runs, so each command starts its own (`ramus serve` starts a lasting one)"))
 	}
+	diagnoseWeb(c, add)
 	known := &secrets{environ: e.environ}
 	err = known.all(c)
 	if _, short := redact.New(known.values); err == nil && len(short) > 0 {

@@ -14,10 +14,12 @@ type QuotasConfig struct {
 
 // QuotaConfig has the bounds of one of them. 0 bounds nothing.
 type QuotaConfig struct {
-	Callers int     `yaml:"callers"`
-	Runs    int     `yaml:"runs"`
-	Queue   int     `yaml:"queue"`
-	Cost    float64 `yaml:"cost"`
+	Callers   int     `yaml:"callers"`
+	Runs      int     `yaml:"runs"`
+	Queue     int     `yaml:"queue"`
+	Agents    int     `yaml:"agents"`
+	Terminals int     `yaml:"terminals"`
+	Cost      float64 `yaml:"cost"`
 }
 
 // newQuotas returns the rules for new runs.
@@ -35,5 +37,6 @@ func newQuotaMap(list map[string]QuotaConfig) map[string]quota.Rule {
 }
 
 func newQuota(c QuotaConfig) quota.Rule {
-	return quota.Rule{Callers: c.Callers, Runs: c.Runs, Queue: c.Queue, CostMicros: micros(c.Cost)}
+	return quota.Rule{Callers: c.Callers, Runs: c.Runs, Queue: c.Queue, Agents: c.Agents, Terminals: c.Terminals,
+		CostMicros: micros(c.Cost)}
 }

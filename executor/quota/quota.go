@@ -34,6 +34,9 @@ type Rule struct {
 	Callers int `json:"callers,omitempty"` // with a run that has not ended
 	Runs    int `json:"runs,omitempty"`    // that have not ended, and do not wait for a person
 	Queue   int `json:"queue,omitempty"`   // of these, the runs that wait for a container
+	Agents  int `json:"agents,omitempty"`  // of these, the turns of agents
+	// Terminals are those whose program runs. They count for no other bound but Callers.
+	Terminals int `json:"terminals,omitempty"`
 	// CostMicros is the cost of models in the last 24 hours, in millionths of the prices' currency unit.
 	CostMicros int64 `json:"cost_micros,omitempty"`
 }
@@ -80,10 +83,12 @@ type Use struct {
 	Kind string `json:"kind"` // KindPerson or KindRepo
 	Name string `json:"name"`
 	Rule Rule   `json:"rule"`
-	// Callers, Runs, Queue and CostMicros are the numbers that the rule bounds.
+	// Callers, Runs, Queue, Agents, Terminals and CostMicros are the numbers that the rule bounds.
 	Callers    int   `json:"callers"`
 	Runs       int   `json:"runs"`
 	Queue      int   `json:"queue"`
+	Agents     int   `json:"agents"`
+	Terminals  int   `json:"terminals"`
 	CostMicros int64 `json:"cost_micros"`
 
 	callers map[record.Caller]bool
@@ -132,23 +137,36 @@ func (u *Use) add(r record.Run, now time.Time) {
 		u.callers[r.Caller] = true
 		u.Callers++
 	}
+	if r.Kind == record.KindTerminal {
+		u.Terminals++
+		return
+	}
 	if r.State == record.StateAwaitingReview {
 		return
 	}
 	u.Runs++
+	if r.Kind == record.KindAgent {
+		u.Agents++
+	}
 	if r.Place > 0 {
 		u.Queue++
 	}
 }
 
 // check returns why a run of a caller is not admitted. Returns nil if it is.
-func (u *Use) check(c record.Caller, now time.Time) error {
+func (u *Use) check(r record.Run, now time.Time) error {
 	refuse := func(after time.Duration, format string, args ...any) error {
 		return &Error{u.Kind, u.Name, fmt.Sprintf(format, args...), after}
 	}
 	switch rule := u.Rule; {
-	case rule.Callers > 0 && u.Callers >= rule.Callers && !u.callers[c]:
+	case rule.Callers > 0 && u.Callers >= rule.Callers && !u.callers[r.Caller]:
 		return refuse(soon, "%d callers at work, and %d may be", u.Callers, rule.Callers)
+	case r.Kind == record.KindTerminal:
+		if rule.Terminals > 0 && u.Terminals >= rule.Terminals {
+			return refuse(soon, "%d terminals open, and %d may be: close one", u.Terminals, rule.Terminals)
+		}
+	case rule.Agents > 0 && r.Kind == record.KindAgent && u.Agents >= rule.Agents:
+		return refuse(soon, "%d agents at work, and %d may be", u.Agents, rule.Agents)
 	case rule.Runs > 0 && u.Runs >= rule.Runs:
 		return refuse(soon, "%d runs at work, and %d may be", u.Runs, rule.Runs)
 	case rule.Queue > 0 && u.Queue >= rule.Queue:
@@ -202,11 +220,11 @@ func (b *Book) Admit(rules Rules, r record.Run, now time.Time, runs func() []rec
 		}
 	}
 	if person.Name != "" {
-		if err := person.check(r.Caller, now); err != nil {
+		if err := person.check(r, now); err != nil {
 			return nil, err
 		}
 	}
-	if err := repo.check(r.Caller, now); err != nil {
+	if err := repo.check(r, now); err != nil {
 		return nil, err
 	}
 	if b.admitted == nil {
@@ -243,7 +261,7 @@ func Uses(rules Rules, runs []record.Run, now time.Time) []Use {
 	}
 	list := []Use{}
 	for _, k := range order {
-		if u := at[k]; u.Callers+u.Runs > 0 || u.CostMicros > 0 {
+		if u := at[k]; u.Callers+u.Runs+u.Terminals > 0 || u.CostMicros > 0 {
 			list = append(list, *u)
 		}
 	}

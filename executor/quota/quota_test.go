@@ -132,3 +132,38 @@ func TestUses(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// TestKinds counts turns of agents and terminals apart.
+func TestKinds(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	of := func(id string, kind record.Kind) record.Run {
+		c, err := record.RunCaller("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return record.Run{Caller: c, ID: id, Repo: "app", Kind: kind, State: record.StateRunning,
+			Asker: gitd.Person{Email: "ada@example.org"}}
+	}
+	have := []record.Run{of("1", record.KindAgent), of("2", record.KindTerminal), of("3", record.KindExec)}
+	for name, x := range map[string]struct {
+		rule Rule
+		kind record.Kind
+		in   bool
+	}{
+		"an agent":            {Rule{Agents: 1}, record.KindAgent, false},
+		"a second agent":      {Rule{Agents: 2}, record.KindAgent, true},
+		"a command":           {Rule{Agents: 1, Terminals: 1}, record.KindExec, true},
+		"a terminal":          {Rule{Terminals: 1}, record.KindTerminal, false},
+		"a second terminal":   {Rule{Terminals: 2, Runs: 1}, record.KindTerminal, true},
+		"no run of terminals": {Rule{Runs: 3}, record.KindExec, true},
+	} {
+		var b Book
+		release, err := b.Admit(Rules{Person: x.rule}, of("new", x.kind), now, func() []record.Run { return have })
+		if (err == nil) != x.in {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			release()
+		}
+	}
+}

@@ -134,6 +134,17 @@ func (f *Files) ends() time.Time {
 	return time.Time{}
 }
 
+// Ends returns the end of the certificate in a file. The error is that of a pair which no server can use.
+func Ends(chain, key string) (time.Time, error) {
+	f := &Files{Cert: chain, Key: key}
+	if err := f.Open(); err != nil {
+		return time.Time{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ends(), nil
+}
+
 // Config implements [Source].
 func (f *Files) Config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: f.get, NextProtos: []string{"h2", "http/1.1"}}

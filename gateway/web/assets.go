@@ -61,6 +61,12 @@ func (a *Assets) path(address, name string) string {
 // Has reports whether a file was built, by its name without the hash ("term.js").
 func (a *Assets) Has(name string) bool { return a.names[name] != "" }
 
+// Built reports whether this program was built with the scripts of its pages, and with that of the terminal.
+func Built() (scripts, terminal bool) {
+	a := builtAssets()
+	return a.Has("app.js"), a.Has("term.js")
+}
+
 // asset serves one file.
 func (api *API) asset(c *route.Call) error {
 	name := c.R.PathValue("file")
