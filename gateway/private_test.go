@@ -63,7 +63,7 @@ func TestPrivateWorkspace(t *testing.T) {
 	}
 	paths := []string{"/api/workspaces/run-quiet", "/api/workspaces/run-quiet/events", "/api/callers/run:quiet",
 		"/api/callers/run:quiet/log", "/api/callers/run:quiet/terminals", "/api/runs/" + url.PathEscape(s.Last),
-		"/api/runs/" + url.PathEscape(s.Last) + "/events?follow=false",
+		"/api/runs/" + url.PathEscape(s.Last) + "/events?follow=0",
 		"/api/repos/app/log?rev=ramus/run-quiet", "/api/repos/app/diff?to=ramus/run-quiet"}
 	lists := []string{"/api/workspaces", "/api/callers", "/api/runs"}
 	look := func(name, token string, sees bool) {
