@@ -140,7 +140,7 @@ var inside = map[string][]string{
 	"gateway/page":  nil,
 	"gateway/preview": {"executor", "executor/record", "gateway/links", "gateway/lookup", "gateway/page",
 		"gateway/route", "gitd"},
-	"gateway/privacy": {"executor/record", "gateway/account", "gateway/route", "gitd"},
+	"gateway/privacy": {"executor/agent", "executor/record", "gateway/account", "gateway/route", "gitd"},
 	"gateway/render":  {"executor/record", "gateway/forge", "gateway/gate", "gateway/links", "gateway/slack", "gitd"},
 	"gateway/retry":   nil,
 	"gateway/route":   {"executor", "executor/quota", "executor/record", "gateway/links", "gateway/page", "gitd"},

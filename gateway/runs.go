@@ -305,7 +305,7 @@ func (api *runsAPI) watch(c *route.Call) error {
 		q.Caller = st.Caller.String()
 	}
 	var keep func(record.Event) bool
-	if !c.Who.SeesAll() {
+	if !c.Who.Local && !c.Who.Admin() {
 		keep = api.ofRepo(c)
 	}
 	return c.Follow(route.Feed{
@@ -315,20 +315,23 @@ func (api *runsAPI) watch(c *route.Call) error {
 }
 
 // ofRepo returns a filter of events that keeps those of runs that the caller may see. A run's repository and branch
-// never change, so each run is looked up once.
+// never change, so each run is looked up once. Work becomes private while somebody watches, so each event is decided.
 func (api *runsAPI) ofRepo(c *route.Call) func(record.Event) bool {
 	const most = 10_000 // a forgotten run costs one lookup; remembering all runs would cost memory
-	seen := map[string]bool{}
+	known := map[string]record.Run{}
 	return func(e record.Event) bool {
-		ok, known := seen[e.Run]
-		if !known {
-			r, err := api.Executor.Run(c.R.Context(), e.Run)
-			ok = err == nil && c.Who.SeesRun(r)
-			if len(seen) >= most {
-				clear(seen)
+		r, ok := known[e.Run]
+		if !ok {
+			found, err := api.Executor.Run(c.R.Context(), e.Run)
+			if err != nil {
+				return false
 			}
-			seen[e.Run] = ok
+			if len(known) >= most {
+				clear(known)
+			}
+			r = record.Run{Repo: found.Repo, Branch: found.Branch, Caller: found.Caller}
+			known[e.Run] = r
 		}
-		return ok
+		return c.Who.SeesRun(r)
 	}
 }

@@ -161,7 +161,7 @@ func (s *Server) setUpAlone() {
 	}
 	s.mux.Ended = s.ended
 	if s.Privacy != nil {
-		s.mux.Veil = s.Privacy.Veil
+		s.mux.Veil, s.mux.Changed, s.mux.Gone = s.Privacy.Veil, s.Privacy.Changed, s.gone
 	}
 	if s.People != nil {
 		s.mux.Account, s.mux.Again, s.mux.Audit = s.People.Account, s.People.Again, s.People.Audit
@@ -244,6 +244,25 @@ func (s *Server) ended(who route.Who) (<-chan struct{}, func()) {
 		return s.People.Ended(who)
 	}
 	return s.Git.WatchToken(who.Token)
+}
+
+// gone reports whether a call is for work that its caller sees no more. It is [route.Mux.Gone].
+func (s *Server) gone(c *route.Call) bool {
+	for _, key := range []string{"workspace", "caller"} {
+		name := c.R.PathValue(key)
+		if of, ok := workspace.CallerOf(name); ok {
+			name = of.String()
+		}
+		st, err := s.Executor.Named(name)
+		if err == nil && !c.Who.SeesBranch(st.Repo, st.Branch) {
+			return true
+		}
+	}
+	if name := c.R.PathValue("run"); name != "" {
+		r, err := s.Executor.Run(c.R.Context(), name)
+		return err == nil && !c.Who.SeesRun(r)
+	}
+	return false
 }
 
 // stats returns the numbers of the executor.

@@ -81,7 +81,7 @@ func (a access) config(l Limits) []string {
 	show(a.grant.Write, true)
 	if a.grant.Veil != nil {
 		for _, p := range a.grant.Veil.Hidden() {
-			c = append(c, "transfer.hideRefs="+strings.TrimSuffix(p, "/*"))
+			c = append(c, "transfer.hideRefs="+p)
 		}
 	}
 	if head, err := readHead(a.dir); err != nil || !a.grant.Shows(head) {

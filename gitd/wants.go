@@ -47,7 +47,9 @@ func sightOf(g Grant) string {
 // read all refs, blobs and trees, for which a partial clone asks one by one. Git itself checks less. With protocol
 // v2 it sends any object of the repository, even commits of deleted branches. The error may be a [wantError].
 func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
-	unknown, turn, tips := v.unknownWants(g, wants)
+	// The sight is that of before the look at the refs, so that a ref which is hidden meanwhile leaves no verdict.
+	sight := sightOf(g)
+	unknown, turn, tips := v.unknownWants(g, sight, wants)
 	if len(unknown) == 0 {
 		return nil
 	}
@@ -79,7 +81,7 @@ func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
 	}
 	for _, h := range commits[:min(len(commits), verdictsMax)] {
 		if bad == "" || bad == h {
-			v.verdicts[wantVerdict{sightOf(g), h}] = bad == ""
+			v.verdicts[wantVerdict{sight, h}] = bad == ""
 		}
 	}
 	v.mu.Unlock()
@@ -91,10 +93,10 @@ func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
 
 // unknownWants returns the wants that are neither tips nor known to be reachable. If there are any, it returns the
 // tips that the grant shows.
-func (v *refView) unknownWants(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
+func (v *refView) unknownWants(g Grant, sight string, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	known := func(h Hash) bool { return v.verdictVersion == v.version && v.verdicts[wantVerdict{sightOf(g), h}] }
+	known := func(h Hash) bool { return v.verdictVersion == v.version && v.verdicts[wantVerdict{sight, h}] }
 	if len(g.Read) == 0 {
 		for _, h := range wants {
 			if v.tips[h] == 0 && h != v.head.hash && !known(h) {

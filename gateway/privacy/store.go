@@ -44,6 +44,7 @@ type Store struct {
 	records  map[record.Caller]Record
 	tips     map[record.Caller]gitd.Hash
 	private  map[string]map[string]Record // by repository and slug, those that are private
+	changed  chan struct{}                // closed at the next change
 }
 
 // Open reads all records. A record that cannot be read fails it, because its caller would be shown to everybody.
@@ -57,7 +58,7 @@ func (s *Store) Open(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records, s.tips = map[record.Caller]Record{}, map[record.Caller]gitd.Hash{}
-	s.private = map[string]map[string]Record{}
+	s.private, s.changed = map[string]map[string]Record{}, make(chan struct{})
 	s.closed = s.readAll(ctx)
 	return s.closed
 }
@@ -119,13 +120,20 @@ func (s *Store) IsPrivate(c record.Caller) bool {
 	return r.Private
 }
 
+// Changed returns a channel that is closed at the next change of who sees what.
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.changed
+}
+
 // SetPrivate is [Store.Set] in the name of the owner.
 func (s *Store) SetPrivate(ctx context.Context, c record.Caller, repo string, private bool, owner gitd.Person) error {
 	return s.Set(ctx, Record{Caller: c, Repo: repo, Private: private, Owner: owner}, owner)
 }
 
 // Set makes a caller private for its owner, or shows it to everybody who sees its repository. It counts when it is on
-// disk. A private caller keeps its owner.
+// disk. A private caller keeps its owner. The error is a problem if the name is that of another person's private caller.
 func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -133,11 +141,14 @@ func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
 	old, known := s.records[r.Caller]
 	tip, count := s.tips[r.Caller], len(s.records)
 	s.mu.RUnlock()
+	owner := r.Owner.ID
 	if known && old.Private {
 		r.Owner, r.Repo = old.Owner, old.Repo
 	}
 	r.Since = s.Now().UTC().Truncate(time.Second)
 	switch {
+	case known && old.Private && r.Private && r.Owner.ID != owner:
+		return route.NewProblem(route.KindExists, "the name %s is taken", r.Caller.ID()).WithHint("choose another name")
 	case known && old.Private == r.Private:
 		return nil
 	case !known && !r.Private:
@@ -156,6 +167,8 @@ func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(r, hash)
+	close(s.changed)
+	s.changed = make(chan struct{})
 	return nil
 }
 

@@ -331,10 +331,12 @@ func (c *Call) Secure() bool { return strings.HasPrefix(c.Address(), "https://")
 var (
 	ErrSessionEnded = errors.New("the session has ended")
 	ErrTokenEnded   = errors.New("the token has ended or was revoked")
+	// ErrHidden is the cause if the request is for work that has become private.
+	ErrHidden = errors.New("there is no such work any more")
 )
 
 // endWithAccess has the context of a request end when the access of its caller does: of a socket with its session, and
-// of every request with its token.
+// of every request with its token. It ends, too, when the object of the request becomes private.
 func (m *Mux) endWithAccess(c *Call) (release func()) {
 	cause := ErrSessionEnded
 	switch {
@@ -348,13 +350,22 @@ func (m *Mux) endWithAccess(c *Call) (release func()) {
 	}
 	ended, stop := m.Ended(c.Who)
 	ctx, cancel := context.WithCancelCause(c.R.Context())
-	done := make(chan struct{})
+	done, changed := make(chan struct{}), m.changed()
 	go func() {
 		defer close(done)
-		select {
-		case <-ended:
-			cancel(cause)
-		case <-ctx.Done():
+		for {
+			select {
+			case <-ended:
+				cancel(cause)
+				return
+			case <-changed:
+				if changed = m.changed(); m.Gone(c) {
+					cancel(ErrHidden)
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	c.R = c.R.WithContext(ctx)
@@ -363,4 +374,12 @@ func (m *Mux) endWithAccess(c *Call) (release func()) {
 		<-done
 		stop()
 	}
+}
+
+// changed returns a channel that is closed when somebody hides work, or nil if nobody can.
+func (m *Mux) changed() <-chan struct{} {
+	if m.Changed == nil || m.Gone == nil {
+		return nil
+	}
+	return m.Changed()
 }

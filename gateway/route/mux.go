@@ -40,6 +40,10 @@ type Mux struct {
 	// Veil returns the veil over a repository for the bearer of a grant, see [gitd.Server.Veil]. An empty name asks for all
 	// repositories together. If it is nil, no work is private.
 	Veil func(g gitd.Grant, repo string) gitd.Veil
+	// Changed returns a channel that is closed when somebody hides work, or shows it. Gone then reports whether a call that
+	// is served for a while is for an object which its caller sees no more. If one is nil, such calls go on.
+	Changed func() <-chan struct{}
+	Gone    func(c *Call) bool
 	// Audit adds an action of a call to the log of actions, and returns when it is on disk. It is asked for every
 	// request that changes something at a route of [AccessAdmin], before the end of the answer. If it is nil, there is no
 	// such log.

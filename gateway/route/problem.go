@@ -117,6 +117,7 @@ var kinds = []struct {
 		"the artifact store or the repository was changed by another program, or its disk is failing: look at a backup"},
 	{record.ErrStoreAway, KindUnavailable, "the artifact store does not answer; try again in a moment"},
 	{ErrSessionEnded, KindUnauthorized, "sign in again"},
+	{ErrHidden, KindNotFound, ""},
 	{ErrTokenEnded, KindUnauthorized, "`ramus token create` makes a new token"},
 	{record.ErrClosed, KindUnavailable, "the server is shutting down; try again in a moment"},
 	{gitd.ErrNotFound, KindNotFound, ""},

@@ -50,7 +50,7 @@ type Veil interface {
 	Locks(ref string) bool
 	// HidesAny reports whether there is something to hide.
 	HidesAny() bool
-	// Hidden lists the refs that Hides has, in the form of [Grant.Read].
+	// Hidden lists refs and folders of refs, with all that Hides has and maybe more below refs/ramus/.
 	Hidden() []string
 }
 
