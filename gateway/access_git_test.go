@@ -119,20 +119,25 @@ func TestGitAuthorisation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- r.Git.ServeSSH(ctx, l) }()
-		defer func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}()
+		serveSSH(t, r, l)
 		for i, k := range keys {
 			g := &gitClient{url: "ssh://git@" + l.Addr().String() + "/team/app.git", env: []string{
 				"GIT_SSH_COMMAND=ssh -F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i " +
 					filepath.Join(dir, fmt.Sprint(i))}}
 			g.try(t, "ssh key, "+k.name, work, k.want, side)
+		}
+	})
+}
+
+// serveSSH serves git by SSH until the end of the test.
+func serveSSH(t *testing.T, r *rooms, l net.Listener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Git.ServeSSH(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

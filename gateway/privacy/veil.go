@@ -90,7 +90,9 @@ func (s *Store) Veil(g gitd.Grant, repo string) gitd.Veil {
 }
 
 // isOf reports whether a private caller is of a person, or is the person itself.
-func (r Record) isOf(subject string) bool { return r.Owner.ID == subject || r.Caller.String() == subject }
+func (r Record) isOf(subject string) bool {
+	return r.Owner.ID == subject || r.Caller.String() == subject
+}
 
 // hides reports whether a caller, by its slug, is private and of somebody else.
 func (s *Store) hides(repo, slug, subject string) bool {
