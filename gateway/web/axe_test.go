@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
 )
@@ -159,7 +160,8 @@ func TestFirstRow(t *testing.T) {
 		t.Skip("cannot run here: it starts a browser")
 	}
 	b := webtest.Start(t)
-	w := open(t, ada, func(api *web.API) { api.Assets = built(t) })
+	var hub *live.Hub
+	w := open(t, ada, func(api *web.API) { api.Assets, hub = built(t), api.Live.Hub })
 	p := b.Open(nil)
 	empty := func(path string) {
 		t.Helper()
@@ -169,6 +171,7 @@ func TestFirstRow(t *testing.T) {
 	empty("/repos")
 	p.Eval(`const f = document.querySelector('#source'); f.focus(); f.value = 'half a source'; 0`, nil)
 	w.repo("app")
+	hub.Wake(live.TopicMe) // as the end of an import does
 	p.Wait(`document.querySelector('.toast')?.innerText.includes('something new')`)
 	if !p.Holds(`document.querySelector('#source').value === 'half a source'`) {
 		t.Error("the field lost its text")
