@@ -14,10 +14,7 @@ func bgCommand() command {
 				name: "list", args: "CALLER", short: "list background processes",
 				set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },
 				run: func(ctx context.Context, e *env, args []string) error {
-					if err := want(args, 1, 1, "CALLER"); err != nil {
-						return err
-					}
-					c, err := e.client(ctx)
+					c, err := e.clientFor(ctx, args, 1, 1, "CALLER")
 					if err != nil {
 						return err
 					}
@@ -45,10 +42,7 @@ func bgCommand() command {
 					fs.BoolVar(&follow, "follow", false, "continue until the process ends")
 				},
 				run: func(ctx context.Context, e *env, args []string) error {
-					if err := want(args, 2, 2, "CALLER or PROCESS"); err != nil {
-						return err
-					}
-					c, err := e.client(ctx)
+					c, err := e.clientFor(ctx, args, 2, 2, "CALLER or PROCESS")
 					if err != nil {
 						return err
 					}
@@ -58,10 +52,7 @@ func bgCommand() command {
 			}, {
 				name: "stop", args: "CALLER PROCESS", short: "end a background process",
 				run: func(ctx context.Context, e *env, args []string) error {
-					if err := want(args, 2, 2, "CALLER or PROCESS"); err != nil {
-						return err
-					}
-					c, err := e.client(ctx)
+					c, err := e.clientFor(ctx, args, 2, 2, "CALLER or PROCESS")
 					if err != nil {
 						return err
 					}

@@ -56,10 +56,7 @@ func peopleListCommand() command {
 		name: "list", args: "", short: "list the people who have signed in, with their roles",
 		set: setJSON,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 0, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 0, "")
 			if err != nil {
 				return err
 			}
@@ -134,10 +131,7 @@ The person may sign in as a new one if the configuration still names them. The r
 keeps them out.`,
 		set: setJSON,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "a PERSON"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "a PERSON")
 			if err != nil {
 				return err
 			}
@@ -155,10 +149,7 @@ func peopleSessionsCommand() command {
 		name: "sessions", args: "[PERSON]", short: "list the browsers that are signed in",
 		set: setJSON,
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 0, 1, ""); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 0, 1, "")
 			if err != nil {
 				return err
 			}
@@ -191,10 +182,7 @@ func peopleEndCommand() command {
 			setJSON(fs, e)
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "a SESSION, or --all and a PERSON"); err != nil {
-				return err
-			}
-			c, err := e.client(ctx)
+			c, err := e.clientFor(ctx, args, 1, 1, "a SESSION, or --all and a PERSON")
 			if err != nil {
 				return err
 			}

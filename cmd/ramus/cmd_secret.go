@@ -252,6 +252,16 @@ func secretListCommand() command {
 	}
 }
 
+// argumentSecret connects to the server, and returns the credential that the only argument names.
+func argumentSecret(ctx context.Context, e *env, of ownerFlags, args []string) (*client.Client, secret.Secret, error) {
+	c, err := e.clientFor(ctx, args, 1, 1, "NAME")
+	if err != nil {
+		return nil, secret.Secret{}, err
+	}
+	x, err := findSecret(ctx, c, of, args[0])
+	return c, x, err
+}
+
 // findSecret returns the credential that has an id, or a name and the owner of flags.
 func findSecret(ctx context.Context, c *client.Client, of ownerFlags, name string) (secret.Secret, error) {
 	owner, err := of.owner()
@@ -290,11 +300,7 @@ func secretRemoveCommand() command {
 		name: "rm", args: "NAME|ID [--repo NAME]", short: "remove a credential",
 		set: func(fs *flag.FlagSet, _ *env) { of.set(fs) },
 		run: func(ctx context.Context, e *env, args []string) error {
-			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
-			if err != nil {
-				return err
-			}
-			x, err := findSecret(ctx, c, of, args[0])
+			c, x, err := argumentSecret(ctx, e, of, args)
 			if err != nil {
 				return err
 			}
@@ -312,11 +318,7 @@ func secretVerifyCommand() command {
 			of.set(fs)
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
-			if err != nil {
-				return err
-			}
-			x, err := findSecret(ctx, c, of, args[0])
+			c, x, err := argumentSecret(ctx, e, of, args)
 			if err != nil {
 				return err
 			}
@@ -341,11 +343,7 @@ func secretSwitchCommand(name, short string, active bool) command {
 		name: name, args: "NAME|ID [--repo NAME]", short: short,
 		set: func(fs *flag.FlagSet, _ *env) { of.set(fs) },
 		run: func(ctx context.Context, e *env, args []string) error {
-			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
-			if err != nil {
-				return err
-			}
-			x, err := findSecret(ctx, c, of, args[0])
+			c, x, err := argumentSecret(ctx, e, of, args)
 			if err == nil {
 				_, err = c.ActivateCredential(ctx, x.ID, active)
 			}

@@ -177,10 +177,7 @@ TEXT "-" reads it from standard input. It is stored when the command returns.`,
 // onTask returns a function that calls do for one task and shows the task.
 func onTask(what string, do func(context.Context, *client.Client, string) (record.Task, error)) func(context.Context, *env, []string) error {
 	return func(ctx context.Context, e *env, args []string) error {
-		if err := want(args, 1, 1, what); err != nil {
-			return err
-		}
-		c, err := e.client(ctx)
+		c, err := e.clientFor(ctx, args, 1, 1, what)
 		if err != nil {
 			return err
 		}

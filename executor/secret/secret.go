@@ -99,7 +99,7 @@ func (x Secret) Provider() string {
 	return providers[x.Agent]
 }
 
-// sealed is the content of a record.
+// content is the sealed content of a record.
 type content struct {
 	Kind      Kind      `json:"kind,omitempty"`
 	Agent     string    `json:"agent,omitempty"`

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"net/url"
 	"path"
@@ -130,7 +129,7 @@ func (api *API) traceFile(c *route.Call) error {
 	}
 	h := c.W.Header()
 	h.Set("Content-Security-Policy", viewerPolicy(name, text))
-	h.Set("Content-Type", viewerType(name))
+	h.Set("Content-Type", route.MediaType(name))
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -166,22 +165,6 @@ func readViewer(files fs.FS, name string) ([]byte, error) {
 		text = append(bytes.Clone(traceGuard), text...)
 	}
 	return text, nil
-}
-
-// viewerType returns the media type of a file by its name. It must be explicit, because browsers must not guess it.
-func viewerType(name string) string {
-	switch path.Ext(name) {
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".ttf":
-		return "font/ttf"
-	case ".webmanifest":
-		return "application/manifest+json"
-	}
-	if media := mime.TypeByExtension(path.Ext(name)); media != "" {
-		return media
-	}
-	return route.MediaBytes
 }
 
 var inlineScript = pattern.New(`(?s)<script>(.*?)</script>`)

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
-	"path"
 	"strings"
 
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -76,7 +74,7 @@ func (api *API) asset(c *route.Call) error {
 	}
 	h := c.W.Header()
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	h.Set("Content-Type", mediaType(name))
+	h.Set("Content-Type", route.MediaType(name))
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Add("Vary", "Accept-Encoding")
@@ -88,20 +86,4 @@ func (api *API) asset(c *route.Call) error {
 	c.W.WriteHeader(http.StatusOK)
 	_, err := c.W.Write(b)
 	return err
-}
-
-// mediaType returns the media type of a file that pages load.
-func mediaType(name string) string {
-	switch path.Ext(name) {
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".svg":
-		return "image/svg+xml"
-	}
-	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
-		return t
-	}
-	return route.MediaBytes
 }
