@@ -109,7 +109,7 @@ func TestCompanionTakenOver(t *testing.T) {
 		t.Errorf("its program: %+v, %v", commands, err)
 	}
 	task.Release()
-	second.clock.add(time.Minute)
+	second.clock.Add(time.Minute)
 	second.await("the sleep of both",
 		func() bool { return second.state("run:a") == "none" && second.state("service:a:db") == "none" })
 }

@@ -23,33 +23,14 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/sandbox"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 )
-
-// clock is a clock that only add advances.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time // guarded by mu
-}
-
-func newClock() *clock { return &clock{t: time.Now()} }
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
 
 // fleet is a fleet over sandboxes that records its events.
 type fleet struct {
 	*containers.Fleet
 	t     *testing.T
-	clock *clock
+	clock *clocktest.Clock
 	mu    sync.Mutex
 	seen  []string // "what key"; guarded by mu
 }
@@ -60,9 +41,9 @@ func newFleet(t *testing.T, dir string, change func(*containers.Fleet)) *fleet {
 	if err := sandbox.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: engine sandbox: %v", err)
 	}
-	f := &fleet{t: t, clock: newClock()}
+	f := &fleet{t: t, clock: clocktest.At(time.Now())}
 	f.Fleet = &containers.Fleet{
-		Engine: sandbox, Dir: filepath.Join(dir, "fleet"), Now: f.clock.now,
+		Engine: sandbox, Dir: filepath.Join(dir, "fleet"), Now: f.clock.Now,
 		Event: func(e containers.FleetEvent) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -219,12 +200,12 @@ func TestFleetSleeps(t *testing.T) {
 	}
 	idle.Release()
 	live.Release()
-	f.clock.add(9 * time.Minute)
+	f.clock.Add(9 * time.Minute)
 	containers.Sweep(f.Fleet)
 	if got := f.state("run:idle"); got != "idle" {
 		t.Errorf("after nine minutes it is %s", got)
 	}
-	f.clock.add(2 * time.Minute)
+	f.clock.Add(2 * time.Minute)
 	containers.Sweep(f.Fleet)
 	for key, want := range map[string]string{"run:idle": "none", "run:live": "idle", "run:leased": "busy"} {
 		if got := f.state(key); got != want {
@@ -246,7 +227,7 @@ func TestFleetSleeps(t *testing.T) {
 		c, err := live.Host.Commands(t.Context())
 		return err == nil && len(c) == 1 && !c[0].Running
 	})
-	f.clock.add(11 * time.Minute)
+	f.clock.Add(11 * time.Minute)
 	containers.Sweep(f.Fleet)
 	if got := f.state("run:live"); got != "none" {
 		t.Errorf("with nothing live it is %s", got)
@@ -385,7 +366,7 @@ func TestFleetAdopts(t *testing.T) {
 	f.close(true)
 
 	f = newFleet(t, dir, nil)
-	f.clock.add(11 * time.Minute)
+	f.clock.Add(11 * time.Minute)
 	containers.Sweep(f.Fleet)
 	f.await("the removal of orphans nobody wants", func() bool { return len(f.List(t.Context())) == 0 })
 	f.await("the removal of their folders", func() bool {

@@ -320,7 +320,7 @@ func TestFleetPoolFails(t *testing.T) {
 	if ready, _ := f.Pooled(); ready != 0 {
 		t.Error("it was tried again at once")
 	}
-	f.clock.add(time.Minute)
+	f.clock.Add(time.Minute)
 	containers.Sweep(f.Fleet)
 	if err := f.Warm(t.Context(), r); err != nil {
 		t.Error(err)
@@ -339,7 +339,7 @@ func TestFleetPoolLingers(t *testing.T) {
 	}
 	l.Release()
 	f.await("both pools", func() bool { ready, _ := f.Pooled(); return ready == 2 })
-	f.clock.add(2 * time.Hour)
+	f.clock.Add(2 * time.Hour)
 	containers.Sweep(f.Fleet)
 	if ready, want := f.Pooled(); ready != 1 || want != 1 {
 		t.Errorf("%d of %d wait", ready, want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 )
 
 // world is a data folder with one repository.
@@ -22,21 +23,11 @@ type world struct {
 	m    *Maker
 	repo *gitd.Repo
 	dir  string
-
-	mu    sync.Mutex // guards clock
-	clock time.Time
-}
-
-// tick moves the clock by a second, and returns its time.
-func (w *world) tick() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.clock = w.clock.Add(time.Second)
-	return w.clock
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, dir: t.TempDir(), clock: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)}
+	w := &world{t: t, dir: t.TempDir()}
+	clock := clocktest.At(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
 	data := filepath.Join(w.dir, "data")
 	git := &gitd.Server{Root: filepath.Join(data, "repos")}
 	if err := git.Open(t.Context()); err != nil {
@@ -47,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	if w.repo, err = git.Create(t.Context(), "team/app"); err != nil {
 		t.Fatal(err)
 	}
-	w.m = &Maker{Data: data, Git: git, Now: w.tick}
+	w.m = &Maker{Data: data, Git: git, Now: func() time.Time { return clock.Add(time.Second) }}
 	w.commit("main", "one")
 	w.write("live/run-a/1.jsonl", "{}\n")
 	w.write("index.db", "not copied")
@@ -90,7 +81,7 @@ func (w *world) commit(branch, name string) gitd.Hash {
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	h, err := w.repo.WriteCommit(w.t.Context(),
 		gitd.NewCommit{Put: []gitd.File{{Path: name, Content: []byte(name)}}, Parents: parents,
-			Author: ada, Committer: ada, When: w.tick(), Message: name})
+			Author: ada, Committer: ada, When: w.m.Now(), Message: name})
 	if err == nil {
 		err = w.repo.Update(w.t.Context(), gitd.RefUpdate{Name: ref, New: h})
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -23,21 +24,8 @@ var author = gitd.Person{Name: "ramus", Email: "ramus@localhost"}
 // logged is a log with a clock that tests set.
 type logged struct {
 	*Log
-	t   *testing.T
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (l *logged) clock() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.now
-}
-
-func (l *logged) set(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.now = now
+	t     *testing.T
+	clock *clocktest.Clock
 }
 
 func open(t *testing.T) *logged {
@@ -54,13 +42,13 @@ func open(t *testing.T) *logged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &logged{t: t, now: time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)}
+	l := &logged{t: t, clock: clocktest.At(time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC))}
 	git := &gitd.Server{Root: filepath.Join(t.TempDir(), "repos"), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { git.Close() })
-	l.Log = &Log{Git: git, Signer: signer, Author: author, Now: l.clock, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	l.Log = &Log{Git: git, Signer: signer, Author: author, Now: l.clock.Now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	l.Open()
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -88,7 +76,7 @@ func TestLog(t *testing.T) {
 		Result: OK, Place: "203.0.113.0/24"}); err != nil {
 		t.Fatal(err)
 	}
-	l.set(l.clock().Add(2 * time.Minute)) // the next month
+	l.clock.Add(2 * time.Minute) // the next month
 	if err := l.Append(ctx, Entry{Who: "local", Action: "token.create", Object: "evil\u202e\nby root: ok", Result: OK}); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +161,7 @@ func TestNextProcess(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		l.Log = &Log{Git: l.Git, Signer: l.Signer, Author: author, Now: l.clock, Log: l.Log.Log}
+		l.Log = &Log{Git: l.Git, Signer: l.Signer, Author: author, Now: l.clock.Now, Log: l.Log.Log}
 		l.Open()
 	}
 	if list, err := l.Read(t.Context(), 10); err != nil || len(list) != 2 {

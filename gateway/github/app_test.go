@@ -18,26 +18,9 @@ import (
 	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
-
-// clock is a clock that tests move.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	c.now = c.now.Add(d)
-	c.mu.Unlock()
-}
 
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
@@ -53,14 +36,14 @@ func git(t *testing.T, dir string, args ...string) string {
 type world struct {
 	hub   *githubtest.Server
 	app   *github.App
-	clock *clock
+	clock *clocktest.Clock
 	work  string // a clone that upstream is pushed from
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	w := &world{clock: &clock{now: time.Now().Truncate(time.Second)}, work: t.TempDir()}
+	w := &world{clock: clocktest.At(time.Now().Truncate(time.Second)), work: t.TempDir()}
 	w.hub = &githubtest.Server{Root: t.TempDir(), Now: w.clock.Now}
 	if err := w.hub.Start(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
@@ -124,7 +107,7 @@ func TestTokensReachGitAndNothingElse(t *testing.T) {
 	if n := w.hub.Minted(); n != 1 {
 		t.Errorf("%d tokens for four conversations within an hour, want 1", n)
 	}
-	w.clock.move(46 * time.Minute) // a clone that begins now could outlast the token
+	w.clock.Add(46 * time.Minute) // a clone that begins now could outlast the token
 	want := w.push(t)
 	if res, err := s.RefreshFrom(ctx, "app", w.upstream(), want, &progress); err != nil || res.New != want {
 		t.Fatal(res, err)

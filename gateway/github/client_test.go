@@ -17,6 +17,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 )
 
 var repo = forge.Name{Owner: "acme", Repo: "app"}
@@ -27,7 +28,7 @@ const secretToken = "ghp_0123456789"
 type hub struct {
 	mux   *http.ServeMux
 	http  *httptest.Server
-	clock *clock
+	clock *clocktest.Clock
 
 	mu     sync.Mutex      // guards all below
 	asked  []string        // method, path and query of every request
@@ -37,7 +38,7 @@ type hub struct {
 // newHub starts one at a path, as an Enterprise Server has it, and a client for it.
 func newHub(t *testing.T) (*hub, *github.Client) {
 	t.Helper()
-	h := &hub{mux: http.NewServeMux(), clock: &clock{now: time.Unix(1700000000, 0)}}
+	h := &hub{mux: http.NewServeMux(), clock: clocktest.At(time.Unix(1700000000, 0))}
 	h.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		h.asked = append(h.asked, r.Method+" "+strings.TrimPrefix(r.URL.RequestURI(), "/api/v3"))
@@ -58,7 +59,7 @@ func newHub(t *testing.T) (*hub, *github.Client) {
 			h.mu.Lock()
 			h.pauses = append(h.pauses, d)
 			h.mu.Unlock()
-			h.clock.move(d)
+			h.clock.Add(d)
 			return context.Cause(ctx)
 		}}
 	h.answer("GET /user", map[string]any{"login": "ramus"})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gateway/forge"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
@@ -23,13 +24,13 @@ type office struct {
 	t     *testing.T
 	hub   *githubtest.Server
 	repo  *githubtest.Repo
-	clock *clock
+	clock *clocktest.Clock
 	http  *http.Client
 }
 
 func newOffice(t *testing.T, options ...func(*githubtest.Server)) *office {
 	t.Helper()
-	o := &office{t: t, clock: &clock{now: time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)}}
+	o := &office{t: t, clock: clocktest.At(time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC))}
 	o.hub = githubtest.New(t, append(options, func(s *githubtest.Server) { s.Now = o.clock.Now })...)
 	var err error
 	if o.repo, err = o.hub.AddRepo("app", ""); err != nil {
@@ -52,7 +53,7 @@ func (o *office) client() *github.Client {
 	return &github.Client{URL: o.hub.API(), HTTP: o.http, Log: slog.New(slog.DiscardHandler), Now: o.clock.Now,
 		Tokens: &github.App{ID: o.hub.App, Key: o.hub.Key, URL: o.hub.API(), HTTP: o.http, Now: o.clock.Now},
 		Sleep: func(ctx context.Context, d time.Duration) error {
-			o.clock.move(d)
+			o.clock.Add(d)
 			return context.Cause(ctx)
 		}}
 }
@@ -242,7 +243,7 @@ func TestTokensOfTheApp(t *testing.T) {
 	if n := o.hub.Minted(); n != 2 {
 		t.Errorf("%d tokens, want one for checks and one for the rest", n)
 	}
-	o.clock.move(50 * time.Minute)
+	o.clock.Add(50 * time.Minute)
 	if _, err := c.CanWrite(ctx, repo, "reviewer"); err != nil {
 		t.Fatal(err)
 	}

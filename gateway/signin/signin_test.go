@@ -59,7 +59,7 @@ func TestOwnerLink(t *testing.T) {
 	b.want("once more", w.browser().do(link, nil), 403, "used before")
 
 	link = w.link()
-	w.pass(10 * time.Minute)
+	w.clock.Add(10 * time.Minute)
 	b.want("too late", w.browser().do(link, nil), 403, "ten minutes")
 	b.want("made up", w.browser().do("/auth/link?code=x", nil), 403, "used before")
 	l, _ := w.people.OwnerLink(w.web.URL, "https://evil.example/")
@@ -148,7 +148,7 @@ func TestOrganizationIsAskedAgain(t *testing.T) {
 	if n := asked() - before; n != 0 {
 		t.Errorf("GitHub was asked %d times within 15 minutes", n)
 	}
-	w.pass(15 * time.Minute)
+	w.clock.Add(15 * time.Minute)
 	for range 3 {
 		b.want("a page, after 15 minutes", b.do("/page", nil), 200, "developer")
 	}
@@ -157,24 +157,24 @@ func TestOrganizationIsAskedAgain(t *testing.T) {
 	}
 	// GitHub is away: the session goes on for an hour.
 	w.hub.Down()
-	w.pass(50 * time.Minute)
+	w.clock.Add(50 * time.Minute)
 	b.want("while GitHub is away", b.do("/page", nil), 200, "developer")
 	if err := w.hub.Up(); err != nil {
 		t.Fatal(err)
 	}
-	w.pass(5 * time.Minute)
+	w.clock.Add(5 * time.Minute)
 	b.want("when GitHub is back", b.do("/page", nil), 200, "developer")
 	w.hub.Leave("developer")
-	w.pass(15 * time.Minute)
+	w.clock.Add(15 * time.Minute)
 	b.want("no member any more", b.do("/page", nil), 303, "/auth")
 	second.want("another browser of the person", second.do("/page", nil), 303, "/auth")
 	b.want("signing in again", b.hub("/auth/github", "developer"), 403, "not let in")
 
 	b.want("another member", b.hub("/auth/github", "reviewer"), 303, "/settings/sessions")
 	w.hub.Down()
-	w.pass(16 * time.Minute)
+	w.clock.Add(16 * time.Minute)
 	b.want("while GitHub is away", b.do("/page", nil), 200, "reviewer")
-	w.pass(45 * time.Minute)
+	w.clock.Add(45 * time.Minute)
 	b.want("while GitHub is away for an hour", b.do("/page", nil), 303, "/auth")
 	if err := w.hub.Up(); err != nil {
 		t.Fatal(err)
@@ -338,7 +338,7 @@ func TestPeoplePage(t *testing.T) {
 	admin.want("remove somebody", admin.do("/admin/people/"+id, url.Values{"do": {"remove"}}), 303, "/admin/people")
 
 	// After ten minutes, an administrator authenticates again.
-	w.pass(11 * time.Minute)
+	w.clock.Add(11 * time.Minute)
 	admin.want("an old sign-in", admin.do("/admin/people", nil), 303, "/auth?again=1&to=%2Fadmin%2Fpeople")
 	admin.want("an old sign-in's form", admin.do("/admin/people/"+id, role("admin", "")), 403, "last ten minutes")
 	admin.want("a page that needs no new sign-in", admin.do("/page", nil), 200, "developer")
@@ -360,9 +360,9 @@ func TestHTTPS(t *testing.T) {
 		{"", "ramus.example.org", 400, ""}, {"http://ramus.example.org", "ramus.example.org", 400, ""},
 	} {
 		w := openWorld(t, account.Rules{}, nil)
-		mux := &route.Mux{URL: x.url, Account: w.people.Account, Audit: w.people.Audit, Now: w.clock}
+		mux := &route.Mux{URL: x.url, Account: w.people.Account, Audit: w.people.Audit, Now: w.clock.Now}
 		h := mux.Handler(signin.NewAPI(signin.API{People: w.people, Accounts: w.people.Accounts,
-			Now: w.clock}).Routes(), nil)
+			Now: w.clock.Now}).Routes(), nil)
 		r := httptest.NewRequest("GET", w.link(), nil)
 		r.Host = x.host
 		a := httptest.NewRecorder()

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
@@ -32,21 +32,7 @@ type world struct {
 	people *signin.People
 	web    *httptest.Server
 	local  http.Handler // the unix socket
-
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *world) pass(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
+	clock  *clocktest.Clock
 }
 
 // ask is a route of each class that cookies open.
@@ -54,7 +40,7 @@ func ask(c *route.Call) error { return c.Reply(c.Who.Account.Login) }
 
 func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.API)) *world {
 	t.Helper()
-	w := &world{t: t, now: time.Now()}
+	w := &world{t: t, clock: clocktest.At(time.Now())}
 	w.hub = githubtest.New(t, func(s *githubtest.Server) { s.Addr = loopback.Address(t) })
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	dir := t.TempDir()
@@ -70,9 +56,9 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 	db.NoSync = true // no power is cut here
 	t.Cleanup(func() { db.Close() })
 	bot := gitd.Person{Name: "ramus", Email: "ramus@localhost"}
-	accounts := &account.Store{Git: git, Rules: rules, Committer: bot, Now: w.clock, Log: log}
-	sessions := &session.Store{DB: db, Now: w.clock}
-	actions := &audit.Log{Git: git, Author: bot, Now: w.clock, Log: log}
+	accounts := &account.Store{Git: git, Rules: rules, Committer: bot, Now: w.clock.Now, Log: log}
+	sessions := &session.Store{DB: db, Now: w.clock.Now}
+	actions := &audit.Log{Git: git, Author: bot, Now: w.clock.Now, Log: log}
 	for _, err := range []error{accounts.Open(t.Context()), sessions.Open()} {
 		if err != nil {
 			t.Fatal(err)
@@ -81,10 +67,10 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 	actions.Open()
 	t.Cleanup(func() { actions.Close() })
 	w.people = &signin.People{Accounts: accounts, Sessions: sessions, Actions: actions,
-		Owner: gitd.Person{Name: "Owner", Email: "owner@example.org"}, Log: log, Now: w.clock}
+		Owner: gitd.Person{Name: "Owner", Email: "owner@example.org"}, Log: log, Now: w.clock.Now}
 	accounts.Changed = w.people.Changed
 	api := signin.API{Git: git, People: w.people, Web: new(web.API), Accounts: accounts, Loopback: "http://127.0.0.1:1",
-		Log: log, Now: w.clock,
+		Log: log, Now: w.clock.Now,
 		GitHub: &signin.GitHub{Users: []string{"reviewer"}, Scopes: []string{"read"}, Life: time.Hour,
 			Client: &github.SignIn{URL: w.hub.URL(), API: w.hub.API(),
 				ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret,
@@ -92,7 +78,7 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 	if change != nil {
 		change(w, &api)
 	}
-	mux := &route.Mux{Verify: git.Verify, Log: log, Now: w.clock, Account: w.people.Account, Again: w.people.Again,
+	mux := &route.Mux{Verify: git.Verify, Log: log, Now: w.clock.Now, Account: w.people.Account, Again: w.people.Again,
 		Ended: w.people.Ended, Audit: w.people.Audit}
 	table := append(signin.NewAPI(api).Routes(),
 		route.Route{Method: "GET", Pattern: "/page", Access: route.AccessPage, Handle: ask},

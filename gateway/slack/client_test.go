@@ -14,32 +14,25 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/clocktest"
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // clock is a time that passes only when somebody sleeps.
 type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-	// slept is called with the time after each sleep, without the lock.
+	*clocktest.Clock
+	// slept is called with the time after each sleep.
 	slept func(time.Time)
 }
 
-func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
+func newClock() *clock {
+	return &clock{Clock: clocktest.At(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))}
 }
 
 func (c *clock) Sleep(ctx context.Context, d time.Duration) error {
-	c.mu.Lock()
-	c.now = c.now.Add(d)
-	now, slept := c.now, c.slept
-	c.mu.Unlock()
-	if slept != nil {
-		slept(now)
+	now := c.Add(d)
+	if c.slept != nil {
+		c.slept(now)
 	}
 	return ctx.Err()
 }

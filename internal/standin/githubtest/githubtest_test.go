@@ -11,40 +11,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-github/v66/github"
 
+	"github.com/ramus-dev/ramus/internal/clocktest"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
-
-// clock is a clock that tests move.
-type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) move(d time.Duration) {
-	c.mu.Lock()
-	c.now = c.now.Add(d)
-	c.mu.Unlock()
-}
 
 // world is a stand-in with a repository and a clone of it that an App works in.
 type world struct {
 	t     *testing.T
 	hub   *githubtest.Server
 	repo  *githubtest.Repo
-	clock *clock
+	clock *clocktest.Clock
 	token string
 	api   *github.Client
 	work  string
@@ -52,7 +34,7 @@ type world struct {
 
 func newWorld(t *testing.T, options ...func(*githubtest.Server)) *world {
 	t.Helper()
-	w := &world{t: t, clock: &clock{now: time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)}}
+	w := &world{t: t, clock: clocktest.At(time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC))}
 	w.hub = githubtest.New(t, append([]func(*githubtest.Server){func(s *githubtest.Server) { s.Now = w.clock.Now }},
 		options...)...)
 	var err error
@@ -443,7 +425,7 @@ func TestLostAnswers(t *testing.T) {
 		t.Error("an answer before the Retry-After ended")
 	}
 	w.complaints("before the end of the Retry-After")
-	w.clock.move(30 * time.Second)
+	w.clock.Add(30 * time.Second)
 	if err := get(); err != nil {
 		t.Error(err)
 	}

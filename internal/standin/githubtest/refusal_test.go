@@ -109,7 +109,7 @@ func TestWhoMayAsk(t *testing.T) {
 	if resp, _ := w.ask("GET", thePull, fine, ""); resp.StatusCode != 401 {
 		t.Error("a revoked token is taken")
 	}
-	w.clock.move(time.Hour)
+	w.clock.Add(time.Hour)
 	if resp, _ := w.ask("GET", thePull, w.token, ""); resp.StatusCode != 401 {
 		t.Error("an expired token is taken")
 	}
@@ -277,7 +277,7 @@ func TestGitIsRefused(t *testing.T) {
 	} else {
 		resp.Body.Close()
 	}
-	w.clock.move(time.Hour)
+	w.clock.Add(time.Hour)
 	push(w.token, "fix", "could not read Username")
 }
 
@@ -432,7 +432,7 @@ func TestLimits(t *testing.T) {
 	if err := say(); !errors.As(err, &abuse) || abuse.GetRetryAfter() != time.Minute {
 		t.Fatal(err)
 	}
-	w.clock.move(time.Minute)
+	w.clock.Add(time.Minute)
 	if err := say(); err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +445,7 @@ func TestLimits(t *testing.T) {
 	if limit == nil || limit.Rate.Remaining != 0 || !limit.Rate.Reset.After(w.clock.Now()) {
 		t.Fatal(limit)
 	}
-	w.clock.move(limit.Rate.Reset.Sub(w.clock.Now()))
+	w.clock.Add(limit.Rate.Reset.Sub(w.clock.Now()))
 	w.token = w.mint([]string{"app"}, &github.InstallationPermissions{PullRequests: github.String("read")})
 	if _, _, err := w.client(w.token).PullRequests.Get(ctx, "acme", "app", 1); err != nil {
 		t.Fatal(err)
