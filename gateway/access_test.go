@@ -302,6 +302,8 @@ var expected = map[string]row{
 		"/workspaces/run:subject/agent", ""},
 	"POST /workspaces/{workspace}/talk/{action}": {accessForm, "form",
 		"/workspaces/run-subject/talk/unsay", ""},
+	"GET /workspaces/{workspace}/steps": {accessPage, "page",
+		"/workspaces/run-subject/steps?turn=x", ""},
 	"GET /workspaces/{workspace}/runs/{run}/prompts/{key}/{name}": {accessPage, "page",
 		"/workspaces/run-subject/runs/x/prompts/x/x", ""},
 }

@@ -1,6 +1,9 @@
 package live
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestComeAndGo wakes the views of a workspace when another person comes or goes, and no others.
 func TestComeAndGo(t *testing.T) {
@@ -39,5 +42,28 @@ func TestComeAndGo(t *testing.T) {
 	}
 	if got := h.Present("caller/run-x"); len(got) != 1 || got[0] != "ada" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestReordered has elements change places. Elements that come or go are no reason.
+func TestReordered(t *testing.T) {
+	view := func(list string) (v View) {
+		for _, key := range strings.Fields(list) {
+			in, _, _ := strings.Cut(key, "-")
+			v.Fragments = append(v.Fragments, Fragment{Key: key, In: in})
+		}
+		return v
+	}
+	for _, x := range []struct{ before, now, want string }{
+		{"", "a-1 a-2", ""}, {"a-1 a-2", "a-0 a-1 a-3 a-2", ""}, {"a-1 a-2 a-3", "a-1 a-3", ""}, {"a-1 b-1 a-2", "b-1 a-1 a-2", ""},
+		{"a-1 a-2 b-1", "a-2 a-0 a-1 b-1", "a: a-2 a-0 a-1"}, {"a-1 a-2 a-3", "a-2 a-3 a-1", "a: a-2 a-3 a-1"},
+	} {
+		got := ""
+		for _, op := range reordered(view(x.before), view(x.now)) {
+			got += op.In + ": " + strings.Join(op.Keys, " ")
+		}
+		if got != x.want {
+			t.Errorf("%q to %q: %q, want %q", x.before, x.now, got, x.want)
+		}
 	}
 }

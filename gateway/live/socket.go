@@ -252,7 +252,7 @@ func (s *socket) keep(ctx context.Context, at string, v *view) {
 	who := s.who.Load()
 	sleeper := s.api.Hub.join(cmp.Or(who.Name, who.Subject))
 	defer s.api.Hub.leave(sleeper)
-	title := ""
+	var last View
 	for n := int64(1); ; n++ {
 		began := time.Now()
 		call := *s.call
@@ -268,10 +268,11 @@ func (s *socket) keep(ctx context.Context, at string, v *view) {
 			return
 		}
 		s.api.Hub.listen(sleeper, now.Topics)
-		if ops := difference(v.have, now); len(ops) > maxOps {
+		ops := append(difference(v.have, now), reordered(last, now)...)
+		if len(ops) > maxOps {
 			s.send(ctx, message{At: at, N: n, Gap: true})
 		} else {
-			if title != "" && title != now.Title {
+			if last.Title != "" && last.Title != now.Title {
 				ops = append(ops, Op{Op: "title", HTML: now.Title})
 			}
 			if len(ops) > 0 {
@@ -285,7 +286,7 @@ func (s *socket) keep(ctx context.Context, at string, v *view) {
 		if n == 1 { // a change between the first view and listen would be missed
 			sleeper.signal()
 		}
-		title = now.Title
+		last = now
 		if !sleeper.rest(ctx, max(fastest, restShare*time.Since(began)), now.Beat) {
 			return
 		}

@@ -33,12 +33,41 @@ func Hash(html string) string {
 
 // Op changes one element of a page.
 type Op struct {
-	// Op is "put" (replace the element, or insert it into In before the element Before, or at the end), "drop" or "title".
-	Op     string `json:"op"`
-	Key    string `json:"key,omitempty"`
-	In     string `json:"in,omitempty"`
-	Before string `json:"before,omitempty"`
-	HTML   string `json:"html,omitempty"`
+	// Op is "put" (replace the element, or insert it into In before the element Before, or at the end), "drop", "order" (put the
+	// elements of In into the order of Keys) or "title".
+	Op     string   `json:"op"`
+	Key    string   `json:"key,omitempty"`
+	In     string   `json:"in,omitempty"`
+	Before string   `json:"before,omitempty"`
+	HTML   string   `json:"html,omitempty"`
+	Keys   []string `json:"keys,omitempty"`
+}
+
+// reordered returns the ops that put the lists of a page into the order of its view, where elements that were in the view before have
+// changed places.
+func reordered(before, now View) (ops []Op) {
+	places := make(map[string]int, len(before.Fragments))
+	for i, f := range before.Fragments {
+		places[f.In+"\x00"+f.Key] = i
+	}
+	last, keys, moved := map[string]int{}, map[string][]string{}, map[string]bool{}
+	var lists []string
+	for _, f := range now.Fragments {
+		if keys[f.In] == nil {
+			lists = append(lists, f.In)
+		}
+		keys[f.In] = append(keys[f.In], f.Key)
+		if at, ok := places[f.In+"\x00"+f.Key]; ok {
+			moved[f.In] = moved[f.In] || at < last[f.In]
+			last[f.In] = at
+		}
+	}
+	for _, in := range lists {
+		if moved[in] {
+			ops = append(ops, Op{Op: "order", In: in, Keys: keys[in]})
+		}
+	}
+	return ops
 }
 
 // difference returns the ops that make a page with the fragments of have one of the view, and changes have to the view's. have is by key.

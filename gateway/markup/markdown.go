@@ -173,8 +173,12 @@ func render(source []byte, n ast.Node, closed bool) template.HTML {
 	if err := markdown().Renderer().Render(&out, source, n); err != nil {
 		return plain(source) // no writer fails, and no renderer of ours
 	}
-	return template.HTML(policy().SanitizeBytes(out.Bytes()))
+	return template.HTML(focusable.Replace(string(policy().SanitizeBytes(out.Bytes()))))
 }
+
+// focusable lets the keyboard reach code and tables, which scroll sideways. Texts have no such tags, because they are escaped.
+var focusable = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<pre class=", `<pre tabindex="0" class=`,
+	"<table>", `<table tabindex="0">`)
 
 // closedAttribute marks blocks whose code can be highlighted.
 const closedAttribute = "closed"
@@ -187,7 +191,7 @@ func plain(source []byte) template.HTML {
 			source = source[:len(source)-1]
 		}
 	}
-	return template.HTML(`<pre class="plain">` + template.HTMLEscapeString(Visible(string(source))) + "</pre>")
+	return template.HTML(`<pre tabindex="0" class="plain">` + template.HTMLEscapeString(Visible(string(source))) + "</pre>")
 }
 
 // policy is the second wall. It lists everything that a block may have.

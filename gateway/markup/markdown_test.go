@@ -29,9 +29,9 @@ func TestMarkdown(t *testing.T) {
 		"safe\u202etxt":                          "<p>safe\uFFFDtxt</p>\n",
 		"a\x00b\x1b[31m":                         "<p>a\uFFFDb\uFFFD[31m</p>\n",
 		"- [ ] one\n- [x] two":                   "<ul>\n<li>[ ] one</li>\n<li>[x] two</li>\n</ul>\n",
-		"| a | b |\n|:--|--:|\n| 1 | 2 |":        "<table>\n<thead>\n<tr>\n<th align=\"left\">a</th>\n<th align=\"right\">b</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td align=\"left\">1</td>\n<td align=\"right\">2</td>\n</tr>\n</tbody>\n</table>\n",
-		"```go\nfunc f() {}\n```":                `<pre class="chroma"><code><span class="kd">func</span><span class="w"> </span><span class="nf">f</span><span class="p">()</span><span class="w"> </span><span class="p">{}</span><span class="w">` + "\n</span></code></pre>\n",
-		"```\"onmouseover=\n<x>\n```":            "<pre class=\"chroma\"><code>&lt;x&gt;\n</code></pre>\n",
+		"| a | b |\n|:--|--:|\n| 1 | 2 |":        "<table tabindex=\"0\">\n<thead>\n<tr>\n<th align=\"left\">a</th>\n<th align=\"right\">b</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td align=\"left\">1</td>\n<td align=\"right\">2</td>\n</tr>\n</tbody>\n</table>\n",
+		"```go\nfunc f() {}\n```":                `<pre tabindex="0" class="chroma"><code><span class="kd">func</span><span class="w"> </span><span class="nf">f</span><span class="p">()</span><span class="w"> </span><span class="p">{}</span><span class="w">` + "\n</span></code></pre>\n",
+		"```\"onmouseover=\n<x>\n```":            "<pre tabindex=\"0\" class=\"chroma\"><code>&lt;x&gt;\n</code></pre>\n",
 		"&lt;b&gt; &#x3c;i&#62; \\*no\\* `a*b*`": "<p>&lt;b&gt; &lt;i&gt; *no* <code>a*b*</code></p>\n",
 		"one  \ntwo\\\nthree":                    "<p>one<br>\ntwo<br>\nthree</p>\n",
 		"":                                       "",
@@ -58,7 +58,7 @@ func whole(words string) template.HTML {
 // allowed are all elements with their attributes.
 var allowed = map[string][]string{"p": nil, "br": nil, "hr": nil, "h3": nil, "h4": nil, "h5": nil, "h6": nil,
 	"blockquote": nil, "ul": nil, "ol": {"start"},
-	"li": nil, "em": nil, "strong": nil, "del": nil, "pre": {"class"}, "code": {"class"}, "table": nil, "thead": nil,
+	"li": nil, "em": nil, "strong": nil, "del": nil, "pre": {"class", "tabindex"}, "code": {"class"}, "table": {"tabindex"}, "thead": nil,
 	"tbody": nil, "tr": nil,
 	"th": {"align"}, "td": {"align"}, "span": {"class"}, "a": {"class", "href", "rel", "title"}}
 

@@ -47,6 +47,8 @@ type talkData struct {
 	Earlier, Later string
 	Sessions       []sessionTab
 	Session        string // the id of the one that is shown, or empty for all
+	Entry          string // to which the page goes
+	ReadKey        string // names the place of the reader, which the browser keeps
 	Agent, Label   string // where the composer speaks
 	Agents         []string
 	Status         talkStatus
@@ -83,14 +85,14 @@ type talkRow struct {
 	When, Until                time.Time
 	HTML                       template.HTML
 	Bodies                     []resultPart
-	Output                     template.HTML
 	Link, Commit, Size         string // Size is the number of lines that the commit changes
 	Path                       string // of the workspace
 	Run, Step, PromptKey       string
 	Options                    []record.GateOption
 	Allowed                    string
 	Files                      []talkFile
-	Folded                     []talkRow
+	Src                        string // the path of what the page leaves out
+	Rest                       string // of a long prompt
 	Open, MayChange, First     bool
 	Verdict                    *Badge
 }
@@ -104,12 +106,16 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	d := talkData{Page: page, Path: workspacePath(s.ID), MayChange: c.Who.CheckChange(s.Repository, s.Branch) == nil,
 		Agents:  p.api.Executor.AgentNames(),
-		Session: q.Get("session"), Key: record.NewToken() + record.NewToken()}
+		Session: q.Get("session"), Key: record.NewToken() + record.NewToken(), Entry: q.Get("entry")}
+	d.ReadKey = d.Path + " " + d.Session
 	sessions, err := p.api.talk().Sessions(ctx, s.Caller)
 	if err != nil {
 		return "", err
 	}
-	w := conversation.Window{Around: q.Get("entry"), Before: q.Get("before"), After: q.Get("after")}
+	w := conversation.Window{Around: d.Entry, Before: q.Get("before"), After: q.Get("after")}
+	if w.Around != "" {
+		w.Turns = aroundTurns
+	}
 	for i, one := range sessions {
 		tab := sessionTab{Text: sessionName(one), Path: d.Path + "?session=" + url.QueryEscape(one.ID),
 			State: string(one.State), Current: one.ID == d.Session}
@@ -151,6 +157,11 @@ func sessionName(s conversation.Session) string {
 // talkRows makes the rows of a transcript.
 func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
 	base := api.Address + d.Path
+	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}}
+	for _, r := range api.Executor.OfCaller(s.Caller) {
+		m.runs[r.Name()] = r
+	}
+	d.Rows = m.window(&t, d.Page.call.R.URL.Query().Has("after"))
 	link := func(name, id string) string {
 		return base + "?" + name + "=" + url.QueryEscape(id)
 	}
@@ -159,13 +170,6 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 	}
 	if t.After != "" {
 		d.Later = link("after", t.After)
-	}
-	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}}
-	for _, r := range api.Executor.OfCaller(s.Caller) {
-		m.runs[r.Name()] = r
-	}
-	for _, turn := range t.Turns {
-		d.Rows = append(d.Rows, m.turn(turn)...)
 	}
 	d.Status = talkStatus{Path: base, MayChange: d.MayChange}
 	d.Present = api.present(d.Page.Who(), s)
@@ -249,7 +253,8 @@ type talkMaker struct {
 	may  bool
 	runs map[string]record.Run
 
-	counted int // commits whose lines this page counted
+	whole   bool // show the results of tools, the output of commands and long texts
+	counted int  // commits whose lines this page counted
 }
 
 // again returns the offer to send the prompt of the last turn again. Returns nil unless a person ended that turn. A run that failed has
@@ -288,30 +293,6 @@ func (m *talkMaker) doing(t conversation.Transcript) string {
 		return "Checks run"
 	}
 	return name + " works"
-}
-
-// turn returns the rows of a turn. Those that are folded away are in the row of its capsule.
-func (m *talkMaker) turn(t *conversation.Turn) (rows []talkRow) {
-	capsule := talkRow{Key: "c " + t.ID, Kind: "capsule", Text: t.Capsule.Worked(), Path: m.path}
-	at := -1
-	for _, e := range t.Entries {
-		list := m.entry(t, e)
-		if e.Folded {
-			capsule.Folded = append(capsule.Folded, list...)
-			continue
-		}
-		if at < 0 && e.Kind != conversation.KindPrompt {
-			at = len(rows)
-		}
-		rows = append(rows, list...)
-	}
-	if len(capsule.Folded) > 0 {
-		if at < 0 {
-			at = len(rows)
-		}
-		rows = slices.Insert(rows, at, capsule)
-	}
-	return rows
 }
 
 // prompt returns the row of a prompt.
@@ -365,15 +346,21 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 	}
 	switch e.Kind {
 	case conversation.KindPrompt:
-		return []talkRow{m.prompt(t.Run, e)}
+		row = m.prompt(t.Run, e)
+		if !m.whole {
+			row.Text, row.Rest = cutLong(row.Text)
+		}
+		return []talkRow{row}
 	case conversation.KindWords:
 		return m.words(t, e)
 	case conversation.KindTool, conversation.KindPermitted:
-		row.tool(e)
+		row.Src = m.src("entry", e.ID)
+		row.tool(e, m.whole)
 	case conversation.KindQuestion:
 		row.question(e)
 	case conversation.KindCommand, conversation.KindCheck:
-		row.command(e)
+		row.Src = m.src("entry", e.ID)
+		row.command(e, m.whole)
 	case conversation.KindEnd:
 		if v := m.api.verdictOf(m.ctx, m.runs[t.Run]); v != "" && v != record.VerdictNone {
 			b := verdictBadge(v)
@@ -411,7 +398,15 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 // words returns the rows of words of an agent, one for each block.
 func (m *talkMaker) words(t *conversation.Turn, e *conversation.Entry) (rows []talkRow) {
 	closed, open := m.api.memory.Blocks(m.runs[t.Run], e)
+	cut := 0
+	if !m.whole && len(closed) > maxBlocks {
+		cut = (len(closed) - maxBlocks/2) / (maxBlocks / 4) * (maxBlocks / 4)
+		rows = append(rows, talkRow{Key: "w " + e.ID + " cut", Kind: "cut", Text: "The beginning of this message", Link: m.src("entry", e.ID)})
+	}
 	for i, block := range closed {
+		if i < cut {
+			continue
+		}
 		rows = append(rows, talkRow{Key: fmt.Sprintf("w %s %d", e.ID, i), Kind: "words", ID: e.ID, HTML: block})
 	}
 	if open != "" {
@@ -471,13 +466,18 @@ func (row *talkRow) question(e *conversation.Entry) {
 	row.Until = e.Decided
 }
 
-// command sets the row of a command or a check.
-func (row *talkRow) command(e *conversation.Entry) {
+// command sets the row of a command or a check, with its output if the whole of it is wanted.
+func (row *talkRow) command(e *conversation.Entry, whole bool) {
 	row.Mark, row.Class = mark(e.OK)
 	row.Note = row.Text
 	row.Text = render.ClipClean(e.Command, 2000)
 	if row.Text == "" {
 		row.Text = row.Note
+	}
+	if e.Tail == "" {
+		row.Src = ""
+	} else if whole {
+		row.Src, row.Bodies = "", []resultPart{{Class: "wrap printed", HTML: markup.Terminal(text.ClipEnd(e.Tail, maxTail))}}
 	}
 	if e.Reason != "" {
 		row.Note, row.Class, row.Mark = render.OneLine(e.Reason, 80)+": "+row.Note, "warn", "!"
@@ -490,9 +490,6 @@ func (row *talkRow) command(e *conversation.Entry) {
 	if e.DurationMS >= 1000 {
 		row.Note = strings.TrimPrefix(row.Note+" · "+render.Duration(time.Duration(e.DurationMS)*time.Millisecond), " · ")
 	}
-	if e.Tail != "" {
-		row.Output = markup.Terminal(text.ClipEnd(e.Tail, maxTail))
-	}
 }
 
 // talkRoutes returns the routes of the forms of conversations.
@@ -504,6 +501,9 @@ func (api *API) talkRoutes() []route.Route {
 		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML,
 			Body: formBody, Handle: api.talkAction,
 			Summary: "Answer a question, change the prompts that wait, or stop the agent, by the page of a workspace"},
+		{Method: "GET", Pattern: "/workspaces/{workspace}/steps", Access: api.Access, Media: route.MediaHTML,
+			Summary: "The steps of a turn, or the whole of one entry, of the conversation of a workspace",
+			Handle:  api.page(api.stepsPage)},
 		{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/prompts/{key}/{name}", Access: api.Access,
 			Summary: "A file that came with a prompt",
 			Media:   route.MediaBytes, Handle: api.promptFile},

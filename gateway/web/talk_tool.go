@@ -28,8 +28,8 @@ type resultPart struct {
 	HTML  template.HTML
 }
 
-// tool sets the row of a call of a tool.
-func (row *talkRow) tool(e *conversation.Entry) {
+// tool sets the row of a call of a tool, with its result if the whole of it is wanted.
+func (row *talkRow) tool(e *conversation.Entry, whole bool) {
 	row.Mark, row.Class = mark(e.OK)
 	row.Text = render.OneLine(row.Text, 300)
 	if e.Tool == nil {
@@ -42,10 +42,24 @@ func (row *talkRow) tool(e *conversation.Entry) {
 	if e.DurationMS >= 1000 {
 		row.Note += " · " + render.Duration(time.Duration(e.DurationMS)*time.Millisecond)
 	}
-	row.Bodies = resultBodies(e.Tool)
-	if len(row.Bodies) == 0 || e.Tool.Kind != "edit" { // the input of an edit is the change again
-		row.Bodies = append(row.Bodies, inputBodies(e.Tool)...)
+	if whole {
+		row.Bodies = toolBodies(e.Tool)
+		row.Src = ""
+	} else if len(e.Tool.Content) == 0 && inputText(e.Tool) == "" {
+		row.Src = "" // there is nothing to show
 	}
+}
+
+// toolBodies returns the result of a call, and its input.
+func toolBodies(tool *acp.Tool) []resultPart {
+	list := resultBodies(tool)
+	if len(list) > 0 && tool.Kind == "edit" { // the input of an edit is the change again
+		return list
+	}
+	if about := inputText(tool); about != "" {
+		list = append(list, resultPart{Class: "wrap soft", HTML: escaped(about)})
+	}
+	return list
 }
 
 // toolPath returns the path of a file as people see it.
@@ -75,7 +89,7 @@ func resultBodies(tool *acp.Tool) (list []resultPart) {
 			}
 		case c.Block == nil || strings.TrimSpace(c.Block.Text) == "":
 		case tool.Kind == "execute":
-			list = append(list, resultPart{Class: "wrap term", HTML: markup.Terminal(text.ClipEnd(c.Block.Text, maxTail))})
+			list = append(list, resultPart{Class: "wrap printed", HTML: markup.Terminal(text.ClipEnd(c.Block.Text, maxTail))})
 		case tool.Kind == "read":
 			list = append(list, resultPart{Class: "chroma",
 				HTML: markup.Code(text.Clip(c.Block.Text, maxTail), "", text.Clip(file, 300))})
@@ -86,26 +100,44 @@ func resultBodies(tool *acp.Tool) (list []resultPart) {
 	return list
 }
 
-// inputBodies returns the files that a call is about, and its input.
-func inputBodies(tool *acp.Tool) (list []resultPart) {
+// inputText returns the files that a call is about, and its input. Returns "" if the title says all of it.
+func inputText(tool *acp.Tool) string {
 	var about strings.Builder
 	for _, l := range tool.Locations {
-		about.WriteString(toolPath(l.Path))
+		path := toolPath(l.Path)
+		if l.Line == nil && strings.Contains(tool.Title, path) {
+			continue
+		}
+		about.WriteString(path)
 		if l.Line != nil {
 			fmt.Fprintf(&about, ":%d", *l.Line)
 		}
 		about.WriteString("\n")
 	}
 	var raw any
-	if len(tool.RawInput) > 0 && json.Unmarshal(tool.RawInput, &raw) == nil {
-		if b, err := json.MarshalIndent(raw, "", "  "); err == nil {
-			about.WriteString(render.ClipClean(string(b), maxRawInput))
+	if len(tool.RawInput) == 0 || json.Unmarshal(tool.RawInput, &raw) != nil || titled(raw, tool.Title) {
+		return about.String()
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // the text is escaped where it is shown
+	e.SetIndent("", "  ")
+	if e.Encode(raw) == nil {
+		about.WriteString(render.ClipClean(strings.TrimSpace(b.String()), maxRawInput))
+	}
+	return about.String()
+}
+
+// titled reports whether a title has all values of an input.
+func titled(input any, title string) bool {
+	values, ok := input.(map[string]any)
+	for _, v := range values {
+		s, isText := v.(string)
+		if !isText || !strings.Contains(title, s) {
+			return false
 		}
 	}
-	if about.Len() > 0 {
-		list = append(list, resultPart{Class: "wrap soft", HTML: escaped(about.String())})
-	}
-	return list
+	return ok
 }
 
 func escaped(s string) template.HTML {

@@ -101,6 +101,9 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 	d.Run = &row
 	p := &Page{Title: s.Name, Nav: "workspaces", Template: "workspace", Data: d, Layout: "full",
 		Topics: []string{live.CallerTopic(s.Caller)}, Refresh: 10}
+	if row.Kind == "ask" {
+		p.Needs = 1 // in the title of the tab, which may be behind others
+	}
 	p.api, p.call = api, c
 	if s.Status == workspace.Stopping || s.Status == workspace.Creating || s.Status == workspace.Pending {
 		p.Beat = time.Second // containers have no events of their own

@@ -45,11 +45,14 @@ type world struct {
 	who    *route.Who
 }
 
-// runner changes the engine of the next world. Nil leaves it without containers.
-var runner func(*sandbox.Engine)
-
 // open opens a world whose requests come from who.
 func open(t *testing.T, who route.Who, change func(*web.API)) *world {
+	t.Helper()
+	return openWith(t, who, nil, change)
+}
+
+// openWith opens a world whose executor, and with it the engine, may be others.
+func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbox.Engine), change func(*web.API)) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "web") // a short path, because sockets are below it
 	if err != nil {
@@ -57,15 +60,15 @@ func open(t *testing.T, who route.Who, change func(*web.API)) *world {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	engine := &sandbox.Engine{Dir: filepath.Join(dir, "sandbox"), Bwrap: "/nonexistent/bwrap"}
-	if runner != nil {
-		runner(engine)
-	}
 	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")},
 		Agents: map[string]agent.Agent{"coder": {Command: []string{"cat"}}}}
+	if with != nil {
+		with(x, engine)
+	}
 	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}

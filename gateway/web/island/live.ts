@@ -4,7 +4,7 @@ import { documentOf, elementOf } from './trusted';
 import { refreshTimes } from './time';
 import { announce, toast } from './toast';
 
-interface Op { op: string; key?: string; in?: string; before?: string; html?: string }
+interface Op { op: string; key?: string; in?: string; before?: string; html?: string; keys?: string[] }
 interface Message { at?: string; n?: number; ops?: Op[]; gap?: boolean; problem?: { status: number; title: string; detail?: string } }
 
 const root = document.querySelector<HTMLElement>('[data-live-at]');
@@ -60,6 +60,17 @@ function follow(from: Element, path: number[]): Element | undefined {
   return path.reduce<Element | undefined>((e, i) => e?.children[i], from);
 }
 
+/** Puts the elements of a list into the order of their keys. Those that are in place stay, with their focus. */
+function order(into: HTMLElement | null, keys: string[]) {
+  let next: Element | null = null;
+  for (const key of keys.reverse()) {
+    const e = find(key);
+    if (!e || e.parentElement !== into) continue;
+    if (e.nextElementSibling !== next) into.insertBefore(e, next);
+    next = e;
+  }
+}
+
 const waiting = new Map<string, string>();
 
 function put(op: Op) {
@@ -111,6 +122,7 @@ function apply(m: Message) {
     switch (op.op) {
       case 'put': put(op); break;
       case 'drop': find(op.key!)?.remove(); break;
+      case 'order': order(list(op.in!), op.keys ?? []); break;
       case 'title': document.title = op.html ?? ''; announce(op.html ?? ''); break;
     }
   }
@@ -128,6 +140,7 @@ async function load() {
       seen.add(e.dataset.key!);
       if (find(e.dataset.key!)?.dataset.hash !== e.dataset.hash) put({ op: 'put', key: e.dataset.key, in: l.dataset.live, html: e.outerHTML });
     }
+    order(list(l.dataset.live!), [...l.querySelectorAll<HTMLElement>('[data-key]')].map(e => e.dataset.key!));
   }
   for (const e of root!.querySelectorAll<HTMLElement>('[data-key]')) if (!seen.has(e.dataset.key!)) e.remove();
   subscribe();

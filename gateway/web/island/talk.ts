@@ -1,7 +1,9 @@
 // The conversation: Enter sends and Ctrl Enter says at once, files come by paste and drop, and the view follows the end while the reader is
 // there. All of it works without this file, by the buttons.
 
-import { announce } from './toast';
+import { refreshTimes } from './time';
+import { announce, toast } from './toast';
+import { documentOf } from './trusted';
 
 const list = document.querySelector<HTMLElement>('[data-live="talk"]');
 const form = document.querySelector<HTMLFormElement>('form[data-talk]');
@@ -15,8 +17,50 @@ function scroller(): HTMLElement {
   return document.scrollingElement as HTMLElement;
 }
 
+/** Fetches what a page left out, and returns its elements. */
+async function fetched(src: string): Promise<Element[]> {
+  const answer = await fetch(src, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
+  if (!answer.ok || answer.redirected) throw new Error(String(answer.status));
+  return [...(documentOf(await answer.text()).querySelector('[data-steps]')?.children ?? [])];
+}
+
+// An entry that opens gets what the page left out. Without this file its link leads there.
+document.addEventListener('toggle', e => {
+  const d = e.target as HTMLDetailsElement;
+  if (!d.open || !d.dataset?.src || d.dataset.filled) return;
+  d.dataset.filled = 'yes';
+  void (async () => {
+    try {
+      const steps = await fetched(d.dataset.src!);
+      const inner = d.matches('.tool') ? steps.flatMap(s => [...s.querySelectorAll('.part')]) : steps;
+      const into = document.createElement('div');
+      into.className = 'filled';
+      into.append(...inner);
+      if (!inner.length) into.textContent = 'There is nothing to show.';
+      d.querySelector(':scope > :not(summary)')?.replaceWith(into);
+      refreshTimes(into);
+    } catch {
+      delete d.dataset.filled;
+      d.open = false;
+      toast('It cannot be loaded now. Try again.', 'away');
+    }
+  })();
+}, true);
+document.addEventListener('click', e => {
+  const a = (e.target as Element).closest<HTMLAnchorElement>('details a[data-more]');
+  if (!a || e.ctrlKey || e.metaKey || e.shiftKey) return;
+  e.preventDefault();
+  const line = a.closest('p') ?? a;
+  fetched(a.href).then(steps => { line.replaceWith(...steps); }, () => toast('It cannot be loaded now. Try again.', 'away'));
+});
+
 if (list) {
-  let following = !new URLSearchParams(location.search).has('entry');
+  const frame = list.closest<HTMLElement>('.talk-scroll') ?? list;
+  const place = `ramus.read.${frame.dataset.read}`;
+  const entries = () => [...list.querySelectorAll<HTMLElement>(':scope > [data-entry]')];
+  const working = () => !!document.querySelector('.talk-status .doing');
+  const named = (id: string) => entries().find(e => e.dataset.entry === id);
+  let following = false;
   let fresh = 0;
   const atEnd = () => { const s = scroller(); return s.scrollHeight - s.clientHeight - s.scrollTop < near; };
   const toEnd = () => { const s = scroller(); s.scrollTop = s.scrollHeight; };
@@ -25,14 +69,25 @@ if (list) {
   pill.className = 'btn primary talk-new';
   pill.hidden = true;
   pill.addEventListener('click', () => { following = true; fresh = 0; pill.hidden = true; toEnd(); });
-  const log = list.closest('[role=log]') ?? list;
-  log.after(pill);
+  frame.append(pill);
+
+  // The place of the reader is the first entry in sight. At the end there is none, and until the reader moves it stays.
+  let noting = 0;
+  let moved = false;
+  for (const kind of ['wheel', 'touchmove', 'keydown', 'pointerdown']) addEventListener(kind, () => { moved = true; }, { capture: true, passive: true });
+  const note = () => {
+    noting = 0;
+    const top = scroller() === frame ? frame.getBoundingClientRect().top : 60;
+    const first = atEnd() ? undefined : entries().find(e => e.getBoundingClientRect().bottom > top + 8);
+    if (first?.dataset.entry) sessionStorage.setItem(place, first.dataset.entry); else sessionStorage.removeItem(place);
+  };
   addEventListener('scroll', () => {
     following = atEnd();
     if (following) { fresh = 0; pill.hidden = true; }
+    if (moved) noting ||= window.setTimeout(note, 200);
   }, { capture: true, passive: true });
   new MutationObserver(changes => {
-    log.setAttribute('aria-busy', String(!!list.querySelector('.md.open')));
+    list.closest('[role=log]')?.setAttribute('aria-busy', String(!!list.querySelector('.md.open')));
     const added = changes.reduce((n, c) => n + [...c.addedNodes].filter(e => e instanceof HTMLElement).length - c.removedNodes.length, 0);
     if (following) { toEnd(); return; }
     if (added > 0) {
@@ -41,14 +96,31 @@ if (list) {
       pill.hidden = false;
     }
   }).observe(list, { childList: true });
-  if (following && matchMedia('(min-width: 1100px)').matches) toEnd();
+
+  // The page opens at the entry of its address, else where the reader was, else at the end if the agent works, else at the last prompt.
+  const wanted = frame.dataset.at ? named(frame.dataset.at) : undefined;
+  const before = named(sessionStorage.getItem(place) ?? '');
+  if (wanted) {
+    wanted.classList.add('found');
+    wanted.scrollIntoView({ block: 'center' });
+  } else if (before) {
+    before.scrollIntoView({ block: 'start' });
+  } else if (working()) {
+    following = true;
+    toEnd();
+  } else if (frame.clientHeight < frame.scrollHeight || entries().length > 1) {
+    const last = [...list.querySelectorAll<HTMLElement>(':scope > .prompt')].pop();
+    if (scroller() === frame) frame.scrollTop = (last?.offsetTop ?? frame.scrollHeight) - list.offsetTop;
+    else if (entries().indexOf(last!) > 0) last!.scrollIntoView({ block: 'start' });
+    following = atEnd();
+  }
 }
 
 if (form) {
   const area = form.querySelector<HTMLTextAreaElement>('textarea[data-enter]')!;
   const input = form.querySelector<HTMLInputElement>('input[type="file"]')!;
   const picked = form.querySelector<HTMLElement>('.picked')!;
-  const typing = matchMedia('(pointer: fine)');
+  const touch = matchMedia('(pointer: coarse)');
 
   area.addEventListener('keydown', e => {
     if (e.key !== 'Enter' || e.isComposing || e.shiftKey) return;
@@ -57,12 +129,13 @@ if (form) {
       e.preventDefault();
       e.stopPropagation();
       form.requestSubmit(now ?? undefined);
-    } else if (typing.matches) {
+    } else if (!touch.matches) {
       e.preventDefault();
       form.requestSubmit();
     }
   });
   form.addEventListener('submit', e => {
+    sessionStorage.removeItem(`ramus.read.${document.querySelector<HTMLElement>('.talk-scroll')?.dataset.read}`);
     if (!area.value.trim() && !input.files?.length) { e.preventDefault(); area.focus(); }
   });
 

@@ -1,0 +1,192 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+// Bounds of what one page shows of a conversation. Everything else is one press away.
+const (
+	aroundTurns = 3   // of a page that goes to an entry
+	maxRows     = 350 // of all turns; the last turn is there in any case
+	maxShown    = 200 // entries of one turn
+	shownStep   = 100 // so that the entries of a turn at work are hidden many at a time
+	maxBlocks   = 200 // of one message of an agent
+	maxLines    = 8   // of a prompt
+	maxWords    = 600 // of a prompt, in bytes
+	stepsAPage  = 100
+)
+
+// window returns the rows of as many turns of a transcript as a page can have. forward keeps the first turns, and otherwise the last ones
+// stay. The ends of the transcript are set to what is shown.
+func (m *talkMaker) window(t *conversation.Transcript, forward bool) []talkRow {
+	var all [][]talkRow
+	count, first, last := 0, 0, len(t.Turns)
+	for n := range t.Turns {
+		at := last - 1 - n
+		if forward {
+			at = n
+		}
+		rows := m.turn(t.Turns[at])
+		if count += len(rows); count > maxRows && n > 0 {
+			if forward {
+				last = at
+				t.After, t.Live = t.Turns[at-1].ID, nil
+			} else {
+				first = at + 1
+				t.Before = t.Turns[first].ID
+			}
+			break
+		}
+		all = append(all, rows)
+	}
+	if !forward {
+		slices.Reverse(all)
+	}
+	t.Turns = t.Turns[first:last]
+	return slices.Concat(all...)
+}
+
+// hidden reports which entries of a turn are in its capsule, those that are folded and the first ones of a long turn.
+func hidden(t *conversation.Turn) []bool {
+	list := make([]bool, len(t.Entries))
+	shown := 0
+	for i, e := range t.Entries {
+		if list[i] = e.Folded; !e.Folded {
+			shown++
+		}
+	}
+	if shown <= maxShown+shownStep {
+		return list
+	}
+	more := (shown - maxShown) / shownStep * shownStep
+	for i, e := range t.Entries {
+		if more == 0 {
+			break
+		}
+		if list[i] {
+			continue
+		}
+		more--
+		list[i] = e.Kind != conversation.KindPrompt && e.Kind != conversation.KindQuestion
+	}
+	return list
+}
+
+// turn returns the rows of a turn. Those that are hidden are behind its capsule.
+func (m *talkMaker) turn(t *conversation.Turn) (rows []talkRow) {
+	away, count, at := hidden(t), 0, -1
+	for i, e := range t.Entries {
+		if away[i] {
+			count++
+			continue
+		}
+		if at < 0 && e.Kind != conversation.KindPrompt {
+			at = len(rows)
+		}
+		rows = append(rows, m.entry(t, e)...)
+	}
+	if count == 0 {
+		return rows
+	}
+	if at < 0 {
+		at = len(rows)
+	}
+	words := t.Capsule.Worked()
+	if !t.Over() {
+		words = fmt.Sprintf("%d earlier steps", count)
+	}
+	return slices.Insert(rows, at, talkRow{Key: "c " + t.ID, Kind: "capsule", Text: words, Path: m.path, Src: m.src("turn", t.ID)})
+}
+
+// src returns the path of what a page leaves out.
+func (m *talkMaker) src(name, id string) string {
+	return m.path + "/steps?" + name + "=" + url.QueryEscape(id)
+}
+
+// cutLong cuts a long text in two.
+func cutLong(words string) (head, rest string) {
+	lines := strings.SplitAfter(words, "\n")
+	if len(lines) > maxLines+4 {
+		head = strings.Join(lines[:maxLines], "")
+	} else {
+		head = words
+	}
+	if len(head) > 2*maxWords {
+		head = text.Head(head, maxWords)
+		if at := strings.LastIndexByte(head, ' '); at > 0 {
+			head = head[:at+1]
+		}
+	}
+	return strings.TrimRight(head, "\n"), words[len(head):]
+}
+
+// stepsData is the data of the page of steps.
+type stepsData struct {
+	Title, Back, More string
+	Rows              []talkRow
+}
+
+// stepsPage shows the steps of a turn that its page hides, or the whole of one entry. Pages put it where it belongs.
+func (api *API) stepsPage(c *route.Call) (*Page, error) {
+	ctx, q := c.R.Context(), c.R.URL.Query()
+	s, _, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return nil, err
+	}
+	id, whole := q.Get("turn"), q.Has("entry")
+	if whole {
+		id = q.Get("entry")
+	}
+	t, err := api.memory.Open(ctx, api.Executor, s.Caller, conversation.Window{Around: id, Turns: 1})
+	if err != nil {
+		return nil, err
+	}
+	m := talkMaker{ctx: ctx, api: api, path: api.Address + workspacePath(s.ID), whole: whole,
+		may: c.Who.CheckChange(s.Repository, s.Branch) == nil, runs: map[string]record.Run{}}
+	for _, r := range api.Executor.OfCaller(s.Caller) {
+		m.runs[r.Name()] = r
+	}
+	d := &stepsData{Title: "Steps", Back: workspacePath(s.ID) + "?entry=" + url.QueryEscape(id)}
+	if len(t.Turns) > 0 {
+		m.steps(d, t.Turns[0], id, q.Get("from"))
+	}
+	return &Page{Title: d.Title + " of " + s.Name, Nav: "workspaces", Template: "talk_steps", Data: d}, nil
+}
+
+// steps sets the rows of a page of steps.
+func (m *talkMaker) steps(d *stepsData, t *conversation.Turn, id, from string) {
+	if m.whole {
+		d.Title = "A step"
+		for _, e := range t.Entries {
+			if e.ID == id {
+				d.Rows = append(d.Rows, m.entry(t, e)...)
+			}
+		}
+		return
+	}
+	first, _ := strconv.Atoi(from) // 0 if it is no number
+	first = max(first, 0)
+	away, n := hidden(t), 0
+	for i, e := range t.Entries {
+		if !away[i] {
+			continue
+		}
+		if n >= first+stepsAPage {
+			d.More = m.src("turn", t.ID) + "&from=" + strconv.Itoa(n)
+			break
+		}
+		if n >= first {
+			d.Rows = append(d.Rows, m.entry(t, e)...)
+		}
+		n++
+	}
+}
