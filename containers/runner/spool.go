@@ -191,6 +191,14 @@ func (s *spool) drop() {
 	s.mem = nil
 }
 
+// copyMemory copies bytes of the memory at off, and returns their number. mu is held.
+func (s *spool) copyMemory(p []byte, off int64) int {
+	if off >= int64(len(s.mem)) {
+		return 0
+	}
+	return copy(p, s.mem[off:])
+}
+
 // readAt reads at off. It waits for the first byte, and returns io.EOF after the last.
 func (s *spool) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	for {
@@ -202,10 +210,7 @@ func (s *spool) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 			p = p[:min(int64(len(p)), s.kept-off)]
 			file := s.file
 			if file == nil {
-				n := 0
-				if off < int64(len(s.mem)) {
-					n = copy(p, s.mem[off:])
-				}
+				n := s.copyMemory(p, off)
 				s.mu.Unlock()
 				if n == 0 {
 					return 0, os.ErrClosed

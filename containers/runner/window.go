@@ -93,10 +93,7 @@ func (s *spool) readWindow(p []byte, off int64) (int, error) {
 	p = p[:min(int64(len(p)), s.kept-off)]
 	file := s.file
 	if file == nil {
-		n := 0
-		if off < int64(len(s.mem)) {
-			n = copy(p, s.mem[off:])
-		}
+		n := s.copyMemory(p, off)
 		s.mu.Unlock()
 		if n == 0 {
 			return 0, errOverwritten

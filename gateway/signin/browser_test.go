@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -23,15 +22,7 @@ func built(t *testing.T) *web.Assets {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := fstest.MapFS{}
-	for name, b := range out.Files {
-		files[name] = &fstest.MapFile{Data: b}
-	}
-	a, err := web.ReadAssets(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return webtest.Assets(t, out.Files)
 }
 
 const (

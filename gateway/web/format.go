@@ -94,38 +94,34 @@ func badge(v any) Badge {
 	return Badge{Text: fmt.Sprint(v)}
 }
 
+var workspaceBadges = map[workspace.State]Badge{
+	workspace.Pending:  {"Waits", "info"},
+	workspace.Creating: {"Starts", "info live"},
+	workspace.Running:  {"Running", "good"},
+	workspace.Recovery: {"Recovery", "warn"},
+	workspace.Stopping: {"Stops", "info live"},
+	workspace.Error:    {"Error", "bad"},
+}
+
 func workspaceBadge(s workspace.State) Badge {
-	switch s {
-	case workspace.Pending:
-		return Badge{"Waits", "info"}
-	case workspace.Creating:
-		return Badge{"Starts", "info live"}
-	case workspace.Running:
-		return Badge{"Running", "good"}
-	case workspace.Recovery:
-		return Badge{"Recovery", "warn"}
-	case workspace.Stopping:
-		return Badge{"Stops", "info live"}
-	case workspace.Error:
-		return Badge{"Error", "bad"}
+	if b, ok := workspaceBadges[s]; ok {
+		return b
 	}
 	return Badge{"Asleep", ""}
 }
 
+var runStateBadges = map[record.State]Badge{
+	record.StateSubmitted:          {"Waits", "info"},
+	record.StateRunning:            {"At work", "info live"},
+	record.StateAwaitingReview:     {"Needs you", "warn"},
+	record.StateAddressingComments: {"Answers comments", "info live"},
+	record.StateComplete:           {"Complete", "good"},
+	record.StateFailed:             {"Failed", "bad"},
+}
+
 func runStateBadge(s record.State) Badge {
-	switch s {
-	case record.StateSubmitted:
-		return Badge{"Waits", "info"}
-	case record.StateRunning:
-		return Badge{"At work", "info live"}
-	case record.StateAwaitingReview:
-		return Badge{"Needs you", "warn"}
-	case record.StateAddressingComments:
-		return Badge{"Answers comments", "info live"}
-	case record.StateComplete:
-		return Badge{"Complete", "good"}
-	case record.StateFailed:
-		return Badge{"Failed", "bad"}
+	if b, ok := runStateBadges[s]; ok {
+		return b
 	}
 	return Badge{string(s), ""}
 }
@@ -146,14 +142,15 @@ func runBadge(r record.Run) Badge {
 	return runStateBadge(r.State)
 }
 
+var verdictBadges = map[record.Verdict]Badge{
+	record.VerdictVerified:   {"Verified", "good"},
+	record.VerdictUnverified: {"Not verified", "warn"},
+	record.VerdictFailed:     {"Checks failed", "bad"},
+}
+
 func verdictBadge(v record.Verdict) Badge {
-	switch v {
-	case record.VerdictVerified:
-		return Badge{"Verified", "good"}
-	case record.VerdictUnverified:
-		return Badge{"Not verified", "warn"}
-	case record.VerdictFailed:
-		return Badge{"Checks failed", "bad"}
+	if b, ok := verdictBadges[v]; ok {
+		return b
 	}
 	return Badge{"Nothing to verify", ""}
 }

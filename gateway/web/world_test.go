@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -27,6 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/web"
+	"github.com/ramus-dev/ramus/gateway/web/webtest"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/webbuild/bundle"
@@ -145,15 +145,7 @@ func built(t *testing.T) *web.Assets {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := fstest.MapFS{}
-	for name, b := range out.Files {
-		files[name] = &fstest.MapFile{Data: b}
-	}
-	a, err := web.ReadAssets(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return webtest.Assets(t, out.Files)
 }
 
 // repo creates a repository with one commit.
