@@ -80,6 +80,8 @@ type Account struct {
 	Session string
 	// Recent is the time of the last authentication of this session.
 	Recent time.Time
+	// Ends is the end of the session at the latest. Zero means that it is not known.
+	Ends time.Time
 }
 
 // In returns the role of the account in a repository.

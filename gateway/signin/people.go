@@ -104,7 +104,9 @@ func (p *People) who(ctx context.Context, s session.Session, note []byte) (route
 	person, err := p.Accounts.Get(s.Account)
 	if err == nil && person.Best() != route.RoleNone {
 		if _, still := p.Sessions.Get(s.ID); still {
-			return route.NewWho(person.Account(s.ID, s.Began)), nil
+			a := person.Account(s.ID, s.Began)
+			a.Ends = s.Ends
+			return route.NewWho(a), nil
 		}
 		return route.Who{}, nil
 	}

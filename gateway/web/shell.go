@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -120,6 +121,30 @@ func (p *Page) Incomplete() string {
 		return ""
 	}
 	return p.api.Assets.incomplete
+}
+
+// endsSoon is how long before the end of a session its pages say so.
+const endsSoon = 15 * time.Minute
+
+// SessionEnd is the end of the session of a page.
+type SessionEnd struct {
+	At   time.Time
+	Left int    // seconds
+	Soon int    // seconds before the end from which on the page says so
+	Now  bool   // say so from the beginning
+	Path string // where the person signs in again, and comes back
+}
+
+// SessionEnd returns the end of the person's session, or nil if there is none.
+func (p *Page) SessionEnd() *SessionEnd {
+	a := p.call.Who.Account
+	if a == nil || a.Ends.IsZero() {
+		return nil
+	}
+	left := a.Ends.Sub(p.api.Now())
+	back := url.Values{"again": {"1"}, route.BackParameter: {p.call.R.URL.RequestURI()}}
+	return &SessionEnd{At: a.Ends, Left: max(0, int(left/time.Second)), Soon: int(endsSoon / time.Second), Now: left <= endsSoon,
+		Path: p.Href("/auth?" + back.Encode())}
 }
 
 // SignOut returns the path of the form that signs out, and "" if nobody can.

@@ -4,3 +4,4 @@ import './keys';
 import './talk';
 import './form';
 import './shell';
+import './session';
