@@ -5,3 +5,4 @@ import './talk';
 import './form';
 import './shell';
 import './session';
+import './notify';
