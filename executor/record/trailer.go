@@ -11,4 +11,6 @@ const (
 	TrailerReason = "Ramus-Reason"
 	// TrailerUncommitted is only in commits that do not hold all files of the work tree.
 	TrailerUncommitted = "Ramus-Uncommitted"
+	// TrailerRepo is only in commits in additional repositories of a caller. It names the repository that has the run.
+	TrailerRepo = "Ramus-Repository"
 )

@@ -394,7 +394,7 @@ func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash, r remedy) ([]LeftO
 		if l.mode == 0 {
 			continue
 		}
-		if info, err := files.Lstat(path.Join(containers.WorkDir, l.path)); err == nil && info.Mode().IsRegular() {
+		if info, err := files.Lstat(path.Join(c.t.dir(), l.path)); err == nil && info.Mode().IsRegular() {
 			sizes[l.path] = info.Size()
 		}
 		all = append(all, LeftOut{l.path, "git refuses the commit with it"})
@@ -608,7 +608,7 @@ func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []LeftOut) 
 	now := make(map[string]string, len(left))
 	for _, f := range left {
 		state := "gone"
-		if info, err := files.Lstat(path.Join(containers.WorkDir, f.Path)); err == nil {
+		if info, err := files.Lstat(path.Join(c.t.dir(), f.Path)); err == nil {
 			state = fmt.Sprintf("%v %d %d", info.Mode(), info.Size(), info.ModTime().Unix())
 		}
 		now[f.Path] = state

@@ -75,7 +75,7 @@ func (t *Tree) cleanTree(ctx context.Context, h *containers.Host, names []string
 
 // cleanFile takes secrets out of one file of the work tree and out of its name.
 func (t *Tree) cleanFile(files *sftp.Client, name string) error {
-	at := path.Join(containers.WorkDir, name)
+	at := path.Join(t.dir(), name)
 	info, err := files.Lstat(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the change removes it
@@ -152,7 +152,7 @@ func (t *Tree) cleanPath(files *sftp.Client, name string) error {
 	}
 	free := clean
 	for n := 2; ; n++ {
-		_, err := files.Lstat(path.Join(containers.WorkDir, free))
+		_, err := files.Lstat(path.Join(t.dir(), free))
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -164,15 +164,15 @@ func (t *Tree) cleanPath(files *sftp.Client, name string) error {
 		}
 		free = fmt.Sprintf("%s-%d", clean, n)
 	}
-	if err := files.MkdirAll(path.Dir(path.Join(containers.WorkDir, free))); err != nil {
+	if err := files.MkdirAll(path.Dir(path.Join(t.dir(), free))); err != nil {
 		return err
 	}
-	if err := files.PosixRename(path.Join(containers.WorkDir, name), path.Join(containers.WorkDir, free)); err != nil {
+	if err := files.PosixRename(path.Join(t.dir(), name), path.Join(t.dir(), free)); err != nil {
 		return err
 	}
 	// Remove folders that are empty now. git does not track them.
 	for dir := path.Dir(name); dir != "." && t.store.Secrets.Name(dir) != dir; dir = path.Dir(dir) {
-		if files.RemoveDirectory(path.Join(containers.WorkDir, dir)) != nil {
+		if files.RemoveDirectory(path.Join(t.dir(), dir)) != nil {
 			break
 		}
 	}

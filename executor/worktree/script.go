@@ -154,6 +154,7 @@ func (t *Tree) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {
 	if t.store.Git.LFS != nil {
 		env = append(env, "RAMUS_LFS=1")
 	}
+	env = append(env, t.placeEnv()...)
 	return append(env,
 		"RAMUS_BRANCH="+t.Caller.Branch(),
 		"RAMUS_REMOTE="+t.remote(),

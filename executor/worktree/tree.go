@@ -23,6 +23,9 @@ type Tree struct {
 	Repo   *gitd.Repo
 	Base   string // branch name
 	Hooks  Hooks
+	// Dir is the folder of the work tree in the container. Empty means [containers.WorkDir]. Of a caller with several
+	// repositories, one has its tree there, and git inside makes the commits of the others.
+	Dir string
 
 	store *Store
 
@@ -42,6 +45,8 @@ type Tree struct {
 	bound *binding
 	// indexing is the index of bound until it is written, and nil then.
 	indexing *indexWrite
+	// joined is the container that an additional repository was brought into last.
+	joined *containers.Host
 }
 
 // Hooks are the functions of a Tree's users that a Tree calls. Each may be nil.
@@ -63,7 +68,8 @@ type Hooks struct {
 	Container func() Container
 }
 
-// NewTree returns the Tree of a caller on its branch, which began at base. There must be one Tree of a caller at a time.
+// NewTree returns the Tree of a caller on its branch, which began at base. There must be one Tree of a caller and a
+// repository at a time.
 func (st *Store) NewTree(c record.Caller, repo *gitd.Repo, base string) *Tree {
 	return &Tree{store: st, Caller: c, Repo: repo, Base: base}
 }
@@ -114,7 +120,7 @@ func (t *Tree) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, auth
 	if known == tip {
 		return nil
 	}
-	if known == "" {
+	if known == "" && t.Dir == "" { // the scripts of all trees in the container
 		if err := endScripts(ctx, h); err != nil {
 			return err
 		}

@@ -165,6 +165,8 @@ point_git() {
 }
 
 command -v git >/dev/null 2>&1 || fail 97 "the container's image has no git: install it in the image"
+# An additional repository of the caller has its folders from its first script on.
+[ -z "${RAMUS_JOIN:-}" ] || mkdir -p "$work" "$scratch" || fail 90 "cannot make $work"
 cd "$work" || fail 90 "$work is gone"
 
 signing=${RAMUS_SIGN:-}

@@ -2,6 +2,10 @@
 # Changes that were not committed are removed: an interrupted command did not happen.
 # RAMUS_KNOWN is the commit that the work tree was at last, if it is known.
 no_pipes
+if [ -n "${RAMUS_JOIN:-}" ] && { [ -h .git ] || [ ! -d .git ]; }; then
+	clone_git || exit
+	theirs config user.name "$GIT_AUTHOR_NAME" && theirs config user.email "$GIT_AUTHOR_EMAIL" || fail 90 "cannot set the identity"
+fi
 if [ -h .git ] || [ ! -d .git ] || ! theirs rev-parse -q --verify HEAD >/dev/null 2>&1; then
 	clone_git || exit
 fi
