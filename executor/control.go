@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -299,7 +299,8 @@ func baseOf(ctx context.Context, repo *gitd.Repo, r record.Run) (string, error) 
 }
 
 // Merge brings a caller's branch into a branch of its repository, by default its base, or to where the policy of the
-// repository says, see [upstream.Bases.Land]. A conflict is a result, not an error. With Delete the caller's branch and
+// repository says, see upstream.Bases.Land. If the caller has several repositories, all are merged or, as far as they
+// can be asked before, none, see upstream.Bases.LandAll. A conflict is a result, not an error. With Delete the caller's branch and
 // container are removed if the branch was merged. Its runs stay, and through them its commits.
 func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (record.Landed, error) {
 	c, err := x.Caller(ctx, caller)
@@ -318,14 +319,18 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (re
 	if m.Into == "" {
 		m.Into = base
 	}
-	t := x.target(c.Caller, repo, base)
+	t, err := x.whole(c.Caller, repo, base)
+	if err != nil {
+		return record.Landed{}, err
+	}
 	release, err := t.acquire(ctx)
 	if err != nil {
 		return record.Landed{}, err
 	}
 	defer release()
 	res, err := x.land(ctx, t, m)
-	if err != nil || !res.Merged || !m.Delete {
+	others := slices.ContainsFunc(res.With, func(l record.Landed) bool { return !l.Merged })
+	if err != nil || !res.Merged || others || !m.Delete {
 		return res, err
 	}
 	_, err = x.removeCaller(ctx, t)
@@ -338,7 +343,19 @@ func (x *Executor) land(ctx context.Context, t *target, m record.Merge) (record.
 		m.Strategy = gitd.StrategyRebase
 	}
 	m.By = orElse(m.By, x.Bot)
-	return x.bases.Land(ctx, upstream.Landing{Repo: t.Repo, Caller: t.Caller, Merge: m, Committer: x.Bot})
+	all, err := x.landings(t, m)
+	if err != nil {
+		return record.Landed{}, err
+	}
+	done, err := x.bases.LandAll(ctx, all)
+	if err != nil {
+		return record.Landed{}, err
+	}
+	done[0].With = done[1:]
+	if len(done) == 1 {
+		done[0].With = nil
+	}
+	return done[0], nil
 }
 
 // Rollback moves a caller's branch to an earlier commit of its own, by a new commit with that tree, so nothing is lost.
@@ -463,7 +480,10 @@ func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease,
 	if err != nil {
 		return nil, err
 	}
-	t := x.target(c.Caller, repo, base)
+	t, err := x.whole(c.Caller, repo, base)
+	if err != nil {
+		return nil, err
+	}
 	lease, err := x.Fleet.Adopt(ctx, t.Request("", c.Last.Asker, nil))
 	if err != nil {
 		return nil, err

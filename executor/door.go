@@ -54,7 +54,7 @@ func (t *target) door() http.Handler {
 			git.ServeHTTP(w, r)
 			return
 		}
-		if others.Serve(w, r) {
+		if t.serveAddition(w, r) || others.Serve(w, r) {
 			return
 		}
 		if r.URL.Path == containers.SignPath && t.x.Git.Signer != nil {
@@ -86,6 +86,21 @@ func (t *target) door() http.Handler {
 		http.Error(w, fmt.Sprintf("ramus: this is the door of %s; behind it are /%s.git and, by http_proxy, the hosts that are allowed",
 			t.Caller, t.Repo.Name()), http.StatusNotFound)
 	}))
+}
+
+// serveAddition answers a request for an additional repository of the caller, with the caller's grant there. It returns
+// false if the request is for none.
+func (t *target) serveAddition(w http.ResponseWriter, r *http.Request) bool {
+	name, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
+	if !ok {
+		return false
+	}
+	o := t.addition(name)
+	if o == nil {
+		return false
+	}
+	t.x.Git.DoorHandler(o.Grant, o.NoteLeaks).ServeHTTP(w, r)
+	return true
 }
 
 // containerEnv returns the environment of every command. The door is the proxy.

@@ -455,6 +455,9 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	t := x.newTarget(kept.Caller, repo, kept.Base)
 	if kept.Kind != record.KindRequest {
 		t = x.target(kept.Caller, repo, kept.Base)
+		if err := t.include(kept.With); err != nil {
+			return nil, err
+		}
 	}
 	l, err := x.newLive(kept, ref, files, t)
 	if err != nil {

@@ -83,6 +83,9 @@ type Executor struct {
 	Store store.Bucket
 	// Submodules are the repositories that containers of another one may read, by the name of that one.
 	Submodules map[string][]string
+	// With lists the additional repositories that callers of a repository may work in, by the name of that one. People who
+	// see the runs of that one see the changes in the others.
+	With map[string][]string
 	// LFS keeps Git LFS objects. Prune removes those that nobody needs. Nil means that there are none.
 	LFS *lfs.Objects
 	// Keep is the retention policy of Prune. The zero value keeps only data that is still needed.

@@ -32,6 +32,7 @@ type plan struct {
 	taken   []record.Event // results taken over from the run that is resumed
 	start   gitd.Hash      // of a fork
 	state   gitd.Hash      // memory of its agents; empty for none
+	others  []*gitd.Repo   // the repositories of run.With
 }
 
 // plan returns the plan of a request. Nothing is changed but, for a request that begins at a node, the caller's branch.
@@ -85,6 +86,9 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		return nil, err
 	}
 	if err := p.setStart(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.planAdditions(ctx, r); err != nil {
 		return nil, err
 	}
 

@@ -46,7 +46,10 @@ func (x *Executor) Remove(ctx context.Context, caller string, by gitd.Person) (R
 	if err != nil {
 		return Removed{}, err
 	}
-	t := x.target(c.Caller, repo, base)
+	t, err := x.whole(c.Caller, repo, base)
+	if err != nil {
+		return Removed{}, fmt.Errorf("cannot remove %s: %w", c.Caller, err)
+	}
 	release, err := t.acquire(ctx)
 	if err != nil {
 		return Removed{}, err
@@ -68,37 +71,52 @@ func (x *Executor) removeCaller(ctx context.Context, t *target) (Removed, error)
 	if err := prepare.KeptOf(x.artifacts.Bucket, t.Repo.Name(), t.Caller).Delete(ctx); err != nil {
 		return done, err
 	}
+	for _, o := range t.additions() {
+		// The caller's own repository is the last, because its runs name the others.
+		if _, _, err := removeRefs(ctx, o.Repo, t.Caller); err != nil {
+			return done, fmt.Errorf("cannot remove the branch in %s: %w", o.Repo.Name(), err)
+		}
+	}
+	var err error
+	done.Head, done.Refs, err = removeRefs(ctx, t.Repo, t.Caller)
+	return done, err
+}
+
+// removeRefs removes the branch and the saved work of a caller in one repository. It returns the tip of the branch, which
+// is empty if there was none, and the names of the refs.
+func removeRefs(ctx context.Context, repo *gitd.Repo, c record.Caller) (head gitd.Hash, names []string, err error) {
+	names = []string{}
 	var updates []gitd.RefUpdate
-	for _, name := range []string{"refs/heads/" + t.Caller.Branch(), record.WIPRef(t.Caller)} {
-		tip, err := t.Repo.Resolve(ctx, name)
+	for _, name := range []string{"refs/heads/" + c.Branch(), record.WIPRef(c)} {
+		tip, err := repo.Resolve(ctx, name)
 		if errors.Is(err, gitd.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return done, err
+			return "", names, err
 		}
-		if name != record.WIPRef(t.Caller) {
-			done.Head = tip
+		if name != record.WIPRef(c) {
+			head = tip
 		}
 		updates = append(updates, gitd.RefUpdate{Name: name, Old: &tip})
 	}
-	for _, folder := range []string{record.ConflictRefs(t.Caller), gitd.StageRefs + "/" + t.Caller.Slug()} {
-		refs, err := t.Repo.Refs(ctx, folder)
+	for _, folder := range []string{record.ConflictRefs(c), gitd.StageRefs + "/" + c.Slug()} {
+		refs, err := repo.Refs(ctx, folder)
 		if err != nil {
-			return done, err
+			return head, names, err
 		}
 		for _, ref := range refs {
 			updates = append(updates, gitd.RefUpdate{Name: ref.Name, Old: &ref.Hash})
 		}
 	}
 	if len(updates) == 0 {
-		return done, nil
+		return head, names, nil
 	}
-	if err := t.Repo.Update(ctx, updates...); err != nil {
-		return done, err
+	if err := repo.Update(ctx, updates...); err != nil {
+		return head, names, err
 	}
 	for _, u := range updates {
-		done.Refs = append(done.Refs, u.Name)
+		names = append(names, u.Name)
 	}
-	return done, nil
+	return head, names, nil
 }

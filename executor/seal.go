@@ -63,6 +63,11 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), review.err)
 	}
 	m.Changed = review.changed
+	with, patches, described, err := l.reviewAdditions(ctx, r)
+	if err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	m.With, files, m.Files = with, append(files, patches...), append(m.Files, described...)
 	if len(m.Changed) > maxFileList {
 		m.Unverified = append(m.Unverified,
 			fmt.Sprintf("only %d of %d changed files are listed", maxFileList, len(m.Changed)))

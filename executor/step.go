@@ -182,6 +182,7 @@ type work struct {
 	checked gitd.Hash
 	visits  atomic.Int64 // tasks that its agent has run at the door
 	by      gitd.Person  // the author; without a name the run's asker
+	others  []*addition  // the additional repositories
 }
 
 // head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
@@ -230,6 +231,10 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := l.recovers(ctx, lease, s, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
+	others, err := t.join(ctx, lease.Host, l.initial.Asker)
+	if err != nil {
+		return workflow.StepResult{}, err
+	}
 	if err := l.startServices(ctx, t, lease, s); err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -238,7 +243,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		return workflow.StepResult{}, err
 	}
 	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start),
-		before: tip, head: &head{at: tip}}
+		before: tip, head: &head{at: tip}, others: others}
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := w.start(); err != nil {
 		return workflow.StepResult{}, err
@@ -261,7 +266,8 @@ func (w *work) start() error {
 		data.Caller = w.t.Caller
 	}
 	return l.emitLocked(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
-		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, Data: record.Marshal(data)}, true)
+		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, With: moves(w.others),
+		Data: record.Marshal(data)}, true)
 }
 
 // equip prepares the container of a step, and notes its state.
@@ -322,7 +328,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 			}
 		}
 		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent,
-			head: &head{at: b.last.Parent}, again: true}
+			head: &head{at: b.last.Parent}, others: t.joined(b.last.With), again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's
 		// application. The next commit makes a commit again that was half way.
 		for _, c := range commands {
@@ -383,6 +389,15 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 	if err != nil && !errors.As(err, &apart) {
 		return res, false, err
 	}
+	others := t.joined(b.last.With)
+	partly, err := recoverAdditions(ctx, others, l.initial.Asker, l.initial.ID, s.ID)
+	if err != nil {
+		return res, false, err
+	}
+	less := commit == nil && partly != nil
+	if less { // the command must not run again on top of it
+		commit = partly
+	}
 	if commit == nil {
 		l.note(s.ID, "the server was restarted; the command had not been committed, what it did is gone")
 		return res, false, nil
@@ -390,7 +405,7 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 	code, _ := strconv.Atoi(commit.Trailer(record.TrailerExit))
 	exit := containers.Exit{Code: code, Reason: commit.Trailer(record.TrailerReason)}
 	l.note(s.ID, "the server was restarted; the command had been committed, only the end of its output is missing")
-	w := &work{l: l, t: t, s: s, before: b.last.Parent}
+	w := &work{l: l, t: t, s: s, before: b.last.Parent, others: others}
 	w.out, err = l.openOutputs(s, b.last.Seq, true)
 	if err != nil {
 		return res, false, err
@@ -400,7 +415,7 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 	switch {
 	case apart != nil:
 		o.fail(apart.Reason, l.x.Secrets.String(apart.Error()))
-	case commit.Trailer(record.TrailerUncommitted) != "":
+	case less, commit.Trailer(record.TrailerUncommitted) != "":
 		o.fail(record.ReasonNotCommitted, lostLeft)
 	}
 	res, err = w.finish(o, tip, "")
@@ -485,7 +500,11 @@ func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (w
 	w.out.save()
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
-	made, err := commit(cctx, w.host, w.head.at, w.author(), w.message(o), nil)
+	var made worktree.Committed
+	err := w.commitAdditions(cctx, &o)
+	if err == nil {
+		made, err = commit(cctx, w.host, w.head.at, w.author(), w.message(o), nil)
+	}
 	less := false // the commit lacks files, and they are gone with the container
 	if errors.Is(err, containers.ErrGone) {
 		made, less, err = w.pushed(cctx, err)
@@ -548,8 +567,15 @@ func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed,
 	if errors.As(err, &apart) {
 		return made, false, apart
 	}
-	if err != nil || c == nil {
+	if err != nil {
 		return made, false, errors.Join(lost, err)
+	}
+	partly, err := recoverAdditions(ctx, w.others, w.l.initial.Asker, w.l.initial.ID, w.s.trailer())
+	switch {
+	case err != nil || c == nil && partly == nil:
+		return made, false, errors.Join(lost, err)
+	case c == nil: // the container was lost before the last of its repositories was committed
+		return worktree.Committed{Tip: w.before}, true, w.lostArtifacts()
 	}
 	return worktree.Committed{Tip: tip}, c.Trailer(record.TrailerUncommitted) != "", w.lostArtifacts()
 }
@@ -617,11 +643,18 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	}
 	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind,
 		Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
-		Parent: w.before, Commit: commit, Exit: &exit, OK: &ok, Reason: o.exit.Reason,
+		Parent: w.before, Commit: commit, With: moves(w.others), Exit: &exit, OK: &ok, Reason: o.exit.Reason,
 		DurationMS: o.exit.Duration.Milliseconds(),
 		Stdout:     stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
 		Data: record.Marshal(record.StepResult{Result: o.result})}
 	l.x.count(commit != "")
+	if len(w.others) > 0 {
+		l.change(func(r *record.Run) {
+			if w.t.Caller == r.Caller {
+				r.With = advanced(r.With, w.others)
+			}
+		})
+	}
 	if commit != "" {
 		l.change(func(r *record.Run) {
 			if w.t.Caller == r.Caller {

@@ -197,6 +197,9 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, recor
 		return nil, record.Run{}, err
 	}
 	t := x.target(p.run.Caller, p.repo, p.run.Base)
+	if err := t.include(p.run.With); err != nil {
+		return nil, record.Run{}, err
+	}
 	l, err := x.newLive(p.run, ref, p.files, t)
 	if err != nil {
 		return nil, record.Run{}, err
@@ -288,6 +291,13 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		parents = []gitd.Hash{old}
 	}
 	for attempt := 0; ; attempt++ {
+		// The additional branches are first, because a run without them could not begin.
+		if err := p.branchOut(ctx); p.draw && errors.Is(err, record.ErrConflict) && attempt < 20 {
+			p.drawCaller(ctx, attempt)
+			continue
+		} else if err != nil {
+			return "", err
+		}
 		text, err := json.MarshalIndent(p.run, "", "  ")
 		if err != nil {
 			return "", fmt.Errorf("%w request: %w", record.ErrInvalid, err)
@@ -338,8 +348,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		case taken && !p.draw: // another request of the same second has the id, so draw again
 			p.run.ID = x.drawRun(p.run.CreatedAt)
 		case p.draw:
-			p.run.Caller, _ = record.RunCaller(record.NewID(2 + attempt/8))
-			p.run.Branch = p.run.Caller.Branch()
+			p.drawCaller(ctx, attempt)
 		default:
 			// The branch was made meanwhile by another run of the caller.
 			tip, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Branch)

@@ -38,6 +38,8 @@ type target struct {
 	// preparation.
 	last     *settings.Settings
 	prepared string
+	// others are the work trees of the caller's additional repositories. None is ever taken away.
+	others []*worktree.Tree
 }
 
 // newTarget returns a target that the executor does not remember.

@@ -556,9 +556,12 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 		Data: record.Marshal(res)}, true); err != nil {
 		return err
 	}
-	if len(res.Conflicts) > 0 {
+	switch {
+	case len(res.Conflicts) > 0:
 		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s",
 			l.initial.Branch, l.initial.Base, strings.Join(res.Conflicts, ", "))}
+	case res.InTheWay():
+		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be merged: %s", l.initial.Branch, res)}
 	}
 	l.change(func(r *record.Run) {
 		if res.Merged {

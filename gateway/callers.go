@@ -339,12 +339,24 @@ func (api *callersAPI) merge(c *route.Call) error {
 	if err := c.Who.CheckChange(st.Repo, m.Into); err != nil {
 		return err
 	}
+	with, err := api.Executor.Additions(c.R.Context(), st.Caller)
+	if err != nil {
+		return err
+	}
+	for _, a := range with {
+		if err := c.Who.CheckChange(a.Repo, a.Base); err != nil {
+			return err
+		}
+	}
 	result, err := api.Executor.Merge(c.R.Context(), st.Caller.String(), m)
 	if err != nil {
 		return err
 	}
 	if !c.Who.Admin() {
 		result.Upstream = "" // it may be a path of this machine
+		for i := range result.With {
+			result.With[i].Upstream = ""
+		}
 	}
 	return c.Reply(result)
 }

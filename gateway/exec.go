@@ -46,6 +46,7 @@ func (api *commandsAPI) Routes() []route.Route {
 type ExecRequest struct {
 	Repo    string         `json:"repo,omitempty" jsonschema:"required for a caller that is new"`
 	Base    string         `json:"base,omitempty" jsonschema:"branch to start from; the repository's base if empty"`
+	With    []string       `json:"with,omitempty" jsonschema:"additional repositories that the caller works in"`
 	Key     string         `json:"key,omitempty" jsonschema:"makes the request idempotent"`
 	Group   string         `json:"group,omitempty" jsonschema:"of the runs of this group in the repository, one works at a time"`
 	Fork    *record.Fork   `json:"fork,omitempty" jsonschema:"begin a new caller at a commit of another one"`
@@ -87,7 +88,7 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command,
+	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, With: x.With, Fork: x.Fork, Command: &x.Command,
 		Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious,
 		Secrets: x.Secrets}
 	if err := api.find.Bind(c.R.Context(), c.Who, &request); err != nil {

@@ -43,6 +43,7 @@ turn. An interrupt stops the run.
 				"`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
 			fs.StringVar(&call.Name, "agent", "", "`name` of the agent (default the only one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
+			setWith(fs, &r.With)
 			setGroup(fs, &r.Group, &r.CancelPrevious)
 			setHanded(fs, e, &r.Secrets)
 			fs.BoolVar(&detached, "detach", false, "start the run and return; needs a running server")

@@ -42,12 +42,16 @@ checkout updates it. Your own commits on it are never lost.`,
 }
 
 func cloneCommand() command {
+	var in string
 	return command{
-		name: "clone", args: "CALLER [DIR]",
+		name: "clone", args: "CALLER [--in REPO] [DIR]",
 		short: "clone a caller's branch",
 		long: `
 This is "git clone -b BRANCH" as printed by "ramus run". The default of DIR is the
-name of the caller.`,
+name of the caller, or with --in that of the repository.`,
+		set: func(fs *flag.FlagSet, _ *env) {
+			fs.StringVar(&in, "in", "", "`name` of an additional repository of the caller (default its own)")
+		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 2, "CALLER"); err != nil {
 				return err
@@ -57,6 +61,16 @@ name of the caller.`,
 				return err
 			}
 			dir := st.Caller.ID()
+			if in != "" {
+				c, err := e.client(ctx)
+				if err != nil {
+					return err
+				}
+				if from, err = source(ctx, c, in); err != nil {
+					return err
+				}
+				dir = in
+			}
 			if len(args) == 2 {
 				dir = args[1]
 			}

@@ -9,9 +9,12 @@ import (
 )
 
 func diffCommand() command {
-	var stat, asJSON bool
+	var (
+		stat, asJSON bool
+		in           string
+	)
 	return command{
-		name: "diff", args: "CALLER [--stat] [PATH…]",
+		name: "diff", args: "CALLER [--stat] [--in REPO] [PATH…]",
 		short: "show the changes of a caller",
 		long: `
 The changes are those from the point where the branch left the base to the head of
@@ -19,6 +22,7 @@ the branch. In a file or a pipe they are a patch for "git apply" that includes
 binary files.`,
 		set: func(fs *flag.FlagSet, _ *env) {
 			fs.BoolVar(&stat, "stat", false, "show a diffstat instead of a patch")
+			fs.StringVar(&in, "in", "", "`name` of an additional repository of the caller (default its own)")
 			fs.BoolVar(&asJSON, "json", false, "the changed files as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -28,6 +32,12 @@ binary files.`,
 			c, err := e.client(ctx)
 			if err != nil {
 				return err
+			}
+			if in != "" {
+				if asJSON {
+					return usage("--json goes without --in")
+				}
+				return diffIn(ctx, e, args, in, stat)
 			}
 			if asJSON {
 				changes, err := c.Changes(ctx, args[0])
@@ -46,6 +56,26 @@ binary files.`,
 			return w.Close()
 		},
 	}
+}
+
+// diffIn shows the changes of a caller in an additional repository.
+func diffIn(ctx context.Context, e *env, args []string, repo string, stat bool) error {
+	c, err := e.client(ctx)
+	if err != nil {
+		return err
+	}
+	st, err := c.Caller(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if !isTerminal(e.out) {
+		return c.DiffIn(ctx, repo, st.Caller.Branch(), stat, args[1:], e.out)
+	}
+	w := &diffWriter{e: e}
+	if err := c.DiffIn(ctx, repo, st.Caller.Branch(), stat, args[1:], w); err != nil {
+		return err
+	}
+	return w.Close()
 }
 
 // diffWriter makes a diff safe for a terminal, because it has text that commands wrote.

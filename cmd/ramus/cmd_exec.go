@@ -41,6 +41,7 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&x.Repo, "repo", "", "`name` of the repository of a new caller")
 			fs.StringVar(&x.Base, "base", "", "`branch` from which a new caller starts")
+			setWith(fs, &x.With)
 			fs.Var(&forkFlag{&x.Fork}, "fork",
 				"`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
 			fs.DurationVar(&timeout, "timeout", 0, "stop the command after this `duration`")
@@ -92,8 +93,8 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 
 // executeInTerminal runs a command in a terminal of its own.
 func executeInTerminal(ctx context.Context, e *env, caller string, x gateway.ExecRequest) error {
-	if x.Command.Background || x.Command.Timeout > 0 || x.Group != "" || x.CancelPrevious {
-		return usage("--tty goes without --background, --timeout, --group and --cancel-previous")
+	if x.Command.Background || x.Command.Timeout > 0 || x.Group != "" || x.CancelPrevious || len(x.With) > 0 {
+		return usage("--tty goes without --background, --timeout, --group, --cancel-previous and --with")
 	}
 	if _, err := e.client(ctx); err != nil {
 		return err
@@ -101,6 +102,12 @@ func executeInTerminal(ctx context.Context, e *env, caller string, x gateway.Exe
 	return attachTerminal(ctx, e, caller,
 		terminal.Request{Repo: x.Repo, Base: x.Base, Key: x.Key, Fork: x.Fork, Asker: asker(ctx, e),
 			TerminalCall: record.TerminalCall{Command: &x.Command}}, false)
+}
+
+// setWith declares the flag for additional repositories.
+func setWith(fs *flag.FlagSet, with *[]string) {
+	fs.Var((*listFlag)(with), "with",
+		"`name` of an additional repository that the caller works in, in $RAMUS_REPOS/NAME; may be repeated")
 }
 
 // setGroup declares the flags for runs that do not work at the same time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -28,7 +29,12 @@ says where the result is.
 
 The strategies are rebase (replays the branch's commits), merge (a merge commit),
 squash (one commit) and ff (only if the base has not moved). A conflict changes
-nothing. The command then prints the files and exits with status 4.`,
+nothing. The command then prints the files and exits with status 4.
+
+A caller with additional repositories is merged in all of them. Each is checked first,
+and if one is in the way nothing is merged in any. If an upstream refuses after the
+checks, the command names the repositories that have the work, and how to go back; the
+same command again goes on with the rest.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&m.Into, "into", "", "target `branch` (default the base of the caller)")
 			fs.StringVar(&strategy, "strategy", "", "rebase, merge, squash or ff (default rebase)")
@@ -63,22 +69,36 @@ nothing. The command then prints the files and exits with status 4.`,
 				}
 			}
 			switch {
-			case len(r.Conflicts) > 0:
+			case r.InTheWay():
 				if !e.json {
-					fmt.Fprintln(e.out, "Conflict; nothing was changed. The files:")
-					for _, path := range r.Conflicts {
-						fmt.Fprintf(e.out, "  %s\n", e.oneLine(path, 400))
-					}
-					if r.At != "" {
-						fmt.Fprintf(e.out, "at commit %s\n", short(string(r.At)))
-					}
+					printConflicts(e, r)
 				}
 				return &exitStatus{code: exitInTheWay}
 			case e.json:
 			default:
-				fmt.Fprintln(e.out, e.oneLine(r.String(), 1000))
+				fmt.Fprintln(e.out, e.oneLine(r.String(), 1000*(1+len(r.With))))
 			}
 			return nil
 		},
+	}
+}
+
+// printConflicts prints the files that are in the way of a merge.
+func printConflicts(e *env, r record.Landed) {
+	fmt.Fprintln(e.out, "Conflict; nothing was changed. The files:")
+	for _, one := range r.All() {
+		for _, path := range one.Conflicts {
+			fmt.Fprintf(e.out, "  %s\n", e.oneLine(path, 400))
+		}
+		at := ""
+		if one.At != "" {
+			at = "at commit " + short(string(one.At))
+		}
+		if one.Repo != "" && len(one.Conflicts) > 0 {
+			at = strings.TrimSpace(at + " in " + one.Repo)
+		}
+		if at != "" {
+			fmt.Fprintln(e.out, at)
+		}
 	}
 }

@@ -46,6 +46,7 @@ An interrupt stops the run and commits its changes so far.`,
 			fs.StringVar(&r.Of, "of", "", "the `run` to resume (default the last ended run of this workflow)")
 			fs.StringVar(&caller, "caller", "", "`caller` to work for, on its branch (default a new one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
+			setWith(fs, &r.With)
 			setGroup(fs, &r.Group, &r.CancelPrevious)
 			setHanded(fs, e, &r.Secrets)
 			fs.BoolVar(&fromBase, "in-repo", false, "read FILE from the repository's base")

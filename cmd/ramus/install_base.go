@@ -20,6 +20,7 @@ type RepoConfig struct {
 	KnownHosts string   `yaml:"known_hosts"`
 	LFSHosts   []string `yaml:"lfs_hosts"`
 	Submodules []string `yaml:"submodules"`
+	With       []string `yaml:"with"`
 
 	Mirror             string `yaml:"mirror"`
 	MirrorTo           string `yaml:"mirror_to"`
@@ -45,8 +46,10 @@ func newUpstreams(repos map[string]RepoConfig, at *forges) (map[string]upstream.
 	ups := make(map[string]upstream.Source, len(repos))
 	for name, c := range repos {
 		up, err := newUpstream(c, at)
-		if err == nil {
-			err = gitd.CheckName(name)
+		for _, checked := range append([]string{name}, c.With...) {
+			if err == nil {
+				err = gitd.CheckName(checked)
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot use repos.%s: %w", name, err)
@@ -93,6 +96,15 @@ func submodules(repos map[string]RepoConfig) map[string][]string {
 	listed := make(map[string][]string, len(repos))
 	for name, c := range repos {
 		listed[name] = c.Submodules
+	}
+	return listed
+}
+
+// additions returns the additional repositories that callers of another one may work in.
+func additions(repos map[string]RepoConfig) map[string][]string {
+	listed := make(map[string][]string, len(repos))
+	for name, c := range repos {
+		listed[name] = c.With
 	}
 	return listed
 }

@@ -22,6 +22,7 @@ type Event struct {
 	// Parent and Commit are the branch before and after a command. Commit is empty if nothing changed.
 	Parent     gitd.Hash       `json:"parent,omitempty"`
 	Commit     gitd.Hash       `json:"commit,omitempty"`
+	With       []Move          `json:"with,omitempty"` // the same in the caller's additional repositories
 	Tree       gitd.Hash       `json:"tree,omitempty"` // of a check, the tree of the files when it began
 	Exit       *int            `json:"exit,omitempty"`
 	OK         *bool           `json:"ok,omitempty"`

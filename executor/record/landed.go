@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -35,6 +36,10 @@ type Landed struct {
 	Tries int `json:"tries,omitempty"`
 	// Note is a consequence that people have to know of.
 	Note string `json:"note,omitempty"`
+	// Repo is the repository, if the caller has several. With has the results in the additional ones. If one has conflicts
+	// nothing was merged in any.
+	Repo string   `json:"repo,omitempty"`
+	With []Landed `json:"with,omitempty"`
 }
 
 // Pull is a pull request at the upstream of a repository.
@@ -46,8 +51,40 @@ type Pull struct {
 	Updated bool `json:"updated,omitempty"`
 }
 
-// String returns the result in a sentence, which names the place of everything that changed.
+// InTheWay reports whether conflicts, in any repository, kept the work from being merged.
+func (l Landed) InTheWay() bool {
+	return len(l.Conflicts) > 0 || slices.ContainsFunc(l.With, Landed.InTheWay)
+}
+
+// All returns the results in all repositories of the caller, that in its own first.
+func (l Landed) All() []Landed {
+	own := l
+	own.With = nil
+	return append([]Landed{own}, l.With...)
+}
+
+// String returns the result in a sentence, which names the place of everything that changed. If the caller has several
+// repositories, it has a part for each, or for those that were in the way.
 func (l Landed) String() string {
+	var parts []string
+	for _, one := range l.All() {
+		switch {
+		case one.Repo == "":
+			return one.sentence()
+		case !l.InTheWay():
+			parts = append(parts, one.Repo+": "+one.sentence())
+		case one.InTheWay():
+			parts = append(parts, one.Repo+": conflict in "+strings.Join(one.Conflicts, ", "))
+		}
+	}
+	if l.InTheWay() {
+		parts = append(parts, "nothing was merged in any repository")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// sentence returns the result in one repository.
+func (l Landed) sentence() string {
 	place := l.Upstream
 	if place == "" {
 		place = "its upstream"

@@ -46,15 +46,17 @@ type Manifest struct {
 	Checks   []ManifestCheck   `json:"checks,omitempty"` // each check, also if it did not run, in order
 	// Browser has the checks by a browser in order, also those of sub-workflows on the run's own branch. Their files are below
 	// artifacts/browser/ in Files.
-	Browser    []BrowserCheck   `json:"browser,omitempty"`
-	Changed    []gitd.Change    `json:"changed"`
-	Files      []ManifestFile   `json:"files"`
-	Egress     []ManifestEgress `json:"egress,omitempty"`
-	Unverified []string         `json:"unverified,omitempty"` // sentences about work that could not be run, checked or kept
-	CreatedAt  time.Time        `json:"created_at,omitzero"`
-	StartedAt  time.Time        `json:"started_at,omitzero"` // zero if it ended before its turn
-	EndedAt    time.Time        `json:"ended_at,omitzero"`   // zero while it waits for a person
-	DurationMS int64            `json:"duration_ms"`         // from StartedAt to EndedAt
+	Browser []BrowserCheck `json:"browser,omitempty"`
+	Changed []gitd.Change  `json:"changed"`
+	// With has the additional repositories of the caller.
+	With       []ManifestAddition `json:"with,omitempty"`
+	Files      []ManifestFile     `json:"files"`
+	Egress     []ManifestEgress   `json:"egress,omitempty"`
+	Unverified []string           `json:"unverified,omitempty"` // sentences about work that could not be run, checked or kept
+	CreatedAt  time.Time          `json:"created_at,omitzero"`
+	StartedAt  time.Time          `json:"started_at,omitzero"` // zero if it ended before its turn
+	EndedAt    time.Time          `json:"ended_at,omitzero"`   // zero while it waits for a person
+	DurationMS int64              `json:"duration_ms"`         // from StartedAt to EndedAt
 }
 
 // Verdict reports whether the files that a run left on its branch were checked.
@@ -95,10 +97,12 @@ type ManifestCheck struct {
 	Why     string      `json:"why,omitempty"` // it did not pass, in a sentence
 	// Commit is the branch's tip when the check began, and Tree the tree of the files then, computed by ramus. Current is set if Tree
 	// is the tree at the run's end. The verdict ignores checks of other trees.
-	Commit     gitd.Hash `json:"commit,omitempty"`
-	Tree       gitd.Hash `json:"tree,omitempty"`
-	Current    bool      `json:"current,omitempty"`
-	DurationMS int64     `json:"duration_ms,omitempty"`
+	Commit  gitd.Hash `json:"commit,omitempty"`
+	Tree    gitd.Hash `json:"tree,omitempty"`
+	Current bool      `json:"current,omitempty"`
+	// void is set if an additional repository changed since the check began.
+	void       bool
+	DurationMS int64 `json:"duration_ms,omitempty"`
 }
 
 // ManifestTests is the result of one run of tests.
@@ -157,8 +161,11 @@ type ManifestEgress struct {
 	Verdict string `json:"verdict"` // allowed, refused
 }
 
-// Changed reports whether the run moved its branch. A request that was answered without running anything may have no branch.
-func (r Run) Changed() bool { return r.Start != "" && r.Head != "" && r.Start != r.Head }
+// Changed reports whether the run moved its branch, in any of the caller's repositories. A request that was answered
+// without running anything may have no branch.
+func (r Run) Changed() bool {
+	return r.Start != "" && r.Head != "" && r.Start != r.Head || slices.ContainsFunc(r.With, Addition.Changed)
+}
 
 // maxPromptText bounds the text of a prompt in the manifest, in bytes.
 const maxPromptText = 4 << 10

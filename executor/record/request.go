@@ -16,9 +16,11 @@ type Request struct {
 	// caller it is a second request of the same asker in the same repository. Key becomes the run's ID. If it is empty, the ID is random.
 	Key string `json:"key,omitempty"`
 	// Caller is the caller to work for. Zero means a new "run:" caller.
-	Caller   Caller         `json:"caller,omitzero"`
-	Repo     string         `json:"repo,omitempty"`     // required for a new caller
-	Base     string         `json:"base,omitempty"`     // branch; default the repository's HEAD
+	Caller Caller `json:"caller,omitzero"`
+	Repo   string `json:"repo,omitempty"` // required for a new caller
+	Base   string `json:"base,omitempty"` // branch; default the repository's HEAD
+	// With names additional repositories of the caller. They are added to those of its earlier runs.
+	With     []string       `json:"with,omitempty"`
 	Workflow string         `json:"workflow,omitempty"` // the text of a workflow file that a person named
 	File     string         `json:"file,omitempty"`     // the path of a workflow file in the repository's base
 	Command  *Command       `json:"command,omitempty"`

@@ -51,42 +51,44 @@ type Run struct {
 	BaseCommit gitd.Hash `json:"base_commit"` // the tip of Base then
 	// BaseRefreshed is the time at which the base was last known to equal its upstream, when the run began. It is zero
 	// if it never was, or if the base has no upstream.
-	BaseRefreshed time.Time       `json:"base_refreshed,omitzero"`
-	Branch        string          `json:"branch"`
-	Start         gitd.Hash       `json:"start"`          // branch tip when the run began
-	Head          gitd.Hash       `json:"head,omitempty"` // branch tip when it was last read
-	Workflow      string          `json:"workflow,omitempty"`
-	File          string          `json:"file,omitempty"` // the workflow's path in the base
-	Input         map[string]any  `json:"input,omitempty"`
-	Output        map[string]any  `json:"output,omitempty"` // a workflow's state at its end
-	Task          *TaskCall       `json:"task,omitempty"`
-	Exec          *Command        `json:"exec,omitempty"`
-	Agent         *AgentCall      `json:"agent,omitempty"`
-	Terminal      *TerminalCall   `json:"terminal,omitempty"`
-	Session       string          `json:"session,omitempty"` // id of the agent's own session; empty if it has none
-	Origin        *Origin         `json:"origin,omitempty"`  // nil for a request by the command line or the API
-	Told          *Told           `json:"told,omitempty"`    // nil until the origin knows the run's end
-	Record        json.RawMessage `json:"record,omitempty"`  // of KindConversation, its owner's data
-	Usage         *Usage          `json:"usage,omitempty"`   // of models by the run's agent; nil for none
-	Group         string          `json:"group,omitempty"`   // at most one run of it works at a time in the repository
-	Drawn         bool            `json:"drawn,omitempty"`   // its request named no caller, so the caller was drawn
-	Sub           bool            `json:"sub,omitempty"`     // started by a node of Parent, which uses its result
-	Command       string          `json:"command,omitempty"`
-	Asker         gitd.Person     `json:"asker"`
-	State         State           `json:"state"`
-	Reason        Reason          `json:"reason,omitempty"`
-	Error         string          `json:"error,omitempty"`        // in a sentence
-	Hint          string          `json:"hint,omitempty"`         // the remedy for Error, for people
-	Parent        string          `json:"parent,omitempty"`       // the run, as CALLER/RUN, that it was started, retried or forked from
-	Fork          *Fork           `json:"fork,omitempty"`         // of the first run of a forked caller
-	From          string          `json:"from,omitempty"`         // the node that the run resumed at
-	Step          string          `json:"step,omitempty"`         // current or last step
-	Gate          *Gate           `json:"gate,omitempty"`         // the question that the run waits with
-	Place         int             `json:"place,omitempty"`        // position in the queue for a container, from 1
-	Exit          *int            `json:"exit,omitempty"`         // of KindExec and KindTerminal
-	Image         string          `json:"image,omitempty"`        // of the container, with its digest; empty if the engine has no images
-	Merged        gitd.Hash       `json:"merged,omitempty"`       // base's tip after merge_on_success
-	Pull          *Pull           `json:"pull_request,omitempty"` // that merge_on_success opened instead of a merge
+	BaseRefreshed time.Time `json:"base_refreshed,omitzero"`
+	Branch        string    `json:"branch"`
+	// With has the additional repositories of the caller. It is nil if the caller has one repository.
+	With     []Addition      `json:"with,omitempty"`
+	Start    gitd.Hash       `json:"start"`          // branch tip when the run began
+	Head     gitd.Hash       `json:"head,omitempty"` // branch tip when it was last read
+	Workflow string          `json:"workflow,omitempty"`
+	File     string          `json:"file,omitempty"` // the workflow's path in the base
+	Input    map[string]any  `json:"input,omitempty"`
+	Output   map[string]any  `json:"output,omitempty"` // a workflow's state at its end
+	Task     *TaskCall       `json:"task,omitempty"`
+	Exec     *Command        `json:"exec,omitempty"`
+	Agent    *AgentCall      `json:"agent,omitempty"`
+	Terminal *TerminalCall   `json:"terminal,omitempty"`
+	Session  string          `json:"session,omitempty"` // id of the agent's own session; empty if it has none
+	Origin   *Origin         `json:"origin,omitempty"`  // nil for a request by the command line or the API
+	Told     *Told           `json:"told,omitempty"`    // nil until the origin knows the run's end
+	Record   json.RawMessage `json:"record,omitempty"`  // of KindConversation, its owner's data
+	Usage    *Usage          `json:"usage,omitempty"`   // of models by the run's agent; nil for none
+	Group    string          `json:"group,omitempty"`   // at most one run of it works at a time in the repository
+	Drawn    bool            `json:"drawn,omitempty"`   // its request named no caller, so the caller was drawn
+	Sub      bool            `json:"sub,omitempty"`     // started by a node of Parent, which uses its result
+	Command  string          `json:"command,omitempty"`
+	Asker    gitd.Person     `json:"asker"`
+	State    State           `json:"state"`
+	Reason   Reason          `json:"reason,omitempty"`
+	Error    string          `json:"error,omitempty"`        // in a sentence
+	Hint     string          `json:"hint,omitempty"`         // the remedy for Error, for people
+	Parent   string          `json:"parent,omitempty"`       // the run, as CALLER/RUN, that it was started, retried or forked from
+	Fork     *Fork           `json:"fork,omitempty"`         // of the first run of a forked caller
+	From     string          `json:"from,omitempty"`         // the node that the run resumed at
+	Step     string          `json:"step,omitempty"`         // current or last step
+	Gate     *Gate           `json:"gate,omitempty"`         // the question that the run waits with
+	Place    int             `json:"place,omitempty"`        // position in the queue for a container, from 1
+	Exit     *int            `json:"exit,omitempty"`         // of KindExec and KindTerminal
+	Image    string          `json:"image,omitempty"`        // of the container, with its digest; empty if the engine has no images
+	Merged   gitd.Hash       `json:"merged,omitempty"`       // base's tip after merge_on_success
+	Pull     *Pull           `json:"pull_request,omitempty"` // that merge_on_success opened instead of a merge
 	// Secrets are the names of the secrets that came with the request.
 	Secrets []string `json:"secrets,omitempty"`
 	// Required are the checks that must have passed on the last change for the run to be verified, as the repository's

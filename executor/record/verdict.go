@@ -99,6 +99,11 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 			}
 			list = append(list, c)
 		}
+		if e.Type == EventStepFinished && slices.ContainsFunc(e.With, func(m Move) bool { return m.Commit != "" }) {
+			for i := range list {
+				list[i].void = true
+			}
+		}
 	}
 	for _, e := range OpenSteps(events) {
 		if check := CheckOf(e.Task); check != "" {
@@ -108,7 +113,7 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 		}
 	}
 	for i := range list {
-		list[i].Current = list[i].Tree != "" && list[i].Tree == tree
+		list[i].Current = list[i].Tree != "" && list[i].Tree == tree && !list[i].void
 	}
 	return tested, list
 }

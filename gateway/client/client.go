@@ -525,6 +525,17 @@ func (c *Client) Diff(ctx context.Context, caller string, stat bool, paths []str
 	return c.copyTo(ctx, "/api/callers/"+segment(caller)+"/diff"+query(q), w)
 }
 
+// DiffIn writes the changes of a branch of a repository since it left the base, as a patch or a diffstat.
+func (c *Client) DiffIn(ctx context.Context, repo, branch string, stat bool, paths []string, w io.Writer) error {
+	q := struct {
+		To        string   `json:"to"`
+		Stat      bool     `json:"stat,omitempty"`
+		MergeBase bool     `json:"merge_base"`
+		Path      []string `json:"path,omitempty"`
+	}{branch, stat, true, paths}
+	return c.copyTo(ctx, "/api/repos/"+segment(repo)+"/diff"+query(q), w)
+}
+
 // Changes returns the files that a caller changed.
 func (c *Client) Changes(ctx context.Context, caller string) ([]gitd.Change, error) {
 	return get[[]gitd.Change](ctx, c, "/api/callers/"+segment(caller)+"/changes")

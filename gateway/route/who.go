@@ -102,13 +102,24 @@ func (w Who) CheckChange(repo, branch string) error {
 }
 
 // CheckRun returns why the caller may not begin a planned run. The caller must see the run's base, and be allowed to
-// change the run's branch and the branch that the run merges into. An empty into means that it merges into none.
+// change the run's branch and the branch that the run merges into. An empty into means that it merges into none. The same
+// holds for each additional repository.
 func (w Who) CheckRun(r record.Run, into string) error {
 	if !w.SeesBranch(r.Repo, r.Base) {
 		return NotFound("branch", r.Base)
 	}
 	if err := w.CheckChange(r.Repo, r.Branch); err != nil {
 		return err
+	}
+	for _, a := range r.With {
+		one := record.Run{Repo: a.Repo, Base: a.Base, Branch: r.Branch}
+		target := ""
+		if into != "" {
+			target = a.Base
+		}
+		if err := w.CheckRun(one, target); err != nil {
+			return err
+		}
 	}
 	if into == "" {
 		return nil

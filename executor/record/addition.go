@@ -1,0 +1,56 @@
+package record
+
+import (
+	"slices"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// MaxAdditions is the largest number of additional repositories of a caller.
+const MaxAdditions = 9
+
+// Addition is an additional repository of a caller, as a run has it. The caller has a branch of its name there too. The
+// run's record is in the caller's own repository alone.
+type Addition struct {
+	Repo       string    `json:"repo"`
+	Base       string    `json:"base"`           // the branch that the caller's branch was created from
+	BaseCommit gitd.Hash `json:"base_commit"`    // the tip of Base when the run began
+	Start      gitd.Hash `json:"start"`          // the branch's tip when the run began
+	Head       gitd.Hash `json:"head,omitempty"` // the branch's tip when it was last read
+}
+
+// Changed reports whether the run moved its branch in the additional repository.
+func (a Addition) Changed() bool { return a.Start != "" && a.Head != "" && a.Start != a.Head }
+
+// Addition returns the additional repository of the run with a name.
+func (r Run) Addition(repo string) (a Addition, ok bool) {
+	at := slices.IndexFunc(r.With, func(a Addition) bool { return a.Repo == repo })
+	if at < 0 {
+		return Addition{}, false
+	}
+	return r.With[at], true
+}
+
+// Move is what a step did in an additional repository.
+type Move struct {
+	Repo string `json:"repo"`
+	// Parent and Commit are the branch before and after the step. Commit is empty if nothing changed there, and in an
+	// [EventStepStarted].
+	Parent gitd.Hash `json:"parent"`
+	Commit gitd.Hash `json:"commit,omitempty"`
+}
+
+// Parent returns the commit of a repository in moves at which the step began, or "" if moves lacks the repository.
+func Parent(moves []Move, repo string) gitd.Hash {
+	at := slices.IndexFunc(moves, func(m Move) bool { return m.Repo == repo })
+	if at < 0 {
+		return ""
+	}
+	return moves[at].Parent
+}
+
+// ManifestAddition is the evidence of a run in an additional repository. The patch is evidence/repos/REPO.diff.
+type ManifestAddition struct {
+	Addition
+	Changed []gitd.Change `json:"changed"`
+}
