@@ -246,12 +246,17 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 	}
 	callers := make(map[string]*callerRuns)
 	for _, r := range n.x.current() {
+		base, home := r.Base, ""
 		if r.Repo != repo {
-			continue
+			a, with := r.Addition(repo)
+			if !with {
+				continue
+			}
+			base, home = a.Base, r.Repo
 		}
 		c := callers[r.Caller.Slug()]
 		if c == nil {
-			c = &callerRuns{caller: r.Caller, base: r.Base, busy: hosts[r.Caller.String()]}
+			c = &callerRuns{caller: r.Caller, base: base, home: home, busy: hosts[r.Caller.String()]}
 			callers[r.Caller.Slug()] = c
 		}
 		// A parent that continues may still need the work of its child.
@@ -259,7 +264,9 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 		if at := cmp.Or(r.EndedAt, r.CreatedAt); at.After(c.last) {
 			c.last = at
 		}
-		c.runs = append(c.runs, r)
+		if home == "" {
+			c.runs = append(c.runs, r)
+		}
 	}
 	return callers
 }
@@ -268,7 +275,8 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 type callerRuns struct {
 	caller record.Caller
 	base   string
-	busy   bool // it is at work, waits for somebody, or has a container
+	home   string // the caller's own repository, if this one is additional
+	busy   bool   // it is at work, waits for somebody, or has a container
 	last   time.Time
 	runs   []record.Run
 }
@@ -299,6 +307,11 @@ func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 			if c == nil || c.busy {
 				continue
 			}
+			if whole, err := n.whole(ctx, c); err != nil {
+				return err
+			} else if whole {
+				continue
+			}
 			gone := candidate{Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: ref.Name, Time: c.last,
 				Why: "its caller has ended"}, ref}
 			if prefix == branchPrefix {
@@ -317,6 +330,25 @@ func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	}
 	_, err := n.remove(ctx, repo, n.sweep(ctx, repo, append(merged, n.over(n.keep.Branches, old)...), callers))
 	return err
+}
+
+// whole reports whether an additional repository is still needed, because the caller has a branch in its own one.
+func (n *pruning) whole(ctx context.Context, c *callerRuns) (bool, error) {
+	if c.home == "" {
+		return false, nil
+	}
+	branch := "refs/heads/" + c.caller.Branch()
+	if n.gone[c.home+" "+branch] {
+		return false, nil
+	}
+	repo, err := n.x.Git.Repo(c.home)
+	if err == nil {
+		_, err = repo.Resolve(ctx, branch)
+	}
+	if errors.Is(err, gitd.ErrNotFound) {
+		return false, nil
+	}
+	return true, err
 }
 
 // sweep removes the branches of upstream that belong to branches here, and returns the candidates without those whose

@@ -90,6 +90,11 @@ func (x *Executor) endWork(ctx context.Context, name string, force bool, by gitd
 	var open []string
 	callers := make(map[record.Caller]bool)
 	for _, r := range x.current() {
+		if _, with := r.Addition(name); with && r.Repo != name {
+			if err := x.needs(ctx, r, name); err != nil {
+				return err
+			}
+		}
 		if r.Repo != name {
 			continue
 		}
@@ -132,6 +137,23 @@ func (x *Executor) endWork(ctx context.Context, name string, force bool, by gitd
 		}
 	}
 	return nil
+}
+
+// needs returns an [record.ErrConflict] if the caller of a run works in an additional repository that is to go or to get
+// another name.
+func (x *Executor) needs(ctx context.Context, r record.Run, name string) error {
+	repo, err := x.Git.Repo(r.Repo)
+	if err == nil {
+		_, err = repo.Resolve(ctx, "refs/heads/"+r.Caller.Branch())
+	}
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil // the caller is gone
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s of %s works in %s too; `ramus rm %s` removes it", record.ErrConflict, r.Caller, r.Repo, name,
+		r.Caller.ID())
 }
 
 // forgetRuns removes the runs of a repository from the index, and their files.
