@@ -23,23 +23,41 @@ import (
 // After a step the additional repositories are committed first and the caller's own last. So a commit there proves that
 // all others were made.
 
-// additionsOf returns the additional repositories of a caller of repo, as its runs have them. Start and Head are those of
-// the last run that has the repository.
-func (x *Executor) additionsOf(c record.Caller, repo string) (with []record.Addition) {
-	for _, r := range x.index.OfCaller(c) {
-		if r.Repo != repo {
+// additionsOf returns the additional repositories of a caller of repo. These are the ones of its last run, and those of
+// earlier runs in which it still has a branch. Two requests at one moment may each add one without the other's. Start and
+// Head are those of the newest run that has the repository.
+func (x *Executor) additionsOf(ctx context.Context, c record.Caller, repo string) (with []record.Addition, err error) {
+	last := true
+	for _, r := range slices.Backward(x.index.OfCaller(c)) {
+		if r.Repo != repo || r.Passive() {
 			continue
 		}
 		for _, a := range r.With {
-			at := slices.IndexFunc(with, func(b record.Addition) bool { return a.Repo == b.Repo })
-			if at < 0 {
+			skip := slices.ContainsFunc(with, func(b record.Addition) bool { return a.Repo == b.Repo })
+			if !skip && !last {
+				if skip, err = x.lacks(ctx, a.Repo, c); err != nil {
+					return nil, err
+				}
+			}
+			if !skip {
 				with = append(with, a)
-			} else {
-				with[at] = a
 			}
 		}
+		last = false
 	}
-	return with
+	return with, nil
+}
+
+// lacks reports whether a repository has no branch of a caller.
+func (x *Executor) lacks(ctx context.Context, repo string, c record.Caller) (bool, error) {
+	r, err := x.Git.Repo(repo)
+	if err == nil {
+		_, err = r.Resolve(ctx, "refs/heads/"+c.Branch())
+	}
+	if errors.Is(err, gitd.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
 }
 
 // Additions returns the additional repositories of a caller. It returns none if the caller has one repository or no
@@ -52,7 +70,7 @@ func (x *Executor) Additions(ctx context.Context, c record.Caller) ([]record.Add
 	if err != nil {
 		return nil, err
 	}
-	return x.additionsOf(c, repo.Name()), nil
+	return x.additionsOf(ctx, c, repo.Name())
 }
 
 // planAdditions fills in the additional repositories of the run. These are the ones of the caller's earlier runs, those of
@@ -66,12 +84,19 @@ func (p *plan) planAdditions(ctx context.Context, r record.Request) error {
 		if err != nil {
 			return err
 		}
-		known, from = p.x.additionsOf(of, p.repo.Name()), of
+		from = of
+		if known, err = p.x.additionsOf(ctx, of, p.repo.Name()); err != nil {
+			return err
+		}
 		if err := p.forksTip(ctx, of, len(known) > 0); err != nil {
 			return err
 		}
 	case !p.fresh:
-		known = p.x.additionsOf(p.run.Caller, p.repo.Name())
+		var err error
+		if known, err = p.x.additionsOf(ctx, p.run.Caller, p.repo.Name()); err != nil {
+			return err
+		}
+		p.kept = len(known)
 	}
 	for _, a := range known {
 		if _, err := p.listed(a.Repo); err != nil {
@@ -174,6 +199,9 @@ func (p *plan) branchOut(ctx context.Context) error {
 	none := gitd.Hash("")
 	name := "refs/heads/" + p.run.Branch
 	for i, repo := range p.others {
+		if i < p.kept {
+			continue
+		}
 		a := &p.run.With[i]
 		err := repo.Update(ctx, gitd.RefUpdate{Name: name, New: a.Start, Old: &none})
 		if err == nil {
@@ -186,9 +214,7 @@ func (p *plan) branchOut(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot make a branch in %s: %w", a.Repo, err)
 		}
-		own := !p.fresh && slices.ContainsFunc(p.x.additionsOf(p.run.Caller, p.run.Repo),
-			func(b record.Addition) bool { return b.Repo == a.Repo })
-		if !own && tip != a.Start {
+		if tip != a.Start {
 			if idle, err := repo.Descends(ctx, a.BaseCommit, tip); err != nil {
 				return fmt.Errorf("cannot make a branch in %s: %w", a.Repo, err)
 			} else if !idle {
@@ -257,9 +283,13 @@ func (t *target) addition(repo string) *worktree.Tree {
 }
 
 // whole returns the target of a caller with its additional repositories, for work on its branches between runs.
-func (x *Executor) whole(c record.Caller, repo *gitd.Repo, base string) (*target, error) {
+func (x *Executor) whole(ctx context.Context, c record.Caller, repo *gitd.Repo, base string) (*target, error) {
 	t := x.target(c, repo, base)
-	return t, t.include(x.additionsOf(c, repo.Name()))
+	with, err := x.additionsOf(ctx, c, repo.Name())
+	if err != nil {
+		return nil, err
+	}
+	return t, t.include(with)
 }
 
 // addition is an additional repository during a step.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -302,35 +301,34 @@ func baseOf(ctx context.Context, repo *gitd.Repo, r record.Run) (string, error) 
 // repository says, see upstream.Bases.Land. If the caller has several repositories, all are merged or, as far as they
 // can be asked before, none, see upstream.Bases.LandAll. A conflict is a result, not an error. With Delete the caller's branch and
 // container are removed if the branch was merged. Its runs stay, and through them its commits.
-func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (record.Landed, error) {
+func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (record.LandedAll, error) {
 	c, err := x.Caller(ctx, caller)
 	if err != nil {
-		return record.Landed{}, err
+		return record.LandedAll{}, err
 	}
 	m.Message, m.By = x.Secrets.String(m.Message), cleanPerson(x.Secrets, m.By)
 	repo, err := x.Git.Repo(c.Repo)
 	if err != nil {
-		return record.Landed{}, err
+		return record.LandedAll{}, err
 	}
 	base, err := baseOf(ctx, repo, c.Last)
 	if err != nil {
-		return record.Landed{}, err
+		return record.LandedAll{}, err
 	}
 	if m.Into == "" {
 		m.Into = base
 	}
-	t, err := x.whole(c.Caller, repo, base)
+	t, err := x.whole(ctx, c.Caller, repo, base)
 	if err != nil {
-		return record.Landed{}, err
+		return record.LandedAll{}, err
 	}
 	release, err := t.acquire(ctx)
 	if err != nil {
-		return record.Landed{}, err
+		return record.LandedAll{}, err
 	}
 	defer release()
 	res, err := x.land(ctx, t, m)
-	others := slices.ContainsFunc(res.With, func(l record.Landed) bool { return !l.Merged })
-	if err != nil || !res.Merged || others || !m.Delete {
+	if err != nil || !res.Whole() || !m.Delete {
 		return res, err
 	}
 	_, err = x.removeCaller(ctx, t)
@@ -338,24 +336,20 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (re
 }
 
 // land brings the branch of a caller that nothing else works for to where the policy says.
-func (x *Executor) land(ctx context.Context, t *target, m record.Merge) (record.Landed, error) {
+func (x *Executor) land(ctx context.Context, t *target, m record.Merge) (record.LandedAll, error) {
 	if m.Strategy == "" {
 		m.Strategy = gitd.StrategyRebase
 	}
 	m.By = orElse(m.By, x.Bot)
 	all, err := x.landings(t, m)
 	if err != nil {
-		return record.Landed{}, err
+		return record.LandedAll{}, err
 	}
 	done, err := x.bases.LandAll(ctx, all)
 	if err != nil {
-		return record.Landed{}, err
+		return record.LandedAll{}, err
 	}
-	done[0].With = done[1:]
-	if len(done) == 1 {
-		done[0].With = nil
-	}
-	return done[0], nil
+	return record.LandedAll{Landed: done[0], With: done[1:]}, nil
 }
 
 // Rollback moves a caller's branch to an earlier commit of its own, by a new commit with that tree, so nothing is lost.
@@ -480,7 +474,7 @@ func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease,
 	if err != nil {
 		return nil, err
 	}
-	t, err := x.whole(c.Caller, repo, base)
+	t, err := x.whole(ctx, c.Caller, repo, base)
 	if err != nil {
 		return nil, err
 	}

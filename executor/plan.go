@@ -33,6 +33,7 @@ type plan struct {
 	start   gitd.Hash      // of a fork
 	state   gitd.Hash      // memory of its agents; empty for none
 	others  []*gitd.Repo   // the repositories of run.With
+	kept    int            // how many of these the caller has a branch in
 }
 
 // plan returns the plan of a request. Nothing is changed but, for a request that begins at a node, the caller's branch.

@@ -46,7 +46,7 @@ func (x *Executor) Remove(ctx context.Context, caller string, by gitd.Person) (R
 	if err != nil {
 		return Removed{}, err
 	}
-	t, err := x.whole(c.Caller, repo, base)
+	t, err := x.whole(ctx, c.Caller, repo, base)
 	if err != nil {
 		return Removed{}, fmt.Errorf("cannot remove %s: %w", c.Caller, err)
 	}

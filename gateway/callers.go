@@ -40,7 +40,7 @@ func (api *callersAPI) Routes() []route.Route {
 			Summary: "The files a caller changed", Response: []gitd.Change{}, Handle: api.callerChanges},
 		{Method: "POST", Pattern: "/api/callers/{caller}/merge", Access: route.AccessWrite,
 			Summary: "Bring a caller's branch into another, or to where the repository's policy says; a conflict is an answer",
-			Request: record.Merge{}, Response: record.Landed{}, Handle: api.merge},
+			Request: record.Merge{}, Response: record.LandedAll{}, Handle: api.merge},
 		{Method: "POST", Pattern: "/api/callers/{caller}/rollback", Access: route.AccessWrite,
 			Summary: "Make a caller's branch look as it did at an earlier commit, by a new commit",
 			Request: Rollback{}, Response: RolledBack{}, Handle: api.rollback},

@@ -84,7 +84,7 @@ same command again goes on with the rest.`,
 }
 
 // printConflicts prints the files that are in the way of a merge.
-func printConflicts(e *env, r record.Landed) {
+func printConflicts(e *env, r record.LandedAll) {
 	fmt.Fprintln(e.out, "Conflict; nothing was changed. The files:")
 	for _, one := range r.All() {
 		for _, path := range one.Conflicts {

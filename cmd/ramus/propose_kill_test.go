@@ -14,7 +14,7 @@ import (
 // merges its pull request.
 type proposal struct {
 	story
-	landed record.Landed
+	landed record.LandedAll
 }
 
 // end continues the work to its end.

@@ -36,10 +36,8 @@ type Landed struct {
 	Tries int `json:"tries,omitempty"`
 	// Note is a consequence that people have to know of.
 	Note string `json:"note,omitempty"`
-	// Repo is the repository, if the caller has several. With has the results in the additional ones. If one has conflicts
-	// nothing was merged in any.
-	Repo string   `json:"repo,omitempty"`
-	With []Landed `json:"with,omitempty"`
+	// Repo is the repository, if the caller has several.
+	Repo string `json:"repo,omitempty"`
 }
 
 // Pull is a pull request at the upstream of a repository.
@@ -51,29 +49,37 @@ type Pull struct {
 	Updated bool `json:"updated,omitempty"`
 }
 
+// LandedAll is the result of [Merge] in all repositories of a caller.
+type LandedAll struct {
+	// Landed is the result in the caller's own repository.
+	Landed
+	// With has the results in the additional repositories. If there are conflicts in one, nothing was merged in any.
+	With []Landed `json:"with,omitempty"`
+}
+
+// All returns the results in all repositories, that in the caller's own first.
+func (l LandedAll) All() []Landed { return append([]Landed{l.Landed}, l.With...) }
+
 // InTheWay reports whether conflicts, in any repository, kept the work from being merged.
-func (l Landed) InTheWay() bool {
-	return len(l.Conflicts) > 0 || slices.ContainsFunc(l.With, Landed.InTheWay)
+func (l LandedAll) InTheWay() bool {
+	return slices.ContainsFunc(l.All(), func(one Landed) bool { return len(one.Conflicts) > 0 })
 }
 
-// All returns the results in all repositories of the caller, that in its own first.
-func (l Landed) All() []Landed {
-	own := l
-	own.With = nil
-	return append([]Landed{own}, l.With...)
+// Whole reports whether all repositories have the work.
+func (l LandedAll) Whole() bool {
+	return !slices.ContainsFunc(l.All(), func(one Landed) bool { return !one.Merged })
 }
 
-// String returns the result in a sentence, which names the place of everything that changed. If the caller has several
-// repositories, it has a part for each, or for those that were in the way.
-func (l Landed) String() string {
+// String returns the result in a sentence, which has a part for each repository, or for those that were in the way.
+func (l LandedAll) String() string {
+	if len(l.With) == 0 {
+		return l.Landed.String()
+	}
 	var parts []string
 	for _, one := range l.All() {
-		switch {
-		case one.Repo == "":
-			return one.sentence()
-		case !l.InTheWay():
-			parts = append(parts, one.Repo+": "+one.sentence())
-		case one.InTheWay():
+		if !l.InTheWay() {
+			parts = append(parts, one.String())
+		} else if len(one.Conflicts) > 0 {
 			parts = append(parts, one.Repo+": conflict in "+strings.Join(one.Conflicts, ", "))
 		}
 	}
@@ -81,6 +87,14 @@ func (l Landed) String() string {
 		parts = append(parts, "nothing was merged in any repository")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// String returns the result in a sentence, which names the place of everything that changed.
+func (l Landed) String() string {
+	if l.Repo == "" {
+		return l.sentence()
+	}
+	return l.Repo + ": " + l.sentence()
 }
 
 // sentence returns the result in one repository.

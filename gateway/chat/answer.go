@@ -232,6 +232,12 @@ func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, 
 	if lookup.IsCallerBranch(words.Into) {
 		return fmt.Sprintf("`%s` is a branch that callers work on: merge into one of people's.", words.Into), "", nil
 	}
+	if with, err := s.chat.Executor.Additions(ctx, s.caller); err != nil {
+		return "", "", err
+	} else if len(with) > 0 {
+		return fmt.Sprintf("This branch belongs to others in %d more repositories, and a thread merges one. Use `ramus merge %s`.",
+			len(with), s.caller.ID()), "", nil
+	}
 	res, err := s.chat.Executor.Merge(ctx, s.caller.String(),
 		record.Merge{By: who, ByID: id, Into: words.Into, Strategy: words.Strategy, Propose: words.Verb == "pr"})
 	if err != nil {
@@ -241,7 +247,7 @@ func (s *worker) mergeBranch(ctx context.Context, last record.Run, words Words, 
 		return fmt.Sprintf("`%s` cannot be brought into %s: it conflicts in", last.Branch, res.Into),
 			strings.Join(res.Conflicts, "\n"), nil
 	}
-	return landedText(last.Branch, res), "", nil
+	return landedText(last.Branch, res.Landed), "", nil
 }
 
 // workflowFile returns the path of the workflow called name. A name that ends in .yaml or .yml is a path already. Any

@@ -542,8 +542,8 @@ func (c *Client) Changes(ctx context.Context, caller string) ([]gitd.Change, err
 }
 
 // Merge merges a caller's branch into another. A conflict is a result and not an error.
-func (c *Client) Merge(ctx context.Context, caller string, m record.Merge) (record.Landed, error) {
-	return post[record.Landed](ctx, c, "/api/callers/"+segment(caller)+"/merge", m)
+func (c *Client) Merge(ctx context.Context, caller string, m record.Merge) (record.LandedAll, error) {
+	return post[record.LandedAll](ctx, c, "/api/callers/"+segment(caller)+"/merge", m)
 }
 
 // Rollback restores the files of a caller's branch from an earlier commit.
