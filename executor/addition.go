@@ -389,6 +389,28 @@ func recoverAdditions(ctx context.Context, list []*addition, author gitd.Person,
 	return found, nil
 }
 
+// readAdditions reads the tips of a workflow's additional repositories, which its sub-workflows have moved too.
+func (l *liveRun) readAdditions(ctx context.Context) error {
+	if l.initial.Kind != record.KindWorkflow || l.initial.Caller != l.target.Caller {
+		return nil
+	}
+	var list []*addition
+	for _, tree := range l.target.additions() {
+		tip, err := tree.Tip(ctx)
+		if errors.Is(err, worktree.ErrBranchGone) {
+			continue // the last known tip counts
+		}
+		if err != nil {
+			return fmt.Errorf("cannot seal %s: %w", l.initial.Name(), err)
+		}
+		list = append(list, &addition{tree, tip, tip})
+	}
+	if len(list) > 0 {
+		l.change(func(r *record.Run) { r.With = advanced(r.With, list) })
+	}
+	return nil
+}
+
 // reviewAdditions returns the evidence of a run in its additional repositories, and the files with the patches.
 func (l *liveRun) reviewAdditions(ctx context.Context, r record.Run) (list []record.ManifestAddition, files []gitd.File,
 	listed []record.ManifestFile, err error) {

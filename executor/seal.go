@@ -35,6 +35,9 @@ const (
 // seal writes a run's record into one commit and moves the run's ref to it. Its parents are the run's earlier record and the
 // branch's tip, so the commits of the run stay reachable if the branch is deleted.
 func (x *Executor) seal(ctx context.Context, l *liveRun) error {
+	if err := l.readAdditions(ctx); err != nil {
+		return err
+	}
 	r := l.snapshot()
 	repo := l.target.Repo
 	events := l.journalled()

@@ -31,6 +31,15 @@ func (r Run) Addition(repo string) (a Addition, ok bool) {
 	return r.With[at], true
 }
 
+// Repos returns the names of the caller's repositories, its own first.
+func (r Run) Repos() []string {
+	names := []string{r.Repo}
+	for _, a := range r.With {
+		names = append(names, a.Repo)
+	}
+	return names
+}
+
 // Move is what a step did in an additional repository.
 type Move struct {
 	Repo string `json:"repo"`

@@ -69,9 +69,11 @@ func (s *worker) permitRun(d catalog.Decision, m slack.Mention, own bool) func(r
 			if deed == gate.DeedMerge && into == "" {
 				continue
 			}
-			if why := s.chat.refusal(gate.Doing{Deed: deed, Person: m.User,
-				Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
-				return route.NewProblem(route.KindDenied, "%s", why)
+			for _, repo := range r.Repos() {
+				if why := s.chat.refusal(gate.Doing{Deed: deed, Person: m.User,
+					Starter: s.chat.starterOf(d, m.User, m.Channel), Repo: repo, Own: own && repo == r.Repo}); why != "" {
+					return route.NewProblem(route.KindDenied, "%s", why)
+				}
 			}
 		}
 		return nil
