@@ -321,6 +321,23 @@ func (t *target) joined(moves []record.Move) (list []*addition) {
 	return list
 }
 
+// inherited returns the additional repositories of a sub-workflow that works on the branches of its parent.
+func (t *target) inherited(ctx context.Context, with []record.Addition) ([]record.Addition, error) {
+	with = slices.Clone(with)
+	for i := range with {
+		tree := t.addition(with[i].Repo)
+		if tree == nil {
+			return nil, fmt.Errorf("cannot work in %s: %w", with[i].Repo, record.ErrNotFound)
+		}
+		tip, err := tree.Tip(ctx)
+		if err != nil {
+			return nil, err
+		}
+		with[i].Start, with[i].Head = tip, tip
+	}
+	return with, nil
+}
+
 // moves returns the record of what a step did in additional repositories. It is nil if there are none.
 func moves(list []*addition) (moves []record.Move) {
 	for _, a := range list {

@@ -49,6 +49,11 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if r.Start, err = on.Tip(ctx); err != nil {
 		return nil, err
 	}
+	if s.Sub.InheritBranch && on == parent.target {
+		if r.With, err = on.inherited(ctx, parent.snapshot().With); err != nil {
+			return nil, err
+		}
+	}
 	if !s.Sub.InheritBranch {
 		if r.Caller, err = lineCaller(on.Caller, s.ID); err != nil {
 			return nil, err

@@ -49,6 +49,16 @@ type Move struct {
 	Commit gitd.Hash `json:"commit,omitempty"`
 }
 
+// movedOthers reports whether a step changed an additional repository. sub is the evidence of the sub-workflow that the
+// step was, if it was one. The checks of a sub-workflow that changed one are void too, which is more than has to be.
+func (e Event) movedOthers(sub Manifest) bool {
+	if e.Type != EventStepFinished {
+		return false
+	}
+	return slices.ContainsFunc(e.With, func(m Move) bool { return m.Commit != "" }) ||
+		slices.ContainsFunc(sub.With, func(a ManifestAddition) bool { return a.Addition.Changed() })
+}
+
 // Parent returns the commit of a repository in moves at which the step began, or "" if moves lacks the repository.
 func Parent(moves []Move, repo string) gitd.Hash {
 	at := slices.IndexFunc(moves, func(m Move) bool { return m.Repo == repo })

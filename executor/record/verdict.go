@@ -99,7 +99,7 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 			}
 			list = append(list, c)
 		}
-		if e.Type == EventStepFinished && slices.ContainsFunc(e.With, func(m Move) bool { return m.Commit != "" }) {
+		if e.movedOthers(subs[e.Step]) {
 			for i := range list {
 				list[i].void = true
 			}
