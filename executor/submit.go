@@ -82,7 +82,7 @@ func (x *Executor) result(run record.Run, events iter.Seq2[record.Event, error])
 		if e.Type != record.EventStepFinished {
 			continue
 		}
-		res.Commit, res.Reason, res.Message = e.Commit, e.Reason, e.Message
+		res.Commit, res.With, res.Reason, res.Message = e.Commit, e.With, e.Reason, e.Message
 		res.TimedOut = e.Reason == "timeout"
 		res.DurationMS = e.DurationMS
 		if e.Exit != nil {

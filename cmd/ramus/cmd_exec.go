@@ -150,6 +150,11 @@ func execResult(e *env, r record.Result, fresh bool) error {
 		if r.Commit != "" {
 			text += ", commit " + short(string(r.Commit))
 		}
+		for _, m := range r.With {
+			if m.Commit != "" {
+				text += ", commit " + short(string(m.Commit)) + " in " + m.Repo
+			}
+		}
 		fmt.Fprintln(e.err, e.colour(dim, e.oneLine(text, 300)))
 	} else if r.Reason != "" && !record.Reason(r.Reason).Uncommitted() {
 		fmt.Fprintf(e.err, "ramus: the command was ended: %s\n", e.oneLine(r.Reason, 100))

@@ -116,6 +116,7 @@ type Result struct {
 	TimedOut   bool      `json:"timed_out,omitempty"`
 	Reason     string    `json:"reason,omitempty"`
 	Commit     gitd.Hash `json:"commit,omitempty"` // empty if nothing changed
+	With       []Move    `json:"with,omitempty"`   // in additional repositories
 	DurationMS int64     `json:"duration_ms"`
 	Message    string    `json:"message,omitempty"` // notes of the executor
 	Stdout     Stream    `json:"stdout"`
