@@ -157,7 +157,8 @@ func (p *plan) add(ctx context.Context, repo *gitd.Repo, base, ref string) error
 	if err != nil {
 		return err
 	}
-	p.run.With = append(p.run.With, record.Addition{Repo: repo.Name(), Base: base, BaseCommit: at, Start: start, Head: start})
+	p.run.With = append(p.run.With,
+		record.Addition{Repo: repo.Name(), Base: base, BaseCommit: at, Start: start, Head: start})
 	p.others = append(p.others, repo)
 	return nil
 }
@@ -172,8 +173,11 @@ func (p *plan) forksTip(ctx context.Context, of record.Caller, several bool) err
 	if err == nil && tip == p.start {
 		return nil
 	}
-	return fmt.Errorf("cannot fork %s at %s: %w: it works in several repositories, and they are forked at their tips; leave the commit out",
-		of, p.start, errors.Join(record.ErrConflict, err))
+	if err != nil {
+		return fmt.Errorf("cannot fork %s: %w", of, err)
+	}
+	return fmt.Errorf("cannot fork %s at %s: %w: it works in several repositories, which are forked at their tips; "+
+		"leave the commit out", of, p.start, record.ErrConflict)
 }
 
 // checkAdditions returns an error for work that knows one repository only.
@@ -182,13 +186,14 @@ func (p *plan) checkAdditions(r record.Request) error {
 	case len(p.run.With) == 0:
 		return nil
 	case len(p.run.With) > record.MaxAdditions:
-		return fmt.Errorf("%w request: a caller has at most %d additional repositories", record.ErrInvalid, record.MaxAdditions)
+		return fmt.Errorf("%w request: a caller has at most %d additional repositories", record.ErrInvalid,
+			record.MaxAdditions)
 	case r.Terminal != nil:
-		return fmt.Errorf("cannot open a terminal: %w: the caller works in several repositories, and a typed command commits one; use `ramus exec`",
-			record.ErrConflict)
+		return fmt.Errorf("cannot open a terminal: %w: the caller works in several repositories, and a typed command "+
+			"commits one; use `ramus exec`", record.ErrConflict)
 	case r.From != "":
-		return fmt.Errorf("cannot begin at a node: %w: the caller works in several repositories, and one of them would be restored; run the workflow again",
-			record.ErrConflict)
+		return fmt.Errorf("cannot begin at a node: %w: the caller works in several repositories, and one of them would "+
+			"be restored; run the workflow again", record.ErrConflict)
 	}
 	return nil
 }

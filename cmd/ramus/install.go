@@ -224,7 +224,8 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 	egress, private := hosts(c.Egress)
 	x := &executor.Executor{
 		Data: c.Data, Git: i.git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store,
-		LFS: i.lfs, Submodules: submodules(c.Repos), With: additions(c.Repos), Upstreams: upstreams, RefreshAfter: time.Duration(c.RefreshAfter),
+		LFS: i.lfs, Submodules: submodules(c.Repos), With: additions(c.Repos),
+		Upstreams: upstreams, RefreshAfter: time.Duration(c.RefreshAfter),
 		RefreshWait: time.Duration(c.RefreshWait), Secrets: set,
 		Fleet: &containers.Fleet{
 			Engine: i.engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper,
