@@ -50,7 +50,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		return nil, err
 	}
 	if s.Sub.InheritBranch && on == parent.target {
-		if r.With, err = on.inherited(ctx, parent.snapshot().With); err != nil {
+		if r.With, err = on.others.Inherit(ctx, parent.snapshot().With); err != nil {
 			return nil, err
 		}
 	}

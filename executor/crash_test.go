@@ -73,10 +73,19 @@ func crashChild(dir string) error {
 		}
 		x.Fleet.Engine = &mortal{Engine: x.Fleet.Engine.(*sandbox.Engine), sends: sends}
 	}
+	pair := os.Getenv("RAMUS_TEST_PAIR")
+	if pair != "" {
+		if err := dieInPair(git, x, pair); err != nil {
+			return err
+		}
+	}
 	if err := x.Open(ctx); err != nil {
 		return err
 	}
 	fmt.Println("open")
+	if pair != "" {
+		return crashPair(ctx, x, pair)
+	}
 	if dies {
 		return crashSaid(ctx, x, at)
 	}

@@ -88,21 +88,6 @@ func (t *target) door() http.Handler {
 	}))
 }
 
-// serveAddition answers a request for an additional repository of the caller, with the caller's grant there. It returns
-// false if the request is for none.
-func (t *target) serveAddition(w http.ResponseWriter, r *http.Request) bool {
-	name, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
-	if !ok {
-		return false
-	}
-	o := t.addition(name)
-	if o == nil {
-		return false
-	}
-	t.x.Git.DoorHandler(o.Grant, o.NoteLeaks).ServeHTTP(w, r)
-	return true
-}
-
 // containerEnv returns the environment of every command. The door is the proxy.
 func (x *Executor) containerEnv() []string {
 	proxy := "http://" + containers.DoorAddr

@@ -226,6 +226,9 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	if tip, err := l.target.Tip(ctx); err == nil {
 		l.change(func(r *record.Run) { r.Head = tip })
 	}
+	if with, err := l.target.others.Tips(ctx, l.snapshot().With); err == nil && l.initial.Caller == l.target.Caller {
+		l.change(func(r *record.Run) { r.With = with })
+	}
 	var jerr error
 	switch {
 	case err == nil:

@@ -94,7 +94,7 @@ func (t *target) env(author gitd.Person) []string {
 		env = append(env, t.x.RepoEnv(t.Repo.Name())...)
 	}
 	env = append(env, t.settings().CommandEnv()...)
-	if len(t.additions()) > 0 {
+	if len(t.others.All()) > 0 {
 		env = append(env, "RAMUS_REPOS="+worktree.AdditionsDir)
 	}
 	if w := t.atWork(); w != nil {

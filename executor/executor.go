@@ -392,13 +392,18 @@ type CallerStatus struct {
 	Caller record.Caller `json:"caller"`
 	Repo   string        `json:"repo"`
 	Branch string        `json:"branch"`
-	Head   gitd.Hash     `json:"head"`
+	// With names the additional repositories in which it has worked, sorted. Branch has the same name there.
+	With []string  `json:"with,omitempty"`
+	Head gitd.Hash `json:"head"`
 	// Kept is the commit of its work tree when its container was lost last. It may be forked.
 	Kept      gitd.Hash              `json:"kept,omitempty"`
 	Runs      int                    `json:"runs"`
 	Last      record.Run             `json:"last"`
 	Container *containers.HostStatus `json:"container,omitempty"`
 }
+
+// Repos returns the names of the caller's repositories, its own first.
+func (c CallerStatus) Repos() []string { return append([]string{c.Repo}, c.With...) }
 
 // Stats are the numbers of /metrics and /health.
 type Stats struct {

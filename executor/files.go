@@ -22,6 +22,9 @@ const filesStep = "sftp"
 // ServeFiles connects conn with the files of a caller's container, by SFTP, until conn ends. A container is made if there is none.
 // Changes are committed when they have been quiet for a minute, and at the end, as the person's.
 func (x *Executor) ServeFiles(ctx context.Context, c record.Caller, by gitd.Person, conn io.ReadWriter) error {
+	if err := x.alone(ctx, c, "SFTP"); err != nil {
+		return fmt.Errorf("cannot open the files of %s: %w", c, err)
+	}
 	t, lease, err := x.awake(ctx, c, by)
 	if err != nil {
 		return fmt.Errorf("cannot open the files of %s: %w", c, err)

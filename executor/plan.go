@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -32,8 +33,7 @@ type plan struct {
 	taken   []record.Event // results taken over from the run that is resumed
 	start   gitd.Hash      // of a fork
 	state   gitd.Hash      // memory of its agents; empty for none
-	others  []*gitd.Repo   // the repositories of run.With
-	kept    int            // how many of these the caller has a branch in
+	others  *addition.Plan // the branches of run.With
 }
 
 // plan returns the plan of a request. Nothing is changed but, for a request that begins at a node, the caller's branch.

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -120,6 +121,11 @@ func (x *Executor) callers(f record.Filter) []CallerStatus {
 			list = append(list, c)
 		}
 		c.Runs++
+		for _, a := range r.With {
+			if at, have := slices.BinarySearch(c.With, a.Repo); !have {
+				c.With = slices.Insert(c.With, at, a.Repo)
+			}
+		}
 		if a, b := c.Last.Aside(), r.Aside(); a && !b || a == b && newer(r, c.Last) {
 			c.Last = r
 		}

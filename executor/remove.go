@@ -71,7 +71,7 @@ func (x *Executor) removeCaller(ctx context.Context, t *target) (Removed, error)
 	if err := prepare.KeptOf(x.artifacts.Bucket, t.Repo.Name(), t.Caller).Delete(ctx); err != nil {
 		return done, err
 	}
-	for _, o := range t.additions() {
+	for _, o := range t.others.All() {
 		// The caller's own repository is the last, because its runs name the others.
 		if _, _, err := removeRefs(ctx, o.Repo, t.Caller); err != nil {
 			return done, fmt.Errorf("cannot remove the branch in %s: %w", o.Repo.Name(), err)

@@ -35,9 +35,6 @@ const (
 // seal writes a run's record into one commit and moves the run's ref to it. Its parents are the run's earlier record and the
 // branch's tip, so the commits of the run stay reachable if the branch is deleted.
 func (x *Executor) seal(ctx context.Context, l *liveRun) error {
-	if err := l.readAdditions(ctx); err != nil {
-		return err
-	}
 	r := l.snapshot()
 	repo := l.target.Repo
 	events := l.journalled()
@@ -66,11 +63,12 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), review.err)
 	}
 	m.Changed = review.changed
-	with, patches, described, err := l.reviewAdditions(ctx, r)
+	others, err := l.reviewAdditions(ctx, r)
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	m.With, files, m.Files = with, append(files, patches...), append(m.Files, described...)
+	m.With, files, m.Files = others.With, append(files, others.Patches...), append(m.Files, others.Listed...)
+	m.Unverified = append(m.Unverified, others.Unverified...)
 	if len(m.Changed) > maxFileList {
 		m.Unverified = append(m.Unverified,
 			fmt.Sprintf("only %d of %d changed files are listed", maxFileList, len(m.Changed)))

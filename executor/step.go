@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -180,9 +181,9 @@ type work struct {
 	guests guests // requests at the door that are for this step
 	// checked is the tree of the files when a check began. It is empty for other tasks.
 	checked gitd.Hash
-	visits  atomic.Int64 // tasks that its agent has run at the door
-	by      gitd.Person  // the author; without a name the run's asker
-	others  []*addition  // the additional repositories
+	visits  atomic.Int64  // tasks that its agent has run at the door
+	by      gitd.Person   // the author; without a name the run's asker
+	others  addition.Step // the additional repositories
 }
 
 // head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
@@ -231,7 +232,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := l.recovers(ctx, lease, s, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
-	others, err := t.join(ctx, lease.Host, l.initial.Asker)
+	others, err := t.others.Join(ctx, lease.Host, l.initial.Asker)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -266,7 +267,7 @@ func (w *work) start() error {
 		data.Caller = w.t.Caller
 	}
 	return l.emitLocked(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
-		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, With: moves(w.others),
+		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, With: w.others.Moves(),
 		Data: record.Marshal(data)}, true)
 }
 
@@ -328,7 +329,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 			}
 		}
 		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent,
-			head: &head{at: b.last.Parent}, others: t.joined(b.last.With), again: true}
+			head: &head{at: b.last.Parent}, others: t.others.Joined(b.last.With), again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's
 		// application. The next commit makes a commit again that was half way.
 		for _, c := range commands {
@@ -389,8 +390,8 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 	if err != nil && !errors.As(err, &apart) {
 		return res, false, err
 	}
-	others := t.joined(b.last.With)
-	partly, err := recoverAdditions(ctx, others, l.initial.Asker, l.initial.ID, s.ID)
+	others := t.others.Joined(b.last.With)
+	partly, err := others.Recover(ctx, l.initial.Asker, l.initial.ID, s.ID)
 	if err != nil {
 		return res, false, err
 	}
@@ -570,7 +571,7 @@ func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed,
 	if err != nil {
 		return made, false, errors.Join(lost, err)
 	}
-	partly, err := recoverAdditions(ctx, w.others, w.l.initial.Asker, w.l.initial.ID, w.s.trailer())
+	partly, err := w.others.Recover(ctx, w.l.initial.Asker, w.l.initial.ID, w.s.trailer())
 	switch {
 	case err != nil || c == nil && partly == nil:
 		return made, false, errors.Join(lost, err)
@@ -643,18 +644,12 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	}
 	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind,
 		Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
-		Parent: w.before, Commit: commit, With: moves(w.others), Exit: &exit, OK: &ok, Reason: o.exit.Reason,
+		Parent: w.before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok, Reason: o.exit.Reason,
 		DurationMS: o.exit.Duration.Milliseconds(),
 		Stdout:     stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
 		Data: record.Marshal(record.StepResult{Result: o.result})}
 	l.x.count(commit != "")
-	if len(w.others) > 0 {
-		l.change(func(r *record.Run) {
-			if w.t.Caller == r.Caller {
-				r.With = advanced(r.With, w.others)
-			}
-		})
-	}
+	w.advance()
 	if commit != "" {
 		l.change(func(r *record.Run) {
 			if w.t.Caller == r.Caller {

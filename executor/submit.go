@@ -292,7 +292,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 	}
 	for attempt := 0; ; attempt++ {
 		// The additional branches are first, because a run without them could not begin.
-		if err := p.branchOut(ctx); p.draw && errors.Is(err, record.ErrConflict) && attempt < 20 {
+		if err := p.others.Make(ctx, &p.run); p.draw && errors.Is(err, record.ErrConflict) && attempt < 20 {
 			p.drawCaller(ctx, attempt)
 			continue
 		} else if err != nil {

@@ -8,6 +8,7 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/services"
@@ -38,8 +39,7 @@ type target struct {
 	// preparation.
 	last     *settings.Settings
 	prepared string
-	// others are the work trees of the caller's additional repositories. None is ever taken away.
-	others []*worktree.Tree
+	others   addition.Trees // of the caller's additional repositories; it guards itself
 }
 
 // newTarget returns a target that the executor does not remember.

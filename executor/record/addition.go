@@ -17,6 +17,9 @@ type Addition struct {
 	BaseCommit gitd.Hash `json:"base_commit"`    // the tip of Base when the run began
 	Start      gitd.Hash `json:"start"`          // the branch's tip when the run began
 	Head       gitd.Hash `json:"head,omitempty"` // the branch's tip when it was last read
+	// Required are the checks that the repository's base requires. They cannot run there, so a run that changed the
+	// repository is not verified if there are some.
+	Required []RequiredCheck `json:"required,omitempty"`
 }
 
 // Changed reports whether the run moved its branch in the additional repository.

@@ -247,6 +247,15 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 			owed, passed = true, false
 		}
 	}
+	for _, a := range r.With {
+		for _, want := range a.Required {
+			if a.Changed() {
+				why = append(why, fmt.Sprintf("%s is required by the configuration of %s and cannot run in an additional repository",
+					want.Command, a.Repo))
+				owed, passed = true, false
+			}
+		}
+	}
 	if r.Changed() && len(known) == 0 {
 		why = append(why, "no check ran on the last change")
 	}

@@ -86,7 +86,7 @@ func (l *Lookup) Run(ctx context.Context, who route.Who, name string) (record.Ru
 func (l *Lookup) PathRun(c *route.Call) (record.Run, error) {
 	r, err := l.Run(c.R.Context(), c.Who, c.R.PathValue("run"))
 	if err == nil && c.Access == route.AccessWrite {
-		err = c.Who.CheckChange(r.Repo, r.Branch)
+		err = c.Who.CheckChangeRun(r)
 	}
 	return r, err
 }
@@ -103,7 +103,7 @@ func restrictCaller(who route.Who, name string, st executor.CallerStatus, err er
 	if err != nil {
 		return st, who.HideMatches("caller", name, err)
 	}
-	if !who.SeesBranch(st.Repo, st.Branch) {
+	if !who.SeesCaller(st) {
 		return executor.CallerStatus{}, route.NotFound("caller", name)
 	}
 	return st, nil
@@ -114,7 +114,7 @@ func restrictCaller(who route.Who, name string, st executor.CallerStatus, err er
 func (l *Lookup) PathCaller(c *route.Call) (executor.CallerStatus, error) {
 	st, err := l.Caller(c.R.Context(), c.Who, c.R.PathValue("caller"))
 	if err == nil && c.Access == route.AccessWrite {
-		err = c.Who.CheckChange(st.Repo, st.Branch)
+		err = c.Who.CheckChangeCaller(st)
 	}
 	return st, err
 }

@@ -406,7 +406,7 @@ func (api *API) sessionTools(who route.Who) []usableTool {
 func (api *API) goOn(ctx context.Context, who route.Who, caller, prompt string) (record.Run, error) {
 	st, err := api.Find.Caller(ctx, who, caller)
 	if err == nil {
-		err = who.CheckChange(st.Repo, st.Branch)
+		err = who.CheckChangeCaller(st)
 	}
 	if err != nil {
 		return record.Run{}, err

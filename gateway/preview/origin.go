@@ -178,7 +178,7 @@ func (api *API) openPreview(c *route.Call) error {
 		p.until = api.Links.Expiry()
 	}
 	st, err := api.Executor.Caller(c.R.Context(), p.caller.String())
-	if errors.Is(err, record.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.SeesBranch(st.Repo, st.Branch) {
+	if errors.Is(err, record.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.SeesCaller(st) {
 		return route.NotFound("caller", p.caller.String())
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -82,8 +83,21 @@ func (w Who) SeesBranch(repo, branch string) bool {
 	return w.GrantIn(repo).MayReadRef(repo, "refs/heads/"+branch)
 }
 
-// SeesRun reports whether the caller may know of a run.
-func (w Who) SeesRun(r record.Run) bool { return w.SeesBranch(r.Repo, r.Branch) }
+// SeesRun reports whether the caller may know of a run. It must see the run's branch in each of its repositories,
+// because the evidence of a run shows the content of all.
+func (w Who) SeesRun(r record.Run) bool { return w.seesIn(r.Branch, r.Repos()) }
+
+// SeesCaller reports whether the caller of the request may know of another one, which follows from its branches.
+func (w Who) SeesCaller(c executor.CallerStatus) bool { return w.seesIn(c.Branch, c.Repos()) }
+
+func (w Who) seesIn(branch string, repos []string) bool {
+	for _, repo := range repos {
+		if !w.SeesBranch(repo, branch) {
+			return false
+		}
+	}
+	return true
+}
 
 // SeesTask reports whether the caller may know of a task, which follows from the task's branch.
 func (w Who) SeesTask(t record.Task) bool { return w.SeesBranch(t.Repo, t.Caller().Branch()) }
@@ -99,6 +113,21 @@ func (w Who) CheckChange(repo, branch string) error {
 	}
 	return NewProblem(KindDenied, "%s may not change the branch %s of %s", w.Subject, branch, repo).
 		WithHint("`ramus token create --ref` makes a token with more refs; runs work on branches below refs/heads/ramus/")
+}
+
+// CheckChangeRun returns why the caller may not change the branches of a run, in any of its repositories.
+func (w Who) CheckChangeRun(r record.Run) error { return w.checkIn(r.Branch, r.Repos()) }
+
+// CheckChangeCaller returns why the caller of the request may not change the branches of another one.
+func (w Who) CheckChangeCaller(c executor.CallerStatus) error { return w.checkIn(c.Branch, c.Repos()) }
+
+func (w Who) checkIn(branch string, repos []string) error {
+	for _, repo := range repos {
+		if err := w.CheckChange(repo, branch); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // CheckRun returns why the caller may not begin a planned run. The caller must see the run's base, and be allowed to

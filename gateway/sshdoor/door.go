@@ -48,7 +48,7 @@ func (d *Door) OpenWorkspace(_ context.Context, user string, grant func(repo str
 	}
 	who := route.Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write,
 		Name: g.Person.Name, Email: g.Person.Email}.Under(d.Veil)
-	if !who.SeesBranch(st.Repo, st.Branch) || !who.May(route.AccessWrite) || who.CheckChange(st.Repo, st.Branch) != nil {
+	if !who.SeesCaller(st) || !who.May(route.AccessWrite) || who.CheckChangeCaller(st) != nil {
 		return nil
 	}
 	return &space{door: d, caller: st.Caller, repo: st.Repo, who: who, person: who.Person(gitd.Person{})}

@@ -100,7 +100,7 @@ func (api *API) shell(c *route.Call) error {
 	if err != nil {
 		return route.NewProblem(route.KindInvalid, "cannot open the WebSocket: %v", err)
 	}
-	s := &socket{api: api, call: c, who: c.Who, caller: st, conn: conn, watch: c.Who.CheckChange(st.Repo, st.Branch) != nil}
+	s := &socket{api: api, call: c, who: c.Who, caller: st, conn: conn, watch: c.Who.CheckChangeCaller(st) != nil}
 	s.serve()
 	return nil
 }

@@ -73,7 +73,7 @@ func (api *API) caller(c *route.Call, name string) (executor.CallerStatus, error
 	}
 	st, err := api.Find.Caller(c.R.Context(), c.Who, name)
 	if err == nil && (c.Access == route.AccessWrite || c.R.Method == http.MethodPost && c.R.PathValue("caller") != "") {
-		err = c.Who.CheckChange(st.Repo, st.Branch)
+		err = c.Who.CheckChangeCaller(st)
 	}
 	return st, err
 }
@@ -137,7 +137,7 @@ func (api *API) begin(ctx context.Context, c *route.Call, r record.Request) (exe
 		return executor.Terminal{}, err
 	}
 	if st, err := api.Executor.Named(r.Caller.String()); err == nil && st.Caller == r.Caller {
-		if err := c.Who.CheckChange(st.Repo, st.Branch); err != nil {
+		if err := c.Who.CheckChangeCaller(st); err != nil {
 			return executor.Terminal{}, err
 		}
 	}

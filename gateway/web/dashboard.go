@@ -117,7 +117,7 @@ func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow 
 	row := runRow{
 		Key: r.Name(), Title: runTitle(r), Repo: r.Repo, Workspace: r.Caller.ID(), By: personName(r.Asker), Path: runPath(r),
 		WorkspacePath: workspacePath(r.Caller.Slug()), Badge: runBadge(r), Place: r.Place, When: r.CreatedAt,
-		MayChange: who.CheckChange(r.Repo, r.Branch) == nil,
+		MayChange: who.CheckChangeRun(r) == nil,
 	}
 	row.Action = row.Path
 	if r.Agent != nil {

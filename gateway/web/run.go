@@ -46,7 +46,7 @@ func (api *API) runPage(c *route.Call) (*Page, error) {
 	}
 	d := &runData{RunPage: shown, Row: api.runRow(c.R.Context(), c.Who, r), Workspace: s,
 		WorkspacePath: workspacePath(s.ID), Path: runPath(r),
-		MayChange: c.Who.CheckChange(r.Repo, r.Branch) == nil}
+		MayChange: c.Who.CheckChangeRun(r) == nil}
 	p := &Page{Title: shown.Title, Nav: "workspaces", Template: "run", Data: d, Topics: []string{live.RunTopic(r)},
 		Refresh: shown.Reload}
 	if shown.Reload > 0 {
@@ -64,7 +64,7 @@ func (api *API) runAction(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Who.CheckChange(r.Repo, r.Branch); err != nil {
+	if err := c.Who.CheckChangeRun(r); err != nil {
 		return err
 	}
 	ctx, path := c.R.Context(), runPath(r)

@@ -85,7 +85,7 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChange(st.Repo, st.Branch) == nil}
+	d := &workData{workspaceRow: api.workspaceRow(c, s), MayChange: c.Who.CheckChangeCaller(st) == nil}
 	d.Owns = api.Workspaces.Privacy != nil && d.MayChange && s.Owner.ID != "" && (c.Who.Admin() || s.Owner.ID == c.Who.Subject)
 	d.Present = api.present(c.Who, s)
 	if !s.Status.Serves() {

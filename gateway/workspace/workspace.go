@@ -231,7 +231,7 @@ func (w *Workspaces) Changeable(ctx context.Context, who route.Who, id string) (
 	if err != nil {
 		return s, err
 	}
-	return s, who.CheckChange(st.Repo, st.Branch)
+	return s, who.CheckChangeCaller(st)
 }
 
 // Wish asks for a new workspace.
