@@ -71,13 +71,8 @@ func crashPair(ctx context.Context, x *executor.Executor, at string) error {
 // commit in two repositories. Nothing that a record shows is lost, no repository has a commit of a run that the record
 // does not name, and no command runs twice.
 func TestCrashInPair(t *testing.T) {
-	packets := []int{6}
-	if os.Getenv("RAMUS_TEST") == "full" {
-		packets = nil
-		for n := range 60 {
-			packets = append(packets, n+1)
-		}
-	}
+	packets := []int{6, 19} // before the commits, and when the run has ended
+	full := os.Getenv("RAMUS_TEST") == "full"
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost=%v", lost), func(t *testing.T) {
 			w, _ := newPairWorld(t)
@@ -92,6 +87,8 @@ func TestCrashInPair(t *testing.T) {
 			}
 			for _, n := range packets {
 				crashPairAt(t, w, fmt.Sprint("packet ", n), lost)
+			}
+			for n := 1; full && crashPairAt(t, w, fmt.Sprint("packet 0", n), lost); n++ {
 			}
 		})
 	}

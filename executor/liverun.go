@@ -222,6 +222,7 @@ func (l *liveRun) state(s record.State, reason record.Reason, text string) error
 		l.run.Place, l.run.Gate = 0, nil
 	case record.StateComplete, record.StateFailed:
 		l.run.EndedAt, l.run.Place, l.run.Gate = now, 0, nil
+		e.With = record.Moves(l.run.With)
 		e.Commit = l.run.Head
 		if data := record.Marshal(ended{l.run.Output}); len(data) <= maxOutput {
 			e.Data = data
@@ -270,6 +271,7 @@ func (l *liveRun) hadEnded() bool {
 	if end.Commit != "" {
 		l.run.Head = end.Commit
 	}
+	l.run.With = record.Advance(l.run.With, end.With)
 	var data ended
 	if json.Unmarshal(end.Data, &data) == nil {
 		l.run.Output = data.Output

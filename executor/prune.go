@@ -126,14 +126,15 @@ func (n *pruning) wants(kind string) bool {
 }
 
 func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
-	for _, repo := range repos {
-		for _, step := range []struct {
-			kind string
-			do   func(context.Context, *gitd.Repo) error
-		}{{PruneBranches, n.branches}, {PruneRuns, n.runs}, {PruneBrowser, n.baselines}, {PruneLayers, n.layers}} {
-			if !n.wants(step.kind) {
-				continue
-			}
+	for _, step := range []struct {
+		kind string
+		do   func(context.Context, *gitd.Repo) error
+	}{{PruneBranches, n.branches}, {PruneBranches, n.additions}, {PruneRuns, n.runs}, {PruneBrowser, n.baselines},
+		{PruneLayers, n.layers}} {
+		if !n.wants(step.kind) {
+			continue
+		}
+		for _, repo := range repos {
 			if err := step.do(ctx, repo); err != nil {
 				return fmt.Errorf("%s of %s: %w", step.kind, repo.Name(), err)
 			}
@@ -256,7 +257,8 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 		}
 		c := callers[r.Caller.Slug()]
 		if c == nil {
-			c = &callerRuns{caller: r.Caller, base: base, home: home, busy: hosts[r.Caller.String()]}
+			c = &callerRuns{caller: r.Caller, base: base, home: home, with: map[string]string{},
+				busy: hosts[r.Caller.String()]}
 			callers[r.Caller.Slug()] = c
 		}
 		// A parent that continues may still need the work of its child.
@@ -266,6 +268,9 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 		}
 		if home == "" {
 			c.runs = append(c.runs, r)
+			for _, a := range r.With {
+				c.with[a.Repo] = a.Base
+			}
 		}
 	}
 	return callers
@@ -275,8 +280,9 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 type callerRuns struct {
 	caller record.Caller
 	base   string
-	home   string // the caller's own repository, if this one is additional
-	busy   bool   // it is at work, waits for somebody, or has a container
+	home   string            // the caller's own repository, if this one is additional
+	with   map[string]string // the bases of its additional repositories
+	busy   bool              // it is at work, waits for somebody, or has a container
 	last   time.Time
 	runs   []record.Run
 }
@@ -292,63 +298,114 @@ const branchPrefix = "refs/heads/ramus"
 // branches removes the branches of callers that have ended. Branches of that form that belong to no caller are a person's own.
 func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
+	maps.DeleteFunc(callers, func(_ string, c *callerRuns) bool { return c.home != "" })
 	var old, merged []candidate
+	all, err := n.ofCallers(ctx, repo, callers)
+	if err != nil {
+		return err
+	}
+	for _, gone := range all {
+		slug, branch := strings.CutPrefix(gone.ref.Name, branchPrefix+"/")
+		if c := callers[slug]; branch {
+			in, err := n.contained(ctx, repo, gone.ref.Hash, c.base)
+			if err == nil && in {
+				in, err = n.containedWith(ctx, c)
+			}
+			if err != nil {
+				return err
+			}
+			if in {
+				gone.Why = "its commits are in " + cmp.Or(c.base, "the base")
+				merged = append(merged, gone)
+				continue
+			}
+		}
+		old = append(old, gone)
+	}
+	_, err = n.remove(ctx, repo, n.sweep(ctx, repo, append(merged, n.over(n.keep.Branches, old)...), callers))
+	return err
+}
+
+// additions removes the branches in an additional repository of callers that have no branch in their own one any more.
+func (n *pruning) additions(ctx context.Context, repo *gitd.Repo) error {
+	callers := n.callers(repo.Name())
+	for slug, c := range callers {
+		if c.home == "" {
+			delete(callers, slug)
+			continue
+		}
+		has, err := n.has(ctx, c.home, c.caller)
+		if err != nil {
+			return err
+		}
+		if has {
+			delete(callers, slug)
+		}
+	}
+	all, err := n.ofCallers(ctx, repo, callers)
+	if err != nil {
+		return err
+	}
+	_, err = n.remove(ctx, repo, n.sweep(ctx, repo, all, callers))
+	return err
+}
+
+// ofCallers returns the branches, and the saved work, of callers that are not busy.
+func (n *pruning) ofCallers(ctx context.Context, repo *gitd.Repo, callers map[string]*callerRuns) (all []candidate, err error) {
 	for _, prefix := range []string{branchPrefix, record.WIPPrefix, record.ConflictPrefix, gitd.StageRefs} {
 		refs, err := repo.Refs(ctx, prefix)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, ref := range refs {
 			slug := strings.TrimPrefix(ref.Name, prefix+"/")
 			if prefix == record.ConflictPrefix || prefix == gitd.StageRefs {
 				slug, _, _ = strings.Cut(slug, "/") // a run or a token follows
 			}
-			c := callers[slug]
-			if c == nil || c.busy {
-				continue
+			if c := callers[slug]; c != nil && !c.busy {
+				all = append(all, candidate{Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: ref.Name, Time: c.last,
+					Why: "its caller has ended"}, ref})
 			}
-			if whole, err := n.whole(ctx, c); err != nil {
-				return err
-			} else if whole {
-				continue
-			}
-			gone := candidate{Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: ref.Name, Time: c.last,
-				Why: "its caller has ended"}, ref}
-			if prefix == branchPrefix {
-				in, err := n.contained(ctx, repo, ref.Hash, c.base)
-				if err != nil {
-					return err
-				}
-				if in {
-					gone.Why = "its commits are in " + cmp.Or(c.base, "the base")
-					merged = append(merged, gone)
-					continue
-				}
-			}
-			old = append(old, gone)
 		}
 	}
-	_, err := n.remove(ctx, repo, n.sweep(ctx, repo, append(merged, n.over(n.keep.Branches, old)...), callers))
-	return err
+	return all, nil
 }
 
-// whole reports whether an additional repository is still needed, because the caller has a branch in its own one.
-func (n *pruning) whole(ctx context.Context, c *callerRuns) (bool, error) {
-	if c.home == "" {
+// has reports whether a caller has a branch in a repository after this Prune.
+func (n *pruning) has(ctx context.Context, repo string, c record.Caller) (bool, error) {
+	branch := "refs/heads/" + c.Branch()
+	if n.gone[repo+" "+branch] {
 		return false, nil
 	}
-	branch := "refs/heads/" + c.caller.Branch()
-	if n.gone[c.home+" "+branch] {
-		return false, nil
-	}
-	repo, err := n.x.Git.Repo(c.home)
+	r, err := n.x.Git.Repo(repo)
 	if err == nil {
-		_, err = repo.Resolve(ctx, branch)
+		_, err = r.Resolve(ctx, branch)
 	}
 	if errors.Is(err, gitd.ErrNotFound) {
 		return false, nil
 	}
-	return true, err
+	return err == nil, err
+}
+
+// containedWith reports whether the bases of a caller's additional repositories have its commits there.
+func (n *pruning) containedWith(ctx context.Context, c *callerRuns) (bool, error) {
+	for name, base := range c.with {
+		repo, err := n.x.Git.Repo(name)
+		var tip gitd.Hash
+		if err == nil {
+			tip, err = repo.Resolve(ctx, "refs/heads/"+c.caller.Branch())
+		}
+		if errors.Is(err, gitd.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if in, err := n.contained(ctx, repo, tip, base); err != nil || !in {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // sweep removes the branches of upstream that belong to branches here, and returns the candidates without those whose
@@ -403,12 +460,15 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 	var all []candidate
 	byRef := make(map[string]record.Run)
 	for _, c := range n.callers(repo.Name()) {
-		branch := "refs/heads/" + c.caller.Branch()
-		_, err := repo.Resolve(ctx, branch)
-		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-			return err
+		needed := c.busy
+		for _, name := range append(slices.Sorted(maps.Keys(c.with)), repo.Name()) {
+			has, err := n.has(ctx, name, c.caller)
+			if err != nil {
+				return err
+			}
+			needed = needed || has // also a branch in an additional repository, which nothing else names
 		}
-		if c.busy || err == nil && !n.gone[repo.Name()+" "+branch] {
+		if needed {
 			continue
 		}
 		for _, r := range c.runs {

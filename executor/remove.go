@@ -19,6 +19,16 @@ type Removed struct {
 	Head gitd.Hash `json:"head,omitempty"`
 	// Refs are the refs that were removed.
 	Refs []string `json:"refs"`
+	// With has the same of the caller's additional repositories. Their commits end with the branches, if no other branch has
+	// them. The caller's runs keep the patches.
+	With []RemovedIn `json:"with,omitempty"`
+}
+
+// RemovedIn is the result of [Executor.Remove] in an additional repository.
+type RemovedIn struct {
+	Repo string    `json:"repo"`
+	Head gitd.Hash `json:"head,omitempty"`
+	Refs []string  `json:"refs"`
 }
 
 // Remove stops the runs of a caller and removes its container, its branch, and the work that was saved for it. Its runs
@@ -73,9 +83,11 @@ func (x *Executor) removeCaller(ctx context.Context, t *target) (Removed, error)
 	}
 	for _, o := range t.others.All() {
 		// The caller's own repository is the last, because its runs name the others.
-		if _, _, err := removeRefs(ctx, o.Repo, t.Caller); err != nil {
+		head, refs, err := removeRefs(ctx, o.Repo, t.Caller)
+		if err != nil {
 			return done, fmt.Errorf("cannot remove the branch in %s: %w", o.Repo.Name(), err)
 		}
+		done.With = append(done.With, RemovedIn{o.Repo.Name(), head, refs})
 	}
 	var err error
 	done.Head, done.Refs, err = removeRefs(ctx, t.Repo, t.Caller)

@@ -115,6 +115,13 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	if err := x.isOpen(); err != nil {
 		return nil, record.Run{}, err
 	}
+	if len(r.With) > 0 && !r.Caller.IsZero() && r.Terminal == nil {
+		release, err := x.runs.lock(ctx, "terminals "+r.Caller.String()) // none is opened meanwhile
+		if err != nil {
+			return nil, record.Run{}, err
+		}
+		defer release()
+	}
 	if r.Key != "" && !r.Caller.IsZero() {
 		// Between its claim and its start a run can be neither found nor joined, so others with the key wait.
 		release, err := x.runs.lock(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())

@@ -13,7 +13,8 @@ func rmCommand() command {
 		long: `
 Changes that are not committed are committed first, and the work that was saved for the
 caller is removed too. The runs stay, and through them the commits: the command prints
-the last one. "ramus prune" removes runs. Branches of upstream stay.`,
+the last one. "ramus prune" removes runs. Branches of upstream stay. Of an additional
+repository the runs keep the patches, and its commits end with the branch.`,
 		set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "the result as JSON") },
 		run: func(ctx context.Context, e *env, args []string) error {
 			c, err := e.clientFor(ctx, args, 1, 1, "CALLER")
@@ -32,6 +33,11 @@ the last one. "ramus prune" removes runs. Branches of upstream stay.`,
 			default:
 				fmt.Fprintf(e.out, "removed %s; its branch %s was at %s\n", done.Caller, done.Branch,
 					short(string(done.Head)))
+			}
+			for _, in := range done.With {
+				if !e.json && in.Head != "" {
+					fmt.Fprintf(e.out, "its branch in %s was at %s\n", in.Repo, short(string(in.Head)))
+				}
 			}
 			return nil
 		},

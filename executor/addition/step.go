@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -36,15 +35,7 @@ func (s Step) Moves() (moves []record.Move) {
 
 // Advance returns a copy of the additional repositories of a run, with the tips after the step.
 func (s Step) Advance(with []record.Addition) []record.Addition {
-	with = slices.Clone(with) // others read the old one
-	for i := range with {
-		for _, p := range s {
-			if p.tree.Repo.Name() == with[i].Repo {
-				with[i].Head = p.at
-			}
-		}
-	}
-	return with
+	return record.Advance(with, s.Moves())
 }
 
 // Fault is a change that could not be committed in an additional repository.

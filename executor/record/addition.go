@@ -52,6 +52,31 @@ type Move struct {
 	Commit gitd.Hash `json:"commit,omitempty"`
 }
 
+// Moves returns the branches of additional repositories at the beginning of a run and now.
+func Moves(with []Addition) (moves []Move) {
+	for _, a := range with {
+		m := Move{Repo: a.Repo, Parent: a.Start}
+		if a.Changed() {
+			m.Commit = a.Head
+		}
+		moves = append(moves, m)
+	}
+	return moves
+}
+
+// Advance returns a copy of the additional repositories of a run, with the branches after moves.
+func Advance(with []Addition, moves []Move) []Addition {
+	with = slices.Clone(with) // others read the old one
+	for i := range with {
+		for _, m := range moves {
+			if m.Repo == with[i].Repo && m.Commit != "" {
+				with[i].Head = m.Commit
+			}
+		}
+	}
+	return with
+}
+
 // movedOthers reports whether a step changed an additional repository. sub is the evidence of the sub-workflow that the
 // step was, if it was one. The checks of a sub-workflow that changed one are void too, which is more than has to be.
 func (e Event) movedOthers(sub Manifest) bool {
