@@ -169,6 +169,11 @@ func (l *Lookup) Bind(ctx context.Context, who route.Who, r *record.Request) err
 	if r.Repo != "" && !who.Sees(r.Repo) {
 		return route.NotFound("repository", r.Repo)
 	}
+	for _, name := range r.With {
+		if !who.Sees(name) {
+			return route.NotFound("repository", name)
+		}
+	}
 	if !r.Caller.IsZero() {
 		// A caller without runs is a new one. The index is enough, for the reason given at CallerOrNew.
 		if runs := l.Executor.OfCaller(r.Caller); len(runs) > 0 {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -249,5 +251,23 @@ func TestRequestsEndWithTheirToken(t *testing.T) {
 	<-stopped
 	if w.Code != 401 || !strings.Contains(w.Body.String(), "revoked") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestSeveralRepositories tries the role in an additional repository on the decisions about a run there.
+func TestSeveralRepositories(t *testing.T) {
+	run := record.Run{Repo: "app", Base: "main", Branch: "ramus/run-pair",
+		With: []record.Addition{{Repo: "lib", Base: "main"}}}
+	st := executor.CallerStatus{Repo: "app", Branch: run.Branch, With: []string{"lib"}}
+	for _, in := range append(Roles(), RoleNone) {
+		w := NewWho(Account{ID: "github:1", Login: "ada", Repos: map[string]Role{"app": RoleMember, "lib": in}})
+		sees, changes := in.Includes(RoleViewer), in.Includes(RoleMember)
+		if w.SeesRun(run) != sees || w.SeesCaller(st) != sees {
+			t.Errorf("%q in lib: sees the run %t, the caller %t", in, w.SeesRun(run), w.SeesCaller(st))
+		}
+		if (w.CheckRun(run, "") == nil) != changes || (w.CheckRun(run, "main") == nil) != changes ||
+			(w.CheckChangeRun(run) == nil) != changes || (w.CheckChangeCaller(st) == nil) != changes {
+			t.Errorf("%q in lib: %v, %v", in, w.CheckRun(run, ""), w.CheckChangeRun(run))
+		}
 	}
 }
