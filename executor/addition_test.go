@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // newPairWorld returns a world with a second repository, "lib", that callers of demo may work in.
@@ -266,5 +267,28 @@ func TestAdditionIsPruned(t *testing.T) {
 	gone, err := w.x.Remove(t.Context(), "run:pair", ada)
 	if err != nil || len(gone.With) != 1 || gone.With[0].Repo != lib.Name() || gone.With[0].Head == "" {
 		t.Errorf("%+v, %v", gone, err)
+	}
+}
+
+// The value of a secret is taken out of the commits in additional repositories and of the patches, and a push of it is
+// refused.
+func TestAdditionLeaks(t *testing.T) {
+	const value = "correct-horse-battery-staple"
+	secrets := new(redact.Secrets)
+	secrets.Add(map[string]string{"HORSE": value})
+	w, lib := newPairWorld(t, func(x *executor.Executor) { x.Secrets, x.Git.Secrets = secrets, secrets })
+	r := pairRequest(t, "pair", "cd $RAMUS_REPOS/lib; echo correct-horse-battery''-staple >leaked; "+
+		"git add -A; git commit -qm leak; git push -q origin HEAD:refs/heads/ramus/run-pair || echo refused")
+	r.Key = "leak"
+	var out strings.Builder
+	if _, err := w.x.Exec(t.Context(), r, &out, nil); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "refused\n" {
+		t.Errorf("it printed %q", out.String())
+	}
+	got := gittest.Run(t, lib.Dir(), "log", "-p", "--all") + w.inRepo("log", "-p", "--all", "--glob=refs/ramus/*")
+	if strings.Contains(got, value) || !strings.Contains(got, "leaked") {
+		t.Errorf("%s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/addition"
@@ -46,6 +47,19 @@ func (x *Executor) Additions(ctx context.Context, c record.Caller) ([]record.Add
 		return nil, err
 	}
 	return x.planner().Known(ctx, x.index.OfCaller(c), repo.Name())
+}
+
+// WorksIn returns the names of the additional repositories in which a caller has worked, from the index alone.
+func (x *Executor) WorksIn(c record.Caller) []string {
+	var names []string
+	for _, r := range x.OfCaller(c) {
+		for _, a := range r.With {
+			if !slices.Contains(names, a.Repo) {
+				names = append(names, a.Repo)
+			}
+		}
+	}
+	return names
 }
 
 // alone returns an [record.ErrConflict] if a caller has additional repositories. what cannot work in these.

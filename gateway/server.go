@@ -254,7 +254,7 @@ func (s *Server) gone(c *route.Call) bool {
 			name = of.String()
 		}
 		st, err := s.Executor.Named(name)
-		if err == nil && !c.Who.SeesBranch(st.Repo, st.Branch) {
+		if err == nil && !c.Who.SeesCaller(st) {
 			return true
 		}
 	}

@@ -275,11 +275,15 @@ func (p *progress) tail(text string) {
 }
 
 func (p *progress) merged(ev record.Event) {
-	var m record.Landed
+	var m record.LandedAll
 	if json.Unmarshal(ev.Data, &m) != nil {
 		return
 	}
 	switch {
+	case len(m.With) > 0 && m.InTheWay():
+		p.line("merge", "%s", p.colour(red, "✗ "+p.oneLine(m.String(), 1000)))
+	case len(m.With) > 0:
+		p.line("merge", "%s", p.colour(green, "✓ "+p.oneLine(m.String(), 1000)))
 	case m.Pull != nil:
 		p.line("merge", "%s", p.colour(green, "✓ "+p.oneLine(m.String(), 400)))
 	case m.Merged:

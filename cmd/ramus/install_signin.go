@@ -182,6 +182,7 @@ func (i *installation) openPrivacy(ctx context.Context) error {
 		return ""
 	}
 	i.privacy = &privacy.Store{Git: i.git, Signer: i.records, Committer: i.accounts.Committer, Began: began,
+		With:       i.executor.WorksIn,
 		OwnersOnly: i.config.Workspaces.Write == "owner", Log: i.log}
 	if err := i.privacy.Open(ctx); err != nil {
 		i.log.Error("the work of everybody is hidden from all but administrators", "err", err)

@@ -35,8 +35,10 @@ type Store struct {
 	// returns the id of that person, or "" if it is not known.
 	OwnersOnly bool
 	Began      func(record.Caller) string
-	Now        func() time.Time // nil means time.Now
-	Log        *slog.Logger     // nil discards
+	// With returns the additional repositories of a caller, in which it is private, too. Nil means that callers have none.
+	With func(record.Caller) []string
+	Now  func() time.Time // nil means time.Now
+	Log  *slog.Logger     // nil discards
 
 	changing sync.Mutex   // held by Set
 	mu       sync.RWMutex // guards all below

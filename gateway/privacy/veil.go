@@ -94,6 +94,11 @@ func (r Record) isOf(subject string) bool {
 	return r.Owner.ID == subject || r.Caller.String() == subject
 }
 
+// works reports whether a private caller of the repository home works in repo, too. An empty repo is any.
+func (s *Store) works(r Record, home, repo string) bool {
+	return repo == "" || home == repo || s.With != nil && slices.Contains(s.With(r.Caller), repo)
+}
+
 // hides reports whether a caller, by its slug, is private and of somebody else.
 func (s *Store) hides(repo, slug, subject string) bool {
 	s.mu.RLock()
@@ -102,10 +107,7 @@ func (s *Store) hides(repo, slug, subject string) bool {
 		return true
 	}
 	for name, list := range s.private {
-		if repo != "" && name != repo {
-			continue
-		}
-		if r, ok := list[slug]; ok && !r.isOf(subject) {
+		if r, ok := list[slug]; ok && !r.isOf(subject) && s.works(r, name, repo) {
 			return true
 		}
 	}
@@ -119,11 +121,8 @@ func (s *Store) hidesAny(repo, subject string) bool {
 		return true
 	}
 	for name, list := range s.private {
-		if repo != "" && name != repo {
-			continue
-		}
 		for _, r := range list {
-			if !r.isOf(subject) {
+			if !r.isOf(subject) && s.works(r, name, repo) {
 				return true
 			}
 		}
@@ -139,11 +138,8 @@ func (s *Store) hidden(repo, subject string) (slugs []string) {
 		return []string{""}
 	}
 	for name, list := range s.private {
-		if repo != "" && name != repo {
-			continue
-		}
 		for slug, r := range list {
-			if !r.isOf(subject) {
+			if !r.isOf(subject) && s.works(r, name, repo) {
 				slugs = append(slugs, slug)
 			}
 		}

@@ -73,6 +73,19 @@ func TestVeil(t *testing.T) {
 			t.Errorf("%s: reads all: %t", name, !x.sees)
 		}
 	}
+	s.With = func(c record.Caller) []string {
+		if c == caller(t, "a") {
+			return []string{"lib"}
+		}
+		return nil
+	}
+	if g := member.Under(s.Veil(member, "lib")); g.MayReadRef("lib", of[0]) || g.MayWriteRef("lib", of[0]) || g.ReadsAll() ||
+		!slices.Contains(g.Veil.Hidden(), of[0]) {
+		t.Error("a private caller is not hidden in its additional repository")
+	}
+	if g := owner.Under(s.Veil(owner, "lib")); !g.MayReadRef("lib", of[0]) || s.Veil(member, "other").HidesAny() {
+		t.Error("a private caller is hidden from its owner, or elsewhere")
+	}
 	s.put(Record{Caller: caller(t, "a"), Repo: "app", Owner: gitd.Person{ID: "github:1"}}, "")
 	if s.Veil(member, "app").HidesAny() || s.Veil(member, "").HidesAny() || !member.Under(s.Veil(member, "app")).ReadsAll() {
 		t.Error("a caller that is shown again is hidden")
