@@ -14,22 +14,18 @@ import (
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/chat"
-	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
-	"github.com/ramus-dev/ramus/gateway/live"
-	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/terminal"
-	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gateway/web"
@@ -137,105 +133,6 @@ func (s *Server) setUp() {
 			Force: true, Delete: true,
 		})
 	})
-}
-
-// setUpAlone sets up everything except the handlers of the Git server.
-func (s *Server) setUpAlone() {
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
-	if s.Now == nil {
-		s.Now = time.Now
-	}
-	if s.Streams == 0 {
-		s.Streams = 256
-	}
-	if s.Heartbeat == 0 {
-		s.Heartbeat = 15 * time.Second
-	}
-	m := newMetrics(s)
-	s.mux = &route.Mux{URL: s.URL, Links: s.Links, Secrets: s.Secrets, Streams: s.Streams, Heartbeat: s.Heartbeat,
-		Observe: m.request, Log: s.Log, Now: s.Now}
-	if s.Git != nil {
-		s.mux.Verify = s.Git.Verify
-	}
-	s.mux.Ended = s.ended
-	if s.Privacy != nil {
-		s.mux.Veil, s.mux.Changed, s.mux.Gone = s.Privacy.Veil, s.Privacy.Changed, s.gone
-	}
-	if s.People != nil {
-		s.mux.Account, s.mux.Again, s.mux.Audit = s.People.Account, s.People.Again, s.People.Audit
-	}
-
-	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
-	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
-		Log: s.Log, Now: s.Now}
-	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS,
-		Version: s.Version,
-		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
-	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
-		Sessions: s.People != nil, Now: s.Now}
-	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Log: s.Log, Now: s.Now}
-	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
-	tasks.Tickets = s.Tickets
-	if s.Triggers != nil {
-		tasks.Triggers = s.Triggers
-	}
-	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
-	if s.Privacy != nil {
-		places.Privacy = s.Privacy
-	}
-	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
-	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,
-		Engineer: s.Engineer,
-		Live:     &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript, Machines: machines,
-		Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now}
-	s.mux.Page = s.web.Problem
-	credentials := s.credentials()
-	tokens := &token.API{Git: s.Git}
-	if credentials.Store != nil {
-		s.web.Credentials = credentials
-	}
-	s.web.Tokens = tokens
-	if s.People != nil {
-		s.web.Access, s.web.Write, s.web.Socket = route.AccessPage, route.AccessPage, route.AccessSocket
-		s.web.SignOut, s.People.Home = signin.OutPath, "/dashboard"
-		s.web.Ways = []web.Way{{Text: "Sign in", Href: route.SignInPath}}
-		s.web.More = append(s.web.More,
-			web.Settings{Title: "Browsers", Path: signin.SessionsPath, Icon: "lock", About: "Where you are signed in"},
-			web.Settings{Title: "People", Path: signin.PeoplePath, Icon: "person",
-				About: "The people who may sign in, and their roles", Admin: true},
-			web.Settings{Title: "Actions", Path: signin.AuditPath, Icon: "pulse", About: "The log of the actions of people", Admin: true})
-	}
-	s.apis = []interface{ Routes() []route.Route }{
-		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
-			Engine: s.Engine, Streams: s.Streams,
-			metrics: m, spec: func() []byte { return s.spec }},
-		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
-		&runsAPI{Executor: s.Executor, find: find},
-		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
-		&conversation.API{Talk: &conversation.Talk{Executor: s.Executor, Find: find}, Find: find},
-		credentials,
-		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
-		s.terminal,
-		tasks,
-		&trigger.API{Triggers: s.Triggers},
-		s.pages,
-		&workspace.API{Workspaces: places},
-		&workspace.MachinesAPI{Machines: machines},
-		s.web,
-		s.preview,
-		s.mcp,
-		&chat.API{Chat: s.Chat, Log: s.Log, Now: s.Now},
-		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
-		&githubAPI{GitHub: s.GitHub},
-		tokens,
-		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web,
-			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
-		&forgekey.API{Keys: s.ForgeKeys},
-		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
-	}
-	s.spec = s.openAPI()
 }
 
 // ended returns a channel that is closed when the session or the token of who ends. It is [route.Mux.Ended].
