@@ -56,7 +56,7 @@ func (p *parsing) order(root *document.Value) {
 			column: sorted[i].column}
 		sorted[i].next = append(sorted[i].next, t)
 	}
-	if depends && len(sorted) > 0 {
+	if depends { // there is a node that has it
 		p.start = sorted[0]
 	}
 }
