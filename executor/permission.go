@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,9 +114,23 @@ func question(q acp.Question) string {
 		b.WriteString(" (" + q.Tool.Kind + ")")
 	}
 	if q.Tool.RawInput != nil {
-		b.WriteString("\n" + string(q.Tool.RawInput))
+		b.WriteString("\n" + readable(q.Tool.RawInput))
 	}
 	return text.Clip(b.String(), 2<<10)
+}
+
+// readable returns JSON with the characters <, > and & as they are. Text that is not JSON is not changed.
+func readable(raw json.RawMessage) string {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var value any
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if d.Decode(&value) != nil || e.Encode(value) != nil {
+		return string(raw)
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // errNotAsked is the error of an answer while the run's agent asks nothing.

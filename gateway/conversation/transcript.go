@@ -249,10 +249,10 @@ func (w *walk) far(ctx context.Context, p at, n, by int) (at, error) {
 	return p, nil
 }
 
-// live adds the run at work, the last one that has not ended.
+// live adds the run at work, the last one that has not ended. An open terminal is not at work.
 func (w *walk) live(ctx context.Context, t *Transcript) error {
 	for i := len(w.runs) - 1; i >= 0; i-- {
-		if w.runs[i].Ended() {
+		if w.runs[i].Ended() || w.runs[i].Kind == record.KindTerminal {
 			continue
 		}
 		f, err := w.fold(ctx, i)

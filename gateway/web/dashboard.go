@@ -224,7 +224,7 @@ func (api *API) firstSteps(ctx context.Context, who route.Who, repos, work bool)
 			Text:   "An agent needs the key of a model. It stays on this server, and no container sees it.",
 			Action: "Settings", Path: "/settings", Icon: "key"},
 		{N: 3, Title: "Ask, or open a terminal", Done: work,
-			Text:   "Say what you want in the field above, or take a workspace and type yourself. Each command becomes a commit.",
+			Text:   "Say on this page what an agent should do, or make a workspace and type yourself. Each command becomes a commit.",
 			Action: "New workspace", Path: "/workspaces/new", Icon: "terminal"},
 	}
 	return steps
