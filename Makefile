@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -46,6 +46,11 @@ demo-team: ## go from a mention to a pull request at a real Gitea, with tests in
 	@scripts/setup.sh team
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-team.sh
+
+demo-web: ## spend a day at the pages in a real Chromium, kill the server in between, and take pictures (bin/demo-web)
+	@scripts/setup.sh browser
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-web.sh
 
 smoke-slack: ## send three threads to the gate (not allowed, allowed, allowed by prefix)
 	@scripts/setup.sh demo

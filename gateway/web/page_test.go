@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -175,12 +176,20 @@ func (d *document) outline() string {
 
 var runID = regexp.MustCompile(`2\d{7}-\d{6}-[0-9a-z]+`)
 
+// manyRows is the number of rows of the tests with many of them.
+func manyRows() int {
+	if os.Getenv("RAMUS_TEST") == "full" {
+		return 500
+	}
+	return 60
+}
+
 // TestPages checks each page in three states: nothing, one of each, and many.
 func TestPages(t *testing.T) {
 	for _, state := range []struct {
 		name string
 		rows int
-	}{{"empty", -1}, {"one", 0}, {"many", 60}} {
+	}{{"empty", -1}, {"one", 0}, {"many", manyRows()}} {
 		t.Run(state.name, func(t *testing.T) {
 			if state.rows > 0 && testing.Short() {
 				t.Skip("cannot run here: it takes seconds")

@@ -43,6 +43,8 @@ type world struct {
 	x      *executor.Executor
 	server *httptest.Server
 	who    *route.Who
+	mux    *route.Mux
+	table  []route.Route
 }
 
 // open opens a world whose requests come from who.
@@ -88,8 +90,8 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	}
 	w := &world{t: t, git: git, x: x, who: &who}
 	mux := &route.Mux{Links: signer, Page: api.Problem}
-	table := append(api.Routes(), (&workspace.API{Workspaces: places}).Routes()...)
-	w.server = httptest.NewUnstartedServer(mux.Handler(table, w.who))
+	w.mux, w.table = mux, append(api.Routes(), (&workspace.API{Workspaces: places}).Routes()...)
+	w.server = httptest.NewUnstartedServer(mux.Handler(w.table, w.who))
 	w.server.Listener = &cutter{Listener: w.server.Listener}
 	w.server.Start()
 	t.Cleanup(func() {

@@ -99,6 +99,7 @@ type session struct {
 	Mode    string          `json:"mode,omitempty"`
 	Servers []sdk.McpServer `json:"-"`
 	History []Entry         `json:"history"`
+	InTurn  bool            `json:"in_turn,omitempty"` // in a file, the process ended within a turn
 
 	cancel  context.CancelFunc // of the running turn
 	steered []string           // prompts for the running turn

@@ -18,7 +18,8 @@ import (
 // maxSteps is the maximal number of steps in one turn.
 const maxSteps = 200
 
-// Prompt implements sdk.Agent. It runs one turn.
+// Prompt implements sdk.Agent. It runs one turn. A turn that an earlier process of the session did not end goes on if its
+// prompt comes again, also after other words, and no call of a tool was at work. Otherwise the turn begins again.
 func (a *Agent) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResponse, error) {
 	a.mu.Lock()
 	s, err := a.find(string(r.SessionId))
@@ -31,12 +32,15 @@ func (a *Agent) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResp
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s.cancel = cancel
-	s.History = append(s.History, Entry{Role: "user", Text: promptText(r.Prompt)})
+	if text := promptText(r.Prompt); !s.InTurn || s.calls() || !strings.HasSuffix(text, s.asked()) {
+		s.History = append(s.History, Entry{Role: "user", Text: text})
+	}
+	s.InTurn = true
 	a.mu.Unlock()
 	stop, err := a.turn(ctx, s)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s.cancel = nil
+	s.cancel, s.InTurn = nil, false
 	if serr := a.save(s); err == nil {
 		err = serr
 	}
@@ -44,6 +48,22 @@ func (a *Agent) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResp
 		stop, err = "cancelled", nil
 	}
 	return sdk.PromptResponse{StopReason: sdk.StopReason(stop)}, err
+}
+
+// calls reports whether the last event is a call of a tool.
+func (s *session) calls() bool {
+	last := s.History[len(s.History)-1] // a session in a turn has its prompt
+	return slices.ContainsFunc(last.Calls, func(c Call) bool { return c.Tool != "nothing" })
+}
+
+// asked returns the last prompt.
+func (s *session) asked() string {
+	for _, e := range slices.Backward(s.History) {
+		if e.Role == "user" {
+			return e.Text
+		}
+	}
+	return ""
 }
 
 func promptText(blocks []sdk.ContentBlock) string {
