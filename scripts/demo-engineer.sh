@@ -11,17 +11,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/stage.sh
 stage engineer
 
-# until waits until a command succeeds.
-until_ok() {
-    local limit=$1
-    shift
-    for _ in $(seq $((limit * 5))); do
-        if "$@" >/dev/null 2>&1; then return; fi
-        sleep 0.2
-    done
-    missed "waited $limit s for: $*"
-}
-
 started=$(date +%s)
 mkdir -p "$work/bin" "$work/data"
 go build -o "$work/bin/" ./internal/standin/acp-standin ./internal/standin/github-standin ./internal/standin/model-standin ./internal/standin/slack-standin
@@ -32,16 +21,7 @@ export SLACK_BOT_TOKEN=xoxb-demo-token SLACK_SIGNING_SECRET=demo-signing-secret 
 export RAMUS_DATA=$work/data
 goroot=$(go env GOROOT)
 cat >"$RAMUS_DATA/ramus.yaml" <<YAML
-listen: $web
-url: http://$web
-engine: sandbox
-sandbox:
-  read_only: ["$goroot", "$work/bin"]
-env:
-  PATH: "$goroot/bin:/usr/local/bin:/usr/bin:/bin"
-  GOROOT: "$goroot"
-  GOTOOLCHAIN: local
-  GOPROXY: "off"
+$(agent_settings "$chat")
 github:
   url: http://$hub
   app_id: 12
@@ -51,20 +31,6 @@ github:
 repos:
   sample:
     upstream: http://$hub/acme/sample.git
-slack:
-  token_env: SLACK_BOT_TOKEN
-  signing_secret_env: SLACK_SIGNING_SECRET
-  url: http://$chat/api/
-models:
-  anthropic:
-    base_url: http://$llm/anthropic
-    api_key_env: MODEL_KEY
-agents:
-  standin:
-    kind: acp
-    command: [$work/bin/acp-standin]
-    state: [.acp-standin]
-    checks: [test]
 engineer:
   slack_channel: C01
   labels: [ramus]

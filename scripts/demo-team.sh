@@ -20,16 +20,6 @@ stage team
 started=$(date +%s)
 rounds=${ROUNDS:-20}
 
-# until_ok waits until a command succeeds.
-until_ok() {
-    local limit=$1
-    shift
-    for _ in $(seq $((limit * 5))); do
-        if "$@" >/dev/null 2>&1; then return; fi
-        sleep 0.2
-    done
-    missed "waited $limit s for: $*"
-}
 shown() { sed 's/^/           /'; }
 
 # --- The stage: the programs, a repository, the configuration ---
@@ -153,16 +143,7 @@ export SLACK_BOT_TOKEN=xoxb-demo-token SLACK_SIGNING_SECRET=demo-signing-secret 
 export RAMUS_DATA=$work/data
 goroot=$(go env GOROOT)
 cat >"$RAMUS_DATA/ramus.yaml" <<YAML
-listen: $web
-url: http://$web
-engine: sandbox
-sandbox:
-  read_only: ["$goroot", "$work/bin"]
-env:
-  PATH: "$goroot/bin:/usr/local/bin:/usr/bin:/bin"
-  GOROOT: "$goroot"
-  GOTOOLCHAIN: local
-  GOPROXY: "off"
+$(agent_settings "$talk")
 gitea:
   url: $gitea
   token_file: $work/site/ramus.token
@@ -171,23 +152,9 @@ repos:
   orders:
     upstream: $gitea/acme/orders.git
     merge: push
-slack:
-  token_env: SLACK_BOT_TOKEN
-  signing_secret_env: SLACK_SIGNING_SECRET
-  url: http://$talk/api/
 gate:
   enabled: true
   thread_starters: [U01]
-models:
-  anthropic:
-    base_url: http://$llm/anthropic
-    api_key_env: MODEL_KEY
-agents:
-  standin:
-    kind: acp
-    command: [$work/bin/acp-standin]
-    state: [.acp-standin]
-    checks: [test]
 engineer:
   delete_branch: true
 YAML

@@ -51,3 +51,45 @@ port() {
         (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
     done
 }
+
+# until_ok waits until a command succeeds: until_ok SECONDS COMMAND.
+until_ok() {
+    local limit=$1
+    shift
+    for _ in $(seq $((limit * 5))); do
+        if "$@" >/dev/null 2>&1; then return; fi
+        sleep 0.2
+    done
+    missed "waited $limit s for: $*"
+}
+
+# agent_settings prints the configuration that the demos with an agent share. $web, $llm and $goroot are set, and the argument
+# is the address of Slack.
+agent_settings() {
+    cat <<YAML
+listen: $web
+url: http://$web
+engine: sandbox
+sandbox:
+  read_only: ["$goroot", "$work/bin"]
+env:
+  PATH: "$goroot/bin:/usr/local/bin:/usr/bin:/bin"
+  GOROOT: "$goroot"
+  GOTOOLCHAIN: local
+  GOPROXY: "off"
+slack:
+  token_env: SLACK_BOT_TOKEN
+  signing_secret_env: SLACK_SIGNING_SECRET
+  url: http://$1/api/
+models:
+  anthropic:
+    base_url: http://$llm/anthropic
+    api_key_env: MODEL_KEY
+agents:
+  standin:
+    kind: acp
+    command: [$work/bin/acp-standin]
+    state: [.acp-standin]
+    checks: [test]
+YAML
+}
