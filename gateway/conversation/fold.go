@@ -170,15 +170,15 @@ func (f *Fold) add(e record.Event, entry Entry) *Entry {
 	return &entry
 }
 
-// speak ends the agent's words before an event that has an entry of its own.
+// speak ends the agent's words before an event that has an entry of its own. An interruption ends none, because an agent
+// may say the rest of a sentence before it stops.
 func (f *Fold) speak(e record.Event) {
 	t := f.Last()
 	if t.seq == 0 {
 		return
 	}
 	switch e.Type {
-	case record.EventAgent, record.EventGate, record.EventTool, record.EventInterrupt, record.EventStepFinished,
-		record.EventSecret,
+	case record.EventAgent, record.EventGate, record.EventTool, record.EventStepFinished, record.EventSecret,
 		record.EventNote, record.EventContainer, record.EventRecovered, record.EventEgress, record.EventQueue:
 	default:
 		return

@@ -129,6 +129,10 @@ const (
 	connected = `document.documentElement.dataset.connected === 'yes'`
 	// told is the last words of the agent.
 	told = `[...document.querySelectorAll('[data-live=talk] > .words')].map(e => e.textContent).join(' ').replace(/\s+/g, ' ')`
+	// frames measures the longest frame from now on, in milliseconds, and counts the elements that come.
+	frames = `{window.__longest = 0; window.__changes = 0; let t = performance.now();
+		const next = () => { const n = performance.now(); __longest = Math.max(__longest, n - t); t = n; requestAnimationFrame(next); }; next();
+		new MutationObserver(l => { __changes += l.length; }).observe(document.querySelector('[data-live=talk]'), {childList: true}); 0}`
 	// press presses the button of a text.
 	press = `[...document.querySelectorAll('button')].find(b => b.textContent.trim().startsWith(%q)).click()`
 	// submit says something, as a person who types it and presses Enter.
@@ -164,6 +168,7 @@ func TestConversation(t *testing.T) {
 	wide.Loaded()
 	wide.Wait(connected)
 
+	wide.Eval(frames, nil)
 	phone.Wait(`document.body.innerText.includes('word-40')`)
 	phone.Offline(true)
 	w.drop()
@@ -177,6 +182,10 @@ func TestConversation(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
+	var longest, changes float64
+	wide.Eval(`window.__longest`, &longest)
+	wide.Eval(`window.__changes`, &changes)
+	t.Logf("%.0f fragments came while words were shown, and the longest frame took %.0f ms", changes, longest)
 	w.shots(phone, "asks", path)
 	phone.Look(390, 844, "dark")
 	phone.Go(w.server.URL + path)
