@@ -77,7 +77,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 		return outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.s.ID, containers.ErrGone)
 	}
 	exit := containers.Exit{Duration: t.l.x.Now().Sub(began)}
-	// An agent that ended the turn when it was told to can have the next one.
+	// An agent that ended the turn on request can have the next one.
 	interrupted := errors.Is(cause, errInterrupted)
 	graceful := interrupted && stop != "" && t.process != nil && t.process.Ready(w.host)
 	switch {

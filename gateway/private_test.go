@@ -46,7 +46,7 @@ type onlooker struct {
 	sees    bool
 }
 
-// hidden is a private workspace, and whoever looks for it.
+// hidden is a private workspace, and the people who look for it.
 type hidden struct {
 	*rooms
 	workspace.Workspace

@@ -128,7 +128,7 @@ func (c Contents) Shorten(most int, end bool) (short Contents, cut bool) {
 // around is the number of lines around a change that shortenDiff leaves.
 const around = 3
 
-// shortenDiff leaves out the lines that both sides begin and end with, and clips what is still too long.
+// shortenDiff leaves out the lines that both sides begin and end with, and clips the rest.
 func (c *Content) shortenDiff(most int) {
 	if c.Old == nil {
 		c.New = text.Clip(c.New, most)

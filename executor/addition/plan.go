@@ -61,7 +61,7 @@ func (p *Planner) lacks(ctx context.Context, repo, branch string) (bool, error) 
 	return false, err
 }
 
-// Wish is what a run is to have.
+// Wish is the request of a run.
 type Wish struct {
 	// Home is the caller's own repository.
 	Home string

@@ -30,7 +30,7 @@ type Review struct {
 	With       []record.ManifestAddition
 	Patches    []gitd.File           // the patches, as the run's record has them
 	Listed     []record.ManifestFile // their descriptions
-	Unverified []string              // sentences about what is not in the evidence
+	Unverified []string              // sentences about missing evidence
 }
 
 // Review returns the evidence. A repository that was removed is named.

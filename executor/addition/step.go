@@ -21,7 +21,7 @@ type part struct {
 	at     gitd.Hash // the branch's tip after the step's commit
 }
 
-// Moves returns the record of what the step did. It is nil if there are no additional repositories.
+// Moves returns the record of the step's changes. It is nil if there are no additional repositories.
 func (s Step) Moves() (moves []record.Move) {
 	for _, p := range s {
 		m := record.Move{Repo: p.tree.Repo.Name(), Parent: p.before}

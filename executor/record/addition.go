@@ -43,7 +43,7 @@ func (r Run) Repos() []string {
 	return names
 }
 
-// Move is what a step did in an additional repository.
+// Move is the change of a step in an additional repository.
 type Move struct {
 	Repo string `json:"repo"`
 	// Parent and Commit are the branch before and after the step. Commit is empty if nothing changed there, and in an

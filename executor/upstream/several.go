@@ -44,7 +44,7 @@ func (e *PartlyError) Unwrap() error { return e.Err }
 // and the merges in this server are last, because nobody else can refuse them.
 //
 // Two upstreams cannot be changed at one moment. If one refuses after the check, the error is a [PartlyError]. A second
-// call goes on, because what has landed is up to date. One landing is that of [Bases.Land], without a check before.
+// call goes on, because landed repositories are up to date. One landing is that of [Bases.Land], without a check before.
 func (b *Bases) LandAll(ctx context.Context, all []Landing) ([]record.Landed, error) {
 	if len(all) == 1 {
 		done, err := b.Land(ctx, all[0])

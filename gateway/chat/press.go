@@ -108,7 +108,7 @@ func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, s
 }
 
 // findOption returns the step of a question and the id of the option that a button chooses, from the value of the button after the run.
-// The journal has the question also after its answer. Then Decide tells who gave it.
+// The journal has the question also after its answer. Then Decide returns its person.
 func (c *Chat) findOption(ctx context.Context, run, choice string) (step, option string, err error) {
 	step, index, ok := render.ParseOption(choice)
 	if !ok {

@@ -436,7 +436,7 @@ func (s *socket) watch() {
 	}
 }
 
-// after asks the program what the agent asks, and answers the prompts of a turn that ended.
+// after passes the agent's questions to the program, and answers the prompts of a turn that ended.
 func (s *socket) after(session string, v *voice, e record.Event) {
 	switch {
 	case e.Type == record.EventGate:

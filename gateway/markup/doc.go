@@ -8,6 +8,6 @@
 // # Untrusted input
 //
 // All texts are hostile. Raw HTML is shown as text. Links lead to http, https and mailto alone. A picture of another server becomes a
-// link, since its address could carry away what an agent read. Markdown passes two walls, goldmark's escaping and bluemonday's list of
+// link, since its address could carry away words that an agent read. Markdown passes two walls, goldmark's escaping and bluemonday's list of
 // elements. Nothing has a style, an event handler or a URL of this server. Classes are of closed sets. All work has a bound.
 package markup

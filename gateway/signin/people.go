@@ -146,7 +146,7 @@ func (p *People) Audit(c *route.Call, action, object, result string) error {
 	if p.Actions == nil {
 		return nil
 	}
-	// Who revokes their own token ends the context of the request.
+	// A person who revokes their own token ends the context of the request.
 	return p.Actions.Append(context.WithoutCancel(c.R.Context()), entry(c, audit.Entry{Action: action, Object: object, Result: result}))
 }
 

@@ -148,7 +148,7 @@ func (api *API) begin(ctx context.Context, c *route.Call, r record.Request) (exe
 	return t, audit(c, "open", t.Status().Caller, t.Name)
 }
 
-// audit adds what somebody did with a terminal to the log of actions, never what is typed.
+// audit adds an action at a terminal to the log of actions, never input.
 func audit(c *route.Call, deed string, caller record.Caller, name string) error {
 	return c.Audit("terminal."+deed, caller.String()+" "+name)
 }

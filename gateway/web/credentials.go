@@ -162,7 +162,7 @@ type tokensData struct {
 	Local bool // nobody in particular looks
 	// Scopes are those that the person may give to a token.
 	Scopes []string
-	// Wrong is the mistake of the form, and Repo, Scope and Days are what was written into it.
+	// Wrong is the mistake of the form, and Repo, Scope and Days are its texts.
 	Wrong, Repo, Scope, Days string
 	// Made is the new token, which is shown once.
 	Made string
@@ -172,7 +172,7 @@ func (api *API) tokensPage(c *route.Call) (*Page, error) {
 	return api.tokensWith(c, &tokensData{Days: "30"})
 }
 
-// tokensWith returns the page with what was written into its form, or the token that was made.
+// tokensWith returns the page with the texts of its form, or the token that was made.
 func (api *API) tokensWith(c *route.Call, d *tokensData) (*Page, error) {
 	if api.Tokens == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server has no tokens")

@@ -150,7 +150,7 @@ func (d *document) checkElement(n *html.Node, labels map[string]bool) {
 	}
 }
 
-// outline returns what a person can read and do on a page, without times and names that are random.
+// outline returns the texts and the controls of a page, without times and names that are random.
 func (d *document) outline() string {
 	var b strings.Builder
 	for _, n := range d.all {

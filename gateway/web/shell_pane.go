@@ -15,7 +15,7 @@ const (
 	termSheet  = "term.css"
 )
 
-// noTerminal is what the shell of a build without the terminal says.
+// noTerminal is the note of the shell in a build without the terminal.
 const noTerminal = "This program was built without the terminal, so commands are run one after another. " +
 	"`make build` with Node.js adds it."
 
@@ -61,7 +61,7 @@ type termKey struct {
 	Text string
 	// Name says it aloud, if the text does not.
 	Name string
-	// Key is what is sent, or the name of a sequence. Hold is a modifier that holds for the next key.
+	// Key is the text that is sent, or the name of a sequence. Hold is a modifier that holds for the next key.
 	Key, Hold string
 	// Line is set for the key that shows the field for long input.
 	Line bool

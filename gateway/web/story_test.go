@@ -30,7 +30,7 @@ func story(t *testing.T, s *webtest.Site) *webtest.Story {
 		Note: func(step, evidence string) { t.Logf("%s: %s", step, evidence) }}
 }
 
-// TestByKeyboard tells the story of a day with Tab, Enter and arrows alone. The focus is visible on all ways.
+// TestByKeyboard plays the story of a day with Tab, Enter and arrows alone. The focus is visible on all ways.
 func TestByKeyboard(t *testing.T) {
 	s := story(t, site(t, ""))
 	s.Keys = true
@@ -50,7 +50,7 @@ func TestByKeyboard(t *testing.T) {
 	s.Clean()
 }
 
-// TestWithoutScripts tells the story of a day in a browser that runs no scripts. It sees the agent's question because
+// TestWithoutScripts plays the story of a day in a browser that runs no scripts. It sees the agent's question because
 // the browser loads the page again by itself.
 func TestWithoutScripts(t *testing.T) {
 	s := story(t, site(t, "web: {js: \"off\"}\n"))

@@ -60,7 +60,7 @@ type talkData struct {
 // talkAgain is the offer to send the prompt of the last turn again.
 type talkAgain struct{ Path, Run, Entry, Words string }
 
-// talkStatus is what the agent does now.
+// talkStatus is the present work of the agent.
 type talkStatus struct {
 	Path, Run, Words, Cost string
 	Spent, Budget          int64  // for the bar; Budget is 0 without a bound
@@ -91,7 +91,7 @@ type talkRow struct {
 	Options                    []record.GateOption
 	Allowed                    string
 	Files                      []talkFile
-	Src                        string // the path of what the page leaves out
+	Src                        string // the path of the part that the page leaves out
 	Rest                       string // of a long prompt
 	Open, MayChange, First     bool
 	Verdict                    *Badge

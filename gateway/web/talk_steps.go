@@ -26,7 +26,7 @@ const (
 )
 
 // window returns the rows of as many turns of a transcript as a page can have. forward keeps the first turns, and otherwise the last ones
-// stay. The ends of the transcript are set to what is shown.
+// stay. The ends of the transcript are set to the shown turns.
 func (m *talkMaker) window(t *conversation.Transcript, forward bool) []talkRow {
 	var all [][]talkRow
 	count, first, last := 0, 0, len(t.Turns)
@@ -107,7 +107,7 @@ func (m *talkMaker) turn(t *conversation.Turn) (rows []talkRow) {
 	return slices.Insert(rows, at, talkRow{Key: "c " + t.ID, Kind: "capsule", Text: words, Path: m.path, Src: m.src("turn", t.ID)})
 }
 
-// src returns the path of what a page leaves out.
+// src returns the path of the part that a page leaves out.
 func (m *talkMaker) src(name, id string) string {
 	return m.path + "/steps?" + name + "=" + url.QueryEscape(id)
 }

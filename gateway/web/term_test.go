@@ -175,7 +175,7 @@ func read(conn *websocket.Conn) (wire.Frame, error) {
 	return wire.Decode(message)
 }
 
-// show sends what a viewer gets, until the connection ends.
+// show sends the items of a viewer, until the connection ends.
 func show(ctx context.Context, conn *websocket.Conn, v *terminal.Viewer) {
 	types := map[terminal.ItemKind]byte{terminal.ItemState: wire.FrameState, terminal.ItemReset: wire.FrameReset,
 		terminal.ItemOutput: wire.FrameOutput, terminal.ItemDone: wire.FrameMark}

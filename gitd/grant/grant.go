@@ -37,7 +37,7 @@ type Grant struct {
 	Scopes []string `json:"scopes,omitempty"`
 	// Expires is the end of the grant.
 	Expires time.Time `json:"exp"`
-	// Veil has the refs of other people that the bearer must not see or change, whatever Read and Write have. It is for
+	// Veil has the refs of other people that the bearer must not see or change, also if Read and Write have them. It is for
 	// one repository and does not travel with the token, see [Grant.Under]. Nil hides nothing.
 	Veil Veil `json:"-"`
 }

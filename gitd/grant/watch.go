@@ -50,7 +50,7 @@ func (l *Ledger) unwatch(id string, w *watch) {
 	}
 }
 
-// wake tells all observers of a token. mu is held.
+// wake wakes all observers of a token. mu is held.
 func (l *Ledger) wake(id string) {
 	for w := range l.watches[id] {
 		w.close()

@@ -144,7 +144,7 @@ func dependencies(ctx context.Context, b *bench) error {
 	return dependenciesUsed(ctx, b, h, r)
 }
 
-// untilLayer waits for a layer of dependencies, and tells how long that took.
+// untilLayer waits for a layer of dependencies, and records the time.
 func (h *house) untilLayer(ctx context.Context, r *repository, glob, what string) error {
 	for begin := time.Now(); ; {
 		made, err := filepath.Glob(filepath.Join(h.data, "layers", r.name, glob))

@@ -34,7 +34,7 @@ function busy(e: Element): boolean {
   return !!s && !s.isCollapsed && e.contains(s.anchorNode);
 }
 
-/** Puts an element in the place of another one, and keeps what a person opened, focused and scrolled in it. */
+/** Puts an element in the place of another one, and keeps its open elements, focus and scroll positions. */
 function replace(old: HTMLElement, fresh: HTMLElement) {
   const details = [...fresh.querySelectorAll('details')];
   const before = [...old.querySelectorAll('details')];

@@ -18,7 +18,7 @@ let shown = 0; // the last time at which a tab said that a person looks at it
 
 const wanted = () => person !== '' && localStorage.getItem(kept) === person;
 
-/** Returns what a row of the dashboard says. Links leave for paths of this server alone. */
+/** Returns the text of a row of the dashboard. Links leave for paths of this server alone. */
 function read(html: string): News | undefined {
   const link = elementOf(html)?.querySelector<HTMLAnchorElement>('a.row-link');
   const path = link?.getAttribute('href') ?? '';

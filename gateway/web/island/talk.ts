@@ -17,14 +17,14 @@ function scroller(): HTMLElement {
   return document.scrollingElement as HTMLElement;
 }
 
-/** Fetches what a page left out, and returns its elements. */
+/** Fetches the part that a page left out, and returns its elements. */
 async function fetched(src: string): Promise<Element[]> {
   const answer = await fetch(src, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
   if (!answer.ok || answer.redirected) throw new Error(String(answer.status));
   return [...(documentOf(await answer.text()).querySelector('[data-steps]')?.children ?? [])];
 }
 
-// An entry that opens gets what the page left out. Without this file its link leads there.
+// An entry that opens gets the part that the page left out. Without this file its link leads there.
 document.addEventListener('toggle', e => {
   const d = e.target as HTMLDetailsElement;
   if (!d.open || !d.dataset?.src || d.dataset.filled) return;

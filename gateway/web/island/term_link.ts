@@ -66,7 +66,7 @@ function offsetOf(message: Uint8Array): number {
   return Number(new DataView(message.buffer, message.byteOffset).getBigUint64(1));
 }
 
-/** One viewer of one terminal, which connects again for ever. */
+/** One viewer of one terminal, which connects again after each loss. */
 export class Link {
   /** The offset of the next byte of output; -1 before the first. */
   have = -1;
@@ -114,7 +114,7 @@ export class Link {
   /** Reports whether input reaches the server now. */
   get open(): boolean { return !!this.socket && this.greeted && this.socket.readyState === 1; }
 
-  /** Sends what a person types. Returns false if it was dropped. It is never kept for later. */
+  /** Sends input. Returns false if it was dropped. It is never kept for later. */
   input(data: Uint8Array): boolean {
     if (!this.open || this.o.watch || this.socket!.bufferedAmount + data.length > maxQueue) return false;
     for (let at = 0; at < data.length; at += maxInput) {

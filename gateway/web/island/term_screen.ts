@@ -1,4 +1,4 @@
-// The screen of one terminal: xterm, with what is safe of the sequences that a program prints.
+// The screen of one terminal: xterm, with the safe ones of the sequences that a program prints.
 
 import { Terminal, type IDisposable } from '@xterm/xterm';
 import { FitAddon } from '@xterm/addon-fit';
@@ -8,7 +8,7 @@ import { WebLinksAddon } from '@xterm/addon-web-links';
 import type { Size } from './term_link';
 
 export interface ScreenOptions {
-  /** Takes what a person types, and what the terminal answers to a program. */
+  /** Takes input, and the terminal's answers to a program. */
   input(data: Uint8Array): void;
   /** Returns what typed characters mean with the modifiers that are held. */
   typed(data: string): string;
@@ -36,7 +36,7 @@ export class Screen {
   private readonly fitter = new FitAddon();
   private finder?: SearchAddon; // once something was looked for
   private readonly watching: IDisposable[] = [];
-  private past = false; // what is parsed now was printed before the connection
+  private past = false; // the output that is parsed now was printed before the connection
   private gl?: IDisposable;
   private grid?: Size; // of the owner, if it is somebody else
 
@@ -158,7 +158,7 @@ export class Screen {
 
   endFind() { this.finder?.clearDecorations(); }
 
-  /** Returns the text of the screen and of what was scrolled away. */
+  /** Returns the text of the screen and of the lines above it. */
   text(): string {
     const b = this.term.buffer.active;
     let all = '';
