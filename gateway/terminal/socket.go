@@ -70,6 +70,7 @@ type socket struct {
 	term   executor.Terminal
 	watch  bool      // it may not type
 	took   time.Time // when it last became the owner by a frame
+	typing typing
 
 	writing sync.Mutex // held while a message is written
 }
@@ -100,7 +101,8 @@ func (api *API) shell(c *route.Call) error {
 	if err != nil {
 		return route.NewProblem(route.KindInvalid, "cannot open the WebSocket: %v", err)
 	}
-	s := &socket{api: api, call: c, who: c.Who, caller: st, conn: conn, watch: c.Who.CheckChangeCaller(st) != nil}
+	s := &socket{api: api, call: c, who: c.Who, caller: st, conn: conn, watch: c.Who.CheckChangeCaller(st) != nil,
+		typing: typing{ready: make(chan struct{}, 1)}}
 	s.serve()
 	return nil
 }
@@ -124,6 +126,7 @@ func (s *socket) serve() {
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() { defer cancel(); s.send(ctx) })
+	work.Go(func() { defer cancel(); s.enter(ctx) })
 	work.Go(func() { s.ping(ctx) })
 	if err := s.receive(ctx); err != nil {
 		s.say(s.problem(err))
@@ -292,8 +295,7 @@ func (s *socket) ping(ctx context.Context) {
 
 // receive handles the client's frames until the socket ends.
 func (s *socket) receive(ctx context.Context) error {
-	rate := bucket{now: s.api.Now, left: inputRate}
-	for {
+	for ctx.Err() == nil {
 		f, err := s.read()
 		if err != nil {
 			var p *Problem
@@ -305,24 +307,43 @@ func (s *socket) receive(ctx context.Context) error {
 		if err := s.conn.SetReadDeadline(time.Now().Add(deadAfter)); err != nil {
 			return nil
 		}
-		if err := rate.take(ctx, len(f.Data)); err != nil {
-			return nil
+		switch f.Type {
+		case FrameInput, FrameSize, FrameTake:
+			if _, first := s.typing.add(f); first {
+				s.say(Problem{Kind: "dropped", Detail: "the program takes its input too slowly, so that the rest of it is dropped"})
+			}
+		case FrameAck:
+			s.viewer.Ack(f.Offset)
+		case FramePing:
+			if err := s.write(Frame{Type: FramePong, Data: f.Data}); err != nil {
+				return nil
+			}
+		case FrameHello:
+			return &Problem{Kind: string(route.KindInvalid), Detail: "a second hello", Final: true}
+		}
+	}
+	return nil
+}
+
+// enter hands what the client types to the program, in its order with the sizes that belong to it.
+func (s *socket) enter(ctx context.Context) {
+	rate := bucket{now: s.api.Now, left: inputRate}
+	for {
+		f, err := s.typing.next(ctx)
+		if err != nil || rate.take(ctx, len(f.Data)) != nil {
+			return
 		}
 		switch f.Type {
 		case FrameInput:
-			if err = s.viewer.Input(ctx, f.Data); ctx.Err() != nil {
-				return nil
-			}
+			err = s.viewer.Input(ctx, f.Data)
 		case FrameSize:
 			s.viewer.Resize(f.Size)
-		case FrameAck:
-			s.viewer.Ack(f.Offset)
 		case FrameTake:
 			err = s.take()
-		case FramePing:
-			err = s.write(Frame{Type: FramePong, Data: f.Data})
-		case FrameHello:
-			return &Problem{Kind: string(route.KindInvalid), Detail: "a second hello", Final: true}
+		}
+		s.typing.done(f)
+		if ctx.Err() != nil {
+			return
 		}
 		if err != nil {
 			// Input that the program cannot have is dropped, and the viewer stays.
