@@ -493,7 +493,7 @@ class RTerm extends HTMLElement {
       return;
     }
     if (!t?.screen) return;
-    const data = this.sticky.key(b.dataset.key!, t.screen.term.modes.applicationCursorKeysMode);
+    const data = this.sticky.key(b.dataset.press!, t.screen.term.modes.applicationCursorKeysMode);
     if (t.phase === 'open') t.link?.input(new TextEncoder().encode(data));
   }
 }

@@ -49,8 +49,11 @@ const frame = {
 export const protocol = 'ramus.term.1';
 const maxInput = 32 << 10; // bytes of one frame
 const maxQueue = 1 << 20; // bytes that wait for the network
+const promptly = 100;
 const firstPause = 500;
 const maxPause = 15_000;
+const soon = 60_000; // a server that restarts is there again by then
+const soonPause = 1_500;
 const openWithin = 10_000;
 const pingEvery = 20_000;
 const deadAfter = 45_000;
@@ -79,6 +82,7 @@ export class Link {
   private retry = 0;
   private tries = 0;
   private opened = 0;
+  private lost = 0; // when the tries began
   private heard = 0;
   private timer?: ReturnType<typeof setTimeout>;
   private beat?: ReturnType<typeof setInterval>;
@@ -208,7 +212,11 @@ export class Link {
   private again() {
     if (this.over || this.left) return;
     if (this.last && !this.last.running && this.have >= this.last.offset) { this.finish(); return; }
-    const pause = Math.max(this.retry * 1000, Math.random() * Math.min(maxPause, firstPause * 2 ** Math.min(this.tries, 10)));
+    // The first try is at once, but not that of all viewers of a server in the same moment.
+    if (!this.tries) this.lost = Date.now();
+    const longest = Date.now() - this.lost < soon ? soonPause : maxPause;
+    const most = this.tries ? Math.min(longest, firstPause * 2 ** Math.min(this.tries - 1, 10)) : promptly;
+    const pause = Math.max(this.retry * 1000, Math.random() * most);
     this.tries++;
     this.o.phase('away', this.tries);
     clearTimeout(this.timer);
