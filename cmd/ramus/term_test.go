@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,103 +20,178 @@ import (
 	"github.com/ramus-dev/ramus/internal/webbuild/bundle"
 )
 
-// TestTerminalInBrowser has a person sign in with Chromium, open a terminal, and type three commands, which are three
-// commits. The server is killed and starts again, and the page goes on by itself. A reload shows the same screen.
-func TestTerminalInBrowser(t *testing.T) {
+// desk is a person with Chromium, at the page of a workspace.
+type desk struct {
+	*typist
+	tab    *webtest.Page
+	repo   string
+	cable  *cable
+	typedN int // commands that were typed at the prompt
+	wrote  int // those of them that changed a file, so that they are commits
+	seen   int // those of them that are no longer on the screen
+}
+
+const (
+	shellPath = "/workspaces/run-typed?pane=shell"
+	// rterm is the terminals of the page, and xterm the screen that is shown.
+	rterm = `document.querySelector('r-term')`
+	xterm = rterm + `.active.screen.term`
+)
+
+// sit starts a server and Chromium, signs in, and shows the page of a workspace.
+func sit(t *testing.T) *desk {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("cannot run here: it starts a browser")
 	}
-	p := &typist{t: t, dir: t.TempDir(), listen: freeAddress(t)}
+	d := &desk{typist: &typist{t: t, dir: t.TempDir(), listen: freeAddress(t)}}
 	browser := webtest.Start(t)
-	p.binary = buildWithPages(t)
-	if err := (&sandbox.Engine{Dir: t.TempDir(), Runner: p.binary}).Check(t.Context()); err != nil {
+	d.binary = buildWithPages(t)
+	if err := (&sandbox.Engine{Dir: t.TempDir(), Runner: d.binary}).Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: %v", err)
 	}
-	data := filepath.Join(p.dir, "data")
-	p.env = append([]string{"PATH=" + filepath.Dir(p.binary) + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "RAMUS_DATA=" + data,
+	data := filepath.Join(d.dir, "data")
+	d.env = append([]string{"PATH=" + filepath.Dir(d.binary) + ":" + os.Getenv("PATH"), "HOME=" + d.dir, "RAMUS_DATA=" + data,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
 		"GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
 	t.Cleanup(func() {
-		p.kill(syscall.SIGKILL)
-		cmd := exec.Command(p.binary, "stop", "typed")
-		cmd.Dir, cmd.Env = p.dir, p.env
+		d.kill(syscall.SIGKILL)
+		cmd := exec.Command(d.binary, "stop", "typed")
+		cmd.Dir, cmd.Env = d.dir, d.env
 		_ = cmd.Run() // removes the container, if it is there
 		remains.Check(t, data)
 	})
-	p.run("git", "init", "-q", "-b", "main", "up")
-	p.run("git", "-C", "up", "commit", "-q", "--allow-empty", "-m", "begin")
-	p.run(p.binary, "repo", "import", "app", "up")
-	p.serve()
-	p.run(p.binary, "exec", "typed", "--repo", "app", "--", "true")
-	repo := filepath.Join(data, "repos", "app.git")
-	commits := func() []string {
-		return strings.Fields(p.run("git", "-C", repo, "rev-list", "--glob=refs/heads/ramus/run-typed*", "--not", "main"))
+	d.run("git", "init", "-q", "-b", "main", "up")
+	d.run("git", "-C", "up", "commit", "-q", "--allow-empty", "-m", "begin")
+	d.run(d.binary, "repo", "import", "app", "up")
+	d.serve()
+	d.run(d.binary, "exec", "typed", "--repo", "app", "--", "true")
+	d.repo = filepath.Join(data, "repos", "app.git")
+	d.cable = lay(t, d.listen)
+	d.tab = browser.Open(nil)
+	d.tab.Look(1440, 900, "dark")
+	link := regexp.MustCompile(`http\S+`).FindString(d.run(d.binary, "open"))
+	d.tab.Go(strings.Replace(link, d.listen, d.cable.address, 1))
+	d.tab.Go("http://" + d.cable.address + shellPath)
+	return d
+}
+
+// open opens a terminal.
+func (d *desk) open() {
+	d.t.Helper()
+	d.tab.Wait(rterm + `.dataset.state === 'none' && !document.querySelector('[data-part=open]').disabled`)
+	d.shot("no-terminal")
+	d.tab.Eval(`document.querySelector('[data-part=open]').click()`, nil)
+	d.prompt(0)
+	d.tab.Wait(`document.activeElement.matches('.xterm-helper-textarea')`)
+}
+
+// prompt waits for the prompt after n commands.
+func (d *desk) prompt(n int) {
+	d.t.Helper()
+	d.tab.Wait(fmt.Sprintf(`%s.dataset.state === 'open' && (%s.text().match(/typed:\/work\$/g) || []).length > %d`, rterm, rterm, n-d.seen))
+}
+
+// command types a command that changes files, and waits for its commit and for the next prompt.
+func (d *desk) command(command string) {
+	d.t.Helper()
+	d.tab.Type(command + "\r")
+	d.done(true)
+}
+
+// done waits for the end of the command that was typed last. If it changed files, it is a commit.
+func (d *desk) done(changed bool) {
+	d.t.Helper()
+	d.typedN++
+	d.prompt(d.typedN)
+	if changed {
+		d.wrote++
+		d.committed()
 	}
-	committed := func(n int) {
-		t.Helper()
-		for late := time.Now().Add(time.Minute); len(commits()) != n; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(late) {
-				t.Fatalf("%d commits, want %d", len(commits()), n)
-			}
+}
+
+// commits returns the number of commits of the workspace.
+func (d *desk) commits() int {
+	d.t.Helper()
+	n, err := strconv.Atoi(d.git("rev-list", "--count", "--glob=refs/heads/ramus/run-typed*", "--not", "main"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return n
+}
+
+func (d *desk) git(args ...string) string {
+	d.t.Helper()
+	return d.typist.run(append([]string{"git", "-C", d.repo}, args...)...)
+}
+
+// committed waits until every command that changed files is a commit.
+func (d *desk) committed() {
+	d.t.Helper()
+	for late := time.Now().Add(time.Minute); d.commits() != d.wrote; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(late) {
+			d.t.Fatalf("%d commits, want %d", d.commits(), d.wrote)
 		}
 	}
+}
 
-	tab := browser.Open(nil)
-	tab.Look(1440, 900, "dark")
-	tab.Go(regexp.MustCompile(`http\S+`).FindString(p.run(p.binary, "open")))
-	const shell = "/workspaces/run-typed?pane=shell"
-	tab.Go("http://" + p.listen + shell)
-	const term = `document.querySelector('r-term')`
-	tab.Wait(term + `.dataset.state === 'none' && !document.querySelector('[data-part=open]').disabled`)
-	tab.Eval(`document.querySelector('[data-part=open]').click()`, nil)
-	prompt := func(n int) { // waits for the prompt after n commands
-		t.Helper()
-		tab.Wait(fmt.Sprintf(`%s.dataset.state === 'open' && (%s.text().match(/typed:\/work\$/g) || []).length > %d`, term, term, n))
-	}
-	prompt(0)
-	tab.Wait(`document.activeElement.matches('.xterm-helper-textarea')`)
-	for n, command := range []string{"echo one > a", "echo '字🙂' | tee b", "mkdir d && echo three > d/c"} {
-		tab.Type(command + "\r")
-		committed(n + 1)
-		prompt(n + 1)
-	}
-	tab.Wait(`document.querySelector('[data-part=status]').textContent.includes('exit 0')`)
+// text returns the text of the terminal.
+func (d *desk) text() string {
+	d.t.Helper()
+	var s string
+	d.tab.Eval(rterm+`.text()`, &s)
+	return s
+}
 
-	p.kill(syscall.SIGKILL)
-	tab.Wait(term + `.dataset.state === 'away' && document.querySelector('[data-part=words]').textContent.includes('No connection')`)
-	tab.Type("echo lost > lost\r") // is not sent later
-	p.serve()
-	prompt(3)
-	tab.Type("echo four > e\r")
-	committed(4)
-	prompt(4)
-	var before, after string
-	tab.Eval(term+`.text()`, &before)
-	if strings.Contains(before, "lost") || strings.Count(before, "echo one") != 1 {
+// shot writes a picture, if RAMUS_SHOTS is set.
+func (d *desk) shot(name string) {
+	d.t.Helper()
+	if dir := os.Getenv("RAMUS_SHOTS"); dir != "" {
+		d.tab.Shot(filepath.Join(dir, "terminal-"+name+".png"), false)
+	}
+}
+
+// faultless fails if a script failed or the policy was violated.
+func (d *desk) faultless() {
+	d.t.Helper()
+	if faults := d.tab.Faults(); len(faults) > 0 {
+		d.t.Error(faults)
+	}
+}
+
+// TestTerminalInBrowser has a person sign in with Chromium, open a terminal, and type three commands, which are three
+// commits. The server is killed and starts again, and the page goes on by itself. A reload shows the same screen.
+func TestTerminalInBrowser(t *testing.T) {
+	d := sit(t)
+	d.open()
+	for _, command := range []string{"echo one > a", "echo '字🙂' | tee b", "mkdir d && echo three > d/c"} {
+		d.command(command)
+	}
+	d.tab.Wait(`document.querySelector('[data-part=status]').textContent.includes('exit 0')`)
+
+	d.kill(syscall.SIGKILL)
+	d.tab.Wait(rterm + `.dataset.state === 'away' && document.querySelector('[data-part=words]').textContent.includes('No connection')`)
+	d.tab.Type("echo lost > lost\r") // is not sent later
+	d.shot("away")
+	d.serve()
+	d.prompt(3)
+	d.command("echo four > e")
+	if before := d.text(); strings.Contains(before, "lost") || strings.Count(before, "echo one") != 1 {
 		t.Errorf("the screen is\n%s", before)
 	}
-	if dir := os.Getenv("RAMUS_SHOTS"); dir != "" {
-		tab.Shot(filepath.Join(dir, "terminal-1440-dark.png"), false)
-	}
-	if faults := tab.Faults(); len(faults) > 0 {
-		t.Error(faults)
-	}
+	d.shot("1440-dark")
+	d.faultless()
 
-	tab.Look(390, 844, "light")
-	tab.Go("http://" + p.listen + shell)
-	prompt(4)
-	tab.Eval(term+`.text()`, &after)
-	if !strings.Contains(after, "echo '字🙂' | tee b") {
+	d.tab.Look(390, 844, "light")
+	d.tab.Go("http://" + d.cable.address + shellPath)
+	d.prompt(4)
+	if after := d.text(); !strings.Contains(after, "echo '字🙂' | tee b") {
 		t.Errorf("after a reload the screen is\n%s", after)
 	}
-	tab.Wait(`document.querySelector('.term-keys').getClientRects().length`)
-	if dir := os.Getenv("RAMUS_SHOTS"); dir != "" {
-		tab.Shot(filepath.Join(dir, "terminal-390-light.png"), false)
-	}
-	if faults := tab.Faults(); len(faults) > 0 {
-		t.Error(faults)
-	}
-	if got := p.run("git", "-C", repo, "ls-tree", "-r", "--name-only", "ramus/run-typed"); got != "a\nb\nd/c\ne" {
+	d.tab.Wait(`document.querySelector('.term-keys').getClientRects().length`)
+	d.shot("390-light")
+	d.faultless()
+	if got := d.git("ls-tree", "-r", "--name-only", "ramus/run-typed"); got != "a\nb\nd/c\ne" {
 		t.Errorf("the branch has %q", got)
 	}
 }

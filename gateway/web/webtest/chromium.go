@@ -171,6 +171,7 @@ func (b *Browser) send(session, method string, params any, into any) error {
 type Page struct {
 	b       *Browser
 	session string
+	context string // with the cookies
 	loaded  chan json.RawMessage
 }
 
@@ -186,17 +187,29 @@ addEventListener('unhandledrejection', e => __faults.push('rejection ' + e.reaso
 func (b *Browser) Open(headers map[string]string) *Page {
 	b.t.Helper()
 	var target struct {
-		TargetID         string `json:"targetId"`
 		BrowserContextID string `json:"browserContextId"`
 	}
 	b.must(b.send("", "Target.createBrowserContext", object{"disposeOnDetach": true}, &target))
-	b.must(b.send("", "Target.createTarget",
-		object{"url": "about:blank", "browserContextId": target.BrowserContextID}, &target))
+	return b.tab(target.BrowserContextID, headers)
+}
+
+// Another opens a tab with the cookies of this one.
+func (p *Page) Another() *Page {
+	p.b.t.Helper()
+	return p.b.tab(p.context, nil)
+}
+
+func (b *Browser) tab(browserContext string, headers map[string]string) *Page {
+	b.t.Helper()
+	var target struct {
+		TargetID string `json:"targetId"`
+	}
+	b.must(b.send("", "Target.createTarget", object{"url": "about:blank", "browserContextId": browserContext}, &target))
 	var attached struct {
 		SessionID string `json:"sessionId"`
 	}
 	b.must(b.send("", "Target.attachToTarget", object{"targetId": target.TargetID, "flatten": true}, &attached))
-	p := &Page{b: b, session: attached.SessionID, loaded: make(chan json.RawMessage, 16)}
+	p := &Page{b: b, session: attached.SessionID, context: browserContext, loaded: make(chan json.RawMessage, 16)}
 	b.mu.Lock()
 	b.events[p.session+" Page.loadEventFired"] = append(b.events[p.session+" Page.loadEventFired"], p.loaded)
 	b.mu.Unlock()
@@ -229,6 +242,22 @@ func (p *Page) Look(width, height int, theme string) {
 	p.do("Emulation.setTouchEmulationEnabled", object{"enabled": width < 700})
 	p.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": theme},
 		{"name": "prefers-reduced-motion", "value": "reduce"}}})
+}
+
+// Allow grants the pages of an origin permissions, such as "clipboardReadWrite", and no others.
+func (p *Page) Allow(origin string, permissions ...string) {
+	p.b.t.Helper()
+	p.b.must(p.b.send("", "Browser.grantPermissions",
+		object{"origin": origin, "browserContextId": p.context, "permissions": permissions}, nil))
+}
+
+// Heap returns how many bytes the scripts of the page use after a collection.
+func (p *Page) Heap() float64 {
+	p.b.t.Helper()
+	var heap struct{ UsedSize, BackingStorageSize float64 }
+	p.do("HeapProfiler.collectGarbage", object{})
+	p.b.must(p.b.send(p.session, "Runtime.getHeapUsage", object{}, &heap))
+	return heap.UsedSize + heap.BackingStorageSize
 }
 
 // Scripts switches the scripts of pages on or off.
@@ -293,8 +322,8 @@ func (p *Page) eval(script string, into any) error {
 	return json.Unmarshal(r.Result.Value, into)
 }
 
-// Type types a text, key by key, at the element that has the focus. "\r" is the key Enter. Characters that are not ASCII
-// come as from an input method.
+// Type types a text, key by key, at the element that has the focus. "\r" is the key Enter, "\x1b" is Escape, and other
+// control characters are typed with Ctrl. Characters that are not ASCII come as from an input method.
 func (p *Page) Type(text string) {
 	p.b.t.Helper()
 	for _, r := range text {
@@ -303,8 +332,14 @@ func (p *Page) Type(text string) {
 			continue
 		}
 		key := object{"type": "keyDown", "text": string(r), "unmodifiedText": string(r), "key": string(r)}
-		if r == '\r' {
+		switch {
+		case r == '\r':
 			key["key"], key["code"], key["windowsVirtualKeyCode"] = "Enter", "Enter", 13
+		case r == 0x1b:
+			key = object{"type": "rawKeyDown", "key": "Escape", "code": "Escape", "windowsVirtualKeyCode": 27}
+		case r < ' ':
+			key = object{"type": "rawKeyDown", "key": string(r | 0x60), "code": "Key" + string(r|0x40),
+				"windowsVirtualKeyCode": r | 0x40, "modifiers": 2}
 		}
 		p.do("Input.dispatchKeyEvent", key)
 		key["type"] = "keyUp"
