@@ -355,7 +355,7 @@ func inOrder(t *testing.T, text, prefix string, n int) {
 	}
 }
 
-// output prints more than a page can keep, and stops a program that prints for ever.
+// output prints more than a page can keep, and stops a program that prints without end.
 func (d *desk) output(t *testing.T) {
 	mega := 4
 	if os.Getenv("RAMUS_TEST") == "full" {
@@ -366,8 +366,9 @@ func (d *desk) output(t *testing.T) {
 	d.typedN++
 	d.waitLong(rterm+`.dataset.state === 'open' && `+rterm+`.text().includes('the end\ntyped:')`, 5*time.Minute)
 	took := time.Since(began)
+	heap, _ := d.tab.Heap()
 	t.Logf("%d MB were shown in %v, %.1f MB/s; the scripts of the page use %.1f MB", mega, took.Round(time.Millisecond),
-		float64(mega)/took.Seconds(), d.tab.Heap()/1e6)
+		float64(mega)/took.Seconds(), float64(heap)/1e6)
 	d.tab.Eval(xterm+`.clear()`, nil)
 	d.tab.Type("yes\r")
 	d.tab.Wait(xterm + `.buffer.active.length > 2000`)

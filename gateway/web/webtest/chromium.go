@@ -251,15 +251,6 @@ func (p *Page) Allow(origin string, permissions ...string) {
 		object{"origin": origin, "browserContextId": p.context, "permissions": permissions}, nil))
 }
 
-// Heap returns how many bytes the scripts of the page use after a collection.
-func (p *Page) Heap() float64 {
-	p.b.t.Helper()
-	var heap struct{ UsedSize, BackingStorageSize float64 }
-	p.do("HeapProfiler.collectGarbage", object{})
-	p.b.must(p.b.send(p.session, "Runtime.getHeapUsage", object{}, &heap))
-	return heap.UsedSize + heap.BackingStorageSize
-}
-
 // Scripts switches the scripts of pages on or off.
 func (p *Page) Scripts(on bool) {
 	p.b.t.Helper()

@@ -217,12 +217,12 @@ func (p *Page) Watch(script string) {
 	p.do("Page.addScriptToEvaluateOnNewDocument", object{"source": script})
 }
 
-// Heap returns the size of the heap of scripts after a collection, in bytes, and the number of nodes of the document.
+// Heap returns the bytes that the scripts of the page use after a collection, and the number of nodes of the document.
 func (p *Page) Heap() (bytes, nodes int) {
 	p.b.t.Helper()
 	p.do("HeapProfiler.collectGarbage", object{})
-	var usage struct{ UsedSize float64 }
+	var usage struct{ UsedSize, BackingStorageSize float64 }
 	p.b.must(p.b.send(p.session, "Runtime.getHeapUsage", object{}, &usage))
 	p.Eval(`document.querySelectorAll('*').length`, &nodes)
-	return int(usage.UsedSize), nodes
+	return int(usage.UsedSize + usage.BackingStorageSize), nodes
 }
