@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // runsAPI starts, follows and stops runs.
@@ -254,6 +255,7 @@ func (api *runsAPI) decide(c *route.Call) error {
 	}
 	if !c.Who.Admin() || d.By == "" {
 		d.By = c.Who.Subject // a gate may name its reviewers, so nobody may answer as somebody else
+		d.Name = c.Who.Person(gitd.Person{}).Name
 	}
 	if r, err = api.Executor.Decide(c.R.Context(), r.Name(), d); err != nil {
 		return err

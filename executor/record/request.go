@@ -148,8 +148,10 @@ type Decision struct {
 	Approved bool   `json:"approved"`
 	// Option is the id of one of [Gate.Options]. The kind of the option decides on Approved then. If it is empty, an agent
 	// gets its option that allows or rejects once.
-	Option  string `json:"option,omitempty"`
-	By      string `json:"by"`
+	Option string `json:"option,omitempty"`
+	By     string `json:"by"`
+	// Name is the name of the person, for people. It decides nothing, because people can choose their names.
+	Name    string `json:"name,omitempty"`
 	Comment string `json:"comment,omitempty"`
 }
 

@@ -635,7 +635,8 @@ func (s *socket) answered(m message) {
 	}
 	run, step, _ := strings.Cut(question, " ")
 	_, err := s.api.Talk.Executor.Decide(s.ctx, run,
-		record.Decision{Step: step, Option: r.Outcome.Option, By: s.who.Subject})
+		record.Decision{Step: step, Option: r.Outcome.Option, By: s.who.Subject,
+			Name: s.who.Person(gitd.Person{}).Name})
 	if err != nil {
 		s.notify("_ramus/refused", map[string]any{"run": run, "step": step, "message": route.AsProblem(err, s.who).Error()})
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
@@ -45,7 +46,8 @@ type answer struct {
 
 // decision returns the decision of an answer.
 func (a answer) decision(who route.Who) (record.Decision, error) {
-	d := record.Decision{Step: a.Step, Option: a.Option, Comment: a.Comment, By: who.Subject}
+	d := record.Decision{Step: a.Step, Option: a.Option, Comment: a.Comment, By: who.Subject,
+		Name: who.Person(gitd.Person{}).Name}
 	switch {
 	case a.Option == "" && a.Approve == nil:
 		return d, route.NewProblem(route.KindInvalid, "there is no answer").

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"strings"
@@ -162,3 +163,6 @@ func personName(p gitd.Person) string {
 	}
 	return render.ClipClean(p.Name, 80)
 }
+
+// decider returns the name of the person of a decision, or the id if the name is not known.
+func decider(d record.Decision) string { return render.OneLine(cmp.Or(d.Name, d.By), 100) }

@@ -222,9 +222,9 @@ func eventText(e record.Event) (text string, bad bool) {
 		var d record.Decision
 		_ = json.Unmarshal(e.Data, &d) // an old journal may have none
 		if d.Approved {
-			return "approved by " + render.ClipClean(d.By, 100), false
+			return "approved by " + decider(d), false
 		}
-		return "rejected by " + render.ClipClean(d.By, 100), false
+		return "rejected by " + decider(d), false
 	case record.EventGate:
 		return "asks: " + message, false
 	case record.EventSecret:

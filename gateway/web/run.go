@@ -79,7 +79,7 @@ func (api *API) runAction(c *route.Call) error {
 	case "approve", "reject":
 		_, err = api.Executor.Decide(ctx, r.Name(),
 			record.Decision{Step: formText(c, "step", 300), Approved: action == "approve",
-				By: c.Who.Subject, Comment: formText(c, "comment", 4000)})
+				By: c.Who.Subject, Name: by(c).Name, Comment: formText(c, "comment", 4000)})
 	default:
 		return route.NotFound("action", action)
 	}

@@ -459,7 +459,7 @@ func (row *talkRow) question(e *conversation.Entry) {
 	if o, ok := g.Option(e.Decision.Option); ok && o.Name != "" {
 		row.Note += ", “" + render.OneLine(o.Name, 80) + "”,"
 	}
-	row.Note += " by " + render.OneLine(e.Decision.By, 120)
+	row.Note += " by " + decider(*e.Decision)
 	if e.Decision.Comment != "" {
 		row.Note += ": " + render.OneLine(e.Decision.Comment, 500)
 	}
@@ -596,7 +596,7 @@ func (api *API) talkAction(c *route.Call) error {
 	}
 	switch action := c.R.PathValue("action"); action {
 	case "answer":
-		d := record.Decision{Step: formText(c, "step", 300), By: c.Who.Subject, Option: c.R.PostFormValue("option"),
+		d := record.Decision{Step: formText(c, "step", 300), By: c.Who.Subject, Name: by(c).Name, Option: c.R.PostFormValue("option"),
 			Comment: formText(c, "comment", 4000)}
 		if d.Option == "" {
 			d.Approved = c.R.PostFormValue("answer") == "approve"
