@@ -590,7 +590,7 @@ func TestPreviewUnseen(t *testing.T) {
 	}
 	b.app.Close()
 	if resp, s := b.do("GET", b.link(5173), page, ""); resp.StatusCode != 503 ||
-		!strings.Contains(s.Body, "gave no answer that could be shown") {
+		!strings.Contains(s.Body, "gave no answer that can be shown") {
 		t.Errorf("%d %s", resp.StatusCode, s.Body)
 	}
 	for _, path := range []string{"/preview/run:nobody/5173/", "/preview/run:subject/99999/", "/preview/x/5173/"} {

@@ -67,8 +67,9 @@ func (s *Store) Open() error {
 		if c.Value == "" {
 			continue
 		}
-		if _, double := values[x.Name]; double {
+		if _, double := values[x.Name]; double { // another owner has one of this name
 			s.learn(x.Name, c.Value)
+			continue
 		}
 		values[x.Name] = c.Value
 	}
