@@ -103,15 +103,18 @@ func (c *capture) Write(p []byte) (int, error) {
 		c.idle = nil
 	}
 	if held := c.clean.Held(); err == nil && held > 0 && held <= idleBytes {
-		c.idle = time.AfterFunc(idleHold, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.clean.Held() <= idleBytes {
-				_ = c.clean.LetGo() // the next write meets the same error
-			}
-		})
+		c.idle = time.AfterFunc(idleHold, c.letGo)
 	}
 	return n, err
+}
+
+// letGo shows the output that is held back, if it is short.
+func (c *capture) letGo() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clean.Held() <= idleBytes {
+		_ = c.clean.LetGo() // the next write meets the same error
+	}
 }
 
 // end writes the rest.

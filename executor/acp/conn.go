@@ -341,11 +341,7 @@ func (c *Conn) begin() bool {
 // handle answers one message of the agent. It is called once for each message that lines
 // passes on.
 func (c *Conn) handle(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
-	slots := c.lines.requests
-	if method == sdk.ClientMethodSessionUpdate {
-		slots = c.lines.notes
-	}
-	defer func() { <-slots }()
+	defer c.lines.handled(method == sdk.ClientMethodSessionUpdate)
 	if !c.begin() {
 		return nil, sdk.NewRequestCancelled(nil)
 	}

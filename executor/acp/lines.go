@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	sdk "github.com/coder/acp-go-sdk"
@@ -45,6 +46,10 @@ type lines struct {
 
 	requests, notes chan struct{} // a token for each message that is being handled
 
+	mu      sync.Mutex    // guards updates and settled
+	updates int           // that are being handled
+	settled chan struct{} // closed when there are none; nil while there are none
+
 	rest []byte // rest of the line that is being read
 	err  error
 
@@ -79,10 +84,12 @@ func (l *lines) next() ([]byte, error) {
 	switch {
 	case e.Method == "": // an answer, which the SDK drops unless a request waits for it
 	case e.ID != nil:
-		err = l.take(l.requests)
+		if err = l.settle(); err == nil {
+			err = l.take(l.requests)
+		}
 	case e.Method == "$/cancel_request":
 	case e.Method == sdk.ClientMethodSessionUpdate:
-		err = l.take(l.notes)
+		err = l.takeNote()
 	default:
 		return nil, nil // a notification that this package does not know
 	}
@@ -98,6 +105,51 @@ func (l *lines) take(slots chan struct{}) error {
 		return nil
 	case <-l.over:
 		return io.EOF
+	}
+}
+
+// settle waits until all updates that were passed on are handled. The SDK handles requests on goroutines of their own, so
+// that a question could otherwise come before the words and the tool call that it is about.
+func (l *lines) settle() error {
+	l.mu.Lock()
+	settled := l.settled
+	l.mu.Unlock()
+	if settled == nil {
+		return nil
+	}
+	select {
+	case <-settled:
+		return nil
+	case <-l.over:
+		return io.EOF
+	}
+}
+
+// takeNote counts an update that is passed on.
+func (l *lines) takeNote() error {
+	if err := l.take(l.notes); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.updates++; l.updates == 1 {
+		l.settled = make(chan struct{})
+	}
+	return nil
+}
+
+// handled takes back the token of a message that was handled.
+func (l *lines) handled(update bool) {
+	if !update {
+		<-l.requests
+		return
+	}
+	<-l.notes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.updates--; l.updates == 0 {
+		close(l.settled)
+		l.settled = nil
 	}
 }
 

@@ -27,6 +27,7 @@ func (k *Process) Permit(ctx context.Context, q acp.Question) (option string, er
 		defer context.AfterFunc(said, cancel)()
 		clock.Pause()
 		defer clock.Resume()
+		t.settle()
 		option, err := t.turn.AskLeave(ctx, q)
 		if ctx.Err() != nil {
 			return "", nil
@@ -58,6 +59,17 @@ func (t *transcript) about(u acp.Tool) acp.Tool {
 	}
 	now.RawInput = bounded(u.RawInput)
 	return now
+}
+
+// settle shows the words that are held back, because a person reads them before the question.
+func (t *transcript) settle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.endThought()
+	t.endMessage()
 }
 
 // permitted journals the policy's answer.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -44,16 +45,26 @@ func (t *tokens) Forget(token string) { t.forgotten = append(t.forgotten, token)
 // site is an API of GitHub with one answer.
 type site struct {
 	answer func(w http.ResponseWriter, r *http.Request)
+
+	mu     sync.Mutex // guards all below; an answer that is cut off ends before its handler
 	got    []*http.Request
 	bodies []string
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
 	s.got, s.bodies = append(s.got, r), append(s.bodies, string(body))
+	s.mu.Unlock()
 	if s.answer != nil {
 		s.answer(w, r)
 	}
+}
+
+func (s *site) requests() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got
 }
 
 // open returns a reader of the repository app at a site. enterprise is the host of the site, or "" for github.com.
@@ -117,10 +128,10 @@ func TestForward(t *testing.T) {
 				resp.Header.Get("Set-Cookie") != "" {
 				t.Errorf("%d %q %v", resp.StatusCode, text, resp.Header)
 			}
-			if len(s.got) != 1 {
-				t.Fatalf("%d requests", len(s.got))
+			if len(s.requests()) != 1 {
+				t.Fatalf("%d requests", len(s.requests()))
 			}
-			got := s.got[0]
+			got := s.requests()[0]
 			if at := got.Method + " " + got.URL.String(); at != c.want || s.bodies[0] != c.body {
 				t.Errorf("%s with %q, want %s", at, s.bodies[0], c.want)
 			}
@@ -171,7 +182,7 @@ func TestRefuse(t *testing.T) {
 			if resp.StatusCode != c.status || !strings.HasPrefix(text, "ramus: ") || !strings.Contains(text, c.want) {
 				t.Errorf("%d %s, want %d %s", resp.StatusCode, text, c.status, c.want)
 			}
-			if len(s.got) > 0 || len(k.asked) > 0 {
+			if len(s.requests()) > 0 || len(k.asked) > 0 {
 				t.Error("the site or its token is asked")
 			}
 			if len(v.told) != 1 || v.told[0].Reason != record.EgressRefused {
@@ -181,7 +192,7 @@ func TestRefuse(t *testing.T) {
 	}
 
 	r, s, _ := open(t, "")
-	if resp, _ := ask(t, r, &visitor{repo: "app"}, "POST", "/graphql", query(maxQuery)); resp.StatusCode != 200 || len(s.got) != 1 {
+	if resp, _ := ask(t, r, &visitor{repo: "app"}, "POST", "/graphql", query(maxQuery)); resp.StatusCode != 200 || len(s.requests()) != 1 {
 		t.Errorf("the longest query: %d", resp.StatusCode)
 	}
 	other := &visitor{repo: "other"}
@@ -235,8 +246,8 @@ func TestAnswers(t *testing.T) {
 			if resp.StatusCode != c.status || !strings.Contains(text, c.want) || strings.HasPrefix(text, "ramus: ") != (c.want != "") {
 				t.Errorf("%d %.100q, want %d %q", resp.StatusCode, text, c.status, c.want)
 			}
-			if forgotten := slices.Equal(k.forgotten, []string{"s3cret"}); forgotten != c.forgotten || len(s.got) > 2 {
-				t.Errorf("%q are forgotten after %d requests", k.forgotten, len(s.got))
+			if forgotten := slices.Equal(k.forgotten, []string{"s3cret"}); forgotten != c.forgotten || len(s.requests()) > 2 {
+				t.Errorf("%q are forgotten after %d requests", k.forgotten, len(s.requests()))
 			}
 			if len(v.told) != 1 || v.told[0].Reason != c.reason {
 				t.Errorf("journal: %+v", v.told)
@@ -246,7 +257,7 @@ func TestAnswers(t *testing.T) {
 
 	r, s, k := open(t, "")
 	k.err = errors.New("no installation")
-	if resp, text := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 || len(s.got) > 0 {
+	if resp, text := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 || len(s.requests()) > 0 {
 		t.Errorf("without a token: %d %s", resp.StatusCode, text)
 	}
 	r, s, _ = open(t, "")
@@ -256,7 +267,7 @@ func TestAnswers(t *testing.T) {
 	}
 	r, s, _ = open(t, "")
 	r.HTTP = &http.Client{Transport: failing{}}
-	if resp, _ := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 || len(s.got) > 0 {
+	if resp, _ := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 || len(s.requests()) > 0 {
 		t.Errorf("the client of the field HTTP is not used: %d", resp.StatusCode)
 	}
 }
