@@ -365,7 +365,6 @@ func (t agentTurn) Output() (stdout, stderr io.Writer) {
 }
 
 func (t agentTurn) AskLeave(ctx context.Context, q acp.Question) (option string, err error) {
-	t.w.out.stdout.letGo() // a person reads it before the question
 	return t.w.l.askLeave(ctx, t.w.s.ID, q)
 }
 

@@ -44,6 +44,12 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 	}
 	a := &asked{offer: q, answer: make(chan record.Decision, 1)}
 	l.mu.Lock()
+	out := l.printing[step]
+	l.mu.Unlock()
+	if out != nil {
+		out.stdout.letGo() // a person reads it before the question
+	}
+	l.mu.Lock()
 	l.questions++
 	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(l.questions), Message: l.x.Secrets.String(question(q)),
 		Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
