@@ -35,7 +35,7 @@ func TestDescribe(t *testing.T) {
 		{"a Dockerfile", build, files{environment.Path: "dockerfile: D", "D": ""}, "D", "ramus/task:latest", nil},
 		{"a devcontainer.json", server, files{devcontainer.Path: `{"image": "ramus/x"}`}, devcontainer.Path, "ramus/x", nil},
 		{"one that builds", build, files{devcontainer.Path: `{"build": {"dockerfile": "D"}}`}, devcontainer.Path, "ramus/task:latest", nil},
-		{"one beside an image", server, files{environment.Path: "image: ramus/y", devcontainer.Path: `{"image": "ramus/x"}`}, "", "ramus/y", nil},
+		{"devcontainer.json and an image", server, files{environment.Path: "image: ramus/y", devcontainer.Path: `{"image": "ramus/x"}`}, "", "ramus/y", nil},
 		{"a named one", build, files{environment.Path: "devcontainer: d/dev.json", "d/dev.json": `{"image": "ramus/x"}`}, "d/dev.json", "ramus/x", nil},
 		{"a named one that is missing", build, files{environment.Path: "devcontainer: d.json"}, "", "ramus/task:latest", []string{"d.json:1:1: this must be a file"}},
 		{"a named one below a file", build, files{environment.Path: "devcontainer: a/d.json", "a": ""}, "", "ramus/task:latest",
