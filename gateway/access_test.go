@@ -383,21 +383,7 @@ func TestAuthorisation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The run of this caller failed, because there are no containers.
-	subject, err := record.RunCaller("subject")
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := r.local.Submit(t.Context(),
-		record.Request{Caller: subject, Repo: "team/app", Command: &record.Command{Shell: "true"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range r.local.Events(t.Context(), run.Name(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	run := r.failedRun(t)
 	second, err := record.RunCaller("subject-two") // is removed
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -134,6 +135,26 @@ func withEngineer(t *testing.T) func(*gateway.Server) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// failedRun returns the run of the caller run:subject in team/app, which failed, because there are no containers.
+func (r *rooms) failedRun(t *testing.T) record.Run {
+	t.Helper()
+	subject, err := record.RunCaller("subject")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := r.local.Submit(t.Context(),
+		record.Request{Caller: subject, Repo: "team/app", Command: &record.Command{Shell: "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range r.local.Events(t.Context(), run.Name(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return run
 }
 
 // repo creates a repository with one commit.

@@ -230,20 +230,7 @@ func TestTerminalAudit(t *testing.T) {
 			t.Fatalf("%s: status %d, %v: %v", path, resp.StatusCode, err, into)
 		}
 	}
-	subject, err := record.RunCaller("subject")
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := r.local.Submit(t.Context(),
-		record.Request{Caller: subject, Repo: "team/app", Command: &record.Command{Shell: "true"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range r.local.Events(t.Context(), run.Name(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	r.failedRun(t)
 	var first, again struct{ ID string }
 	post("/workspaces/run-subject/terminals", `{"key":"0123456789abcdef"}`, &first)
 	post("/workspaces/run-subject/terminals", `{"key":"0123456789abcdef"}`, &again) // its answer was lost

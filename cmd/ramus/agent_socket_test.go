@@ -5,19 +5,15 @@ import (
 	"encoding/json"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 
-	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/internal/programs"
-	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // agentConfig configures an agent that asks before it runs commands.
@@ -128,35 +124,12 @@ func TestAgentSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &typist{t: t, dir: t.TempDir(), binary: filepath.Join(bin, "ramus")}
-	if err := (&sandbox.Engine{Dir: t.TempDir(), Runner: p.binary}).Check(t.Context()); err != nil {
-		t.Skipf("cannot run here: %v", err)
-	}
-	data := filepath.Join(p.dir, "data")
-	p.env = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "RAMUS_DATA=" + data,
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
-		"GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
-	t.Cleanup(func() {
-		p.kill(syscall.SIGKILL)
-		cmd := exec.Command(p.binary, "stop", "conv:editor")
-		cmd.Dir, cmd.Env = p.dir, p.env
-		_ = cmd.Run() // removes the container, if it is there
-		remains.Check(t, data)
-	})
-	if err := os.MkdirAll(data, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	config := strings.ReplaceAll(agentConfig, "BIN", bin)
-	if err := os.WriteFile(filepath.Join(data, "ramus.yaml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	p.run("git", "init", "-q", "-b", "main", "up")
-	p.run("git", "-C", "up", "commit", "-q", "--allow-empty", "-m", "begin")
-	p.run(p.binary, "repo", "import", "app", "up")
+	p.prepare("conv:editor", strings.ReplaceAll(agentConfig, "BIN", bin))
 	p.serve()
 	p.run(p.binary, "exec", "conv:editor", "--repo", "app", "--", "true")
 
 	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dialSocket(ctx, data)
+		return dialSocket(ctx, filepath.Join(p.dir, "data"))
 	}}
 	conn, _, err := dialer.DialContext(t.Context(), "ws://ramus/workspaces/conv-editor/agent", nil)
 	if err != nil {

@@ -16,18 +16,6 @@ import (
 	"github.com/ramus-dev/ramus/internal/programs"
 )
 
-// everywhereAgents is an agent that asks before it runs commands.
-const everywhereAgents = `agents:
-  coder:
-    kind: acp
-    command: [BIN/acp-standin]
-    state: [.acp-standin]
-    permission: ask
-    env: {ACP_STANDIN_SCRIPT: "1", ACP_STANDIN_ASK: execute}
-sandbox:
-  read_only: [BIN]
-`
-
 // visitor is a person with a browser.
 type visitor struct {
 	t      *testing.T
@@ -76,7 +64,7 @@ func TestConversationEverywhere(t *testing.T) {
 	}
 	s := newChatServer(t, "")
 	config := filepath.Join(s.data, "ramus.yaml")
-	s.sh(s.data, `chmod 755 "$2" "$(dirname "$2")"; printf '%s' "$1" >>"$0"`, config, strings.ReplaceAll(everywhereAgents, "BIN", bin), bin)
+	s.sh(s.data, `chmod 755 "$2" "$(dirname "$2")"; printf '%s' "$1" >>"$0"`, config, strings.ReplaceAll(agentConfig, "BIN", bin), bin)
 	s.start()
 
 	thread := s.say("", "Begin with this:\nsay begun\nrun sleep 600")

@@ -39,6 +39,37 @@ type typist struct {
 	out bytes.Buffer
 }
 
+// prepare gives the person a data folder with the repository app and the text of a configuration. The container of a caller
+// is removed at the end of the test.
+func (p *typist) prepare(caller, config string) {
+	p.t.Helper()
+	if err := (&sandbox.Engine{Dir: p.t.TempDir(), Runner: p.binary}).Check(p.t.Context()); err != nil {
+		p.t.Skipf("cannot run here: %v", err)
+	}
+	data := filepath.Join(p.dir, "data")
+	p.env = append([]string{"PATH=" + filepath.Dir(p.binary) + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "RAMUS_DATA=" + data,
+		"TERM=xterm", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org",
+		"GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
+	p.t.Cleanup(func() {
+		p.kill(syscall.SIGKILL)
+		cmd := exec.Command(p.binary, "stop", caller)
+		cmd.Dir, cmd.Env = p.dir, p.env
+		_ = cmd.Run() // removes the container, if it is there
+		remains.Check(p.t, data)
+	})
+	if config != "" {
+		if err := os.MkdirAll(data, 0o755); err != nil {
+			p.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(data, "ramus.yaml"), []byte(config), 0o644); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.run("git", "init", "-q", "-b", "main", "up")
+	p.run("git", "-C", "up", "commit", "-q", "--allow-empty", "-m", "begin")
+	p.run(p.binary, "repo", "import", "app", "up")
+}
+
 func (p *typist) run(args ...string) string {
 	p.t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -146,24 +177,7 @@ func TestShellKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.binary = filepath.Join(bin, "ramus")
-	if err := (&sandbox.Engine{Dir: t.TempDir(), Runner: p.binary}).Check(t.Context()); err != nil {
-		t.Skipf("cannot run here: %v", err)
-	}
-	data := filepath.Join(p.dir, "data")
-	p.env = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "RAMUS_DATA=" + data,
-		"TERM=xterm", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
-		"GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
-	t.Cleanup(func() {
-		p.kill(syscall.SIGKILL)
-		cmd := exec.Command(p.binary, "stop", "killed")
-		cmd.Dir, cmd.Env = p.dir, p.env
-		_ = cmd.Run() // removes the container, if it is there
-		remains.Check(t, data)
-	})
-	p.run("git", "init", "-q", "-b", "main", "up")
-	p.run("git", "-C", "up", "commit", "-q", "--allow-empty", "-m", "begin")
-	p.run(p.binary, "repo", "import", "app", "up")
+	p.prepare("killed", "")
 	p.serve()
 
 	p.shell = exec.Command(p.binary, "shell", "killed", "--repo", "app")
@@ -209,7 +223,7 @@ func TestShellKilled(t *testing.T) {
 	if err := p.shell.Wait(); p.shell.ProcessState.ExitCode() != 5 {
 		t.Errorf("ramus shell ended with %v", err)
 	}
-	repo := filepath.Join(data, "repos", "app.git")
+	repo := filepath.Join(p.dir, "data", "repos", "app.git")
 	commits := strings.Split(p.run("git", "-C", repo, "log",
 		"--format=%s|%(trailers:key=Ramus-Exit,valueonly,separator=%x2C)", "main..ramus/run-killed"), "\n")
 	if len(commits) != kills {

@@ -14,9 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
-	"github.com/ramus-dev/ramus/internal/remains"
 	"github.com/ramus-dev/ramus/internal/webbuild/bundle"
 )
 
@@ -47,26 +45,10 @@ func sit(t *testing.T) *desk {
 	d := &desk{typist: &typist{t: t, dir: t.TempDir(), listen: freeAddress(t)}}
 	browser := webtest.Start(t)
 	d.binary = buildWithPages(t)
-	if err := (&sandbox.Engine{Dir: t.TempDir(), Runner: d.binary}).Check(t.Context()); err != nil {
-		t.Skipf("cannot run here: %v", err)
-	}
-	data := filepath.Join(d.dir, "data")
-	d.env = append([]string{"PATH=" + filepath.Dir(d.binary) + ":" + os.Getenv("PATH"), "HOME=" + d.dir, "RAMUS_DATA=" + data,
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
-		"GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
-	t.Cleanup(func() {
-		d.kill(syscall.SIGKILL)
-		cmd := exec.Command(d.binary, "stop", "typed")
-		cmd.Dir, cmd.Env = d.dir, d.env
-		_ = cmd.Run() // removes the container, if it is there
-		remains.Check(t, data)
-	})
-	d.run("git", "init", "-q", "-b", "main", "up")
-	d.run("git", "-C", "up", "commit", "-q", "--allow-empty", "-m", "begin")
-	d.run(d.binary, "repo", "import", "app", "up")
+	d.prepare("typed", "")
 	d.serve()
 	d.run(d.binary, "exec", "typed", "--repo", "app", "--", "true")
-	d.repo = filepath.Join(data, "repos", "app.git")
+	d.repo = filepath.Join(d.dir, "data", "repos", "app.git")
 	d.cable = lay(t, d.listen)
 	d.tab = browser.Open(nil)
 	d.tab.Look(1440, 900, "dark")
