@@ -3,7 +3,6 @@ package sealed
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,8 +32,9 @@ type Box struct {
 	// step is called after each step of a change of keys, for tests.
 	step func(string)
 
-	mu   sync.Mutex // held while files and keys are read or changed
-	keys []Key      // the first one seals
+	mu     sync.Mutex // held while files and keys are read or changed
+	keys   []Key      // the first one seals
+	ledger ledger
 }
 
 // Damage is a file that cannot be opened.
@@ -98,6 +98,9 @@ func (b *Box) open() error {
 		b.keys = append(b.keys, next)
 	}
 	b.keys = append(b.keys, b.Earlier...)
+	if err := b.openLedger(ids); err != nil {
+		return err
+	}
 	if err := b.sealAgain(ids); err != nil {
 		return err
 	}
@@ -143,7 +146,8 @@ func removeHalves(dir string) error {
 	return err
 }
 
-// sealAgain seals the records of earlier keys with the first key. Damaged records stay as they are.
+// sealAgain seals the records of earlier keys and the ledger with the first key. Damaged records stay as they are, and
+// earlier files of records stay earlier.
 func (b *Box) sealAgain(ids []string) error {
 	first := b.keys[0].ID()
 	for _, id := range ids {
@@ -167,7 +171,7 @@ func (b *Box) sealAgain(ids []string) error {
 		}
 		b.did("record")
 	}
-	return nil
+	return b.sealLedgerAgain()
 }
 
 // Rotate replaces the key of the box by a new one: it writes the next key, seals all records again, and then drops the
@@ -229,12 +233,7 @@ func (b *Box) Keys() []Key {
 }
 
 func (b *Box) readFile(id string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(b.Dir, id))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxRecord+1))
+	return readBounded(filepath.Join(b.Dir, id), maxRecord+1)
 }
 
 func (b *Box) write(r Record) error {
@@ -264,7 +263,7 @@ func (b *Box) All() (list []Record, bad []Damage, err error) {
 	return list, bad, nil
 }
 
-// Read returns a record as its file has it now. The error is [ErrDamaged] if the file is not the one that was written,
+// Read returns a record as its file has it now. The error is [ErrDamaged] if the file is not the one that was written last,
 // and [fs.ErrNotExist] if there is none.
 func (b *Box) Read(id string) (Record, error) {
 	b.mu.Lock()
@@ -287,7 +286,14 @@ func (b *Box) read(id string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	return unseal(b.keys, id, file)
+	r, err := unseal(b.keys, id, file)
+	if err == nil {
+		err = b.check(r)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return r, nil
 }
 
 // Put writes a record, in place of the one with its id. An empty id makes a new one. The result has the id.
@@ -300,7 +306,11 @@ func (b *Box) Put(r Record) (Record, error) {
 	if !validID(r.ID) {
 		return r, fmt.Errorf("cannot seal a record with the id %.40q", r.ID)
 	}
-	if err := b.write(r); err != nil {
+	err := b.writeNext(&r)
+	if err == nil {
+		err = b.writeLedger()
+	}
+	if err != nil {
 		return r, fmt.Errorf("cannot store a sealed record: %w", err)
 	}
 	r.Version, r.Key = version, b.keys[0].ID()
@@ -314,11 +324,20 @@ func (b *Box) Remove(id string) error {
 	if !validID(id) {
 		return nil
 	}
-	err := os.Remove(filepath.Join(b.Dir, id))
-	if err == nil {
-		err = durable.Folder(b.Dir)
+	// The ledger is first, so that a file that a killed process leaves is refused.
+	var err error
+	if _, known := b.ledger.Records[id]; known {
+		delete(b.ledger.Records, id)
+		err = b.writeLedger()
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	gone := os.Remove(filepath.Join(b.Dir, id))
+	if gone == nil {
+		gone = durable.Folder(b.Dir)
+	}
+	if errors.Is(gone, fs.ErrNotExist) {
+		gone = nil
+	}
+	if err := errors.Join(err, gone); err != nil {
 		return fmt.Errorf("cannot remove a sealed record: %w", err)
 	}
 	return nil

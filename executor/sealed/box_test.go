@@ -241,7 +241,7 @@ func TestRotateKilled(t *testing.T) {
 		}
 		names, globErr := filepath.Glob(filepath.Join(dir, "*", "*"))
 		hidden, globErr2 := filepath.Glob(filepath.Join(dir, "*", ".*"))
-		if globErr != nil || globErr2 != nil || len(names) != killedRecords+1 || len(hidden) > 0 {
+		if globErr != nil || globErr2 != nil || len(names) != killedRecords+2 || len(hidden) > 0 {
 			t.Errorf("killed at step %d: the files are %v %v", n, names, hidden)
 		}
 		if err == nil { // the child came to its end

@@ -7,15 +7,21 @@
 // nonce for each write. The whole head is authenticated together with the content. A [Key] has 32 bytes. Its id is a
 // part of every head, so that a key can be replaced while records of the earlier key exist.
 //
+// The ledger has the serial number of the last write of each record. It is sealed with the same key, and is in another
+// folder: DATA/ledger/sealed for the box DATA/sealed.
+//
 // # Invariants
 //
-// A record that [Box.Read] returns has the bytes that a holder of the key wrote under the same id, owner, kind and
-// name. A file with any other byte, a shorter or longer file, and a file with the name of another record are refused
-// with [ErrDamaged]. A change is on disk when the method returns. A key is removed only after all records are sealed
-// with its successor, so a process that is killed at any moment loses nothing.
+// A record that [Box.Read] returns has the bytes that a holder of the key wrote last under the same id, owner, kind and
+// name. A file with any other byte, a shorter or longer file, a file with the name of another record, an earlier file of
+// the same record and a file of a removed record are refused with [ErrDamaged]. If the ledger is damaged or missing, all
+// records are refused until they are stored again. A change is on disk when the method returns. The record is written
+// first, then the ledger, which accepts records that are newer than itself. A removal changes the ledger first. A key is
+// removed only after all records are sealed with its successor, so a process that is killed at any moment loses nothing.
 //
 // # Limits
 //
-// An earlier file of the same record is authentic too. A program that may write into the folder can restore
-// one, or remove a record, without notice.
+// A program that may write into the folder can remove a record without notice. One that may write into both folders
+// can restore the records together with their ledger, as the restoration of a backup does. After a restoration, files
+// that are newer than the backup are accepted.
 package sealed

@@ -52,7 +52,7 @@ func TestDamagedRecordsFirst(t *testing.T) {
 func TestLargestRecord(t *testing.T) {
 	b := box(t, t.TempDir())
 	r := record("", "")
-	r.ID, r.Version, r.Key = newID(), version, b.Keys()[0].ID()
+	r.ID, r.Version, r.Key, r.Serial = newID(), version, b.Keys()[0].ID(), 1
 	head, err := json.Marshal(r.Head)
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,9 @@ type Head struct {
 	Owner   string `json:"owner"`
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
+	// Serial is the number of the write among all writes of the box. Each write has a higher one. It is 0 in files from
+	// before there were ledgers.
+	Serial uint64 `json:"n,omitempty"`
 }
 
 // Record is a head with its decrypted content.
@@ -49,13 +52,21 @@ func validID(id string) bool {
 
 // seal returns the file of a record: the head in one line of JSON, the nonce, and the encrypted content.
 func seal(k Key, r Record) ([]byte, error) {
+	if len(r.Content) > MaxContent {
+		return nil, fmt.Errorf("cannot seal %.100s: it has more than %d bytes", r.Name, MaxContent)
+	}
+	return encrypt(k, r)
+}
+
+// encrypt is seal for a content of any size.
+func encrypt(k Key, r Record) ([]byte, error) {
 	r.Version, r.Key = version, k.ID()
 	head, err := json.Marshal(r.Head)
 	if err != nil {
 		return nil, err
 	}
-	if len(head) > maxHead || len(r.Content) > MaxContent {
-		return nil, fmt.Errorf("cannot seal %.100s: it has more than %d bytes", r.Name, MaxContent)
+	if len(head) > maxHead {
+		return nil, fmt.Errorf("cannot seal %.100s: its name, owner and kind have more than %d bytes", r.Name, maxHead)
 	}
 	gcm := k.aead()
 	nonce := make([]byte, gcm.NonceSize())
