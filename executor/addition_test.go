@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/gittest"
@@ -236,18 +237,18 @@ func TestAdditionIsPruned(t *testing.T) {
 	var at clock
 	w, lib := newPairWorld(t, func(x *executor.Executor) {
 		x.Now = at.now
-		x.Keep = executor.Retention{Branches: executor.Keep{Age: time.Hour}}
+		x.Keep = prune.Retention{Branches: prune.Keep{Age: time.Hour}}
 	})
 	if _, err := w.x.Exec(t.Context(), pairRequest(t, "pair", pairCommand), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	at.after(2 * time.Hour)
 	// Its container is there.
-	if got := w.pruneNames(executor.Pruning{}); slices.Contains(got, "branch ramus/run-pair") {
+	if got := w.pruneNames(prune.Pruning{}); slices.Contains(got, "branch ramus/run-pair") {
 		t.Errorf("pruned %q", got)
 	}
 	w.retire("run:pair")
-	got := w.pruneNames(executor.Pruning{})
+	got := w.pruneNames(prune.Pruning{})
 	if got = slices.DeleteFunc(got, func(name string) bool { return !strings.HasSuffix(name, " ramus/run-pair") }); len(got) != 2 {
 		t.Errorf("pruned %q", got)
 	}

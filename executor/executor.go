@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/secret"
@@ -89,7 +90,7 @@ type Executor struct {
 	// LFS keeps Git LFS objects. Prune removes those that nobody needs. Nil means that there are none.
 	LFS *lfs.Objects
 	// Keep is the retention policy of Prune. The zero value keeps only data that is still needed.
-	Keep Retention
+	Keep prune.Retention
 	// Upstreams are the origins of repositories by name, also of repositories that were not imported yet. Other
 	// repositories are refreshed from the origin that they were imported from.
 	Upstreams map[string]upstream.Source

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"golang.org/x/sys/unix"
 )
 
@@ -193,7 +194,7 @@ func TestDependenciesKept(t *testing.T) {
 		t.Fatalf("%q %s", out, errs)
 	}
 	pruned := func() (names string) {
-		list, err := w.x.Prune(context.Background(), executor.Pruning{Kinds: []string{executor.PruneLayers}})
+		list, err := w.x.Prune(context.Background(), prune.Pruning{Kinds: []string{prune.Layers}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -20,7 +21,7 @@ type Options struct {
 	Egress, PrivateEgress []string
 	Timeout, RunTimeout   time.Duration
 	Agents                map[string]agent.Agent
-	Keep                  Retention
+	Keep                  prune.Retention
 	Quotas                quota.Rules
 }
 

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // pruneNames prunes and returns the kind and the name of each removed thing.
-func (w *world) pruneNames(p executor.Pruning) []string {
+func (w *world) pruneNames(p prune.Pruning) []string {
 	w.t.Helper()
 	list, err := w.x.Prune(w.t.Context(), p)
 	if err != nil {
@@ -48,8 +49,8 @@ func TestPrune(t *testing.T) {
 	var at clock
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Now = at.now
-		x.Keep = executor.Retention{Branches: executor.Keep{Age: time.Hour},
-			Runs: executor.Keep{Age: 48 * time.Hour, Count: 1}}
+		x.Keep = prune.Retention{Branches: prune.Keep{Age: time.Hour},
+			Runs: prune.Keep{Age: 48 * time.Hour, Count: 1}}
 	})
 	same := func(what string, got, want []string) {
 		t.Helper()
@@ -68,17 +69,17 @@ func TestPrune(t *testing.T) {
 	w.inRepo("branch", "ramus/my-own", "main")
 	w.inRepo("update-ref", "refs/ramus/wip/run-second", "ramus/run-second")
 
-	dry := executor.Pruning{DryRun: true}
+	dry := prune.Pruning{DryRun: true}
 	same("merged", w.pruneNames(dry), []string{"branches ramus/run-idle"})
 	at.after(2 * time.Hour)
 	same("of an age", w.pruneNames(dry), []string{"branches ramus/run-first", "branches ramus/run-idle",
 		"branches ramus/run-second", "branches wip/run-second"})
-	same("of one kind", w.pruneNames(executor.Pruning{DryRun: true, Kinds: []string{executor.PruneRuns}}), []string{})
+	same("of one kind", w.pruneNames(prune.Pruning{DryRun: true, Kinds: []string{prune.Runs}}), []string{})
 	if w.inRepo("rev-parse", "ramus/run-first") == "" {
 		t.Error("a dry run removed a branch")
 	}
-	git := executor.Pruning{Kinds: []string{executor.PruneBranches, executor.PruneRuns, executor.PruneArtifacts,
-		executor.PruneObjects}}
+	git := prune.Pruning{Kinds: []string{prune.Branches, prune.Runs, prune.Artifacts,
+		prune.Objects}}
 	dry.Kinds = git.Kinds
 	want := w.pruneNames(dry)
 	same("for good", w.pruneNames(git), want)
@@ -90,7 +91,7 @@ func TestPrune(t *testing.T) {
 
 	// Of the three runs the newest stays.
 	at.after(72 * time.Hour)
-	runs := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneRuns}})
+	runs := w.pruneNames(prune.Pruning{Kinds: []string{prune.Runs}})
 	if len(runs) != 2 || slices.ContainsFunc(runs, func(s string) bool { return strings.Contains(s, "busy") }) {
 		t.Errorf("runs %q", runs)
 	}
@@ -106,7 +107,7 @@ func TestPrune(t *testing.T) {
 	if res, _, _ := w.exec("run:second", "test ! -e b"); res.ExitCode != 0 {
 		t.Error("the old branch is back")
 	}
-	if _, err := w.x.Prune(t.Context(), executor.Pruning{Kinds: []string{"house"}}); !errors.Is(err, record.ErrInvalid) {
+	if _, err := w.x.Prune(t.Context(), prune.Pruning{Kinds: []string{"house"}}); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("a kind that is none: %v", err)
 	}
 }
@@ -132,16 +133,16 @@ func TestPruneArtifacts(t *testing.T) {
 	}
 	// The branch and the run are removed, and with them the last reference to the artifact. The artifact
 	// stays, because it was relied on a moment ago.
-	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneBranches, executor.PruneRuns,
-		executor.PruneArtifacts}}); len(got) != 2 {
+	if got := w.pruneNames(prune.Pruning{Kinds: []string{prune.Branches, prune.Runs,
+		prune.Artifacts}}); len(got) != 2 {
 		t.Errorf("pruned %q", got)
 	}
 	if w.stored() != before {
 		t.Error("an artifact went that a run may be about to name")
 	}
 	at.after(48 * time.Hour)
-	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneArtifacts}}); len(got) != 1 ||
-		!strings.HasPrefix(got[0], executor.PruneArtifacts) {
+	if got := w.pruneNames(prune.Pruning{Kinds: []string{prune.Artifacts}}); len(got) != 1 ||
+		!strings.HasPrefix(got[0], prune.Artifacts) {
 		t.Errorf("pruned %q", got)
 	}
 	if w.stored() != "" {
@@ -153,7 +154,7 @@ func TestPruneArtifacts(t *testing.T) {
 		t.Error("the artifact is not there again")
 	}
 	at.after(48 * time.Hour)
-	if got := w.pruneNames(executor.Pruning{Kinds: []string{executor.PruneArtifacts}}); len(got) != 0 {
+	if got := w.pruneNames(prune.Pruning{Kinds: []string{prune.Artifacts}}); len(got) != 0 {
 		t.Errorf("pruned %q", got)
 	}
 }

@@ -400,7 +400,7 @@ func (x *Executor) Manifest(ctx context.Context, run string) (record.Manifest, e
 		return record.Manifest{}, err
 	}
 	var m record.Manifest
-	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), manifestPath, maxManifest)
+	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), record.ManifestPath, record.MaxManifest)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return m, fmt.Errorf("the evidence of %s: %w: it is made when the run ends", r.Name(), record.ErrNotFound)
 	}

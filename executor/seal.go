@@ -23,9 +23,7 @@ import (
 // Outputs of up to storeOver bytes are sealed into the run's ref. Larger ones are in the artifact store, and the manifest has
 // their hashes.
 const (
-	journalFile  = "journal.jsonl"
-	manifestPath = "evidence/manifest.json"
-	maxManifest  = 256 << 20
+	journalFile = "journal.jsonl"
 
 	storeOver   = 8 << 20
 	maxDiff     = 32 << 20 // of a diff in a sealed run; the branch has the whole diff
@@ -106,7 +104,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	}
 	files = append(files,
 		gitd.File{Path: "run.json", Content: runText},
-		gitd.File{Path: manifestPath, Content: manifest})
+		gitd.File{Path: record.ManifestPath, Content: manifest})
 	if err := x.commitSeal(ctx, l, r, files); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
@@ -179,7 +177,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 	l.mu.Lock()
 	ref := l.ref
 	l.mu.Unlock()
-	text, err := repo.ReadFile(ctx, string(ref), manifestPath, maxManifest)
+	text, err := repo.ReadFile(ctx, string(ref), record.ManifestPath, record.MaxManifest)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return nil
 	}

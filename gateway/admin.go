@@ -5,6 +5,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
@@ -23,7 +24,7 @@ func (api *adminAPI) Routes() []route.Route {
 			Summary: "Rebuild the index from the repositories", Response: Reindexed{}, Handle: api.reindex},
 		{Method: "POST", Pattern: "/api/prune", Access: route.AccessAdmin,
 			Summary: "Remove old branches of callers, runs, layers and artifacts by the rules of keep",
-			Request: executor.Pruning{}, Response: []executor.Pruned{}, Handle: api.prune},
+			Request: prune.Pruning{}, Response: []prune.Pruned{}, Handle: api.prune},
 		{Method: "POST", Pattern: "/api/reload", Access: route.AccessAdmin,
 			Summary: "Read the configuration again, and apply the keys that need no restart", Response: Reloaded{},
 			Handle: api.reload},
@@ -41,7 +42,7 @@ type Reindexed struct {
 }
 
 func (api *adminAPI) prune(c *route.Call) error {
-	var p executor.Pruning
+	var p prune.Pruning
 	if err := c.ReadJSON(&p); err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (api *adminAPI) prune(c *route.Call) error {
 		return err
 	}
 	if list == nil {
-		list = []executor.Pruned{}
+		list = []prune.Pruned{}
 	}
 	return c.Reply(list)
 }

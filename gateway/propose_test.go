@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/chat"
@@ -228,13 +228,13 @@ func TestPruneThere(t *testing.T) {
 		}
 		for _, dry := range []bool{true, false} {
 			list, err := k.Executor.Prune(t.Context(),
-				executor.Pruning{Kinds: []string{executor.PruneBranches}, DryRun: dry})
+				prune.Pruning{Kinds: []string{prune.Branches}, DryRun: dry})
 			if err != nil {
 				t.Fatal(err)
 			}
-			there := slices.ContainsFunc(list, func(p executor.Pruned) bool { return p.Name == "upstream "+task.Branch })
+			there := slices.ContainsFunc(list, func(p prune.Pruned) bool { return p.Name == "upstream "+task.Branch })
 			here := slices.ContainsFunc(list,
-				func(p executor.Pruned) bool { return p.Name == "refs/heads/"+task.Caller().Branch() })
+				func(p prune.Pruned) bool { return p.Name == "refs/heads/"+task.Caller().Branch() })
 			if there == pushed || !here {
 				t.Errorf("pushed %v, dry %v: %+v", pushed, dry, list)
 			}

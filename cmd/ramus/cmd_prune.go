@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 func pruneCommand() command {
-	var ask executor.Pruning
+	var ask prune.Pruning
 	return command{
 		name: "prune", args: "[--dry-run] [--repo NAME] [KIND...]",
 		short: "remove old data that is no longer needed",

@@ -12,7 +12,13 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// Manifest is the evidence of a run as the executor saw it. It is evidence/manifest.json in the run's ref. Each run that has ended or
+// ManifestPath is the file with the manifest in a run's ref. MaxManifest bounds it, in bytes.
+const (
+	ManifestPath = "evidence/manifest.json"
+	MaxManifest  = 256 << 20
+)
+
+// Manifest is the evidence of a run as the executor saw it. It is at [ManifestPath] in the run's ref. Each run that has ended or
 // waits for a person has one. Fields are only added. docs/evidence.md explains them.
 type Manifest struct {
 	Run    string `json:"run"`

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
+	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/secret"
@@ -679,8 +680,8 @@ func (c *Client) Backup(ctx context.Context, r backup.Request) (backup.Snapshot,
 }
 
 // Prune removes the data that is not kept, and returns a list of it.
-func (c *Client) Prune(ctx context.Context, p executor.Pruning) ([]executor.Pruned, error) {
-	return post[[]executor.Pruned](ctx, c, "/api/prune", p)
+func (c *Client) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, error) {
+	return post[[]prune.Pruned](ctx, c, "/api/prune", p)
 }
 
 // ExecOptions are the options of [Client.Exec] that are not part of the request.
