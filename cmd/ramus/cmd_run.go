@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/workflow"
@@ -61,17 +62,8 @@ An interrupt stops the run and commits its changes so far.`,
 			if r.Of != "" && r.From == "" {
 				return usage("--of needs --from, the node to start at")
 			}
-			if fromBase {
-				r.File = args[0]
-			} else {
-				text, err := readInput(e, args[0])
-				if err != nil {
-					return err
-				}
-				if len(text) == 0 {
-					return &unreadable{fmt.Errorf("%s is empty", args[0])}
-				}
-				r.Workflow, r.Sub = string(text), subWorkflows(ctx, args[0], text)
+			if err := setWorkflow(ctx, e, &r, args[0], fromBase); err != nil {
+				return err
 			}
 			if len(inputs) > 0 {
 				r.Input = inputs
@@ -83,12 +75,8 @@ An interrupt stops the run and commits its changes so far.`,
 			if detached && e.conn.own != nil {
 				return usage("--detach needs a running server: start `ramus serve` first")
 			}
-			if caller != "" {
-				st, err := c.Caller(ctx, caller)
-				if err != nil {
-					return err
-				}
-				r.Caller, r.Repo = st.Caller, st.Repo
+			if err := setCaller(ctx, c, &r, caller); err != nil {
+				return err
 			}
 			r.Asker = asker(ctx, e)
 			run, err := c.Submit(ctx, r)
@@ -96,19 +84,48 @@ An interrupt stops the run and commits its changes so far.`,
 				return withName(err, args[0], fromBase)
 			}
 			o.json = e.json
-			if detached {
-				if o.json {
-					return e.line(run)
-				}
+			switch {
+			case detached && o.json:
+				return e.line(run)
+			case detached:
 				fmt.Fprintln(e.out, run.Name())
 				return nil
-			}
-			if !o.json {
+			case !o.json:
 				fmt.Fprintf(e.out, "%s on %s, branch %s\n", e.colour("1", run.Name()), e.oneLine(run.Repo, 100), run.Branch)
 			}
 			return follow(ctx, e, c, run, o)
 		},
 	}
+}
+
+// setWorkflow has a request run a file of the base, or one on this machine with the sub-workflows that it uses.
+func setWorkflow(ctx context.Context, e *env, r *record.Request, name string, fromBase bool) error {
+	if fromBase {
+		r.File = name
+		return nil
+	}
+	text, err := readInput(e, name)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		return &unreadable{fmt.Errorf("%s is empty", name)}
+	}
+	r.Workflow, r.Sub = string(text), subWorkflows(ctx, name, text)
+	return nil
+}
+
+// setCaller has a request work for a caller that exists, unless name is empty.
+func setCaller(ctx context.Context, c *client.Client, r *record.Request, name string) error {
+	if name == "" {
+		return nil
+	}
+	st, err := c.Caller(ctx, name)
+	if err != nil {
+		return err
+	}
+	r.Caller, r.Repo = st.Caller, st.Repo
+	return nil
 }
 
 // withName replaces the name that a sent file has on the server by the name that the person gave.

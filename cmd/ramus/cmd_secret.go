@@ -54,14 +54,7 @@ func (o *ownerFlags) owner() (credential.Owner, error) {
 }
 
 func secretSetCommand() command {
-	var (
-		of           ownerFlags
-		one          credential.NewCredential
-		agent, cloud string
-		oauth        bool
-		hosts        listFlag
-		file         string
-	)
+	var given givenSecret
 	return command{
 		name: "set", args: "NAME [--host HOST]… [--ref REFERENCE] | --agent AGENT | --cloud NAME | --env-file FILE",
 		short: "store a credential, or all of a .env file",
@@ -87,63 +80,20 @@ the key of the person who asks, or else that of the repository, or else the serv
   ramus secret set --agent claude-code --mine <key.txt`,
 		set: func(fs *flag.FlagSet, e *env) {
 			setJSON(fs, e)
-			of.set(fs)
-			fs.Var(&hosts, "host", "`HOST` that may get the value, with :PORT if it is not 443; may be repeated")
-			fs.StringVar(&one.Reference, "ref", "", "`REFERENCE` to the value in another place")
-			fs.StringVar(&agent, "agent", "",
+			given.of.set(fs)
+			fs.Var(&given.hosts, "host", "`HOST` that may get the value, with :PORT if it is not 443; may be repeated")
+			fs.StringVar(&given.one.Reference, "ref", "", "`REFERENCE` to the value in another place")
+			fs.StringVar(&given.agent, "agent", "",
 				"`AGENT` whose model API accepts the key: "+strings.Join(secret.AgentTypes(), ", "))
-			fs.StringVar(&cloud, "cloud", "", "`NAME` of the provider of machines that accepts the token")
-			fs.BoolVar(&oauth, "oauth", false, "the value is a token of OAuth, and no key")
-			fs.BoolVar(&one.Inactive, "off", false, "keep the key of an agent or a cloud without using it")
-			fs.StringVar(&file, "env-file", "", "`FILE` with NAME=VALUE lines, all of which are stored; - is standard input")
+			fs.StringVar(&given.cloud, "cloud", "", "`NAME` of the provider of machines that accepts the token")
+			fs.BoolVar(&given.oauth, "oauth", false, "the value is a token of OAuth, and no key")
+			fs.BoolVar(&given.one.Inactive, "off", false, "keep the key of an agent or a cloud without using it")
+			fs.StringVar(&given.file, "env-file", "", "`FILE` with NAME=VALUE lines, all of which are stored; - is standard input")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			owner, err := of.owner()
+			in, err := given.read(e, args)
 			if err != nil {
 				return err
-			}
-			in := credential.NewCredentials{Owner: owner}
-			one.Hosts = hosts
-			switch {
-			case agent != "" && cloud != "":
-				return usage("a credential is for an agent or for a cloud: want one of --agent and --cloud")
-			case agent != "":
-				one.Type, one.Agent = secret.TypeAgentKey, agent
-			case cloud != "":
-				one.Type, one.Agent = secret.TypeCloud, cloud
-			}
-			if oauth {
-				one.Kind = secret.KindOAuth
-			}
-			switch {
-			case file != "" && (len(args) > 0 || one.Reference != "" || one.Type != "" || oauth):
-				return usage("--env-file stores all of a file as secrets: leave NAME, --ref, --agent, --cloud and --oauth out")
-			case file != "":
-				text, err := readInput(e, file)
-				if err != nil {
-					return err
-				}
-				if _, err := secret.ParseDotenv(string(text)); err != nil {
-					return err
-				}
-				in.Dotenv, in.Hosts = string(text), hosts
-			default:
-				least := 1
-				if one.Type != "" {
-					least = 0
-				}
-				if err := want(args, least, 1, "NAME"); err != nil {
-					return err
-				}
-				if len(args) == 1 {
-					one.Name = args[0]
-				}
-				if one.Reference == "" {
-					if one.Value, err = readValue(e); err != nil {
-						return err
-					}
-				}
-				in.Credentials = []credential.NewCredential{one}
 			}
 			c, err := e.client(ctx)
 			if err != nil {
@@ -156,6 +106,65 @@ the key of the person who asks, or else that of the repository, or else the serv
 			return e.showSecrets(list)
 		},
 	}
+}
+
+// givenSecret has the flags of `ramus secret set`.
+type givenSecret struct {
+	of           ownerFlags
+	one          credential.NewCredential
+	agent, cloud string
+	oauth        bool
+	hosts        listFlag
+	file         string
+}
+
+// read returns the credentials to store. Their values come from the file, or from standard input.
+func (g *givenSecret) read(e *env, args []string) (in credential.NewCredentials, err error) {
+	if in.Owner, err = g.of.owner(); err != nil {
+		return in, err
+	}
+	one := g.one
+	one.Hosts = g.hosts
+	switch {
+	case g.agent != "" && g.cloud != "":
+		return in, usage("a credential is for an agent or for a cloud: want one of --agent and --cloud")
+	case g.agent != "":
+		one.Type, one.Agent = secret.TypeAgentKey, g.agent
+	case g.cloud != "":
+		one.Type, one.Agent = secret.TypeCloud, g.cloud
+	}
+	if g.oauth {
+		one.Kind = secret.KindOAuth
+	}
+	if g.file != "" {
+		if len(args) > 0 || one.Reference != "" || one.Type != "" || g.oauth {
+			return in, usage("--env-file stores all of a file as secrets: leave NAME, --ref, --agent, --cloud and --oauth out")
+		}
+		text, err := readInput(e, g.file)
+		if err != nil {
+			return in, err
+		}
+		in.Dotenv, in.Hosts = string(text), g.hosts
+		_, err = secret.ParseDotenv(in.Dotenv)
+		return in, err
+	}
+	least := 1
+	if one.Type != "" {
+		least = 0
+	}
+	if err := want(args, least, 1, "NAME"); err != nil {
+		return in, err
+	}
+	if len(args) == 1 {
+		one.Name = args[0]
+	}
+	if one.Reference == "" {
+		if one.Value, err = readValue(e); err != nil {
+			return in, err
+		}
+	}
+	in.Credentials = []credential.NewCredential{one}
+	return in, nil
 }
 
 // readValue reads a secret from standard input. A line break at its end is not a part of it.

@@ -15,6 +15,12 @@ import (
 )
 
 func tokenCommand() command {
+	return command{name: "token", args: "create|list|revoke|show", short: "create, list and revoke tokens", subs: []command{
+		tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand(), tokenShowCommand(),
+	}}
+}
+
+func tokenCreateCommand() command {
 	var (
 		n      signin.NewToken
 		scopes string
@@ -23,11 +29,10 @@ func tokenCommand() command {
 		read   listFlag
 		own    bool
 	)
-	return command{name: "token", args: "create|list|revoke|show", short: "create, list and revoke tokens", subs: []command{
-		{
-			name: "create", args: "--subject NAME|--own [--repo NAME] [--scope read,write] [--for D]",
-			short: "create a token for the API and for git",
-			long: `
+	return command{
+		name: "create", args: "--subject NAME|--own [--repo NAME] [--scope read,write] [--for D]",
+		short: "create a token for the API and for git",
+		long: `
 Use the token in RAMUS_TOKEN, in an Authorization: Bearer header, or as the password
 for git. It is not stored anywhere, only its id is. Replace a lost token by another, and
 revoke it. The scopes are
@@ -38,85 +43,88 @@ the token may write.
 
 --own makes a token for the bearer of RAMUS_TOKEN, with its rights or fewer. It needs no
 administrator, and ends with RAMUS_TOKEN at the latest.`,
-			set: func(fs *flag.FlagSet, e *env) {
-				fs.BoolVar(&own, "own", false, "make a token for yourself, with your rights or fewer")
-				fs.StringVar(&n.Subject, "subject", "", "`name` of the user of the token")
-				fs.StringVar(&n.Repo, "repo", "", "`name` of the only repository of the token (default all)")
-				fs.StringVar(&scopes, "scope", "read", "`list` of read, write, admin, metrics")
-				fs.DurationVar(&life, "for", 30*24*time.Hour, "`duration` until the token expires")
-				fs.Var(&read, "ref-read",
-					"a `ref` that the token may read (refs/heads/main, refs/heads/*); may be repeated (default all)")
-				fs.Var(&write, "ref", "a `ref` that the token may write; may be repeated (default, with scope write, those of --ref-read, or else all branches and tags)")
-				fs.BoolVar(&n.Force, "force", false, "allow git to force")
-				fs.BoolVar(&n.Delete, "delete", false, "allow git to delete")
-				fs.BoolVar(&e.json, "json", false, "as JSON, with its contents")
-			},
-			run: func(ctx context.Context, e *env, args []string) error {
-				if err := want(args, 0, 0, ""); err != nil {
-					return err
-				}
-				switch {
-				case own && (n.Subject != "" || len(read)+len(write) > 0 || n.Force || n.Delete):
-					return usage("--own takes only --repo, --scope and --for")
-				case !own && n.Subject == "":
-					return usage("--subject is missing, the name of the user of the token")
-				}
-				for s := range strings.SplitSeq(scopes, ",") {
-					n.Scopes = append(n.Scopes, strings.TrimSpace(s))
-				}
-				n.Read, n.Write, n.Seconds = read, write, int64(life/time.Second)
-				c, err := e.client(ctx)
-				if err != nil {
-					return err
-				}
-				t := signin.Token{}
-				if own {
-					var made token.Made
-					made, err = c.NewOwnToken(ctx, token.NewOwn{Repo: n.Repo, Scopes: n.Scopes, Seconds: n.Seconds})
-					t.Token, t.Grant = made.Token, made.Grant
-				} else {
-					t, err = c.NewToken(ctx, n)
-				}
-				if err != nil {
-					return err
-				}
-				if e.json {
-					return e.writeJSON(t)
-				}
-				fmt.Fprintln(e.out, t.Token)
-				return nil
-			},
-		}, tokenListCommand(), tokenRevokeCommand(), {
-			name: "show", args: "[TOKEN]", short: "show the contents of a token (default RAMUS_TOKEN)",
-			long: `
-The token is read and not checked. Only the server knows whether it is valid.`,
-			run: func(_ context.Context, e *env, args []string) error {
-				if err := want(args, 0, 1, ""); err != nil {
-					return err
-				}
-				text := e.getenv("RAMUS_TOKEN")
-				if len(args) == 1 {
-					text = args[0]
-				}
-				parts := strings.Split(text, ".")
-				if len(parts) != 3 {
-					return &unreadable{fmt.Errorf("this is not a token")}
-				}
-				b, err := base64.RawURLEncoding.DecodeString(parts[1])
-				if err != nil {
-					return &unreadable{fmt.Errorf("this is not a token: %w", err)}
-				}
-				var claims map[string]any
-				if err := json.Unmarshal(b, &claims); err != nil {
-					return &unreadable{fmt.Errorf("this is not a token: %w", err)}
-				}
-				if exp, ok := claims["exp"].(float64); ok {
-					claims["expires"] = time.Unix(int64(exp), 0).UTC()
-				}
-				return e.writeJSON(claims)
-			},
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&own, "own", false, "make a token for yourself, with your rights or fewer")
+			fs.StringVar(&n.Subject, "subject", "", "`name` of the user of the token")
+			fs.StringVar(&n.Repo, "repo", "", "`name` of the only repository of the token (default all)")
+			fs.StringVar(&scopes, "scope", "read", "`list` of read, write, admin, metrics")
+			fs.DurationVar(&life, "for", 30*24*time.Hour, "`duration` until the token expires")
+			fs.Var(&read, "ref-read",
+				"a `ref` that the token may read (refs/heads/main, refs/heads/*); may be repeated (default all)")
+			fs.Var(&write, "ref", "a `ref` that the token may write; may be repeated (default, with scope write, those of --ref-read, or else all branches and tags)")
+			fs.BoolVar(&n.Force, "force", false, "allow git to force")
+			fs.BoolVar(&n.Delete, "delete", false, "allow git to delete")
+			fs.BoolVar(&e.json, "json", false, "as JSON, with its contents")
 		},
-	}}
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 0, 0, ""); err != nil {
+				return err
+			}
+			switch {
+			case own && (n.Subject != "" || len(read)+len(write) > 0 || n.Force || n.Delete):
+				return usage("--own takes only --repo, --scope and --for")
+			case !own && n.Subject == "":
+				return usage("--subject is missing, the name of the user of the token")
+			}
+			for s := range strings.SplitSeq(scopes, ",") {
+				n.Scopes = append(n.Scopes, strings.TrimSpace(s))
+			}
+			n.Read, n.Write, n.Seconds = read, write, int64(life/time.Second)
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			t := signin.Token{}
+			if own {
+				var made token.Made
+				made, err = c.NewOwnToken(ctx, token.NewOwn{Repo: n.Repo, Scopes: n.Scopes, Seconds: n.Seconds})
+				t.Token, t.Grant = made.Token, made.Grant
+			} else {
+				t, err = c.NewToken(ctx, n)
+			}
+			if err != nil {
+				return err
+			}
+			if e.json {
+				return e.writeJSON(t)
+			}
+			fmt.Fprintln(e.out, t.Token)
+			return nil
+		},
+	}
+}
+
+func tokenShowCommand() command {
+	return command{
+		name: "show", args: "[TOKEN]", short: "show the contents of a token (default RAMUS_TOKEN)",
+		long: `
+The token is read and not checked. Only the server knows whether it is valid.`,
+		run: func(_ context.Context, e *env, args []string) error {
+			if err := want(args, 0, 1, ""); err != nil {
+				return err
+			}
+			text := e.getenv("RAMUS_TOKEN")
+			if len(args) == 1 {
+				text = args[0]
+			}
+			parts := strings.Split(text, ".")
+			if len(parts) != 3 {
+				return &unreadable{fmt.Errorf("this is not a token")}
+			}
+			b, err := base64.RawURLEncoding.DecodeString(parts[1])
+			if err != nil {
+				return &unreadable{fmt.Errorf("this is not a token: %w", err)}
+			}
+			var claims map[string]any
+			if err := json.Unmarshal(b, &claims); err != nil {
+				return &unreadable{fmt.Errorf("this is not a token: %w", err)}
+			}
+			if exp, ok := claims["exp"].(float64); ok {
+				claims["expires"] = time.Unix(int64(exp), 0).UTC()
+			}
+			return e.writeJSON(claims)
+		},
+	}
 }
 
 func tokenListCommand() command {
