@@ -281,20 +281,9 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	words, mistake := ParseWords(m.Said())
 	liked := s.chat.preferences(ctx, m.Team, m.User)
 	at := s.chat.findPlace(ctx, s.of, m.Channel, words, liked)
-	d, known := s.chat.readDecision(ctx, run.Name())
-	if !known {
-		if d, err = s.resolvePolicy(ctx, run, m, thread, at); err != nil {
-			return next, err
-		}
-		data, err := json.Marshal(d)
-		if err != nil {
-			return next, err
-		}
-		s.chat.Log.Info("policy", "run", run.Name(), "session", s.of.Key, "runner", d.Runner, "reason", d.Reason)
-		if err := s.chat.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy,
-			Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
-			return next, err
-		}
+	d, err := s.notePolicy(ctx, run, m, thread, at)
+	if err != nil {
+		return next, err
 	}
 	if d.Runner != gate.RunnerContainer && s.chat.Fallback == nil {
 		// ramus must not be noticed, so it sets no reaction either.
@@ -327,6 +316,25 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 	}
 	next.run, err = s.actOn(ctx, run, m, thread, words, at, d)
 	return next, err
+}
+
+// notePolicy returns the decision about a mention. The first one is journalled, and is that of every later call.
+func (s *worker) notePolicy(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (catalog.Decision, error) {
+	d, known := s.chat.readDecision(ctx, run.Name())
+	if known {
+		return d, nil
+	}
+	d, err := s.resolvePolicy(ctx, run, m, thread, at)
+	if err != nil {
+		return d, err
+	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		return d, err
+	}
+	s.chat.Log.Info("policy", "run", run.Name(), "session", s.of.Key, "runner", d.Runner, "reason", d.Reason)
+	return d, s.chat.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy,
+		Message: string(d.Runner), Reason: string(d.Reason), Data: data})
 }
 
 // resolvePolicy returns the decision about a mention. A button uses the decision about the run in whose message it is.

@@ -116,7 +116,12 @@ func (w *Words) command(text string) error {
 	if err != nil || strings.Contains(text, "\n") {
 		return nil
 	}
-	args := words[1:]
+	return w.setVerb(verb, words[1:], marked)
+}
+
+// setVerb parses the arguments of a verb. It leaves w unchanged if the verb does not take them. marked means that
+// the text was marked as code.
+func (w *Words) setVerb(verb string, args []word, marked bool) error {
 	one := word{}
 	if len(args) == 1 {
 		one = args[0]

@@ -151,80 +151,90 @@ func (h *history) add(e record.Event) error {
 		h.known, h.left, h.queued, h.posted = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	}
 	h.last = max(h.last, e.Seq)
-	bad := func(err error) error {
-		return fmt.Errorf("cannot read event %d (%s): %w", e.Seq, e.Type, err)
-	}
+	var err error
 	switch e.Type {
 	case record.EventHeard:
-		switch e.Kind {
-		case heardItem:
-			var i item
-			if err := json.Unmarshal(e.Data, &i); err != nil {
-				return bad(err)
-			}
-			if !h.known[i.Key] {
-				h.known[i.Key] = true
-				h.heard = append(h.heard, i)
-			}
-		case heardLeft:
-			h.left[e.Step], h.gaveUp = true, true
-		case heardCommits:
-			var commits []string
-			if err := json.Unmarshal(e.Data, &commits); err != nil {
-				return bad(err)
-			}
-			h.people, h.pushed = append(h.people, commits...), e.Commit
-		case heardMerged:
-			h.merged = true
-		case heardClosed:
-			h.closed = true
-		case heardReopened:
-			h.closed = false
-		case heardAgain:
-			h.closed, h.merged = false, false
-		}
+		err = h.addHeard(e)
 	case record.EventWork:
-		switch e.Kind {
-		case workBegun, workEnded:
-			var w work
-			if err := json.Unmarshal(e.Data, &w); err != nil {
-				return bad(err)
-			}
-			if e.Kind == workBegun {
-				h.works, h.people, h.gaveUp = append(h.works, w), nil, false
-			} else if n := w.N - 1; n >= 0 && n < len(h.works) {
-				own := &h.works[n]
-				own.Ended, own.OK, own.Error, own.Head = true, w.OK, w.Error, w.Head
-			}
-		case workPublished:
-			if n := len(h.works); n > 0 {
-				h.works[n-1].Published = e.Commit
-				var w work
-				if len(e.Data) > 0 && json.Unmarshal(e.Data, &w) == nil {
-					h.works[n-1].Evidence = w.Evidence
-				}
-			}
-			h.pushed, h.retried = e.Commit, false
-		case workRetried:
-			h.retried = true
-			if n := len(h.works); n > 0 && e.Step == h.works[n-1].id() {
-				h.works[n-1].Published = ""
-			}
-		case workFailed:
-			h.fails++
-			h.reason = record.Reason(e.Reason)
-		}
+		err = h.addWork(e)
 	case record.EventOutbox:
 		var m message
-		if err := json.Unmarshal(e.Data, &m); err != nil {
-			return bad(err)
-		}
-		if !h.queued[m.Key] {
+		if err = json.Unmarshal(e.Data, &m); err == nil && !h.queued[m.Key] {
 			h.queued[m.Key] = true
 			h.outbox = append(h.outbox, m)
 		}
 	case record.EventPosted:
 		h.posted[e.Step] = true
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read event %d (%s): %w", e.Seq, e.Type, err)
+	}
+	return nil
+}
+
+// addHeard applies an event of new input.
+func (h *history) addHeard(e record.Event) error {
+	switch e.Kind {
+	case heardItem:
+		var i item
+		if err := json.Unmarshal(e.Data, &i); err != nil {
+			return err
+		}
+		if !h.known[i.Key] {
+			h.known[i.Key] = true
+			h.heard = append(h.heard, i)
+		}
+	case heardLeft:
+		h.left[e.Step], h.gaveUp = true, true
+	case heardCommits:
+		var commits []string
+		if err := json.Unmarshal(e.Data, &commits); err != nil {
+			return err
+		}
+		h.people, h.pushed = append(h.people, commits...), e.Commit
+	case heardMerged:
+		h.merged = true
+	case heardClosed:
+		h.closed = true
+	case heardReopened:
+		h.closed = false
+	case heardAgain:
+		h.closed, h.merged = false, false
+	}
+	return nil
+}
+
+// addWork applies an event of the work on the branch.
+func (h *history) addWork(e record.Event) error {
+	switch e.Kind {
+	case workBegun, workEnded:
+		var w work
+		if err := json.Unmarshal(e.Data, &w); err != nil {
+			return err
+		}
+		if e.Kind == workBegun {
+			h.works, h.people, h.gaveUp = append(h.works, w), nil, false
+		} else if n := w.N - 1; n >= 0 && n < len(h.works) {
+			own := &h.works[n]
+			own.Ended, own.OK, own.Error, own.Head = true, w.OK, w.Error, w.Head
+		}
+	case workPublished:
+		if n := len(h.works); n > 0 {
+			h.works[n-1].Published = e.Commit
+			var w work
+			if len(e.Data) > 0 && json.Unmarshal(e.Data, &w) == nil {
+				h.works[n-1].Evidence = w.Evidence
+			}
+		}
+		h.pushed, h.retried = e.Commit, false
+	case workRetried:
+		h.retried = true
+		if n := len(h.works); n > 0 && e.Step == h.works[n-1].id() {
+			h.works[n-1].Published = ""
+		}
+	case workFailed:
+		h.fails++
+		h.reason = record.Reason(e.Reason)
 	}
 	return nil
 }

@@ -452,23 +452,39 @@ func (e *expander) expand(n ast.Node, depth int) *Value {
 		e.anchors[name] = inner
 		return inner
 	case *ast.AliasNode:
-		name := n.Value.GetToken().Value
-		target, ok := e.anchors[name]
-		if !ok {
-			e.broken(v, "no anchor &%s comes before this alias", name)
-			return v
-		}
-		m := e.measure(target)
-		if depth+m.deep > maxYAMLDepth {
-			return e.stop(t, "nested more than %d deep once its aliases are expanded", maxYAMLDepth)
-		}
-		if e.count += m.values; e.count > maxYAMLValues {
-			return e.stop(t, "the file has more than %d values once its aliases are expanded", maxYAMLValues)
-		}
-		if e.text += m.text; e.text > maxYAMLText*e.MaxBytes {
-			return e.stop(t, "the file has more than %d bytes of text once its aliases are expanded", maxYAMLText*e.MaxBytes)
-		}
-		return target
+		return e.alias(v, n, depth)
+	default:
+		e.scalar(v, n)
+	}
+	return v
+}
+
+// alias returns the value of the anchor that an alias names. It counts as if it were written out.
+func (e *expander) alias(v *Value, n *ast.AliasNode, depth int) *Value {
+	t := n.GetToken()
+	name := n.Value.GetToken().Value
+	target, ok := e.anchors[name]
+	if !ok {
+		e.broken(v, "no anchor &%s comes before this alias", name)
+		return v
+	}
+	m := e.measure(target)
+	if depth+m.deep > maxYAMLDepth {
+		return e.stop(t, "nested more than %d deep once its aliases are expanded", maxYAMLDepth)
+	}
+	if e.count += m.values; e.count > maxYAMLValues {
+		return e.stop(t, "the file has more than %d values once its aliases are expanded", maxYAMLValues)
+	}
+	if e.text += m.text; e.text > maxYAMLText*e.MaxBytes {
+		return e.stop(t, "the file has more than %d bytes of text once its aliases are expanded", maxYAMLText*e.MaxBytes)
+	}
+	return target
+}
+
+// scalar sets v to the value of a node that contains no others. All other nodes are mistakes.
+func (e *expander) scalar(v *Value, n ast.Node) {
+	t := n.GetToken()
+	switch n := n.(type) {
 	case *ast.LiteralNode:
 		v.Kind, v.style, v.Text = StringValue, literalStyle, n.Value.Value
 		if strings.HasPrefix(t.Value, ">") {
@@ -515,7 +531,6 @@ func (e *expander) expand(n ast.Node, depth int) *Value {
 	default:
 		e.broken(v, "%s is not allowed in a %s", strings.ToLower(n.Type().String()), e.Noun)
 	}
-	return v
 }
 
 func (e *expander) mapping(v *Value, n *ast.MappingNode, depth int) {
