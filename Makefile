@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -83,6 +83,9 @@ bench: build ## compare ramus with the alternatives, in a table, bin/bench/resul
 bench-go: ## run the benchmarks of single packages
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r -n1 dirname | sort -u); \
 	if [ -z "$$packages" ]; then echo 'bench-go: no package has benchmarks'; else go test -run '^$$' -bench . -benchmem $$packages; fi
+
+bench-web: build ## measure the pages in a real Chromium, each with its budget
+	@RAMUS_BINARY=$(CURDIR)/bin/ramus RAMUS_BENCH=web go test -run '^TestWebBudgets$$' -count=1 -timeout 20m -v ./gateway/web
 
 image: ## build the task image ramus/task:latest (see containers/image/build.sh)
 	@containers/image/build.sh

@@ -1,0 +1,341 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/ramus-dev/ramus/gateway/live"
+	"github.com/ramus-dev/ramus/gateway/web"
+	"github.com/ramus-dev/ramus/gateway/web/webtest"
+	"github.com/ramus-dev/ramus/internal/webbuild/bundle"
+)
+
+// measure is a measured value with its budget, in its unit.
+type measure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Most  float64 `json:"most"`
+	Unit  string  `json:"unit"`
+}
+
+// budgets are the measures of a run.
+type budgets struct {
+	t    *testing.T
+	list []measure
+}
+
+func (b *budgets) add(name string, value, most float64, unit string) {
+	b.t.Helper()
+	sign := "  "
+	if value > most {
+		sign = "! "
+		b.t.Errorf("%s: %.3g %s, want at most %.3g", name, value, unit, most)
+	}
+	b.list = append(b.list, measure{name, value, most, unit})
+	fmt.Printf("%s%-58s %10.3g of %6.3g %s\n", sign, name, value, most, unit)
+}
+
+// TestWebBudgets measures the pages, and fails if one is over its budget. It runs as `make bench-web`, because its
+// times mean nothing while other tests run. RAMUS_BINARY is a ramus with the scripts of its pages. bin/bench-web.json
+// gets the measures.
+func TestWebBudgets(t *testing.T) {
+	if os.Getenv("RAMUS_BENCH") != "web" || os.Getenv("RAMUS_BINARY") == "" {
+		t.Skip("runs as make bench-web")
+	}
+	b := &budgets{t: t}
+	b.files()
+	w := open(t, ada, func(api *web.API) { api.Assets = built(t) })
+	w.fill(500)
+	browser := webtest.Start(t)
+	b.loads(w, browser)
+	b.nodes(w)
+	b.tabs(w)
+	s := story(t, site(t, ""))
+	b.streams(s)
+	b.terminal(s)
+	b.long(s.Site)
+	text, err := json.MarshalIndent(b.list, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("..", "..", "bin", "bench-web.json")
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files measures what every page loads.
+func (b *budgets) files() {
+	out, err := bundle.Build(".")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, x := range []struct {
+		name string
+		most float64
+	}{{"app.js", 12}, {"app.css", 14}, {"term.js", 110}} {
+		if size, ok := out.Manifest.Sizes[x.name]; ok {
+			b.add(x.name+" after gzip", float64(size)/1024, x.most, "KiB")
+		}
+	}
+}
+
+// vitals gathers what a person notices of a page.
+const vitals = `window.__vitals = {lcp: 0, cls: 0, inp: 0, interactions: 0};
+const follow = (type, see, more) =>
+	new PerformanceObserver(l => l.getEntries().forEach(see)).observe({type, buffered: true, ...more});
+follow('largest-contentful-paint', e => { __vitals.lcp = e.startTime; });
+follow('layout-shift', e => { if (!e.hadRecentInput) __vitals.cls += e.value; });
+follow('event', e => {
+	if (!e.interactionId) return;
+	__vitals.interactions++;
+	__vitals.inp = Math.max(__vitals.inp, e.duration);
+}, {durationThreshold: 16});`
+
+// seen are the vitals of a page, in milliseconds.
+type seen struct{ LCP, CLS, INP, Interactions float64 }
+
+// loads loads pages five times over a slow network, by a slow processor, without a cache.
+func (b *budgets) loads(w *world, browser *webtest.Browser) {
+	p := browser.Open(nil)
+	p.Look(390, 844, "light")
+	p.Watch(vitals)
+	for _, path := range []string{"/dashboard", "/workspaces", "/workspaces/run-brave-otter",
+		"/workspaces/run-brave-otter/runs/RUN"} {
+		var paints, shifts []float64
+		for range 5 {
+			p.Throttle(4, 1_600_000, 150)
+			p.Forget()
+			p.Go(w.server.URL + w.path(path))
+			p.Wait(`__vitals.lcp > 0 && document.documentElement.dataset.connected === 'yes'`)
+			var v seen
+			p.Eval(`__vitals`, &v)
+			paints, shifts = append(paints, v.LCP/1000), append(shifts, v.CLS)
+			p.Throttle(1, 0, 0)
+		}
+		b.add("LCP of "+path, median(paints), 1.2, "s")
+		b.add("CLS of "+path, median(shifts), 0.02, "")
+	}
+	if faults := p.Faults(); len(faults) > 0 {
+		b.t.Error(faults)
+	}
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// nodes counts the elements of all pages.
+func (b *budgets) nodes(w *world) {
+	most, where := 0, ""
+	for _, path := range paths(500) {
+		_, _, body := w.get(w.path(path))
+		if n := len(parse(b.t, path, body).all); n > most {
+			most, where = n, path
+		}
+	}
+	b.add("elements of the largest page, "+where, float64(most), 4000, "")
+}
+
+// tabs opens 500 pages of 20 people, and measures what the server needs for them while nothing happens.
+func (b *budgets) tabs(w *world) {
+	const people, tabs = 20, 25
+	var conns []net.Conn
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
+	used := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapInuse+m.StackInuse) / (1 << 20)
+	}
+	before := used()
+	for i := range people {
+		who := ada
+		who.Subject = fmt.Sprintf("github:%d", 100+i)
+		server := httptest.NewServer(w.mux.Handler(w.table, &who))
+		defer server.Close()
+		for range tabs {
+			conns = append(conns, b.tab(server.URL))
+		}
+	}
+	b.add("memory of 500 idle tabs", used()-before, 60, "MiB")
+	const rest = 10 * time.Second
+	from := processor(b.t)
+	time.Sleep(rest) // the measure is what happens while nothing does
+	b.add("processor of 500 idle tabs", 100*float64(processor(b.t)-from)/float64(rest), 1, "% of a core")
+}
+
+// tab subscribes to the dashboard as a page does, and returns the connection.
+func (b *budgets) tab(server string) net.Conn {
+	d := websocket.Dialer{Subprotocols: []string{live.Protocol}, ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10}
+	conn, resp, err := d.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", http.Header{"Origin": {server}})
+	if err != nil {
+		b.t.Fatalf("%v %v", err, resp)
+	}
+	if err := conn.WriteJSON(map[string]any{"sub": "/dashboard", "have": map[string]string{}}); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, _, err := conn.ReadMessage(); err != nil {
+		b.t.Fatal(err)
+	}
+	return conn.UnderlyingConn()
+}
+
+// processor returns the time of processors that this process has used.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// streams types and presses while an agent says 20 words a second.
+func (b *budgets) streams(s *webtest.Story) {
+	p := s.Page
+	p.Watch(vitals)
+	s.SignIn()
+	s.Import()
+	s.Begin()
+	s.Say("slowly 45 " + strings.Repeat("and one more word, ", 100))
+	const said = `[...document.querySelectorAll('[data-live=talk] .entry.words')].map(e => e.textContent)
+		.join(' ').split(' ').length`
+	p.Wait(said + ` > 20`)
+	p.Throttle(4, 0, 0)
+	p.Click("#say")
+	for range 10 {
+		for _, key := range []string{"a", "b", "c", "d", " "} {
+			p.Press(key)
+		}
+		p.Click(".say summary")
+		p.Click(".say summary")
+		p.Click("#say")
+	}
+	var words int
+	if p.Eval(said, &words); words >= 400 {
+		b.t.Error("the agent was done before all was typed")
+	}
+	var v seen
+	p.Eval(`__vitals`, &v)
+	p.Throttle(1, 0, 0)
+	b.add(fmt.Sprintf("INP while words stream (%.0f interactions)", v.Interactions), v.INP, 100, "ms")
+	p.Wait(`document.querySelector('[data-live=talk] .entry.end')`)
+	bytes, nodes := p.Heap()
+	b.add("heap of the tab", float64(bytes)/(1<<20), 80, "MiB")
+	b.add("elements of the conversation", float64(nodes), 4000, "")
+}
+
+// echo is the time from a key to its echo in a terminal, by the 95th percentile of 60.
+const echo = `(async () => {
+	const all = [], turn = () => new Promise(r => {
+		const c = new MessageChannel();
+		c.port1.onmessage = r;
+		c.port2.postMessage(0);
+	});
+	for (let i = 0; i < 60; i++) {
+		const at = __term.at, from = performance.now();
+		__term.type('x');
+		while (__term.at === at) await turn();
+		all.push(performance.now() - from);
+	}
+	all.sort((a, b) => a - b);
+	return all[56];
+})()`
+
+// resume is the time that a viewer needs to go on after its connection is cut.
+const resume = `(async () => {
+	const all = [], turn = () => new Promise(r => {
+		const c = new MessageChannel();
+		c.port1.onmessage = r;
+		c.port2.postMessage(0);
+	});
+	for (let i = 0; i < 5; i++) {
+		__term.socket.close();
+		while (__term.socket) await turn();
+		const from = performance.now(), at = __term.at;
+		await __term.open(WORKSPACE);
+		__term.type('y');
+		while (__term.at === at) await turn();
+		all.push(performance.now() - from);
+	}
+	all.sort((a, b) => a - b);
+	return all[2];
+})()`
+
+// terminal measures a terminal in the page of the story.
+func (b *budgets) terminal(s *webtest.Story) {
+	s.OpenTerminal()
+	var took float64
+	s.Page.Eval(echo, &took)
+	b.add("key to echo, 95th percentile", took, 15, "ms")
+	s.Page.Eval(strings.Replace(resume, "WORKSPACE", webtest.Quote("run-"+s.Name), 1), &took)
+	b.add("terminal after a cut connection", took, 300, "ms")
+}
+
+var runLink = regexp.MustCompile(`/workspaces/run-long-heron/runs/[0-9a-z-]+`)
+
+// long measures the page of a run with 2,000 events.
+func (b *budgets) long(s *webtest.Site) {
+	s.Do(s.Ramus, "agent", "long-heron", "--repo", "sample", "--agent", "coder", "--output=false", "--", "flood 2000")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	client := &http.Client{Jar: jar, Timeout: time.Minute}
+	get := func(url string) string {
+		r, err := http.NewRequestWithContext(b.t.Context(), "GET", url, nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		r.Header.Set("Accept", "text/html")
+		resp, err := client.Do(r)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			b.t.Fatalf("%s: %s %v\n%s", url, resp.Status, err, body)
+		}
+		return string(body)
+	}
+	get(regexp.MustCompile(`http\S+`).FindString(s.Do(s.Ramus, "open")))
+	path := runLink.FindString(get(s.URL + "/workspaces/run-long-heron"))
+	if path == "" {
+		b.t.Fatal("the workspace has no link to its run")
+	}
+	for _, x := range []struct{ name, path string }{{"page of a run with 2,000 events", path},
+		{"page of its workspace", "/workspaces/run-long-heron"}} {
+		var times []float64
+		body := ""
+		for range 15 {
+			from := time.Now()
+			body = get(s.URL + x.path)
+			times = append(times, time.Since(from).Seconds()*1000)
+		}
+		b.add(x.name, median(times), 50, "ms")
+		b.add("its elements", float64(len(parse(b.t, x.path, body).all)), 4000, "")
+	}
+}
