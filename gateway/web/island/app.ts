@@ -4,5 +4,6 @@ import './keys';
 import './talk';
 import './form';
 import './shell';
+import './tabs';
 import './session';
 import './notify';
