@@ -69,7 +69,7 @@ type talkStatus struct {
 	MayChange              bool
 	Plan                   []acp.PlanItem
 	PlanText               string
-	Question               string // the key of the open question
+	Question               string // the id of the element of the open question
 }
 
 // sessionTab is a session in the list of sessions.
@@ -101,6 +101,12 @@ type talkFile struct {
 	Name, Href string
 	Picture    bool
 }
+
+// anchor returns the id of the element of a question.
+func anchor(entry string) string { return "question-" + strings.ReplaceAll(entry, "/", "-") }
+
+// Anchor returns the id of the element of the row.
+func (row talkRow) Anchor() string { return anchor(row.ID) }
 
 func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
@@ -189,7 +195,7 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 			case e.Kind == conversation.KindPlan && turn.Run == live.Run && !turn.Over():
 				d.Status.Plan, d.Status.PlanText = cleanPlan(e.Plan), render.OneLine(e.Text, 200)
 			case e.Kind == conversation.KindQuestion && e.Decision == nil && turn.Run == live.Run:
-				d.Status.Question = "e " + e.ID
+				d.Status.Question = anchor(e.ID)
 			}
 		}
 	}

@@ -97,7 +97,9 @@ if (list) {
     }
   }).observe(list, { childList: true });
 
-  // The page opens at the entry of its address, else where the reader was, else at the end if the agent works, else at the last prompt.
+  // The page opens at the entry of its address, else where the reader was, else at the open question, else at the end if the agent works, else
+  // at the last prompt.
+  const question = list.querySelector<HTMLElement>(':scope > .question[id]');
   const wanted = frame.dataset.at ? named(frame.dataset.at) : undefined;
   const before = named(sessionStorage.getItem(place) ?? '');
   if (wanted) {
@@ -105,6 +107,9 @@ if (list) {
     wanted.scrollIntoView({ block: 'center' });
   } else if (before) {
     before.scrollIntoView({ block: 'start' });
+  } else if (question) {
+    question.scrollIntoView({ block: 'center' });
+    following = atEnd();
   } else if (working()) {
     following = true;
     toEnd();
