@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,8 +50,12 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 	}
 	l.mu.Lock()
 	l.questions++
-	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(l.questions), Message: l.x.Secrets.String(question(q)),
-		Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
+	words, command := q.Words()
+	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(l.questions), Message: l.x.Secrets.String(words),
+		Command: l.x.Secrets.String(command), Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
+	if a.gate.Command != "" {
+		a.gate.Message += "\n" + a.gate.Command
+	}
 	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agent.KindPermission, Message: a.gate.Message,
 		Data: record.Marshal(a.gate)}
 	err = l.emitLocked(e, true)
@@ -110,33 +113,6 @@ func (l *liveRun) answerLocked(a *asked, d record.Decision) error {
 		l.run.Gate = nil
 	}
 	return nil
-}
-
-// question returns the question to a person.
-func question(q acp.Question) string {
-	var b strings.Builder
-	b.WriteString("The agent asks for leave: " + q.Tool.Words())
-	if q.Tool.Kind != "" {
-		b.WriteString(" (" + q.Tool.Kind + ")")
-	}
-	if q.Tool.RawInput != nil {
-		b.WriteString("\n" + readable(q.Tool.RawInput))
-	}
-	return text.Clip(b.String(), 2<<10)
-}
-
-// readable returns JSON with the characters <, > and & as they are. Text that is not JSON is not changed.
-func readable(raw json.RawMessage) string {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var value any
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if d.Decode(&value) != nil || e.Encode(value) != nil {
-		return string(raw)
-	}
-	return strings.TrimSpace(b.String())
 }
 
 // errNotAsked is the error of an answer while the run's agent asks nothing.

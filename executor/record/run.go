@@ -154,8 +154,10 @@ func (r Run) Aside() bool { return r.Sub || r.Passive() }
 
 // Gate is a question that a run asks a person, and waits.
 type Gate struct {
-	Step    string   `json:"step"`
-	Message string   `json:"message"`
+	Step    string `json:"step"`
+	Message string `json:"message"`
+	// Command is the command that an agent wants to run. The message ends with it. It is empty for other questions.
+	Command string   `json:"command,omitempty"`
 	Allowed []string `json:"allowed,omitempty"`
 	// Options are the answers that an agent accepts, in its order and words. A gate of a workflow has none.
 	Options []GateOption `json:"options,omitempty"`

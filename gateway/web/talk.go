@@ -89,7 +89,7 @@ type talkRow struct {
 	Path                       string // of the workspace
 	Run, Step, PromptKey       string
 	Options                    []record.GateOption
-	Allowed                    string
+	Allowed, Command           string // of a question
 	Files                      []talkFile
 	Src                        string // the path of the part that the page leaves out
 	Rest                       string // of a long prompt
@@ -444,6 +444,9 @@ func (row *talkRow) question(e *conversation.Entry) {
 		return
 	}
 	row.Step = g.Step
+	if words, ok := strings.CutSuffix(e.Text, "\n"+g.Command); ok && g.Command != "" {
+		row.Text, row.Command = render.ClipClean(words, maxTalkText), render.ClipClean(g.Command, maxTalkText)
+	}
 	for _, o := range g.Options {
 		o.Name = render.OneLine(o.Name, 80)
 		if o.Name == "" {

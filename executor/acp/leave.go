@@ -1,0 +1,82 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+// Bounds of a question in words, in bytes.
+const (
+	maxLeave   = 512  // the title of the call
+	maxCommand = 1536 // the command, and the input as JSON
+)
+
+// Words returns the question for a person, and the command that it is about, or "". The words do not repeat the command, nor an input that the
+// title has already. An input of another shape is in the words as JSON, so that nobody allows an input that is not shown.
+func (q Question) Words() (words, command string) {
+	title, kind := q.Tool.Words(), ""
+	if q.Tool.Kind != "" {
+		kind = " (" + q.Tool.Kind + ")"
+	}
+	command, rest := splitInput(q.Tool.RawInput, title)
+	bare := strings.Trim(title, "` ")
+	if flat := strings.Join(strings.Fields(command), " "); flat != "" && strings.HasSuffix(bare, flat) && len(bare)-len(flat) < 20 {
+		words = "The agent asks for leave to run a command" + kind + ":"
+	} else {
+		words = "The agent asks for leave: " + text.Clip(title, maxLeave) + kind
+	}
+	if rest != "" {
+		words += "\n" + text.Clip(rest, maxCommand)
+	}
+	return words, text.Clip(command, maxCommand)
+}
+
+// splitInput returns the command of an input, and as JSON what neither the command nor the title has.
+func splitInput(raw json.RawMessage, title string) (command, rest string) {
+	if len(raw) == 0 {
+		return "", ""
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var value any
+	if d.Decode(&value) != nil {
+		return "", string(raw)
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return "", readable(value)
+	}
+	if s, ok := fields["command"].(string); ok && strings.TrimSpace(s) != "" {
+		command = strings.TrimSpace(s)
+		delete(fields, "command")
+	}
+	for name, v := range fields {
+		s, ok := v.(string)
+		if !ok || !slices.Contains(titled, name) || !slices.Contains(strings.FieldsFunc(title, inTitle), s) && s != title {
+			return command, readable(fields)
+		}
+	}
+	return command, ""
+}
+
+// titled are the fields of an input that mean what a title says of them. Any other field is shown, also if its value is in the title.
+var titled = []string{"path", "file_path", "url", "query", "pattern", "description"}
+
+// inTitle reports whether a character is between the words of a title.
+func inTitle(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("`'\"", r) }
+
+// readable returns a value as JSON with the characters <, > and & as they are.
+func readable(value any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return "" // it was decoded from JSON
+	}
+	return strings.TrimSpace(b.String())
+}
