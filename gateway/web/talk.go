@@ -94,6 +94,7 @@ type talkRow struct {
 	Src                        string // the path of the part that the page leaves out
 	Rest                       string // of a long prompt
 	Open, MayChange, First     bool
+	Retries                    bool // a run that failed, which can be begun again
 	Verdict                    *Badge
 }
 
@@ -284,6 +285,12 @@ func (m *talkMaker) again(t conversation.Transcript) *talkAgain {
 // doing describes the work of the run at work.
 func (m *talkMaker) doing(t conversation.Transcript) string {
 	last := t.Turns[len(t.Turns)-1]
+	for _, turn := range slices.Backward(t.Turns) {
+		if turn.Run == t.Live.Run { // a terminal that was opened later is no work
+			last = turn
+			break
+		}
+	}
 	name := last.Agent
 	if name == "" {
 		name = "A command"
@@ -384,6 +391,9 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 		if e.Reason == string(record.ReasonCancelled) {
 			row.Text, row.Note, row.Class = "The run was stopped. Its changes are committed.", "", ""
 		}
+		if row.Retries = m.may && t.Kind != record.KindTerminal; t.Kind == record.KindTerminal && row.Class == "" {
+			row.Text = "The terminal was stopped. Its changes are committed."
+		}
 		row.Text = sentence(row.Text)
 	case conversation.KindSecret:
 		row.Class, row.Text = "warn", "The value of a secret was removed: "+row.Text
@@ -475,6 +485,9 @@ func (row *talkRow) question(e *conversation.Entry) {
 	row.Until = e.Decided
 }
 
+// reasonKilled is the reason of a command that was stopped.
+const reasonKilled = "killed"
+
 // command sets the row of a command or a check, with its output if the whole of it is wanted.
 func (row *talkRow) command(e *conversation.Entry, whole bool) {
 	row.Mark, row.Class = mark(e.OK)
@@ -488,8 +501,12 @@ func (row *talkRow) command(e *conversation.Entry, whole bool) {
 	} else if whole {
 		row.Src, row.Bodies = "", []resultPart{{Class: "wrap printed", HTML: markup.Terminal(text.ClipEnd(e.Tail, maxTail))}}
 	}
-	if e.Reason != "" {
-		row.Note, row.Class, row.Mark = render.OneLine(e.Reason, 80)+": "+row.Note, "warn", "!"
+	switch {
+	case e.Reason == reasonKilled:
+		row.Note, row.Class, row.Mark = "stopped", "", "–"
+		return
+	case e.Reason != "":
+		row.Note, row.Class, row.Mark = strings.TrimSuffix(render.OneLine(e.Reason, 80)+": "+row.Note, ": "), "warn", "!"
 		return
 	}
 	row.Note = ""

@@ -318,7 +318,8 @@ class RTerm extends HTMLElement {
     let again = false;
     if (t?.problem) words = sentence(t.problem.detail) + (t.problem.hint ? ` ${sentence(t.problem.hint)}` : '');
     else if (t?.state && !t.state.running) {
-      words = t.state.end ? `The program has ended: ${clean(t.state.end, 300)}` : `The program has ended${t.state.exit === undefined ? '' : ` with exit ${t.state.exit}`}.`;
+      if (t.state.end === 'killed' || t.state.end === 'it was closed') words = 'This terminal was stopped. Its changes are committed.';
+      else words = t.state.end ? `The program has ended: ${clean(t.state.end, 300)}` : `The program has ended${t.state.exit === undefined ? '' : ` with exit ${t.state.exit}`}.`;
       again = !this.watch;
     } else if (t?.phase === 'away' && t.tries > 0) words = 'No connection. What you type now is not sent. The terminal goes on, and comes back by itself.';
     else if (t?.phase === 'open' && t.state?.away) words = 'The server is finding the program again. What you type now is not sent.';
