@@ -34,7 +34,8 @@ func TestTerminalUse(t *testing.T) {
 		name string
 		do   func(*testing.T)
 	}{
-		{"programs", d.programs}, {"clipboard", d.clipboard}, {"reader", d.reader}, {"viewers", d.viewers}, {"phone", d.phone},
+		{"programs", d.programs}, {"clipboard", d.clipboard}, {"reader", d.reader}, {"keyboard", d.keyboard},
+		{"viewers", d.viewers}, {"phone", d.phone},
 		{"lag", d.lag}, {"paste", d.paste}, {"network", d.network}, {"kills", d.kills}, {"output", d.output},
 	} {
 		if !t.Run(use.name, func(t *testing.T) {
@@ -280,6 +281,23 @@ func (d *desk) paste(t *testing.T) {
 	if len(lines) != 16384 || len(lines[9999]) != 63 || !strings.HasSuffix(lines[9999], "9999") {
 		t.Errorf("%d lines were pasted", len(lines))
 	}
+}
+
+// keyboard leaves the terminal by F6. Tab leads past it, and Enter at its tab leads back.
+func (d *desk) keyboard(t *testing.T) {
+	const inside = `document.activeElement.matches('.xterm-helper-textarea')`
+	d.tab.Wait(inside)
+	d.tab.Press("F6")
+	d.tab.Wait(`document.activeElement.matches('.term-tabs button')`)
+	for n := 0; d.tab.Holds(`document.activeElement.closest('.term-frame')`); n++ {
+		if n == 40 || d.tab.Holds(inside) {
+			t.Fatalf("after %d keys the focus is still in the terminal", n)
+		}
+		d.tab.Press("Tab")
+	}
+	d.tab.Eval(`document.querySelector('.term-tabs button[aria-selected=true]').focus()`, nil)
+	d.tab.Press("Enter")
+	d.tab.Wait(inside + ` && document.activeElement.tabIndex === 0`)
 }
 
 // network cuts the network while a program prints.

@@ -72,6 +72,15 @@ class RTerm extends HTMLElement {
     this.buttons();
     this.phone();
     new ResizeObserver(() => this.fit()).observe(this.element('screens'));
+    // A terminal takes the key Tab. After it was left by F6, Tab leads past it, until the focus has left the frame or comes back.
+    this.element('frame').addEventListener('focusin', e => {
+      for (const t of this.tabs) if (t.panel.contains(e.target as Node) && t.screen) t.screen.skipped = false;
+    });
+    this.element('frame').addEventListener('focusout', e => {
+      const to = e.relatedTarget as Node | null;
+      if (!to || this.element('frame').contains(to)) return;
+      for (const t of this.tabs) if (t.screen) t.screen.skipped = false;
+    });
     addEventListener('online', () => this.wake());
     addEventListener('pageshow', () => this.wake());
     addEventListener('pagehide', () => this.leave());
@@ -397,6 +406,7 @@ class RTerm extends HTMLElement {
     const t = this.active!;
     if (e.key === 'F6' && !e.shiftKey || e.key === 'Escape' && e.ctrlKey && e.shiftKey) {
       e.preventDefault();
+      t.screen!.skipped = true;
       t.button.focus();
       return true;
     }

@@ -126,6 +126,9 @@ export class Screen {
     this.gl = undefined;
   }
 
+  /** Whether the key Tab leads past the screen. */
+  set skipped(yes: boolean) { if (this.term.textarea) this.term.textarea.tabIndex = yes ? -1 : 0; }
+
   visible(): boolean { return this.host.getClientRects().length > 0; }
 
   /** Returns the size that fits the place of the screen. */
