@@ -36,17 +36,8 @@ func TestScreen(t *testing.T) {
 		t.Skip("cannot run here: it starts node")
 	}
 	needs(t, "node_modules/@xterm/headless")
-	node, err := exec.LookPath("node")
-	if err != nil {
-		missing(t, "there is no node")
-	}
 	dir := t.TempDir()
-	program := filepath.Join(dir, "headless.cjs")
-	built := api.Build(api.BuildOptions{EntryPoints: []string{"testdata/headless.ts"}, Outfile: program, Bundle: true,
-		Platform: api.PlatformNode, Format: api.FormatCommonJS, Write: true})
-	if len(built.Errors) > 0 {
-		t.Fatal(built.Errors)
-	}
+	node, program := forNode(t, dir, "headless.ts")
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -97,6 +88,46 @@ func TestScreen(t *testing.T) {
 	}
 	if result.Difference != "" {
 		t.Errorf("the screens differ: %s", result.Difference)
+	}
+}
+
+// forNode builds a program of testdata into a folder. Returns node and the program.
+func forNode(t *testing.T, dir, name string) (node, program string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		missing(t, "there is no node")
+	}
+	program = filepath.Join(dir, strings.TrimSuffix(name, ".ts")+".cjs")
+	built := api.Build(api.BuildOptions{EntryPoints: []string{filepath.Join("testdata", name)}, Outfile: program, Bundle: true,
+		Platform: api.PlatformNode, Format: api.FormatCommonJS, Write: true})
+	if len(built.Errors) > 0 {
+		t.Fatal(built.Errors)
+	}
+	return node, program
+}
+
+// TestPauses cuts a connection of a terminal again and again. The next try comes at once if the connection lasted a while, and the first
+// times in any case.
+func TestPauses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("cannot run here: it starts node")
+	}
+	node, program := forNode(t, t.TempDir(), "pauses.ts")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, node, program).Output()
+	var pauses []float64
+	if err == nil {
+		err = json.Unmarshal(out, &pauses)
+	}
+	if err != nil || len(pauses) != 14 {
+		t.Fatalf("%v %s", err, out)
+	}
+	for i, pause := range pauses {
+		if soon := i < 8 || i >= 12; soon && pause > 100 || !soon && i > 8 && pause < 500 {
+			t.Errorf("pause %d takes at most %.0f ms: %v", i, pause, pauses)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ const frame = {
 export const protocol = 'ramus.term.1';
 const maxInput = 32 << 10; // bytes of one frame
 const maxQueue = 1 << 20; // bytes that wait for the network
-const promptly = 100;
+const promptly = 100; // the longest pause before the first try
 const firstPause = 500;
 const maxPause = 15_000;
 const soon = 60_000; // a server that restarts is there again by then
@@ -57,8 +57,9 @@ const soonPause = 1_500;
 const openWithin = 10_000;
 const pingEvery = 20_000;
 const deadAfter = 45_000;
-const probeFor = 4_000;
+const probeFor = 2_000;
 const steady = 5_000; // how long a connection lasts that begins the pauses again
+const shortOnes = 8; // connections that may be shorter; one more in each time of a steady one
 
 const text = new TextDecoder();
 const bytes = new TextEncoder();
@@ -82,6 +83,8 @@ export class Link {
   private retry = 0;
   private tries = 0;
   private opened = 0;
+  private credit = shortOnes; // short connections that still begin the pauses again
+  private counted = 0; // the time of credit
   private lost = 0; // when the tries began
   private heard = 0;
   private timer?: ReturnType<typeof setTimeout>;
@@ -198,10 +201,20 @@ export class Link {
   private hangUp() {
     clearInterval(this.beat);
     const s = this.socket;
-    if (this.greeted && Date.now() - this.opened > steady) this.tries = 0;
+    if (this.greeted) this.forgive();
     this.socket = undefined;
     this.greeted = false;
     if (s) { s.onclose = s.onmessage = s.onopen = null; s.close(); }
+  }
+
+  /** Has the next try come at once after a connection that worked. A server that ends all of them soon gets pauses. */
+  private forgive() {
+    const now = Date.now();
+    this.credit = Math.min(shortOnes, this.credit + (now - this.counted) / steady);
+    this.counted = now;
+    if (this.credit < 1) return;
+    this.credit--;
+    this.tries = 0;
   }
 
   private drop() {
