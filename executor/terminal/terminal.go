@@ -17,12 +17,13 @@ const (
 	// MaxInput is the number of bytes of one input.
 	MaxInput = 64 << 10
 	// Hold is the number of bytes that a viewer gets before it acknowledges any, and by which a program may be ahead of
-	// the owner. A viewer goes on when no more than Resume of them are left.
-	Hold   = 512 << 10
-	Resume = 128 << 10
+	// the owner. A viewer goes on when no more than Resume of them are left. A key that ends a program takes effect on the
+	// screen after so many bytes, so Hold is small.
+	Hold   = 128 << 10
+	Resume = 64 << 10
 
 	inputQueue = 256 << 10 // bytes of input that wait for the program
-	ackEvery   = 64 << 10
+	ackEvery   = 32 << 10
 	pointEvery = 4 << 10 // bytes between two safe points
 	doneQueue  = 256     // commands that a viewer has not heard of yet
 	maxSide    = 1000    // rows, and columns

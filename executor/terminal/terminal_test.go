@@ -237,6 +237,28 @@ func TestOwner(t *testing.T) {
 	p.until(t, func() bool { return p.acked == Hold })
 }
 
+// TestAhead lets a program that prints without end be ahead of its owner by little, so that the end of it is seen soon,
+// and by enough that acknowledgements do not stop it.
+func TestAhead(t *testing.T) {
+	if Hold > 128<<10 || Hold%maxOutput != 0 || Resume+maxOutput > Hold || ackEvery > Hold/4 {
+		t.Errorf("a hold of %d bytes, resumed at %d, with acknowledgements each %d bytes", Hold, Resume, ackEvery)
+	}
+	term, p := New("1", Size{24, 80}), newProgram()
+	v := view(t, term, ViewOptions{Have: -1})
+	term.Attach(p, 0, 0)
+	defer term.Detach(func() {})
+	_, _ = term.Write(make([]byte, 2*Hold))
+	for v.cursor < Hold {
+		next(t, v, ItemOutput)
+	}
+	if item, ok, _ := v.take(); ok && item.Kind == ItemOutput {
+		t.Errorf("%d more bytes were sent", len(item.Data))
+	}
+	v.Ack(Hold - Resume)
+	next(t, v, ItemOutput)
+	p.until(t, func() bool { return p.acked >= Hold-Resume-ackEvery })
+}
+
 // TestStuckInput checks that a program that takes no input gets acknowledgements, that input waits, and that waiting input
 // is dropped with the connection.
 func TestStuckInput(t *testing.T) {

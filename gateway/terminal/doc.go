@@ -16,7 +16,7 @@
 // Offsets count the bytes of output since the start of the terminal. A viewer that connects again sends the offset that it wants,
 // and gets all bytes from there, none twice. After a reset the client clears its screen, writes the frame's own bytes, which
 // belong to no offset, and goes on with the output at the offset. A client acknowledges the output that it has shown. The server
-// sends 512 KiB without an acknowledgement, and goes on when no more than 128 KiB are left.
+// sends 128 KiB without an acknowledgement, and goes on when no more than 64 KiB are left.
 //
 // Input that was not sent when a socket ends is lost. A client must not keep it for later.
 package terminal
