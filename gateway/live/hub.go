@@ -43,9 +43,10 @@ type Hub struct {
 
 // sleeper is a view that waits for a change.
 type sleeper struct {
-	topics []string
-	person string
-	wake   chan struct{} // holds a token if something has changed since
+	topics  []string
+	listens bool // topics are known; until then every change wakes it
+	person  string
+	wake    chan struct{} // holds a token if something has changed since
 }
 
 // Wake wakes the views of topics.
@@ -53,7 +54,7 @@ func (h *Hub) Wake(topics ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.sleeper {
-		if slices.ContainsFunc(topics, func(t string) bool { return slices.Contains(s.topics, t) }) {
+		if !s.listens || slices.ContainsFunc(topics, func(t string) bool { return slices.Contains(s.topics, t) }) {
 			s.signal()
 		}
 	}
@@ -80,7 +81,8 @@ func (s *sleeper) signal() {
 	}
 }
 
-// join adds a view without topics. The caller of join calls leave.
+// join adds a view without topics. It is made for the first time now, so it may miss any change until it listens. The caller of join calls
+// leave.
 func (h *Hub) join(person string) *sleeper {
 	s := &sleeper{person: person, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -96,6 +98,7 @@ func (h *Hub) join(person string) *sleeper {
 func (h *Hub) listen(s *sleeper, topics []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s.listens = true
 	if slices.Equal(s.topics, topics) {
 		return
 	}

@@ -67,3 +67,19 @@ func TestReordered(t *testing.T) {
 		}
 	}
 }
+
+// TestMissed wakes a view by a change that came while it was made for the first time, and by no other.
+func TestMissed(t *testing.T) {
+	h := &Hub{}
+	s := h.join("ada")
+	h.Wake("repo/app")
+	if len(s.wake) != 1 {
+		t.Error("a change was missed")
+	}
+	<-s.wake
+	h.listen(s, nil) // a view may have no topics
+	h.Wake("repo/app")
+	if len(s.wake) != 0 {
+		t.Error("a change of another topic wakes it")
+	}
+}

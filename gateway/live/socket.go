@@ -108,6 +108,9 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
+// buffers are those of the messages that are being written.
+var buffers sync.Pool
+
 func (api *API) serve(c *route.Call) error {
 	if c.Access != route.AccessSocket && !sameOrigin(c.R) { // the table of routes has checked it otherwise
 		return route.NewProblem(route.KindDenied, "a page of another origin cannot follow pages of this server")
@@ -118,7 +121,7 @@ func (api *API) serve(c *route.Call) error {
 	}
 	defer leave()
 	up := websocket.Upgrader{Subprotocols: []string{Protocol}, CheckOrigin: func(*http.Request) bool { return true },
-		ReadBufferSize: 4096, WriteBufferSize: 4096,
+		WriteBufferPool:  &buffers, // most sockets are idle
 		HandshakeTimeout: writeTime, EnableCompression: true,
 		Error: func(http.ResponseWriter, *http.Request, int, error) {}}
 	conn, err := up.Upgrade(c.W, c.R, nil)
@@ -183,7 +186,6 @@ var (
 func (s *socket) run(ctx context.Context) {
 	draining := context.AfterFunc(s.call.Draining(), func() { s.end(http.ErrServerClosed) })
 	s.work.Go(func() { s.write(ctx) })
-	s.work.Go(func() { s.lookAgain(ctx) })
 	s.read(ctx)
 	s.end(errClosed)
 	draining()
@@ -283,10 +285,7 @@ func (s *socket) keep(ctx context.Context, at string, v *view) {
 				s.send(ctx, m)
 			}
 		}
-		if n == 1 { // a change between the first view and listen would be missed
-			sleeper.signal()
-		}
-		last = now
+		last = now.outline()
 		if !sleeper.rest(ctx, max(fastest, restShare*time.Since(began)), now.Beat) {
 			return
 		}
@@ -324,11 +323,12 @@ func (s *socket) send(ctx context.Context, m message) {
 	}
 }
 
-// write writes messages and pings until ctx ends. Then it closes the connection, which ends the reader.
+// write writes messages and pings, and looks the person up every minute, until ctx ends. Then it closes the connection, which ends the reader.
 func (s *socket) write(ctx context.Context) {
 	defer s.conn.Close()
-	ping := time.NewTicker(pingEvery)
+	ping, again := time.NewTicker(pingEvery), time.NewTicker(againEvery)
 	defer ping.Stop()
+	defer again.Stop()
 	for {
 		var err error
 		select {
@@ -350,6 +350,8 @@ func (s *socket) write(ctx context.Context) {
 			err = s.conn.WriteJSON(m)
 		case <-ping.C:
 			err = s.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(writeTime))
+		case <-again.C:
+			s.lookAgain()
 		}
 		if err != nil {
 			s.end(errClosed)
@@ -364,21 +366,12 @@ func (s *socket) stillSignedIn() bool {
 	return err == nil && !who.Nobody()
 }
 
-// lookAgain looks the person up every minute, until ctx ends.
-func (s *socket) lookAgain(ctx context.Context) {
-	tick := time.NewTicker(againEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		who, err := s.call.Again()
-		if err != nil || who.Subject != s.who.Load().Subject {
-			s.end(errSignedOut)
-			return
-		}
-		s.who.Store(&who)
+// lookAgain looks the person up, and ends the socket if the person may no longer be here.
+func (s *socket) lookAgain() {
+	who, err := s.call.Again()
+	if err != nil || who.Subject != s.who.Load().Subject {
+		s.end(errSignedOut)
+		return
 	}
+	s.who.Store(&who)
 }

@@ -173,3 +173,24 @@ func TestSocketRefuses(t *testing.T) {
 		conn.Close()
 	}
 }
+
+// TestMadeOnce makes a view once if nothing changes.
+func TestMadeOnce(t *testing.T) {
+	var number atomic.Int64
+	api, server := serve(t, &number)
+	var made atomic.Int64
+	render := api.Render
+	api.Render = func(c *route.Call, at *url.URL) (View, error) {
+		made.Add(1)
+		return render(c, at)
+	}
+	conn := dial(t, server)
+	_ = conn.WriteJSON(request{Sub: "/n"})
+	next(t, conn)
+	number.Store(1)
+	api.Hub.Wake("me")
+	next(t, conn) // a view that was made without a change would have come between
+	if n := made.Load(); n != 2 {
+		t.Errorf("the view was made %d times", n)
+	}
+}

@@ -25,6 +25,15 @@ type View struct {
 	Fragments []Fragment
 }
 
+// outline returns the view without the content of its fragments, which a socket does not keep.
+func (v View) outline() View {
+	list := make([]Fragment, len(v.Fragments))
+	for i, f := range v.Fragments {
+		list[i] = Fragment{Key: f.Key, In: f.In}
+	}
+	return View{Title: v.Title, Fragments: list}
+}
+
 // Hash returns the hash of a fragment, for data-hash.
 func Hash(html string) string {
 	sum := sha256.Sum256([]byte(html))

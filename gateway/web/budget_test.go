@@ -1,19 +1,21 @@
 package web_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -154,15 +156,21 @@ func (b *budgets) nodes(w *world) {
 	b.add("elements of the largest page, "+where, float64(most), 4000, "")
 }
 
-// tabs opens 500 pages of 20 people, and measures what the server needs for them while nothing happens.
+// tabsOf are the tabs of each of the people who have idle ones.
+const tabsOf = 25
+
+// tabs opens 500 pages of 20 people, and measures what the server needs for them while nothing happens. The pages are
+// in a process of their own.
 func (b *budgets) tabs(w *world) {
-	const people, tabs = 20, 25
-	var conns []net.Conn
-	defer func() {
-		for _, conn := range conns {
-			conn.Close()
-		}
-	}()
+	const people = 20
+	var servers []string
+	for i := range people {
+		who := ada
+		who.Subject = fmt.Sprintf("github:%d", 100+i)
+		server := httptest.NewServer(w.mux.Handler(w.table, &who))
+		defer server.Close()
+		servers = append(servers, server.URL)
+	}
 	used := func() float64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -170,14 +178,23 @@ func (b *budgets) tabs(w *world) {
 		return float64(m.HeapInuse+m.StackInuse) / (1 << 20)
 	}
 	before := used()
-	for i := range people {
-		who := ada
-		who.Subject = fmt.Sprintf("github:%d", 100+i)
-		server := httptest.NewServer(w.mux.Handler(w.table, &who))
-		defer server.Close()
-		for range tabs {
-			conns = append(conns, b.tab(server.URL))
-		}
+	cmd := exec.CommandContext(b.t.Context(), os.Args[0], "-test.run=^TestIdleTabs$")
+	cmd.Env = append(os.Environ(), "RAMUS_BENCH_TABS="+strings.Join(servers, " "))
+	cmd.Stderr = os.Stderr
+	end, err := cmd.StdinPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { end.Close(); _ = cmd.Wait() }()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != tabsOpen {
+		b.t.Fatalf("the tabs do not open: %q %v", line, err)
 	}
 	b.add("memory of 500 idle tabs", used()-before, 60, "MiB")
 	const rest = 10 * time.Second
@@ -186,20 +203,53 @@ func (b *budgets) tabs(w *world) {
 	b.add("processor of 500 idle tabs", 100*float64(processor(b.t)-from)/float64(rest), 1, "% of a core")
 }
 
-// tab subscribes to the dashboard as a page does, and returns the connection.
-func (b *budgets) tab(server string) net.Conn {
-	d := websocket.Dialer{Subprotocols: []string{live.Protocol}, ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10}
+// tabsOpen is the line that TestIdleTabs prints when all tabs are open.
+const tabsOpen = "all tabs are open\n"
+
+// TestIdleTabs is the process with the tabs of tabs. It opens them at the servers of RAMUS_BENCH_TABS, and answers
+// their pings until its input ends.
+func TestIdleTabs(t *testing.T) {
+	servers := strings.Fields(os.Getenv("RAMUS_BENCH_TABS"))
+	if len(servers) == 0 {
+		t.Skip("runs as make bench-web")
+	}
+	var reading sync.WaitGroup
+	var conns []*websocket.Conn
+	for _, server := range servers {
+		for range tabsOf {
+			conn := openTab(t, server)
+			conns = append(conns, conn)
+			reading.Go(func() {
+				for {
+					if _, _, err := conn.ReadMessage(); err != nil {
+						return
+					}
+				}
+			})
+		}
+	}
+	fmt.Print(tabsOpen)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	for _, conn := range conns {
+		conn.Close()
+	}
+	reading.Wait()
+}
+
+// openTab subscribes to the dashboard as a page does.
+func openTab(t *testing.T, server string) *websocket.Conn {
+	d := websocket.Dialer{Subprotocols: []string{live.Protocol}, EnableCompression: true}
 	conn, resp, err := d.Dial("ws"+strings.TrimPrefix(server, "http")+"/live", http.Header{"Origin": {server}})
 	if err != nil {
-		b.t.Fatalf("%v %v", err, resp)
+		t.Fatalf("%v %v", err, resp)
 	}
 	if err := conn.WriteJSON(map[string]any{"sub": "/dashboard", "have": map[string]string{}}); err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if _, _, err := conn.ReadMessage(); err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return conn.UnderlyingConn()
+	return conn
 }
 
 // processor returns the time of processors that this process has used.
