@@ -170,10 +170,14 @@ func TestConversation(t *testing.T) {
 
 	wide.Eval(frames, nil)
 	phone.Wait(`document.body.innerText.includes('word-40')`)
+	wide.Wait(`!!(window.__growing = document.querySelector('.entry.words .md.open p')?.firstChild)`)
 	phone.Offline(true)
 	w.drop()
 	phone.Wait(`document.documentElement.dataset.connected === 'no'`)
 	wide.Wait(`document.body.innerText.includes('word-200')`)
+	if !wide.Holds(`__growing.isConnected && __growing.data.includes('word-200')`) {
+		t.Error("words that grow are not appended to")
+	}
 	phone.Offline(false)
 	for name, p := range map[string]*webtest.Page{"wide": wide, "phone": phone} {
 		p.Wait(`document.title.startsWith('(1)') && !!document.querySelector('[role=group] button[value=once]')`)

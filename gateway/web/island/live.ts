@@ -3,6 +3,7 @@
 import { documentOf, elementOf } from './trusted';
 import { refreshTimes } from './time';
 import { announce, toast } from './toast';
+import { morph } from './morph';
 
 interface Op { op: string; key?: string; in?: string; before?: string; html?: string; keys?: string[] }
 interface Message { at?: string; n?: number; ops?: Op[]; gap?: boolean; problem?: { status: number; title: string; detail?: string } }
@@ -82,6 +83,7 @@ function put(op: Op) {
     if (!into) { more(); return; }
     const before = op.before ? find(op.before) : null;
     into.insertBefore(fresh, before?.parentElement === into ? before : null);
+    refreshTimes(fresh);
     return;
   }
   if (busy(old)) {
@@ -90,8 +92,18 @@ function put(op: Op) {
     return;
   }
   waiting.delete(op.key);
+  if (old.matches(growing) && fresh.matches(growing)) {
+    const atEnd = [...old.querySelectorAll('pre')].filter(p => p.scrollHeight - p.clientHeight - p.scrollTop < 8);
+    morph(old, fresh);
+    for (const p of atEnd) p.scrollTop = p.scrollHeight;
+    return;
+  }
   replace(old, fresh);
+  refreshTimes(fresh);
 }
+
+/** The elements whose words grow. Only the new words change, so that a long text costs no more than a short one. */
+const growing = '.entry.words';
 
 /** Loads the page again for the first element of a list, because the page of an empty list has no place for it. A person who fills in a form gets a toast. */
 function more() {
@@ -117,8 +129,31 @@ function apply(m: Message) {
     toast(m.problem.detail || m.problem.title, 'away');
     return;
   }
-  if (m.gap) { void load(); return; }
-  for (const op of m.ops ?? []) {
+  if (m.gap) { pending = []; void load(); return; }
+  for (const op of m.ops ?? []) pending.push(op);
+  if (pending.length) soon();
+}
+
+let pending: Op[] = [];
+let frame = 0;
+let late = 0;
+
+/** Changes the page before the browser draws it next. A page that nobody sees is not drawn, and changes at once. */
+function soon() {
+  if (document.hidden) { flush(); return; }
+  frame ||= requestAnimationFrame(flush);
+  late ||= window.setTimeout(flush, 250); // the window is behind another one
+}
+
+/** Applies all ops that wait. Of several in a row for the same element only the last one counts. */
+function flush() {
+  cancelAnimationFrame(frame);
+  clearTimeout(late);
+  frame = late = 0;
+  const ops = pending;
+  pending = [];
+  for (const [i, op] of ops.entries()) {
+    if (op.op === 'put' && replaced(ops, i)) continue;
     switch (op.op) {
       case 'put': put(op); break;
       case 'drop': find(op.key!)?.remove(); break;
@@ -126,7 +161,16 @@ function apply(m: Message) {
       case 'title': document.title = op.html ?? ''; announce(op.html ?? ''); break;
     }
   }
-  refreshTimes(root!);
+}
+
+/** Reports whether a later op puts the element of ops[i] again, and none between them is about it or about order. */
+function replaced(ops: Op[], i: number): boolean {
+  if (!find(ops[i].key!)) return false; // it is inserted where this op says
+  for (const op of ops.slice(i + 1)) {
+    if (op.op === 'order' || op.op === 'drop' && op.key === ops[i].key) return false;
+    if (op.op === 'put' && op.key === ops[i].key) return true;
+  }
+  return false;
 }
 
 /** Loads the page again, and takes its elements over. */
@@ -147,6 +191,7 @@ async function load() {
 }
 
 function subscribe() {
+  flush(); // the server goes on from what the page has
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ sub: at, have: have() }));
 }
 
@@ -186,6 +231,7 @@ function leave() {
 }
 
 document.addEventListener('visibilitychange', () => {
+  flush();
   clearTimeout(away);
   if (document.hidden) away = window.setTimeout(leave, hiddenFor);
   else connect();

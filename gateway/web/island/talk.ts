@@ -9,12 +9,15 @@ const list = document.querySelector<HTMLElement>('[data-live="talk"]');
 const form = document.querySelector<HTMLFormElement>('form[data-talk]');
 const near = 80; // pixels from the end that count as the end
 
-/** Returns the element that scrolls the conversation. */
+let scrolls: HTMLElement | undefined; // until the window has another size
+addEventListener('resize', () => { scrolls = undefined; });
+
+/** Returns the element that scrolls the conversation. It asks for no size, because that would lay the page out. */
 function scroller(): HTMLElement {
-  for (let e = list as HTMLElement | null; e; e = e.parentElement) {
-    if (e.scrollHeight > e.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(e).overflowY)) return e;
+  for (let e = list?.parentElement; e && !scrolls; e = e.parentElement) {
+    if (e !== document.body && /auto|scroll/.test(getComputedStyle(e).overflowY)) scrolls = e;
   }
-  return document.scrollingElement as HTMLElement;
+  return scrolls ??= document.scrollingElement as HTMLElement;
 }
 
 /** Fetches the part that a page left out, and returns its elements. */
@@ -86,10 +89,14 @@ if (list) {
     if (following) { fresh = 0; pill.hidden = true; }
     if (moved) noting ||= window.setTimeout(note, 200);
   }, { capture: true, passive: true });
+  const log = list.closest('[role=log]');
+  // The list grows at most once in a frame, and its size is known then.
+  new ResizeObserver(() => { if (following) toEnd(); }).observe(list);
   new MutationObserver(changes => {
-    list.closest('[role=log]')?.setAttribute('aria-busy', String(!!list.querySelector('.md.open')));
+    const busy = String(!!list.querySelector('.md.open'));
+    if (log && log.getAttribute('aria-busy') !== busy) log.setAttribute('aria-busy', busy);
+    if (following) return;
     const added = changes.reduce((n, c) => n + [...c.addedNodes].filter(e => e instanceof HTMLElement).length - c.removedNodes.length, 0);
-    if (following) { toEnd(); return; }
     if (added > 0) {
       fresh += added;
       pill.textContent = `New · ${fresh}`;
