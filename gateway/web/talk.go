@@ -354,7 +354,11 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 	if e.Commit != "" {
 		row.Commit = render.ShortHash(e.Commit)
 		if known {
-			row.Size = m.changeSize(r.Repo, e.Parent, e.Commit)
+			parent := e.Parent
+			if t.Kind == record.KindTerminal {
+				parent = "" // an agent may have committed since the command began
+			}
+			row.Size = m.changeSize(r.Repo, parent, e.Commit)
 		}
 	}
 	switch e.Kind {

@@ -1,10 +1,15 @@
 package web
 
 import (
+	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // TestStoppedTerminal shows a terminal that was stopped. It has no reason without words, and nothing to try again.
@@ -55,5 +60,53 @@ func TestDoing(t *testing.T) {
 	tr.Live.Run = "run:x/3" // of a window that does not have it
 	if got := m.doing(tr); got != "A command works" {
 		t.Error(got)
+	}
+}
+
+// TestTypedSize counts the lines of a command that was typed, without those that an agent committed while it ran.
+func TestTypedSize(t *testing.T) {
+	dir := t.TempDir()
+	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer git.Close()
+	repo, err := git.Create(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	person := gitd.Person{Name: "Ada", Email: "ada@example.org"}
+	var list []gitd.Hash
+	for i := range 3 { // the base, the agent's commit, and that of the command
+		c := gitd.NewCommit{Put: []gitd.File{{Path: fmt.Sprint(i), Content: []byte(strings.Repeat("x\n", 10-4*i))}},
+			Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "x"}
+		if i > 0 {
+			c.From, c.Parents = list[i-1], list[i-1:]
+		}
+		hash, err := repo.WriteCommit(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, hash)
+	}
+	caller, err := record.RunCaller("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := record.Run{ID: "1", Caller: caller, Repo: "app", Kind: record.KindTerminal}
+	turn := &conversation.Turn{Run: run.Name(), Kind: run.Kind}
+	m := talkMaker{ctx: t.Context(), api: &API{Git: git}, runs: map[string]record.Run{run.Name(): run}}
+	e := &conversation.Entry{Kind: conversation.KindCommand, Command: "make", Parent: list[0], Commit: list[2]}
+	for range 2 { // the second one is remembered
+		if got := m.entry(turn, e)[0].Size; got != "+2 −0" {
+			t.Errorf("a command of the terminal changes %q", got)
+		}
+	}
+	turn.Kind = record.KindAgent
+	if got := m.entry(turn, e)[0].Size; got != "+8 −0" {
+		t.Errorf("a turn changes %q", got)
+	}
+	if got := m.changeSize("app", "", list[0]); got != "" {
+		t.Errorf("a commit without a parent changes %q", got)
 	}
 }

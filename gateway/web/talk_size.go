@@ -21,10 +21,10 @@ type commitSizes struct {
 	by map[string]string
 }
 
-// changeSize returns the number of lines that a commit changes, such as "+3 −1". Returns "" if it is not known: git has to count, which
-// a page asks for a few times only.
+// changeSize returns the number of lines that the commits after parent change, up to a commit, such as "+3 −1". An empty parent is that of
+// the commit itself. Returns "" if the number is not known: git has to count, which a page asks for a few times only.
 func (m *talkMaker) changeSize(repo string, parent, commit gitd.Hash) string {
-	if parent == "" || parent == commit {
+	if parent == commit {
 		return ""
 	}
 	key := repo + " " + string(parent) + " " + string(commit)
@@ -57,6 +57,13 @@ func (m *talkMaker) countLines(repo string, parent, commit gitd.Hash) (size stri
 	}
 	ctx, cancel := context.WithTimeout(m.ctx, countsWithin)
 	defer cancel()
+	if parent == "" {
+		c, err := r.Commit(ctx, string(commit))
+		if err != nil || len(c.Parents) == 0 {
+			return "", false
+		}
+		parent = c.Parents[0]
+	}
 	changes, err := r.Changed(ctx, string(parent), string(commit), false)
 	if err != nil {
 		return "", false
