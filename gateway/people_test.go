@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -168,7 +169,26 @@ func TestOthersDoNotPress(t *testing.T) {
 		if run, _ := waits(); run.State != record.StateComplete {
 			t.Errorf("%s: %s %s %s", workflow, run.State, run.Reason, run.Error)
 		}
+		if d := k.decision(run); d.By != "slack:"+map[string]string{"ask": owner, "named": "U04"}[workflow] ||
+			d.Name != map[string]string{"ask": "first", "named": "fourth"}[workflow] {
+			t.Errorf("%s: the answer is %+v", workflow, d)
+		}
 	}
+}
+
+// decision returns the last answer to a question of a run.
+func (k *talk) decision(run record.Run) (d record.Decision) {
+	for e, err := range k.Executor.Events(k.t.Context(), run.Name(), 0, false) {
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if e.Type == record.EventDecision {
+			if err := json.Unmarshal(e.Data, &d); err != nil {
+				k.t.Fatal(err)
+			}
+		}
+	}
+	return d
 }
 
 // whispered returns all messages that only one user could see.

@@ -94,9 +94,9 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 // runControl stops a run or answers its gate. Decide checks the id of the user, because users can choose their names.
 func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, step string) error {
 	if a.ID == render.ActionStop {
-		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
+		return c.Executor.Stop(ctx, run.Name(), asker(a.User, c.nameOf(ctx, a.User)))
 	}
-	d := record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User}
+	d := record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User, Name: c.nameOf(ctx, a.User)}
 	if render.IsOption(a.ID) {
 		var err error
 		if d.Step, d.Option, err = c.findOption(ctx, run.Name(), step); err != nil {
@@ -105,6 +105,23 @@ func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, s
 	}
 	_, err := c.Executor.Decide(ctx, run.Name(), d)
 	return err
+}
+
+// nameWithin bounds the wait for a name, because an answer counts from the moment at which it is kept.
+const nameWithin = 2 * time.Second
+
+// nameOf returns the name of a user for pages, or "" if it is not known soon.
+func (c *Chat) nameOf(ctx context.Context, user string) string {
+	if known := c.People[user].Name; known != "" {
+		return known
+	}
+	ctx, cancel := context.WithTimeout(ctx, nameWithin)
+	defer cancel()
+	name, err := c.Slack.Name(ctx, user)
+	if err != nil {
+		return "" // the id is kept in any case
+	}
+	return name
 }
 
 // findOption returns the step of a question and the id of the option that a button chooses, from the value of the button after the run.

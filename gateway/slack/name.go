@@ -108,6 +108,26 @@ func (c *Client) resolve(ctx context.Context, parent *message, replies []*messag
 	return known, nil
 }
 
+// Name returns the name of a user. Returns "" if Slack does not tell it, because the user is of another workspace or the token lacks the
+// scope users:read.
+func (c *Client) Name(ctx context.Context, id string) (string, error) {
+	if !isID(id) {
+		return "", nil
+	}
+	name, ok := c.names.get(id, c.Now())
+	if !ok {
+		var err error
+		if name, err = c.name(ctx, id); err != nil {
+			return "", err
+		}
+		c.names.put(id, name, c.Now())
+	}
+	if name == id {
+		return "", nil
+	}
+	return name, nil
+}
+
 // name returns the name in users.info. If there is none (a stranger of another workspace, no scope), it returns the id.
 func (c *Client) name(ctx context.Context, id string) (string, error) {
 	name := id

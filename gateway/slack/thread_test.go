@@ -67,6 +67,25 @@ func TestThread(t *testing.T) {
 	}
 }
 
+// TestName returns the name of a user, of which Slack is asked once, and none for a stranger.
+func TestName(t *testing.T) {
+	s, c, _ := start(t)
+	for range 2 {
+		if name, err := c.Name(t.Context(), "U01"); name != "first" || err != nil {
+			t.Errorf("%q %v", name, err)
+		}
+		if name, err := c.Name(t.Context(), "U0STRANGER"); name != "" || err != nil {
+			t.Errorf("%q %v", name, err)
+		}
+	}
+	if n := s.Count("users.info"); n != 2 {
+		t.Errorf("Slack was asked %d times", n)
+	}
+	if name, err := c.Name(t.Context(), "not an id"); name != "" || err != nil {
+		t.Errorf("%q %v", name, err)
+	}
+}
+
 func TestThreadIsPaged(t *testing.T) {
 	s, c, _ := start(t)
 	parent := s.Write("U01", "C01", "", "parent")
