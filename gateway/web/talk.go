@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ type talkData struct {
 	Rows           []talkRow
 	Queue          []talkRow
 	Earlier, Later string
+	Grows          bool // the page of Earlier has all that this one shows
 	Sessions       []sessionTab
 	Session        string // the id of the one that is shown, or empty for all
 	Entry          string // to which the page goes
@@ -120,7 +122,7 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 		return "", err
 	}
 	w := conversation.Window{Around: d.Entry, Before: q.Get("before"), After: q.Get("after")}
-	if w.Around != "" {
+	if w.Turns = partsOf(q) * conversation.DefaultTurns; w.Around != "" {
 		w.Turns = aroundTurns
 	}
 	for i, one := range sessions {
@@ -164,15 +166,26 @@ func sessionName(s conversation.Session) string {
 // talkRows makes the rows of a transcript.
 func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
 	base := api.Address + d.Path
-	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}}
+	q := d.Page.call.R.URL.Query()
+	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}, parts: partsOf(q)}
 	for _, r := range api.Executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
 	}
-	d.Rows = m.window(&t, d.Page.call.R.URL.Query().Has("after"))
+	d.Rows = m.window(&t, q.Has("after"))
 	link := func(name, id string) string {
-		return base + "?" + name + "=" + url.QueryEscape(id)
+		to := url.Values{name: {id}}
+		for _, kept := range []string{"session", "pane"} {
+			if q.Get(kept) != "" {
+				to.Set(kept, q.Get(kept))
+			}
+		}
+		return base + "?" + to.Encode()
 	}
-	if t.Before != "" {
+	d.Grows = m.parts < maxParts && !q.Has("before") && !q.Has("after") && d.Entry == ""
+	switch {
+	case t.Before != "" && d.Grows:
+		d.Earlier = link("more", strconv.Itoa(m.parts+1))
+	case t.Before != "":
 		d.Earlier = link("before", t.Before)
 	}
 	if t.After != "" {
@@ -260,6 +273,7 @@ type talkMaker struct {
 	may  bool
 	runs map[string]record.Run
 
+	parts   int  // how many times as many rows as usual
 	whole   bool // show the results of tools, the output of commands and long texts
 	counted int  // commits whose lines this page counted
 }

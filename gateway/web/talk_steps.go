@@ -23,7 +23,14 @@ const (
 	maxLines    = 8   // of a prompt
 	maxWords    = 600 // of a prompt, in bytes
 	stepsAPage  = 100
+	maxParts    = conversation.MaxTurns / conversation.DefaultTurns // of one page that grows upward
 )
+
+// partsOf returns how many times as much as usual a page shows of a conversation, by its address.
+func partsOf(q url.Values) int {
+	n, _ := strconv.Atoi(q.Get("more")) // 0 if it is no number
+	return min(max(n, 1), maxParts)
+}
 
 // window returns the rows of as many turns of a transcript as a page can have. forward keeps the first turns, and otherwise the last ones
 // stay. The ends of the transcript are set to the shown turns.
@@ -36,7 +43,7 @@ func (m *talkMaker) window(t *conversation.Transcript, forward bool) []talkRow {
 			at = n
 		}
 		rows := m.turn(t.Turns[at])
-		if count += len(rows); count > maxRows && n > 0 {
+		if count += len(rows); count > maxRows*m.parts && n > 0 {
 			if forward {
 				last = at
 				t.After, t.Live = t.Turns[at-1].ID, nil

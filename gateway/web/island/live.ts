@@ -9,7 +9,7 @@ interface Op { op: string; key?: string; in?: string; before?: string; html?: st
 interface Message { at?: string; n?: number; ops?: Op[]; gap?: boolean; problem?: { status: number; title: string; detail?: string } }
 
 const root = document.querySelector<HTMLElement>('[data-live-at]');
-const at = root?.dataset.liveAt ?? '';
+let at = root?.dataset.liveAt ?? '';
 const hiddenFor = 60_000;
 let socket: WebSocket | undefined;
 let tries = 0;
@@ -173,11 +173,36 @@ function replaced(ops: Op[], i: number): boolean {
   return false;
 }
 
-/** Loads the page again, and takes its elements over. */
+/** Loads the page again. */
 async function load() {
-  const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
-  if (!answer.ok || answer.redirected) { location.reload(); return; }
-  const page = documentOf(await answer.text());
+  const page = await pageAt(location.href);
+  if (page) { take(page); subscribe(); } else location.reload();
+}
+
+/** Returns the page at an address, or nothing if the server answers with another one. */
+async function pageAt(path: string): Promise<Document | undefined> {
+  const answer = await fetch(path, { headers: { Accept: 'text/html' }, credentials: 'same-origin' });
+  return answer.ok && !answer.redirected ? documentOf(await answer.text()) : undefined;
+}
+
+/** Has this page become the one of another address, which has the same lists. change is called before its elements are taken over. Returns that
+ * page, or nothing if it cannot be loaded. */
+export async function moveTo(path: string, change: () => void): Promise<Document | undefined> {
+  const page = await pageAt(path);
+  const fresh = page?.querySelector<HTMLElement>('[data-live-at]');
+  if (!page || !fresh || !root) return undefined;
+  flush();
+  change();
+  take(page);
+  const before = at;
+  at = root.dataset.liveAt = fresh.dataset.liveAt!;
+  history.replaceState(history.state, '', path);
+  subscribe(before);
+  return page;
+}
+
+/** Takes the elements of a page over. */
+function take(page: Document) {
   const seen = new Set<string>();
   for (const l of page.querySelectorAll<HTMLElement>('[data-live]')) {
     for (const e of l.querySelectorAll<HTMLElement>('[data-key]')) {
@@ -187,12 +212,12 @@ async function load() {
     order(list(l.dataset.live!), [...l.querySelectorAll<HTMLElement>('[data-key]')].map(e => e.dataset.key!));
   }
   for (const e of root!.querySelectorAll<HTMLElement>('[data-key]')) if (!seen.has(e.dataset.key!)) e.remove();
-  subscribe();
 }
 
-function subscribe() {
+/** Follows the page, and no longer the one that it was before. */
+function subscribe(before?: string) {
   flush(); // the server goes on from what the page has
-  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ sub: at, have: have() }));
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ un: before, sub: at, have: have() }));
 }
 
 function connect() {

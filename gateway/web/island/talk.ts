@@ -1,6 +1,7 @@
 // The conversation: Enter sends and Ctrl Enter says at once, files come by paste and drop, and the view follows the end while the reader is
 // there. All of it works without this file, by the buttons.
 
+import { moveTo } from './live';
 import { refreshTimes } from './time';
 import { announce, toast } from './toast';
 import { documentOf } from './trusted';
@@ -92,10 +93,11 @@ if (list) {
   const log = list.closest('[role=log]');
   // The list grows at most once in a frame, and its size is known then.
   new ResizeObserver(() => { if (following) toEnd(); }).observe(list);
+  let growing = false; // upward
   new MutationObserver(changes => {
     const busy = String(!!list.querySelector('.md.open'));
     if (log && log.getAttribute('aria-busy') !== busy) log.setAttribute('aria-busy', busy);
-    if (following) return;
+    if (following || growing) return; // what is above is not new
     const added = changes.reduce((n, c) => n + [...c.addedNodes].filter(e => e instanceof HTMLElement).length - c.removedNodes.length, 0);
     if (added > 0) {
       fresh += added;
@@ -103,6 +105,35 @@ if (list) {
       pill.hidden = false;
     }
   }).observe(list, { childList: true });
+
+  // An earlier part comes above what is shown, which stays where it is. Without this file the link loads the page of both.
+  const earlier = (page: ParentNode) => page.querySelector<HTMLElement>('[data-part="earlier"]');
+  const grow = async (link: HTMLAnchorElement) => {
+    const mark = entries()[0];
+    const s = scroller();
+    let top = 0;
+    const page = await moveTo(link.href, () => {
+      following = false;
+      s.style.overflowAnchor = 'none'; // the place is kept below, in browsers that do not keep it too
+      requestAnimationFrame(() => { s.style.overflowAnchor = ''; });
+      top = mark.getBoundingClientRect().top;
+    }).catch(() => undefined);
+    if (!page) { toast('It cannot be loaded now. Try again.', 'away'); return; }
+    const focused = document.activeElement === link;
+    const next = earlier(page);
+    if (next) link.closest('p')!.replaceWith(next); else link.closest('p')!.remove();
+    if (mark.isConnected) s.scrollTop += mark.getBoundingClientRect().top - top;
+    if (focused) (next?.querySelector('a') ?? frame).focus({ preventScroll: true });
+    announce('Earlier messages are shown.');
+  };
+  frame.addEventListener('click', e => {
+    const link = (e.target as Element).closest<HTMLAnchorElement>('a[data-grow]');
+    if (!link || e.ctrlKey || e.metaKey || e.shiftKey) return;
+    e.preventDefault();
+    if (growing) return;
+    growing = true;
+    void grow(link).finally(() => { growing = false; });
+  });
 
   // The page opens at the entry of its address, else where the reader was, else at the open question, else at the end if the agent works, else
   // at the last prompt.
