@@ -98,13 +98,13 @@ if (list) {
     const busy = String(!!list.querySelector('.md.open'));
     if (log && log.getAttribute('aria-busy') !== busy) log.setAttribute('aria-busy', busy);
     if (following || growing) return; // what is above is not new
-    const added = changes.reduce((n, c) => n + [...c.addedNodes].filter(e => e instanceof HTMLElement).length - c.removedNodes.length, 0);
+    const added = changes.filter(c => c.target === list).reduce((n, c) => n + [...c.addedNodes].filter(e => e instanceof HTMLElement).length - c.removedNodes.length, 0);
     if (added > 0) {
       fresh += added;
       pill.textContent = `New · ${fresh}`;
       pill.hidden = false;
     }
-  }).observe(list, { childList: true });
+  }).observe(list, { childList: true, subtree: true, attributes: true, attributeFilter: ['class'] });
 
   // An earlier part comes above what is shown, which stays where it is. Without this file the link loads the page of both.
   const earlier = (page: ParentNode) => page.querySelector<HTMLElement>('[data-part="earlier"]');
