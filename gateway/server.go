@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/mcp"
+	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -64,6 +65,8 @@ type Server struct {
 	Accounts *account.Store
 	// Privacy keeps which workspaces are private. If it is nil, none can be.
 	Privacy *privacy.Store
+	// Names keeps the names of sessions with agents. If it is nil, they have none.
+	Names *naming.Store
 	// Records signs the records about people. Nil means Git.Signer.
 	Records *gitd.CommitSigner
 	// Content is the origin of the trace viewer and of all files with scripts, which is this server under another host.

@@ -55,6 +55,10 @@ func (s *Server) setUpAlone() {
 		s.web.Credentials = credentials
 	}
 	s.web.Tokens = tokens
+	said := &conversation.Talk{Executor: s.Executor, Find: find}
+	if s.Names != nil {
+		said.Names, s.web.Names = s.Names, s.Names
+	}
 	s.openPagesForPeople()
 
 	s.apis = []interface{ Routes() []route.Route }{
@@ -63,7 +67,7 @@ func (s *Server) setUpAlone() {
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
-		&conversation.API{Talk: &conversation.Talk{Executor: s.Executor, Find: find}, Find: find},
+		&conversation.API{Talk: said, Find: find},
 		credentials,
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
 		s.terminal,

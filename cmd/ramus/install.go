@@ -33,6 +33,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/model"
+	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/trace"
@@ -70,6 +71,7 @@ type installation struct {
 
 	accounts *account.Store
 	privacy  *privacy.Store     // which workspaces are private
+	names    *naming.Store      // of sessions with agents; nil if they cannot be read
 	records  *gitd.CommitSigner // of records about people; nil if the Git server's is
 	oidc     *signin.OIDC       // nil if none is configured
 	owner    gitd.Person        // who can use the unix socket

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
+	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
@@ -169,6 +170,12 @@ func (i *installation) openAccounts(ctx context.Context, keys string) (err error
 		return err
 	}
 	i.git.Bound = i.accounts.Bound
+	names := &naming.Store{Git: i.git, Signer: i.records, Committer: bot, Log: i.log}
+	if err := names.Open(ctx); err != nil {
+		i.log.Error("sessions with agents have no names", "err", err)
+	} else {
+		i.names = names
+	}
 	return i.openPrivacy(ctx)
 }
 

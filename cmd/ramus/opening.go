@@ -242,6 +242,7 @@ func (o *opening) makeGateway() {
 		Executor: o.executor, Git: o.git, Mirrors: o.mirrors, Models: o.models, Budget: o.budget,
 		Chat: o.chat, Hooks: o.forges.hooks(), Tickets: o.trackers.hooks, GitHub: o.forges.hub.client,
 		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, Privacy: o.privacy, ForgeKeys: o.personal,
+		Names: o.names,
 		Links: o.links, Preview: o.preview, Traces: o.traces, Secrets: o.set, Log: o.log,
 		Version: buildVersion(), Engine: o.engine.Name(),
 		URL: c.URL, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret, NoScript: c.Web.JS == "off",

@@ -40,6 +40,9 @@ func (api *API) Routes() []route.Route {
 		{Method: "POST", Pattern: sessions + "/{session}/prompts", Access: route.AccessWrite,
 			Summary: "Say something in a session; now ends the turn that works for it, or reaches it if the agent can be steered",
 			Request: newPrompt{}, Response: Said{}, Body: promptBody, Handle: api.say},
+		{Method: "POST", Pattern: sessions + "/{session}/name", Access: route.AccessWrite,
+			Summary: "Name a session for people; its id and its label stay, and an empty name takes the name away",
+			Request: newName{}, Response: Session{}, Handle: api.rename},
 		{Method: "POST", Pattern: "/api/runs/{run}/stop-turn", Access: route.AccessWrite,
 			Summary:  "Stop the turn of a run's agent; its changes are committed, and the prompts that wait come back",
 			Response: StoppedTurn{}, Handle: api.stopTurn},
@@ -182,6 +185,27 @@ func (api *API) say(c *route.Call) error {
 		return err
 	}
 	return c.Reply(said)
+}
+
+type newName struct {
+	Name string      `json:"name" jsonschema:"one line, of which 120 bytes are kept"`
+	By   gitd.Person `json:"by,omitzero" jsonschema:"the person, for calls by an administrator in another name"`
+}
+
+func (api *API) rename(c *route.Call) error {
+	var n newName
+	if err := c.ReadJSON(&n); err != nil {
+		return err
+	}
+	st, err := api.Find.PathCaller(c)
+	if err != nil {
+		return err
+	}
+	s, err := api.Talk.Rename(c.R.Context(), st.Caller, c.R.PathValue("session"), n.Name, c.Who.Person(n.By))
+	if err != nil {
+		return err
+	}
+	return c.Reply(s)
 }
 
 // StoppedTurn is the answer to the end of a turn. Back are the prompts that the agent did not get.

@@ -35,10 +35,20 @@ type Executor interface {
 	InTurn(r record.Run) bool
 }
 
+// Names has the names that people gave to sessions.
+type Names interface {
+	// Name returns the name of a session, or "" if it has none.
+	Name(caller record.Caller, session string) string
+	// SetName names a session. An empty name takes its name away.
+	SetName(ctx context.Context, caller record.Caller, session, name string, by gitd.Person) error
+}
+
 // Session is a session of a workspace with an agent.
 type Session struct {
 	ID        string `json:"id"`
 	Workspace string `json:"workspace"` // the caller's slug
+	// Name is what people call the session, in place of its label. It is empty if nobody named it.
+	Name string `json:"name,omitempty"`
 	executor.Session
 	// Run is the run at work, CALLER/RUN, or empty.
 	Run     string `json:"run,omitempty"`
@@ -60,6 +70,8 @@ func SessionID(agent, label string) string {
 type Talk struct {
 	Executor Executor
 	Find     *lookup.Lookup
+	// Names has the names of sessions. Nil means that they have none.
+	Names Names
 }
 
 // Sessions returns the sessions of a caller, the most recently used first.
@@ -71,6 +83,9 @@ func (k *Talk) Sessions(ctx context.Context, caller record.Caller) ([]Session, e
 	all := make([]Session, 0, len(list))
 	for _, s := range list {
 		one := Session{ID: SessionID(s.Agent, s.Label), Workspace: caller.Slug(), Session: s}
+		if k.Names != nil {
+			one.Name = k.Names.Name(caller, one.ID)
+		}
 		if s.State == executor.SessionRunning {
 			r, err := k.Executor.Run(ctx, s.Last)
 			if err != nil {
@@ -97,6 +112,22 @@ func (k *Talk) Session(ctx context.Context, caller record.Caller, id string) (Se
 		return Session{}, route.NotFound("session", id)
 	}
 	return all[at], nil
+}
+
+// Rename names a session that is there, for people. An empty name has it shown by its label again.
+func (k *Talk) Rename(ctx context.Context, caller record.Caller, id, name string, by gitd.Person) (Session, error) {
+	s, err := k.Session(ctx, caller, id)
+	if err != nil {
+		return Session{}, err
+	}
+	if k.Names == nil {
+		return Session{}, route.NewProblem(route.KindUnavailable, "this server keeps no names of sessions")
+	}
+	if err := k.Names.SetName(ctx, caller, id, name, by); err != nil {
+		return Session{}, err
+	}
+	s.Name = k.Names.Name(caller, id)
+	return s, nil
 }
 
 // Saying is a wish to say something in a session.

@@ -336,7 +336,8 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/workspaces/run-brave-otter/stop", "/workspaces/run-brave-otter/say",
-		"/workspaces/run-brave-otter/command", "/workspaces/run-calm-heron/delete"} {
+		"/workspaces/run-brave-otter/command", "/workspaces/run-calm-heron/delete",
+		"/workspaces/run-deft-ibis/sessions/coder/name"} {
 		if status, _, _ := w.post(path, url.Values{"prompt": {"x"}, "command": {"x"}}); status != 404 {
 			t.Errorf("%s: status %d", path, status)
 		}

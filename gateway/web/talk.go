@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html/template"
@@ -49,6 +50,7 @@ type talkData struct {
 	Grows          bool // the page of Earlier has all that this one shows
 	Sessions       []sessionTab
 	Session        string // the id of the one that is shown, or empty for all
+	Naming         *sessionNaming
 	Entry          string // to which the page goes
 	ReadKey        string // names the place of the reader, which the browser keeps
 	Agent, Label   string // where the composer speaks
@@ -58,6 +60,9 @@ type talkData struct {
 	Again          *talkAgain
 	Key            string // of the next prompt
 }
+
+// sessionNaming is the form that names the session that is shown. Nil if nobody can name one here.
+type sessionNaming struct{ Path, Name, Label, Show string }
 
 // talkAgain is the offer to send the prompt of the last turn again.
 type talkAgain struct{ Path, Run, Entry, Words string }
@@ -132,6 +137,10 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 		if tab.Current {
 			w.Agent, w.Session = one.Agent, one.Label
 		}
+		if d.MayChange && p.api.Names != nil && (tab.Current || len(sessions) == 1) {
+			d.Naming = &sessionNaming{Path: d.Path + "/sessions/" + url.PathEscape(one.ID) + "/name", Name: one.Name,
+				Label: render.OneLine(cmp.Or(one.Label, one.Agent), 200), Show: d.Session}
+		}
 		if tab.Current || i == 0 {
 			d.Agent, d.Label = one.Agent, one.Label
 		}
@@ -153,14 +162,16 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 
 // talk speaks to agents.
 func (api *API) talk() *conversation.Talk {
-	return &conversation.Talk{Executor: api.Executor, Find: api.Find}
+	return &conversation.Talk{Executor: api.Executor, Find: api.Find, Names: api.Names}
 }
 
+// sessionName returns the name of a session for people, or its label.
 func sessionName(s conversation.Session) string {
-	if s.Label == "" {
+	name := cmp.Or(s.Name, s.Label)
+	if name == "" {
 		return s.Agent
 	}
-	return render.OneLine(s.Label, 40) + " (" + s.Agent + ")"
+	return render.OneLine(name, 40) + " (" + s.Agent + ")"
 }
 
 // talkRows makes the rows of a transcript.
@@ -545,6 +556,8 @@ func (api *API) talkRoutes() []route.Route {
 		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML,
 			Body: formBody, Handle: api.talkAction,
 			Summary: "Answer a question, change the prompts that wait, or stop the agent, by the page of a workspace"},
+		{Method: "POST", Pattern: "/workspaces/{workspace}/sessions/{session}/name", Access: api.Write, Media: route.MediaHTML,
+			Body: formBody, Handle: api.nameSession, Summary: "Name a session with an agent, by the page of a workspace"},
 		{Method: "GET", Pattern: "/workspaces/{workspace}/steps", Access: api.Access, Media: route.MediaHTML,
 			Summary: "The steps of a turn, or the whole of one entry, of the conversation of a workspace",
 			Handle:  api.page(api.stepsPage)},
@@ -665,6 +678,25 @@ func (api *API) talkAction(c *route.Call) error {
 		return route.NotFound("action", action)
 	}
 	return api.orSee(c, err, s)
+}
+
+// nameSession names a session, and shows it.
+func (api *API) nameSession(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	if _, err := api.talk().Rename(c.R.Context(), s.Caller, c.R.PathValue("session"), formText(c, "name", 1000), by(c)); err != nil {
+		return err
+	}
+	to := url.Values{"pane": {paneChat}}
+	if shown := formText(c, "show", 300); shown != "" {
+		to.Set("session", shown)
+	}
+	return api.see(c, workspacePath(s.ID)+"?"+to.Encode())
 }
 
 // sayAgain sends a prompt of a run again, in the same session. The key follows from the entry, so that a form that is sent twice asks once.

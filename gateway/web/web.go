@@ -52,6 +52,8 @@ type API struct {
 	// Credentials and Tokens have those of people. Nil means that there is no page of them.
 	Credentials *credential.API
 	Tokens      *token.API
+	// Names has the names of sessions. Nil means that they have none.
+	Names conversation.Names
 	// Budget returns the bounds of one run. Nil means that there are none.
 	Budget func() Budget
 	// SignOut is the path of the form that signs out. Empty means that nobody can.
