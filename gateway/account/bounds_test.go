@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -60,7 +61,7 @@ func TestDamagedAccounts(t *testing.T) {
 	if _, err := s.SignIn(t.Context(), user("1", "ada")); err != nil {
 		t.Fatal(err)
 	}
-	repo, err := OpenRepo(t.Context(), git)
+	repo, err := people.OpenRepo(t.Context(), git)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestSignInAgain(t *testing.T) {
 		if err != nil || p.Role != c.role || p.Login != c.as.Login || !p.First.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
 			t.Errorf("%d: %+v, %v", i, p, err)
 		}
-		repo, err := OpenRepo(t.Context(), git)
+		repo, err := people.OpenRepo(t.Context(), git)
 		if err != nil {
 			t.Fatal(err)
 		}

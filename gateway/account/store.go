@@ -3,7 +3,6 @@ package account
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -67,38 +67,25 @@ func (s *Store) Open(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.people, s.tips = map[string]Person{}, map[string]gitd.Hash{}
-	repo, err := s.Git.Repo(gitd.PeopleRepo)
-	if errors.Is(err, gitd.ErrNotFound) {
-		return nil
-	}
+	list, err := s.kept().Read(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot read the accounts: %w", err)
 	}
-	list, err := repo.Refs(ctx, refs)
-	if err != nil {
-		return fmt.Errorf("cannot read the accounts: %w", err)
-	}
-	for _, ref := range list {
-		p, err := readPerson(ctx, repo, ref)
-		if err != nil {
+	for _, k := range list {
+		if k.Err != nil {
 			// The others can work. The person of this account gets an error at the next sign-in.
-			s.Log.Error("cannot read an account", "ref", ref.Name, "err", err)
+			s.Log.Error("cannot read an account", "ref", k.Ref, "err", k.Err)
 			continue
 		}
-		s.people[p.ID], s.tips[p.ID] = p, ref.Hash
+		s.people[k.Record.ID], s.tips[k.Record.ID] = k.Record, k.Tip
 	}
 	return nil
 }
 
-func readPerson(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (p Person, err error) {
-	b, err := repo.ReadFile(ctx, string(ref.Hash), file, maxAccount)
-	if err == nil {
-		err = json.Unmarshal(b, &p)
-	}
-	if err == nil {
-		err = p.check(ref.Name)
-	}
-	return p, err
+// kept returns the accounts as git has them.
+func (s *Store) kept() people.Records[Person] {
+	return people.Records[Person]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
+		Refs: refs, File: file, Max: maxAccount, Check: Person.check}
 }
 
 // SignIn returns the account of an identity, and makes or updates it. The error is [ErrTaken] or [ErrNoRole] if the
@@ -285,43 +272,10 @@ func (s *Store) notify(id string) {
 
 // keep writes an account. It counts when it is on disk.
 func (s *Store) keep(ctx context.Context, p Person, by gitd.Person, message string) error {
-	repo, err := OpenRepo(ctx, s.Git)
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	if len(text) >= maxAccount {
-		return route.NewProblem(route.KindTooLarge, "the account of %s is larger than %d bytes", p.Login, maxAccount)
-	}
-	tip := s.tips[p.ID]
-	commit := gitd.NewCommit{Put: []gitd.File{{Path: file, Content: append(text, '\n')}}, Author: by,
-		Committer: s.Committer, When: s.Now(),
-		Message: message + "\n", Signer: s.Signer}
-	if tip != "" {
-		commit.Parents = []gitd.Hash{tip}
-	}
-	hash, err := repo.WriteCommit(ctx, commit)
-	if err == nil {
-		err = repo.Update(ctx, gitd.RefUpdate{Name: p.ref(), New: hash, Old: &tip})
-	}
+	hash, err := s.kept().Write(ctx, p.ref(), p, s.tips[p.ID], people.Change{By: by, When: s.Now(), Message: message})
 	if err != nil {
 		return fmt.Errorf("cannot keep the account of %s: %w", p.Login, err)
 	}
 	s.people[p.ID], s.tips[p.ID] = p, hash
 	return nil
-}
-
-// OpenRepo returns the repository of accounts and of the log of actions, and makes it if it is missing.
-func OpenRepo(ctx context.Context, git *gitd.Server) (*gitd.Repo, error) {
-	repo, err := git.Repo(gitd.PeopleRepo)
-	if !errors.Is(err, gitd.ErrNotFound) {
-		return repo, err
-	}
-	if _, err := git.Create(ctx, gitd.PeopleRepo); err != nil && !errors.Is(err, gitd.ErrExists) {
-		return nil, fmt.Errorf("cannot make the repository of accounts: %w", err)
-	}
-	return git.Repo(gitd.PeopleRepo)
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway/account"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -254,7 +254,7 @@ func monthOf(t time.Time) string { return t.UTC().Format("2006-01") }
 
 // commit writes one commit.
 func (l *Log) commit(ctx context.Context, batch []Entry) error {
-	repo, err := account.OpenRepo(ctx, l.Git)
+	repo, err := people.OpenRepo(ctx, l.Git)
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,6 @@ package naming
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/account"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -49,43 +47,24 @@ func (s *Store) Open(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records, s.tips = map[record.Caller]Record{}, map[record.Caller]gitd.Hash{}
-	repo, err := s.Git.Repo(gitd.PeopleRepo)
-	if errors.Is(err, gitd.ErrNotFound) {
-		return nil
-	}
+	list, err := s.kept().Read(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot read the names of sessions: %w", err)
 	}
-	list, err := repo.Refs(ctx, refs)
-	if err != nil {
-		return fmt.Errorf("cannot read the names of sessions: %w", err)
-	}
-	for _, ref := range list {
-		r, err := read(ctx, repo, ref)
-		if err != nil {
-			s.Log.Error("cannot read the names of sessions", "ref", ref.Name, "err", err)
+	for _, k := range list {
+		if k.Err != nil {
+			s.Log.Error("cannot read the names of sessions", "ref", k.Ref, "err", k.Err)
 			continue
 		}
-		s.records[r.Caller], s.tips[r.Caller] = r, ref.Hash
+		s.records[k.Record.Caller], s.tips[k.Record.Caller] = k.Record, k.Tip
 	}
 	return nil
 }
 
-// read reads the record of a ref.
-func read(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (r Record, err error) {
-	b, err := repo.ReadFile(ctx, string(ref.Hash), file, maxRecord)
-	if err != nil {
-		return r, err
-	}
-	return parse(b, ref.Name)
-}
-
-// parse returns the record in the file of a ref.
-func parse(content []byte, ref string) (r Record, err error) {
-	if err = json.Unmarshal(content, &r); err == nil {
-		err = r.check(ref)
-	}
-	return r, err
+// kept returns the records as git has them.
+func (s *Store) kept() people.Records[Record] {
+	return people.Records[Record]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
+		Refs: refs, File: file, Max: maxRecord, Check: Record.check}
 }
 
 // Name returns the name of a session of a caller, or "" if it has none.
@@ -123,7 +102,8 @@ func (s *Store) SetName(ctx context.Context, c record.Caller, session, words str
 	case !known && count >= maxRecords:
 		return route.NewProblem(route.KindTooLarge, "the sessions of %d workspaces have names, which is the most", maxRecords)
 	}
-	hash, err := s.keep(ctx, r, tip, by, session)
+	hash, err := s.kept().Write(ctx, r.ref(), r, tip, people.Change{By: by, When: s.Now(),
+		Message: "Name the session " + clean(session) + " of " + c.String()})
 	if err != nil {
 		return fmt.Errorf("cannot keep the name of a session of %s: %w", c, err)
 	}
@@ -131,27 +111,4 @@ func (s *Store) SetName(ctx context.Context, c record.Caller, session, words str
 	defer s.mu.Unlock()
 	s.records[c], s.tips[c] = r, hash
 	return nil
-}
-
-// keep writes a record.
-func (s *Store) keep(ctx context.Context, r Record, tip gitd.Hash, by gitd.Person, session string) (gitd.Hash, error) {
-	repo, err := account.OpenRepo(ctx, s.Git)
-	if err != nil {
-		return "", err
-	}
-	content, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return "", err
-	}
-	commit := gitd.NewCommit{Put: []gitd.File{{Path: file, Content: append(content, '\n')}}, Author: by,
-		Committer: s.Committer, When: s.Now(), Signer: s.Signer,
-		Message: "Name the session " + clean(session) + " of " + r.Caller.String() + "\n"}
-	if tip != "" {
-		commit.Parents = []gitd.Hash{tip}
-	}
-	hash, err := repo.WriteCommit(ctx, commit)
-	if err == nil {
-		err = repo.Update(ctx, gitd.RefUpdate{Name: r.ref(), New: hash, Old: &tip})
-	}
-	return hash, err
 }

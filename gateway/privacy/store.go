@@ -2,15 +2,13 @@ package privacy
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/account"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -67,32 +65,23 @@ func (s *Store) Open(ctx context.Context) error {
 
 // readAll reads the records. mu is held.
 func (s *Store) readAll(ctx context.Context) error {
-	repo, err := s.Git.Repo(gitd.PeopleRepo)
-	if errors.Is(err, gitd.ErrNotFound) {
-		return nil
-	}
+	list, err := s.kept().Read(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot read which workspaces are private: %w", err)
 	}
-	list, err := repo.Refs(ctx, refs)
-	if err != nil {
-		return fmt.Errorf("cannot read which workspaces are private: %w", err)
-	}
-	for _, ref := range list {
-		b, err := repo.ReadFile(ctx, string(ref.Hash), file, maxRecord)
-		var r Record
-		if err == nil {
-			err = json.Unmarshal(b, &r)
+	for _, k := range list {
+		if k.Err != nil {
+			return fmt.Errorf("cannot read which workspaces are private: %s: %w", k.Ref, k.Err)
 		}
-		if err == nil {
-			err = r.check(ref.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read which workspaces are private: %s: %w", ref.Name, err)
-		}
-		s.put(r, ref.Hash)
+		s.put(k.Record, k.Tip)
 	}
 	return nil
+}
+
+// kept returns the records as git has them.
+func (s *Store) kept() people.Records[Record] {
+	return people.Records[Record]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
+		Refs: refs, File: file, Max: maxRecord, Check: Record.check}
 }
 
 // put takes a record into the lists. mu is held.
@@ -162,7 +151,11 @@ func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
 		return route.NewProblem(route.KindInvalid, "only a person can have a private workspace").
 			WithHint("sign in, or use a token of a person")
 	}
-	hash, err := s.keep(ctx, r, tip, by)
+	message := "Make " + r.Caller.String() + " private"
+	if !r.Private {
+		message = "Show " + r.Caller.String() + " to everybody"
+	}
+	hash, err := s.kept().Write(ctx, r.ref(), r, tip, people.Change{By: by, When: s.Now(), Message: message})
 	if err != nil {
 		return fmt.Errorf("cannot keep whether %s is private: %w", r.Caller, err)
 	}
@@ -172,30 +165,4 @@ func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
 	close(s.changed)
 	s.changed = make(chan struct{})
 	return nil
-}
-
-// keep writes a record.
-func (s *Store) keep(ctx context.Context, r Record, tip gitd.Hash, by gitd.Person) (gitd.Hash, error) {
-	repo, err := account.OpenRepo(ctx, s.Git)
-	if err != nil {
-		return "", err
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return "", err
-	}
-	message := "Make " + r.Caller.String() + " private"
-	if !r.Private {
-		message = "Show " + r.Caller.String() + " to everybody"
-	}
-	commit := gitd.NewCommit{Put: []gitd.File{{Path: file, Content: append(text, '\n')}}, Author: by,
-		Committer: s.Committer, When: s.Now(), Message: message + "\n", Signer: s.Signer}
-	if tip != "" {
-		commit.Parents = []gitd.Hash{tip}
-	}
-	hash, err := repo.WriteCommit(ctx, commit)
-	if err == nil {
-		err = repo.Update(ctx, gitd.RefUpdate{Name: r.ref(), New: hash, Old: &tip})
-	}
-	return hash, err
 }

@@ -1,0 +1,110 @@
+package people
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Records are the records of one kind. Its fields do not change while methods run, which are safe for concurrent use.
+type Records[T any] struct {
+	Git *gitd.Server
+	// Signer signs the commits. Nil means the Git server's.
+	Signer *gitd.CommitSigner
+	// Committer is the committer of changes; their author is who makes them.
+	Committer gitd.Person
+	// Refs is the prefix of the refs, without a slash at its end. File is the path of the file in their commits.
+	Refs, File string
+	// Max bounds a record, in bytes of JSON.
+	Max int
+	// Check returns an error for a record that cannot be that of a ref, such as a damaged one.
+	Check func(record T, ref string) error
+}
+
+// Kept is a record as it is kept. Err is why it cannot be read; Record is no record then.
+type Kept[T any] struct {
+	Record T
+	Ref    string
+	Tip    gitd.Hash
+	Err    error
+}
+
+// Read reads all records.
+func (r Records[T]) Read(ctx context.Context) ([]Kept[T], error) {
+	repo, err := r.Git.Repo(gitd.PeopleRepo)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	refs, err := repo.Refs(ctx, r.Refs)
+	if err != nil {
+		return nil, err
+	}
+	var list []Kept[T]
+	for _, ref := range refs {
+		k := Kept[T]{Ref: ref.Name, Tip: ref.Hash}
+		content, err := repo.ReadFile(ctx, string(ref.Hash), r.File, int64(r.Max))
+		if err == nil {
+			err = json.Unmarshal(content, &k.Record)
+		}
+		if err == nil {
+			err = r.Check(k.Record, ref.Name)
+		}
+		k.Err = err
+		list = append(list, k)
+	}
+	return list, nil
+}
+
+// Change is the change of a record.
+type Change struct {
+	By      gitd.Person
+	When    time.Time
+	Message string // of the commit
+}
+
+// Write writes a record, and returns its commit. tip is the commit before it, or empty if the record is new. The error is
+// [gitd.ErrConflict] if the ref is at another commit.
+func (r Records[T]) Write(ctx context.Context, ref string, record T, tip gitd.Hash, c Change) (gitd.Hash, error) {
+	content, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	content = append(content, '\n')
+	if len(content) > r.Max {
+		return "", route.NewProblem(route.KindTooLarge, "the record %s is larger than %d bytes", ref, r.Max)
+	}
+	repo, err := OpenRepo(ctx, r.Git)
+	if err != nil {
+		return "", err
+	}
+	commit := gitd.NewCommit{Put: []gitd.File{{Path: r.File, Content: content}}, Author: c.By, Committer: r.Committer,
+		When: c.When, Message: c.Message + "\n", Signer: r.Signer}
+	if tip != "" {
+		commit.Parents = []gitd.Hash{tip}
+	}
+	hash, err := repo.WriteCommit(ctx, commit)
+	if err == nil {
+		err = repo.Update(ctx, gitd.RefUpdate{Name: ref, New: hash, Old: &tip})
+	}
+	return hash, err
+}
+
+// OpenRepo returns the repository of records about people, and makes it if it is missing.
+func OpenRepo(ctx context.Context, git *gitd.Server) (*gitd.Repo, error) {
+	repo, err := git.Repo(gitd.PeopleRepo)
+	if !errors.Is(err, gitd.ErrNotFound) {
+		return repo, err
+	}
+	if _, err := git.Create(ctx, gitd.PeopleRepo); err != nil && !errors.Is(err, gitd.ErrExists) {
+		return nil, fmt.Errorf("cannot make the repository of records about people: %w", err)
+	}
+	return git.Repo(gitd.PeopleRepo)
+}

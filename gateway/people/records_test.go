@@ -1,0 +1,81 @@
+package people
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+type note struct{ Text string }
+
+// TestRecords writes records and reads them again. A change that does not follow the last one, and a record that is too large, are refused.
+func TestRecords(t *testing.T) {
+	dir := t.TempDir()
+	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer git.Close()
+	damaged := errors.New("no note")
+	r := Records[note]{Git: git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"},
+		Refs: "refs/ramus/notes", File: "note.json", Max: 100, Check: func(n note, ref string) error {
+			if n.Text == "" || !strings.HasPrefix(ref, "refs/ramus/notes/") {
+				return damaged
+			}
+			return nil
+		}}
+	if list, err := r.Read(t.Context()); len(list) != 0 || err != nil {
+		t.Errorf("%v %v", list, err)
+	}
+	c := Change{By: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: time.Unix(1_700_000_000, 0), Message: "Note it"}
+	write := func(ref, words string, tip gitd.Hash) (gitd.Hash, error) {
+		return r.Write(t.Context(), r.Refs+"/"+ref, note{words}, tip, c)
+	}
+	first, err := write("a", "one", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := write("a", "two", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := write("a", "three", first); !errors.Is(err, gitd.ErrConflict) {
+		t.Errorf("a change that does not follow: %v", err)
+	}
+	if _, err := write("b", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	var problem *route.Problem
+	if _, err := write("c", strings.Repeat("x", 84), ""); !errors.As(err, &problem) || problem.Kind != route.KindTooLarge {
+		t.Errorf("a record that is too large: %v", err)
+	}
+	if _, err := write("c", strings.Repeat("x", 83), ""); err != nil {
+		t.Errorf("a record that is as large as can be: %v", err)
+	}
+	list, err := r.Read(t.Context())
+	if err != nil || len(list) != 3 {
+		t.Fatalf("%v %v", list, err)
+	}
+	if k := list[0]; k.Record.Text != "two" || k.Tip != second || k.Err != nil || k.Ref != "refs/ramus/notes/a" {
+		t.Errorf("%+v", k)
+	}
+	if k := list[1]; !errors.Is(k.Err, damaged) || k.Ref != "refs/ramus/notes/b" {
+		t.Errorf("%+v", k)
+	}
+	if k := list[2]; len(k.Record.Text) != 83 || k.Err != nil {
+		t.Errorf("%+v", k)
+	}
+	repo, err := git.Repo(gitd.PeopleRepo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, err := repo.Commit(t.Context(), "refs/ramus/notes/a")
+	if err != nil || commit.Author.Name != "Ada" || commit.Subject != "Note it" || len(commit.Parents) != 1 || commit.Parents[0] != first {
+		t.Errorf("%+v %v", commit, err)
+	}
+}
