@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/credential"
+	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
@@ -79,6 +80,9 @@ type Server struct {
 	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
 	// empty, the address of the request is used.
 	URL string
+	// Domain gives the parts of this server hosts of their own. If it is nil, all are at one host. URL and Content
+	// must be its.
+	Domain *domain.Domain
 	// Loopback is the URL at which only this machine reaches this server ("http://127.0.0.1:8080"). It is the base of
 	// links for a person at the unix socket if URL is empty. Empty means none.
 	Loopback string
@@ -177,10 +181,24 @@ func (s *Server) credentials() *credential.API {
 	return api
 }
 
+// programs returns the URL where programs and git reach this server. Returns "" if it is not known.
+func (s *Server) programs() string {
+	if s.Domain != nil {
+		return s.Domain.API()
+	}
+	return s.URL
+}
+
 // Handler serves the API and the Git server to callers with a grant.
 func (s *Server) Handler() http.Handler {
 	s.setUp()
-	return s.pages.ByHost(s.mux, s.preview.ByHost(s.mux, s.cors(s.mux.Handler(s.routes(), nil))))
+	ports := func(own http.Handler) http.Handler { return s.preview.ByHost(s.mux, own) }
+	content := func(own http.Handler) http.Handler { return s.pages.ByHost(s.mux, own) }
+	if s.Domain == nil {
+		return content(ports(s.cors(s.mux.Handler(s.routes(), nil))))
+	}
+	sites := &domain.Sites{Domain: s.Domain, Mux: s.mux, Table: s.routes(), CORS: s.cors, Ports: ports, Content: content}
+	return sites.Handler()
 }
 
 // LocalHandler serves the same to everybody who can open the unix socket, as an administrator. Only the folder and
@@ -228,10 +246,13 @@ func (s *Server) fallback(c *route.Call) error {
 		WithHint("/api/openapi.json lists all there is")
 }
 
-// methods returns the methods of the routes that match a path.
+// methods returns the methods of the routes that match a path. With a domain, only those of the host of programs count.
 func (s *Server) methods(path string) []string {
 	var found []string
 	for _, row := range s.routes() {
+		if s.Domain != nil && !slices.Contains(domain.PartsOf(row), domain.API) {
+			continue
+		}
 		if row.Access != route.AccessGit && row.Access != route.AccessPreview && matches(row.Pattern, path) &&
 			!slices.Contains(found, row.Method) {
 			found = append(found, row.Method)

@@ -31,11 +31,11 @@ func (s *Server) setUpAlone() {
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
-	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.URL, CORS: s.CORS,
+	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.programs(), CORS: s.CORS,
 		Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
 		Sessions: s.People != nil, Now: s.Now}
-	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Log: s.Log, Now: s.Now}
+	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Host: s.Domain.Workspace, Log: s.Log, Now: s.Now}
 	tasks := engineer.NewAPI(s.Engineer, s.Hooks, s.Log)
 	tasks.Tickets = s.Tickets
 	if s.Triggers != nil {
@@ -111,6 +111,9 @@ func (s *Server) setDefaults() {
 func (s *Server) setMux(m *metrics) {
 	s.mux = &route.Mux{URL: s.URL, Links: s.Links, Secrets: s.Secrets, Streams: s.Streams, Heartbeat: s.Heartbeat,
 		Observe: m.request, Ended: s.ended, Log: s.Log, Now: s.Now}
+	if s.Domain != nil {
+		s.mux.API = s.Domain.API()
+	}
 	if s.Git != nil {
 		s.mux.Verify = s.Git.Verify
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,9 @@ func diagnose(ctx context.Context, e *env) []finding {
 	} else {
 		add("server", false, "",
 			errors.New("none runs, so each command starts its own (`ramus serve` starts a lasting one)"))
+	}
+	if says, err := diagnoseDomain(ctx, c, net.DefaultResolver.LookupHost); says != "" || err != nil {
+		add("domain", true, says, err)
 	}
 	diagnoseWeb(c, add)
 	known := &secrets{environ: e.environ}

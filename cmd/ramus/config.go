@@ -39,6 +39,7 @@ type Config struct {
 	RedirectListen string            `yaml:"redirect_listen"`
 	SSHListen      string            `yaml:"ssh_listen"`
 	URL            string            `yaml:"url"`
+	Domain         string            `yaml:"domain"`
 	Engine         string            `yaml:"engine"`
 	Image          string            `yaml:"image"`
 	WorkTree       string            `yaml:"work_tree"`
@@ -530,7 +531,10 @@ func LoadConfig(path string, optional bool, environ []string) (Config, error) {
 			return c, err
 		}
 	}
-	return c, overrideConfig(environ, &c)
+	if err := overrideConfig(environ, &c); err != nil {
+		return c, err
+	}
+	return c, c.settleDomain()
 }
 
 // configReader walks a YAML tree and a Go value in parallel, and collects every mistake.

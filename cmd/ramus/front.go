@@ -156,7 +156,11 @@ func (f *front) serveWeb(web, plain net.Listener) {
 	f.i.log.Info("serving HTTP", "address", web.Addr().String(), "tls", certs != nil)
 	if plain != nil {
 		_, port, _ := net.SplitHostPort(web.Addr().String())
-		s := newHTTPServer(certs.Challenge(cert.Redirect(f.i.config.URL, port)), f.i.log)
+		lead := cert.Redirect(f.i.config.URL, port)
+		if d := f.i.domain; d != nil {
+			lead = d.OnlyOwn(cert.Redirect("", d.Port()))
+		}
+		s := newHTTPServer(certs.Challenge(lead), f.i.log)
 		f.serve(s, func() error { return s.Serve(plain) })
 		f.i.log.Info("leading to TLS", "address", plain.Addr().String())
 	}

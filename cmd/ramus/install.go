@@ -29,6 +29,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/audit"
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/chat"
+	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
@@ -67,6 +68,7 @@ type installation struct {
 	trackers *trackers
 	models   *model.Proxy
 	certs    cert.Source     // nil if the server speaks no TLS
+	domain   *domain.Domain  // nil if all is at one host
 	traces   *trace.Exporter // nil if no collector is configured
 
 	accounts *account.Store

@@ -23,8 +23,8 @@ const hookSecretMin = 16
 
 // newAnnouncer returns the webhooks of the configuration. They are opened when the server listens.
 func (i *installation) newAnnouncer(secret *secrets) (*announce.Announcer, error) {
-	a := &announce.Announcer{Git: i.git, Dir: filepath.Join(i.config.Data, "webhooks"), URL: i.config.URL, Log: i.log,
-		Now: time.Now}
+	a := &announce.Announcer{Git: i.git, Dir: filepath.Join(i.config.Data, "webhooks"),
+		URL: programsURL(i.config), Log: i.log, Now: time.Now}
 	for _, repo := range slices.Sorted(maps.Keys(i.config.Repos)) {
 		hooks := i.config.Repos[repo].Webhooks
 		for _, name := range slices.Sorted(maps.Keys(hooks)) {

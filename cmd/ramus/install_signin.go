@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
+	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -242,8 +243,8 @@ func (i *installation) closePeople() error {
 	return err
 }
 
-// contentURL returns the origin of content: that of the configuration, or a host of the previews' domain, or a host of
-// the loopback if only this machine reaches the server. Returns "" if there is none.
+// contentURL returns the origin of content: that of the configuration, or a host of the domain or of the previews'
+// domain, or a host of the loopback if only this machine reaches the server. Returns "" if there is none.
 func contentURL(c Config, loopback string) (string, error) {
 	if c.Web.ContentURL != "" {
 		u, err := url.Parse(c.Web.ContentURL)
@@ -257,6 +258,9 @@ func contentURL(c Config, loopback string) (string, error) {
 			return "", fmt.Errorf("cannot use web.content_url: %s is the host of ramus itself, and cookies ignore ports", u.Hostname())
 		}
 		return u.Scheme + "://" + u.Host, nil
+	}
+	if d, err := domain.Parse(c.Domain); c.Domain != "" && err == nil {
+		return d.Content(), nil
 	}
 	if c.Preview.URL != "" {
 		return strings.Replace(c.Preview.URL, "{label}", "content", 1), nil

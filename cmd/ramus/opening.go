@@ -119,6 +119,7 @@ func (o *opening) readParts(context.Context) (err error) {
 	})
 	read(func() (err error) { o.models, err = newModels(c.Models, secret, log); return err })
 	read(func() (err error) { o.certs, err = newCertificates(c, secret, log); return err })
+	read(func() (err error) { o.domain, err = newDomain(c); return err })
 	read(func() (err error) { o.traces, err = newTraces(c.Traces, secret, log); return err })
 	read(func() (err error) { o.fallback, err = newFallback(c.Fallback, secret); return err })
 	read(func() (err error) { o.chat, err = newChat(c, secret, log); return err })
@@ -135,7 +136,7 @@ func (o *opening) openStores(context.Context) (err error) {
 	if o.lfs, err = newLFS(o.config, o.store, o.lfsSource, o.log); err != nil {
 		return err
 	}
-	o.git.LFS, o.git.URL = o.lfs, o.config.URL
+	o.git.LFS, o.git.URL = o.lfs, programsURL(o.config)
 	if o.mirrors, err = o.newMirrors(o.secret); err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (o *opening) makeLinks(context.Context) (err error) {
 		o.chat.Links = o.links
 	}
 	o.engineer.Links = o.links
-	o.preview, err = newPreview(o.config)
+	o.preview, err = newPreview(o.config, o.domain)
 	return err
 }
 
@@ -245,6 +246,7 @@ func (o *opening) makeGateway() {
 		Names: o.names,
 		Links: o.links, Preview: o.preview, Traces: o.traces, Secrets: o.set, Log: o.log,
 		Version: buildVersion(), Engine: o.engine.Name(),
-		URL: c.URL, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret, NoScript: c.Web.JS == "off",
+		URL: c.URL, Domain: o.domain, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret,
+		NoScript: c.Web.JS == "off",
 	}
 }

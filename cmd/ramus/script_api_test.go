@@ -4,11 +4,13 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 	"github.com/ramus-dev/ramus/internal/standin/vaulttest"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -57,4 +59,23 @@ func modelsCommand(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	})
 	ts.Setenv("MODELS", server.URL)
+}
+
+// certificateCommand writes a certificate of names to cert.pem, and its key to key.pem. It sets $IP to an address
+// of this machine that no other test has, and $PORT and $PLAIN to two free ports of it.
+func certificateCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: certificate NAME…")
+	}
+	ts.Check(makeCertificate(ts.MkAbs("cert.pem"), ts.MkAbs("key.pem"), args...))
+	ip := loopback.IP()
+	ts.Setenv("IP", ip)
+	for _, name := range []string{"PORT", "PLAIN"} {
+		l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+		ts.Check(err)
+		defer l.Close()
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		ts.Check(err)
+		ts.Setenv(name, port)
+	}
 }

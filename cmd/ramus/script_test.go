@@ -41,6 +41,7 @@ import (
 //	github …              a stand-in of GitHub; see githubCommand
 //	forge …               a stand-in of another forge; see forgeCommand
 //	tracker …             a stand-in of an issue tracker; see trackerCommand
+//	certificate NAME…     certificates and free addresses; see certificateCommand
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 //	leaks PATH            nothing below it may hold the value of $CANARY, in any form
 //
@@ -136,12 +137,13 @@ func TestScript(t *testing.T) {
 			"stop-server": func(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Check(ts.Value(serverKey{}).(*scriptServer).signal(syscall.SIGTERM))
 			},
-			"github":  githubCommand,
-			"api":     apiCommand,
-			"vault":   vaultCommand,
-			"models":  modelsCommand,
-			"forge":   forgeCommand,
-			"tracker": trackerCommand,
+			"certificate": certificateCommand,
+			"github":      githubCommand,
+			"api":         apiCommand,
+			"vault":       vaultCommand,
+			"models":      modelsCommand,
+			"forge":       forgeCommand,
+			"tracker":     trackerCommand,
 			"capture": func(ts *testscript.TestScript, neg bool, args []string) {
 				if len(args) != 2 {
 					ts.Fatalf("usage: capture NAME REGEXP")

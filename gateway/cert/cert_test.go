@@ -15,6 +15,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -153,6 +155,18 @@ func TestStrict(t *testing.T) {
 	}
 }
 
+// TestLacks finds the names for which a certificate is not.
+func TestLacks(t *testing.T) {
+	chain, key := pair(t, t.TempDir(), "*.example.org")
+	missing, err := Lacks(chain, key, []string{"app.example.org", "a.b.example.org", "example.org", "APP.example.org"})
+	if err != nil || !slices.Equal(missing, []string{"a.b.example.org", "example.org"}) {
+		t.Errorf("%q, %v", missing, err)
+	}
+	if _, err := Lacks(chain, chain, nil); err == nil {
+		t.Error("a certificate without its key is accepted")
+	}
+}
+
 func TestACMEOptions(t *testing.T) {
 	for _, bad := range []ACME{{}, {Hosts: []string{"*.example.org"}}, {Hosts: []string{"localhost"}},
 		{Hosts: []string{"a.example.org:443"}},
@@ -160,6 +174,10 @@ func TestACMEOptions(t *testing.T) {
 		if err := bad.Open(); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
+	}
+	wildcard := ACME{Hosts: []string{"a.example.org", "*.example.org"}}
+	if err := wildcard.Open(); err == nil || !strings.Contains(err.Error(), "DNS-01") || !strings.Contains(err.Error(), "tls_cert") {
+		t.Errorf("a wildcard: %v", err)
 	}
 	a := ACME{Hosts: []string{"a.example.org"}, Folder: t.TempDir()}
 	if err := a.Open(); err != nil {

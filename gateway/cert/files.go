@@ -145,6 +145,26 @@ func Ends(chain, key string) (time.Time, error) {
 	return f.ends(), nil
 }
 
+// Lacks returns the names for which the certificate in a file is not. The error is that of a pair which no server can use.
+func Lacks(chain, key string, names []string) (missing []string, err error) {
+	f := &Files{Cert: chain, Key: key}
+	if err := f.Open(); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	leaf, err := x509.ParseCertificate(f.have.Certificate[0])
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate %s: %w", chain, err)
+	}
+	for _, name := range names {
+		if leaf.VerifyHostname(name) != nil {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
+}
+
 // Config implements [Source].
 func (f *Files) Config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: f.get, NextProtos: []string{"h2", "http/1.1"}}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -23,7 +24,7 @@ import (
 // an origin with ramus.
 //
 //   - With an [Origin] each port of each caller has a host of its own, and the whole
-//     host belongs to the application. The signed link on ramus's own host redirects there with
+//     host belongs to the application. It may be below the domain of the server, see [OfDomain]. The signed link on ramus's own host redirects there with
 //     a code. The code is valid once and for a minute. It is exchanged for a cookie of that host.
 //   - Without one the application is shown below a path of ramus's host, in a sandbox
 //     of the browser. The sandbox has an opaque origin, without cookies and storage.
@@ -34,6 +35,18 @@ type Origin struct {
 	scheme string
 	domain string // ".preview.example.org"
 	port   string // ":8080", or ""
+	// shared is the domain of the server, which has the hosts of ports among others. Nil means that all hosts below
+	// domain are those of previews.
+	shared *domain.Domain
+}
+
+// OfDomain returns the origins of previews below the domain of the server: ws-WORKSPACE--PORT.DOMAIN.
+func OfDomain(d *domain.Domain) *Origin {
+	o := &Origin{scheme: "http", domain: "." + d.String(), shared: d}
+	if d.Secure() {
+		o.scheme = "https"
+	}
+	return o
 }
 
 // labelPart is the part of the URL of an [Origin] that the name of a preview replaces.
@@ -65,12 +78,19 @@ func (o *Origin) label(host string) (string, bool) {
 	if o == nil {
 		return "", false
 	}
+	if o.shared != nil {
+		place := o.shared.Find(host)
+		return place.Label, place.Part == domain.Port
+	}
 	label, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(route.HostName(host)), "."), o.domain)
 	return label, ok && label != "" && !strings.Contains(label, ".")
 }
 
 // below reports whether a host is one below the host of a preview, at which nothing is served.
 func (o *Origin) below(host string) bool {
+	if o.shared != nil {
+		return false // the domain has checked the host
+	}
 	label, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(route.HostName(host)), "."), o.domain)
 	return ok && strings.Contains(label, ".")
 }
@@ -83,6 +103,9 @@ func isHostOf(address, host string) bool {
 
 // origin returns the origin of a preview.
 func (o *Origin) origin(label string) string {
+	if o.shared != nil {
+		return o.shared.PortURL(label)
+	}
 	return o.scheme + "://" + label + o.domain + o.port
 }
 
@@ -93,6 +116,14 @@ func (o *Origin) cookie() string {
 		return "__Host-ramus-preview"
 	}
 	return "ramus-preview"
+}
+
+// name returns the first part of the host of a preview.
+func (o *Origin) name(caller record.Caller, port int) string {
+	if o.shared != nil {
+		return o.shared.PortLabel(caller, port)
+	}
+	return previewLabel(caller, port)
 }
 
 // previewLabel returns the name of a preview in DNS, which allows 63 characters.
@@ -191,7 +222,7 @@ func (api *API) openPreview(c *route.Call) error {
 			return route.NewProblem(route.KindUnavailable, "cannot open the preview: %v",
 				err).WithHint("try again in a minute")
 		}
-		to = api.Origin.origin(previewLabel(p.caller, p.port)) + openPath + "?code=" + code
+		to = api.Origin.origin(api.Origin.name(p.caller, p.port)) + openPath + "?code=" + code
 	} else {
 		to, _, _ = strings.Cut(to, "?")
 		to += api.Links.Pass(links.PreviewPath(p.caller, p.port), p.until) + "/"
@@ -309,7 +340,7 @@ func (api *API) hostPreview(c *route.Call) error {
 // enterPreview exchanges a code for a cookie.
 func (api *API) enterPreview(c *route.Call, label string) error {
 	p, ok := api.codes.take(c.R.URL.Query().Get("code"), api.Now())
-	if !ok || previewLabel(p.caller, p.port) != label {
+	if !ok || api.Origin.name(p.caller, p.port) != label {
 		if _, err := api.admitted(c, label); err != nil { // a browser with a valid cookie may open an old link again
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))
 		}
@@ -336,7 +367,7 @@ func (api *API) admitted(c *route.Call, label string) (previewed, error) {
 		}
 		caller, cerr := record.ParseCaller(parts[0])
 		port, perr := portNumber(parts[1])
-		if cerr != nil || perr != nil || previewLabel(caller, port) != label {
+		if cerr != nil || perr != nil || api.Origin.name(caller, port) != label {
 			continue
 		}
 		until, uerr := api.Links.CheckPass(links.PreviewPath(caller, port), parts[2])

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
@@ -71,6 +72,8 @@ func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 			if from := pr.Out.Header.Get("Origin"); from != "" {
 				pr.Out.Header.Set("Origin", "http://"+local)
 			}
+			pr.Out.Header.Set(domain.WorkspaceHeader, p.caller.Slug())
+			pr.Out.Header.Set(domain.NodeHeader, domain.ThisNode)
 			as.ask(pr, local)
 		},
 		ModifyResponse: func(r *http.Response) error {

@@ -125,9 +125,18 @@ func (c *Call) Address() string {
 	return "http://" + c.R.Host
 }
 
+// Programs returns the URL where programs and git reach this server, without a slash at its end. Returns "" if only the
+// unix socket is known.
+func (c *Call) Programs() string {
+	if c.mux.API != "" {
+		return c.mux.API
+	}
+	return c.Address()
+}
+
 // CloneURL returns the URL of a repository for `git clone`. Returns "" if git has no way to the server.
 func (c *Call) CloneURL(repo string) string {
-	address := c.Address()
+	address := c.Programs()
 	if address == "" {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -51,6 +52,8 @@ type Mux struct {
 	// URL is where people reach the server ("https://ramus.example.org"). Empty means the address that a request
 	// came to.
 	URL string
+	// API is where programs and git reach the server, if that is another host than URL's. Empty means URL.
+	API string
 	// Links checks signed links, and signs the links on pages. If it is nil, no link opens anything.
 	Links *links.Signer
 	// Secrets are removed from all answers except those of the Git server, whose objects would change, and those
@@ -281,7 +284,7 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 	case KindLimited:
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
-	if m.Page != nil && c.WantsPage() && hasShell(route) {
+	if m.Page != nil && c.WantsPage() && hasShell(route) && m.isPages(c.R) {
 		if err := m.Page(c, p); err == nil || c.W.(*recorder).status != 0 {
 			return
 		}
@@ -299,6 +302,15 @@ func (m *Mux) refuse(c *Call, route Route, p *Problem) {
 	}
 	c.W.WriteHeader(p.Status)
 	_, _ = c.W.Write(append(b, '\n')) // the caller may be gone; the log has the problem
+}
+
+// isPages reports whether a request came to the host of pages, which has the files that their frame needs.
+func (m *Mux) isPages(r *http.Request) bool {
+	if m.API == "" {
+		return true
+	}
+	u, err := url.Parse(m.URL)
+	return err == nil && strings.EqualFold(u.Host, r.Host)
 }
 
 // hasShell reports whether the problem of a route is shown in the frame of all pages. Evidence has readers without an account, and previews

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -21,8 +22,11 @@ import (
 type API struct {
 	Executor *executor.Executor
 	Find     *lookup.Lookup
-	Log      *slog.Logger
-	Now      func() time.Time
+	// Host returns the URL of the host of a workspace, for the sockets of programs. If it is nil or the result is empty,
+	// they are at the host of all routes for programs.
+	Host func(record.Caller) string
+	Log  *slog.Logger
+	Now  func() time.Time
 
 	tickets tickets
 	sockets sockets
@@ -216,7 +220,11 @@ func (api *API) token(c *route.Call) error {
 	page := c.Address() + "/workspaces/" + url.PathEscape(st.Caller.Slug())
 	socket := page
 	if c.Access != route.AccessPage {
-		socket = c.Address() + "/api/callers/" + url.PathEscape(st.Caller.String())
+		host := c.Programs()
+		if api.Host != nil {
+			host = cmp.Or(api.Host(st.Caller), host)
+		}
+		socket = host + "/api/callers/" + url.PathEscape(st.Caller.String())
 	}
 	return c.Reply(Token{Token: secret, URL: socketURL(socket) + "/shell", WorkspaceURL: page,
 		Expires: now.Add(ticketTime).UTC()})
