@@ -226,6 +226,25 @@ func setstat(root *os.Root, name string, r *sftp.Request) error {
 	return nil
 }
 
+// StatVFS implements [sftp.StatVFSFileCmder].
+func (t *tree) StatVFS(r *sftp.Request) (*sftp.StatVFS, error) {
+	root, rest, err := t.find(r.Filepath)
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(rest, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var s syscall.Statfs_t
+	if err := syscall.Fstatfs(int(f.Fd()), &s); err != nil {
+		return nil, err
+	}
+	return &sftp.StatVFS{Bsize: uint64(s.Bsize), Frsize: uint64(s.Frsize), Blocks: s.Blocks, Bfree: s.Bfree, Bavail: s.Bavail,
+		Files: s.Files, Ffree: s.Ffree, Favail: s.Ffree, Namemax: uint64(s.Namelen)}, nil
+}
+
 // Filelist implements [sftp.FileLister].
 func (t *tree) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 	if r.Filepath == "/" {

@@ -1,0 +1,165 @@
+package transfer
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Format is the format of an archive.
+type Format string
+
+// The formats of archives.
+const (
+	FormatZip Format = "zip"
+	FormatTar Format = "tar.gz"
+)
+
+// Limits of an archive.
+const (
+	MaxPackBytes = 512 << 20 // of all files together, before compression
+	MaxPackFiles = 20_000
+)
+
+// maxPackDepth bounds the folders in each other of an archive.
+const maxPackDepth = 64
+
+// ErrArchive is the error of a folder that is too large for an archive.
+var ErrArchive = errors.New("the folder is too large for an archive")
+
+// Plan is the content of an archive, found before its first byte is sent.
+type Plan struct {
+	Files []Entry
+	Bytes int64
+	// Left is the number of links, submodules and special files, which are left out, because they would name files of the machine that
+	// unpacks them.
+	Left int
+}
+
+// Find lists the files of a folder with all folders below. It returns an [ErrArchive] if there are too many.
+func Find(ctx context.Context, t Tree, folder string) (Plan, error) {
+	var p Plan
+	err := p.find(ctx, t, folder, 0)
+	return p, err
+}
+
+func (p *Plan) find(ctx context.Context, t Tree, folder string, depth int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	list, err := t.List(ctx, folder, MaxPackFiles)
+	if errors.Is(err, ErrTooMany) || depth > maxPackDepth {
+		return p.tooLarge()
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		switch e.Kind {
+		case KindFolder:
+			if err := p.find(ctx, t, e.Path, depth+1); err != nil {
+				return err
+			}
+		case KindFile:
+			p.Files = append(p.Files, e)
+			if p.Bytes += e.Size; p.Bytes > MaxPackBytes || len(p.Files) > MaxPackFiles {
+				return p.tooLarge()
+			}
+		default:
+			p.Left++
+		}
+	}
+	return nil
+}
+
+func (p *Plan) tooLarge() error {
+	return fmt.Errorf("an archive has at most %d files, %d MiB and %d folders in each other; clone the branch: %w", MaxPackFiles,
+		MaxPackBytes>>20, maxPackDepth, errors.Join(ErrArchive, gitd.ErrTooLarge))
+}
+
+// Pack writes an archive of the files of a plan. Their paths begin with name, and go on below folder. An archive that fails has no end, so
+// that nobody takes it for complete.
+func Pack(ctx context.Context, w io.Writer, f Format, t Tree, p Plan, folder, name string, at time.Time) error {
+	a := newArchive(w, f, at)
+	left := int64(MaxPackBytes)
+	for _, e := range p.Files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		in, size, err := t.Open(ctx, e.Path)
+		if errors.Is(err, gitd.ErrNotFound) {
+			continue // removed since
+		}
+		if err != nil {
+			return err
+		}
+		if left -= size; left < 0 {
+			return errors.Join(p.tooLarge(), in.Close()) // it grew
+		}
+		to := path.Join(name, strings.TrimPrefix(strings.TrimPrefix(e.Path, folder), "/"))
+		if err := errors.Join(a.add(to, size, e.Run, in), in.Close()); err != nil {
+			return fmt.Errorf("cannot add %.200q: %w", e.Path, err)
+		}
+	}
+	return a.end()
+}
+
+// archive writes one of the formats.
+type archive struct {
+	zip *zip.Writer
+	tar *tar.Writer
+	gz  *gzip.Writer
+	at  time.Time
+}
+
+func newArchive(w io.Writer, f Format, at time.Time) *archive {
+	if f == FormatZip {
+		return &archive{zip: zip.NewWriter(w), at: at}
+	}
+	gz := gzip.NewWriter(w)
+	return &archive{tar: tar.NewWriter(gz), gz: gz, at: at}
+}
+
+func (a *archive) add(name string, size int64, run bool, in io.Reader) error {
+	mode := int64(0o644)
+	if run {
+		mode = 0o755
+	}
+	if a.zip != nil {
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: a.at}
+		h.SetMode(0o644)
+		if run {
+			h.SetMode(0o755)
+		}
+		w, err := a.zip.CreateHeader(h)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, in)
+		return err
+	}
+	if err := a.tar.WriteHeader(&tar.Header{Name: name, Size: size, Mode: mode, ModTime: a.at, Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	n, err := io.Copy(a.tar, in)
+	if err == nil && n < size {
+		err = errors.New("the file became shorter while it was read")
+	}
+	return err
+}
+
+func (a *archive) end() error {
+	if a.zip != nil {
+		return a.zip.Close()
+	}
+	return errors.Join(a.tar.Close(), a.gz.Close())
+}

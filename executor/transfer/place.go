@@ -1,0 +1,290 @@
+package transfer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pkg/sftp"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Times of a transfer to or from a container.
+const (
+	PlaceWithin = 2 * time.Minute
+	tidyWithin  = 10 * time.Second // outlives a transfer that was cancelled, because its files would be committed
+)
+
+// temporary begins the names of files that are not complete. They are in the folder of the complete ones, so that a rename is enough.
+const temporary = ".ramus-upload-"
+
+// Container is where an upload is placed.
+type Container struct {
+	// Open opens the files of the container.
+	Open func(ctx context.Context) (*sftp.Client, error)
+	// Root is the work tree there.
+	Root string
+	// Names returns the names in a folder of the work tree, as far as commits have them. Files of another case are mistakes. Nil means that
+	// there are none.
+	Names func(ctx context.Context, folder string) ([]string, error)
+	// Allow returns why no commit may have a file. Nil means that every commit may.
+	Allow func(name string, size int64) error
+}
+
+// Place writes the files to a container. All of them are there when it returns nil, and none otherwise, unless the container was lost. It
+// returns a [*Refused] for files that cannot be where they are wanted. The caller keeps others from committing meanwhile.
+func (u *Upload) Place(ctx context.Context, to Container) error {
+	if err := u.Check(); err != nil {
+		return err
+	}
+	files, err := to.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	defer context.AfterFunc(ctx, func() { files.Close() })()
+	p := &placing{u: u, to: to, files: files, token: strings.ToLower(rand.Text()[:10]), folders: map[string]folderState{}}
+	if err := p.check(ctx); err != nil {
+		return p.why(ctx, err)
+	}
+	if err := p.write(ctx); err != nil {
+		return errors.Join(p.why(ctx, err), p.tidy(ctx))
+	}
+	return nil
+}
+
+// placing is the work of [Upload.Place].
+type placing struct {
+	u       *Upload
+	to      Container
+	files   *sftp.Client
+	token   string
+	folders map[string]folderState // of the work tree, by path
+	modes   map[string]fs.FileMode // of files that are replaced
+	made    []string               // folders that were not there, the outer first
+	left    []string               // temporary files
+}
+
+// folderState is whether a folder exists. A folder with a mistake has why.
+type folderState struct {
+	exists bool
+	why    string
+}
+
+func (p *placing) at(name string) string { return path.Join(p.to.Root, name) }
+
+// temp returns the path of the incomplete file of the i-th file, in the work tree.
+func (p *placing) temp(i int, name string) string {
+	return path.Join(path.Dir(name), fmt.Sprintf("%s%s-%d", temporary, p.token, i))
+}
+
+// check looks at the places of all files.
+func (p *placing) check(ctx context.Context) error {
+	r := &p.u.refused
+	p.modes = map[string]fs.FileMode{}
+	for i, name := range p.u.Paths() {
+		if p.to.Allow != nil {
+			if err := p.to.Allow(name, p.u.files[i].size); err != nil {
+				r.add(gitd.ErrInvalid, name, err.Error())
+				continue
+			}
+		}
+		dir, err := p.folder(ctx, parent(name))
+		if err != nil {
+			return err
+		}
+		if dir.why != "" {
+			r.add(gitd.ErrInvalid, name, dir.why)
+			continue
+		}
+		if !dir.exists {
+			continue
+		}
+		info, err := p.files.Lstat(p.at(name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if other, err := p.other(ctx, name); err != nil {
+				return err
+			} else if other != "" {
+				r.add(gitd.ErrExists, name, fmt.Sprintf("%.200q is there, which some file systems take for the same", other))
+			}
+		case err != nil:
+			return err
+		case info.IsDir():
+			r.add(gitd.ErrInvalid, name, "a folder has this name")
+		case !info.Mode().IsRegular():
+			r.add(gitd.ErrInvalid, name, "a link or a special file has this name")
+		case !p.u.Replace:
+			r.add(gitd.ErrExists, name, "there is such a file; allow its replacement, or choose another folder")
+		default:
+			p.modes[name] = info.Mode().Perm()
+		}
+	}
+	if err := r.err(); err != nil {
+		return err
+	}
+	return p.room()
+}
+
+// parent returns the folder of a path. That of a file at the top is "".
+func parent(name string) string {
+	if dir := path.Dir(name); dir != "." {
+		return dir
+	}
+	return ""
+}
+
+// folder returns the state of a folder of the work tree. A link is none, because it may lead out of the folder that the person named.
+func (p *placing) folder(ctx context.Context, dir string) (folderState, error) {
+	if dir == "" {
+		return folderState{exists: true}, nil
+	}
+	if s, ok := p.folders[dir]; ok {
+		return s, nil
+	}
+	s, err := p.folder(ctx, parent(dir))
+	if err != nil {
+		return s, err
+	}
+	if s.why == "" && s.exists {
+		info, err := p.files.Lstat(p.at(dir))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			s.exists = false
+			other, err := p.other(ctx, dir)
+			if err != nil {
+				return s, err
+			}
+			if other != "" {
+				s.why = fmt.Sprintf("%.200q is there, which some file systems take for the same folder", other)
+			}
+		case err != nil:
+			return s, err
+		case info.Mode()&fs.ModeSymlink != 0:
+			s.why = fmt.Sprintf("%.200q is a link", dir)
+		case !info.IsDir():
+			s.why = fmt.Sprintf("%.200q is a file", dir)
+		}
+	}
+	p.folders[dir] = s
+	return s, nil
+}
+
+// other returns a committed name next to name that differs in case, or "".
+func (p *placing) other(ctx context.Context, name string) (string, error) {
+	if p.to.Names == nil {
+		return "", nil
+	}
+	names, err := p.to.Names(ctx, parent(name))
+	if err != nil {
+		return "", err
+	}
+	base := path.Base(name)
+	for _, n := range names {
+		if n != base && fold(n) == fold(base) {
+			return n, nil
+		}
+	}
+	return "", nil
+}
+
+// room returns an error if the container has not enough room. A container that does not say so has.
+func (p *placing) room() error {
+	disk, err := p.files.StatVFS(p.to.Root)
+	if err != nil {
+		return nil
+	}
+	if free := disk.Bavail * max(disk.Frsize, 1); free < uint64(p.u.total) {
+		return fmt.Errorf("the container has room for %d bytes, and the files have %d: %w", free, p.u.total, syscall.ENOSPC)
+	}
+	return nil
+}
+
+// write writes all files, and names them when all are complete.
+func (p *placing) write(ctx context.Context) error {
+	names := p.u.Paths()
+	for i, f := range p.u.files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.mkdir(parent(names[i])); err != nil {
+			return fmt.Errorf("cannot make the folder of %.200q: %w", names[i], err)
+		}
+		if err := p.writeFile(p.temp(i, names[i]), f, p.modes[names[i]]); err != nil {
+			return fmt.Errorf("cannot write %.200q: %w", names[i], err)
+		}
+	}
+	for i, name := range names {
+		if err := p.files.PosixRename(p.at(p.temp(i, name)), p.at(name)); err != nil {
+			return fmt.Errorf("cannot write %.200q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// mkdir makes a folder that is not there, and those above it.
+func (p *placing) mkdir(dir string) error {
+	if dir == "" || p.folders[dir].exists {
+		return nil
+	}
+	if err := p.mkdir(parent(dir)); err != nil {
+		return err
+	}
+	if err := p.files.Mkdir(p.at(dir)); err != nil {
+		return err
+	}
+	p.made = append(p.made, dir)
+	p.folders[dir] = folderState{exists: true}
+	return nil
+}
+
+func (p *placing) writeFile(name string, from uploaded, mode fs.FileMode) error {
+	f, err := p.files.OpenFile(p.at(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	p.left = append(p.left, name)
+	_, err = f.ReadFrom(io.NewSectionReader(from.content, 0, from.size))
+	if mode != 0 {
+		err = errors.Join(err, f.Chmod(mode))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// tidy removes what an upload that failed has left.
+func (p *placing) tidy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyWithin)
+	defer cancel()
+	files, err := p.to.Open(ctx)
+	if err != nil {
+		return nil // the container is gone, with these files
+	}
+	defer files.Close()
+	defer context.AfterFunc(ctx, func() { files.Close() })()
+	for _, name := range p.left {
+		if e := files.Remove(p.at(name)); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("cannot remove %q: %w", name, e))
+		}
+	}
+	for _, dir := range slices.Backward(p.made) {
+		_ = files.RemoveDirectory(p.at(dir)) // somebody may use it already
+	}
+	return err
+}
+
+// why returns the cause of the end of ctx if that is why the connection ended.
+func (p *placing) why(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("%w (%v)", context.Cause(ctx), err)
+	}
+	return err
+}

@@ -1,0 +1,223 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/pkg/sftp"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Entry is a file or a folder of a [Tree].
+type Entry struct {
+	Path string `json:"path"` // from the top of the work tree
+	// Kind is "file", "folder", "link" or "other". A submodule is "other".
+	Kind string `json:"kind"`
+	Size int64  `json:"size"` // of files, in bytes
+	Run  bool   `json:"executable,omitempty"`
+}
+
+// The kinds of entries.
+const (
+	KindFile   = "file"
+	KindFolder = "folder"
+	KindLink   = "link"
+	KindOther  = "other"
+)
+
+// Tree has files for people. Paths are slash-separated, and "" is the top.
+type Tree interface {
+	// List returns the entries of a folder, folders first. It returns an [ErrTooMany] with the first ones if there are more than max.
+	List(ctx context.Context, folder string, max int) ([]Entry, error)
+	// Look returns one entry. It does not follow a link.
+	Look(ctx context.Context, name string) (Entry, error)
+	// Open opens a file, and returns its size. The reader may end earlier, if the file became shorter.
+	Open(ctx context.Context, name string) (io.ReadCloser, int64, error)
+}
+
+// ErrTooMany is the error of a folder with more entries than were wanted.
+var ErrTooMany = errors.New("too many entries")
+
+// Committed is the tree of a commit.
+type Committed struct {
+	Repo   *gitd.Repo
+	Commit gitd.Hash
+}
+
+// List implements [Tree].
+func (t Committed) List(ctx context.Context, folder string, max int) ([]Entry, error) {
+	list, err := t.Repo.Tree(ctx, string(t.Commit), folder, false)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Entry, 0, min(len(list), max))
+	for _, e := range list {
+		all = append(all, committedEntry(e))
+	}
+	return bounded(all, max)
+}
+
+func committedEntry(e gitd.TreeEntry) Entry {
+	one := Entry{Path: e.Path, Kind: KindOther, Size: e.Size, Run: e.Mode == "100755"}
+	switch {
+	case e.Type == "tree":
+		one.Kind = KindFolder
+	case e.Mode == "120000":
+		one.Kind = KindLink
+	case e.Type == "blob":
+		one.Kind = KindFile
+	}
+	return one
+}
+
+// bounded sorts entries, folders first, and cuts the list.
+func bounded(all []Entry, max int) ([]Entry, error) {
+	slices.SortFunc(all, func(a, b Entry) int {
+		if (a.Kind == KindFolder) != (b.Kind == KindFolder) {
+			if a.Kind == KindFolder {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Path, b.Path)
+	})
+	if len(all) > max {
+		return all[:max], ErrTooMany
+	}
+	return all, nil
+}
+
+// Look implements [Tree].
+func (t Committed) Look(ctx context.Context, name string) (Entry, error) {
+	if name == "" {
+		return Entry{Kind: KindFolder}, nil
+	}
+	e, err := t.Repo.Entry(ctx, string(t.Commit), name)
+	if err != nil {
+		return Entry{}, err
+	}
+	return committedEntry(e), nil
+}
+
+// Open implements [Tree].
+func (t Committed) Open(ctx context.Context, name string) (io.ReadCloser, int64, error) {
+	return t.Repo.OpenFile(ctx, string(t.Commit), name)
+}
+
+// Live is the work tree in a container, as it is now. Nobody has to have committed it. Close frees it.
+type Live struct {
+	Files *sftp.Client
+	Root  string
+	// Free gives the container back. It may be nil.
+	Free func()
+}
+
+// Close closes the connection to the container.
+func (t *Live) Close() error {
+	err := t.Files.Close()
+	if t.Free != nil {
+		t.Free()
+	}
+	return err
+}
+
+// List implements [Tree].
+func (t *Live) List(ctx context.Context, folder string, max int) ([]Entry, error) {
+	if err := t.within(folder); err != nil {
+		return nil, err
+	}
+	infos, err := t.Files.ReadDirContext(ctx, path.Join(t.Root, folder))
+	if err != nil {
+		return nil, notFound(folder, err)
+	}
+	var all []Entry
+	for _, info := range infos {
+		if folder == "" && info.Name() == ".git" || checkListed(info.Name()) != nil {
+			continue
+		}
+		all = append(all, liveEntry(path.Join(folder, info.Name()), info))
+	}
+	return bounded(all, max)
+}
+
+// checkListed returns why a name that a container claims is none.
+func checkListed(name string) error {
+	if name == "." || name == ".." || name == "" || path.Base(name) != name {
+		return gitd.ErrInvalid
+	}
+	return nil
+}
+
+func liveEntry(name string, info fs.FileInfo) Entry {
+	e := Entry{Path: name, Kind: KindOther}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		e.Kind = KindFolder
+	case mode&fs.ModeSymlink != 0:
+		e.Kind = KindLink
+	case mode.IsRegular():
+		e.Kind, e.Size, e.Run = KindFile, max(info.Size(), 0), mode&0o111 != 0
+	}
+	return e
+}
+
+// within returns a problem for a path of the repository itself, or one that leaves the work tree.
+func (t *Live) within(name string) error {
+	if name == "" {
+		return nil
+	}
+	if !fs.ValidPath(name) || name == "." {
+		return fmt.Errorf("%.200q is no path below the work tree: %w", name, gitd.ErrInvalid)
+	}
+	if name == ".git" || len(name) > 4 && name[:5] == ".git/" {
+		return fmt.Errorf("%.200q: %w", name, gitd.ErrNotFound)
+	}
+	return nil
+}
+
+func notFound(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%.200q: %w", name, gitd.ErrNotFound)
+	}
+	return err
+}
+
+// Look implements [Tree].
+func (t *Live) Look(_ context.Context, name string) (Entry, error) {
+	if err := t.within(name); err != nil {
+		return Entry{}, err
+	}
+	info, err := t.Files.Lstat(path.Join(t.Root, name))
+	if err != nil {
+		return Entry{}, notFound(name, err)
+	}
+	return liveEntry(name, info), nil
+}
+
+// Open implements [Tree].
+func (t *Live) Open(_ context.Context, name string) (io.ReadCloser, int64, error) {
+	if err := t.within(name); err != nil {
+		return nil, 0, err
+	}
+	f, err := t.Files.Open(path.Join(t.Root, name))
+	if err != nil {
+		return nil, 0, notFound(name, err)
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() < 0) {
+		err = fmt.Errorf("%.200q is no file: %w", name, gitd.ErrInvalid)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(f, info.Size()), f}, info.Size(), nil
+}

@@ -1,0 +1,176 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"syscall"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/transfer"
+	"github.com/ramus-dev/ramus/executor/worktree"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+// uploadStep is the step in the trailers of commits of uploads.
+const uploadStep = "upload"
+
+// Uploaded is the result of [Executor.Upload].
+type Uploaded struct {
+	Caller record.Caller `json:"caller"`
+	Paths  []string      `json:"paths"`
+	Bytes  int64         `json:"bytes"`
+	// Commit is the tip of the branch, which has the files. It is empty if nothing changed.
+	Commit gitd.Hash `json:"commit,omitempty"`
+	// Ignored are the files that no commit has, because the .gitignore files leave them out. They are in the container until it goes.
+	Ignored []string `json:"ignored,omitempty"`
+}
+
+// Uploads returns the spool for files that people send to callers.
+func (x *Executor) Uploads() *transfer.Spool {
+	return &transfer.Spool{Dir: filepath.Join(x.Data, "uploads"), Secrets: x.Secrets}
+}
+
+// Upload writes the files of an upload to a caller's work tree, and commits them as the person's, in one commit without other changes. A
+// container is made if there is none. Files with mistakes are a [transfer.Refused], and nothing is changed.
+func (x *Executor) Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (Uploaded, error) {
+	done, err := x.upload(ctx, c, by, u)
+	if err != nil {
+		return done, fmt.Errorf("cannot upload to %s: %w", c, err)
+	}
+	return done, nil
+}
+
+func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (Uploaded, error) {
+	done := Uploaded{Caller: c, Paths: u.Paths(), Bytes: u.Bytes()}
+	if err := u.Check(); err != nil {
+		return done, err
+	}
+	if err := x.alone(ctx, c, "an upload"); err != nil {
+		return done, err
+	}
+	t, lease, err := x.awake(ctx, c, by)
+	if err != nil {
+		return done, err
+	}
+	defer lease.Release()
+	h, own, free, err := t.interject(ctx)
+	if err != nil {
+		return done, err
+	}
+	defer free()
+	// The files have arrived. A person who leaves now gets all of them or none.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transfer.PlaceWithin)
+	defer cancel()
+	defer context.AfterFunc(x.ctx, cancel)()
+	tip, err := t.Tip(ctx)
+	if err != nil {
+		return done, err
+	}
+	if own {
+		h.at = cmp.Or(t.At(), tip)
+	}
+	if err := u.Place(ctx, x.placeOf(t, lease, tip)); err != nil {
+		return done, orGone(lease.Host, err)
+	}
+	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, done.Paths), done.Paths)
+	if err != nil {
+		return done, uncommitted(err)
+	}
+	h.at = cmp.Or(made.At, h.at)
+	if made.Tip != tip {
+		done.Commit = made.Tip
+	}
+	done.Ignored, err = missingIn(ctx, t.Repo, made.Tip, done.Paths)
+	return done, err
+}
+
+// placeOf returns the place of an upload in a container.
+func (x *Executor) placeOf(t *target, lease *containers.Lease, tip gitd.Hash) transfer.Container {
+	return transfer.Container{
+		Open: lease.Host.Files,
+		Root: containers.WorkDir,
+		Names: func(ctx context.Context, folder string) ([]string, error) {
+			list, err := t.Repo.Tree(ctx, string(tip), folder, false)
+			if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
+				return nil, nil // nobody has committed such a folder
+			}
+			names := make([]string, len(list))
+			for i, e := range list {
+				names[i] = path.Base(e.Path)
+			}
+			return names, err
+		},
+		Allow: func(name string, size int64) error { return x.Git.Commitable(name, 0o100644, size) },
+	}
+}
+
+// uploadText returns the message of the commit of an upload.
+func (x *Executor) uploadText(t *target, paths []string) string {
+	subject := fmt.Sprintf("Upload %s", text.Clip(paths[0], 60))
+	if len(paths) > 1 {
+		subject = fmt.Sprintf("Upload %d files", len(paths))
+	}
+	message := commitText(x.Secrets,
+		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n", subject, record.TrailerCaller, t.Caller, record.TrailerStep, uploadStep))
+	return text.Clip(message, 4<<10)
+}
+
+// orGone returns err, with [containers.ErrGone] if the container was lost.
+func orGone(h *containers.Host, err error) error {
+	select {
+	case <-h.Done():
+		return fmt.Errorf("%w: %w", containers.ErrGone, err)
+	default:
+		return err
+	}
+}
+
+// uncommitted returns an error of a commit with its kind. The files are in the container.
+func uncommitted(err error) error {
+	var u *worktree.Uncommitted
+	if !errors.As(err, &u) {
+		return err
+	}
+	kind := record.ErrConflict
+	if u.Reason == record.ReasonDiskFull {
+		kind = syscall.ENOSPC
+	}
+	return fmt.Errorf("the files are in the container, and could not be committed: %s: %w", u.Text, kind)
+}
+
+// missingIn returns the paths that a commit does not have.
+func missingIn(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, paths []string) (missing []string, err error) {
+	for _, p := range paths {
+		if _, err := repo.Entry(ctx, string(commit), p); errors.Is(err, gitd.ErrNotFound) {
+			missing = append(missing, p)
+		} else if err != nil {
+			return missing, err
+		}
+	}
+	return missing, nil
+}
+
+// LiveTree opens the work tree in a caller's container as it is now, for reading. A container is made if there is none. The caller closes
+// the tree. It ends with ctx.
+func (x *Executor) LiveTree(ctx context.Context, c record.Caller, by gitd.Person) (*transfer.Live, error) {
+	_, lease, err := x.awake(ctx, c, by)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the files of %s: %w", c, err)
+	}
+	files, err := lease.Host.Files(ctx)
+	if err != nil {
+		lease.Release()
+		return nil, fmt.Errorf("cannot read the files of %s: %w", c, err)
+	}
+	stop := context.AfterFunc(ctx, func() { files.Close() })
+	return &transfer.Live{Files: files, Root: containers.WorkDir, Free: func() {
+		stop()
+		lease.Release()
+	}}, nil
+}

@@ -1,0 +1,225 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/transfer"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Executor is the part of the executor that files need.
+type Executor interface {
+	Uploads() *transfer.Spool
+	Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (executor.Uploaded, error)
+	LiveTree(ctx context.Context, c record.Caller, by gitd.Person) (*transfer.Live, error)
+}
+
+// API serves the routes of files. Its exported fields are its options, which may be changed until the first call of a method. All methods are
+// safe for concurrent use.
+type API struct {
+	Executor   Executor
+	Workspaces *workspace.Workspaces
+	Git        *gitd.Server
+	// Max bounds how many uploads are received at once. The default is 8. One person may have a quarter of them.
+	Max int
+	// Now is the clock. Nil means time.Now.
+	Now func() time.Time
+
+	slots slots
+}
+
+// MaxListed bounds the entries of a folder that are listed.
+const MaxListed = 5000
+
+// Routes returns the routes of files.
+func (api *API) Routes() []route.Route {
+	const one = "/api/workspaces/{workspace}"
+	return []route.Route{
+		{Method: "GET", Pattern: one + "/files", Access: route.AccessRead, Summary: "A folder of a workspace",
+			Query: folderQuery{}, Response: Folder{}, Handle: api.list},
+		{Method: "POST", Pattern: one + "/files", Access: route.AccessWrite, Body: -1,
+			Summary:  "Upload files into a workspace, as the form multipart/form-data with files, folder and replace; they become one commit",
+			Response: executor.Uploaded{}, Handle: api.upload},
+		{Method: "GET", Pattern: one + "/download", Access: route.AccessRead, Media: route.MediaBytes,
+			Summary: "A file of a workspace, or an archive of a folder", Query: downloadQuery{}, Handle: api.Download},
+	}
+}
+
+type folderQuery struct {
+	Path string `json:"path,omitempty" jsonschema:"slash-separated; the top of the work tree if empty"`
+	Live bool   `json:"live,omitempty" jsonschema:"the container as it is now, with files that are not committed"`
+}
+
+// Folder is a folder of a workspace.
+type Folder struct {
+	Path string `json:"path"`
+	// Commit is the commit that has the folder. It is empty for the container.
+	Commit  gitd.Hash        `json:"commit,omitempty"`
+	Entries []transfer.Entry `json:"entries"`
+	// More is set if there are more entries than the list has.
+	More bool `json:"more,omitempty"`
+}
+
+func (api *API) list(c *route.Call) error {
+	var q folderQuery
+	if err := c.ReadQuery(&q); err != nil {
+		return err
+	}
+	s, _, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	tree, done, err := api.tree(c, s, q.Live)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f, err := List(c.R.Context(), tree, q.Path)
+	if err != nil {
+		return err
+	}
+	if !q.Live {
+		f.Commit = s.Head
+	}
+	return c.Reply(f)
+}
+
+// List returns a folder of a tree.
+func List(ctx context.Context, tree transfer.Tree, folder string) (Folder, error) {
+	list, err := tree.List(ctx, folder, MaxListed)
+	if err != nil && !errors.Is(err, transfer.ErrTooMany) {
+		return Folder{}, err
+	}
+	if list == nil {
+		list = []transfer.Entry{}
+	}
+	return Folder{Path: folder, Entries: list, More: err != nil}, nil
+}
+
+// Committed returns the tree at the tip of a workspace's branch.
+func (api *API) Committed(s workspace.Workspace) (transfer.Committed, error) {
+	if s.Head == "" {
+		return transfer.Committed{}, route.NewProblem(route.KindNotFound, "%s has no branch any more", s.Name)
+	}
+	repo, err := api.Git.Repo(s.Repository)
+	return transfer.Committed{Repo: repo, Commit: s.Head}, err
+}
+
+// tree returns the tree of a workspace's branch, or that of its container. done frees it.
+func (api *API) tree(c *route.Call, s workspace.Workspace, live bool) (tree transfer.Tree, done func(), err error) {
+	if !live {
+		t, err := api.Committed(s)
+		return t, func() {}, err
+	}
+	// A container is woken, which is the right of those who work there.
+	if _, err := api.Workspaces.Changeable(c.R.Context(), c.Who, s.ID); err != nil {
+		return nil, nil, err
+	}
+	release, err := c.OpenStream()
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), downloadWithin)
+	t, err := api.Executor.LiveTree(ctx, s.Caller, c.Who.Person(s.Owner))
+	if err != nil {
+		cancel()
+		release()
+		return nil, nil, err
+	}
+	return t, func() {
+		_ = t.Close() // it was only read
+		cancel()
+		release()
+	}, nil
+}
+
+// downloadWithin bounds a download of a container, which is kept awake meanwhile.
+const downloadWithin = 10 * time.Minute
+
+type downloadQuery struct {
+	Path   string `json:"path,omitempty" jsonschema:"slash-separated; the top of the work tree if empty"`
+	Format string `json:"format,omitempty" jsonschema:"of a folder: zip, or tar.gz"`
+	Live   bool   `json:"live,omitempty" jsonschema:"the container as it is now, with files that are not committed"`
+}
+
+// Download answers with a file, or with an archive of a folder. Both are attachments.
+func (api *API) Download(c *route.Call) error {
+	var q downloadQuery
+	if err := c.ReadQuery(&q); err != nil {
+		return err
+	}
+	format := transfer.Format(q.Format)
+	if format != "" && format != transfer.FormatZip && format != transfer.FormatTar {
+		return route.NewProblem(route.KindInvalid, "unknown format %.20q: want zip or tar.gz", q.Format)
+	}
+	s, _, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	tree, done, err := api.tree(c, s, q.Live)
+	if err != nil {
+		return err
+	}
+	defer done()
+	e, err := tree.Look(c.R.Context(), q.Path)
+	if err != nil {
+		return err
+	}
+	h := c.W.Header()
+	h.Set("Cache-Control", "private, no-store")
+	switch {
+	case e.Kind == transfer.KindFolder && format == "":
+		return route.NewProblem(route.KindInvalid, "%.200q is a folder", q.Path).WithHint("`format=zip` or `format=tar.gz` makes an archive of it")
+	case e.Kind == transfer.KindFolder:
+		return api.sendArchive(c, tree, q.Path, s.Name, format)
+	case e.Kind != transfer.KindFile:
+		return route.NewProblem(route.KindInvalid, "%.200q is a link or a special file, and has no content of its own", q.Path)
+	}
+	in, size, err := tree.Open(c.R.Context(), q.Path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	c.MarkAttachment(path.Base(q.Path))
+	if !q.Live { // a container may have the value of a secret, which is removed
+		h.Set("Content-Length", strconv.FormatInt(size, 10))
+	}
+	return send(c, in)
+}
+
+// sendArchive answers with an archive of a folder.
+func (api *API) sendArchive(c *route.Call, tree transfer.Tree, folder, name string, format transfer.Format) error {
+	release, err := c.OpenStream()
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(c.R.Context(), downloadWithin)
+	defer cancel()
+	plan, err := transfer.Find(ctx, tree, folder)
+	if err != nil {
+		return err
+	}
+	if folder != "" {
+		name += "-" + path.Base(folder)
+	}
+	c.MarkAttachment(name + "." + string(format))
+	c.SendAsIs() // it is compressed
+	at := time.Now
+	if api.Now != nil {
+		at = api.Now
+	}
+	if err := transfer.Pack(ctx, newSlowWriter(c), format, tree, plan, folder, name, at().UTC()); err != nil {
+		return c.CutShort(fmt.Errorf("cannot make the archive: %w", err))
+	}
+	return nil
+}

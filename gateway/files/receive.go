@@ -1,0 +1,238 @@
+package files
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/transfer"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+)
+
+// Limits of the request of an upload.
+const (
+	formRoom      = 1 << 20 // of what is not content of files, in bytes
+	maxFields     = 8       // that are not files
+	receiveWithin = 10 * time.Minute
+	silence       = 30 * time.Second // between two pieces, in both directions
+)
+
+// slots count the uploads that are received now.
+type slots struct {
+	mu    sync.Mutex // guards all below
+	total int
+	of    map[string]int
+}
+
+// take counts one more upload of a person. release gives it back.
+func (s *slots) take(who route.Who, most int) (release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= most || s.of[who.Subject] >= max(1, most/4) && !who.Local {
+		p := route.NewProblem(route.KindLimited, "as many uploads arrive as may at once")
+		p.RetryAfter = 5
+		return nil, p.WithHint("try again when another one has ended")
+	}
+	if s.of == nil {
+		s.of = map[string]int{}
+	}
+	s.total++
+	s.of[who.Subject]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.total--
+		if s.of[who.Subject]--; s.of[who.Subject] == 0 {
+			delete(s.of, who.Subject)
+		}
+	}), nil
+}
+
+func (api *API) upload(c *route.Call) error {
+	done, _, err := api.Upload(c)
+	if err != nil {
+		return err
+	}
+	return c.Reply(done)
+}
+
+// Upload receives the files of a request and puts them into the workspace that its path names. The rights of the person are checked before
+// anything is read. Refused files are a [transfer.Refused].
+func (api *API) Upload(c *route.Call) (executor.Uploaded, workspace.Workspace, error) {
+	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return executor.Uploaded{}, s, err
+	}
+	most := api.Max
+	if most == 0 {
+		most = 8
+	}
+	release, err := api.slots.take(c.Who, most)
+	if err != nil {
+		return executor.Uploaded{}, s, err
+	}
+	defer release()
+	u := api.Executor.Uploads().Begin()
+	defer u.Close()
+	if err := receive(c, u); err != nil {
+		return executor.Uploaded{}, s, err
+	}
+	done, err := api.Executor.Upload(c.R.Context(), s.Caller, c.Who.Person(s.Owner), u)
+	if err != nil {
+		return done, s, err
+	}
+	return done, s, c.Audit("workspace.upload", s.ID)
+}
+
+// receive reads the form of an upload to its end.
+func receive(c *route.Call, u *transfer.Upload) error {
+	body := &patientReader{rc: http.NewResponseController(c.W), end: time.Now().Add(receiveWithin)}
+	body.ReadCloser = http.MaxBytesReader(c.W, c.R.Body, transfer.MaxBytes+formRoom)
+	c.R.Body = body
+	defer body.lift()
+	form, err := c.R.MultipartReader()
+	if err != nil {
+		return route.NewProblem(route.KindInvalid, "the request is no form with files").
+			WithHint("send multipart/form-data, as `curl -F files=@NAME` does")
+	}
+	for parts := 0; ; parts++ {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return body.problem(err)
+		}
+		if parts >= 2*transfer.MaxFiles+maxFields {
+			return route.NewProblem(route.KindTooLarge, "the form has more than %d parts", parts)
+		}
+		if err := readPart(u, part); err != nil {
+			return body.problem(err)
+		}
+	}
+}
+
+// readPart reads one part of the form.
+func readPart(u *transfer.Upload, part *multipart.Part) error {
+	switch field := part.FormName(); field {
+	case "files":
+		name := fileName(part)
+		if name == "" {
+			_, err := io.Copy(io.Discard, part) // a browser sends a part of no file
+			return err
+		}
+		return u.Add(name, part)
+	case "folder":
+		text, err := readField(part)
+		u.Folder = trimFolder(text)
+		return err
+	case "replace":
+		text, err := readField(part)
+		u.Replace = text != "" && text != "0" && text != "false"
+		return err
+	default:
+		return route.NewProblem(route.KindInvalid, "unknown field %.40q: want files, folder or replace", field)
+	}
+}
+
+// readField returns the text of a field that is no file.
+func readField(part *multipart.Part) (string, error) {
+	const most = 2 * transfer.MaxPath
+	text, err := io.ReadAll(io.LimitReader(part, most+1))
+	if err == nil && len(text) > most {
+		err = route.NewProblem(route.KindTooLarge, "the field %s has more than %d bytes", part.FormName(), most)
+	}
+	return string(text), err
+}
+
+// fileName returns the name of a file with its folders, as the form has it. [multipart.Part.FileName] cuts the folders.
+func fileName(part *multipart.Part) string {
+	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil {
+		return ""
+	}
+	return params["filename"]
+}
+
+// trimFolder returns a folder as a person typed it, without slashes around it.
+func trimFolder(text string) string {
+	for len(text) > 0 && (text[0] == ' ' || text[0] == '/') {
+		text = text[1:]
+	}
+	for len(text) > 0 && (text[len(text)-1] == ' ' || text[len(text)-1] == '/') {
+		text = text[:len(text)-1]
+	}
+	if text == "." {
+		return ""
+	}
+	return text
+}
+
+// patientReader bounds the silence between two pieces of a body, and the time of the whole. It keeps the error of the connection.
+type patientReader struct {
+	io.ReadCloser
+	rc  *http.ResponseController
+	end time.Time
+	err error
+}
+
+func (p *patientReader) Read(b []byte) (int, error) {
+	until := time.Now().Add(silence)
+	if p.end.Before(until) {
+		until = p.end
+	}
+	_ = p.rc.SetReadDeadline(until) // only a recorder in a test has no deadline
+	n, err := p.ReadCloser.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		p.err = err
+	}
+	return n, err
+}
+
+// lift removes the limit of time. A deadline that passes later would look like a caller that hung up.
+func (p *patientReader) lift() { _ = p.rc.SetReadDeadline(time.Time{}) }
+
+// problem returns the problem of an error of the form. Errors of this machine's disk stay as they are.
+func (p *patientReader) problem(err error) error {
+	var tooBig *http.MaxBytesError
+	var known *route.Problem
+	switch {
+	case errors.As(err, &known), errors.As(err, &tooBig):
+		return err
+	case p.err != nil, errors.Is(err, io.ErrUnexpectedEOF):
+		return &route.Problem{Kind: route.KindInvalid, Detail: "the upload did not arrive as a whole; nothing was changed",
+			Hint: "try again; a connection that is slow may send fewer files at once", Cause: err}
+	}
+	return err
+}
+
+// slowWriter gives each piece of an answer a limit of time, because its reader may stop reading.
+type slowWriter struct {
+	w  io.Writer
+	rc *http.ResponseController
+}
+
+func newSlowWriter(c *route.Call) slowWriter { return slowWriter{c.W, http.NewResponseController(c.W)} }
+
+func (s slowWriter) Write(b []byte) (int, error) {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(silence)) // only a recorder in a test has no deadline
+	n, err := s.w.Write(b)
+	if err == nil {
+		_ = s.rc.SetWriteDeadline(time.Time{}) // the connection may serve another request
+	}
+	return n, err
+}
+
+// send sends the content of a file.
+func send(c *route.Call, in io.Reader) error {
+	if _, err := io.Copy(newSlowWriter(c), in); err != nil {
+		return c.CutShort(err)
+	}
+	return nil
+}
