@@ -8,6 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/files"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
@@ -49,6 +50,7 @@ func (s *Server) setUpAlone() {
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,
 		Engineer: s.Engineer, Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript,
 		Machines: machines, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now}
+	s.web.Files = &files.API{Executor: s.Executor, Workspaces: places, Git: s.Git, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
 	if credentials.Store != nil {
@@ -74,6 +76,7 @@ func (s *Server) setUpAlone() {
 		tasks,
 		&trigger.API{Triggers: s.Triggers},
 		s.pages,
+		s.web.Files,
 		&workspace.API{Workspaces: places},
 		&workspace.MachinesAPI{Machines: machines},
 		s.web,

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -24,8 +25,12 @@ const (
 	tidyWithin  = 10 * time.Second // outlives a transfer that was cancelled, because its files would be committed
 )
 
-// temporary begins the names of files that are not complete. They are in the folder of the complete ones, so that a rename is enough.
+// temporary begins the name of the folder of files that are not complete. It is on the file system of the work tree, so that a rename is
+// enough, and where no commit finds it, if the server dies meanwhile.
 const temporary = ".ramus-upload-"
+
+// stagings are the folders of the work tree that may have the temporary one, the best first. Nothing below .git/logs decides a commit.
+var stagings = []string{".git/logs", ""}
 
 // Container is where an upload is placed.
 type Container struct {
@@ -40,8 +45,9 @@ type Container struct {
 	Allow func(name string, size int64) error
 }
 
-// Place writes the files to a container. All of them are there when it returns nil, and none otherwise, unless the container was lost. It
-// returns a [*Refused] for files that cannot be where they are wanted. The caller keeps others from committing meanwhile.
+// Place writes the files to a container. All of them are there when it returns nil, and none otherwise, unless the container or the server
+// was lost while they got their names. It returns a [*Refused] for files that cannot be where they are wanted. The caller keeps others from
+// committing meanwhile.
 func (u *Upload) Place(ctx context.Context, to Container) error {
 	if err := u.Check(); err != nil {
 		return err
@@ -57,8 +63,9 @@ func (u *Upload) Place(ctx context.Context, to Container) error {
 		return p.why(ctx, err)
 	}
 	if err := p.write(ctx); err != nil {
-		return errors.Join(p.why(ctx, err), p.tidy(ctx))
+		return errors.Join(p.why(ctx, err), p.tidy(ctx, true))
 	}
+	_ = p.tidy(ctx, false) // all files are placed, and no commit finds the rest
 	return nil
 }
 
@@ -71,7 +78,9 @@ type placing struct {
 	folders map[string]folderState // of the work tree, by path
 	modes   map[string]fs.FileMode // of files that are replaced
 	made    []string               // folders that were not there, the outer first
-	left    []string               // temporary files
+	staging string                 // the folder of files that are not complete
+	left    []string               // files in it
+	placed  int                    // files that have their names, from the first on
 }
 
 // folderState is whether a folder exists. A folder with a mistake has why.
@@ -82,10 +91,11 @@ type folderState struct {
 
 func (p *placing) at(name string) string { return path.Join(p.to.Root, name) }
 
-// temp returns the path of the incomplete file of the i-th file, in the work tree.
-func (p *placing) temp(i int, name string) string {
-	return path.Join(path.Dir(name), fmt.Sprintf("%s%s-%d", temporary, p.token, i))
-}
+// temp returns the path of the i-th file while it is not complete.
+func (p *placing) temp(i int) string { return path.Join(p.staging, strconv.Itoa(i)) }
+
+// old returns the path of the file that the i-th file replaces, until all files are placed.
+func (p *placing) old(i int) string { return p.temp(i) + "-old" }
 
 // check looks at the places of all files.
 func (p *placing) check(ctx context.Context) error {
@@ -211,6 +221,9 @@ func (p *placing) room() error {
 
 // write writes all files, and names them when all are complete.
 func (p *placing) write(ctx context.Context) error {
+	if err := p.stage(); err != nil {
+		return err
+	}
 	names := p.u.Paths()
 	for i, f := range p.u.files {
 		if err := ctx.Err(); err != nil {
@@ -219,16 +232,47 @@ func (p *placing) write(ctx context.Context) error {
 		if err := p.mkdir(parent(names[i])); err != nil {
 			return fmt.Errorf("cannot make the folder of %.200q: %w", names[i], err)
 		}
-		if err := p.writeFile(p.temp(i, names[i]), f, p.modes[names[i]]); err != nil {
+		if err := p.writeFile(p.temp(i), f, p.modes[names[i]]); err != nil {
 			return fmt.Errorf("cannot write %.200q: %w", names[i], err)
 		}
 	}
 	for i, name := range names {
-		if err := p.files.PosixRename(p.at(p.temp(i, name)), p.at(name)); err != nil {
+		if _, replaces := p.modes[name]; replaces {
+			if err := p.files.Link(p.at(name), p.at(p.old(i))); err != nil {
+				return fmt.Errorf("cannot replace %.200q: %w", name, err)
+			}
+			p.left = append(p.left, p.old(i))
+		}
+		if err := p.files.PosixRename(p.at(p.temp(i)), p.at(name)); err != nil {
 			return fmt.Errorf("cannot write %.200q: %w", name, err)
 		}
+		p.placed = i + 1
 	}
 	return nil
+}
+
+// stage makes the folder of files that are not complete.
+func (p *placing) stage() (err error) {
+	for _, dir := range stagings {
+		if !p.isFolder(dir) {
+			continue
+		}
+		p.staging = path.Join(dir, temporary+p.token)
+		if err = p.files.Mkdir(p.at(p.staging)); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("cannot make a folder for the files: %w", err)
+}
+
+// isFolder reports whether a path of the work tree is a folder, and no part of it a link.
+func (p *placing) isFolder(dir string) bool {
+	for ; dir != ""; dir = parent(dir) {
+		if info, err := p.files.Lstat(p.at(dir)); err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	return true
 }
 
 // mkdir makes a folder that is not there, and those above it.
@@ -260,8 +304,11 @@ func (p *placing) writeFile(name string, from uploaded, mode fs.FileMode) error 
 	return errors.Join(err, f.Close())
 }
 
-// tidy removes what an upload that failed has left.
-func (p *placing) tidy(ctx context.Context) error {
+// tidy removes the files that are not complete. After a failure it also takes back those that have their names, and the new folders.
+func (p *placing) tidy(ctx context.Context, failed bool) error {
+	if p.staging == "" {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyWithin)
 	defer cancel()
 	files, err := p.to.Open(ctx)
@@ -270,13 +317,32 @@ func (p *placing) tidy(ctx context.Context) error {
 	}
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
+	if failed {
+		err = p.takeBack(files)
+	}
 	for _, name := range p.left {
 		if e := files.Remove(p.at(name)); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("cannot remove %q: %w", name, e))
 		}
 	}
-	for _, dir := range slices.Backward(p.made) {
-		_ = files.RemoveDirectory(p.at(dir)) // somebody may use it already
+	if failed {
+		for _, dir := range slices.Backward(p.made) {
+			_ = files.RemoveDirectory(p.at(dir)) // somebody may use it already
+		}
+	}
+	return errors.Join(err, files.RemoveDirectory(p.at(p.staging)))
+}
+
+// takeBack removes the files that have their names, and names again what they replaced.
+func (p *placing) takeBack(files *sftp.Client) (err error) {
+	for i, name := range p.u.Paths()[:p.placed] {
+		take := func() error { return files.Remove(p.at(name)) }
+		if _, replaces := p.modes[name]; replaces {
+			take = func() error { return files.PosixRename(p.at(p.old(i)), p.at(name)) }
+		}
+		if e := take(); e != nil {
+			err = errors.Join(err, fmt.Errorf("cannot take %.200q back: %w", name, e))
+		}
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,19 +56,24 @@ func (s *slots) take(who route.Who, most int) (release func(), err error) {
 }
 
 func (api *API) upload(c *route.Call) error {
-	done, _, err := api.Upload(c)
+	done, _, _, err := api.UploadForm(c)
 	if err != nil {
 		return err
 	}
 	return c.Reply(done)
 }
 
-// Upload receives the files of a request and puts them into the workspace that its path names. The rights of the person are checked before
-// anything is read. Refused files are a [transfer.Refused].
-func (api *API) Upload(c *route.Call) (executor.Uploaded, workspace.Workspace, error) {
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return executor.Uploaded{}, s, err
+// Form is the form of an upload without its files.
+type Form struct {
+	Folder  string
+	Replace bool
+}
+
+// UploadForm receives the files of a request and puts them into the workspace that its path names. The rights of the person are checked
+// before anything is read. Refused files are a [transfer.Refused]. The form is as far as it was read, also with an error.
+func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.Workspace, form Form, err error) {
+	if s, err = api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
+		return done, workspace.Workspace{}, form, err
 	}
 	most := api.Max
 	if most == 0 {
@@ -75,19 +81,20 @@ func (api *API) Upload(c *route.Call) (executor.Uploaded, workspace.Workspace, e
 	}
 	release, err := api.slots.take(c.Who, most)
 	if err != nil {
-		return executor.Uploaded{}, s, err
+		return done, s, form, err
 	}
 	defer release()
 	u := api.Executor.Uploads().Begin()
 	defer u.Close()
-	if err := receive(c, u); err != nil {
-		return executor.Uploaded{}, s, err
-	}
-	done, err := api.Executor.Upload(c.R.Context(), s.Caller, c.Who.Person(s.Owner), u)
+	err = receive(c, u)
+	form = Form{Folder: strings.ToValidUTF8(u.Folder, "\uFFFD"), Replace: u.Replace}
 	if err != nil {
-		return done, s, err
+		return done, s, form, err
 	}
-	return done, s, c.Audit("workspace.upload", s.ID)
+	if done, err = api.Executor.Upload(c.R.Context(), s.Caller, c.Who.Person(s.Owner), u); err != nil {
+		return done, s, form, err
+	}
+	return done, s, form, c.Audit("workspace.upload", s.ID)
 }
 
 // receive reads the form of an upload to its end.

@@ -30,6 +30,9 @@ var icons = map[string]string{
 	"theme":    `<circle cx="12" cy="12" r="8.5"/><path d="M12 3.5v17a8.5 8.5 0 0 0 0-17z"/>`,
 	"next":     `<path d="m9 5 7 7-7 7"/>`,
 	"back":     `<path d="m15 5-7 7 7 7"/>`,
+	"folder":   `<path d="M3 6.5A1.5 1.5 0 0 1 4.5 5h4.7l2 2.5h8.3A1.5 1.5 0 0 1 21 9v9a1.5 1.5 0 0 1-1.5 1.5h-15A1.5 1.5 0 0 1 3 18z"/>`,
+	"file":     `<path d="M6 3h8l4 4v14H6z"/><path d="M14 3v4h4"/>`,
+	"export":   `<path d="M12 15V3M7 8l5-5 5 5M4 20h16"/>`,
 	"copy":     `<rect x="9" y="9" width="11" height="11" rx="2"/><path d="M15 9V6a2 2 0 0 0-2-2H6a2 2 0 0 0-2 2v7a2 2 0 0 0 2 2h3"/>`,
 }
 

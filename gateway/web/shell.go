@@ -51,6 +51,7 @@ type Page struct {
 	api       *API
 	call      *route.Call
 	nonce     string
+	wrong     *uploadProblem // of the form of files, or nil
 	fragments []live.Fragment
 	body      template.HTML
 }

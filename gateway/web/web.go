@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/files"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -34,6 +35,8 @@ type API struct {
 	Workspaces *workspace.Workspaces
 	// Evidence describes runs.
 	Evidence *evidence.API
+	// Files takes uploads and sends downloads. Nil means that there are none.
+	Files *files.API
 	// Engineer has the tasks. Nil means that there are none.
 	Engineer *engineer.Engineer
 	// Live keeps open pages up to date. It is required, and Render is set by this package.
@@ -131,7 +134,7 @@ func (api *API) setUp() {
 			{"/dashboard", "Work that needs a person, runs that work, and runs that have ended", api.dashboard},
 			{"/workspaces", "The workspaces that a person may see", api.workspaceList},
 			{"/workspaces/new", "The form for a new workspace", api.workspaceForm},
-			{"/workspaces/{workspace}", "A workspace: conversation, shell, preview and activity", api.workspacePage},
+			{"/workspaces/{workspace}", "A workspace: conversation, shell, files, preview and activity", api.workspacePage},
 			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
 			{"/tasks", "The tasks of the engineer", api.taskList},
 			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
@@ -183,6 +186,7 @@ func (api *API) Routes() []route.Route {
 	form(tokensPath, "Make a token for the person, by the page of tokens", api.makeToken)
 	form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", api.revokeToken)
 	rows = append(rows, api.talkRoutes()...)
+	rows = append(rows, api.fileRoutes()...)
 	if api.Live != nil {
 		rows = append(rows, api.Live.Routes()...)
 	}

@@ -28,6 +28,7 @@ const (
 	paneShell    = "shell"
 	panePreview  = "preview"
 	paneActivity = "activity"
+	paneFiles    = "files"
 )
 
 // workData is the data of the page of a workspace.
@@ -65,6 +66,9 @@ type bootLine struct {
 // panes returns all panes, the conversation first.
 func (api *API) panes() []Pane {
 	list := []Pane{talkPane{api}, shellPane{api}, previewPane{api}, activityPane{api}}
+	if api.Files != nil {
+		list = slices.Insert(list, 2, Pane(filesPane{api}))
+	}
 	for _, p := range api.Panes {
 		found := false
 		for i := range list {
@@ -79,7 +83,10 @@ func (api *API) panes() []Pane {
 	return list
 }
 
-func (api *API) workspacePage(c *route.Call) (*Page, error) {
+func (api *API) workspacePage(c *route.Call) (*Page, error) { return api.workspacePageWith(c, nil) }
+
+// workspacePageWith returns the page of a workspace. wrong is why its form of files was refused, and nil usually.
+func (api *API) workspacePageWith(c *route.Call, wrong *uploadProblem) (*Page, error) {
 	ctx := c.R.Context()
 	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
@@ -104,7 +111,7 @@ func (api *API) workspacePage(c *route.Call) (*Page, error) {
 	if row.Kind == "ask" {
 		p.Needs = 1 // in the title of the tab, which may be behind others
 	}
-	p.api, p.call = api, c
+	p.api, p.call, p.wrong = api, c, wrong
 	if s.Status == workspace.Stopping || s.Status == workspace.Creating || s.Status == workspace.Pending {
 		p.Beat = time.Second // containers have no events of their own
 	}

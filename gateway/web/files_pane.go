@@ -1,0 +1,230 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor/transfer"
+	"github.com/ramus-dev/ramus/gateway/files"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/bytesize"
+)
+
+// maxFileRows bounds the entries that the pane of files shows.
+const maxFileRows = 500
+
+// filesPane shows the folders of a workspace, takes uploads and offers downloads.
+type filesPane struct{ api *API }
+
+func (filesPane) Name() string  { return paneFiles }
+func (filesPane) Title() string { return "Files" }
+func (filesPane) Icon() string  { return "folder" }
+
+// filesRows are the rows of the pane of files. All texts are clean.
+type filesRows struct {
+	Folder string // as the branch has it
+	Crumbs []fileRow
+	Rows   []fileRow
+	More   bool
+	Pack   string // the link to the folder as an archive, without its format; empty for none
+	Live   string // the path of the form that downloads from the container
+
+	// Typed and Replace are the form, as it was sent.
+	Typed   string
+	Replace bool
+	Wrong   []string // why the files were refused
+	Hint    string
+	Sent    string // the result of an upload
+	Most    string // the limits of an upload
+	Bytes   int64
+	Files   int
+}
+
+// fileRow is an entry of a folder, or a folder above it.
+type fileRow struct {
+	Name, Icon, Href, Size, Note string
+	Save                         bool // the link saves a file
+}
+
+// uploadProblem is why a form of files was refused, for its page.
+type uploadProblem struct {
+	folder  string
+	replace bool
+	wrong   []string
+	hint    string
+}
+
+func (p filesPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
+	q := c.R.URL.Query()
+	rows := &filesRows{Folder: strings.Trim(q.Get("path"), "/"), Live: p.api.Address + workspacePath(s.ID) + "/download",
+		Most: fmt.Sprintf("%d files and %d MiB", transfer.MaxFiles, transfer.MaxBytes>>20), Bytes: transfer.MaxBytes, Files: transfer.MaxFiles}
+	rows.Typed = rows.Folder
+	if w := page.wrong; w != nil {
+		rows.Typed, rows.Replace, rows.Wrong, rows.Hint = w.folder, w.replace, w.wrong, w.hint
+	} else {
+		rows.Sent = sentWords(q)
+	}
+	note, err := p.list(c.R.Context(), rows, s)
+	if err != nil {
+		return "", err
+	}
+	return p.api.showPane(c, page, s, "pane_files", rows, note)
+}
+
+// list fills in the folder. note says why there is none.
+func (p filesPane) list(ctx context.Context, rows *filesRows, s workspace.Workspace) (note string, err error) {
+	at := p.api.Address + workspacePath(s.ID)
+	rows.Crumbs = crumbs(at, rows.Folder)
+	tree, err := p.api.Files.Committed(s)
+	if err != nil {
+		return "The branch is gone, and its files with it.", nil
+	}
+	f, err := files.List(ctx, tree, rows.Folder)
+	switch {
+	case errors.Is(err, gitd.ErrNotFound), errors.Is(err, gitd.ErrInvalid):
+		return "The branch has no such folder. A file that is uploaded to it makes it.", nil
+	case err != nil:
+		return "", err
+	}
+	rows.Pack = at + "/download?path=" + url.QueryEscape(rows.Folder) + "&format="
+	rows.More = f.More || len(f.Entries) > maxFileRows
+	for _, e := range f.Entries[:min(len(f.Entries), maxFileRows)] {
+		rows.Rows = append(rows.Rows, fileRowOf(at, e))
+	}
+	return "", nil
+}
+
+// fileRowOf returns the row of an entry. at is the path of the workspace.
+func fileRowOf(at string, e transfer.Entry) fileRow {
+	row := fileRow{Name: render.OneLine(path.Base(e.Path), 200), Icon: "file"}
+	switch e.Kind {
+	case transfer.KindFolder:
+		row.Icon, row.Href = "folder", folderHref(at, e.Path)
+	case transfer.KindFile:
+		row.Href, row.Save, row.Size = at+"/download?path="+url.QueryEscape(e.Path), true, bytesize.Text(e.Size)
+	case transfer.KindLink:
+		row.Note = "link"
+	default:
+		row.Note = "submodule"
+	}
+	return row
+}
+
+// folderHref returns a link to the pane with a folder. at is the path of the workspace.
+func folderHref(at, folder string) string {
+	return at + "?" + url.Values{"pane": {paneFiles}, "path": {folder}}.Encode()
+}
+
+// crumbs returns the folders above a folder and itself, the top first.
+func crumbs(at, folder string) []fileRow {
+	list := []fileRow{{Name: "Top", Href: folderHref(at, "")}}
+	if folder == "" {
+		return list
+	}
+	above := ""
+	for part := range strings.SplitSeq(folder, "/") {
+		above = path.Join(above, part)
+		if list = append(list, fileRow{Name: render.OneLine(part, 80), Href: folderHref(at, above)}); len(list) > transfer.MaxDepth {
+			return list
+		}
+	}
+	return list
+}
+
+// sentWords describes the result of an upload by the parameters of the page after it.
+func sentWords(q url.Values) string {
+	sent, err := strconv.Atoi(q.Get("sent"))
+	if err != nil || sent < 1 || sent > transfer.MaxFiles {
+		return ""
+	}
+	words := fmt.Sprintf("%d files are in the container.", sent)
+	if sent == 1 {
+		words = "The file is in the container."
+	}
+	switch left, _ := strconv.Atoi(q.Get("left")); {
+	case left <= 0:
+		return words + " The branch has them."
+	case left >= sent:
+		return words + " No commit has them, because .gitignore leaves them out."
+	default:
+		return words + fmt.Sprintf(" The branch has them, except %d that .gitignore leaves out.", left)
+	}
+}
+
+// fileRoutes returns the routes of the pane of files.
+func (api *API) fileRoutes() []route.Route {
+	if api.Files == nil {
+		return nil
+	}
+	return []route.Route{
+		{Method: "POST", Pattern: "/workspaces/{workspace}/files", Access: api.Write, Media: route.MediaHTML, Body: -1,
+			Summary: "Upload files into a workspace, by its page", Handle: api.uploadFiles},
+		{Method: "GET", Pattern: "/workspaces/{workspace}/download", Access: api.Access, Media: route.MediaBytes,
+			Summary: "A file of a workspace, or an archive of a folder, for people", Handle: api.downloadFile},
+	}
+}
+
+// uploadFiles takes the form of files. A script gets the result as JSON, a browser the page with the folder or with the mistakes.
+func (api *API) uploadFiles(c *route.Call) error {
+	done, s, form, err := api.Files.UploadForm(c)
+	if !c.WantsPage() {
+		if err != nil {
+			return err
+		}
+		return c.Reply(done)
+	}
+	if err != nil {
+		return api.refuseFiles(c, s, form, err)
+	}
+	q := url.Values{"pane": {paneFiles}, "path": {form.Folder}, "sent": {strconv.Itoa(len(done.Paths))},
+		"left": {strconv.Itoa(len(done.Ignored))}}
+	return api.see(c, workspacePath(s.ID)+"?"+q.Encode())
+}
+
+// refuseFiles answers with the page of the workspace, with the mistakes next to the field of the files.
+func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.Form, err error) error {
+	p := route.AsProblem(err, c.Who)
+	if s.ID == "" || p.Kind == route.KindInternal || p.Kind == route.KindDenied || p.Kind == route.KindGone {
+		return err
+	}
+	w := &uploadProblem{folder: form.Folder, replace: form.Replace, wrong: []string{render.ClipClean(p.Error(), 2000)}, hint: p.Hint}
+	var refused *transfer.Refused
+	if errors.As(err, &refused) {
+		w.wrong = nil
+		for _, m := range refused.Mistakes {
+			w.wrong = append(w.wrong, render.ClipClean(strings.TrimPrefix(m.Name+": "+m.Why, ": "), 500))
+		}
+		if refused.More > 0 {
+			w.wrong = append(w.wrong, fmt.Sprintf("and %d more", refused.More))
+		}
+	}
+	call := *c
+	call.R = c.R.Clone(c.R.Context())
+	call.R.Method = http.MethodGet
+	call.R.URL = &url.URL{Path: c.Prefix() + workspacePath(s.ID),
+		RawQuery: url.Values{"pane": {paneFiles}, "path": {form.Folder}}.Encode()}
+	page, err := api.workspacePageWith(&call, w)
+	if err != nil {
+		return err
+	}
+	page.Status = p.Status
+	return api.write(&call, page)
+}
+
+// downloadFile sends a file. A form sends its empty fields too.
+func (api *API) downloadFile(c *route.Call) error {
+	if q := c.R.URL.Query(); q.Get("live") != "" && strings.TrimSpace(q.Get("path")) == "" {
+		return route.NewProblem(route.KindInvalid, "the path is empty").WithHint("name a file or a folder of the container")
+	}
+	return api.Files.Download(c)
+}
