@@ -67,7 +67,9 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	// The files have arrived. A person who leaves now gets all of them or none.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transfer.PlaceWithin)
 	defer cancel()
-	defer context.AfterFunc(x.ctx, cancel)()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })()
 	tip, err := t.Tip(ctx)
 	if err != nil {
 		return done, err

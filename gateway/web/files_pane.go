@@ -217,7 +217,9 @@ func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.For
 	if err != nil {
 		return err
 	}
-	page.Status = p.Status
+	if page.Status = p.Status; p.Kind == route.KindInvalid {
+		page.Status = http.StatusUnprocessableEntity // as other forms answer
+	}
 	return api.write(&call, page)
 }
 

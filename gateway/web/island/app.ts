@@ -2,6 +2,7 @@ import './live';
 import './time';
 import './keys';
 import './talk';
+import './upload';
 import './form';
 import './shell';
 import './tabs';
