@@ -94,7 +94,7 @@ var inside = map[string][]string{
 	"executor/services": {"containers", "tasks/service"},
 	"executor/upstream": {"containers", "executor/record", "gitd"},
 	"executor/terminal": {"gitd"},
-	"executor/transfer": {"gitd", "gitd/object"},
+	"executor/transfer": {"containers", "gitd", "gitd/object"},
 	"executor/worktree": {"containers", "containers/layer", "executor/egress", "executor/record", "gitd",
 		"gitd/gitindex", "gitd/worktree"},
 	"executor/record": {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},

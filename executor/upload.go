@@ -78,7 +78,7 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 		h.at = cmp.Or(t.At(), tip)
 	}
 	if err := u.Place(ctx, x.placeOf(t, lease, tip)); err != nil {
-		return done, orGone(lease.Host, err)
+		return done, err
 	}
 	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, done.Paths), done.Paths)
 	if err != nil {
@@ -121,16 +121,6 @@ func (x *Executor) uploadText(t *target, paths []string) string {
 	message := commitText(x.Secrets,
 		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n", subject, record.TrailerCaller, t.Caller, record.TrailerStep, uploadStep))
 	return text.Clip(message, 4<<10)
-}
-
-// orGone returns err, with [containers.ErrGone] if the container was lost.
-func orGone(h *containers.Host, err error) error {
-	select {
-	case <-h.Done():
-		return fmt.Errorf("%w: %w", containers.ErrGone, err)
-	default:
-		return err
-	}
 }
 
 // uncommitted returns an error of a commit with its kind. The files are in the container.

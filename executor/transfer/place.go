@@ -352,5 +352,5 @@ func (p *placing) why(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w (%v)", context.Cause(ctx), err)
 	}
-	return err
+	return answered(p.u.Folder, err)
 }

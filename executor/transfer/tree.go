@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/pkg/sftp"
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -134,7 +135,7 @@ func (t *Live) List(ctx context.Context, folder string, max int) ([]Entry, error
 	}
 	infos, err := t.Files.ReadDirContext(ctx, path.Join(t.Root, folder))
 	if err != nil {
-		return nil, notFound(folder, err)
+		return nil, answered(folder, err)
 	}
 	var all []Entry
 	for _, info := range infos {
@@ -181,9 +182,16 @@ func (t *Live) within(name string) error {
 	return nil
 }
 
-func notFound(name string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+// answered returns an error of a container's answer with its kind.
+func answered(name string, err error) error {
+	var refused *sftp.StatusError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%.200q: %w", name, gitd.ErrNotFound)
+	case errors.Is(err, sftp.ErrSSHFxConnectionLost):
+		return fmt.Errorf("%w: %w", containers.ErrGone, err)
+	case errors.As(err, &refused), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the container refuses %.200q: %w: %w", name, gitd.ErrConflict, err)
 	}
 	return err
 }
@@ -195,7 +203,7 @@ func (t *Live) Look(_ context.Context, name string) (Entry, error) {
 	}
 	info, err := t.Files.Lstat(path.Join(t.Root, name))
 	if err != nil {
-		return Entry{}, notFound(name, err)
+		return Entry{}, answered(name, err)
 	}
 	return liveEntry(name, info), nil
 }
@@ -207,10 +215,12 @@ func (t *Live) Open(_ context.Context, name string) (io.ReadCloser, int64, error
 	}
 	f, err := t.Files.Open(path.Join(t.Root, name))
 	if err != nil {
-		return nil, 0, notFound(name, err)
+		return nil, 0, answered(name, err)
 	}
 	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() < 0) {
+	if err != nil {
+		err = answered(name, err)
+	} else if !info.Mode().IsRegular() || info.Size() < 0 {
 		err = fmt.Errorf("%.200q is no file: %w", name, gitd.ErrInvalid)
 	}
 	if err != nil {

@@ -123,7 +123,9 @@ func (u *Upload) Add(name string, r io.Reader) error {
 	if files == 0 {
 		files = MaxFiles
 	}
-	if err := CheckPath(name); err != nil {
+	if u.spool.Secrets.String(name) != name {
+		u.refused.add(gitd.ErrInvalid, "", "the name of a file has the value of a secret")
+	} else if err := CheckPath(name); err != nil {
 		u.refused.add(gitd.ErrInvalid, name, err.Error())
 	} else if other, ok := u.clash(name); ok {
 		u.refused.add(gitd.ErrInvalid, name, fmt.Sprintf("%.200q and it have one name on some file systems", other))
