@@ -129,7 +129,7 @@ func (api *API) tree(c *route.Call, s workspace.Workspace, live bool) (tree tran
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), downloadWithin)
-	t, err := api.Executor.LiveTree(ctx, s.Caller, c.Who.Person(s.Owner))
+	t, err := api.Executor.LiveTree(ctx, s.Caller, c.Who.Person(gitd.Person{}))
 	if err != nil {
 		cancel()
 		release()

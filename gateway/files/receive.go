@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // Limits of the request of an upload.
@@ -91,7 +92,7 @@ func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.W
 	if err != nil {
 		return done, s, form, err
 	}
-	if done, err = api.Executor.Upload(c.R.Context(), s.Caller, c.Who.Person(s.Owner), u); err != nil {
+	if done, err = api.Executor.Upload(c.R.Context(), s.Caller, c.Who.Person(gitd.Person{}), u); err != nil {
 		return done, s, form, err
 	}
 	return done, s, form, c.Audit("workspace.upload", s.ID)

@@ -147,15 +147,15 @@ func sentWords(q url.Values) string {
 	if err != nil || sent < 1 || sent > transfer.MaxFiles {
 		return ""
 	}
-	words := fmt.Sprintf("%d files are in the container.", sent)
+	words, them := fmt.Sprintf("%d files are in the container.", sent), "them"
 	if sent == 1 {
-		words = "The file is in the container."
+		words, them = "The file is in the container.", "it"
 	}
 	switch left, _ := strconv.Atoi(q.Get("left")); {
 	case left <= 0:
-		return words + " The branch has them."
+		return words + " The branch has " + them + "."
 	case left >= sent:
-		return words + " No commit has them, because .gitignore leaves them out."
+		return words + " No commit has " + them + ", because .gitignore leaves " + them + " out."
 	default:
 		return words + fmt.Sprintf(" The branch has them, except %d that .gitignore leaves out.", left)
 	}

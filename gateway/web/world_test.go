@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/files"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
@@ -83,6 +84,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	places := &workspace.Workspaces{Executor: x, Find: find, Git: git}
 	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks,
 		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now},
+		Files:    &files.API{Executor: x, Workspaces: places, Git: git},
 		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
 	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
 	if change != nil {
@@ -249,7 +251,7 @@ func paths(n int) []string {
 		return list
 	}
 	return append(list, "/workspaces/run-brave-otter", "/workspaces/run-brave-otter?pane=shell",
-		"/workspaces/run-brave-otter?pane=preview",
+		"/workspaces/run-brave-otter?pane=preview", "/workspaces/run-brave-otter?pane=files",
 		"/workspaces/run-deft-ibis?pane=activity", "/workspaces/run-calm-heron", "/workspaces/run-brave-otter/runs/RUN",
 		"/workspaces/run-calm-heron/runs/RUN",
 		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter")

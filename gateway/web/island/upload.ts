@@ -24,9 +24,12 @@ async function filesOf(items: DataTransferItemList, most: number): Promise<Chose
       for (const e of part) await walk(e);
     }
   };
-  // The list is empty after the first wait.
-  const entries = [...items].map(i => i.webkitGetAsEntry()).filter(e => e !== null);
-  for (const e of entries) await walk(e);
+  // The list is empty after the first wait. What a script drops has no entry.
+  const all = [...items].filter(i => i.kind === 'file').map(i => ({ entry: i.webkitGetAsEntry(), file: i.getAsFile() }));
+  for (const { entry, file } of all) {
+    if (entry) await walk(entry);
+    else if (file) found.push({ file, name: file.name });
+  }
   return found;
 }
 
