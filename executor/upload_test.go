@@ -12,8 +12,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-var bo = gitd.Person{Name: "Bo", Email: "bo@example.com"}
-
 // upload uploads files for a caller, as names and contents by turns.
 func (w *world) upload(name, folder string, files ...string) (executor.Uploaded, error) {
 	w.t.Helper()

@@ -104,7 +104,30 @@ func operation(row route.Route, schemas object) object {
 		op["requestBody"] = object{"required": true, "content": object{
 			"application/json": object{"schema": schemaOf(reflect.TypeOf(row.Request), schemas)}}}
 	}
+	if row.Form != nil {
+		op["requestBody"] = object{"required": true, "content": object{
+			"multipart/form-data": object{"schema": formSchema(reflect.TypeOf(row.Form))}}}
+	}
 	return op
+}
+
+// formSchema returns the schema of a form with files.
+func formSchema(t reflect.Type) object {
+	schema := mustSchema(t)
+	fields := object{}
+	for name, field := range schema.Properties {
+		fields[name] = field
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Type != reflect.TypeFor[[]byte]() {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields[name] = object{"type": "array", "description": f.Tag.Get("jsonschema"),
+			"items": object{"type": "string", "format": "binary"}}
+	}
+	return object{"type": "object", "properties": fields, "required": schema.Required}
 }
 
 // operationID returns an id made from method and path, such as "get_api_runs_run_events".

@@ -47,8 +47,8 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: one + "/files", Access: route.AccessRead, Summary: "A folder of a workspace",
 			Query: folderQuery{}, Response: Folder{}, Handle: api.list},
 		{Method: "POST", Pattern: one + "/files", Access: route.AccessWrite, Body: -1,
-			Summary:  "Upload files into a workspace, as the form multipart/form-data with files, folder and replace; they become one commit",
-			Response: executor.Uploaded{}, Handle: api.upload},
+			Summary: "Upload files into a workspace; they become one commit", Form: uploadForm{}, Response: executor.Uploaded{},
+			Handle: api.upload},
 		{Method: "GET", Pattern: one + "/download", Access: route.AccessRead, Media: route.MediaBytes,
 			Summary: "A file of a workspace, or an archive of a folder", Query: downloadQuery{}, Handle: api.Download},
 	}
@@ -57,6 +57,13 @@ func (api *API) Routes() []route.Route {
 type folderQuery struct {
 	Path string `json:"path,omitempty" jsonschema:"slash-separated; the top of the work tree if empty"`
 	Live bool   `json:"live,omitempty" jsonschema:"the container as it is now, with files that are not committed"`
+}
+
+// uploadForm describes the form that receive reads.
+type uploadForm struct {
+	Files   []byte `json:"files" jsonschema:"a file; its name may have folders, separated by slashes"`
+	Folder  string `json:"folder,omitempty" jsonschema:"the folder that the files are placed in; the top of the work tree if empty"`
+	Replace bool   `json:"replace,omitempty" jsonschema:"replace files of the same names"`
 }
 
 // Folder is a folder of a workspace.

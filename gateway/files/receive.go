@@ -111,11 +111,11 @@ func receive(c *route.Call, u *transfer.Upload) error {
 	}
 	for parts := 0; ; parts++ {
 		part, err := form.NextPart()
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { // not one that is wrapped, which is that of a form without an end
 			return nil
 		}
 		if err != nil {
-			return body.problem(err)
+			return body.broken(err)
 		}
 		if parts >= 2*transfer.MaxFiles+maxFields {
 			return route.NewProblem(route.KindTooLarge, "the form has more than %d parts", parts)
@@ -210,14 +210,20 @@ func (p *patientReader) lift() { _ = p.rc.SetReadDeadline(time.Time{}) }
 func (p *patientReader) problem(err error) error {
 	var tooBig *http.MaxBytesError
 	var known *route.Problem
-	switch {
-	case errors.As(err, &known), errors.As(err, &tooBig):
+	if errors.As(err, &known) || errors.As(err, &tooBig) || p.err == nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
-	case p.err != nil, errors.Is(err, io.ErrUnexpectedEOF):
-		return &route.Problem{Kind: route.KindInvalid, Detail: "the upload did not arrive as a whole; nothing was changed",
-			Hint: "try again; a connection that is slow may send fewer files at once", Cause: err}
 	}
-	return err
+	return p.broken(err)
+}
+
+// broken returns the problem of a form that has no end, or is none.
+func (p *patientReader) broken(err error) error {
+	var tooBig *http.MaxBytesError
+	if errors.As(err, &tooBig) {
+		return err
+	}
+	return &route.Problem{Kind: route.KindInvalid, Detail: "the upload did not arrive as a whole; nothing was changed",
+		Hint: "try again; a connection that is slow may send fewer files at once", Cause: err}
 }
 
 // slowWriter gives each piece of an answer a limit of time, because its reader may stop reading.

@@ -144,7 +144,7 @@ func FuzzReceive(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, disposition, folder string) {
 		if strings.ContainsAny(disposition, "\r\n") {
-			t.Skip("cannot run here: it is two headers")
+			return // two headers
 		}
 		body, media := form(t, part{disposition, "x"}, field("folder", folder))
 		u, err := received(t, body, media)
