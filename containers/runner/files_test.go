@@ -70,6 +70,12 @@ func TestFiles(t *testing.T) {
 		if got, err := get(f, odd); err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
+		if disk, err := f.StatVFS(workDir); err != nil || disk.Bavail == 0 || disk.Frsize == 0 {
+			t.Errorf("room: %+v, %v", disk, err)
+		}
+		if disk, err := f.StatVFS("/etc"); err == nil {
+			t.Errorf("room of a folder outside: %+v", disk)
+		}
 		// The task's user owns it, and may run it once it is told so.
 		if _, out, _ := shell(t, h, `stat -c '%u %a' d/a*; cat d/a* | wc -c`); !strings.Contains(out, "1000 644") ||
 			!strings.Contains(out, "1500000") {
