@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -29,6 +30,8 @@ type Uploaded struct {
 	Commit gitd.Hash `json:"commit,omitempty"`
 	// Ignored are the files that no commit has, because the .gitignore files leave them out. They are in the container until it goes.
 	Ignored []string `json:"ignored,omitempty"`
+	// Notes are those of git and of the server about the commit, such as that the value of a secret was taken out of a file.
+	Notes string `json:"notes,omitempty"`
 }
 
 // Uploads returns the spool for files that people send to callers.
@@ -85,6 +88,10 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 		return done, uncommitted(err)
 	}
 	h.at = cmp.Or(made.At, h.at)
+	done.Notes = x.Secrets.String(text.Clip(made.Notes, 4<<10))
+	if left := slices.DeleteFunc(made.Left, func(l worktree.LeftOut) bool { return !slices.Contains(done.Paths, l.Path) }); len(left) > 0 {
+		return done, fmt.Errorf("the files are in the container; %s: %w", worktree.LeftText(left), gitd.ErrTooLarge)
+	}
 	if made.Tip != tip {
 		done.Commit = made.Tip
 	}
