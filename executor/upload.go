@@ -28,9 +28,11 @@ type Uploaded struct {
 	Bytes  int64         `json:"bytes"`
 	// Commit is the tip of the branch, which has the files. It is empty if nothing changed.
 	Commit gitd.Hash `json:"commit,omitempty"`
-	// Ignored are the files that no commit has, because the .gitignore files leave them out. They are in the container until it goes.
+	// Ignored are the files that no commit has, because the .gitignore files leave them out. They are in the
+	// container until it goes.
 	Ignored []string `json:"ignored,omitempty"`
-	// Notes are those of git and of the server about the commit, such as that the value of a secret was taken out of a file.
+	// Notes are those of git and of the server about the commit, such as that the value of a secret was taken out of
+	// a file.
 	Notes string `json:"notes,omitempty"`
 }
 
@@ -39,8 +41,9 @@ func (x *Executor) Uploads() *transfer.Spool {
 	return &transfer.Spool{Dir: filepath.Join(x.Data, "uploads"), Secrets: x.Secrets}
 }
 
-// Upload writes the files of an upload to a caller's work tree, and commits them as the person's, in one commit without other changes. A
-// container is made if there is none. Files with mistakes are a [transfer.Refused], and nothing is changed.
+// Upload writes the files of an upload to a caller's work tree, and commits them as the person's, in one commit
+// without other changes. A container is made if there is none. Files with mistakes are a [transfer.Refused], and
+// nothing is changed.
 func (x *Executor) Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (Uploaded, error) {
 	done, err := x.upload(ctx, c, by, u)
 	if err != nil {
@@ -88,8 +91,9 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 		return done, uncommitted(err)
 	}
 	h.at = cmp.Or(made.At, h.at)
-	done.Notes = x.Secrets.String(text.Clip(made.Notes, 4<<10))
-	if left := slices.DeleteFunc(made.Left, func(l worktree.LeftOut) bool { return !slices.Contains(done.Paths, l.Path) }); len(left) > 0 {
+	done.Notes = text.Clip(x.Secrets.String(made.Notes), 4<<10)
+	others := func(l worktree.LeftOut) bool { return !slices.Contains(done.Paths, l.Path) }
+	if left := slices.DeleteFunc(made.Left, others); len(left) > 0 {
 		return done, fmt.Errorf("the files are in the container; %s: %w", worktree.LeftText(left), gitd.ErrTooLarge)
 	}
 	if made.Tip != tip {
@@ -155,8 +159,8 @@ func missingIn(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, paths []s
 	return missing, nil
 }
 
-// LiveTree opens the work tree in a caller's container as it is now, for reading. A container is made if there is none. The caller closes
-// the tree. It ends with ctx.
+// LiveTree opens the work tree in a caller's container as it is now, for reading. A container is made if there is
+// none. The caller closes the tree. It ends with ctx.
 func (x *Executor) LiveTree(ctx context.Context, c record.Caller, by gitd.Person) (*transfer.Live, error) {
 	_, lease, err := x.awake(ctx, c, by)
 	if err != nil {

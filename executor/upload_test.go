@@ -26,7 +26,8 @@ func (w *world) upload(name, folder string, files ...string) (executor.Uploaded,
 	return w.x.Upload(w.t.Context(), caller(w.t, name), bo, u)
 }
 
-// TestUpload uploads while a command is at work. The command sees the files. The upload's commit has them alone, and the command's has the rest.
+// TestUpload uploads while a command is at work. The command sees the files. The upload's commit has them alone, and
+// the command's has the rest.
 func TestUpload(t *testing.T) {
 	w := newWorld(t, nil)
 	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:up"), Repo: "demo", Asker: ada, Command: &record.Command{

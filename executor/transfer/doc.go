@@ -1,11 +1,12 @@
 // Package transfer moves files between people and the work trees of callers.
 //
-// An [Upload] has files that a person sent. A [Spool] keeps them on the host until all of them arrived, and [Upload.Place] writes them to a
-// container. A [Tree] has files for people, as a commit ([Committed]) or a container ([Live]) has them. [Pack] makes an archive of a folder.
+// An [Upload] has files that a person sent. A [Spool] keeps them on the host until all of them arrived, and
+// [Upload.Place] writes them to a container. A [Tree] has files for people, as a commit ([Committed]) or a container
+// ([Live]) has them. [Pack] makes an archive of a folder.
 //
 // # Invariants
 //
-// Names of files come from strangers. [CheckPath] accepts only those that every file system stores as they are. An upload with a mistake
-// changes nothing, and its error has all mistakes. No uploaded file is written through a link of the work tree. The work with a container is
-// bounded in time, because a process inside makes the answers.
+// Names of files come from strangers. [CheckPath] accepts only those that every file system stores as they are. An
+// upload with a mistake changes nothing, and its error has all mistakes. No uploaded file is written through a link
+// of the work tree. The work with a container is bounded in time, because a process inside makes the answers.
 package transfer

@@ -17,8 +17,8 @@ const (
 	MaxDepth = 32
 )
 
-// CheckPath returns why a slash-separated path cannot be that of an uploaded file. It returns nil for a relative path that stays below its
-// folder and means the same file everywhere.
+// CheckPath returns why a slash-separated path cannot be that of an uploaded file. It returns nil for a relative path
+// that stays below its folder and means the same file everywhere.
 func CheckPath(name string) error {
 	switch {
 	case name == "":

@@ -40,8 +40,8 @@ var ErrArchive = errors.New("the folder is too large for an archive")
 type Plan struct {
 	Files []Entry
 	Bytes int64
-	// Left is the number of links, submodules and special files, which are left out, because they would name files of the machine that
-	// unpacks them.
+	// Left is the number of links, submodules and special files, which are left out, because they would name files of
+	// the machine that unpacks them.
 	Left int
 }
 
@@ -82,12 +82,12 @@ func (p *Plan) find(ctx context.Context, t Tree, folder string, depth int) error
 }
 
 func (p *Plan) tooLarge() error {
-	return fmt.Errorf("an archive has at most %d files, %d MiB and %d folders in each other; clone the branch: %w", MaxPackFiles,
-		MaxPackBytes>>20, maxPackDepth, errors.Join(ErrArchive, gitd.ErrTooLarge))
+	return fmt.Errorf("an archive has at most %d files, %d MiB and %d folders in each other; clone the branch: %w",
+		MaxPackFiles, MaxPackBytes>>20, maxPackDepth, errors.Join(ErrArchive, gitd.ErrTooLarge))
 }
 
-// Pack writes an archive of the files of a plan. Their paths begin with name, and go on below folder. An archive that fails has no end, so
-// that nobody takes it for complete.
+// Pack writes an archive of the files of a plan. Their paths begin with name, and go on below folder. An archive that
+// fails has no end, so that nobody takes it for complete.
 func Pack(ctx context.Context, w io.Writer, f Format, t Tree, p Plan, folder, name string, at time.Time) error {
 	a := newArchive(w, f, at)
 	left := int64(MaxPackBytes)
@@ -147,7 +147,8 @@ func (a *archive) add(name string, size int64, run bool, in io.Reader) error {
 		_, err = io.Copy(w, in)
 		return err
 	}
-	if err := a.tar.WriteHeader(&tar.Header{Name: name, Size: size, Mode: mode, ModTime: a.at, Format: tar.FormatPAX}); err != nil {
+	h := &tar.Header{Name: name, Size: size, Mode: mode, ModTime: a.at, Format: tar.FormatPAX}
+	if err := a.tar.WriteHeader(h); err != nil {
 		return err
 	}
 	n, err := io.Copy(a.tar, in)

@@ -25,11 +25,12 @@ const (
 	tidyWithin  = 10 * time.Second // outlives a transfer that was cancelled, because its files would be committed
 )
 
-// temporary begins the name of the folder of files that are not complete. It is on the file system of the work tree, so that a rename is
-// enough, and where no commit finds it, if the server dies meanwhile.
+// temporary begins the name of the folder of files that are not complete. It is on the file system of the work tree,
+// so that a rename is enough, and where no commit finds it, if the server dies meanwhile.
 const temporary = ".ramus-upload-"
 
-// stagings are the folders of the work tree that may have the temporary one, the best first. Nothing below .git/logs decides a commit.
+// stagings are the folders of the work tree that may have the temporary one, the best first. Nothing below .git/logs
+// decides a commit.
 var stagings = []string{".git/logs", ""}
 
 // Container is where an upload is placed.
@@ -38,16 +39,16 @@ type Container struct {
 	Open func(ctx context.Context) (*sftp.Client, error)
 	// Root is the work tree there.
 	Root string
-	// Names returns the names in a folder of the work tree, as far as commits have them. Files of another case are mistakes. Nil means that
-	// there are none.
+	// Names returns the names in a folder of the work tree, as far as commits have them. Files of another case are
+	// mistakes. Nil means that there are none.
 	Names func(ctx context.Context, folder string) ([]string, error)
 	// Allow returns why no commit may have a file. Nil means that every commit may.
 	Allow func(name string, size int64) error
 }
 
-// Place writes the files to a container. All of them are there when it returns nil, and none otherwise, unless the container or the server
-// was lost while they got their names. It returns a [*Refused] for files that cannot be where they are wanted. The caller keeps others from
-// committing meanwhile.
+// Place writes the files to a container. All of them are there when it returns nil, and none otherwise, unless the
+// container or the server was lost while they got their names. It returns a [*Refused] for files that cannot be where
+// they are wanted. The caller keeps others from committing meanwhile.
 func (u *Upload) Place(ctx context.Context, to Container) error {
 	if err := u.Check(); err != nil {
 		return err
@@ -58,7 +59,8 @@ func (u *Upload) Place(ctx context.Context, to Container) error {
 	}
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
-	p := &placing{u: u, to: to, files: files, token: strings.ToLower(rand.Text()[:10]), folders: map[string]folderState{}}
+	p := &placing{u: u, to: to, files: files, token: strings.ToLower(rand.Text()[:10]),
+		folders: map[string]folderState{}}
 	if err := p.check(ctx); err != nil {
 		return p.why(ctx, err)
 	}
@@ -125,7 +127,8 @@ func (p *placing) check(ctx context.Context) error {
 			if other, err := p.other(ctx, name); err != nil {
 				return err
 			} else if other != "" {
-				r.add(gitd.ErrExists, name, fmt.Sprintf("%.200q is there, which some file systems take for the same", other))
+				r.add(gitd.ErrExists, name,
+					fmt.Sprintf("%.200q is there, which some file systems take for the same", other))
 			}
 		case err != nil:
 			return err
@@ -153,7 +156,8 @@ func parent(name string) string {
 	return ""
 }
 
-// folder returns the state of a folder of the work tree. A link is none, because it may lead out of the folder that the person named.
+// folder returns the state of a folder of the work tree. A link is none, because it may lead out of the folder that
+// the person named.
 func (p *placing) folder(ctx context.Context, dir string) (folderState, error) {
 	if dir == "" {
 		return folderState{exists: true}, nil
@@ -214,7 +218,8 @@ func (p *placing) room() error {
 		return nil
 	}
 	if free := disk.Bavail * max(disk.Frsize, 1); free < uint64(p.u.total) {
-		return fmt.Errorf("the container has room for %d bytes, and the files have %d: %w", free, p.u.total, syscall.ENOSPC)
+		return fmt.Errorf("the container has room for %d bytes, and the files have %d: %w", free, p.u.total,
+			syscall.ENOSPC)
 	}
 	return nil
 }
@@ -304,7 +309,8 @@ func (p *placing) writeFile(name string, from uploaded, mode fs.FileMode) error 
 	return errors.Join(err, f.Close())
 }
 
-// tidy removes the files that are not complete. After a failure it also takes back those that have their names, and the new folders.
+// tidy removes the files that are not complete. After a failure it also takes back those that have their names, and
+// the new folders.
 func (p *placing) tidy(ctx context.Context, failed bool) error {
 	if p.staging == "" {
 		return nil

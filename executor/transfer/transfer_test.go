@@ -175,7 +175,8 @@ func TestPlaceRefuses(t *testing.T) {
 	}
 }
 
-// TestPlaceTidies has an upload fail at its last step, because a folder appears where a file was to be. The work tree is as before.
+// TestPlaceTidies has an upload fail at its last step, because a folder appears where a file was to be. The work tree
+// is as before.
 func TestPlaceTidies(t *testing.T) {
 	to := place(t)
 	write(t, to.Root, map[string]string{"z/keep": "keep", "a": "old", ".git/logs/HEAD": "log"})

@@ -34,7 +34,8 @@ const (
 
 // Tree has files for people. Paths are slash-separated, and "" is the top.
 type Tree interface {
-	// List returns the entries of a folder, folders first. It returns an [ErrTooMany] with the first ones if there are more than max.
+	// List returns the entries of a folder, folders first. It returns an [ErrTooMany] with the first ones if there
+	// are more than max.
 	List(ctx context.Context, folder string, max int) ([]Entry, error)
 	// Look returns one entry. It does not follow a link.
 	Look(ctx context.Context, name string) (Entry, error)

@@ -113,8 +113,8 @@ func (s *Spool) Begin() *Upload {
 	return &Upload{spool: s, taken: map[string]string{}}
 }
 
-// Add reads a file to its end. The name is a slash-separated path below the upload's folder. Mistakes are collected for [Upload.Check]. The
-// error is that of the reader or of the disk.
+// Add reads a file to its end. The name is a slash-separated path below the upload's folder. Mistakes are collected
+// for [Upload.Check]. The error is that of the reader or of the disk.
 func (u *Upload) Add(name string, r io.Reader) error {
 	most, files := u.spool.MaxBytes, u.spool.MaxFiles
 	if most == 0 {
@@ -156,7 +156,7 @@ func (u *Upload) Add(name string, r io.Reader) error {
 	}
 	u.files[len(u.files)-1].size = n
 	if len(found) > 0 {
-		u.refused.add(gitd.ErrInvalid, name, fmt.Sprintf("it has the value of the secret %s", strings.Join(found, ", ")))
+		u.refused.add(gitd.ErrInvalid, name, "it has the value of the secret "+strings.Join(found, ", "))
 	}
 	return nil
 }
@@ -176,8 +176,8 @@ func (s *Spool) create() (*os.File, error) {
 	return f, nil
 }
 
-// clash notes the name of a file. It returns an earlier name that a file system may take for the same, or for a file where this one has a
-// folder.
+// clash notes the name of a file. It returns an earlier name that a file system may take for the same, or for a file
+// where this one has a folder.
 func (u *Upload) clash(name string) (string, bool) {
 	key := foldPath(name)
 	if other, ok := u.taken[key]; ok {

@@ -23,8 +23,8 @@ type Executor interface {
 	LiveTree(ctx context.Context, c record.Caller, by gitd.Person) (*transfer.Live, error)
 }
 
-// API serves the routes of files. Its exported fields are its options, which may be changed until the first call of a method. All methods are
-// safe for concurrent use.
+// API serves the routes of files. Its exported fields are its options, which may be changed until the first call of a
+// method. All methods are safe for concurrent use.
 type API struct {
 	Executor   Executor
 	Workspaces *workspace.Workspaces
@@ -47,8 +47,8 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: one + "/files", Access: route.AccessRead, Summary: "A folder of a workspace",
 			Query: folderQuery{}, Response: Folder{}, Handle: api.list},
 		{Method: "POST", Pattern: one + "/files", Access: route.AccessWrite, Body: -1,
-			Summary: "Upload files into a workspace; they become one commit", Form: uploadForm{}, Response: executor.Uploaded{},
-			Handle: api.upload},
+			Summary: "Upload files into a workspace; they become one commit",
+			Form:    uploadForm{}, Response: executor.Uploaded{}, Handle: api.upload},
 		{Method: "GET", Pattern: one + "/download", Access: route.AccessRead, Media: route.MediaBytes,
 			Summary: "A file of a workspace, or an archive of a folder", Query: downloadQuery{}, Handle: api.Download},
 	}
@@ -62,7 +62,7 @@ type folderQuery struct {
 // uploadForm describes the form that receive reads.
 type uploadForm struct {
 	Files   []byte `json:"files" jsonschema:"a file; its name may have folders, separated by slashes"`
-	Folder  string `json:"folder,omitempty" jsonschema:"the folder that the files are placed in; the top of the work tree if empty"`
+	Folder  string `json:"folder,omitempty" jsonschema:"the folder of the files; the top of the work tree if empty"`
 	Replace bool   `json:"replace,omitempty" jsonschema:"replace files of the same names"`
 }
 
@@ -185,11 +185,13 @@ func (api *API) Download(c *route.Call) error {
 	h.Set("Cache-Control", "private, no-store")
 	switch {
 	case e.Kind == transfer.KindFolder && format == "":
-		return route.NewProblem(route.KindInvalid, "%.200q is a folder", q.Path).WithHint("`format=zip` or `format=tar.gz` makes an archive of it")
+		return route.NewProblem(route.KindInvalid, "%.200q is a folder", q.Path).
+			WithHint("`format=zip` or `format=tar.gz` makes an archive of it")
 	case e.Kind == transfer.KindFolder:
 		return api.sendArchive(c, tree, q.Path, s.Name, format)
 	case e.Kind != transfer.KindFile:
-		return route.NewProblem(route.KindInvalid, "%.200q is a link or a special file, and has no content of its own", q.Path)
+		return route.NewProblem(route.KindInvalid, "%.200q is a link or a special file, and has no content of its own",
+			q.Path)
 	}
 	in, size, err := tree.Open(c.R.Context(), q.Path)
 	if err != nil {

@@ -70,8 +70,9 @@ type Form struct {
 	Replace bool
 }
 
-// UploadForm receives the files of a request and puts them into the workspace that its path names. The rights of the person are checked
-// before anything is read. Refused files are a [transfer.Refused]. The form is as far as it was read, also with an error.
+// UploadForm receives the files of a request and puts them into the workspace that its path names. The rights of the
+// person are checked before anything is read. Refused files are a [transfer.Refused]. The form is as far as it was
+// read, also with an error.
 func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.Workspace, form Form, err error) {
 	if s, err = api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
 		return done, workspace.Workspace{}, form, err
@@ -159,7 +160,8 @@ func readField(part *multipart.Part) (string, error) {
 	return string(text), err
 }
 
-// fileName returns the name of a file with its folders, as the form has it. [multipart.Part.FileName] cuts the folders.
+// fileName returns the name of a file with its folders, as the form has it. [multipart.Part.FileName] cuts the
+// folders.
 func fileName(part *multipart.Part) string {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {
@@ -182,7 +184,8 @@ func trimFolder(text string) string {
 	return text
 }
 
-// patientReader bounds the silence between two pieces of a body, and the time of the whole. It keeps the error of the connection.
+// patientReader bounds the silence between two pieces of a body, and the time of the whole. It keeps the error of the
+// connection.
 type patientReader struct {
 	io.ReadCloser
 	rc  *http.ResponseController

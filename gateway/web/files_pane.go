@@ -66,8 +66,10 @@ type uploadProblem struct {
 
 func (p filesPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
 	q := c.R.URL.Query()
-	rows := &filesRows{Folder: strings.Trim(q.Get("path"), "/"), Live: p.api.Address + workspacePath(s.ID) + "/download",
-		Most: fmt.Sprintf("%d files and %d MiB", transfer.MaxFiles, transfer.MaxBytes>>20), Bytes: transfer.MaxBytes, Files: transfer.MaxFiles}
+	rows := &filesRows{Folder: strings.Trim(q.Get("path"), "/"),
+		Live:  p.api.Address + workspacePath(s.ID) + "/download",
+		Most:  fmt.Sprintf("%d files and %d MiB", transfer.MaxFiles, transfer.MaxBytes>>20),
+		Bytes: transfer.MaxBytes, Files: transfer.MaxFiles}
 	rows.Typed = rows.Folder
 	if w := page.wrong; w != nil {
 		rows.Typed, rows.Replace, rows.Wrong, rows.Hint = w.folder, w.replace, w.wrong, w.hint
@@ -134,7 +136,8 @@ func crumbs(at, folder string) []fileRow {
 	above := ""
 	for part := range strings.SplitSeq(folder, "/") {
 		above = path.Join(above, part)
-		if list = append(list, fileRow{Name: render.OneLine(part, 80), Href: folderHref(at, above)}); len(list) > transfer.MaxDepth {
+		list = append(list, fileRow{Name: render.OneLine(part, 80), Href: folderHref(at, above)})
+		if len(list) > transfer.MaxDepth {
 			return list
 		}
 	}
@@ -174,7 +177,8 @@ func (api *API) fileRoutes() []route.Route {
 	}
 }
 
-// uploadFiles takes the form of files. A script gets the result as JSON, a browser the page with the folder or with the mistakes.
+// uploadFiles takes the form of files. A script gets the result as JSON, a browser the page with the folder or with
+// the mistakes.
 func (api *API) uploadFiles(c *route.Call) error {
 	done, s, form, err := api.Files.UploadForm(c)
 	if !c.WantsPage() {
@@ -197,12 +201,17 @@ func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.For
 	if s.ID == "" || p.Kind == route.KindInternal || p.Kind == route.KindDenied || p.Kind == route.KindGone {
 		return err
 	}
-	w := &uploadProblem{folder: form.Folder, replace: form.Replace, wrong: []string{render.ClipClean(p.Error(), 2000)}, hint: p.Hint}
+	w := &uploadProblem{folder: form.Folder, replace: form.Replace, hint: p.Hint,
+		wrong: []string{render.ClipClean(p.Error(), 2000)}}
 	var refused *transfer.Refused
 	if errors.As(err, &refused) {
 		w.wrong = nil
 		for _, m := range refused.Mistakes {
-			w.wrong = append(w.wrong, render.ClipClean(strings.TrimPrefix(m.Name+": "+m.Why, ": "), 500))
+			line := render.ClipClean(m.Why, 500)
+			if m.Name != "" {
+				line = render.OneLine(m.Name, 200) + ": " + line
+			}
+			w.wrong = append(w.wrong, line)
 		}
 		if refused.More > 0 {
 			w.wrong = append(w.wrong, fmt.Sprintf("and %d more", refused.More))
@@ -226,7 +235,8 @@ func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.For
 // downloadFile sends a file. A form sends its empty fields too.
 func (api *API) downloadFile(c *route.Call) error {
 	if q := c.R.URL.Query(); q.Get("live") != "" && strings.TrimSpace(q.Get("path")) == "" {
-		return route.NewProblem(route.KindInvalid, "the path is empty").WithHint("name a file or a folder of the container")
+		return route.NewProblem(route.KindInvalid, "the path is empty").
+			WithHint("name a file or a folder of the container")
 	}
 	return api.Files.Download(c)
 }

@@ -50,7 +50,8 @@ func (w *world) upload(path string, fields, files map[string]string) (int, strin
 	return resp.StatusCode, resp.Header.Get("Location"), readAll(w.t, resp)
 }
 
-// TestFilesWithoutContainers sends forms of files that are refused. The page keeps what the person typed, and has the reason next to the field.
+// TestFilesWithoutContainers sends forms of files that are refused. The page keeps what the person typed, and has the
+// reason next to the field.
 func TestFilesWithoutContainers(t *testing.T) {
 	w := open(t, ada, nil)
 	w.repo("app")
