@@ -66,7 +66,7 @@ const (
 )
 
 // disposable are the entries of a data folder that are made again if they are missing, or that belong to the machine.
-var disposable = []string{"hosts", "sandbox", "layers", "programs", "trace-viewer", "index.db", "ramus.lock",
+var disposable = []string{"hosts", "sandbox", "layers", "programs", "trace-viewer", "uploads", "index.db", "ramus.lock",
 	"ramus.sock", "ramus.sock.last", restoreName}
 
 // Make makes a snapshot. It returns when the snapshot is on disk.
