@@ -60,15 +60,15 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		return nil, err
 	}
 
+	if ssh != nil {
+		f.group.Go(func() error { return i.git.ServeSSH(serving, ssh) })
+		i.log.Info("serving SSH", "address", ssh.Addr().String())
+	}
 	f.serveSocket(socket)
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree",
 		i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {
 		f.serveWeb(web, plain)
-	}
-	if ssh != nil {
-		f.group.Go(func() error { return i.git.ServeSSH(serving, ssh) })
-		i.log.Info("serving SSH", "address", ssh.Addr().String())
 	}
 	f.group.Go(func() error {
 		if err := i.executor.WarmPool(serving); err != nil && serving.Err() == nil {
