@@ -159,21 +159,24 @@ func missingIn(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, paths []s
 	return missing, nil
 }
 
-// LiveTree opens the work tree in a caller's container as it is now, for reading. A container is made if there is
-// none. The caller closes the tree. It ends with ctx.
-func (x *Executor) LiveTree(ctx context.Context, c record.Caller, by gitd.Person) (*transfer.Live, error) {
+// Look has f read the work tree in a caller's container as it is now. A container is made if there is none. The tree
+// ends with f and with ctx.
+func (x *Executor) Look(ctx context.Context, c record.Caller, by gitd.Person, f func(*transfer.Live) error) error {
 	_, lease, err := x.awake(ctx, c, by)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the files of %s: %w", c, err)
+		return fmt.Errorf("cannot read the files of %s: %w", c, err)
 	}
-	files, err := lease.Host.Files(ctx)
+	defer lease.Release()
+	conn, err := lease.Host.FilesConn(ctx)
 	if err != nil {
-		lease.Release()
-		return nil, fmt.Errorf("cannot read the files of %s: %w", c, err)
+		return fmt.Errorf("cannot read the files of %s: %w", c, err)
 	}
-	stop := context.AfterFunc(ctx, func() { files.Close() })
-	return &transfer.Live{Files: files, Root: containers.WorkDir, Free: func() {
-		stop()
-		lease.Release()
-	}}, nil
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	live, err := transfer.OpenLive(conn, containers.WorkDir)
+	if err != nil {
+		return fmt.Errorf("cannot read the files of %s: %w", c, err)
+	}
+	defer live.Close() // it was only read
+	return f(live)
 }

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -61,18 +62,17 @@ func TestUpload(t *testing.T) {
 	}
 
 	// What people download is what the container has, also what no commit has.
-	live, err := w.x.LiveTree(t.Context(), caller(t, "run:up"), ada)
+	err = w.x.Look(t.Context(), caller(t, "run:up"), ada, func(live *transfer.Live) error {
+		in, size, err := live.Open(t.Context(), "docs/deep/one.log")
+		if err != nil || size != 8 {
+			return fmt.Errorf("%d bytes, %w", size, err)
+		}
+		if b, err := io.ReadAll(in); err != nil || string(b) != "ignored\n" {
+			t.Errorf("%q, %v", b, err)
+		}
+		return in.Close()
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	in, size, err := live.Open(t.Context(), "docs/deep/one.log")
-	if err != nil || size != 8 {
-		t.Fatalf("%d, %v", size, err)
-	}
-	if b, err := io.ReadAll(in); err != nil || string(b) != "ignored\n" {
-		t.Errorf("%q, %v", b, err)
-	}
-	if err := errors.Join(in.Close(), live.Close()); err != nil {
 		t.Error(err)
 	}
 
@@ -115,5 +115,44 @@ func TestUploadRefused(t *testing.T) {
 	}
 	if after := w.inRepo("rev-parse", "ramus/run-up"); after != before {
 		t.Errorf("the branch moved from %s to %s", before, after)
+	}
+}
+
+// TestUploadAtOnce has several people upload to one workspace at the same moment. Each gets a commit of their own, and
+// one name is given once.
+func TestUploadAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("run:up", "true")
+	const people = 4
+	results, up := make(chan error, people), caller(t, "run:up")
+	for i := range people {
+		go func() {
+			u := w.x.Uploads().Begin()
+			defer u.Close()
+			err := u.Add(fmt.Sprintf("own-%d.txt", i), strings.NewReader("x"))
+			if err == nil {
+				_, err = w.x.Upload(t.Context(), up, bo, u)
+			}
+			both := w.x.Uploads().Begin()
+			defer both.Close()
+			if err = errors.Join(err, both.Add("same.txt", strings.NewReader(fmt.Sprint(i)))); err == nil {
+				_, err = w.x.Upload(t.Context(), up, bo, both)
+			}
+			results <- err
+		}()
+	}
+	first := 0
+	for range people {
+		if err := <-results; err == nil {
+			first++
+		} else if !errors.Is(err, gitd.ErrExists) {
+			t.Error(err)
+		}
+	}
+	if first != 1 {
+		t.Errorf("%d people put the same file", first)
+	}
+	if got := w.inRepo("rev-list", "--count", "main..ramus/run-up"); got != fmt.Sprint(people+1) {
+		t.Errorf("%s commits of uploads", got)
 	}
 }

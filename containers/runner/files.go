@@ -241,8 +241,8 @@ func (t *tree) StatVFS(r *sftp.Request) (*sftp.StatVFS, error) {
 	if err := syscall.Fstatfs(int(f.Fd()), &s); err != nil {
 		return nil, err
 	}
-	return &sftp.StatVFS{Bsize: uint64(s.Bsize), Frsize: uint64(s.Frsize), Blocks: s.Blocks, Bfree: s.Bfree, Bavail: s.Bavail,
-		Files: s.Files, Ffree: s.Ffree, Favail: s.Ffree, Namemax: uint64(s.Namelen)}, nil
+	return &sftp.StatVFS{Bsize: uint64(s.Bsize), Frsize: uint64(s.Frsize), Blocks: s.Blocks, Bfree: s.Bfree,
+		Bavail: s.Bavail, Files: s.Files, Ffree: s.Ffree, Favail: s.Ffree, Namemax: uint64(s.Namelen)}, nil
 }
 
 // Filelist implements [sftp.FileLister].

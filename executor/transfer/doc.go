@@ -6,7 +6,7 @@
 //
 // # Invariants
 //
-// Names of files come from strangers. [CheckPath] accepts only those that every file system stores as they are. An
-// upload with a mistake changes nothing, and its error has all mistakes. No uploaded file is written through a link
+// Names of files come from strangers. [CheckPath] accepts only those that stay below their folder and look as they
+// are. An upload with a mistake changes nothing, and its error has all mistakes. No uploaded file is written through a link
 // of the work tree. The work with a container is bounded in time, because a process inside makes the answers.
 package transfer

@@ -18,7 +18,7 @@ const (
 )
 
 // CheckPath returns why a slash-separated path cannot be that of an uploaded file. It returns nil for a relative path
-// that stays below its folder and means the same file everywhere.
+// that stays below its folder, has no part that git keeps for itself, and looks as it is.
 func CheckPath(name string) error {
 	switch {
 	case name == "":

@@ -27,7 +27,7 @@ const (
 // Limits of an archive.
 const (
 	MaxPackBytes = 512 << 20 // of all files together, before compression
-	MaxPackFiles = 20_000
+	MaxPackFiles = 20_000    // with folders
 )
 
 // maxPackDepth bounds the folders in each other of an archive.
@@ -43,6 +43,8 @@ type Plan struct {
 	// Left is the number of links, submodules and special files, which are left out, because they would name files of
 	// the machine that unpacks them.
 	Left int
+
+	seen int // entries with the folders, which may hold nothing
 }
 
 // Find lists the files of a folder with all folders below. It returns an [ErrArchive] if there are too many.
@@ -63,6 +65,9 @@ func (p *Plan) find(ctx context.Context, t Tree, folder string, depth int) error
 	if err != nil {
 		return err
 	}
+	if p.seen += len(list); p.seen > MaxPackFiles {
+		return p.tooLarge()
+	}
 	for _, e := range list {
 		switch e.Kind {
 		case KindFolder:
@@ -71,7 +76,7 @@ func (p *Plan) find(ctx context.Context, t Tree, folder string, depth int) error
 			}
 		case KindFile:
 			p.Files = append(p.Files, e)
-			if p.Bytes += e.Size; p.Bytes > MaxPackBytes || len(p.Files) > MaxPackFiles {
+			if p.Bytes += e.Size; p.Bytes > MaxPackBytes {
 				return p.tooLarge()
 			}
 		default:
@@ -82,7 +87,7 @@ func (p *Plan) find(ctx context.Context, t Tree, folder string, depth int) error
 }
 
 func (p *Plan) tooLarge() error {
-	return fmt.Errorf("an archive has at most %d files, %d MiB and %d folders in each other; clone the branch: %w",
+	return fmt.Errorf("an archive has at most %d files and folders, %d MiB and %d folders in each other; clone the branch: %w",
 		MaxPackFiles, MaxPackBytes>>20, maxPackDepth, errors.Join(ErrArchive, gitd.ErrTooLarge))
 }
 

@@ -248,12 +248,20 @@ func (p *placing) write(ctx context.Context) error {
 			}
 			p.left = append(p.left, p.old(i))
 		}
-		if err := p.files.PosixRename(p.at(p.temp(i)), p.at(name)); err != nil {
+		if err := p.name(i, name); err != nil {
 			return fmt.Errorf("cannot write %.200q: %w", name, err)
 		}
 		p.placed = i + 1
 	}
 	return nil
+}
+
+// name gives the i-th file its name. A file that appeared there since [placing.check] stays, and is an error.
+func (p *placing) name(i int, name string) error {
+	if _, replaces := p.modes[name]; replaces {
+		return p.files.PosixRename(p.at(p.temp(i)), p.at(name))
+	}
+	return p.files.Link(p.at(p.temp(i)), p.at(name)) // a link never replaces; tidy removes the other name
 }
 
 // stage makes the folder of files that are not complete.

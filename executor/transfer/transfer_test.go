@@ -24,31 +24,33 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// opener returns a function that opens the files of this machine by SFTP, as those of a container.
-func opener(t *testing.T) func(context.Context) (*sftp.Client, error) {
-	return func(context.Context) (*sftp.Client, error) {
-		near, far := net.Pipe()
-		server, err := sftp.NewServer(far)
-		if err != nil {
-			return nil, err
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = server.Serve() // until the client is closed
-			far.Close()
-		}()
-		t.Cleanup(func() {
-			near.Close()
-			<-done
-		})
-		return sftp.NewClientPipe(near, near)
+// dial returns a connection of SFTP to the files of this machine, as to those of a container.
+func dial(t *testing.T) net.Conn {
+	near, far := net.Pipe()
+	server, err := sftp.NewServer(far)
+	if err != nil {
+		t.Fatal(err)
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve() // until the client is closed
+		far.Close()
+	}()
+	t.Cleanup(func() {
+		near.Close()
+		<-done
+	})
+	return near
 }
 
 // place is a container whose work tree is a folder.
 func place(t *testing.T) transfer.Container {
-	return transfer.Container{Open: opener(t), Root: t.TempDir()}
+	open := func(context.Context) (*sftp.Client, error) {
+		conn := dial(t)
+		return sftp.NewClientPipe(conn, conn)
+	}
+	return transfer.Container{Open: open, Root: t.TempDir()}
 }
 
 func begin(t *testing.T, s *transfer.Spool, files map[string]string) *transfer.Upload {
@@ -202,6 +204,24 @@ func TestPlaceTidies(t *testing.T) {
 	}
 }
 
+// TestPlaceLate has a file appear where an upload that may not replace one is about to put its own.
+func TestPlaceLate(t *testing.T) {
+	to := place(t)
+	write(t, to.Root, map[string]string{"z/keep": "keep"})
+	to.Names = func(_ context.Context, folder string) ([]string, error) {
+		if folder == "z" {
+			write(t, to.Root, map[string]string{"z/new": "theirs"})
+		}
+		return nil, nil
+	}
+	if err := begin(t, &transfer.Spool{}, map[string]string{"a": "a", "z/new": "ours"}).Place(t.Context(), to); err == nil {
+		t.Error("it was placed")
+	}
+	if got := read(t, to.Root); !maps.Equal(got, map[string]string{"z/keep": "keep", "z/new": "theirs"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestPlaceHostileGit has .git be a link. The files that are not complete are in the work tree then, and go.
 func TestPlaceHostileGit(t *testing.T) {
 	to, outside := place(t), t.TempDir()
@@ -252,6 +272,8 @@ func TestAdd(t *testing.T) {
 			why: []string{"together"}},
 		{name: "files", spool: transfer.Spool{MaxFiles: 2}, files: map[string]string{"a": "", "b": "", "c": ""}, kind: gitd.ErrTooLarge,
 			why: []string{"at most 2 files"}},
+		{name: "secret in a name", spool: transfer.Spool{Secrets: secrets}, files: map[string]string{"correct-horse-battery": ""},
+			kind: gitd.ErrInvalid, why: []string{"the name of a file has the value of a secret"}},
 		{name: "secret", spool: transfer.Spool{Secrets: secrets}, files: map[string]string{".env": "KEY=correct-horse-battery\n"},
 			kind: gitd.ErrInvalid, why: []string{"the secret DEPLOY_KEY"}},
 	} {
@@ -270,6 +292,13 @@ func TestAdd(t *testing.T) {
 			}
 		})
 	}
+	folder := begin(t, &transfer.Spool{Secrets: secrets}, map[string]string{"a": ""})
+	for range 2 { // a second look finds the same
+		folder.Folder = "correct-horse-battery"
+		if err := folder.Check(); err == nil || err.Error() != "the name of the folder has the value of a secret" {
+			t.Error(err)
+		}
+	}
 	dir := t.TempDir()
 	exact := begin(t, &transfer.Spool{Dir: dir, MaxBytes: 4}, map[string]string{"a": "1234"})
 	if err := exact.Check(); err != nil || exact.Bytes() != 4 {
@@ -287,12 +316,10 @@ func TestLive(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(root, "sub/out")); err != nil {
 		t.Fatal(err)
 	}
-	files, err := opener(t)(t.Context())
+	live, err := transfer.OpenLive(dial(t), root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	freed := 0
-	live := &transfer.Live{Files: files, Root: root, Free: func() { freed++ }}
 	list, err := live.List(t.Context(), "", 10)
 	if err != nil || len(list) != 3 || list[0].Path != "dist" || list[2] != (transfer.Entry{Path: "a.txt", Kind: transfer.KindFile, Size: 3, Run: true}) {
 		t.Errorf("%v, %v", list, err)
@@ -326,8 +353,45 @@ func TestLive(t *testing.T) {
 			t.Errorf("%s: %q", format, got)
 		}
 	}
-	if err := live.Close(); err != nil || freed != 1 {
-		t.Errorf("%v, %d", err, freed)
+	if err := live.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// endless is a container that lists names without an end.
+type endless struct{}
+
+func (endless) Filelist(*sftp.Request) (sftp.ListerAt, error) { return endless{}, nil }
+
+func (endless) ListAt(list []fs.FileInfo, _ int64) (int, error) {
+	info, err := os.Stat(os.DevNull)
+	for i := range list {
+		list[i] = info
+	}
+	return len(list), err
+}
+
+// TestLiveEndless lists a folder of a container that does not stop.
+func TestLiveEndless(t *testing.T) {
+	near, far := net.Pipe()
+	server := sftp.NewRequestServer(far, sftp.Handlers{FileList: endless{}})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve() // until the client is closed
+	}()
+	defer func() { <-done }()
+	defer server.Close()
+	live, err := transfer.OpenLive(near, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	if list, err := live.List(t.Context(), "", 10); !errors.Is(err, transfer.ErrTooMany) || len(list) != 10 {
+		t.Errorf("%d entries, %v", len(list), err)
+	}
+	if _, err := transfer.Find(t.Context(), live, ""); err == nil {
+		t.Error("the connection goes on")
 	}
 }
 

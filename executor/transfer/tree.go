@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
+	"sync/atomic"
 
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
@@ -35,8 +37,8 @@ const (
 // Tree has files for people. Paths are slash-separated, and "" is the top.
 type Tree interface {
 	// List returns the entries of a folder, folders first. It returns an [ErrTooMany] with the first ones if there
-	// are more than max.
-	List(ctx context.Context, folder string, max int) ([]Entry, error)
+	// are more than most.
+	List(ctx context.Context, folder string, most int) ([]Entry, error)
 	// Look returns one entry. It does not follow a link.
 	Look(ctx context.Context, name string) (Entry, error)
 	// Open opens a file, and returns its size. The reader may end earlier, if the file became shorter.
@@ -53,16 +55,16 @@ type Committed struct {
 }
 
 // List implements [Tree].
-func (t Committed) List(ctx context.Context, folder string, max int) ([]Entry, error) {
+func (t Committed) List(ctx context.Context, folder string, most int) ([]Entry, error) {
 	list, err := t.Repo.Tree(ctx, string(t.Commit), folder, false)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Entry, 0, min(len(list), max))
+	all := make([]Entry, 0, min(len(list), most))
 	for _, e := range list {
 		all = append(all, committedEntry(e))
 	}
-	return bounded(all, max)
+	return bounded(all, most)
 }
 
 func committedEntry(e gitd.TreeEntry) Entry {
@@ -79,7 +81,7 @@ func committedEntry(e gitd.TreeEntry) Entry {
 }
 
 // bounded sorts entries, folders first, and cuts the list.
-func bounded(all []Entry, max int) ([]Entry, error) {
+func bounded(all []Entry, most int) ([]Entry, error) {
 	slices.SortFunc(all, func(a, b Entry) int {
 		if (a.Kind == KindFolder) != (b.Kind == KindFolder) {
 			if a.Kind == KindFolder {
@@ -89,8 +91,8 @@ func bounded(all []Entry, max int) ([]Entry, error) {
 		}
 		return cmp.Compare(a.Path, b.Path)
 	})
-	if len(all) > max {
-		return all[:max], ErrTooMany
+	if len(all) > most {
+		return all[:most], ErrTooMany
 	}
 	return all, nil
 }
@@ -112,30 +114,55 @@ func (t Committed) Open(ctx context.Context, name string) (io.ReadCloser, int64,
 	return t.Repo.OpenFile(ctx, string(t.Commit), name)
 }
 
-// Live is the work tree in a container, as it is now. Nobody has to have committed it. Close frees it.
+// Live is the work tree in a container, as it is now. Nobody has to have committed it. Close frees it. It is not safe
+// for concurrent use.
 type Live struct {
-	Files *sftp.Client
-	Root  string
-	// Free gives the container back. It may be nil.
-	Free func()
+	files *sftp.Client
+	root  string
+	meter *meter
+}
+
+// maxListing bounds the answer of a container to the question for a folder, in bytes. It may list names for ever.
+const maxListing = 8 << 20
+
+// OpenLive returns the work tree at root of a container, whose files conn serves by SFTP. Close closes conn.
+func OpenLive(conn io.ReadWriteCloser, root string) (*Live, error) {
+	m := &meter{Reader: conn}
+	m.left.Store(maxListing)
+	files, err := sftp.NewClientPipe(m, conn)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot open files: %w", err), conn.Close())
+	}
+	return &Live{files: files, root: root, meter: m}, nil
+}
+
+// meter reads the bytes that are left, and fails then.
+type meter struct {
+	io.Reader
+	left atomic.Int64
+}
+
+func (m *meter) Read(b []byte) (int, error) {
+	if m.left.Load() <= 0 {
+		return 0, ErrTooMany
+	}
+	n, err := m.Reader.Read(b)
+	m.left.Add(int64(-n))
+	return n, err
 }
 
 // Close closes the connection to the container.
-func (t *Live) Close() error {
-	err := t.Files.Close()
-	if t.Free != nil {
-		t.Free()
-	}
-	return err
-}
+func (t *Live) Close() error { return t.files.Close() }
 
 // List implements [Tree].
-func (t *Live) List(ctx context.Context, folder string, max int) ([]Entry, error) {
+func (t *Live) List(ctx context.Context, folder string, most int) ([]Entry, error) {
 	if err := t.within(folder); err != nil {
 		return nil, err
 	}
-	infos, err := t.Files.ReadDirContext(ctx, path.Join(t.Root, folder))
-	if err != nil {
+	t.meter.left.Store(maxListing)
+	infos, err := t.files.ReadDirContext(ctx, path.Join(t.root, folder))
+	cut := t.meter.left.Load() <= 0 // and the connection has ended
+	if err != nil && !cut {
 		return nil, answered(folder, err)
 	}
 	var all []Entry
@@ -145,7 +172,11 @@ func (t *Live) List(ctx context.Context, folder string, max int) ([]Entry, error
 		}
 		all = append(all, liveEntry(path.Join(folder, info.Name()), info))
 	}
-	return bounded(all, max)
+	all, err = bounded(all, most)
+	if cut {
+		err = ErrTooMany
+	}
+	return all, err
 }
 
 // checkListed returns why a name that a container claims is none.
@@ -202,7 +233,8 @@ func (t *Live) Look(_ context.Context, name string) (Entry, error) {
 	if err := t.within(name); err != nil {
 		return Entry{}, err
 	}
-	info, err := t.Files.Lstat(path.Join(t.Root, name))
+	t.meter.left.Store(maxListing)
+	info, err := t.files.Lstat(path.Join(t.root, name))
 	if err != nil {
 		return Entry{}, answered(name, err)
 	}
@@ -214,7 +246,8 @@ func (t *Live) Open(_ context.Context, name string) (io.ReadCloser, int64, error
 	if err := t.within(name); err != nil {
 		return nil, 0, err
 	}
-	f, err := t.Files.Open(path.Join(t.Root, name))
+	t.meter.left.Store(math.MaxInt64) // a file is bounded by its size
+	f, err := t.files.Open(path.Join(t.root, name))
 	if err != nil {
 		return nil, 0, answered(name, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -123,7 +124,7 @@ func (u *Upload) Add(name string, r io.Reader) error {
 	if files == 0 {
 		files = MaxFiles
 	}
-	if u.spool.Secrets.String(name) != name {
+	if u.secret(name) {
 		u.refused.add(gitd.ErrInvalid, "", "the name of a file has the value of a secret")
 	} else if err := CheckPath(name); err != nil {
 		u.refused.add(gitd.ErrInvalid, name, err.Error())
@@ -205,14 +206,23 @@ func foldPath(name string) string {
 
 // Check returns the mistakes so far as a [*Refused], or nil.
 func (u *Upload) Check() error {
-	if err := CheckFolder(u.Folder); err != nil {
-		u.refused.add(gitd.ErrInvalid, u.Folder, "the folder cannot be used: "+err.Error())
+	r := u.refused
+	r.Mistakes = slices.Clone(r.Mistakes)
+	if u.secret(u.Folder) {
+		r.add(gitd.ErrInvalid, "", "the name of the folder has the value of a secret")
+	} else if err := CheckFolder(u.Folder); err != nil {
+		r.add(gitd.ErrInvalid, u.Folder, "the folder cannot be used: "+err.Error())
+	} else if slices.ContainsFunc(u.Paths(), u.secret) {
+		r.add(gitd.ErrInvalid, "", "the path of a file has the value of a secret")
 	}
-	if len(u.files) == 0 && len(u.refused.Mistakes) == 0 {
-		u.refused.add(gitd.ErrInvalid, "", "choose a file")
+	if len(u.files) == 0 && len(r.Mistakes) == 0 {
+		r.add(gitd.ErrInvalid, "", "choose a file")
 	}
-	return u.refused.err()
+	return r.err()
 }
+
+// secret reports whether a name has the value of a secret.
+func (u *Upload) secret(name string) bool { return u.spool.Secrets.String(name) != name }
 
 // Paths returns the paths of the files in the work tree.
 func (u *Upload) Paths() []string {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -20,7 +22,7 @@ import (
 type Executor interface {
 	Uploads() *transfer.Spool
 	Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (executor.Uploaded, error)
-	LiveTree(ctx context.Context, c record.Caller, by gitd.Person) (*transfer.Live, error)
+	Look(ctx context.Context, c record.Caller, by gitd.Person, f func(*transfer.Live) error) error
 }
 
 // API serves the routes of files. Its exported fields are its options, which may be changed until the first call of a
@@ -29,12 +31,11 @@ type API struct {
 	Executor   Executor
 	Workspaces *workspace.Workspaces
 	Git        *gitd.Server
-	// Max bounds how many uploads are received at once. The default is 8. One person may have a quarter of them.
-	Max int
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 
-	slots slots
+	once     sync.Once     // makes arriving
+	arriving route.Streams // uploads that are received
 }
 
 // MaxListed bounds the entries of a folder that are listed.
@@ -81,23 +82,16 @@ func (api *API) list(c *route.Call) error {
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	s, _, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	tree, done, err := api.tree(c, s, q.Live)
-	if err != nil {
-		return err
-	}
-	defer done()
-	f, err := List(c.R.Context(), tree, q.Path)
-	if err != nil {
-		return err
-	}
-	if !q.Live {
-		f.Commit = s.Head
-	}
-	return c.Reply(f)
+	return api.read(c, q.Live, false, func(ctx context.Context, tree transfer.Tree, s workspace.Workspace) error {
+		f, err := List(ctx, tree, q.Path)
+		if err != nil {
+			return err
+		}
+		if !q.Live {
+			f.Commit = s.Head
+		}
+		return c.Reply(f)
+	})
 }
 
 // List returns a folder of a tree.
@@ -121,36 +115,43 @@ func (api *API) Committed(s workspace.Workspace) (transfer.Committed, error) {
 	return transfer.Committed{Repo: repo, Commit: s.Head}, err
 }
 
-// tree returns the tree of a workspace's branch, or that of its container. done frees it.
-func (api *API) tree(c *route.Call, s workspace.Workspace, live bool) (tree transfer.Tree, done func(), err error) {
-	if !live {
-		t, err := api.Committed(s)
-		return t, func() {}, err
-	}
-	// A container is woken, which is the right of those who work there.
-	if _, err := api.Workspaces.Changeable(c.R.Context(), c.Who, s.ID); err != nil {
-		return nil, nil, err
-	}
-	release, err := c.OpenStream()
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(c.R.Context(), downloadWithin)
-	t, err := api.Executor.LiveTree(ctx, s.Caller, c.Who.Person(gitd.Person{}))
-	if err != nil {
-		cancel()
-		release()
-		return nil, nil, err
-	}
-	return t, func() {
-		_ = t.Close() // it was only read
-		cancel()
-		release()
-	}, nil
-}
+// readWithin bounds the reading of a container, which is kept awake meanwhile, and of a folder for an archive.
+const readWithin = 10 * time.Minute
 
-// downloadWithin bounds a download of a container, which is kept awake meanwhile.
-const downloadWithin = 10 * time.Minute
+// read has f read the workspace of a request, in its branch or in its container.
+func (api *API) read(c *route.Call, live, archive bool,
+	f func(context.Context, transfer.Tree, workspace.Workspace) error) error {
+	ctx := c.R.Context()
+	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	if live { // a container is woken, which is the right of those who work there
+		if err := c.Who.CheckChangeCaller(st); err != nil {
+			return err
+		}
+	}
+	if live || archive {
+		release, err := c.OpenStream()
+		if err != nil {
+			return err
+		}
+		defer release()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, readWithin)
+		defer cancel()
+	}
+	if live {
+		return api.Executor.Look(ctx, s.Caller, c.Who.Person(gitd.Person{}), func(t *transfer.Live) error {
+			return f(ctx, t, s)
+		})
+	}
+	t, err := api.Committed(s)
+	if err != nil {
+		return err
+	}
+	return f(ctx, t, s)
+}
 
 type downloadQuery struct {
 	Path   string `json:"path,omitempty" jsonschema:"slash-separated; the top of the work tree if empty"`
@@ -168,53 +169,47 @@ func (api *API) Download(c *route.Call) error {
 	if format != "" && format != transfer.FormatZip && format != transfer.FormatTar {
 		return route.NewProblem(route.KindInvalid, "unknown format %.20q: want zip or tar.gz", q.Format)
 	}
-	s, _, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	tree, done, err := api.tree(c, s, q.Live)
-	if err != nil {
-		return err
-	}
-	defer done()
-	e, err := tree.Look(c.R.Context(), q.Path)
-	if err != nil {
-		return err
-	}
-	h := c.W.Header()
-	h.Set("Cache-Control", "private, no-store")
-	switch {
-	case e.Kind == transfer.KindFolder && format == "":
-		return route.NewProblem(route.KindInvalid, "%.200q is a folder", q.Path).
-			WithHint("`format=zip` or `format=tar.gz` makes an archive of it")
-	case e.Kind == transfer.KindFolder:
-		return api.sendArchive(c, tree, q.Path, s.Name, format)
-	case e.Kind != transfer.KindFile:
+	return api.read(c, q.Live, format != "", func(ctx context.Context, t transfer.Tree, s workspace.Workspace) error {
+		e, err := t.Look(ctx, q.Path)
+		if err != nil {
+			return err
+		}
+		c.W.Header().Set("Cache-Control", "private, no-store")
+		switch {
+		case e.Kind == transfer.KindFolder && format == "":
+			return route.NewProblem(route.KindInvalid, "%.200q is a folder", q.Path).
+				WithHint("`format=zip` or `format=tar.gz` makes an archive of it")
+		case e.Kind == transfer.KindFolder:
+			return api.sendArchive(ctx, c, t, q.Path, s.Name, format)
+		case e.Kind == transfer.KindFile:
+			return sendFile(ctx, c, t, q)
+		}
 		return route.NewProblem(route.KindInvalid, "%.200q is a link or a special file, and has no content of its own",
 			q.Path)
-	}
-	in, size, err := tree.Open(c.R.Context(), q.Path)
+	})
+}
+
+// sendFile answers with a file.
+func sendFile(ctx context.Context, c *route.Call, t transfer.Tree, q downloadQuery) error {
+	in, size, err := t.Open(ctx, q.Path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	c.MarkAttachment(path.Base(q.Path))
 	if !q.Live { // a container may have the value of a secret, which is removed
-		h.Set("Content-Length", strconv.FormatInt(size, 10))
+		c.W.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	}
-	return send(c, in)
+	if _, err := io.Copy(newSlowWriter(c), in); err != nil {
+		return c.CutShort(err)
+	}
+	return nil
 }
 
 // sendArchive answers with an archive of a folder.
-func (api *API) sendArchive(c *route.Call, tree transfer.Tree, folder, name string, format transfer.Format) error {
-	release, err := c.OpenStream()
-	if err != nil {
-		return err
-	}
-	defer release()
-	ctx, cancel := context.WithTimeout(c.R.Context(), downloadWithin)
-	defer cancel()
-	plan, err := transfer.Find(ctx, tree, folder)
+func (api *API) sendArchive(ctx context.Context, c *route.Call, t transfer.Tree, folder, name string,
+	format transfer.Format) error {
+	plan, err := transfer.Find(ctx, t, folder)
 	if err != nil {
 		return err
 	}
@@ -227,7 +222,7 @@ func (api *API) sendArchive(c *route.Call, tree transfer.Tree, folder, name stri
 	if api.Now != nil {
 		at = api.Now
 	}
-	if err := transfer.Pack(ctx, newSlowWriter(c), format, tree, plan, folder, name, at().UTC()); err != nil {
+	if err := transfer.Pack(ctx, newSlowWriter(c), format, t, plan, folder, name, at().UTC()); err != nil {
 		return c.CutShort(fmt.Errorf("cannot make the archive: %w", err))
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -22,38 +21,21 @@ const (
 	formRoom      = 1 << 20 // of what is not content of files, in bytes
 	maxFields     = 8       // that are not files
 	receiveWithin = 10 * time.Minute
-	silence       = 30 * time.Second // between two pieces, in both directions
+	silence       = 30 * time.Second // between two pieces
 )
 
-// slots count the uploads that are received now.
-type slots struct {
-	mu    sync.Mutex // guards all below
-	total int
-	of    map[string]int
-}
+// mostArriving bounds how many uploads are received at once. One person may have a quarter of them.
+const mostArriving = 8
 
-// take counts one more upload of a person. release gives it back.
-func (s *slots) take(who route.Who, most int) (release func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.total >= most || s.of[who.Subject] >= max(1, most/4) && !who.Local {
+// arrive counts one more upload of a person. release gives it back.
+func (api *API) arrive(who route.Who) (release func(), err error) {
+	api.once.Do(func() { api.arriving.Max = mostArriving })
+	if release, err = api.arriving.Acquire(who); err != nil {
 		p := route.NewProblem(route.KindLimited, "as many uploads arrive as may at once")
 		p.RetryAfter = 5
 		return nil, p.WithHint("try again when another one has ended")
 	}
-	if s.of == nil {
-		s.of = map[string]int{}
-	}
-	s.total++
-	s.of[who.Subject]++
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.total--
-		if s.of[who.Subject]--; s.of[who.Subject] == 0 {
-			delete(s.of, who.Subject)
-		}
-	}), nil
+	return release, nil
 }
 
 func (api *API) upload(c *route.Call) error {
@@ -77,11 +59,7 @@ func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.W
 	if s, err = api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
 		return done, workspace.Workspace{}, form, err
 	}
-	most := api.Max
-	if most == 0 {
-		most = 8
-	}
-	release, err := api.slots.take(c.Who, most)
+	release, err := api.arrive(c.Who)
 	if err != nil {
 		return done, s, form, err
 	}
@@ -238,18 +216,10 @@ type slowWriter struct {
 func newSlowWriter(c *route.Call) slowWriter { return slowWriter{c.W, http.NewResponseController(c.W)} }
 
 func (s slowWriter) Write(b []byte) (int, error) {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(silence)) // only a recorder in a test has no deadline
+	_ = s.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead)) // only a recorder in a test has no deadline
 	n, err := s.w.Write(b)
 	if err == nil {
 		_ = s.rc.SetWriteDeadline(time.Time{}) // the connection may serve another request
 	}
 	return n, err
-}
-
-// send sends the content of a file.
-func send(c *route.Call, in io.Reader) error {
-	if _, err := io.Copy(newSlowWriter(c), in); err != nil {
-		return c.CutShort(err)
-	}
-	return nil
 }

@@ -104,33 +104,24 @@ func TestReceiveRefuses(t *testing.T) {
 	}
 }
 
-func TestSlots(t *testing.T) {
-	var s slots
+func TestArrive(t *testing.T) {
+	var api API
 	ada, bo := route.Who{Subject: "ada"}, route.Who{Subject: "bo"}
-	var all []func()
 	take := func(who route.Who) bool {
-		release, err := s.take(who, 8)
+		release, err := api.arrive(who)
 		if err == nil {
-			all = append(all, release)
+			t.Cleanup(release)
 		}
 		return err == nil
 	}
-	if !take(ada) || !take(ada) || take(ada) {
-		t.Error("one person has not two of eight")
+	for i, who := range []route.Who{ada, ada, bo} {
+		if !take(who) {
+			t.Errorf("upload %d has no place", i)
+		}
 	}
-	if !take(bo) {
-		t.Error("another one has none")
-	}
-	_, err := s.take(ada, 8)
+	_, err := api.arrive(ada)
 	if p := route.AsProblem(err, ada); p.Kind != route.KindLimited || p.RetryAfter == 0 {
 		t.Errorf("%+v", p)
-	}
-	for _, release := range all {
-		release()
-		release()
-	}
-	if s.total != 0 || len(s.of) != 0 {
-		t.Errorf("%d, %v", s.total, s.of)
 	}
 }
 

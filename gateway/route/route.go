@@ -9,8 +9,8 @@ type Route struct {
 	// Query, Request and Response are zero values of the types of the query parameters, the JSON body and the JSON
 	// answer. Nil means that there is none.
 	Query, Request, Response any
-	// Form is a zero value of the type of the fields of a form with files, which the body is in place of JSON. Fields of the type []byte are
-	// files, and may be repeated.
+	// Form is a zero value of the type of the fields of a form with files, if the body is one in place of JSON. Fields
+	// of the type []byte are files, and may be repeated.
 	Form any
 	// Media is the media type of the answer. Empty means application/json. For streams Response is the type of one
 	// event or line.

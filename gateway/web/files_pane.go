@@ -127,20 +127,21 @@ func folderHref(at, folder string) string {
 	return at + "?" + url.Values{"pane": {paneFiles}, "path": {folder}}.Encode()
 }
 
-// crumbs returns the folders above a folder and itself, the top first.
+// crumbs returns the folders above a folder, the top first, and the folder itself without a link. The top has none.
 func crumbs(at, folder string) []fileRow {
-	list := []fileRow{{Name: "Top", Href: folderHref(at, "")}}
 	if folder == "" {
-		return list
+		return nil
 	}
+	list := []fileRow{{Name: "Top", Href: folderHref(at, "")}}
 	above := ""
 	for part := range strings.SplitSeq(folder, "/") {
 		above = path.Join(above, part)
 		list = append(list, fileRow{Name: render.OneLine(part, 80), Href: folderHref(at, above)})
 		if len(list) > transfer.MaxDepth {
-			return list
+			break
 		}
 	}
+	list[len(list)-1].Href = ""
 	return list
 }
 

@@ -90,7 +90,8 @@ if (form) {
       working(false);
       const answer = (r.response ?? {}) as { paths?: string[]; ignored?: string[]; detail?: string; hint?: string; kind?: string };
       if (r.status !== 200 || !answer.paths) {
-        say('Nothing was uploaded.', answer.detail ?? `The server answers ${r.status}.`, ...(answer.hint ? [answer.hint] : []));
+        const why = answer.detail ?? `the server answers ${r.status}`;
+        say('Nothing was uploaded.', `${why.charAt(0).toUpperCase()}${why.slice(1)}.`, ...(answer.hint ? [answer.hint] : []));
         if (answer.kind === 'exists') form.querySelector<HTMLInputElement>('input[name="replace"]')?.focus();
         return;
       }
