@@ -178,11 +178,12 @@ func sessionName(s conversation.Session) string {
 func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
 	base := api.Address + d.Path
 	q := d.Page.call.R.URL.Query()
-	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}, parts: partsOf(q)}
+	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}}
 	for _, r := range api.Executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
 	}
-	d.Rows = m.window(&t, q.Has("after"))
+	full := false
+	d.Rows, full = m.window(&t, q.Has("after"))
 	link := func(name, id string) string {
 		to := url.Values{name: {id}}
 		for _, kept := range []string{"session", "pane"} {
@@ -192,10 +193,11 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 		}
 		return base + "?" + to.Encode()
 	}
-	d.Grows = m.parts < maxParts && !q.Has("before") && !q.Has("after") && d.Entry == ""
+	parts := partsOf(q)
+	d.Grows = parts < maxParts && !full && !q.Has("before") && !q.Has("after") && d.Entry == ""
 	switch {
 	case t.Before != "" && d.Grows:
-		d.Earlier = link("more", strconv.Itoa(m.parts+1))
+		d.Earlier = link("more", strconv.Itoa(parts+1))
 	case t.Before != "":
 		d.Earlier = link("before", t.Before)
 	}
@@ -284,7 +286,6 @@ type talkMaker struct {
 	may  bool
 	runs map[string]record.Run
 
-	parts   int  // how many times as many rows as usual
 	whole   bool // show the results of tools, the output of commands and long texts
 	counted int  // commits whose lines this page counted
 }
@@ -514,9 +515,6 @@ func (row *talkRow) question(e *conversation.Entry) {
 	row.Until = e.Decided
 }
 
-// reasonKilled is the reason of a command that was stopped.
-const reasonKilled = "killed"
-
 // command sets the row of a command or a check, with its output if the whole of it is wanted.
 func (row *talkRow) command(e *conversation.Entry, whole bool) {
 	row.Mark, row.Class = mark(e.OK)
@@ -531,7 +529,7 @@ func (row *talkRow) command(e *conversation.Entry, whole bool) {
 		row.Src, row.Bodies = "", []resultPart{{Class: "wrap printed", HTML: markup.Terminal(text.ClipEnd(e.Tail, maxTail))}}
 	}
 	switch {
-	case e.Reason == reasonKilled:
+	case e.Reason == "killed": // containers.ReasonKilled, which a gateway does not import
 		row.Note, row.Class, row.Mark = "stopped", "", "–"
 		return
 	case e.Reason != "":

@@ -110,3 +110,25 @@ func TestTypedSize(t *testing.T) {
 		t.Errorf("a commit without a parent changes %q", got)
 	}
 }
+
+// TestWindowOfTurns shows as many turns as a page has room for, and says if more of them would not fit.
+func TestWindowOfTurns(t *testing.T) {
+	m := talkMaker{api: &API{}}
+	for _, x := range []struct {
+		turns, shown int
+		full         bool
+	}{{3, 3, false}, {20, 3, true}} {
+		tr := &conversation.Transcript{}
+		for i := range x.turns {
+			turn := &conversation.Turn{ID: fmt.Sprint(i), Run: "run:x/1", Kind: record.KindAgent, State: conversation.StateDone}
+			for n := range 100 {
+				turn.Entries = append(turn.Entries, &conversation.Entry{ID: fmt.Sprint(n), Kind: conversation.KindCommand, Command: "make"})
+			}
+			tr.Turns = append(tr.Turns, turn)
+		}
+		rows, full := m.window(tr, false)
+		if len(tr.Turns) != x.shown || full != x.full || len(rows) > maxRows || x.full && tr.Before != tr.Turns[0].ID {
+			t.Errorf("%d turns: %d are shown, with %d rows, %v, and those before %q", x.turns, len(tr.Turns), len(rows), full, tr.Before)
+		}
+	}
+}

@@ -26,15 +26,15 @@ const (
 	maxParts    = conversation.MaxTurns / conversation.DefaultTurns // of one page that grows upward
 )
 
-// partsOf returns how many times as much as usual a page shows of a conversation, by its address.
+// partsOf returns how many times as many turns as usual a page shows of a conversation, by its address.
 func partsOf(q url.Values) int {
 	n, _ := strconv.Atoi(q.Get("more")) // 0 if it is no number
 	return min(max(n, 1), maxParts)
 }
 
 // window returns the rows of as many turns of a transcript as a page can have. forward keeps the first turns, and otherwise the last ones
-// stay. The ends of the transcript are set to the shown turns.
-func (m *talkMaker) window(t *conversation.Transcript, forward bool) []talkRow {
+// stay. The ends of the transcript are set to the shown turns. full reports that the page has no room for another turn.
+func (m *talkMaker) window(t *conversation.Transcript, forward bool) (shown []talkRow, full bool) {
 	var all [][]talkRow
 	count, first, last := 0, 0, len(t.Turns)
 	for n := range t.Turns {
@@ -43,7 +43,8 @@ func (m *talkMaker) window(t *conversation.Transcript, forward bool) []talkRow {
 			at = n
 		}
 		rows := m.turn(t.Turns[at])
-		if count += len(rows); count > maxRows*m.parts && n > 0 {
+		if count += len(rows); count > maxRows && n > 0 {
+			full = true
 			if forward {
 				last = at
 				t.After, t.Live = t.Turns[at-1].ID, nil
@@ -59,7 +60,7 @@ func (m *talkMaker) window(t *conversation.Transcript, forward bool) []talkRow {
 		slices.Reverse(all)
 	}
 	t.Turns = t.Turns[first:last]
-	return slices.Concat(all...)
+	return slices.Concat(all...), full
 }
 
 // hidden reports which entries of a turn are in its capsule, those that are folded and the first ones of a long turn.
