@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -117,9 +118,9 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 
 // say journals a prompt. It holds the lock under which the run's owner decides that there is no other turn.
 func (l *liveRun) say(p record.Prompt) error {
-	given := named(p.Files)
-	p.Files = withoutContent(given)
-	dir, discard, err := l.x.promptFiles(l.initial).keep(given)
+	given := attachment.Named(p.Files)
+	p.Files = attachment.WithoutContent(given)
+	dir, discard, err := l.x.attachments(l.initial).Keep(given)
 	defer discard()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +136,7 @@ func (l *liveRun) say(p record.Prompt) error {
 		return fmt.Errorf("%w: %d prompts wait for its agent already", record.ErrConflict, maxUnheard)
 	}
 	if dir != "" {
-		if err := l.x.promptFiles(l.initial).place(dir, p.Key); err != nil {
+		if err := l.x.attachments(l.initial).Place(dir, p.Key); err != nil {
 			return err
 		}
 	}
@@ -196,7 +197,7 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 		call.Prompt = prompts[0].Text
 	}
 	for _, p := range prompts {
-		files, err := x.promptFiles(r).read(ctx, p)
+		files, err := x.attachments(r).Read(ctx, p)
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -303,7 +304,7 @@ const mcpPath = "/mcp"
 // words returns the prompt of the turn.
 func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
 	l := t.l
-	names, err := l.x.promptFiles(l.initial).offer(ctx, files, t.all)
+	names, err := l.x.attachments(l.initial).Offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
@@ -319,7 +320,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
 	added := slices.Concat(names[len(t.all)-len(prompts):]...)
 	if len(added) > agent.MaxFiles {
-		blocks[0].Text.Text += "\n\nFiles that were given along are in " + filesFolder(l.initial)
+		blocks[0].Text.Text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.initial)
 		return blocks, nil
 	}
 	for _, name := range added {
@@ -332,7 +333,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	if !t.process.Conn.Agent.Capabilities.PromptCapabilities.Image {
 		return blocks, nil
 	}
-	pictures, err := l.x.promptFiles(l.initial).pictures(ctx, prompts)
+	pictures, err := l.x.attachments(l.initial).Pictures(ctx, prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -384,7 +385,7 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 
 // env returns the environment of the agent.
 func (c *conversation) env(browser bool) []string {
-	env := slices.Concat(c.l.target.env(c.l.initial.Asker), c.a.Env, []string{"RAMUS_FILES=" + filesFolder(c.l.initial)})
+	env := slices.Concat(c.l.target.env(c.l.initial.Asker), c.a.Env, []string{"RAMUS_FILES=" + attachment.FolderOf(c.l.initial)})
 	if browser {
 		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -306,14 +307,14 @@ func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.
 			return nil, err
 		}
 	}
-	names, err := l.x.promptFiles(l.initial).offer(ctx, files, t.all)
+	names, err := l.x.attachments(l.initial).Offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
 	text := t.text()
 	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
 	case len(added) > agent.MaxFiles:
-		text += "\n\nFiles that were given along are in " + filesFolder(l.initial)
+		text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.initial)
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}

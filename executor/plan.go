@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/library"
@@ -282,8 +283,8 @@ func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
 			record.ErrInvalid, call.Session, a.Name)
 	}
 	call.Name = a.Name
-	p.given = named(call.Files)
-	call.Files = withoutContent(p.given)
+	p.given = attachment.Named(call.Files)
+	call.Files = attachment.WithoutContent(p.given)
 	p.run.Kind, p.run.Agent, p.run.Command = record.KindAgent, &call,
 		a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
 	return nil

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
@@ -234,13 +235,13 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 		}
 		if entry.IsDir() {
 			// Other folders are temporary, such as those of prompts that are being journalled or were refused.
-			if top, _, _ := strings.Cut(name, "/"); top != "." && top != "artifacts" && top != filesDir {
+			if top, _, _ := strings.Cut(name, "/"); top != "." && top != "artifacts" && top != attachment.Folder {
 				return fs.SkipDir
 			}
 			return nil
 		}
 		switch top, _, below := strings.Cut(name, "/"); {
-		case below && (top == "artifacts" || top == filesDir):
+		case below && (top == "artifacts" || top == attachment.Folder):
 		case !below && (strings.HasSuffix(name, ".stdout") || strings.HasSuffix(name, ".stderr")):
 			name = "output/" + name
 		default:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -53,7 +54,13 @@ func (x *Executor) PromptFile(ctx context.Context, run, key, name string) (io.Re
 	if err != nil {
 		return nil, err
 	}
-	return x.promptFiles(r).open(ctx, q.Prompts[at], name)
+	return x.attachments(r).Open(ctx, q.Prompts[at], name)
+}
+
+// attachments returns the files of a run's prompts.
+func (x *Executor) attachments(r record.Run) attachment.Files {
+	return attachment.Files{Run: r, Git: x.Git, Output: x.folder.output(r),
+		Stored: func(ctx context.Context, name string) (io.ReadCloser, error) { return x.Artifact(ctx, r.Name(), name) }}
 }
 
 // readPart reads a part of a file that may be shorter.

@@ -1,4 +1,4 @@
-package executor
+package attachment
 
 import (
 	"bufio"
@@ -13,8 +13,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
-	"unicode"
 
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/pkg/sftp"
@@ -23,58 +21,11 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/durable"
-	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// filesDir is the folder for the files of prompts in a run's live folder and in its ref. A file is at
+// Folder is the folder for the files of prompts in the folder of a run's outputs and in its ref. A file is at
 // files/PROMPT/NAME.
-const filesDir = "files"
-
-// named gives files names that a folder and git can hold, each its own. The names come from people's machines, by way
-// of a chat, so they are not trusted.
-func named(files []record.Attachment) []record.Attachment {
-	taken := make(map[string]bool)
-	list := make([]record.Attachment, len(files))
-	for i, f := range files {
-		f.Name = fileNamed(f.Name, taken)
-		list[i] = f
-	}
-	return list
-}
-
-func fileNamed(name string, taken map[string]bool) string {
-	name = path.Base(strings.ReplaceAll(strings.ToValidUTF8(name, "_"), `\`, "/"))
-	name = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || strings.ContainsRune("/:\"'`$<>|*?&;", r) {
-			return '_'
-		}
-		return r
-	}, name)
-	name = strings.TrimLeft(name, "-. ") // no option, no hidden file, no ".."
-	ext := path.Ext(name)
-	if len(ext) > 16 {
-		ext = ""
-	}
-	stem := strings.TrimSuffix(text.Clip(strings.TrimSuffix(name, ext), 120), "…")
-	if stem == "" || !record.GitCanHold(stem+ext) {
-		stem = "file"
-	}
-	free := stem + ext
-	for n := 2; taken[strings.ToLower(free)]; n++ {
-		free = fmt.Sprintf("%s-%d%s", stem, n, ext)
-	}
-	taken[strings.ToLower(free)] = true
-	return free
-}
-
-func withoutContent(files []record.Attachment) []record.Attachment {
-	var list []record.Attachment
-	for _, f := range files {
-		f.Content = nil
-		list = append(list, f)
-	}
-	return list
-}
+const Folder = "files"
 
 // promptDir returns the folder of a prompt's files. A key may hold anything.
 func promptDir(key string) string {
@@ -85,22 +36,23 @@ func promptDir(key string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// promptFiles are the files of a run's prompts.
-type promptFiles struct {
-	x   *Executor
-	run record.Run
+// Files are the files of a run's prompts. Methods are safe for concurrent use.
+type Files struct {
+	Run record.Run
+	Git *gitd.Server
+	// Output is the folder of the run's outputs while it works.
+	Output string
+	// Stored opens a file of the run's evidence that is too large for git. The run must have ended or wait for a person.
+	Stored func(ctx context.Context, name string) (io.ReadCloser, error)
 }
 
-// promptFiles returns the files of a run's prompts.
-func (x *Executor) promptFiles(r record.Run) promptFiles { return promptFiles{x, r} }
-
-// keep writes a prompt's files to a folder of their own in the run's live folder, durably. place makes them the
+// Keep writes a prompt's files to a folder of their own in the run's live folder, durably. [Files.Place] makes them the
 // prompt's. discard is never nil.
-func (p promptFiles) keep(files []record.Attachment) (dir string, discard func(), err error) {
+func (p Files) Keep(files []record.Attachment) (dir string, discard func(), err error) {
 	if len(files) == 0 {
 		return "", func() {}, nil
 	}
-	dir, err = os.MkdirTemp(p.x.folder.output(p.run), "given-")
+	dir, err = os.MkdirTemp(p.Output, "given-")
 	if err != nil {
 		return "", func() {}, fmt.Errorf("cannot keep the files: %w", err)
 	}
@@ -113,9 +65,9 @@ func (p promptFiles) keep(files []record.Attachment) (dir string, discard func()
 	return dir, discard, nil
 }
 
-// place makes the files in dir those of the prompt with a key, durably.
-func (p promptFiles) place(dir, key string) error {
-	to := filepath.Join(p.x.folder.output(p.run), filesDir, promptDir(key))
+// Place makes the files in dir those of the prompt with a key, durably.
+func (p Files) Place(dir, key string) error {
+	to := filepath.Join(p.Output, Folder, promptDir(key))
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the files: %w", err)
 	}
@@ -135,30 +87,30 @@ func writeDurable(name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// open opens a file of a prompt. While the run works the file is in the live folder, and in the ref if it came with
+// Open opens a file of a prompt. While the run works the file is in the live folder, and in the ref if it came with
 // the request. Once the run has ended the ref has all files.
-func (p promptFiles) open(ctx context.Context, of record.Prompt, name string) (io.ReadCloser, error) {
-	at := path.Join(filesDir, promptDir(of.Key), name)
-	f, err := os.Open(filepath.Join(p.x.folder.output(p.run), filepath.FromSlash(at)))
+func (p Files) Open(ctx context.Context, of record.Prompt, name string) (io.ReadCloser, error) {
+	at := path.Join(Folder, promptDir(of.Key), name)
+	f, err := os.Open(filepath.Join(p.Output, filepath.FromSlash(at)))
 	if err == nil {
 		return f, nil
 	}
-	repo, err := p.x.Git.Repo(p.run.Repo)
+	repo, err := p.Git.Repo(p.Run.Repo)
 	if err != nil {
 		return nil, err
 	}
-	in, _, err := repo.OpenFile(ctx, record.RunRef(p.run.Caller, p.run.ID), at)
+	in, _, err := repo.OpenFile(ctx, record.RunRef(p.Run.Caller, p.Run.ID), at)
 	if !errors.Is(err, gitd.ErrNotFound) {
 		return in, err
 	}
-	return p.x.Artifact(ctx, p.run.Name(), at) // too large for git
+	return p.Stored(ctx, at) // too large for git
 }
 
-// read reads the files of a prompt.
-func (p promptFiles) read(ctx context.Context, of record.Prompt) ([]record.Attachment, error) {
+// Read reads the files of a prompt.
+func (p Files) Read(ctx context.Context, of record.Prompt) ([]record.Attachment, error) {
 	var list []record.Attachment
 	for _, f := range of.Files {
-		in, err := p.open(ctx, of, f.Name)
+		in, err := p.Open(ctx, of, f.Name)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the file %q of a prompt: %w", f.Name, err)
 		}
@@ -172,24 +124,24 @@ func (p promptFiles) read(ctx context.Context, of record.Prompt) ([]record.Attac
 	return list, nil
 }
 
-// filesFolder returns the folder in which a run's agent finds the files. It is outside the work tree, so that they
+// FolderOf returns the folder in which a run's agent finds the files. It is outside the work tree, so that they
 // are not committed.
-func filesFolder(r record.Run) string { return path.Join(containers.CacheDir, "files", r.ID) }
+func FolderOf(r record.Run) string { return path.Join(containers.CacheDir, "files", r.ID) }
 
-// offer puts the files of prompts into the container and returns their names there, by prompt.
-func (p promptFiles) offer(ctx context.Context, files *sftp.Client, prompts []record.Prompt) (names [][]string, err error) {
-	if err := files.MkdirAll(filesFolder(p.run)); err != nil {
+// Offer puts the files of prompts into the container and returns their names there, by prompt.
+func (p Files) Offer(ctx context.Context, files *sftp.Client, prompts []record.Prompt) (names [][]string, err error) {
+	if err := files.MkdirAll(FolderOf(p.Run)); err != nil {
 		return nil, err
 	}
 	taken := make(map[string]bool)
 	for _, of := range prompts {
 		var own []string
 		for _, f := range of.Files {
-			in, err := p.open(ctx, of, f.Name)
+			in, err := p.Open(ctx, of, f.Name)
 			if err != nil {
 				return nil, err
 			}
-			name := path.Join(filesFolder(p.run), fileNamed(f.Name, taken))
+			name := path.Join(FolderOf(p.Run), fileNamed(f.Name, taken))
 			own = append(own, name)
 			err = agent.WriteFile(files, name, in, 0o644)
 			in.Close()
@@ -209,9 +161,9 @@ const (
 	maxShownBytes = 3_700_000
 )
 
-// pictures returns the pictures among the files of prompts, which the agent sees at once. It recognizes a picture by
+// Pictures returns the pictures among the files of prompts, which the agent sees at once. It recognizes a picture by
 // its content, because a stranger chose its name.
-func (p promptFiles) pictures(ctx context.Context, prompts []record.Prompt) (blocks []sdk.ContentBlock, err error) {
+func (p Files) Pictures(ctx context.Context, prompts []record.Prompt) (blocks []sdk.ContentBlock, err error) {
 	for _, of := range prompts {
 		for _, f := range of.Files {
 			content, media, err := p.picture(ctx, of, f.Name)
@@ -231,8 +183,8 @@ func (p promptFiles) pictures(ctx context.Context, prompts []record.Prompt) (blo
 }
 
 // picture reads a file of a prompt if it is a picture that can be shown. Otherwise media is empty.
-func (p promptFiles) picture(ctx context.Context, of record.Prompt, name string) (content []byte, media string, err error) {
-	in, err := p.open(ctx, of, name)
+func (p Files) picture(ctx context.Context, of record.Prompt, name string) (content []byte, media string, err error) {
+	in, err := p.Open(ctx, of, name)
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,4 +1,4 @@
-package executor
+package attachment
 
 import (
 	"path/filepath"
