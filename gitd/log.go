@@ -46,6 +46,9 @@ type LogOptions struct {
 	Not   string // leaves out commits that this rev reaches
 	Max   int    // bounds the number of commits, zero means 1000
 	First bool   // follows first parents only
+	Topo  bool   // lists all commits before their parents, whatever their dates are
+	// Paths leaves out commits that change none of these files and folders, which are taken literally.
+	Paths []string
 }
 
 // commitFormat separates fields by NUL, which no commit can contain. Git finds the trailers and prints one a line.
@@ -75,6 +78,9 @@ func (r *Repo) log(ctx context.Context, rev string, o LogOptions) ([]Commit, err
 	if o.First {
 		args = append(args, "--first-parent")
 	}
+	if o.Topo {
+		args = append(args, "--topo-order")
+	}
 	args = append(args, string(tip))
 	if o.Not != "" {
 		not, err := r.resolve(ctx, o.Not)
@@ -83,7 +89,8 @@ func (r *Repo) log(ctx context.Context, rev string, o LogOptions) ([]Commit, err
 		}
 		args = append(args, "^"+string(not))
 	}
-	out, err := r.output(ctx, append(args, "--")...)
+	out, err := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Args: append(append(args, "--"), o.Paths...),
+		Env: []string{"GIT_LITERAL_PATHSPECS=1"}})
 	if err != nil {
 		return nil, err
 	}

@@ -268,20 +268,27 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		}
 	}
 
+	err = sc.publish(ctx, into, &res)
+	return res, err
+}
+
+// publish keeps the objects of a result, and moves the ref into from res.Old to it. It moves nothing if into is empty.
+func (sc *mergeScratch) publish(ctx context.Context, into string, res *MergeResult) error {
 	// The objects are on disk before a ref names them.
 	if err := sc.adoptObjects(ctx); err != nil {
-		return res, err
+		return err
 	}
-	if into == "" {
-		res.Merged = true
-		return res, nil
+	if into != "" {
+		err := sc.r.Update(ctx, RefUpdate{Name: into, New: res.Commit, Old: &res.Old})
+		if errors.Is(err, ErrConflict) {
+			return errors.Join(errMoved, err)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	err = r.Update(ctx, RefUpdate{Name: into, New: res.Commit, Old: &ours})
-	if errors.Is(err, ErrConflict) {
-		return res, errors.Join(errMoved, err)
-	}
-	res.Merged = err == nil
-	return res, err
+	res.Merged = true
+	return nil
 }
 
 // mergeCommit makes the commit of a merge or squash. It returns ours if a squash changes nothing.
@@ -311,6 +318,9 @@ func (sc *mergeScratch) mergeCommit(ctx context.Context, m MergeRequest, ours, t
 	}
 	if len(c.Message) == 0 {
 		c.Message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
+	}
+	if m.Strategy == StrategySquash {
+		c.Message = addTrailer(c.Message, TrailerSquashed, string(theirs))
 	}
 	commit, err := sc.writeMade(c)
 	return commit, nil, err
@@ -633,7 +643,12 @@ func (sc *mergeScratch) applyPick(ctx context.Context, pick object.RawCommit, h,
 	if err != nil {
 		return "", nil, err
 	}
-	// Only this merge needs it. adoptObjects must not find it.
-	defer os.Remove(filepath.Join(sc.r.dir, sc.store, string(ours[:2]), string(ours[2:])))
+	// Only this merge needs it.
+	defer sc.forget(ours)
 	return sc.mergeTree(ctx, ours, h, "--allow-unrelated-histories")
+}
+
+// forget removes an object from the store, so that adoptObjects does not find it. A file that stays is an object that nothing needs.
+func (sc *mergeScratch) forget(h Hash) {
+	_ = os.Remove(filepath.Join(sc.r.dir, sc.store, string(h[:2]), string(h[2:])))
 }
