@@ -33,6 +33,7 @@ type plan struct {
 	cancel  bool           // the workflow stops earlier runs
 	taken   []record.Event // results taken over from the run that is resumed
 	start   gitd.Hash      // of a fork
+	at      gitd.Hash      // in the history of the base, at which a new caller begins; empty for its tip
 	state   gitd.Hash      // memory of its agents; empty for none
 	others  *addition.Plan // the branches of run.With
 }
@@ -87,6 +88,10 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 	if err := p.setWork(ctx, r); err != nil {
 		return nil, err
 	}
+	if r.At != "" && (r.Fork != nil || !p.fresh) {
+		return nil, fmt.Errorf("%w request: only a new caller that is no fork begins at a commit of its base", record.ErrInvalid)
+	}
+	p.at = r.At
 	if err := p.setStart(ctx); err != nil {
 		return nil, err
 	}
@@ -170,12 +175,30 @@ func (p *plan) setStart(ctx context.Context) error {
 	switch {
 	case p.start != "":
 		p.run.Start = p.start
+	case p.fresh && p.at != "":
+		p.run.Start, err = p.startAt(ctx, base)
 	case p.fresh:
 		p.run.Start = base
 	default:
 		p.run.Start, err = p.repo.Resolve(ctx, "refs/heads/"+p.run.Caller.Branch())
 	}
 	return err
+}
+
+// startAt returns the commit of the base's history at which a new caller begins. tip is the base's.
+func (p *plan) startAt(ctx context.Context, tip gitd.Hash) (gitd.Hash, error) {
+	at, err := p.repo.Resolve(ctx, string(p.at))
+	if err != nil {
+		return "", fmt.Errorf("cannot begin at %s: %w", p.at, err)
+	}
+	inside, err := p.repo.Descends(ctx, tip, at)
+	if err == nil && !inside {
+		err = fmt.Errorf("%w commit: it is not in the history of %s", record.ErrInvalid, p.run.Base)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot begin at %s: %w", at, err)
+	}
+	return at, nil
 }
 
 // permit asks the request's Permit, before anything changes.

@@ -13,4 +13,6 @@ const (
 	TrailerUncommitted = "Ramus-Uncommitted"
 	// TrailerRepo is only in commits in additional repositories of a caller. It names the repository that has the run.
 	TrailerRepo = "Ramus-Repository"
+	// TrailerUndoes is only in commits that take the work of a run out of a branch. It names the run as CALLER/RUN.
+	TrailerUndoes = "Ramus-Undoes"
 )

@@ -122,7 +122,7 @@ type Live struct {
 	meter *meter
 }
 
-// maxListing bounds the answer of a container to the question for a folder, in bytes. Its list may have no end.
+// maxListing bounds the answer of a container to the question for a folder, in bytes. It may list names for ever.
 const maxListing = 8 << 20
 
 // OpenLive returns the work tree at root of a container, whose files conn serves by SFTP. Close closes conn.

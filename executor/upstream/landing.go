@@ -68,6 +68,9 @@ type Landing struct {
 	// Merge has the branch and the strategy, which are not empty here.
 	record.Merge
 	Committer gitd.Person
+	// Pick brings commits to the branch, or takes them out of it, in place of a merge of the caller's branch. Its Into, Committer
+	// and When are set by Land. It cannot become a pull request.
+	Pick *gitd.PickRequest
 }
 
 // Bounds of landings.
@@ -98,6 +101,10 @@ func (b *Bases) Land(ctx context.Context, l Landing) (record.Landed, error) {
 		out.Alone = p.up.URL != ""
 		out.MergeResult, err = b.landHere(ctx, l)
 	case record.MergePull:
+		if l.Pick != nil {
+			return out, fmt.Errorf("cannot change %s of %s: the repository takes pull requests alone; "+
+				"fork a caller, and propose its branch: %w", l.Into, l.Repo.Name(), record.ErrInvalid)
+		}
 		err = b.propose(ctx, l, p, &out)
 	default:
 		err = b.landThere(ctx, l, p, &out)
@@ -199,9 +206,32 @@ func (b *Bases) request(l Landing) gitd.MergeRequest {
 		Author: l.By, Committer: l.Committer, When: b.Now()}
 }
 
+// picking returns the pick that a landing asks for.
+func (b *Bases) picking(l Landing) gitd.PickRequest {
+	p := *l.Pick
+	p.Into, p.Author, p.Committer, p.When = l.Into, l.By, l.Committer, b.Now()
+	return p
+}
+
+// computeOnto computes the result of a landing on a commit.
+func (b *Bases) computeOnto(ctx context.Context, l Landing, onto gitd.Hash) (gitd.MergeResult, error) {
+	if l.Pick != nil {
+		return l.Repo.PickOnto(ctx, b.picking(l), onto)
+	}
+	return l.Repo.MergeOnto(ctx, b.request(l), onto)
+}
+
+// computeHere changes the branch here.
+func (b *Bases) computeHere(ctx context.Context, l Landing) (gitd.MergeResult, error) {
+	if l.Pick != nil {
+		return l.Repo.Pick(ctx, b.picking(l))
+	}
+	return l.Repo.Merge(ctx, b.request(l))
+}
+
 func (b *Bases) landHere(ctx context.Context, l Landing) (gitd.MergeResult, error) {
 	for try := 1; ; try++ {
-		res, err := l.Repo.Merge(ctx, b.request(l))
+		res, err := b.computeHere(ctx, l)
 		// Another merge was first. The next try is against its result.
 		if !errors.Is(err, gitd.ErrConflict) || try == hereTries {
 			return res, err
@@ -233,7 +263,7 @@ func (b *Bases) landThere(ctx context.Context, l Landing, p policy, out *record.
 		if err != nil {
 			return err
 		}
-		if out.MergeResult, err = l.Repo.MergeOnto(ctx, b.request(l), onto); err != nil || len(out.Conflicts) > 0 {
+		if out.MergeResult, err = b.computeOnto(ctx, l, onto); err != nil || len(out.Conflicts) > 0 {
 			return err
 		}
 		if out.Commit == there {

@@ -48,6 +48,23 @@ func (l *Lookup) PathRepo(c *route.Call) (*gitd.Repo, error) {
 	return l.Repo(c.Who, c.R.PathValue("repo"))
 }
 
+// Revision returns the revision rev of a repository, resolved with the rights of the caller of the request. If rev is empty,
+// the repository's base is resolved.
+func (l *Lookup) Revision(ctx context.Context, who route.Who, r *gitd.Repo, rev string) (string, error) {
+	if rev == "" {
+		base, err := r.Base(ctx)
+		if err != nil {
+			return "", err
+		}
+		rev = "refs/heads/" + base
+	}
+	if who.ReadsAllIn(r.Name()) {
+		return rev, nil
+	}
+	h, err := r.ResolveFor(ctx, who.GrantIn(r.Name()), rev)
+	return string(h), err
+}
+
 // CheckBase returns an error if the caller may not see the branch that a run begins from. An empty base means the
 // repository's own.
 func (l *Lookup) CheckBase(ctx context.Context, who route.Who, repo, base string) error {

@@ -1,0 +1,157 @@
+package undo
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+var ada = gitd.Person{Name: "Ada", Email: "ada@example.com"}
+
+// newRepo returns a repository and a function that writes a file on a branch.
+func newRepo(t *testing.T) (*gitd.Repo, func(branch, message, path, content string) gitd.Hash) {
+	t.Helper()
+	s := &gitd.Server{Root: t.TempDir()}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	repo, err := s.Create(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := time.Unix(1700000000, 0).UTC()
+	return repo, func(branch, message, path, content string) gitd.Hash {
+		t.Helper()
+		clock = clock.Add(time.Minute)
+		c := gitd.NewCommit{Author: ada, When: clock, Message: message, Put: []gitd.File{{Path: path, Content: []byte(content)}}}
+		old, err := repo.Resolve(t.Context(), "refs/heads/"+branch)
+		if err == nil {
+			c.From, c.Parents = old, []gitd.Hash{old}
+		} else if !errors.Is(err, gitd.ErrNotFound) {
+			t.Fatal(err)
+		}
+		h, err := repo.WriteCommit(t.Context(), c)
+		if err == nil {
+			err = repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + branch, New: h, Old: &old})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+}
+
+// forge is a squash that a forge makes.
+const forge gitd.Strategy = "forge"
+
+// squashAsForge merges a branch as a forge does, without a trace of it in the commit.
+func squashAsForge(t *testing.T, repo *gitd.Repo, branch string) {
+	t.Helper()
+	onto, err := repo.Resolve(t.Context(), "main")
+	var res gitd.MergeResult
+	if err == nil {
+		res, err = repo.MergeOnto(t.Context(), gitd.MergeRequest{From: branch, Strategy: gitd.StrategySquash, Committer: ada}, onto)
+	}
+	var made gitd.Hash
+	if err == nil {
+		made, err = repo.WriteCommit(t.Context(), gitd.NewCommit{From: res.Commit, Parents: []gitd.Hash{onto}, Author: ada,
+			Message: "All of it (#7)"})
+	}
+	if err == nil {
+		err = repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: made, Old: &onto})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMerged finds the work of a run after each kind of merge, and takes it out. The files are then as if the run had never been.
+func TestMerged(t *testing.T) {
+	for strategy, how := range map[gitd.Strategy]How{gitd.StrategyMerge: Contained, gitd.StrategyFF: Contained,
+		gitd.StrategyRebase: Copied, gitd.StrategySquash: Squashed, forge: Squashed} {
+		t.Run(string(strategy), func(t *testing.T) {
+			repo, commit := newRepo(t)
+			start := commit("main", "begin", "f", "1\n2\n3\n4\n5\n")
+			caller, err := record.RunCaller("a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + caller.Branch(), New: start, Old: new(gitd.Hash)}); err != nil {
+				t.Fatal(err)
+			}
+			commit(caller.Branch(), "one", "f", "one\n2\n3\n4\n5\n")
+			head := commit(caller.Branch(), "two", "g", "x\n")
+			r := record.Run{ID: "r", Caller: caller, Repo: "app", Base: "main", Branch: caller.Branch(), BaseCommit: start,
+				Start: start, Head: head}
+			runs := []record.Run{r}
+			if _, err := Merged(t.Context(), repo, r, runs, "main"); !errors.Is(err, record.ErrConflict) {
+				t.Fatal("before the merge:", err)
+			}
+			if strategy != gitd.StrategyFF {
+				commit("main", "other", "h", "y\n")
+			}
+			if strategy == forge {
+				squashAsForge(t, repo, caller.Branch())
+			} else if res, err := repo.Merge(t.Context(), gitd.MergeRequest{From: caller.Branch(), Into: "main", Strategy: strategy,
+				Committer: ada}); err != nil || !res.Merged {
+				t.Fatal(res, err)
+			}
+			commit("main", "later", "f", "one\n2\n3\n4\nfive\n")
+
+			w, err := Merged(t.Context(), repo, r, runs, "main")
+			if err != nil || w.How != how || len(w.Commits) != 2 || w.Undone != "" {
+				t.Fatalf("%+v, %v", w, err)
+			}
+			done, err := repo.Pick(t.Context(), gitd.PickRequest{Into: "main", Commits: w.Commits, Reverse: true, Committer: ada,
+				Message: fmt.Sprintf("Undo\n\n%s: %s", record.TrailerUndoes, r.Name())})
+			if err != nil || !done.Merged {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			if got, err := repo.ReadFile(t.Context(), "main", "f", 100); err != nil || string(got) != "1\n2\n3\n4\nfive\n" {
+				t.Errorf("%q, %v", got, err)
+			}
+			if _, err := repo.Entry(t.Context(), "main", "g"); !errors.Is(err, gitd.ErrNotFound) {
+				t.Error("g is there", err)
+			}
+			if w, err := Merged(t.Context(), repo, r, runs, "main"); err != nil || w.Undone != done.Commit {
+				t.Errorf("afterwards: %+v, %v", w, err)
+			}
+		})
+	}
+}
+
+// TestBlockers names the last commit of each file in conflict.
+func TestBlockers(t *testing.T) {
+	repo, commit := newRepo(t)
+	first := commit("main", "begin", "f", "1\n")
+	commit("main", "x\n\nRamus-Caller: run:b\nRamus-Run: r", "f", "2\n")
+	tip := commit("main", "other", "g", "1\n")
+	list, err := Blockers(t.Context(), repo, tip, first, []string{"f", "g", "none"})
+	if err != nil || len(list) != 2 || list[0].Run != "run:b/r" || list[1].Run != "" || list[1].Commit != tip {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestSteps finds the commits of steps by their names and by themselves.
+func TestSteps(t *testing.T) {
+	events := []record.Event{{Type: record.EventStepStarted, Step: "a"}, {Type: record.EventStepFinished, Step: "a", Commit: "1"},
+		{Type: record.EventStepFinished, Step: "b"}, {Type: record.EventStepFinished, Step: "c", Commit: "3"}}
+	if list, err := Steps(record.Run{}, events, []string{"3", "a"}); err != nil || !slices.Equal(list, []gitd.Hash{"1", "3"}) {
+		t.Error(list, err)
+	}
+	for _, step := range []string{"b", "d"} {
+		if _, err := Steps(record.Run{}, events, []string{step}); !errors.Is(err, record.ErrNotFound) {
+			t.Error(step, err)
+		}
+	}
+}
