@@ -128,7 +128,7 @@ mutants: ## plant faults in packages of pure logic, and name those that no test 
 	@go run ./internal/mutants -n $(or $(FAULTS),30) -seed $(or $(SEED),1) $(or $(PACKAGES),$(PURE))
 
 PURE = ./executor/attachment ./executor/egress ./executor/index ./executor/prune ./executor/quota ./executor/record ./executor/sealed ./executor/settings ./executor/terminal \
-	./gateway/account ./gateway/conversation ./gateway/credential ./gateway/forge ./gateway/gate ./gateway/github ./gateway/githubread ./gateway/links ./gateway/model \
+	./gateway/account ./gateway/credential ./gateway/forge ./gateway/gate ./gateway/github ./gateway/githubread ./gateway/links ./gateway/model \
 	./gateway/render ./gateway/retry ./gateway/session ./gateway/slack ./gateway/trigger ./gitd/gitindex ./gitd/grant ./gitd/history ./gitd/object \
 	./gitd/pack ./gitd/pathspec ./gitd/protocol \
 	./internal/bytesize ./internal/durable ./internal/netaddr ./internal/pattern ./internal/redact ./internal/text \

@@ -111,12 +111,12 @@ func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
 func TestMCPTools(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
-	reading := []string{"get_run", "get_task_status", "list_active_tasks"}
+	reading := []string{"get_run", "get_task_status", "list_active_tasks", "why"}
 	var library []string
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
 	}
-	writing := slices.Concat(reading, library, []string{"answer_question", "resume_code_session", "start_code_session", "submit_task"})
+	writing := slices.Concat(reading, library, []string{"answer_question", "bisect", "pick", "resume_code_session", "start_code_session", "submit_task", "undo"})
 	slices.Sort(writing)
 	for _, x := range []struct {
 		name  string

@@ -226,7 +226,9 @@ func (h *hidden) ways() (list []way) {
 	for _, path := range []string{"/api/workspaces/run-umbra", "/api/callers/umbra", "/api/runs/" + url.PathEscape(h.Last),
 		"/api/repos/team%2Fapp/log?rev=ramus/run-umbra", "/api/repos/team%2Fapp/diff?to=ramus/run-umbra",
 		"/api/repos/team%2Fapp/log?rev=" + head, "/api/repos/team%2Fapp/tree?rev=" + head[:12],
-		"/api/repos/team%2Fapp/file?path=umbra/file&rev=" + head} {
+		"/api/repos/team%2Fapp/file?path=umbra/file&rev=" + head,
+		"/api/why?path=umbra/file&of=run:umbra", "/api/why?repo=team%2Fapp&path=umbra/file&of=umbra",
+		"/api/why?repo=team%2Fapp&path=umbra/file&of=" + head} {
 		list = append(list, way{"GET " + path, byToken, func(t *testing.T, h *hidden, who onlooker) (bool, string) {
 			status, body := h.get(t, who, "GET", path, "")
 			return status != 404, fmt.Sprint(status, body)
@@ -242,8 +244,10 @@ func (h *hidden) ways() (list []way) {
 	}
 	for path, bodies := range map[string][]string{
 		"/api/callers/new/exec": {`{"fork":{"of":"run:umbra"},"command":{"shell":"true"}}`},
-		"/api/workspaces":       {`{"from":"run-umbra"}`, `{"repository":"team/app","base":"ramus/run-umbra"}`},
-		"/api/runs":             {`{"repo":"team/app","base":"ramus/run-umbra","command":{"shell":"true"}}`}} {
+		"/api/bisect": {`{"of":"run:umbra","command":{"shell":"true"},"dry":true}`,
+			`{"of":"main","repo":"team/app","good":"main","bad":"` + head + `","command":{"shell":"true"},"dry":true}`},
+		"/api/workspaces": {`{"from":"run-umbra"}`, `{"repository":"team/app","base":"ramus/run-umbra"}`},
+		"/api/runs":       {`{"repo":"team/app","base":"ramus/run-umbra","command":{"shell":"true"}}`}} {
 		for _, body := range bodies {
 			list = append(list, way{"POST " + path + body, func(who onlooker) bool { return byToken(who) && !who.sees && who.name != "a reader" },
 				func(t *testing.T, h *hidden, who onlooker) (bool, string) {
@@ -310,6 +314,7 @@ func (h *hidden) gitWays() (list []way) {
 // openWays lists the ways by tools, pages and sockets.
 func (h *hidden) openWays() (list []way) {
 	for tool, args := range map[string]any{"get_run": map[string]any{"run": h.Last}, "list_active_tasks": map[string]any{},
+		"why":                 map[string]any{"of": "run:umbra", "path": sign + "/file", "line": 1},
 		"resume_code_session": map[string]any{"caller": "run:umbra", "prompt": "go on"}} {
 		list = append(list, way{"MCP " + tool,
 			func(who onlooker) bool {

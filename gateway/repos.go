@@ -334,23 +334,6 @@ type logQuery struct {
 	First bool   `json:"first,omitempty" jsonschema:"follow first parents only"`
 }
 
-// revision returns the revision rev, resolved with the rights of the caller. If rev is empty, the repository's base is
-// resolved.
-func (api *reposAPI) revision(c *route.Call, r *gitd.Repo, rev string) (string, error) {
-	if rev == "" {
-		base, err := r.Base(c.R.Context())
-		if err != nil {
-			return "", err
-		}
-		rev = "refs/heads/" + base
-	}
-	if c.Who.ReadsAllIn(r.Name()) {
-		return rev, nil
-	}
-	h, err := r.ResolveFor(c.R.Context(), c.Who.GrantIn(r.Name()), rev)
-	return string(h), err
-}
-
 func (api *reposAPI) repoLog(c *route.Call) error {
 	var q logQuery
 	if err := c.ReadQuery(&q); err != nil {
@@ -360,12 +343,12 @@ func (api *reposAPI) repoLog(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	rev, err := api.revision(c, r, q.Rev)
+	rev, err := api.find.Revision(c.R.Context(), c.Who, r, q.Rev)
 	if err != nil {
 		return err
 	}
 	if q.Not != "" {
-		if q.Not, err = api.revision(c, r, q.Not); err != nil {
+		if q.Not, err = api.find.Revision(c.R.Context(), c.Who, r, q.Not); err != nil {
 			return err
 		}
 	}
@@ -402,10 +385,10 @@ func (api *reposAPI) diffArguments(c *route.Call) (*gitd.Repo, diffQuery, error)
 	if err != nil {
 		return nil, q, err
 	}
-	if q.From, err = api.revision(c, r, q.From); err != nil {
+	if q.From, err = api.find.Revision(c.R.Context(), c.Who, r, q.From); err != nil {
 		return nil, q, err
 	}
-	q.To, err = api.revision(c, r, q.To)
+	q.To, err = api.find.Revision(c.R.Context(), c.Who, r, q.To)
 	return r, q, err
 }
 
@@ -466,7 +449,7 @@ func (api *reposAPI) treeArguments(c *route.Call) (*gitd.Repo, treeQuery, error)
 	if err != nil {
 		return nil, q, err
 	}
-	q.Rev, err = api.revision(c, r, q.Rev)
+	q.Rev, err = api.find.Revision(c.R.Context(), c.Who, r, q.Rev)
 	return r, q, err
 }
 

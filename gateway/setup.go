@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/mcp"
+	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
@@ -32,8 +33,9 @@ func (s *Server) setUpAlone() {
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
-	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Links: s.Links, URL: s.programs(), CORS: s.CORS,
-		Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
+	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Now: s.Now}
+	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Links: s.Links, URL: s.programs(),
+		CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
 		Sessions: s.People != nil, Now: s.Now}
 	s.terminal = &terminal.API{Executor: s.Executor, Find: find, Host: s.Domain.Workspace, Log: s.Log, Now: s.Now}
@@ -69,6 +71,7 @@ func (s *Server) setUpAlone() {
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
+		before,
 		&conversation.API{Talk: said, Find: find},
 		credentials,
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},

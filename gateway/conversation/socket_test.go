@@ -117,11 +117,6 @@ func TestSocket(t *testing.T) {
 			t.Errorf("%s: %s", wrong, a.Result)
 		}
 	}
-	// A mistake of the program is no fault of the server.
-	if _, a := call(t, c, `{"jsonrpc":"2.0","id":1,"method":"session/load","params":{"sessionId":"none"}}`); a.Error == nil ||
-		a.Error.Code != codeParams {
-		t.Errorf("a session that is none: %+v", a.Error)
-	}
 	if _, a := call(t, c, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`); !strings.Contains(string(a.Result), `"loadSession":true`) {
 		t.Errorf("%s", a.Result)
 	}

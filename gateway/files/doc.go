@@ -6,6 +6,6 @@
 // # Invariants
 //
 // Nothing that a workspace has is shown on the origin of this server. Every file is an attachment. Names come from
-// strangers, and package executor/transfer checks them. A workspace that a person may not see is
-// not found, and a container wakes only for those who may change it. Size, count and time of everything are bounded.
+// strangers, and package executor/transfer checks them. Whoever may not see a workspace does not find it, and whoever
+// may not change it cannot wake its container. Size, count and time of everything are bounded.
 package files

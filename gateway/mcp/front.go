@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -53,6 +54,8 @@ type API struct {
 	Engineer *engineer.Engineer
 	// Find finds the runs and callers that arguments name.
 	Find *lookup.Lookup
+	// Past explains lines of files. If it is nil, there is no tool for that.
+	Past *past.API
 	// Links makes links to evidence. If it is nil, runs have none.
 	Links *links.Signer
 	// URL is the URL at which people reach the server. CORS are the origins whose pages may use the server too.

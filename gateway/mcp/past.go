@@ -1,0 +1,162 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ramus-dev/ramus/executor/provenance"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/trial"
+	"github.com/ramus-dev/ramus/gateway/catalog"
+	"github.com/ramus-dev/ramus/gateway/past"
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+// maxWhyLines limits the lines of one call, so that the answer fits into a result.
+const maxWhyLines = 200
+
+// bisectTool returns the tool that finds the first bad commit.
+func (api *API) bisectTool(who route.Who) usableTool {
+	return usableTool{
+		Tool: catalog.Tool{
+			Name:        "bisect",
+			Description: `Find the first commit of a branch at which a command fails. Several commits are tried at once, each in a container of its own. Exit status 0 is good, 125 means that the commit cannot be tried, 1 to 127 are bad. The answer is the commit with the command that made it, its prompt, its person and its diff. Nothing is changed.`,
+			Schema: catalog.Object(`"of":{"type":"string","description":"A caller, or a branch.","minLength":1,"maxLength":300},`+
+				`"command":{"type":"string","description":"A shell line.","minLength":1,"maxLength":65536},`+
+				`"good":{"type":"string","description":"A commit at which the command succeeds; for a caller, the one from which its branch began if it is missing.","maxLength":300},`+
+				`"bad":{"type":"string","description":"A commit at which it fails; the last one if it is missing.","maxLength":300},`+
+				`"repo":`+catalog.RepoProperty, "of", "command"),
+		},
+		Output: schemaFor[past.BisectFound](), Access: route.AccessWrite, Hints: toolHints{Open: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Of      string `json:"of"`
+				Command string `json:"command"`
+				Good    string `json:"good"`
+				Bad     string `json:"bad"`
+				Repo    string `json:"repo"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			found, err := api.Past.Bisect(ctx, who, past.Bisect{Of: a.Of, Repo: a.Repo, Good: a.Good, Bad: a.Bad,
+				Command: &record.Command{Shell: a.Command}}, func(p trial.Progress) {
+				if !p.Ended {
+					c.tell(fmt.Sprintf("round %d, %d steps are left", p.Round, p.Left))
+				}
+			})
+			return toolResult{value: found}, err
+		},
+	}
+}
+
+// undoTool returns the tool that takes a merged run out of its base.
+func (api *API) undoTool(who route.Who) usableTool {
+	return usableTool{
+		Tool: catalog.Tool{
+			Name:        "undo",
+			Description: `Take the work of a merged run out of its base, by one commit, although later work builds on it. With dry nothing is changed. A conflict changes nothing either, and names the files and the later commits.`,
+			Schema:      catalog.Object(runProperty+`,`+dryProperty, "run"),
+		},
+		Output: schemaFor[past.Changed](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Run string `json:"run"`
+				Dry bool   `json:"dry"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			run, err := api.ownRun(ctx, who, a.Run)
+			if err != nil {
+				return toolResult{}, err
+			}
+			done, err := api.Past.Undo(ctx, who, run, past.Undo{Dry: a.Dry})
+			return changedResult(done), err
+		},
+	}
+}
+
+// pickTool returns the tool that brings steps of a run to its base.
+func (api *API) pickTool(who route.Who) usableTool {
+	return usableTool{
+		Tool: catalog.Tool{
+			Name:        "pick",
+			Description: `Bring single steps of a run to its base, each as a commit. With dry nothing is changed. A conflict changes nothing either, and names the files and the later commits.`,
+			Schema: catalog.Object(runProperty+`,`+dryProperty+
+				`,"steps":{"type":"array","description":"The steps, by their names or their commits.","minItems":1,"maxItems":1000,"items":{"type":"string","maxLength":300}}`,
+				"run", "steps"),
+		},
+		Output: schemaFor[past.Changed](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Run   string   `json:"run"`
+				Steps []string `json:"steps"`
+				Dry   bool     `json:"dry"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			run, err := api.ownRun(ctx, who, a.Run)
+			if err != nil {
+				return toolResult{}, err
+			}
+			done, err := api.Past.Pick(ctx, who, run, past.Pick{Undo: past.Undo{Dry: a.Dry}, Steps: a.Steps})
+			return changedResult(done), err
+		},
+	}
+}
+
+// Properties of tools that change a branch.
+const (
+	runProperty = `"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,"maxLength":300}`
+	dryProperty = `"dry":{"type":"boolean","description":"Show what would be done, and change nothing."}`
+)
+
+// changedResult returns the result of undo and pick. A conflict is a failure.
+func changedResult(c past.Changed) toolResult {
+	return toolResult{value: c, failed: c.Landed != nil && len(c.Landed.Conflicts) > 0}
+}
+
+// ownRun returns a run that the bearer may change.
+func (api *API) ownRun(ctx context.Context, who route.Who, name string) (record.Run, error) {
+	run, err := api.Find.Run(ctx, who, name)
+	if err == nil {
+		err = who.CheckChangeRun(run)
+	}
+	return run, err
+}
+
+// whyTool returns the tool that explains lines of a file.
+func (api *API) whyTool(who route.Who) usableTool {
+	return usableTool{
+		Tool: catalog.Tool{
+			Name:        "why",
+			Description: `Explain why lines of a file are as they are: the command or the agent's turn that wrote each line, with its output, its prompt, the person who asked, the pull request or the issue, and the checks that ran after it. It looks through merges, squashes and renames.`,
+			Schema: catalog.Object(`"path":{"type":"string","description":"The file, from the root of the repository.","minLength":1,"maxLength":4096},`+
+				`"line":{"type":"integer","description":"The first line, from 1.","minimum":1},`+
+				`"to":{"type":"integer","description":"The last line; the same one if it is missing, and at most 200 lines in all.","minimum":1},`+
+				`"of":{"type":"string","description":"A caller, or a branch, tag or commit; the repository's base if it is missing.","maxLength":300},`+
+				`"repo":`+catalog.RepoProperty, "path", "line"),
+		},
+		Output: schemaFor[provenance.Answer](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Path string `json:"path"`
+				Line int    `json:"line"`
+				To   int    `json:"to"`
+				Of   string `json:"of"`
+				Repo string `json:"repo"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			if a.To-a.Line >= maxWhyLines {
+				return toolResult{}, route.NewProblem(route.KindTooLarge, "%d lines are too many: at most %d at once",
+					a.To-a.Line+1, maxWhyLines)
+			}
+			answer, err := api.Past.Why(ctx, who, past.Why{Of: a.Of, Repo: a.Repo, Path: a.Path, Line: a.Line, To: a.To})
+			return toolResult{value: answer}, err
+		},
+	}
+}
