@@ -182,6 +182,11 @@ var inside = map[string][]string{
 	"gateway/conversation": {"executor", "executor/acp", "executor/agent", "executor/record", "gateway/lookup",
 		"gateway/markup", "gateway/route", "gitd"},
 	"gateway/markup": nil,
+
+	"containers/kube": nil,
+	"containers/kubernetes": {"containers", "containers/kube", "containers/kubernetes/way", "containers/layer",
+		"containers/runner"},
+	"containers/kubernetes/way": {"containers/layer", "containers/runner"},
 }
 
 // TestArrowsInside keeps the packages of a room apart. Each package is in the table, and imports only what the table lists. The table
