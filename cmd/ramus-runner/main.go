@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ramus-dev/ramus/containers/kubernetes/way"
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
 func main() {
 	if code, known := runner.Command(os.Args); known {
 		os.Exit(code)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "way" {
+		os.Exit(way.Main(os.Args[2:]))
 	}
 	fmt.Fprintln(os.Stderr, "ramus-runner: it is started by ramus, in containers")
 	os.Exit(2)

@@ -18,6 +18,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/ramus-dev/ramus/containers/kubernetes/way"
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/containers/runner"
 )
@@ -29,6 +30,10 @@ func main() {
 	// Process 1 of a container starts here if it is not ramus-runner.
 	if code, known := runner.Command(os.Args); known {
 		os.Exit(code)
+	}
+	// `ramus way` is in pods what ramus-runner is there.
+	if len(os.Args) > 1 && os.Args[1] == "way" {
+		os.Exit(way.Main(os.Args[2:]))
 	}
 	// `ramus layers` has root's rights on the engine's machine, for a ramus without them.
 	if len(os.Args) > 1 && os.Args[1] == "layers" {

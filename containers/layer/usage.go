@@ -201,6 +201,28 @@ func (l *Local) usage(ctx context.Context, s Storage, most int64) (Usage, error)
 	return u.sum, nil
 }
 
+// Count returns the space that the folders at some paths take together, for a process that sees them at these paths. No link is followed,
+// at the end of a path or below. Commands may change the content meanwhile. A sum above most has a larger number of files than most.
+func Count(ctx context.Context, most int64, paths ...string) (Usage, error) {
+	u := newUsage(ctx, most)
+	for _, path := range paths {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err == nil {
+			err = u.tree(fd)
+			unix.Close(fd)
+		}
+		if errors.Is(err, errEnough) {
+			break
+		} else if err != nil {
+			return u.sum, fmt.Errorf("cannot measure the disk space of %s: %w", path, err)
+		}
+	}
+	return u.sum, nil
+}
+
 // inside adds the folders in storage of the engine.
 func (u *usage) inside(s Storage) error {
 	p, err := openProcess(s.PID, s.Start)

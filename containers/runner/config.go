@@ -40,6 +40,13 @@ type Config struct {
 	// DoorFolder is a folder that the runner makes, with the unix socket door.sock, whose connections go to the host as
 	// those of Door do, and with gh/config.yml, which leads the GitHub CLI to the socket. Empty means none.
 	DoorFolder string
+	// Sealed has the runner refuse to start while the container has a network interface other than the loopback.
+	Sealed bool
+	// UserPIDs has PIDs limit the processes of the commands' user, if the container has a user namespace of its own. It is for
+	// engines that have no limit for a container.
+	UserPIDs bool
+	// Without has the prefixes of the names of variables that the runner has and commands do not get.
+	Without []string
 	// Output is the number of bytes of stdout, and of stderr, that are kept for each command. Further bytes are counted
 	// and dropped. The default is 1 GiB, and the maximum is FileSize.
 	Output int64

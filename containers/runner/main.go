@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,6 +89,11 @@ func run(text string) error {
 	if err := closeOnExec(); err != nil {
 		return err
 	}
+	if cfg.Sealed {
+		if err := Sealed(); err != nil {
+			return err
+		}
+	}
 	childEnded := catchSignals()
 	warmThreads(spareThreads)
 	unix.Umask(0o022)
@@ -157,7 +163,11 @@ const home = "/cache/home"
 func baseEnvironment(c Config) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "USER=task",
 		"LOGNAME=task"}
-	env = append(env, os.Environ()...)
+	for _, v := range os.Environ() {
+		if !slices.ContainsFunc(c.Without, func(prefix string) bool { return strings.HasPrefix(v, prefix) }) {
+			env = append(env, v)
+		}
+	}
 	env = append(env, "HOME="+home)
 	return lastWins(append(env, c.Env...))
 }
@@ -304,7 +314,7 @@ func limitChildren(c Config) error {
 	if err := limit(unix.RLIMIT_FSIZE, uint64(c.FileSize)); err != nil {
 		return fmt.Errorf("cannot limit the size of files: %w", err)
 	}
-	if c.UID == 0 && c.PIDs > 0 {
+	if c.PIDs > 0 && (c.UID == 0 || c.UserPIDs && OwnUsers()) {
 		if err := limit(unix.RLIMIT_NPROC, uint64(c.PIDs)); err != nil {
 			return fmt.Errorf("cannot limit processes: %w", err)
 		}

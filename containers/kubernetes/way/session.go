@@ -1,0 +1,226 @@
+package way
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Sessions is the socket at which the first container of a pod serves sessions. Only root may enter its folder.
+const Sessions = Run + "/way.sock"
+
+const (
+	// sessionWait is the time for which a session without a carrier is kept.
+	sessionWait = 10 * time.Minute
+	// maxSessions bounds the sessions of a pod, and so the memory of their windows.
+	maxSessions = 12
+	// maxOpening bounds the description of a session, in bytes.
+	maxOpening = 1 << 10
+	// openingWait bounds the time until a description has arrived.
+	openingWait = 10 * time.Second
+)
+
+// Opening opens a session, which is a connection to a socket of the pod, or goes on with it over another carrier.
+type Opening struct {
+	Session  string
+	Engine   string // the process that opens it; see [Sidecar]
+	Socket   string
+	Received int64 // the position up to which that process has received
+}
+
+func (o Opening) valid() bool {
+	return o.Session != "" && o.Engine != "" && o.Socket != "" && o.Received >= 0 && len(o.Session)+len(o.Engine)+len(o.Socket) < maxOpening/2
+}
+
+// sessions are the connections of a pod to its runner.
+type sessions struct {
+	mu   sync.Mutex // guards the field below and those of its values
+	open map[string]*session
+}
+
+type session struct {
+	stream  *Stream
+	to      net.Conn
+	engine  string
+	carried bool
+	expiry  *time.Timer // nil while it is carried
+}
+
+// serve is process 1 of the first container of a pod. It serves sessions, reaps all processes, and ends with SIGTERM.
+func serve() error {
+	l, err := net.Listen("unix", Sessions)
+	if err != nil {
+		return fmt.Errorf("cannot serve sessions: %w", err)
+	}
+	s := &sessions{open: map[string]*session{}}
+	go s.accept(l) // ends with the process
+	hold()
+	return l.Close()
+}
+
+func (s *sessions) accept(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(100 * time.Millisecond) // too many open files, for example
+			continue
+		}
+		go s.carry(c)
+	}
+}
+
+// carry serves one carrier.
+func (s *sessions) carry(c net.Conn) {
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(openingWait))
+	kind, data, err := ReadFrame(c, nil)
+	var o Opening
+	if err != nil || kind != FrameHello || len(data) > maxOpening || json.Unmarshal(data, &o) != nil || !o.valid() {
+		return
+	}
+	w := &FrameWriter{W: c}
+	one, err := s.find(o)
+	if err != nil {
+		_ = w.Frame(FrameRefused, []byte(err.Error()))
+		return
+	}
+	if w.Frame(FrameHello, binary.BigEndian.AppendUint64(nil, uint64(one.stream.Received()))) == nil {
+		_ = one.stream.Carry(c, o.Received) // the next carrier goes on
+	}
+	s.leave(o.Session, one)
+}
+
+// find returns a session without a carrier, which may be a new one.
+func (s *sessions) find(o Opening) (*session, error) {
+	s.mu.Lock()
+	s.forgetLocked(o.Engine)
+	one := s.open[o.Session]
+	if one == nil {
+		defer s.mu.Unlock()
+		if o.Received > 0 {
+			return nil, errors.New("the session is over")
+		}
+		if len(s.open) >= maxSessions {
+			return nil, fmt.Errorf("the pod has %d connections, and no more are possible", len(s.open))
+		}
+		to, err := net.DialTimeout("unix", o.Socket, connectWait)
+		if err != nil {
+			return nil, fmt.Errorf("cannot reach the runner: %w", err)
+		}
+		one = &session{stream: NewStream(), to: to, engine: o.Engine, carried: true}
+		s.open[o.Session] = one
+		one.connect()
+		return one, nil
+	}
+	// The earlier carrier may be lost without a sign of it here.
+	for one.carried {
+		s.mu.Unlock()
+		one.stream.Detach()
+		time.Sleep(time.Millisecond) // its goroutine takes notice meanwhile
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	if s.open[o.Session] != one {
+		return nil, errors.New("the session is over")
+	}
+	one.carried = true
+	one.expiry.Stop()
+	return one, nil
+}
+
+// forgetLocked ends the sessions of other processes that have no carrier. Those processes have ended, because only one works with a
+// pod, and the runner learns so that nobody reads.
+func (s *sessions) forgetLocked(engine string) {
+	for name, one := range s.open {
+		if one.engine != engine && !one.carried {
+			s.endLocked(name, one)
+		}
+	}
+}
+
+// leave takes notice of the end of a carrier.
+func (s *sessions) leave(name string, one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.carried = false
+	if one.stream.Ended() {
+		s.endLocked(name, one)
+		return
+	}
+	one.expiry = time.AfterFunc(sessionWait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !one.carried && s.open[name] == one {
+			s.endLocked(name, one)
+		}
+	})
+}
+
+func (s *sessions) endLocked(name string, one *session) {
+	delete(s.open, name)
+	if one.expiry != nil {
+		one.expiry.Stop()
+	}
+	one.stream.Fail(net.ErrClosed)
+	_ = one.to.Close()
+}
+
+// connect passes data between a stream and the runner until one of them ends.
+func (one *session) connect() {
+	go func() { // ends with the stream
+		_, _ = io.Copy(one.to, one.stream)
+		// The host closed its side, or is gone. Nobody reads what the runner still writes.
+		_ = one.to.Close()
+	}()
+	go func() { // ends with the runner's connection
+		_, _ = io.Copy(one.stream, one.to)
+		one.stream.CloseWrite()
+	}()
+}
+
+// connect passes the carrier of a session on: a stream of this process, which is an exec in the pod.
+func connect(path, opening string, in io.Reader, out io.Writer) error {
+	c, err := net.DialTimeout("unix", path, connectWait)
+	if err != nil {
+		return fmt.Errorf("cannot reach the sessions of the pod: %w", err)
+	}
+	defer c.Close()
+	if err := (&FrameWriter{W: c}).Frame(FrameHello, []byte(opening)); err != nil {
+		return fmt.Errorf("cannot open a session: %w", err)
+	}
+	go func() { // ends with the process, because a Read of stdin cannot be interrupted
+		_, _ = io.Copy(c, in)
+		_ = c.Close()
+	}()
+	if _, err = io.Copy(out, c); errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	return err
+}
+
+// hold is process 1 of a container. It reaps all processes and ends with SIGTERM.
+func hold() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			return
+		}
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package way
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// endpoint serves sessions to a socket that echoes, and returns the paths of both.
+func endpoint(t *testing.T) (served *sessions, path, echo string) {
+	t.Helper()
+	dir := t.TempDir()
+	listen := func(name string) net.Listener {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	served = &sessions{open: map[string]*session{}}
+	go served.accept(listen("way"))
+	e := listen("echo")
+	go func() {
+		for {
+			c, err := e.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.Copy(c, c)
+			}()
+		}
+	}()
+	t.Cleanup(func() {
+		served.mu.Lock()
+		defer served.mu.Unlock()
+		for name, one := range served.open {
+			served.endLocked(name, one)
+		}
+	})
+	return served, filepath.Join(dir, "way"), filepath.Join(dir, "echo")
+}
+
+// open opens a carrier, and returns it with the position up to which the other end has received.
+func open(t *testing.T, path string, o Opening) (net.Conn, int64, error) {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(time.Minute))
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&FrameWriter{W: c}).Frame(FrameHello, text); err != nil {
+		t.Fatal(err)
+	}
+	kind, data, err := ReadFrame(c, nil)
+	if err != nil || kind != FrameHello {
+		c.Close()
+		return nil, 0, errors.Join(err, errors.New(string(data)))
+	}
+	return c, int64(binary.BigEndian.Uint64(data)), nil
+}
+
+// cutting is a carrier that breaks after a number of bytes.
+type cutting struct {
+	net.Conn
+	mu   sync.Mutex
+	left int // guarded by mu
+}
+
+func (c *cutting) use(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = min(n, c.left)
+	c.left -= n
+	return n
+}
+
+func (c *cutting) Read(p []byte) (int, error) {
+	n := c.use(len(p))
+	if n == 0 {
+		c.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return c.Conn.Read(p[:n])
+}
+
+func (c *cutting) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p[:c.use(len(p))])
+	if err == nil && n < len(p) {
+		c.Close()
+		err = io.ErrClosedPipe
+	}
+	return n, err
+}
+
+// What is written comes back whole and once, however often the carrier breaks.
+func TestStreamOutlivesItsCarriers(t *testing.T) {
+	_, path, echo := endpoint(t)
+	s := NewStream()
+	carriers := 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !s.Ended() {
+			o := Opening{Session: "one", Engine: "test", Socket: echo, Received: s.Received()}
+			c, position, err := open(t, path, o)
+			if err != nil {
+				s.Fail(err)
+				return
+			}
+			carriers++
+			s.Carry(&cutting{Conn: c, left: 1 + rand.IntN(1<<20)}, position)
+		}
+	}()
+	const size = 8 << 20
+	sent, got := sha256.New(), sha256.New()
+	go func() {
+		r := rand.NewChaCha8([32]byte{1})
+		buf := make([]byte, 100_000)
+		for left := size; left > 0; {
+			n := min(left, 1+rand.IntN(len(buf)))
+			r.Read(buf[:n])
+			sent.Write(buf[:n])
+			if _, err := s.Write(buf[:n]); err != nil {
+				t.Error(err)
+				return
+			}
+			left -= n
+		}
+	}()
+	s.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := io.CopyN(got, s, size); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(sent.Sum(nil), got.Sum(nil)) {
+		t.Error("the data that come back are not those that were sent")
+	}
+	if carriers < 10 {
+		t.Errorf("only %d carriers were used", carriers)
+	}
+	s.CloseWrite()
+	<-done
+}
+
+func TestSessions(t *testing.T) {
+	served, path, echo := endpoint(t)
+	count := func() int {
+		served.mu.Lock()
+		defer served.mu.Unlock()
+		return len(served.open)
+	}
+	await := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); count() != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d sessions, not %d", count(), n)
+			}
+		}
+	}
+	if _, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo, Received: 5}); err == nil || !strings.Contains(err.Error(), "over") {
+		t.Errorf("a session that is not known goes on: %v", err)
+	}
+	if _, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo + "no"}); err == nil || !strings.Contains(err.Error(), "runner") {
+		t.Errorf("a runner that is not there: %v", err)
+	}
+	first, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first carrier is lost without a sign of it here.
+	second, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, first); err != nil {
+		t.Errorf("the first carrier: %v", err)
+	}
+	await(1)
+	// A session of a process that has ended does not outlive the next process.
+	second.Close()
+	third, _, err := open(t, path, Opening{Session: "y", Engine: "b", Socket: echo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer third.Close()
+	for deadline := time.Now().Add(time.Minute); count() != 1; time.Sleep(time.Millisecond) {
+		served.mu.Lock()
+		served.forgetLocked("b")
+		served.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatal("the session of another process stays")
+		}
+	}
+	// A stream that is closed ends its session.
+	s := NewStream()
+	s.CloseWrite()
+	c, position, err := open(t, path, Opening{Session: "z", Engine: "b", Socket: echo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Carry(c, position); err != nil {
+		t.Error(err)
+	}
+	await(1)
+	var carriers []net.Conn
+	for n := range maxSessions - 1 {
+		c, _, err := open(t, path, Opening{Session: string(rune('a' + n)), Engine: "b", Socket: echo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		carriers = append(carriers, c)
+	}
+	if _, _, err := open(t, path, Opening{Session: "more", Engine: "b", Socket: echo}); err == nil {
+		t.Error("sessions are not bounded")
+	}
+	for _, c := range carriers {
+		c.Close()
+	}
+}
+
+func TestStreamRefuses(t *testing.T) {
+	frame := func(kind byte, data []byte) []byte {
+		var b bytes.Buffer
+		(&FrameWriter{W: &b}).Frame(kind, data)
+		return b.Bytes()
+	}
+	for name, text := range map[string][]byte{
+		"kind":     frame(99, nil),
+		"ahead":    frame(FrameAck, binary.BigEndian.AppendUint64(nil, 10)),
+		"negative": frame(FrameAck, bytes.Repeat([]byte{0xff}, 8)),
+		"short":    frame(FrameAck, []byte{1}),
+		"flood":    bytes.Repeat(frame(FrameData, make([]byte, maxFrame)), streamWindow/maxFrame+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewStream()
+			here, there := net.Pipe()
+			go io.Copy(io.Discard, there)
+			go there.Write(text)
+			if err := s.Carry(here, 0); err == nil {
+				t.Error("it is taken")
+			}
+		})
+	}
+	here, there := net.Pipe()
+	defer there.Close()
+	if err := NewStream().Carry(here, 7); err == nil {
+		t.Error("a position that nothing has reached is taken")
+	}
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add([]byte{FrameData, 0, 0, 0, 1, 'x', FrameAck, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, FrameBye, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s := NewStream()
+		r := bytes.NewReader(text)
+		for {
+			kind, data, err := ReadFrame(r, nil)
+			if err != nil || s.take(kind, data) != nil {
+				return
+			}
+			if len(s.in) > streamWindow {
+				t.Fatalf("%d bytes are kept", len(s.in))
+			}
+		}
+	})
+}
