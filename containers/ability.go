@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/containers/layer"
 )
 
 // ErrLacks means that an engine does not have an ability.
@@ -51,6 +53,13 @@ type Volumes interface {
 	// Volumes returns the folders of every container that are in such storage, by their paths inside, and a folder of the host
 	// on the file system of the storage. The folder is "" if it is not known or not on this machine.
 	Volumes(ctx context.Context) (inside []string, storage string)
+}
+
+// Usages is the ability to measure the folders that [Volumes] names, for an engine whose containers are on other machines.
+type Usages interface {
+	// Usage returns the space that folders of a running container take. It stops counting above most files. Returns [ErrGone] if the
+	// container is gone.
+	Usage(ctx context.Context, id string, inside []string, most int64) (layer.Usage, error)
 }
 
 // Images is the ability to start containers from images.

@@ -188,6 +188,9 @@ func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 			s.Inside = append(s.Inside, path)
 		}
 	}
+	if engine, ok := w.f.Engine.(Usages); ok && len(s.Inside) > 0 {
+		return w.usageElsewhere(ctx, engine, b.id, s, most)
+	}
 	if len(s.Inside) > 0 {
 		var err error
 		if b.place != nil {
@@ -201,6 +204,19 @@ func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 		s.Inside = nil // only root may enter the volumes
 		used, err = w.keeper.Usage(ctx, s, most)
 	}
+	return used, err
+}
+
+// usageElsewhere returns the disk space of a container whose volumes are on another machine.
+func (w *diskWatch) usageElsewhere(ctx context.Context, engine Usages, id string, s layer.Storage, most int64) (layer.Usage, error) {
+	used, err := engine.Usage(ctx, id, s.Inside, most)
+	if err != nil {
+		return used, err
+	}
+	s.Inside = nil
+	here, err := w.keeper.Usage(ctx, s, most)
+	used.Bytes += here.Bytes
+	used.Files += here.Files
 	return used, err
 }
 

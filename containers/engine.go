@@ -7,13 +7,13 @@ import (
 )
 
 // Engine starts, finds and removes containers, and connects to the runner inside. The implementations are
-// sandbox.Engine (bubblewrap) and docker.Engine. All methods may be called concurrently.
+// sandbox.Engine (bubblewrap), docker.Engine and kubernetes.Engine. All methods may be called concurrently.
 //
-// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner], [Volumes], [Images], [Refresher]
-// and [Names]. An
+// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner], [Volumes], [Usages], [Images],
+// [Refresher] and [Names]. An
 // engine has an ability if it implements the interface. containerstest tests an engine and all its abilities.
 type Engine interface {
-	// Name returns "sandbox" or "docker", for people and journals.
+	// Name returns "sandbox", "docker" or "kubernetes", for people and journals.
 	Name() string
 	// Check reports whether the engine can start containers here. The error says what to do.
 	Check(ctx context.Context) error
@@ -42,7 +42,7 @@ type Spec struct {
 	// Image is the image to start from. The sandbox ignores it.
 	Image string
 	// Dir is a folder on the host with mode 0700 that belongs to this container alone until Remove. It has the sockets, and
-	// the work tree of the sandbox.
+	// the work tree of the sandbox. Kubernetes has nothing there.
 	Dir string
 	// ClientKey is the SSH public key, in the form of authorized_keys, that the runner lets in.
 	ClientKey string

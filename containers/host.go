@@ -57,7 +57,8 @@ var (
 
 const (
 	handshakeTime = 10 * time.Second
-	// A runner that does not answer for keepaliveTime counts as gone.
+	// A runner that does not answer for keepaliveTime counts as gone. A connection that makes itself again has a method Patience with
+	// a longer time.
 	keepaliveEvery = 15 * time.Second
 	keepaliveTime  = 30 * time.Second
 	// maxAnswer bounds an answer of the runner, in bytes.
@@ -161,6 +162,10 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 		carrier = runner.NewCarrier(u)
 		conn = carrier
 	}
+	patience := keepaliveTime
+	if p, ok := conn.(interface{ Patience() time.Duration }); ok {
+		patience = max(patience, p.Patience())
+	}
 	end := &endingConn{Conn: conn}
 	conn = end
 	// The handshake takes no context. Closing the connection ends it.
@@ -194,7 +199,7 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 		_ = h.client.Wait()
 		close(h.done)
 	})
-	h.owned.Go(h.keepalive)
+	h.owned.Go(func() { h.keepalive(patience) })
 	if err := h.openDoor(d.Door); err != nil {
 		h.Close()
 		return nil, err
@@ -252,9 +257,9 @@ func broken(err error) bool {
 	return false
 }
 
-// keepalive closes the connection when the runner stops answering. A paused or dead machine at the other side of a
+// keepalive closes the connection when the runner stops answering for patience. A paused or dead machine at the other side of a
 // network sends no sign of its own.
-func (h *Host) keepalive() {
+func (h *Host) keepalive(patience time.Duration) {
 	tick := time.NewTicker(keepaliveEvery)
 	defer tick.Stop()
 	for {
@@ -263,7 +268,7 @@ func (h *Host) keepalive() {
 			return
 		case <-tick.C:
 		}
-		late := time.AfterFunc(keepaliveTime, func() { h.client.Close() })
+		late := time.AfterFunc(patience, func() { h.client.Close() })
 		_, _, _ = h.client.SendRequest("keepalive@openssh.com", true, nil)
 		late.Stop()
 	}

@@ -1,0 +1,183 @@
+package kubernetes_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
+	"github.com/ramus-dev/ramus/containers/kube"
+	"github.com/ramus-dev/ramus/containers/kubernetes"
+)
+
+// The images that scripts/cluster.sh puts into the node.
+const (
+	runtimeImage = "localhost/ramus/runner:dev"
+	taskImage    = "ramus/task:latest"
+)
+
+// insideEnv is set in the process that runs in the network of the cluster.
+const insideEnv = "RAMUS_CLUSTER_INSIDE"
+
+// TestMain moves the tests into the network of the cluster of scripts/cluster.sh, if one is up. So nothing looks for the address of a
+// cluster that has ended on the machine's own network.
+func TestMain(m *testing.M) {
+	if os.Getenv(insideEnv) == "" {
+		if init, err := os.ReadFile(filepath.Join(clusterDir(), "run", "init")); err == nil {
+			namespace := "/proc/" + strings.TrimSpace(string(init)) + "/ns/net"
+			enter, lerr := exec.LookPath("nsenter")
+			if _, err := os.Stat(namespace); err == nil && lerr == nil && os.Geteuid() == 0 {
+				args := append([]string{enter, "--net=" + namespace, "--", os.Args[0]}, os.Args[1:]...)
+				_ = syscall.Exec(enter, args, append(os.Environ(), insideEnv+"=1")) // only an error returns
+			}
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func clusterDir() string {
+	if dir := os.Getenv("CLUSTER"); dir != "" {
+		return dir
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "ramus", "cluster")
+}
+
+// cluster returns the configuration of the administrator, and a namespace that ends with the test. It skips the test if no
+// cluster is up.
+func cluster(tb testing.TB) (*kube.Config, string) {
+	tb.Helper()
+	if os.Getenv(insideEnv) == "" {
+		if os.Getenv("RAMUS_TEST") == "full" {
+			tb.Skip("cannot run here: no Kubernetes cluster is up (make cluster)")
+		}
+		tb.Skip("only with a Kubernetes cluster (make test-cluster)")
+	}
+	config, err := kube.Load(filepath.Join(clusterDir(), "pki", "admin.kubeconfig"), "")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	client, err := kube.New(*config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(client.Close)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	var made struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	err = client.Do(ctx, http.MethodPost, "/api/v1/namespaces", nil, map[string]any{"metadata": map[string]any{
+		"generateName": "suite-", "labels": map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}}, &made)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	name := made.Metadata.Name
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := client.Do(ctx, http.MethodDelete, "/api/v1/namespaces/"+name, nil, nil, nil); err != nil {
+			tb.Error(err)
+		}
+	})
+	return config, name
+}
+
+func TestKubernetes(t *testing.T) {
+	config, namespace := cluster(t)
+	open := func(*testing.T) containers.Engine {
+		return &kubernetes.Engine{Cluster: config, Namespace: namespace, Runtime: runtimeImage, Image: taskImage,
+			UserNamespaces: true,
+			// The limits are those of the suite's test of memory.
+			Side: kubernetes.Side{Image: taskImage, Count: 4, Limits: containers.Limits{Memory: 200 << 20, Tmp: 1 << 30}}}
+	}
+	containerstest.Run(t, open, containerstest.Options{
+		Image: taskImage,
+		// Sidecars share the limits of their standing container. Their processes are limited by their user, not by a group.
+		Lacks: []string{containers.AbilityPIDs},
+		Many:  10,
+		Left: func(owner string) []string {
+			e := open(t)
+			defer e.Close()
+			list, err := e.List(t.Context(), owner)
+			if err != nil {
+				t.Error(err)
+			}
+			var left []string
+			for _, c := range list {
+				left = append(left, c.ID)
+			}
+			return left
+		},
+	})
+}
+
+// TestRights has the engine work with the rights that it documents, and tries what they must not allow.
+func TestRights(t *testing.T) {
+	admin, namespace := cluster(t)
+	client, err := kube.New(*admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	do := func(path string, body, answer any) {
+		t.Helper()
+		if err := client.Do(t.Context(), http.MethodPost, path, nil, body, answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := "/api/v1/namespaces/" + namespace
+	rbac := "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace
+	do(in+"/serviceaccounts", map[string]any{"metadata": map[string]string{"name": "ramus"}}, nil)
+	do(rbac+"/roles", map[string]any{"metadata": map[string]string{"name": "ramus"}, "rules": kubernetes.Rules(false)}, nil)
+	do(rbac+"/rolebindings", map[string]any{"metadata": map[string]string{"name": "ramus"},
+		"roleRef":  map[string]string{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "ramus"},
+		"subjects": []map[string]string{{"kind": "ServiceAccount", "name": "ramus", "namespace": namespace}}}, nil)
+	var token struct {
+		Status struct {
+			Token string `json:"token"`
+		} `json:"status"`
+	}
+	do(in+"/serviceaccounts/ramus/token", map[string]any{"spec": map[string]any{"expirationSeconds": 600}}, &token)
+
+	limited := admin.WithToken(token.Status.Token)
+	e := &kubernetes.Engine{Cluster: limited, Namespace: namespace, Runtime: runtimeImage, Image: taskImage}
+	defer e.Close()
+	if err := e.Check(t.Context()); err != nil {
+		t.Errorf("its rights do not suffice: %v", err)
+	}
+	as, err := kube.New(*limited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer as.Close()
+	for _, try := range []struct {
+		method, path string
+		body         any
+	}{
+		{http.MethodGet, in + "/secrets", nil},
+		{http.MethodGet, in + "/configmaps", nil},
+		{http.MethodGet, "/api/v1/namespaces/kube-system/pods", nil},
+		{http.MethodGet, "/api/v1/nodes", nil},
+		{http.MethodDelete, in + "/pods", nil},
+		{http.MethodPost, in + "/serviceaccounts/ramus/token", map[string]any{"spec": map[string]any{}}},
+		{http.MethodPost, rbac + "/rolebindings", map[string]any{"metadata": map[string]string{"name": "more"},
+			"roleRef": map[string]string{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}},
+	} {
+		if err := as.Do(t.Context(), try.method, try.path, nil, try.body, nil); !kube.IsCode(err, http.StatusForbidden) {
+			t.Errorf("%s %s: %v", try.method, try.path, err)
+		}
+	}
+}
