@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -133,6 +133,17 @@ PURE = ./executor/attachment ./executor/egress ./executor/index ./executor/prune
 	./gitd/pack ./gitd/pathspec ./gitd/protocol \
 	./internal/bytesize ./internal/durable ./internal/netaddr ./internal/pattern ./internal/redact ./internal/text \
 	./tasks/browser ./tasks/devcontainer ./tasks/document ./tasks/environment ./tasks/library ./tasks/nodejs ./tasks/results ./tasks/service ./tasks/workflow
+
+cluster: ## start a Kubernetes cluster of one node in namespaces of its own (30 minutes the first time; see scripts/cluster.sh)
+	@scripts/cluster.sh up
+
+cluster-down: ## end that cluster without a trace
+	@scripts/cluster.sh down
+
+# The cluster stays up, for the next time.
+test-cluster: cluster ## run the tests of the engine on Kubernetes in that cluster, with the race detector (5 minutes)
+	@RAMUS_TEST=full go test -race -count=1 -timeout 25m ./containers/kubernetes
+	@RAMUS_TEST=full go test -count=1 -timeout 25m -run 'TestScript/kubernetes' ./cmd/ramus
 
 release: ## make programs, packages, an image, checksums and version.json in dist (ARCHS, NFPM; see scripts/release.sh)
 	@scripts/release.sh $(VERSION)
