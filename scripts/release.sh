@@ -17,7 +17,6 @@ for arch in ${ARCHS:-amd64 arm64}; do
     echo "release: ramus for linux/$arch"
     CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags '-s -w' -o "dist/runner" ./cmd/ramus-runner
     gzip -9nc dist/runner >cmd/ramus/ramus-runner.gz
-    rm dist/runner
     CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -tags ramusrunner,ramusweb -ldflags "-s -w -X main.version=$version" -o "dist/ramus_$arch" ./cmd/ramus
     go run ./internal/release sbom "dist/ramus_$arch" "dist/ramus_$arch.cdx.json"
     number=${version#v}
@@ -28,7 +27,8 @@ for arch in ${ARCHS:-amd64 arm64}; do
             go run "github.com/goreleaser/nfpm/v2/cmd/nfpm@$nfpm_release" package -f dist/nfpm.yaml -p $kind -t dist/
         fi
     done
-    if [ "$arch" = "$here" ]; then go run ./internal/release image "dist/ramus_$arch" "$arch" "$version" "dist/ramus_${version}_$arch.oci.tar"; fi
+    if [ "$arch" = "$here" ]; then go run ./internal/release image "dist/ramus_$arch" dist/runner "$arch" "$version" "dist/ramus_${version}_$arch.oci.tar"; fi
+    rm dist/runner
 done
 rm -f dist/nfpm.yaml cmd/ramus/ramus-runner.gz
 cp packaging/ramus.service packaging/compose.yaml dist/

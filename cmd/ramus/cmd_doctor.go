@@ -95,17 +95,34 @@ func diagnose(ctx context.Context, e *env) []finding {
 	moby := &docker.Engine{Image: c.Image}
 	dockerErr := moby.Check(ctx)
 	defer moby.Close()
-	neither := sandboxErr != nil && dockerErr != nil
+	cluster := c.Engine == "kubernetes"
+	neither := sandboxErr != nil && dockerErr != nil && !cluster
 	add("sandbox", c.Engine == "sandbox" || neither, says, sandboxErr)
 	add("docker", c.Engine == "docker" || neither, "the Docker engine answers", dockerErr)
+	var pods containers.Engine
+	var podsErr error
+	if cluster {
+		var says, walls string
+		if pods, says, walls, podsErr = diagnoseKubernetes(ctx, c); pods != nil {
+			defer pods.Close()
+		}
+		add("kubernetes", true, says, podsErr)
+		if podsErr == nil {
+			add("walls", false, walls, nil)
+		}
+	}
 	chosen := "sandbox"
 	if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil && dockerErr == nil {
 		chosen = "docker"
+	} else if cluster {
+		chosen = "kubernetes"
 	}
 	add("engine", false, chosen+": "+whyEngine(c.Engine, sandboxErr, dockerErr), nil)
-	if !neither {
+	if !neither && podsErr == nil {
 		var engine containers.Engine = bwrap
-		if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil {
+		if cluster {
+			engine = pods
+		} else if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil {
 			engine = moby
 		}
 		says, sees, err := diagnoseWorkTree(ctx, c, engine)
@@ -147,10 +164,11 @@ func diagnose(ctx context.Context, e *env) []finding {
 // their storage.
 func diagnoseDisk(c Config, engine containers.Engine, sees bool) (string, error) {
 	_, sandbox := engine.(*sandbox.Engine)
+	_, measures := engine.(containers.Usages)
 	switch {
 	case c.Limits.Disk == 0:
 		return "limits.disk is 0: callers may fill the disk up to limits.disk_free", nil
-	case sees:
+	case sees || measures:
 		return "limits.disk: the disk space of a caller is measured while its commands run", nil
 	case sandbox:
 		return "limits.disk: the disk space of a caller is measured while its commands run; without root's rights this excludes folders that their owner may not read", nil

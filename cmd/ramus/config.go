@@ -19,6 +19,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/kubernetes"
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/linear"
@@ -64,6 +65,7 @@ type Config struct {
 	SealKeyEarlierFile string `yaml:"seal_key_earlier_file"`
 
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
+	Kubernetes     KubernetesConfig       `yaml:"kubernetes"`
 	Browser        BrowserConfig          `yaml:"browser"`
 	Services       ServicesConfig         `yaml:"services"`
 	Devcontainer   string                 `yaml:"devcontainer"`
@@ -135,6 +137,24 @@ type VaultConfig struct {
 // SandboxConfig configures only the Sandbox engine.
 type SandboxConfig struct {
 	ReadOnly []string `yaml:"read_only"`
+}
+
+// KubernetesConfig configures only the engine on Kubernetes.
+type KubernetesConfig struct {
+	Kubeconfig     string         `yaml:"kubeconfig"`
+	Context        string         `yaml:"context"`
+	Namespace      string         `yaml:"namespace"`
+	Image          string         `yaml:"image"`
+	Template       string         `yaml:"template"`
+	UserNamespaces bool           `yaml:"user_namespaces"`
+	Sidecars       int            `yaml:"sidecars"`
+	Requests       RequestsConfig `yaml:"requests"`
+}
+
+// RequestsConfig has the resources that the scheduler reserves for a pod.
+type RequestsConfig struct {
+	Memory Size    `yaml:"memory"`
+	CPUs   float64 `yaml:"cpus"`
 }
 
 // BrowserConfig configures checks of web pages.
@@ -408,6 +428,8 @@ func Defaults() Config {
 			Disk: 20 * gib, DiskFree: 512 * mib},
 		Egress: []EgressConfig{}, Allow: AllowConfig{Egress: []EgressConfig{}, Images: []string{}},
 		Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		Kubernetes: KubernetesConfig{Namespace: kubernetes.DefaultNamespace, UserNamespaces: true,
+			Requests: RequestsConfig{Memory: 64 * mib, CPUs: 0.02}},
 		ACME:         ACMEConfig{Hosts: []string{}, Directory: cert.LetsEncrypt},
 		Devcontainer: "devcontainer",
 		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256,
@@ -477,7 +499,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 
 // choices are the values of the keys with a closed list of values.
 var choices = map[string][]string{
-	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"",
+	"engine": {"auto", "sandbox", "docker", "kubernetes"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"",
 		"openai", "anthropic"}, "sign_in.default": {"none", "viewer", "member"}, "web.js": {"on", "off"},
 	"workspaces.write": {"members", "owner"},
 	"agents.*.kind":    {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/kubernetes"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/lfs"
@@ -152,6 +153,13 @@ func newEngine(ctx context.Context, c Config, log *slog.Logger) (_ containers.En
 	sandboxes := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program,
 		ReadOnly: c.Sandbox.ReadOnly,
 		Browser:  browserDir(c.Browser), Log: log}
+	if c.Engine == "kubernetes" {
+		e, err := newKubernetes(c, log)
+		if err != nil {
+			return nil, "", err // not an Engine that holds nil
+		}
+		return e, whyEngine(c.Engine, nil, nil), nil
+	}
 	moby := &docker.Engine{Image: c.Image, Pin: c.ImageRefresh > 0, Runner: runner, Program: program, Log: log}
 	switch c.Engine {
 	case "sandbox":
@@ -251,6 +259,9 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		Agents: newAgents(c.Agents),
 		Keep:   newRetention(c.Keep),
 		Quotas: newQuotas(c.Quotas),
+	}
+	if _, ok := i.engine.(*kubernetes.Engine); ok {
+		x.Fleet.StartTimeout = kubernetes.StartWait // a pod may wait for a node
 	}
 	for name, value := range c.Env {
 		x.Env = append(x.Env, name+"="+value)

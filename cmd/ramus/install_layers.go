@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/kubernetes"
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
@@ -27,6 +28,12 @@ func newWorkTree(ctx context.Context, want, image, root string, engine container
 	forced := func(err error) error {
 		return errors.Join(fmt.Errorf("cannot give containers their work trees in the way of work_tree (%s): %w", want,
 			err), w.close())
+	}
+	if _, ok := engine.(*kubernetes.Engine); ok {
+		if want == "root" || want == "helper" {
+			return nil, forced(errors.New("containers of Kubernetes are on other machines"))
+		}
+		return w, nil
 	}
 	if want == "portable" {
 		return w, nil
@@ -174,6 +181,9 @@ func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (
 			says += "; " + listed(w.lower).Error()
 		}
 		return says, true, nil
+	}
+	if _, ok := engine.(*kubernetes.Engine); ok {
+		return "portable: git clones in each container, because containers of Kubernetes are on other machines", sees, nil
 	}
 	if len(w.lower) == 0 {
 		return "portable: git clones in each container, as set by work_tree", sees, nil

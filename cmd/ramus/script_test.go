@@ -35,6 +35,9 @@ import (
 //	$PROGRAMS             the folder of ramus and acp-standin
 //	$UPGRADE              the folder of data folders of earlier releases
 //	$LFS_BYTES            the size of a large file, with RAMUS_TEST=full
+//	$STORY                a name that no other story has
+//	$CLUSTER_DIR          the folder of the cluster of make cluster
+//	cluster-in COMMAND…   runs a command in the network of that cluster
 //	api                   an HTTPS server that wants the value of $CANARY; see apiCommand
 //	vault                 a stand-in of Vault; see vaultCommand
 //	models                a stand-in of model APIs that wants the value of $CANARY; see modelsCommand
@@ -58,6 +61,9 @@ func TestScript(t *testing.T) {
 	if err := programs.Into(bin, "cmd/ramus", "internal/standin/acp-standin"); err != nil {
 		t.Fatal(err)
 	}
+	if err := writeClusterIn(bin); err != nil {
+		t.Fatal(err)
+	}
 	sandbox := &sandbox.Engine{Dir: t.TempDir(), Runner: filepath.Join(bin, "ramus")}
 	sandboxError := sandbox.Check(t.Context())
 	examples, err := filepath.Abs("../../examples")
@@ -71,6 +77,9 @@ func TestScript(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			if cond == "sandbox" {
 				return sandboxError == nil, nil
+			}
+			if cond == "cluster" {
+				return clusterNetwork() != "", nil
 			}
 			if cond == "devcontainer" { // and Docker
 				return exec.Command("docker", "image", "inspect", "ramus/task:latest").Run() == nil &&
@@ -97,6 +106,8 @@ func TestScript(t *testing.T) {
 			e.Setenv("PROGRAMS", bin)
 			e.Setenv("UPGRADE", filepath.Join(filepath.Dir(examples), "cmd", "ramus", "testdata", "upgrade"))
 			e.Setenv("DEVCONTAINER", devcontainer())
+			e.Setenv("CLUSTER_DIR", clusterDir())
+			e.Setenv("STORY", strings.ToLower(rand.Text()[:8]))
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
 			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
 				[]byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n"), 0o600); err != nil {

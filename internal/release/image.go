@@ -29,7 +29,7 @@ var needless = []string{"/usr/share/doc", "/usr/share/man", "/usr/share/locale",
 var made = time.Unix(1767225600, 0)
 
 // writeImage writes an image as a tarball, both as an OCI layout and as docker load has read it since its beginning.
-func writeImage(binary, arch, version, file string) error {
+func writeImage(binary, runner, arch, version, file string) error {
 	paths, err := machineFiles()
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func writeImage(binary, arch, version, file string) error {
 	if err := writeSystem(&system, paths); err != nil {
 		return err
 	}
-	if err := writeProgram(&program, binary); err != nil {
+	if err := writeProgram(&program, binary, runner); err != nil {
 		return err
 	}
 	im := &image{blobs: make(map[string][]byte)}
@@ -257,15 +257,17 @@ func addMachineFile(w *tar.Writer, path string, first map[uint64]string) error {
 	return addFile(w, name, int64(info.Mode().Perm()), b)
 }
 
-// writeProgram writes the layer with ramus.
-func writeProgram(out io.Writer, binary string) error {
-	b, err := os.ReadFile(binary)
-	if err != nil {
-		return err
-	}
+// writeProgram writes the layer with ramus, and with ramus-runner, which pods of Kubernetes start.
+func writeProgram(out io.Writer, binary, runner string) error {
 	w := tar.NewWriter(out)
-	if err := addFile(w, "usr/bin/ramus", 0o755, b); err != nil {
-		return err
+	for _, f := range []struct{ name, from string }{{"usr/bin/ramus", binary}, {"ramus-runner", runner}} {
+		b, err := os.ReadFile(f.from)
+		if err != nil {
+			return err
+		}
+		if err := addFile(w, f.name, 0o755, b); err != nil {
+			return err
+		}
 	}
 	return w.Close()
 }

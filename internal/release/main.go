@@ -1,6 +1,6 @@
 // Command release makes the parts of a release that no other tool makes. It is not the product.
 //
-//	release image BINARY ARCH VERSION FILE    an OCI image as a tarball, which docker load takes, without a registry
+//	release image BINARY RUNNER ARCH VERSION FILE    an OCI image as a tarball, which docker load takes, without a registry
 //	release sbom BINARY FILE                  the modules of a program in the format of CycloneDX
 //	release index VERSION DATE FOLDER         SHA256SUMS and version.json of the files in a folder
 //
@@ -29,14 +29,14 @@ func main() {
 
 func run(args []string) error {
 	switch {
-	case len(args) == 5 && args[0] == "image":
-		return writeImage(args[1], args[2], args[3], args[4])
+	case len(args) == 6 && args[0] == "image":
+		return writeImage(args[1], args[2], args[3], args[4], args[5])
 	case len(args) == 3 && args[0] == "sbom":
 		return writeSBOM(args[1], args[2])
 	case len(args) == 4 && args[0] == "index":
 		return writeIndex(args[1], args[2], args[3])
 	}
-	return errors.New("usage: release image BINARY ARCH VERSION FILE | sbom BINARY FILE | index VERSION DATE FOLDER")
+	return errors.New("usage: release image BINARY RUNNER ARCH VERSION FILE | sbom BINARY FILE | index VERSION DATE FOLDER")
 }
 
 // component is a module, in the words of CycloneDX.

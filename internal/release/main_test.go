@@ -63,7 +63,11 @@ func TestImage(t *testing.T) {
 	if err := os.WriteFile(program, []byte("the program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := run([]string{"image", program, "amd64", "v1", file}); err != nil {
+	runner := filepath.Join(dir, "runner")
+	if err := os.WriteFile(runner, []byte("the runner"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := run([]string{"image", program, runner, "amd64", "v1", file}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(file)
@@ -86,7 +90,7 @@ func TestImage(t *testing.T) {
 			t.Errorf("the image has no %s", name)
 		}
 	}
-	if string(own["usr/bin/ramus"]) != "the program" {
+	if string(own["usr/bin/ramus"]) != "the program" || string(own["ramus-runner"]) != "the runner" {
 		t.Error("the image has no ramus")
 	}
 }
