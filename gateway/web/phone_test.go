@@ -49,7 +49,7 @@ func TestPhone(t *testing.T) {
 	if look.Lines != 1 || look.Hash < 30 || look.What < look.Window*2/3 {
 		t.Errorf("%+v", look)
 	}
-	for _, pane := range []string{"chat", "shell", "preview", "activity"} {
+	for _, pane := range []string{"chat", "shell", "preview", "activity", "files"} {
 		p.Go(path + "?pane=" + pane)
 		if !p.Holds(inWindow + `(document.querySelector('.tabs.phone-only [aria-current]'))`) {
 			t.Errorf("the tab of %s is out of sight", pane)
