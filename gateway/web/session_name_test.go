@@ -42,6 +42,10 @@ func TestNameSession(t *testing.T) {
 	if body := page("?pane=chat"); !strings.Contains(body, `action="`+form("coder")+`"`) {
 		t.Error("the only session cannot be named")
 	}
+	w.post(form("coder"), url.Values{"name": {"The only one"}})
+	if body := page("?pane=chat"); !strings.Contains(body, ">The only one<") {
+		t.Error("the name of the only session is not shown")
+	}
 	w.run("named", record.Request{Agent: &record.AgentCall{Name: "coder", Session: "docs", Prompt: "y"}})
 	id := conversation.SessionID("coder", "docs")
 	if body := page("?pane=chat"); strings.Contains(body, "/name\"") || !strings.Contains(body, "docs (coder)") {
