@@ -1,9 +1,13 @@
 package gateway_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"mime/multipart"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -269,6 +273,49 @@ func TestCookiesOfHosts(t *testing.T) {
 	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
 		strings.Contains(policy, "ramus.example.org") {
 		t.Errorf("the policy lets pages reach other hosts: %s", policy)
+	}
+}
+
+// TestFormsLeaveNoFiles sends a form that is too large for the memory to the host of pages. Its temporary files end with
+// the request.
+func TestFormsLeaveNoFiles(t *testing.T) {
+	r := open(t, false, func(s *gateway.Server) {
+		withPeople(t)(s)
+		withDomain(t)(s)
+	})
+	_, cookie, err := r.People.Sessions.Begin(r.person(t, "ada", route.RoleAdmin, nil), session.From{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	file, err := form.CreateFormFile("files", "large.txt")
+	if err == nil {
+		_, err = file.Write(bytes.Repeat([]byte("x"), 2<<20))
+	}
+	if err := errors.Join(err, form.WriteField("prompt", "Look"), form.Close()); err != nil {
+		t.Fatal(err)
+	}
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	const app = "app.ramus.example.org"
+	req, err := http.NewRequestWithContext(t.Context(), "POST", r.web.URL+"/workspaces/run-nobody/say", &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host, req.Header = app, http.Header{"Content-Type": {form.FormDataContentType()}, "Origin": {"https://" + app},
+		"Cookie": {route.SessionCookie + "=" + cookie}}
+	resp, err := r.web.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 404 || !strings.Contains(string(text), "nobody") {
+		t.Errorf("%d %s, %v", resp.StatusCode, text, err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
 	}
 }
 

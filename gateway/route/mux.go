@@ -168,6 +168,7 @@ func (m *Mux) Serve(route Route, fixed *Who) http.Handler {
 
 // handle admits a call and runs the route's handler. A panic becomes an error, except for http.ErrAbortHandler.
 func (m *Mux) handle(c *Call, route Route, fixed *Who, limit int64) (err error) {
+	defer removeForm(c)
 	defer func() {
 		if v := recover(); v != nil {
 			if v == http.ErrAbortHandler {
@@ -184,6 +185,14 @@ func (m *Mux) handle(c *Call, route Route, fixed *Who, limit int64) (err error) 
 		c.R.Body = http.MaxBytesReader(c.W, c.R.Body, limit)
 	}
 	return m.audited(c, route, route.Handle(c))
+}
+
+// removeForm removes the temporary files of a form. The server of net/http removes those of its own request only, of
+// which R may be a copy.
+func removeForm(c *Call) {
+	if c.R.MultipartForm != nil {
+		_ = c.R.MultipartForm.RemoveAll() // errors other than that of a missing file have no remedy here
+	}
 }
 
 // audited adds an action of an administrator to the log of actions, unless its handler has done so. If that fails, no
