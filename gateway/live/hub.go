@@ -44,20 +44,44 @@ type Hub struct {
 // sleeper is a view that waits for a change.
 type sleeper struct {
 	topics  []string
-	listens bool // topics are known; until then every change wakes it
+	listens bool     // topics are known
+	changed []string // topics that changed before listens was set, each once
 	person  string
 	wake    chan struct{} // holds a token if something has changed since
 }
+
+// maxChanged bounds the topics that a sleeper notes. More of them wake it.
+const maxChanged = 64
 
 // Wake wakes the views of topics.
 func (h *Hub) Wake(topics ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.sleeper {
-		if !s.listens || slices.ContainsFunc(topics, func(t string) bool { return slices.Contains(s.topics, t) }) {
+		switch {
+		case !s.listens:
+			s.note(topics)
+		case overlap(s.topics, topics):
 			s.signal()
 		}
 	}
+}
+
+// note notes a change for the time when the topics of the view are known.
+func (s *sleeper) note(topics []string) {
+	for _, t := range topics {
+		if len(s.changed) < maxChanged && !slices.Contains(s.changed, t) {
+			s.changed = append(s.changed, t)
+		}
+	}
+	if len(s.changed) == maxChanged {
+		s.signal()
+	}
+}
+
+// overlap reports whether two lists of topics have one in common.
+func overlap(some, others []string) bool {
+	return slices.ContainsFunc(some, func(t string) bool { return slices.Contains(others, t) })
 }
 
 // Present returns the people with an open view of a topic, each once, in order.
@@ -81,8 +105,8 @@ func (s *sleeper) signal() {
 	}
 }
 
-// join adds a view without topics. It is made for the first time now, so it may miss any change until it listens. The caller of join calls
-// leave.
+// join adds a view without topics. Until listen is called, the hub notes the changes, because the topics of the view are unknown. The caller
+// of join calls leave.
 func (h *Hub) join(person string) *sleeper {
 	s := &sleeper{person: person, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -94,11 +118,15 @@ func (h *Hub) join(person string) *sleeper {
 	return s
 }
 
-// listen sets the topics of a view. If they are others than before, the views of the topics that show who is there wake.
+// listen sets the topics of a view. If one of them has changed since join, the view wakes. If they are others than before, the views of the
+// topics that show who is there wake.
 func (h *Hub) listen(s *sleeper, topics []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.listens = true
+	if s.listens = true; overlap(s.changed, topics) {
+		s.signal()
+	}
+	s.changed = nil
 	if slices.Equal(s.topics, topics) {
 		return
 	}

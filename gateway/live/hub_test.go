@@ -1,6 +1,7 @@
 package live
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -71,15 +72,33 @@ func TestReordered(t *testing.T) {
 // TestMissed wakes a view by a change that came while it was made for the first time, and by no other.
 func TestMissed(t *testing.T) {
 	h := &Hub{}
-	s := h.join("ada")
-	h.Wake("repo/app")
-	if len(s.wake) != 1 {
-		t.Error("a change was missed")
+	for _, x := range []struct {
+		changes, topics string
+		woken           bool
+	}{{"repo/app", "me repo/app", true}, {"repo/lib me repo/app", "repo/app", true}, {"repo/lib", "repo/app", false}, {"repo/app", "", false}} {
+		s := h.join("ada")
+		for _, change := range strings.Fields(x.changes) {
+			h.Wake(change)
+		}
+		h.listen(s, strings.Fields(x.topics))
+		if woken := len(s.wake) == 1; woken != x.woken {
+			t.Errorf("changes of %q wake a view of %q: %v", x.changes, x.topics, woken)
+		}
+		h.leave(s)
 	}
-	<-s.wake
+
+	s := h.join("ada")
 	h.listen(s, nil) // a view may have no topics
 	h.Wake("repo/app")
 	if len(s.wake) != 0 {
 		t.Error("a change of another topic wakes it")
+	}
+	s = h.join("bo")
+	for i := range 2 * maxChanged {
+		h.Wake(fmt.Sprint("run/", i))
+	}
+	h.listen(s, []string{fmt.Sprint("run/", 2*maxChanged-1)})
+	if len(s.wake) != 1 || len(s.changed) != 0 {
+		t.Error("the last of many changes was missed")
 	}
 }

@@ -108,7 +108,7 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
 }
 
-// buffers are those of the messages that are being written.
+// buffers holds the write buffers of all sockets. An idle socket has none.
 var buffers sync.Pool
 
 func (api *API) serve(c *route.Call) error {
@@ -346,6 +346,9 @@ func (s *socket) write(ctx context.Context) {
 				time.Now().Add(time.Second))
 			return
 		case m := <-s.out:
+			if ctx.Err() != nil {
+				continue // the person may be signed out
+			}
 			_ = s.conn.SetWriteDeadline(time.Now().Add(writeTime))
 			err = s.conn.WriteJSON(m)
 		case <-ping.C:

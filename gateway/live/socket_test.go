@@ -194,3 +194,34 @@ func TestMadeOnce(t *testing.T) {
 		t.Errorf("the view was made %d times", n)
 	}
 }
+
+// TestSignedOut sends nothing that was made before to a person who is signed out.
+func TestSignedOut(t *testing.T) {
+	var up websocket.Upgrader
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		ctx, cancel := context.WithCancelCause(r.Context())
+		s := &socket{conn: conn, out: make(chan message, maxAhead), end: cancel}
+		for range maxAhead {
+			s.out <- message{At: "/n"}
+		}
+		cancel(errSignedOut)
+		s.write(ctx)
+	}))
+	defer server.Close()
+	for range 20 { // a select chooses at random
+		conn, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(server.URL, "http"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, err := conn.ReadMessage()
+		if !websocket.IsCloseError(err, closeSignedOut) {
+			t.Fatalf("%s %v", text, err)
+		}
+		conn.Close()
+	}
+}
