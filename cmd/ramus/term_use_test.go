@@ -283,7 +283,8 @@ func (d *desk) paste(t *testing.T) {
 	}
 }
 
-// keyboard leaves the terminal by F6. Tab leads past it, and Enter at its tab leads back.
+// keyboard leaves the terminal by F6. Tab leads past it, and Enter at its tab leads back. After the focus was elsewhere, Tab leads into it
+// again, also if the focus was nowhere in between.
 func (d *desk) keyboard(t *testing.T) {
 	const inside = `document.activeElement.matches('.xterm-helper-textarea')`
 	d.tab.Wait(inside)
@@ -298,6 +299,13 @@ func (d *desk) keyboard(t *testing.T) {
 	d.tab.Eval(`document.querySelector('.term-tabs button[aria-selected=true]').focus()`, nil)
 	d.tab.Press("Enter")
 	d.tab.Wait(inside + ` && document.activeElement.tabIndex === 0`)
+	d.tab.Press("F6")
+	d.tab.Wait(`document.activeElement.matches('.term-tabs button')`)
+	d.tab.Eval(`document.activeElement.blur(); document.querySelector('a.skip').focus()`, nil)
+	if !d.tab.Holds(`[...document.querySelectorAll('.xterm-helper-textarea')].every(e => e.tabIndex === 0)`) {
+		t.Error("Tab leads past a terminal that was left long ago")
+	}
+	d.tab.Eval(xterm+`.focus()`, nil)
 }
 
 // network cuts the network while a program prints.

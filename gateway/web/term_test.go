@@ -108,7 +108,7 @@ func forNode(t *testing.T, dir, name string) (node, program string) {
 }
 
 // TestPauses cuts a connection of a terminal again and again. The next try comes at once if the connection lasted a while, and the first
-// times in any case.
+// times in any case. A server that ends each connection at once gets long pauses.
 func TestPauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts node")
@@ -121,13 +121,30 @@ func TestPauses(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(out, &pauses)
 	}
-	if err != nil || len(pauses) != 14 {
+	if err != nil || len(pauses) != 74 {
 		t.Fatalf("%v %s", err, out)
 	}
-	for i, pause := range pauses {
+	if last := pauses[73]; last < 10_000 {
+		t.Errorf("a server that always ends connections gets a try after %.0f ms", last)
+	}
+	for i, pause := range pauses[:14] {
 		if soon := i < 8 || i >= 12; soon && pause > 100 || !soon && i > 8 && pause < 500 {
 			t.Errorf("pause %d takes at most %.0f ms: %v", i, pause, pauses)
 		}
+	}
+}
+
+// TestProbe wakes a terminal whose server does not answer for a while. The longer the connection took to open, the longer the answer may take.
+func TestProbe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("cannot run here: it starts node")
+	}
+	node, program := forNode(t, t.TempDir(), "probe.ts")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, node, program).Output()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "dropped after 2000, dropped after 5000, kept" {
+		t.Errorf("%v %s", err, got)
 	}
 }
 

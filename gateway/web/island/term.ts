@@ -73,13 +73,10 @@ class RTerm extends HTMLElement {
     this.phone();
     new ResizeObserver(() => this.fit()).observe(this.element('screens'));
     // A terminal takes the key Tab. After it was left by F6, Tab leads past it, until the focus has left the frame or comes back.
-    this.element('frame').addEventListener('focusin', e => {
-      for (const t of this.tabs) if (t.panel.contains(e.target as Node) && t.screen) t.screen.skipped = false;
-    });
-    this.element('frame').addEventListener('focusout', e => {
-      const to = e.relatedTarget as Node | null;
-      if (!to || this.element('frame').contains(to)) return;
-      for (const t of this.tabs) if (t.screen) t.screen.skipped = false;
+    document.addEventListener('focusin', e => {
+      const to = e.target as Node;
+      const inside = this.element('frame').contains(to);
+      for (const t of this.tabs) if (t.screen && (!inside || t.panel.contains(to))) t.screen.skipped = false;
     });
     addEventListener('online', () => this.wake());
     addEventListener('pageshow', () => this.wake());

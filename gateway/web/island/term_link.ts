@@ -57,9 +57,9 @@ const soonPause = 1_500;
 const openWithin = 10_000;
 const pingEvery = 20_000;
 const deadAfter = 45_000;
-const probeFor = 2_000;
-const steady = 5_000; // how long a connection lasts that begins the pauses again
-const shortOnes = 8; // connections that may be shorter; one more in each time of a steady one
+const probeFor = 2_000; // or as long as the connection took to open, if that is more
+const steady = 5_000; // how long a connection lasts that always resets the pauses
+const burst = 8; // short connections that reset the pauses; one is regained for every `steady` milliseconds of connections
 
 const text = new TextDecoder();
 const bytes = new TextEncoder();
@@ -83,8 +83,8 @@ export class Link {
   private retry = 0;
   private tries = 0;
   private opened = 0;
-  private credit = shortOnes; // short connections that still begin the pauses again
-  private counted = 0; // the time of credit
+  private took = 0; // milliseconds from opened to the greeting
+  private shortOnes = burst; // short connections that still reset the pauses
   private lost = 0; // when the tries began
   private heard = 0;
   private timer?: ReturnType<typeof setTimeout>;
@@ -102,7 +102,7 @@ export class Link {
       const before = this.heard;
       this.send(Uint8Array.of(frame.ping));
       const s = this.socket;
-      setTimeout(() => { if (this.socket === s && this.heard === before) this.drop(); }, probeFor);
+      setTimeout(() => { if (this.socket === s && this.heard === before) this.drop(); }, Math.max(probeFor, this.took));
       return;
     }
     this.tries = 0;
@@ -201,19 +201,17 @@ export class Link {
   private hangUp() {
     clearInterval(this.beat);
     const s = this.socket;
-    if (this.greeted) this.forgive();
+    if (this.greeted) this.resetTries();
     this.socket = undefined;
     this.greeted = false;
     if (s) { s.onclose = s.onmessage = s.onopen = null; s.close(); }
   }
 
-  /** Has the next try come at once after a connection that worked. A server that ends all of them soon gets pauses. */
-  private forgive() {
-    const now = Date.now();
-    this.credit = Math.min(shortOnes, this.credit + (now - this.counted) / steady);
-    this.counted = now;
-    if (this.credit < 1) return;
-    this.credit--;
+  /** Resets the pauses after a connection that worked, unless many short ones came before it, as from a server that ends them all. */
+  private resetTries() {
+    this.shortOnes = Math.min(burst, this.shortOnes + (Date.now() - this.opened) / steady);
+    if (this.shortOnes < 1) return;
+    this.shortOnes--;
     this.tries = 0;
   }
 
@@ -266,6 +264,7 @@ export class Link {
     this.last = s;
     if (!this.greeted) {
       this.greeted = true;
+      this.took = Date.now() - this.opened;
       this.past = s.offset;
       this.o.state(s);
       this.o.phase('open', 0);

@@ -1,4 +1,5 @@
-// Cuts a connection after each greeting, at once and then after a while, and prints the longest pause before each try, in milliseconds.
+// Cuts a connection after each greeting, at once, then after a while and then at once for long. Prints the longest pause before each try, in
+// milliseconds.
 
 import { Link } from '../island/term_link';
 
@@ -20,7 +21,7 @@ globalThis.setTimeout = ((act: () => void, wait: number) => {
 
 const state = { id: '1', mine: true, size: { rows: 24, cols: 80 }, watchers: 0, running: true, offset: 0 };
 const greeting = new TextEncoder().encode('\x11' + JSON.stringify(state));
-const lasts = [...Array<number>(12).fill(50), 6000, 6000];
+const lasts = [...Array<number>(12).fill(50), 6000, 6000, ...Array<number>(60).fill(0)];
 
 const link = new Link({
   terminal: '1', watch: false,
