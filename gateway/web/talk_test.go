@@ -70,22 +70,13 @@ func TestTalkPane(t *testing.T) {
 	if p.Eval(`document.querySelectorAll('[data-live=talk] > .entry').length`, &shown); shown < 80 {
 		t.Errorf("%d entries are shown", shown)
 	}
-	p.Wait(connected)
-	p.Eval(`window.__first = document.querySelector('[data-live=talk] > .entry'); window.__top = __first.getBoundingClientRect().top;
-		[...document.querySelectorAll('a')].find(a => a.innerText === 'Earlier').click()`, nil)
-	p.Wait(fmt.Sprintf(`document.querySelectorAll('[data-live=talk] > .entry').length > %d`, shown))
-	p.Wait(`document.querySelector('[data-live=talk]').innerText.includes('Turn 0:') || ` + fmt.Sprint(turns > 80))
-	if !p.Holds(`__first.isConnected && Math.abs(__first.getBoundingClientRect().top - __top) < 2 && document.querySelector('.talk-new').hidden &&
-		location.search.includes('more=2') && document.querySelector('[data-live-at]').dataset.liveAt.includes('more=2')`) {
-		t.Error("the conversation does not grow upward in place")
-	}
 	var again int
 	p.Go(w.server.URL + list[2] + "&more=2") // without scripts it is the same page
 	if p.Eval(`document.querySelectorAll('[data-live=talk] > .entry').length`, &again); again <= shown {
 		t.Errorf("the page of both parts has %d entries", again)
 	}
-	w.run("many-turns", record.Request{Agent: &record.AgentCall{Name: "coder", Prompt: "One more turn"}})
-	p.Wait(`document.querySelector('[data-live=talk]').innerText.includes('One more turn')`)
+	w.grow(p, list[2], turns > 80)
+	w.gap(p, list[2])
 
 	p.Scripts(false)
 	p.Look(390, 844, "light")

@@ -102,7 +102,7 @@ function put(op: Op) {
   refreshTimes(fresh);
 }
 
-/** The elements whose words grow. Only the new words change, so that a long text costs no more than a short one. */
+/** The elements whose words grow. Only the new words change, so that the browser lays out no others. */
 const growing = '.entry.words';
 
 /** Loads the page again for the first element of a list, because the page of an empty list has no place for it. A person who fills in a form gets a toast. */
@@ -145,7 +145,7 @@ function soon() {
   late ||= window.setTimeout(flush, 250); // the window is behind another one
 }
 
-/** Applies all ops that wait. Of several in a row for the same element only the last one counts. */
+/** Applies all pending ops. Of several in a row for the same element only the last one counts. */
 function flush() {
   cancelAnimationFrame(frame);
   clearTimeout(late);
@@ -173,10 +173,12 @@ function replaced(ops: Op[], i: number): boolean {
   return false;
 }
 
-/** Loads the page again. */
+/** Loads the page again. If there is no answer, the next connection brings what the page lacks. */
 async function load() {
-  const page = await pageAt(location.href);
-  if (page) { take(page); subscribe(); } else location.reload();
+  const was = at;
+  const page = await pageAt(location.href).catch(() => null);
+  if (at !== was) return; // moveTo has loaded another page meanwhile
+  if (page) { take(page, true); subscribe(); } else if (page === null) socket?.close(); else location.reload();
 }
 
 /** Returns the page at an address, or nothing if the server answers with another one. */
@@ -185,15 +187,15 @@ async function pageAt(path: string): Promise<Document | undefined> {
   return answer.ok && !answer.redirected ? documentOf(await answer.text()) : undefined;
 }
 
-/** Has this page become the one of another address, which has the same lists. change is called before its elements are taken over. Returns that
- * page, or nothing if it cannot be loaded. */
+/** Turns this page into the page at path, which must have the same lists, and more in them. Calls change before it inserts elements. Returns
+ * that page, or undefined if it cannot be loaded. */
 export async function moveTo(path: string, change: () => void): Promise<Document | undefined> {
   const page = await pageAt(path);
   const fresh = page?.querySelector<HTMLElement>('[data-live-at]');
   if (!page || !fresh || !root) return undefined;
   flush();
   change();
-  take(page);
+  take(page, false); // this page may be newer
   const before = at;
   at = root.dataset.liveAt = fresh.dataset.liveAt!;
   history.replaceState(history.state, '', path);
@@ -201,17 +203,21 @@ export async function moveTo(path: string, change: () => void): Promise<Document
   return page;
 }
 
-/** Takes the elements of a page over. */
-function take(page: Document) {
-  const seen = new Set<string>();
+/** Takes over the elements of a page, or only those that this page lacks if all is not set. */
+function take(page: Document, all: boolean) {
+  const rows = (of: ParentNode) => [...of.querySelectorAll<HTMLElement>('[data-key]')];
+  const seen = new Set(rows(page).map(e => e.dataset.key));
+  if (all) for (const e of rows(root!)) if (!seen.has(e.dataset.key)) e.remove();
   for (const l of page.querySelectorAll<HTMLElement>('[data-live]')) {
-    for (const e of l.querySelectorAll<HTMLElement>('[data-key]')) {
-      seen.add(e.dataset.key!);
-      if (find(e.dataset.key!)?.dataset.hash !== e.dataset.hash) put({ op: 'put', key: e.dataset.key, in: l.dataset.live, html: e.outerHTML });
+    let before: string | undefined;
+    for (const e of rows(l).reverse()) { // the follower of each one is there already
+      const key = e.dataset.key!;
+      const old = find(key);
+      if (!old || all && old.dataset.hash !== e.dataset.hash) put({ op: 'put', key, in: l.dataset.live, before, html: e.outerHTML });
+      before = key;
     }
-    order(list(l.dataset.live!), [...l.querySelectorAll<HTMLElement>('[data-key]')].map(e => e.dataset.key!));
+    if (all) order(list(l.dataset.live!), rows(l).map(e => e.dataset.key!));
   }
-  for (const e of root!.querySelectorAll<HTMLElement>('[data-key]')) if (!seen.has(e.dataset.key!)) e.remove();
 }
 
 /** Follows the page, and no longer the one that it was before. */

@@ -1,6 +1,6 @@
 // Makes an element equal to another one, and changes nothing that is equal already.
 
-/** Makes old equal to fresh, whose nodes it may take. Text that grows at its end is appended to, so that a browser lays out the new words alone. */
+/** Makes old equal to fresh, whose nodes it may take. Text that grows at its end is appended to, so that the browser lays out only the new words. */
 export function morph(old: Node, fresh: Node) {
   if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) {
     old.parentNode!.replaceChild(fresh, old);

@@ -65,15 +65,17 @@ if (list) {
   const working = () => !!document.querySelector('.talk-status .doing');
   const named = (id: string) => entries().find(e => e.dataset.entry === id);
   let following = false;
-  let fresh = 0;
+  let known = new Set<string | undefined>(); // the keys of the entries that are not new
   const atEnd = () => { const s = scroller(); return s.scrollHeight - s.clientHeight - s.scrollTop < near; };
   const toEnd = () => { const s = scroller(); s.scrollTop = s.scrollHeight; };
   const pill = document.createElement('button');
   pill.type = 'button';
   pill.className = 'btn primary talk-new';
   pill.hidden = true;
-  pill.addEventListener('click', () => { following = true; fresh = 0; pill.hidden = true; toEnd(); });
+  pill.addEventListener('click', () => { following = true; caughtUp(); toEnd(); });
   frame.append(pill);
+  const caughtUp = () => { known = new Set(entries().map(e => e.dataset.key)); pill.hidden = true; };
+  caughtUp();
 
   // The place of the reader is the first entry in sight. At the end there is none, and until the reader moves it stays.
   let noting = 0;
@@ -87,42 +89,48 @@ if (list) {
   };
   addEventListener('scroll', () => {
     following = atEnd();
-    if (following) { fresh = 0; pill.hidden = true; }
+    if (following) caughtUp();
     if (moved) noting ||= window.setTimeout(note, 200);
   }, { capture: true, passive: true });
   const log = list.closest('[role=log]');
   // The list grows at most once in a frame, and its size is known then.
   new ResizeObserver(() => { if (following) toEnd(); }).observe(list);
-  let growing = false; // upward
-  new MutationObserver(changes => {
+  let marked: string | undefined; // the key of the first entry before the list grew upward; rows above it are not new
+  new MutationObserver(() => {
     const busy = String(!!list.querySelector('.md.open'));
     if (log && log.getAttribute('aria-busy') !== busy) log.setAttribute('aria-busy', busy);
-    if (following || growing) return; // what is above is not new
-    const added = changes.filter(c => c.target === list).reduce((n, c) => n + [...c.addedNodes].filter(e => e instanceof HTMLElement).length - c.removedNodes.length, 0);
-    if (added > 0) {
-      fresh += added;
-      pill.textContent = `New · ${fresh}`;
-      pill.hidden = false;
-    }
+    if (following) { caughtUp(); return; }
+    const all = entries();
+    const from = Math.max(0, all.findIndex(e => e.dataset.key === marked));
+    const fresh = all.slice(from).filter(e => !known.has(e.dataset.key)).length;
+    const text = `New · ${fresh}`;
+    if (pill.textContent !== text) pill.textContent = text;
+    pill.hidden = !fresh;
   }).observe(list, { childList: true, subtree: true, attributes: true, attributeFilter: ['class'] });
 
-  // An earlier part comes above what is shown, which stays where it is. Without this file the link loads the page of both.
+  // Earlier rows are inserted above the shown ones, which keep their place. Without this file the link loads the page of both.
+  let loading = false;
+  let silent = 0;
   const earlier = (page: ParentNode) => page.querySelector<HTMLElement>('[data-part="earlier"]');
   const grow = async (link: HTMLAnchorElement) => {
-    const mark = entries()[0];
     const s = scroller();
+    const height = () => entries().find(e => e.dataset.key === marked)?.getBoundingClientRect().top;
     let top = 0;
     const page = await moveTo(link.href, () => {
       following = false;
       s.style.overflowAnchor = 'none'; // the place is kept below, in browsers that do not keep it too
       requestAnimationFrame(() => { s.style.overflowAnchor = ''; });
-      top = mark.getBoundingClientRect().top;
+      log?.setAttribute('aria-live', 'off'); // until screen readers have seen the rows
+      clearTimeout(silent);
+      silent = window.setTimeout(() => log?.removeAttribute('aria-live'), 500);
+      marked = entries()[0]?.dataset.key;
+      top = height() ?? 0;
     }).catch(() => undefined);
     if (!page) { toast('It cannot be loaded now. Try again.', 'away'); return; }
     const focused = document.activeElement === link;
     const next = earlier(page);
     if (next) link.closest('p')!.replaceWith(next); else link.closest('p')!.remove();
-    if (mark.isConnected) s.scrollTop += mark.getBoundingClientRect().top - top;
+    s.scrollTop += (height() ?? top) - top;
     if (focused) (next?.querySelector('a') ?? frame).focus({ preventScroll: true });
     announce('Earlier messages are shown.');
   };
@@ -130,14 +138,15 @@ if (list) {
     const link = (e.target as Element).closest<HTMLAnchorElement>('a[data-grow]');
     if (!link || e.ctrlKey || e.metaKey || e.shiftKey) return;
     e.preventDefault();
-    if (growing) return;
-    growing = true;
-    void grow(link).finally(() => { growing = false; });
+    if (loading) return;
+    loading = true;
+    void grow(link).finally(() => { loading = false; });
   });
 
-  // The page opens at the entry of its address, else where the reader was, else at the open question, else at the end if the agent works, else
-  // at the last prompt.
-  const question = list.querySelector<HTMLElement>(':scope > .question[id]');
+  // The page opens at the entry of its address, else where the reader was, else at the question of the agent at work, else at the end if the
+  // agent works, else at the last prompt.
+  const lead = document.querySelector<HTMLAnchorElement>('.talk-status .doing a[href^="#"]');
+  const question = lead && document.getElementById(decodeURIComponent(lead.hash.slice(1)));
   const wanted = frame.dataset.at ? named(frame.dataset.at) : undefined;
   const before = named(sessionStorage.getItem(place) ?? '');
   if (wanted) {
