@@ -64,7 +64,18 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// TestPhoneAsks leads to the question of an agent on a phone, whether the page is opened then or was open before.
+// deadQuestion puts a question of an earlier run, which nobody answered, above the conversation of a page.
+const deadQuestion = `new MutationObserver((_, o) => {
+	if (!document.querySelector('.talk-dock')) return;
+	o.disconnect();
+	const e = document.createElement('div');
+	e.className = 'entry question';
+	e.id = 'question-dead';
+	e.textContent = 'An earlier question';
+	document.querySelector('[data-live=talk]').prepend(e);
+}).observe(document, {childList: true, subtree: true});`
+
+// TestPhoneAsks leads to the question of an agent on a phone, whether the page is opened then or was open before. The focus goes there, too.
 func TestPhoneAsks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts a browser")
@@ -82,7 +93,13 @@ func TestPhoneAsks(t *testing.T) {
 	p.Wait(inWindow + `(` + lead + `)`)
 	p.Eval(lead+`.click()`, nil)
 	p.Wait(inWindow + `(` + answer + `)`)
+	p.Wait(`document.activeElement.matches('.ask-card')`)
+	p.Press("Tab")
+	if !p.Holds(`document.activeElement === document.querySelector('.ask-card button')`) {
+		t.Error("Tab does not lead from the question to its first answer")
+	}
 
+	p.Watch(deadQuestion)
 	p.Go(path)
 	p.Wait(connected + ` && ` + inWindow + `(` + answer + `)`)
 	var said struct{ Command, Text string }

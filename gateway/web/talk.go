@@ -50,7 +50,6 @@ type talkData struct {
 	Grows          bool // the page of Earlier has all that this one shows
 	Sessions       []sessionTab
 	Session        string // the id of the one that is shown, or empty for all
-	Naming         *sessionNaming
 	Entry          string // to which the page goes
 	ReadKey        string // names the place of the reader, which the browser keeps
 	Agent, Label   string // where the composer speaks
@@ -59,10 +58,13 @@ type talkData struct {
 	Present        []string // other people who look at the workspace
 	Again          *talkAgain
 	Key            string // of the next prompt
+
+	// Naming names the session that is shown. It is nil if the person cannot name one here.
+	Naming *sessionNaming
 }
 
-// sessionNaming is the form that names the session that is shown. Nil if nobody can name one here.
-type sessionNaming struct{ Path, Name, Label, Show string }
+// sessionNaming is the form that names a session. Back is the session that the page shows afterwards, or empty for all.
+type sessionNaming struct{ Path, Name, Label, Back string }
 
 // talkAgain is the offer to send the prompt of the last turn again.
 type talkAgain struct{ Path, Run, Entry, Words string }
@@ -73,7 +75,7 @@ type talkStatus struct {
 	Spent, Budget          int64  // for the bar; Budget is 0 without a bound
 	BudgetText             string // such as "0.21 $ of 2.00 $"
 	Live, InTurn, Steers   bool
-	MayChange              bool
+	MayChange, MayAnswer   bool
 	Plan                   []acp.PlanItem
 	PlanText               string
 	Question               string // the id of the element of the open question
@@ -139,7 +141,7 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 		}
 		if d.MayChange && p.api.Names != nil && (tab.Current || len(sessions) == 1) {
 			d.Naming = &sessionNaming{Path: d.Path + "/sessions/" + url.PathEscape(one.ID) + "/name", Name: one.Name,
-				Label: render.OneLine(cmp.Or(one.Label, one.Agent), 200), Show: d.Session}
+				Label: render.OneLine(cmp.Or(one.Label, one.Agent), 200), Back: d.Session}
 		}
 		if tab.Current || i == 0 {
 			d.Agent, d.Label = one.Agent, one.Label
@@ -178,7 +180,7 @@ func sessionName(s conversation.Session) string {
 func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
 	base := api.Address + d.Path
 	q := d.Page.call.R.URL.Query()
-	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, runs: map[string]record.Run{}}
+	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, subject: d.Page.call.Who.Subject, runs: map[string]record.Run{}}
 	for _, r := range api.Executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
 	}
@@ -222,7 +224,7 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 			case e.Kind == conversation.KindPlan && turn.Run == live.Run && !turn.Over():
 				d.Status.Plan, d.Status.PlanText = cleanPlan(e.Plan), render.OneLine(e.Text, 200)
 			case e.Kind == conversation.KindQuestion && e.Decision == nil && turn.Run == live.Run:
-				d.Status.Question = anchor(e.ID)
+				d.Status.Question, d.Status.MayAnswer = anchor(e.ID), m.mayAnswer(e.Gate)
 			}
 		}
 	}
@@ -280,11 +282,12 @@ func cleanPlan(plan []acp.PlanItem) []acp.PlanItem {
 
 // talkMaker makes rows of entries.
 type talkMaker struct {
-	ctx  context.Context // of the request that the rows are made for
-	api  *API
-	path string
-	may  bool
-	runs map[string]record.Run
+	ctx     context.Context // of the request that the rows are made for
+	api     *API
+	path    string
+	may     bool   // the person may change the workspace
+	subject string // of the person
+	runs    map[string]record.Run
 
 	whole   bool // show the results of tools, the output of commands and long texts
 	counted int  // commits whose lines this page counted
@@ -306,6 +309,11 @@ func (m *talkMaker) again(t conversation.Transcript) *talkAgain {
 		}
 	}
 	return nil
+}
+
+// mayAnswer reports whether the person may answer a question.
+func (m *talkMaker) mayAnswer(g *record.Gate) bool {
+	return m.may && (g == nil || len(g.Allowed) == 0 || g.Names(m.subject))
 }
 
 // doing describes the work of the run at work.
@@ -401,6 +409,7 @@ func (m *talkMaker) entry(t *conversation.Turn, e *conversation.Entry) []talkRow
 		row.tool(e, m.whole)
 	case conversation.KindQuestion:
 		row.question(e)
+		row.MayChange = m.mayAnswer(e.Gate)
 	case conversation.KindCommand, conversation.KindCheck:
 		row.Src = m.src("entry", e.ID)
 		row.command(e, m.whole)

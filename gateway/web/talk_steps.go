@@ -159,7 +159,7 @@ func (api *API) stepsPage(c *route.Call) (*Page, error) {
 		return nil, err
 	}
 	m := talkMaker{ctx: ctx, api: api, path: api.Address + workspacePath(s.ID), whole: whole,
-		may: c.Who.CheckChange(s.Repository, s.Branch) == nil, runs: map[string]record.Run{}}
+		may: c.Who.CheckChange(s.Repository, s.Branch) == nil, subject: c.Who.Subject, runs: map[string]record.Run{}}
 	for _, r := range api.Executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
 	}

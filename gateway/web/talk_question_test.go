@@ -1,0 +1,32 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor/record"
+)
+
+// TestAnswerOffered offers the answers of a question to those who may give one. Others read it.
+func TestAnswerOffered(t *testing.T) {
+	w := open(t, ada, nil)
+	w.repo("app")
+	w.run("calm-heron", record.Request{Workflow: "id: release\nrepo: {id: app}\nnodes:\n" +
+		"  - {id: ok, human: {message: \"Publish it?\", allowed: [\"github:1\"]}}\n"})
+	other := ada
+	other.Subject = "github:2"
+	for _, may := range []bool{true, false} {
+		if !may {
+			*w.who = other
+		}
+		status, _, body := w.get("/workspaces/run-calm-heron?pane=chat")
+		if status != 200 || !strings.Contains(body, "Only github:1 may answer.") {
+			t.Fatalf("%d %s", status, body)
+		}
+		parse(t, "the question", body).check()
+		if strings.Contains(body, `value="approve"`) != may || strings.Contains(body, ">Answer</a>") != may ||
+			strings.Contains(body, ">See the question</a>") == may {
+			t.Errorf("%s may answer: %v", w.who.Subject, may)
+		}
+	}
+}
