@@ -26,6 +26,7 @@ const (
 	loadTime   = 30 * time.Second
 	quietTime  = 3 * time.Second
 	finishTime = 10 * time.Second
+	filmTime   = 45 * time.Second // ffmpeg encodes the pictures that it has not encoded yet
 )
 
 // Ends of a page that the page itself causes.
@@ -308,7 +309,11 @@ func (v *view) close() {
 				v.stop(errBrowser) // no event reports its end; a trace outlives its page, but not its driver
 			}
 		}
-		if err := within(v.hard, finishTime, func() error { return v.context.Close() }); err == nil {
+		limit := finishTime
+		if v.job.spec.Video {
+			limit = filmTime
+		}
+		if err := within(v.hard, limit, func() error { return v.context.Close() }); err == nil {
 			v.result.HAR = v.size.Name + "/network.har"
 			v.keepVideo()
 		} else {
