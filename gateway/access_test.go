@@ -104,7 +104,7 @@ var expected = map[string]row{
 		"/api/repos/team%2Fapp/file?path=a/b", ""},
 	"GET /api/why":              {route.AccessRead, "repo", "/api/why?repo=team%2Fapp&path=a%2Fb&line=1", ""},
 	"POST /api/runs/{run}/undo": {route.AccessWrite, "repo", "/api/runs/RUN/undo", `{"dry":true}`},
-	"POST /api/runs/{run}/pick": {route.AccessWrite, "repo", "/api/runs/RUN/pick", `{"dry":true,"steps":["x"]}`},
+	"POST /api/runs/{run}/pick": {route.AccessWrite, "repo", "/api/runs/RUN/pick", `{"dry":true}`},
 	"POST /api/bisect":          {route.AccessWrite, "repo", "/api/bisect", `{"repo":"team/app","command":{"shell":"true"}}`},
 	"GET /api/runs":             {route.AccessRead, "list", "/api/runs", ""},
 	"POST /api/runs": {route.AccessWrite, "repo", "/api/runs",

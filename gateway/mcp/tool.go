@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -230,9 +232,11 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 
 // schemaFor returns the strict schema of T, for results. T must be a struct. Some clients translate schemas for the
 // provider of a model and do not support lists of types. Therefore a value that may be null uses anyOf, and an
-// optional value is never null.
+// optional value is never null. They refuse a schema that is only true, too, so JSON as it came is an object.
 func schemaFor[T any]() json.RawMessage {
-	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: route.TypeSchemas, IgnoreInvalidTypes: true})
+	types := maps.Clone(route.TypeSchemas)
+	types[reflect.TypeFor[json.RawMessage]()] = &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{}}
+	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: types, IgnoreInvalidTypes: true})
 	if err == nil {
 		oneType(schema, true)
 		var b []byte

@@ -23,8 +23,8 @@ const maxDiff = 256 << 10
 type Bisect struct {
 	Of   string `json:"of,omitempty"`   // a caller, or a branch, tag, ref or commit; the base if empty
 	Repo string `json:"repo,omitempty"` // the caller's, or the only one, if empty
-	// Good is a commit at which the command succeeds. If it is empty, it is the commit from which the caller's branch began. Bad is
-	// a commit at which it fails. If it is empty, it is the last one.
+	// Good is a commit at which the command succeeds. If it is empty, it is the commit from which the caller's branch
+	// began. Bad is a commit at which the command fails. If it is empty, it is the last one.
 	Good    string           `json:"good,omitempty"`
 	Bad     string           `json:"bad,omitempty"`
 	Command *record.Command  `json:"command,omitempty"` // 0 is good, 125 cannot be tried, 1 to 127 are bad
@@ -138,12 +138,12 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	} else if request.Base, err = api.branch(ctx, who, repo, b.Of); err != nil {
 		return nil, err
 	}
+	if err := api.Find.Bind(ctx, who, &request); err != nil {
+		return nil, err
+	}
 	if good == "" {
 		return nil, route.NewProblem(route.KindInvalid, "the good commit is missing").
 			WithHint("--good names a commit at which the command succeeds")
-	}
-	if err := api.Find.Bind(ctx, who, &request); err != nil {
-		return nil, err
 	}
 
 	search := &trial.Bisection{Repo: repo, Width: b.Width}
@@ -171,7 +171,8 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	return search, search.Book.Open(ctx, request, b.Fresh)
 }
 
-// branch returns the branch that a name means, if callers can begin from it. Otherwise it returns "", which is the base.
+// branch returns the branch that a name means, if callers can begin from it. Otherwise it returns "", which is the
+// base.
 func (api *API) branch(ctx context.Context, who route.Who, repo *gitd.Repo, of string) (string, error) {
 	name := strings.TrimPrefix(of, "refs/heads/")
 	if name == "" || lookup.IsCallerBranch(name) || !who.SeesBranch(repo.Name(), name) {
@@ -184,7 +185,8 @@ func (api *API) branch(ctx context.Context, who route.Who, repo *gitd.Repo, of s
 	return name, err
 }
 
-// root returns the good commit. If nobody named it, it is the merge base, because the base may have moved since the branch began.
+// root returns the good commit. If nobody named it, it is the merge base, because the base may have moved since the
+// branch began.
 func (api *API) root(ctx context.Context, repo *gitd.Repo, good, bad gitd.Hash, guessed bool) (gitd.Hash, error) {
 	if !guessed {
 		return good, nil

@@ -123,13 +123,13 @@ func (api *API) Undo(ctx context.Context, who route.Who, r record.Run, u Undo) (
 
 // Pick brings steps of a run to a branch.
 func (api *API) Pick(ctx context.Context, who route.Who, r record.Run, p Pick) (Changed, error) {
-	if len(p.Steps) == 0 || len(p.Steps) > 1000 {
-		return Changed{}, route.NewProblem(route.KindInvalid, "%d steps: want 1 to 1000", len(p.Steps)).
-			WithHint("`ramus log CALLER` lists the steps with their commits")
-	}
 	repo, err := api.target(ctx, who, r, &p.Undo)
 	if err != nil {
 		return Changed{}, err
+	}
+	if len(p.Steps) == 0 || len(p.Steps) > 1000 {
+		return Changed{}, route.NewProblem(route.KindInvalid, "%d steps: want 1 to 1000", len(p.Steps)).
+			WithHint("`ramus log CALLER` lists the steps with their commits")
 	}
 	var events []record.Event
 	for e, err := range api.Executor.Events(ctx, r.Name(), 0, false) {
