@@ -141,6 +141,10 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	if err := api.Find.Bind(ctx, who, &request); err != nil {
 		return nil, err
 	}
+	// Each trial is a new caller. Its branch has a name of the executor's, which begins like this one.
+	if err := who.CheckChange(repo.Name(), record.BranchPrefix+"run-bisect"); err != nil {
+		return nil, err
+	}
 	if good == "" {
 		return nil, route.NewProblem(route.KindInvalid, "the good commit is missing").
 			WithHint("--good names a commit at which the command succeeds")
