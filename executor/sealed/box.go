@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ramus-dev/ramus/internal/durable"
 )
@@ -28,6 +29,8 @@ type Box struct {
 	Key *Key
 	// Earlier are further keys of the configuration. Open seals their records again with the present key.
 	Earlier []Key
+	// Now is the clock, of which the numbers of a new ledger are made. Nil means time.Now.
+	Now func() time.Time
 
 	// step is called after each step of a change of keys, for tests.
 	step func(string)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ramus-dev/ramus/internal/durable"
 )
@@ -26,14 +27,14 @@ type ledger struct {
 	// Records are the serial numbers by the ids of records.
 	Records map[string]uint64 `json:"records"`
 
-	// lost describes a file that is missing or cannot be read, after its name. Empty means that there is none of the two.
+	// lost describes, after the name of the file, why it cannot be used. Empty means that it can.
 	lost string
 	// key is the id of the key that sealed the file.
 	key string
 }
 
-// ledgerFile returns the name of the ledger's file. In a walk over the data folder it comes before the records. A
-// copy of the folder that is made during writes therefore has no record that is older than its ledger.
+// ledgerFile returns the name of the ledger's file. It sorts before the records, so that a copy of the data folder
+// which is made during writes has no record older than its ledger.
 func (b *Box) ledgerFile() string {
 	return filepath.Join(filepath.Dir(b.Dir), "ledger", filepath.Base(b.Dir))
 }
@@ -55,11 +56,12 @@ func (b *Box) openLedger(ids []string) error {
 		return fmt.Errorf("cannot read the ledger of sealed records: %w", err)
 	}
 	numbered, err := b.highest(ids)
+	b.ledger.High = max(b.ledger.High, b.floor())
 	switch {
 	case err != nil:
 		return err
 	case len(ids) == 0:
-		b.ledger.lost = "" // there is nothing to protect
+		b.ledger.lost = "" // there is nothing to confirm
 		return b.writeLedger()
 	case b.ledger.lost == "" && !numbered:
 		return b.beginLedger(ids)
@@ -84,27 +86,44 @@ func (b *Box) parseLedger(file []byte) error {
 }
 
 // takeNewer enters the records that are newer than the ledger. A process that was killed between the two writes leaves
-// such records, and a backup that was made during writes has them.
+// such records, and a backup that was made during writes has them. It goes on where a process was killed in beginLedger.
 func (b *Box) takeNewer(ids []string) error {
 	had := b.ledger.High
+	var without []string
 	for _, id := range ids {
 		file, err := b.readFile(id)
 		if err != nil {
 			return err
 		}
 		r, err := unseal(b.keys, id, file)
+		last, known := b.ledger.Records[id]
 		switch {
 		case errors.Is(err, ErrDamaged):
 		case err != nil:
 			return err
 		case r.Serial > had:
 			b.ledger.Records[id], b.ledger.High = r.Serial, max(b.ledger.High, r.Serial)
+		case known && last == 0:
+			without = append(without, id)
 		}
+	}
+	if err := b.number(without); err != nil {
+		return err
 	}
 	if b.ledger.High == had {
 		return nil
 	}
 	return b.writeLedger()
+}
+
+// floor returns the number after which those of a new ledger begin. It is the time in nanoseconds, and thus higher
+// than the numbers of earlier ledgers, whose records may have been removed.
+func (b *Box) floor() uint64 {
+	now := b.Now
+	if now == nil {
+		now = time.Now
+	}
+	return uint64(max(0, now().UnixNano()))
 }
 
 // highest raises the highest serial number to that of the records, and reports whether any has one.
@@ -122,8 +141,8 @@ func (b *Box) highest(ids []string) (numbered bool, err error) {
 	return numbered, nil
 }
 
-// beginLedger gives serial numbers to the records of a box that had no ledger. A process that is killed meanwhile
-// leaves records that are as new as the ledger, or newer.
+// beginLedger gives serial numbers to the records of a box that had no ledger. The next Open goes on after a process
+// that is killed meanwhile.
 func (b *Box) beginLedger(ids []string) error {
 	for _, id := range ids {
 		b.ledger.Records[id] = 0
@@ -131,6 +150,14 @@ func (b *Box) beginLedger(ids []string) error {
 	if err := b.writeLedger(); err != nil {
 		return err
 	}
+	if err := b.number(ids); err != nil {
+		return err
+	}
+	return b.writeLedger()
+}
+
+// number gives serial numbers to records. Damaged ones stay as they are.
+func (b *Box) number(ids []string) error {
 	for _, id := range ids {
 		file, err := b.readFile(id)
 		if err != nil {
@@ -140,18 +167,18 @@ func (b *Box) beginLedger(ids []string) error {
 		if errors.Is(err, ErrDamaged) {
 			continue
 		}
+		if err == nil {
+			err = b.writeNext(&r)
+		}
 		if err != nil {
 			return err
 		}
-		if err := b.writeNext(&r); err != nil {
-			return err
-		}
 	}
-	return b.writeLedger()
+	return nil
 }
 
-// writeNext writes a record with the next serial number. The ledger on disk does not have it yet, and accepts it
-// because it is newer. A number is given once, even if the write fails.
+// writeNext writes a record with the next serial number. The ledger on disk does not have it yet, and the next Open
+// enters it because it is newer. A number is given once, even if the write fails.
 func (b *Box) writeNext(r *Record) error {
 	if _, known := b.ledger.Records[r.ID]; !known && len(b.ledger.Records) >= MaxRecords {
 		return fmt.Errorf("there are %d records already", MaxRecords)
@@ -197,7 +224,7 @@ func (b *Box) sealLedgerAgain() error {
 func (b *Box) check(r Record) error {
 	last, known := b.ledger.Records[r.ID]
 	switch {
-	case known && r.Serial >= last, r.Serial > b.ledger.High:
+	case known && r.Serial >= last:
 		return nil
 	case known:
 		return fmt.Errorf("%w: it is an earlier file of the record, such as one of a backup", ErrDamaged)

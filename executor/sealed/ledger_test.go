@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // content returns the bytes of a file.
@@ -207,7 +208,7 @@ func TestFailedLedger(t *testing.T) {
 	if _, err := b.Put(one); err == nil || !strings.Contains(err.Error(), "ledger") {
 		t.Errorf("stored without its ledger: %v", err)
 	}
-	if r, err := b.Read(one.ID); err != nil || string(r.Content) != "the second value" || r.Serial != 2 {
+	if r, err := b.Read(one.ID); err != nil || string(r.Content) != "the second value" || r.Serial != one.Serial+1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if err := b.Remove(one.ID); err == nil || !strings.Contains(err.Error(), "ledger") {
@@ -219,9 +220,10 @@ func TestFailedLedger(t *testing.T) {
 	if err := errors.Join(os.Remove(folder), os.Rename(folder+".kept", folder)); err != nil {
 		t.Fatal(err)
 	}
+	first := one.Serial
 	one.Content = []byte("the third value")
-	if one = put(t, b, one); one.Serial != 3 {
-		t.Errorf("the number %d is given again", one.Serial)
+	if one = put(t, b, one); one.Serial != first+2 {
+		t.Errorf("the number %d is given after %d", one.Serial, first)
 	}
 	if r, err := box(t, dir).Read(one.ID); err != nil || string(r.Content) != "the third value" {
 		t.Errorf("%+v, %v", r, err)
@@ -247,4 +249,81 @@ func TestFirstLedger(t *testing.T) {
 	}
 	place(t, filepath.Join(b.Dir, one.ID), earlier)
 	refuses(t, dir, b, one.ID, "an earlier file")
+}
+
+// TestRemovedWithoutLedger puts the file of a removed record back after the ledger was lost.
+func TestRemovedWithoutLedger(t *testing.T) {
+	dir := t.TempDir()
+	b := box(t, dir)
+	one, gone := put(t, b, record("ONE", "the value of one")), put(t, b, record("TWO", "the revoked value"))
+	file := filepath.Join(b.Dir, gone.ID)
+	earlier := content(t, file)
+	lose := func() {
+		t.Helper()
+		if err := errors.Join(b.Remove(gone.ID), os.Remove(b.ledgerFile())); err != nil {
+			t.Fatal(err)
+		}
+		b = box(t, dir)
+		place(t, file, earlier)
+	}
+	lose()
+	if r, err := b.Read(gone.ID); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "which would confirm it, is missing") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	// The next ledger does not take its number for a newer one.
+	put(t, b, one)
+	refuses(t, dir, b, gone.ID, "it was removed")
+
+	// Nor does the ledger of a box that has nothing.
+	if err := b.Remove(one.ID); err != nil {
+		t.Fatal(err)
+	}
+	lose()
+	refuses(t, dir, b, gone.ID, "it was removed")
+}
+
+// TestClockOfLedgers begins a ledger after a lost one at the time of the clock.
+func TestClockOfLedgers(t *testing.T) {
+	dir := t.TempDir()
+	for i, now := range []time.Time{time.Unix(1, 5), time.Unix(2, 0), time.Unix(-1, 0)} {
+		b := &Box{Dir: filepath.Join(dir, "sealed"), KeyFile: filepath.Join(dir, "keys", "seal.key"),
+			Now: func() time.Time { return now }}
+		if err := b.Open(); err != nil {
+			t.Fatal(err)
+		}
+		r := put(t, b, record("ONE", "the value of one"))
+		if want := []uint64{1_000_000_006, 2_000_000_001, 1}[i]; r.Serial != want {
+			t.Errorf("at %v: the number %d, want %d", now, r.Serial, want)
+		}
+		if err := errors.Join(b.Remove(r.ID), os.Remove(b.ledgerFile())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKilledFirstLedger opens a box after a process was killed before it gave numbers to all records.
+func TestKilledFirstLedger(t *testing.T) {
+	dir := t.TempDir()
+	b := box(t, dir)
+	one, two := record("ONE", "the value of one"), record("TWO", "the value of two")
+	one.ID, two.ID = newID(), newID()
+	b.ledger.Records = map[string]uint64{one.ID: 0, two.ID: 0}
+	if err := errors.Join(b.write(one), b.write(two), b.writeLedger()); err != nil {
+		t.Fatal(err)
+	}
+	earlier := content(t, filepath.Join(b.Dir, two.ID))
+	if err := b.writeNext(&one); err != nil {
+		t.Fatal(err)
+	}
+	b = box(t, dir)
+	seen := map[uint64]bool{0: true}
+	for _, want := range []Record{one, two} {
+		r, err := b.Read(want.ID)
+		if err != nil || !bytes.Equal(r.Content, want.Content) || seen[r.Serial] {
+			t.Errorf("%+v, %v", r, err)
+		}
+		seen[r.Serial] = true
+	}
+	place(t, filepath.Join(b.Dir, two.ID), earlier)
+	refuses(t, dir, b, two.ID, "an earlier file")
 }

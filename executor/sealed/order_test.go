@@ -52,7 +52,8 @@ func TestDamagedRecordsFirst(t *testing.T) {
 func TestLargestRecord(t *testing.T) {
 	b := box(t, t.TempDir())
 	r := record("", "")
-	r.ID, r.Version, r.Key, r.Serial = newID(), version, b.Keys()[0].ID(), 1
+	// The next number has as many digits.
+	r.ID, r.Version, r.Key, r.Serial = newID(), version, b.Keys()[0].ID(), put(t, b, record("ONE", "")).Serial
 	head, err := json.Marshal(r.Head)
 	if err != nil {
 		t.Fatal(err)

@@ -31,8 +31,9 @@ type Head struct {
 	Owner   string `json:"owner"`
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
-	// Serial is the number of the write among all writes of the box. Each write has a higher one. It is 0 in files from
-	// before there were ledgers.
+	// Serial is the number of the write among all writes of the box. Each write has a higher one. The first one of a
+	// ledger is higher than the time in nanoseconds at which the ledger began. It is 0 in files from before there were
+	// ledgers.
 	Serial uint64 `json:"n,omitempty"`
 }
 
