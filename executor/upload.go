@@ -42,8 +42,8 @@ func (x *Executor) Uploads() *transfer.Spool {
 }
 
 // Upload writes the files of an upload to a caller's work tree, and commits them as the person's, in one commit
-// without other changes. A container is made if there is none. Files with mistakes are a [transfer.Refused], and
-// nothing is changed.
+// without other changes. A container is made if there is none. Files with mistakes are a [transfer.Refused]. After
+// an error nothing is changed, unless the error says which files stay.
 func (x *Executor) Upload(ctx context.Context, c record.Caller, by gitd.Person, u *transfer.Upload) (Uploaded, error) {
 	done, err := x.upload(ctx, c, by, u)
 	if err != nil {
@@ -71,11 +71,7 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	}
 	defer free()
 	// The files have arrived. A person who leaves now gets all of them or none.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transfer.PlaceWithin)
-	defer cancel()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	defer context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })()
+	ctx = context.WithoutCancel(ctx)
 	tip, err := t.Tip(ctx)
 	if err != nil {
 		return done, err
@@ -83,24 +79,76 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	if own {
 		h.at = cmp.Or(t.At(), tip)
 	}
-	if err := u.Place(ctx, x.placeOf(t, lease, tip)); err != nil {
+	placed, err := x.placeUpload(ctx, t, lease, tip, u)
+	if err != nil {
 		return done, err
 	}
-	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, done.Paths), done.Paths)
+	// A commit that has begun is not cut.
+	ctx, cancel := context.WithTimeout(ctx, worktree.Housekeeping)
+	defer cancel()
+	made, err := x.commitUpload(ctx, t, lease, h, by, done.Paths)
 	if err != nil {
-		return done, uncommitted(err)
+		return done, errors.Join(err, x.undoUpload(ctx, t, lease, h, by, placed, done.Paths, made))
 	}
-	h.at = cmp.Or(made.At, h.at)
 	done.Notes = text.Clip(x.Secrets.String(made.Notes), 4<<10)
-	others := func(l worktree.LeftOut) bool { return !slices.Contains(done.Paths, l.Path) }
-	if left := slices.DeleteFunc(made.Left, others); len(left) > 0 {
-		return done, fmt.Errorf("the files are in the container; %s: %w", worktree.LeftText(left), gitd.ErrTooLarge)
+	if err := placed.Keep(ctx); err != nil {
+		done.Notes += fmt.Sprintf("temporary files of the upload stay in the container: %v\n", err)
 	}
 	if made.Tip != tip {
 		done.Commit = made.Tip
 	}
 	done.Ignored, err = missingIn(ctx, t.Repo, made.Tip, done.Paths)
 	return done, err
+}
+
+// placeUpload writes the files of an upload to a container, whose branch is at tip.
+func (x *Executor) placeUpload(ctx context.Context, t *target, lease *containers.Lease, tip gitd.Hash,
+	u *transfer.Upload) (*transfer.Placed, error) {
+	if most := x.Git.PackBytes(); u.Bytes() > most {
+		return nil, fmt.Errorf("the files have %d bytes together; git.limits.pack_bytes allows %d: %w", u.Bytes(), most,
+			gitd.ErrTooLarge)
+	}
+	ctx, cancel := context.WithTimeout(ctx, transfer.PlaceWithin)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })()
+	return u.Place(ctx, x.placeOf(t, lease, tip))
+}
+
+// commitUpload commits the placed files of an upload. The result has a commit with an error, too, if that has some of
+// the files.
+func (x *Executor) commitUpload(ctx context.Context, t *target, lease *containers.Lease, h *head, by gitd.Person,
+	paths []string) (worktree.Committed, error) {
+	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, "Upload", paths), paths)
+	if err != nil {
+		return worktree.Committed{}, uncommitted(err)
+	}
+	others := func(l worktree.LeftOut) bool { return !slices.Contains(paths, l.Path) }
+	if left := slices.DeleteFunc(slices.Clone(made.Left), others); len(left) > 0 {
+		return made, fmt.Errorf("%s: %w", worktree.LeftText(left), gitd.ErrInvalid)
+	}
+	h.at = cmp.Or(made.At, h.at)
+	return made, nil
+}
+
+// undoUpload takes the files of an upload that cannot be committed out of the container, and those that made has out
+// of the branch.
+func (x *Executor) undoUpload(ctx context.Context, t *target, lease *containers.Lease, h *head, by gitd.Person,
+	placed *transfer.Placed, paths []string, made worktree.Committed) error {
+	if err := placed.Undo(ctx); err != nil {
+		return fmt.Errorf("files of the upload stay in the container: %w", err)
+	}
+	if made.At == "" || made.At == h.at {
+		return nil
+	}
+	h.at = made.At
+	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, "Undo the upload of", paths), paths)
+	if err != nil {
+		return fmt.Errorf("files of the upload stay in the branch: %w", err)
+	}
+	h.at = cmp.Or(made.At, h.at)
+	return nil
 }
 
 // placeOf returns the place of an upload in a container.
@@ -123,18 +171,18 @@ func (x *Executor) placeOf(t *target, lease *containers.Lease, tip gitd.Hash) tr
 	}
 }
 
-// uploadText returns the message of the commit of an upload.
-func (x *Executor) uploadText(t *target, paths []string) string {
-	subject := fmt.Sprintf("Upload %s", text.Clip(paths[0], 60))
+// uploadText returns the message of a commit of an upload, with its verb.
+func (x *Executor) uploadText(t *target, verb string, paths []string) string {
+	subject := fmt.Sprintf("%s %s", verb, text.Clip(paths[0], 60))
 	if len(paths) > 1 {
-		subject = fmt.Sprintf("Upload %d files", len(paths))
+		subject = fmt.Sprintf("%s %d files", verb, len(paths))
 	}
 	message := commitText(x.Secrets,
 		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n", subject, record.TrailerCaller, t.Caller, record.TrailerStep, uploadStep))
 	return text.Clip(message, 4<<10)
 }
 
-// uncommitted returns an error of a commit with its kind. The files are in the container.
+// uncommitted returns an error of a commit with its kind.
 func uncommitted(err error) error {
 	var u *worktree.Uncommitted
 	if !errors.As(err, &u) {
@@ -144,7 +192,7 @@ func uncommitted(err error) error {
 	if u.Reason == record.ReasonDiskFull {
 		kind = syscall.ENOSPC
 	}
-	return fmt.Errorf("the files are in the container, and could not be committed: %s: %w", u.Text, kind)
+	return fmt.Errorf("the files cannot be committed: %s: %w", u.Text, kind)
 }
 
 // missingIn returns the paths that a commit does not have.

@@ -118,6 +118,33 @@ func TestUploadRefused(t *testing.T) {
 	}
 }
 
+// TestUploadUncommitted uploads a file that no push may bring. Neither the container nor the branch has it, nor the
+// other files of the upload.
+func TestUploadUncommitted(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("run:up", "echo first >kept.txt")
+	before := w.inRepo("rev-parse", "ramus/run-up^{tree}")
+	u := w.x.Uploads().Begin()
+	defer u.Close()
+	u.Replace = true
+	for name, content := range map[string]string{"fine.txt": "fine", "kept.txt": "second",
+		".gitmodules": "[submodule \"x\"]\n\tpath = x\n\turl = -u./payload\n"} {
+		if err := u.Add(name, strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u); !errors.Is(err, gitd.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+	if after := w.inRepo("rev-parse", "ramus/run-up^{tree}"); after != before {
+		t.Errorf("the branch has %s", w.inRepo("diff", "--stat", before, after))
+	}
+	if _, out, _ := w.exec("run:up", "cat kept.txt; ls -A; ls -A .git/logs; git status --porcelain"); !strings.Contains(out, "first") ||
+		strings.Contains(out, "fine.txt") || strings.Contains(out, "gitmodules") || strings.Contains(out, "ramus-upload") {
+		t.Errorf("%s", out)
+	}
+}
+
 // TestUploadAtOnce has several people upload to one workspace at the same moment. Each gets a commit of their own, and
 // one name is given once.
 func TestUploadAtOnce(t *testing.T) {

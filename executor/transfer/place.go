@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // temporary begins the name of the folder of files that are not complete. It is on the file system of the work tree,
-// so that a rename is enough, and where no commit finds it, if the server dies meanwhile.
+// so that a rename suffices.
 const temporary = ".ramus-upload-"
 
 // stagings are the folders of the work tree that may have the temporary one, the best first. Nothing below .git/logs
@@ -46,30 +47,39 @@ type Container struct {
 	Allow func(name string, size int64) error
 }
 
-// Place writes the files to a container. All of them are there when it returns nil, and none otherwise, unless the
+// Place writes the files to a container. All of them are there if the error is nil, and none otherwise, unless the
 // container or the server was lost while they got their names. It returns a [*Refused] for files that cannot be where
-// they are wanted. The caller keeps others from committing meanwhile.
-func (u *Upload) Place(ctx context.Context, to Container) error {
+// they are wanted. The caller keeps others from committing until it has called a method of the result.
+func (u *Upload) Place(ctx context.Context, to Container) (*Placed, error) {
 	if err := u.Check(); err != nil {
-		return err
+		return nil, err
 	}
 	files, err := to.Open(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
 	p := &placing{u: u, to: to, files: files, token: strings.ToLower(rand.Text()[:10]),
 		folders: map[string]folderState{}}
 	if err := p.check(ctx); err != nil {
-		return p.why(ctx, err)
+		return nil, p.why(ctx, err)
 	}
 	if err := p.write(ctx); err != nil {
-		return errors.Join(p.why(ctx, err), p.tidy(ctx, true))
+		return nil, errors.Join(p.why(ctx, err), p.tidy(ctx, true))
 	}
-	_ = p.tidy(ctx, false) // all files are placed, and no commit finds the rest
-	return nil
+	return &Placed{p}, nil
 }
+
+// Placed is an upload whose files are in a container. Either Keep or Undo must be called, once.
+type Placed struct{ p *placing }
+
+// Keep removes the copies of replaced files. It may be called after ctx has ended.
+func (d *Placed) Keep(ctx context.Context) error { return d.p.tidy(ctx, false) }
+
+// Undo removes the files and the folders that were made for them, and restores the replaced files. It may be called
+// after ctx has ended.
+func (d *Placed) Undo(ctx context.Context) error { return d.p.tidy(ctx, true) }
 
 // placing is the work of [Upload.Place].
 type placing struct {
@@ -326,8 +336,11 @@ func (p *placing) tidy(ctx context.Context, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyWithin)
 	defer cancel()
 	files, err := p.to.Open(ctx)
+	if errors.Is(err, containers.ErrGone) {
+		return nil // with these files
+	}
 	if err != nil {
-		return nil // the container is gone, with these files
+		return fmt.Errorf("cannot remove the temporary files of the upload: %w", err)
 	}
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
@@ -347,7 +360,7 @@ func (p *placing) tidy(ctx context.Context, failed bool) error {
 	return errors.Join(err, files.RemoveDirectory(p.at(p.staging)))
 }
 
-// takeBack removes the files that have their names, and names again what they replaced.
+// takeBack removes the placed files, and restores the files that they replaced.
 func (p *placing) takeBack(files *sftp.Client) (err error) {
 	for i, name := range p.u.Paths()[:p.placed] {
 		take := func() error { return files.Remove(p.at(name)) }

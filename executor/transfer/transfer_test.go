@@ -68,6 +68,18 @@ func begin(t *testing.T, s *transfer.Spool, files map[string]string) *transfer.U
 	return u
 }
 
+// keep places an upload for good.
+func keep(t *testing.T, u *transfer.Upload, to transfer.Container) {
+	t.Helper()
+	placed, err := u.Place(t.Context(), to)
+	if err == nil {
+		err = placed.Keep(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // read returns the files below a folder.
 func read(t *testing.T, root string) map[string]string {
 	t.Helper()
@@ -106,15 +118,40 @@ func TestPlace(t *testing.T) {
 	write(t, to.Root, map[string]string{"docs/old.txt": "old", "README": "read me"})
 	u := begin(t, &transfer.Spool{}, map[string]string{"a.txt": "a", "deep/er/b.bin": "\x00\x01", "old.txt": "new", "empty": ""})
 	u.Folder, u.Replace = "docs", true
-	if err := u.Place(t.Context(), to); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, u, to)
 	want := map[string]string{"docs/a.txt": "a", "docs/deep/er/b.bin": "\x00\x01", "docs/old.txt": "new", "docs/empty": "", "README": "read me"}
 	if got := read(t, to.Root); !maps.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	if info, err := os.Stat(filepath.Join(to.Root, "docs/old.txt")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("the mode of a file that is replaced: %v, %v", info, err)
+	}
+}
+
+// TestUndo undoes an upload that was placed, after its context has ended. The work tree is as before.
+func TestUndo(t *testing.T) {
+	to := place(t)
+	before := map[string]string{"docs/old.txt": "old", ".git/logs/HEAD": "log"}
+	write(t, to.Root, before)
+	u := begin(t, &transfer.Spool{}, map[string]string{"docs/old.txt": "new", "docs/a.txt": "a", "deep/er/b": "b"})
+	u.Replace = true
+	ctx, cancel := context.WithCancel(t.Context())
+	placed, err := u.Place(ctx, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, to.Root); got["docs/old.txt"] != "new" || got["docs/a.txt"] != "a" || got["deep/er/b"] != "b" {
+		t.Errorf("%q", got)
+	}
+	cancel()
+	if err := placed.Undo(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, to.Root); !maps.Equal(got, before) {
+		t.Errorf("%q", got)
+	}
+	if _, err := os.Stat(filepath.Join(to.Root, "deep")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a new folder stays")
 	}
 }
 
@@ -162,7 +199,7 @@ func TestPlaceRefuses(t *testing.T) {
 			before := read(t, to.Root)
 			u := begin(t, &transfer.Spool{}, c.files)
 			u.Folder = c.folder
-			err := u.Place(t.Context(), to)
+			_, err := u.Place(t.Context(), to)
 			var refused *transfer.Refused
 			if !errors.As(err, &refused) || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%v, want %v with %q", err, c.kind, c.why)
@@ -190,7 +227,7 @@ func TestPlaceTidies(t *testing.T) {
 	}
 	u := begin(t, &transfer.Spool{}, map[string]string{"a": "changed", "b/c/d": "d", "z/new": "new"})
 	u.Replace = true
-	if err := u.Place(t.Context(), to); err == nil {
+	if _, err := u.Place(t.Context(), to); err == nil {
 		t.Fatal("it was placed")
 	}
 	want := map[string]string{"z/keep": "keep", "a": "old", ".git/logs/HEAD": "log", "z/new/inside": "in the way"}
@@ -214,7 +251,7 @@ func TestPlaceLate(t *testing.T) {
 		}
 		return nil, nil
 	}
-	if err := begin(t, &transfer.Spool{}, map[string]string{"a": "a", "z/new": "ours"}).Place(t.Context(), to); err == nil {
+	if _, err := begin(t, &transfer.Spool{}, map[string]string{"a": "a", "z/new": "ours"}).Place(t.Context(), to); err == nil {
 		t.Error("it was placed")
 	}
 	if got := read(t, to.Root); !maps.Equal(got, map[string]string{"z/keep": "keep", "z/new": "theirs"}) {
@@ -228,9 +265,7 @@ func TestPlaceHostileGit(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(to.Root, ".git")); err != nil {
 		t.Fatal(err)
 	}
-	if err := begin(t, &transfer.Spool{}, map[string]string{"a": "a"}).Place(t.Context(), to); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, begin(t, &transfer.Spool{}, map[string]string{"a": "a"}), to)
 	if got := read(t, to.Root); !maps.Equal(got, map[string]string{"a": "a", ".git": "link"}) {
 		t.Errorf("%q", got)
 	}
@@ -245,7 +280,7 @@ func TestPlaceEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	u := begin(t, &transfer.Spool{}, map[string]string{"a": "a"})
-	if err := u.Place(ctx, to); err == nil {
+	if _, err := u.Place(ctx, to); err == nil {
 		t.Error("it was placed")
 	}
 	if got := read(t, to.Root); len(got) > 0 {

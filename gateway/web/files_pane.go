@@ -42,6 +42,7 @@ type filesRows struct {
 	// Typed and Replace are the form, as it was sent.
 	Typed   string
 	Replace bool
+	Failed  string   // what Wrong is about
 	Wrong   []string // why the files were refused
 	Hint    string
 	Sent    string // the result of an upload
@@ -60,6 +61,7 @@ type fileRow struct {
 type uploadProblem struct {
 	folder  string
 	replace bool
+	failed  string
 	wrong   []string
 	hint    string
 }
@@ -72,7 +74,7 @@ func (p filesPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templ
 		Bytes: transfer.MaxBytes, Files: transfer.MaxFiles}
 	rows.Typed = rows.Folder
 	if w := page.wrong; w != nil {
-		rows.Typed, rows.Replace, rows.Wrong, rows.Hint = w.folder, w.replace, w.wrong, w.hint
+		rows.Typed, rows.Replace, rows.Failed, rows.Wrong, rows.Hint = w.folder, w.replace, w.failed, w.wrong, w.hint
 	} else {
 		rows.Sent = sentWords(q)
 	}
@@ -202,11 +204,11 @@ func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.For
 	if s.ID == "" || p.Kind == route.KindInternal || p.Kind == route.KindDenied || p.Kind == route.KindGone {
 		return err
 	}
-	w := &uploadProblem{folder: form.Folder, replace: form.Replace, hint: p.Hint,
+	w := &uploadProblem{folder: form.Folder, replace: form.Replace, failed: "The upload failed.", hint: p.Hint,
 		wrong: []string{render.ClipClean(p.Error(), 2000)}}
 	var refused *transfer.Refused
 	if errors.As(err, &refused) {
-		w.wrong = nil
+		w.failed, w.wrong = "Nothing was uploaded.", nil
 		for _, m := range refused.Mistakes {
 			line := render.ClipClean(m.Why, 500)
 			if m.Name != "" {

@@ -65,7 +65,7 @@ func TestFilesWithoutContainers(t *testing.T) {
 		{"no file", map[string]string{"folder": "docs"}, nil, 422, "choose a file"},
 		{"a name outside", map[string]string{"folder": "docs"}, map[string]string{"../<i>x": "x"}, 422, "&lt;i&gt;x"},
 		{"a folder outside", map[string]string{"folder": "../docs"}, map[string]string{"x": "x"}, 422, "the folder cannot be used"},
-		{"no engine", map[string]string{"folder": "docs", "replace": "1"}, map[string]string{"x": "x"}, 503, "Nothing was uploaded."},
+		{"no engine", map[string]string{"folder": "docs", "replace": "1"}, map[string]string{"x": "x"}, 503, "The upload failed."},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			status, _, body := w.upload("/workspaces/run-otter/files", x.fields, x.files)

@@ -47,7 +47,7 @@ if (form) {
   const size = (n: number) => n < 1024 ? `${n} B` : n < 1 << 20 ? `${Math.round(n / 1024)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;
   const bytes = (all: Chosen[]) => all.reduce((n, c) => n + c.file.size, 0);
 
-  /** Says next to the field why nothing was uploaded. No lines take that back. */
+  /** Shows the reasons for a refusal below the field. Without lines it hides them. */
   const say = (...lines: string[]) => {
     wrong.hidden = !lines.length;
     wrong.replaceChildren(...lines.map(line => {
@@ -91,7 +91,8 @@ if (form) {
       const answer = (r.response ?? {}) as { paths?: string[]; ignored?: string[]; detail?: string; hint?: string; kind?: string };
       if (r.status !== 200 || !answer.paths) {
         const why = answer.detail ?? `the server answers ${r.status}`;
-        say('Nothing was uploaded.', `${why.charAt(0).toUpperCase()}${why.slice(1)}.`, ...(answer.hint ? [answer.hint] : []));
+        const refused = r.status < 500 && answer.kind !== 'conflict';
+        say(refused ? 'Nothing was uploaded.' : 'The upload failed.', `${why.charAt(0).toUpperCase()}${why.slice(1)}.`, ...(answer.hint ? [answer.hint] : []));
         if (answer.kind === 'exists') form.querySelector<HTMLInputElement>('input[name="replace"]')?.focus();
         return;
       }
