@@ -79,7 +79,7 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	if own {
 		h.at = cmp.Or(t.At(), tip)
 	}
-	placed, err := x.placeUpload(ctx, t, lease, tip, u)
+	placed, err := x.placeUpload(ctx, t, lease, h.at, tip, u)
 	if err != nil {
 		return done, err
 	}
@@ -101,8 +101,8 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	return done, err
 }
 
-// placeUpload writes the files of an upload to a container, whose branch is at tip.
-func (x *Executor) placeUpload(ctx context.Context, t *target, lease *containers.Lease, tip gitd.Hash,
+// placeUpload writes the files of an upload to a container whose work tree is at a commit. The branch is at tip.
+func (x *Executor) placeUpload(ctx context.Context, t *target, lease *containers.Lease, at, tip gitd.Hash,
 	u *transfer.Upload) (*transfer.Placed, error) {
 	if most := x.Git.PackBytes(); u.Bytes() > most {
 		return nil, fmt.Errorf("the files have %d bytes together; git.limits.pack_bytes allows %d: %w", u.Bytes(), most,
@@ -113,7 +113,7 @@ func (x *Executor) placeUpload(ctx context.Context, t *target, lease *containers
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })()
-	return u.Place(ctx, x.placeOf(t, lease, tip))
+	return u.Place(ctx, x.placeOf(t, lease, at, tip))
 }
 
 // commitUpload commits the placed files of an upload. The result has a commit with an error, too, if that has some of
@@ -151,15 +151,15 @@ func (x *Executor) undoUpload(ctx context.Context, t *target, lease *containers.
 	return nil
 }
 
-// placeOf returns the place of an upload in a container.
-func (x *Executor) placeOf(t *target, lease *containers.Lease, tip gitd.Hash) transfer.Container {
+// placeOf returns the place of an upload in a container whose work tree is at a commit. The branch is at tip.
+func (x *Executor) placeOf(t *target, lease *containers.Lease, at, tip gitd.Hash) transfer.Container {
 	return transfer.Container{
 		Open: lease.Host.Files,
 		Root: containers.WorkDir,
 		Names: func(ctx context.Context, folder string) ([]string, error) {
 			list, err := t.Repo.Tree(ctx, string(tip), folder, false)
 			if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
-				return nil, nil // nobody has committed such a folder
+				return nil, nil // the branch does not have the folder
 			}
 			names := make([]string, len(list))
 			for i, e := range list {
@@ -167,8 +167,41 @@ func (x *Executor) placeOf(t *target, lease *containers.Lease, tip gitd.Hash) tr
 			}
 			return names, err
 		},
-		Allow: func(name string, size int64) error { return x.Git.Commitable(name, 0o100644, size) },
+		Pushed: func(ctx context.Context, name string) (bool, error) { return isPushed(ctx, t.Repo, at, tip, name) },
+		Allow:  func(name string, size int64) error { return x.Git.Commitable(name, 0o100644, size) },
 	}
+}
+
+// isPushed reports whether two commits differ in a file, or in whether what is above it is a folder.
+func isPushed(ctx context.Context, repo *gitd.Repo, at, tip gitd.Hash, name string) (bool, error) {
+	if at == tip {
+		return false, nil
+	}
+	for part := name; part != "."; part = path.Dir(part) {
+		old, err := entryAt(ctx, repo, at, part)
+		if err != nil {
+			return false, err
+		}
+		now, err := entryAt(ctx, repo, tip, part)
+		if err != nil {
+			return false, err
+		}
+		bothFolders := old.Type == "tree" && now.Type == "tree"
+		newFolder := old.Type == "" && now.Type == "tree" || old.Type == "tree" && now.Type == ""
+		if part == name && old != now && !bothFolders || part != name && old.Type != now.Type && !newFolder {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// entryAt returns an entry of a commit. The zero value means that there is none.
+func entryAt(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, name string) (gitd.TreeEntry, error) {
+	e, err := repo.Entry(ctx, string(commit), name)
+	if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
+		return gitd.TreeEntry{}, nil
+	}
+	return e, err
 }
 
 // uploadText returns the message of a commit of an upload, with its verb.

@@ -145,6 +145,41 @@ func TestUploadUncommitted(t *testing.T) {
 	}
 }
 
+// TestUploadBehind uploads files while the branch has pushed changes that the container does not have. A file with such
+// a change is refused, also for replacement, and another one is merged with the changes.
+func TestUploadBehind(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("run:up", "echo first >mine.txt; echo 0 >same.txt")
+	w.sh(t.TempDir(), "git clone -q -b ramus/run-up "+w.data+"/repos/demo.git . && git config user.name H && git config user.email h@example.com && mkdir -p new && echo theirs >report.csv && echo theirs >mine.txt && "+
+		"echo theirs >new/one && git rm -q same.txt && git add -A && git commit -qm push && git push -q origin HEAD")
+	before := w.inRepo("rev-parse", "ramus/run-up")
+	for _, c := range []struct {
+		name    string
+		replace bool
+	}{{"report.csv", false}, {"report.csv", true}, {"mine.txt", true}, {"same.txt", true}, {"new", false}, {"report.csv/x", false}} {
+		u := w.x.Uploads().Begin()
+		defer u.Close()
+		u.Replace = c.replace
+		if err := u.Add(c.name, strings.NewReader("ours")); err != nil {
+			t.Fatal(err)
+		}
+		_, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u)
+		var refused *transfer.Refused
+		if !errors.As(err, &refused) {
+			t.Errorf("%s, replace %v: %v", c.name, c.replace, err)
+		}
+	}
+	if after := w.inRepo("rev-parse", "ramus/run-up"); after != before {
+		t.Errorf("the branch moved from %s to %s", before, after)
+	}
+	if done, err := w.upload("run:up", "new", "two", "two\n"); err != nil || done.Commit == "" || len(done.Ignored) > 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if got := w.inRepo("show", "ramus/run-up:mine.txt") + w.inRepo("show", "ramus/run-up:new/two"); got != "theirstwo" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestUploadAtOnce has several people upload to one workspace at the same moment. Each gets a commit of their own, and
 // one name is given once.
 func TestUploadAtOnce(t *testing.T) {

@@ -40,9 +40,12 @@ type Container struct {
 	Open func(ctx context.Context) (*sftp.Client, error)
 	// Root is the work tree there.
 	Root string
-	// Names returns the names in a folder of the work tree, as far as commits have them. Files of another case are
-	// mistakes. Nil means that there are none.
+	// Names returns the names in a folder of the branch. A file that the branch has is there, also if the container
+	// lacks it. Names of another case are mistakes. Nil means that neither is checked.
 	Names func(ctx context.Context, folder string) ([]string, error)
+	// Pushed reports whether the branch has a change of a file, or of a folder above it, that the container does not
+	// have. Nil means that it has all of them.
+	Pushed func(ctx context.Context, name string) (bool, error)
 	// Allow returns why no commit may have a file. Nil means that every commit may.
 	Allow func(name string, size int64) error
 }
@@ -61,7 +64,7 @@ func (u *Upload) Place(ctx context.Context, to Container) (*Placed, error) {
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
 	p := &placing{u: u, to: to, files: files, token: strings.ToLower(rand.Text()[:10]),
-		folders: map[string]folderState{}}
+		folders: map[string]folderState{}, names: map[string][]string{}}
 	if err := p.check(ctx); err != nil {
 		return nil, p.why(ctx, err)
 	}
@@ -88,6 +91,7 @@ type placing struct {
 	files   *sftp.Client
 	token   string
 	folders map[string]folderState // of the work tree, by path
+	names   map[string][]string    // of folders of the branch, by path
 	modes   map[string]fs.FileMode // of files that are replaced
 	made    []string               // folders that were not there, the outer first
 	staging string                 // the folder of files that are not complete
@@ -120,42 +124,65 @@ func (p *placing) check(ctx context.Context) error {
 				continue
 			}
 		}
-		dir, err := p.folder(ctx, parent(name))
-		if err != nil {
+		if err := p.checkFile(ctx, r, name); err != nil {
 			return err
-		}
-		if dir.why != "" {
-			r.add(gitd.ErrInvalid, name, dir.why)
-			continue
-		}
-		if !dir.exists {
-			continue
-		}
-		info, err := p.files.Lstat(p.at(name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			if other, err := p.other(ctx, name); err != nil {
-				return err
-			} else if other != "" {
-				r.add(gitd.ErrExists, name,
-					fmt.Sprintf("%.200q is there, which some file systems take for the same", other))
-			}
-		case err != nil:
-			return err
-		case info.IsDir():
-			r.add(gitd.ErrInvalid, name, "a folder has this name")
-		case !info.Mode().IsRegular():
-			r.add(gitd.ErrInvalid, name, "a link or a special file has this name")
-		case !p.u.Replace:
-			r.add(gitd.ErrExists, name, "there is such a file; allow its replacement, or choose another folder")
-		default:
-			p.modes[name] = info.Mode().Perm()
 		}
 	}
 	if err := r.err(); err != nil {
 		return err
 	}
 	return p.room()
+}
+
+// checkFile looks at the place of one file, and adds its mistake to r.
+func (p *placing) checkFile(ctx context.Context, r *Refused, name string) error {
+	dir, err := p.folder(ctx, parent(name))
+	if err != nil {
+		return err
+	}
+	if dir.why != "" {
+		r.add(gitd.ErrInvalid, name, dir.why)
+		return nil
+	}
+	if p.to.Pushed != nil {
+		if pushed, err := p.to.Pushed(ctx, name); err != nil {
+			return err
+		} else if pushed {
+			r.add(gitd.ErrConflict, name, "somebody pushed a change of it, which the container gets with the next command")
+			return nil
+		}
+	}
+	other, err := p.like(ctx, name)
+	if err != nil {
+		return err
+	}
+	info, err := p.lstat(dir, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && other != "" && other != path.Base(name):
+		r.add(gitd.ErrExists, name, fmt.Sprintf("%.200q is there, which some file systems take for the same", other))
+	case errors.Is(err, fs.ErrNotExist) && other != "" && !p.u.Replace:
+		r.add(gitd.ErrExists, name, "the branch has such a file; allow its replacement, or choose another folder")
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.IsDir():
+		r.add(gitd.ErrInvalid, name, "a folder has this name")
+	case !info.Mode().IsRegular():
+		r.add(gitd.ErrInvalid, name, "a link or a special file has this name")
+	case !p.u.Replace:
+		r.add(gitd.ErrExists, name, "there is such a file; allow its replacement, or choose another folder")
+	default:
+		p.modes[name] = info.Mode().Perm()
+	}
+	return nil
+}
+
+// lstat returns the state of a file in a folder. A folder that does not exist has none.
+func (p *placing) lstat(dir folderState, name string) (fs.FileInfo, error) {
+	if !dir.exists {
+		return nil, fs.ErrNotExist
+	}
+	return p.files.Lstat(p.at(name))
 }
 
 // parent returns the folder of a path. That of a file at the top is "".
@@ -184,11 +211,11 @@ func (p *placing) folder(ctx context.Context, dir string) (folderState, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			s.exists = false
-			other, err := p.other(ctx, dir)
+			other, err := p.like(ctx, dir)
 			if err != nil {
 				return s, err
 			}
-			if other != "" {
+			if other != "" && other != path.Base(dir) {
 				s.why = fmt.Sprintf("%.200q is there, which some file systems take for the same folder", other)
 			}
 		case err != nil:
@@ -203,18 +230,28 @@ func (p *placing) folder(ctx context.Context, dir string) (folderState, error) {
 	return s, nil
 }
 
-// other returns a committed name next to name that differs in case, or "".
-func (p *placing) other(ctx context.Context, name string) (string, error) {
+// like returns the name in the branch that equals that of a path, or differs from it in case alone. It returns "" if
+// there is none.
+func (p *placing) like(ctx context.Context, name string) (string, error) {
 	if p.to.Names == nil {
 		return "", nil
 	}
-	names, err := p.to.Names(ctx, parent(name))
-	if err != nil {
-		return "", err
+	dir := parent(name)
+	names, ok := p.names[dir]
+	if !ok {
+		var err error
+		if names, err = p.to.Names(ctx, dir); err != nil {
+			return "", err
+		}
+		p.names[dir] = names
 	}
 	base := path.Base(name)
+	if slices.Contains(names, base) {
+		return base, nil
+	}
+	key := fold(base)
 	for _, n := range names {
-		if n != base && fold(n) == fold(base) {
+		if fold(n) == key {
 			return n, nil
 		}
 	}

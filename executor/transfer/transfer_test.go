@@ -172,6 +172,7 @@ func TestPlaceRefuses(t *testing.T) {
 		{"link in place of a file", "", map[string]string{"way": "x"}, gitd.ErrInvalid, "a link or a special file"},
 		{"case", "", map[string]string{"ReadMe": "x"}, gitd.ErrExists, `"README" is there`},
 		{"case of a folder", "DOCS", map[string]string{"x": "x"}, gitd.ErrInvalid, `"docs" is there`},
+		{"file of the branch alone", "", map[string]string{"gone": "x"}, gitd.ErrExists, "the branch has such a file"},
 		{"too large for a commit", "", map[string]string{"large": "0123456789"}, gitd.ErrInvalid, "10 bytes"},
 		{"folder outside", "../x", map[string]string{"x": "x"}, gitd.ErrInvalid, "the folder cannot be used"},
 		{"nothing", "", nil, gitd.ErrInvalid, "choose a file"},
@@ -186,7 +187,7 @@ func TestPlaceRefuses(t *testing.T) {
 			}
 			to.Names = func(_ context.Context, folder string) ([]string, error) {
 				if folder == "" {
-					return []string{"README", "docs"}, nil
+					return []string{"README", "docs", "gone"}, nil
 				}
 				return nil, nil
 			}
