@@ -18,7 +18,7 @@ const (
 )
 
 // CheckPath returns why a slash-separated path cannot be that of an uploaded file. It returns nil for a relative path
-// that stays below its folder, has no part that git keeps for itself, and looks as it is.
+// that stays below its folder, and has no part that git keeps for itself and no control or format characters.
 func CheckPath(name string) error {
 	switch {
 	case name == "":
@@ -36,7 +36,7 @@ func CheckPath(name string) error {
 	}
 	for _, r := range name {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == utf8.RuneError {
-			return fmt.Errorf("its name has the character %U, which nobody sees", r)
+			return fmt.Errorf("its name has the character %U, which is invisible", r)
 		}
 	}
 	for part := range strings.SplitSeq(name, "/") {
@@ -63,6 +63,30 @@ func checkPart(part string) error {
 		return fmt.Errorf("%q begins or ends with a space, or ends with a dot", part)
 	}
 	return nil
+}
+
+// isPackable reports whether a name means one file below its folder wherever an archive is unpacked, and is shown as it
+// is. A colon means a part of the file on some systems, which is below the folder too.
+func isPackable(name string) bool {
+	unclear := func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+	return isName(name) && !object.IsDotGit(name) && utf8.ValidString(name) && !strings.Contains(name, `\`) &&
+		!strings.ContainsFunc(name, unclear)
+}
+
+// isName reports whether a name can be that of an entry of a folder.
+func isName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}
+
+// hasGit reports whether a part of a path is a name that git keeps for itself. Such a folder has settings that run
+// programs.
+func hasGit(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if object.IsDotGit(part) {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckFolder is [CheckPath] for a folder. The path "" is that of the work tree.

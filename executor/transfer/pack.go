@@ -40,8 +40,9 @@ var ErrArchive = errors.New("the folder is too large for an archive")
 type Plan struct {
 	Files []Entry
 	Bytes int64
-	// Left is the number of links, submodules and special files, which are left out, because they would name files of
-	// the machine that unpacks them.
+	// Left is the number of entries that are left out. Links, submodules and special files are, because their targets
+	// would be resolved on the machine that unpacks them. Names are that another system could take for another file,
+	// and those of git, whose settings run programs.
 	Left int
 
 	seen int // entries with the folders, which may hold nothing
@@ -50,6 +51,9 @@ type Plan struct {
 // Find lists the files of a folder with all folders below. It returns an [ErrArchive] if there are too many.
 func Find(ctx context.Context, t Tree, folder string) (Plan, error) {
 	var p Plan
+	if folder != "" && (!isPackable(path.Base(folder)) || hasGit(folder)) {
+		return p, fmt.Errorf("%.200q is no name for an archive: %w", folder, gitd.ErrInvalid)
+	}
 	err := p.find(ctx, t, folder, 0)
 	return p, err
 }
@@ -69,6 +73,10 @@ func (p *Plan) find(ctx context.Context, t Tree, folder string, depth int) error
 		return p.tooLarge()
 	}
 	for _, e := range list {
+		if !isPackable(path.Base(e.Path)) {
+			p.Left++
+			continue
+		}
 		switch e.Kind {
 		case KindFolder:
 			if err := p.find(ctx, t, e.Path, depth+1); err != nil {
@@ -91,8 +99,8 @@ func (p *Plan) tooLarge() error {
 		MaxPackFiles, MaxPackBytes>>20, maxPackDepth, errors.Join(ErrArchive, gitd.ErrTooLarge))
 }
 
-// Pack writes an archive of the files of a plan. Their paths begin with name, and go on below folder. An archive that
-// fails has no end, so that nobody takes it for complete.
+// Pack writes an archive of the files of a plan. Their paths begin with name, and go on below folder. After an error
+// the archive has no end, so that readers detect it.
 func Pack(ctx context.Context, w io.Writer, f Format, t Tree, p Plan, folder, name string, at time.Time) error {
 	a := newArchive(w, f, at)
 	left := int64(MaxPackBytes)

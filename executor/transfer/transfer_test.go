@@ -394,6 +394,38 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestPackHostile packs a work tree with a repository in a folder, whose settings would run a program of the person who
+// unpacks it, and with names that other systems take for other files.
+func TestPackHostile(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{"fine": "x", "sub/.git/config": "[core]\n\tfsmonitor = evil\n", "sub/.GIT /config": "x",
+		"sub/git~1/config": "x", `..\..\evil.bat`: "x", "a\nb": "x", "x\u202etxt.exe": "x", "10:15.log": "x", "bad\xff": "x"})
+	live, err := transfer.OpenLive(dial(t), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	for _, name := range []string{"sub/.git", "sub/.git/config", "sub/.GIT /config"} {
+		if _, err := live.Look(t.Context(), name); !errors.Is(err, gitd.ErrNotFound) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	plan, err := transfer.Find(t.Context(), live, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range plan.Files {
+		names = append(names, e.Path)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"10:15.log", "fine"}) || plan.Left != 4 {
+		t.Errorf("%q, %d left out", names, plan.Left)
+	}
+	if _, err := transfer.Find(t.Context(), live, "sub/.git"); err == nil {
+		t.Error("a folder of git is packed")
+	}
+}
+
 // endless is a container that lists names without an end.
 type endless struct{}
 

@@ -15,6 +15,7 @@ import (
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Entry is a file or a folder of a [Tree].
@@ -114,15 +115,15 @@ func (t Committed) Open(ctx context.Context, name string) (io.ReadCloser, int64,
 	return t.Repo.OpenFile(ctx, string(t.Commit), name)
 }
 
-// Live is the work tree in a container, as it is now. Nobody has to have committed it. Close frees it. It is not safe
-// for concurrent use.
+// Live is the work tree in a container, as it is now. It includes files that are not committed. Folders of git are
+// left out. Close frees it. It is not safe for concurrent use.
 type Live struct {
 	files *sftp.Client
 	root  string
 	meter *meter
 }
 
-// maxListing bounds the answer of a container to the question for a folder, in bytes. It may list names for ever.
+// maxListing bounds the listing of a folder by a container, in bytes. A hostile container may never end it.
 const maxListing = 8 << 20
 
 // OpenLive returns the work tree at root of a container, whose files conn serves by SFTP. Close closes conn.
@@ -167,7 +168,7 @@ func (t *Live) List(ctx context.Context, folder string, most int) ([]Entry, erro
 	}
 	var all []Entry
 	for _, info := range infos {
-		if folder == "" && info.Name() == ".git" || checkListed(info.Name()) != nil {
+		if !isName(info.Name()) || object.IsDotGit(info.Name()) {
 			continue
 		}
 		all = append(all, liveEntry(path.Join(folder, info.Name()), info))
@@ -177,14 +178,6 @@ func (t *Live) List(ctx context.Context, folder string, most int) ([]Entry, erro
 		err = ErrTooMany
 	}
 	return all, err
-}
-
-// checkListed returns why a name that a container claims is none.
-func checkListed(name string) error {
-	if name == "." || name == ".." || name == "" || path.Base(name) != name {
-		return gitd.ErrInvalid
-	}
-	return nil
 }
 
 func liveEntry(name string, info fs.FileInfo) Entry {
@@ -200,7 +193,7 @@ func liveEntry(name string, info fs.FileInfo) Entry {
 	return e
 }
 
-// within returns a problem for a path of the repository itself, or one that leaves the work tree.
+// within returns an error for a path of a repository itself, or one that leaves the work tree.
 func (t *Live) within(name string) error {
 	if name == "" {
 		return nil
@@ -208,7 +201,7 @@ func (t *Live) within(name string) error {
 	if !fs.ValidPath(name) || name == "." {
 		return fmt.Errorf("%.200q is no path below the work tree: %w", name, gitd.ErrInvalid)
 	}
-	if name == ".git" || len(name) > 4 && name[:5] == ".git/" {
+	if hasGit(name) {
 		return fmt.Errorf("%.200q: %w", name, gitd.ErrNotFound)
 	}
 	return nil

@@ -217,6 +217,7 @@ func (api *API) sendArchive(ctx context.Context, c *route.Call, t transfer.Tree,
 		name += "-" + path.Base(folder)
 	}
 	c.MarkAttachment(name + "." + string(format))
+	c.W.Header().Set("X-Ramus-Left-Out", strconv.Itoa(plan.Left))
 	c.SendAsIs() // it is compressed
 	at := time.Now
 	if api.Now != nil {
