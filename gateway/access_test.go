@@ -263,6 +263,8 @@ var expected = map[string]row{
 	"POST /workspaces/{workspace}/files": {accessForm, "form", "/workspaces/run-subject/files", ""},
 	"GET /workspaces/{workspace}/download": {accessPage, "page",
 		"/workspaces/run-subject/download?path=a/b", ""},
+	"POST /workspaces/{workspace}/download": {accessForm, "form",
+		"/workspaces/run-subject/download", "path="}, // no path, so that no container starts
 	"GET /connect":                          {route.AccessPublic, "", "/connect?ticket=x", ""},
 	"POST /connect":                         {route.AccessPublic, "", "/connect", "ticket=x&token=x"},
 	"GET /auth/oidc":                        {route.AccessPublic, "", "/auth/oidc", ""},

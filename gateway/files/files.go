@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path"
 	"strconv"
 	"sync"
@@ -51,7 +52,7 @@ func (api *API) Routes() []route.Route {
 			Summary: "Upload files into a workspace; they become one commit",
 			Form:    uploadForm{}, Response: executor.Uploaded{}, Handle: api.upload},
 		{Method: "GET", Pattern: one + "/download", Access: route.AccessRead, Media: route.MediaBytes,
-			Summary: "A file of a workspace, or an archive of a folder", Query: downloadQuery{}, Handle: api.Download},
+			Summary: "A file of a workspace, or an archive of a folder", Query: downloadQuery{}, Handle: api.download},
 	}
 }
 
@@ -126,7 +127,7 @@ func (api *API) read(c *route.Call, live, archive bool,
 	if err != nil {
 		return err
 	}
-	if live { // a container is woken, which is the right of those who work there
+	if live { // this may start a container, which needs the right to change the workspace
 		if err := c.Who.CheckChangeCaller(st); err != nil {
 			return err
 		}
@@ -159,12 +160,41 @@ type downloadQuery struct {
 	Live   bool   `json:"live,omitempty" jsonschema:"the container as it is now, with files that are not committed"`
 }
 
-// Download answers with a file, or with an archive of a folder. Both are attachments.
+func (api *API) download(c *route.Call) error {
+	var q downloadQuery
+	if err := c.ReadQuery(&q); err != nil {
+		return err
+	}
+	return api.send(c, q)
+}
+
+// Download answers a page with a file of the branch, or with an archive of a folder. Both are attachments. An archive is
+// made for pages of this server alone.
 func (api *API) Download(c *route.Call) error {
 	var q downloadQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
+	if q.Live {
+		return route.NewProblem(route.KindInvalid, "files of the container come by a form").
+			WithHint("open *Files* of the workspace")
+	}
+	switch site := c.R.Header.Get("Sec-Fetch-Site"); {
+	case q.Format == "", site == "", site == "same-origin", site == "none":
+		return api.send(c, q)
+	}
+	return route.NewProblem(route.KindDenied, "a page of another origin made this request").
+		WithHint("open *Files* of the workspace, and repeat it there")
+}
+
+// DownloadLive is [API.Download] from the container, with the path and the format of an archive. It may start a
+// container, so that only a POST may call it.
+func (api *API) DownloadLive(c *route.Call, name, format string) error {
+	return api.send(c, downloadQuery{Path: name, Format: format, Live: true})
+}
+
+// send answers with a file or an archive.
+func (api *API) send(c *route.Call, q downloadQuery) error {
 	format := transfer.Format(q.Format)
 	if format != "" && format != transfer.FormatZip && format != transfer.FormatTar {
 		return route.NewProblem(route.KindInvalid, "unknown format %.20q: want zip or tar.gz", q.Format)
@@ -175,6 +205,7 @@ func (api *API) Download(c *route.Call) error {
 			return err
 		}
 		c.W.Header().Set("Cache-Control", "private, no-store")
+		c.W.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		switch {
 		case e.Kind == transfer.KindFolder && format == "":
 			return route.NewProblem(route.KindInvalid, "%.200q is a folder", q.Path).
@@ -200,6 +231,9 @@ func sendFile(ctx context.Context, c *route.Call, t transfer.Tree, q downloadQue
 	if !q.Live { // a container may have the value of a secret, which is removed
 		c.W.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	}
+	if c.R.Method == http.MethodHead {
+		return nil
+	}
 	if _, err := io.Copy(newSlowWriter(c), in); err != nil {
 		return c.CutShort(err)
 	}
@@ -219,6 +253,9 @@ func (api *API) sendArchive(ctx context.Context, c *route.Call, t transfer.Tree,
 	c.MarkAttachment(name + "." + string(format))
 	c.W.Header().Set("X-Ramus-Left-Out", strconv.Itoa(plan.Left))
 	c.SendAsIs() // it is compressed
+	if c.R.Method == http.MethodHead {
+		return nil
+	}
 	at := time.Now
 	if api.Now != nil {
 		at = api.Now

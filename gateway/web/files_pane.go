@@ -176,7 +176,9 @@ func (api *API) fileRoutes() []route.Route {
 		{Method: "POST", Pattern: "/workspaces/{workspace}/files", Access: api.Write, Media: route.MediaHTML, Body: -1,
 			Summary: "Upload files into a workspace, by its page", Handle: api.uploadFiles},
 		{Method: "GET", Pattern: "/workspaces/{workspace}/download", Access: api.Access, Media: route.MediaBytes,
-			Summary: "A file of a workspace, or an archive of a folder, for people", Handle: api.downloadFile},
+			Summary: "A file of a workspace, or an archive of a folder, for people", Handle: api.Files.Download},
+		{Method: "POST", Pattern: "/workspaces/{workspace}/download", Access: api.Write, Media: route.MediaBytes,
+			Summary: "A file or a folder of a workspace's container, by its page", Handle: api.downloadLive},
 	}
 }
 
@@ -235,11 +237,18 @@ func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.For
 	return api.write(&call, page)
 }
 
-// downloadFile sends a file. A form sends its empty fields too.
-func (api *API) downloadFile(c *route.Call) error {
-	if q := c.R.URL.Query(); q.Get("live") != "" && strings.TrimSpace(q.Get("path")) == "" {
+// downloadLive sends a file of the container. It is a form, because it may start a container.
+func (api *API) downloadLive(c *route.Call) error {
+	if _, err := api.Files.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
+		return err
+	}
+	if err := readForm(c); err != nil {
+		return err
+	}
+	name := strings.Trim(strings.TrimSpace(c.R.PostFormValue("path")), "/")
+	if name == "" {
 		return route.NewProblem(route.KindInvalid, "the path is empty").
 			WithHint("name a file or a folder of the container")
 	}
-	return api.Files.Download(c)
+	return api.Files.DownloadLive(c, name, c.R.PostFormValue("format"))
 }
