@@ -145,6 +145,39 @@ func TestUploadUncommitted(t *testing.T) {
 	}
 }
 
+// TestUploadInMerge uploads a file while a command is in the middle of a merge. The upload is refused, and the merge
+// has both sides.
+func TestUploadInMerge(t *testing.T) {
+	w := newWorld(t, nil)
+	said, saying := io.Pipe()
+	input, end := io.Pipe()
+	defer end.Close()
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:up"), Repo: "demo", Command: &record.Command{Stdin: input,
+			Shell: `set -e; git checkout -qb other; echo theirs >side.txt; git add side.txt; git commit -qm side; git checkout -q -
+echo ours >ours.txt; git add ours.txt; git commit -qm ours; git merge -q --no-commit other >/dev/null 2>&1; test -e .git/MERGE_HEAD; echo begun
+cat; test -e .git/MERGE_HEAD; git commit -qm merged`}}, saying, nil)
+		saying.CloseWithError(io.EOF)
+		done <- err
+	}()
+	if _, err := io.ReadFull(said, make([]byte, len("begun\n"))); err != nil {
+		t.Fatalf("the command does not begin: %v, %v", err, <-done)
+	}
+	go func() { _, _ = io.Copy(io.Discard, said) }() // ends with the command
+	if _, err := w.upload("run:up", "", "notes.md", "notes"); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "in progress") {
+		t.Errorf("%v", err)
+	}
+	end.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := w.inRepo("ls-tree", "--name-only", "ramus/run-up"); !strings.Contains(got, "side.txt") || !strings.Contains(got, "ours.txt") ||
+		strings.Contains(got, "notes.md") {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestUploadBehind uploads files while the branch has pushed changes that the container does not have. A file with such
 // a change is refused, also for replacement, and another one is merged with the changes.
 func TestUploadBehind(t *testing.T) {

@@ -261,7 +261,7 @@ func (c *gitCommit) adapt(ctx context.Context, failed error, tip gitd.Hash) (aga
 	}
 	leaks := c.t.takeLeaks()
 	switch {
-	case s.Code == scriptNoGit:
+	case s.Code == scriptNoGit, s.Code == scriptMidst:
 		return false, nil
 	case s.Code == scriptPush && len(leaks) > 0:
 		if c.cleans++; c.cleans > cleanings {
@@ -634,6 +634,9 @@ func (c *gitCommit) refused(ctx context.Context, err error) error {
 		return err
 	case s.Code == scriptNoGit:
 		u.Reason = record.ReasonBadInput
+		return u
+	case s.Code == scriptMidst:
+		u.Reason, u.Text = record.ReasonConflict, err.Error()
 		return u
 	}
 

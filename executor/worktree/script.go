@@ -35,6 +35,7 @@ var (
 const (
 	scriptFetch = 91
 	scriptPush  = 94
+	scriptMidst = 95 // of a merge or the like
 	scriptNoGit = 97
 )
 

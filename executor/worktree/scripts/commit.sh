@@ -6,7 +6,8 @@
 # Commits that a command made itself, and a merge it began, become part of the history.
 #
 # RAMUS_MESSAGE is the commit message. RAMUS_KNOWN is the branch's tip when the command
-# began. Arguments limit the commit to paths. With RAMUS_FLAT commits of the command's own
+# began. Arguments limit the commit to paths, which is refused in the middle of a merge or
+# the like, as git does. With RAMUS_FLAT commits of the command's own
 # are left out. With RAMUS_LEAVE standard input names paths, a NUL after each, that stay
 # as they are in the parent. With RAMUS_LIST the script only prints the paths that differ
 # from the parent, as git diff-index -z --raw has them.
@@ -15,6 +16,12 @@
 # command left any; "left PATH" for a path that git cannot add; "index SHA256"; "loose" if
 # the container's repository could not be brought to the new tip.
 no_pipes
+if [ $# -gt 0 ]; then
+	# The commit would end what is in progress, without the other side.
+	for name in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD rebase-merge rebase-apply; do
+		[ ! -e ".git/$name" ] || fail 95 "a merge, a rebase or the like is in progress in the work tree; end it first"
+	done
+fi
 own_git "$RAMUS_KNOWN"
 large_files keep
 
