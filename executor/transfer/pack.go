@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"strings"
 	"time"
@@ -149,24 +150,25 @@ func (a *archive) add(name string, size int64, run bool, in io.Reader) error {
 	}
 	if a.zip != nil {
 		h := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: a.at}
-		h.SetMode(0o644)
-		if run {
-			h.SetMode(0o755)
-		}
+		h.SetMode(fs.FileMode(mode))
 		w, err := a.zip.CreateHeader(h)
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(w, in)
-		return err
+		return CopyFile(w, in, size)
 	}
 	h := &tar.Header{Name: name, Size: size, Mode: mode, ModTime: a.at, Format: tar.FormatPAX}
 	if err := a.tar.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := io.Copy(a.tar, in)
+	return CopyFile(a.tar, in, size)
+}
+
+// CopyFile copies a file that [Tree.Open] opened. It returns an error if the file became shorter meanwhile.
+func CopyFile(w io.Writer, in io.Reader, size int64) error {
+	n, err := io.Copy(w, in)
 	if err == nil && n < size {
-		err = errors.New("the file became shorter while it was read")
+		err = fmt.Errorf("the file became shorter while it was read: %w", gitd.ErrConflict)
 	}
 	return err
 }

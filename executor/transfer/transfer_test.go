@@ -426,6 +426,55 @@ func TestPackHostile(t *testing.T) {
 	}
 }
 
+// TestPackSecrets packs files with the value of a secret, also in a name.
+func TestPackSecrets(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{".env": "KEY=correct-horse-battery\n", "fine": "x", "correct-horse-battery.txt": "y"})
+	live, err := transfer.OpenLive(dial(t), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	secrets := new(redact.Secrets)
+	secrets.Add(map[string]string{"DEPLOY_KEY": "correct-horse-battery"})
+	clean := (&transfer.Spool{Dir: t.TempDir(), Secrets: secrets}).Clean(live)
+	for _, format := range []transfer.Format{transfer.FormatZip, transfer.FormatTar} {
+		plan, err := transfer.Find(t.Context(), clean, "")
+		if err != nil || plan.Left != 1 {
+			t.Fatalf("%+v, %v", plan, err)
+		}
+		var b bytes.Buffer
+		if err := transfer.Pack(t.Context(), &b, format, clean, plan, "", "app", time.Unix(1e9, 0)); err != nil {
+			t.Fatal(err)
+		}
+		got := unpack(t, format, b.Bytes())
+		if len(got) != 2 || got["app/fine"] != "x" || !strings.HasPrefix(got["app/.env"], "KEY=") || strings.Contains(got["app/.env"], "horse") {
+			t.Errorf("%s: %q", format, got)
+		}
+	}
+}
+
+// shrunk is a tree whose files end before their size.
+type shrunk struct{ transfer.Tree }
+
+func (shrunk) Open(context.Context, string) (io.ReadCloser, int64, error) {
+	return io.NopCloser(strings.NewReader("half")), 8, nil
+}
+
+// TestPackShorter packs a file that becomes shorter meanwhile. The archive is not a complete one.
+func TestPackShorter(t *testing.T) {
+	secrets := new(redact.Secrets)
+	secrets.Add(map[string]string{"DEPLOY_KEY": "correct-horse-battery"})
+	plan := transfer.Plan{Files: []transfer.Entry{{Path: "a", Kind: transfer.KindFile, Size: 8}}}
+	for _, tree := range []transfer.Tree{shrunk{}, (&transfer.Spool{Dir: t.TempDir(), Secrets: secrets}).Clean(shrunk{})} {
+		for _, format := range []transfer.Format{transfer.FormatZip, transfer.FormatTar} {
+			if err := transfer.Pack(t.Context(), io.Discard, format, tree, plan, "", "app", time.Unix(1e9, 0)); !errors.Is(err, gitd.ErrConflict) {
+				t.Errorf("%s of %T: %v", format, tree, err)
+			}
+		}
+	}
+}
+
 // endless is a container that lists names without an end.
 type endless struct{}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path"
 	"strconv"
@@ -234,15 +233,16 @@ func sendFile(ctx context.Context, c *route.Call, t transfer.Tree, q downloadQue
 	if c.R.Method == http.MethodHead {
 		return nil
 	}
-	if _, err := io.Copy(newSlowWriter(c), in); err != nil {
+	if err := transfer.CopyFile(newSlowWriter(c), in, size); err != nil {
 		return c.CutShort(err)
 	}
 	return nil
 }
 
-// sendArchive answers with an archive of a folder.
+// sendArchive answers with an archive of a folder. Secrets are taken out before the files are compressed.
 func (api *API) sendArchive(ctx context.Context, c *route.Call, t transfer.Tree, folder, name string,
 	format transfer.Format) error {
+	t = api.Executor.Uploads().Clean(t)
 	plan, err := transfer.Find(ctx, t, folder)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (api *API) sendArchive(ctx context.Context, c *route.Call, t transfer.Tree,
 	}
 	c.MarkAttachment(name + "." + string(format))
 	c.W.Header().Set("X-Ramus-Left-Out", strconv.Itoa(plan.Left))
-	c.SendAsIs() // it is compressed
+	c.SendAsIs() // it is compressed, and has no secrets
 	if c.R.Method == http.MethodHead {
 		return nil
 	}
