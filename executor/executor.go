@@ -159,6 +159,8 @@ type tuning struct {
 	waits  agent.Waits
 	// quiet is how long a terminal must be quiet for its changes to be committed. The default is 60 s.
 	quiet time.Duration
+	// turn is how long an upload waits for its turn in the container. The default is 2 minutes.
+	turn time.Duration
 	// token returns a part of a run's id. Nil means [record.NewToken].
 	token func() string
 }
@@ -323,6 +325,9 @@ func (x *Executor) defaults() {
 	}
 	if x.tuning.quiet <= 0 {
 		x.tuning.quiet = time.Minute
+	}
+	if x.tuning.turn <= 0 {
+		x.tuning.turn = 2 * time.Minute
 	}
 	if x.Bot.Name == "" {
 		x.Bot.Name = "ramus"

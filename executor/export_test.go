@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"runtime"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -106,3 +107,17 @@ func (x *Executor) Targets() int {
 
 // SetQuiet sets how long a terminal must be quiet for its changes to be committed.
 func (x *Executor) SetQuiet(d time.Duration) { x.tuning.quiet = d }
+
+// SetTurn sets how long an upload waits for its turn.
+func (x *Executor) SetTurn(d time.Duration) { x.tuning.turn = d }
+
+// TakeTurn has the turn of a caller until the result is called, as a run between its steps has.
+func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (free func(), err error) {
+	repo, base, err := x.home(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	t := x.target(c, repo, base)
+	free, err = t.acquire(ctx)
+	return func() { free(); runtime.KeepAlive(t) }, err
+}

@@ -60,14 +60,16 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	if err := x.alone(ctx, c, "an upload"); err != nil {
 		return done, err
 	}
-	t, lease, err := x.awake(ctx, c, by)
+	waiting, cancel := x.waitingUpload(ctx, c)
+	defer cancel()
+	t, lease, err := x.awake(waiting, c, by)
 	if err != nil {
-		return done, err
+		return done, overdue(waiting, err)
 	}
 	defer lease.Release()
-	h, own, free, err := t.interject(ctx)
+	h, own, free, err := t.interject(waiting)
 	if err != nil {
-		return done, err
+		return done, overdue(waiting, err)
 	}
 	defer free()
 	// The files have arrived. A person who leaves now gets all of them or none.
@@ -84,8 +86,8 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 		return done, err
 	}
 	// A commit that has begun is not cut.
-	ctx, cancel := context.WithTimeout(ctx, worktree.Housekeeping)
-	defer cancel()
+	ctx, end := context.WithTimeout(ctx, worktree.Housekeeping)
+	defer end()
 	made, err := x.commitUpload(ctx, t, lease, h, by, done.Paths)
 	if err != nil {
 		return done, errors.Join(err, x.undoUpload(ctx, t, lease, h, by, placed, done.Paths, made))
@@ -99,6 +101,27 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	}
 	done.Ignored, err = missingIn(ctx, t.Repo, made.Tip, done.Paths)
 	return done, err
+}
+
+// waitingUpload returns the context of an upload until it has the turn. It ends with the executor too.
+func (x *Executor) waitingUpload(ctx context.Context, c record.Caller) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithTimeoutCause(ctx, x.tuning.turn, fmt.Errorf("%s had no time for it within %v; try again when its run has ended: %w",
+		c, x.tuning.turn, record.ErrConflict))
+	ctx, stop := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })
+	return ctx, func() {
+		unhook()
+		stop(nil)
+		end()
+	}
+}
+
+// overdue returns the cause of ctx if ctx has ended, and err otherwise.
+func overdue(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // placeUpload writes the files of an upload to a container whose work tree is at a commit. The branch is at tip.

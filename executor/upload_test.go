@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -142,6 +143,25 @@ func TestUploadUncommitted(t *testing.T) {
 	if _, out, _ := w.exec("run:up", "cat kept.txt; ls -A; ls -A .git/logs; git status --porcelain"); !strings.Contains(out, "first") ||
 		strings.Contains(out, "fine.txt") || strings.Contains(out, "gitmodules") || strings.Contains(out, "ramus-upload") {
 		t.Errorf("%s", out)
+	}
+}
+
+// TestUploadWaits uploads while a run has the turn and no command is at work. The upload ends after a while.
+func TestUploadWaits(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("run:up", "true")
+	w.x.SetTurn(time.Millisecond)
+	free, err := w.x.TakeTurn(t.Context(), caller(t, "run:up"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.upload("run:up", "", "a", "a"); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "had no time") {
+		t.Errorf("%v", err)
+	}
+	free()
+	w.x.SetTurn(time.Minute)
+	if _, err := w.upload("run:up", "", "a", "a"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,8 +34,10 @@ type API struct {
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 
-	once     sync.Once     // makes arriving
+	once     sync.Once     // makes all below
 	arriving route.Streams // uploads that are received
+	taken    route.Streams // uploads that are received, wait or are written
+	packing  route.Streams // archives
 }
 
 // MaxListed bounds the entries of a folder that are listed.
@@ -115,8 +117,11 @@ func (api *API) Committed(s workspace.Workspace) (transfer.Committed, error) {
 	return transfer.Committed{Repo: repo, Commit: s.Head}, err
 }
 
-// readWithin bounds the reading of a container, which is kept awake meanwhile, and of a folder for an archive.
+// readWithin bounds a download as a whole. A container that is read is kept awake meanwhile.
 const readWithin = 10 * time.Minute
+
+// mostPacked bounds how many archives are made at once. One person may have a quarter of them.
+const mostPacked = 8
 
 // read has f read the workspace of a request, in its branch or in its container.
 func (api *API) read(c *route.Call, live, archive bool,
@@ -131,16 +136,24 @@ func (api *API) read(c *route.Call, live, archive bool,
 			return err
 		}
 	}
-	if live || archive {
-		release, err := c.OpenStream()
-		if err != nil {
-			return err
-		}
-		defer release()
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, readWithin)
-		defer cancel()
+	release, err := c.OpenStream()
+	if err != nil {
+		return err
 	}
+	defer release()
+	if archive {
+		api.once.Do(api.bound)
+		packed, err := api.packing.Acquire(c.Who)
+		if err != nil {
+			p := route.NewProblem(route.KindLimited, "as many archives are made as may at once")
+			p.RetryAfter = 5
+			return p.WithHint("try again when another one has ended")
+		}
+		defer packed()
+	}
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	defer context.AfterFunc(c.Draining(), cancel)()
 	if live {
 		return api.Executor.Look(ctx, s.Caller, c.Who.Person(gitd.Person{}), func(t *transfer.Live) error {
 			return f(ctx, t, s)

@@ -18,18 +18,38 @@ import (
 
 // Limits of the request of an upload.
 const (
-	formRoom      = 1 << 20 // of what is not content of files, in bytes
+	formRoom      = 1 << 20 // of headers and fields, in bytes
 	maxFields     = 8       // that are not files
 	receiveWithin = 10 * time.Minute
 	silence       = 30 * time.Second // between two pieces
 )
 
-// mostArriving bounds how many uploads are received at once. One person may have a quarter of them.
-const mostArriving = 8
+// mostArriving bounds how many uploads are received at once, and mostTaken how many are on the disk of the host. One
+// person may have a quarter of them.
+const (
+	mostArriving = 8
+	mostTaken    = 32
+)
 
-// arrive counts one more upload of a person. release gives it back.
+// bound sets how much is done at once.
+func (api *API) bound() {
+	api.arriving.Max, api.taken.Max, api.packing.Max = mostArriving, mostTaken, mostPacked
+}
+
+// take counts one more upload of a person. release gives it back.
+func (api *API) take(who route.Who) (release func(), err error) {
+	api.once.Do(api.bound)
+	if release, err = api.taken.Acquire(who); err != nil {
+		p := route.NewProblem(route.KindLimited, "as many uploads wait for their workspaces as may at once")
+		p.RetryAfter = 5
+		return nil, p.WithHint("try again when another one has ended")
+	}
+	return release, nil
+}
+
+// arrive counts one more upload of a person that is received. release gives it back.
 func (api *API) arrive(who route.Who) (release func(), err error) {
-	api.once.Do(func() { api.arriving.Max = mostArriving })
+	api.once.Do(api.bound)
 	if release, err = api.arriving.Acquire(who); err != nil {
 		p := route.NewProblem(route.KindLimited, "as many uploads arrive as may at once")
 		p.RetryAfter = 5
@@ -59,14 +79,20 @@ func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.W
 	if s, err = api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace")); err != nil {
 		return done, workspace.Workspace{}, form, err
 	}
-	release, err := api.arrive(c.Who)
+	release, err := api.take(c.Who)
 	if err != nil {
 		return done, s, form, err
 	}
 	defer release()
+	received, err := api.arrive(c.Who)
+	if err != nil {
+		return done, s, form, err
+	}
+	defer received()
 	u := api.Executor.Uploads().Begin()
 	defer u.Close()
 	err = receive(c, u)
+	received() // others may arrive while it waits for its workspace
 	form = Form{Folder: strings.ToValidUTF8(u.Folder, "\uFFFD"), Replace: u.Replace}
 	if err != nil {
 		return done, s, form, err
@@ -78,11 +104,18 @@ func (api *API) UploadForm(c *route.Call) (done executor.Uploaded, s workspace.W
 }
 
 // receive reads the form of an upload to its end.
-func receive(c *route.Call, u *transfer.Upload) error {
+func receive(c *route.Call, u *transfer.Upload) (err error) {
+	// Deadlines of connections are of the machine's clock.
 	body := &patientReader{rc: http.NewResponseController(c.W), end: time.Now().Add(receiveWithin)}
 	body.ReadCloser = http.MaxBytesReader(c.W, c.R.Body, transfer.MaxBytes+formRoom)
 	c.R.Body = body
-	defer body.lift()
+	defer func() {
+		if err == nil {
+			body.lift()
+			return
+		}
+		c.W.Header().Set("Connection", "close") // net/http reads the rest of the body until the last deadline
+	}()
 	form, err := c.R.MultipartReader()
 	if err != nil {
 		return route.NewProblem(route.KindInvalid, "the request is no form with files").
@@ -216,10 +249,8 @@ type slowWriter struct {
 func newSlowWriter(c *route.Call) slowWriter { return slowWriter{c.W, http.NewResponseController(c.W)} }
 
 func (s slowWriter) Write(b []byte) (int, error) {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead)) // only a recorder in a test has no deadline
-	n, err := s.w.Write(b)
-	if err == nil {
-		_ = s.rc.SetWriteDeadline(time.Time{}) // the connection may serve another request
-	}
-	return n, err
+	// Only a recorder in a test has no deadline. The last one is that of what net/http still holds back. net/http lifts it
+	// after the answer.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead))
+	return s.w.Write(b)
 }
