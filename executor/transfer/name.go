@@ -97,5 +97,5 @@ func CheckFolder(name string) error {
 	return CheckPath(name)
 }
 
-// fold returns a name as a file system that ignores case compares it.
-func fold(name string) string { return strings.ToLower(strings.ToUpper(object.FoldName(name))) }
+// fold returns a name as a file system that ignores case and dots and spaces at the end compares it.
+func fold(name string) string { return strings.ToLower(strings.ToUpper(strings.TrimRight(name, ". "))) }

@@ -174,6 +174,10 @@ func TestPlaceRefuses(t *testing.T) {
 		{"case of a folder", "DOCS", map[string]string{"x": "x"}, gitd.ErrInvalid, `"docs" is there`},
 		{"file of the branch alone", "", map[string]string{"gone": "x"}, gitd.ErrExists, "the branch has such a file"},
 		{"too large for a commit", "", map[string]string{"large": "0123456789"}, gitd.ErrInvalid, "10 bytes"},
+		{"folders together", strings.Repeat("d/", 20) + "d", map[string]string{strings.Repeat("e/", 20) + "x": "x"}, gitd.ErrInvalid,
+			"more than 32 folders deep"},
+		{"bytes together", strings.Repeat(strings.Repeat("d", 200)+"/", 4) + "d", map[string]string{strings.Repeat("e", 240): "x"},
+			gitd.ErrInvalid, "longer than 1024 bytes"},
 		{"folder outside", "../x", map[string]string{"x": "x"}, gitd.ErrInvalid, "the folder cannot be used"},
 		{"nothing", "", nil, gitd.ErrInvalid, "choose a file"},
 	} {
@@ -334,6 +338,9 @@ func TestAdd(t *testing.T) {
 		if err := folder.Check(); err == nil || err.Error() != "the name of the folder has the value of a secret" {
 			t.Error(err)
 		}
+	}
+	if err := begin(t, &transfer.Spool{}, map[string]string{"10:15.json": "", "10:45.json": ""}).Check(); err != nil {
+		t.Errorf("names with a colon: %v", err)
 	}
 	dir := t.TempDir()
 	exact := begin(t, &transfer.Spool{Dir: dir, MaxBytes: 4}, map[string]string{"a": "1234"})

@@ -216,6 +216,13 @@ func (u *Upload) Check() error {
 	} else if slices.ContainsFunc(u.Paths(), u.secret) {
 		r.add(gitd.ErrInvalid, "", "the path of a file has the value of a secret")
 	}
+	for i, name := range u.Paths() { // a name that is wrong alone is noted already
+		if sent := u.files[i].path; len(r.Mistakes) == 0 && CheckPath(sent) == nil {
+			if err := CheckPath(name); err != nil {
+				r.add(gitd.ErrInvalid, sent, "with its folder "+err.Error())
+			}
+		}
+	}
 	if len(u.files) == 0 && len(r.Mistakes) == 0 {
 		r.add(gitd.ErrInvalid, "", "choose a file")
 	}

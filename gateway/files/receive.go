@@ -144,8 +144,11 @@ func readPart(u *transfer.Upload, part *multipart.Part) error {
 	case "files":
 		name := fileName(part)
 		if name == "" {
-			_, err := io.Copy(io.Discard, part) // a browser sends a part of no file
-			return err
+			n, err := io.Copy(io.Discard, part)
+			if err != nil || n == 0 {
+				return err // a browser sends an empty part if no file is chosen
+			}
+			return route.NewProblem(route.KindInvalid, "a file has no name").WithHint("`curl -F files=@NAME` sends it")
 		}
 		return u.Add(name, part)
 	case "folder":
@@ -172,13 +175,13 @@ func readField(part *multipart.Part) (string, error) {
 }
 
 // fileName returns the name of a file with its folders, as the form has it. [multipart.Part.FileName] cuts the
-// folders.
+// folders. Browsers escape quotation marks.
 func fileName(part *multipart.Part) string {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {
 		return ""
 	}
-	return params["filename"]
+	return strings.ReplaceAll(params["filename"], "%22", `"`)
 }
 
 // trimFolder returns a folder as a person typed it, without slashes around it.

@@ -58,7 +58,7 @@ func received(t testing.TB, body io.Reader, media string) (*transfer.Upload, err
 }
 
 func TestReceive(t *testing.T) {
-	body, media := form(t, file("a.txt", "a"), field("folder", " /docs/ "), file("deep/er/b.txt", "bb"), field("replace", "1"), file("", ""))
+	body, media := form(t, file("a.txt", "a"), field("folder", " /docs/ "), file("deep/er/b.txt", "bb"), file("%22q%22.txt", ""), field("replace", "1"), file("", ""))
 	u, err := received(t, body, media)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestReceive(t *testing.T) {
 	if err := u.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"docs/a.txt", "docs/deep/er/b.txt"}; !slices.Equal(u.Paths(), want) || !u.Replace || u.Bytes() != 3 {
+	if want := []string{"docs/a.txt", "docs/deep/er/b.txt", `docs/"q".txt`}; !slices.Equal(u.Paths(), want) || !u.Replace || u.Bytes() != 3 {
 		t.Errorf("%q, replace %v, %d bytes", u.Paths(), u.Replace, u.Bytes())
 	}
 }
@@ -79,6 +79,7 @@ func TestReceiveRefuses(t *testing.T) {
 	}
 	tooMany, manyMedia := form(t, many...)
 	odd, oddMedia := form(t, field("colour", "blue"))
+	nameless, namelessMedia := form(t, file("a.txt", "a"), field("files", "content"))
 	long, longMedia := form(t, field("folder", strings.Repeat("x", 4096)))
 	for _, c := range []struct {
 		name, media string
@@ -90,6 +91,7 @@ func TestReceiveRefuses(t *testing.T) {
 		{"garbage", "multipart/form-data; boundary=x", strings.NewReader("garbage"), route.KindInvalid},
 		{"many parts", manyMedia, tooMany, route.KindTooLarge},
 		{"another field", oddMedia, odd, route.KindInvalid},
+		{"a file without a name", namelessMedia, nameless, route.KindInvalid},
 		{"a long field", longMedia, long, route.KindTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
