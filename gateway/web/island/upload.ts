@@ -24,7 +24,7 @@ async function filesOf(items: DataTransferItemList, most: number): Promise<Chose
       for (const e of part) await walk(e);
     }
   };
-  // The list is empty after the first wait. What a script drops has no entry.
+  // The list is empty after the first wait. Items dropped by a script have no entry.
   const all = [...items].filter(i => i.kind === 'file').map(i => ({ entry: i.webkitGetAsEntry(), file: i.getAsFile() }));
   for (const { entry, file } of all) {
     if (entry) await walk(entry);
@@ -70,6 +70,7 @@ if (form) {
 
   const working = (on: boolean) => {
     part('progress').hidden = !on;
+    part<HTMLButtonElement>('stop').disabled = false;
     form.querySelector<HTMLButtonElement>('button.primary')!.disabled = on;
     if (on) addEventListener('beforeunload', stay); else removeEventListener('beforeunload', stay);
     if (!on) request = undefined;
@@ -78,13 +79,16 @@ if (form) {
 
   const send = (data: FormData, folder: string) => {
     const r = request = new XMLHttpRequest();
+    let arrived = false;
     r.open('POST', form.action);
     r.setRequestHeader('Accept', 'application/json');
     r.responseType = 'json';
     r.upload.addEventListener('progress', e => {
       if (!e.lengthComputable) return;
+      arrived = e.loaded === e.total;
       bar.value = Math.floor(100 * e.loaded / e.total);
-      part('words').textContent = e.loaded < e.total ? `${size(e.loaded)} of ${size(e.total)}` : 'It arrived, and is written and committed.';
+      part('words').textContent = arrived ? 'The files were sent. They are being written and committed.' : `${size(e.loaded)} of ${size(e.total)}`;
+      part<HTMLButtonElement>('stop').disabled = arrived; // the server finishes it
     });
     r.addEventListener('load', () => {
       working(false);
@@ -99,7 +103,8 @@ if (form) {
       const q = new URLSearchParams({ path: folder, sent: String(answer.paths.length), left: String(answer.ignored?.length ?? 0) });
       location.assign(`${form.dataset.back}&${q}`);
     });
-    r.addEventListener('error', () => { working(false); say('The connection was lost, or the server ended it. The files are still chosen.'); });
+    r.addEventListener('error', () => { working(false); say(arrived ? 'The connection was lost. Look at the folder before you try again.'
+      : 'The connection was lost, or the server ended it. The files are still chosen.'); });
     r.addEventListener('abort', () => { working(false); say('It was stopped. The files are still chosen.'); });
     bar.value = 0;
     part('words').textContent = '';
@@ -116,10 +121,10 @@ if (form) {
     if (request) return;
     const all = chosen();
     if (!all.length) { say('Choose a file.'); return; }
-    if (all.length > most.files) { say(`These are ${all.length} files. An upload has at most ${most.files}.`); return; }
+    if (all.length > most.files) { say(`These are more than ${most.files} files, which is the most that an upload has.`); return; }
     if (bytes(all) > most.bytes) { say(`The files have ${size(bytes(all))}. An upload has at most ${size(most.bytes)}.`); return; }
     const fields = new FormData(form);
-    const folder = String(fields.get('folder') ?? '').trim().replace(/^\/+|\/+$/g, '');
+    const folder = String(fields.get('folder') ?? '').replace(/^[ /]+|[ /]+$/g, '').replace(/^\.$/, '');
     const data = new FormData();
     data.append('folder', folder);
     if (fields.get('replace')) data.append('replace', '1');
