@@ -112,12 +112,12 @@ func (x *Executor) SetQuiet(d time.Duration) { x.tuning.quiet = d }
 func (x *Executor) SetTurn(d time.Duration) { x.tuning.turn = d }
 
 // TakeTurn has the turn of a caller until the result is called, as a run between its steps has.
-func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (free func(), err error) {
+func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (func(), error) {
 	repo, base, err := x.home(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	t := x.target(c, repo, base)
-	free, err = t.acquire(ctx)
+	free, err := t.acquire(ctx)
 	return func() { free(); runtime.KeepAlive(t) }, err
 }

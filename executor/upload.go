@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -88,10 +87,14 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	// A commit that has begun is not cut.
 	ctx, end := context.WithTimeout(ctx, worktree.Housekeeping)
 	defer end()
-	made, err := x.commitUpload(ctx, t, lease, h, by, done.Paths)
+	made, err := t.CommitAll(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, done.Paths), done.Paths)
 	if err != nil {
-		return done, errors.Join(err, x.undoUpload(ctx, t, lease, h, by, placed, done.Paths, made))
+		if e := placed.Undo(ctx); e != nil {
+			err = errors.Join(err, fmt.Errorf("files of the upload stay in the container: %w", e))
+		}
+		return done, uncommitted(err)
 	}
+	h.at = cmp.Or(made.At, h.at)
 	done.Notes = text.Clip(x.Secrets.String(made.Notes), 4<<10)
 	if err := placed.Keep(ctx); err != nil {
 		done.Notes += fmt.Sprintf("temporary files of the upload stay in the container: %v\n", err)
@@ -137,41 +140,6 @@ func (x *Executor) placeUpload(ctx context.Context, t *target, lease *containers
 	defer stop(nil)
 	defer context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })()
 	return u.Place(ctx, x.placeOf(t, lease, at, tip))
-}
-
-// commitUpload commits the placed files of an upload. The result has a commit with an error, too, if that has some of
-// the files.
-func (x *Executor) commitUpload(ctx context.Context, t *target, lease *containers.Lease, h *head, by gitd.Person,
-	paths []string) (worktree.Committed, error) {
-	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, "Upload", paths), paths)
-	if err != nil {
-		return worktree.Committed{}, uncommitted(err)
-	}
-	others := func(l worktree.LeftOut) bool { return !slices.Contains(paths, l.Path) }
-	if left := slices.DeleteFunc(slices.Clone(made.Left), others); len(left) > 0 {
-		return made, fmt.Errorf("%s: %w", worktree.LeftText(left), gitd.ErrInvalid)
-	}
-	h.at = cmp.Or(made.At, h.at)
-	return made, nil
-}
-
-// undoUpload takes the files of an upload that cannot be committed out of the container, and those that made has out
-// of the branch.
-func (x *Executor) undoUpload(ctx context.Context, t *target, lease *containers.Lease, h *head, by gitd.Person,
-	placed *transfer.Placed, paths []string, made worktree.Committed) error {
-	if err := placed.Undo(ctx); err != nil {
-		return fmt.Errorf("files of the upload stay in the container: %w", err)
-	}
-	if made.At == "" || made.At == h.at {
-		return nil
-	}
-	h.at = made.At
-	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, "Undo the upload of", paths), paths)
-	if err != nil {
-		return fmt.Errorf("files of the upload stay in the branch: %w", err)
-	}
-	h.at = cmp.Or(made.At, h.at)
-	return nil
 }
 
 // placeOf returns the place of an upload in a container whose work tree is at a commit. The branch is at tip.
@@ -227,11 +195,11 @@ func entryAt(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, name string
 	return e, err
 }
 
-// uploadText returns the message of a commit of an upload, with its verb.
-func (x *Executor) uploadText(t *target, verb string, paths []string) string {
-	subject := fmt.Sprintf("%s %s", verb, text.Clip(paths[0], 60))
+// uploadText returns the message of the commit of an upload.
+func (x *Executor) uploadText(t *target, paths []string) string {
+	subject := fmt.Sprintf("Upload %s", text.Clip(paths[0], 60))
 	if len(paths) > 1 {
-		subject = fmt.Sprintf("%s %d files", verb, len(paths))
+		subject = fmt.Sprintf("Upload %d files", len(paths))
 	}
 	message := commitText(x.Secrets,
 		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n", subject, record.TrailerCaller, t.Caller, record.TrailerStep, uploadStep))
@@ -248,7 +216,7 @@ func uncommitted(err error) error {
 	if u.Reason == record.ReasonDiskFull {
 		kind = syscall.ENOSPC
 	}
-	return fmt.Errorf("the files cannot be committed: %s: %w", u.Text, kind)
+	return fmt.Errorf("the files cannot be committed: %w: %w", err, kind)
 }
 
 // missingIn returns the paths that a commit does not have.

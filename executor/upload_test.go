@@ -134,7 +134,7 @@ func TestUploadUncommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u); !errors.Is(err, gitd.ErrInvalid) {
+	if _, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u); !errors.Is(err, record.ErrConflict) || strings.Contains(err.Error(), "stay") {
 		t.Errorf("%v", err)
 	}
 	if after := w.inRepo("rev-parse", "ramus/run-up^{tree}"); after != before {

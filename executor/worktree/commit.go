@@ -115,6 +115,14 @@ func (t *Tree) CommitLast(ctx context.Context, h *containers.Host, before gitd.H
 	return c.run(ctx)
 }
 
+// CommitAll is Commit for a commit that has all of the paths or is not made. No file of them is left out.
+func (t *Tree) CommitAll(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (Committed, error) {
+	defer t.awaitIndex()
+	t.takeLeaks() // of pushes of the command's own
+	c := &gitCommit{t: t, h: h, before: before, author: author, message: message, paths: paths, all: true}
+	return c.run(ctx)
+}
+
 // gitCommit is a commit that git makes inside the container.
 type gitCommit struct {
 	t       *Tree
@@ -123,6 +131,7 @@ type gitCommit struct {
 	author  gitd.Person
 	message string
 	paths   []string // limit the commit; none for everything
+	all     bool     // nothing is left out
 	runID   string   // the run of the ref of a conflict; empty for the run at work
 
 	// How it is tried, changed by failures.
@@ -285,6 +294,9 @@ func (c *gitCommit) adapt(ctx context.Context, failed error, tip gitd.Hash) (aga
 func (c *gitCommit) remedy(ctx context.Context, tip gitd.Hash) (again bool, err error) {
 	for c.after < remedyAll {
 		c.after++
+		if c.all && c.after != remedyWait && c.after != remedyApart {
+			continue
+		}
 		switch c.after {
 		case remedyWait:
 			select {
