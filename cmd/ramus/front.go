@@ -8,9 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/cert"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -156,14 +159,27 @@ func (f *front) serveWeb(web, plain net.Listener) {
 	f.i.log.Info("serving HTTP", "address", web.Addr().String(), "tls", certs != nil)
 	if plain != nil {
 		_, port, _ := net.SplitHostPort(web.Addr().String())
-		lead := cert.Redirect(f.i.config.URL, port)
-		if d := f.i.domain; d != nil {
-			lead = d.OnlyOwn(cert.Redirect("", d.Port()))
-		}
-		s := newHTTPServer(certs.Challenge(lead), f.i.log)
+		s := newHTTPServer(certs.Challenge(f.i.leadToTLS(port)), f.i.log)
 		f.serve(s, func() error { return s.Serve(plain) })
 		f.i.log.Info("leading to TLS", "address", plain.Addr().String())
 	}
+}
+
+// leadToTLS returns the handler of requests without TLS. Previews and content may have other domains. port is that of
+// the listener with TLS.
+func (i *installation) leadToTLS(port string) http.Handler {
+	lead := cert.Redirect(i.config.URL, port)
+	if d := i.domain; d != nil {
+		lead = d.OnlyOwn(cert.Redirect("", d.Port()))
+	}
+	content, err := url.Parse(i.gateway.Content)
+	return cert.RedirectOthers(func(host string) string {
+		name := strings.TrimSuffix(route.HostName(host), ".")
+		if err == nil && content.Scheme == "https" && strings.EqualFold(name, content.Hostname()) {
+			return i.gateway.Content
+		}
+		return i.gateway.Preview.WithTLS(host)
+	}, lead)
 }
 
 // serve has a goroutine of the group answer the requests of a server.

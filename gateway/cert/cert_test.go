@@ -132,6 +132,27 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+// TestRedirectOthers leads requests for another host to its origin, and passes all others on.
+func TestRedirectOthers(t *testing.T) {
+	lead := RedirectOthers(func(host string) string {
+		if host == "content.example.net" {
+			return "https://content.example.net:8443"
+		}
+		return ""
+	}, Redirect("https://ramus.example.org", "443"))
+	for host, want := range map[string]string{
+		"content.example.net": "https://content.example.net:8443/a?b=c", "ramus.example.org": "https://ramus.example.org/a?b=c",
+	} {
+		r := httptest.NewRequest("GET", "http://host/a?b=c", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		lead.ServeHTTP(w, r)
+		if got := w.Header().Get("Location"); w.Code != 308 || got != want {
+			t.Errorf("%s: %d, %s", host, w.Code, got)
+		}
+	}
+}
+
 func TestStrict(t *testing.T) {
 	for _, c := range []struct {
 		host string

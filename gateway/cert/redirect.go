@@ -47,6 +47,18 @@ func Redirect(to, port string) http.Handler {
 	})
 }
 
+// RedirectOthers leads requests for hosts that have an origin of their own there, with TLS, and passes all others to
+// next. origin returns the origin of a host, such as "https://content.example.org:8443". Returns "" if it has none.
+func RedirectOthers(origin func(host string) string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if to := origin(r.Host); to != "" {
+			Redirect(to, "").ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // hostName returns a host without its port and without the brackets of an IPv6 address.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {

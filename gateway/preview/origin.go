@@ -86,6 +86,16 @@ func (o *Origin) label(host string) (string, bool) {
 	return label, ok && label != "" && !strings.Contains(label, ".")
 }
 
+// WithTLS returns the origin of the preview that has a host. Returns "" if the host is none of previews, or previews have
+// no TLS.
+func (o *Origin) WithTLS(host string) string {
+	label, ok := o.label(host)
+	if !ok || o.scheme != "https" || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return ""
+	}
+	return o.origin(label)
+}
+
 // below reports whether a host is one below the host of a preview, at which nothing is served.
 func (o *Origin) below(host string) bool {
 	if o.shared != nil {

@@ -25,6 +25,32 @@ func TestParseOrigin(t *testing.T) {
 	}
 }
 
+// TestWithTLS finds the origins of hosts that requests without TLS have.
+func TestWithTLS(t *testing.T) {
+	for _, x := range []struct{ pattern, host, want string }{
+		{"https://{label}.apps.example.net", "p80-run-x.apps.example.net", "https://p80-run-x.apps.example.net"},
+		{"https://{label}.apps.example.net:8443", "P80-run-x.Apps.example.net.:80", "https://p80-run-x.apps.example.net:8443"},
+		{"https://{label}.apps.example.net", "x.p80-run-x.apps.example.net", ""},
+		{"https://{label}.apps.example.net", "apps.example.net", ""},
+		{"https://{label}.apps.example.net", "evil.example", ""},
+		{"https://{label}.apps.example.net", "evil%2f.apps.example.net", ""},
+		{"https://{label}.apps.example.net", "", ""},
+		{"http://{label}.localhost:8080", "p80-run-x.localhost", ""},
+	} {
+		o, err := ParseOrigin(x.pattern, "https://ramus.example.org")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.WithTLS(x.host); got != x.want {
+			t.Errorf("%q: %q, want %q", x.host, got, x.want)
+		}
+	}
+	var none *Origin
+	if got := none.WithTLS("p80-run-x.apps.example.net"); got != "" {
+		t.Errorf("without origins: %q", got)
+	}
+}
+
 func TestPreviewLabel(t *testing.T) {
 	labels := map[string]bool{}
 	for _, id := range []string{"fancy-mallard", "a", strings.Repeat("a", 60), strings.Repeat("a", 61),
