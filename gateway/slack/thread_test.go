@@ -86,6 +86,19 @@ func TestName(t *testing.T) {
 	}
 }
 
+// TestFirstCall asks for a user with a client that has made no call and has no clock.
+func TestFirstCall(t *testing.T) {
+	s, c, _ := start(t)
+	s.SetEmail("U01", "first@example.org")
+	fresh := func() *slack.Client { return &slack.Client{URL: c.URL, Token: c.Token, HTTP: c.HTTP, Log: c.Log} }
+	if name, err := fresh().Name(t.Context(), "U01"); name != "first" || err != nil {
+		t.Errorf("%q %v", name, err)
+	}
+	if mail, err := fresh().Email(t.Context(), "U01"); mail != "first@example.org" || err != nil {
+		t.Errorf("%q %v", mail, err)
+	}
+}
+
 func TestThreadIsPaged(t *testing.T) {
 	s, c, _ := start(t)
 	parent := s.Write("U01", "C01", "", "parent")
