@@ -54,7 +54,6 @@ type liveRun struct {
 	noPrompts bool                // its agent has had its last turn
 	asked     *asked              // the agent's question that waits for a person
 	talk      *talk               // the agent's turn at work; nil between turns
-	questions int                 // number of its questions to a person
 	attended  int                 // requests that wait for its end
 	kept      bool                // it continues without any request
 	err       error               // the error if the record could not be kept

@@ -49,9 +49,8 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 		out.stdout.letGo() // a person reads it before the question
 	}
 	l.mu.Lock()
-	l.questions++
 	words, command := q.Words()
-	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(l.questions), Message: l.x.Secrets.String(words),
+	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(1+countQuestions(l.events)), Message: l.x.Secrets.String(words),
 		Command: l.x.Secrets.String(command), Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
 	if a.gate.Command != "" {
 		a.gate.Message += "\n" + a.gate.Command
@@ -69,7 +68,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 	}
 	late := time.NewTimer(l.x.tuning.waits.Person)
 	defer late.Stop()
-	why := "the agent does not wait for an answer any more"
+	why := record.NotAwaited
 	select {
 	case d := <-a.answer:
 		return d.Option, nil
@@ -87,6 +86,17 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 		d.Option = o.ID
 	}
 	return d.Option, l.answerLocked(a, d)
+}
+
+// countQuestions returns the number of questions of a run's agents, also of those before a restart of the server. A later question has another
+// step, so that the button of an earlier one never answers it.
+func countQuestions(events []record.Event) (n int) {
+	for _, e := range events {
+		if e.Type == record.EventGate && e.Kind == agent.KindPermission {
+			n++
+		}
+	}
+	return n
 }
 
 // gateOptions returns the options of a question, as far as a person can choose them by their ids.

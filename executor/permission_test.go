@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,6 +12,49 @@ import (
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/record"
 )
+
+// TestQuestionSteps asks after a restart of the server. The question has a step of its own, so that an answer to the earlier one does not
+// reach it.
+func TestQuestionSteps(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "journal")
+	offer := acp.Question{Options: []acp.Option{{ID: "yes", Kind: acp.AllowOnce}, {ID: "no", Kind: acp.RejectOnce}}}
+	for n := 1; n <= 3; n++ {
+		x := &Executor{}
+		x.defaults()
+		j, events, err := record.OpenJournal(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &liveRun{x: x, journal: j, events: events, asking: make(chan struct{}, 1),
+			followed: make(map[*follower]struct{})}
+		f := l.follow(0, record.Span{})
+		ctx, kill := context.WithCancel(t.Context())
+		asks := make(chan error, 1)
+		go func() {
+			_, err := l.askLeave(ctx, "turn-1", offer)
+			asks <- err
+		}()
+		for e := range f.events(ctx) {
+			if e.Seq > int64(len(events)) && e.Type == record.EventGate {
+				break
+			}
+		}
+		if want := fmt.Sprintf("turn-1/permission-%d", n); l.snapshot().Gate.Step != want {
+			t.Errorf("the question is %s, want %s", l.snapshot().Gate.Step, want)
+		}
+		if n > 1 {
+			old := record.Decision{Step: fmt.Sprintf("turn-1/permission-%d", n-1), Approved: true, By: "late"}
+			if err := l.decide(old); !errors.Is(err, record.ErrConflict) {
+				t.Errorf("an answer to the earlier question: %v", err)
+			}
+		}
+		l.end() // nothing is journalled any more, as if the server was killed
+		kill()
+		if err := <-asks; err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // TestAskLeave checks that an agent's question waits for a person for half an hour, that only one question is open at a time, and that
 // each is answered once.

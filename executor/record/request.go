@@ -157,6 +157,9 @@ type Decision struct {
 	Comment string `json:"comment,omitempty"`
 }
 
+// NotAwaited is the comment of the decision on a question that nobody can answer any more.
+const NotAwaited = "the agent does not wait for an answer any more"
+
 // AnsweredError is the error of an answer to a question that was answered before. It is an [ErrConflict].
 type AnsweredError struct {
 	Decision Decision  // the answer that counts

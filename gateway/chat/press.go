@@ -136,9 +136,15 @@ func (c *Chat) findOption(ctx context.Context, run, choice string) (step, option
 			return "", "", err
 		}
 		var g record.Gate
-		if e.Type == record.EventGate && e.Step == step && json.Unmarshal(e.Data, &g) == nil && index < len(g.Options) {
-			return step, g.Options[index].ID, nil
+		if e.Type != record.EventGate || e.Step != step || json.Unmarshal(e.Data, &g) != nil {
+			continue
 		}
+		if option = ""; index < len(g.Options) {
+			option = g.Options[index].ID
+		}
+	}
+	if option != "" {
+		return step, option, nil
 	}
 	return "", "", fmt.Errorf("%w button: the agent did not offer that", record.ErrInvalid)
 }

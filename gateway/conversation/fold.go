@@ -30,6 +30,7 @@ type Fold struct {
 	words *Entry            // of the agent, to which more may follow
 	said  int64             // bytes of the agent's words that are entries
 	plan  *Entry            // of the turn that works
+	asked *Entry            // the last question of an agent, until it is answered
 	seq   int64             // of the last event
 
 	changed map[*Entry]bool
@@ -88,6 +89,7 @@ func (f *Fold) Apply(e record.Event) {
 		return
 	}
 	f.seq = e.Seq
+	f.closeQuestion(e)
 	if f.Run.Agent != nil {
 		f.queue.Apply(e)
 		f.speak(e)
@@ -110,12 +112,7 @@ func (f *Fold) Apply(e record.Event) {
 	case record.EventAgent:
 		f.agent(e)
 	case record.EventGate:
-		gate := decode[record.Gate](e.Data)
-		if gate.Step == "" {
-			gate.Step, gate.Message = e.Step, e.Message
-		}
-		f.add(e, Entry{Kind: KindQuestion, Text: e.Message, Gate: &gate, Step: gate.Step})
-		f.Last().State = StateAsking
+		f.ask(e)
 	case record.EventDecision:
 		f.decide(e)
 	case record.EventUsage:
@@ -357,6 +354,9 @@ func (f *Fold) state(e record.Event) {
 	default:
 		return
 	}
+	if e.State != record.StateAwaitingReview {
+		f.closeQuestions(e)
+	}
 	if t.Ended.IsZero() && e.State != record.StateAwaitingReview {
 		t.Ended = e.Time
 		if !t.Began.IsZero() {
@@ -428,6 +428,65 @@ func (f *Fold) tool(e record.Event) {
 	f.touched[f.Last()] = true
 }
 
+// ask takes a question. An agent has one open question at a time.
+func (f *Fold) ask(e record.Event) {
+	gate := decode[record.Gate](e.Data)
+	if gate.Step == "" {
+		gate.Step, gate.Message = e.Step, e.Message
+	}
+	entry := f.add(e, Entry{Kind: KindQuestion, Text: e.Message, Gate: &gate, Step: gate.Step})
+	if e.Kind == agent.KindPermission {
+		f.asked = entry
+	}
+	f.Last().State = StateAsking
+}
+
+// closeQuestion closes the open question of an agent if e shows that nobody can answer it any more, because the server was killed while the
+// agent asked.
+func (f *Fold) closeQuestion(e record.Event) {
+	q := f.asked
+	if q == nil {
+		return
+	}
+	switch {
+	case e.Type == record.EventGate && e.Kind == agent.KindPermission:
+	case e.Type == record.EventStepStarted && strings.HasPrefix(q.Step, e.Step+"/"):
+	case e.Type == record.EventAgent && e.Kind == agent.KindSession && strings.HasPrefix(q.Step, e.Step+"/"):
+		// Another process of the agent goes on in the same step.
+		if t := f.Last(); t.State == StateAsking {
+			t.State = StateWorking
+			f.touched[t] = true
+		}
+	default:
+		return
+	}
+	f.answer(q, record.Decision{Step: q.Step, By: closedBy, Comment: record.NotAwaited}, e)
+}
+
+// closeQuestions closes all open questions of a run that has ended.
+func (f *Fold) closeQuestions(e record.Event) {
+	for _, t := range f.Turns {
+		for _, entry := range t.Entries {
+			if entry.Kind == KindQuestion && entry.Decision == nil {
+				f.answer(entry, record.Decision{Step: entry.Step, By: closedBy, Comment: "the run has ended"}, e)
+				f.touched[t] = true
+			}
+		}
+	}
+}
+
+// closedBy decides on questions that nobody can answer.
+const closedBy = "ramus"
+
+// answer sets the answer of a question.
+func (f *Fold) answer(q *Entry, d record.Decision, e record.Event) {
+	q.Decision, q.Decided, q.OK = &d, e.Time, &d.Approved
+	if q == f.asked {
+		f.asked = nil
+	}
+	f.changed[q] = true
+}
+
 // decide takes the answer to a question.
 func (f *Fold) decide(e record.Event) {
 	d := decode[record.Decision](e.Data)
@@ -436,12 +495,14 @@ func (f *Fold) decide(e record.Event) {
 		t.State = StateWorking
 	}
 	f.touched[t] = true
+	if q := f.asked; q != nil && q.Step == e.Step {
+		f.answer(q, d, e)
+		return
+	}
 	for _, t := range slices.Backward(f.Turns) {
 		for _, entry := range slices.Backward(t.Entries) {
 			if entry.Kind == KindQuestion && entry.Gate != nil && entry.Gate.Step == e.Step && entry.Decision == nil {
-				entry.Decision, entry.Decided = &d, e.Time
-				entry.OK = &d.Approved
-				f.changed[entry] = true
+				f.answer(entry, d, e)
 				return
 			}
 		}

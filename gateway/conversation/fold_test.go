@@ -191,6 +191,69 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// TestDeadQuestion folds journals of servers that were killed while an agent asked. The question is closed when another process of the agent
+// begins or asks, or when the run ends, and answers reach the question that is open.
+func TestDeadQuestion(t *testing.T) {
+	ask := func(s *story, n int) {
+		gate := record.Gate{Step: fmt.Sprintf("turn-1/permission-%d", n), Message: "may I?"}
+		s.add(record.Event{Type: record.EventGate, Step: gate.Step, Kind: "permission", Message: gate.Message,
+			Data: record.Marshal(gate)})
+	}
+	answer := func(s *story, n int) {
+		step := fmt.Sprintf("turn-1/permission-%d", n)
+		s.add(record.Event{Type: record.EventDecision, Step: step, Kind: "permission",
+			Data: record.Marshal(record.Decision{Step: step, Approved: true, By: "ada"})})
+	}
+	for name, c := range map[string]struct {
+		tell  func(s *story)
+		want  string // the persons of the decisions
+		state State
+	}{
+		"open":    {func(*story) {}, "-", StateAsking},
+		"session": {func(s *story) { s.agent("session", "s-1", nil) }, "ramus", StateWorking},
+		"begins":  {func(s *story) { s.turn(1, 1) }, "ramus", StateWorking},
+		"asks":    {func(s *story) { ask(s, 2) }, "ramus -", StateAsking},
+		"again":   {func(s *story) { ask(s, 2); answer(s, 2) }, "ramus ada", StateWorking},
+		"same":    {func(s *story) { ask(s, 1); answer(s, 1) }, "ramus ada", StateWorking}, // a journal of an earlier version
+		"ends":    {func(s *story) { s.endTurn(1, "", true); s.end() }, "ramus", StateDone},
+		"answer":  {func(s *story) { answer(s, 1); s.agent("session", "s-1", nil); s.end() }, "ada", StateDone},
+	} {
+		s := newStory("one", "ask me")
+		s.turn(1, 1)
+		ask(s, 1)
+		c.tell(s)
+		turn := whole(t, s).Turns[0]
+		var by []string
+		for _, e := range turn.Entries {
+			switch {
+			case e.Kind != KindQuestion:
+			case e.Decision == nil:
+				by = append(by, "-")
+			default:
+				by = append(by, e.Decision.By)
+				if e.Decided.IsZero() || *e.OK != e.Decision.Approved || !e.Decision.Approved && e.Decision.Comment == "" {
+					t.Errorf("%s: %s", name, encode(t, e))
+				}
+			}
+		}
+		if got := strings.Join(by, " "); got != c.want || turn.State != c.state {
+			t.Errorf("%s: %q and %s\n%s", name, got, turn.State, encode(t, turn))
+		}
+	}
+	// A gate of a workflow is open until its run ends.
+	s := newStory("two", "")
+	s.run.Kind, s.run.Agent = record.KindWorkflow, nil
+	s.add(record.Event{Type: record.EventGate, Step: "review", Data: record.Marshal(record.Gate{Step: "review"})})
+	s.add(record.Event{Type: record.EventRunState, State: record.StateAwaitingReview})
+	if q := whole(t, s).Turns[0].Entries[0]; q.Kind != KindQuestion || q.Decision != nil {
+		t.Errorf("%s", encode(t, q))
+	}
+	s.add(record.Event{Type: record.EventRunState, State: record.StateFailed, Reason: string(record.ReasonCancelled)})
+	if q := whole(t, s).Turns[0].Entries[0]; q.Decision == nil || q.Decision.Comment != "the run has ended" {
+		t.Errorf("%s", encode(t, q))
+	}
+}
+
 // TestFollowed follows a story that is cut at random places, in live output too. The result is the one of the whole.
 func TestFollowed(t *testing.T) {
 	s := told("one")
