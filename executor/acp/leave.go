@@ -13,6 +13,7 @@ import (
 // Bounds of a question in words, in bytes.
 const (
 	maxLeave   = 512  // the title of the call
+	maxKind    = 40   // its kind
 	maxCommand = 1536 // the command, and the input as JSON
 )
 
@@ -20,8 +21,8 @@ const (
 // title has already. An input of another shape is in the words as JSON, so that nobody allows an input that is not shown.
 func (q Question) Words() (words, command string) {
 	title, kind := q.Tool.Words(), ""
-	if q.Tool.Kind != "" {
-		kind = " (" + q.Tool.Kind + ")"
+	if k := text.OneLine(q.Tool.Kind, maxKind); k != "" {
+		kind = " (" + k + ")"
 	}
 	command, rest := splitInput(q.Tool.RawInput, title)
 	bare := strings.Trim(title, "` ")
