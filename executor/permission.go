@@ -41,6 +41,8 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+	words, command := q.Words()
+	q.Tool = acp.Tool{} // it may be large
 	a := &asked{offer: q, answer: make(chan record.Decision, 1)}
 	l.mu.Lock()
 	out := l.printing[step]
@@ -49,7 +51,6 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (op
 		out.stdout.letGo() // a person reads it before the question
 	}
 	l.mu.Lock()
-	words, command := q.Words()
 	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(1+countQuestions(l.events)), Message: l.x.Secrets.String(words),
 		Command: l.x.Secrets.String(command), Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
 	if a.gate.Command != "" {

@@ -86,6 +86,9 @@ type progress struct {
 	last string
 }
 
+// maxQuestion bounds the question of a run, in characters. A question of an agent is shown whole.
+const maxQuestion = 8 << 10
+
 func (p *progress) line(node, format string, args ...any) {
 	if p.last != "" {
 		fmt.Fprintln(p.out)
@@ -136,7 +139,7 @@ func (p *progress) show(ev record.Event) {
 	case record.EventQueued:
 		p.line("", "waiting for a container, position %s in the queue", p.oneLine(ev.Message, 20))
 	case record.EventGate:
-		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, 200)))
+		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, maxQuestion)))
 		p.offers(ev)
 	case record.EventDecision:
 		p.line(name(ev), "%s", p.oneLine(decided(ev), 200))
@@ -323,7 +326,7 @@ func summary(ctx context.Context, e *env, c *client.Client, r record.Run, p *pro
 	}
 	if r.Gate != nil {
 		fmt.Fprintf(e.out, "  waiting for a person: %s\n  continue with: ramus approve %s   (or --reject)\n",
-			e.oneLine(r.Gate.Message, 200), r.Name())
+			e.oneLine(r.Gate.Message, maxQuestion), r.Name())
 	}
 	if r.Merged != "" {
 		fmt.Fprintf(e.out, "  merged into %s at %s\n", e.oneLine(r.Base, 100), short(string(r.Merged)))

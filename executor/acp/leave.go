@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -18,23 +19,35 @@ const (
 )
 
 // Words returns the question for a person, and the command that it is about, or "". The words do not repeat the command, nor an input that the
-// title has already. An input of another shape is in the words as JSON, so that nobody allows an input that is not shown.
+// title has already. An input of another shape is in the words as JSON. If the title, the command or the input is longer than its bound, the
+// words have its length, so that a person knows that a part is not shown.
 func (q Question) Words() (words, command string) {
 	title, kind := q.Tool.Words(), ""
 	if k := text.OneLine(q.Tool.Kind, maxKind); k != "" {
 		kind = " (" + k + ")"
 	}
 	command, rest := splitInput(q.Tool.RawInput, title)
+	cut := cutNote("command", command, maxCommand) + cutNote("input", rest, maxCommand)
 	bare := strings.Trim(title, "` ")
 	if flat := strings.Join(strings.Fields(command), " "); flat != "" && strings.HasSuffix(bare, flat) && len(bare)-len(flat) < 20 {
 		words = "The agent asks for leave to run a command" + kind + ":"
 	} else {
 		words = "The agent asks for leave: " + text.Clip(title, maxLeave) + kind
+		cut = cutNote("title", title, maxLeave) + cut
 	}
+	words += cut
 	if rest != "" {
 		words += "\n" + text.Clip(rest, maxCommand)
 	}
 	return words, text.Clip(command, maxCommand)
+}
+
+// cutNote returns a line with the number of bytes of a part of a question that are shown, or "" if all are.
+func cutNote(part, s string, limit int) string {
+	if len(s) <= limit {
+		return ""
+	}
+	return fmt.Sprintf("\nOnly the first %d of %d bytes of the %s are shown.", len(text.Head(s, limit)), len(s), part)
 }
 
 // splitInput returns the command of an input, and as JSON what neither the command nor the title has.

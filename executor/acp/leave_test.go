@@ -35,6 +35,20 @@ func TestQuestionWords(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("x", 10_000)
+	hidden := "make test" + strings.Repeat(" ", 1600) + "; rm -r /"
+	raw, _ := json.Marshal(map[string]string{"command": hidden})
+	words, command := Question{Tool: Tool{Title: "make test", Kind: "execute", RawInput: raw}}.Words()
+	if want := leave + ": make test (execute)\nOnly the first 1536 of 1618 bytes of the command are shown."; words != want ||
+		command != hidden[:1536]+"…" {
+		t.Errorf("%q, %q", words, command)
+	}
+	raw, _ = json.Marshal(map[string]string{"to": long})
+	words, _ = Question{Tool: Tool{Title: long + "é", RawInput: raw}}.Words()
+	for _, want := range []string{"first 512 of 10002 bytes of the title", "first 1536 of 10009 bytes of the input"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("no %q in %q", want, words)
+		}
+	}
 	input, _ := json.Marshal(map[string]string{"command": long, "cwd": "/" + long})
 	for _, q := range []Question{{Tool: Tool{Title: long, Kind: long, RawInput: input}}, {Tool: Tool{Kind: long, RawInput: input}},
 		{Tool: Tool{ID: long}}} {

@@ -57,7 +57,7 @@ func (t *transcript) about(u acp.Tool) acp.Tool {
 	if u.Kind != "" {
 		now.Kind = u.Kind
 	}
-	now.RawInput = bounded(u.RawInput)
+	now.RawInput = u.RawInput // a person who is asked learns of all of it
 	return now
 }
 
@@ -81,5 +81,6 @@ func (t *transcript) permitted(q acp.Question, verdict string) {
 	}
 	t.endThought()
 	t.endMessage()
+	q.Tool.RawInput = bounded(q.Tool.RawInput)
 	t.emit(KindPermission, verdict+": "+q.Tool.Words(), record.Marshal(q.Tool))
 }

@@ -36,6 +36,30 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestLongQuestion shows the question of an agent whole, or says that a part is missing.
+func TestLongQuestion(t *testing.T) {
+	lines := func(n int) string { return "asks:\n" + strings.Repeat("make <x> && y\n", n) + "the end" }
+	for _, c := range []struct {
+		question string
+		whole    bool
+	}{
+		{"short, the end", true}, {lines(50), true}, {lines(80), false}, {strings.Repeat("x", 2400) + " the end", true},
+		{strings.Repeat("x", 3000) + " the end", false}, {strings.Repeat("x\n", 1<<20) + "the end", false},
+	} {
+		p := Standing{Run: someRun(record.StateRunning), Policy: through, Now: renderedAt}
+		p.Run.Gate = &record.Gate{Step: "turn-1/permission-1", Message: c.question}
+		progress, asks := Progress(p), TaskMessage(TaskAsks(c.question))
+		withinLimits(t, progress)
+		withinLimits(t, asks)
+		for where, text := range map[string]string{"run": shown(t, progress), "task": shown(t, asks)} {
+			whole := c.whole || where == "task" && strings.HasPrefix(c.question, "asks:") // on one line
+			if strings.Contains(text, "the end") != whole || strings.Contains(text, "Only the beginning") == whole {
+				t.Errorf("%s of %d bytes: %s", where, len(c.question), text)
+			}
+		}
+	}
+}
+
 func TestParseOption(t *testing.T) {
 	for choice, want := range map[string]string{"turn-1/permission-1 3": "turn-1/permission-1", "a b 0": "a b"} {
 		if step, _, ok := ParseOption(choice); !ok || step != want {

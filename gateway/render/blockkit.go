@@ -167,25 +167,32 @@ func InlineText(s string, most int) string {
 	return cutEscaped(escape(NoTicks(OneLine(s, most))), most)
 }
 
-// quote returns an untrusted text as a quotation that has all of its lines.
+// quote returns an untrusted text as a quotation that has its first lines.
 func quote(s string, lines, most int) string {
+	q, _ := quoteWhole(s, lines, most)
+	return q
+}
+
+// quoteWhole is quote. whole reports whether the quotation has all of the text.
+func quoteWhole(s string, lines, most int) (q string, whole bool) {
+	whole = len(head(s, most)) == len(s)
 	s = strings.TrimSpace(readable(head(s, most)))
 	if s == "" {
-		return ""
+		return "", whole
 	}
 	cutOff := false
 	list := strings.Split(s, "\n")
 	if len(list) > lines {
-		list, cutOff = list[:lines], true
+		list, cutOff, whole = list[:lines], true, false
 	}
 	s = escape(noFences(strings.Join(list, "\n")))
 	if shorter := cutEscaped(s, most); shorter != s {
-		s, cutOff = shorter, false // it already ends in …
+		s, cutOff, whole = shorter, false, false // it already ends in …
 	}
 	if cutOff {
 		s += "\n…"
 	}
-	return ">" + strings.ReplaceAll(s, "\n", "\n>")
+	return ">" + strings.ReplaceAll(s, "\n", "\n>"), whole
 }
 
 // ending returns the last lines of a text, of at most most units.

@@ -66,7 +66,13 @@ func AgentSays(by, said string) slack.Message {
 }
 
 // TaskAsks returns the question of an agent that waits for permission.
-func TaskAsks(question string) string { return "❓ The agent asks: " + InlineText(question, 400) }
+func TaskAsks(question string) string {
+	shown := InlineText(question, questionMax)
+	if shown != InlineText(question, len(question)*8) {
+		shown += "\n" + partShown
+	}
+	return "❓ The agent asks: " + shown
+}
 
 // AnswerButtons returns the buttons that answer the question of a run.
 func AnswerButtons(run string, g record.Gate) []slack.Block {

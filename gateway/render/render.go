@@ -43,7 +43,11 @@ func Progress(p Standing) slack.Message {
 	head := p.head()
 	l.section("*" + escape(head) + "*" + p.doing())
 	if g := p.gate(); g != nil {
-		l.section("A person is asked:\n" + quote(g.Message, 20, 400))
+		asked, whole := quoteWhole(g.Message, questionLines, questionMax)
+		l.section("A person is asked:\n" + asked)
+		if !whole {
+			l.section(partShown)
+		}
 	}
 	l.context(p.count(), p.elapsed(), whereabouts(p.Run.Repo, p.Run.Branch, p.Run.Base), refreshed(p.Base, p.Now),
 		policyWords(p.Policy), shownPage(p.Link))

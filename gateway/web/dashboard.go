@@ -33,6 +33,9 @@ type dashboardData struct {
 	Needs, Running, Recent []runRow
 }
 
+// maxRowText bounds the question of a run in a list, in bytes.
+const maxRowText = 600
+
 // runRow is a run in a list. All texts are clean.
 type runRow struct {
 	Key, Title, Repo, Workspace, By string
@@ -45,6 +48,7 @@ type runRow struct {
 	When                      time.Time
 	MayChange                 bool
 	Gate                      *record.Gate
+	Part                      bool // the message of Gate is cut, so that the row does not take its answer
 	Cost                      int64
 }
 
@@ -135,7 +139,8 @@ func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow 
 	mine := who.Admin() || who.Email != "" && r.Asker.Email == who.Email
 	switch {
 	case !r.Ended() && r.Gate != nil: // also of an agent at work
-		row.Kind, row.Gate = "ask", &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, 600)}
+		row.Kind, row.Part = "ask", len(r.Gate.Message) > maxRowText
+		row.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, maxRowText)}
 	case r.State == record.StateFailed && r.Reason != record.ReasonCancelled && fresh && mine:
 		row.Kind, row.Detail, row.Hint = "failed", render.ClipClean(r.Error, 400), render.ClipClean(r.Hint, 300)
 	case r.State == record.StateComplete && r.Agent != nil && r.Changed() && r.Merged == "" && r.Pull == nil &&

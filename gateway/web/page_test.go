@@ -296,6 +296,26 @@ func (w *world) settle(name string) {
 	}
 }
 
+// TestLongGate shows the beginning of a long question on the dashboard. The answer is given at the whole of it.
+func TestLongGate(t *testing.T) {
+	w := open(t, ada, nil)
+	w.repo("app")
+	const end = "and now the end"
+	w.run("long-heron", record.Request{Workflow: strings.Replace(asks, "version 2", "version 2 "+strings.Repeat("x ", 400)+end, 1)})
+	path := w.path("/workspaces/run-long-heron/runs/RUN")
+	if _, _, body := w.get("/dashboard"); !strings.Contains(body, "Read and answer") || strings.Contains(body, end) ||
+		strings.Contains(body, "/approve") {
+		t.Errorf("the dashboard takes an answer to a part of the question: %s", body)
+	}
+	if _, _, body := w.get(path); !strings.Contains(body, end) || !strings.Contains(body, "/approve") {
+		t.Errorf("the page of the run: %s", body)
+	}
+	if status, _, body := w.post(path+"/approve", url.Values{"step": {"ask"}}); status != 303 {
+		t.Fatalf("%d %s", status, body)
+	}
+	w.settle("long-heron")
+}
+
 // TestGate answers the question of a run by its page.
 func TestGate(t *testing.T) {
 	w := open(t, ada, nil)
