@@ -9,6 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // TestOthersRead checks that other people can only read in the thread of an allowed person. Other commands are refused
@@ -173,6 +174,23 @@ func TestOthersDoNotPress(t *testing.T) {
 			d.Name != map[string]string{"ask": "first", "named": "fourth"}[workflow] {
 			t.Errorf("%s: the answer is %+v", workflow, d)
 		}
+	}
+}
+
+// TestStopAsksNoName stops a run by the button while Slack does not return names. Slack is not asked for the name of the person.
+func TestStopAsksNoName(t *testing.T) {
+	k := openTalk(t, true, func(c *chat.Chat) { c.Settings.Gate.ThreadStarters = []string{owner, "U04"} })
+	k.slack.AddUser("U04", "fourth")
+	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec "+untilGo)
+	k.atWork(ts, "go.txt")
+	run, before := k.runs("C01", ts)[0], k.slack.Count("users.info")
+	k.slack.Fail(slacktest.Fault{Method: "users.info", Times: -1, Status: 503})
+	if _, err := k.slack.Press(t.Context(), "U04", "C01", k.part("C01", ts, "progress")[0].TS, "stop", run.Name()); err != nil {
+		t.Fatal(err)
+	}
+	k.recorded("the end", func() bool { return k.runs("C01", ts)[0].Ended() })
+	if run = k.runs("C01", ts)[0]; run.Reason != record.ReasonCancelled || k.slack.Count("users.info") != before {
+		t.Errorf("%s %s, and %d questions for names", run.State, run.Reason, k.slack.Count("users.info")-before)
 	}
 }
 

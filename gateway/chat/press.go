@@ -1,12 +1,14 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -94,25 +96,34 @@ func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run,
 // runControl stops a run or answers its gate. Decide checks the id of the user, because users can choose their names.
 func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, step string) error {
 	if a.ID == render.ActionStop {
-		return c.Executor.Stop(ctx, run.Name(), asker(a.User, c.nameOf(ctx, a.User)))
+		return c.Executor.Stop(ctx, run.Name(), asker(a.User, c.knownName(a.User))) // waits for nothing
 	}
-	d := record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User, Name: c.nameOf(ctx, a.User)}
+	d := record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User}
+	var asking sync.WaitGroup
+	asking.Go(func() { d.Name = c.nameOf(ctx, a.User) }) // meanwhile the question is read
+	var err error
 	if render.IsOption(a.ID) {
-		var err error
-		if d.Step, d.Option, err = c.findOption(ctx, run.Name(), step); err != nil {
-			return err
-		}
+		d.Step, d.Option, err = c.findOption(ctx, run.Name(), step)
 	}
-	_, err := c.Executor.Decide(ctx, run.Name(), d)
+	asking.Wait()
+	if err != nil {
+		return err
+	}
+	_, err = c.Executor.Decide(ctx, run.Name(), d)
 	return err
 }
 
-// nameWithin bounds the wait for a name, because an answer counts from the moment at which it is kept.
-const nameWithin = 2 * time.Second
+// nameWithin bounds the time by which the question for a name delays an answer. The answer of another person may come first meanwhile.
+const nameWithin = time.Second
+
+// knownName returns the name of a user for pages, or "" if it is not known. It does not ask Slack.
+func (c *Chat) knownName(user string) string {
+	return cmp.Or(c.People[user].Name, c.Slack.KnownName(user))
+}
 
 // nameOf returns the name of a user for pages, or "" if it is not known soon.
 func (c *Chat) nameOf(ctx context.Context, user string) string {
-	if known := c.People[user].Name; known != "" {
+	if known := c.knownName(user); known != "" {
 		return known
 	}
 	ctx, cancel := context.WithTimeout(ctx, nameWithin)

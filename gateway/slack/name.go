@@ -108,6 +108,15 @@ func (c *Client) resolve(ctx context.Context, parent *message, replies []*messag
 	return known, nil
 }
 
+// KnownName returns the name of a user if Slack returned it lately, or "". It sends no request.
+func (c *Client) KnownName(id string) string {
+	c.setup()
+	if name, ok := c.names.get(id, c.Now()); ok && name != id {
+		return name
+	}
+	return ""
+}
+
 // Name returns the name of a user. Returns "" if Slack does not return one, because the user is of another workspace or the token lacks
 // the scope users:read.
 func (c *Client) Name(ctx context.Context, id string) (string, error) {

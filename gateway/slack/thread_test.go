@@ -70,9 +70,15 @@ func TestThread(t *testing.T) {
 // TestName returns the name of a user, of which Slack is asked once, and none for a stranger.
 func TestName(t *testing.T) {
 	s, c, _ := start(t)
+	if name := c.KnownName("U01"); name != "" || s.Count("users.info") != 0 {
+		t.Errorf("%q is known before Slack was asked", name)
+	}
 	for range 2 {
 		if name, err := c.Name(t.Context(), "U01"); name != "first" || err != nil {
 			t.Errorf("%q %v", name, err)
+		}
+		if name := c.KnownName("U01"); name != "first" {
+			t.Errorf("%q is known", name)
 		}
 		if name, err := c.Name(t.Context(), "U0STRANGER"); name != "" || err != nil {
 			t.Errorf("%q %v", name, err)
