@@ -44,6 +44,22 @@ func TestStoppedTerminal(t *testing.T) {
 	}
 }
 
+// TestDecider shows the id of a person after a name that the person chose.
+func TestDecider(t *testing.T) {
+	for want, d := range map[string]record.Decision{
+		"Ada":                         {Name: "Ada", By: "github:583231"},
+		"ops":                         {By: "ops"},
+		"slack:U04":                   {By: "slack:U04"},
+		"Grace Hopper (slack:U04)":    {Name: "Grace\nHopper", By: "slack:U04"},
+		"Ada (slack:U01) (slack:U04)": {Name: "Ada (slack:U01)", By: "slack:U04"},
+		strings.Repeat("x", 99) + "… (slack:U04)": {Name: strings.Repeat("x", 200), By: "slack:U04"},
+	} {
+		if got := decider(d); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestDoing describes the run at work, also if a terminal was opened after its beginning.
 func TestDoing(t *testing.T) {
 	m := talkMaker{api: &API{}}
