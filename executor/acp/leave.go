@@ -69,6 +69,9 @@ func splitInput(raw json.RawMessage, title string) (command, rest string) {
 		command = strings.TrimSpace(s)
 		delete(fields, "command")
 	}
+	if len(fields) > 1 { // a title does not say which value is which
+		return command, readable(fields)
+	}
 	for name, v := range fields {
 		s, ok := v.(string)
 		if !ok || !slices.Contains(titled, name) || !slices.Contains(strings.FieldsFunc(title, inTitle), s) && s != title {

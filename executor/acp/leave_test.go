@@ -21,6 +21,7 @@ func TestQuestionWords(t *testing.T) {
 		{"edit a.txt", "edit", `{"path":"a"}`, leave + ": edit a.txt (edit)\n" + `{"path":"a"}`, ""},
 		{"copy a.txt b.txt", "edit", `{"to":"a.txt","from":"b.txt"}`,
 			leave + ": copy a.txt b.txt (edit)\n" + `{"from":"b.txt","to":"a.txt"}`, ""},
+		{"copy a b", "edit", `{"path":"b","file_path":"a"}`, leave + ": copy a b (edit)\n" + `{"file_path":"a","path":"b"}`, ""},
 		{"edit", "edit", `{"path":"a<b","n":12345678901234567890}`,
 			leave + ": edit (edit)\n" + `{"n":12345678901234567890,"path":"a<b"}`, ""},
 		{"fetch", "", `"https://example.org"`, leave + ": fetch\n" + `"https://example.org"`, ""},
