@@ -125,6 +125,14 @@ func TestTypedSize(t *testing.T) {
 	if got := m.changeSize("app", "", list[0]); got != "" {
 		t.Errorf("a commit without a parent changes %q", got)
 	}
+	merge, err := repo.WriteCommit(t.Context(), gitd.NewCommit{From: list[2], Parents: []gitd.Hash{list[0], list[2]},
+		Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.changeSize("app", "", merge); got != "" {
+		t.Errorf("a merge in a terminal changes %q", got)
+	}
 }
 
 // TestWindowOfTurns shows as many turns as a page has room for, and says if more of them would not fit.

@@ -21,7 +21,7 @@ type commitSizes struct {
 	by map[string]string
 }
 
-// changeSize returns the number of lines that the commits after parent change, up to a commit, such as "+3 −1". An empty parent is that of
+// changeSize returns the number of lines that the commits after parent change, up to a commit, such as "+3 −1". An empty parent is the only one of
 // the commit itself. Returns "" if the number is not known: git has to count, which a page asks for a few times only.
 func (m *talkMaker) changeSize(repo string, parent, commit gitd.Hash) string {
 	if parent == commit {
@@ -59,7 +59,7 @@ func (m *talkMaker) countLines(repo string, parent, commit gitd.Hash) (size stri
 	defer cancel()
 	if parent == "" {
 		c, err := r.Commit(ctx, string(commit))
-		if err != nil || len(c.Parents) == 0 {
+		if err != nil || len(c.Parents) != 1 { // a merge has changes of others
 			return "", false
 		}
 		parent = c.Parents[0]
