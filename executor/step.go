@@ -203,6 +203,14 @@ type outcome struct {
 	fault   error // the reason for which a task could not be done
 }
 
+// recordedReason returns the reason for which a command was ended, as records have it.
+func recordedReason(reason string) string {
+	if reason == containers.ReasonKilled {
+		return record.ReasonKilled
+	}
+	return reason
+}
+
 // fail makes the step fail although its commands have ended.
 func (o *outcome) fail(reason record.Reason, text string) {
 	o.exit.Reason = string(reason)
@@ -644,7 +652,7 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	}
 	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind,
 		Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
-		Parent: w.before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok, Reason: o.exit.Reason,
+		Parent: w.before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok, Reason: recordedReason(o.exit.Reason),
 		DurationMS: o.exit.Duration.Milliseconds(),
 		Stdout:     stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
 		Data: record.Marshal(record.StepResult{Result: o.result})}

@@ -209,14 +209,17 @@ func TestTerminalEnds(t *testing.T) {
 	if len(w.x.Terminals(c)) != 0 {
 		t.Error("it is still listed")
 	}
+	if st := p.term.State(); st.Running || !st.Stopped {
+		t.Errorf("a terminal that was closed: %+v", st)
+	}
 	p = w.openTerminal("run:ends", record.TerminalCall{})
 	p.prompts(1)
 	if err := w.x.Fleet.Remove(t.Context(), c.String()); err != nil {
 		t.Fatal(err)
 	}
 	p.until("the end", func() bool { return !p.last.Running })
-	if r := w.ended(p.term.Status().Run); r.Reason != record.ReasonContainerLost {
-		t.Errorf("%s %s", r.State, r.Reason)
+	if r := w.ended(p.term.Status().Run); r.Reason != record.ReasonContainerLost || p.last.Stopped {
+		t.Errorf("%s %s, stopped %v", r.State, r.Reason, p.last.Stopped)
 	}
 	for n := range executor.MaxTerminals + 1 {
 		_, err := w.x.OpenTerminal(t.Context(), record.Request{Caller: c, Repo: "demo",

@@ -167,11 +167,11 @@ func (s *shell) work(ctx context.Context) error {
 	case errors.Is(err, record.ErrClosed):
 		return err // the program goes on
 	case errors.Is(err, errCancelled), errors.Is(err, errClosedTerminal):
-		s.End(nil, "it was closed")
+		s.End(nil, "it was closed", true)
 	case err != nil:
-		s.End(nil, l.x.Secrets.String(err.Error()))
+		s.End(nil, l.x.Secrets.String(err.Error()), false)
 	default:
-		s.End(&exit.Code, exit.Reason)
+		s.End(&exit.Code, exit.Reason, exit.Reason == containers.ReasonKilled)
 	}
 	if errors.Is(err, errClosedTerminal) {
 		return nil

@@ -48,6 +48,9 @@ type Span struct {
 	To   int64 `json:"to"`   // the byte after the last
 }
 
+// ReasonKilled is the reason of an [EventStepFinished] whose command was stopped, by a person or with its container.
+const ReasonKilled = "killed"
+
 // The types of events.
 const (
 	EventRunCreated   = "run.created"

@@ -184,7 +184,7 @@ func TestEnded(t *testing.T) {
 	check("with everything so far", false)
 	_, _ = term.Write([]byte("b"))
 	term.Announce(Done{Command: "b"})
-	term.End(nil, "gone")
+	term.End(nil, "gone", true)
 	check("after the end, with output", false)
 	next(t, v, ItemOutput)
 	check("after the end, with a command", false)

@@ -77,6 +77,8 @@ type State struct {
 	Away bool   `json:"away,omitempty"`
 	Exit *int   `json:"exit,omitempty"` // nil while it runs, and if it is unknown
 	End  string `json:"end,omitempty"`  // why it ended, if it did not end by itself
+	// Stopped is set if a person ended the terminal, or if it was ended because nobody used it.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // Done is a command that has ended and is committed.
@@ -109,6 +111,7 @@ type Terminal struct {
 	ended   bool
 	exit    *int
 	why     string
+	stopped bool
 	moved   chan struct{} // closed at the next output or input; nil if nobody waits
 	count   int64         // of outputs and inputs
 }
@@ -237,11 +240,12 @@ func (t *Terminal) hasBegun() bool {
 	}
 }
 
-// End notes that the program has ended. exit is nil if its exit code is unknown. why is empty if it ended by itself.
-func (t *Terminal) End(exit *int, why string) {
+// End notes that the program has ended. exit is nil if its exit code is unknown. why is empty if it ended by itself. stopped is
+// [State].Stopped.
+func (t *Terminal) End(exit *int, why string, stopped bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ended, t.exit, t.why = true, exit, why
+	t.ended, t.exit, t.why, t.stopped = true, exit, why, stopped
 	t.begin()
 	t.changed()
 }

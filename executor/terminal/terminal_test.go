@@ -300,7 +300,7 @@ func TestEnd(t *testing.T) {
 	_, _ = term.Write([]byte("bye"))
 	code := 3
 	term.Announce(Done{Command: "exit 3", Exit: 3})
-	term.End(&code, "")
+	term.End(&code, "", false)
 	if s := next(t, v, ItemState).State; s.Running || *s.Exit != 3 || s.Offset != 3 {
 		t.Errorf("state %+v", s)
 	}

@@ -153,7 +153,7 @@ func (v *Viewer) take() (Item, bool, error) {
 func (t *Terminal) state(v *Viewer) State {
 	s := State{Name: t.Name, Title: t.scan.Title(), Size: t.size, Mine: t.owner == v && v != nil,
 		Watchers: len(t.viewers), Running: !t.ended, Offset: t.out.next,
-		Away: t.line == nil && !t.ended, Exit: t.exit, End: t.why}
+		Away: t.line == nil && !t.ended, Exit: t.exit, End: t.why, Stopped: t.stopped}
 	if v != nil {
 		s.Watchers--
 	}

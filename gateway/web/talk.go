@@ -538,7 +538,7 @@ func (row *talkRow) command(e *conversation.Entry, whole bool) {
 		row.Src, row.Bodies = "", []resultPart{{Class: "wrap printed", HTML: markup.Terminal(text.ClipEnd(e.Tail, maxTail))}}
 	}
 	switch {
-	case e.Reason == "killed": // containers.ReasonKilled, which a gateway does not import
+	case e.Reason == record.ReasonKilled:
 		row.Note, row.Class, row.Mark = "stopped", "", "–"
 		return
 	case e.Reason != "":

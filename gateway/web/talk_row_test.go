@@ -25,7 +25,7 @@ func TestStoppedTerminal(t *testing.T) {
 		}
 		return rows[0]
 	}
-	if r := row(conversation.Entry{Kind: conversation.KindCommand, Command: "terminal 1", Reason: "killed", OK: &no}); r.Note != "stopped" {
+	if r := row(conversation.Entry{Kind: conversation.KindCommand, Command: "terminal 1", Reason: record.ReasonKilled, OK: &no}); r.Note != "stopped" {
 		t.Errorf("%+v", r)
 	}
 	if r := row(conversation.Entry{Kind: conversation.KindCommand, Command: "make", Reason: "timeout"}); r.Note != "timeout" {
