@@ -365,8 +365,8 @@ func (t agentTurn) Output() (stdout, stderr io.Writer) {
 	return t.w.out.stdout, t.w.out.stderr
 }
 
-func (t agentTurn) AskLeave(ctx context.Context, q acp.Question) (option string, err error) {
-	return t.w.l.askLeave(ctx, t.w.s.ID, q)
+func (t agentTurn) AskPermission(ctx context.Context, q acp.Question) (option string, err error) {
+	return t.w.l.askPermission(ctx, t.w.s.ID, q)
 }
 
 // agentOptions returns the options of a process of the run's agent.

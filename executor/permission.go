@@ -33,15 +33,15 @@ const (
 	maxOptionBytes = 200
 )
 
-// askLeave asks a person, and returns the option that was chosen. One question is open at a time. The others wait for their turn.
-func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (option string, err error) {
+// askPermission asks a person, and returns the option that was chosen. One question is open at a time. The others wait for their turn.
+func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question) (option string, err error) {
 	select {
 	case l.asking <- struct{}{}:
 		defer func() { <-l.asking }()
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	words, command := q.Words()
+	words, command := q.Describe()
 	q.Tool = acp.Tool{} // it may be large
 	a := &asked{offer: q, answer: make(chan record.Decision, 1)}
 	l.mu.Lock()

@@ -31,7 +31,7 @@ func TestQuestionSteps(t *testing.T) {
 		ctx, kill := context.WithCancel(t.Context())
 		asks := make(chan error, 1)
 		go func() {
-			_, err := l.askLeave(ctx, "turn-1", offer)
+			_, err := l.askPermission(ctx, "turn-1", offer)
 			asks <- err
 		}()
 		for e := range f.events(ctx) {
@@ -56,9 +56,9 @@ func TestQuestionSteps(t *testing.T) {
 	}
 }
 
-// TestAskLeave checks that an agent's question waits for a person for half an hour, that only one question is open at a time, and that
+// TestAskPermission checks that an agent's question waits for a person for half an hour, that only one question is open at a time, and that
 // each is answered once.
-func TestAskLeave(t *testing.T) {
+func TestAskPermission(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal")
 	synctest.Test(t, func(t *testing.T) {
 		x := &Executor{}
@@ -75,7 +75,7 @@ func TestAskLeave(t *testing.T) {
 		answers := make(chan string, 3)
 		for range 3 {
 			go func() {
-				option, err := agentTurn{&work{l: l, s: stepInfo{ID: "turn-1"}}}.AskLeave(t.Context(), offer)
+				option, err := agentTurn{&work{l: l, s: stepInfo{ID: "turn-1"}}}.AskPermission(t.Context(), offer)
 				if err != nil {
 					t.Error(err)
 				}

@@ -18,7 +18,7 @@ func (askedTurn) Step() string                    { return "turn-1" }
 func (askedTurn) Emit(record.Event) error         { return nil }
 func (askedTurn) Output() (stdout, err io.Writer) { return io.Discard, io.Discard }
 
-func (t askedTurn) AskLeave(ctx context.Context, _ acp.Question) (string, error) {
+func (t askedTurn) AskPermission(ctx context.Context, _ acp.Question) (string, error) {
 	select {
 	case <-t.answer:
 		return "yes", nil

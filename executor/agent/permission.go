@@ -28,7 +28,7 @@ func (k *Process) Permit(ctx context.Context, q acp.Question) (option string, er
 		clock.Pause()
 		defer clock.Resume()
 		t.settle()
-		option, err := t.turn.AskLeave(ctx, q)
+		option, err := t.turn.AskPermission(ctx, q)
 		if ctx.Err() != nil {
 			return "", nil
 		}

@@ -61,8 +61,8 @@ type Turn interface {
 	Emit(record.Event) error
 	// Output returns where the agent's words go, and its other output.
 	Output() (stdout, stderr io.Writer)
-	// AskLeave asks a person whether the agent may do something, and returns the id of the option that the person chose.
-	AskLeave(context.Context, acp.Question) (option string, err error)
+	// AskPermission asks a person whether the agent may do something, and returns the id of the option that the person chose.
+	AskPermission(context.Context, acp.Question) (option string, err error)
 }
 
 // Process is one process of an agent of ProtocolACP and the session in it. The run's goroutine owns it. Messages of the agent come on other

@@ -16,7 +16,7 @@ type tellingTurn struct{ events *[]record.Event }
 
 func (tellingTurn) Step() string                    { return "turn-1" }
 func (tellingTurn) Output() (stdout, err io.Writer) { return io.Discard, io.Discard }
-func (tellingTurn) AskLeave(context.Context, acp.Question) (string, error) {
+func (tellingTurn) AskPermission(context.Context, acp.Question) (string, error) {
 	return "", nil
 }
 func (t tellingTurn) Emit(e record.Event) error {

@@ -88,7 +88,7 @@ func told(id string) *story {
 		acp.Tool{ID: "t1", Title: "read a.go", Kind: "read", Status: "completed"})
 	s.say("Größe 漢字 \U0001F600: now I write.\n")
 	s.prompt(record.Prompt{Key: "k2", Text: "and the docs", By: gitd.Person{Name: "Bo", ID: "test:2"}, From: "slack"})
-	gate := record.Gate{Step: "turn-1/permission-1", Message: "The agent asks for leave: npm publish",
+	gate := record.Gate{Step: "turn-1/permission-1", Message: "The agent asks for permission: npm publish",
 		Options: []record.GateOption{{ID: "once", Name: "Once", Allows: true}, {ID: "no", Name: "No"}}}
 	s.add(record.Event{Type: record.EventGate, Step: gate.Step, Kind: "permission", Message: gate.Message,
 		Data: record.Marshal(gate)})

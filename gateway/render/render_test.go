@@ -370,9 +370,9 @@ func TestRenderProgress(t *testing.T) {
 		"gate": standing(record.StateAwaitingReview, func(p *Standing) {
 			p.Run.Gate = &record.Gate{Step: "deploy/ok", Message: "Deploy to production?"}
 		}),
-		"leave": standing(record.StateRunning, func(p *Standing) {
+		"permission": standing(record.StateRunning, func(p *Standing) {
 			p.Run.Gate = &record.Gate{Step: "turn-1/permission-1",
-				Message: "The agent asks for leave: rm -r build (execute)"}
+				Message: "The agent asks for permission: rm -r build (execute)"}
 		}),
 		"ended": standing(record.StateFailed, func(p *Standing) { p.Run.Reason = record.ReasonDiskFull }),
 	} {

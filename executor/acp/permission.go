@@ -13,15 +13,15 @@ import (
 
 // Bounds of a question in words, in bytes.
 const (
-	maxLeave   = 512  // the title of the call
+	maxTitle   = 512  // the title of the call
 	maxKind    = 40   // its kind
 	maxCommand = 1536 // the command, and the input as JSON
 )
 
-// Words returns the question for a person, and the command that it is about, or "". The words do not repeat the command, nor an input that the
-// title has already. An input of another shape is in the words as JSON. If the title, the command or the input is longer than its bound, the
+// Describe returns the question for a person, and the command that it is about, or "". The words do not repeat the command, nor an input
+// that the title contains. Any other input is in the words as JSON. If the title, the command or the input is longer than its bound, the
 // words have its length, so that a person knows that a part is not shown.
-func (q Question) Words() (words, command string) {
+func (q Question) Describe() (words, command string) {
 	title, kind := q.Tool.Words(), ""
 	if k := text.OneLine(q.Tool.Kind, maxKind); k != "" {
 		kind = " (" + k + ")"
@@ -30,10 +30,10 @@ func (q Question) Words() (words, command string) {
 	cut := cutNote("command", command, maxCommand) + cutNote("input", rest, maxCommand)
 	bare := strings.Trim(title, "` ")
 	if flat := strings.Join(strings.Fields(command), " "); flat != "" && strings.HasSuffix(bare, flat) && len(bare)-len(flat) < 20 {
-		words = "The agent asks for leave to run a command" + kind + ":"
+		words = "The agent asks for permission to run a command" + kind + ":"
 	} else {
-		words = "The agent asks for leave: " + text.Clip(title, maxLeave) + kind
-		cut = cutNote("title", title, maxLeave) + cut
+		words = "The agent asks for permission: " + text.Clip(title, maxTitle) + kind
+		cut = cutNote("title", title, maxTitle) + cut
 	}
 	words += cut
 	if rest != "" {
@@ -50,7 +50,7 @@ func cutNote(part, s string, limit int) string {
 	return fmt.Sprintf("\nOnly the first %d of %d bytes of the %s are shown.", len(text.Head(s, limit)), len(s), part)
 }
 
-// splitInput returns the command of an input, and as JSON what neither the command nor the title has.
+// splitInput returns the command of an input, and the fields that neither the command nor the title contains, as JSON.
 func splitInput(raw json.RawMessage, title string) (command, rest string) {
 	if len(raw) == 0 {
 		return "", ""
@@ -81,7 +81,7 @@ func splitInput(raw json.RawMessage, title string) (command, rest string) {
 	return command, ""
 }
 
-// titled are the fields of an input that mean what a title says of them. Any other field is shown, also if its value is in the title.
+// titled lists the fields that a title may repeat. Any other field is shown, also if its value is in the title.
 var titled = []string{"path", "file_path", "url", "query", "pattern", "description"}
 
 // inTitle reports whether a character is between the words of a title.
