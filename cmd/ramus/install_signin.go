@@ -224,14 +224,28 @@ func (i *installation) openPeople(owner gitd.Person) error {
 	return nil
 }
 
-// printLink prints the link that signs in the owner of the data folder. Nothing is printed if people sign in by the
-// configuration, or if more than this machine reaches the server.
+// printLink prints the link that signs in the owner of the data folder, unless [installation.ownersAddress] is empty.
 func (i *installation) printLink(out io.Writer) {
-	if i.config.URL != "" || i.gateway.Loopback == "" || i.oidc != nil || i.forges.hub.signIn != nil {
+	address := i.ownersAddress()
+	if address == "" {
 		return
 	}
-	link, _ := i.people.OwnerLink(i.gateway.Loopback, "")
+	link, _ := i.people.OwnerLink(address, "")
 	fmt.Fprintf(out, "ramus: sign in at %s (once, within ten minutes; `ramus open` makes another link)\n", link)
+}
+
+// ownersAddress returns the URL at which a browser of this machine reaches the pages. Returns "" if people sign in by the
+// configuration, or if more than this machine reaches the server.
+func (i *installation) ownersAddress() string {
+	switch {
+	case i.gateway.Loopback == "" || i.oidc != nil || i.forges.hub.signIn != nil:
+		return ""
+	case i.domain != nil && i.domain.Local():
+		return i.domain.Pages()
+	case i.config.URL != "":
+		return ""
+	}
+	return i.gateway.Loopback
 }
 
 // closePeople closes the sessions and the log.
