@@ -87,7 +87,7 @@ func (r *rooms) askHost(t *testing.T, host, method, path string, header http.Hea
 // isElsewhere reports whether an answer is that of a host without the route.
 func isElsewhere(p route.Problem) bool {
 	return p.Status == 404 && (strings.HasPrefix(p.Detail, "there is nothing at ") ||
-		strings.HasPrefix(p.Detail, "nothing here goes by the name ") ||
+		strings.HasPrefix(p.Detail, "this server has no host ") ||
 		strings.HasSuffix(p.Detail, "is not the workspace of this host"))
 }
 
@@ -176,6 +176,10 @@ func TestHostOfWorkspace(t *testing.T) {
 		{"ws-run-nobody.ramus.example.org", "/api/workspaces/run-nobody", token, 404, ""},
 		{"api.ramus.example.org", "/api/workspaces/run-badger", token, 200, ""},
 		{"api.ramus.example.org", "/", token, 404, ""},
+		// Another method is refused as such at each host.
+		{"app.ramus.example.org", "/auth/out", nil, 405, ""},
+		{"api.ramus.example.org", "/api/callers/run:otter/ports/80/connect", token, 405, ""},
+		{own, "/api/callers/run:otter/ports/80/connect", token, 405, ""},
 	} {
 		resp, _, text := r.askHost(t, x.host, "GET", x.path, x.header)
 		if resp.StatusCode != x.status || resp.Header.Get("Location") != x.to {
@@ -340,7 +344,12 @@ func TestPreviewBelowDomain(t *testing.T) {
 		}
 	}
 	resp, seen = b.do("GET", "http://ws-run-subject--5173.ramus.localhost/", http.Header{"X-Ramus-Workspace-Id": {"run-other"},
-		"Cookie": {"__Host-ramus=x; ramus=y"}}, "")
+		"X_Ramus_Workspace_Id": {"run-other"}, "X-Ramus_Node-ID": {"other"}, "Cookie": {"__Host-ramus=x; ramus=y"}}, "")
+	for name, values := range seen.Header {
+		if own := strings.Contains(strings.ToLower(name), "ramus"); own && (strings.Contains(name, "_") || len(values) != 1) {
+			t.Errorf("the application gets %s: %q", name, values)
+		}
+	}
 	if resp.StatusCode != 200 || seen.Header.Get("X-Ramus-Workspace-Id") != "run-subject" ||
 		strings.Contains(seen.Header.Get("Cookie"), "ramus") {
 		t.Errorf("%d %v", resp.StatusCode, seen.Header)

@@ -238,44 +238,15 @@ func (s *Server) fallback(c *route.Call) error {
 		handler.ServeHTTP(c.W, c.R)
 		return nil
 	}
-	if allowed := s.methods(c.R.URL.Path); len(allowed) > 0 {
-		c.W.Header().Set("Allow", strings.Join(allowed, ", "))
-		return route.NewProblem(route.KindMethod, "%s has only %s", c.R.URL.Path, strings.Join(allowed, ", "))
+	table := s.routes()
+	if s.Domain != nil {
+		table = domain.RoutesAt(domain.API, table)
+	}
+	if err := c.CheckMethod(table); err != nil {
+		return err
 	}
 	return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.URL.Path).
 		WithHint("/api/openapi.json lists all there is")
-}
-
-// methods returns the methods of the routes that match a path. With a domain, only those of the host of programs count.
-func (s *Server) methods(path string) []string {
-	var found []string
-	for _, row := range s.routes() {
-		if s.Domain != nil && !slices.Contains(domain.PartsOf(row), domain.API) {
-			continue
-		}
-		if row.Access != route.AccessGit && row.Access != route.AccessPreview && matches(row.Pattern, path) &&
-			!slices.Contains(found, row.Method) {
-			found = append(found, row.Method)
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
-func matches(pattern, path string) bool {
-	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
-	if len(want) != len(have) {
-		return false
-	}
-	for i := range want {
-		if want[i] == "{$}" && have[i] != "" {
-			return false
-		}
-		if want[i] != have[i] && want[i] != "{$}" && (!strings.HasPrefix(want[i], "{") || have[i] == "") {
-			return false
-		}
-	}
-	return true
 }
 
 // cors allows pages of the configured origins. A page must send its token in a header and never in a cookie, so

@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/domain"
 )
 
-// lookUpWithin bounds the look for the names of a domain in DNS.
+// lookUpWithin bounds the DNS lookups of the names of a domain.
 const lookUpWithin = 5 * time.Second
 
 // diagnoseDomain describes the hosts of the domain: whether DNS has their names, and the certificate is for them.

@@ -52,7 +52,7 @@ func newDomain(c Config) (*domain.Domain, error) {
 	return d, checkOtherHosts(c, d)
 }
 
-// checkOtherHosts refuses keys that give one of the domain's hosts away.
+// checkOtherHosts returns an error if another key uses a host of the domain.
 func checkOtherHosts(c Config, d *domain.Domain) error {
 	u, err := url.Parse(c.Web.ContentURL)
 	if err != nil || c.Web.ContentURL == "" {

@@ -3,7 +3,7 @@
 // # Nouns
 //
 // A [Domain] is the name of the configuration, such as example.org, with the scheme and the port at which browsers
-// reach it. A [Place] is the part of the server that a host belongs to:
+// reach it. A [Place] is the part of the server that a host names:
 //
 //	app.DOMAIN                the pages, and the sockets of pages
 //	api.DOMAIN                the routes of programs, and the repositories
@@ -15,14 +15,14 @@
 //
 // # Invariants
 //
-// A host has the routes of its place and no others, and a host that is none of these has nothing. The name comes
-// from the header Host alone, without regard to case and to one dot at its end; a port must be that of the domain.
-// No header that a proxy or a client adds changes it. After [Sites.Handler] the host of a request is in the one
-// form that browsers use in origins.
+// A host has the routes of its place and no others, and no other host has routes. The name comes from the header Host
+// alone, without regard to case and to one dot at its end; a port must be that of the domain. Other headers, such as
+// X-Forwarded-Host, are ignored. After [Sites.Handler] the host of a request is in the one form that browsers use in
+// origins.
 //
 // Cookies belong to one host. The cookie of a session is valid at app.DOMAIN alone, and routes at other hosts do
-// not look at cookies of ramus. With https applications cannot set it, because its name begins with __Host-. Redirects lead
-// to hosts of the domain.
+// not look at cookies of ramus. With https applications cannot set it, because its name begins with __Host-. Redirects
+// lead to hosts of the domain.
 //
 // # What is hostile
 //

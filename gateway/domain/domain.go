@@ -54,7 +54,7 @@ func Parse(text string) (*Domain, error) {
 	case u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 		return bad("it has more than a scheme, a name and a port")
 	case strings.Contains(u.Hostname(), "*"):
-		return bad("it is the part after the dot that counts")
+		return bad(`it has a wildcard; leave out "*."`)
 	case net.ParseIP(u.Hostname()) != nil:
 		return bad("an address has no subdomains")
 	}
@@ -95,8 +95,8 @@ func badName(name string) string {
 	return ""
 }
 
-// lower returns a name of ASCII in lower case. It leaves other characters as they are, some of whose lower forms
-// are ASCII.
+// lower returns a name of ASCII in lower case. It does not map other characters, because the lower case of some, such as
+// U+212A, is ASCII.
 func lower(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -109,6 +109,9 @@ func lower(s string) string {
 
 // String returns the name.
 func (d *Domain) String() string { return d.name }
+
+// Secure reports whether browsers reach the domain by https.
+func (d *Domain) Secure() bool { return d.scheme == "https" }
 
 // Local reports whether the name is localhost or below it, which always means the machine of the browser.
 func (d *Domain) Local() bool {

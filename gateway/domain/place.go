@@ -14,7 +14,7 @@ type Part int
 
 // The parts.
 const (
-	Nothing   Part = iota // the host belongs to nobody
+	Nothing   Part = iota // no part has the host
 	Pages                 // people
 	API                   // programs, and git
 	Content               // the trace viewer
@@ -22,10 +22,10 @@ const (
 	Port                  // the application at a port of a container
 )
 
-// Place is what a host belongs to. The zero value is nothing.
+// Place is the part of the server that a host names. The zero value is that of a host that no part has.
 type Place struct {
 	Part Part
-	// Caller is that of a Workspace.
+	// Caller is that of a Workspace, and of a Port whose label has no hash.
 	Caller record.Caller
 	// Label is the first part of the host, in lower case.
 	Label string
@@ -151,6 +151,3 @@ func (d *Domain) PortLabel(c record.Caller, port int) string {
 
 // PortURL returns the URL of the host with the label of a port.
 func (d *Domain) PortURL(label string) string { return d.url(label) }
-
-// Secure reports whether browsers reach the domain by https.
-func (d *Domain) Secure() bool { return d.scheme == "https" }

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,14 +11,23 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// The headers by which a request for a workspace, and an application at a port of it, know where they are. A
-// client cannot set them.
+// Headers with the workspace and the machine of a request. The answers of a workspace's host have them, and so have the
+// requests that its applications get. See [RemoveOwn].
 const (
 	WorkspaceHeader = "X-Ramus-Workspace-Id"
 	NodeHeader      = "X-Ramus-Node-Id"
 	// ThisNode is the id of the machine.
 	ThisNode = "local"
 )
+
+// RemoveOwn removes the headers of this package from the request of a client. It removes names with underscores, too,
+// because the interfaces of many applications, such as CGI, do not distinguish them from hyphens.
+func RemoveOwn(h http.Header) {
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		name = strings.ReplaceAll(name, "_", "-")
+		return strings.EqualFold(name, WorkspaceHeader) || strings.EqualFold(name, NodeHeader)
+	})
+}
 
 // Sites serve the routes of a server at the hosts of a domain.
 type Sites struct {
@@ -36,8 +46,8 @@ func (s *Sites) Handler() http.Handler {
 	nothing := s.nothing()
 	handlers := map[Part]http.Handler{
 		Nothing:   s.Content(s.Ports(nothing)), // the configuration may have given them other domains
-		Pages:     s.Mux.Handler(append(s.at(Pages), s.elsewhere()), nil),
-		API:       s.CORS(s.Mux.Handler(s.at(API), nil)),
+		Pages:     s.Mux.Handler(s.ofPages(), nil),
+		API:       s.CORS(s.Mux.Handler(RoutesAt(API, s.Table), nil)),
 		Content:   s.Content(nothing),
 		Port:      s.Ports(nothing),
 		Workspace: s.CORS(s.Mux.Handler(s.ofWorkspace(), nil)),
@@ -45,8 +55,7 @@ func (s *Sites) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		place := s.Domain.Find(r.Host)
 		r = r.Clone(r.Context())
-		r.Header.Del(WorkspaceHeader)
-		r.Header.Del(NodeHeader)
+		RemoveOwn(r.Header)
 		if place.Part != Nothing {
 			r.Host = s.Domain.host(place.Label)
 		}
@@ -80,9 +89,9 @@ func PartsOf(r route.Route) []Part {
 	return []Part{API}
 }
 
-// at returns the routes of a part.
-func (s *Sites) at(part Part) (list []route.Route) {
-	for _, r := range s.Table {
+// RoutesAt returns the routes of a table that a part has.
+func RoutesAt(part Part, table []route.Route) (list []route.Route) {
+	for _, r := range table {
 		if slices.Contains(PartsOf(r), part) {
 			list = append(list, r)
 		}
@@ -96,21 +105,23 @@ var names = []string{"workspace", "caller"}
 // ofWorkspace returns the routes of the hosts of workspaces: those of programs whose path names a workspace, and
 // the way to its page.
 func (s *Sites) ofWorkspace() []route.Route {
-	list := []route.Route{
-		{Method: "GET", Pattern: "/{$}", Access: route.AccessPublic, Media: route.MediaHTML,
-			Summary: "Leads to the page of the workspace", Handle: s.leadToPage},
-		{Pattern: "/", Access: route.AccessPublic, Summary: "Nothing", Handle: func(c *route.Call) error {
-			return route.NewProblem(route.KindNotFound, "there is nothing at %s of this workspace", c.R.URL.Path).
-				WithHint("all routes of programs are at " + s.Domain.API() + ", and the pages at " + s.Domain.Pages())
-		}},
-	}
-	for _, r := range s.at(API) {
+	list := []route.Route{{Method: "GET", Pattern: "/{$}", Access: route.AccessPublic, Media: route.MediaHTML,
+		Summary: "Redirects to the page of the workspace", Handle: s.redirectToPage}}
+	for _, r := range RoutesAt(API, s.Table) {
 		if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(r.Pattern, "{"+name+"}") }) {
 			r.Handle = s.bound(r.Handle)
 			list = append(list, r)
 		}
 	}
-	return list
+	known := list
+	return append(list, route.Route{Pattern: "/", Access: route.AccessPublic, Summary: "Nothing",
+		Handle: func(c *route.Call) error {
+			if err := c.CheckMethod(known); err != nil {
+				return err
+			}
+			return route.NewProblem(route.KindNotFound, "there is nothing at %s of this workspace", c.R.URL.Path).
+				WithHint("all routes of programs are at " + s.Domain.API() + ", and the pages at " + s.Domain.Pages())
+		}})
 }
 
 // bound returns the handler of a route that serves the workspace of its host and no other.
@@ -130,40 +141,44 @@ func (s *Sites) bound(handle func(*route.Call) error) func(*route.Call) error {
 // isNamed reports whether a name is the whole name of a caller or of its workspace.
 func isNamed(c record.Caller, name string) bool { return name == c.String() || name == c.Slug() }
 
-// leadToPage leads a browser to the page of the workspace, which tells whether there is one.
-func (s *Sites) leadToPage(c *route.Call) error {
+// redirectToPage redirects to the page of the workspace. It does not check that the workspace exists.
+func (s *Sites) redirectToPage(c *route.Call) error {
 	c.W.Header().Set("Cache-Control", "no-store")
 	slug := s.Domain.Find(c.R.Host).Caller.Slug()
 	http.Redirect(c.W, c.R, s.Domain.Pages()+"/workspaces/"+url.PathEscape(slug), http.StatusSeeOther)
 	return nil
 }
 
-// elsewhere is the route of all paths at the host of pages that no page has.
-func (s *Sites) elsewhere() route.Route {
-	return route.Route{Pattern: "/", Access: route.AccessPublic, Media: route.MediaHTML, Summary: "Nothing",
+// ofPages returns the routes of the host of pages, with that of all other paths.
+func (s *Sites) ofPages() []route.Route {
+	known := RoutesAt(Pages, s.Table)
+	return append(known, route.Route{Pattern: "/", Access: route.AccessPublic, Media: route.MediaHTML, Summary: "Nothing",
 		Handle: func(c *route.Call) error {
+			if err := c.CheckMethod(known); err != nil {
+				return err
+			}
 			return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.URL.Path).
-				WithHint("programs and git find everything at " + s.Domain.API())
-		}}
+				WithHint("programs and git use " + s.Domain.API())
+		}})
 }
 
-// nothing returns the handler of hosts that belong to nobody.
+// nothing returns the handler of hosts that no part has.
 func (s *Sites) nothing() http.Handler {
 	return s.Mux.Serve(route.Route{Pattern: "/", Access: route.AccessPreview, Media: route.MediaHTML, Body: -1,
 		Summary: "Nothing", Handle: func(c *route.Call) error {
-			return route.NewProblem(route.KindNotFound, "nothing here goes by the name %.200q", c.R.Host).
-				WithHint("look at the address; a proxy in front of the server has to pass the header Host on as it came")
+			return route.NewProblem(route.KindNotFound, "this server has no host %.200q", c.R.Host).
+				WithHint("check the address; a proxy in front of the server has to pass the header Host on unchanged")
 		}}, nil)
 }
 
 // OnlyOwn passes requests for hosts of the domain to next, with any port, and refuses all others. It is for
-// requests without TLS, which next leads to the same host with TLS.
+// requests without TLS, which next redirects to the same host with TLS.
 func (d *Domain) OnlyOwn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _, _ := cutPort(r.Host)
 		place := d.find(name)
 		if place.Part == Nothing {
-			http.Error(w, "nothing here goes by this name", http.StatusNotFound)
+			http.Error(w, "this server has no such host", http.StatusNotFound)
 			return
 		}
 		r = r.Clone(r.Context())

@@ -72,6 +72,7 @@ func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 			if from := pr.Out.Header.Get("Origin"); from != "" {
 				pr.Out.Header.Set("Origin", "http://"+local)
 			}
+			domain.RemoveOwn(pr.Out.Header)
 			pr.Out.Header.Set(domain.WorkspaceHeader, p.caller.Slug())
 			pr.Out.Header.Set(domain.NodeHeader, domain.ThisNode)
 			as.ask(pr, local)
