@@ -23,37 +23,61 @@ import (
 // An application in a container is hostile. The person who looks at it is not. Therefore an application never shares
 // an origin with ramus.
 //
-//   - With an [Origin] each port of each caller has a host of its own, and the whole
-//     host belongs to the application. It may be below the domain of the server, see [OfDomain]. The signed link on ramus's own host redirects there with
-//     a code. The code is valid once and for a minute. It is exchanged for a cookie of that host.
-//   - Without one the application is shown below a path of ramus's host, in a sandbox
-//     of the browser. The sandbox has an opaque origin, without cookies and storage.
+//   - With an [Origin] each port of each caller has a host of its own, and the whole host belongs to the application. It
+//     may be below the domain of the server, see [OfDomain]. The signed link on ramus's own host redirects there with a
+//     code. The code is valid once and for a minute. It is exchanged for a cookie of that host.
+//   - Without one the application is shown below a path of ramus's host, in a sandbox of the browser. The sandbox has an
+//     opaque origin, without cookies and storage.
 
-// Origin is a pattern of URLs that gives each preview an origin of its own, such as
-// https://{label}.preview.example.org or http://{label}.localhost:8080.
+// Origin gives each preview an origin of its own. A nil Origin gives none.
 type Origin struct {
 	scheme string
-	domain string // ".preview.example.org"
-	port   string // ":8080", or ""
-	// shared is the domain of the server, which has the hosts of ports among others. Nil means that all hosts below
-	// domain are those of previews.
-	shared *domain.Domain
+	hosts  hosts
+}
+
+// hosts are the hosts of previews.
+type hosts interface {
+	// label returns the first part of the host of a preview. Returns false if host is none.
+	label(host string) (string, bool)
+	// isBelow reports whether a host is one below the host of a preview, at which nothing is served.
+	isBelow(host string) bool
+	// name returns the label of the host of a port of a caller.
+	name(caller record.Caller, port int) string
+	// origin returns the origin of the preview with a label.
+	origin(label string) string
 }
 
 // OfDomain returns the origins of previews below the domain of the server: ws-WORKSPACE--PORT.DOMAIN.
 func OfDomain(d *domain.Domain) *Origin {
-	o := &Origin{scheme: "http", domain: "." + d.String(), shared: d}
+	scheme := "http"
 	if d.Secure() {
-		o.scheme = "https"
+		scheme = "https"
 	}
-	return o
+	return &Origin{scheme, sharedHosts{d}}
 }
 
-// labelPart is the part of the URL of an [Origin] that the name of a preview replaces.
+// sharedHosts are hosts of the server's own domain, which has others too.
+type sharedHosts struct{ domain *domain.Domain }
+
+func (s sharedHosts) label(host string) (string, bool) {
+	place := s.domain.Find(host)
+	return place.Label, place.Part == domain.Port
+}
+
+func (s sharedHosts) isBelow(string) bool { return false } // the domain has checked the host
+
+func (s sharedHosts) name(caller record.Caller, port int) string {
+	return s.domain.PortLabel(caller, port)
+}
+
+func (s sharedHosts) origin(label string) string { return s.domain.PortURL(label) }
+
+// labelPart is the part of the URL of [ParseOrigin] that the label of a preview replaces.
 const labelPart = "{label}"
 
-// ParseOrigin parses a URL whose host begins with {label}. own is the URL at which people reach the server itself.
-// Returns an error if own is one of the hosts that the pattern matches.
+// ParseOrigin parses a pattern of URLs such as https://{label}.preview.example.org or http://{label}.localhost:8080.
+// own is the URL at which people reach the server itself. Returns an error if own is one of the hosts that the pattern
+// matches.
 func ParseOrigin(s, own string) (*Origin, error) {
 	scheme, host, ok := strings.Cut(s, "://"+labelPart+".")
 	u, err := url.Parse(scheme + "://" + host)
@@ -61,7 +85,7 @@ func ParseOrigin(s, own string) (*Origin, error) {
 		u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "{}:") {
 		return nil, fmt.Errorf("%q is no origin of previews; want https://{label}.preview.example.org, or http://{label}.localhost:8080", s)
 	}
-	o := &Origin{scheme: scheme, domain: "." + strings.ToLower(u.Hostname())}
+	o := separateHosts{scheme: scheme, domain: "." + strings.ToLower(u.Hostname())}
 	if u.Port() != "" {
 		o.port = ":" + u.Port()
 	}
@@ -70,53 +94,52 @@ func ParseOrigin(s, own string) (*Origin, error) {
 			return nil, fmt.Errorf("%q would take %s, which is the server itself; give previews a domain of their own, such as {label}.preview.example.org", s, u.Host)
 		}
 	}
-	return o, nil
+	return &Origin{scheme, o}, nil
 }
 
-// label returns the part of host that {label} matches. Returns false if host is no host of previews.
-func (o *Origin) label(host string) (string, bool) {
-	if o == nil {
-		return "", false
-	}
-	if o.shared != nil {
-		place := o.shared.Find(host)
-		return place.Label, place.Part == domain.Port
-	}
-	label, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(route.HostName(host)), "."), o.domain)
+// separateHosts are all hosts below a domain that only previews have.
+type separateHosts struct {
+	scheme string
+	domain string // ".preview.example.org"
+	port   string // ":8080", or ""
+}
+
+func (s separateHosts) label(host string) (string, bool) {
+	label, ok := s.cut(host)
 	return label, ok && label != "" && !strings.Contains(label, ".")
 }
 
-// WithTLS returns the origin of the preview that has a host. Returns "" if the host is none of previews, or previews have
-// no TLS.
-func (o *Origin) WithTLS(host string) string {
-	label, ok := o.label(host)
-	if !ok || o.scheme != "https" || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return ""
-	}
-	return o.origin(label)
+func (s separateHosts) isBelow(host string) bool {
+	label, ok := s.cut(host)
+	return ok && strings.Contains(label, ".")
 }
 
-// below reports whether a host is one below the host of a preview, at which nothing is served.
-func (o *Origin) below(host string) bool {
-	if o.shared != nil {
-		return false // the domain has checked the host
+// cut returns the part of a host before the domain. Returns false if the host is not below it.
+func (s separateHosts) cut(host string) (string, bool) {
+	return strings.CutSuffix(strings.TrimSuffix(strings.ToLower(route.HostName(host)), "."), s.domain)
+}
+
+func (s separateHosts) name(caller record.Caller, port int) string { return previewLabel(caller, port) }
+
+func (s separateHosts) origin(label string) string { return s.scheme + "://" + label + s.domain + s.port }
+
+// WithTLS returns the origin of the preview that has a host. Returns "" if the host is none of previews, or previews
+// have no TLS.
+func (o *Origin) WithTLS(host string) string {
+	if o == nil || o.scheme != "https" {
+		return ""
 	}
-	label, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(route.HostName(host)), "."), o.domain)
-	return ok && strings.Contains(label, ".")
+	label, ok := o.hosts.label(host)
+	if !ok || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return ""
+	}
+	return o.hosts.origin(label)
 }
 
 // isHostOf reports whether a URL has the host.
 func isHostOf(address, host string) bool {
 	u, err := url.Parse(address)
 	return err == nil && strings.EqualFold(u.Hostname(), route.HostName(host))
-}
-
-// origin returns the origin of a preview.
-func (o *Origin) origin(label string) string {
-	if o.shared != nil {
-		return o.shared.PortURL(label)
-	}
-	return o.scheme + "://" + label + o.domain + o.port
 }
 
 // cookie returns the name of the cookie that admits a browser. With https, no other host can set a cookie of that
@@ -126,14 +149,6 @@ func (o *Origin) cookie() string {
 		return "__Host-ramus-preview"
 	}
 	return "ramus-preview"
-}
-
-// name returns the first part of the host of a preview.
-func (o *Origin) name(caller record.Caller, port int) string {
-	if o.shared != nil {
-		return o.shared.PortLabel(caller, port)
-	}
-	return previewLabel(caller, port)
 }
 
 // previewLabel returns the name of a preview in DNS, which allows 63 characters.
@@ -232,7 +247,7 @@ func (api *API) openPreview(c *route.Call) error {
 			return route.NewProblem(route.KindUnavailable, "cannot open the preview: %v",
 				err).WithHint("try again in a minute")
 		}
-		to = api.Origin.origin(api.Origin.name(p.caller, p.port)) + openPath + "?code=" + code
+		to = api.Origin.hosts.origin(api.Origin.hosts.name(p.caller, p.port)) + openPath + "?code=" + code
 	} else {
 		to, _, _ = strings.Cut(to, "?")
 		to += api.Links.Pass(links.PreviewPath(p.caller, p.port), p.until) + "/"
@@ -313,11 +328,11 @@ func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 	}
 	nothing := mux.Serve(way, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := api.Origin.label(r.Host); ok {
+		if _, ok := api.Origin.hosts.label(r.Host); ok {
 			preview.ServeHTTP(w, r)
 			return
 		}
-		if api.Origin.below(r.Host) && !isHostOf(mux.URL, r.Host) {
+		if api.Origin.hosts.isBelow(r.Host) && !isHostOf(mux.URL, r.Host) {
 			nothing.ServeHTTP(w, r)
 			return
 		}
@@ -327,8 +342,8 @@ func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
 
 // hostPreview shows the application at a port on a host of its own.
 func (api *API) hostPreview(c *route.Call) error {
-	label, _ := api.Origin.label(c.R.Host)
-	origin := api.Origin.origin(label)
+	label, _ := api.Origin.hosts.label(c.R.Host)
+	origin := api.Origin.hosts.origin(label)
 	switch {
 	case api.Links == nil:
 		return route.NewProblem(route.KindConflict, "this server signs no links")
@@ -350,7 +365,7 @@ func (api *API) hostPreview(c *route.Call) error {
 // enterPreview exchanges a code for a cookie.
 func (api *API) enterPreview(c *route.Call, label string) error {
 	p, ok := api.codes.take(c.R.URL.Query().Get("code"), api.Now())
-	if !ok || api.Origin.name(p.caller, p.port) != label {
+	if !ok || api.Origin.hosts.name(p.caller, p.port) != label {
 		if _, err := api.admitted(c, label); err != nil { // a browser with a valid cookie may open an old link again
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))
 		}
@@ -377,7 +392,7 @@ func (api *API) admitted(c *route.Call, label string) (previewed, error) {
 		}
 		caller, cerr := record.ParseCaller(parts[0])
 		port, perr := portNumber(parts[1])
-		if cerr != nil || perr != nil || api.Origin.name(caller, port) != label {
+		if cerr != nil || perr != nil || api.Origin.hosts.name(caller, port) != label {
 			continue
 		}
 		until, uerr := api.Links.CheckPass(links.PreviewPath(caller, port), parts[2])
