@@ -197,7 +197,8 @@ func (s *Server) Handler() http.Handler {
 	if s.Domain == nil {
 		return content(ports(s.cors(s.mux.Handler(s.routes(), nil))))
 	}
-	sites := &domain.Sites{Domain: s.Domain, Mux: s.mux, Table: s.routes(), CORS: s.cors, Ports: ports, Content: content}
+	sites := &domain.Sites{Domain: s.Domain, Mux: s.mux, Table: s.routes(), CORS: s.cors, WithPorts: ports,
+		WithContent: content}
 	return sites.Handler()
 }
 

@@ -65,9 +65,22 @@ func checkOtherHosts(c Config, d *domain.Domain) error {
 	return nil
 }
 
+// parsedDomain returns the domain of a configuration without the checks of [newDomain]. Returns nil if there is none, or
+// if [Config.settleDomain] refuses it.
+func parsedDomain(c Config) *domain.Domain {
+	if c.Domain == "" {
+		return nil
+	}
+	d, err := domain.Parse(c.Domain)
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
 // programsURL returns the URL where programs and git reach the server of a configuration.
 func programsURL(c Config) string {
-	if d, err := domain.Parse(c.Domain); c.Domain != "" && err == nil {
+	if d := parsedDomain(c); d != nil {
 		return d.API()
 	}
 	return c.URL

@@ -21,7 +21,6 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
-	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -273,7 +272,7 @@ func contentURL(c Config, loopback string) (string, error) {
 		}
 		return u.Scheme + "://" + u.Host, nil
 	}
-	if d, err := domain.Parse(c.Domain); c.Domain != "" && err == nil {
+	if d := parsedDomain(c); d != nil {
 		return d.Content(), nil
 	}
 	if c.Preview.URL != "" {

@@ -37,19 +37,19 @@ type Sites struct {
 	Table []route.Route
 	// CORS lets pages of other origins use the routes of programs.
 	CORS func(http.Handler) http.Handler
-	// Ports and Content return the handlers of these places. They pass requests for other hosts to their argument.
-	Ports, Content func(http.Handler) http.Handler
+	// WithPorts and WithContent return the handlers of these places, which pass requests for other hosts to their argument.
+	WithPorts, WithContent func(http.Handler) http.Handler
 }
 
 // Handler returns a handler for all hosts. It panics on a route without a known access class.
 func (s *Sites) Handler() http.Handler {
 	nothing := s.nothing()
 	handlers := map[Part]http.Handler{
-		Nothing:   s.Content(s.Ports(nothing)), // the configuration may have given them other domains
+		Nothing:   s.WithContent(s.WithPorts(nothing)), // the configuration may have given them other domains
 		Pages:     s.Mux.Handler(s.ofPages(), nil),
 		API:       s.CORS(s.Mux.Handler(RoutesAt(API, s.Table), nil)),
-		Content:   s.Content(nothing),
-		Port:      s.Ports(nothing),
+		Content:   s.WithContent(nothing),
+		Port:      s.WithPorts(nothing),
 		Workspace: s.CORS(s.Mux.Handler(s.ofWorkspace(), nil)),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -121,7 +121,9 @@ func (s separateHosts) cut(host string) (string, bool) {
 
 func (s separateHosts) name(caller record.Caller, port int) string { return previewLabel(caller, port) }
 
-func (s separateHosts) origin(label string) string { return s.scheme + "://" + label + s.domain + s.port }
+func (s separateHosts) origin(label string) string {
+	return s.scheme + "://" + label + s.domain + s.port
+}
 
 // WithTLS returns the origin of the preview that has a host. Returns "" if the host is none of previews, or previews
 // have no TLS.
