@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/pattern"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Words is the text of a mention, parsed as a command. A text that is no command is for the agent.
@@ -600,7 +600,7 @@ func asTyped(s string) string {
 			b.WriteRune(r)
 		case unicode.IsSpace(r):
 			b.WriteByte(' ')
-		case render.Invisible(r):
+		case text.Invisible(r):
 		default:
 			b.WriteRune(r)
 		}

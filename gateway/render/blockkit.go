@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Slack's limits on Block Kit, in characters (docs.slack.dev, Block Kit reference). The reference does not define the characters.
@@ -130,7 +131,7 @@ func readable(s string) string {
 		switch {
 		case r == '\r' || r == '\u2028' || r == '\u2029' || r == '\u0085' || r == '\v' || r == '\f':
 			return '\n'
-		case Invisible(r), r == '\u200c', r == '\u200d', r == '\u115f', r == '\u1160', r == '\u3164', r == '\uffa0':
+		case text.Invisible(r), r == '\u200c', r == '\u200d', r == '\u115f', r == '\u1160', r == '\u3164', r == '\uffa0':
 			return -1
 		}
 		return r

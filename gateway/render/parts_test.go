@@ -11,24 +11,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestInvisible checks the borders of the ranges of characters that show nothing.
-func TestInvisible(t *testing.T) {
-	for _, r := range [][2]rune{{0, 0x08}, {0x0b, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e},
-		{0x200b, 0x200b}, {0x200e, 0x200f},
-		{0x202a, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}} {
-		for c := r[0]; c <= r[1]; c++ {
-			if !Invisible(c) {
-				t.Errorf("%U is visible", c)
-			}
-		}
-		for _, c := range []rune{r[0] - 1, r[1] + 1} {
-			if c >= 0 && Invisible(c) {
-				t.Errorf("%U is invisible", c)
-			}
-		}
-	}
-}
-
 // TestNames checks the names of files of pictures.
 func TestNames(t *testing.T) {
 	for text, want := range map[string]string{

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
+	plain "github.com/ramus-dev/ramus/internal/text"
 	slackgo "github.com/slack-go/slack"
 )
 
@@ -92,7 +93,7 @@ func withinLimits(t *testing.T, m slack.Message) {
 			fail("a block of code is left open in %q", text)
 		}
 		for _, r := range text {
-			if Invisible(r) || r == '\u200d' || r == '\u200c' {
+			if plain.Invisible(r) || r == '\u200d' || r == '\u200c' {
 				fail("%U is shown", r)
 			}
 		}

@@ -91,15 +91,3 @@ func Plural(n int, one string) string {
 	}
 	return strconv.Itoa(n) + " " + one + "s"
 }
-
-// Invisible reports whether a rune shows nothing or changes the direction of the text after it. It is false for the joiners of emoji and
-// of some scripts (U+200C, U+200D).
-func Invisible(r rune) bool {
-	switch {
-	case r == '\u00ad', r == '\u061c', r == '\u180e', r == '\u200b', r == '\u200e', r == '\u200f', r == '\ufeff',
-		'\u202a' <= r && r <= '\u202e', '\u2060' <= r && r <= '\u206f', '\ufff9' <= r && r <= '\ufffb',
-		0xe0000 <= r && r <= 0xe007f:
-		return true
-	}
-	return unicode.IsControl(r) && r != '\n' && r != '\t'
-}

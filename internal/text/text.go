@@ -2,6 +2,7 @@
 //
 //   - [Clip] keeps the beginning, [ClipEnd] the end, [ClipMiddle] both.
 //   - [OneLine] makes one line of a text.
+//   - [Visible] also removes the characters that show nothing.
 //   - [Tail] is a writer that keeps the end of a stream.
 package text
 
@@ -72,10 +73,51 @@ func End(s string, limit int) string {
 }
 
 // OneLine returns s with each run of space and of control characters as one space, without space at its ends, clipped as by [Clip].
+// Bytes of s that are not UTF-8 become U+FFFD before.
 func OneLine(s string, limit int) string {
-	words := strings.FieldsFunc(Head(s, 64*max(limit, 1)),
-		func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
-	return Clip(strings.Join(words, " "), limit)
+	return Clip(joined(valid(Head(s, 64*max(limit, 1)))), limit)
+}
+
+func joined(s string) string {
+	words := strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return strings.Join(words, " ")
+}
+
+// Visible returns s as one line, like [OneLine] but without a limit, and without the characters that are [Invisible]. It returns "" if
+// nothing of s can be seen.
+func Visible(s string) string {
+	s = joined(strings.Map(func(r rune) rune {
+		if Invisible(r) && !unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, valid(s)))
+	if strings.IndexFunc(s, func(r rune) bool { return r != ' ' && !isFiller(r) }) < 0 {
+		return ""
+	}
+	return s
+}
+
+// isFiller reports whether a rune that is not [Invisible] shows nothing if it is alone: the joiners, the fillers of Hangul, the blank
+// pattern of Braille and the selectors of variants.
+func isFiller(r rune) bool {
+	switch r {
+	case '\u034f', '\u115f', '\u1160', '\u17b4', '\u17b5', '\u200c', '\u200d', '\u2800', '\u3164', '\uffa0':
+		return true
+	}
+	return '\ufe00' <= r && r <= '\ufe0f' || 0xe0100 <= r && r <= 0xe01ef
+}
+
+// Invisible reports whether a rune shows nothing or changes the direction of the text after it. It is false for line feeds, for tabs and
+// for the joiners of emoji and of some scripts (U+200C, U+200D).
+func Invisible(r rune) bool {
+	switch {
+	case r == '\u00ad', r == '\u061c', r == '\u180e', r == '\u200b', r == '\u200e', r == '\u200f', r == '\ufeff',
+		'\u202a' <= r && r <= '\u202e', '\u2060' <= r && r <= '\u206f', '\ufff9' <= r && r <= '\ufffb',
+		0xe0000 <= r && r <= 0xe007f:
+		return true
+	}
+	return unicode.IsControl(r) && r != '\n' && r != '\t'
 }
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

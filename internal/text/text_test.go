@@ -31,6 +31,7 @@ func TestClip(t *testing.T) {
 		{name: "middle: short", do: text.ClipMiddle, in: "abc", limit: 3, want: "abc"},
 		{name: "middle: long", do: text.ClipMiddle, in: "abcdefgh", limit: 5, want: "ab\n… 3 bytes left out …\nfgh"},
 		{name: "line: spaces", do: text.OneLine, in: " a\n\tb\x00c ", limit: 9, want: "a b c"},
+		{name: "line: not UTF-8", do: text.OneLine, in: strings.Repeat("a\xff", 50), limit: 8, want: "a\uFFFDa\uFFFD…"},
 		{name: "line: long", do: text.OneLine, in: "a\nbcd", limit: 3, want: "a b…"},
 		{name: "head: negative", do: text.Head, in: "a", limit: -1, want: ""},
 		{name: "end of nothing", do: text.End, in: "a", limit: 0, want: ""},
@@ -184,4 +185,50 @@ func TestBounds(t *testing.T) {
 	if got, want := text.OneLine(strings.Repeat("a ", 100), 199), strings.TrimSpace(strings.Repeat("a ", 100)); got != want {
 		t.Errorf("OneLine leaves %q", got)
 	}
+}
+
+// TestInvisible checks the borders of the ranges of characters that show nothing.
+func TestInvisible(t *testing.T) {
+	for _, r := range [][2]rune{{0, 0x08}, {0x0b, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e},
+		{0x200b, 0x200b}, {0x200e, 0x200f},
+		{0x202a, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}} {
+		for c := r[0]; c <= r[1]; c++ {
+			if !text.Invisible(c) {
+				t.Errorf("%U is visible", c)
+			}
+		}
+		for _, c := range []rune{r[0] - 1, r[1] + 1} {
+			if c >= 0 && text.Invisible(c) {
+				t.Errorf("%U is invisible", c)
+			}
+		}
+	}
+}
+
+// TestVisible removes what shows nothing, and returns nothing of a text that cannot be seen.
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", " a\n\tb\x00c ": "a b c", "\u200b": "", "\u200b \u200d": "", "\u3164\u2800": "", "\ufe0f": "",
+		"a\u200bb": "ab", "\u202eabc": "abc", "a \u2060 b": "a b", "a\xff\xffb": "a\uFFFDb", "é\U000e0041": "é",
+		"\U0001F468\u200d\U0001F469": "\U0001F468\u200d\U0001F469", "می\u200cخواهم": "می\u200cخواهم", "❤\ufe0f": "❤\ufe0f",
+	} {
+		if got := text.Visible(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzVisible(f *testing.F) {
+	for _, s := range []string{strings.Repeat("a\xff", 50), "a\u200b\u202eb", "\u3164", " a\nb "} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := text.Visible(s)
+		if again := text.Visible(got); again != got || !utf8.ValidString(got) {
+			t.Errorf("%q: %q, and of that %q", s, got, again)
+		}
+		if strings.ContainsFunc(got, text.Invisible) || strings.Contains(got, "\n") {
+			t.Errorf("%q: %q", s, got)
+		}
+	})
 }
