@@ -5,5 +5,5 @@
 // artifacts and Git LFS objects that nothing names. The kinds are removed in that order, and a thing that was removed does
 // not keep later ones. git removes objects two weeks after the last ref that reached them.
 //
-// A Pruner decides by refs and manifests. It removes a ref only while that is at the commit that it saw.
+// A Pruner decides by refs and manifests. It removes a ref only if the ref still points to the commit that the Pruner read.
 package prune

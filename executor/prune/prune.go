@@ -61,7 +61,7 @@ type Pruning struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-// Check returns an error if p names a kind that is none.
+// Check returns an error if p contains an unknown kind.
 func (p Pruning) Check() error {
 	for _, kind := range p.Kinds {
 		if !slices.Contains(Kinds(), kind) {
@@ -94,22 +94,21 @@ type Pruner struct {
 	Forget func(...record.Run) error
 	// Hosts returns the callers that have a container, by name.
 	Hosts func() []string
-	// Sweep removes the branches of upstream that belong to a caller's branch, and returns them. See [upstream.Bases.Sweep].
+	// Sweep removes the branches of upstream that belong to a caller's branch, and returns them. See
+	// [github.com/ramus-dev/ramus/executor/upstream.Bases.Sweep].
 	Sweep func(ctx context.Context, repo string, c record.Caller, dry bool) ([]string, error)
 	Keep  Retention
 	Log   *slog.Logger
-	Now   time.Time
+	At    time.Time // the present
 }
 
 // Prune removes the things that are not kept, and returns them. With an error the list has those that were removed.
-// Things in use stay, and so does everything that began meanwhile. The caller has checked ask, and runs one Prune at a time.
+// Things in use stay, and so does everything that began meanwhile. One Prune runs at a time.
 func (p *Pruner) Prune(ctx context.Context, ask Pruning) ([]Pruned, error) {
-	repos, err := p.Git.Repos(ctx)
-	if ask.Repo != "" {
-		var repo *gitd.Repo
-		repo, err = p.Git.Repo(ask.Repo)
-		repos = []*gitd.Repo{repo}
+	if err := ask.Check(); err != nil {
+		return nil, err
 	}
+	repos, err := p.repos(ctx, ask.Repo)
 	if err != nil {
 		return nil, fmt.Errorf("cannot prune: %w", err)
 	}
@@ -118,6 +117,15 @@ func (p *Pruner) Prune(ctx context.Context, ask Pruning) ([]Pruned, error) {
 		return n.list, fmt.Errorf("cannot prune: %w", err)
 	}
 	return n.list, nil
+}
+
+// repos returns the repository of a name, or all if name is empty.
+func (p *Pruner) repos(ctx context.Context, name string) ([]*gitd.Repo, error) {
+	if name == "" {
+		return p.Git.Repos(ctx)
+	}
+	repo, err := p.Git.Repo(name)
+	return []*gitd.Repo{repo}, err
 }
 
 // pruning is one call of Prune.
@@ -193,7 +201,7 @@ func (n *pruning) over(k Keep, all []candidate) []candidate {
 	if k.Count >= len(all) {
 		return nil
 	}
-	return slices.DeleteFunc(all[max(k.Count, 0):], func(c candidate) bool { return n.p.Now.Sub(c.Time) < k.Age })
+	return slices.DeleteFunc(all[max(k.Count, 0):], func(c candidate) bool { return n.p.At.Sub(c.Time) < k.Age })
 }
 
 // batchSize is how many refs are removed at once. git writes all packed refs again each time.

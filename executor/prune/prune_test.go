@@ -62,7 +62,7 @@ func newWorld(t *testing.T) *world {
 		Hosts: func() []string { return w.hosts },
 		Sweep: func(context.Context, string, record.Caller, bool) ([]string, error) { return nil, nil },
 		Log:   slog.New(slog.NewTextHandler(&w.log, nil)),
-		Now:   time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC),
+		At:    time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC),
 	}
 	w.app = w.create("app")
 	return w
@@ -83,7 +83,7 @@ func (w *world) create(name string) *gitd.Repo {
 func (w *world) commit(repo *gitd.Repo, ref, file, content string) gitd.Hash {
 	w.t.Helper()
 	c := gitd.NewCommit{Put: []gitd.File{{Path: file, Content: []byte(content)}},
-		Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: w.p.Now.Add(-time.Hour), Message: ref}
+		Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: w.p.At.Add(-time.Hour), Message: ref}
 	if tip, err := repo.Resolve(w.t.Context(), "refs/heads/main"); err == nil {
 		c.Parents = []gitd.Hash{tip}
 	}
@@ -105,7 +105,7 @@ func (w *world) run(caller string, ago time.Duration, change func(*record.Run)) 
 		w.t.Fatal(err)
 	}
 	r := record.Run{ID: "x", Caller: c, Repo: "app", Base: "main", State: record.StateComplete,
-		CreatedAt: w.p.Now.Add(-ago - time.Minute), EndedAt: w.p.Now.Add(-ago)}
+		CreatedAt: w.p.At.Add(-ago - time.Minute), EndedAt: w.p.At.Add(-ago)}
 	if change != nil {
 		change(&r)
 	}
@@ -161,6 +161,9 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a kind that is none: %v", err)
 	}
 	w := newWorld(t)
+	if _, err := w.p.Prune(t.Context(), Pruning{Kinds: []string{"brnches"}}); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("Prune takes a kind that is none: %v", err)
+	}
 	if _, err := w.p.Prune(t.Context(), Pruning{Repo: "none"}); !errors.Is(err, gitd.ErrNotFound) {
 		t.Errorf("a repository that is none: %v", err)
 	}
@@ -168,7 +171,7 @@ func TestCheck(t *testing.T) {
 
 func TestOver(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	n := &pruning{p: &Pruner{Now: now}}
+	n := &pruning{p: &Pruner{At: now}}
 	for _, test := range []struct {
 		keep Keep
 		want string
@@ -365,10 +368,10 @@ func TestArtifacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.p.Now = time.Now() // the files of the store have it
-	w.p.Artifacts.Now = func() time.Time { return w.p.Now }
+	w.p.At = time.Now() // the files of the store have it
+	w.p.Artifacts.Now = func() time.Time { return w.p.At }
 	named, lone := w.put("named"), w.put("lone")
-	w.p.Now = w.p.Now.Add(48 * time.Hour)
+	w.p.At = w.p.At.Add(48 * time.Hour)
 	w.commit(w.app, record.RunRef(c, "x"), record.ManifestPath, `{"files":[{"name":"a","sha256":"`+named+`","stored":true}]}`)
 	w.commit(w.app, record.RunRef(c, "y"), "journal.jsonl", "") // at work
 	// Files that are kept for the next container go with the caller's branch.
@@ -398,13 +401,13 @@ func TestLargeFiles(t *testing.T) {
 	w := newWorld(t)
 	only := Pruning{Kinds: []string{LFS}}
 	w.expect(only) // there are none
-	w.p.LFS = &lfs.Objects{Bucket: w.p.Artifacts.Bucket, Now: func() time.Time { return w.p.Now }}
+	w.p.LFS = &lfs.Objects{Bucket: w.p.Artifacts.Bucket, Now: func() time.Time { return w.p.At }}
 	sum := sha256.Sum256([]byte("large"))
 	o := gitlfs.Object{OID: hex.EncodeToString(sum[:]), Size: 5}
 	if err := w.p.LFS.Put(t.Context(), w.app, o, gitlfs.NewContent(o, strings.NewReader("large"))); err != nil {
 		t.Fatal(err)
 	}
-	w.p.Now = time.Now().Add(15 * 24 * time.Hour)
+	w.p.At = time.Now().Add(15 * 24 * time.Hour)
 	w.expect(Pruning{Kinds: []string{Objects}})
 	w.expect(only, o.OID)
 }

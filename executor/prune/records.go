@@ -49,7 +49,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 			name := record.RunRef(r.Caller, r.ID)
 			when := cmp.Or(r.EndedAt, r.CreatedAt)
 			ref, there := at[name]
-			if !there || r.Origin != nil && (r.Told == nil || n.p.Now.Sub(when) < claimLife) {
+			if !there || r.Origin != nil && (r.Told == nil || n.p.At.Sub(when) < claimLife) {
 				continue
 			}
 			byRef[name] = r
