@@ -84,13 +84,10 @@ An interrupt stops the run and commits its changes so far.`,
 				return withName(err, args[0], fromBase)
 			}
 			o.json = e.json
-			switch {
-			case detached && o.json:
-				return e.line(run)
-			case detached:
-				fmt.Fprintln(e.out, run.Name())
-				return nil
-			case !o.json:
+			if detached {
+				return e.begun(run)
+			}
+			if !o.json {
 				fmt.Fprintf(e.out, "%s on %s, branch %s\n", e.colour("1", run.Name()), e.oneLine(run.Repo, 100), run.Branch)
 			}
 			return follow(ctx, e, c, run, o)
@@ -98,7 +95,7 @@ An interrupt stops the run and commits its changes so far.`,
 	}
 }
 
-// setWorkflow has a request run a file of the base, or one on this machine with the sub-workflows that it uses.
+// setWorkflow sets the workflow of a request: a file of the base, or a local one with its sub-workflows.
 func setWorkflow(ctx context.Context, e *env, r *record.Request, name string, fromBase bool) error {
 	if fromBase {
 		r.File = name
@@ -115,7 +112,7 @@ func setWorkflow(ctx context.Context, e *env, r *record.Request, name string, fr
 	return nil
 }
 
-// setCaller has a request work for a caller that exists, unless name is empty.
+// setCaller sets the caller of a request. name is that of an existing caller, or empty.
 func setCaller(ctx context.Context, c *client.Client, r *record.Request, name string) error {
 	if name == "" {
 		return nil
@@ -126,6 +123,15 @@ func setCaller(ctx context.Context, c *client.Client, r *record.Request, name st
 	}
 	r.Caller, r.Repo = st.Caller, st.Repo
 	return nil
+}
+
+// begun prints a run that nobody waits for.
+func (e *env) begun(run record.Run) error {
+	if e.json {
+		return e.line(run)
+	}
+	_, err := fmt.Fprintln(e.out, run.Name())
+	return err
 }
 
 // withName replaces the name that a sent file has on the server by the name that the person gave.

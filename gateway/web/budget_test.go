@@ -58,7 +58,7 @@ func (b *budgets) add(name string, value, most float64, unit string) {
 // gets the measures.
 func TestWebBudgets(t *testing.T) {
 	if os.Getenv("RAMUS_BENCH") != "web" || os.Getenv("RAMUS_BINARY") == "" {
-		t.Skip("runs as make bench-web")
+		t.Skip("only with make bench-web")
 	}
 	b := &budgets{t: t}
 	b.files()
@@ -92,13 +92,15 @@ func (b *budgets) files() {
 		name string
 		most float64
 	}{{"app.js", 12}, {"app.css", 14}, {"term.js", 110}} {
-		if size, ok := out.Manifest.Sizes[x.name]; ok {
-			b.add(x.name+" after gzip", float64(size)/1024, x.most, "KiB")
+		size, ok := out.Manifest.Sizes[x.name]
+		if !ok {
+			b.t.Errorf("there is no %s, which has a budget", x.name)
 		}
+		b.add(x.name+" after gzip", float64(size)/1024, x.most, "KiB")
 	}
 }
 
-// vitals gathers what a person notices of a page.
+// vitals collects the Web Vitals of a page.
 const vitals = `window.__vitals = {lcp: 0, cls: 0, inp: 0, interactions: 0};
 const follow = (type, see, more) =>
 	new PerformanceObserver(l => l.getEntries().forEach(see)).observe({type, buffered: true, ...more});
@@ -110,8 +112,8 @@ follow('event', e => {
 	__vitals.inp = Math.max(__vitals.inp, e.duration);
 }, {durationThreshold: 16});`
 
-// seen are the vitals of a page, in milliseconds.
-type seen struct{ LCP, CLS, INP, Interactions float64 }
+// webVitals are the Web Vitals of a page. LCP and INP are in milliseconds.
+type webVitals struct{ LCP, CLS, INP, Interactions float64 }
 
 // loads loads pages five times over a slow network, by a slow processor, without a cache.
 func (b *budgets) loads(w *world, browser *webtest.Browser) {
@@ -126,7 +128,7 @@ func (b *budgets) loads(w *world, browser *webtest.Browser) {
 			p.Forget()
 			p.Go(w.server.URL + w.path(path))
 			p.Wait(`__vitals.lcp > 0 && document.documentElement.dataset.connected === 'yes'`)
-			var v seen
+			var v webVitals
 			p.Eval(`__vitals`, &v)
 			paints, shifts = append(paints, v.LCP/1000), append(shifts, v.CLS)
 			p.Throttle(1, 0, 0)
@@ -156,7 +158,7 @@ func (b *budgets) nodes(w *world) {
 	b.add("elements of the largest page, "+where, float64(most), 4000, "")
 }
 
-// tabsOf are the tabs of each of the people who have idle ones.
+// tabsOf is the number of idle tabs of each person.
 const tabsOf = 25
 
 // tabs opens 500 pages of 20 people, and measures what the server needs for them while nothing happens. The pages are
@@ -211,7 +213,7 @@ const tabsOpen = "all tabs are open\n"
 func TestIdleTabs(t *testing.T) {
 	servers := strings.Fields(os.Getenv("RAMUS_BENCH_TABS"))
 	if len(servers) == 0 {
-		t.Skip("runs as make bench-web")
+		t.Skip("only with make bench-web")
 	}
 	var reading sync.WaitGroup
 	var conns []*websocket.Conn
@@ -287,7 +289,7 @@ func (b *budgets) streams(s *webtest.Story) {
 	if p.Eval(said, &words); words >= 400 {
 		b.t.Error("the agent was done before all was typed")
 	}
-	var v seen
+	var v webVitals
 	p.Eval(`__vitals`, &v)
 	p.Throttle(1, 0, 0)
 	b.add(fmt.Sprintf("INP while words stream (%.0f interactions)", v.Interactions), v.INP, 100, "ms")
@@ -297,13 +299,16 @@ func (b *budgets) streams(s *webtest.Story) {
 	b.add("elements of the conversation", float64(nodes), 4000, "")
 }
 
+// turn is a script that waits until the browser has done its pending work.
+const turn = `() => new Promise(r => {
+	const c = new MessageChannel();
+	c.port1.onmessage = r;
+	c.port2.postMessage(0);
+})`
+
 // echo is the time from a key to its echo in a terminal, by the 95th percentile of 60.
 const echo = `(async () => {
-	const all = [], turn = () => new Promise(r => {
-		const c = new MessageChannel();
-		c.port1.onmessage = r;
-		c.port2.postMessage(0);
-	});
+	const all = [], turn = ` + turn + `;
 	for (let i = 0; i < 60; i++) {
 		const at = __term.at, from = performance.now();
 		__term.type('x');
@@ -316,11 +321,7 @@ const echo = `(async () => {
 
 // resume is the time that a viewer needs to go on after its connection is cut.
 const resume = `(async () => {
-	const all = [], turn = () => new Promise(r => {
-		const c = new MessageChannel();
-		c.port1.onmessage = r;
-		c.port2.postMessage(0);
-	});
+	const all = [], turn = ` + turn + `;
 	for (let i = 0; i < 5; i++) {
 		__term.socket.close();
 		while (__term.socket) await turn();
@@ -377,7 +378,7 @@ func (b *budgets) long(s *webtest.Site) {
 		b.t.Fatal("the workspace has no link to its run")
 	}
 	for _, x := range []struct{ name, path string }{{"page of a run with 2,000 events", path},
-		{"page of its workspace", "/workspaces/run-long-heron"}} {
+		{"page of the workspace of that run", "/workspaces/run-long-heron"}} {
 		var times []float64
 		body := ""
 		for range 15 {
@@ -386,6 +387,6 @@ func (b *budgets) long(s *webtest.Site) {
 			times = append(times, time.Since(from).Seconds()*1000)
 		}
 		b.add(x.name, median(times), 50, "ms")
-		b.add("its elements", float64(len(parse(b.t, x.path, body).all)), 4000, "")
+		b.add("elements of the "+x.name, float64(len(parse(b.t, x.path, body).all)), 4000, "")
 	}
 }
