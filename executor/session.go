@@ -30,6 +30,8 @@ type Session struct {
 	Last   string        `json:"last"`            // the name of the last run
 	Error  string        `json:"error,omitempty"` // the error of that run
 	At     time.Time     `json:"at"`              // the end of that run or, before its end, its start
+	// Began is the time of its first run. Runs before a change of the repository do not count.
+	Began time.Time `json:"began"`
 }
 
 // Sessions returns the sessions of a caller, the most recently used first. They follow from its runs, so they are there as long as
@@ -45,6 +47,7 @@ func (x *Executor) Sessions(ctx context.Context, caller string) ([]Session, erro
 // sessions returns the sessions of a caller's runs, which are in order, oldest first.
 func sessions(runs []record.Run) []Session {
 	list := []Session{}
+	repos := map[string]string{} // by the name of the last run
 	for _, r := range runs {
 		if r.Kind != record.KindAgent || r.Agent == nil {
 			continue
@@ -55,7 +58,10 @@ func sessions(runs []record.Run) []Session {
 			list = append(list, Session{Caller: r.Caller, Agent: r.Agent.Name, Label: r.Agent.Session})
 		}
 		s := &list[at]
-		s.Runs++
+		if s.Runs++; repos[s.Last] != r.Repo {
+			s.Began = r.CreatedAt
+		}
+		repos[r.Name()] = r.Repo
 		s.ID = cmp.Or(r.Session, s.ID)
 		s.Last, s.Error, s.State, s.At = r.Name(), "", SessionStopped, r.EndedAt
 		switch {

@@ -7,12 +7,15 @@ import (
 	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // adminAPI maintains the server's data.
 type adminAPI struct {
 	Executor *executor.Executor
+	Names    *naming.Store // nil if there are none
 	Version  string
 	Reload   func(context.Context) (Reloaded, error)
 }
@@ -47,6 +50,9 @@ func (api *adminAPI) prune(c *route.Call) error {
 		return err
 	}
 	list, err := api.Executor.Prune(c.R.Context(), p)
+	if err == nil && !p.DryRun {
+		err = sweepNames(c.R.Context(), api.Names, api.Executor)
+	}
 	if err != nil {
 		return err
 	}
@@ -54,6 +60,14 @@ func (api *adminAPI) prune(c *route.Call) error {
 		list = []prune.Pruned{}
 	}
 	return c.Reply(list)
+}
+
+// sweepNames removes the names of sessions whose runs are gone. names may be nil.
+func sweepNames(ctx context.Context, names *naming.Store, x *executor.Executor) error {
+	if names == nil {
+		return nil
+	}
+	return names.Sweep(ctx, func(c record.Caller) bool { return len(x.OfCaller(c)) > 0 })
 }
 
 // Reloaded lists the keys of the configuration that have changed.

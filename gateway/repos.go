@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -24,6 +25,7 @@ type reposAPI struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
 	Mirrors  *mirror.Mirrors
+	Names    *naming.Store // of sessions; nil if there are none
 	find     *lookup.Lookup
 	Log      *slog.Logger
 }

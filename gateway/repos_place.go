@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
@@ -31,6 +33,9 @@ func (api *reposAPI) removeRepo(c *route.Call) error {
 		return err
 	}
 	api.Log.Info("repository removed", "repo", name, "by", c.Who.Subject)
+	if err := sweepNames(context.WithoutCancel(c.R.Context()), api.Names, api.Executor); err != nil {
+		api.Log.Warn("cannot remove the names of sessions; `ramus prune` tries it again", "repo", name, "err", err)
+	}
 	done := RepoMoved{Name: name}
 	if api.Executor.Upstreams[name].URL != "" {
 		done.Hint = "the configuration names its upstream, so its next use imports it again"

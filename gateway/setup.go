@@ -59,7 +59,7 @@ func (s *Server) setUpAlone() {
 		s.web.Credentials = credentials
 	}
 	s.web.Tokens = tokens
-	said := &conversation.Talk{Executor: s.Executor, Find: find}
+	said := &conversation.Talk{Executor: s.Executor, Find: find, Named: s.web.Named}
 	if s.Names != nil {
 		said.Names, s.web.Names = s.Names, s.Names
 	}
@@ -68,7 +68,7 @@ func (s *Server) setUpAlone() {
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
 			Engine: s.Engine, Streams: s.Streams, metrics: m, spec: func() []byte { return s.spec }},
-		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, find: find, Log: s.Log},
+		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, Names: s.Names, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		before,
@@ -92,7 +92,7 @@ func (s *Server) setUpAlone() {
 		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web,
 			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
-		&adminAPI{Executor: s.Executor, Version: s.Version, Reload: s.Reload},
+		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()
 }

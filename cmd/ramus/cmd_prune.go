@@ -23,8 +23,9 @@ kept, and the number of the newest that are kept. The kinds are (default all):
              lost containers. A branch whose commits are all in its base is
              removed at any age. Branches of upstream that were pushed for
              pull requests go too, after the merge
-  runs       journals and evidence of callers whose branch is gone. A request
-             that is repeated with the same key then runs again
+  runs       journals and evidence of callers whose branch is gone, and the names of
+             their sessions. A request that is repeated with the same key then
+             runs again
   browser    pictures of trees for comparisons, with the age of runs
   layers     work trees and dependencies that containers start with. They are made
              again if needed

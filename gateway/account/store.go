@@ -44,7 +44,7 @@ type Store struct {
 	Rules Rules
 	// Signer signs the commits. Nil means the Git server's.
 	Signer *gitd.CommitSigner
-	// Committer is the committer of changes; their author is who makes them.
+	// Committer is the committer of changes. The author is the person who makes the change.
 	Committer gitd.Person
 	// Changed is called after the roles of an account have changed. It may be nil.
 	Changed func(id string)
@@ -67,13 +67,14 @@ func (s *Store) Open(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.people, s.tips = map[string]Person{}, map[string]gitd.Hash{}
-	list, err := s.kept().Read(ctx)
+	list, err := s.records().Read(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot read the accounts: %w", err)
 	}
 	for _, k := range list {
 		if k.Err != nil {
-			// The others can work. The person of this account gets an error at the next sign-in.
+			// The others can work. The person of this account gets an error at the next sign-in. A new account could give
+			// back a role that an administrator took away.
 			s.Log.Error("cannot read an account", "ref", k.Ref, "err", k.Err)
 			continue
 		}
@@ -82,8 +83,8 @@ func (s *Store) Open(ctx context.Context) error {
 	return nil
 }
 
-// kept returns the accounts as git has them.
-func (s *Store) kept() people.Records[Person] {
+// records returns the accounts in git.
+func (s *Store) records() people.Records[Person] {
 	return people.Records[Person]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
 		Refs: refs, File: file, Max: maxAccount, Check: Person.check}
 }
@@ -272,7 +273,7 @@ func (s *Store) notify(id string) {
 
 // keep writes an account. It counts when it is on disk.
 func (s *Store) keep(ctx context.Context, p Person, by gitd.Person, message string) error {
-	hash, err := s.kept().Write(ctx, p.ref(), p, s.tips[p.ID], people.Change{By: by, When: s.Now(), Message: message})
+	hash, err := s.records().Write(ctx, p.ref(), p, s.tips[p.ID], people.Change{By: by, When: s.Now(), Message: message})
 	if err != nil {
 		return fmt.Errorf("cannot keep the account of %s: %w", p.Login, err)
 	}

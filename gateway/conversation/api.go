@@ -188,7 +188,7 @@ func (api *API) say(c *route.Call) error {
 }
 
 type newName struct {
-	Name string      `json:"name" jsonschema:"one line, of which 120 bytes are kept"`
+	Name string      `json:"name" jsonschema:"one line of at most 120 characters, which no other session of the workspace has as its name or its label"`
 	By   gitd.Person `json:"by,omitzero" jsonschema:"the person, for calls by an administrator in another name"`
 }
 

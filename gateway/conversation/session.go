@@ -1,18 +1,22 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"iter"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Executor is the part of the executor that conversations need.
@@ -37,17 +41,17 @@ type Executor interface {
 
 // Names has the names that people gave to sessions.
 type Names interface {
-	// Name returns the name of a session, or "" if it has none.
-	Name(caller record.Caller, session string) string
-	// SetName names a session. An empty name takes its name away.
-	SetName(ctx context.Context, caller record.Caller, session, name string, by gitd.Person) error
+	// Name returns the name of a session that began at a time, or "" if it has none. The name of an earlier session of the same id is none.
+	Name(caller record.Caller, session string, began time.Time) string
+	// SetName names a session. An empty name takes its name away. began has all sessions of the caller, with their times.
+	SetName(ctx context.Context, caller record.Caller, session, name string, began map[string]time.Time, by gitd.Person) error
 }
 
 // Session is a session of a workspace with an agent.
 type Session struct {
 	ID        string `json:"id"`
 	Workspace string `json:"workspace"` // the caller's slug
-	// Name is what people call the session, in place of its label. It is empty if nobody named it.
+	// Name replaces the label for people. It is empty if nobody set it, or if it is the label of another session by now.
 	Name string `json:"name,omitempty"`
 	executor.Session
 	// Run is the run at work, CALLER/RUN, or empty.
@@ -72,6 +76,8 @@ type Talk struct {
 	Find     *lookup.Lookup
 	// Names has the names of sessions. Nil means that they have none.
 	Names Names
+	// Named is called after the name of a session of a caller has changed. Nil means that nothing is called.
+	Named func(record.Caller)
 }
 
 // Sessions returns the sessions of a caller, the most recently used first.
@@ -83,9 +89,7 @@ func (k *Talk) Sessions(ctx context.Context, caller record.Caller) ([]Session, e
 	all := make([]Session, 0, len(list))
 	for _, s := range list {
 		one := Session{ID: SessionID(s.Agent, s.Label), Workspace: caller.Slug(), Session: s}
-		if k.Names != nil {
-			one.Name = k.Names.Name(caller, one.ID)
-		}
+		one.Name = k.name(caller, s, list)
 		if s.State == executor.SessionRunning {
 			r, err := k.Executor.Run(ctx, s.Last)
 			if err != nil {
@@ -114,7 +118,28 @@ func (k *Talk) Session(ctx context.Context, caller record.Caller, id string) (Se
 	return all[at], nil
 }
 
-// Rename names a session that is there, for people. An empty name has it shown by its label again.
+// name returns the name of a session, or "" if it has none that counts. list has all sessions of its caller.
+func (k *Talk) name(caller record.Caller, s executor.Session, list []executor.Session) string {
+	if k.Names == nil {
+		return ""
+	}
+	name := k.Names.Name(caller, SessionID(s.Agent, s.Label), s.Began)
+	if isLabel(name, s, list) {
+		return ""
+	}
+	return name
+}
+
+// isLabel reports whether a name of a session is the label of another one in list. The label of a session without one is its agent.
+func isLabel(name string, of executor.Session, list []executor.Session) bool {
+	name = text.Visible(name)
+	return name != "" && slices.ContainsFunc(list, func(s executor.Session) bool {
+		return (s.Agent != of.Agent || s.Label != of.Label) && strings.EqualFold(name, text.Visible(cmp.Or(s.Label, s.Agent)))
+	})
+}
+
+// Rename names a session that is there, for people. An empty name has it shown by its label again. The error is a problem if another
+// session of the caller has the name, as its name or its label.
 func (k *Talk) Rename(ctx context.Context, caller record.Caller, id, name string, by gitd.Person) (Session, error) {
 	s, err := k.Session(ctx, caller, id)
 	if err != nil {
@@ -123,10 +148,25 @@ func (k *Talk) Rename(ctx context.Context, caller record.Caller, id, name string
 	if k.Names == nil {
 		return Session{}, route.NewProblem(route.KindUnavailable, "this server keeps no names of sessions")
 	}
-	if err := k.Names.SetName(ctx, caller, id, name, by); err != nil {
+	list, err := k.Executor.Sessions(ctx, caller.String())
+	if err != nil {
 		return Session{}, err
 	}
-	s.Name = k.Names.Name(caller, id)
+	if isLabel(name, s.Session, list) {
+		return Session{}, route.NewProblem(route.KindExists, "another session of %s has the label %q", caller,
+			text.OneLine(text.Visible(name), 200)).WithHint("choose another name")
+	}
+	began := map[string]time.Time{}
+	for _, s := range list {
+		began[SessionID(s.Agent, s.Label)] = s.Began
+	}
+	if err := k.Names.SetName(ctx, caller, id, name, began, by); err != nil {
+		return Session{}, err
+	}
+	if k.Named != nil {
+		k.Named(caller)
+	}
+	s.Name = k.name(caller, s.Session, list)
 	return s, nil
 }
 

@@ -2,15 +2,27 @@ package naming
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/people"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
+
+var ada = gitd.Person{Name: "Ada", Email: "ada@example.org", ID: "github:1"}
+
+// began are the sessions of a caller of the tests.
+var began = map[string]time.Time{"coder": time.Unix(1_600_000_000, 0), "coder.01": time.Unix(1_600_000_000, 0),
+	"other": time.Unix(1_600_000_000, 0)}
 
 // newStore returns a store without records.
 func newStore(t *testing.T) *Store {
@@ -44,16 +56,15 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ada := gitd.Person{Name: "Ada", Email: "ada@example.org", ID: "github:1"}
 	set := func(c record.Caller, session, name string) {
 		t.Helper()
-		if err := s.SetName(t.Context(), c, session, name, ada); err != nil {
+		if err := s.SetName(t.Context(), c, session, name, began, ada); err != nil {
 			t.Fatal(err)
 		}
 	}
 	set(a, "coder", "  The\ninvoice\x1b ")
 	set(a, "coder.01", "Docs")
-	set(b, "coder", strings.Repeat("long ", 100))
+	set(b, "coder", strings.Repeat("é", MaxRunes))
 	set(a, "coder.01", "")
 	set(b, "other", "") // it has none
 	check := func(s *Store) {
@@ -62,12 +73,12 @@ func TestNames(t *testing.T) {
 			caller        record.Caller
 			session, want string
 		}{{a, "coder", "The invoice"}, {a, "coder.01", ""}, {b, "other", ""}, {b, "none", ""}} {
-			if got := s.Name(x.caller, x.session); got != x.want {
+			if got := s.Name(x.caller, x.session, began[x.session]); got != x.want {
 				t.Errorf("%s %s: %q", x.caller, x.session, got)
 			}
 		}
-		if got := s.Name(b, "coder"); len(got) > MaxBytes || !strings.HasPrefix(got, "long long") {
-			t.Errorf("%q", got)
+		if got := s.Name(b, "coder", began["coder"]); got != strings.Repeat("é", MaxRunes) {
+			t.Errorf("a name of as many characters as can be: %q", got)
 		}
 	}
 	check(s)
@@ -76,7 +87,7 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := repo.Commit(t.Context(), refs+"/run-a")
-	if err != nil || c.Author.Name != "Ada" || c.Subject != "Name the session coder.01 of run:a" || len(c.Parents) != 1 {
+	if err != nil || c.Author.Name != "Ada" || c.Subject != "Name the session coder.01 of run:a" || len(c.Parents) != 0 {
 		t.Errorf("%+v %v", c, err)
 	}
 	before := c.Hash
@@ -91,43 +102,227 @@ func TestNames(t *testing.T) {
 	check(again)
 }
 
-// TestNamesAtOnce names many sessions of one caller at once. None is lost, and there is a bound.
+// TestNamesAtOnce names many sessions of one caller at once. None is lost.
 func TestNamesAtOnce(t *testing.T) {
 	s := newStore(t)
 	c, err := record.RunCaller("a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	sessions := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	var work sync.WaitGroup
+	sessions, all := []string{"a", "b", "c", "d", "e", "f", "g", "h"}, map[string]time.Time{}
 	for _, session := range sessions {
-		all.Go(func() {
-			if err := s.SetName(t.Context(), c, session, "of "+session, gitd.Person{Name: "Ada", Email: "ada@example.org"}); err != nil {
+		all[session] = time.Unix(1_600_000_000, 0)
+	}
+	for _, session := range sessions {
+		work.Go(func() {
+			if err := s.SetName(t.Context(), c, session, "of "+session, all, ada); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	all.Wait()
+	work.Wait()
 	for _, session := range sessions {
-		if got := s.Name(c, session); got != "of "+session {
+		if got := s.Name(c, session, all[session]); got != "of "+session {
 			t.Errorf("%s: %q", session, got)
 		}
 	}
-	full := Record{Caller: c, Sessions: map[string]Name{}}
-	for n := range maxNames {
-		full.Sessions[strings.Repeat("x", n+1)] = Name{Text: "x"}
+}
+
+// TestBound names as many sessions as can be, with names that are as large as can be. They fit into a record.
+func TestBound(t *testing.T) {
+	s := newStore(t)
+	c, err := record.RunCaller("a")
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.records[c] = full
-	if err := s.SetName(t.Context(), c, "one more", "x", gitd.Person{Name: "Ada", Email: "ada@example.org"}); err == nil {
-		t.Error("there is no bound")
+	name := func(n int) string { return strings.Repeat("<", MaxRunes-4) + fmt.Sprintf("%04d", n) }
+	by := gitd.Person{Name: strings.Repeat("<", 1000), Email: strings.Repeat("<", 1000), ID: strings.Repeat("<", 1000)}
+	full, all := Record{Caller: c, Sessions: map[string]Name{}}, map[string]time.Time{}
+	for n := range maxNames + 1 {
+		session := strings.Repeat("x", 100) + fmt.Sprint(n)
+		if all[session] = time.Unix(1_600_000_000, 0); n < maxNames-1 {
+			full.Sessions[session] = Name{Text: name(n), By: short(by), Since: s.Now()}
+		}
+	}
+	s.byCaller[c] = full
+	set := func(n int) error {
+		return s.SetName(t.Context(), c, strings.Repeat("x", 100)+fmt.Sprint(n), name(n), all, ada)
+	}
+	if err := set(maxNames - 1); err != nil {
+		t.Errorf("the last one: %v", err)
+	}
+	var p *route.Problem
+	if err := set(maxNames); !errors.As(err, &p) || p.Kind != route.KindTooLarge {
+		t.Errorf("there is no bound: %v", err)
+	}
+	again := &Store{Git: s.Git}
+	if err := again.Open(t.Context()); err != nil || len(again.byCaller[c].Sessions) != maxNames {
+		t.Errorf("%d names %v", len(again.byCaller[c].Sessions), err)
 	}
 }
 
-// FuzzRecord checks that a record that is read has only names that are kept as they are.
+// TestHostileNames sets names that are not UTF-8, that nobody sees, that are too long or those of other sessions. None of them harms the
+// others at the next start.
+func TestHostileNames(t *testing.T) {
+	s := newStore(t)
+	s.Git.Secrets, _ = redact.New(map[string]string{"PASSWORD": "correct horse"})
+	c, err := record.RunCaller("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		session, name, want string
+		kind                route.Kind
+	}{
+		{"coder.01", "Docs", "Docs", ""},
+		{"coder", strings.Repeat("a\xff", 50), strings.Repeat("a\uFFFD", 50), ""},
+		{"coder", "\u200b\u202e\u3164", "", ""}, // it has no name then
+		{"coder", "a\u202eb", "ab", ""},
+		{"coder", strings.Repeat("x", MaxRunes+1), "ab", route.KindInvalid},
+		{"coder", "dOCS", "ab", route.KindExists},
+		{"coder", "the correct \u200b horse", "the [secret PASSWORD]", ""},
+	} {
+		err := s.SetName(t.Context(), c, x.session, x.name, began, ada)
+		var p *route.Problem
+		if x.kind == "" && err != nil || x.kind != "" && (!errors.As(err, &p) || p.Kind != x.kind) {
+			t.Errorf("%q: %v", x.name, err)
+		}
+		again := &Store{Git: s.Git}
+		if err := again.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*Store{s, again} {
+			if got := s.Name(c, x.session, began[x.session]); got != x.want {
+				t.Errorf("%q: %q", x.name, got)
+			}
+			if got := s.Name(c, "coder.01", began["coder.01"]); got != "Docs" {
+				t.Errorf("%q: the other session is %q", x.name, got)
+			}
+		}
+	}
+}
+
+// TestDamaged names a session whose record cannot be read, and one whose record has a name that this version would not keep.
+func TestDamaged(t *testing.T) {
+	s := newStore(t)
+	repo, err := people.OpenRepo(t.Context(), s.Git)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(ref, content string) {
+		t.Helper()
+		hash, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: file, Content: []byte(content)}},
+			Author: ada, Message: "Damage it"})
+		if err == nil {
+			err = repo.Update(t.Context(), gitd.RefUpdate{Name: ref, New: hash})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(refs+"/run-a", "{")
+	put(refs+"/run-b", `{"caller":"run:b","sessions":{"coder":{"text":"a\u200b","since":"2026-05-04T12:00:00Z"},`+
+		`"other":{"text":"`+strings.Repeat("x", MaxRunes+1)+`"},"":{"text":"none"}}}`)
+	put(refs+"/nobody", "{}")
+	for _, id := range []string{"a", "b"} {
+		again := &Store{Git: s.Git, Committer: ada}
+		if err := again.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c, err := record.RunCaller(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[string]string{"b": "a"}[id]; again.Name(c, "coder", began["coder"]) != want {
+			t.Errorf("%s: %q", id, again.Name(c, "coder", began["coder"]))
+		}
+		if err := again.SetName(t.Context(), c, "coder.01", "Repaired", began, ada); err != nil {
+			t.Error(err)
+		}
+		last := &Store{Git: s.Git}
+		if err := last.Open(t.Context()); err != nil || last.Name(c, "coder.01", began["coder.01"]) != "Repaired" {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
+// TestLaterSession begins a session again after the runs of an earlier one are gone. It has no name, and takes its record over.
+func TestLaterSession(t *testing.T) {
+	s := newStore(t)
+	c, err := record.RunCaller("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for session, name := range map[string]string{"coder": "Lay-offs", "coder.01": "Docs"} {
+		if err := s.SetName(t.Context(), c, session, name, began, ada); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := map[string]time.Time{"coder": s.Now().Add(time.Hour)} // also than the clock of this store
+	if got := s.Name(c, "coder", later["coder"]); got != "" {
+		t.Errorf("a new session has the name %q of an earlier one", got)
+	}
+	if err := s.SetName(t.Context(), c, "coder", "Docs", later, ada); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Name(c, "coder", later["coder"]); got != "Docs" || len(s.byCaller[c].Sessions) != 1 {
+		t.Errorf("%q of %v", got, s.byCaller[c])
+	}
+}
+
+// TestGone removes the records that nobody needs: those without a name, and those of callers without runs.
+func TestGone(t *testing.T) {
+	s := newStore(t)
+	var callers []record.Caller
+	for _, id := range []string{"a", "b", "c"} {
+		c, err := record.RunCaller(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		callers = append(callers, c)
+		if err := s.SetName(t.Context(), c, "coder", "x", began, ada); err != nil {
+			t.Fatal(err)
+		}
+	}
+	repo, err := s.Git.Repo(gitd.PeopleRepo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() (list []string) {
+		t.Helper()
+		all, err := repo.Refs(t.Context(), refs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ref := range all {
+			list = append(list, strings.TrimPrefix(ref.Name, refs+"/"))
+		}
+		return list
+	}
+	if err := s.SetName(t.Context(), callers[0], "coder", "", began, ada); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(); !slices.Equal(got, []string{"run-b", "run-c"}) || len(s.byCaller) != 2 || len(s.tips) != 2 {
+		t.Errorf("an empty record stays: %v", got)
+	}
+	if err := s.Sweep(t.Context(), func(c record.Caller) bool { return c == callers[2] }); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(); !slices.Equal(got, []string{"run-c"}) || s.Name(callers[1], "coder", began["coder"]) != "" {
+		t.Errorf("the record of a caller without runs stays: %v", got)
+	}
+	if err := s.SetName(t.Context(), callers[0], "coder", "again", began, ada); err != nil {
+		t.Errorf("a session cannot be named again: %v", err)
+	}
+}
+
+// FuzzRecord checks that a record that is read has only names that would be kept as they are.
 func FuzzRecord(f *testing.F) {
 	f.Add(`{"caller":"run:a","sessions":{"coder":{"text":"x"}}}`)
 	f.Add(`{"caller":"run:a","sessions":{"":{"text":"x"}}}`)
 	f.Add(`{"caller":"run:a","sessions":{"coder":{"text":" a\nb"}}}`)
+	f.Add(`{"caller":"run:a","sessions":{"coder":{"text":"\u200b\ud800"}}}`)
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, content string) {
 		var r Record
@@ -137,9 +332,9 @@ func FuzzRecord(f *testing.F) {
 		if r.Caller.Slug() != "run-a" {
 			t.Errorf("the record is that of %s", r.Caller)
 		}
-		for _, n := range r.Sessions {
-			if len(n.Text) > MaxBytes || strings.ContainsAny(n.Text, "\n\x1b") {
-				t.Errorf("%q", n.Text)
+		for _, n := range r.usable() {
+			if words, err := clean(n.Text); words != n.Text || err != nil || words == "" || strings.ContainsAny(words, "\n\x1b") {
+				t.Errorf("%q, and of that %q: %v", n.Text, words, err)
 			}
 		}
 	})

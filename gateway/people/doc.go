@@ -3,7 +3,8 @@
 // # Nouns
 //
 // A record is JSON in the only file of a commit, at a ref of its own. [Records] are all of one kind, such as accounts, whose refs have a
-// prefix in common. Each change is a signed commit, whose parent is the change before it.
+// prefix in common. Each change is a commit. It is signed if Records or the Git server has a signer. Its parent is the change before it,
+// unless the kind keeps no history. The repository also has the log of actions, which has other commits.
 //
 // # Invariants
 //

@@ -11,12 +11,13 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Records are the records of one kind. Its fields do not change while methods run, which are safe for concurrent use.
+// Records reads and writes the records of one kind. Its fields must not change while a method runs. All methods are safe for concurrent
+// use.
 type Records[T any] struct {
 	Git *gitd.Server
 	// Signer signs the commits. Nil means the Git server's.
 	Signer *gitd.CommitSigner
-	// Committer is the committer of changes; their author is who makes them.
+	// Committer is the committer of changes. The author is the person who makes the change.
 	Committer gitd.Person
 	// Refs is the prefix of the refs, without a slash at its end. File is the path of the file in their commits.
 	Refs, File string
@@ -24,9 +25,11 @@ type Records[T any] struct {
 	Max int
 	// Check returns an error for a record that cannot be that of a ref, such as a damaged one.
 	Check func(record T, ref string) error
+	// NoHistory leaves the commit of the last change out of the commit of the next one, so that git removes it.
+	NoHistory bool
 }
 
-// Kept is a record as it is kept. Err is why it cannot be read; Record is no record then.
+// Kept is a record as it is kept. Err, if not nil, is the error of reading; Record is then zero.
 type Kept[T any] struct {
 	Record T
 	Ref    string
@@ -57,7 +60,9 @@ func (r Records[T]) Read(ctx context.Context) ([]Kept[T], error) {
 		if err == nil {
 			err = r.Check(k.Record, ref.Name)
 		}
-		k.Err = err
+		if err != nil {
+			k = Kept[T]{Ref: ref.Name, Tip: ref.Hash, Err: err}
+		}
 		list = append(list, k)
 	}
 	return list, nil
@@ -87,7 +92,7 @@ func (r Records[T]) Write(ctx context.Context, ref string, record T, tip gitd.Ha
 	}
 	commit := gitd.NewCommit{Put: []gitd.File{{Path: r.File, Content: content}}, Author: c.By, Committer: r.Committer,
 		When: c.When, Message: c.Message + "\n", Signer: r.Signer}
-	if tip != "" {
+	if tip != "" && !r.NoHistory {
 		commit.Parents = []gitd.Hash{tip}
 	}
 	hash, err := repo.WriteCommit(ctx, commit)
@@ -95,6 +100,15 @@ func (r Records[T]) Write(ctx context.Context, ref string, record T, tip gitd.Ha
 		err = repo.Update(ctx, gitd.RefUpdate{Name: ref, New: hash, Old: &tip})
 	}
 	return hash, err
+}
+
+// Remove removes the record at a ref, whose commit is tip. The error is [gitd.ErrConflict] if the ref is at another commit.
+func (r Records[T]) Remove(ctx context.Context, ref string, tip gitd.Hash) error {
+	repo, err := r.Git.Repo(gitd.PeopleRepo)
+	if err != nil {
+		return err
+	}
+	return repo.Update(ctx, gitd.RefUpdate{Name: ref, Old: &tip})
 }
 
 // OpenRepo returns the repository of records about people, and makes it if it is missing.

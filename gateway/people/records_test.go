@@ -64,17 +64,36 @@ func TestRecords(t *testing.T) {
 	if k := list[0]; k.Record.Text != "two" || k.Tip != second || k.Err != nil || k.Ref != "refs/ramus/notes/a" {
 		t.Errorf("%+v", k)
 	}
-	if k := list[1]; !errors.Is(k.Err, damaged) || k.Ref != "refs/ramus/notes/b" {
+	if k := list[1]; !errors.Is(k.Err, damaged) || k.Ref != "refs/ramus/notes/b" || k.Tip == "" {
 		t.Errorf("%+v", k)
 	}
 	if k := list[2]; len(k.Record.Text) != 83 || k.Err != nil {
 		t.Errorf("%+v", k)
+	}
+	r.NoHistory = true
+	alone, err := write("a", "four", second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(t.Context(), r.Refs+"/c", second); !errors.Is(err, gitd.ErrConflict) {
+		t.Errorf("a removal that does not follow: %v", err)
+	}
+	if err := r.Remove(t.Context(), r.Refs+"/c", list[2].Tip); err != nil {
+		t.Fatal(err)
+	}
+	r.Check = func(note, string) error { return damaged }
+	if list, err = r.Read(t.Context()); err != nil || len(list) != 2 || list[0].Record != (note{}) {
+		t.Errorf("%+v %v", list, err)
 	}
 	repo, err := git.Repo(gitd.PeopleRepo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	commit, err := repo.Commit(t.Context(), "refs/ramus/notes/a")
+	if err != nil || commit.Hash != alone || len(commit.Parents) != 0 {
+		t.Errorf("%+v %v", commit, err)
+	}
+	commit, err = repo.Commit(t.Context(), string(second))
 	if err != nil || commit.Author.Name != "Ada" || commit.Subject != "Note it" || len(commit.Parents) != 1 || commit.Parents[0] != first {
 		t.Errorf("%+v %v", commit, err)
 	}

@@ -27,7 +27,7 @@ type Store struct {
 	Git *gitd.Server
 	// Signer signs the commits. Nil means the Git server's.
 	Signer *gitd.CommitSigner
-	// Committer is the committer of changes; their author is who makes them.
+	// Committer is the committer of changes. The author is the person who makes the change.
 	Committer gitd.Person
 	// OwnersOnly locks the branch of each caller for everybody but the person who began it, and administrators. Began
 	// returns the id of that person, or "" if it is not known.
@@ -41,7 +41,7 @@ type Store struct {
 	changing sync.Mutex   // held by Set
 	mu       sync.RWMutex // guards all below
 	closed   error        // why nothing is known; everything is hidden then
-	records  map[record.Caller]Record
+	byCaller map[record.Caller]Record
 	tips     map[record.Caller]gitd.Hash
 	private  map[string]map[string]Record // by repository and slug, those that are private
 	changed  chan struct{}                // closed at the next change
@@ -57,7 +57,7 @@ func (s *Store) Open(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records, s.tips = map[record.Caller]Record{}, map[record.Caller]gitd.Hash{}
+	s.byCaller, s.tips = map[record.Caller]Record{}, map[record.Caller]gitd.Hash{}
 	s.private, s.changed = map[string]map[string]Record{}, make(chan struct{})
 	s.closed = s.readAll(ctx)
 	return s.closed
@@ -65,7 +65,7 @@ func (s *Store) Open(ctx context.Context) error {
 
 // readAll reads the records. mu is held.
 func (s *Store) readAll(ctx context.Context) error {
-	list, err := s.kept().Read(ctx)
+	list, err := s.records().Read(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot read which workspaces are private: %w", err)
 	}
@@ -78,15 +78,15 @@ func (s *Store) readAll(ctx context.Context) error {
 	return nil
 }
 
-// kept returns the records as git has them.
-func (s *Store) kept() people.Records[Record] {
+// records returns the records in git.
+func (s *Store) records() people.Records[Record] {
 	return people.Records[Record]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
 		Refs: refs, File: file, Max: maxRecord, Check: Record.check}
 }
 
 // put takes a record into the lists. mu is held.
 func (s *Store) put(r Record, tip gitd.Hash) {
-	s.records[r.Caller], s.tips[r.Caller] = r, tip
+	s.byCaller[r.Caller], s.tips[r.Caller] = r, tip
 	delete(s.private[r.Repo], r.Caller.Slug())
 	if !r.Private {
 		return
@@ -101,7 +101,7 @@ func (s *Store) put(r Record, tip gitd.Hash) {
 func (s *Store) Get(c record.Caller) (Record, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	r, ok := s.records[c]
+	r, ok := s.byCaller[c]
 	return r, ok
 }
 
@@ -129,8 +129,8 @@ func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.mu.RLock()
-	old, known := s.records[r.Caller]
-	tip, count := s.tips[r.Caller], len(s.records)
+	old, known := s.byCaller[r.Caller]
+	tip, count := s.tips[r.Caller], len(s.byCaller)
 	s.mu.RUnlock()
 	owner := r.Owner.ID
 	if known && old.Private {
@@ -155,7 +155,7 @@ func (s *Store) Set(ctx context.Context, r Record, by gitd.Person) error {
 	if !r.Private {
 		message = "Show " + r.Caller.String() + " to everybody"
 	}
-	hash, err := s.kept().Write(ctx, r.ref(), r, tip, people.Change{By: by, When: s.Now(), Message: message})
+	hash, err := s.records().Write(ctx, r.ref(), r, tip, people.Change{By: by, When: s.Now(), Message: message})
 	if err != nil {
 		return fmt.Errorf("cannot keep whether %s is private: %w", r.Caller, err)
 	}

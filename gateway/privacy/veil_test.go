@@ -20,7 +20,7 @@ func caller(t *testing.T, id string) record.Caller {
 // newStore returns a store with a private caller "a" of Ada in the repository "app".
 func newStore(t *testing.T) *Store {
 	t.Helper()
-	s := &Store{records: map[record.Caller]Record{}, tips: map[record.Caller]gitd.Hash{},
+	s := &Store{byCaller: map[record.Caller]Record{}, tips: map[record.Caller]gitd.Hash{},
 		private: map[string]map[string]Record{}}
 	s.put(Record{Caller: caller(t, "a"), Repo: "app", Private: true, Owner: gitd.Person{ID: "github:1"}}, "")
 	return s

@@ -227,7 +227,7 @@ func (api *API) refuseFiles(c *route.Call, s workspace.Workspace, form files.For
 	call.R.Method = http.MethodGet
 	call.R.URL = &url.URL{Path: c.Prefix() + workspacePath(s.ID),
 		RawQuery: url.Values{"pane": {paneFiles}, "path": {form.Folder}}.Encode()}
-	page, err := api.workspacePageWith(&call, w)
+	page, err := api.workspacePageWith(&call, func(p *Page) { p.wrong = w })
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,7 @@ type Page struct {
 	call      *route.Call
 	nonce     string
 	wrong     *uploadProblem // of the form of files, or nil
+	misnamed  *nameProblem   // of the form of a session's name, or nil
 	fragments []live.Fragment
 	body      template.HTML
 }

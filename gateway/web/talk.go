@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -63,8 +64,17 @@ type talkData struct {
 	Naming *sessionNaming
 }
 
-// sessionNaming is the form that names a session. Back is the session that the page shows afterwards, or empty for all.
-type sessionNaming struct{ Path, Name, Label, Back string }
+// sessionNaming is the form that names the session that is shown.
+type sessionNaming struct {
+	Path, Name string
+	Label      string // of the session, or its agent
+	Back       string // the id of the session that the page shows afterwards, or empty for all
+	Among      bool   // the list has other sessions too
+	Wrong      string // the mistake of the form, or empty
+}
+
+// nameProblem is the mistake in a form that names a session, for its page.
+type nameProblem struct{ session, name, wrong string }
 
 // talkAgain is the offer to send the prompt of the last turn again.
 type talkAgain struct{ Path, Run, Entry, Words string }
@@ -81,10 +91,30 @@ type talkStatus struct {
 	Question               string // the id of the element of the open question
 }
 
-// sessionTab is a session in the list of sessions.
+// sessionTabs is the list of sessions. A list of one session has the name of that in place of tabs.
+type sessionTabs struct {
+	Path string // of all sessions together
+	All  bool   // they are shown
+	List []sessionTab
+	Only string
+}
+
+// sessionTab is a session in the list of sessions. Title has the whole name and the label of one with a name.
 type sessionTab struct {
-	Text, Path, State string
-	Current           bool
+	Text, Title, Path, State string
+	Name                     string // or empty
+	Current                  bool
+}
+
+// Tabs returns the list of sessions, or nil if it would show nothing.
+func (d talkData) Tabs() *sessionTabs {
+	switch {
+	case len(d.Sessions) > 1:
+		return &sessionTabs{Path: d.Href(d.Path), All: d.Session == "", List: d.Sessions}
+	case len(d.Sessions) == 1 && d.Sessions[0].Name != "":
+		return &sessionTabs{Only: d.Sessions[0].Name}
+	}
+	return nil
 }
 
 // talkRow is one fragment of the conversation.
@@ -133,15 +163,22 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 		w.Turns = aroundTurns
 	}
 	for i, one := range sessions {
-		tab := sessionTab{Text: sessionName(one), Path: d.Path + "?session=" + url.QueryEscape(one.ID),
-			State: string(one.State), Current: one.ID == d.Session}
+		tab := sessionTab{Text: sessionName(one), Path: page.Href(d.Path) + "?session=" + url.QueryEscape(one.ID),
+			State: string(one.State), Name: render.OneLine(one.Name, 500), Current: one.ID == d.Session}
+		label := cmp.Or(render.OneLine(one.Label, 200), one.Agent)
+		if tab.Name != "" {
+			tab.Title = tab.Name + ", label " + label
+		}
 		d.Sessions = append(d.Sessions, tab)
 		if tab.Current {
 			w.Agent, w.Session = one.Agent, one.Label
 		}
 		if d.MayChange && p.api.Names != nil && (tab.Current || len(sessions) == 1) {
-			d.Naming = &sessionNaming{Path: d.Path + "/sessions/" + url.PathEscape(one.ID) + "/name", Name: one.Name,
-				Label: render.OneLine(cmp.Or(one.Label, one.Agent), 200), Back: d.Session}
+			d.Naming = &sessionNaming{Path: page.Href(d.Path) + "/sessions/" + url.PathEscape(one.ID) + "/name", Name: one.Name,
+				Label: label, Back: d.Session, Among: len(sessions) > 1}
+			if wrong := page.misnamed; wrong != nil && wrong.session == one.ID {
+				d.Naming.Name, d.Naming.Wrong = wrong.name, wrong.wrong
+			}
 		}
 		if tab.Current || i == 0 {
 			d.Agent, d.Label = one.Agent, one.Label
@@ -164,16 +201,23 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 
 // talk speaks to agents.
 func (api *API) talk() *conversation.Talk {
-	return &conversation.Talk{Executor: api.Executor, Find: api.Find, Names: api.Names}
+	return &conversation.Talk{Executor: api.Executor, Find: api.Find, Names: api.Names, Named: api.Named}
+}
+
+// Named updates the open pages of a caller, after the name of one of its sessions has changed.
+func (api *API) Named(c record.Caller) {
+	if api.Live != nil {
+		api.Live.Hub.Wake(live.CallerTopic(c))
+	}
 }
 
 // sessionName returns the name of a session for people, or its label.
 func sessionName(s conversation.Session) string {
-	name := cmp.Or(s.Name, s.Label)
+	name := cmp.Or(render.OneLine(s.Name, 40), render.OneLine(s.Label, 40))
 	if name == "" {
 		return s.Agent
 	}
-	return render.OneLine(name, 40) + " (" + s.Agent + ")"
+	return name + " (" + s.Agent + ")"
 }
 
 // talkRows makes the rows of a transcript.
@@ -696,14 +740,36 @@ func (api *API) nameSession(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := api.talk().Rename(c.R.Context(), s.Caller, c.R.PathValue("session"), formText(c, "name", 1000), by(c)); err != nil {
-		return err
-	}
 	to := url.Values{"pane": {paneChat}}
-	if shown := formText(c, "show", 300); shown != "" {
-		to.Set("session", shown)
+	if back := formText(c, "back", 300); back != "" {
+		to.Set("session", back)
+	}
+	session, name := c.R.PathValue("session"), formText(c, "name", 4000)
+	if _, err := api.talk().Rename(c.R.Context(), s.Caller, session, name, by(c)); err != nil {
+		return api.refuseName(c, s, to, nameProblem{session: session, name: name}, err)
 	}
 	return api.see(c, workspacePath(s.ID)+"?"+to.Encode())
+}
+
+// refuseName answers with the page of the workspace, with the mistake next to the field of the name.
+func (api *API) refuseName(c *route.Call, s workspace.Workspace, to url.Values, wrong nameProblem, err error) error {
+	p := route.AsProblem(err, c.Who)
+	if p.Kind != route.KindInvalid && p.Kind != route.KindExists && p.Kind != route.KindTooLarge {
+		return err
+	}
+	wrong.wrong, _ = fieldProblem(err, c.Who)
+	call := *c
+	call.R = c.R.Clone(c.R.Context())
+	call.R.Method = http.MethodGet
+	call.R.URL = &url.URL{Path: c.Prefix() + workspacePath(s.ID), RawQuery: to.Encode()}
+	page, err := api.workspacePageWith(&call, func(p *Page) { p.misnamed = &wrong })
+	if err != nil {
+		return err
+	}
+	if page.Status = p.Status; p.Kind == route.KindInvalid {
+		page.Status = http.StatusUnprocessableEntity // as other forms answer
+	}
+	return api.write(&call, page)
 }
 
 // sayAgain sends a prompt of a run again, in the same session. The key follows from the entry, so that a form that is sent twice asks once.

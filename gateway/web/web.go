@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // API serves the pages. Its exported fields are its options, which may be changed until the first call of a method. All methods are safe for
@@ -278,10 +279,10 @@ func repoPath(name string) string { return "/repos/" + url.PathEscape(name) }
 // taskPath returns the path of the page of a task.
 func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
 
-// formText returns a field of a form without space around it. It is cut to most bytes, which forms of this server do not reach.
+// formText returns a field of a form as UTF-8, without space around it. It is cut to most bytes, which forms of this server do not reach.
 func formText(c *route.Call, name string, most int) string {
 	s := strings.TrimSpace(strings.ReplaceAll(c.R.PostFormValue(name), "\r\n", "\n"))
-	return s[:min(len(s), most)]
+	return strings.ToValidUTF8(text.Head(s, most), "\uFFFD")
 }
 
 // readForm reads the form of a call.

@@ -85,8 +85,8 @@ func (api *API) panes() []Pane {
 
 func (api *API) workspacePage(c *route.Call) (*Page, error) { return api.workspacePageWith(c, nil) }
 
-// workspacePageWith returns the page of a workspace. wrong is why its form of files was refused, and nil usually.
-func (api *API) workspacePageWith(c *route.Call, wrong *uploadProblem) (*Page, error) {
+// workspacePageWith returns the page of a workspace. set sets the mistakes of its forms, and is nil usually.
+func (api *API) workspacePageWith(c *route.Call, set func(*Page)) (*Page, error) {
 	ctx := c.R.Context()
 	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
@@ -111,7 +111,9 @@ func (api *API) workspacePageWith(c *route.Call, wrong *uploadProblem) (*Page, e
 	if row.Kind == "ask" {
 		p.Needs = 1 // in the title of the tab, which may be behind others
 	}
-	p.api, p.call, p.wrong = api, c, wrong
+	if p.api, p.call = api, c; set != nil {
+		set(p)
+	}
 	if s.Status == workspace.Stopping || s.Status == workspace.Creating || s.Status == workspace.Pending {
 		p.Beat = time.Second // containers have no events of their own
 	}
