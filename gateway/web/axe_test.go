@@ -97,6 +97,14 @@ func (w *world) look(p *webtest.Page, axe, path string, rows int, l look) {
 	}
 }
 
+// endless adds the badge of work to a page, and returns the number of animations without end.
+const endless = `(() => {
+	const badge = document.createElement('span');
+	badge.className = 'badge live';
+	document.querySelector('main').append(badge);
+	return document.getAnimations().filter(a => a.effect.getComputedTiming().iterations === Infinity).length;
+})()`
+
 // TestLive follows a page in Chromium while work begins, asks and ends. A field with the focus and an open element stay as they are.
 func TestLive(t *testing.T) {
 	if testing.Short() {
@@ -129,6 +137,10 @@ func TestLive(t *testing.T) {
 	p.Wait(`document.querySelector('[data-live=commands]').innerText.includes('echo more')`)
 	if p.Eval(`document.querySelector('details.menu').open`, &kept); !kept {
 		t.Error("the menu was closed")
+	}
+	var moving int
+	if p.Eval(endless, &moving); moving > 0 {
+		t.Error("the badge of work moves without end, although Look asks for less motion")
 	}
 	if faults := p.Faults(); len(faults) > 0 {
 		t.Error(faults)
