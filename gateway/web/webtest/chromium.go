@@ -79,7 +79,7 @@ func Start(t T) *Browser {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-		"--disable-dev-shm-usage", "--no-first-run",
+		"--disable-dev-shm-usage", "--no-first-run", fmt.Sprintf("--window-size=%d,%d", windowWidth, windowHeight),
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
 		"--user-data-dir="+dir, "about:blank")
 	cmd.WaitDelay = 5 * time.Second
@@ -234,7 +234,8 @@ func (p *Page) do(method string, params any) {
 	p.b.must(p.b.send(p.session, method, params, nil))
 }
 
-// Look sets the size of the window and the theme ("light" or "dark").
+// Look sets the size of the page, which is at most 1440 by 900 pixels if its times are measured, and the theme
+// ("light" or "dark").
 func (p *Page) Look(width, height int, theme string) {
 	p.b.t.Helper()
 	p.do("Emulation.setDeviceMetricsOverride",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // key is a key of a keyboard, as the DevTools protocol names it.
@@ -225,4 +226,39 @@ func (p *Page) Heap() (bytes, nodes int) {
 	p.b.must(p.b.send(p.session, "Runtime.getHeapUsage", object{}, &usage))
 	p.Eval(`document.querySelectorAll('*').length`, &nodes)
 	return int(usage.UsedSize + usage.BackingStorageSize), nodes
+}
+
+// Work is time of the processor, which the main thread of a page has used. It includes the time by which Throttle
+// slows the thread down, and no time in which the thread waits for a processor.
+type Work struct{ All, Script, Style, Layout time.Duration }
+
+// Since returns the work after an earlier one.
+func (w Work) Since(earlier Work) Work {
+	return Work{w.All - earlier.All, w.Script - earlier.Script, w.Style - earlier.Style, w.Layout - earlier.Layout}
+}
+
+func (w Work) String() string {
+	return fmt.Sprintf("%.2f s (scripts %.2f, style %.2f, layout %.2f)", w.All.Seconds(), w.Script.Seconds(),
+		w.Style.Seconds(), w.Layout.Seconds())
+}
+
+// Work returns the work of the page since the first call.
+func (p *Page) Work() (w Work) {
+	p.b.t.Helper()
+	p.do("Performance.enable", object{"timeDomain": "threadTicks"})
+	var got struct {
+		Metrics []struct {
+			Name  string
+			Value float64 // seconds
+		}
+	}
+	p.b.must(p.b.send(p.session, "Performance.getMetrics", nil, &got))
+	for _, m := range got.Metrics {
+		of := map[string]*time.Duration{"TaskDuration": &w.All, "ScriptDuration": &w.Script,
+			"RecalcStyleDuration": &w.Style, "LayoutDuration": &w.Layout}[m.Name]
+		if of != nil {
+			*of = time.Duration(m.Value * float64(time.Second))
+		}
+	}
+	return w
 }

@@ -31,7 +31,8 @@ type Story struct {
 // Words is the number of words that the agent says slowly.
 const Words = 60
 
-// window is the size of the window.
+// The size of the window, in pixels. A page that Look makes larger is not shown as a whole: changes outside of the
+// window are no new picture, and an event there waits for one without end.
 const (
 	windowWidth  = 1440
 	windowHeight = 900
