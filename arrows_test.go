@@ -152,7 +152,7 @@ var inside = map[string][]string{
 	"gateway/mcp": {"executor", "executor/provenance", "executor/record", "executor/trial", "gateway/catalog", "gateway/engineer",
 		"gateway/links", "gateway/lookup", "gateway/past", "gateway/route", "gitd"},
 	"gateway/past": {"executor", "executor/provenance", "executor/record", "executor/trial", "executor/undo", "executor/upstream",
-		"gateway/lookup", "gateway/route", "gitd"},
+		"gateway/lookup", "gateway/route", "gateway/workspace", "gitd"},
 	"gateway/model":  {"executor", "executor/record", "executor/secret"},
 	"gateway/naming": {"executor/record", "gateway/people", "gateway/route", "gitd"},
 	"gateway/page":   nil,

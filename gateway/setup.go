@@ -46,7 +46,7 @@ func (s *Server) setUpAlone() {
 	}
 	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
 	if s.Privacy != nil {
-		places.Privacy = s.Privacy
+		places.Privacy, before.Privacy = s.Privacy, s.Privacy
 	}
 	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,

@@ -128,12 +128,12 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 		return nil, err
 	}
 	request := record.Request{Repo: repo.Name(), Command: b.Command, Task: b.Task, Asker: b.Asker}
-	good := b.Good
+	good, of := b.Good, record.Caller{}
 	if st, err := api.caller(who, b.Of); err == nil && rev == "refs/heads/"+st.Branch {
 		if st.Repo != repo.Name() {
 			return nil, route.NewProblem(route.KindInvalid, "%s is bisected in its own repository, %s", st.Caller, st.Repo)
 		}
-		request.Fork = &record.Fork{Of: st.Caller.String()}
+		of, request.Fork = st.Caller, &record.Fork{Of: st.Caller.String()}
 		good = cmp.Or(good, string(st.Last.BaseCommit))
 	} else if request.Base, err = api.branch(ctx, who, repo, b.Of); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	if search.Good, err = api.root(ctx, repo, search.Good, search.Bad, b.Good == ""); err != nil {
 		return nil, err
 	}
-	search.Trier = &trial.Trier{Runs: api.Executor, Request: request,
+	search.Trier = &trial.Trier{Runs: api.runsFor(of), Request: request,
 		Remove: func(ctx context.Context, c record.Caller) error {
 			_, err := api.Executor.Remove(ctx, c.String(), request.Asker)
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -17,7 +18,9 @@ type API struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
 	Find     *lookup.Lookup
-	Now      func() time.Time
+	// Privacy keeps which callers are private. Nil means none.
+	Privacy workspace.Privacy
+	Now     func() time.Time
 }
 
 // Routes returns the routes.

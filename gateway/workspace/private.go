@@ -34,25 +34,32 @@ func (w *Workspaces) fromPrivate(n Wish) bool {
 	return ok && w.Privacy != nil && w.Privacy.IsPrivate(of)
 }
 
-// createPrivate begins a private workspace. It is private before it begins.
+// createPrivate begins a private workspace.
 func (w *Workspaces) createPrivate(ctx context.Context, who route.Who, r record.Request) (record.Run, error) {
 	if w.Privacy == nil {
 		return record.Run{}, errNoPrivacy()
 	}
 	if r.Caller.IsZero() {
-		r.Caller = w.drawCaller(r.Key)
+		r.Caller = drawCaller(w.Executor, r.Key)
 	}
-	repeated := len(w.Executor.OfCaller(r.Caller)) > 0 // with the same key
-	owner := who.Person(r.Asker)
+	return SubmitPrivate(ctx, w.Executor, w.Privacy, who.Person(r.Asker), r)
+}
+
+// SubmitPrivate begins a run of a caller that is private before it begins. A caller without a name gets one.
+func SubmitPrivate(ctx context.Context, x Executor, p Privacy, owner gitd.Person, r record.Request) (record.Run, error) {
+	if r.Caller.IsZero() {
+		r.Caller = drawCaller(x, "")
+	}
+	repeated := len(x.OfCaller(r.Caller)) > 0 // with the same key
 	if !repeated {
-		if err := w.Privacy.SetPrivate(ctx, r.Caller, r.Repo, true, owner); err != nil {
+		if err := p.SetPrivate(ctx, r.Caller, r.Repo, true, owner); err != nil {
 			return record.Run{}, err
 		}
 	}
-	run, err := w.Executor.Submit(ctx, r)
-	if err != nil && !repeated && len(w.Executor.OfCaller(r.Caller)) == 0 {
+	run, err := x.Submit(ctx, r)
+	if err != nil && !repeated && len(x.OfCaller(r.Caller)) == 0 {
 		// The name is free again.
-		clean := w.Privacy.SetPrivate(context.WithoutCancel(ctx), r.Caller, r.Repo, false, owner)
+		clean := p.SetPrivate(context.WithoutCancel(ctx), r.Caller, r.Repo, false, owner)
 		return run, errors.Join(err, clean)
 	}
 	return run, err
@@ -60,7 +67,7 @@ func (w *Workspaces) createPrivate(ctx context.Context, who route.Who, r record.
 
 // drawCaller returns a caller that has no runs. The name follows from the key, if there is one, so that a request that
 // is repeated finds its workspace.
-func (w *Workspaces) drawCaller(key string) record.Caller {
+func drawCaller(x Executor, key string) record.Caller {
 	if key != "" {
 		sum := sha256.Sum256([]byte(key))
 		c, _ := record.RunCaller("w-" + hex.EncodeToString(sum[:8])) // it fits the form
@@ -68,7 +75,7 @@ func (w *Workspaces) drawCaller(key string) record.Caller {
 	}
 	for {
 		c, _ := record.RunCaller(record.NewID(2)) // ids that are drawn fit the form
-		if len(w.Executor.OfCaller(c)) == 0 {
+		if len(x.OfCaller(c)) == 0 {
 			return c
 		}
 	}
