@@ -11,11 +11,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 // TestSealedKeyFromNPM has Claude Code work with the sealed key of a person, while the server's own key is wrong. The
@@ -43,13 +43,21 @@ func TestSealedKeyFromNPM(t *testing.T) {
 				t.Fatalf("the key cannot be stored: %v\n%s", err, out)
 			}
 
-			w := &containerWatch{t: t, owner: s.owner(), value: canary, done: make(chan struct{})}
-			w.wg.Go(w.look)
+			w := &containerSearch{t: t, owner: s.owner(), value: canary}
+			play := s.model.Answer
+			s.model.Answer = func(q modeltest.Question) modeltest.Answer {
+				answer := play(q)
+				if len(q.Tools) > 0 {
+					w.processes()
+				}
+				if answer.Text == finished {
+					w.files()
+				}
+				return answer
+			}
 			s.edit("conv:sealed", name)
-			close(w.done)
-			w.wg.Wait()
-			if w.looks == 0 || !w.exported {
-				t.Errorf("no container was seen: %d looks, exported: %v", w.looks, w.exported)
+			if w.searched == 0 || !w.exported {
+				t.Errorf("%d containers were searched, exported: %v", w.searched, w.exported)
 			}
 
 			answers := s.ramus("evidence", "conv:sealed", "--json") + s.ramus("log", "conv:sealed", "--patch", "--output") +
@@ -98,52 +106,57 @@ func (s *agentSite) owner() string {
 	return strings.TrimSpace(string(owner))
 }
 
-// containerWatch searches the containers of an installation for a value while they run.
-type containerWatch struct {
-	t        *testing.T
-	owner    string
-	value    string
-	done     chan struct{} // closed when it is enough
-	wg       sync.WaitGroup
-	looks    int
-	exported bool
+// containerSearch looks for a value in the containers of an installation. It searches while the agent waits for an
+// answer of the model, so the agent's process is there with all that it has.
+type containerSearch struct {
+	t     *testing.T
+	owner string
+	value string
+
+	mu       sync.Mutex
+	searched int  // containers in which the agent's process was seen
+	exported bool // whether the files of such a container were searched
 }
 
-// look searches until done is closed.
-func (w *containerWatch) look() {
-	began := time.Now()
-	for {
-		select {
-		case <-w.done:
-			return
-		case <-time.After(200 * time.Millisecond):
-		}
-		for _, id := range strings.Fields(string(w.docker("ps", "-q", "--no-trunc", "--filter", "label=ramus.owner="+w.owner))) {
-			// A container that has just ended answers nothing.
-			processes := w.docker("exec", id, "sh", "-c", "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null; true")
-			w.search("the processes of the container", processes)
-			w.search("the configuration of the container", w.docker("inspect", id))
-			if len(processes) > 0 {
-				w.looks++
-			}
-			if !w.exported && bytes.Contains(processes, []byte("claude")) && time.Since(began) > 3*time.Second {
-				if files := w.docker("export", id); len(files) > 0 {
-					w.search("a file of the container", files)
-					w.exported = true
-				}
-			}
+// processes searches the configuration of each container, and the environment and arguments of its processes.
+func (w *containerSearch) processes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range w.containers() {
+		processes := w.docker("exec", id, "sh", "-c", "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null; true")
+		w.search("the processes of the container", processes)
+		w.search("the configuration of the container", w.docker("inspect", id))
+		if bytes.Contains(processes, []byte("claude")) {
+			w.searched++
 		}
 	}
 }
 
-func (w *containerWatch) search(place string, text []byte) {
+// files searches the files of each container.
+func (w *containerSearch) files() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range w.containers() {
+		files := w.docker("export", id)
+		w.search("a file of the container", files)
+		w.t.Logf("searched %d bytes of files", len(files))
+		w.exported = w.exported || len(files) > 0
+	}
+}
+
+// containers returns the identifiers of the installation's running containers.
+func (w *containerSearch) containers() []string {
+	return strings.Fields(string(w.docker("ps", "-q", "--no-trunc", "--filter", "label=ramus.owner="+w.owner)))
+}
+
+func (w *containerSearch) search(place string, text []byte) {
 	for _, form := range redacttest.Text(text, w.value) {
 		w.t.Errorf("%s has the key, %s", place, form)
 	}
 }
 
 // docker returns the output of a command, which is empty if the container has gone.
-func (w *containerWatch) docker(args ...string) []byte {
+func (w *containerSearch) docker(args ...string) []byte {
 	out, err := exec.CommandContext(w.t.Context(), "docker", args...).Output()
 	if err != nil {
 		return nil
