@@ -15,8 +15,9 @@
 //
 // # Connections
 //
-// A connection to a runner is an exec of the API server, whose streams lead to the runner's socket. It breaks when the API server, the
-// kubelet or the node's runtime is restarted. Commands go on meanwhile, and the next connection attaches to them.
+// A connection to a runner is a session of the first container, which connects it with the runner's socket. An exec of the API server
+// carries the session. It breaks when the API server, the kubelet or the node's runtime is restarted. The session stays, and another
+// exec carries it on, within five minutes. So a command runs once and its output is whole if these programs are killed.
 //
 // One watch follows all pods of the namespace. A pod that ends, or that is being deleted, closes its connections at once, and the next call
 // returns [containers.ErrGone] with the reason of the cluster. So the work of a node that is drained begins again elsewhere without
@@ -25,7 +26,7 @@
 // # What survives
 //
 // Labels and annotations name the owner and the caller of a pod. Nothing else is kept. So a container outlives ramus, and any ramus with
-// the same owner finds it again. Kubernetes starts no pod again, because a container has nothing that counts.
+// the same owner finds it again. A pod to which nobody was connected for a day ends by itself. Kubernetes starts no pod again, because a container has nothing that counts.
 //
 // # Which clusters
 //

@@ -21,7 +21,7 @@ import (
 const (
 	// resumeWait bounds the time for which a link without a carrier is kept. An API server that is brought up to date may be away for
 	// some minutes.
-	resumeWait = 5 * time.Minute
+	resumeWait = way.SessionWait / 2
 	// resumePause is the pause before the second attempt to carry a link again. It doubles up to resumeMaxPause.
 	resumePause    = 50 * time.Millisecond
 	resumeMaxPause = 2 * time.Second

@@ -2,7 +2,11 @@ package kubernetes
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
+	"unicode"
+
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // The fields of objects that this package uses, in the names of the API.
@@ -16,14 +20,6 @@ type meta struct {
 	Annotations       map[string]string `json:"annotations,omitempty"`
 	CreationTimestamp *time.Time        `json:"creationTimestamp,omitempty"`
 	DeletionTimestamp *time.Time        `json:"deletionTimestamp,omitempty"`
-	OwnerReferences   []ownerReference  `json:"ownerReferences,omitempty"`
-}
-
-type ownerReference struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Name       string `json:"name"`
-	UID        string `json:"uid"`
 }
 
 type pod struct {
@@ -41,6 +37,7 @@ type podSpec struct {
 	HostUsers                     *bool        `json:"hostUsers,omitempty"`
 	HostNetwork                   bool         `json:"hostNetwork,omitempty"`
 	TerminationGracePeriodSeconds *int64       `json:"terminationGracePeriodSeconds,omitempty"`
+	ActiveDeadlineSeconds         *int64       `json:"activeDeadlineSeconds,omitempty"`
 	Hostname                      string       `json:"hostname,omitempty"`
 	NodeName                      string       `json:"nodeName,omitempty"`
 	DNSPolicy                     string       `json:"dnsPolicy,omitempty"`
@@ -83,7 +80,9 @@ type container struct {
 	Lifecycle       *lifecycle `json:"lifecycle,omitempty"`
 	SecurityContext *security  `json:"securityContext,omitempty"`
 	Resources       resources  `json:"resources,omitzero"`
-	VolumeMounts    []mount    `json:"volumeMounts,omitempty"`
+	// TerminationMessagePolicy says where the message of a container that ended comes from.
+	TerminationMessagePolicy string  `json:"terminationMessagePolicy,omitempty"`
+	VolumeMounts             []mount `json:"volumeMounts,omitempty"`
 }
 
 type variable struct {
@@ -248,9 +247,10 @@ func (p *pod) waits() (why string, stuck bool) {
 
 const maxReason = 500 // bytes of the cluster's words in an error
 
+// join makes one line of a reason and a message. The message may come from a hostile container.
 func join(reason, message string) string {
 	if message != "" {
 		reason += ": " + message
 	}
-	return reason[:min(len(reason), maxReason)]
+	return text.Clip(strings.Join(strings.FieldsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }), " "), maxReason)
 }

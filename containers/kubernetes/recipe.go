@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/kubernetes/way"
@@ -44,6 +45,12 @@ const taskUID, taskGID = 1000, 1000
 
 // maxArgument is the kernel's limit for one argument (MAX_ARG_STRLEN).
 const maxArgument = 128 << 10
+
+// lastLines has a pod say why a container could not start: the last lines that it wrote.
+const lastLines = "FallbackToLogsOnError"
+
+// sidecarLife bounds the life of a pod of a sidecar whose ramus is gone for good.
+const sidecarLife = 24 * time.Hour
 
 // diskSpare is the part of limits.disk after which Kubernetes ends the whole pod. The fleet ends the commands before.
 const diskSpare = 1.2
@@ -113,7 +120,6 @@ type recipe struct {
 	runtime   string
 	userNS    bool
 	template  template
-	owner     *ownerReference
 	sides     int
 	side      Side
 	requests  Requests
@@ -127,9 +133,6 @@ func (r recipe) base(key, kind, owner string) *pod {
 	maps.Copy(p.Metadata.Annotations, r.template.annotations)
 	p.Metadata.Labels[labelKind], p.Metadata.Labels[labelOwner] = kind, hash(owner)
 	p.Metadata.Annotations[annotationOwner], p.Metadata.Annotations[annotationKey] = owner, key
-	if r.owner != nil {
-		p.Metadata.OwnerReferences = []ownerReference{*r.owner}
-	}
 	s := &p.Spec
 	s.RestartPolicy, s.Hostname = "Never", "task"
 	s.AutomountServiceAccountToken, s.EnableServiceLinks, s.HostUsers = ptr(false), ptr(false), ptr(!r.userNS)
@@ -153,6 +156,7 @@ func (r recipe) base(key, kind, owner string) *pod {
 			ReadOnlyRootFilesystem: ptr(true),
 			// It seals the network, and measures folders of the commands' user.
 			Capabilities: &capabilities{Drop: []string{"ALL"}, Add: []string{"NET_ADMIN", "DAC_READ_SEARCH"}}},
+		TerminationMessagePolicy: lastLines,
 		Resources: resources{Limits: map[string]string{"memory": "64Mi"},
 			Requests: map[string]string{"memory": "16Mi", "cpu": "5m"}},
 	}}
@@ -192,7 +196,8 @@ func (r recipe) task(s containers.Spec, image string) (*pod, error) {
 			ReadOnlyRootFilesystem: ptr(true),
 			// The runner needs these to become the user of commands, to end commands, and to take over its folders.
 			Capabilities: &capabilities{Drop: []string{"ALL"}, Add: []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP"}}},
-		Resources: resources{Limits: limits, Requests: requests},
+		TerminationMessagePolicy: lastLines,
+		Resources:                resources{Limits: limits, Requests: requests},
 		VolumeMounts: append([]mount{{Name: "bin", MountPath: way.Bin, ReadOnly: true},
 			{Name: "bin", MountPath: containers.RunnerProgram, SubPath: "ramus-runner", ReadOnly: true},
 			{Name: "bin", MountPath: containers.Program, SubPath: "ramus-runner", ReadOnly: true}, hosts,
@@ -211,6 +216,7 @@ func (r recipe) task(s containers.Spec, image string) (*pod, error) {
 // sidecar returns a pod for a sidecar that has a network of its own.
 func (r recipe) sidecar(key, owner string) *pod {
 	p := r.base(key, kindSidecar, owner)
+	p.Spec.ActiveDeadlineSeconds = ptr(int64(sidecarLife / time.Second))
 	r.addSide(p, 0)
 	return p
 }
@@ -238,7 +244,7 @@ func runnerConfig(s containers.Spec, l containers.Limits) (string, error) {
 		Listen: "unix:" + way.Socket, ClientKey: s.ClientKey, UID: taskUID, GID: taskGID,
 		Spool: way.Spool, Work: containers.WorkDir, DoorFolder: containers.DoorFolder,
 		Env: s.Env, Output: l.Output, FileSize: l.FileSize, DiskFree: l.DiskFree, PIDs: l.PIDs,
-		UserPIDs: true, Sealed: true, Without: []string{"KUBERNETES_"},
+		UserPIDs: true, Sealed: true, Idle: way.SessionWait + time.Minute, Alive: way.Program, Without: []string{"KUBERNETES_"},
 	})
 	if err == nil && len(b) >= maxArgument {
 		err = fmt.Errorf("the environment takes %d bytes; %d are possible", len(b), maxArgument)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gliderlabs/ssh"
 )
@@ -47,6 +48,11 @@ type Config struct {
 	UserPIDs bool
 	// Without has the prefixes of the names of variables that the runner has and commands do not get.
 	Without []string
+	// Idle is the time after which a silent connection is closed. The default is 2 minutes. A live peer sends keepalives far more
+	// often, unless its connection is being made again.
+	Idle time.Duration
+	// Alive is a file without which the runner ends, and all commands with it. It looks each minute. Empty means none.
+	Alive string
 	// Output is the number of bytes of stdout, and of stderr, that are kept for each command. Further bytes are counted
 	// and dropped. The default is 1 GiB, and the maximum is FileSize.
 	Output int64

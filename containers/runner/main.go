@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
@@ -26,8 +27,10 @@ import (
 )
 
 const (
-	// idleTime is the time after which a silent connection is closed. A live peer sends keepalives far more often.
+	// idleTime is the default of Config.Idle.
 	idleTime = 2 * time.Minute
+	// aliveTick is the pause between two looks at Config.Alive.
+	aliveTick = time.Minute
 	// spareThreads is the number of threads made at the start. A fork bomb takes the container's whole limit of
 	// processes, which includes threads, and a Go program dies if it cannot start a thread.
 	spareThreads = 24
@@ -146,11 +149,28 @@ func run(text string) error {
 			s.reap()
 		}
 	}()
+	if cfg.Alive != "" {
+		go func() {
+			awaitMissing(cfg.Alive, aliveTick)
+			log.Warn("the host has not been there for long, so this container ends")
+			os.Exit(0) // process 1, so the kernel ends all others
+		}()
+	}
 	// A hundred runners may wait on a machine at a time, and most memory of each is left from the start of a large
 	// program.
 	debug.SetGCPercent(50)
 	time.AfterFunc(tidyAfter, debug.FreeOSMemory)
 	return s.serve(ln, key)
+}
+
+// awaitMissing returns when a file is missing. It looks at each tick.
+func awaitMissing(path string, tick time.Duration) {
+	for {
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		time.Sleep(tick)
+	}
 }
 
 // tidyAfter is the time from the start of the runner until it returns memory to the kernel. It is long enough for the
@@ -197,7 +217,7 @@ func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 			return c
 		},
 		HostSigners: []ssh.Signer{signer},
-		IdleTimeout: idleTime,
+		IdleTimeout: cmp.Or(s.cfg.Idle, idleTime),
 		// There is one key, and no identity follows from it. So it does not matter that a client may offer this key and
 		// then sign with another.
 		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, client) },

@@ -3,7 +3,7 @@
 //
 // # Commands
 //
-//	hold                keeps a container, and reaps its processes
+//	hold                keeps a container, and reaps its processes, until the program is removed
 //	serve               is hold in the first container, and serves sessions, which are connections to the runner
 //	prepare DIR         seals the network of the pod, copies this program to DIR, and closes the folders of the runner
 //	connect JSON        carries a session on stdin and stdout; see [Opening]

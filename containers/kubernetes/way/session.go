@@ -18,8 +18,12 @@ import (
 const Sessions = Run + "/way.sock"
 
 const (
-	// sessionWait is the time for which a session without a carrier is kept.
-	sessionWait = 10 * time.Minute
+	// SessionWait is the time for which a session without a carrier is kept.
+	SessionWait = 10 * time.Minute
+	// aloneWait is the time after which a pod ends by itself if nobody had a session. Its ramus is gone for good.
+	aloneWait = 24 * time.Hour
+	// aloneTick is the pause between two looks.
+	aloneTick = time.Minute
 	// maxSessions bounds the sessions of a pod, and so the memory of their windows.
 	maxSessions = 12
 	// maxOpening bounds the description of a session, in bytes.
@@ -42,8 +46,9 @@ func (o Opening) valid() bool {
 
 // sessions are the connections of a pod to its runner.
 type sessions struct {
-	mu   sync.Mutex // guards the field below and those of its values
+	mu   sync.Mutex // guards the fields below, and those of the sessions
 	open map[string]*session
+	last time.Time // when a session was carried
 }
 
 type session struct {
@@ -60,10 +65,35 @@ func serve() error {
 	if err != nil {
 		return fmt.Errorf("cannot serve sessions: %w", err)
 	}
-	s := &sessions{open: map[string]*session{}}
-	go s.accept(l) // ends with the process
+	s := &sessions{open: map[string]*session{}, last: time.Now()}
+	go s.accept(l) // ends with the process, as does the next
+	go s.awaitAlone()
 	hold()
 	return l.Close()
+}
+
+// awaitAlone ends the pod when nobody had a session for long. The other containers end when [Program] is missing.
+func (s *sessions) awaitAlone() {
+	tick := time.NewTicker(aloneTick)
+	defer tick.Stop()
+	for now := range tick.C {
+		if s.aloneAt(now) {
+			_ = os.Remove(Program)
+			os.Exit(0)
+		}
+	}
+}
+
+// aloneAt reports whether nobody had a session for aloneWait.
+func (s *sessions) aloneAt(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.open {
+		if one.carried {
+			s.last = now
+		}
+	}
+	return now.Sub(s.last) > aloneWait
 }
 
 func (s *sessions) accept(l net.Listener) {
@@ -153,12 +183,12 @@ func (s *sessions) forgetLocked(engine string) {
 func (s *sessions) leave(name string, one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one.carried = false
+	one.carried, s.last = false, time.Now()
 	if one.stream.Ended() {
 		s.endLocked(name, one)
 		return
 	}
-	one.expiry = time.AfterFunc(sessionWait, func() {
+	one.expiry = time.AfterFunc(SessionWait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !one.carried && s.open[name] == one {
@@ -209,8 +239,17 @@ func connect(path, opening string, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// hold is process 1 of a container. It reaps all processes and ends with SIGTERM.
+// hold is process 1 of a container. It reaps all processes and ends with SIGTERM, or when [Program] is gone.
 func hold() {
+	if _, err := os.Lstat(Program); err == nil {
+		go func() { // ends with the process
+			for range time.Tick(aloneTick) {
+				if _, err := os.Lstat(Program); errors.Is(err, os.ErrNotExist) {
+					os.Exit(0)
+				}
+			}
+		}()
+	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
 	for s := range signals {

@@ -234,6 +234,19 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// A pod ends by itself if its ramus is gone for good, and not before.
+func TestAlone(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &sessions{open: map[string]*session{"x": {carried: true}}, last: begin}
+	if s.aloneAt(begin.Add(10 * aloneWait)) {
+		t.Error("a pod with a session ends")
+	}
+	s.open["x"].carried = false
+	if s.aloneAt(begin.Add(11*aloneWait)) || !s.aloneAt(begin.Add(11*aloneWait+time.Minute)) {
+		t.Error("it does not end a day after its last session")
+	}
+}
+
 func TestStreamRefuses(t *testing.T) {
 	frame := func(kind byte, data []byte) []byte {
 		var b bytes.Buffer
