@@ -48,6 +48,9 @@ var errRefused = errors.New("the pod refuses the connection")
 // dial is Dial, but does not ask the API server why a pod does not answer.
 func (e *Engine) dial(ctx context.Context, id string) (*link, error) {
 	w := e.follow()
+	if why := w.whyGone(id); why != "" {
+		return nil, goneError(why)
+	}
 	if p, _ := w.pod(id); p != nil {
 		if why, ended := p.ended(); ended {
 			return nil, goneError(why)
@@ -114,6 +117,11 @@ func (l *link) carry(ctx context.Context, x *kube.Exec, position int64) {
 		}
 		l.e.log().Info("a connection broke and is made again", "pod", l.pod, "err", err)
 		if x, position, err = l.again(ctx); err != nil {
+			if ctx.Err() == nil {
+				// Commands of the pod may go on, and nobody can follow them. So nothing of it is used again.
+				l.w.drop(l.pod, l)
+				l.w.giveUp(l.pod, "its connection was lost: "+err.Error())
+			}
 			l.Fail(fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err))
 			return
 		}

@@ -168,4 +168,11 @@ func TestLinkThatThePodForgot(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, errRefused) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("Read: %v", err)
 	}
+	// A command of it may go on, so nothing of the pod is used again.
+	if _, err := e.Dial(bounded(t), c.ID); !errors.Is(err, containers.ErrGone) {
+		t.Errorf("dialled after that: %v", err)
+	}
+	if err := e.Remove(bounded(t), c.ID); err != nil {
+		t.Error(err)
+	}
 }

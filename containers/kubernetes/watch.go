@@ -188,7 +188,19 @@ func (w *watch) forget(name string) {
 	}
 }
 
-// whyGone returns why a pod ended, as far as this watch saw it.
+// giveUp has a pod count as gone until it is removed.
+func (w *watch) giveUp(name, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, known := w.gone[name]; !known {
+		w.gone[name] = why
+	}
+	for c := range w.conns[name] {
+		c.lose()
+	}
+}
+
+// whyGone returns why a pod ended, as far as this watch saw it, or was given up.
 func (w *watch) whyGone(name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,7 @@
 package way
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -203,20 +204,20 @@ func (s *Stream) Carry(c io.ReadWriteCloser, received int64) error {
 
 // forgetLocked drops the data that the other end has.
 func (s *Stream) forgetLocked(upto int64) {
-	n := upto - s.outAt
-	s.out = append(s.out[:0], s.out[n:]...)
+	s.out = s.out[upto-s.outAt:]
 	s.outAt = upto
 }
 
 // receive takes over the frames of a carrier until it breaks.
 func (s *Stream) receive(c io.Reader) error {
 	buf := make([]byte, 0, maxFrame)
+	r := bufio.NewReaderSize(c, maxFrame)
 	deadline, _ := c.(interface{ SetReadDeadline(time.Time) error })
 	for {
 		if deadline != nil {
 			_ = deadline.SetReadDeadline(time.Now().Add(silence))
 		}
-		kind, data, err := ReadFrame(c, buf)
+		kind, data, err := ReadFrame(r, buf)
 		if err == nil {
 			err = s.take(kind, data)
 		}
