@@ -1,6 +1,6 @@
 // Package docker runs containers on a Docker Engine of this machine.
 //
-// # What a container is made of
+// # Parts of a container
 //
 // Process 1 is the runner, ramus's own static binary, mounted read-only below /run/ramus. So any image works, including
 // one without a shell or a libc. The runner is root inside, with the five capabilities that it needs to start commands

@@ -1,6 +1,6 @@
 // Package kubernetes runs containers as pods of a Kubernetes cluster.
 //
-// # What a container is made of
+// # Parts of a container
 //
 // A container is one bare pod. Its containers share the network and the volumes of the pod, and neither processes nor users.
 //
@@ -26,7 +26,8 @@
 // # What survives
 //
 // Labels and annotations name the owner and the caller of a pod. Nothing else is kept. So a container outlives ramus, and any ramus with
-// the same owner finds it again. A pod to which nobody was connected for a day ends by itself. Kubernetes starts no pod again, because a container has nothing that counts.
+// the same owner finds it again. A pod to which nobody was connected for a day ends by itself. Kubernetes starts no pod again, because
+// a container has nothing that counts.
 //
 // # Which clusters
 //
