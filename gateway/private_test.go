@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/live"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -28,7 +29,8 @@ import (
 // withPrivacy lets work on a server be private.
 func withPrivacy(t *testing.T) func(*gateway.Server) {
 	return func(s *gateway.Server) {
-		s.Privacy = &privacy.Store{Git: s.Git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}
+		s.Privacy = &privacy.Store{Options: people.Options{Git: s.Git,
+			Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}}
 		if err := s.Privacy.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +78,7 @@ func openHidden(t *testing.T) (*hidden, []onlooker) {
 		return h.token(t, gitd.Grant{Subject: subject, Repo: "team/app", Scopes: scopes})
 	}
 	browser := func(name, id string) *signed { return &signed{name: name, id: id} }
-	people := []onlooker{
+	onlookers := []onlooker{
 		{name: "its owner", token: of(ada, "write"), browser: browser("ada", ada), sees: true},
 		{name: "an administrator", token: of(boss, "admin"), browser: browser("boss", boss), sees: true},
 		{name: "the unix socket", socket: true, sees: true},
@@ -87,14 +89,14 @@ func openHidden(t *testing.T) (*hidden, []onlooker) {
 		{name: "a bearer with refs", token: h.token(t, gitd.Grant{Subject: "refs", Repo: "*", Scopes: []string{"write"},
 			Read: []string{"refs/*"}, Write: []string{"refs/heads/ramus/*", "refs/ramus/*"}}), key: `ramus-refs="refs/heads/ramus/*" refs`},
 	}
-	status, body := h.ask(t, false, people[0].token, "POST", "/api/workspaces",
+	status, body := h.ask(t, false, onlookers[0].token, "POST", "/api/workspaces",
 		`{"repository":"team/app","name":"umbra","private":true,"key":"k"}`)
 	if err := json.Unmarshal([]byte(body), &h.Workspace); err != nil || status != 201 || !h.Private || h.Owner.ID != ada {
 		t.Fatal(status, body, err)
 	}
 	h.commit(t)
-	h.listen(t, people)
-	return h, people
+	h.listen(t, onlookers)
+	return h, onlookers
 }
 
 // commit adds a commit to the branch of the workspace, and finds the objects that only it has.
@@ -133,15 +135,15 @@ func (h *hidden) commit(t *testing.T) {
 }
 
 // listen serves git by SSH for those who have a key.
-func (h *hidden) listen(t *testing.T, people []onlooker) {
+func (h *hidden) listen(t *testing.T, onlookers []onlooker) {
 	t.Helper()
 	dir := t.TempDir()
 	var lines strings.Builder
-	for i := range people {
-		if options := people[i].key; options != "" {
-			people[i].key = filepath.Join(dir, fmt.Sprint(i))
+	for i := range onlookers {
+		if options := onlookers[i].key; options != "" {
+			onlookers[i].key = filepath.Join(dir, fmt.Sprint(i))
 			name := options[strings.LastIndexByte(options, ' ')+1:]
-			lines.WriteString(strings.TrimSuffix(options, name) + sshKey(t, people[i].key) + " " + name + "\n")
+			lines.WriteString(strings.TrimSuffix(options, name) + sshKey(t, onlookers[i].key) + " " + name + "\n")
 		}
 	}
 	h.Git.AuthorizedKeys = filepath.Join(dir, "authorized_keys")
@@ -369,11 +371,11 @@ func (h *hidden) openWays() (list []way) {
 // TestPrivateWorkspace has everybody look for a private workspace in every way. It exists for its owner and for
 // administrators alone, also after a restart and after the index is rebuilt, until its owner shows it.
 func TestPrivateWorkspace(t *testing.T) {
-	h, people := openHidden(t)
+	h, onlookers := openHidden(t)
 	look := func(state string, ways []way) {
 		t.Helper()
 		for _, w := range ways {
-			for _, who := range people {
+			for _, who := range onlookers {
 				if !w.fits(who) {
 					continue
 				}
@@ -388,16 +390,17 @@ func TestPrivateWorkspace(t *testing.T) {
 	if _, err := h.Executor.Reindex(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	again := &privacy.Store{Git: h.Git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}
+	again := &privacy.Store{Options: people.Options{Git: h.Git,
+		Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}}
 	if err := again.Open(t.Context()); err != nil || !again.IsPrivate(h.Caller) {
 		t.Errorf("it is not private after a restart: %v", err)
 	}
 	look("indexed again", h.openWays())
-	if status, body := h.ask(t, false, people[0].token, "PATCH", "/api/workspaces/run-umbra", `{"private":false}`); status != 200 {
+	if status, body := h.ask(t, false, onlookers[0].token, "PATCH", "/api/workspaces/run-umbra", `{"private":false}`); status != 200 {
 		t.Errorf("the owner cannot show it: %d %s", status, body)
 	}
-	for i := range people {
-		people[i].sees = true
+	for i := range onlookers {
+		onlookers[i].sees = true
 	}
 	look("shown", h.openWays())
 }

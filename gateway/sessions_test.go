@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/gateway/signin"
@@ -28,7 +29,8 @@ func withPeople(t *testing.T) func(*gateway.Server) {
 		}
 		db.NoSync = true // no power is cut here
 		bot := gitd.Person{Name: "ramus", Email: "ramus@localhost"}
-		s.Accounts = &account.Store{Git: s.Git, Committer: bot, Log: log, Rules: account.Rules{Default: route.RoleViewer}}
+		s.Accounts = &account.Store{Rules: account.Rules{Default: route.RoleViewer},
+			Options: people.Options{Git: s.Git, Committer: bot, Log: log}}
 		sessions := &session.Store{DB: db}
 		actions := &audit.Log{Git: s.Git, Author: bot, Log: log}
 		if err := s.Accounts.Open(t.Context()); err != nil {

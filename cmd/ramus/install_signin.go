@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
 	"github.com/ramus-dev/ramus/gateway/naming"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
@@ -165,32 +166,32 @@ func (i *installation) openAccounts(ctx context.Context, keys string) (err error
 		return err
 	}
 	bot := gitd.Person{Name: i.config.Bot.Name, Email: i.config.Bot.Email}
-	i.accounts = &account.Store{Git: i.git, Rules: rules, Signer: i.records, Committer: bot, Log: i.log}
+	options := people.Options{Git: i.git, Signer: i.records, Committer: bot, Log: i.log}
+	i.accounts = &account.Store{Options: options, Rules: rules}
 	if err := i.accounts.Open(ctx); err != nil {
 		return err
 	}
 	i.git.Bound = i.accounts.Bound
-	names := &naming.Store{Git: i.git, Signer: i.records, Committer: bot, Log: i.log}
+	names := &naming.Store{Options: options}
 	if err := names.Open(ctx); err != nil {
 		i.log.Error("sessions with agents have no names", "err", err)
 	} else {
 		i.names = names
 	}
-	return i.openPrivacy(ctx)
+	return i.openPrivacy(ctx, options)
 }
 
 // openPrivacy opens the records of private workspaces. If they cannot be read, all work of callers is hidden from
 // everybody but administrators.
-func (i *installation) openPrivacy(ctx context.Context) error {
+func (i *installation) openPrivacy(ctx context.Context, options people.Options) error {
 	began := func(c record.Caller) string {
 		if runs := i.executor.OfCaller(c); len(runs) > 0 {
 			return runs[0].Asker.ID
 		}
 		return ""
 	}
-	i.privacy = &privacy.Store{Git: i.git, Signer: i.records, Committer: i.accounts.Committer, Began: began,
-		With:       i.executor.WorksIn,
-		OwnersOnly: i.config.Workspaces.Write == "owner", Log: i.log}
+	i.privacy = &privacy.Store{Options: options, Began: began, With: i.executor.WorksIn,
+		OwnersOnly: i.config.Workspaces.Write == "owner"}
 	if err := i.privacy.Open(ctx); err != nil {
 		i.log.Error("the work of everybody is hidden from all but administrators", "err", err)
 	}

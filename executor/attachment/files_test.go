@@ -13,15 +13,12 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 // newFiles returns the files of a run in a repository. stored are the files that are too large for git.
 func newFiles(t *testing.T, stored map[string]string) (Files, *gitd.Repo) {
-	git := &gitd.Server{Root: filepath.Join(t.TempDir(), "repos")}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { git.Close() })
+	git := repotest.NewServer(t)
 	repo, err := git.Create(t.Context(), "app")
 	if err != nil {
 		t.Fatal(err)

@@ -184,12 +184,3 @@ func (s *Search) Found() (first Step, ok bool) {
 
 // Rounds returns the number of rounds that Next began.
 func (s *Search) Rounds() int { return s.rounds }
-
-// Results returns the results by tree.
-func (s *Search) Results() map[gitd.Hash]Result {
-	all := make(map[gitd.Hash]Result, len(s.trees))
-	for tree, r := range s.trees {
-		all[tree] = r
-	}
-	return all
-}

@@ -8,17 +8,14 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // TestBaselinesKept checks that the newest baselines of a repository are kept. A baseline that exists can be kept
 // again.
 func TestBaselinesKept(t *testing.T) {
-	git := &gitd.Server{Root: t.TempDir()}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { git.Close() })
+	git := repotest.NewServer(t)
 	repo, err := git.Create(t.Context(), "demo")
 	if err != nil {
 		t.Fatal(err)

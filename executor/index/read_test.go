@@ -10,16 +10,13 @@ import (
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 // TestReadRuns reads runs from the refs of two repositories, one of which got another name.
 func TestReadRuns(t *testing.T) {
 	ctx := t.Context()
-	git := &gitd.Server{Root: t.TempDir()}
-	if err := git.Open(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer git.Close()
+	git := repotest.NewServer(t)
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	put := func(repo *gitd.Repo, ref, file, text string) {
 		t.Helper()

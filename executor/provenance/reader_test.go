@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 var ada = gitd.Person{Name: "Ada", Email: "ada@example.com"}
@@ -29,19 +30,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s := &gitd.Server{Root: t.TempDir()}
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	repo, err := s.Create(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := repotest.NewRepo(t)
 	return &world{t: t, repo: repo, events: map[string][]record.Event{}, clock: time.Unix(1700000000, 0).UTC(),
 		written: map[string]string{}}
 }

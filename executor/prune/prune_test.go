@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	gitlfs "github.com/ramus-dev/ramus/gitd/lfs"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 // world is a data folder with a repository, and the runs that an executor would have.
@@ -38,11 +39,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, works: make(map[string]bool)}
-	git := &gitd.Server{Root: filepath.Join(t.TempDir(), "repos")}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { git.Close() })
+	git := repotest.NewServer(t)
 	artifacts, err := store.Open(filepath.Join(t.TempDir(), "artifacts"), nil)
 	if err != nil {
 		t.Fatal(err)

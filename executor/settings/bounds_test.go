@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/tasks/devcontainer"
 	"github.com/ramus-dev/ramus/tasks/environment"
 )
@@ -243,15 +244,7 @@ func TestDevcontainer(t *testing.T) {
 
 // TestPropose proposes the file of a branch, or setup commands, for its base.
 func TestPropose(t *testing.T) {
-	git := &gitd.Server{Root: t.TempDir()}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer git.Close()
-	repo, err := git.Create(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := repotest.NewRepo(t)
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	commit := func(text string) gitd.Hash {
 		t.Helper()

@@ -8,17 +8,14 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/tasks/devcontainer"
 	"github.com/ramus-dev/ramus/tasks/environment"
 )
 
 // TestDescribe reads the image that files of a base describe.
 func TestDescribe(t *testing.T) {
-	git := &gitd.Server{Root: t.TempDir()}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer git.Close()
+	git := repotest.NewServer(t)
 	build := server
 	build.Allow.Build = true
 	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
@@ -91,15 +88,7 @@ func TestDescribe(t *testing.T) {
 
 // TestRemembered remembers a bounded number of settings, until the bounds change.
 func TestRemembered(t *testing.T) {
-	git := &gitd.Server{Root: t.TempDir()}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer git.Close()
-	repo, err := git.Create(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := repotest.NewRepo(t)
 	r := &Reader{}
 	r.SetBounds(server)
 	read := func(base string, want int) {

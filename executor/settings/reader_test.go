@@ -6,17 +6,14 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/tasks/environment"
 )
 
 // TestReader follows a file through the history of a base: made, changed, broken, corrected.
 func TestReader(t *testing.T) {
 	ctx := t.Context()
-	git := &gitd.Server{Root: t.TempDir()}
-	if err := git.Open(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer git.Close()
+	git := repotest.NewServer(t)
 	repo, err := git.Create(ctx, "app")
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/bisect"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 var bot = gitd.Person{Name: "ramus", Email: "ramus@example.com"}
@@ -65,19 +66,7 @@ func (r *runs) remove(context.Context, record.Caller) error {
 // history makes a repository with n commits after the first one.
 func history(t *testing.T, n int) (*gitd.Repo, []gitd.Hash) {
 	t.Helper()
-	s := &gitd.Server{Root: t.TempDir()}
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	repo, err := s.Create(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := repotest.NewRepo(t)
 	var list []gitd.Hash
 	for i := range n + 1 {
 		c := gitd.NewCommit{Author: bot, When: time.Unix(1700000000, 0), Message: fmt.Sprint(i),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 var ada = gitd.Person{Name: "Ada", Email: "ada@example.com"}
@@ -16,19 +17,7 @@ var ada = gitd.Person{Name: "Ada", Email: "ada@example.com"}
 // newRepo returns a repository and a function that writes a file on a branch.
 func newRepo(t *testing.T) (*gitd.Repo, func(branch, message, path, content string) gitd.Hash) {
 	t.Helper()
-	s := &gitd.Server{Root: t.TempDir()}
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	repo, err := s.Create(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
+	repo := repotest.NewRepo(t)
 	clock := time.Unix(1700000000, 0).UTC()
 	return repo, func(branch, message, path, content string) gitd.Hash {
 		t.Helper()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -24,8 +25,8 @@ func openGit(t *testing.T) *gitd.Server {
 
 func openStore(t *testing.T, git *gitd.Server, rules Rules) *Store {
 	t.Helper()
-	s := &Store{Git: git, Rules: rules, Committer: gitd.Person{Name: "ramus", Email: "ramus@localhost"},
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	s := &Store{Rules: rules, Options: people.Options{Git: git,
+		Committer: gitd.Person{Name: "ramus", Email: "ramus@localhost"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func TestDamagedAccounts(t *testing.T) {
 	if want := []string{"github:1", "github:2"}; !slices.Equal(ids, want) {
 		t.Errorf("%q, want %q", ids, want)
 	}
-	empty := &Store{Git: openGit(t)} // without options
+	empty := &Store{Options: people.Options{Git: openGit(t)}} // without other options
 	if err := empty.Open(t.Context()); err != nil || len(empty.List()) > 0 {
 		t.Errorf("%v", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -40,16 +39,10 @@ var (
 // Store keeps accounts in git. Its exported fields are options, which may be changed until [Store.Open]. All methods
 // are safe for concurrent use.
 type Store struct {
-	Git   *gitd.Server
+	people.Options
 	Rules Rules
-	// Signer signs the commits. Nil means the Git server's.
-	Signer *gitd.CommitSigner
-	// Committer is the committer of changes. The author is the person who makes the change.
-	Committer gitd.Person
 	// Changed is called after the roles of an account have changed. It may be nil.
 	Changed func(id string)
-	Now     func() time.Time // nil means time.Now
-	Log     *slog.Logger     // nil discards
 
 	mu     sync.Mutex // guards all below, and orders changes
 	people map[string]Person
@@ -58,12 +51,7 @@ type Store struct {
 
 // Open reads all accounts.
 func (s *Store) Open(ctx context.Context) error {
-	if s.Now == nil {
-		s.Now = time.Now
-	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
+	s.SetDefaults()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.people, s.tips = map[string]Person{}, map[string]gitd.Hash{}
@@ -85,8 +73,7 @@ func (s *Store) Open(ctx context.Context) error {
 
 // records returns the accounts in git.
 func (s *Store) records() people.Records[Person] {
-	return people.Records[Person]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
-		Refs: refs, File: file, Max: maxAccount, Check: Person.check}
+	return people.Records[Person]{Options: s.Options, Refs: refs, File: file, Max: maxAccount, Check: Person.check}
 }
 
 // SignIn returns the account of an identity, and makes or updates it. The error is [ErrTaken] or [ErrNoRole] if the

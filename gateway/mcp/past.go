@@ -141,21 +141,15 @@ func (api *API) whyTool(who route.Who) usableTool {
 		},
 		Output: schemaFor[provenance.Answer](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
-			var a struct {
-				Path string `json:"path"`
-				Line int    `json:"line"`
-				To   int    `json:"to"`
-				Of   string `json:"of"`
-				Repo string `json:"repo"`
-			}
-			if err := c.read(&a); err != nil {
+			var w past.Why
+			if err := c.read(&w); err != nil {
 				return toolResult{}, err
 			}
-			if a.To-a.Line >= maxWhyLines {
+			if w.To-w.Line >= maxWhyLines {
 				return toolResult{}, route.NewProblem(route.KindTooLarge, "%d lines are too many: at most %d at once",
-					a.To-a.Line+1, maxWhyLines)
+					w.To-w.Line+1, maxWhyLines)
 			}
-			answer, err := api.Past.Why(ctx, who, past.Why{Of: a.Of, Repo: a.Repo, Path: a.Path, Line: a.Line, To: a.To})
+			answer, err := api.Past.Why(ctx, who, w)
 			return toolResult{value: answer}, err
 		},
 	}

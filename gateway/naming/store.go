@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -25,13 +24,7 @@ const (
 // Store keeps records in git. Its exported fields are options, which may be changed until [Store.Open]. All methods are
 // safe for concurrent use.
 type Store struct {
-	Git *gitd.Server
-	// Signer signs the commits. Nil means the Git server's.
-	Signer *gitd.CommitSigner
-	// Committer is the committer of changes. The author is the person who makes the change.
-	Committer gitd.Person
-	Now       func() time.Time // nil means time.Now
-	Log       *slog.Logger     // nil discards
+	people.Options
 
 	changing sync.Mutex   // held by SetName and Sweep
 	mu       sync.RWMutex // guards all below
@@ -41,12 +34,7 @@ type Store struct {
 
 // Open reads all records. It leaves out a record that cannot be read, whose sessions have their labels then. The next name replaces it.
 func (s *Store) Open(ctx context.Context) error {
-	if s.Now == nil {
-		s.Now = time.Now
-	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
+	s.SetDefaults()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byCaller, s.tips = map[record.Caller]Record{}, map[record.Caller]gitd.Hash{}
@@ -71,8 +59,7 @@ func (s *Store) Open(ctx context.Context) error {
 
 // records returns the records in git.
 func (s *Store) records() people.Records[Record] {
-	return people.Records[Record]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
-		Refs: refs, File: file, Max: maxRecord, Check: Record.check, NoHistory: true}
+	return people.Records[Record]{Options: s.Options, Refs: refs, File: file, Max: maxRecord, Check: Record.check, NoHistory: true}
 }
 
 // Name returns the name of a session of a caller, or "" if it has none. began is the time at which the session began. An earlier session

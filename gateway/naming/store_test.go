@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -27,18 +27,9 @@ var began = map[string]time.Time{"coder": time.Unix(1_600_000_000, 0), "coder.01
 // newStore returns a store without records.
 func newStore(t *testing.T) *Store {
 	t.Helper()
-	dir := t.TempDir()
-	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := git.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	s := &Store{Git: git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"},
-		Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
+	git := repotest.NewServer(t)
+	s := &Store{Options: people.Options{Git: git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"},
+		Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}}
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +86,7 @@ func TestNames(t *testing.T) {
 	if c, err = repo.Commit(t.Context(), refs+"/run-a"); err != nil || c.Hash != before {
 		t.Errorf("%s %v", c.Hash, err)
 	}
-	again := &Store{Git: s.Git}
+	again := &Store{Options: people.Options{Git: s.Git}}
 	if err := again.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +147,7 @@ func TestBound(t *testing.T) {
 	if err := set(maxNames); !errors.As(err, &p) || p.Kind != route.KindTooLarge {
 		t.Errorf("there is no bound: %v", err)
 	}
-	again := &Store{Git: s.Git}
+	again := &Store{Options: people.Options{Git: s.Git}}
 	if err := again.Open(t.Context()); err != nil || len(again.byCaller[c].Sessions) != maxNames {
 		t.Errorf("%d names %v", len(again.byCaller[c].Sessions), err)
 	}
@@ -188,7 +179,7 @@ func TestHostileNames(t *testing.T) {
 		if x.kind == "" && err != nil || x.kind != "" && (!errors.As(err, &p) || p.Kind != x.kind) {
 			t.Errorf("%q: %v", x.name, err)
 		}
-		again := &Store{Git: s.Git}
+		again := &Store{Options: people.Options{Git: s.Git}}
 		if err := again.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +217,7 @@ func TestDamaged(t *testing.T) {
 		`"other":{"text":"`+strings.Repeat("x", MaxRunes+1)+`"},"":{"text":"none"}}}`)
 	put(refs+"/nobody", "{}")
 	for _, id := range []string{"a", "b"} {
-		again := &Store{Git: s.Git, Committer: ada}
+		again := &Store{Options: people.Options{Git: s.Git, Committer: ada}}
 		if err := again.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +231,7 @@ func TestDamaged(t *testing.T) {
 		if err := again.SetName(t.Context(), c, "coder.01", "Repaired", began, ada); err != nil {
 			t.Error(err)
 		}
-		last := &Store{Git: s.Git}
+		last := &Store{Options: people.Options{Git: s.Git}}
 		if err := last.Open(t.Context()); err != nil || last.Name(c, "coder.01", began["coder.01"]) != "Repaired" {
 			t.Errorf("%s: %v", id, err)
 		}

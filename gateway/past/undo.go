@@ -52,15 +52,7 @@ func (api *API) undo(c *route.Call) error {
 	if err := c.ReadOptionalJSON(&u); err != nil {
 		return err
 	}
-	r, err := api.Find.PathRun(c)
-	if err != nil {
-		return err
-	}
-	done, err := api.Undo(c.R.Context(), c.Who, r, u)
-	if err != nil {
-		return err
-	}
-	return c.Reply(done)
+	return replyChanged(api, c, api.Undo, u)
 }
 
 func (api *API) pick(c *route.Call) error {
@@ -68,11 +60,17 @@ func (api *API) pick(c *route.Call) error {
 	if err := c.ReadJSON(&p); err != nil {
 		return err
 	}
+	return replyChanged(api, c, api.Pick, p)
+}
+
+// replyChanged makes a change for the run of the path, and replies with it.
+func replyChanged[R Undo | Pick](api *API, c *route.Call,
+	change func(context.Context, route.Who, record.Run, R) (Changed, error), request R) error {
 	r, err := api.Find.PathRun(c)
 	if err != nil {
 		return err
 	}
-	done, err := api.Pick(c.R.Context(), c.Who, r, p)
+	done, err := change(c.R.Context(), c.Who, r, request)
 	if err != nil {
 		return err
 	}

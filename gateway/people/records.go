@@ -5,20 +5,38 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Records reads and writes the records of one kind. Its fields must not change while a method runs. All methods are safe for concurrent
-// use.
-type Records[T any] struct {
+// Options are the options that all stores of records have.
+type Options struct {
 	Git *gitd.Server
 	// Signer signs the commits. Nil means the Git server's.
 	Signer *gitd.CommitSigner
 	// Committer is the committer of changes. The author is the person who makes the change.
 	Committer gitd.Person
+	Now       func() time.Time // nil means time.Now
+	Log       *slog.Logger     // nil discards
+}
+
+// SetDefaults replaces options that are nil.
+func (o *Options) SetDefaults() {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Records reads and writes the records of one kind. Its fields must not change while a method runs. All methods are safe
+// for concurrent use.
+type Records[T any] struct {
+	Options
 	// Refs is the prefix of the refs, without a slash at its end. File is the path of the file in their commits.
 	Refs, File string
 	// Max bounds a record, in bytes of JSON.

@@ -2,27 +2,22 @@ package people
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 type note struct{ Text string }
 
 // TestRecords writes records and reads them again. A change that does not follow the last one, and a record that is too large, are refused.
 func TestRecords(t *testing.T) {
-	dir := t.TempDir()
-	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer git.Close()
+	git := repotest.NewServer(t)
 	damaged := errors.New("no note")
-	r := Records[note]{Git: git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"},
+	r := Records[note]{Options: Options{Git: git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}},
 		Refs: "refs/ramus/notes", File: "note.json", Max: 100, Check: func(n note, ref string) error {
 			if n.Text == "" || !strings.HasPrefix(ref, "refs/ramus/notes/") {
 				return damaged

@@ -3,7 +3,6 @@ package privacy
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -24,19 +23,13 @@ const (
 // Store keeps records in git. Its exported fields are options, which may be changed until [Store.Open]. All methods are
 // safe for concurrent use.
 type Store struct {
-	Git *gitd.Server
-	// Signer signs the commits. Nil means the Git server's.
-	Signer *gitd.CommitSigner
-	// Committer is the committer of changes. The author is the person who makes the change.
-	Committer gitd.Person
+	people.Options
 	// OwnersOnly locks the branch of each caller for everybody but the person who began it, and administrators. Began
 	// returns the id of that person, or "" if it is not known.
 	OwnersOnly bool
 	Began      func(record.Caller) string
 	// With returns the additional repositories of a caller, in which it is private, too. Nil means that callers have none.
 	With func(record.Caller) []string
-	Now  func() time.Time // nil means time.Now
-	Log  *slog.Logger     // nil discards
 
 	changing sync.Mutex   // held by Set
 	mu       sync.RWMutex // guards all below
@@ -49,12 +42,7 @@ type Store struct {
 
 // Open reads all records. A record that cannot be read fails it, because its caller would be shown to everybody.
 func (s *Store) Open(ctx context.Context) error {
-	if s.Now == nil {
-		s.Now = time.Now
-	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
+	s.SetDefaults()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byCaller, s.tips = map[record.Caller]Record{}, map[record.Caller]gitd.Hash{}
@@ -80,8 +68,7 @@ func (s *Store) readAll(ctx context.Context) error {
 
 // records returns the records in git.
 func (s *Store) records() people.Records[Record] {
-	return people.Records[Record]{Git: s.Git, Signer: s.Signer, Committer: s.Committer,
-		Refs: refs, File: file, Max: maxRecord, Check: Record.check}
+	return people.Records[Record]{Options: s.Options, Refs: refs, File: file, Max: maxRecord, Check: Record.check}
 }
 
 // put takes a record into the lists. mu is held.

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/gateway/signin"
@@ -56,7 +57,8 @@ func openWorld(t *testing.T, rules account.Rules, change func(*world, *signin.AP
 	db.NoSync = true // no power is cut here
 	t.Cleanup(func() { db.Close() })
 	bot := gitd.Person{Name: "ramus", Email: "ramus@localhost"}
-	accounts := &account.Store{Git: git, Rules: rules, Committer: bot, Now: w.clock.Now, Log: log}
+	accounts := &account.Store{Rules: rules,
+		Options: people.Options{Git: git, Committer: bot, Now: w.clock.Now, Log: log}}
 	sessions := &session.Store{DB: db, Now: w.clock.Now}
 	actions := &audit.Log{Git: git, Author: bot, Now: w.clock.Now, Log: log}
 	for _, err := range []error{accounts.Open(t.Context()), sessions.Open()} {

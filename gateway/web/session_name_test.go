@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/naming"
+	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -27,7 +28,8 @@ func openNamed(t *testing.T) *world {
 	w := openWith(t, ada, func(x *executor.Executor, _ *sandbox.Engine) {
 		x.Agents = map[string]agent.Agent{"coder": {Protocol: agent.ProtocolACP, Command: []string{"cat"}}} // it keeps sessions apart
 	}, func(api *web.API) {
-		store := &naming.Store{Git: api.Git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}
+		store := &naming.Store{Options: people.Options{Git: api.Git,
+			Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}}
 		if err := store.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +117,7 @@ func TestRefusedName(t *testing.T) {
 	if status, _, body := w.post(nameForm("coder"), url.Values{"name": {strings.Repeat("a\xff", 50)}}); status != 303 {
 		t.Errorf("%d %s", status, body)
 	}
-	again := &naming.Store{Git: w.git}
+	again := &naming.Store{Options: people.Options{Git: w.git}}
 	if err := again.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

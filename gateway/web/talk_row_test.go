@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 // TestStoppedTerminal shows a terminal that was stopped. It has no reason without words, and nothing to try again.
@@ -81,12 +81,7 @@ func TestDoing(t *testing.T) {
 
 // TestTypedSize counts the lines of a command that was typed, without those that an agent committed while it ran.
 func TestTypedSize(t *testing.T) {
-	dir := t.TempDir()
-	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
-	if err := git.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer git.Close()
+	git := repotest.NewServer(t)
 	repo, err := git.Create(t.Context(), "app")
 	if err != nil {
 		t.Fatal(err)

@@ -190,9 +190,6 @@ func (s *Site) signal(sig syscall.Signal) int {
 	return id
 }
 
-// Process returns the id of the server's process.
-func (s *Site) Process() int { return s.server.Process.Pid }
-
 // Do runs a program with the environment of the site, and returns its output without space around it.
 func (s *Site) Do(name string, args ...string) string {
 	s.T.Helper()
