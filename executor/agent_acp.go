@@ -42,13 +42,14 @@ var acpReason = map[string]string{
 // speak is a turn with an agent of agent.ProtocolACP. It sends the prompt to the session. The turn is over when the
 // agent reports its end. The process stays for the next turn if there is another prompt by then.
 //
-// A restart of the server ends the agent's input, and with it the agent. Another process in the same container loads
-// the session, and its prompt notes that the turn was interrupted. Its earlier work is in the work tree.
+// After a restart of the server the agent is ended, and the words that it said meanwhile are recorded. If it had not ended its turn,
+// another process in the same container loads the session, and its prompt notes that the turn was interrupted. Its earlier work is in
+// the work tree.
 func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	began := t.l.x.Now()
-	stop, said := t.stopped(w)
-	if !said && w.again && t.l.interrupted(w.s.ID) {
-		stop, said = "cancelled", true
+	stop, said, err := t.overMeanwhile(w)
+	if err != nil {
+		return outcome{}, err
 	}
 	if said {
 		t.remember(ctx, w)
@@ -60,7 +61,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	defer t.clock.Pause()
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
-	stop, err := t.sayTo(tctx, w, func(n int) {
+	stop, err = t.sayTo(tctx, w, func(n int) {
 		if left.Add(-int64(n)) < 0 {
 			end(errBabble)
 		}
@@ -106,7 +107,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 		stop, err = cmp.Or(stop, "cancelled"), nil
 	}
 	if err == nil {
-		if err := t.l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.s.ID, Message: stop}, true); err != nil {
+		if err := t.noteStop(w, stop); err != nil {
 			return outcome{}, err
 		}
 	}

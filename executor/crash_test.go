@@ -96,6 +96,9 @@ func crashChild(dir string) error {
 	if os.Getenv("RAMUS_TEST_BROWSER") != "" {
 		return crashLook(ctx, x, c)
 	}
+	if os.Getenv("RAMUS_TEST_SENTENCE") != "" {
+		return crashSentence(ctx, x, c)
+	}
 	if changes := os.Getenv("RAMUS_TEST_QUEUE"); changes != "" {
 		return crashQueue(ctx, x, c, changes)
 	}

@@ -42,6 +42,7 @@ type capture struct {
 	clean *redact.Writer // takes secrets out on the way to all of these
 	idle  *time.Timer    // nil if nothing waits to be released
 	got   int64          // bytes that were written, secrets and all
+	known int64          // bytes without secrets that follow and are in the file already, see again
 	total int64          // as the runner counted; if more than arrived here, the output is truncated
 }
 
@@ -117,6 +118,21 @@ func (c *capture) letGo() {
 	}
 }
 
+// again calls write, which writes the output from a byte on once more, and perhaps more of it. The bytes that are in the file
+// are not kept twice. A secret that was shown in part just before the server stopped can move the bytes after it.
+func (c *capture) again(from int64, write func() error) error {
+	c.mu.Lock()
+	c.known = max(c.tail.Total()-from, 0)
+	c.got -= c.known
+	c.mu.Unlock()
+	err := errors.Join(write(), c.end())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got += c.known // these did not come again
+	c.known = 0
+	return err
+}
+
 // end writes the rest.
 func (c *capture) end() error {
 	c.mu.Lock()
@@ -134,6 +150,12 @@ func (c *capture) end() error {
 type kept struct{ *capture }
 
 func (c kept) Write(p []byte) (int, error) {
+	size := len(p)
+	known := min(c.known, int64(size))
+	c.known -= known
+	if p = p[known:]; len(p) == 0 {
+		return size, nil
+	}
 	if _, err := c.file.Write(p); err != nil {
 		return 0, fmt.Errorf("cannot keep the output: %w", err)
 	}
@@ -143,7 +165,7 @@ func (c kept) Write(p []byte) (int, error) {
 		}
 	}
 	c.l.output(c.capture, p)
-	return len(p), nil
+	return size, nil
 }
 
 func (c *capture) describe() *record.Stream {

@@ -357,7 +357,6 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 				return res, fateLost, err
 			}
 			if known && err == nil {
-				l.note(s.ID, "the server was restarted; the agent was ended, and another goes on with its session")
 				res, err := w.run(ctx, do)
 				if !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
 					return res, fateEnded, err

@@ -253,6 +253,13 @@ func (c *Conn) Cancel(session string) error {
 	return wrap("cannot cancel", err)
 }
 
+// Between calls f between two messages of the agent, with the number of bytes of the agent's output before the second one. The
+// client has handled all updates before, and gets none until f returns. f must not use the connection. The error is that of ctx, or
+// [ErrEnded].
+func (c *Conn) Between(ctx context.Context, f func(at int64)) error {
+	return c.lines.between(ctx, c.conn.Done(), f)
+}
+
 // Done returns a channel that is closed when the agent has closed its end.
 func (c *Conn) Done() <-chan struct{} { return c.conn.Done() }
 

@@ -40,4 +40,7 @@ func TestGrowth(t *testing.T) {
 			over: make(chan struct{}), requests: make(chan struct{}, len(text)), notes: make(chan struct{}, len(text))}
 		_, _ = io.Copy(io.Discard, l)
 	}, messages...)
+	growth.Check(t, "replay", func(text []byte) {
+		_, _ = Replay(bytes.NewReader(text), func(Update) {}, func() {})
+	}, messages...)
 }

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,12 +47,14 @@ type lines struct {
 
 	requests, notes chan struct{} // a token for each message that is being handled
 
-	mu      sync.Mutex    // guards updates and settled
+	mu      sync.Mutex    // guards the fields below
 	updates int           // that are being handled
 	settled chan struct{} // closed when there are none; nil while there are none
+	passed  int64         // bytes of the lines that are handled or being handled
 
-	rest []byte // rest of the line that is being read
-	err  error
+	rest  []byte // rest of the line that is being read
+	taken int64  // bytes of the lines so far
+	err   error
 
 	tooLong atomic.Bool // a line was too long, which ended the connection
 }
@@ -79,8 +82,10 @@ func (l *lines) next() ([]byte, error) {
 	var e envelope
 	if json.Unmarshal(line, &e) != nil || e.ID == nil && e.Method == "" {
 		_, _ = l.stray.Write(line) // nothing depends on it
+		l.pass(false)
 		return nil, nil
 	}
+	update := false
 	switch {
 	case e.Method == "": // an answer, which the SDK drops unless a request waits for it
 	case e.ID != nil:
@@ -89,13 +94,15 @@ func (l *lines) next() ([]byte, error) {
 		}
 	case e.Method == "$/cancel_request":
 	case e.Method == sdk.ClientMethodSessionUpdate:
-		err = l.takeNote()
+		update = true
+		err = l.take(l.notes)
 	default:
-		return nil, nil // a notification that this package does not know
+		line = nil // a notification that this package does not know
 	}
 	if err != nil {
 		return nil, err // a message that was not counted must not be handled
 	}
+	l.pass(update)
 	return line, nil
 }
 
@@ -125,17 +132,39 @@ func (l *lines) settle() error {
 	}
 }
 
-// takeNote counts an update that is passed on.
-func (l *lines) takeNote() error {
-	if err := l.take(l.notes); err != nil {
-		return err
-	}
+// pass notes that the last line is passed on, and counts it if it is an update.
+func (l *lines) pass(update bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.passed = l.taken
+	if !update {
+		return
+	}
 	if l.updates++; l.updates == 1 {
 		l.settled = make(chan struct{})
 	}
-	return nil
+}
+
+// between calls f when no update is being handled, with the number of bytes of the lines so far. No line is passed on meanwhile.
+// It returns an error if ctx ends first, or ended is closed.
+func (l *lines) between(ctx context.Context, ended <-chan struct{}, f func(at int64)) error {
+	for {
+		l.mu.Lock()
+		settled := l.settled
+		if settled == nil {
+			defer l.mu.Unlock()
+			f(l.passed)
+			return nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-settled:
+		case <-ended:
+			return ErrEnded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // handled takes back the token of a message that was handled.
@@ -163,6 +192,7 @@ func (l *lines) line() ([]byte, error) {
 			return nil, ErrLine
 		}
 		line = append(line, part...)
+		l.taken += int64(len(part))
 		switch {
 		case err == nil:
 			return line, nil

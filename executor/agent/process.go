@@ -200,6 +200,11 @@ func (k *Process) Lasts() bool {
 // Say sends a prompt and waits until the agent has ended its turn. If ctx ends first Say cancels the turn, and
 // returns after the grace period if the agent does not stop.
 func (k *Process) Say(ctx context.Context, clock *Clock, said []sdk.ContentBlock) (stop string, err error) {
+	var failed error
+	err = k.Conn.Between(ctx, func(at int64) { failed = k.now().mark(Mark{k.ID, at}) })
+	if err = errors.Join(err, failed); err != nil {
+		return "", k.why(err)
+	}
 	turn, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
 	k.mu.Lock()
@@ -221,7 +226,9 @@ func (k *Process) Say(ctx context.Context, clock *Clock, said []sdk.ContentBlock
 		return a.stop, k.why(a.err)
 	case <-ctx.Done():
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, record.ErrClosed) {
+	if cause := context.Cause(ctx); errors.Is(cause, record.ErrClosed) {
+		k.cutInput()
+	} else {
 		late := time.NewTimer(k.o.Waits.Grace)
 		defer late.Stop()
 		over() // its questions are answered with "cancelled"
@@ -264,6 +271,10 @@ func (k *Process) why(err error) error {
 // End ends the process and its terminals. ctx is that of the run. If it has ended because the server is closing, the next server ends the
 // process. The exit is nil if it is not known.
 func (k *Process) End(ctx context.Context) *containers.Exit {
+	closing := errors.Is(context.Cause(ctx), record.ErrClosed)
+	if closing {
+		k.cutInput()
+	}
 	k.Conn.Close()
 	k.requests.close(ctx)
 	defer k.SetTurn(nil, nil)
@@ -271,10 +282,10 @@ func (k *Process) End(ctx context.Context) *containers.Exit {
 	drained.Go(func() { _, _ = io.Copy(io.Discard, k.stdout) }) // or the process could not end
 	defer drained.Wait()
 	defer k.detach()
-	if errors.Is(context.Cause(ctx), record.ErrClosed) {
-		// The next server ends the process, and another process continues the session. The input is cut, without a
-		// proper end.
-		_ = k.stdin.CloseWithError(record.ErrClosed) // no end of the input, but no more of it
+	if closing {
+		// The next server ends the process and records the rest of its words, and another process continues the
+		// session.
+		k.now().cut()
 		k.detach()
 		<-k.ended
 		return nil
@@ -304,6 +315,10 @@ func (k *Process) End(ctx context.Context) *containers.Exit {
 	_ = k.Host.Forget(ctx, k.ID) // the runner's memory ends with the container anyway
 	return &k.exit
 }
+
+// cutInput has the process get no more input, and no end of it. An agent would take the answers of a server that is closing, such as
+// the error of a command that it waits for, for a reason to go on in another way.
+func (k *Process) cutInput() { _ = k.stdin.CloseWithError(record.ErrClosed) }
 
 // counted counts the process's output.
 type counted struct {

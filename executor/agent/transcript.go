@@ -21,7 +21,17 @@ const (
 	KindThought    = "thought"    // message: the agent's thought
 	KindLimit      = "flooding"   // the agent sends more updates than are journalled
 	KindPermission = "permission" // message: the policy's answer, and the tool call that the agent asked permission for
+	KindPrompt     = "prompt"     // the prompt of the turn is sent; data: Mark
 )
+
+// reserved reports whether a kind is ramus's own. An update of such a kind is not journalled.
+func reserved(kind string) bool {
+	switch kind {
+	case KindSession, KindStop, KindThought, KindLimit, KindPermission, KindPrompt:
+		return true
+	}
+	return false
+}
 
 // Bounds of an agent's updates in the journal of a turn.
 const (
@@ -65,6 +75,18 @@ func newTranscript(turn Turn) *transcript {
 	return t
 }
 
+// mark journals that the turn's prompt is sent, and forgets the updates before it. The event needs no sync, because another process
+// gets the prompt again if it is lost.
+func (t *transcript) mark(m Mark) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.endThought()
+	t.endMessage()
+	t.events, t.told = 0, 0
+	clear(t.tools)
+	return t.turn.Emit(record.Event{Type: record.EventAgent, Kind: KindPrompt, Step: t.turn.Step(), Data: record.Marshal(m)})
+}
+
 // end shows the words that are held back. The transcript takes nothing afterwards. A nil transcript has nothing.
 func (t *transcript) end() {
 	if t == nil {
@@ -72,8 +94,23 @@ func (t *transcript) end() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
 	t.endThought()
 	t.endMessage()
+	t.over = true
+}
+
+// cut ends the transcript in the middle of the turn. It shows the words that are held back, and does not end the message, because the
+// next server records the rest of it. See [Rest]. A nil transcript has nothing.
+func (t *transcript) cut() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.show()
 	t.over = true
 }
 
@@ -124,7 +161,9 @@ func (t *transcript) update(u acp.Update) {
 	case acp.UpdateMode:
 		t.emit(u.Kind, u.Mode, u.Raw)
 	default:
-		t.emit(u.Kind, "", u.Raw)
+		if !reserved(u.Kind) {
+			t.emit(u.Kind, "", u.Raw)
+		}
 	}
 }
 

@@ -149,7 +149,7 @@ func updateOf(e record.Event) map[string]any {
 		return nil
 	}
 	switch e.Kind {
-	case agent.KindSession, agent.KindStop, agent.KindLimit, agent.KindPermission:
+	case agent.KindSession, agent.KindStop, agent.KindLimit, agent.KindPermission, agent.KindPrompt:
 		return nil
 	case agent.KindThought:
 		return map[string]any{"sessionUpdate": acp.UpdateThought, "content": block(e.Message)}

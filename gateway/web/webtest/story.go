@@ -365,14 +365,15 @@ func (s *Story) Heard() {
 	s.heard(0)
 }
 
-// heard is Heard. If the server was killed when the page had so many words, the page has these, and then all.
+// heard is Heard. If the server was killed when the page had so many words, the page has these and those that the agent said before the
+// next server, and then all. It has all once if the agent had said all by then.
 func (s *Story) heard(before int) {
 	s.Site.T.Helper()
 	s.until(`document.querySelector('[data-live=talk] > .entry:last-child').matches('.end')
 		&& !document.querySelector('form[action$="/talk/stop"]')`)
 	page, all := s.numbers(), s.said()
 	first := min(len(all), max(0, len(all)-Words))
-	if !slices.Equal(all, append(count(first), count(Words)...)) || first < before || before == 0 && first > 0 {
+	if !slices.Equal(all, append(count(first), count(Words)...)) || first > 0 && (first < before || before == 0) {
 		s.Site.T.Fatalf("the conversation has the words %v, want 1 to %d or more and then 1 to %d", all, before, Words)
 	}
 	if n := len(page) - Words; n < 0 || !slices.Equal(page[n:], count(Words)) || !slices.Equal(page[:n], count(n)) {
@@ -382,7 +383,7 @@ func (s *Story) heard(before int) {
 		s.Site.T.Fatalf("the file of the agent has %q", got)
 	}
 	said := fmt.Sprintf("words w1 to w%d, none lost, none twice", Words)
-	if before > 0 {
+	if first > 0 {
 		said = fmt.Sprintf("words w1 to w%d of before are kept; then w1 to w%d, none lost, none twice", first, Words)
 	}
 	s.note("the agent goes on to its end", "%s; %s", said, s.commits()[0])

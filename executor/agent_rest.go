@@ -1,0 +1,62 @@
+package executor
+
+import (
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/record"
+)
+
+// overMeanwhile reports whether a turn that began before the server was restarted is over, and for what reason. It records everything
+// that the agent said and did until it was ended.
+func (t *turn) overMeanwhile(w *work) (stop string, over bool, err error) {
+	if !w.again {
+		return "", false, nil
+	}
+	if stop, over = t.stopped(w); !over {
+		stop, over = t.hearRest(w)
+		interrupted := t.l.interrupted(w.s.ID)
+		if stop == "cancelled" && !interrupted {
+			stop, over = "", false // some agents say so when they are ended
+		}
+		if over {
+			if err := t.noteStop(w, stop); err != nil {
+				return "", false, err
+			}
+		} else if interrupted {
+			stop, over = "cancelled", true
+		}
+	}
+	if over {
+		t.l.note(w.s.ID, "the server was restarted; the agent had ended its turn meanwhile")
+	} else {
+		t.l.note(w.s.ID, "the server was restarted; the agent was ended, and another goes on with its session")
+	}
+	return stop, over, nil
+}
+
+// hearRest records the part of the turn that an earlier server did not record, from the output of the agent's last process, which has
+// ended. over reports whether the agent ended its turn. An error is noted, and the turn goes on without that part.
+func (t *turn) hearRest(w *work) (stop string, over bool) {
+	l := t.l
+	rest, ok := agent.LastRest(l.journalled(), w.s.ID)
+	if !ok || !strings.HasPrefix(rest.Process, l.processPrefix()) {
+		return "", false
+	}
+	err := w.out.stdout.again(rest.Words, func() (err error) {
+		stop, err = rest.Hear(l.x.ctx, w.host, agentTurn{w}, t.a.Output)
+		return err
+	})
+	switch {
+	case err == nil:
+		return stop, stop != ""
+	case l.x.ctx.Err() == nil: // otherwise the next server reads them
+		l.note(w.s.ID, "the words of the agent while the server was away are lost: "+l.x.Secrets.String(err.Error()))
+	}
+	return "", false
+}
+
+// noteStop journals the reason for which the agent ended the turn.
+func (t *turn) noteStop(w *work, stop string) error {
+	return t.l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.s.ID, Message: stop}, true)
+}
