@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	sdk "github.com/coder/acp-go-sdk"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Client handles the messages of an agent. Update is called for one update at a time, in
@@ -225,8 +226,11 @@ func (c *Conn) Prompt(ctx context.Context, session string, said []sdk.ContentBlo
 		StopReason string `json:"stopReason"`
 	}
 	err = c.call(ctx, sdk.AgentMethodSessionPrompt, sdk.PromptRequest{SessionId: sdk.SessionId(session), Prompt: said}, &got)
-	return got.StopReason, err
+	return stopReason(got.StopReason), err
 }
+
+// stopReason returns the reason of an agent for the end of its turn as it is journalled. The words are the agent's, so they are bounded.
+func stopReason(words string) string { return text.OneLine(words, 60) }
 
 // steerMethod is an extension of the protocol that the adapters of Claude Code and Codex have.
 const steerMethod = "_session/steering"

@@ -33,7 +33,7 @@ func Replay(output io.Reader, update func(Update), asked func()) (stop string, e
 				StopReason string `json:"stopReason"`
 			}
 			if json.Unmarshal(e.Result, &answer) == nil && answer.StopReason != "" {
-				return answer.StopReason, nil
+				return stopReason(answer.StopReason), nil
 			}
 		case e.Method == sdk.ClientMethodSessionUpdate && e.ID == nil:
 			if _, u, err := ParseUpdate(e.Params); err == nil {

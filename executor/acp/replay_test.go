@@ -42,6 +42,11 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%s: %q, %q, %v", c.name, text, stop, err)
 		}
 	}
+	hostile := `{"id":1,"result":{"stopReason":"` + strings.Repeat(`end\n`, 1<<20) + `"}}` + "\n"
+	if stop, err := acp.Replay(strings.NewReader(hostile), func(acp.Update) {}, func() {}); err != nil || len(stop) > 100 ||
+		!strings.HasPrefix(stop, "end end") || strings.Contains(stop, "\n") {
+		t.Errorf("%d bytes, %v", len(stop), err)
+	}
 	long := io.MultiReader(strings.NewReader(spoken), strings.NewReader(strings.Repeat("x", acp.MaxLine+1)))
 	if _, err := acp.Replay(long, func(acp.Update) {}, func() {}); !errors.Is(err, acp.ErrLine) {
 		t.Errorf("%v", err)

@@ -60,15 +60,15 @@ func LastRest(events []record.Event, step string) (r Rest, ok bool) {
 // bytes at most.
 func (r Rest) Hear(ctx context.Context, h *containers.Host, t Turn, most int64) (stop string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, restWait)
-	defer cancel()
+	var copying sync.WaitGroup
+	defer copying.Wait()
+	defer cancel() // ends the copying
 	p, err := h.Attach(ctx, r.Process, r.From, 0)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the agent's output: %w", err)
 	}
 	output, to := io.Pipe()
-	var copying sync.WaitGroup
-	defer copying.Wait()
-	defer output.Close() // ends the copying
+	defer output.Close()
 	copying.Go(func() {
 		_, err := p.Output(to, nil)
 		to.CloseWithError(err) // nil means the end
