@@ -8,8 +8,8 @@
 //
 // # The protocol
 //
-// The subprotocol is ramus.live.1, and messages are JSON texts. The client sends {"sub": PATH, "have": {KEY: HASH}} for a view, with the
-// fragments that it shows, and {"un": PATH} to leave it. The server sends {"at": PATH, "t": TOPIC, "n": N, "ops": […]}, {"at": PATH, "gap":
+// The subprotocol is ramus.live.1, and messages are JSON texts. The client sends {"sub": PATH, "title": TITLE, "have": {KEY: HASH}} for a view,
+// with the title and the fragments that it shows, in their order, and {"un": PATH} to leave it. The server sends {"at": PATH, "t": TOPIC, "n": N, "ops": […]}, {"at": PATH, "gap":
 // true} if the client has to load the page again, and {"at": PATH, "problem": {…}} if the view has ended.
 //
 // # Invariants

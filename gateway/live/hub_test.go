@@ -60,7 +60,7 @@ func TestReordered(t *testing.T) {
 		{"a-1 a-2 b-1", "a-2 a-0 a-1 b-1", "a: a-2 a-0 a-1"}, {"a-1 a-2 a-3", "a-2 a-3 a-1", "a: a-2 a-3 a-1"},
 	} {
 		got := ""
-		for _, op := range reordered(view(x.before), view(x.now)) {
+		for _, op := range reordered(view(x.before).keys(), view(x.now)) {
 			got += op.In + ": " + strings.Join(op.Keys, " ")
 		}
 		if got != x.want {

@@ -141,9 +141,10 @@ func (api *API) serve(c *route.Call) error {
 
 // request is a message of a client.
 type request struct {
-	Sub  string            `json:"sub"`
-	Un   string            `json:"un"`
-	Have map[string]string `json:"have"`
+	Sub   string `json:"sub"`
+	Un    string `json:"un"`
+	Title string `json:"title,omitempty"` // that the client shows; empty means that it shows none
+	Have  shown  `json:"have"`
 }
 
 // message is a message of the server.
@@ -172,7 +173,8 @@ type socket struct {
 // view is a view that the client follows.
 type view struct {
 	at     *url.URL
-	have   map[string]string
+	title  string
+	have   shown
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -205,7 +207,7 @@ func (s *socket) read(ctx context.Context) {
 		}
 		_ = alive("")
 		var q request
-		if kind != websocket.TextMessage || json.Unmarshal(text, &q) != nil || len(q.Have) > maxFragment {
+		if kind != websocket.TextMessage || json.Unmarshal(text, &q) != nil || len(q.Have.keys) > maxFragment {
 			s.end(errors.New("a message that is none"))
 			return
 		}
@@ -236,11 +238,11 @@ func (s *socket) follow(ctx context.Context, q request) {
 			"this page cannot be followed"), *s.who.Load())})
 		return
 	}
-	if q.Have == nil {
-		q.Have = map[string]string{}
+	if q.Have.hashes == nil {
+		q.Have.hashes = map[string]string{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &view{at: at, have: q.Have, cancel: cancel, done: make(chan struct{})}
+	v := &view{at: at, title: q.Title, have: q.Have, cancel: cancel, done: make(chan struct{})}
 	s.views[q.Sub] = v
 	s.work.Go(func() {
 		defer close(v.done)
@@ -254,7 +256,7 @@ func (s *socket) keep(ctx context.Context, at string, v *view) {
 	who := s.who.Load()
 	sleeper := s.api.Hub.join(cmp.Or(who.Name, who.Subject))
 	defer s.api.Hub.leave(sleeper)
-	var last View
+	title, keys := v.title, v.have.keys
 	for n := int64(1); ; n++ {
 		began := time.Now()
 		call := *s.call
@@ -270,11 +272,11 @@ func (s *socket) keep(ctx context.Context, at string, v *view) {
 			return
 		}
 		s.api.Hub.listen(sleeper, now.Topics)
-		ops := append(difference(v.have, now), reordered(last, now)...)
+		ops := append(difference(v.have.hashes, now), reordered(keys, now)...)
 		if len(ops) > maxOps {
 			s.send(ctx, message{At: at, N: n, Gap: true})
 		} else {
-			if last.Title != "" && last.Title != now.Title {
+			if title != "" && title != now.Title {
 				ops = append(ops, Op{Op: "title", HTML: now.Title})
 			}
 			if len(ops) > 0 {
@@ -285,7 +287,7 @@ func (s *socket) keep(ctx context.Context, at string, v *view) {
 				s.send(ctx, m)
 			}
 		}
-		last = now.outline()
+		title, keys = now.Title, now.keys()
 		if !sleeper.rest(ctx, max(fastest, restShare*time.Since(began)), now.Beat) {
 			return
 		}

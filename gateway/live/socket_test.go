@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,7 +92,7 @@ func TestSocket(t *testing.T) {
 	var number atomic.Int64
 	api, server := serve(t, &number)
 	conn := dial(t, server)
-	_ = conn.WriteJSON(request{Sub: "/n"})
+	_ = conn.WriteJSON(map[string]any{"sub": "/n"})
 	if m := next(t, conn); m.At != "/n" || len(m.Ops) != 1 || m.Ops[0].HTML != "<p>0</p>" || m.Ops[0].In != "l" {
 		t.Fatalf("%+v", m)
 	}
@@ -104,7 +105,7 @@ func TestSocket(t *testing.T) {
 
 	// A client that has the newest fragment gets the next one alone.
 	again := dial(t, server)
-	_ = again.WriteJSON(request{Sub: "/n", Have: map[string]string{"n": Hash("<p>1</p>"), "old": "x"}})
+	_ = again.WriteJSON(map[string]any{"sub": "/n", "have": map[string]string{"n": Hash("<p>1</p>"), "old": "x"}})
 	if m := next(t, again); len(m.Ops) != 1 || m.Ops[0].Op != "drop" || m.Ops[0].Key != "old" {
 		t.Fatalf("%+v", m)
 	}
@@ -112,14 +113,47 @@ func TestSocket(t *testing.T) {
 		t.Errorf("present: %v", got)
 	}
 
-	_ = conn.WriteJSON(request{Sub: "/hidden"})
+	_ = conn.WriteJSON(map[string]any{"sub": "/hidden"})
 	if m := next(t, conn); m.Problem == nil || m.Problem.Status != 404 {
 		t.Fatalf("%+v", m)
 	}
 	number.Store(2)
-	_ = conn.WriteJSON(request{Un: "/n", Sub: "/many"})
+	_ = conn.WriteJSON(map[string]any{"un": "/n", "sub": "/many"})
 	if m := next(t, conn); !m.Gap || len(m.Ops) != 0 {
 		t.Fatalf("%+v", m)
+	}
+}
+
+// TestCatchUp subscribes to a page that has changed since it was loaded. The first message brings its title and the order of its elements, too.
+func TestCatchUp(t *testing.T) {
+	var number atomic.Int64
+	api, server := serve(t, &number)
+	api.Render = func(*route.Call, *url.URL) (View, error) {
+		v := View{Title: "(1) page", Topics: []string{"me"}}
+		for _, key := range []string{"c", "a", "b"} {
+			v.Fragments = append(v.Fragments, Fragment{Key: key, In: "l", Hash: "h"})
+		}
+		return v, nil
+	}
+	for _, x := range []struct{ page, want string }{
+		{`"title": "page", "have": {"a": "h", "b": "h", "c": "h"}`, "order c a b, title (1) page"},
+		{`"title": "page", "have": {"c": "h", "a": "h", "b": "h"}`, "title (1) page"},
+		{`"have": {"b": "h", "a": "h"}`, "put c, order c a b"},
+		{`"title": "(1) page", "have": {"c": "h", "a": "h", "b": "h", "d": "h"}`, "drop d"},
+	} {
+		conn := dial(t, server)
+		_ = conn.WriteMessage(websocket.TextMessage, []byte(`{"sub": "/n", `+x.page+`}`))
+		var ops []string
+		for _, op := range next(t, conn).Ops {
+			words := append([]string{op.Op, op.Key}, op.Keys...)
+			if op.Op == "title" {
+				words = append(words, op.HTML)
+			}
+			ops = append(ops, strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " "))
+		}
+		if got := strings.Join(ops, ", "); got != x.want {
+			t.Errorf("a page of %s gets %q, want %q", x.page, got, x.want)
+		}
 	}
 }
 
@@ -136,7 +170,7 @@ func TestSocketRefuses(t *testing.T) {
 			t.Errorf("origin %q is let in", origin)
 		}
 	}
-	for _, text := range []string{"{", `[]`, `{"sub":1}`, strings.Repeat("x", maxMessage+1)} {
+	for _, text := range []string{"{", `[]`, `{"sub":1}`, `{"sub":"/n","have":[]}`, `{"sub":"/n","have":{"a":{}}}`, strings.Repeat("x", maxMessage+1)} {
 		conn := dial(t, server)
 		_ = conn.WriteMessage(websocket.TextMessage, []byte(text))
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -147,7 +181,7 @@ func TestSocketRefuses(t *testing.T) {
 	}
 	conn := dial(t, server)
 	for i := range maxViews + 1 {
-		_ = conn.WriteJSON(request{Sub: fmt.Sprintf("/%d", i)})
+		_ = conn.WriteJSON(map[string]any{"sub": fmt.Sprintf("/%d", i)})
 	}
 	refused := false
 	for range maxViews + 1 {
@@ -185,7 +219,7 @@ func TestMadeOnce(t *testing.T) {
 		return render(c, at)
 	}
 	conn := dial(t, server)
-	_ = conn.WriteJSON(request{Sub: "/n"})
+	_ = conn.WriteJSON(map[string]any{"sub": "/n"})
 	next(t, conn)
 	number.Store(1)
 	api.Hub.Wake("me")

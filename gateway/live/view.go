@@ -1,8 +1,10 @@
 package live
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"time"
 )
 
@@ -25,13 +27,42 @@ type View struct {
 	Fragments []Fragment
 }
 
-// outline returns the view without the content of its fragments, which a socket does not keep.
-func (v View) outline() View {
-	list := make([]Fragment, len(v.Fragments))
+// keys returns the keys of the fragments, in their order.
+func (v View) keys() []string {
+	list := make([]string, len(v.Fragments))
 	for i, f := range v.Fragments {
-		list[i] = Fragment{Key: f.Key, In: f.In}
+		list[i] = f.Key
 	}
-	return View{Title: v.Title, Fragments: list}
+	return list
+}
+
+// shown is the fragments that a page shows.
+type shown struct {
+	keys   []string // in the order of the page
+	hashes map[string]string
+}
+
+// UnmarshalJSON takes an object of hashes by key, whose order is that of the page.
+func (s *shown) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &s.hashes); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	s.keys = nil
+	for {
+		t, err := d.Token() // a brace, or a key
+		if err != nil {
+			return nil // the end of the text
+		}
+		key, ok := t.(string)
+		if !ok {
+			continue
+		}
+		s.keys = append(s.keys, key)
+		if _, err := d.Token(); err != nil { // its hash
+			return err
+		}
+	}
 }
 
 // Hash returns the hash of a fragment, for data-hash.
@@ -52,12 +83,12 @@ type Op struct {
 	Keys   []string `json:"keys,omitempty"`
 }
 
-// reordered returns the ops that put the lists of a page into the order of its view, where elements that were in the view before have
-// changed places.
-func reordered(before, now View) (ops []Op) {
-	places := make(map[string]int, len(before.Fragments))
-	for i, f := range before.Fragments {
-		places[f.In+"\x00"+f.Key] = i
+// reordered returns the ops that put the lists of a page into the order of its view, where elements have changed places. before has
+// the keys of the page in its order.
+func reordered(before []string, now View) (ops []Op) {
+	places := make(map[string]int, len(before))
+	for i, key := range before {
+		places[key] = i
 	}
 	last, keys, moved := map[string]int{}, map[string][]string{}, map[string]bool{}
 	var lists []string
@@ -66,7 +97,7 @@ func reordered(before, now View) (ops []Op) {
 			lists = append(lists, f.In)
 		}
 		keys[f.In] = append(keys[f.In], f.Key)
-		if at, ok := places[f.In+"\x00"+f.Key]; ok {
+		if at, ok := places[f.Key]; ok {
 			moved[f.In] = moved[f.In] || at < last[f.In]
 			last[f.In] = at
 		}

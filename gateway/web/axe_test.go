@@ -147,7 +147,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestReconnect cuts the connection of a page, which connects again and catches up.
+// TestReconnect cuts the connection of a page, which connects again and catches up, also with its title.
 func TestReconnect(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts a browser")
@@ -163,7 +163,7 @@ func TestReconnect(t *testing.T) {
 	p.Wait(`document.documentElement.dataset.connected === 'no'`)
 	w.run("calm-heron", record.Request{Workflow: asks})
 	p.Offline(false)
-	p.Wait(`document.querySelector('[data-live=needs]').innerText.includes('Publish')`)
+	p.Wait(`document.querySelector('[data-live=needs]').innerText.includes('Publish') && document.title.startsWith('(1)')`)
 }
 
 // TestFirstRow has the first element of a list appear in a page that was open while the list was empty.

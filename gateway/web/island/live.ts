@@ -158,9 +158,16 @@ function flush() {
       case 'put': put(op); break;
       case 'drop': find(op.key!)?.remove(); break;
       case 'order': order(list(op.in!), op.keys ?? []); break;
-      case 'title': document.title = op.html ?? ''; announce(op.html ?? ''); break;
+      case 'title': entitle(op.html ?? ''); break;
     }
   }
+}
+
+/** Gives the page a title, and announces it if it is another one. */
+function entitle(title: string) {
+  const before = document.title;
+  document.title = title;
+  if (document.title !== before) announce(title);
 }
 
 /** Reports whether a later op puts the element of ops[i] again, and none between them is about it or about order. */
@@ -223,7 +230,7 @@ function take(page: Document, all: boolean) {
 /** Follows the page, and no longer the one that it was before. */
 function subscribe(before?: string) {
   flush(); // the server goes on from what the page has
-  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ un: before, sub: at, have: have() }));
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ un: before, sub: at, title: document.title, have: have() }));
 }
 
 function connect() {
