@@ -55,10 +55,11 @@ type Volumes interface {
 	Volumes(ctx context.Context) (inside []string, storage string)
 }
 
-// Usages is the ability to measure the folders that [Volumes] names, for an engine whose containers are on other machines.
+// Usages is the ability to measure the folders that [Volumes] names, for an engine whose containers are on other
+// machines.
 type Usages interface {
-	// Usage returns the space that folders of a running container take. It stops counting above most files. Returns [ErrGone] if the
-	// container is gone.
+	// Usage returns the space that folders of a running container take. It stops counting above most files. Returns
+	// [ErrGone] if the container is gone.
 	Usage(ctx context.Context, id string, inside []string, most int64) (layer.Usage, error)
 }
 

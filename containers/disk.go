@@ -208,7 +208,8 @@ func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 }
 
 // usageElsewhere returns the disk space of a container whose volumes are on another machine.
-func (w *diskWatch) usageElsewhere(ctx context.Context, engine Usages, id string, s layer.Storage, most int64) (layer.Usage, error) {
+func (w *diskWatch) usageElsewhere(ctx context.Context, engine Usages, id string, s layer.Storage,
+	most int64) (layer.Usage, error) {
 	used, err := engine.Usage(ctx, id, s.Inside, most)
 	if err != nil {
 		return used, err

@@ -3,8 +3,8 @@
 // # Nouns
 //
 // An [Engine] starts, finds and removes containers, and opens a byte stream to the runner inside. The packages sandbox,
-// docker and kubernetes implement it. Optional abilities of an engine are interfaces of their own: [Sidecars], [Processes],
-// [TaskUser], [Assigner], [Volumes], [Usages], [Images] and [Names].
+// docker and kubernetes implement it. Optional abilities of an engine are interfaces of their own: [Sidecars],
+// [Processes], [TaskUser], [Assigner], [Volumes], [Usages], [Images] and [Names].
 //
 // The runner (`ramus runner`, the same static binary, mounted read-only) is process 1 of a container. It is an SSH
 // server. A [Host] is the SSH connection to one runner. It carries commands, their output, files, terminals and

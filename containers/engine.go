@@ -9,9 +9,9 @@ import (
 // Engine starts, finds and removes containers, and connects to the runner inside. The implementations are
 // sandbox.Engine (bubblewrap), docker.Engine and kubernetes.Engine. All methods may be called concurrently.
 //
-// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner], [Volumes], [Usages], [Images],
-// [Refresher] and [Names]. An
-// engine has an ability if it implements the interface. containerstest tests an engine and all its abilities.
+// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner], [Volumes], [Usages],
+// [Images], [Refresher] and [Names]. An engine has an ability if it implements the interface. containerstest tests an
+// engine and all its abilities.
 type Engine interface {
 	// Name returns "sandbox", "docker" or "kubernetes", for people and journals.
 	Name() string

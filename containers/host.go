@@ -57,8 +57,8 @@ var (
 
 const (
 	handshakeTime = 10 * time.Second
-	// A runner that does not answer for keepaliveTime counts as gone. A connection that makes itself again has a method Patience with
-	// a longer time.
+	// A runner that does not answer for keepaliveTime counts as gone. A connection that makes itself again has a method
+	// Patience with a longer time.
 	keepaliveEvery = 15 * time.Second
 	keepaliveTime  = 30 * time.Second
 	// maxAnswer bounds an answer of the runner, in bytes.
@@ -257,8 +257,8 @@ func broken(err error) bool {
 	return false
 }
 
-// keepalive closes the connection when the runner stops answering for patience. A paused or dead machine at the other side of a
-// network sends no sign of its own.
+// keepalive closes the connection when the runner stops answering for patience. A paused or dead machine at the other
+// side of a network sends no sign of its own.
 func (h *Host) keepalive(patience time.Duration) {
 	tick := time.NewTicker(keepaliveEvery)
 	defer tick.Stop()

@@ -386,7 +386,8 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 
 // env returns the environment of the agent.
 func (c *conversation) env(browser bool) []string {
-	env := slices.Concat(c.l.target.env(c.l.initial.Asker), c.a.Env, []string{"RAMUS_FILES=" + attachment.FolderOf(c.l.initial)})
+	env := slices.Concat(c.l.target.env(c.l.initial.Asker), c.a.Env,
+		[]string{"RAMUS_FILES=" + attachment.FolderOf(c.l.initial)})
 	if browser {
 		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 	}

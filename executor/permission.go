@@ -33,7 +33,8 @@ const (
 	maxOptionBytes = 200
 )
 
-// askPermission asks a person, and returns the option that was chosen. One question is open at a time. The others wait for their turn.
+// askPermission asks a person, and returns the option that was chosen. One question is open at a time. The others wait
+// for their turn.
 func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question) (option string, err error) {
 	select {
 	case l.asking <- struct{}{}:
@@ -51,7 +52,8 @@ func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question
 		out.stdout.letGo() // a person reads it before the question
 	}
 	l.mu.Lock()
-	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(1+countQuestions(l.events)), Message: l.x.Secrets.String(words),
+	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(1+countQuestions(l.events)),
+		Message: l.x.Secrets.String(words),
 		Command: l.x.Secrets.String(command), Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
 	if a.gate.Command != "" {
 		a.gate.Message += "\n" + a.gate.Command
@@ -89,8 +91,8 @@ func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question
 	return d.Option, l.answerLocked(a, d)
 }
 
-// countQuestions returns the number of questions of a run's agents, also of those before a restart of the server. A later question has another
-// step, so that the button of an earlier one never answers it.
+// countQuestions returns the number of questions of a run's agents, also of those before a restart of the server. A
+// later question has another step, so that the button of an earlier one never answers it.
 func countQuestions(events []record.Event) (n int) {
 	for _, e := range events {
 		if e.Type == record.EventGate && e.Kind == agent.KindPermission {

@@ -13,8 +13,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// TestQuestionSteps asks after a restart of the server. The question has a step of its own, so that an answer to the earlier one does not
-// reach it.
+// TestQuestionSteps asks after a restart of the server. The question has a step of its own, so that an answer to the
+// earlier one does not reach it.
 func TestQuestionSteps(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal")
 	offer := acp.Question{Options: []acp.Option{{ID: "yes", Kind: acp.AllowOnce}, {ID: "no", Kind: acp.RejectOnce}}}
@@ -56,8 +56,8 @@ func TestQuestionSteps(t *testing.T) {
 	}
 }
 
-// TestAskPermission checks that an agent's question waits for a person for half an hour, that only one question is open at a time, and that
-// each is answered once.
+// TestAskPermission checks that an agent's question waits for a person for half an hour, that only one question is open
+// at a time, and that each is answered once.
 func TestAskPermission(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "journal")
 	synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,8 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		return nil, err
 	}
 	if r.At != "" && (r.Fork != nil || !p.fresh) {
-		return nil, fmt.Errorf("%w request: only a new caller that is no fork begins at a commit of its base", record.ErrInvalid)
+		return nil, fmt.Errorf("%w request: only a new caller that is no fork begins at a commit of its base",
+			record.ErrInvalid)
 	}
 	p.at = r.At
 	if err := p.setStart(ctx); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// Prune removes the things that are not kept, see package prune. One Prune works at a time, and none with a backup or with
-// [Executor.RotateSecrets].
+// Prune removes the things that are not kept, see package prune. One Prune works at a time, and none with a backup or
+// with [Executor.RotateSecrets].
 func (x *Executor) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, error) {
 	if err := x.isOpen(); err != nil {
 		return nil, err
@@ -21,7 +21,8 @@ func (x *Executor) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, 
 		return nil, err
 	}
 	defer release()
-	pruner := prune.Pruner{Git: x.Git, Trees: x.trees, Artifacts: x.artifacts, LFS: x.LFS, Runs: x.current, Works: x.works,
+	pruner := prune.Pruner{Git: x.Git, Trees: x.trees, Artifacts: x.artifacts, LFS: x.LFS, Runs: x.current,
+		Works:  x.works,
 		Forget: x.index.Remove, Hosts: x.hosts, Sweep: x.bases.Sweep, Keep: x.options().Keep, Log: x.Log, At: x.Now()}
 	return pruner.Prune(ctx, p)
 }

@@ -651,9 +651,9 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	}
 	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind,
 		Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
-		Parent: w.before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok, Reason: recordedReason(o.exit.Reason),
-		DurationMS: o.exit.Duration.Milliseconds(),
-		Stdout:     stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
+		Parent: w.before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok,
+		Reason: recordedReason(o.exit.Reason), DurationMS: o.exit.Duration.Milliseconds(),
+		Stdout: stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
 		Data: record.Marshal(record.StepResult{Result: o.result})}
 	l.x.count(commit != "")
 	w.advance()

@@ -318,7 +318,8 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 			files = append(files, gitd.File{Path: "sub/" + id + ".yaml", Content: []byte(text)})
 		}
 		for _, a := range p.given {
-			files = append(files, gitd.File{Path: path.Join(attachment.Folder, record.FirstPrompt, a.Name), Content: a.Content})
+			files = append(files, gitd.File{Path: path.Join(attachment.Folder, record.FirstPrompt, a.Name),
+				Content: a.Content})
 		}
 		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents,
 			Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),

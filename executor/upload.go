@@ -108,8 +108,9 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 
 // waitingUpload returns the context of an upload until it has the turn. It ends with the executor too.
 func (x *Executor) waitingUpload(ctx context.Context, c record.Caller) (context.Context, context.CancelFunc) {
-	ctx, end := context.WithTimeoutCause(ctx, x.tuning.turn, fmt.Errorf("%s had no time for it within %v; try again when its run has ended: %w",
-		c, x.tuning.turn, record.ErrConflict))
+	ctx, end := context.WithTimeoutCause(ctx, x.tuning.turn,
+		fmt.Errorf("%s had no time for it within %v; try again when its run has ended: %w",
+			c, x.tuning.turn, record.ErrConflict))
 	ctx, stop := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(x.ctx, func() { stop(record.ErrClosed) })
 	return ctx, func() {

@@ -32,8 +32,10 @@ func (w *world) upload(name, folder string, files ...string) (executor.Uploaded,
 // the command's has the rest.
 func TestUpload(t *testing.T) {
 	w := newWorld(t, nil)
-	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:up"), Repo: "demo", Asker: ada, Command: &record.Command{
-		Shell: `echo half >half.txt; echo ready; while [ ! -e docs/new.txt ]; do sleep 0.05; done; cat docs/new.txt >done.txt`}})
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:up"), Repo: "demo", Asker: ada,
+		Command: &record.Command{
+			Shell: `echo half >half.txt; echo ready; while [ ! -e docs/new.txt ]; do sleep 0.05; done; cat ` +
+				`docs/new.txt >done.txt`}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,8 @@ func TestUpload(t *testing.T) {
 	if len(done.Ignored) != 1 || done.Ignored[0] != "docs/deep/one.log" || done.Bytes != 12 || done.Commit == "" {
 		t.Errorf("%+v", done)
 	}
-	if got := w.inRepo("show", "--format=%an|%s", "--name-only", string(done.Commit)); got != "Bo|Upload 2 files\n\ndocs/new.txt" {
+	if got := w.inRepo("show", "--format=%an|%s", "--name-only",
+		string(done.Commit)); got != "Bo|Upload 2 files\n\ndocs/new.txt" {
 		t.Errorf("the commit of the upload: %q", got)
 	}
 	if got := w.inRepo("show", "--format=%an", "--name-only", "ramus/run-up"); got != "Ada\n\ndone.txt\nhalf.txt" {
@@ -57,7 +60,8 @@ func TestUpload(t *testing.T) {
 	if got := w.inRepo("show", "ramus/run-up:done.txt"); got != "new" {
 		t.Errorf("done.txt: %q", got)
 	}
-	if got := w.inRepo("log", "-1", "--format=%(trailers)", string(done.Commit)); !strings.Contains(got, "Ramus-Caller: run:up") ||
+	if got := w.inRepo("log", "-1", "--format=%(trailers)", string(done.Commit)); !strings.Contains(got,
+		"Ramus-Caller: run:up") ||
 		!strings.Contains(got, "Ramus-Step: upload") {
 		t.Errorf("trailers %q", got)
 	}
@@ -98,8 +102,10 @@ func TestUploadRefused(t *testing.T) {
 		folder, name string
 		kind         error
 	}{
-		{"", "greeting.txt", gitd.ErrExists}, {"", "Greeting.TXT", gitd.ErrExists}, {"SUB", "b", gitd.ErrInvalid}, {"etc", "x", gitd.ErrInvalid},
-		{"", "etc", gitd.ErrInvalid}, {"greeting.txt", "x", gitd.ErrInvalid}, {"..", "x", gitd.ErrInvalid}, {"", ".git/hooks/x", gitd.ErrInvalid},
+		{"", "greeting.txt", gitd.ErrExists}, {"", "Greeting.TXT", gitd.ErrExists}, {"SUB", "b", gitd.ErrInvalid},
+		{"etc", "x", gitd.ErrInvalid},
+		{"", "etc", gitd.ErrInvalid}, {"greeting.txt", "x", gitd.ErrInvalid}, {"..", "x", gitd.ErrInvalid},
+		{"", ".git/hooks/x", gitd.ErrInvalid},
 	} {
 		_, err := w.upload("run:up", c.folder, "fine", "fine", c.name, "x")
 		var refused *transfer.Refused
@@ -110,7 +116,8 @@ func TestUploadRefused(t *testing.T) {
 	if _, err := w.upload("run:nobody", "", "x", "x"); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a caller that is nowhere: %v", err)
 	}
-	if res, out, _ := w.exec("run:up", "git status --porcelain; ls; ls -A .git/logs"); res.ExitCode != 0 || strings.Contains(out, "fine") ||
+	if res, out, _ := w.exec("run:up", "git status --porcelain; ls; ls -A .git/logs"); res.ExitCode != 0 ||
+		strings.Contains(out, "fine") ||
 		strings.Contains(out, "upload") || strings.Contains(out, "??") {
 		t.Errorf("%+v, %q", res, out)
 	}
@@ -134,14 +141,17 @@ func TestUploadUncommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u); !errors.Is(err, record.ErrConflict) || strings.Contains(err.Error(), "stay") {
+	if _, err := w.x.Upload(t.Context(), caller(t, "run:up"), bo, u); !errors.Is(err, record.ErrConflict) ||
+		strings.Contains(err.Error(), "stay") {
 		t.Errorf("%v", err)
 	}
 	if after := w.inRepo("rev-parse", "ramus/run-up^{tree}"); after != before {
 		t.Errorf("the branch has %s", w.inRepo("diff", "--stat", before, after))
 	}
-	if _, out, _ := w.exec("run:up", "cat kept.txt; ls -A; ls -A .git/logs; git status --porcelain"); !strings.Contains(out, "first") ||
-		strings.Contains(out, "fine.txt") || strings.Contains(out, "gitmodules") || strings.Contains(out, "ramus-upload") {
+	if _, out, _ := w.exec("run:up", "cat kept.txt; ls -A; ls -A .git/logs; git status "+
+		"--porcelain"); !strings.Contains(out, "first") ||
+		strings.Contains(out, "fine.txt") || strings.Contains(out, "gitmodules") ||
+		strings.Contains(out, "ramus-upload") {
 		t.Errorf("%s", out)
 	}
 }
@@ -155,7 +165,8 @@ func TestUploadWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.upload("run:up", "", "a", "a"); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "had no time") {
+	if _, err := w.upload("run:up", "", "a", "a"); !errors.Is(err, record.ErrConflict) ||
+		!strings.Contains(err.Error(), "had no time") {
 		t.Errorf("%v", err)
 	}
 	free()
@@ -174,8 +185,10 @@ func TestUploadInMerge(t *testing.T) {
 	defer end.Close()
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:up"), Repo: "demo", Command: &record.Command{Stdin: input,
-			Shell: `set -e; git checkout -qb other; echo theirs >side.txt; git add side.txt; git commit -qm side; git checkout -q -
+		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:up"), Repo: "demo",
+			Command: &record.Command{Stdin: input,
+				Shell: `set -e; git checkout -qb other; echo theirs >side.txt; git add side.txt; git commit -qm side; ` +
+					`git checkout -q -
 echo ours >ours.txt; git add ours.txt; git commit -qm ours; git merge -q --no-commit other >/dev/null 2>&1; test -e .git/MERGE_HEAD; echo begun
 cat; test -e .git/MERGE_HEAD; git commit -qm merged`}}, saying, nil)
 		saying.CloseWithError(io.EOF)
@@ -185,14 +198,16 @@ cat; test -e .git/MERGE_HEAD; git commit -qm merged`}}, saying, nil)
 		t.Fatalf("the command does not begin: %v, %v", err, <-done)
 	}
 	go func() { _, _ = io.Copy(io.Discard, said) }() // ends with the command
-	if _, err := w.upload("run:up", "", "notes.md", "notes"); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "in progress") {
+	if _, err := w.upload("run:up", "", "notes.md", "notes"); !errors.Is(err, record.ErrConflict) ||
+		!strings.Contains(err.Error(), "in progress") {
 		t.Errorf("%v", err)
 	}
 	end.Close()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if got := w.inRepo("ls-tree", "--name-only", "ramus/run-up"); !strings.Contains(got, "side.txt") || !strings.Contains(got, "ours.txt") ||
+	if got := w.inRepo("ls-tree", "--name-only", "ramus/run-up"); !strings.Contains(got, "side.txt") ||
+		!strings.Contains(got, "ours.txt") ||
 		strings.Contains(got, "notes.md") {
 		t.Errorf("%q", got)
 	}
@@ -203,13 +218,16 @@ cat; test -e .git/MERGE_HEAD; git commit -qm merged`}}, saying, nil)
 func TestUploadBehind(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:up", "echo first >mine.txt; echo 0 >same.txt")
-	w.sh(t.TempDir(), "git clone -q -b ramus/run-up "+w.data+"/repos/demo.git . && git config user.name H && git config user.email h@example.com && mkdir -p new && echo theirs >report.csv && echo theirs >mine.txt && "+
+	w.sh(t.TempDir(), "git clone -q -b ramus/run-up "+w.data+
+		"/repos/demo.git . && git config user.name H && git config user.email h@example.com && mkdir -p new && echo "+
+		"theirs >report.csv && echo theirs >mine.txt && "+
 		"echo theirs >new/one && git rm -q same.txt && git add -A && git commit -qm push && git push -q origin HEAD")
 	before := w.inRepo("rev-parse", "ramus/run-up")
 	for _, c := range []struct {
 		name    string
 		replace bool
-	}{{"report.csv", false}, {"report.csv", true}, {"mine.txt", true}, {"same.txt", true}, {"new", false}, {"report.csv/x", false}} {
+	}{{"report.csv", false}, {"report.csv", true}, {"mine.txt", true}, {"same.txt", true}, {"new", false},
+		{"report.csv/x", false}} {
 		u := w.x.Uploads().Begin()
 		defer u.Close()
 		u.Replace = c.replace
@@ -225,7 +243,8 @@ func TestUploadBehind(t *testing.T) {
 	if after := w.inRepo("rev-parse", "ramus/run-up"); after != before {
 		t.Errorf("the branch moved from %s to %s", before, after)
 	}
-	if done, err := w.upload("run:up", "new", "two", "two\n"); err != nil || done.Commit == "" || len(done.Ignored) > 0 {
+	if done, err := w.upload("run:up", "new", "two", "two\n"); err != nil || done.Commit == "" ||
+		len(done.Ignored) > 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	if got := w.inRepo("show", "ramus/run-up:mine.txt") + w.inRepo("show", "ramus/run-up:new/two"); got != "theirstwo" {

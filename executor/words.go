@@ -60,7 +60,9 @@ func (x *Executor) PromptFile(ctx context.Context, run, key, name string) (io.Re
 // attachments returns the files of a run's prompts.
 func (x *Executor) attachments(r record.Run) attachment.Files {
 	return attachment.Files{Run: r, Git: x.Git, Output: x.folder.output(r),
-		Stored: func(ctx context.Context, name string) (io.ReadCloser, error) { return x.Artifact(ctx, r.Name(), name) }}
+		Stored: func(ctx context.Context, name string) (io.ReadCloser, error) {
+			return x.Artifact(ctx, r.Name(), name)
+		}}
 }
 
 // readPart reads a part of a file that may be shorter.

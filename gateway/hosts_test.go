@@ -59,7 +59,8 @@ func hostsOf(key string, want row) []string {
 }
 
 // askHost sends a request to a host.
-func (r *rooms) askHost(t *testing.T, host, method, path string, header http.Header) (*http.Response, route.Problem, string) {
+func (r *rooms) askHost(t *testing.T, host, method, path string,
+	header http.Header) (*http.Response, route.Problem, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, r.web.URL+path, nil)
 	if err != nil {
@@ -115,9 +116,11 @@ func TestHosts(t *testing.T) {
 				t.Errorf("%s at %s is served: %t: %.200s", key, label, served, text)
 			}
 		}
-		for _, host := range []string{"ramus.example.org", "www.ramus.example.org", "127.0.0.1", "[::1]:443", "evil.example",
+		for _, host := range []string{"ramus.example.org", "www.ramus.example.org", "127.0.0.1", "[::1]:443",
+			"evil.example",
 			"app.ramus.example.org:8080", "app.ramus.example.org.evil.example", "ws-otter.ramus.example.org"} {
-			header := http.Header{"X-Forwarded-Host": {"app.ramus.example.org"}, "Forwarded": {"host=app.ramus.example.org"}}
+			header := http.Header{"X-Forwarded-Host": {"app.ramus.example.org"},
+				"Forwarded": {"host=app.ramus.example.org"}}
 			resp, p, text := r.askHost(t, host, method, want.path, header)
 			if !isElsewhere(p) || resp.Header.Get("Set-Cookie") != "" || resp.Header.Get("Location") != "" {
 				t.Errorf("%s at %s: %d %v %.200s", key, host, resp.StatusCode, resp.Header, text)
@@ -150,8 +153,8 @@ func TestHostOfWorkspace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	token := http.Header{"Authorization": {"Bearer " + r.token(t, gitd.Grant{Subject: "ada", Repo: "*", Scopes: []string{"write"},
-		Write: []string{"refs/heads/*"}})}, "X-Ramus-Workspace-Id": {"run-badger"}}
+	token := http.Header{"Authorization": {"Bearer " + r.token(t, gitd.Grant{Subject: "ada", Repo: "*",
+		Scopes: []string{"write"}, Write: []string{"refs/heads/*"}})}, "X-Ramus-Workspace-Id": {"run-badger"}}
 	const own = "ws-run-otter.ramus.example.org"
 	for _, x := range []struct {
 		host, path string
@@ -196,7 +199,8 @@ func TestHostOfWorkspace(t *testing.T) {
 
 	// A problem at the host of programs is no page that needs files of the host of pages.
 	for host, framed := range map[string]bool{"app": true, "api": false, "ws-run-otter": false, "www": false} {
-		resp, _, text := r.askHost(t, host+".ramus.example.org", "GET", "/nowhere", http.Header{"Accept": {"text/html"}})
+		resp, _, text := r.askHost(t, host+".ramus.example.org", "GET", "/nowhere",
+			http.Header{"Accept": {"text/html"}})
 		if resp.StatusCode != 404 || strings.Contains(text, "/assets/") != framed {
 			t.Errorf("%s: %d %.300s", host, resp.StatusCode, text)
 		}
@@ -209,8 +213,8 @@ func TestHostOfWorkspace(t *testing.T) {
 	}
 }
 
-// TestCookiesOfHosts checks that a session is valid at the host of pages alone, and that a page of a sibling host, such as an
-// application in a container, can do nothing with it.
+// TestCookiesOfHosts checks that a session is valid at the host of pages alone, and that a page of a sibling host, such
+// as an application in a container, can do nothing with it.
 func TestCookiesOfHosts(t *testing.T) {
 	r := open(t, false, func(s *gateway.Server) {
 		withPeople(t)(s)
@@ -248,16 +252,22 @@ func TestCookiesOfHosts(t *testing.T) {
 		{app, "POST", "/auth/out/everywhere", signed("Origin", sibling), func(s int) bool { return s == 403 }},
 		{app, "POST", "/auth/out/everywhere", signed("Origin", sibling, "Sec-Fetch-Site", "same-site"),
 			func(s int) bool { return s == 403 }},
-		{app, "POST", "/auth/out/everywhere", signed("Origin", "https://api.ramus.example.org"), func(s int) bool { return s == 403 }},
+		{app, "POST", "/auth/out/everywhere", signed("Origin", "https://api.ramus.example.org"),
+			func(s int) bool { return s == 403 }},
 		{app, "POST", "/auth/out/everywhere", signed("Origin", "null"), func(s int) bool { return s == 403 }},
-		{app, "POST", "/auth/out/everywhere", signed("Origin", "https://app.ramus.example.org:8443"), func(s int) bool { return s == 403 }},
+		{app, "POST", "/auth/out/everywhere", signed("Origin", "https://app.ramus.example.org:8443"),
+			func(s int) bool { return s == 403 }},
 		{app, "POST", "/auth/out/everywhere", signed(), func(s int) bool { return s == 403 }},
 		{app, "GET", "/live", signed("Origin", sibling), func(s int) bool { return s == 403 }},
 		{app, "GET", "/live", signed("Origin", "http://app.ramus.example.org"), func(s int) bool { return s == 403 }},
 		{app, "GET", "/live", signed(), func(s int) bool { return s == 403 }},
-		{app, "GET", "/live", signed("Origin", "https://app.ramus.example.org"), func(s int) bool { return s != 403 && s != 404 && s < 500 }},
+		{app, "GET", "/live", signed("Origin", "https://app.ramus.example.org"), func(s int) bool {
+			return s != 403 &&
+				s != 404 && s < 500
+		}},
 		// A header that a client adds changes no address.
-		{app, "GET", "/dashboard", http.Header{"X-Forwarded-Host": {"evil.example"}}, func(s int) bool { return s == 303 }},
+		{app, "GET", "/dashboard", http.Header{"X-Forwarded-Host": {"evil.example"}},
+			func(s int) bool { return s == 303 }},
 	} {
 		resp, _, text := r.askHost(t, x.host, x.method, x.path, x.header)
 		if !x.want(resp.StatusCode) || strings.Contains(resp.Header.Get("Location"), "evil") {
@@ -280,8 +290,8 @@ func TestCookiesOfHosts(t *testing.T) {
 	}
 }
 
-// TestFormsLeaveNoFiles sends a form that is too large for the memory to the host of pages. Its temporary files end with
-// the request.
+// TestFormsLeaveNoFiles sends a form that is too large for the memory to the host of pages. Its temporary files end
+// with the request.
 func TestFormsLeaveNoFiles(t *testing.T) {
 	r := open(t, false, func(s *gateway.Server) {
 		withPeople(t)(s)
@@ -343,10 +353,12 @@ func TestPreviewBelowDomain(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	resp, seen = b.do("GET", "http://ws-run-subject--5173.ramus.localhost/", http.Header{"X-Ramus-Workspace-Id": {"run-other"},
-		"X_Ramus_Workspace_Id": {"run-other"}, "X-Ramus_Node-ID": {"other"}, "Cookie": {"__Host-ramus=x; ramus=y"}}, "")
+	resp, seen = b.do("GET", "http://ws-run-subject--5173.ramus.localhost/",
+		http.Header{"X-Ramus-Workspace-Id": {"run-other"},
+			"X_Ramus_Workspace_Id": {"run-other"}, "X-Ramus_Node-ID": {"other"}, "Cookie": {"__Host-ramus=x; ramus=y"}}, "")
 	for name, values := range seen.Header {
-		if own := strings.Contains(strings.ToLower(name), "ramus"); own && (strings.Contains(name, "_") || len(values) != 1) {
+		if own := strings.Contains(strings.ToLower(name), "ramus"); own &&
+			(strings.Contains(name, "_") || len(values) != 1) {
 			t.Errorf("the application gets %s: %q", name, values)
 		}
 	}
@@ -355,7 +367,8 @@ func TestPreviewBelowDomain(t *testing.T) {
 		t.Errorf("%d %v", resp.StatusCode, seen.Header)
 	}
 	for _, host := range []string{"ws-run-subject--5174", "ws-run-other--5173", "ws-run-subject", "app"} {
-		if resp, _ := b.do("GET", "http://"+host+".ramus.localhost/to/?to=x", nil, ""); resp.StatusCode != 403 && resp.StatusCode != 404 {
+		if resp, _ := b.do("GET", "http://"+host+".ramus.localhost/to/?to=x", nil, ""); resp.StatusCode != 403 &&
+			resp.StatusCode != 404 {
 			t.Errorf("%s: %d", host, resp.StatusCode)
 		}
 	}

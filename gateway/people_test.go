@@ -177,7 +177,8 @@ func TestOthersDoNotPress(t *testing.T) {
 	}
 }
 
-// TestStopAsksNoName stops a run by the button while Slack does not return names. Slack is not asked for the name of the person.
+// TestStopAsksNoName stops a run by the button while Slack does not return names. Slack is not asked for the name of
+// the person.
 func TestStopAsksNoName(t *testing.T) {
 	k := openTalk(t, true, func(c *chat.Chat) { c.Settings.Gate.ThreadStarters = []string{owner, "U04"} })
 	k.slack.AddUser("U04", "fourth")
@@ -185,7 +186,8 @@ func TestStopAsksNoName(t *testing.T) {
 	k.atWork(ts, "go.txt")
 	run, before := k.runs("C01", ts)[0], k.slack.Count("users.info")
 	k.slack.Fail(slacktest.Fault{Method: "users.info", Times: -1, Status: 503})
-	if _, err := k.slack.Press(t.Context(), "U04", "C01", k.part("C01", ts, "progress")[0].TS, "stop", run.Name()); err != nil {
+	if _, err := k.slack.Press(t.Context(), "U04", "C01", k.part("C01", ts, "progress")[0].TS, "stop",
+		run.Name()); err != nil {
 		t.Fatal(err)
 	}
 	k.recorded("the end", func() bool { return k.runs("C01", ts)[0].Ended() })

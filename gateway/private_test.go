@@ -396,7 +396,8 @@ func TestPrivateWorkspace(t *testing.T) {
 		t.Errorf("it is not private after a restart: %v", err)
 	}
 	look("indexed again", h.openWays())
-	if status, body := h.ask(t, false, onlookers[0].token, "PATCH", "/api/workspaces/run-umbra", `{"private":false}`); status != 200 {
+	if status, body := h.ask(t, false, onlookers[0].token, "PATCH", "/api/workspaces/run-umbra",
+		`{"private":false}`); status != 200 {
 		t.Errorf("the owner cannot show it: %d %s", status, body)
 	}
 	for i := range onlookers {

@@ -46,8 +46,8 @@ type BlamedLine struct {
 	First bool `json:"first,omitempty"`
 }
 
-// Blame returns the lines of a file at a commit, each with the commit that it comes from, as git blame finds it: through
-// merges and through renames of the file. Returns [ErrTooLarge] for a file of more than 8 MiB.
+// Blame returns the lines of a file at a commit, each with the commit that it comes from, as git blame finds it:
+// through merges and through renames of the file. Returns [ErrTooLarge] for a file of more than 8 MiB.
 func (r *Repo) Blame(ctx context.Context, rev, path string, o BlameOptions) ([]BlamedLine, error) {
 	lines, err := r.blame(ctx, rev, path, o)
 	if err != nil {
@@ -119,7 +119,8 @@ func (r *Repo) blameCommand(commit Hash, path string, from, to int, grafts map[H
 			}
 			list.WriteString("\n")
 		}
-		c.Args, c.In = append(c.Args, "-S", "/dev/stdin"), strings.NewReader(strings.ReplaceAll(list.String(), " \n", "\n"))
+		c.Args, c.In = append(c.Args, "-S", "/dev/stdin"),
+			strings.NewReader(strings.ReplaceAll(list.String(), " \n", "\n"))
 	}
 	c.Args = append(c.Args, string(commit), "--", path)
 	return c, nil
@@ -128,8 +129,8 @@ func (r *Repo) blameCommand(commit Hash, path string, from, to int, grafts map[H
 // errBlame is the error of an output that is not git's.
 var errBlame = errors.New("git printed lines in an unknown form")
 
-// parseBlame parses the output of `git blame --porcelain`, which has at most most lines of the file. The path of a commit
-// is printed with its first line, and again if it changes.
+// parseBlame parses the output of `git blame --porcelain`, which has at most most lines of the file. The path of a
+// commit is printed with its first line, and again if it changes.
 func parseBlame(out []byte, most int) ([]BlamedLine, error) {
 	type source struct {
 		path  string
@@ -264,8 +265,8 @@ func (r *Repo) commits(ctx context.Context, hashes []Hash) ([]Commit, error) {
 	return list, nil
 }
 
-// IsCopy reports whether two commits have one author, with the date, and one message. A rebase makes such copies. It starts
-// no process. Returns [ErrNotFound] if one of them is not in the repository.
+// IsCopy reports whether two commits have one author, with the date, and one message. A rebase makes such copies. It
+// starts no process. Returns [ErrNotFound] if one of them is not in the repository.
 func (r *Repo) IsCopy(ctx context.Context, a, b Hash) (bool, error) {
 	var raw [2]object.RawCommit
 	for i, h := range []Hash{a, b} {

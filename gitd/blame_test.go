@@ -58,7 +58,8 @@ func blameHistory(t *testing.T, dir string, r *rand.Rand, steps int) {
 			write(t, filepath.Join(dir, name), fmt.Sprintf("main %d\n", i)+string(content))
 			gittest.Run(t, dir, "commit", "-q", "-a", "-m", fmt.Sprint("main ", i))
 			for _, how := range [][]string{{"-X", "theirs"}, {"-s", "ours"}} {
-				if _, err := gittest.Try(dir, append([]string{"merge", "-q", "--no-ff", "-m", "merge", "side"}, how...)...); err == nil {
+				if _, err := gittest.Try(dir, append([]string{"merge", "-q", "--no-ff", "-m", "merge", "side"},
+					how...)...); err == nil {
 					break
 				}
 				gittest.Try(dir, "merge", "--abort")
@@ -131,8 +132,8 @@ func TestBlameSquash(t *testing.T) {
 	commit(t, r, "work", "second", "old.txt", "1\n2\n3\n4\n5\n6\n7\n8\nnine\n")
 	tip := commit(t, r, "work", "third", "old.txt", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n")
 	commit(t, r, "main", "another", "other.txt", "x\n")
-	res, err := r.Merge(t.Context(), MergeRequest{From: "work", Into: "main", Strategy: StrategySquash, Committer: alice,
-		Message: "All of it\n\nReviewed-by: Bob"})
+	res, err := r.Merge(t.Context(), MergeRequest{From: "work", Into: "main", Strategy: StrategySquash,
+		Committer: alice, Message: "All of it\n\nReviewed-by: Bob"})
 	if err != nil || !res.Merged {
 		t.Fatal(res, err)
 	}
@@ -170,7 +171,8 @@ func TestBlameRefuses(t *testing.T) {
 		from, to int
 		want     error
 	}{
-		{"f", 1, 2, nil}, {"f", 2, 2, nil}, {"f", 0, 0, nil}, {"empty", 0, 0, nil}, {"f", 3, 3, ErrNotFound}, {"f", 1, 3, ErrNotFound},
+		{"f", 1, 2, nil}, {"f", 2, 2, nil}, {"f", 0, 0, nil}, {"empty", 0, 0, nil}, {"f", 3, 3, ErrNotFound},
+		{"f", 1, 3, ErrNotFound},
 		{"f", 2, 1, ErrInvalid}, {"f", -1, 1, ErrInvalid}, {"empty", 1, 1, ErrNotFound}, {"d", 0, 0, ErrInvalid},
 		{"none", 0, 0, ErrNotFound}, {"../f", 0, 0, ErrInvalid}, {"large", 1, 1, ErrTooLarge},
 	} {
@@ -202,8 +204,8 @@ func TestIsCopy(t *testing.T) {
 	r := newRepo(t)
 	a := commit(t, r, "main", "a", "f", "1")
 	add := func(message string, parents ...Hash) Hash {
-		h, err := r.WriteCommit(t.Context(), NewCommit{From: a, Parents: parents, Author: alice, When: time.Unix(1700000000, 0),
-			Message: message})
+		h, err := r.WriteCommit(t.Context(), NewCommit{From: a, Parents: parents, Author: alice,
+			When: time.Unix(1700000000, 0), Message: message})
 		if err != nil {
 			t.Fatal(err)
 		}

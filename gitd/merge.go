@@ -648,7 +648,8 @@ func (sc *mergeScratch) applyPick(ctx context.Context, pick object.RawCommit, h,
 	return sc.mergeTree(ctx, ours, h, "--allow-unrelated-histories")
 }
 
-// forget removes an object from the store, so that adoptObjects does not find it. A file that stays is an object that nothing needs.
+// forget removes an object from the store, so that adoptObjects does not find it. A file that stays is an object that
+// nothing needs.
 func (sc *mergeScratch) forget(h Hash) {
 	_ = os.Remove(filepath.Join(sc.r.dir, sc.store, string(h[:2]), string(h[2:])))
 }

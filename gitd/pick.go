@@ -20,8 +20,8 @@ type PickRequest struct {
 	Into string
 	// Commits are applied in this order. Each is compared with its first parent.
 	Commits []Hash
-	// Reverse takes the changes out, those of the last commit first, by one commit. Otherwise each commit becomes a commit on the
-	// branch with its author and its message, as git cherry-pick makes it, and must not be a merge.
+	// Reverse takes the changes out, those of the last commit first, by one commit. Otherwise each commit becomes a
+	// commit on the branch with its author and its message, as git cherry-pick makes it, and must not be a merge.
 	Reverse bool
 	// Message and Author are those of the commit of Reverse.
 	Message           string
@@ -29,13 +29,14 @@ type PickRequest struct {
 	When              time.Time // zero means now
 }
 
-// Pick brings the changes of commits to a branch, or takes them out of it, without a work tree. Changes that the branch has
-// already, or has no longer, are left out. Conflicts are a result and no error. Nothing is changed then, and At is the commit that
-// conflicts.
+// Pick brings the changes of commits to a branch, or takes them out of it, without a work tree. Changes that the branch
+// has already, or has no longer, are left out. Conflicts are a result and no error. Nothing is changed then, and At is
+// the commit that conflicts.
 func (r *Repo) Pick(ctx context.Context, p PickRequest) (MergeResult, error) {
 	res, err := r.pick(ctx, p)
 	if err != nil {
-		return MergeResult{}, fmt.Errorf("cannot %s %.200q of %s: %w", p.verb(), p.Into, r.name, gitcmd.ExplainFullDisk(err, r.dir))
+		return MergeResult{}, fmt.Errorf("cannot %s %.200q of %s: %w", p.verb(), p.Into, r.name,
+			gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return res, nil
 }
@@ -48,7 +49,8 @@ func (r *Repo) PickOnto(ctx context.Context, p PickRequest, onto Hash) (MergeRes
 		res, err = r.pickOnce(ctx, p, "", onto)
 	}
 	if err != nil {
-		return MergeResult{}, fmt.Errorf("cannot %s %.40s of %s: %w", p.verb(), onto, r.name, gitcmd.ExplainFullDisk(err, r.dir))
+		return MergeResult{}, fmt.Errorf("cannot %s %.40s of %s: %w", p.verb(), onto, r.name,
+			gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return res, nil
 }
@@ -137,7 +139,8 @@ func (r *Repo) pickOnce(ctx context.Context, p PickRequest, into string, ours Ha
 }
 
 // bring applies commits to tip, one by one.
-func (sc *mergeScratch) bring(ctx context.Context, p PickRequest, tip Hash) (_ Hash, conflicts []string, at Hash, err error) {
+func (sc *mergeScratch) bring(ctx context.Context, p PickRequest,
+	tip Hash) (_ Hash, conflicts []string, at Hash, err error) {
 	onto, err := sc.r.objects.TreeOf(ctx, tip)
 	if err != nil {
 		return "", nil, "", err
@@ -170,7 +173,8 @@ func (sc *mergeScratch) bring(ctx context.Context, p PickRequest, tip Hash) (_ H
 }
 
 // takeOut takes the changes of commits out of tip, by one commit.
-func (sc *mergeScratch) takeOut(ctx context.Context, p PickRequest, tip Hash) (_ Hash, conflicts []string, at Hash, err error) {
+func (sc *mergeScratch) takeOut(ctx context.Context, p PickRequest,
+	tip Hash) (_ Hash, conflicts []string, at Hash, err error) {
 	before, err := sc.r.objects.TreeOf(ctx, tip)
 	if err != nil {
 		return "", nil, "", err
@@ -198,8 +202,9 @@ func (sc *mergeScratch) takeOut(ctx context.Context, p PickRequest, tip Hash) (_
 	return made, nil, "", err
 }
 
-// applyReverse takes the change of one commit out of a tree: the merge of the tree with the commit's first parent, with the
-// commit itself as the merge base. As in applyPick, both sides become substitutes, here with the commit as their parent.
+// applyReverse takes the change of one commit out of a tree: the merge of the tree with the commit's first parent, with
+// the commit itself as the merge base. As in applyPick, both sides become substitutes, here with the commit as their
+// parent.
 func (sc *mergeScratch) applyReverse(ctx context.Context, pick object.RawCommit, h, onto Hash) (Hash, []string, error) {
 	before := object.EmptyTree
 	if len(pick.Parents) > 0 {
@@ -215,7 +220,8 @@ func (sc *mergeScratch) applyReverse(ctx context.Context, pick object.RawCommit,
 	var sides [2]Hash
 	for i, tree := range []Hash{onto, before} {
 		var err error
-		sides[i], err = sc.write("commit", object.RawCommit{Tree: tree, Parents: []Hash{h}, Author: who, Committer: who}.Encode())
+		sides[i], err = sc.write("commit", object.RawCommit{Tree: tree, Parents: []Hash{h}, Author: who,
+			Committer: who}.Encode())
 		if err != nil {
 			return "", nil, err
 		}

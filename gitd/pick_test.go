@@ -9,8 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
-// TestPickAgrees compares picks and their reversal in random histories with git cherry-pick and git revert: results, files in
-// conflict, and the commit that conflicts.
+// TestPickAgrees compares picks and their reversal in random histories with git cherry-pick and git revert: results,
+// files in conflict, and the commit that conflicts.
 func TestPickAgrees(t *testing.T) {
 	done, conflicts := 0, 0
 	for seed := range uint64(*mergeRounds) {
@@ -51,7 +51,8 @@ func TestPickAgrees(t *testing.T) {
 				}
 			}
 			out, wantErr := gittest.Try(dir, args...)
-			res, err := r.PickOnto(t.Context(), PickRequest{Commits: commits, Reverse: reverse, Committer: alice, Message: "undo"}, main)
+			res, err := r.PickOnto(t.Context(), PickRequest{Commits: commits, Reverse: reverse, Committer: alice,
+				Message: "undo"}, main)
 			if err != nil {
 				t.Errorf("seed %d, reverse %v: %v", seed, reverse, err)
 				continue
@@ -62,7 +63,8 @@ func TestPickAgrees(t *testing.T) {
 				conflicts++
 				slices.Sort(res.Conflicts)
 				head := map[bool]string{false: "CHERRY_PICK_HEAD", true: "REVERT_HEAD"}[reverse]
-				if at := git(t, dir, "rev-parse", head); res.Merged || !slices.Equal(res.Conflicts, unmerged) || at != string(res.At) {
+				if at := git(t, dir, "rev-parse", head); res.Merged || !slices.Equal(res.Conflicts, unmerged) ||
+					at != string(res.At) {
 					t.Errorf("seed %d, reverse %v: %+v, git stopped at %s with %v", seed, reverse, res, at, unmerged)
 				}
 			case wantErr != nil:
@@ -108,7 +110,8 @@ func TestPickUndo(t *testing.T) {
 	if err != nil || !res.Merged || res.Old != last {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if got, err := r.ReadFile(t.Context(), "main", "f", 1000); err != nil || string(got) != "1\n2\n3\n4\n5\n6\n7\n8\nnine\n" {
+	if got, err := r.ReadFile(t.Context(), "main", "f", 1000); err != nil ||
+		string(got) != "1\n2\n3\n4\n5\n6\n7\n8\nnine\n" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := r.Entry(t.Context(), "main", "g"); !errors.Is(err, ErrNotFound) {
@@ -128,7 +131,8 @@ func TestPickUndo(t *testing.T) {
 
 	commit(t, r, "main", "other", "f", "1\n2\n3\n4\nfünf\n6\n7\n8\nnine\n")
 	tip, _ := r.Resolve(t.Context(), "main")
-	res, err = r.Pick(t.Context(), PickRequest{Into: "main", Commits: []Hash{b}, Reverse: true, Committer: alice, Message: "Undo b"})
+	res, err = r.Pick(t.Context(), PickRequest{Into: "main", Commits: []Hash{b}, Reverse: true, Committer: alice,
+		Message: "Undo b"})
 	if err != nil || res.Merged || !slices.Equal(res.Conflicts, []string{"f"}) || res.At != b {
 		t.Errorf("%+v, %v", res, err)
 	}

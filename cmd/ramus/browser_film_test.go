@@ -18,7 +18,8 @@ func TestBrowserFilm(t *testing.T) {
 	if !browserFull() {
 		t.Skip("only with RAMUS_TEST=full: builds the image browser-video, for a minute")
 	}
-	if out, err := exec.CommandContext(t.Context(), "make", "-C", "../..", "browser-video").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "make", "-C", "../..",
+		"browser-video").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the image browser-video: %v\n%s", err, out)
 	}
 	s := newBrowserServer(t, "docker", "image: ramus/browser:video")

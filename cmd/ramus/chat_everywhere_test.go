@@ -64,7 +64,8 @@ func TestConversationEverywhere(t *testing.T) {
 	}
 	s := newChatServer(t, "")
 	config := filepath.Join(s.data, "ramus.yaml")
-	s.sh(s.data, `chmod 755 "$2" "$(dirname "$2")"; printf '%s' "$1" >>"$0"`, config, strings.ReplaceAll(agentConfig, "BIN", bin), bin)
+	s.sh(s.data, `chmod 755 "$2" "$(dirname "$2")"; printf '%s' "$1" >>"$0"`, config,
+		strings.ReplaceAll(agentConfig, "BIN", bin), bin)
 	s.start()
 
 	thread := s.say("", "Begin with this:\nsay begun\nrun sleep 600")

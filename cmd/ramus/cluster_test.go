@@ -20,7 +20,8 @@ func clusterDir() string {
 	return filepath.Join(cache, "ramus", "cluster")
 }
 
-// clusterNetwork returns the network namespace of the cluster. Returns "" if no cluster is up, or if this user may not enter it.
+// clusterNetwork returns the network namespace of the cluster. Returns "" if no cluster is up, or if this user may not
+// enter it.
 func clusterNetwork() string {
 	init, err := os.ReadFile(filepath.Join(clusterDir(), "run", "init"))
 	if err != nil || os.Geteuid() != 0 {
@@ -36,8 +37,8 @@ func clusterNetwork() string {
 	return namespace
 }
 
-// writeClusterIn writes the program cluster-in of stories, which runs a command in the network of the cluster. So the address of a
-// cluster that has ended is never looked for on the machine's own network.
+// writeClusterIn writes the program cluster-in of stories, which runs a command in the network of the cluster. So the
+// address of a cluster that has ended is never looked for on the machine's own network.
 func writeClusterIn(dir string) error {
 	namespace := clusterNetwork()
 	if namespace == "" {

@@ -43,7 +43,8 @@ bad one its last. A branch needs --good.
 			fs.StringVar(&b.Bad, "bad", "", "`commit` at which it fails (default the last one)")
 			fs.StringVar(&task, "task", "", "`name` of a task of the library, in place of a command")
 			fs.IntVar(&b.Width, "k", 4, "`number` of commits at once, at most 16")
-			fs.DurationVar(&limit, "timeout", 0, "stop a command after this `duration`; the commit counts as one that cannot be tried")
+			fs.DurationVar(&limit, "timeout", 0,
+				"stop a command after this `duration`; the commit counts as one that cannot be tried")
 			fs.BoolVar(&b.Fresh, "fresh", false, "ignore the results of earlier searches")
 			fs.BoolVar(&b.Dry, "dry", false, "show the plan and run nothing")
 			fs.BoolVar(&asJSON, "json", false, "the answer as JSON")
@@ -84,8 +85,8 @@ bad one its last. A branch needs --good.
 
 // bisectPlan shows a plan on standard error.
 func (e *env) bisectPlan(p trial.Plan) {
-	fmt.Fprintf(e.err, "%d steps from %s (good) to %s (bad), %d at once, about %d rounds", p.Steps, short(string(p.Good)),
-		short(string(p.Bad)), p.Width, p.Rounds)
+	fmt.Fprintf(e.err, "%d steps from %s (good) to %s (bad), %d at once, about %d rounds", p.Steps,
+		short(string(p.Good)), short(string(p.Bad)), p.Width, p.Rounds)
 	if p.Known > 0 {
 		fmt.Fprintf(e.err, "; the results of %d are known", p.Known)
 	}

@@ -88,7 +88,8 @@ the key of the person who asks, or else that of the repository, or else the serv
 			fs.StringVar(&given.cloud, "cloud", "", "`NAME` of the provider of machines that accepts the token")
 			fs.BoolVar(&given.oauth, "oauth", false, "the value is a token of OAuth, and no key")
 			fs.BoolVar(&given.one.Inactive, "off", false, "keep the key of an agent or a cloud without using it")
-			fs.StringVar(&given.file, "env-file", "", "`FILE` with NAME=VALUE lines, all of which are stored; - is standard input")
+			fs.StringVar(&given.file, "env-file", "",
+				"`FILE` with NAME=VALUE lines, all of which are stored; - is standard input")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			in, err := given.read(e, args)
@@ -138,7 +139,8 @@ func (g *givenSecret) read(e *env, args []string) (in credential.NewCredentials,
 	}
 	if g.file != "" {
 		if len(args) > 0 || one.Reference != "" || one.Type != "" || g.oauth {
-			return in, usage("--env-file stores all of a file as secrets: leave NAME, --ref, --agent, --cloud and --oauth out")
+			return in, usage("--env-file stores all of a file as secrets: leave NAME, --ref, --agent, --cloud and " +
+				"--oauth out")
 		}
 		text, err := readInput(e, g.file)
 		if err != nil {

@@ -15,9 +15,10 @@ import (
 )
 
 func tokenCommand() command {
-	return command{name: "token", args: "create|list|revoke|show", short: "create, list and revoke tokens", subs: []command{
-		tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand(), tokenShowCommand(),
-	}}
+	return command{name: "token", args: "create|list|revoke|show", short: "create, list and revoke tokens",
+		subs: []command{
+			tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand(), tokenShowCommand(),
+		}}
 }
 
 func tokenCreateCommand() command {
@@ -51,7 +52,8 @@ administrator, and ends with RAMUS_TOKEN at the latest.`,
 			fs.DurationVar(&life, "for", 30*24*time.Hour, "`duration` until the token expires")
 			fs.Var(&read, "ref-read",
 				"a `ref` that the token may read (refs/heads/main, refs/heads/*); may be repeated (default all)")
-			fs.Var(&write, "ref", "a `ref` that the token may write; may be repeated (default, with scope write, those of --ref-read, or else all branches and tags)")
+			fs.Var(&write, "ref", "a `ref` that the token may write; may be repeated (default, with scope write, "+
+				"those of --ref-read, or else all branches and tags)")
 			fs.BoolVar(&n.Force, "force", false, "allow git to force")
 			fs.BoolVar(&n.Delete, "delete", false, "allow git to delete")
 			fs.BoolVar(&e.json, "json", false, "as JSON, with its contents")

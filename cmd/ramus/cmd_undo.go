@@ -43,7 +43,8 @@ that changed them.`,
 			if p.Work.As != "" {
 				how += " as " + short(string(p.Work.As))
 			}
-			fmt.Fprintf(e.err, "taking %s of %s (%s) out of %s\n", commits(len(p.Work.Commits)), p.Work.Run, how, p.Work.Into)
+			fmt.Fprintf(e.err, "taking %s of %s (%s) out of %s\n", commits(len(p.Work.Commits)), p.Work.Run, how,
+				p.Work.Into)
 			if p.Work.Undone != "" {
 				fmt.Fprintf(e.err, "%s took them out before\n", short(string(p.Work.Undone)))
 			}

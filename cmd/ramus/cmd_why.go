@@ -90,7 +90,8 @@ func parseLines(arg string) (path string, from, to int, err error) {
 // why shows an answer for people. A cause is shown once, after the lines that have it.
 func (e *env) why(a provenance.Answer) {
 	for i, l := range a.Lines {
-		fmt.Fprintf(e.out, "%s  %s\n", e.colour(dim, fmt.Sprintf("%s:%d", e.oneLine(a.Path, 200), l.Line)), e.oneLine(l.Text, 160))
+		fmt.Fprintf(e.out, "%s  %s\n", e.colour(dim, fmt.Sprintf("%s:%d", e.oneLine(a.Path, 200), l.Line)),
+			e.oneLine(l.Text, 160))
 		if i+1 < len(a.Lines) && a.Lines[i+1].Cause == l.Cause {
 			continue
 		}
@@ -149,7 +150,8 @@ func (e *env) cause(c provenance.Cause, l provenance.Line, path string) {
 		row("pull", e.oneLine(fmt.Sprintf("#%d  %s", c.Pull.Number, c.Pull.URL), 200))
 	}
 	for _, check := range c.Checks {
-		row("check", e.oneLine(strings.TrimSpace(fmt.Sprintf("%s %s  %s  %s", check.Check, check.Result, check.Command, check.Why)), 200))
+		row("check", e.oneLine(strings.TrimSpace(fmt.Sprintf("%s %s  %s  %s", check.Check, check.Result, check.Command,
+			check.Why)), 200))
 	}
 	for _, out := range []string{c.Stdout, c.Stderr} {
 		for line := range strings.Lines(out) {
@@ -177,8 +179,8 @@ func (e *env) whyResult(c provenance.Cause) string {
 	return strings.Join(parts, "  ")
 }
 
-// whyPorcelain writes an answer in the format of git blame --porcelain. Everything that is known of a commit is written with its
-// first line.
+// whyPorcelain writes an answer in the format of git blame --porcelain. Everything that is known of a commit is written
+// with its first line.
 func (e *env) whyPorcelain(a provenance.Answer) error {
 	w := bufio.NewWriter(e.out)
 	shown := make([]bool, len(a.Causes))

@@ -499,8 +499,8 @@ func (s *Size) UnmarshalText(b []byte) error {
 
 // choices are the values of the keys with a closed list of values.
 var choices = map[string][]string{
-	"engine": {"auto", "sandbox", "docker", "kubernetes"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"",
-		"openai", "anthropic"}, "sign_in.default": {"none", "viewer", "member"}, "web.js": {"on", "off"},
+	"engine": {"auto", "sandbox", "docker", "kubernetes"}, "work_tree": {"auto", "root", "helper", "portable"},
+	"llm.kind": {"", "openai", "anthropic"}, "sign_in.default": {"none", "viewer", "member"}, "web.js": {"on", "off"},
 	"workspaces.write": {"members", "owner"},
 	"agents.*.kind":    {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"},
 	"agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},

@@ -37,7 +37,8 @@ func diagnoseDomain(ctx context.Context, c Config,
 		}
 	}
 	if d.Local() {
-		return says + "; browsers know the way to names below localhost, and other programs may need `curl --resolve`", nil
+		return says + "; browsers know the way to names below localhost, and other programs may need " +
+			"`curl --resolve`", nil
 	}
 	return says, checkNames(ctx, d, names, lookUp)
 }

@@ -29,13 +29,15 @@ func writeCertificate(t *testing.T, names ...string) (chain, private string) {
 	return chain, private
 }
 
-// makeCertificate writes a certificate of names that signs itself, which programs take for their only authority, and its key.
+// makeCertificate writes a certificate of names that signs itself, which programs take for their only authority, and
+// its key.
 func makeCertificate(chain, private string, names ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, NotBefore: time.Now().Add(-time.Hour),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: names[0]},
+		DNSNames: names, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
@@ -62,9 +64,10 @@ func TestDiagnoseDomain(t *testing.T) {
 		known      []string
 		says, fail string
 	}{
-		"none":     {},
-		"proxy":    {config: Config{Domain: "d.example"}, known: all, says: "workspaces at ws-ID.d.example"},
-		"wildcard": {config: Config{Domain: "d.example", TLSCert: wild, TLSKey: wildKey}, known: all, says: "https://api.d.example"},
+		"none":  {},
+		"proxy": {config: Config{Domain: "d.example"}, known: all, says: "workspaces at ws-ID.d.example"},
+		"wildcard": {config: Config{Domain: "d.example", TLSCert: wild, TLSKey: wildKey}, known: all,
+			says: "https://api.d.example"},
 		"few": {config: Config{Domain: "d.example", TLSCert: few, TLSKey: fewKey}, known: all,
 			fail: "not for content.d.example, ws-run-example.d.example; a certificate of *.d.example"},
 		"no wildcard in DNS": {config: Config{Domain: "d.example"}, known: all[:3],
@@ -98,11 +101,12 @@ func TestDiagnoseDomain(t *testing.T) {
 			}
 		})
 	}
-	_, err := diagnoseDomain(t.Context(), Config{Domain: "d.example"}, func(ctx context.Context, _ string) ([]string, error) {
+	look := func(ctx context.Context, _ string) ([]string, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		cancel()
 		return nil, ctx.Err()
-	})
+	}
+	_, err := diagnoseDomain(t.Context(), Config{Domain: "d.example"}, look)
 	if err == nil || !strings.Contains(err.Error(), "DNS has no app.d.example") {
 		t.Errorf("without DNS: %v", err)
 	}
@@ -111,13 +115,19 @@ func TestDiagnoseDomain(t *testing.T) {
 // TestSettleDomain checks the keys that follow from the domain.
 func TestSettleDomain(t *testing.T) {
 	for name, x := range map[string]struct{ text, url, programs, content string }{
-		"none":      {"{}", "", "", ""},
-		"name":      {"domain: Ramus.Example.org", "https://app.ramus.example.org", "https://api.ramus.example.org", "https://content.ramus.example.org"},
-		"port":      {"domain: https://d.example:8443", "https://app.d.example:8443", "https://api.d.example:8443", "https://content.d.example:8443"},
-		"set":       {"{domain: d.example, url: https://other.example}", "https://other.example", "https://api.d.example", "https://content.d.example"},
-		"pages":     {"{domain: d.example, url: https://App.d.example/}", "https://app.d.example", "https://api.d.example", "https://content.d.example"},
-		"programs":  {"{domain: d.example, url: https://api.d.example}", "https://app.d.example", "https://api.d.example", "https://content.d.example"},
-		"elsewhere": {"{domain: d.example, web: {content_url: https://files.example}}", "https://app.d.example", "https://api.d.example", "https://files.example"},
+		"none": {"{}", "", "", ""},
+		"name": {"domain: Ramus.Example.org", "https://app.ramus.example.org", "https://api.ramus.example.org",
+			"https://content.ramus.example.org"},
+		"port": {"domain: https://d.example:8443", "https://app.d.example:8443", "https://api.d.example:8443",
+			"https://content.d.example:8443"},
+		"set": {"{domain: d.example, url: https://other.example}", "https://other.example", "https://api.d.example",
+			"https://content.d.example"},
+		"pages": {"{domain: d.example, url: https://App.d.example/}", "https://app.d.example", "https://api.d.example",
+			"https://content.d.example"},
+		"programs": {"{domain: d.example, url: https://api.d.example}", "https://app.d.example",
+			"https://api.d.example", "https://content.d.example"},
+		"elsewhere": {"{domain: d.example, web: {content_url: https://files.example}}", "https://app.d.example",
+			"https://api.d.example", "https://files.example"},
 	} {
 		file := filepath.Join(t.TempDir(), "ramus.yaml")
 		if err := os.WriteFile(file, []byte(x.text), 0o600); err != nil {
@@ -132,7 +142,8 @@ func TestSettleDomain(t *testing.T) {
 			t.Errorf("%s: %q, %q, %q, %v", name, c.URL, programsURL(c), content, err)
 		}
 	}
-	if _, err := LoadConfig(filepath.Join(t.TempDir(), "none"), true, []string{"RAMUS_DOMAIN=http://d.example"}); err == nil ||
+	if _, err := LoadConfig(filepath.Join(t.TempDir(), "none"), true,
+		[]string{"RAMUS_DOMAIN=http://d.example"}); err == nil ||
 		!strings.Contains(err.Error(), "by https alone") {
 		t.Errorf("a domain without TLS: %v", err)
 	}

@@ -65,8 +65,8 @@ func checkOtherHosts(c Config, d *domain.Domain) error {
 	return nil
 }
 
-// parsedDomain returns the domain of a configuration without the checks of [newDomain]. Returns nil if there is none, or
-// if [Config.settleDomain] refuses it.
+// parsedDomain returns the domain of a configuration without the checks of [newDomain]. Returns nil if there is none,
+// or if [Config.settleDomain] refuses it.
 func parsedDomain(c Config) *domain.Domain {
 	if c.Domain == "" {
 		return nil

@@ -20,10 +20,11 @@ func newKubernetes(c Config, log *slog.Logger) (*kubernetes.Engine, error) {
 		return nil, fmt.Errorf("cannot use Kubernetes: %w", err)
 	}
 	if k.Image == "" {
-		return nil, errors.New("cannot use Kubernetes: kubernetes.image must name an image that has /ramus-runner, as ramus's own does")
+		return nil, errors.New("cannot use Kubernetes: kubernetes.image must name an image that has /ramus-runner, " +
+			"as ramus's own does")
 	}
-	e := &kubernetes.Engine{Cluster: cluster, Namespace: k.Namespace, Runtime: k.Image, Image: c.Image, Template: k.Template,
-		UserNamespaces: k.UserNamespaces, Log: log,
+	e := &kubernetes.Engine{Cluster: cluster, Namespace: k.Namespace, Runtime: k.Image, Image: c.Image,
+		Template: k.Template, UserNamespaces: k.UserNamespaces, Log: log,
 		Requests: kubernetes.Requests{Memory: int64(k.Requests.Memory), CPUs: k.Requests.CPUs}}
 	if k.Sidecars > 0 {
 		e.Side = kubernetes.Side{Image: c.Browser.Image, Limits: newBrowser(c.Browser).Limits, Count: k.Sidecars}

@@ -183,7 +183,8 @@ func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (
 		return says, true, nil
 	}
 	if _, ok := engine.(*kubernetes.Engine); ok {
-		return "portable: git clones in each container, because containers of Kubernetes are on other machines", sees, nil
+		return "portable: git clones in each container, because containers of Kubernetes are on other machines",
+			sees, nil
 	}
 	if len(w.lower) == 0 {
 		return "portable: git clones in each container, as set by work_tree", sees, nil

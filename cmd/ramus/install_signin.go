@@ -234,8 +234,8 @@ func (i *installation) printLink(out io.Writer) {
 	fmt.Fprintf(out, "ramus: sign in at %s (once, within ten minutes; `ramus open` makes another link)\n", link)
 }
 
-// ownersAddress returns the URL at which a browser of this machine reaches the pages. Returns "" if people sign in by the
-// configuration, or if more than this machine reaches the server.
+// ownersAddress returns the URL at which a browser of this machine reaches the pages. Returns "" if people sign in by
+// the configuration, or if more than this machine reaches the server.
 func (i *installation) ownersAddress() string {
 	switch {
 	case i.gateway.Loopback == "" || i.oidc != nil || i.forges.hub.signIn != nil:

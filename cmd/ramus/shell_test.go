@@ -39,15 +39,16 @@ type typist struct {
 	out bytes.Buffer
 }
 
-// prepare gives the person a data folder with the repository app and the text of a configuration. The container of a caller
-// is removed at the end of the test.
+// prepare gives the person a data folder with the repository app and the text of a configuration. The container of a
+// caller is removed at the end of the test.
 func (p *typist) prepare(caller, config string) {
 	p.t.Helper()
 	if err := (&sandbox.Engine{Dir: p.t.TempDir(), Runner: p.binary}).Check(p.t.Context()); err != nil {
 		p.t.Skipf("cannot run here: %v", err)
 	}
 	data := filepath.Join(p.dir, "data")
-	p.env = append([]string{"PATH=" + filepath.Dir(p.binary) + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "RAMUS_DATA=" + data,
+	p.env = append([]string{"PATH=" + filepath.Dir(p.binary) + ":" + os.Getenv("PATH"), "HOME=" + p.dir,
+		"RAMUS_DATA=" + data,
 		"TERM=xterm", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org",
 		"GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org", "TMPDIR=" + os.TempDir()}, testWay()...)
 	p.t.Cleanup(func() {

@@ -283,8 +283,8 @@ func (d *desk) paste(t *testing.T) {
 	}
 }
 
-// keyboard leaves the terminal by F6. Tab leads past it, and Enter at its tab leads back. After the focus was elsewhere, Tab leads into it
-// again, also if the focus was nowhere in between.
+// keyboard leaves the terminal by F6. Tab leads past it, and Enter at its tab leads back. After the focus was
+// elsewhere, Tab leads into it again, also if the focus was nowhere in between.
 func (d *desk) keyboard(t *testing.T) {
 	const inside = `document.activeElement.matches('.xterm-helper-textarea')`
 	d.tab.Wait(inside)

@@ -201,8 +201,9 @@ func (l *Local) usage(ctx context.Context, s Storage, most int64) (Usage, error)
 	return u.sum, nil
 }
 
-// Count returns the space that the folders at some paths take together, for a process that sees them at these paths. No link is followed,
-// at the end of a path or below. Commands may change the content meanwhile. A sum above most has a larger number of files than most.
+// Count returns the space that the folders at some paths take together, for a process that sees them at these paths. No
+// link is followed, at the end of a path or below. Commands may change the content meanwhile. A sum above most has a
+// larger number of files than most.
 func Count(ctx context.Context, most int64, paths ...string) (Usage, error) {
 	u := newUsage(ctx, most)
 	for _, path := range paths {

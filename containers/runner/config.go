@@ -43,13 +43,13 @@ type Config struct {
 	DoorFolder string
 	// Sealed has the runner refuse to start while the container has a network interface other than the loopback.
 	Sealed bool
-	// UserPIDs has PIDs limit the processes of the commands' user, if the container has a user namespace of its own. It is for
-	// engines that have no limit for a container.
+	// UserPIDs has PIDs limit the processes of the commands' user, if the container has a user namespace of its own. It
+	// is for engines that have no limit for a container.
 	UserPIDs bool
 	// Without has the prefixes of the names of variables that the runner has and commands do not get.
 	Without []string
-	// Idle is the time after which a silent connection is closed. The default is 2 minutes. A live peer sends keepalives far more
-	// often, unless its connection is being made again.
+	// Idle is the time after which a silent connection is closed. The default is 2 minutes. A live peer sends
+	// keepalives far more often, unless its connection is being made again.
 	Idle time.Duration
 	// Alive is a file without which the runner ends, and all commands with it. It looks each minute. Empty means none.
 	Alive string

@@ -23,7 +23,8 @@ func TestEnvironmentWithout(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
 	t.Setenv("KUBE", "kept")
 	env := baseEnvironment(Config{Without: []string{"KUBERNETES_"}})
-	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "KUBERNETES_") }) || !slices.Contains(env, "KUBE=kept") {
+	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "KUBERNETES_") }) ||
+		!slices.Contains(env, "KUBE=kept") {
 		t.Errorf("commands have %q", env)
 	}
 }

@@ -54,7 +54,8 @@ func TestWindow(t *testing.T) {
 			over = n
 		case <-time.After(50 * time.Millisecond):
 		}
-		// The brake begins with the attachment, a moment after the program. The window bounds the output of that moment.
+		// The brake begins with the attachment, a moment after the program. The window bounds the output of that
+		// moment.
 		if over > hold+window {
 			t.Errorf("%d bytes without an acknowledgement", over)
 		}

@@ -115,8 +115,8 @@ func (l *lines) take(slots chan struct{}) error {
 	}
 }
 
-// settle waits until all updates that were passed on are handled. The SDK handles requests on goroutines of their own, so
-// that a question could otherwise come before the words and the tool call that it is about.
+// settle waits until all updates that were passed on are handled. The SDK handles requests on goroutines of their own,
+// so that a question could otherwise come before the words and the tool call that it is about.
 func (l *lines) settle() error {
 	l.mu.Lock()
 	settled := l.settled

@@ -18,9 +18,9 @@ const (
 	maxCommand = 1536 // the command, and the input as JSON
 )
 
-// Describe returns the question for a person, and the command that it is about, or "". The words do not repeat the command, nor an input
-// that the title contains. Any other input is in the words as JSON. If the title, the command or the input is longer than its bound, the
-// words have its length, so that a person knows that a part is not shown.
+// Describe returns the question for a person, and the command that it is about, or "". The words do not repeat the
+// command, nor an input that the title contains. Any other input is in the words as JSON. If the title, the command or
+// the input is longer than its bound, the words have its length, so that a person knows that a part is not shown.
 func (q Question) Describe() (words, command string) {
 	title, kind := q.Tool.Words(), ""
 	if k := text.OneLine(q.Tool.Kind, maxKind); k != "" {
@@ -29,7 +29,8 @@ func (q Question) Describe() (words, command string) {
 	command, rest := splitInput(q.Tool.RawInput, title)
 	cut := cutNote("command", command, maxCommand) + cutNote("input", rest, maxCommand)
 	bare := strings.Trim(title, "` ")
-	if flat := strings.Join(strings.Fields(command), " "); flat != "" && strings.HasSuffix(bare, flat) && len(bare)-len(flat) < 20 {
+	if flat := strings.Join(strings.Fields(command), " "); flat != "" && strings.HasSuffix(bare, flat) &&
+		len(bare)-len(flat) < 20 {
 		words = "The agent asks for permission to run a command" + kind + ":"
 	} else {
 		words = "The agent asks for permission: " + text.Clip(title, maxTitle) + kind
@@ -74,7 +75,8 @@ func splitInput(raw json.RawMessage, title string) (command, rest string) {
 	}
 	for name, v := range fields {
 		s, ok := v.(string)
-		if !ok || !slices.Contains(titled, name) || !slices.Contains(strings.FieldsFunc(title, inTitle), s) && s != title {
+		if !ok || !slices.Contains(titled, name) ||
+			!slices.Contains(strings.FieldsFunc(title, inTitle), s) && s != title {
 			return command, readable(fields)
 		}
 	}

@@ -61,7 +61,8 @@ type Turn interface {
 	Emit(record.Event) error
 	// Output returns where the agent's words go, and its other output.
 	Output() (stdout, stderr io.Writer)
-	// AskPermission asks a person whether the agent may do something, and returns the id of the option that the person chose.
+	// AskPermission asks a person whether the agent may do something, and returns the id of the option that the person
+	// chose.
 	AskPermission(context.Context, acp.Question) (option string, err error)
 }
 

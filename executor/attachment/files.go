@@ -42,7 +42,8 @@ type Files struct {
 	Git *gitd.Server
 	// Output is the folder of the run's outputs while it works.
 	Output string
-	// Stored opens a file of the run's evidence that is too large for git. The run must have ended or wait for a person.
+	// Stored opens a file of the run's evidence that is too large for git. The run must have ended or wait for a
+	// person.
 	Stored func(ctx context.Context, name string) (io.ReadCloser, error)
 }
 

@@ -97,8 +97,9 @@ func TestRead(t *testing.T) {
 	}
 
 	// Those of the request are in the ref, and large ones elsewhere.
-	h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Author: gitd.Person{Name: "Ada", Email: "ada@example.org"}, Message: "x",
-		Put: []gitd.File{{Path: Folder + "/" + record.FirstPrompt + "/small", Content: []byte("sealed")}}})
+	h, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Author: gitd.Person{Name: "Ada", Email: "ada@example.org"},
+		Message: "x",
+		Put:     []gitd.File{{Path: Folder + "/" + record.FirstPrompt + "/small", Content: []byte("sealed")}}})
 	if err == nil {
 		err = repo.Update(t.Context(), gitd.RefUpdate{Name: record.RunRef(p.Run.Caller, p.Run.ID), New: h})
 	}

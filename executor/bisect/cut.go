@@ -2,9 +2,9 @@ package bisect
 
 import "slices"
 
-// choose returns the cut points of a round: at most k steps that can be tried, by index. It compares the points that cut a line
-// into equal parts with those that halve the largest part again and again, and takes those that leave fewer steps in the worst
-// case. In a line the first are the best ones. Among branches they may be close to each other.
+// choose returns the cut points of a round: at most k steps that can be tried, by index. It compares the points that
+// cut a line into equal parts with those that halve the largest part again and again, and takes those that leave fewer
+// steps in the worst case. In a line the first are the best ones. Among branches they may be close to each other.
 func (s *Search) choose(k int) []int {
 	var open []int
 	for i := range s.steps {

@@ -24,8 +24,8 @@ const (
 	Skip Result = "skip" // it cannot be tried
 )
 
-// Status returns the result that the exit status of a command means, as `git bisect run` has it: 0 is good, 125 is skip, 1 to 127
-// are bad. Returns an error for others, which mean that the command itself failed.
+// Status returns the result that the exit status of a command means, as `git bisect run` has it: 0 is good, 125 is
+// skip, 1 to 127 are bad. Returns an error for others, which mean that the command itself failed.
 func Status(exit int) (Result, error) {
 	switch {
 	case exit == 0:
@@ -60,18 +60,20 @@ type Search struct {
 	rounds  int
 }
 
-// New returns the search for the first bad step. steps are the history of the last one, which is bad, without the history of
-// commits that are good. Parents come before children. Parents that are no steps are good. known has the results of trees that
-// are known, and may be nil.
+// New returns the search for the first bad step. steps are the history of the last one, which is bad, without the
+// history of commits that are good. Parents come before children. Parents that are no steps are good. known has the
+// results of trees that are known, and may be nil.
 func New(steps []Step, known map[gitd.Hash]Result) (*Search, error) {
 	if len(steps) == 0 {
-		return nil, fmt.Errorf("there is nothing to search: the bad commit is in the history of the good one: %w", gitd.ErrInvalid)
+		return nil, fmt.Errorf("there is nothing to search: the bad commit is in the history of the good one: %w",
+			gitd.ErrInvalid)
 	}
 	if len(steps) > MaxSteps {
 		return nil, fmt.Errorf("%d steps are too many, at most %d: %w", len(steps), MaxSteps, gitd.ErrTooLarge)
 	}
-	s := &Search{steps: slices.Clone(steps), index: make(map[gitd.Hash]int, len(steps)), history: make([]set, len(steps)),
-		left: newSet(len(steps)), skipped: newSet(len(steps)), bad: len(steps) - 1, trees: map[gitd.Hash]Result{}}
+	s := &Search{steps: slices.Clone(steps), index: make(map[gitd.Hash]int, len(steps)),
+		history: make([]set, len(steps)), left: newSet(len(steps)), skipped: newSet(len(steps)), bad: len(steps) - 1,
+		trees: map[gitd.Hash]Result{}}
 	for tree, r := range known {
 		s.trees[tree] = r
 	}
@@ -95,8 +97,8 @@ func New(steps []Step, known map[gitd.Hash]Result) (*Search, error) {
 	return s, nil
 }
 
-// Next begins a round and returns its steps, at most k of different trees. It returns none if the search has ended. Steps whose
-// trees have results are not returned.
+// Next begins a round and returns its steps, at most k of different trees. It returns none if the search has ended.
+// Steps whose trees have results are not returned.
 func (s *Search) Next(k int) []Step {
 	k = min(max(k, 1), MaxWidth)
 	for {
@@ -124,7 +126,8 @@ func (s *Search) Next(k int) []Step {
 	}
 }
 
-// Mark records the result of a step. Returns [ErrContradiction] if the step is the last one, which is bad, and r is good.
+// Mark records the result of a step. Returns [ErrContradiction] if the step is the last one, which is bad, and r is
+// good.
 func (s *Search) Mark(commit gitd.Hash, r Result) error {
 	i, known := s.index[commit]
 	if !known {

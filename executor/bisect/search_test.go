@@ -68,8 +68,8 @@ func TestRounds(t *testing.T) {
 				})
 				first, ok := s.Found()
 				if !ok || first.Commit != name(fault) || s.Rounds() > most {
-					t.Fatalf("k %d, %d steps, fault at %d: found %v, %v in %d rounds, allowed are %d", k, n, fault, first.Commit,
-						ok, s.Rounds(), most)
+					t.Fatalf("k %d, %d steps, fault at %d: found %v, %v in %d rounds, allowed are %d", k, n, fault,
+						first.Commit, ok, s.Rounds(), most)
 				}
 				if k == 4 && n == 256 && s.Rounds() > 4 {
 					t.Fatalf("%d rounds for 256 steps", s.Rounds())
@@ -127,8 +127,8 @@ func newGraph(r *rand.Rand, n int, repeats bool) graph {
 	return g
 }
 
-// TestOracle compares searches in random histories with one fault with an oracle that tries each step. Without skips the answer
-// is the fault. With skips it is a list with the fault, in which all others but the last were skipped.
+// TestOracle compares searches in random histories with one fault with an oracle that tries each step. Without skips
+// the answer is the fault. With skips it is a list with the fault, in which all others but the last were skipped.
 func TestOracle(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -172,8 +172,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// TestTransition checks answers if the results depend on the tree alone and are not monotone. The answer is bad, and all its
-// parents are good.
+// TestTransition checks answers if the results depend on the tree alone and are not monotone. The answer is bad, and
+// all its parents are good.
 func TestTransition(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -244,7 +244,8 @@ func TestRefusals(t *testing.T) {
 	if err := s.Mark(name(77), Good); !errors.Is(err, gitd.ErrNotFound) {
 		t.Error(err)
 	}
-	for exit, want := range map[int]Result{0: Good, 1: Bad, 124: Bad, 125: Skip, 126: Bad, 127: Bad, 128: "", 255: "", -1: ""} {
+	for exit, want := range map[int]Result{0: Good, 1: Bad, 124: Bad, 125: Skip, 126: Bad, 127: Bad, 128: "", 255: "",
+		-1: ""} {
 		if got, err := Status(exit); got != want || (err == nil) != (want != "") {
 			t.Errorf("%d: %q, %v", exit, got, err)
 		}

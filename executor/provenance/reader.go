@@ -82,7 +82,8 @@ func (r *Reader) explain(ctx context.Context, q Question) (Answer, error) {
 }
 
 // ExplainCommit returns the cause of a commit, as if it were that of a line.
-func (r *Reader) ExplainCommit(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, sees func(record.Run) bool) (Cause, error) {
+func (r *Reader) ExplainCommit(ctx context.Context, repo *gitd.Repo, commit gitd.Hash,
+	sees func(record.Run) bool) (Cause, error) {
 	if sees == nil {
 		sees = func(record.Run) bool { return true }
 	}
@@ -179,9 +180,10 @@ func (s *search) changing(ctx context.Context) ([]record.Run, error) {
 	if s.haveRuns {
 		return s.runs, nil
 	}
-	list, err := s.reader.Runs.Runs(ctx, record.Filter{Repo: s.q.Repo.Name(), Max: maxCompared, Keep: func(r record.Run) bool {
-		return !r.Passive() && r.Changed() && r.Head != "" && s.q.Sees(r)
-	}})
+	list, err := s.reader.Runs.Runs(ctx, record.Filter{Repo: s.q.Repo.Name(), Max: maxCompared,
+		Keep: func(r record.Run) bool {
+			return !r.Passive() && r.Changed() && r.Head != "" && s.q.Sees(r)
+		}})
 	s.runs, s.haveRuns = list, err == nil
 	return list, err
 }

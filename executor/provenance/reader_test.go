@@ -112,11 +112,13 @@ func (w *world) begin(id string) *record.Run {
 		w.t.Fatal(err)
 	}
 	base := w.tip("main")
-	if err := w.repo.Update(w.t.Context(), gitd.RefUpdate{Name: "refs/heads/" + caller.Branch(), New: base, Old: new(gitd.Hash)}); err != nil {
+	if err := w.repo.Update(w.t.Context(), gitd.RefUpdate{Name: "refs/heads/" + caller.Branch(), New: base,
+		Old: new(gitd.Hash)}); err != nil {
 		w.t.Fatal(err)
 	}
-	w.runs = append(w.runs, record.Run{ID: "one", Caller: caller, Kind: record.KindExec, Repo: "app", Base: "main", BaseCommit: base,
-		Branch: caller.Branch(), Start: base, Head: base, Asker: ada, CreatedAt: w.clock, State: record.StateComplete})
+	w.runs = append(w.runs, record.Run{ID: "one", Caller: caller, Kind: record.KindExec, Repo: "app", Base: "main",
+		BaseCommit: base,
+		Branch:     caller.Branch(), Start: base, Head: base, Asker: ada, CreatedAt: w.clock, State: record.StateComplete})
 	return &w.runs[len(w.runs)-1]
 }
 
@@ -124,13 +126,13 @@ func (w *world) begin(id string) *record.Run {
 func (w *world) step(r *record.Run, name, command string, files map[string]string, gone ...string) gitd.Hash {
 	w.t.Helper()
 	parent := w.tip(r.Branch)
-	h := w.commit(r.Branch, fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n%s: 0", command, record.TrailerCaller, r.Caller, record.TrailerRun, r.ID,
-		record.TrailerStep, name, record.TrailerExit), files, gone...)
+	h := w.commit(r.Branch, fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n%s: 0", command, record.TrailerCaller, r.Caller,
+		record.TrailerRun, r.ID, record.TrailerStep, name, record.TrailerExit), files, gone...)
 	r.Head, r.EndedAt = h, w.clock
 	w.journal(r, record.Event{Type: record.EventStepStarted, Step: name, Command: command, Parent: parent})
 	ok, exit := true, 0
-	w.journal(r, record.Event{Type: record.EventStepFinished, Step: name, Command: command, Commit: h, OK: &ok, Exit: &exit,
-		Stdout: &record.Stream{Tail: "output of " + name}})
+	w.journal(r, record.Event{Type: record.EventStepFinished, Step: name, Command: command, Commit: h, OK: &ok,
+		Exit: &exit, Stdout: &record.Stream{Tail: "output of " + name}})
 	return h
 }
 
@@ -143,7 +145,8 @@ func (w *world) journal(r *record.Run, e record.Event) {
 func (w *world) merge(r *record.Run, strategy gitd.Strategy) gitd.MergeResult {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Minute)
-	res, err := w.repo.Merge(w.t.Context(), gitd.MergeRequest{From: r.Branch, Into: "main", Strategy: strategy, Committer: ada, When: w.clock})
+	res, err := w.repo.Merge(w.t.Context(), gitd.MergeRequest{From: r.Branch, Into: "main", Strategy: strategy,
+		Committer: ada, When: w.clock})
 	if err != nil || !res.Merged {
 		w.t.Fatalf("%s: %+v, %v", strategy, res, err)
 	}
@@ -165,7 +168,8 @@ func (w *world) explain(path string, line int, more ...func(*Question)) Answer {
 
 // TestExplain finds the step of a line that reached the base in each way.
 func TestExplain(t *testing.T) {
-	for _, strategy := range []gitd.Strategy{gitd.StrategyFF, gitd.StrategyMerge, gitd.StrategyRebase, gitd.StrategySquash} {
+	for _, strategy := range []gitd.Strategy{gitd.StrategyFF, gitd.StrategyMerge, gitd.StrategyRebase,
+		gitd.StrategySquash} {
 		t.Run(string(strategy), func(t *testing.T) {
 			w := newWorld(t)
 			w.commit("main", "begin", map[string]string{"f": "1\n2\n3\n"})
@@ -179,7 +183,8 @@ func TestExplain(t *testing.T) {
 
 			a := w.explain("f", 1)
 			c := a.Causes[a.Lines[0].Cause]
-			if c.Run != "run:a/one" || c.Step != "s2" || c.Command != "write zero" || c.Stdout != "output of s2" || c.Person.Name != "Ada" ||
+			if c.Run != "run:a/one" || c.Step != "s2" || c.Command != "write zero" || c.Stdout != "output of s2" ||
+				c.Person.Name != "Ada" ||
 				c.Exit == nil {
 				t.Errorf("%+v", c)
 			}
@@ -232,7 +237,8 @@ func TestForged(t *testing.T) {
 		{"x\n\nRamus-Squashed: " + string(first), ""},
 		{"x\n\nRamus-Squashed: " + strings.Repeat("1", 40), ""},
 	} {
-		made := w.commit("main", x.message, map[string]string{"f": "1\n" + fmt.Sprint(len(w.written)) + x.message + "\n"})
+		made := w.commit("main", x.message,
+			map[string]string{"f": "1\n" + fmt.Sprint(len(w.written)) + x.message + "\n"})
 		w.written[x.message] = ""
 		c := w.explain("f", 2).Causes[0]
 		if c.Commit != made || c.Known() || c.Claimed != x.claimed || len(c.Squashes) > 0 {
@@ -254,7 +260,8 @@ func TestWorking(t *testing.T) {
 	r := w.begin("a")
 	parent := w.step(r, "s1", "write", map[string]string{"f": "1\n2\n"})
 	w.journal(r, record.Event{Type: record.EventStepStarted, Step: "s2", Command: "work", Parent: parent})
-	w.commit(r.Branch, "work\n\nRamus-Caller: run:a\nRamus-Run: one\nRamus-Step: s2", map[string]string{"f": "1\n2\n3\n"})
+	w.commit(r.Branch, "work\n\nRamus-Caller: run:a\nRamus-Run: one\nRamus-Step: s2",
+		map[string]string{"f": "1\n2\n3\n"})
 	for line, step := range map[int]string{2: "s1", 3: "s2"} {
 		if c := w.explain("f", line, func(q *Question) { q.Rev = r.Branch }).Causes[0]; c.Step != step {
 			t.Errorf("line %d: %+v", line, c)
@@ -297,8 +304,9 @@ func TestAgent(t *testing.T) {
 				Data: fmt.Appendf(nil, `{"key":"k","text":%q,"by":{"name":"Bob","email":"b@example.com"}}`, said)})
 		}
 		parent := w.tip(r.Branch)
-		w.journal(r, record.Event{Type: record.EventStepStarted, Step: name, Kind: string(record.KindAgent), Parent: parent,
-			Data: fmt.Appendf(nil, `{"prompts":%d}`, turn+1)})
+		w.journal(r, record.Event{Type: record.EventStepStarted, Step: name, Kind: string(record.KindAgent),
+			Parent: parent,
+			Data:   fmt.Appendf(nil, `{"prompts":%d}`, turn+1)})
 		h := w.commit(r.Branch, fmt.Sprintf("%s\n\nRamus-Caller: run:a\nRamus-Run: one\nRamus-Step: %s", name, name),
 			map[string]string{fmt.Sprint("f", turn): "x\n"})
 		r.Head, r.EndedAt = h, w.clock
@@ -310,14 +318,15 @@ func TestAgent(t *testing.T) {
 	w.merge(r, gitd.StrategyFF)
 	for path, want := range map[string]Prompt{"f0": {"Ada", "begin with it"}, "f1": {"Bob", "now more"}} {
 		c := w.explain(path, 1).Causes[0]
-		if c.Agent != "coder" || !slices.Equal(c.Prompts, []Prompt{want}) || len(c.Checks) != 1 || c.Checks[0].Check != "lint" {
+		if c.Agent != "coder" || !slices.Equal(c.Prompts, []Prompt{want}) || len(c.Checks) != 1 ||
+			c.Checks[0].Check != "lint" {
 			t.Errorf("%s: %+v", path, c)
 		}
 	}
 }
 
-// TestRandom makes random histories of callers that write lines, rename the file, and reach the base in all ways. Each line has
-// its text from one step, which is the answer.
+// TestRandom makes random histories of callers that write lines, rename the file, and reach the base in all ways. Each
+// line has its text from one step, which is the answer.
 func TestRandom(t *testing.T) {
 	strategies := []gitd.Strategy{gitd.StrategyMerge, gitd.StrategyRebase, gitd.StrategySquash}
 	for seed := range uint64(4) {

@@ -41,8 +41,8 @@ func (s *search) findSquashes(ctx context.Context, commits []gitd.Commit) (found
 	return found, nil
 }
 
-// squashed returns the commit whose changes a squash names to have. Returns "" if it is not part of visible work, because
-// everybody who pushes a commit chooses its trailers.
+// squashed returns the commit whose changes a squash names to have. Returns "" if it is not part of visible work,
+// because everybody who pushes a commit chooses its trailers.
 func (s *search) squashed(ctx context.Context, c gitd.Commit) (gitd.Hash, error) {
 	tip := gitd.Hash(c.Trailer(gitd.TrailerSquashed))
 	if gitd.CheckHash(tip) != nil {
@@ -75,8 +75,8 @@ func (s *search) squashed(ctx context.Context, c gitd.Commit) (gitd.Hash, error)
 	return "", nil
 }
 
-// alike returns the last commit of a visible run whose whole work a commit has. Returns "" if there is none. A forge squashes a
-// branch without a trace in the commit.
+// alike returns the last commit of a visible run whose whole work a commit has. Returns "" if there is none. A forge
+// squashes a branch without a trace in the commit.
 func (s *search) alike(ctx context.Context, c gitd.Commit) (gitd.Hash, error) {
 	runs, err := s.changing(ctx)
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *search) alike(ctx context.Context, c gitd.Commit) (gitd.Hash, error) {
 	return "", nil
 }
 
-// ChangesOf returns the changes of a commit with one parent. Returns none for a commit with more than 5000 changes, which is not
-// compared with runs.
+// ChangesOf returns the changes of a commit with one parent. Returns none for a commit with more than 5000 changes,
+// which is not compared with runs.
 func ChangesOf(ctx context.Context, repo *gitd.Repo, c gitd.Commit) ([]gitd.TreeChange, error) {
 	changes, err := repo.Compare(ctx, c.Parents[0], c.Hash, maxChanges)
 	if errors.Is(err, gitd.ErrTooLarge) {
@@ -111,9 +111,10 @@ func ChangesOf(ctx context.Context, repo *gitd.Repo, c gitd.Commit) ([]gitd.Tree
 	return changes, err
 }
 
-// IsSquash reports whether a commit has the whole work of the branch of a run: the same tree as the last commit of the run, or changes
-// of the same files to the same contents. changes are those of the commit.
-func IsSquash(ctx context.Context, repo *gitd.Repo, c gitd.Commit, changes []gitd.TreeChange, r record.Run) (bool, error) {
+// IsSquash reports whether a commit has the whole work of the branch of a run: the same tree as the last commit of the
+// run, or changes of the same files to the same contents. changes are those of the commit.
+func IsSquash(ctx context.Context, repo *gitd.Repo, c gitd.Commit, changes []gitd.TreeChange,
+	r record.Run) (bool, error) {
 	if r.BaseCommit == "" || r.Head == "" || r.Head == c.Hash {
 		return false, nil
 	}
@@ -131,8 +132,8 @@ func IsSquash(ctx context.Context, repo *gitd.Repo, c gitd.Commit, changes []git
 	return err == nil && slices.EqualFunc(changes, work, sameResult), err
 }
 
-// apart reports whether neither of two commits is in the history of the other. A graft between others would change nothing, or
-// make a circle.
+// apart reports whether neither of two commits is in the history of the other. A graft between others would change
+// nothing, or make a circle.
 func (s *search) apart(ctx context.Context, a, b gitd.Hash) (bool, error) {
 	for _, pair := range [][2]gitd.Hash{{a, b}, {b, a}} {
 		if below, err := s.q.Repo.Descends(ctx, pair[0], pair[1]); err != nil || below {
@@ -147,7 +148,8 @@ func sameResult(a, b gitd.TreeChange) bool {
 	return a.Path == b.Path && a.New == b.New && a.NewMode == b.NewMode
 }
 
-// through returns the squashes that lead from the file to a commit, those that are ancestors of the file's commit first.
+// through returns the squashes that lead from the file to a commit, those that are ancestors of the file's commit
+// first.
 func (s *search) through(ctx context.Context, commit gitd.Hash) (list []gitd.Hash, err error) {
 	if len(s.grafts) == 0 {
 		return nil, nil

@@ -193,11 +193,12 @@ func (s *search) commitsOf(r record.Run, e record.Event) (list []gitd.Hash) {
 	return list
 }
 
-// clockSkew is how much the clock of a container may differ from the server's, for commits that commands made themselves.
+// clockSkew is how much the clock of a container may differ from the server's, for commits that commands made
+// themselves.
 const clockSkew = 5 * time.Minute
 
-// insideStep returns the step whose command made a commit by itself, or nil. Such a commit is between the branch before the step
-// and after it.
+// insideStep returns the step whose command made a commit by itself, or nil. Such a commit is between the branch before
+// the step and after it.
 func (s *search) insideStep(ctx context.Context, commit gitd.Commit) (*step, error) {
 	if s.foreign++; s.foreign > maxForeign {
 		return nil, nil
@@ -207,7 +208,8 @@ func (s *search) insideStep(ctx context.Context, commit gitd.Commit) (*step, err
 		return nil, err
 	}
 	for _, r := range runs {
-		if commit.When.Before(r.CreatedAt.Add(-clockSkew)) || !r.EndedAt.IsZero() && commit.When.After(r.EndedAt.Add(clockSkew)) {
+		if commit.When.Before(r.CreatedAt.Add(-clockSkew)) ||
+			!r.EndedAt.IsZero() && commit.When.After(r.EndedAt.Add(clockSkew)) {
 			continue
 		}
 		if in, err := s.between(ctx, r.Start, commit.Hash, r.Head); err != nil {
@@ -319,8 +321,8 @@ func (s *search) checksAfter(ctx context.Context, st *step) ([]Check, error) {
 	return list[:min(len(list), maxChecks)], nil
 }
 
-// checksIn returns the checks of a run that began after an event. A check that was skipped has no beginning, and has the place of
-// its event.
+// checksIn returns the checks of a run that began after an event. A check that was skipped has no beginning, and has
+// the place of its event.
 func checksIn(r record.Run, events []record.Event, after int64) (list []Check) {
 	last := map[string]int64{} // the last event of a step
 	for _, e := range events {

@@ -70,7 +70,8 @@ type callerRuns struct {
 // branchPrefix begins the refs of callers' branches.
 const branchPrefix = "refs/heads/ramus"
 
-// branches removes the branches of callers that have ended. Branches of that form that belong to no caller are a person's own.
+// branches removes the branches of callers that have ended. Branches of that form that belong to no caller are a
+// person's own.
 func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
 	maps.DeleteFunc(callers, func(_ string, c *callerRuns) bool { return c.home != "" })
@@ -126,7 +127,8 @@ func (n *pruning) additions(ctx context.Context, repo *gitd.Repo) error {
 }
 
 // ofCallers returns the branches, and the saved work, of callers that are not busy.
-func (n *pruning) ofCallers(ctx context.Context, repo *gitd.Repo, callers map[string]*callerRuns) (all []candidate, err error) {
+func (n *pruning) ofCallers(ctx context.Context, repo *gitd.Repo,
+	callers map[string]*callerRuns) (all []candidate, err error) {
 	for _, prefix := range []string{branchPrefix, record.WIPPrefix, record.ConflictPrefix, gitd.StageRefs} {
 		refs, err := repo.Refs(ctx, prefix)
 		if err != nil {
@@ -185,7 +187,8 @@ func (n *pruning) containedWith(ctx context.Context, c *callerRuns) (bool, error
 
 // sweep removes the branches of upstream that belong to branches here, and returns the candidates without those whose
 // upstream does not answer. A later Prune tries these again.
-func (n *pruning) sweep(ctx context.Context, repo *gitd.Repo, all []candidate, callers map[string]*callerRuns) []candidate {
+func (n *pruning) sweep(ctx context.Context, repo *gitd.Repo, all []candidate,
+	callers map[string]*callerRuns) []candidate {
 	return slices.DeleteFunc(all, func(c candidate) bool {
 		slug, branch := strings.CutPrefix(c.ref.Name, branchPrefix+"/")
 		if !branch || callers[slug] == nil {

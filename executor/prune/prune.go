@@ -37,7 +37,8 @@ type Retention struct {
 	Artifacts Keep
 }
 
-// The kinds of things that can be pruned, in the order of their removal. A thing that was removed does not keep later ones.
+// The kinds of things that can be pruned, in the order of their removal. A thing that was removed does not keep later
+// ones.
 const (
 	Branches  = "branches"
 	Runs      = "runs"

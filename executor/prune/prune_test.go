@@ -117,7 +117,8 @@ func (w *world) branch(repo *gitd.Repo, caller string) gitd.Hash {
 	return w.commit(repo, "refs/heads/ramus/run-"+caller, "work", caller)
 }
 
-// prune returns the names of the removed things, without what their refs have in common, and checks that the refs are gone.
+// prune returns the names of the removed things, without what their refs have in common, and checks that the refs are
+// gone.
 func (w *world) prune(p Pruning) []string {
 	w.t.Helper()
 	list, err := w.p.Prune(w.t.Context(), p)
@@ -185,7 +186,8 @@ func TestOver(t *testing.T) {
 		{Keep{Count: -1}, "b a c d"},
 	} {
 		var all []candidate
-		for name, ago := range map[string]time.Duration{"a": 2 * time.Hour, "b": time.Minute, "c": 2 * time.Hour, "d": 3 * time.Hour} {
+		for name, ago := range map[string]time.Duration{"a": 2 * time.Hour, "b": time.Minute, "c": 2 * time.Hour,
+			"d": 3 * time.Hour} {
 			all = append(all, candidate{Pruned: Pruned{Name: name, Time: now.Add(-ago)}})
 		}
 		var names []string
@@ -224,8 +226,8 @@ func TestBranches(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run("merged", time.Second, func(r *record.Run) { r.Base = "" })
-	w.expect(only, "heads/ramus/run-merged", "heads/ramus/run-old", "ramus/conflicts/run-old/x-1", "ramus/stage/run-old/token",
-		"ramus/wip/run-old")
+	w.expect(only, "heads/ramus/run-merged", "heads/ramus/run-old", "ramus/conflicts/run-old/x-1",
+		"ramus/stage/run-old/token", "ramus/wip/run-old")
 	w.expect(only)
 }
 
@@ -327,8 +329,8 @@ func TestRuns(t *testing.T) {
 		t.Errorf("forgotten are %q", w.forgotten)
 	}
 	// With its branch a run goes too, also if both are asked for at once.
-	w.expect(Pruning{Kinds: []string{Branches, Runs}}, "heads/ramus/run-branch", "heads/ramus/run-with", "ramus/runs/run-branch/x",
-		"ramus/runs/run-with/x")
+	w.expect(Pruning{Kinds: []string{Branches, Runs}}, "heads/ramus/run-branch", "heads/ramus/run-with",
+		"ramus/runs/run-branch/x", "ramus/runs/run-with/x")
 }
 
 func TestBaselines(t *testing.T) {
@@ -369,12 +371,14 @@ func TestArtifacts(t *testing.T) {
 	w.p.Artifacts.Now = func() time.Time { return w.p.At }
 	named, lone := w.put("named"), w.put("lone")
 	w.p.At = w.p.At.Add(48 * time.Hour)
-	w.commit(w.app, record.RunRef(c, "x"), record.ManifestPath, `{"files":[{"name":"a","sha256":"`+named+`","stored":true}]}`)
+	w.commit(w.app, record.RunRef(c, "x"), record.ManifestPath, `{"files":[{"name":"a","sha256":"`+named+
+		`","stored":true}]}`)
 	w.commit(w.app, record.RunRef(c, "y"), "journal.jsonl", "") // at work
 	// Files that are kept for the next container go with the caller's branch.
 	w.branch(w.app, "here")
 	for _, slug := range []string{"run-here", "run-gone"} {
-		if err := w.p.Artifacts.Bucket.Put(t.Context(), prepare.KeptPrefix+"app/"+slug+".tar.gz", strings.NewReader("x")); err != nil {
+		if err := w.p.Artifacts.Bucket.Put(t.Context(), prepare.KeptPrefix+"app/"+slug+".tar.gz",
+			strings.NewReader("x")); err != nil {
 			t.Fatal(err)
 		}
 	}

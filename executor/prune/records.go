@@ -115,8 +115,8 @@ func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 
 // artifacts removes the artifacts that no manifest names any more.
 func (n *pruning) artifacts(ctx context.Context) error {
-	// They are listed first. Later ones are not looked at, and an artifact that a later manifest names was marked as in use
-	// before.
+	// They are listed first. Later ones are not looked at, and an artifact that a later manifest names was marked as in
+	// use before.
 	var all []candidate
 	for o, err := range n.p.Artifacts.List(ctx) {
 		if err != nil {
@@ -178,8 +178,8 @@ func (n *pruning) keptFiles(ctx context.Context) error {
 	return nil
 }
 
-// named returns the artifacts that runs name. It fails if one manifest cannot be read, because nobody knows which artifacts that
-// names.
+// named returns the artifacts that runs name. It fails if one manifest cannot be read, because nobody knows which
+// artifacts that names.
 func (n *pruning) named(ctx context.Context) (map[string]bool, error) {
 	repos, err := n.p.Git.Repos(ctx)
 	if err != nil {

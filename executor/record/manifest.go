@@ -18,8 +18,8 @@ const (
 	MaxManifest  = 256 << 20
 )
 
-// Manifest is the evidence of a run as the executor saw it. It is at [ManifestPath] in the run's ref. Each run that has ended or
-// waits for a person has one. Fields are only added. docs/evidence.md explains them.
+// Manifest is the evidence of a run as the executor saw it. It is at [ManifestPath] in the run's ref. Each run that has
+// ended or waits for a person has one. Fields are only added. docs/evidence.md explains them.
 type Manifest struct {
 	Run    string `json:"run"`
 	Kind   Kind   `json:"kind,omitempty"`

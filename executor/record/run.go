@@ -156,7 +156,8 @@ func (r Run) Aside() bool { return r.Sub || r.Passive() }
 type Gate struct {
 	Step    string `json:"step"`
 	Message string `json:"message"`
-	// Command is the command that an agent wants to run. The message ends with it, as far as it is shown. It is empty for other questions.
+	// Command is the command that an agent wants to run. The message ends with it, as far as it is shown. It is empty
+	// for other questions.
 	Command string   `json:"command,omitempty"`
 	Allowed []string `json:"allowed,omitempty"`
 	// Options are the answers that an agent accepts, in its order and words. A gate of a workflow has none.

@@ -266,8 +266,8 @@ func (b *Box) All() (list []Record, bad []Damage, err error) {
 	return list, bad, nil
 }
 
-// Read returns a record as its file has it now. The error is [ErrDamaged] if the file is not the one that was written last,
-// and [fs.ErrNotExist] if there is none.
+// Read returns a record as its file has it now. The error is [ErrDamaged] if the file is not the one that was written
+// last, and [fs.ErrNotExist] if there is none.
 func (b *Box) Read(id string) (Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -86,7 +86,8 @@ func (b *Box) parseLedger(file []byte) error {
 }
 
 // takeNewer enters the records that are newer than the ledger. A process that was killed between the two writes leaves
-// such records, and a backup that was made during writes has them. It goes on where a process was killed in beginLedger.
+// such records, and a backup that was made during writes has them. It goes on where a process was killed in
+// beginLedger.
 func (b *Box) takeNewer(ids []string) error {
 	had := b.ledger.High
 	var without []string
@@ -229,7 +230,8 @@ func (b *Box) check(r Record) error {
 	case known:
 		return fmt.Errorf("%w: it is an earlier file of the record, such as one of a backup", ErrDamaged)
 	case b.ledger.lost != "":
-		return fmt.Errorf("%w: DATA/ledger/%s, which would confirm it, %s", ErrDamaged, filepath.Base(b.Dir), b.ledger.lost)
+		return fmt.Errorf("%w: DATA/ledger/%s, which would confirm it, %s", ErrDamaged, filepath.Base(b.Dir),
+			b.ledger.lost)
 	}
 	return fmt.Errorf("%w: it was removed, or stored before its ledger was lost", ErrDamaged)
 }

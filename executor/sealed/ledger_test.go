@@ -149,7 +149,8 @@ func TestLostLedger(t *testing.T) {
 			}
 			b = box(t, dir)
 			for _, r := range []Record{one, two} {
-				if _, err := b.Read(r.ID); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "which would confirm it, ") {
+				if _, err := b.Read(r.ID); !errors.Is(err, ErrDamaged) ||
+					!strings.Contains(err.Error(), "which would confirm it, ") {
 					t.Errorf("%v", err)
 				}
 			}
@@ -267,7 +268,8 @@ func TestRemovedWithoutLedger(t *testing.T) {
 		place(t, file, earlier)
 	}
 	lose()
-	if r, err := b.Read(gone.ID); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "which would confirm it, is missing") {
+	if r, err := b.Read(gone.ID); !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "which would confirm it, is missing") {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// The next ledger does not take its number for a newer one.

@@ -17,8 +17,8 @@ const (
 	// MaxInput is the number of bytes of one input.
 	MaxInput = 64 << 10
 	// Hold is the number of bytes that a viewer gets before it acknowledges any, and by which a program may be ahead of
-	// the owner. A viewer goes on when no more than Resume of them are left. A key that ends a program takes effect on the
-	// screen after so many bytes, so Hold is small.
+	// the owner. A viewer goes on when no more than Resume of them are left. A key that ends a program takes effect on
+	// the screen after so many bytes, so Hold is small.
 	Hold   = 128 << 10
 	Resume = 64 << 10
 
@@ -240,8 +240,8 @@ func (t *Terminal) hasBegun() bool {
 	}
 }
 
-// End notes that the program has ended. exit is nil if its exit code is unknown. why is empty if it ended by itself. stopped is
-// [State].Stopped.
+// End notes that the program has ended. exit is nil if its exit code is unknown. why is empty if it ended by itself.
+// stopped is [State].Stopped.
 func (t *Terminal) End(exit *int, why string, stopped bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,6 +9,6 @@
 // Names of files come from strangers. [CheckPath] accepts only names that stay below their folder and have no invisible
 // characters. Archives leave out names that would be another file where they are unpacked, and repositories. An upload
 // with a mistake changes nothing, and its error has all mistakes. Links of the work tree are refused when an upload
-// begins. A process that makes one meanwhile gets the file where that leads, in the container. The work with a container is
-// bounded in time, because a process inside makes the answers.
+// begins. A process that makes one meanwhile gets the file where that leads, in the container. The work with a
+// container is bounded in time, because a process inside makes the answers.
 package transfer

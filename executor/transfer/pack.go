@@ -96,8 +96,8 @@ func (p *Plan) find(ctx context.Context, t Tree, folder string, depth int) error
 }
 
 func (p *Plan) tooLarge() error {
-	return fmt.Errorf("an archive has at most %d files and folders, %d MiB and %d folders in each other; clone the branch: %w",
-		MaxPackFiles, MaxPackBytes>>20, maxPackDepth, errors.Join(ErrArchive, gitd.ErrTooLarge))
+	return fmt.Errorf("an archive has at most %d files and folders, %d MiB and %d folders in each other; clone "+
+		"the branch: %w", MaxPackFiles, MaxPackBytes>>20, maxPackDepth, errors.Join(ErrArchive, gitd.ErrTooLarge))
 }
 
 // Pack writes an archive of the files of a plan. Their paths begin with name, and go on below folder. After an error

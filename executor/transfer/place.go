@@ -148,7 +148,8 @@ func (p *placing) checkFile(ctx context.Context, r *Refused, name string) error 
 		if pushed, err := p.to.Pushed(ctx, name); err != nil {
 			return err
 		} else if pushed {
-			r.add(gitd.ErrConflict, name, "somebody pushed a change of it, which the container gets with the next command")
+			r.add(gitd.ErrConflict, name,
+				"somebody pushed a change of it, which the container gets with the next command")
 			return nil
 		}
 	}

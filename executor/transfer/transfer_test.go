@@ -107,7 +107,8 @@ func write(t *testing.T, root string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
 		p := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(content), 0o755)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(content),
+			0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,10 +117,12 @@ func write(t *testing.T, root string, files map[string]string) {
 func TestPlace(t *testing.T) {
 	to := place(t)
 	write(t, to.Root, map[string]string{"docs/old.txt": "old", "README": "read me"})
-	u := begin(t, &transfer.Spool{}, map[string]string{"a.txt": "a", "deep/er/b.bin": "\x00\x01", "old.txt": "new", "empty": ""})
+	u := begin(t, &transfer.Spool{}, map[string]string{"a.txt": "a", "deep/er/b.bin": "\x00\x01", "old.txt": "new",
+		"empty": ""})
 	u.Folder, u.Replace = "docs", true
 	keep(t, u, to)
-	want := map[string]string{"docs/a.txt": "a", "docs/deep/er/b.bin": "\x00\x01", "docs/old.txt": "new", "docs/empty": "", "README": "read me"}
+	want := map[string]string{"docs/a.txt": "a", "docs/deep/er/b.bin": "\x00\x01", "docs/old.txt": "new",
+		"docs/empty": "", "README": "read me"}
 	if got := read(t, to.Root); !maps.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -174,10 +177,10 @@ func TestPlaceRefuses(t *testing.T) {
 		{"case of a folder", "DOCS", map[string]string{"x": "x"}, gitd.ErrInvalid, `"docs" is there`},
 		{"file of the branch alone", "", map[string]string{"gone": "x"}, gitd.ErrExists, "the branch has such a file"},
 		{"too large for a commit", "", map[string]string{"large": "0123456789"}, gitd.ErrInvalid, "10 bytes"},
-		{"folders together", strings.Repeat("d/", 20) + "d", map[string]string{strings.Repeat("e/", 20) + "x": "x"}, gitd.ErrInvalid,
-			"more than 32 folders deep"},
-		{"bytes together", strings.Repeat(strings.Repeat("d", 200)+"/", 4) + "d", map[string]string{strings.Repeat("e", 240): "x"},
-			gitd.ErrInvalid, "longer than 1024 bytes"},
+		{"folders together", strings.Repeat("d/", 20) + "d", map[string]string{strings.Repeat("e/", 20) + "x": "x"},
+			gitd.ErrInvalid, "more than 32 folders deep"},
+		{"bytes together", strings.Repeat(strings.Repeat("d", 200)+"/", 4) + "d",
+			map[string]string{strings.Repeat("e", 240): "x"}, gitd.ErrInvalid, "longer than 1024 bytes"},
 		{"folder outside", "../x", map[string]string{"x": "x"}, gitd.ErrInvalid, "the folder cannot be used"},
 		{"nothing", "", nil, gitd.ErrInvalid, "choose a file"},
 	} {
@@ -256,7 +259,8 @@ func TestPlaceLate(t *testing.T) {
 		}
 		return nil, nil
 	}
-	if _, err := begin(t, &transfer.Spool{}, map[string]string{"a": "a", "z/new": "ours"}).Place(t.Context(), to); err == nil {
+	if _, err := begin(t, &transfer.Spool{}, map[string]string{"a": "a", "z/new": "ours"}).Place(t.Context(),
+		to); err == nil {
 		t.Error("it was placed")
 	}
 	if got := read(t, to.Root); !maps.Equal(got, map[string]string{"z/keep": "keep", "z/new": "theirs"}) {
@@ -303,19 +307,25 @@ func TestAdd(t *testing.T) {
 		kind  error
 		why   []string
 	}{
-		{name: "names", files: map[string]string{"../up": "x", "a/.GIT/config": "y", "fine": "z"}, kind: gitd.ErrInvalid,
-			why: []string{`"../up"`, `".GIT"`}},
-		{name: "case", files: map[string]string{"A.txt": "x", "a.TXT": "y"}, kind: gitd.ErrInvalid, why: []string{"one name"}},
-		{name: "file and folder", files: map[string]string{"a": "x", "a/b": "y"}, kind: gitd.ErrInvalid, why: []string{"one name"}},
-		{name: "folders of different case", files: map[string]string{"A/b": "x", "a/c": "y"}, kind: gitd.ErrInvalid, why: []string{"one name"}},
-		{name: "bytes", spool: transfer.Spool{MaxBytes: 4}, files: map[string]string{"a": "123", "b": "45", "c": "6"}, kind: gitd.ErrTooLarge,
-			why: []string{"together"}},
-		{name: "files", spool: transfer.Spool{MaxFiles: 2}, files: map[string]string{"a": "", "b": "", "c": ""}, kind: gitd.ErrTooLarge,
-			why: []string{"at most 2 files"}},
-		{name: "secret in a name", spool: transfer.Spool{Secrets: secrets}, files: map[string]string{"correct-horse-battery": ""},
-			kind: gitd.ErrInvalid, why: []string{"the name of a file has the value of a secret"}},
-		{name: "secret", spool: transfer.Spool{Secrets: secrets}, files: map[string]string{".env": "KEY=correct-horse-battery\n"},
-			kind: gitd.ErrInvalid, why: []string{"the secret DEPLOY_KEY"}},
+		{name: "names", files: map[string]string{"../up": "x", "a/.GIT/config": "y", "fine": "z"},
+			kind: gitd.ErrInvalid,
+			why:  []string{`"../up"`, `".GIT"`}},
+		{name: "case", files: map[string]string{"A.txt": "x", "a.TXT": "y"}, kind: gitd.ErrInvalid,
+			why: []string{"one name"}},
+		{name: "file and folder", files: map[string]string{"a": "x", "a/b": "y"}, kind: gitd.ErrInvalid,
+			why: []string{"one name"}},
+		{name: "folders of different case", files: map[string]string{"A/b": "x", "a/c": "y"}, kind: gitd.ErrInvalid,
+			why: []string{"one name"}},
+		{name: "bytes", spool: transfer.Spool{MaxBytes: 4}, files: map[string]string{"a": "123", "b": "45", "c": "6"},
+			kind: gitd.ErrTooLarge, why: []string{"together"}},
+		{name: "files", spool: transfer.Spool{MaxFiles: 2}, files: map[string]string{"a": "", "b": "", "c": ""},
+			kind: gitd.ErrTooLarge, why: []string{"at most 2 files"}},
+		{name: "secret in a name", spool: transfer.Spool{Secrets: secrets},
+			files: map[string]string{"correct-horse-battery": ""},
+			kind:  gitd.ErrInvalid, why: []string{"the name of a file has the value of a secret"}},
+		{name: "secret", spool: transfer.Spool{Secrets: secrets},
+			files: map[string]string{".env": "KEY=correct-horse-battery\n"},
+			kind:  gitd.ErrInvalid, why: []string{"the secret DEPLOY_KEY"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := begin(t, &c.spool, c.files).Check()
@@ -355,7 +365,8 @@ func TestAdd(t *testing.T) {
 
 func TestLive(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, map[string]string{"a.txt": "aaa", "dist/app": "binary", ".git/config": "secret", "sub/.gitignore": "*"})
+	write(t, root, map[string]string{"a.txt": "aaa", "dist/app": "binary", ".git/config": "secret",
+		"sub/.gitignore": "*"})
 	if err := os.Symlink("/etc/passwd", filepath.Join(root, "sub/out")); err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +375,8 @@ func TestLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := live.List(t.Context(), "", 10)
-	if err != nil || len(list) != 3 || list[0].Path != "dist" || list[2] != (transfer.Entry{Path: "a.txt", Kind: transfer.KindFile, Size: 3, Run: true}) {
+	if err != nil || len(list) != 3 || list[0].Path != "dist" ||
+		list[2] != (transfer.Entry{Path: "a.txt", Kind: transfer.KindFile, Size: 3, Run: true}) {
 		t.Errorf("%v, %v", list, err)
 	}
 	if list, err := live.List(t.Context(), "", 2); !errors.Is(err, transfer.ErrTooMany) || len(list) != 2 {
@@ -405,8 +417,10 @@ func TestLive(t *testing.T) {
 // unpacks it, and with names that other systems take for other files.
 func TestPackHostile(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, map[string]string{"fine": "x", "sub/.git/config": "[core]\n\tfsmonitor = evil\n", "sub/.GIT /config": "x",
-		"sub/git~1/config": "x", `..\..\evil.bat`: "x", "a\nb": "x", "x\u202etxt.exe": "x", "10:15.log": "x", "bad\xff": "x"})
+	write(t, root, map[string]string{"fine": "x", "sub/.git/config": "[core]\n\tfsmonitor = evil\n",
+		"sub/.GIT /config": "x",
+		"sub/git~1/config": "x", `..\..\evil.bat`: "x", "a\nb": "x", "x\u202etxt.exe": "x", "10:15.log": "x",
+		"bad\xff": "x"})
 	live, err := transfer.OpenLive(dial(t), root)
 	if err != nil {
 		t.Fatal(err)
@@ -436,7 +450,8 @@ func TestPackHostile(t *testing.T) {
 // TestPackSecrets packs files with the value of a secret, also in a name.
 func TestPackSecrets(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, map[string]string{".env": "KEY=correct-horse-battery\n", "fine": "x", "correct-horse-battery.txt": "y"})
+	write(t, root, map[string]string{".env": "KEY=correct-horse-battery\n", "fine": "x",
+		"correct-horse-battery.txt": "y"})
 	live, err := transfer.OpenLive(dial(t), root)
 	if err != nil {
 		t.Fatal(err)
@@ -455,7 +470,8 @@ func TestPackSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := unpack(t, format, b.Bytes())
-		if len(got) != 2 || got["app/fine"] != "x" || !strings.HasPrefix(got["app/.env"], "KEY=") || strings.Contains(got["app/.env"], "horse") {
+		if len(got) != 2 || got["app/fine"] != "x" || !strings.HasPrefix(got["app/.env"], "KEY=") ||
+			strings.Contains(got["app/.env"], "horse") {
 			t.Errorf("%s: %q", format, got)
 		}
 	}
@@ -473,9 +489,11 @@ func TestPackShorter(t *testing.T) {
 	secrets := new(redact.Secrets)
 	secrets.Add(map[string]string{"DEPLOY_KEY": "correct-horse-battery"})
 	plan := transfer.Plan{Files: []transfer.Entry{{Path: "a", Kind: transfer.KindFile, Size: 8}}}
-	for _, tree := range []transfer.Tree{shrunk{}, (&transfer.Spool{Dir: t.TempDir(), Secrets: secrets}).Clean(shrunk{})} {
+	for _, tree := range []transfer.Tree{shrunk{},
+		(&transfer.Spool{Dir: t.TempDir(), Secrets: secrets}).Clean(shrunk{})} {
 		for _, format := range []transfer.Format{transfer.FormatZip, transfer.FormatTar} {
-			if err := transfer.Pack(t.Context(), io.Discard, format, tree, plan, "", "app", time.Unix(1e9, 0)); !errors.Is(err, gitd.ErrConflict) {
+			if err := transfer.Pack(t.Context(), io.Discard, format, tree, plan, "", "app",
+				time.Unix(1e9, 0)); !errors.Is(err, gitd.ErrConflict) {
 				t.Errorf("%s of %T: %v", format, tree, err)
 			}
 		}
@@ -563,8 +581,10 @@ func unpack(t *testing.T, format transfer.Format, b []byte) map[string]string {
 
 // FuzzCheckPath has every path that is accepted stay below its folder, and mean the same file elsewhere.
 func FuzzCheckPath(f *testing.F) {
-	for _, s := range []string{"a", "a/b.txt", "..", "a/../b", "/etc/passwd", `a\b`, "a\x00b", ".git/config", "a/.GiT", "git~1", ".g\u200cit",
-		"a\n", "\u202ea", "a.", " a", "a:b", ".git:x", "\xff", strings.Repeat("x", 256), strings.Repeat("a/", 40) + "b", "a//b", "./a",
+	for _, s := range []string{"a", "a/b.txt", "..", "a/../b", "/etc/passwd", `a\b`, "a\x00b", ".git/config", "a/.GiT",
+		"git~1", ".g\u200cit",
+		"a\n", "\u202ea", "a.", " a", "a:b", ".git:x", "\xff", strings.Repeat("x", 256), strings.Repeat("a/", 40) + "b",
+		"a//b", "./a",
 		"Ünïcödé/файл.txt", "-rf", ".ramus-upload-x"} {
 		f.Add(s)
 	}
@@ -576,7 +596,8 @@ func FuzzCheckPath(f *testing.F) {
 			t.Errorf("%q is not local", name)
 		}
 		for part := range strings.SplitSeq(name, "/") {
-			if strings.EqualFold(part, ".git") || len(part) > transfer.MaxName || strings.TrimSpace(part) != part && strings.TrimRight(part, " ") != part {
+			if strings.EqualFold(part, ".git") || len(part) > transfer.MaxName ||
+				strings.TrimSpace(part) != part && strings.TrimRight(part, " ") != part {
 				t.Errorf("%q has the part %q", name, part)
 			}
 		}

@@ -76,8 +76,8 @@ func (r *Refused) err() error {
 	return r
 }
 
-// Spool keeps the files of uploads on the host, and those of archives while they are cleaned. Its fields are its options,
-// which may be changed until the first call of a method.
+// Spool keeps the files of uploads on the host, and those of archives while they are cleaned. Its fields are its
+// options, which may be changed until the first call of a method.
 type Spool struct {
 	// Dir is a folder for files that have no name any more. It is made if there is none.
 	Dir string

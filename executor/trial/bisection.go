@@ -73,7 +73,8 @@ func (b *Bisection) begin(ctx context.Context) (*bisect.Search, Plan, error) {
 	if !below {
 		return nil, p, b.explainApart(ctx)
 	}
-	log, err := b.Repo.Log(ctx, string(b.Bad), gitd.LogOptions{Not: string(b.Good), Max: bisect.MaxSteps + 1, Topo: true})
+	log, err := b.Repo.Log(ctx, string(b.Bad), gitd.LogOptions{Not: string(b.Good), Max: bisect.MaxSteps + 1,
+		Topo: true})
 	if err != nil {
 		return nil, p, err
 	}
@@ -104,8 +105,8 @@ func (b *Bisection) explainApart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("the good commit %.10s is not in the history of the bad one; both come from %.10s, which may be named as the good one: %w",
-		b.Good, base, gitd.ErrInvalid)
+	return fmt.Errorf("the good commit %.10s is not in the history of the bad one; both come from %.10s, which may "+
+		"be named as the good one: %w", b.Good, base, gitd.ErrInvalid)
 }
 
 // Plan returns what Run would do.
@@ -155,8 +156,8 @@ func (b *Bisection) run(ctx context.Context) (Found, error) {
 	return f, b.confirm(ctx, &f)
 }
 
-// confirm tries the bad and the good commit if they were only said to be bad and good and decide on the answer. Otherwise a
-// command that always fails, or never does, would blame a commit.
+// confirm tries the bad and the good commit if they were only said to be bad and good and decide on the answer.
+// Otherwise a command that always fails, or never does, would blame a commit.
 func (b *Bisection) confirm(ctx context.Context, f *Found) error {
 	var open []bisect.Step
 	if _, tried := b.Book.Try(f.First.Tree); !tried {
@@ -196,7 +197,8 @@ func (b *Bisection) confirm(ctx context.Context, f *Found) error {
 	return nil
 }
 
-// tryAll tries the steps of a round at once, and keeps the results. If a try fails, the others are cancelled and awaited.
+// tryAll tries the steps of a round at once, and keeps the results. If a try fails, the others are cancelled and
+// awaited.
 func (b *Bisection) tryAll(ctx context.Context, p Progress, round []bisect.Step) ([]Try, error) {
 	for _, st := range round {
 		p.Tries = append(p.Tries, Try{Commit: st.Commit, Tree: st.Tree})

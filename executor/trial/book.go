@@ -26,8 +26,8 @@ const (
 	bookSaves = 5 // attempts, while others write
 )
 
-// Book keeps the results of one command by tree. It is one commit at a ref of the repository, which a person may delete to forget
-// them. It is not safe for concurrent use, but several servers and searches may write the same book.
+// Book keeps the results of one command by tree. It is one commit at a ref of the repository, which a person may delete
+// to forget them. It is not safe for concurrent use, but several servers and searches may write the same book.
 type Book struct {
 	Repo *gitd.Repo
 	Bot  gitd.Person
@@ -123,8 +123,9 @@ func (b *Book) write(ctx context.Context, old gitd.Hash) error {
 	if err != nil {
 		return err
 	}
-	commit, err := b.Repo.WriteCommit(ctx, gitd.NewCommit{Put: []gitd.File{{Path: bookFile, Content: append(text, '\n')}},
-		Author: b.Bot, When: b.Now(), Message: fmt.Sprintf("%d results by tree", len(list))})
+	commit, err := b.Repo.WriteCommit(ctx,
+		gitd.NewCommit{Put: []gitd.File{{Path: bookFile, Content: append(text, '\n')}},
+			Author: b.Bot, When: b.Now(), Message: fmt.Sprintf("%d results by tree", len(list))})
 	if err != nil {
 		return err
 	}

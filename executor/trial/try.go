@@ -38,11 +38,12 @@ type Try struct {
 	Stderr     string    `json:"stderr,omitempty"` // its end
 }
 
-// Trier tries a command at commits. Its fields may not be changed after the first try. Methods are safe for concurrent use.
+// Trier tries a command at commits. Its fields may not be changed after the first try. Methods are safe for concurrent
+// use.
 type Trier struct {
 	Runs Runs
-	// Request is the run of a try, without caller and key. It has a command or a task. Its Fork names the caller whose branch has the
-	// commits. If it has none, the commits are in the history of its base.
+	// Request is the run of a try, without caller and key. It has a command or a task. Its Fork names the caller whose
+	// branch has the commits. If it has none, the commits are in the history of its base.
 	Request record.Request
 	// Remove removes a caller that was made for a try.
 	Remove func(ctx context.Context, c record.Caller) error
@@ -109,8 +110,8 @@ func (t *Trier) follow(ctx context.Context, run record.Run, out *Try) error {
 	return nil
 }
 
-// judge returns the meaning of a run. A command that did not end by itself, and a task that found nothing to check, tell nothing
-// about the commit.
+// judge returns the meaning of a run. A command that did not end by itself, and a task that found nothing to check,
+// tell nothing about the commit.
 func judge(r record.Run, ended record.Event) (bisect.Result, string) {
 	if r.Kind == record.KindTask {
 		return judgeTask(r, ended)

@@ -43,8 +43,8 @@ type Work struct {
 	Undone gitd.Hash `json:"undone,omitempty"`
 }
 
-// Merged returns the work of a run in a branch. runs are those of its caller. Returns [record.ErrConflict] if the branch does not
-// have the work.
+// Merged returns the work of a run in a branch. runs are those of its caller. Returns [record.ErrConflict] if the
+// branch does not have the work.
 func Merged(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Run, into string) (Work, error) {
 	w, err := merged(ctx, repo, r, runs, into)
 	if err != nil {
@@ -98,9 +98,11 @@ func merged(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Ru
 	return w, nil
 }
 
-// squash returns the commit of a history that has the work of a run as a part of a squash, or "". A squash by ramus names the last
-// commit of the branch. That of a forge has the whole work of the run, or of a later one on the same branch.
-func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Run, history []gitd.Commit) (gitd.Hash, error) {
+// squash returns the commit of a history that has the work of a run as a part of a squash, or "". A squash by ramus
+// names the last commit of the branch. That of a forge has the whole work of the run, or of a later one on the same
+// branch.
+func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Run,
+	history []gitd.Commit) (gitd.Hash, error) {
 	var last []record.Run // those whose branch had the work of the run
 	for _, o := range runs {
 		if o.Repo != r.Repo || o.Caller != r.Caller || o.Head == "" || len(last) == maxLater {
@@ -150,7 +152,8 @@ func ownCommits(ctx context.Context, repo *gitd.Repo, r record.Run) ([]gitd.Hash
 	if r.Head == "" || r.Start == r.Head {
 		return nil, fmt.Errorf("it changed nothing: %w", record.ErrInvalid)
 	}
-	log, err := repo.Log(ctx, string(r.Head), gitd.LogOptions{Not: string(r.Start), Max: maxCommits + 1, Topo: true, First: true})
+	log, err := repo.Log(ctx, string(r.Head), gitd.LogOptions{Not: string(r.Start), Max: maxCommits + 1, Topo: true,
+		First: true})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +173,8 @@ func ownCommits(ctx context.Context, repo *gitd.Repo, r record.Run) ([]gitd.Hash
 }
 
 // copies returns the copies of commits in a history, in the order of the commits.
-func copies(ctx context.Context, repo *gitd.Repo, own []gitd.Hash, history []gitd.Commit) (list []gitd.Hash, err error) {
+func copies(ctx context.Context, repo *gitd.Repo, own []gitd.Hash,
+	history []gitd.Commit) (list []gitd.Hash, err error) {
 	commits, err := repo.Commits(ctx, own)
 	if err != nil {
 		return nil, err
@@ -199,7 +203,8 @@ func Steps(r record.Run, events []record.Event, steps []string) ([]gitd.Hash, er
 	var list []gitd.Hash
 	found := map[string]bool{}
 	for _, e := range events {
-		if e.Type == record.EventStepFinished && e.Commit != "" && (slices.Contains(steps, e.Step) || slices.Contains(steps, string(e.Commit))) {
+		if e.Type == record.EventStepFinished && e.Commit != "" &&
+			(slices.Contains(steps, e.Step) || slices.Contains(steps, string(e.Commit))) {
 			list = append(list, e.Commit)
 			found[e.Step], found[string(e.Commit)] = true, true
 		}

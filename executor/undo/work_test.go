@@ -22,7 +22,8 @@ func newRepo(t *testing.T) (*gitd.Repo, func(branch, message, path, content stri
 	return repo, func(branch, message, path, content string) gitd.Hash {
 		t.Helper()
 		clock = clock.Add(time.Minute)
-		c := gitd.NewCommit{Author: ada, When: clock, Message: message, Put: []gitd.File{{Path: path, Content: []byte(content)}}}
+		c := gitd.NewCommit{Author: ada, When: clock, Message: message,
+			Put: []gitd.File{{Path: path, Content: []byte(content)}}}
 		old, err := repo.Resolve(t.Context(), "refs/heads/"+branch)
 		if err == nil {
 			c.From, c.Parents = old, []gitd.Hash{old}
@@ -49,12 +50,13 @@ func squashAsForge(t *testing.T, repo *gitd.Repo, branch string) {
 	onto, err := repo.Resolve(t.Context(), "main")
 	var res gitd.MergeResult
 	if err == nil {
-		res, err = repo.MergeOnto(t.Context(), gitd.MergeRequest{From: branch, Strategy: gitd.StrategySquash, Committer: ada}, onto)
+		res, err = repo.MergeOnto(t.Context(), gitd.MergeRequest{From: branch, Strategy: gitd.StrategySquash,
+			Committer: ada}, onto)
 	}
 	var made gitd.Hash
 	if err == nil {
-		made, err = repo.WriteCommit(t.Context(), gitd.NewCommit{From: res.Commit, Parents: []gitd.Hash{onto}, Author: ada,
-			Message: "All of it (#7)"})
+		made, err = repo.WriteCommit(t.Context(), gitd.NewCommit{From: res.Commit, Parents: []gitd.Hash{onto},
+			Author: ada, Message: "All of it (#7)"})
 	}
 	if err == nil {
 		err = repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: made, Old: &onto})
@@ -64,7 +66,8 @@ func squashAsForge(t *testing.T, repo *gitd.Repo, branch string) {
 	}
 }
 
-// TestMerged finds the work of a run after each kind of merge, and takes it out. The files are then as if the run had never been.
+// TestMerged finds the work of a run after each kind of merge, and takes it out. The files are then as if the run had
+// never been.
 func TestMerged(t *testing.T) {
 	for strategy, how := range map[gitd.Strategy]How{gitd.StrategyMerge: Contained, gitd.StrategyFF: Contained,
 		gitd.StrategyRebase: Copied, gitd.StrategySquash: Squashed, forge: Squashed} {
@@ -75,13 +78,14 @@ func TestMerged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + caller.Branch(), New: start, Old: new(gitd.Hash)}); err != nil {
+			if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + caller.Branch(), New: start,
+				Old: new(gitd.Hash)}); err != nil {
 				t.Fatal(err)
 			}
 			commit(caller.Branch(), "one", "f", "one\n2\n3\n4\n5\n")
 			head := commit(caller.Branch(), "two", "g", "x\n")
-			r := record.Run{ID: "r", Caller: caller, Repo: "app", Base: "main", Branch: caller.Branch(), BaseCommit: start,
-				Start: start, Head: head}
+			r := record.Run{ID: "r", Caller: caller, Repo: "app", Base: "main", Branch: caller.Branch(),
+				BaseCommit: start, Start: start, Head: head}
 			runs := []record.Run{r}
 			if _, err := Merged(t.Context(), repo, r, runs, "main"); !errors.Is(err, record.ErrConflict) {
 				t.Fatal("before the merge:", err)
@@ -91,7 +95,8 @@ func TestMerged(t *testing.T) {
 			}
 			if strategy == forge {
 				squashAsForge(t, repo, caller.Branch())
-			} else if res, err := repo.Merge(t.Context(), gitd.MergeRequest{From: caller.Branch(), Into: "main", Strategy: strategy,
+			} else if res, err := repo.Merge(t.Context(), gitd.MergeRequest{From: caller.Branch(), Into: "main",
+				Strategy:  strategy,
 				Committer: ada}); err != nil || !res.Merged {
 				t.Fatal(res, err)
 			}
@@ -101,12 +106,13 @@ func TestMerged(t *testing.T) {
 			if err != nil || w.How != how || len(w.Commits) != 2 || w.Undone != "" {
 				t.Fatalf("%+v, %v", w, err)
 			}
-			done, err := repo.Pick(t.Context(), gitd.PickRequest{Into: "main", Commits: w.Commits, Reverse: true, Committer: ada,
-				Message: fmt.Sprintf("Undo\n\n%s: %s", record.TrailerUndoes, r.Name())})
+			done, err := repo.Pick(t.Context(), gitd.PickRequest{Into: "main", Commits: w.Commits, Reverse: true,
+				Committer: ada, Message: fmt.Sprintf("Undo\n\n%s: %s", record.TrailerUndoes, r.Name())})
 			if err != nil || !done.Merged {
 				t.Fatalf("%+v, %v", done, err)
 			}
-			if got, err := repo.ReadFile(t.Context(), "main", "f", 100); err != nil || string(got) != "1\n2\n3\n4\nfive\n" {
+			if got, err := repo.ReadFile(t.Context(), "main", "f", 100); err != nil ||
+				string(got) != "1\n2\n3\n4\nfive\n" {
 				t.Errorf("%q, %v", got, err)
 			}
 			if _, err := repo.Entry(t.Context(), "main", "g"); !errors.Is(err, gitd.ErrNotFound) {
@@ -133,9 +139,11 @@ func TestBlockers(t *testing.T) {
 
 // TestSteps finds the commits of steps by their names and by themselves.
 func TestSteps(t *testing.T) {
-	events := []record.Event{{Type: record.EventStepStarted, Step: "a"}, {Type: record.EventStepFinished, Step: "a", Commit: "1"},
+	events := []record.Event{{Type: record.EventStepStarted, Step: "a"}, {Type: record.EventStepFinished, Step: "a",
+		Commit: "1"},
 		{Type: record.EventStepFinished, Step: "b"}, {Type: record.EventStepFinished, Step: "c", Commit: "3"}}
-	if list, err := Steps(record.Run{}, events, []string{"3", "a"}); err != nil || !slices.Equal(list, []gitd.Hash{"1", "3"}) {
+	if list, err := Steps(record.Run{}, events, []string{"3", "a"}); err != nil ||
+		!slices.Equal(list, []gitd.Hash{"1", "3"}) {
 		t.Error(list, err)
 	}
 	for _, step := range []string{"b", "d"} {

@@ -68,8 +68,8 @@ type Landing struct {
 	// Merge has the branch and the strategy, which are not empty here.
 	record.Merge
 	Committer gitd.Person
-	// Pick brings commits to the branch, or takes them out of it, in place of a merge of the caller's branch. Its Into, Committer
-	// and When are set by Land. It cannot become a pull request.
+	// Pick brings commits to the branch, or takes them out of it, in place of a merge of the caller's branch. Its Into,
+	// Committer and When are set by Land. It cannot become a pull request.
 	Pick *gitd.PickRequest
 }
 

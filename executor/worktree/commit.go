@@ -116,7 +116,8 @@ func (t *Tree) CommitLast(ctx context.Context, h *containers.Host, before gitd.H
 }
 
 // CommitAll is Commit for a commit that has all of the paths or is not made. No file of them is left out.
-func (t *Tree) CommitAll(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (Committed, error) {
+func (t *Tree) CommitAll(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string,
+	paths []string) (Committed, error) {
 	defer t.awaitIndex()
 	t.takeLeaks() // of pushes of the command's own
 	c := &gitCommit{t: t, h: h, before: before, author: author, message: message, paths: paths, all: true}

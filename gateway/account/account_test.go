@@ -26,7 +26,8 @@ func openGit(t *testing.T) *gitd.Server {
 func openStore(t *testing.T, git *gitd.Server, rules Rules) *Store {
 	t.Helper()
 	s := &Store{Rules: rules, Options: people.Options{Git: git,
-		Committer: gitd.Person{Name: "ramus", Email: "ramus@localhost"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+		Committer: gitd.Person{Name: "ramus", Email: "ramus@localhost"},
+		Log:       slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -61,8 +61,8 @@ func (s *Store) Open(ctx context.Context) error {
 	}
 	for _, k := range list {
 		if k.Err != nil {
-			// The others can work. The person of this account gets an error at the next sign-in. A new account could give
-			// back a role that an administrator took away.
+			// The others can work. The person of this account gets an error at the next sign-in. A new account could
+			// give back a role that an administrator took away.
 			s.Log.Error("cannot read an account", "ref", k.Ref, "err", k.Err)
 			continue
 		}
@@ -260,7 +260,8 @@ func (s *Store) notify(id string) {
 
 // keep writes an account. It counts when it is on disk.
 func (s *Store) keep(ctx context.Context, p Person, by gitd.Person, message string) error {
-	hash, err := s.records().Write(ctx, p.ref(), p, s.tips[p.ID], people.Change{By: by, When: s.Now(), Message: message})
+	hash, err := s.records().Write(ctx, p.ref(), p, s.tips[p.ID], people.Change{By: by, When: s.Now(),
+		Message: message})
 	if err != nil {
 		return fmt.Errorf("cannot keep the account of %s: %w", p.Login, err)
 	}

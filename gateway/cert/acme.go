@@ -42,7 +42,9 @@ func (a *ACME) Open() error {
 	}
 	for _, h := range a.Hosts {
 		if strings.HasPrefix(h, "*.") {
-			return fmt.Errorf("cannot ask for a certificate of %.300s: an authority proves a wildcard by the challenge DNS-01 alone, which changes a record in DNS, and ramus does not; get it with another client of ACME that does, and name its files in tls_cert and tls_key", h)
+			return fmt.Errorf("cannot ask for a certificate of %.300s: an authority proves a wildcard by the "+
+				"challenge DNS-01 alone, which changes a record in DNS, and ramus does not; get it with another "+
+				"client of ACME that does, and name its files in tls_cert and tls_key", h)
 		}
 		if h == "" || strings.ContainsAny(h, "*/: ") || !strings.Contains(h, ".") {
 			return fmt.Errorf("cannot ask for a certificate of %.100q: want the name of one host, such as ramus.example.org; for all names of a domain use tls_cert", h)

@@ -141,7 +141,8 @@ func TestRedirectOthers(t *testing.T) {
 		return ""
 	}, Redirect("https://ramus.example.org", "443"))
 	for host, want := range map[string]string{
-		"content.example.net": "https://content.example.net:8443/a?b=c", "ramus.example.org": "https://ramus.example.org/a?b=c",
+		"content.example.net": "https://content.example.net:8443/a?b=c",
+		"ramus.example.org":   "https://ramus.example.org/a?b=c",
 	} {
 		r := httptest.NewRequest("GET", "http://host/a?b=c", nil)
 		r.Host = host
@@ -197,7 +198,8 @@ func TestACMEOptions(t *testing.T) {
 		}
 	}
 	wildcard := ACME{Hosts: []string{"a.example.org", "*.example.org"}}
-	if err := wildcard.Open(); err == nil || !strings.Contains(err.Error(), "DNS-01") || !strings.Contains(err.Error(), "tls_cert") {
+	if err := wildcard.Open(); err == nil || !strings.Contains(err.Error(), "DNS-01") ||
+		!strings.Contains(err.Error(), "tls_cert") {
 		t.Errorf("a wildcard: %v", err)
 	}
 	a := ACME{Hosts: []string{"a.example.org"}, Folder: t.TempDir()}

@@ -145,7 +145,8 @@ func Ends(chain, key string) (time.Time, error) {
 	return f.ends(), nil
 }
 
-// Lacks returns the names for which the certificate in a file is not. The error is that of a pair which no server can use.
+// Lacks returns the names for which the certificate in a file is not. The error is that of a pair which no server can
+// use.
 func Lacks(chain, key string, names []string) (missing []string, err error) {
 	f := &Files{Cert: chain, Key: key}
 	if err := f.Open(); err != nil {

@@ -113,7 +113,8 @@ func (c *Chat) runControl(ctx context.Context, run record.Run, a slack.Action, s
 	return err
 }
 
-// nameWithin bounds the time by which the question for a name delays an answer. The answer of another person may come first meanwhile.
+// nameWithin bounds the time by which the question for a name delays an answer. The answer of another person may come
+// first meanwhile.
 const nameWithin = time.Second
 
 // knownName returns the name of a user for pages, or "" if it is not known. It does not ask Slack.

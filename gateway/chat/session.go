@@ -319,7 +319,8 @@ func (s *worker) decide(ctx context.Context, t pending) (next following, err err
 }
 
 // notePolicy returns the decision about a mention. The first one is journalled, and is that of every later call.
-func (s *worker) notePolicy(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (catalog.Decision, error) {
+func (s *worker) notePolicy(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread,
+	at place) (catalog.Decision, error) {
 	d, known := s.chat.readDecision(ctx, run.Name())
 	if known {
 		return d, nil

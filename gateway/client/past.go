@@ -16,15 +16,17 @@ func (c *Client) Why(ctx context.Context, w past.Why) (provenance.Answer, error)
 	return get[provenance.Answer](ctx, c, "/api/why"+query(w))
 }
 
-// Bisect finds the first bad commit. begin is called with the plan, and tell with each step forward. With [past.Bisect.Dry] the
-// answer is zero.
-func (c *Client) Bisect(ctx context.Context, b past.Bisect, begin func(trial.Plan), tell func(trial.Progress)) (past.BisectFound, error) {
+// Bisect finds the first bad commit. begin is called with the plan, and tell with each step forward. With
+// [past.Bisect.Dry] the answer is zero.
+func (c *Client) Bisect(ctx context.Context, b past.Bisect, begin func(trial.Plan),
+	tell func(trial.Progress)) (past.BisectFound, error) {
 	var none past.BisectFound
 	body, err := json.Marshal(b)
 	if err != nil {
 		return none, err
 	}
-	resp, err := c.send(ctx, "POST", "/api/bisect", bytes.NewReader(body), http.Header{"Content-Type": {"application/json"}})
+	resp, err := c.send(ctx, "POST", "/api/bisect", bytes.NewReader(body),
+		http.Header{"Content-Type": {"application/json"}})
 	if err != nil {
 		return none, err
 	}

@@ -441,8 +441,8 @@ func (f *Fold) ask(e record.Event) {
 	f.Last().State = StateAsking
 }
 
-// closeQuestion closes the open question of an agent if e shows that nobody can answer it any more, because the server was killed while the
-// agent asked.
+// closeQuestion closes the open question of an agent if e shows that nobody can answer it any more, because the server
+// was killed while the agent asked.
 func (f *Fold) closeQuestion(e record.Event) {
 	q := f.asked
 	if q == nil {

@@ -191,8 +191,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestDeadQuestion folds journals of servers that were killed while an agent asked. The question is closed when another process of the agent
-// begins or asks, or when the run ends, and answers reach the question that is open.
+// TestDeadQuestion folds journals of servers that were killed while an agent asked. The question is closed when another
+// process of the agent begins or asks, or when the run ends, and answers reach the question that is open.
 func TestDeadQuestion(t *testing.T) {
 	ask := func(s *story, n int) {
 		gate := record.Gate{Step: fmt.Sprintf("turn-1/permission-%d", n), Message: "may I?"}
@@ -231,7 +231,8 @@ func TestDeadQuestion(t *testing.T) {
 				by = append(by, "-")
 			default:
 				by = append(by, e.Decision.By)
-				if e.Decided.IsZero() || *e.OK != e.Decision.Approved || !e.Decision.Approved && e.Decision.Comment == "" {
+				if e.Decided.IsZero() || *e.OK != e.Decision.Approved ||
+					!e.Decision.Approved && e.Decision.Comment == "" {
 					t.Errorf("%s: %s", name, encode(t, e))
 				}
 			}

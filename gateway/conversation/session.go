@@ -41,17 +41,21 @@ type Executor interface {
 
 // Names has the names that people gave to sessions.
 type Names interface {
-	// Name returns the name of a session that began at a time, or "" if it has none. The name of an earlier session of the same id is none.
+	// Name returns the name of a session that began at a time, or "" if it has none. The name of an earlier session of
+	// the same id is none.
 	Name(caller record.Caller, session string, began time.Time) string
-	// SetName names a session. An empty name takes its name away. began has all sessions of the caller, with their times.
-	SetName(ctx context.Context, caller record.Caller, session, name string, began map[string]time.Time, by gitd.Person) error
+	// SetName names a session. An empty name takes its name away. began has all sessions of the caller, with their
+	// times.
+	SetName(ctx context.Context, caller record.Caller, session, name string, began map[string]time.Time,
+		by gitd.Person) error
 }
 
 // Session is a session of a workspace with an agent.
 type Session struct {
 	ID        string `json:"id"`
 	Workspace string `json:"workspace"` // the caller's slug
-	// Name replaces the label for people. It is empty if nobody set it, or if it is the label of another session by now.
+	// Name replaces the label for people. It is empty if nobody set it, or if it is the label of another session by
+	// now.
 	Name string `json:"name,omitempty"`
 	executor.Session
 	// Run is the run at work, CALLER/RUN, or empty.
@@ -130,16 +134,18 @@ func (k *Talk) name(caller record.Caller, s executor.Session, list []executor.Se
 	return name
 }
 
-// isLabel reports whether a name of a session is the label of another one in list. The label of a session without one is its agent.
+// isLabel reports whether a name of a session is the label of another one in list. The label of a session without one
+// is its agent.
 func isLabel(name string, of executor.Session, list []executor.Session) bool {
 	name = text.Visible(name)
 	return name != "" && slices.ContainsFunc(list, func(s executor.Session) bool {
-		return (s.Agent != of.Agent || s.Label != of.Label) && strings.EqualFold(name, text.Visible(cmp.Or(s.Label, s.Agent)))
+		return (s.Agent != of.Agent || s.Label != of.Label) &&
+			strings.EqualFold(name, text.Visible(cmp.Or(s.Label, s.Agent)))
 	})
 }
 
-// Rename names a session that is there, for people. An empty name has it shown by its label again. The error is a problem if another
-// session of the caller has the name, as its name or its label.
+// Rename names a session that is there, for people. An empty name has it shown by its label again. The error is a
+// problem if another session of the caller has the name, as its name or its label.
 func (k *Talk) Rename(ctx context.Context, caller record.Caller, id, name string, by gitd.Person) (Session, error) {
 	s, err := k.Session(ctx, caller, id)
 	if err != nil {

@@ -30,7 +30,8 @@ func (k kept) Name(_ record.Caller, session string, began time.Time) string {
 	return k[session]
 }
 
-func (k kept) SetName(_ context.Context, _ record.Caller, session, name string, began map[string]time.Time, _ gitd.Person) error {
+func (k kept) SetName(_ context.Context, _ record.Caller, session, name string, began map[string]time.Time,
+	_ gitd.Person) error {
 	if began[session].Year() != 2026 || len(began) != 2 {
 		return errors.New("the sessions are not all of the caller")
 	}
@@ -57,7 +58,8 @@ func TestRename(t *testing.T) {
 	docs := SessionID("coder", "docs")
 	for session, name := range map[string]string{"coder": "\u200bDOCS ", docs: "Coder"} {
 		var p *route.Problem
-		if _, err := k.Rename(t.Context(), caller, session, name, ada); !errors.As(err, &p) || p.Kind != route.KindExists {
+		if _, err := k.Rename(t.Context(), caller, session, name, ada); !errors.As(err, &p) ||
+			p.Kind != route.KindExists {
 			t.Errorf("%s has the label of another session: %v", session, err)
 		}
 	}

@@ -87,7 +87,8 @@ func badName(name string) string {
 		case label == "" || len(label) > maxLabel:
 			return "each part has 1 to 63 bytes"
 		case strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-			return "it has characters other than letters, digits, hyphens and dots (other scripts have a form with xn--)"
+			return "it has characters other than letters, digits, hyphens and dots (other scripts have a " +
+				"form with xn--)"
 		case strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-"):
 			return "a part begins or ends with a hyphen"
 		}
@@ -95,8 +96,8 @@ func badName(name string) string {
 	return ""
 }
 
-// lower returns a name of ASCII in lower case. It does not map other characters, because the lower case of some, such as
-// U+212A, is ASCII.
+// lower returns a name of ASCII in lower case. It does not map other characters, because the lower case of some, such
+// as U+212A, is ASCII.
 func lower(s string) string {
 	b := []byte(s)
 	for i, c := range b {

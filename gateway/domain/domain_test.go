@@ -155,7 +155,8 @@ func TestFind(t *testing.T) {
 func TestLabels(t *testing.T) {
 	d := parse(t, "https://ramus.example.org")
 	seen := map[string]bool{}
-	for _, id := range []string{"a", "fancy-mallard", strings.Repeat("a", 56), strings.Repeat("a", 57), strings.Repeat("a", 80),
+	for _, id := range []string{"a", "fancy-mallard", strings.Repeat("a", 56), strings.Repeat("a", 57),
+		strings.Repeat("a", 80),
 		strings.Repeat("a", 79) + "b", strings.Repeat("a-b", 26)} {
 		c := caller(t, id)
 		if at := d.Workspace(c); at != "" {
@@ -187,8 +188,10 @@ func TestLabels(t *testing.T) {
 // FuzzFind checks that a host has one canonical form, and that only hosts of the domain have a place.
 func FuzzFind(f *testing.F) {
 	d := parse(f, "https://ramus.example.org:8443")
-	for _, seed := range []string{"app.ramus.example.org", "API.ramus.example.org.:8443", "ws-run-a--80.ramus.example.org",
-		"wsx-" + strings.Repeat("a", 32) + "--80.ramus.example.org", "[::1]:80", "a:b:c", "ws-.ramus.example.org", "\x00"} {
+	for _, seed := range []string{"app.ramus.example.org", "API.ramus.example.org.:8443",
+		"ws-run-a--80.ramus.example.org",
+		"wsx-" + strings.Repeat("a", 32) + "--80.ramus.example.org", "[::1]:80", "a:b:c", "ws-.ramus.example.org",
+		"\x00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, host string) {
@@ -214,10 +217,12 @@ func FuzzFind(f *testing.F) {
 
 func TestCheckACME(t *testing.T) {
 	d := parse(t, "ramus.example.org")
-	if err := d.CheckACME([]string{"APP.ramus.example.org", "api.ramus.example.org", "content.ramus.example.org", "www.example.org"}); err != nil {
+	if err := d.CheckACME([]string{"APP.ramus.example.org", "api.ramus.example.org", "content.ramus.example.org",
+		"www.example.org"}); err != nil {
 		t.Error(err)
 	}
-	if err := d.CheckACME([]string{"app.ramus.example.org"}); err == nil || !strings.Contains(err.Error(), "api.ramus.example.org") {
+	if err := d.CheckACME([]string{"app.ramus.example.org"}); err == nil ||
+		!strings.Contains(err.Error(), "api.ramus.example.org") {
 		t.Error(err)
 	}
 }
@@ -232,7 +237,8 @@ func TestOnlyOwn(t *testing.T) {
 		"app.ramus.example.org":             "https://app.ramus.example.org:8443/",
 		"WS-run-a.Ramus.example.org.:80":    "https://ws-run-a.ramus.example.org:8443/",
 		"ws-run-a--80.ramus.example.org:80": "https://ws-run-a--80.ramus.example.org:8443/",
-		"evil.example":                      "", "ramus.example.org": "", "www.ramus.example.org": "", "127.0.0.1": "", "[::1]:80": "",
+		"evil.example":                      "", "ramus.example.org": "", "www.ramus.example.org": "", "127.0.0.1": "",
+		"[::1]:80": "",
 	} {
 		r := httptest.NewRequest("GET", "http://host/", nil)
 		r.Host = host

@@ -37,7 +37,8 @@ type Sites struct {
 	Table []route.Route
 	// CORS lets pages of other origins use the routes of programs.
 	CORS func(http.Handler) http.Handler
-	// WithPorts and WithContent return the handlers of these places, which pass requests for other hosts to their argument.
+	// WithPorts and WithContent return the handlers of these places, which pass requests for other hosts to their
+	// argument.
 	WithPorts, WithContent func(http.Handler) http.Handler
 }
 
@@ -152,7 +153,8 @@ func (s *Sites) redirectToPage(c *route.Call) error {
 // ofPages returns the routes of the host of pages, with that of all other paths.
 func (s *Sites) ofPages() []route.Route {
 	known := RoutesAt(Pages, s.Table)
-	return append(known, route.Route{Pattern: "/", Access: route.AccessPublic, Media: route.MediaHTML, Summary: "Nothing",
+	return append(known, route.Route{Pattern: "/", Access: route.AccessPublic, Media: route.MediaHTML,
+		Summary: "Nothing",
 		Handle: func(c *route.Call) error {
 			if err := c.CheckMethod(known); err != nil {
 				return err

@@ -6,7 +6,7 @@
 // # Invariants
 //
 // Nothing that a workspace has is shown on the origin of this server. Every file is an attachment. Names come from
-// strangers, and package executor/transfer checks them. To a caller that may not see a workspace, it does not exist. Only
-// callers that may change it start its container, and no page of another origin does with a person's cookie. Size,
+// strangers, and package executor/transfer checks them. To a caller that may not see a workspace, it does not exist.
+// Only callers that may change it start its container, and no page of another origin does with a person's cookie. Size,
 // count and time of everything are bounded.
 package files

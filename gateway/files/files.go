@@ -180,8 +180,8 @@ func (api *API) download(c *route.Call) error {
 	return api.send(c, q)
 }
 
-// Download answers a page with a file of the branch, or with an archive of a folder. Both are attachments. An archive is
-// made for pages of this server alone.
+// Download answers a page with a file of the branch, or with an archive of a folder. Both are attachments. An archive
+// is made for pages of this server alone.
 func (api *API) Download(c *route.Call) error {
 	var q downloadQuery
 	if err := c.ReadQuery(&q); err != nil {

@@ -58,7 +58,8 @@ func received(t testing.TB, body io.Reader, media string) (*transfer.Upload, err
 }
 
 func TestReceive(t *testing.T) {
-	body, media := form(t, file("a.txt", "a"), field("folder", " /docs/ "), file("deep/er/b.txt", "bb"), file("%22q%22.txt", ""), field("replace", "1"), file("", ""))
+	body, media := form(t, file("a.txt", "a"), field("folder", " /docs/ "), file("deep/er/b.txt", "bb"),
+		file("%22q%22.txt", ""), field("replace", "1"), file("", ""))
 	u, err := received(t, body, media)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,8 @@ func TestReceive(t *testing.T) {
 	if err := u.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"docs/a.txt", "docs/deep/er/b.txt", `docs/"q".txt`}; !slices.Equal(u.Paths(), want) || !u.Replace || u.Bytes() != 3 {
+	if want := []string{"docs/a.txt", "docs/deep/er/b.txt", `docs/"q".txt`}; !slices.Equal(u.Paths(), want) ||
+		!u.Replace || u.Bytes() != 3 {
 		t.Errorf("%q, replace %v, %d bytes", u.Paths(), u.Replace, u.Bytes())
 	}
 }
@@ -130,7 +132,8 @@ func TestArrive(t *testing.T) {
 // FuzzReceive has no form name a file outside of the work tree.
 func FuzzReceive(f *testing.F) {
 	for _, d := range []string{`form-data; name="files"; filename="a/b"`, `form-data; name="files"; filename="../x"`,
-		`form-data; name="files"; filename*=UTF-8''..%2Fx`, `form-data; name="files"; filename="a\"b"`, `form-data; name="files"; filename="C:\\x"`,
+		`form-data; name="files"; filename*=UTF-8''..%2Fx`, `form-data; name="files"; filename="a\"b"`,
+		`form-data; name="files"; filename="C:\\x"`,
 		`form-data; name="files"; filename="%2e%2e/x"`, `attachment; filename=x`, `;;;`, `form-data; name="folder"`} {
 		f.Add(d, "folder")
 		f.Add(d, "../..")
@@ -151,7 +154,8 @@ func FuzzReceive(f *testing.F) {
 			return
 		}
 		for _, name := range u.Paths() {
-			if !filepath.IsLocal(name) || strings.ContainsAny(name, "\x00\\") || strings.Contains(strings.ToLower(name), ".git/") {
+			if !filepath.IsLocal(name) || strings.ContainsAny(name, "\x00\\") || strings.Contains(strings.ToLower(name),
+				".git/") {
 				t.Errorf("%q", name)
 			}
 		}

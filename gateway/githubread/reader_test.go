@@ -192,7 +192,8 @@ func TestRefuse(t *testing.T) {
 	}
 
 	r, s, _ := open(t, "")
-	if resp, _ := ask(t, r, &visitor{repo: "app"}, "POST", "/graphql", query(maxQuery)); resp.StatusCode != 200 || len(s.requests()) != 1 {
+	if resp, _ := ask(t, r, &visitor{repo: "app"}, "POST", "/graphql", query(maxQuery)); resp.StatusCode != 200 ||
+		len(s.requests()) != 1 {
 		t.Errorf("the longest query: %d", resp.StatusCode)
 	}
 	other := &visitor{repo: "other"}
@@ -246,7 +247,8 @@ func TestAnswers(t *testing.T) {
 			if resp.StatusCode != c.status || !strings.Contains(text, c.want) || strings.HasPrefix(text, "ramus: ") != (c.want != "") {
 				t.Errorf("%d %.100q, want %d %q", resp.StatusCode, text, c.status, c.want)
 			}
-			if forgotten := slices.Equal(k.forgotten, []string{"s3cret"}); forgotten != c.forgotten || len(s.requests()) > 2 {
+			if forgotten := slices.Equal(k.forgotten, []string{"s3cret"}); forgotten != c.forgotten ||
+				len(s.requests()) > 2 {
 				t.Errorf("%q are forgotten after %d requests", k.forgotten, len(s.requests()))
 			}
 			if len(v.told) != 1 || v.told[0].Reason != c.reason {
@@ -257,7 +259,8 @@ func TestAnswers(t *testing.T) {
 
 	r, s, k := open(t, "")
 	k.err = errors.New("no installation")
-	if resp, text := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 || len(s.requests()) > 0 {
+	if resp, text := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 ||
+		len(s.requests()) > 0 {
 		t.Errorf("without a token: %d %s", resp.StatusCode, text)
 	}
 	r, s, _ = open(t, "")
@@ -267,7 +270,8 @@ func TestAnswers(t *testing.T) {
 	}
 	r, s, _ = open(t, "")
 	r.HTTP = &http.Client{Transport: failing{}}
-	if resp, _ := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 || len(s.requests()) > 0 {
+	if resp, _ := ask(t, r, &visitor{repo: "app"}, "GET", "/repos/acme/app", ""); resp.StatusCode != 502 ||
+		len(s.requests()) > 0 {
 		t.Errorf("the client of the field HTTP is not used: %d", resp.StatusCode)
 	}
 }

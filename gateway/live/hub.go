@@ -105,8 +105,8 @@ func (s *sleeper) signal() {
 	}
 }
 
-// join adds a view without topics. Until listen is called, the hub notes the changes, because the topics of the view are unknown. The caller
-// of join calls leave.
+// join adds a view without topics. Until listen is called, the hub notes the changes, because the topics of the view
+// are unknown. The caller of join calls leave.
 func (h *Hub) join(person string) *sleeper {
 	s := &sleeper{person: person, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -118,8 +118,8 @@ func (h *Hub) join(person string) *sleeper {
 	return s
 }
 
-// listen sets the topics of a view. If one of them has changed since join, the view wakes. If they are others than before, the views of the
-// topics that show who is there wake.
+// listen sets the topics of a view. If one of them has changed since join, the view wakes. If they are others than
+// before, the views of the topics that show who is there wake.
 func (h *Hub) listen(s *sleeper, topics []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

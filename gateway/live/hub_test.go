@@ -75,7 +75,8 @@ func TestMissed(t *testing.T) {
 	for _, x := range []struct {
 		changes, topics string
 		woken           bool
-	}{{"repo/app", "me repo/app", true}, {"repo/lib me repo/app", "repo/app", true}, {"repo/lib", "repo/app", false}, {"repo/app", "", false}} {
+	}{{"repo/app", "me repo/app", true}, {"repo/lib me repo/app", "repo/app", true}, {"repo/lib", "repo/app", false},
+		{"repo/app", "", false}} {
 		s := h.join("ada")
 		for _, change := range strings.Fields(x.changes) {
 			h.Wake(change)

@@ -325,7 +325,8 @@ func (s *socket) send(ctx context.Context, m message) {
 	}
 }
 
-// write writes messages and pings, and looks the person up every minute, until ctx ends. Then it closes the connection, which ends the reader.
+// write writes messages and pings, and looks the person up every minute, until ctx ends. Then it closes the connection,
+// which ends the reader.
 func (s *socket) write(ctx context.Context) {
 	defer s.conn.Close()
 	ping, again := time.NewTicker(pingEvery), time.NewTicker(againEvery)

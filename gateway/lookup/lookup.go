@@ -48,8 +48,8 @@ func (l *Lookup) PathRepo(c *route.Call) (*gitd.Repo, error) {
 	return l.Repo(c.Who, c.R.PathValue("repo"))
 }
 
-// Revision returns the revision rev of a repository, resolved with the rights of the caller of the request. If rev is empty,
-// the repository's base is resolved.
+// Revision returns the revision rev of a repository, resolved with the rights of the caller of the request. If rev is
+// empty, the repository's base is resolved.
 func (l *Lookup) Revision(ctx context.Context, who route.Who, r *gitd.Repo, rev string) (string, error) {
 	if rev == "" {
 		base, err := r.Base(ctx)

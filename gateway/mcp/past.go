@@ -19,12 +19,18 @@ const maxWhyLines = 200
 func (api *API) bisectTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
-			Name:        "bisect",
-			Description: `Find the first commit of a branch at which a command fails. Several commits are tried at once, each in a container of its own. Exit status 0 is good, 125 means that the commit cannot be tried, 1 to 127 are bad. The answer is the commit with the command that made it, its prompt, its person and its diff. Nothing is changed.`,
-			Schema: catalog.Object(`"of":{"type":"string","description":"A caller, or a branch.","minLength":1,"maxLength":300},`+
+			Name: "bisect",
+			Description: `Find the first commit of a branch at which a command fails. Several commits are tried at ` +
+				`once, each in a container of its own. Exit status 0 is good, 125 means that the commit cannot be ` +
+				`tried, 1 to 127 are bad. The answer is the commit with the command that made it, its prompt, its ` +
+				`person and its diff. Nothing is changed.`,
+			Schema: catalog.Object(`"of":{"type":"string","description":"A caller, or a branch.","minLength":1,`+
+				`"maxLength":300},`+
 				`"command":{"type":"string","description":"A shell line.","minLength":1,"maxLength":65536},`+
-				`"good":{"type":"string","description":"A commit at which the command succeeds; for a caller, the one from which its branch began if it is missing.","maxLength":300},`+
-				`"bad":{"type":"string","description":"A commit at which it fails; the last one if it is missing.","maxLength":300},`+
+				`"good":{"type":"string","description":"A commit at which the command succeeds; for a caller, the `+
+				`one from which its branch began if it is missing.","maxLength":300},`+
+				`"bad":{"type":"string","description":"A commit at which it fails; the last one if it is missing.",`+
+				`"maxLength":300},`+
 				`"repo":`+catalog.RepoProperty, "of", "command"),
 		},
 		Output: schemaFor[past.BisectFound](), Access: route.AccessWrite, Hints: toolHints{Open: true},
@@ -54,11 +60,14 @@ func (api *API) bisectTool(who route.Who) usableTool {
 func (api *API) undoTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
-			Name:        "undo",
-			Description: `Take the work of a merged run out of its base, by one commit, although later work builds on it. With dry nothing is changed. A conflict changes nothing either, and names the files and the later commits.`,
-			Schema:      catalog.Object(runProperty+`,`+dryProperty, "run"),
+			Name: "undo",
+			Description: `Take the work of a merged run out of its base, by one commit, although later work builds ` +
+				`on it. With dry nothing is changed. A conflict changes nothing either, and names the files and the ` +
+				`later commits.`,
+			Schema: catalog.Object(runProperty+`,`+dryProperty, "run"),
 		},
-		Output: schemaFor[past.Changed](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
+		Output: schemaFor[past.Changed](), Access: route.AccessWrite, Hints: toolHints{Destructive: true,
+			Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Run string `json:"run"`
@@ -81,13 +90,16 @@ func (api *API) undoTool(who route.Who) usableTool {
 func (api *API) pickTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
-			Name:        "pick",
-			Description: `Bring single steps of a run to its base, each as a commit. With dry nothing is changed. A conflict changes nothing either, and names the files and the later commits.`,
+			Name: "pick",
+			Description: `Bring single steps of a run to its base, each as a commit. With dry nothing is changed. A ` +
+				`conflict changes nothing either, and names the files and the later commits.`,
 			Schema: catalog.Object(runProperty+`,`+dryProperty+
-				`,"steps":{"type":"array","description":"The steps, by their names or their commits.","minItems":1,"maxItems":1000,"items":{"type":"string","maxLength":300}}`,
+				`,"steps":{"type":"array","description":"The steps, by their names or their commits.","minItems":1,`+
+				`"maxItems":1000,"items":{"type":"string","maxLength":300}}`,
 				"run", "steps"),
 		},
-		Output: schemaFor[past.Changed](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
+		Output: schemaFor[past.Changed](), Access: route.AccessWrite, Hints: toolHints{Destructive: true,
+			Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Run   string   `json:"run"`
@@ -109,7 +121,8 @@ func (api *API) pickTool(who route.Who) usableTool {
 
 // Properties of tools that change a branch.
 const (
-	runProperty = `"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,"maxLength":300}`
+	runProperty = `"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,` +
+		`"maxLength":300}`
 	dryProperty = `"dry":{"type":"boolean","description":"Show what would be done, and change nothing."}`
 )
 
@@ -131,15 +144,21 @@ func (api *API) ownRun(ctx context.Context, who route.Who, name string) (record.
 func (api *API) whyTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
-			Name:        "why",
-			Description: `Explain why lines of a file are as they are: the command or the agent's turn that wrote each line, with its output, its prompt, the person who asked, the pull request or the issue, and the checks that ran after it. It looks through merges, squashes and renames.`,
-			Schema: catalog.Object(`"path":{"type":"string","description":"The file, from the root of the repository.","minLength":1,"maxLength":4096},`+
+			Name: "why",
+			Description: `Explain why lines of a file are as they are: the command or the agent's turn that wrote ` +
+				`each line, with its output, its prompt, the person who asked, the pull request or the issue, and ` +
+				`the checks that ran after it. It looks through merges, squashes and renames.`,
+			Schema: catalog.Object(`"path":{"type":"string",`+
+				`"description":"The file, from the root of the repository.","minLength":1,"maxLength":4096},`+
 				`"line":{"type":"integer","description":"The first line, from 1.","minimum":1},`+
-				`"to":{"type":"integer","description":"The last line; the same one if it is missing, and at most 200 lines in all.","minimum":1},`+
-				`"of":{"type":"string","description":"A caller, or a branch, tag or commit; the repository's base if it is missing.","maxLength":300},`+
+				`"to":{"type":"integer","description":"The last line; the same one if it is missing, and at most `+
+				`200 lines in all.","minimum":1},`+
+				`"of":{"type":"string","description":"A caller, or a branch, tag or commit; the repository's base `+
+				`if it is missing.","maxLength":300},`+
 				`"repo":`+catalog.RepoProperty, "path", "line"),
 		},
-		Output: schemaFor[provenance.Answer](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+		Output: schemaFor[provenance.Answer](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true,
+			Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var w past.Why
 			if err := c.read(&w); err != nil {

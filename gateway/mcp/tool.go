@@ -235,7 +235,8 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 // optional value is never null. They refuse a schema that is only true, too, so JSON as it came is an object.
 func schemaFor[T any]() json.RawMessage {
 	types := maps.Clone(route.TypeSchemas)
-	types[reflect.TypeFor[json.RawMessage]()] = &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{}}
+	types[reflect.TypeFor[json.RawMessage]()] = &jsonschema.Schema{Type: "object",
+		AdditionalProperties: &jsonschema.Schema{}}
 	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: types, IgnoreInvalidTypes: true})
 	if err == nil {
 		oneType(schema, true)

@@ -20,7 +20,8 @@ const (
 	maxNames = 200
 	// maxBy bounds each field of the person who gave a name, in bytes.
 	maxBy = 60
-	// maxRecord bounds a record, in bytes. It is more than maxNames names need, of which each character is up to 6 bytes of JSON.
+	// maxRecord bounds a record, in bytes. It is more than maxNames names need, of which each character is up to 6
+	// bytes of JSON.
 	maxRecord = 512 << 10
 	// maxRecords bounds the callers that have a record.
 	maxRecords = 20_000
@@ -72,7 +73,8 @@ func (r Record) usable() map[string]Name {
 	return names
 }
 
-// clean returns a name as it is kept. It returns "" if nothing of the name can be seen, and a problem if the name is too long.
+// clean returns a name as it is kept. It returns "" if nothing of the name can be seen, and a problem if the name is
+// too long.
 func clean(words string) (string, error) {
 	words = text.Visible(words)
 	if utf8.RuneCountInString(words) > MaxRunes {

@@ -32,7 +32,8 @@ type Store struct {
 	tips     map[record.Caller]gitd.Hash // also of records that cannot be read
 }
 
-// Open reads all records. It leaves out a record that cannot be read, whose sessions have their labels then. The next name replaces it.
+// Open reads all records. It leaves out a record that cannot be read, whose sessions have their labels then. The next
+// name replaces it.
 func (s *Store) Open(ctx context.Context) error {
 	s.SetDefaults()
 	s.mu.Lock()
@@ -59,11 +60,12 @@ func (s *Store) Open(ctx context.Context) error {
 
 // records returns the records in git.
 func (s *Store) records() people.Records[Record] {
-	return people.Records[Record]{Options: s.Options, Refs: refs, File: file, Max: maxRecord, Check: Record.check, NoHistory: true}
+	return people.Records[Record]{Options: s.Options, Refs: refs, File: file, Max: maxRecord, Check: Record.check,
+		NoHistory: true}
 }
 
-// Name returns the name of a session of a caller, or "" if it has none. began is the time at which the session began. An earlier session
-// of the same id does not hand its name on.
+// Name returns the name of a session of a caller, or "" if it has none. began is the time at which the session began.
+// An earlier session of the same id does not hand its name on.
 func (s *Store) Name(c record.Caller, session string, began time.Time) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -73,10 +75,12 @@ func (s *Store) Name(c record.Caller, session string, began time.Time) string {
 	return ""
 }
 
-// SetName names a session of a caller, without the values of secrets and without characters that nobody sees. It counts when it is on
-// disk. An empty name has the session shown by its label again. began has the sessions of the caller, with the times at which they began;
-// the names of all others are removed. The error is a problem if the name is too long, or that of another session of the caller.
-func (s *Store) SetName(ctx context.Context, c record.Caller, session, words string, began map[string]time.Time, by gitd.Person) error {
+// SetName names a session of a caller, without the values of secrets and without characters that nobody sees. It counts
+// when it is on disk. An empty name has the session shown by its label again. began has the sessions of the caller,
+// with the times at which they began; the names of all others are removed. The error is a problem if the name is too
+// long, or that of another session of the caller.
+func (s *Store) SetName(ctx context.Context, c record.Caller, session, words string, began map[string]time.Time,
+	by gitd.Person) error {
 	words, err := s.scrubbed(words)
 	if err != nil {
 		return err
@@ -111,7 +115,8 @@ func (s *Store) SetName(ctx context.Context, c record.Caller, session, words str
 		return route.NewProblem(route.KindTooLarge, "%d sessions of %s have a name, which is the most", maxNames, c).
 			WithHint("take the name of another session away")
 	case tip == "" && count >= maxRecords:
-		return route.NewProblem(route.KindTooLarge, "the sessions of %d workspaces have names, which is the most", maxRecords).
+		return route.NewProblem(route.KindTooLarge, "the sessions of %d workspaces have names, which is the most",
+			maxRecords).
 			WithHint("`ramus prune runs` removes those of workspaces without runs")
 	}
 	return s.write(ctx, Record{Caller: c, Sessions: names}, tip, people.Change{By: by, When: s.Now(),
@@ -124,7 +129,8 @@ func (s *Store) scrubbed(words string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return clean(s.Git.Secrets.String(words)) // a value may have been in several lines, or have had invisible characters in it
+	// A value may have been in several lines, or have had invisible characters in it.
+	return clean(s.Git.Secrets.String(words))
 }
 
 // short returns a person within the bounds of a record.
@@ -165,8 +171,8 @@ func (s *Store) remove(ctx context.Context, c record.Caller, tip gitd.Hash) erro
 	return nil
 }
 
-// Sweep removes the records of callers that have no runs any more, since a session is a part of its runs. has reports whether a caller has
-// runs.
+// Sweep removes the records of callers that have no runs any more, since a session is a part of its runs. has reports
+// whether a caller has runs.
 func (s *Store) Sweep(ctx context.Context, has func(record.Caller) bool) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()

@@ -78,7 +78,8 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := repo.Commit(t.Context(), refs+"/run-a")
-	if err != nil || c.Author.Name != "Ada" || c.Subject != "Name the session coder.01 of run:a" || len(c.Parents) != 0 {
+	if err != nil || c.Author.Name != "Ada" || c.Subject != "Name the session coder.01 of run:a" ||
+		len(c.Parents) != 0 {
 		t.Errorf("%+v %v", c, err)
 	}
 	before := c.Hash
@@ -153,8 +154,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestHostileNames sets names that are not UTF-8, that nobody sees, that are too long or those of other sessions. None of them harms the
-// others at the next start.
+// TestHostileNames sets names that are not UTF-8, that nobody sees, that are too long or those of other sessions. None
+// of them harms the others at the next start.
 func TestHostileNames(t *testing.T) {
 	s := newStore(t)
 	s.Git.Secrets, _ = redact.New(map[string]string{"PASSWORD": "correct horse"})
@@ -194,7 +195,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestDamaged names a session whose record cannot be read, and one whose record has a name that this version would not keep.
+// TestDamaged names a session whose record cannot be read, and one whose record has a name that this version would not
+// keep.
 func TestDamaged(t *testing.T) {
 	s := newStore(t)
 	repo, err := people.OpenRepo(t.Context(), s.Git)
@@ -203,8 +205,8 @@ func TestDamaged(t *testing.T) {
 	}
 	put := func(ref, content string) {
 		t.Helper()
-		hash, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Put: []gitd.File{{Path: file, Content: []byte(content)}},
-			Author: ada, Message: "Damage it"})
+		hash, err := repo.WriteCommit(t.Context(),
+			gitd.NewCommit{Put: []gitd.File{{Path: file, Content: []byte(content)}}, Author: ada, Message: "Damage it"})
 		if err == nil {
 			err = repo.Update(t.Context(), gitd.RefUpdate{Name: ref, New: hash})
 		}
@@ -238,7 +240,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestLaterSession begins a session again after the runs of an earlier one are gone. It has no name, and takes its record over.
+// TestLaterSession begins a session again after the runs of an earlier one are gone. It has no name, and takes its
+// record over.
 func TestLaterSession(t *testing.T) {
 	s := newStore(t)
 	c, err := record.RunCaller("a")
@@ -324,7 +327,8 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("the record is that of %s", r.Caller)
 		}
 		for _, n := range r.usable() {
-			if words, err := clean(n.Text); words != n.Text || err != nil || words == "" || strings.ContainsAny(words, "\n\x1b") {
+			if words, err := clean(n.Text); words != n.Text || err != nil || words == "" ||
+				strings.ContainsAny(words, "\n\x1b") {
 				t.Errorf("%q, and of that %q: %v", n.Text, words, err)
 			}
 		}

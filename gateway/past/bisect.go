@@ -131,7 +131,8 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	good, of := b.Good, record.Caller{}
 	if st, err := api.caller(who, b.Of); err == nil && rev == "refs/heads/"+st.Branch {
 		if st.Repo != repo.Name() {
-			return nil, route.NewProblem(route.KindInvalid, "%s is bisected in its own repository, %s", st.Caller, st.Repo)
+			return nil, route.NewProblem(route.KindInvalid, "%s is bisected in its own repository, %s", st.Caller,
+				st.Repo)
 		}
 		of, request.Fork = st.Caller, &record.Fork{Of: st.Caller.String()}
 		good = cmp.Or(good, string(st.Last.BaseCommit))

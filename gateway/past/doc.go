@@ -1,7 +1,7 @@
 // Package past answers questions about work that was done.
 //
-// [API.Why] explains lines of a file. Package executor/provenance finds the causes; this package finds the repository and the
-// commit that the caller of a request means, with its rights.
+// [API.Why] explains lines of a file. Package executor/provenance finds the causes; this package finds the repository
+// and the commit that the caller of a request means, with its rights.
 //
 // [API.Bisect] finds the first bad commit of a branch. Package executor/trial tries the commits.
 //

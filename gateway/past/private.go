@@ -9,8 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 )
 
-// runsFor returns the runs by which commits of a caller are tried. Of a private caller these are private, too, because they have its
-// files. The zero caller is nobody.
+// runsFor returns the runs by which commits of a caller are tried. Of a private caller these are private, too, because
+// they have its files. The zero caller is nobody.
 func (api *API) runsFor(of record.Caller) trial.Runs {
 	if of.IsZero() || api.Privacy == nil || !api.Privacy.IsPrivate(of) {
 		return api.Executor

@@ -39,7 +39,8 @@ type Changed struct {
 func (api *API) undoRoutes() []route.Route {
 	return []route.Route{
 		{Method: "POST", Pattern: "/api/runs/{run}/undo", Access: route.AccessWrite,
-			Summary: "Take a merged run out of its base, although later work builds on it; a conflict is an answer, and changes nothing",
+			Summary: "Take a merged run out of its base, although later work builds on it; a conflict is an answer, " +
+				"and changes nothing",
 			Request: Undo{}, Response: Changed{}, Handle: api.undo},
 		{Method: "POST", Pattern: "/api/runs/{run}/pick", Access: route.AccessWrite,
 			Summary: "Bring steps of a run alone to its base; a conflict is an answer, and changes nothing",
@@ -84,8 +85,8 @@ func (api *API) target(ctx context.Context, who route.Who, r record.Run, u *Undo
 	}
 	for _, a := range r.With {
 		if a.Changed() {
-			return nil, route.NewProblem(route.KindInvalid, "%s changed %s too; only runs in one repository are undone and picked",
-				r.Name(), a.Repo)
+			return nil, route.NewProblem(route.KindInvalid,
+				"%s changed %s too; only runs in one repository are undone and picked", r.Name(), a.Repo)
 		}
 	}
 	repo, err := api.Find.Repo(who, r.Repo)
@@ -114,8 +115,8 @@ func (api *API) Undo(ctx context.Context, who route.Who, r record.Run, u Undo) (
 		return Changed{Work: work}, err
 	}
 	pick := gitd.PickRequest{Commits: work.Commits, Reverse: true,
-		Message: fmt.Sprintf("Undo %s\n\nIt takes %d commits out, which were %s.\n\n%s: %s", r.Name(), len(work.Commits), work.How,
-			record.TrailerUndoes, r.Name())}
+		Message: fmt.Sprintf("Undo %s\n\nIt takes %d commits out, which were %s.\n\n%s: %s", r.Name(),
+			len(work.Commits), work.How, record.TrailerUndoes, r.Name())}
 	return api.land(ctx, who, repo, r, u, work, pick)
 }
 
@@ -156,8 +157,8 @@ func (api *API) land(ctx context.Context, who route.Who, repo *gitd.Repo, r reco
 	if by == (gitd.Person{}) {
 		by = api.Executor.Bot
 	}
-	landed, err := api.Executor.Bases().Land(ctx, upstream.Landing{Repo: repo, Caller: r.Caller, Committer: api.Executor.Bot,
-		Merge: record.Merge{Into: u.Into, Here: u.Here, By: by}, Pick: &pick})
+	landed, err := api.Executor.Bases().Land(ctx, upstream.Landing{Repo: repo, Caller: r.Caller,
+		Committer: api.Executor.Bot, Merge: record.Merge{Into: u.Into, Here: u.Here, By: by}, Pick: &pick})
 	if err != nil {
 		return out, err
 	}
@@ -166,7 +167,8 @@ func (api *API) land(ctx context.Context, who route.Who, repo *gitd.Repo, r reco
 	}
 	out.Landed = &landed
 	if len(landed.Conflicts) > 0 {
-		out.Blockers, err = undo.Blockers(ctx, repo, cmp.Or(landed.Old, work.Tip), cmp.Or(landed.At, r.Start), landed.Conflicts)
+		out.Blockers, err = undo.Blockers(ctx, repo, cmp.Or(landed.Old, work.Tip), cmp.Or(landed.At, r.Start),
+			landed.Conflicts)
 	}
 	return out, err
 }

@@ -27,10 +27,12 @@ type API struct {
 func (api *API) Routes() []route.Route {
 	return append([]route.Route{
 		{Method: "GET", Pattern: "/api/why", Access: route.AccessRead,
-			Summary: "The cause of lines of a file: the command, its output, the prompt, the person, and the checks after it",
-			Query:   Why{}, Response: provenance.Answer{}, Handle: api.why},
+			Summary: "The cause of lines of a file: the command, its output, the prompt, the person, and the " +
+				"checks after it",
+			Query: Why{}, Response: provenance.Answer{}, Handle: api.why},
 		{Method: "POST", Pattern: "/api/bisect", Access: route.AccessWrite,
-			Summary: "Find the first bad commit by a command or a task, several commits at once; the answer streams progress, and hanging up stops it",
+			Summary: "Find the first bad commit by a command or a task, several commits at once; the answer streams " +
+				"progress, and hanging up stops it",
 			Request: Bisect{}, Response: BisectLine{}, Media: route.MediaLines, Handle: api.bisect},
 	}, api.undoRoutes()...)
 }
@@ -63,7 +65,8 @@ func (api *API) Why(ctx context.Context, who route.Who, w Why) (provenance.Answe
 		return provenance.Answer{}, route.NewProblem(route.KindInvalid, "the path is missing: which file?")
 	}
 	if w.Line < 0 || w.To != 0 && w.To < max(w.Line, 1) {
-		return provenance.Answer{}, route.NewProblem(route.KindInvalid, "the lines %d to %d are no part of a file", w.Line, w.To)
+		return provenance.Answer{}, route.NewProblem(route.KindInvalid, "the lines %d to %d are no part of a file",
+			w.Line, w.To)
 	}
 	if w.To == 0 {
 		w.To = w.Line
@@ -73,12 +76,12 @@ func (api *API) Why(ctx context.Context, who route.Who, w Why) (provenance.Answe
 		return provenance.Answer{}, err
 	}
 	reader := &provenance.Reader{Runs: api.Executor}
-	return reader.Explain(ctx, provenance.Question{Repo: repo, Rev: rev, Path: w.Path, From: w.Line, To: w.To, Brief: w.Brief,
-		Sees: who.SeesRun})
+	return reader.Explain(ctx, provenance.Question{Repo: repo, Rev: rev, Path: w.Path, From: w.Line, To: w.To,
+		Brief: w.Brief, Sees: who.SeesRun})
 }
 
-// place returns the repository and the revision that a caller of a request means. The whole name of a caller goes before a
-// revision, and a revision before a part of a caller's name.
+// place returns the repository and the revision that a caller of a request means. The whole name of a caller goes
+// before a revision, and a revision before a part of a caller's name.
 func (api *API) place(ctx context.Context, who route.Who, of, name string) (*gitd.Repo, string, error) {
 	st, cerr := api.caller(who, of)
 	if cerr == nil && st.Caller.Is(of) {
@@ -106,7 +109,8 @@ func (api *API) place(ctx context.Context, who route.Who, of, name string) (*git
 	if err != nil {
 		return nil, "", err
 	}
-	return nil, "", route.NewProblem(route.KindNotFound, "%q is neither a caller nor a revision of %s", of, repo.Name()).
+	return nil, "", route.NewProblem(route.KindNotFound, "%q is neither a caller nor a revision of %s", of,
+		repo.Name()).
 		WithHint("`ramus ps` lists the callers; another repository needs its name")
 }
 
@@ -131,7 +135,8 @@ func (api *API) caller(who route.Who, name string) (executor.CallerStatus, error
 }
 
 // placeOf returns the branch of a caller, or its last commit if the branch was deleted.
-func (api *API) placeOf(ctx context.Context, who route.Who, st executor.CallerStatus, name string) (*gitd.Repo, string, error) {
+func (api *API) placeOf(ctx context.Context, who route.Who, st executor.CallerStatus,
+	name string) (*gitd.Repo, string, error) {
 	if name == "" {
 		name = st.Repo
 	}

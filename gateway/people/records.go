@@ -33,8 +33,8 @@ func (o *Options) SetDefaults() {
 	}
 }
 
-// Records reads and writes the records of one kind. Its fields must not change while a method runs. All methods are safe
-// for concurrent use.
+// Records reads and writes the records of one kind. Its fields must not change while a method runs. All methods are
+// safe for concurrent use.
 type Records[T any] struct {
 	Options
 	// Refs is the prefix of the refs, without a slash at its end. File is the path of the file in their commits.
@@ -93,8 +93,8 @@ type Change struct {
 	Message string // of the commit
 }
 
-// Write writes a record, and returns its commit. tip is the commit before it, or empty if the record is new. The error is
-// [gitd.ErrConflict] if the ref is at another commit.
+// Write writes a record, and returns its commit. tip is the commit before it, or empty if the record is new. The error
+// is [gitd.ErrConflict] if the ref is at another commit.
 func (r Records[T]) Write(ctx context.Context, ref string, record T, tip gitd.Hash, c Change) (gitd.Hash, error) {
 	content, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
@@ -120,7 +120,8 @@ func (r Records[T]) Write(ctx context.Context, ref string, record T, tip gitd.Ha
 	return hash, err
 }
 
-// Remove removes the record at a ref, whose commit is tip. The error is [gitd.ErrConflict] if the ref is at another commit.
+// Remove removes the record at a ref, whose commit is tip. The error is [gitd.ErrConflict] if the ref is at another
+// commit.
 func (r Records[T]) Remove(ctx context.Context, ref string, tip gitd.Hash) error {
 	repo, err := r.Git.Repo(gitd.PeopleRepo)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 
 type note struct{ Text string }
 
-// TestRecords writes records and reads them again. A change that does not follow the last one, and a record that is too large, are refused.
+// TestRecords writes records and reads them again. A change that does not follow the last one, and a record that is too
+// large, are refused.
 func TestRecords(t *testing.T) {
 	git := repotest.NewServer(t)
 	damaged := errors.New("no note")
@@ -27,7 +28,8 @@ func TestRecords(t *testing.T) {
 	if list, err := r.Read(t.Context()); len(list) != 0 || err != nil {
 		t.Errorf("%v %v", list, err)
 	}
-	c := Change{By: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: time.Unix(1_700_000_000, 0), Message: "Note it"}
+	c := Change{By: gitd.Person{Name: "Ada", Email: "ada@example.org"}, When: time.Unix(1_700_000_000, 0),
+		Message: "Note it"}
 	write := func(ref, words string, tip gitd.Hash) (gitd.Hash, error) {
 		return r.Write(t.Context(), r.Refs+"/"+ref, note{words}, tip, c)
 	}
@@ -46,7 +48,8 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	var problem *route.Problem
-	if _, err := write("c", strings.Repeat("x", 84), ""); !errors.As(err, &problem) || problem.Kind != route.KindTooLarge {
+	if _, err := write("c", strings.Repeat("x", 84), ""); !errors.As(err, &problem) ||
+		problem.Kind != route.KindTooLarge {
 		t.Errorf("a record that is too large: %v", err)
 	}
 	if _, err := write("c", strings.Repeat("x", 83), ""); err != nil {
@@ -89,7 +92,8 @@ func TestRecords(t *testing.T) {
 		t.Errorf("%+v %v", commit, err)
 	}
 	commit, err = repo.Commit(t.Context(), string(second))
-	if err != nil || commit.Author.Name != "Ada" || commit.Subject != "Note it" || len(commit.Parents) != 1 || commit.Parents[0] != first {
+	if err != nil || commit.Author.Name != "Ada" || commit.Subject != "Note it" || len(commit.Parents) != 1 ||
+		commit.Parents[0] != first {
 		t.Errorf("%+v %v", commit, err)
 	}
 }

@@ -29,7 +29,8 @@ func TestParseOrigin(t *testing.T) {
 func TestWithTLS(t *testing.T) {
 	for _, x := range []struct{ pattern, host, want string }{
 		{"https://{label}.apps.example.net", "p80-run-x.apps.example.net", "https://p80-run-x.apps.example.net"},
-		{"https://{label}.apps.example.net:8443", "P80-run-x.Apps.example.net.:80", "https://p80-run-x.apps.example.net:8443"},
+		{"https://{label}.apps.example.net:8443", "P80-run-x.Apps.example.net.:80",
+			"https://p80-run-x.apps.example.net:8443"},
 		{"https://{label}.apps.example.net", "x.p80-run-x.apps.example.net", ""},
 		{"https://{label}.apps.example.net", "apps.example.net", ""},
 		{"https://{label}.apps.example.net", "evil.example", ""},

@@ -21,7 +21,8 @@ const (
 )
 
 // partShown follows a question that is larger, so that nobody takes it for the whole.
-const partShown = "⚠️ Only the beginning of the question is shown here. Read all of it on the page of the run, or with `ramus follow`, before you answer."
+const partShown = "⚠️ Only the beginning of the question is shown here. Read all of it on the page of the run, or " +
+	"with `ramus follow`, before you answer."
 
 // answers returns the buttons that answer a question. They are the options of the agent that asks, if it offers any. Their values are
 // "RUN STEP INDEX", because the id of an option may have any signs. Otherwise there is one to approve and one to reject, with the

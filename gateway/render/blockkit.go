@@ -131,7 +131,8 @@ func readable(s string) string {
 		switch {
 		case r == '\r' || r == '\u2028' || r == '\u2029' || r == '\u0085' || r == '\v' || r == '\f':
 			return '\n'
-		case text.Invisible(r), r == '\u200c', r == '\u200d', r == '\u115f', r == '\u1160', r == '\u3164', r == '\uffa0':
+		case text.Invisible(r), r == '\u200c', r == '\u200d', r == '\u115f', r == '\u1160', r == '\u3164',
+			r == '\uffa0':
 			return -1
 		}
 		return r

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// CheckMethod returns the problem of a request for a path whose routes of a table have other methods. Returns nil if the
-// table has no route with the path.
+// CheckMethod returns the problem of a request for a path whose routes of a table have other methods. Returns nil if
+// the table has no route with the path.
 func (c *Call) CheckMethod(table []Route) error {
 	allowed := methods(table, c.R.URL.Path)
 	if len(allowed) == 0 {

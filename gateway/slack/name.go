@@ -117,8 +117,8 @@ func (c *Client) KnownName(id string) string {
 	return ""
 }
 
-// Name returns the name of a user. Returns "" if Slack does not return one, because the user is of another workspace or the token lacks
-// the scope users:read.
+// Name returns the name of a user. Returns "" if Slack does not return one, because the user is of another workspace or
+// the token lacks the scope users:read.
 func (c *Client) Name(ctx context.Context, id string) (string, error) {
 	c.setup()
 	if !isID(id) {
@@ -156,8 +156,9 @@ func (c *Client) name(ctx context.Context, id string) (string, error) {
 	return name, nil
 }
 
-// Email returns the address in the profile of a user. Returns "" if Slack does not return one, because the user has none,
-// is of another workspace, or the token lacks the scope users:read.email. An address that no commit can have is none.
+// Email returns the address in the profile of a user. Returns "" if Slack does not return one, because the user has
+// none, is of another workspace, or the token lacks the scope users:read.email. An address that no commit can have is
+// none.
 func (c *Client) Email(ctx context.Context, id string) (string, error) {
 	c.setup()
 	if !isID(id) {

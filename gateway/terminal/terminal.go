@@ -22,8 +22,8 @@ import (
 type API struct {
 	Executor *executor.Executor
 	Find     *lookup.Lookup
-	// Host returns the URL of the host of a workspace, for the sockets of programs. If it is nil or the result is empty,
-	// they are at the host of all routes for programs.
+	// Host returns the URL of the host of a workspace, for the sockets of programs. If it is nil or the result is
+	// empty, they are at the host of all routes for programs.
 	Host func(record.Caller) string
 	Log  *slog.Logger
 	Now  func() time.Time

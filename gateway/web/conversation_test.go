@@ -170,7 +170,8 @@ func TestConversation(t *testing.T) {
 
 	wide.Eval(frames, nil)
 	phone.Wait(`document.body.innerText.includes('word-40')`)
-	wide.Wait(`(window.__growing = document.querySelector('.entry.words .md.open p')?.firstChild)?.data?.includes('word-1')`)
+	wide.Wait(`(window.__growing = document.querySelector('.entry.words .md.open ` +
+		`p')?.firstChild)?.data?.includes('word-1')`)
 	phone.Offline(true)
 	w.drop()
 	phone.Wait(`document.documentElement.dataset.connected === 'no'`)

@@ -64,12 +64,15 @@ func TestFilesWithoutContainers(t *testing.T) {
 	}{
 		{"no file", map[string]string{"folder": "docs"}, nil, 422, "choose a file"},
 		{"a name outside", map[string]string{"folder": "docs"}, map[string]string{"../<i>x": "x"}, 422, "&lt;i&gt;x"},
-		{"a folder outside", map[string]string{"folder": "../docs"}, map[string]string{"x": "x"}, 422, "the folder cannot be used"},
-		{"no engine", map[string]string{"folder": "docs", "replace": "1"}, map[string]string{"x": "x"}, 503, "The upload failed."},
+		{"a folder outside", map[string]string{"folder": "../docs"}, map[string]string{"x": "x"}, 422,
+			"the folder cannot be used"},
+		{"no engine", map[string]string{"folder": "docs", "replace": "1"}, map[string]string{"x": "x"}, 503,
+			"The upload failed."},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			status, _, body := w.upload("/workspaces/run-otter/files", x.fields, x.files)
-			if status != x.status || !strings.Contains(body, x.want) || !strings.Contains(body, `value="`+x.fields["folder"]+`"`) {
+			if status != x.status || !strings.Contains(body, x.want) ||
+				!strings.Contains(body, `value="`+x.fields["folder"]+`"`) {
 				t.Errorf("status %d, want %d with %q:\n%s", status, x.status, x.want, body)
 			}
 			if strings.Contains(body, "<i>x") {
@@ -90,8 +93,10 @@ func TestFilesWithoutContainers(t *testing.T) {
 		!strings.Contains(header.Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("status %d, %q, %v", status, body, header)
 	}
-	for path, want := range map[string]string{"?pane=files&path=nowhere": "The branch has no such folder", "?pane=files&path=../..": "The branch has no such folder",
-		"?pane=files&path=%3Cb%3E": "&lt;b&gt;", "?pane=files&sent=99999": "README", "?pane=files&sent=2&left=1": "except 1"} {
+	for path, want := range map[string]string{"?pane=files&path=nowhere": "The branch has no such folder",
+		"?pane=files&path=../..":   "The branch has no such folder",
+		"?pane=files&path=%3Cb%3E": "&lt;b&gt;", "?pane=files&sent=99999": "README",
+		"?pane=files&sent=2&left=1": "except 1"} {
 		if status, _, body := w.get("/workspaces/run-otter" + path); status != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: status %d without %q", path, status, want)
 		}
@@ -142,7 +147,8 @@ func TestFilesInChromium(t *testing.T) {
 	choose("page.txt", "another one\n")
 	p.Click(button)
 	p.Wait(`document.querySelector('.upload .wrong').innerText.includes('there is such a file')`)
-	if !p.Holds(`document.querySelector('#upload-files').files.length === 1 && document.activeElement.name === 'replace'`) {
+	if !p.Holds(`document.querySelector('#upload-files').files.length === 1 && document.activeElement.name ` +
+		`=== 'replace'`) {
 		t.Error("the files are no longer chosen, or the way on has not the focus")
 	}
 	p.Click(`form[data-upload] [name=replace]`)

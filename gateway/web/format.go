@@ -164,8 +164,8 @@ func personName(p gitd.Person) string {
 	return render.ClipClean(p.Name, 80)
 }
 
-// decider returns the name of the person of a decision, or the id if the name is not known. People choose their names in Slack, so that
-// the id follows such a name.
+// decider returns the name of the person of a decision, or the id if the name is not known. People choose their names
+// in Slack, so that the id follows such a name.
 func decider(d record.Decision) string {
 	if d.Name != "" && strings.HasPrefix(d.By, "slack:") {
 		return render.OneLine(d.Name, 100) + " (" + render.OneLine(d.By, 100) + ")"

@@ -301,7 +301,8 @@ func TestLongGate(t *testing.T) {
 	w := open(t, ada, nil)
 	w.repo("app")
 	const end = "and now the end"
-	w.run("long-heron", record.Request{Workflow: strings.Replace(asks, "version 2", "version 2 "+strings.Repeat("x ", 400)+end, 1)})
+	w.run("long-heron", record.Request{Workflow: strings.Replace(asks, "version 2", "version 2 "+strings.Repeat("x ",
+		400)+end, 1)})
 	path := w.path("/workspaces/run-long-heron/runs/RUN")
 	if _, _, body := w.get("/dashboard"); !strings.Contains(body, "Read and answer") || strings.Contains(body, end) ||
 		strings.Contains(body, "/approve") {

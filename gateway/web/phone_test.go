@@ -31,7 +31,8 @@ func TestPhone(t *testing.T) {
 	}
 	p := phone(webtest.Start(t))
 	w := talker(t, "execute")
-	w.run("brave-otter", record.Request{Command: &record.Command{Shell: "echo " + strings.Repeat("word ", 40) + ">words.txt"}})
+	w.run("brave-otter", record.Request{Command: &record.Command{Shell: "echo " + strings.Repeat("word ", 40) +
+		">words.txt"}})
 	path := w.server.URL + "/workspaces/run-brave-otter"
 	p.Go(path + "?pane=chat")
 	var look struct {
@@ -75,7 +76,8 @@ const deadQuestion = `new MutationObserver((_, o) => {
 	document.querySelector('[data-live=talk]').prepend(e);
 }).observe(document, {childList: true, subtree: true});`
 
-// TestPhoneAsks leads to the question of an agent on a phone, whether the page is opened then or was open before. The focus goes there, too.
+// TestPhoneAsks leads to the question of an agent on a phone, whether the page is opened then or was open before. The
+// focus goes there, too.
 func TestPhoneAsks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts a browser")
@@ -87,7 +89,8 @@ func TestPhoneAsks(t *testing.T) {
 	p.Go(path)
 	p.Wait(connected)
 	w.ask("brave-otter", strings.Repeat("say a paragraph\nsay \n", 60)+"run echo asked >asked.txt")
-	const lead, answer = `document.querySelector('.talk-dock .doing a.btn')`, `document.querySelector('.ask-card button[value=once]')`
+	const lead, answer = `document.querySelector('.talk-dock .doing a.btn')`,
+		`document.querySelector('.ask-card button[value=once]')`
 	p.Wait(lead)
 	p.Eval(`scrollTo(0, 0)`, nil)
 	p.Wait(inWindow + `(` + lead + `)`)
@@ -103,8 +106,10 @@ func TestPhoneAsks(t *testing.T) {
 	p.Go(path)
 	p.Wait(connected + ` && ` + inWindow + `(` + answer + `)`)
 	var said struct{ Command, Text string }
-	p.Eval(`({command: document.querySelector('.ask-card pre').textContent, text: document.querySelector('.ask-card').textContent})`, &said)
-	if said.Command != "echo asked >asked.txt" || strings.Count(said.Text, "asked.txt") != 1 || strings.Contains(said.Text, "{") {
+	p.Eval(`({command: document.querySelector('.ask-card pre').textContent, text: `+
+		`document.querySelector('.ask-card').textContent})`, &said)
+	if said.Command != "echo asked >asked.txt" || strings.Count(said.Text, "asked.txt") != 1 ||
+		strings.Contains(said.Text, "{") {
 		t.Errorf("the question is %q, with the command %q", said.Text, said.Command)
 	}
 	p.Eval(answer+`.click()`, nil)
@@ -114,8 +119,8 @@ func TestPhoneAsks(t *testing.T) {
 	p.Wait(fmt.Sprintf(`document.body.innerText.includes(%q)`, "Once”, by Ada"))
 }
 
-// TestWindow tests that a workspace with a terminal ends with the window, below notices of any size. In a low window its
-// main part scrolls.
+// TestWindow tests that a workspace with a terminal ends with the window, below notices of any size. In a low window
+// its main part scrolls.
 func TestWindow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts a browser")
@@ -138,7 +143,8 @@ func TestWindow(t *testing.T) {
 		if look.Page > 900 || look.Pane > 900 || look.Pane < 850 || look.Frame > look.Pane+1 || look.Height < 250 {
 			t.Errorf("%+v", look)
 		}
-		p.Eval(`{const n = document.createElement('div'); n.className = 'notice'; n.textContent = 'Something is to be said.';
+		p.Eval(`{const n = document.createElement('div'); n.className = 'notice'; n.textContent = 'Something is to `+
+			`be said.';
 			document.querySelector('.notices').append(n); 0}`, nil)
 	}
 	p.Look(1440, 500, "light")

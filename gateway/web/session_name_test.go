@@ -26,7 +26,8 @@ import (
 func openNamed(t *testing.T) *world {
 	t.Helper()
 	w := openWith(t, ada, func(x *executor.Executor, _ *sandbox.Engine) {
-		x.Agents = map[string]agent.Agent{"coder": {Protocol: agent.ProtocolACP, Command: []string{"cat"}}} // it keeps sessions apart
+		x.Agents = map[string]agent.Agent{"coder": {Protocol: agent.ProtocolACP,
+			Command: []string{"cat"}}} // it keeps sessions apart
 	}, func(api *web.API) {
 		store := &naming.Store{Options: people.Options{Git: api.Git,
 			Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}}}
@@ -90,12 +91,14 @@ func TestNameSession(t *testing.T) {
 	}
 }
 
-// TestRefusedName sends names that a session cannot have. The page has the mistake next to the field, with the text of the field.
+// TestRefusedName sends names that a session cannot have. The page has the mistake next to the field, with the text of
+// the field.
 func TestRefusedName(t *testing.T) {
 	w := openNamed(t)
 	w.run("named", record.Request{Agent: &record.AgentCall{Name: "coder", Prompt: "x"}})
 	w.run("named", record.Request{Agent: &record.AgentCall{Name: "coder", Session: "docs", Prompt: "y"}})
-	if status, _, body := w.post(nameForm("coder"), url.Values{"name": {strings.Repeat("é", naming.MaxRunes)}, "back": {"coder"}}); status != 303 {
+	if status, _, body := w.post(nameForm("coder"), url.Values{"name": {strings.Repeat("é", naming.MaxRunes)},
+		"back": {"coder"}}); status != 303 {
 		t.Errorf("a name of as many characters as can be: %d %s", status, body)
 	}
 	for _, x := range []struct {
@@ -140,12 +143,14 @@ func TestNameReachesPages(t *testing.T) {
 	w.run("named", record.Request{Agent: &record.AgentCall{Name: "coder", Prompt: "x"}})
 	w.run("named", record.Request{Agent: &record.AgentCall{Name: "coder", Session: "docs", Prompt: "y"}})
 	d := websocket.Dialer{Subprotocols: []string{live.Protocol}}
-	conn, resp, err := d.DialContext(t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/live", http.Header{"Origin": {w.server.URL}})
+	conn, resp, err := d.DialContext(t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/live",
+		http.Header{"Origin": {w.server.URL}})
 	if err != nil {
 		t.Fatalf("%v %v", err, resp)
 	}
 	defer conn.Close()
-	if err := conn.WriteJSON(map[string]any{"sub": "/workspaces/run-named?pane=chat", "have": map[string]string{}}); err != nil {
+	if err := conn.WriteJSON(map[string]any{"sub": "/workspaces/run-named?pane=chat",
+		"have": map[string]string{}}); err != nil {
 		t.Fatal(err)
 	}
 	wait := func(words string) {

@@ -174,8 +174,8 @@ func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (templa
 			w.Agent, w.Session = one.Agent, one.Label
 		}
 		if d.MayChange && p.api.Names != nil && (tab.Current || len(sessions) == 1) {
-			d.Naming = &sessionNaming{Path: page.Href(d.Path) + "/sessions/" + url.PathEscape(one.ID) + "/name", Name: one.Name,
-				Label: label, Back: d.Session, Among: len(sessions) > 1}
+			d.Naming = &sessionNaming{Path: page.Href(d.Path) + "/sessions/" + url.PathEscape(one.ID) + "/name",
+				Name: one.Name, Label: label, Back: d.Session, Among: len(sessions) > 1}
 			if wrong := page.misnamed; wrong != nil && wrong.session == one.ID {
 				d.Naming.Name, d.Naming.Wrong = wrong.name, wrong.wrong
 			}
@@ -224,7 +224,8 @@ func sessionName(s conversation.Session) string {
 func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace, t conversation.Transcript) {
 	base := api.Address + d.Path
 	q := d.Page.call.R.URL.Query()
-	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, subject: d.Page.call.Who.Subject, runs: map[string]record.Run{}}
+	m := talkMaker{ctx: ctx, api: api, path: base, may: d.MayChange, subject: d.Page.call.Who.Subject,
+		runs: map[string]record.Run{}}
 	for _, r := range api.Executor.OfCaller(s.Caller) {
 		m.runs[r.Name()] = r
 	}
@@ -586,7 +587,8 @@ func (row *talkRow) command(e *conversation.Entry, whole bool) {
 		row.Note, row.Class, row.Mark = "stopped", "", "–"
 		return
 	case e.Reason != "":
-		row.Note, row.Class, row.Mark = strings.TrimSuffix(render.OneLine(e.Reason, 80)+": "+row.Note, ": "), "warn", "!"
+		row.Note, row.Class, row.Mark = strings.TrimSuffix(render.OneLine(e.Reason, 80)+": "+row.Note, ": "),
+			"warn", "!"
 		return
 	}
 	row.Note = ""
@@ -607,8 +609,9 @@ func (api *API) talkRoutes() []route.Route {
 		{Method: "POST", Pattern: "/workspaces/{workspace}/talk/{action}", Access: api.Write, Media: route.MediaHTML,
 			Body: formBody, Handle: api.talkAction,
 			Summary: "Answer a question, change the prompts that wait, or stop the agent, by the page of a workspace"},
-		{Method: "POST", Pattern: "/workspaces/{workspace}/sessions/{session}/name", Access: api.Write, Media: route.MediaHTML,
-			Body: formBody, Handle: api.nameSession, Summary: "Name a session with an agent, by the page of a workspace"},
+		{Method: "POST", Pattern: "/workspaces/{workspace}/sessions/{session}/name", Access: api.Write,
+			Media: route.MediaHTML, Body: formBody, Handle: api.nameSession,
+			Summary: "Name a session with an agent, by the page of a workspace"},
 		{Method: "GET", Pattern: "/workspaces/{workspace}/steps", Access: api.Access, Media: route.MediaHTML,
 			Summary: "The steps of a turn, or the whole of one entry, of the conversation of a workspace",
 			Handle:  api.page(api.stepsPage)},

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// holding has each answer to a script wait in __held while __hold is more than 0. __sockets has the connections of the page.
+	// holding has each answer to a script wait in __held while __hold is more than 0. __sockets has the connections of
+	// the page.
 	holding = `window.__hold = 0; window.__held = []; window.__sockets = [];
 	{
 		const real = fetch;
@@ -20,7 +21,8 @@ const (
 		};
 		window.WebSocket = class extends WebSocket { constructor(...a) { super(...a); __sockets.push(this); } };
 	}`
-	// watching counts in __gone the rows of __rows that are taken out, also if they come back, and notes in __said how the log announces rows.
+	// watching counts in __gone the rows of __rows that are taken out, also if they come back, and notes in __said how
+	// the log announces rows.
 	watching = `{
 		const list = document.querySelector('[data-live=talk]');
 		window.__gone = 0;
@@ -35,11 +37,12 @@ const (
 	earlier = `[...document.querySelectorAll('a')].find(a => a.innerText === 'Earlier')`
 	rows    = `document.querySelectorAll('[data-live=talk] > .entry')`
 	drawn   = `new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))`
-	gap     = `__sockets.at(-1).onmessage({data: JSON.stringify({at: document.querySelector('[data-live-at]').dataset.liveAt, gap: true})})`
+	gap     = `__sockets.at(-1).onmessage({data: JSON.stringify({at: ` +
+		`document.querySelector('[data-live-at]').dataset.liveAt, gap: true})})`
 )
 
-// grow shows an earlier part of a conversation while a turn comes. No row moves, the new turn counts, and screen readers hear of no earlier
-// rows. full is set if one part more does not have the first turn.
+// grow shows an earlier part of a conversation while a turn comes. No row moves, the new turn counts, and screen
+// readers hear of no earlier rows. full is set if one part more does not have the first turn.
 func (w *world) grow(p *webtest.Page, path string, full bool) {
 	w.t.Helper()
 	p.Watch(holding)
@@ -59,7 +62,8 @@ func (w *world) grow(p *webtest.Page, path string, full bool) {
 	p.Eval(earlier+`.click()`, nil)
 	p.Wait(`__held.length === 1`)
 	w.run("many-turns", record.Request{Agent: &record.AgentCall{Name: "coder", Prompt: "While it loads"}})
-	p.Wait(`[...` + rows + `].find(e => e.innerText.includes('While it loads'))?.nextElementSibling?.matches('.failure')`)
+	p.Wait(`[...` + rows + `].find(e => e.innerText.includes('While it ` +
+		`loads'))?.nextElementSibling?.matches('.failure')`)
 	if !p.Holds(`document.querySelector('.talk-new').innerText === 'New · 2'`) {
 		w.t.Error("a message that comes while an earlier part is loaded is not new")
 	}
@@ -76,10 +80,12 @@ func (w *world) grow(p *webtest.Page, path string, full bool) {
 		Said         []string
 		Kept         bool
 	}
-	p.Eval(`({gone: __gone, moved: __first.getBoundingClientRect().top - __top, new: document.querySelector('.talk-new').innerText, said: __said,
+	p.Eval(`({gone: __gone, moved: __first.getBoundingClientRect().top - __top, new: `+
+		`document.querySelector('.talk-new').innerText, said: __said,
 		at: document.querySelector('[data-live-at]').dataset.liveAt, way: location.search,
 		kept: __first.isConnected && __pre.scrollTop === 40 && __selected !== '' && String(getSelection()) === __selected})`, &got)
-	if got.Gone > 0 || got.Moved < -2 || got.Moved > 2 || got.New != "New · 2" || !got.Kept || len(got.Said) == 0 || got.Said[0] != "off" {
+	if got.Gone > 0 || got.Moved < -2 || got.Moved > 2 || got.New != "New · 2" || !got.Kept || len(got.Said) == 0 ||
+		got.Said[0] != "off" {
 		w.t.Errorf("the conversation does not grow upward in place: %+v", got)
 	}
 	if !strings.Contains(got.At, "more=2") || !strings.Contains(got.Way, "more=2") {
@@ -88,7 +94,8 @@ func (w *world) grow(p *webtest.Page, path string, full bool) {
 	p.Wait(`!document.querySelector('[role=log]').hasAttribute('aria-live')`)
 }
 
-// gap has a page load again what it missed. A part that comes meanwhile stays, and a page that cannot be loaded follows its conversation later.
+// gap has a page load again what it missed. A part that comes meanwhile stays, and a page that cannot be loaded follows
+// its conversation later.
 func (w *world) gap(p *webtest.Page, path string) {
 	w.t.Helper()
 	p.Go(w.server.URL + path)

@@ -25,13 +25,16 @@ func TestStoppedTerminal(t *testing.T) {
 		}
 		return rows[0]
 	}
-	if r := row(conversation.Entry{Kind: conversation.KindCommand, Command: "terminal 1", Reason: record.ReasonKilled, OK: &no}); r.Note != "stopped" {
+	if r := row(conversation.Entry{Kind: conversation.KindCommand, Command: "terminal 1", Reason: record.ReasonKilled,
+		OK: &no}); r.Note != "stopped" {
 		t.Errorf("%+v", r)
 	}
-	if r := row(conversation.Entry{Kind: conversation.KindCommand, Command: "make", Reason: "timeout"}); r.Note != "timeout" {
+	if r := row(conversation.Entry{Kind: conversation.KindCommand, Command: "make",
+		Reason: "timeout"}); r.Note != "timeout" {
 		t.Errorf("%+v", r)
 	}
-	if r := row(conversation.Entry{Kind: conversation.KindCheck, Command: "make", Text: "test", Reason: "timeout"}); r.Note != "timeout: test" {
+	if r := row(conversation.Entry{Kind: conversation.KindCheck, Command: "make", Text: "test",
+		Reason: "timeout"}); r.Note != "timeout: test" {
 		t.Errorf("%+v", r)
 	}
 	failure := conversation.Entry{Kind: conversation.KindFailure, Text: "x", Reason: string(record.ReasonCancelled)}
@@ -63,7 +66,8 @@ func TestDecider(t *testing.T) {
 // TestDoing describes the run at work, also if a terminal was opened after its beginning.
 func TestDoing(t *testing.T) {
 	m := talkMaker{api: &API{}}
-	agent := &conversation.Turn{Run: "run:x/1", Kind: record.KindAgent, Agent: "coder", State: conversation.StateWorking}
+	agent := &conversation.Turn{Run: "run:x/1", Kind: record.KindAgent, Agent: "coder",
+		State: conversation.StateWorking}
 	shell := &conversation.Turn{Run: "run:x/2", Kind: record.KindTerminal, State: conversation.StateWorking}
 	tr := conversation.Transcript{Turns: []*conversation.Turn{agent, shell}, Live: &conversation.Live{Run: "run:x/1"}}
 	if got := m.doing(tr); got != "coder works" {
@@ -139,15 +143,18 @@ func TestWindowOfTurns(t *testing.T) {
 	}{{3, 3, false}, {20, 3, true}} {
 		tr := &conversation.Transcript{}
 		for i := range x.turns {
-			turn := &conversation.Turn{ID: fmt.Sprint(i), Run: "run:x/1", Kind: record.KindAgent, State: conversation.StateDone}
+			turn := &conversation.Turn{ID: fmt.Sprint(i), Run: "run:x/1", Kind: record.KindAgent,
+				State: conversation.StateDone}
 			for n := range 100 {
-				turn.Entries = append(turn.Entries, &conversation.Entry{ID: fmt.Sprint(n), Kind: conversation.KindCommand, Command: "make"})
+				turn.Entries = append(turn.Entries, &conversation.Entry{ID: fmt.Sprint(n),
+					Kind: conversation.KindCommand, Command: "make"})
 			}
 			tr.Turns = append(tr.Turns, turn)
 		}
 		rows, full := m.window(tr, false)
 		if len(tr.Turns) != x.shown || full != x.full || len(rows) > maxRows || x.full && tr.Before != tr.Turns[0].ID {
-			t.Errorf("%d turns: %d are shown, with %d rows, %v, and those before %q", x.turns, len(tr.Turns), len(rows), full, tr.Before)
+			t.Errorf("%d turns: %d are shown, with %d rows, %v, and those before %q", x.turns, len(tr.Turns), len(rows),
+				full, tr.Before)
 		}
 	}
 }

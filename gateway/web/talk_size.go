@@ -21,8 +21,9 @@ type commitSizes struct {
 	by map[string]string
 }
 
-// changeSize returns the number of lines that the commits after parent change, up to a commit, such as "+3 −1". An empty parent is the only one of
-// the commit itself. Returns "" if the number is not known: git has to count, which a page asks for a few times only.
+// changeSize returns the number of lines that the commits after parent change, up to a commit, such as "+3 −1". An
+// empty parent is the only one of the commit itself. Returns "" if the number is not known: git has to count, which a
+// page asks for a few times only.
 func (m *talkMaker) changeSize(repo string, parent, commit gitd.Hash) string {
 	if parent == commit {
 		return ""

@@ -99,16 +99,16 @@ func forNode(t *testing.T, dir, name string) (node, program string) {
 		missing(t, "there is no node")
 	}
 	program = filepath.Join(dir, strings.TrimSuffix(name, ".ts")+".cjs")
-	built := api.Build(api.BuildOptions{EntryPoints: []string{filepath.Join("testdata", name)}, Outfile: program, Bundle: true,
-		Platform: api.PlatformNode, Format: api.FormatCommonJS, Write: true})
+	built := api.Build(api.BuildOptions{EntryPoints: []string{filepath.Join("testdata", name)}, Outfile: program,
+		Bundle: true, Platform: api.PlatformNode, Format: api.FormatCommonJS, Write: true})
 	if len(built.Errors) > 0 {
 		t.Fatal(built.Errors)
 	}
 	return node, program
 }
 
-// TestPauses cuts a connection of a terminal again and again. The next try comes at once if the connection lasted a while, and the first
-// times in any case. A server that ends each connection at once gets long pauses.
+// TestPauses cuts a connection of a terminal again and again. The next try comes at once if the connection lasted a
+// while, and the first times in any case. A server that ends each connection at once gets long pauses.
 func TestPauses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts node")
@@ -134,7 +134,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestProbe wakes a terminal whose server does not answer for a while. The longer the connection took to open, the longer the answer may take.
+// TestProbe wakes a terminal whose server does not answer for a while. The longer the connection took to open, the
+// longer the answer may take.
 func TestProbe(t *testing.T) {
 	if testing.Short() {
 		t.Skip("cannot run here: it starts node")

@@ -135,7 +135,8 @@ func (api *API) setUp() {
 			{"/dashboard", "Work that needs a person, runs that work, and runs that have ended", api.dashboard},
 			{"/workspaces", "The workspaces that a person may see", api.workspaceList},
 			{"/workspaces/new", "The form for a new workspace", api.workspaceForm},
-			{"/workspaces/{workspace}", "A workspace: conversation, shell, files, preview and activity", api.workspacePage},
+			{"/workspaces/{workspace}", "A workspace: conversation, shell, files, preview and activity",
+				api.workspacePage},
 			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
 			{"/tasks", "The tasks of the engineer", api.taskList},
 			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
@@ -279,7 +280,8 @@ func repoPath(name string) string { return "/repos/" + url.PathEscape(name) }
 // taskPath returns the path of the page of a task.
 func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
 
-// formText returns a field of a form as UTF-8, without space around it. It is cut to most bytes, which forms of this server do not reach.
+// formText returns a field of a form as UTF-8, without space around it. It is cut to most bytes, which forms of this
+// server do not reach.
 func formText(c *route.Call, name string, most int) string {
 	s := strings.TrimSpace(strings.ReplaceAll(c.R.PostFormValue(name), "\r\n", "\n"))
 	return strings.ToValidUTF8(text.Head(s, most), "\uFFFD")

@@ -46,7 +46,8 @@ func (w *Workspaces) createPrivate(ctx context.Context, who route.Who, r record.
 }
 
 // SubmitPrivate begins a run of a caller that is private before it begins. A caller without a name gets one.
-func SubmitPrivate(ctx context.Context, x Executor, p Privacy, owner gitd.Person, r record.Request) (record.Run, error) {
+func SubmitPrivate(ctx context.Context, x Executor, p Privacy, owner gitd.Person,
+	r record.Request) (record.Run, error) {
 	if r.Caller.IsZero() {
 		r.Caller = drawCaller(x, "")
 	}

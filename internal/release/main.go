@@ -36,7 +36,8 @@ func run(args []string) error {
 	case len(args) == 4 && args[0] == "index":
 		return writeIndex(args[1], args[2], args[3])
 	}
-	return errors.New("usage: release image BINARY RUNNER ARCH VERSION FILE | sbom BINARY FILE | index VERSION DATE FOLDER")
+	return errors.New("usage: release image BINARY RUNNER ARCH VERSION FILE | sbom BINARY FILE | index VERSION " +
+		"DATE FOLDER")
 }
 
 // component is a module, in the words of CycloneDX.

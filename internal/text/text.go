@@ -83,8 +83,8 @@ func joined(s string) string {
 	return strings.Join(words, " ")
 }
 
-// Visible returns s as one line, like [OneLine] but without a limit, and without the characters that are [Invisible]. It returns "" if
-// nothing of s can be seen.
+// Visible returns s as one line, like [OneLine] but without a limit, and without the characters that are [Invisible].
+// It returns "" if nothing of s can be seen.
 func Visible(s string) string {
 	s = joined(strings.Map(func(r rune) rune {
 		if Invisible(r) && !unicode.IsControl(r) {
@@ -98,8 +98,8 @@ func Visible(s string) string {
 	return s
 }
 
-// isFiller reports whether a rune that is not [Invisible] shows nothing if it is alone: the joiners, the fillers of Hangul, the blank
-// pattern of Braille and the selectors of variants.
+// isFiller reports whether a rune that is not [Invisible] shows nothing if it is alone: the joiners, the fillers of
+// Hangul, the blank pattern of Braille and the selectors of variants.
 func isFiller(r rune) bool {
 	switch r {
 	case '\u034f', '\u115f', '\u1160', '\u17b4', '\u17b5', '\u200c', '\u200d', '\u2800', '\u3164', '\uffa0':
@@ -108,8 +108,8 @@ func isFiller(r rune) bool {
 	return '\ufe00' <= r && r <= '\ufe0f' || 0xe0100 <= r && r <= 0xe01ef
 }
 
-// Invisible reports whether a rune shows nothing or changes the direction of the text after it. It is false for line feeds, for tabs and
-// for the joiners of emoji and of some scripts (U+200C, U+200D).
+// Invisible reports whether a rune shows nothing or changes the direction of the text after it. It is false for line
+// feeds, for tabs and for the joiners of emoji and of some scripts (U+200C, U+200D).
 func Invisible(r rune) bool {
 	switch {
 	case r == '\u00ad', r == '\u061c', r == '\u180e', r == '\u200b', r == '\u200e', r == '\u200f', r == '\ufeff',

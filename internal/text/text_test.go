@@ -210,7 +210,8 @@ func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", " a\n\tb\x00c ": "a b c", "\u200b": "", "\u200b \u200d": "", "\u3164\u2800": "", "\ufe0f": "",
 		"a\u200bb": "ab", "\u202eabc": "abc", "a \u2060 b": "a b", "a\xff\xffb": "a\uFFFDb", "é\U000e0041": "é",
-		"\U0001F468\u200d\U0001F469": "\U0001F468\u200d\U0001F469", "می\u200cخواهم": "می\u200cخواهم", "❤\ufe0f": "❤\ufe0f",
+		"\U0001F468\u200d\U0001F469": "\U0001F468\u200d\U0001F469", "می\u200cخواهم": "می\u200cخواهم",
+		"❤\ufe0f": "❤\ufe0f",
 	} {
 		if got := text.Visible(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

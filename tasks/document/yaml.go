@@ -476,7 +476,8 @@ func (e *expander) alias(v *Value, n *ast.AliasNode, depth int) *Value {
 		return e.stop(t, "the file has more than %d values once its aliases are expanded", maxYAMLValues)
 	}
 	if e.text += m.text; e.text > maxYAMLText*e.MaxBytes {
-		return e.stop(t, "the file has more than %d bytes of text once its aliases are expanded", maxYAMLText*e.MaxBytes)
+		return e.stop(t, "the file has more than %d bytes of text once its aliases are expanded",
+			maxYAMLText*e.MaxBytes)
 	}
 	return target
 }
