@@ -111,6 +111,7 @@ type search struct {
 	// runs are the visible runs of the repository that changed something, the newest first. They are read once.
 	runs     []record.Run
 	haveRuns bool
+	works    map[gitd.Hash]Work        // of these runs, by their last commits
 	foreign  int                       // commits without trailers that were looked for inside of steps
 	journals map[string][]record.Event // by name of the run
 	tasks    map[record.Caller]task
@@ -118,7 +119,7 @@ type search struct {
 
 // blame returns the lines with their commits. It runs git once, and once more for each level of squashes.
 func (s *search) blame(ctx context.Context) ([]gitd.BlamedLine, error) {
-	s.commits, s.grafts = map[gitd.Hash]gitd.Commit{}, map[gitd.Hash][]gitd.Hash{}
+	s.commits, s.grafts, s.works = map[gitd.Hash]gitd.Commit{}, map[gitd.Hash][]gitd.Hash{}, map[gitd.Hash]Work{}
 	for round := 0; ; round++ {
 		lines, err := s.q.Repo.Blame(ctx, string(s.at), s.q.Path,
 			gitd.BlameOptions{From: s.q.From, To: s.q.To, Grafts: s.grafts})

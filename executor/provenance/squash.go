@@ -2,7 +2,9 @@ package provenance
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -82,54 +84,83 @@ func (s *search) alike(ctx context.Context, c gitd.Commit) (gitd.Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	changes, err := ChangesOf(ctx, s.q.Repo, c)
-	if err != nil || len(changes) == 0 {
+	has, err := WorkOfCommit(ctx, s.q.Repo, c)
+	if err != nil || has.IsZero() {
 		return "", err
 	}
-	seen := map[gitd.Hash]bool{}
 	for _, r := range runs {
-		if seen[r.Head] {
-			continue
+		work, known := s.works[r.Head]
+		if !known {
+			if work, err = WorkOfRun(ctx, s.q.Repo, r); err != nil {
+				return "", err
+			}
+			s.works[r.Head] = work
 		}
-		seen[r.Head] = true
-		if same, err := IsSquash(ctx, s.q.Repo, c, changes, r); err != nil {
-			return "", err
-		} else if same {
+		if r.Head != c.Hash && has.Is(work) {
 			return r.Head, nil
 		}
 	}
 	return "", nil
 }
 
-// ChangesOf returns the changes of a commit with one parent. Returns none for a commit with more than 5000 changes,
-// which is not compared with runs.
-func ChangesOf(ctx context.Context, repo *gitd.Repo, c gitd.Commit) ([]gitd.TreeChange, error) {
-	changes, err := repo.Compare(ctx, c.Parents[0], c.Hash, maxChanges)
-	if errors.Is(err, gitd.ErrTooLarge) {
-		return nil, nil
-	}
-	return changes, err
+// Work identifies the whole work of a branch by its result: the files of its last commit, and the changes that lead there. The zero
+// value is no work.
+type Work struct {
+	tree    gitd.Hash
+	changes [sha256.Size]byte // zero if there are too many
 }
 
-// IsSquash reports whether a commit has the whole work of the branch of a run: the same tree as the last commit of the
-// run, or changes of the same files to the same contents. changes are those of the commit.
-func IsSquash(ctx context.Context, repo *gitd.Repo, c gitd.Commit, changes []gitd.TreeChange,
-	r record.Run) (bool, error) {
-	if r.BaseCommit == "" || r.Head == "" || r.Head == c.Hash {
-		return false, nil
+// IsZero reports whether w is no work.
+func (w Work) IsZero() bool { return w == Work{} }
+
+// Is reports whether one commit with the work w has the work o of a branch: the same files, or changes of the same files to the same
+// contents.
+func (w Work) Is(o Work) bool {
+	if w.IsZero() || o.IsZero() {
+		return false
 	}
-	tree, err := repo.TreeOf(ctx, r.Head)
+	return w.tree == o.tree || w.changes == o.changes && w.changes != [sha256.Size]byte{}
+}
+
+// WorkOfCommit returns the work of a commit with one parent. Returns no work if it changes nothing, or more than 5000 files.
+func WorkOfCommit(ctx context.Context, repo *gitd.Repo, c gitd.Commit) (Work, error) {
+	w, err := workBetween(ctx, repo, c.Parents[0], c.Hash)
+	if err != nil || w.changes == [sha256.Size]byte{} {
+		return Work{}, err
+	}
+	return w, nil
+}
+
+// WorkOfRun returns the work of the branch of a run until the run's end. Returns no work if its commits are gone.
+func WorkOfRun(ctx context.Context, repo *gitd.Repo, r record.Run) (Work, error) {
+	if r.BaseCommit == "" || r.Head == "" {
+		return Work{}, nil
+	}
+	w, err := workBetween(ctx, repo, r.BaseCommit, r.Head)
 	if errors.Is(err, gitd.ErrNotFound) {
-		return false, nil
+		return Work{}, nil
 	}
-	if err != nil || tree == c.Tree {
-		return err == nil, err
+	return w, err
+}
+
+// workBetween returns the work that leads from one commit to another one.
+func workBetween(ctx context.Context, repo *gitd.Repo, from, to gitd.Hash) (w Work, err error) {
+	if w.tree, err = repo.TreeOf(ctx, to); err != nil {
+		return w, err
 	}
-	work, err := repo.Compare(ctx, r.BaseCommit, r.Head, maxChanges)
-	if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrTooLarge) {
-		return false, nil
+	changes, err := repo.Compare(ctx, from, to, maxChanges)
+	if errors.Is(err, gitd.ErrTooLarge) || err == nil && len(changes) == 0 {
+		return w, nil
 	}
-	return err == nil && slices.EqualFunc(changes, work, sameResult), err
+	if err != nil {
+		return w, err
+	}
+	sum := sha256.New()
+	for _, c := range changes { // sorted by path, which has no NUL
+		fmt.Fprintf(sum, "%s\x00%o %s\x00", c.Path, c.NewMode, c.New)
+	}
+	sum.Sum(w.changes[:0])
+	return w, nil
 }
 
 // apart reports whether neither of two commits is in the history of the other. A graft between others would change
@@ -143,13 +174,7 @@ func (s *search) apart(ctx context.Context, a, b gitd.Hash) (bool, error) {
 	return true, nil
 }
 
-// sameResult reports whether two changes make the same entry of the same path.
-func sameResult(a, b gitd.TreeChange) bool {
-	return a.Path == b.Path && a.New == b.New && a.NewMode == b.NewMode
-}
-
-// through returns the squashes that lead from the file to a commit, those that are ancestors of the file's commit
-// first.
+// through returns the squashes that lead from the file to a commit, those that are ancestors of the file's commit first.
 func (s *search) through(ctx context.Context, commit gitd.Hash) (list []gitd.Hash, err error) {
 	if len(s.grafts) == 0 {
 		return nil, nil

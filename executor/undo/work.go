@@ -98,22 +98,27 @@ func merged(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Ru
 	return w, nil
 }
 
-// squash returns the commit of a history that has the work of a run as a part of a squash, or "". A squash by ramus
-// names the last commit of the branch. That of a forge has the whole work of the run, or of a later one on the same
-// branch.
-func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Run,
-	history []gitd.Commit) (gitd.Hash, error) {
-	var last []record.Run // those whose branch had the work of the run
+// squash returns the commit of a history that has the work of a run as a part of a squash, or "". A squash by ramus names the last
+// commit of the branch. That of a forge has the whole work of the run, or of a later one on the same branch.
+func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Run, history []gitd.Commit) (gitd.Hash, error) {
+	var works []provenance.Work // of the branch, when it had the work of the run
 	for _, o := range runs {
-		if o.Repo != r.Repo || o.Caller != r.Caller || o.Head == "" || len(last) == maxLater {
+		if o.Repo != r.Repo || o.Caller != r.Caller || o.Head == "" || len(works) == maxLater {
 			continue
 		}
 		has, err := repo.Descends(ctx, o.Head, r.Head)
 		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 			return "", err
 		}
-		if has && !slices.ContainsFunc(last, func(l record.Run) bool { return l.Head == o.Head }) {
-			last = append(last, o)
+		if !has {
+			continue
+		}
+		w, err := provenance.WorkOfRun(ctx, repo, o)
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(works, w) {
+			works = append(works, w)
 		}
 	}
 	compared := 0
@@ -131,17 +136,12 @@ func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Ru
 			continue
 		}
 		compared++
-		changes, err := provenance.ChangesOf(ctx, repo, c)
+		has, err := provenance.WorkOfCommit(ctx, repo, c)
 		if err != nil {
 			return "", err
 		}
-		for _, o := range last {
-			if len(changes) == 0 {
-				break
-			}
-			if same, err := provenance.IsSquash(ctx, repo, c, changes, o); err != nil || same {
-				return c.Hash, err
-			}
+		if slices.ContainsFunc(works, has.Is) {
+			return c.Hash, nil
 		}
 	}
 	return "", nil
