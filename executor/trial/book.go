@@ -32,6 +32,8 @@ type Book struct {
 	Repo *gitd.Repo
 	Bot  gitd.Person
 	Now  func() time.Time
+	// Environment names the files of the base that describe containers. The results of others are those of another command.
+	Environment []gitd.Hash
 
 	ref   string
 	tries map[gitd.Hash]Try // by tree
@@ -39,7 +41,7 @@ type Book struct {
 
 // Open reads the results of the command of a request. With fresh they are ignored.
 func (b *Book) Open(ctx context.Context, r record.Request, fresh bool) error {
-	name, err := key(r)
+	name, err := key(r, b.Environment)
 	if err != nil {
 		return err
 	}

@@ -151,10 +151,11 @@ func judgeTask(r record.Run, ended record.Event) (bisect.Result, string) {
 	return bisect.Bad, ended.Message
 }
 
-// key returns the key of a request's results. Equal commands have equal keys.
-func key(r record.Request) ([]byte, error) {
+// key returns the key of a request's results. Equal commands in equal environments have equal keys.
+func key(r record.Request, environment []gitd.Hash) ([]byte, error) {
 	return json.Marshal(struct {
-		Command *record.Command  `json:"command,omitempty"`
-		Task    *record.TaskCall `json:"task,omitempty"`
-	}{r.Command, r.Task})
+		Command     *record.Command  `json:"command,omitempty"`
+		Task        *record.TaskCall `json:"task,omitempty"`
+		Environment []gitd.Hash      `json:"environment,omitempty"`
+	}{r.Command, r.Task, environment})
 }

@@ -128,13 +128,13 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 		return nil, err
 	}
 	request := record.Request{Repo: repo.Name(), Command: b.Command, Task: b.Task, Asker: b.Asker}
-	good, of := b.Good, record.Caller{}
+	good, of, base := b.Good, record.Caller{}, ""
 	if st, err := api.caller(who, b.Of); err == nil && rev == "refs/heads/"+st.Branch {
 		if st.Repo != repo.Name() {
 			return nil, route.NewProblem(route.KindInvalid, "%s is bisected in its own repository, %s", st.Caller,
 				st.Repo)
 		}
-		of, request.Fork = st.Caller, &record.Fork{Of: st.Caller.String()}
+		of, base, request.Fork = st.Caller, st.Last.Base, &record.Fork{Of: st.Caller.String()}
 		good = cmp.Or(good, string(st.Last.BaseCommit))
 	} else if request.Base, err = api.branch(ctx, who, repo, b.Of); err != nil {
 		return nil, err
@@ -172,8 +172,29 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 			_, err := api.Executor.Remove(ctx, c.String(), request.Asker)
 			return err
 		}}
-	search.Book = &trial.Book{Repo: repo, Bot: api.Executor.Bot, Now: api.Now}
+	environment, err := environmentOf(ctx, repo, cmp.Or(base, request.Base))
+	if err != nil {
+		return nil, err
+	}
+	search.Book = &trial.Book{Repo: repo, Bot: api.Executor.Bot, Now: api.Now, Environment: environment}
 	return search, search.Book.Open(ctx, request, b.Fresh)
+}
+
+// environmentOf returns the files of a base that describe the containers of its repository. An empty base is the repository's own.
+func environmentOf(ctx context.Context, repo *gitd.Repo, base string) (list []gitd.Hash, err error) {
+	if base == "" {
+		if base, err = repo.Base(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range []string{".ramus", ".devcontainer"} {
+		e, err := repo.Entry(ctx, "refs/heads/"+base, path)
+		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return nil, err
+		}
+		list = append(list, e.Hash)
+	}
+	return list, nil
 }
 
 // branch returns the branch that a name means, if callers can begin from it. Otherwise it returns "", which is the
