@@ -103,8 +103,8 @@ func (s *search) alike(ctx context.Context, c gitd.Commit) (gitd.Hash, error) {
 	return "", nil
 }
 
-// Work identifies the whole work of a branch by its result: the files of its last commit, and the changes that lead there. The zero
-// value is no work.
+// Work identifies the whole work of a branch by its result: the files of its last commit, and the changes that lead
+// there. The zero value is no work.
 type Work struct {
 	tree    gitd.Hash
 	changes [sha256.Size]byte // zero if there are too many
@@ -113,8 +113,8 @@ type Work struct {
 // IsZero reports whether w is no work.
 func (w Work) IsZero() bool { return w == Work{} }
 
-// Is reports whether one commit with the work w has the work o of a branch: the same files, or changes of the same files to the same
-// contents.
+// Is reports whether one commit with the work w has the work o of a branch: the same files, or changes of the same
+// files to the same contents.
 func (w Work) Is(o Work) bool {
 	if w.IsZero() || o.IsZero() {
 		return false
@@ -122,7 +122,8 @@ func (w Work) Is(o Work) bool {
 	return w.tree == o.tree || w.changes == o.changes && w.changes != [sha256.Size]byte{}
 }
 
-// WorkOfCommit returns the work of a commit with one parent. Returns no work if it changes nothing, or more than 5000 files.
+// WorkOfCommit returns the work of a commit with one parent. Returns no work if it changes nothing, or more than 5000
+// files.
 func WorkOfCommit(ctx context.Context, repo *gitd.Repo, c gitd.Commit) (Work, error) {
 	w, err := workBetween(ctx, repo, c.Parents[0], c.Hash)
 	if err != nil || w.changes == [sha256.Size]byte{} {
@@ -174,7 +175,8 @@ func (s *search) apart(ctx context.Context, a, b gitd.Hash) (bool, error) {
 	return true, nil
 }
 
-// through returns the squashes that lead from the file to a commit, those that are ancestors of the file's commit first.
+// through returns the squashes that lead from the file to a commit, those that are ancestors of the file's commit
+// first.
 func (s *search) through(ctx context.Context, commit gitd.Hash) (list []gitd.Hash, err error) {
 	if len(s.grafts) == 0 {
 		return nil, nil

@@ -32,7 +32,8 @@ type Book struct {
 	Repo *gitd.Repo
 	Bot  gitd.Person
 	Now  func() time.Time
-	// Environment names the files of the base that describe containers. The results of others are those of another command.
+	// Environment names the files of the base that describe containers. The results of others are those of another
+	// command.
 	Environment []gitd.Hash
 
 	ref   string

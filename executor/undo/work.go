@@ -98,9 +98,11 @@ func merged(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Ru
 	return w, nil
 }
 
-// squash returns the commit of a history that has the work of a run as a part of a squash, or "". A squash by ramus names the last
-// commit of the branch. That of a forge has the whole work of the run, or of a later one on the same branch.
-func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Run, history []gitd.Commit) (gitd.Hash, error) {
+// squash returns the commit of a history that has the work of a run as a part of a squash, or "". A squash by ramus
+// names the last commit of the branch. That of a forge has the whole work of the run, or of a later one on the same
+// branch.
+func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Run,
+	history []gitd.Commit) (gitd.Hash, error) {
 	var works []provenance.Work // of the branch, when it had the work of the run
 	for _, o := range runs {
 		if o.Repo != r.Repo || o.Caller != r.Caller || o.Head == "" || len(works) == maxLater {

@@ -180,7 +180,8 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	return search, search.Book.Open(ctx, request, b.Fresh)
 }
 
-// environmentOf returns the files of a base that describe the containers of its repository. An empty base is the repository's own.
+// environmentOf returns the files of a base that describe the containers of its repository. An empty base is the
+// repository's own.
 func environmentOf(ctx context.Context, repo *gitd.Repo, base string) (list []gitd.Hash, err error) {
 	if base == "" {
 		if base, err = repo.Base(ctx); err != nil {
