@@ -168,7 +168,7 @@ func (w *work) advance() {
 	if len(w.others) == 0 {
 		return
 	}
-	w.l.change(func(r *record.Run) {
+	w.l.Change(func(r *record.Run) {
 		if w.t.Caller == r.Caller {
 			r.With = w.others.Advance(r.With)
 		}
@@ -190,7 +190,7 @@ func (w *work) commitAdditions(ctx context.Context, o *outcome) error {
 
 // reviewAdditions returns the evidence of a run in its additional repositories.
 func (l *liveRun) reviewAdditions(ctx context.Context, r record.Run) (addition.Review, error) {
-	v := addition.Reviewer{Git: l.x.Git, Secrets: l.x.Secrets, Dir: filepath.Join(l.x.folder.output(r), "repos"),
+	v := addition.Reviewer{Git: l.x.Git, Secrets: l.x.Secrets, Dir: filepath.Join(l.x.folder.Output(r), "repos"),
 		MaxPatch: maxDiff, MaxList: maxFileList}
 	return v.Review(ctx, r.With)
 }

@@ -47,10 +47,10 @@ const (
 
 // image returns the image that the run's container must be made of, or "" for any.
 func (l *liveRun) image() string {
-	if l.initial.Agent == nil {
+	if l.Initial.Agent == nil {
 		return ""
 	}
-	return l.x.options().Agents[l.initial.Agent.Name].Image
+	return l.x.options().Agents[l.Initial.Agent.Name].Image
 }
 
 func firstLine(text string) string {
@@ -120,33 +120,33 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 func (l *liveRun) say(p record.Prompt) error {
 	given := attachment.Named(p.Files)
 	p.Files = attachment.WithoutContent(given)
-	dir, discard, err := l.x.attachments(l.initial).Keep(given)
+	dir, discard, err := l.x.attachments(l.Initial).Keep(given)
 	defer discard()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	if l.saidLocked(p.Key) {
 		return nil
 	}
 	switch {
-	case l.over || l.noPrompts:
+	case l.OverLocked() || l.noPrompts:
 		return errOver // and its folder may be gone already
 	case err != nil:
 		return err
-	case len(l.initial.Queue(l.events).Waiting()) >= maxUnheard:
+	case len(l.Initial.Queue(l.EventsLocked()).Waiting()) >= maxUnheard:
 		return fmt.Errorf("%w: %d prompts wait for its agent already", record.ErrConflict, maxUnheard)
 	}
 	if dir != "" {
-		if err := l.x.attachments(l.initial).Place(dir, p.Key); err != nil {
+		if err := l.x.attachments(l.Initial).Place(dir, p.Key); err != nil {
 			return err
 		}
 	}
-	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10),
+	return l.EmitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10),
 		Data: record.Marshal(p)}, true)
 }
 
 // saidLocked reports whether a prompt with the key was journalled, also if it was taken back. mu is held.
 func (l *liveRun) saidLocked(key string) bool {
-	return slices.ContainsFunc(l.events, func(e record.Event) bool {
+	return slices.ContainsFunc(l.EventsLocked(), func(e record.Event) bool {
 		before, ok := e.Prompt()
 		return ok && before.Key == key
 	})
@@ -154,26 +154,26 @@ func (l *liveRun) saidLocked(key string) bool {
 
 // unheard reports whether prompts wait for the run's agent.
 func (l *liveRun) unheard() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	return l.unheardLocked()
 }
 
-func (l *liveRun) unheardLocked() bool { return len(l.initial.Queue(l.events).Waiting()) > 0 }
+func (l *liveRun) unheardLocked() bool { return len(l.Initial.Queue(l.EventsLocked()).Waiting()) > 0 }
 
 // lastTurn ends the conversation if there is no further prompt. From then on Say refuses.
 func (l *liveRun) lastTurn() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	l.noPrompts = !l.unheardLocked()
 	return l.noPrompts
 }
 
 // refusePrompts ends the conversation, also if there are further prompts.
 func (l *liveRun) refusePrompts() {
-	l.mu.Lock()
+	l.Lock()
 	l.noPrompts = true
-	l.mu.Unlock()
+	l.Unlock()
 }
 
 // saidTo returns all prompts of a run's agent, as one call.

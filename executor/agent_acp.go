@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/browse"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -53,7 +54,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	}
 	if said {
 		t.remember(ctx, w)
-		return t.spokenOutcome(w, containers.Exit{Duration: t.l.x.Now().Sub(began)}, stop, nil), w.out.flush()
+		return t.spokenOutcome(w, containers.Exit{Duration: t.l.x.Now().Sub(began)}, stop, nil), w.out.Flush()
 	}
 	tctx, end, done := t.open(ctx, w)
 	defer done()
@@ -100,7 +101,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	} else {
 		t.process.SetTurn(nil, nil)
 	}
-	if err := w.out.flush(); err != nil {
+	if err := w.out.Flush(); err != nil {
 		return outcome{}, err
 	}
 	if interrupted {
@@ -126,7 +127,7 @@ func (t *turn) stopped(w *work) (reason string, ok bool) {
 	if !w.again {
 		return "", false
 	}
-	for _, e := range slices.Backward(t.l.journalled()) {
+	for _, e := range slices.Backward(t.l.Journalled()) {
 		switch {
 		case e.Step != w.s.ID:
 		case e.Type == record.EventStepStarted:
@@ -153,7 +154,7 @@ func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err err
 	case exit.Reason != "":
 	case err != nil:
 		o.result.OK, o.result.Error = false, text.Clip(err.Error(), 4<<10)
-		if end := tailOf(w.out.stderr); end != "" {
+		if end := tailOf(w.out.Stderr); end != "" {
 			o.result.Error += "; it printed last: " + end
 		}
 	case short:
@@ -163,9 +164,9 @@ func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err err
 }
 
 // tailOf returns the end of an agent's output that is not of the protocol.
-func tailOf(c *capture) string {
+func tailOf(c *live.Capture) string {
 	short := text.Tail{Limit: 500}
-	_, _ = short.Write([]byte(c.tail.String()))
+	_, _ = short.Write([]byte(c.Tail()))
 	return strings.TrimSpace(short.String())
 }
 
@@ -217,7 +218,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		if errors.Is(err, acp.ErrRefused) {
 			note := record.Event{Type: record.EventNote, Step: w.s.ID,
 				Message: text.Clip("the agent's session could not be continued, and a new one begins: "+err.Error(), 4<<10)}
-			if err := l.emit(note, false); err != nil {
+			if err := l.Emit(note, false); err != nil {
 				return false, err
 			}
 			lost, open.ID, err = true, "", nil
@@ -230,26 +231,19 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		return false, err
 	}
 	data := spoken{ID: k.Session, Agent: k.Conn.Agent.Name, Version: k.Conn.Agent.Version, Resumed: open.ID != ""}
-	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.s.ID, Message: k.Session,
+	return lost, l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.s.ID, Message: k.Session,
 		Data: record.Marshal(data)}, true)
-}
-
-// setSession sets the session of the run's agent if e begins one.
-func setSession(r *record.Run, e record.Event) {
-	if e.Type == record.EventAgent && e.Kind == agent.KindSession {
-		r.Session = e.Message
-	}
 }
 
 // formerSession returns the session that the run's prompts belong to. That is the run's own, or that of the caller's
 // last run with the same agent and label, or the one that the caller was forked with. The runs' refs hold it, so it
 // outlives containers and the index.
 func (t *turn) formerSession() string {
-	if id := t.l.snapshot().Session; id != "" {
+	if id := t.l.Snapshot().Session; id != "" {
 		return id
 	}
-	own := *t.l.initial.Agent
-	for c, depth := t.l.initial.Caller, 0; depth <= maxForks; depth++ {
+	own := *t.l.Initial.Agent
+	for c, depth := t.l.Initial.Caller, 0; depth <= maxForks; depth++ {
 		runs := t.l.x.OfCaller(c)
 		for _, s := range sessions(runs) {
 			if s.Agent == own.Name && s.Label == own.Session && s.ID != "" {
@@ -305,7 +299,7 @@ const mcpPath = "/mcp"
 // words returns the prompt of the turn.
 func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
 	l := t.l
-	names, err := l.x.attachments(l.initial).Offer(ctx, files, t.all)
+	names, err := l.x.attachments(l.Initial).Offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
@@ -321,7 +315,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
 	added := slices.Concat(names[len(t.all)-len(prompts):]...)
 	if len(added) > agent.MaxFiles {
-		blocks[0].Text.Text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.initial)
+		blocks[0].Text.Text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.Initial)
 		return blocks, nil
 	}
 	for _, name := range added {
@@ -334,7 +328,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	if !t.process.Conn.Agent.Capabilities.PromptCapabilities.Image {
 		return blocks, nil
 	}
-	pictures, err := l.x.attachments(l.initial).Pictures(ctx, prompts)
+	pictures, err := l.x.attachments(l.Initial).Pictures(ctx, prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -357,13 +351,13 @@ type agentTurn struct{ w *work }
 
 func (t agentTurn) Step() string { return t.w.s.ID }
 
-func (t agentTurn) Emit(e record.Event) error { return t.w.l.emit(e, false) }
+func (t agentTurn) Emit(e record.Event) error { return t.w.l.Emit(e, false) }
 
 func (t agentTurn) Output() (stdout, stderr io.Writer) {
 	if t.w.out == nil {
 		return io.Discard, io.Discard
 	}
-	return t.w.out.stdout, t.w.out.stderr
+	return t.w.out.Stdout, t.w.out.Stderr
 }
 
 func (t agentTurn) AskPermission(ctx context.Context, q acp.Question) (option string, err error) {
@@ -386,8 +380,8 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 
 // env returns the environment of the agent.
 func (c *conversation) env(browser bool) []string {
-	env := slices.Concat(c.l.target.env(c.l.initial.Asker), c.a.Env,
-		[]string{"RAMUS_FILES=" + attachment.FolderOf(c.l.initial)})
+	env := slices.Concat(c.l.target.env(c.l.Initial.Asker), c.a.Env,
+		[]string{"RAMUS_FILES=" + attachment.FolderOf(c.l.Initial)})
 	if browser {
 		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 	}
@@ -395,30 +389,30 @@ func (c *conversation) env(browser bool) []string {
 }
 
 // processPrefix begins the ids of the processes and terminals of the run's agent.
-func (l *liveRun) processPrefix() string { return l.commandID("acp", 0) + "." }
+func (l *liveRun) processPrefix() string { return l.CommandID("acp", 0) + "." }
 
 // speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
 func (l *liveRun) speaks(s stepInfo) bool {
-	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil &&
-		l.x.options().Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
+	return s.Kind == string(record.KindAgent) && l.Initial.Agent != nil &&
+		l.x.options().Agents[l.Initial.Agent.Name].Protocol == agent.ProtocolACP
 }
 
 // repeatable reports whether a turn that is gone with its container may begin again from the branch. The run's record
 // has its prompt, the session is as it was before the turn, and nothing outside the container has seen the turn's
 // work. An agent of agent.ProtocolText does not report its actions, so its turns are not repeatable.
 func (l *liveRun) repeatable(s stepInfo) bool {
-	return l.beginning(s.ID).starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
+	return l.Beginning(s.ID).Starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
 }
 
 // notBegun reports whether a step that ended with err can begin again because its command has not begun, as far as anybody knows,
 // and its input is still there.
 func (l *liveRun) notBegun(s stepInfo, err error) bool {
-	return errors.Is(err, errUnheard) && l.stdin == nil && l.beginning(s.ID).starts < losses && !l.outside(s.ID)
+	return errors.Is(err, errUnheard) && l.stdin == nil && l.Beginning(s.ID).Starts < losses && !l.outside(s.ID)
 }
 
 // outside reports whether a step did anything outside its container since its last beginning. An agent must not do that twice.
 func (l *liveRun) outside(step string) bool {
-	for _, e := range slices.Backward(l.journalled()) {
+	for _, e := range slices.Backward(l.Journalled()) {
 		switch {
 		case e.Step != step:
 		case e.Type == record.EventStepStarted:

@@ -16,9 +16,9 @@ func (c *conversation) openBrowser(ctx context.Context, w *work) bool {
 		return false
 	}
 	c.closeBrowser() // of a container that is gone, or of an agent that did not come up
-	c.browser = c.l.x.inspector.OpenInteractive(ctx, w.host, c.l.initial.Caller, func(format string, args ...any) {
+	c.browser = c.l.x.inspector.OpenInteractive(ctx, w.host, c.l.Initial.Caller, func(format string, args ...any) {
 		// The run's own events will meet the same error.
-		_ = c.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID,
+		_ = c.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID,
 			Message: text.Clip(fmt.Sprintf(format, args...), 4<<10)}, false)
 	})
 	return c.browser != nil

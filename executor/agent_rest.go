@@ -28,9 +28,9 @@ func (t *turn) overMeanwhile(w *work) (stop string, over bool, err error) {
 		}
 	}
 	if over {
-		t.l.note(w.s.ID, "the server was restarted; the agent had ended its turn meanwhile")
+		t.l.Note(w.s.ID, "the server was restarted; the agent had ended its turn meanwhile")
 	} else {
-		t.l.note(w.s.ID, "the server was restarted; the agent was ended, and another goes on with its session")
+		t.l.Note(w.s.ID, "the server was restarted; the agent was ended, and another goes on with its session")
 	}
 	return stop, over, nil
 }
@@ -39,11 +39,11 @@ func (t *turn) overMeanwhile(w *work) (stop string, over bool, err error) {
 // ended. over reports whether the agent ended its turn. An error is noted, and the turn goes on without that part.
 func (t *turn) hearRest(w *work) (stop string, over bool) {
 	l := t.l
-	rest, ok := agent.LastRest(l.journalled(), w.s.ID)
+	rest, ok := agent.LastRest(l.Journalled(), w.s.ID)
 	if !ok || !strings.HasPrefix(rest.Process, l.processPrefix()) {
 		return "", false
 	}
-	err := w.out.stdout.again(rest.Words, func() (err error) {
+	err := w.out.Stdout.Again(rest.Words, func() (err error) {
 		stop, err = rest.Hear(l.x.ctx, w.host, agentTurn{w}, t.a.Output)
 		return err
 	})
@@ -51,12 +51,12 @@ func (t *turn) hearRest(w *work) (stop string, over bool) {
 	case err == nil:
 		return stop, stop != ""
 	case l.x.ctx.Err() == nil: // otherwise the next server reads them
-		l.note(w.s.ID, "the words of the agent while the server was away are lost: "+l.x.Secrets.String(err.Error()))
+		l.Note(w.s.ID, "the words of the agent while the server was away are lost: "+l.x.Secrets.String(err.Error()))
 	}
 	return "", false
 }
 
 // noteStop journals the reason for which the agent ended the turn.
 func (t *turn) noteStop(w *work, stop string) error {
-	return t.l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.s.ID, Message: stop}, true)
+	return t.l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.s.ID, Message: stop}, true)
 }

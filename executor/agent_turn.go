@@ -40,10 +40,10 @@ type conversation struct {
 // converse takes an agent's run to its end, from where its journal is.
 func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	defer l.refusePrompts()
-	if l.initial.Agent == nil {
+	if l.Initial.Agent == nil {
 		return nil, &failure{record.ReasonInternal, "an agent's run that names no agent"}
 	}
-	a, err := l.x.agent(l.initial.Agent.Name)
+	a, err := l.x.agent(l.Initial.Agent.Name)
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -94,11 +94,11 @@ func (c *conversation) run(ctx context.Context) error {
 // giveUp ends the conversation, and journals how many prompts the agent has not got.
 func (c *conversation) giveUp() error {
 	c.l.refusePrompts()
-	left := len(c.l.initial.Queue(c.l.journalled()).Waiting())
+	left := len(c.l.Initial.Queue(c.l.Journalled()).Waiting())
 	if left == 0 {
 		return nil
 	}
-	return c.l.emit(record.Event{Type: record.EventNote,
+	return c.l.Emit(record.Event{Type: record.EventNote,
 		Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
@@ -111,9 +111,9 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	id := "turn-" + strconv.Itoa(n)
 	t := &turn{conversation: c, id: id, first: n == 1, from: c.heardBefore(id)}
 	info := stepInfo{ID: id, Kind: string(record.KindAgent), Hear: t.hear}
-	l.mu.Lock()
+	l.Lock()
 	err = t.hear(&info)
-	l.mu.Unlock()
+	l.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +134,13 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	text := res.Error
 	if text == "" {
 		code := 0
-		if done := l.beginning(id).done; done != nil && done.Exit != nil {
+		if done := l.Beginning(id).Done; done != nil && done.Exit != nil {
 			code = *done.Exit
 		}
 		text = fmt.Sprintf("the agent ended with %d", code)
 	}
-	reason := l.reasonOfStep(id, record.ReasonCommandFailed)
-	if u := l.snapshot().Usage; reason == record.ReasonCommandFailed && u != nil && u.Exhausted {
+	reason := l.ReasonOfStep(id, record.ReasonCommandFailed)
+	if u := l.Snapshot().Usage; reason == record.ReasonCommandFailed && u != nil && u.Exhausted {
 		reason, text = record.ReasonBudget, text+": the run's budget for models is used up"
 	}
 	return &failure{reason, text}, nil
@@ -148,20 +148,20 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 
 // heardBefore returns how many prompts the agent had got before a turn.
 func (c *conversation) heardBefore(id string) int {
-	events := c.l.journalled()
+	events := c.l.Journalled()
 	began := slices.IndexFunc(events, func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == id })
 	if began >= 0 {
 		events = events[:began]
 	}
-	return c.l.initial.Queue(events).Heard
+	return c.l.Initial.Queue(events).Heard
 }
 
 // hear takes the prompts that wait into the turn, or finds those of a turn that began before. It is called when the turn begins, with
 // liveRun.mu held, so that prompts can change until then.
 func (t *turn) hear(s *stepInfo) error {
-	q := t.l.initial.Queue(t.l.events)
+	q := t.l.Initial.Queue(t.l.EventsLocked())
 	upto := q.Heard
-	if !slices.ContainsFunc(t.l.events, func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == t.id }) {
+	if !slices.ContainsFunc(t.l.EventsLocked(), func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == t.id }) {
 		upto = t.fit(q)
 	}
 	if upto <= t.from {
@@ -201,7 +201,7 @@ type turn struct {
 
 // about returns the subject of the turn, which is its prompts or its given title.
 func (t *turn) about() string {
-	if title := firstLine(t.l.initial.Agent.Title); t.first && len(t.now) == 1 && title != "" {
+	if title := firstLine(t.l.Initial.Agent.Title); t.first && len(t.now) == 1 && title != "" {
 		return title
 	}
 	return joinPrompts(t.now)
@@ -221,9 +221,9 @@ func (t *turn) withNote(text string) string {
 
 // conflictBefore returns a note for the agent if the caller's run before this one ended in a conflict.
 func (l *liveRun) conflictBefore() string {
-	for _, r := range slices.Backward(l.x.OfCaller(l.initial.Caller)) {
+	for _, r := range slices.Backward(l.x.OfCaller(l.Initial.Caller)) {
 		switch {
-		case r.ID == l.initial.ID || !r.CreatedAt.Before(l.initial.CreatedAt):
+		case r.ID == l.Initial.ID || !r.CreatedAt.Before(l.Initial.CreatedAt):
 			continue
 		case r.Reason == record.ReasonConflict:
 			return fmt.Sprintf("Note from ramus: %s. The work tree is at what was pushed. `git fetch origin` with the name of that ref brings your own version as FETCH_HEAD.", r.Error)
@@ -252,9 +252,9 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	defer done()
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
-	exit, err := w.attend(tctx, w.id, command, &metered{w.out.stdout, left, end}, &metered{w.out.stderr, left, end})
+	exit, err := w.attend(tctx, w.id, command, &metered{w.out.Stdout, left, end}, &metered{w.out.Stderr, left, end})
 	if err == nil {
-		err = w.out.flush()
+		err = w.out.Flush()
 	}
 	if err != nil {
 		return outcome{}, err
@@ -303,18 +303,18 @@ func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.
 		return nil, err
 	}
 	if t.first && !known && len(t.a.State) == 0 && len(t.a.Resume) > 0 {
-		if known, err = l.x.knows(ctx, l.initial); err != nil {
+		if known, err = l.x.knows(ctx, l.Initial); err != nil {
 			return nil, err
 		}
 	}
-	names, err := l.x.attachments(l.initial).Offer(ctx, files, t.all)
+	names, err := l.x.attachments(l.Initial).Offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
 	text := t.text()
 	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
 	case len(added) > agent.MaxFiles:
-		text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.initial)
+		text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.Initial)
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
@@ -365,7 +365,7 @@ func checkStep(name string, n int) string {
 // checking reports whether checks of turn n began before the server was restarted.
 func (c *conversation) checking(n int) bool {
 	for _, u := range c.checkups {
-		if c.l.beginning(checkStep(u.name, n)).last != nil {
+		if c.l.Beginning(checkStep(u.name, n)).Last != nil {
 			return true
 		}
 	}
@@ -386,8 +386,8 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 			return nil, err
 		}
 		var res workflow.StepResult
-		if b := l.beginning(info.ID); b.done != nil {
-			res, err = b.result()
+		if b := l.Beginning(info.ID); b.Done != nil {
+			res, err = b.Result()
 		} else {
 			res, err = l.onHost(ctx, l.target, info, do)
 		}
@@ -396,11 +396,11 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 		}
 		if err != nil {
 			c.checks[name] = "not_run"
-			return nil, errors.Join(err, l.emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: u.check,
+			return nil, errors.Join(err, l.Emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: u.check,
 				Reason: "not_run", Message: err.Error()}, true))
 		}
 		c.checks[name] = "passed"
-		switch done := l.beginning(info.ID).done; {
+		switch done := l.Beginning(info.ID).Done; {
 		case done != nil && done.Reason == reasonSkipped:
 			c.checks[name] = reasonSkipped
 			if err := c.tellSkipped(info.ID, u.check, done.Message); err != nil {
@@ -428,12 +428,12 @@ func skipping(do func(context.Context, *work) (outcome, error)) func(context.Con
 
 // tellSkipped journals once that a check was skipped.
 func (c *conversation) tellSkipped(step, task, why string) error {
-	for _, e := range c.l.journalled() {
+	for _, e := range c.l.Journalled() {
 		if e.Type == record.EventCheck && e.Step == step {
 			return nil
 		}
 	}
-	return c.l.emit(record.Event{Type: record.EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
+	return c.l.Emit(record.Event{Type: record.EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
 }
 
 // memory returns the memory of the turn's agent.
@@ -443,19 +443,19 @@ func (t *turn) memory(w *work) *agent.Memory {
 		Agent:   t.a,
 		Repo:    w.t.Repo,
 		Caller:  w.t.Caller,
-		Dir:     filepath.Join(l.x.folder.output(l.initial), "state"),
+		Dir:     filepath.Join(l.x.folder.Output(l.Initial), "state"),
 		Bot:     l.x.Bot,
 		Now:     l.x.Now,
 		Secrets: l.x.Secrets,
 		Subject: fmt.Sprintf("Memory of %s after %s", t.a.Name, w.s.ID),
-		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, l.initial.ID,
+		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, l.Initial.ID,
 			record.TrailerStep, w.s.ID),
 		Clean: w.cleanName,
 		Note: func(text string) error {
-			return l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text}, false)
+			return l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text}, false)
 		},
 		Removed: func(names []string) error {
-			return l.removed(w.s.ID, record.SecretInState, names, "the agent's memory")
+			return l.Removed(w.s.ID, record.SecretInState, names, "the agent's memory")
 		},
 	}
 }
@@ -470,7 +470,7 @@ func (t *turn) remember(ctx context.Context, w *work) {
 	defer cancel()
 	if err := t.memory(w).Keep(ctx, w.host); err != nil && !lostHost(w.host) {
 		message := fmt.Sprintf("the agent's memory could not be kept: %v", err)
-		_ = t.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(message, 4<<10)},
+		_ = t.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(message, 4<<10)},
 			false) // the step's end follows and meets the same error
 	}
 }

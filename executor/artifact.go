@@ -50,7 +50,7 @@ type artifactKeeper struct {
 }
 
 func (w *work) keeper() (*artifactKeeper, error) {
-	dir := filepath.Join(w.l.x.folder.output(w.l.initial), "artifacts")
+	dir := filepath.Join(w.l.x.folder.Output(w.l.Initial), "artifacts")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 		found, err := w.keep(k.root, clean, in, info)
 		in.Close()
 		if err == nil {
-			err = w.l.removed(w.s.ID, record.SecretInArtifact, found, "artifacts/"+clean)
+			err = w.l.Removed(w.s.ID, record.SecretInArtifact, found, "artifacts/"+clean)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot collect artifact %q: %w", clean, err)
@@ -152,7 +152,7 @@ func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo
 }
 
 func (w *work) skipped(text string) error {
-	return w.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut, Message: text}, false)
+	return w.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut, Message: text}, false)
 }
 
 // keepLeft keeps files that no commit holds among the run's artifacts, below uncommitted/.

@@ -51,9 +51,9 @@ func (x *Executor) TraceViewer(context.Context) (fs.FS, error) {
 // newChecks returns the checks of the run, of which there are none yet in this process.
 func (l *liveRun) newChecks() *browse.Run {
 	return &browse.Run{
-		Output:  l.x.folder.output(l.initial),
-		Journal: l.journalled,
-		Emit:    func(e record.Event) error { return l.emit(e, false) },
+		Output:  l.x.folder.Output(l.Initial),
+		Journal: l.Journalled,
+		Emit:    func(e record.Event) error { return l.Emit(e, false) },
 	}
 }
 
@@ -70,12 +70,12 @@ func pageStep(s *taskShell) browse.Step {
 	w := s.w
 	return browse.Step{
 		ID:    w.s.ID,
-		Claim: w.l.initial,
+		Claim: w.l.Initial,
 		Run:   w.l.checks,
 		Tree:  w.t.Tree,
 		Host:  w.host,
 		Image: w.image,
-		Env:   w.t.env(w.l.initial.Asker),
+		Env:   w.t.env(w.l.Initial.Asker),
 		Site:  w.t.site,
 		Shell: pageShell{s},
 	}
@@ -106,7 +106,7 @@ func (p pageShell) ReadFile(ctx context.Context, name string) ([]byte, error) {
 
 func (p pageShell) Scratch(ctx context.Context, commit gitd.Hash, branch string, number int) (browse.Step, func(), error) {
 	w, x := p.s.w, p.s.w.l.x
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", w.l.initial.Name(), w.s.ID, number))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", w.l.Initial.Name(), w.s.ID, number))
 	key := scratchPrefix + hex.EncodeToString(sum[:10])
 	t := x.newTarget(record.Caller{}, w.t.Repo, w.t.Base)
 	ctx, cancel := context.WithTimeout(ctx, scratchWait)
@@ -158,7 +158,7 @@ func (w *work) commitSoFar(ctx context.Context, subject string) (commit, tree gi
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
 	// Without the trailer of an exit code, since the step has not ended with this commit.
-	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.initial.Asker, w.halfway(subject), nil)
+	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.Initial.Asker, w.halfway(subject), nil)
 	if err != nil {
 		return "", "", err
 	}

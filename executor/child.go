@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/workflow"
@@ -29,7 +30,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}
 	}
 	files := runFiles{Workflow: text, Sub: parent.files.Sub}
-	w, err := files.parse(context.WithoutCancel(ctx), x, parent.initial.Repo) // also of a run that was stopped
+	w, err := files.parse(context.WithoutCancel(ctx), x, parent.Initial.Repo) // also of a run that was stopped
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -37,20 +38,20 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if err != nil {
 		return nil, err
 	}
-	r := record.Run{ID: parent.run.ID + "." + record.FileName(s.ID), Caller: on.Caller, Kind: record.KindWorkflow,
-		Repo: parent.run.Repo, Base: parent.run.Base,
-		BaseCommit: parent.run.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.run.Asker,
+	r := record.Run{ID: parent.Initial.ID + "." + record.FileName(s.ID), Caller: on.Caller, Kind: record.KindWorkflow,
+		Repo: parent.Initial.Repo, Base: parent.Initial.Base,
+		BaseCommit: parent.Initial.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.Initial.Asker,
 		State:  record.StateSubmitted,
-		Parent: parent.run.Name(), Sub: true, CreatedAt: x.Now().UTC()}
+		Parent: parent.Initial.Name(), Sub: true, CreatedAt: x.Now().UTC()}
 	if len(r.ID) > 100 {
-		r.ID = r.ID[:80] + "-" + parent.commandID(s.ID, 0)[:16]
+		r.ID = r.ID[:80] + "-" + parent.CommandID(s.ID, 0)[:16]
 	}
 	repo := on.Repo
 	if r.Start, err = on.Tip(ctx); err != nil {
 		return nil, err
 	}
 	if s.Sub.InheritBranch && on == parent.target {
-		if r.With, err = on.others.Inherit(ctx, parent.snapshot().With); err != nil {
+		if r.With, err = on.others.Inherit(ctx, parent.Snapshot().With); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +70,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		r.BaseCommit = r.Start
 	}
 	r.Branch, r.Head = r.Caller.Branch(), r.Start
-	r = cleanRun(x.Secrets, r) // templates may have put a secret together
+	r = live.CleanRun(x.Secrets, r) // templates may have put a secret together
 	c := &childRun{x: x, parent: parent, name: r.Name(), own: !s.Sub.InheritBranch}
 	ref, err := x.claim(ctx, &plan{run: r, repo: repo, files: files, fresh: c.own}, "")
 	if errors.Is(err, errClaimed) {
@@ -100,7 +101,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if c.l, err = x.newLive(r, ref, files, x.target(r.Caller, repo, r.Base)); err != nil {
 		return nil, err
 	}
-	return c, c.l.emit(record.Event{Type: record.EventRunCreated, Message: r.Title(), Commit: r.Start,
+	return c, c.l.Emit(record.Event{Type: record.EventRunCreated, Message: r.Title(), Commit: r.Start,
 		State: record.StateSubmitted}, false)
 }
 
@@ -114,7 +115,7 @@ func (c *childRun) run(ctx context.Context, answers map[string]record.Decision) 
 	defer l.cancel(nil)
 	c.x.runs.add(l)
 	defer close(l.done)
-	for step, d := range decisions(l.journalled()) {
+	for step, d := range decisions(l.Journalled()) {
 		if _, ok := answers[step]; !ok {
 			answers[step] = d
 		}
@@ -136,7 +137,7 @@ func (c *childRun) run(ctx context.Context, answers map[string]record.Decision) 
 	if cause := context.Cause(ctx); cause != nil {
 		return record.Run{}, nil, cause
 	}
-	return l.snapshot(), output, nil
+	return l.Snapshot(), output, nil
 }
 
 // restore puts the tree of an earlier commit on top of a caller's branch.

@@ -71,8 +71,8 @@ func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
 	if !known {
 		return record.Run{}, false
 	}
-	if l != nil && l.initial.Repo == r.Repo {
-		return l.snapshot(), true
+	if l != nil && l.Initial.Repo == r.Repo {
+		return l.Snapshot(), true
 	}
 	return r, true
 }
@@ -117,7 +117,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 		select {
 		case <-l.done:
 		case <-ctx.Done():
-			return l.snapshot(), context.Cause(ctx)
+			return l.Snapshot(), context.Cause(ctx)
 		}
 		if x.runs.alive(c, id) != l {
 			continue
@@ -126,9 +126,9 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return l.snapshot(), context.Cause(ctx)
+			return l.Snapshot(), context.Cause(ctx)
 		case <-x.ctx.Done():
-			return l.snapshot(), record.ErrClosed
+			return l.Snapshot(), record.ErrClosed
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 	l := x.runs.alive(r.Caller, r.ID)
 	switch {
 	case l != nil:
-		return l.emit(e, false)
+		return l.Emit(e, false)
 	case r.Ended() || r.Kind != record.KindRequest:
 		return fmt.Errorf("cannot journal in %s: %w: nothing works at it", r.Name(), record.ErrConflict)
 	}
@@ -231,7 +231,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 		return fmt.Errorf("cannot journal in %s: %w: it was begun or ended meanwhile", r.Name(), record.ErrConflict)
 	}
 	// The journal is opened for this one event. Many claims may wait, for as long as their source does not answer.
-	j, _, err := x.folder.openJournal(r)
+	j, _, err := x.folder.OpenJournal(r)
 	if err != nil {
 		return err
 	}
@@ -273,10 +273,10 @@ func (x *Executor) End(ctx context.Context, run string, e Ending) (record.Run, e
 	select {
 	case <-l.done:
 		release()
-		return l.snapshot(), nil
+		return l.Snapshot(), nil
 	case <-ctx.Done():
 		x.wg.Go(func() { <-l.done; release() })
-		return l.snapshot(), context.Cause(ctx)
+		return l.Snapshot(), context.Cause(ctx)
 	}
 }
 

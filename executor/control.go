@@ -63,7 +63,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		default:
 			continue
 		}
-		if err := l.emit(record.Event{Type: record.EventNote, Message: "stopped by " + orElse(by, x.Bot).Name}, false); err != nil {
+		if err := l.Emit(record.Event{Type: record.EventNote, Message: "stopped by " + orElse(by, x.Bot).Name}, false); err != nil {
 			return err
 		}
 		l.cancel(errCancelled)
@@ -97,12 +97,12 @@ func (x *Executor) settled(ctx context.Context, r record.Run) (record.Run, error
 	if l == nil {
 		return r, nil
 	}
-	if s := l.snapshot(); !s.Ended() && s.State != record.StateAwaitingReview {
+	if s := l.Snapshot(); !s.Ended() && s.State != record.StateAwaitingReview {
 		return s, nil
 	}
 	select {
 	case <-l.done:
-		return l.snapshot(), nil
+		return l.Snapshot(), nil
 	case <-ctx.Done():
 		return r, context.Cause(ctx)
 	}

@@ -26,7 +26,7 @@ func (v Visitor) Repo() string { return v.t.Repo.Name() }
 // Run returns the caller's run that works now. Its ID is empty between runs.
 func (v Visitor) Run() record.Run {
 	if w := v.t.atWork(); w != nil {
-		return w.l.snapshot()
+		return w.l.Snapshot()
 	}
 	return record.Run{}
 }

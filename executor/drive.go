@@ -31,7 +31,7 @@ func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error 
 	if !x.runs.launch(l) {
 		x.wg.Done()
 		l.end()
-		return fmt.Errorf("%s: %w: it is at work", l.initial.Name(), record.ErrConflict)
+		return fmt.Errorf("%s: %w: it is at work", l.Initial.Name(), record.ErrConflict)
 	}
 	go func() {
 		defer x.wg.Done()
@@ -51,7 +51,7 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	var output map[string]any
 	var err error
 	switch {
-	case l.initial.Kind == record.KindRequest:
+	case l.Initial.Kind == record.KindRequest:
 		output, err = l.answer() // needs no container, so it does not wait for its turn
 	case l.terminal != nil:
 		err = l.terminal.work(ctx) // others work in the container meanwhile
@@ -73,7 +73,7 @@ func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
 	if l.held != nil {
 		return l.held, nil
 	}
-	if len(record.OpenSteps(l.journalled())) > 0 {
+	if len(record.OpenSteps(l.Journalled())) > 0 {
 		ctx = l.x.ctx // had its turn before the restart of the server, so its command must be ended even if the run was stopped
 	}
 	leave, err := l.groupTurn(ctx)
@@ -90,33 +90,33 @@ func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
 
 // perform does the run's work.
 func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decision) (map[string]any, error) {
-	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || len(record.OpenSteps(l.journalled())) == 0) {
+	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || len(record.OpenSteps(l.Journalled())) == 0) {
 		return nil, err
 	}
 	if err := l.checkSecrets(); err != nil {
 		return nil, err
 	}
-	if err := l.state(record.StateRunning, "", ""); err != nil {
+	if err := l.SetState(record.StateRunning, "", ""); err != nil {
 		return nil, err
 	}
-	switch l.initial.Kind {
+	switch l.Initial.Kind {
 	case record.KindWorkflow:
 		return l.workflow(ctx, answers)
 	case record.KindExec:
-		c := *l.initial.Exec
+		c := *l.Initial.Exec
 		c.Stdin, c.Env = l.stdin, l.env
-		if l.envLost() && l.beginning("exec").last == nil {
+		if l.envLost() && l.Beginning("exec").Last == nil {
 			return nil, l.withoutEnv()
 		}
 		timeout := c.Timeout
 		if timeout <= 0 && !c.Background {
 			timeout = l.timeout()
 		}
-		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.initial.Command,
+		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.Initial.Command,
 			Background: c.Background}, l.shell(c, timeout))
 	case record.KindTask:
-		info := stepInfo{ID: l.initial.Task.Name, Kind: string(workflow.KindTask), Task: l.initial.Task.Name}
-		do, err := l.task(l.initial.Task.Name, record.Marshal(l.initial.Task.Params), l.timeout(), &info)
+		info := stepInfo{ID: l.Initial.Task.Name, Kind: string(workflow.KindTask), Task: l.Initial.Task.Name}
+		do, err := l.task(l.Initial.Task.Name, record.Marshal(l.Initial.Task.Params), l.timeout(), &info)
 		if err != nil {
 			return nil, err
 		}
@@ -124,20 +124,20 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	case record.KindAgent:
 		return l.converse(ctx)
 	}
-	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.initial.Kind)}
+	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.Initial.Kind)}
 }
 
 // envLost reports whether the values of the command's environment were lost with an earlier process. A command that
 // has begun has them.
 func (l *liveRun) envLost() bool {
-	return l.initial.Kind == record.KindExec && len(l.initial.Exec.Env) > 0 && len(l.env) == 0
+	return l.Initial.Kind == record.KindExec && len(l.Initial.Exec.Env) > 0 && len(l.env) == 0
 }
 
 // withoutEnv returns the error of a run whose command cannot get its environment any more.
 func (l *liveRun) withoutEnv() error {
 	return &failure{record.ReasonEnvLost,
 		fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run",
-			l.initial.Exec.EnvNames())}
+			l.Initial.Exec.EnvNames())}
 }
 
 // single runs the only step of a run.
@@ -146,15 +146,15 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 	if err != nil {
 		return err
 	}
-	if done := l.beginning(info.ID).done; done != nil {
-		l.change(func(r *record.Run) { r.Exit = done.Exit })
+	if done := l.Beginning(info.ID).Done; done != nil {
+		l.Change(func(r *record.Run) { r.Exit = done.Exit })
 	}
 	if !res.OK {
 		text := res.Error
 		if text == "" {
-			text = fmt.Sprintf("the command ended with %v", l.snapshot().ExitCode())
+			text = fmt.Sprintf("the command ended with %v", l.Snapshot().ExitCode())
 		}
-		return &failure{l.reasonOfStep(info.ID, record.ReasonCommandFailed), text}
+		return &failure{l.ReasonOfStep(info.ID, record.ReasonCommandFailed), text}
 	}
 	return nil
 }
@@ -162,20 +162,20 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 // once runs a step, or finds its result in the journal. Unlike a workflow's step, a step that was lost half way does
 // not begin again, because its request does not allow that it happens twice.
 func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
-	b := l.beginning(info.ID)
+	b := l.Beginning(info.ID)
 	var res workflow.StepResult
 	var err error
 	switch {
-	case b.done != nil:
-		return b.result()
-	case b.last != nil:
+	case b.Done != nil:
+		return b.Result()
+	case b.Last != nil:
 		var f fate
 		res, f, err = l.takeUp(ctx, l.target, info, b, do)
 		switch {
 		case err != nil || f == fateEnded:
 		case f == fateUnheard && l.stdin == nil && info.Kind == string(record.KindAgent), l.repeatable(info):
 			// The run's record has everything that the step is given.
-			res, err = l.begin(ctx, l.target, info, b.starts+1, do)
+			res, err = l.begin(ctx, l.target, info, b.Starts+1, do)
 		default:
 			err = &failure{record.ReasonInterrupted,
 				"the server stopped while the command ran, and its container is gone; nothing it did was committed"}
@@ -184,16 +184,16 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 		res, err = l.begin(ctx, l.target, info, 1, do)
 	}
 	for errors.Is(err, containers.ErrGone) && ctx.Err() == nil && (l.repeatable(info) || l.notBegun(info, err)) {
-		if err := l.emit(record.Event{Type: record.EventContainer, Step: info.ID,
+		if err := l.Emit(record.Event{Type: record.EventContainer, Step: info.ID,
 			Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return res, err
 		}
-		res, err = l.begin(ctx, l.target, info, l.beginning(info.ID).starts+1, do)
+		res, err = l.begin(ctx, l.target, info, l.Beginning(info.ID).Starts+1, do)
 	}
 	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 		text := "the container was lost while the command ran; nothing it did was committed"
 		if kept := l.target.AwaitRescued(ctx); kept != "" {
-			if err := l.emit(record.Event{Type: record.EventContainer, Step: info.ID, Message: kept}, false); err != nil {
+			if err := l.Emit(record.Event{Type: record.EventContainer, Step: info.ID, Message: kept}, false); err != nil {
 				return res, err
 			}
 			text += "; " + kept
@@ -205,7 +205,7 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 
 // settle writes down how a run ended, or that it waits, and releases it.
 func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any, err error) {
-	name := l.initial.Name()
+	name := l.Initial.Name()
 	unsealed := false
 	defer func() {
 		l.end()
@@ -221,31 +221,31 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	if output != nil {
-		l.change(func(r *record.Run) { r.Output = output })
+		l.Change(func(r *record.Run) { r.Output = output })
 	}
 	if tip, err := l.target.Tip(ctx); err == nil {
-		l.change(func(r *record.Run) { r.Head = tip })
+		l.Change(func(r *record.Run) { r.Head = tip })
 	}
-	if with, err := l.target.others.Tips(ctx, l.snapshot().With); err == nil && l.initial.Caller == l.target.Caller {
-		l.change(func(r *record.Run) { r.With = with })
+	if with, err := l.target.others.Tips(ctx, l.Snapshot().With); err == nil && l.Initial.Caller == l.target.Caller {
+		l.Change(func(r *record.Run) { r.With = with })
 	}
 	var jerr error
 	switch {
 	case err == nil:
-		jerr = l.state(record.StateComplete, "", "")
+		jerr = l.SetState(record.StateComplete, "", "")
 	case errors.Is(err, errParked):
-		gate := *l.snapshot().Gate
-		jerr = l.state(record.StateAwaitingReview, "", gate.Message)
+		gate := *l.Snapshot().Gate
+		jerr = l.SetState(record.StateAwaitingReview, "", gate.Message)
 		// A question to a person may be open for days. It holds no container.
-		if !l.initial.Sub && len(x.shells.of(l.initial.Caller)) == 0 {
-			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.initial.Caller.String()))
+		if !l.Initial.Sub && len(x.shells.of(l.Initial.Caller)) == 0 {
+			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.Initial.Caller.String()))
 		}
 	default:
 		reason := reasonOf(err)
 		if reason == record.ReasonInternal {
 			x.Log.Error("a run failed for a reason that is not its own", "run", name, "err", err)
 		}
-		jerr = l.state(record.StateFailed, reason, err.Error())
+		jerr = l.SetState(record.StateFailed, reason, err.Error())
 	}
 	x.observe(l)
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
@@ -270,11 +270,11 @@ func (x *Executor) sealLater(l *liveRun, first time.Duration) {
 		case <-timer.C:
 		}
 		if err := x.sealAgain(l); err != nil {
-			x.Log.Debug("still cannot seal a run", "run", l.initial.Name(), "err", err)
+			x.Log.Debug("still cannot seal a run", "run", l.Initial.Name(), "err", err)
 			timer.Reset(x.tuning.sealEvery)
 			continue
 		}
-		x.Log.Info("sealed a run that could not be when it ended", "run", l.initial.Name())
+		x.Log.Info("sealed a run that could not be when it ended", "run", l.Initial.Name())
 		x.sealed(l)
 		x.runs.remove(l)
 		return
@@ -292,18 +292,15 @@ func (x *Executor) sealOnly(l *liveRun) {
 func (x *Executor) sealAgain(l *liveRun) error {
 	ctx, cancel := context.WithTimeout(x.ctx, worktree.Housekeeping)
 	defer cancel()
-	r := l.snapshot()
-	journal, events, err := x.folder.openJournal(r)
+	r := l.Snapshot()
+	events, err := l.Reopen()
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.journal, l.events, l.over = journal, events, false
-	l.mu.Unlock()
 	defer l.end()
 	// The reason that the run could not be sealed may have kept its end out of the journal.
 	if n := len(events); n == 0 || events[n-1].Type != record.EventRunState || events[n-1].State != r.State {
-		if err := l.state(r.State, r.Reason, r.Error); err != nil {
+		if err := l.SetState(r.State, r.Reason, r.Error); err != nil {
 			return err
 		}
 	}
@@ -312,16 +309,16 @@ func (x *Executor) sealAgain(l *liveRun) error {
 
 // sealed indexes a run that its ref has, and removes its other files.
 func (x *Executor) sealed(l *liveRun) {
-	name := l.run.Name()
-	if err := x.index.Put(l.snapshot()); err != nil {
+	name := l.Initial.Name()
+	if err := x.index.Put(l.Snapshot()); err != nil {
 		x.Log.Error("cannot index a run; `ramus reindex` repairs the index", "run", name, "err", err)
 	}
-	x.discard(l.initial)
+	x.discard(l.Initial)
 }
 
 // discard removes a run's files in live/, because its ref has them now.
 func (x *Executor) discard(r record.Run) {
-	if err := x.folder.remove(r); err != nil {
+	if err := x.folder.Remove(r); err != nil {
 		x.Log.Warn("cannot remove the live files of a run that is sealed", "run", r.Name(), "err", err)
 	}
 }
@@ -345,7 +342,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		if r.Passive() {
 			continue // its owner takes it up, see Untold and Standing
 		}
-		_, statErr := os.Stat(x.folder.journal(r))
+		_, statErr := os.Stat(x.folder.Journal(r))
 		if r.Ended() && statErr != nil || r.State == record.StateAwaitingReview && statErr != nil || r.Sub {
 			continue
 		}
@@ -357,14 +354,14 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		if l == nil {
 			continue
 		}
-		if !l.hadEnded() && l.terminal == nil && len(record.OpenSteps(l.journalled())) > 0 {
+		if !l.HadEnded() && l.terminal == nil && len(record.OpenSteps(l.Journalled())) > 0 {
 			l.keepTurn()
 		}
 		opened = append(opened, l)
 	}
 	for _, l := range opened { // now that those at work have their turns
 		if err := x.continueRun(l, nil); err != nil {
-			x.Log.Error("cannot resume a run", "run", l.initial.Name(), "err", err)
+			x.Log.Error("cannot resume a run", "run", l.Initial.Name(), "err", err)
 		}
 	}
 	return nil
@@ -401,17 +398,17 @@ func (x *Executor) resume(ctx context.Context, r record.Run, decide *record.Deci
 
 // continueRun continues a run that was opened again.
 func (x *Executor) continueRun(l *liveRun, decide *record.Decision) error {
-	if l.hadEnded() {
+	if l.HadEnded() {
 		x.sealOnly(l)
 		return nil
 	}
 	if decide != nil {
-		if err := l.emit(record.Event{Type: record.EventDecision, Step: decide.Step, Message: decide.Comment,
+		if err := l.Emit(record.Event{Type: record.EventDecision, Step: decide.Step, Message: decide.Comment,
 			Data: record.Marshal(*decide)}, true); err != nil {
 			return err
 		}
 	}
-	return x.launch(l, decisions(l.journalled()))
+	return x.launch(l, decisions(l.Journalled()))
 }
 
 // decisions returns the answers that a journal holds, by step.
@@ -466,24 +463,13 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.run.Usage = nil // as of the last seal; the journal has all of it
-	for _, e := range l.events {
-		l.run.AddUsage(e)
-		setSession(&l.run, e)
-		if e.Type == record.EventRunState && e.State == record.StateRunning && l.run.StartedAt.IsZero() {
-			l.run.StartedAt = e.Time
-		}
-		if e.Type == record.EventStepStarted {
-			l.run.Step = e.Step
-		}
-	}
-	l.run.Gate = nil
+	l.Recall()
 	return l, nil
 }
 
 // restoreJournal puts the sealed journal of a run that waited back into live/.
 func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r record.Run) error {
-	path := x.folder.journal(r)
+	path := x.folder.Journal(r)
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}

@@ -135,26 +135,26 @@ func (t *target) user() secret.User {
 
 // user returns the step as a user of secrets.
 func (w *work) user() secret.User {
-	return secret.User{Repo: w.t.Repo.Name(), Run: w.l.initial.Name(), Person: w.l.person()}
+	return secret.User{Repo: w.t.Repo.Name(), Run: w.l.Initial.Name(), Person: w.l.person()}
 }
 
 // person returns the id of the person that the run works for now, and "" if that is nobody or several people. An agent
 // works for the people of the prompts of its last turn.
 func (l *liveRun) person() string {
-	if l.initial.Agent == nil {
-		return l.initial.Asker.ID
+	if l.Initial.Agent == nil {
+		return l.Initial.Asker.ID
 	}
-	events := l.journalled()
+	events := l.Journalled()
 	isTurn := func(e record.Event) bool { return e.PromptsHeard() > 0 }
 	from := 0 // the prompts that the agent had got before its last turn, which may have begun several times
 	for _, e := range slices.Backward(events) {
 		if isTurn(e) {
 			began := slices.IndexFunc(events, func(o record.Event) bool { return isTurn(o) && o.Step == e.Step })
-			from = l.initial.Queue(events[:began]).Heard
+			from = l.Initial.Queue(events[:began]).Heard
 			break
 		}
 	}
-	q := l.initial.Queue(events)
+	q := l.Initial.Queue(events)
 	id := ""
 	for i, p := range q.Prompts[min(from, q.Heard):q.Heard] {
 		if i > 0 && p.By.ID != id {
@@ -173,15 +173,15 @@ func (l *liveRun) prepare(ctx context.Context, t *target, lease *containers.Leas
 	if err := l.tellSettings(s); err != nil {
 		return err
 	}
-	if l.initial.NoSetup() || t.isPrepared(lease.Container.ID) {
+	if l.Initial.NoSetup() || t.isPrepared(lease.Container.ID) {
 		return nil
 	}
 	job := prepare.Job{
 		Host:    lease.Host,
 		Start:   s.Start,
-		Env:     t.env(l.initial.Asker),
+		Env:     t.env(l.Initial.Asker),
 		Secrets: l.x.Secrets,
-		Emit:    func(e record.Event) error { return l.emit(e, false) },
+		Emit:    func(e record.Event) error { return l.Emit(e, false) },
 	}
 	if len(s.Keep) > 0 {
 		kept := prepare.KeptOf(l.x.artifacts.Bucket, t.Repo.Name(), t.Caller)
@@ -268,12 +268,12 @@ func (t *target) installs(ctx context.Context, s settings.Settings, at gitd.Hash
 // tellSettings journals, once a run, the mistakes of the repository's configuration and what the server refuses of it.
 func (l *liveRun) tellSettings(s settings.Settings) error {
 	tell := func(reason, message string) error {
-		for _, e := range l.journalled() {
+		for _, e := range l.Journalled() {
 			if e.Type == record.EventSettings && e.Message == message {
 				return nil
 			}
 		}
-		return l.emit(record.Event{Type: record.EventSettings, Reason: reason, Commit: s.From, Message: message}, false)
+		return l.Emit(record.Event{Type: record.EventSettings, Reason: reason, Commit: s.From, Message: message}, false)
 	}
 	if s.Mistake != "" {
 		if err := tell("mistake", s.MistakeWords()); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -122,11 +123,10 @@ type Executor struct {
 	wg        sync.WaitGroup // the runs' goroutines
 	tuning    tuning
 	index     *index.Index
-	folder    *liveFolder
+	folder    *live.Folder
 	artifacts *store.Store
 	inspector *browse.Inspector
 	viewer    *browse.Viewer
-	hub       hub
 	runs      registry
 	book      quota.Book
 	shells    shells
@@ -186,8 +186,8 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets = make(map[record.Caller]weak.Pointer[target])
 	x.ports = make(map[*portConn]struct{})
-	x.folder = &liveFolder{dir: filepath.Join(x.Data, "live"), secrets: x.Secrets}
-	if err := os.MkdirAll(x.folder.dir, 0o700); err != nil {
+	x.folder = &live.Folder{Dir: filepath.Join(x.Data, "live"), Secrets: x.Secrets, Now: x.Now}
+	if err := os.MkdirAll(x.folder.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
 	if x.artifacts, err = store.Open(filepath.Join(x.Data, "artifacts"), x.Store); err != nil {

@@ -25,9 +25,7 @@ func (x *Executor) Waiting(run string) int {
 	if l == nil {
 		return 0
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.attended
+	return l.Attended()
 }
 
 // SetPatience sets the waits for agents of agent.ProtocolACP, and for answers to their questions.

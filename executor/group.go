@@ -56,10 +56,10 @@ func (x *Executor) cancelPrevious(ctx context.Context, like record.Run, permit f
 // groupTurn waits until no other run of the run's group works. It takes a free turn even if ctx has ended. Every run waits for its group first and for its branch
 // after that, so that no two runs wait for each other.
 func (l *liveRun) groupTurn(ctx context.Context) (leave func(), err error) {
-	if l.initial.Group == "" || l.initial.Sub {
+	if l.Initial.Group == "" || l.Initial.Sub {
 		return func() {}, nil
 	}
-	return l.x.runs.lock(ctx, "group "+l.initial.Repo+" "+l.initial.Group)
+	return l.x.runs.lock(ctx, "group "+l.Initial.Repo+" "+l.Initial.Group)
 }
 
 // keepTurn has a run that was at work before the restart of the server take its turn again, before any other run asks for

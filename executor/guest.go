@@ -35,7 +35,7 @@ func (v Visitor) Enter(ctx context.Context) (*Guest, bool) {
 func (g *Guest) Context() context.Context { return g.ctx }
 
 // Run returns the run as it is now.
-func (g *Guest) Run() record.Run { return g.w.l.snapshot() }
+func (g *Guest) Run() record.Run { return g.w.l.Snapshot() }
 
 // User returns the guest's run as a user of secrets, with the person that the step works for.
 func (g *Guest) User() secret.User { return g.w.user() }
@@ -43,7 +43,7 @@ func (g *Guest) User() secret.User { return g.w.user() }
 // Tell journals an event in the guest's run and step.
 func (g *Guest) Tell(e record.Event) {
 	e.Step = g.w.s.ID
-	_ = g.w.l.emit(e, false) // the run's own events will meet the same error
+	_ = g.w.l.Emit(e, false) // the run's own events will meet the same error
 }
 
 // Leave ends the visit. A second call does nothing.

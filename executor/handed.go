@@ -71,14 +71,14 @@ func (x *Executor) sweepSecrets() error {
 
 // checkSecrets returns a failure if the secrets of the run were lost with an earlier process.
 func (l *liveRun) checkSecrets() error {
-	for _, name := range l.initial.Secrets {
+	for _, name := range l.Initial.Secrets {
 		if l.x.SecretStore == nil {
 			break
 		}
-		if _, err := l.x.SecretStore.Find(secret.OfRun(l.initial.Name()), name); errors.Is(err, record.ErrNotFound) {
+		if _, err := l.x.SecretStore.Find(secret.OfRun(l.Initial.Name()), name); errors.Is(err, record.ErrNotFound) {
 			return &failure{record.ReasonEnvLost,
 				fmt.Sprintf("the server stopped before the run had its secrets (%s); nothing was run",
-					strings.Join(l.initial.Secrets, ", "))}
+					strings.Join(l.Initial.Secrets, ", "))}
 		}
 	}
 	return nil
@@ -86,7 +86,7 @@ func (l *liveRun) checkSecrets() error {
 
 // placeholders returns the environment that has a placeholder for each of the run's secrets.
 func (l *liveRun) placeholders() (env []string) {
-	for _, name := range l.initial.Secrets {
+	for _, name := range l.Initial.Secrets {
 		env = append(env, name+"=secret:"+name)
 	}
 	return env

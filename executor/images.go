@@ -41,7 +41,7 @@ func (l *liveRun) imageOf(ctx context.Context, t *target, s stepInfo) (image str
 		return now.Image, nil, nil
 	}
 	image, err = l.x.builder.Image(ctx, wishOf(t, now), func() error {
-		return l.emit(record.Event{Type: record.EventContainer, Step: s.ID,
+		return l.Emit(record.Event{Type: record.EventContainer, Step: s.ID,
 			Message: "builds the image of " + now.Container.File.Path}, false)
 	})
 	if errors.As(err, &failed) {
@@ -61,16 +61,16 @@ func (l *liveRun) recovers(ctx context.Context, lease *containers.Lease, s stepI
 	}
 	message := fmt.Sprintf("%v; the container is of the usual image, with the builder's log in %s\n%s", failed,
 		buildLog, text.End(failed.Log, 2<<10))
-	for _, e := range l.journalled() {
+	for _, e := range l.Journalled() {
 		if e.Type == record.EventNote && e.Reason == record.NoteRecovery {
 			return nil
 		}
 	}
-	if err := l.emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery,
+	if err := l.Emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery,
 		Message: text.Clip(message, 8<<10)}, false); err != nil {
 		return err
 	}
-	p, err := lease.Host.Start(ctx, containers.Command{ID: "image-build-log-" + l.initial.ID,
+	p, err := lease.Host.Start(ctx, containers.Command{ID: "image-build-log-" + l.Initial.ID,
 		Shell: "cat > " + buildLog, Stdin: bytes.NewReader([]byte(failed.Error() + "\n" + failed.Log))})
 	if err != nil {
 		return err

@@ -67,8 +67,8 @@ func (x *Executor) CanSteer(r record.Run) bool {
 	if l == nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	return l.talk != nil && l.talk.steer != nil
 }
 
@@ -78,32 +78,32 @@ func (x *Executor) InTurn(r record.Run) bool {
 	if l == nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	return l.talk != nil
 }
 
 // hurry has a prompt that waits heard at once.
 func (l *liveRun) hurry(ctx context.Context, p record.Prompt) (how string, err error) {
-	l.mu.Lock()
+	l.Lock()
 	now := l.talk
-	l.mu.Unlock()
+	l.Unlock()
 	if now != nil && now.steer != nil && len(p.Files) == 0 {
 		sctx, cancel := context.WithTimeout(ctx, steerWait)
 		taken, err := now.steer(sctx, p.Text)
 		cancel()
 		if err == nil && taken {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if _, waits, _ := findWaiting(l.initial.Queue(l.events), p.Key); !waits {
+			l.Lock()
+			defer l.Unlock()
+			if _, waits, _ := findWaiting(l.Initial.Queue(l.EventsLocked()), p.Key); !waits {
 				return Steered, nil
 			}
 			return Steered, l.changed(record.QueueHeard, "steered", record.QueueChange{Key: p.Key, By: p.By})
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, waits, _ := findWaiting(l.initial.Queue(l.events), p.Key); !waits || l.talk == nil {
+	l.Lock()
+	defer l.Unlock()
+	if _, waits, _ := findWaiting(l.Initial.Queue(l.EventsLocked()), p.Key); !waits || l.talk == nil {
 		return Queued, nil
 	}
 	return Interrupted, l.interruptLocked(record.InterruptSay, p.By)
@@ -113,7 +113,7 @@ func (l *liveRun) hurry(ctx context.Context, p record.Prompt) (how string, err e
 func (l *liveRun) interruptLocked(kind string, by gitd.Person) error {
 	e := record.Event{Type: record.EventInterrupt, Step: l.talk.step, Kind: kind, Message: orElse(by, l.x.Bot).Name,
 		Data: record.Marshal(record.Interrupt{By: cleanPerson(l.x.Secrets, by)})}
-	if err := l.emitLocked(e, true); err != nil {
+	if err := l.EmitLocked(e, true); err != nil {
 		return err
 	}
 	l.talk.end(errInterrupted)
@@ -143,13 +143,13 @@ func (x *Executor) StopTurn(ctx context.Context, run string, by gitd.Person) (ba
 
 // interrupted reports whether a person ended the turn of a step since it began the last time.
 func (l *liveRun) interrupted(step string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	return l.interruptedLocked(step)
 }
 
 func (l *liveRun) interruptedLocked(step string) bool {
-	for _, e := range slices.Backward(l.events) {
+	for _, e := range slices.Backward(l.EventsLocked()) {
 		switch {
 		case e.Step != step:
 		case e.Type == record.EventInterrupt:
@@ -165,16 +165,16 @@ func (l *liveRun) interruptedLocked(step string) bool {
 func (t *turn) open(ctx context.Context, w *work) (tctx context.Context, end context.CancelCauseFunc, done func()) {
 	tctx, end = context.WithCancelCause(ctx)
 	l := t.l
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	l.talk = &talk{step: w.s.ID, end: end}
 	if l.interruptedLocked(w.s.ID) { // before the server was restarted
 		end(errInterrupted)
 	}
 	return tctx, end, func() {
-		l.mu.Lock()
+		l.Lock()
 		l.talk = nil
-		l.mu.Unlock()
+		l.Unlock()
 		end(nil)
 	}
 }
@@ -185,8 +185,8 @@ func (t *turn) steerable() {
 	if !k.Conn.Agent.Steers {
 		return
 	}
-	t.l.mu.Lock()
-	defer t.l.mu.Unlock()
+	t.l.Lock()
+	defer t.l.Unlock()
 	if t.l.talk != nil {
 		t.l.talk.steer = k.Steer
 	}

@@ -70,14 +70,12 @@ func (x *Executor) Outcomes() Outcomes {
 
 // observe counts a run that has ended, or waits for a person.
 func (x *Executor) observe(l *liveRun) {
-	r := l.snapshot()
+	r := l.Snapshot()
 	x.runs.tally(r)
 	if !r.Ended() {
 		return
 	}
-	l.mu.Lock()
-	events := l.events[:len(l.events):len(l.events)]
-	l.mu.Unlock()
+	events := l.Journalled()
 	x.outcomes.add(r, events)
 	if x.Observe != nil {
 		x.Observe(r, events)

@@ -24,9 +24,6 @@ type asked struct {
 	answer chan record.Decision // takes one
 }
 
-// permissionStep is between the step of a turn and the number of the question in the step of a question.
-const permissionStep = "/permission-"
-
 // Bounds of the options of a question.
 const (
 	maxOptions     = 20
@@ -45,14 +42,9 @@ func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question
 	words, command := q.Describe()
 	q.Tool = acp.Tool{} // it may be large
 	a := &asked{offer: q, answer: make(chan record.Decision, 1)}
-	l.mu.Lock()
-	out := l.printing[step]
-	l.mu.Unlock()
-	if out != nil {
-		out.stdout.letGo() // a person reads it before the question
-	}
-	l.mu.Lock()
-	a.gate = record.Gate{Step: step + permissionStep + strconv.Itoa(1+countQuestions(l.events)),
+	l.LetGo(step) // a person reads it before the question
+	l.Lock()
+	a.gate = record.Gate{Step: step + record.PermissionStep + strconv.Itoa(1+countQuestions(l.EventsLocked())),
 		Message: l.x.Secrets.String(words),
 		Command: l.x.Secrets.String(command), Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
 	if a.gate.Command != "" {
@@ -60,12 +52,13 @@ func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question
 	}
 	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agent.KindPermission, Message: a.gate.Message,
 		Data: record.Marshal(a.gate)}
-	err = l.emitLocked(e, true)
+	err = l.EmitLocked(e, true)
 	if err == nil {
 		gate := a.gate
-		l.asked, l.run.Gate = a, &gate
+		l.asked = a
+		l.SetGateLocked(&gate)
 	}
-	l.mu.Unlock()
+	l.Unlock()
 	if err != nil {
 		return "", err
 	}
@@ -79,8 +72,8 @@ func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question
 		why = fmt.Sprintf("nobody answered within %s", l.x.tuning.waits.Person)
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	if l.asked != a { // answered at the last moment
 		return (<-a.answer).Option, nil
 	}
@@ -116,14 +109,14 @@ func (l *liveRun) gateOptions(q acp.Question) (list []record.GateOption) {
 
 // answerLocked journals the answer to the open question. mu is held.
 func (l *liveRun) answerLocked(a *asked, d record.Decision) error {
-	err := l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission,
+	err := l.EmitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission,
 		Message: d.Comment, Data: record.Marshal(d)}, true)
 	if err != nil {
 		return err
 	}
 	l.asked = nil
-	if l.run.Gate != nil && l.run.Gate.Step == a.gate.Step {
-		l.run.Gate = nil
+	if g := l.GateLocked(); g != nil && g.Step == a.gate.Step {
+		l.SetGateLocked(nil)
 	}
 	return nil
 }
@@ -133,11 +126,11 @@ var errNotAsked = errors.New("nothing is asked")
 
 // decide answers the question of the run's agent. The answer is durable when decide returns. The error is errNotAsked if there is none.
 func (l *liveRun) decide(d record.Decision) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	a := l.asked
 	if a == nil || d.Step != "" && d.Step != a.gate.Step {
-		if before := answered(l.events, d.Step); before != nil {
+		if before := answered(l.EventsLocked(), d.Step); before != nil {
 			return before
 		}
 	}

@@ -4,43 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // TestQuestionSteps asks after a restart of the server. The question has a step of its own, so that an answer to the
 // earlier one does not reach it.
 func TestQuestionSteps(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "journal")
+	dir := t.TempDir()
 	offer := acp.Question{Options: []acp.Option{{ID: "yes", Kind: acp.AllowOnce}, {ID: "no", Kind: acp.RejectOnce}}}
 	for n := 1; n <= 3; n++ {
 		x := &Executor{}
 		x.defaults()
-		j, events, err := record.OpenJournal(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &liveRun{x: x, journal: j, events: events, asking: make(chan struct{}, 1),
-			followed: make(map[*follower]struct{})}
-		f := l.follow(0, record.Span{})
+		l := asker(t, x, dir)
+		events := l.Journalled()
+		f := l.Follow(0, record.Span{})
 		ctx, kill := context.WithCancel(t.Context())
 		asks := make(chan error, 1)
 		go func() {
 			_, err := l.askPermission(ctx, "turn-1", offer)
 			asks <- err
 		}()
-		for e := range f.events(ctx) {
+		for e := range f.Events(ctx) {
 			if e.Seq > int64(len(events)) && e.Type == record.EventGate {
 				break
 			}
 		}
-		if want := fmt.Sprintf("turn-1/permission-%d", n); l.snapshot().Gate.Step != want {
-			t.Errorf("the question is %s, want %s", l.snapshot().Gate.Step, want)
+		if want := fmt.Sprintf("turn-1/permission-%d", n); l.Snapshot().Gate.Step != want {
+			t.Errorf("the question is %s, want %s", l.Snapshot().Gate.Step, want)
 		}
 		if n > 1 {
 			old := record.Decision{Step: fmt.Sprintf("turn-1/permission-%d", n-1), Approved: true, By: "late"}
@@ -59,15 +55,11 @@ func TestQuestionSteps(t *testing.T) {
 // TestAskPermission checks that an agent's question waits for a person for half an hour, that only one question is open
 // at a time, and that each is answered once.
 func TestAskPermission(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "journal")
+	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		x := &Executor{}
 		x.defaults()
-		j, _, err := record.OpenJournal(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &liveRun{x: x, journal: j, asking: make(chan struct{}, 1)}
+		l := asker(t, x, dir)
 		defer l.end()
 		offer := acp.Question{Options: []acp.Option{{ID: "ever", Name: "Ever", Kind: acp.AllowAlways},
 			{ID: "yes", Name: "Yes", Kind: acp.AllowOnce},
@@ -113,4 +105,19 @@ func TestAskPermission(t *testing.T) {
 			t.Errorf("nothing is asked: %v", err)
 		}
 	})
+}
+
+// asker returns a run whose agent can ask. Its journal is in a folder.
+func asker(t *testing.T, x *Executor, dir string) *liveRun {
+	t.Helper()
+	c, err := record.RunCaller("asker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := &live.Folder{Dir: dir, Now: x.Now}
+	run, err := folder.Open(record.Run{Caller: c, ID: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &liveRun{Run: run, x: x, asking: make(chan struct{}, 1)}
 }

@@ -22,7 +22,7 @@ func (x *Executor) Queue(ctx context.Context, run string) (record.Queue, error) 
 		return record.Queue{}, fmt.Errorf("%w: %s is no agent's run", record.ErrConflict, r.Name())
 	}
 	if l := x.runs.alive(r.Caller, r.ID); l != nil {
-		return r.Queue(l.journalled()), nil
+		return r.Queue(l.Journalled()), nil
 	}
 	events, err := x.sealedEvents(ctx, r)
 	return r.Queue(events), err
@@ -55,7 +55,7 @@ func (x *Executor) Resay(ctx context.Context, run, key, words string, by gitd.Pe
 		if err != nil {
 			return err
 		}
-		if err := x.options().Agents[l.initial.Agent.Name].Accepts(words, nil); err != nil {
+		if err := x.options().Agents[l.Initial.Agent.Name].Accepts(words, nil); err != nil {
 			return err
 		}
 		if words = x.Secrets.String(words); words == p.Text {
@@ -104,12 +104,12 @@ func (x *Executor) changeQueue(ctx context.Context, run string, f func(*liveRun,
 	if l == nil {
 		return errOver
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
+	l.Lock()
+	defer l.Unlock()
+	if l.OverLocked() {
 		return errOver
 	}
-	return f(l, r.Queue(l.events))
+	return f(l, r.Queue(l.EventsLocked()))
 }
 
 // findWaiting returns a prompt that waits. waits is false together with the error if there is none.
@@ -130,6 +130,6 @@ func findWaiting(q record.Queue, key string) (p record.Prompt, waits bool, err e
 func (l *liveRun) changed(kind, verb string, c record.QueueChange) error {
 	c = redact.Clean(l.x.Secrets, c)
 	words := strings.TrimSpace(c.By.Name + " " + verb)
-	return l.emitLocked(record.Event{Type: record.EventQueue, Kind: kind, Message: text.Clip(words, maxTitle),
+	return l.EmitLocked(record.Event{Type: record.EventQueue, Kind: kind, Message: text.Clip(words, maxTitle),
 		Data: record.Marshal(c)}, true)
 }

@@ -26,8 +26,8 @@ func (x *Executor) current() []record.Run {
 	live := x.runs.all()
 	runs := x.index.All()
 	for i := range runs {
-		if l := live[runs[i].Name()]; l != nil && l.initial.Repo == runs[i].Repo {
-			runs[i] = l.snapshot()
+		if l := live[runs[i].Name()]; l != nil && l.Initial.Repo == runs[i].Repo {
+			runs[i] = l.Snapshot()
 		}
 	}
 	return runs
@@ -256,16 +256,16 @@ func (x *Executor) events(ctx context.Context, run string, after int64, have rec
 			return
 		}
 		if !follow {
-			for _, e := range l.journalled() {
+			for _, e := range l.Journalled() {
 				if e.Seq > after && !yield(e, nil) {
 					return
 				}
 			}
 			return
 		}
-		f := l.follow(after, have)
-		defer l.unfollow(f)
-		for e := range f.events(ctx) {
+		f := l.Follow(after, have)
+		defer l.Unfollow(f)
+		for e := range f.Events(ctx) {
 			if !yield(e, nil) {
 				return
 			}
@@ -282,7 +282,7 @@ func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Eve
 	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), journalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
 		// It is not sealed, because the server that worked on it ended. Its journal is in live/.
-		text, err = os.ReadFile(x.folder.journal(r))
+		text, err = os.ReadFile(x.folder.Journal(r))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, nil
 		}
@@ -308,10 +308,9 @@ func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[record.Ev
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(x.ctx, cancel)()
-		f := newFollower()
-		x.hub.add(f, c)
-		defer x.hub.remove(f)
-		for e := range f.events(ctx) {
+		f := x.folder.Watch(c)
+		defer x.folder.Unwatch(f)
+		for e := range f.Events(ctx) {
 			if !yield(e, nil) {
 				return
 			}
@@ -341,7 +340,7 @@ func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.Rea
 		return nil, fmt.Errorf("step %q of %s: %w", step, r.Name(), record.ErrNotFound)
 	}
 	name := fmt.Sprintf("%04d-%s.%s", seq, record.FileName(step), stream)
-	f, err := os.Open(filepath.Join(x.folder.output(r), name))
+	f, err := os.Open(filepath.Join(x.folder.Output(r), name))
 	if err == nil {
 		return f, nil
 	}

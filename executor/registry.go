@@ -27,7 +27,7 @@ type runLock struct {
 func (g *registry) launch(l *liveRun) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	name := l.initial.Name()
+	name := l.Initial.Name()
 	if g.live[name] != nil {
 		return false
 	}
@@ -47,14 +47,14 @@ func (g *registry) addLocked(l *liveRun) {
 	if g.live == nil {
 		g.live = make(map[string]*liveRun)
 	}
-	g.live[l.initial.Name()] = l
+	g.live[l.Initial.Name()] = l
 }
 
 // remove removes a run.
 func (g *registry) remove(l *liveRun) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.live, l.initial.Name())
+	delete(g.live, l.Initial.Name())
 }
 
 // alive returns a run of a caller that works or waits in line, or nil if there is none.
@@ -105,7 +105,7 @@ func (g *registry) counts() map[record.State]int {
 	g.mu.Unlock()
 
 	for _, l := range live {
-		if r := l.snapshot(); !r.Ended() { // one that has ended is counted already, or in a moment
+		if r := l.Snapshot(); !r.Ended() { // one that has ended is counted already, or in a moment
 			n[r.State]++
 		}
 	}

@@ -166,7 +166,7 @@ func (x *Executor) forgetRuns(name string) error {
 	}
 	err := x.index.Remove(gone...)
 	for _, r := range gone {
-		err = errors.Join(err, x.folder.remove(r))
+		err = errors.Join(err, x.folder.Remove(r))
 	}
 	return err
 }

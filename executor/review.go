@@ -26,16 +26,16 @@ type review struct {
 
 // foresee begins the review of a run that will end at head, if nothing happens.
 func (l *liveRun) foresee(head gitd.Hash) {
-	if l.initial.Kind != record.KindExec {
+	if l.Initial.Kind != record.KindExec {
 		return // other runs may continue
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	r := l.Snapshot()
+	r.Head = head
+	l.Lock()
+	defer l.Unlock()
 	if l.review != nil {
 		return
 	}
-	r := l.run
-	r.Head = head
 	v := &review{start: r.Start, head: head, done: make(chan struct{})}
 	l.review = v
 	l.x.wg.Go(func() {
@@ -47,9 +47,9 @@ func (l *liveRun) foresee(head gitd.Hash) {
 
 // reviewed returns the review of a run as it is now.
 func (l *liveRun) reviewed(ctx context.Context, r record.Run) *review {
-	l.mu.Lock()
+	l.Lock()
 	v := l.review
-	l.mu.Unlock()
+	l.Unlock()
 	if v != nil {
 		<-v.done // the file is one
 		if v.start == r.Start && v.head == r.Head && v.err == nil {
@@ -64,7 +64,7 @@ func (l *liveRun) reviewed(ctx context.Context, r record.Run) *review {
 // write does a review.
 func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 	defer close(v.done)
-	f, err := os.Create(l.x.folder.diff(r))
+	f, err := os.Create(l.x.folder.Diff(r))
 	if err != nil {
 		v.err = fmt.Errorf("cannot keep the diff: %w", err)
 		return

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,9 +32,9 @@ const (
 // seal writes a run's record into one commit and moves the run's ref to it. Its parents are the run's earlier record and the
 // branch's tip, so the commits of the run stay reachable if the branch is deleted.
 func (x *Executor) seal(ctx context.Context, l *liveRun) error {
-	r := l.snapshot()
+	r := l.Snapshot()
 	repo := l.target.Repo
-	events := l.journalled()
+	events := l.Journalled()
 	subs := x.subManifests(ctx, r, events)
 	var tree gitd.Hash
 	if r.Head != "" {
@@ -78,11 +76,12 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 			fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
 	}
 
-	journal := filepath.Join(x.folder.output(r), "journal")
-	if err := l.copyJournal(journal); err != nil {
+	journal := filepath.Join(x.folder.Output(r), "journal")
+	// A note may still come while the run is sealed, and then the file would differ from the manifest.
+	if err := l.CopyJournal(journal); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: x.folder.diff(r)}, {Path: journalFile, Source: journal}} {
+	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: x.folder.Diff(r)}, {Path: journalFile, Source: journal}} {
 		described, err := store.Describe(f.Path, f.Source)
 		if err != nil {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -116,9 +115,9 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 // commitSeal commits the files of a run's record and moves the run's ref to the commit.
 func (x *Executor) commitSeal(ctx context.Context, l *liveRun, r record.Run, files []gitd.File) error {
 	repo := l.target.Repo
-	l.mu.Lock()
+	l.Lock()
 	ref := l.ref
-	l.mu.Unlock()
+	l.Unlock()
 	parents := []gitd.Hash{ref}
 	if r.Head != "" {
 		parents = append(parents, r.Head)
@@ -139,9 +138,9 @@ func (x *Executor) commitSeal(ctx context.Context, l *liveRun, r record.Run, fil
 	if err := repo.Update(ctx, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
 		return err
 	}
-	l.mu.Lock()
+	l.Lock()
 	l.ref = commit
-	l.mu.Unlock()
+	l.Unlock()
 	return nil
 }
 
@@ -175,9 +174,9 @@ func (x *Executor) subManifests(ctx context.Context, r record.Run, events []reco
 // listEarlier adds the files of the run's earlier record. A run that waited for a person was sealed then, and its files in live/
 // were removed.
 func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun, m *record.Manifest) error {
-	l.mu.Lock()
+	l.Lock()
 	ref := l.ref
-	l.mu.Unlock()
+	l.Unlock()
 	text, err := repo.ReadFile(ctx, string(ref), record.ManifestPath, record.MaxManifest)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return nil
@@ -187,7 +186,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 		err = json.Unmarshal(text, &before)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", l.initial.Name(), err)
+		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", l.Initial.Name(), err)
 	}
 	for _, f := range before.Files {
 		if !slices.ContainsFunc(m.Files, func(now record.ManifestFile) bool { return now.Name == f.Name }) {
@@ -195,24 +194,6 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 		}
 	}
 	return nil
-}
-
-// copyJournal copies the journal as it is now. A note may still come while the run is sealed, and then the file would differ from
-// the manifest.
-func (l *liveRun) copyJournal(to string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	from, err := os.Open(l.x.folder.journal(l.initial))
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	f, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
-	return errors.Join(err, f.Close())
 }
 
 func sealedAs(r record.Run) string {
@@ -224,7 +205,7 @@ func sealedAs(r record.Run) string {
 
 // outputFiles returns a run's outputs and artifacts, the small ones to be sealed. It puts the large ones into the artifact store.
 func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.File, listed []record.ManifestFile, err error) {
-	dir := x.folder.output(r)
+	dir := x.folder.Output(r)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

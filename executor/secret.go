@@ -42,31 +42,6 @@ func cleanFiles(secrets *redact.Secrets, files []record.Attachment) []record.Att
 	return clean
 }
 
-// cleanRun takes secrets out of a run's record. Its names were looked at when it was asked for.
-func cleanRun(secrets *redact.Secrets, r record.Run) record.Run {
-	clean := redact.Clean(secrets, r)
-	clean.ID, clean.Repo, clean.Base, clean.Branch = r.ID, r.Repo, r.Base, r.Branch
-	return clean
-}
-
-// removed journals which secrets were taken out of a thing, once each.
-func (l *liveRun) removed(step, kind string, names []string, where string) error {
-	for _, name := range names {
-		message := name + " in " + where
-		known := false
-		for _, e := range l.journalled() {
-			known = known || e.Type == record.EventSecret && e.Kind == kind && e.Message == message
-		}
-		if known {
-			continue
-		}
-		if err := l.emit(record.Event{Type: record.EventSecret, Step: step, Kind: kind, Message: message}, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func cleanPerson(secrets *redact.Secrets, p gitd.Person) gitd.Person {
 	return gitd.Person{Name: secrets.String(p.Name), Email: secrets.String(p.Email), ID: secrets.String(p.ID)}
 }

@@ -44,7 +44,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	// A long output is cut in the middle for the task, so secrets are taken out before.
 	cleanOut, cleanErr, flush := w.l.x.Secrets.Writers(&stdout, &stderr)
 	exit, err := w.attend(ctx, id,
-		&containers.Command{ID: id, Shell: command, Env: w.t.env(w.l.initial.Asker), Timeout: timeout},
+		&containers.Command{ID: id, Shell: command, Env: w.t.env(w.l.Initial.Asker), Timeout: timeout},
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()
 	if err == nil {
@@ -65,9 +65,9 @@ func (w *work) heard(by io.Writer, stderr bool) io.Writer {
 	case w.out == nil:
 		return by
 	case stderr:
-		return io.MultiWriter(w.out.stderr, by)
+		return io.MultiWriter(w.out.Stderr, by)
 	}
-	return io.MultiWriter(w.out.stdout, by)
+	return io.MultiWriter(w.out.Stdout, by)
 }
 
 // links reads a container's work tree for tasks.ResolvePath.
@@ -259,7 +259,7 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 	}
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
-	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.initial.Asker, text, paths)
+	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.Initial.Asker, text, paths)
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}

@@ -34,11 +34,11 @@ func OpenShell(t *testing.T, x *Executor, c record.Caller, repo string) tasks.Sh
 		t.Fatal(err)
 	}
 	w := &work{l: l, t: l.target, host: lease.Host, id: "shell", before: tip, head: &head{at: tip}, s: stepInfo{ID: "shell"}}
-	if w.out, err = l.openOutputs(w.s, 1, false); err != nil {
+	if w.out, err = l.OpenOutputs(w.s.ID, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		w.out.close()
+		w.out.Close()
 		l.end()
 		lease.Release()
 		if err := x.Fleet.Remove(ctx, c.String()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/index"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -118,13 +119,13 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	if a.Record != nil {
 		r.Record = x.Secrets.JSON(a.Record)
 	}
-	r = cleanRun(x.Secrets, r)
+	r = live.CleanRun(x.Secrets, r)
 	if err := x.keepStanding(ctx, repo, ref, r, text.Bytes()); err != nil {
 		return r, err
 	}
 	for _, e := range added {
 		e.Run = r.Name()
-		x.hub.push(e)
+		x.folder.Publish(e)
 	}
 	return r, nil
 }

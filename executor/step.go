@@ -3,8 +3,6 @@ package executor
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/images"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -99,66 +99,26 @@ func reasonOf(err error) record.Reason {
 	return record.ReasonInternal
 }
 
-// beginning is a step in the journal at the time when the run is taken up.
-type beginning struct {
-	last   *record.Event // its last step.started
-	starts int
-	done   *record.Event // its step.finished
-}
-
-func (l *liveRun) beginning(step string) beginning {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var b beginning
-	for i := range l.events {
-		if e := &l.events[i]; e.Step == step {
-			switch e.Type {
-			case record.EventStepStarted:
-				b.last = e
-				b.starts++
-			case record.EventStepFinished:
-				b.done = e
-			}
-		}
-	}
-	return b
-}
-
-// result returns the result of a step that has ended.
-func (b beginning) result() (workflow.StepResult, error) {
-	var f record.StepResult
-	if err := json.Unmarshal(b.done.Data, &f); err != nil {
-		return f.Result, fmt.Errorf("cannot read the journal's result: %w", err)
-	}
-	return f.Result, nil
-}
-
-// commandID returns the name of a step's command in its runner. Each beginning has its own.
-func (l *liveRun) commandID(step string, start int) string {
-	sum := sha256.Sum256([]byte(l.initial.Name() + "\x00" + step))
-	return hex.EncodeToString(sum[:10]) + "-" + strconv.Itoa(start)
-}
-
 // onHost runs a step in its caller's container. It begins the step, takes it up after a restart of the server, begins it again if
 // the container was lost, and commits and journals the outcome. do runs the step's commands and returns their outcome.
 func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
-	b := l.beginning(s.ID)
-	if b.last != nil {
+	b := l.Beginning(s.ID)
+	if b.Last != nil {
 		res, f, err := l.takeUp(ctx, t, s, b, do)
 		if f == fateEnded || err != nil {
 			return res, err
 		}
 	}
-	for start := b.starts + 1; ; start++ {
+	for start := b.Starts + 1; ; start++ {
 		res, err := l.begin(ctx, t, s, start, do)
 		if err == nil || !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
 			return res, err
 		}
-		if start-b.starts >= losses {
+		if start-b.Starts >= losses {
 			return workflow.StepResult{}, &failure{record.ReasonContainerLost,
 				fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
 		}
-		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID,
+		if err := l.Emit(record.Event{Type: record.EventContainer, Step: s.ID,
 			Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return workflow.StepResult{}, err
 		}
@@ -174,7 +134,7 @@ type work struct {
 	s      stepInfo
 	id     string    // of its command, or the prefix of its commands'
 	before gitd.Hash // the branch's tip when it began
-	out    *outputs
+	out    *live.Outputs
 	again  bool   // its command began before the server was restarted
 	n      int    // commands of a task so far
 	head   *head  // the branch's tip as its own commits have moved it
@@ -232,7 +192,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := l.x.keepShells(ctx, t, l.terminal); err != nil {
 		return workflow.StepResult{}, err
 	}
-	lease, tip, err := t.Ready(ctx, image, l.initial.Asker, l.waiting)
+	lease, tip, err := t.Ready(ctx, image, l.Initial.Asker, l.SetPlace)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -240,7 +200,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := l.recovers(ctx, lease, s, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
-	others, err := t.others.Join(ctx, lease.Host, l.initial.Asker)
+	others, err := t.others.Join(ctx, lease.Host, l.Initial.Asker)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -251,9 +211,9 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := l.equip(ctx, t, s, lease, tip, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
-	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start),
+	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.CommandID(s.ID, start),
 		before: tip, head: &head{at: tip}, others: others}
-	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
+	l.Change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := w.start(); err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -263,18 +223,18 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 // start journals the beginning of the step.
 func (w *work) start() error {
 	l := w.l
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.Lock()
+	defer l.Unlock()
 	if w.s.Hear != nil {
 		if err := w.s.Hear(&w.s); err != nil {
 			return err
 		}
 	}
 	s, data := w.s, started{ID: w.id, Prompts: w.s.Prompts}
-	if w.t.Caller != l.initial.Caller {
+	if w.t.Caller != l.Initial.Caller {
 		data.Caller = w.t.Caller
 	}
-	return l.emitLocked(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
+	return l.EmitLocked(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
 		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, With: w.others.Moves(),
 		Data: record.Marshal(data)}, true)
 }
@@ -284,19 +244,19 @@ func (l *liveRun) equip(ctx context.Context, t *target, s stepInfo, lease *conta
 	err := l.prepare(ctx, t, lease, tip, unbuilt)
 	if l.terminal != nil && reasonOf(err) == record.ReasonSetupFailed {
 		// A person at a terminal can look at the reason.
-		err = l.emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery,
+		err = l.Emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery,
 			Message: err.Error()}, false)
 	}
 	if err != nil {
 		return err
 	}
 	if kept := t.TakeRescued(); kept != "" {
-		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
+		if err := l.Emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
 			return err
 		}
 	}
 	if found := t.takeDeps(); found != "" {
-		return l.emit(record.Event{Type: record.EventContainer, Step: s.ID,
+		return l.Emit(record.Event{Type: record.EventContainer, Step: s.ID,
 			Message: "started with the base's dependencies from the cache: " + found}, false)
 	}
 	return nil
@@ -314,12 +274,12 @@ const (
 // takeUp determines the fate of a step that had begun when the server stopped, and brings the step to its end if
 // possible. It does so also for a run that was stopped meanwhile. Otherwise its command would continue in a container
 // that nobody may have.
-func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res workflow.StepResult, f fate, err error) {
+func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b live.Beginning, do func(context.Context, *work) (outcome, error)) (res workflow.StepResult, f fate, err error) {
 	var st started
-	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
+	_ = json.Unmarshal(b.Last.Data, &st) // an event of ours; a broken one means "begin again"
 	looking, cancel := context.WithTimeout(l.x.ctx, worktree.Housekeeping)
 	defer cancel()
-	lease, err := l.x.Fleet.Adopt(looking, t.Request(cmp.Or(s.Image, l.image()), l.initial.Asker, l.waiting))
+	lease, err := l.x.Fleet.Adopt(looking, t.Request(cmp.Or(s.Image, l.image()), l.Initial.Asker, l.SetPlace))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return res, fateLost, err
 	}
@@ -333,11 +293,11 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		if err == nil {
 			// The command goes on in any case. It can read the reason by its own failure to connect.
 			if err := l.startServices(looking, t, lease, s); err != nil {
-				l.note(s.ID, "the services could not be connected again: "+l.x.Secrets.String(err.Error()))
+				l.Note(s.ID, "the services could not be connected again: "+l.x.Secrets.String(err.Error()))
 			}
 		}
-		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent,
-			head: &head{at: b.last.Parent}, others: t.others.Joined(b.last.With), again: true}
+		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.Last.Parent,
+			head: &head{at: b.Last.Parent}, others: t.others.Joined(b.Last.With), again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's
 		// application. The next commit makes a commit again that was half way.
 		for _, c := range commands {
@@ -369,7 +329,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 					return res, fateUnheard, l.endCut(looking, lease.Host, t, s, c.ID)
 				}
 				f = fateLost
-				l.note(s.ID, "the server was restarted; the command went on meanwhile")
+				l.Note(s.ID, "the server was restarted; the command went on meanwhile")
 				res, err := w.run(ctx, do)
 				if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 					break
@@ -391,14 +351,14 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 
 // takeUpCommitted ends a step whose commit is there, but whose container is gone or did not get its command. If there
 // is no commit, ended is false.
-func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b beginning) (res workflow.StepResult, ended bool, err error) {
-	commit, tip, err := t.Recover(ctx, b.last.Parent, l.initial.Asker, l.initial.ID, s.ID)
+func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b live.Beginning) (res workflow.StepResult, ended bool, err error) {
+	commit, tip, err := t.Recover(ctx, b.Last.Parent, l.Initial.Asker, l.Initial.ID, s.ID)
 	var apart *worktree.Uncommitted
 	if err != nil && !errors.As(err, &apart) {
 		return res, false, err
 	}
-	others := t.others.Joined(b.last.With)
-	partly, err := others.Recover(ctx, l.initial.Asker, l.initial.ID, s.ID)
+	others := t.others.Joined(b.Last.With)
+	partly, err := others.Recover(ctx, l.Initial.Asker, l.Initial.ID, s.ID)
 	if err != nil {
 		return res, false, err
 	}
@@ -407,18 +367,18 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 		commit = partly
 	}
 	if commit == nil {
-		l.note(s.ID, "the server was restarted; the command had not been committed, what it did is gone")
+		l.Note(s.ID, "the server was restarted; the command had not been committed, what it did is gone")
 		return res, false, nil
 	}
 	code, _ := strconv.Atoi(commit.Trailer(record.TrailerExit))
 	exit := containers.Exit{Code: code, Reason: commit.Trailer(record.TrailerReason)}
-	l.note(s.ID, "the server was restarted; the command had been committed, only the end of its output is missing")
-	w := &work{l: l, t: t, s: s, before: b.last.Parent, others: others}
-	w.out, err = l.openOutputs(s, b.last.Seq, true)
+	l.Note(s.ID, "the server was restarted; the command had been committed, only the end of its output is missing")
+	w := &work{l: l, t: t, s: s, before: b.Last.Parent, others: others}
+	w.out, err = l.OpenOutputs(s.ID, b.Last.Seq, true)
 	if err != nil {
 		return res, false, err
 	}
-	defer w.out.close()
+	defer w.out.Close()
 	o := shellOutcome(exit, w.out)
 	switch {
 	case apart != nil:
@@ -444,7 +404,7 @@ func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s s
 			"the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
 	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
-	l.note(s.ID, "the server was restarted before the agent had all of its prompt; what it did is thrown away, and it is told again")
+	l.Note(s.ID, "the server was restarted before the agent had all of its prompt; what it did is thrown away, and it is told again")
 	return nil
 }
 
@@ -455,16 +415,16 @@ const lostLeft = "files that no commit may hold were not committed, and they are
 // committed nevertheless.
 func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	l := w.l
-	b := l.beginning(w.s.ID)
+	b := l.Beginning(w.s.ID)
 	var err error
 	// A command's output comes again from its beginning. An agent's does not.
-	if w.out, err = l.openOutputs(w.s, b.last.Seq, w.again && l.speaks(w.s)); err != nil {
+	if w.out, err = l.OpenOutputs(w.s.ID, b.Last.Seq, w.again && l.speaks(w.s)); err != nil {
 		return workflow.StepResult{}, err
 	}
-	defer w.out.close()
+	defer w.out.Close()
 	w.t.setListen(func(e record.Event) {
 		e.Step = w.s.ID
-		_ = l.emit(e, false) // the run's own events will meet the same error
+		_ = l.Emit(e, false) // the run's own events will meet the same error
 	})
 	defer w.t.setListen(nil)
 	w.t.setAtWork(w)
@@ -494,7 +454,7 @@ func (w *work) record(ctx context.Context, o outcome) (workflow.StepResult, erro
 }
 
 // author returns the author of the step's commits.
-func (w *work) author() gitd.Person { return orElse(w.by, w.l.initial.Asker) }
+func (w *work) author() gitd.Person { return orElse(w.by, w.l.Initial.Asker) }
 
 // committer is a method of a work tree that commits.
 type committer func(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string,
@@ -505,7 +465,7 @@ func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (w
 	l := w.l
 	// The workflow must see the journal's result, also when the run is taken up again.
 	o.result = redact.Clean(l.x.Secrets, o.result)
-	w.out.save()
+	w.out.Save()
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	var made worktree.Committed
@@ -554,11 +514,11 @@ func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (w
 			return workflow.StepResult{}, err
 		}
 	}
-	if err := w.out.saving(); err != nil {
+	if err := w.out.Saving(); err != nil {
 		return workflow.StepResult{}, err
 	}
-	for _, c := range []*capture{w.out.stdout, w.out.stderr} {
-		if err := l.removed(w.s.ID, record.SecretInOutput, c.clean.Found(), "the "+c.stream+" of "+w.s.ID); err != nil {
+	for _, c := range []*live.Capture{w.out.Stdout, w.out.Stderr} {
+		if err := l.Removed(w.s.ID, record.SecretInOutput, c.Found(), "the "+c.Stream+" of "+w.s.ID); err != nil {
 			return workflow.StepResult{}, err
 		}
 	}
@@ -570,7 +530,7 @@ func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (w
 // pushed returns the commit that a container pushed before it was lost. That commit stays, and the command must not run again on
 // top of it. If there is none, the error is lost.
 func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed, less bool, err error) {
-	c, tip, err := w.t.Recover(ctx, w.before, w.l.initial.Asker, w.l.initial.ID, w.s.trailer())
+	c, tip, err := w.t.Recover(ctx, w.before, w.l.Initial.Asker, w.l.Initial.ID, w.s.trailer())
 	var apart *worktree.Uncommitted
 	if errors.As(err, &apart) {
 		return made, false, apart
@@ -578,7 +538,7 @@ func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed,
 	if err != nil {
 		return made, false, errors.Join(lost, err)
 	}
-	partly, err := w.others.Recover(ctx, w.l.initial.Asker, w.l.initial.ID, w.s.trailer())
+	partly, err := w.others.Recover(ctx, w.l.Initial.Asker, w.l.Initial.ID, w.s.trailer())
 	switch {
 	case err != nil || c == nil && partly == nil:
 		return made, false, errors.Join(lost, err)
@@ -633,14 +593,14 @@ func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
 		return "", err
 	}
 	text := fmt.Sprintf("deleted %d of the %d files of the branch", deleted, total)
-	return text + "\n", w.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut,
+	return text + "\n", w.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut,
 		Message: text}, false)
 }
 
 // finish journals a step's end.
 func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepResult, error) {
 	l := w.l
-	stdout, stderr, err := w.out.streams()
+	stdout, stderr, err := w.out.Streams()
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -658,16 +618,16 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	l.x.count(commit != "")
 	w.advance()
 	if commit != "" {
-		l.change(func(r *record.Run) {
+		l.Change(func(r *record.Run) {
 			if w.t.Caller == r.Caller {
 				r.Head = commit
 			}
 		})
 	}
-	if l.initial.Kind == record.KindExec {
-		return o.result, l.emitDeferred(e) // that the run ends is journalled next
+	if l.Initial.Kind == record.KindExec {
+		return o.result, l.EmitDeferred(e) // that the run ends is journalled next
 	}
-	return o.result, l.emit(e, true)
+	return o.result, l.Emit(e, true)
 }
 
 // forgetWait is how long a runner may take to forget a command.
@@ -722,7 +682,7 @@ func (w *work) message(o outcome) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID,
+	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.Initial.ID,
 		record.TrailerStep, w.s.trailer(), record.TrailerExit, o.exit.Code)
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.exit.Reason)
@@ -734,7 +694,7 @@ func (w *work) message(o outcome) string {
 func (w *work) halfway(subject string) string {
 	return commitText(w.l.x.Secrets,
 		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
-			record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID, record.TrailerStep, w.s.ID))
+			record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.Initial.ID, record.TrailerStep, w.s.ID))
 }
 
 // commitText returns a commit message without secrets.
@@ -804,7 +764,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
-			Env: append(w.t.env(l.initial.Asker), c.Env...), Timeout: timeout, Background: c.Background}
+			Env: append(w.t.env(l.Initial.Asker), c.Env...), Timeout: timeout, Background: c.Background}
 		switch {
 		case w.again:
 			command = nil
@@ -814,9 +774,9 @@ func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Co
 		if c.Background {
 			return w.background(ctx, command)
 		}
-		exit, err := w.attend(ctx, w.id, command, w.out.stdout, w.out.stderr)
+		exit, err := w.attend(ctx, w.id, command, w.out.Stdout, w.out.Stderr)
 		if err == nil {
-			err = w.out.flush()
+			err = w.out.Flush()
 		}
 		if err != nil {
 			return outcome{}, err
@@ -836,12 +796,12 @@ func (w *work) background(ctx context.Context, c *containers.Command) (outcome, 
 		"process": w.id, "stdout": "", "stderr": "", "exit_code": 0, "timed_out": false}}}, nil
 }
 
-func shellOutcome(exit containers.Exit, out *outputs) outcome {
+func shellOutcome(exit containers.Exit, out *live.Outputs) outcome {
 	timedOut := exit.Reason == containers.ReasonTimeout
 	o := outcome{exit: exit, result: workflow.StepResult{
 		OK: exit.Code == 0 && exit.Reason == "",
 		Output: map[string]any{
-			"stdout": out.stdout.tail.String(), "stderr": out.stderr.tail.String(),
+			"stdout": out.Stdout.Tail(), "stderr": out.Stderr.Tail(),
 			"exit_code": exit.Code, "timed_out": timedOut,
 		},
 	}}
@@ -858,22 +818,8 @@ func shellOutcome(exit containers.Exit, out *outputs) outcome {
 	case containers.ReasonKilled:
 		o.result.Error = "the command was stopped"
 	}
-	out.stdout.total, out.stderr.total = exit.Stdout, exit.Stderr
+	out.SetTotals(exit.Stdout, exit.Stderr)
 	return o
-}
-
-// waiting tells followers the run's place in line for a container.
-func (l *liveRun) waiting(place int) {
-	l.change(func(r *record.Run) { r.Place = place })
-	if place > 0 {
-		_ = l.emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)},
-			false) // repeated with the next place
-	}
-}
-
-func (l *liveRun) note(step, text string) {
-	_ = l.emit(record.Event{Type: record.EventRecovered, Step: step, Message: text},
-		false) // an event that counts follows and meets the same error
 }
 
 // lostHost reports whether the connection to a container has ended.
@@ -884,4 +830,8 @@ func lostHost(h *containers.Host) bool {
 	default:
 		return false
 	}
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

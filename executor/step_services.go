@@ -36,7 +36,7 @@ func (l *liveRun) startServices(ctx context.Context, t *target, lease *container
 	if err != nil || did == "" {
 		return err
 	}
-	return l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: did}, false)
+	return l.Emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: did}, false)
 }
 
 // endServices ends the services of a step. Those of the repository go on with the container.
@@ -47,7 +47,7 @@ func (l *liveRun) endServices(ctx context.Context, t *target, s stepInfo) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	if err := t.services.Drop(ctx, s.Services); err != nil {
-		l.x.Log.Warn("the services of a step end with the container", "run", l.initial.Name(), "step", s.ID, "err", err)
+		l.x.Log.Warn("the services of a step end with the container", "run", l.Initial.Name(), "step", s.ID, "err", err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/index"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
@@ -46,8 +47,8 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 	if r.Command == nil {
 		return record.Result{}, fmt.Errorf("%w request: it has no command", record.ErrInvalid)
 	}
-	a := newAttendance(r.Command, stdout, stderr)
-	r.Command = a.command
+	a := live.NewAttendance(r.Command, stdout, stderr)
+	r.Command = a.Command
 	l, run, err := x.submit(ctx, r, a)
 	if err != nil {
 		return record.Result{}, err
@@ -58,14 +59,14 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 	select {
 	case <-l.done:
 	case <-ctx.Done():
-		if l.leave(a) > 0 {
+		if l.Leave(a) > 0 {
 			return record.Result{Run: run.Name()}, context.Cause(ctx)
 		}
 		l.cancel(errCancelled)
 		<-l.done
 	}
-	return x.result(l.snapshot(), func(yield func(record.Event, error) bool) {
-		for _, e := range l.journalled() { // the run's ref has them, too
+	return x.result(l.Snapshot(), func(yield func(record.Event, error) bool) {
+		for _, e := range l.Journalled() { // the run's ref has them, too
 			if !yield(e, nil) {
 				return
 			}
@@ -112,7 +113,7 @@ func (e *RunError) Error() string {
 
 // submit plans, claims and launches a run. With an attendance the run ends when nobody attends it any more. The liveRun is nil if
 // the request's key was claimed before and nothing works at that run.
-func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) (*liveRun, record.Run, error) {
+func (x *Executor) submit(ctx context.Context, r record.Request, a *live.Attendance) (*liveRun, record.Run, error) {
 	if err := x.isOpen(); err != nil {
 		return nil, record.Run{}, err
 	}
@@ -182,7 +183,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 }
 
 // join has a request wait for a run that was claimed before. Its Permit is asked as for a new run.
-func (x *Executor) join(r record.Request, run record.Run, a *attendance) (*liveRun, record.Run, error) {
+func (x *Executor) join(r record.Request, run record.Run, a *live.Attendance) (*liveRun, record.Run, error) {
 	if r.Permit != nil {
 		if err := r.Permit(run, ""); err != nil {
 			return nil, record.Run{}, err
@@ -192,12 +193,12 @@ func (x *Executor) join(r record.Request, run record.Run, a *attendance) (*liveR
 	if l == nil {
 		return nil, run, nil
 	}
-	l.attend(a)
-	return l, l.snapshot(), nil
+	l.Attend(a)
+	return l, l.Snapshot(), nil
 }
 
 // start launches a run that is claimed and planned.
-func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, record.Run, error) {
+func (x *Executor) start(p *plan, ref gitd.Hash, a *live.Attendance) (*liveRun, record.Run, error) {
 	if err := x.handSecrets(p.run, p.handed); err != nil {
 		x.Log.Error("a run does not get its secrets", "run", p.run.Name(), "err", err) // it fails when it begins
 	}
@@ -216,22 +217,21 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, recor
 		l.stdin, l.env = p.command.Stdin, p.command.Env
 	}
 	if a != nil {
-		l.stdout, l.stderr = &a.stdout, &a.stderr
-		a.first, l.attended, l.kept = true, 1, false
+		l.BeginFor(a)
 	}
-	if err := l.emit(record.Event{Type: record.EventRunCreated, Message: p.run.Title(), Commit: p.run.Start,
+	if err := l.Emit(record.Event{Type: record.EventRunCreated, Message: p.run.Title(), Commit: p.run.Start,
 		State: record.StateSubmitted}, false); err != nil {
 		return nil, record.Run{}, err
 	}
 	for _, e := range p.taken {
-		if err := l.emit(e, false); err != nil {
+		if err := l.Emit(e, false); err != nil {
 			return nil, record.Run{}, err
 		}
 	}
 	if err := x.launch(l, nil); err != nil {
 		return nil, record.Run{}, err
 	}
-	return l, l.snapshot(), nil
+	return l, l.Snapshot(), nil
 }
 
 func (x *Executor) isOpen() error {

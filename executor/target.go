@@ -170,7 +170,7 @@ func (t *target) interject(ctx context.Context) (h *head, own bool, free func(),
 // runName returns the name of the run at work, or "" between steps.
 func (t *target) runName() string {
 	if w := t.atWork(); w != nil {
-		return w.l.initial.Name()
+		return w.l.Initial.Name()
 	}
 	return ""
 }
@@ -178,7 +178,7 @@ func (t *target) runName() string {
 // runID returns the id of the run at work, or "" between steps.
 func (t *target) runID() string {
 	if w := t.atWork(); w != nil {
-		return w.l.initial.ID
+		return w.l.Initial.ID
 	}
 	return ""
 }
@@ -196,7 +196,7 @@ func (t *target) leaked(l gitd.Leak) error {
 	if w == nil {
 		return nil
 	}
-	return w.l.removed(w.s.ID, record.SecretInCommit, []string{l.Secret}, l.Where())
+	return w.l.Removed(w.s.ID, record.SecretInCommit, []string{l.Secret}, l.Where())
 }
 
 // furnish puts dependencies into the cache of a new container.

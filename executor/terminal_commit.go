@@ -82,7 +82,7 @@ func (s *shell) commitMarked(ctx context.Context) bool {
 			if errors.Is(err, containers.ErrGone) || errors.Is(err, record.ErrClosed) || s.l.x.ctx.Err() != nil {
 				return false
 			}
-			s.l.x.Log.Warn("cannot commit a command of a terminal", "run", s.l.initial.Name(), "err", err)
+			s.l.x.Log.Warn("cannot commit a command of a terminal", "run", s.l.Initial.Name(), "err", err)
 			s.Announce(terminal.Done{Exit: m.Exit, Offset: m.Offset, Problem: s.l.x.Secrets.String(err.Error())})
 		}
 		s.mu.Lock()
@@ -145,9 +145,9 @@ func (s *shell) beginTyped(at, from int64) error {
 		return nil // an empty line
 	}
 	command = cmp.Or(command, "a command in the terminal "+s.Name)
-	begin := &typedBegin{From: from, By: orElse(s.Typist(), s.l.initial.Asker), Command: command}
+	begin := &typedBegin{From: from, By: orElse(s.Typist(), s.l.Initial.Asker), Command: command}
 	step := s.typedStep(t.number + 1)
-	if err := s.l.emit(record.Event{Type: record.EventStepStarted, Step: step, Kind: string(record.KindTerminal),
+	if err := s.l.Emit(record.Event{Type: record.EventStepStarted, Step: step, Kind: string(record.KindTerminal),
 		Command: text.Clip(command, 16<<10),
 		Parent:  s.at(), Data: record.Marshal(begin)}, false); err != nil {
 		return err
@@ -174,12 +174,12 @@ func (s *shell) endTyped(ctx context.Context, m terminal.Mark) error {
 	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id, by: begin.By}
 	exit := containers.Exit{Code: max(0, m.Exit), Duration: l.x.Now().Sub(t.since), Stdout: m.Start - begin.From}
 	var err error
-	if w.out, err = l.openOutputs(info, l.beginning(info.ID).last.Seq, false); err != nil {
+	if w.out, err = l.OpenOutputs(info.ID, l.Beginning(info.ID).Last.Seq, false); err != nil {
 		return err
 	}
-	defer w.out.close()
+	defer w.out.Close()
 	data, _ := s.Read(begin.From, m.Start)
-	if _, err := w.out.stdout.Write(data); err != nil {
+	if _, err := w.out.Stdout.Write(data); err != nil {
 		return err
 	}
 	o := shellOutcome(exit, w.out)
@@ -214,7 +214,7 @@ func (s *shell) commit(ctx context.Context, w *work, o outcome) (commit gitd.Has
 			return "", "", err
 		}
 	}
-	if done := s.l.beginning(w.s.ID).done; done != nil {
+	if done := s.l.Beginning(w.s.ID).Done; done != nil {
 		commit = done.Commit
 		if done.Reason != "" {
 			problem = done.Message
@@ -276,7 +276,7 @@ func (s *shell) commitQuiet(ctx context.Context) error {
 		return err
 	}
 	defer free()
-	by, subject := orElse(s.Typist(), s.l.initial.Asker), "Work in the terminal "+s.Name
+	by, subject := orElse(s.Typist(), s.l.Initial.Asker), "Work in the terminal "+s.Name
 	if s.typed.open != nil {
 		by, subject = s.typed.open.By, s.typed.open.Command+" (still at work)"
 	}
@@ -293,7 +293,7 @@ func (s *shell) commitHalfway(ctx context.Context, h *head, subject string, by g
 	made, err := t.Commit(ctx, host, h.at, by, w.halfway(subject), nil)
 	var u *worktree.Uncommitted
 	if errors.As(err, &u) {
-		s.l.note(s.step, s.l.x.Secrets.String(u.Error()))
+		s.l.Note(s.step, s.l.x.Secrets.String(u.Error()))
 		return w.keepLeft(ctx, u.Left)
 	}
 	if err != nil {
@@ -313,7 +313,7 @@ func (s *shell) keep(ctx context.Context) error {
 	if err := s.sweep(ctx); err != nil {
 		return err
 	}
-	return s.commitHalfway(ctx, &head{at: s.at()}, "Work in the terminal "+s.Name, orElse(s.Typist(), s.l.initial.Asker))
+	return s.commitHalfway(ctx, &head{at: s.at()}, "Work in the terminal "+s.Name, orElse(s.Typist(), s.l.Initial.Asker))
 }
 
 // finish commits and journals the end of the program.
@@ -326,27 +326,27 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 			return err
 		}
 	}
-	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.initial.Command}
+	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
 	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id,
-		by: orElse(s.Typist(), l.initial.Asker)}
+		by: orElse(s.Typist(), l.Initial.Asker)}
 	var err error
-	if w.out, err = l.openOutputs(info, l.beginning(s.step).last.Seq, false); err != nil {
+	if w.out, err = l.OpenOutputs(info.ID, l.Beginning(s.step).Last.Seq, false); err != nil {
 		return err
 	}
-	defer w.out.close()
+	defer w.out.Close()
 	data, _ := s.Read(0, end)
-	if _, err := w.out.stdout.Write(data); err != nil {
+	if _, err := w.out.Stdout.Write(data); err != nil {
 		return err
 	}
 	commit, problem, err := s.commit(ctx, w, shellOutcome(exit, w.out))
 	if err != nil {
 		return err
 	}
-	l.change(func(r *record.Run) { r.Exit = &exit.Code })
-	s.Announce(terminal.Done{Command: l.initial.Command, Exit: exit.Code, Commit: string(commit), Offset: end,
+	l.Change(func(r *record.Run) { r.Exit = &exit.Code })
+	s.Announce(terminal.Done{Command: l.Initial.Command, Exit: exit.Code, Commit: string(commit), Offset: end,
 		Problem: problem})
-	if l.initial.Terminal.Command != nil && (exit.Code != 0 || exit.Reason != "") && exit.Reason != containers.ReasonKilled {
-		return &failure{l.reasonOfStep(s.step, record.ReasonCommandFailed),
+	if l.Initial.Terminal.Command != nil && (exit.Code != 0 || exit.Reason != "") && exit.Reason != containers.ReasonKilled {
+		return &failure{l.ReasonOfStep(s.step, record.ReasonCommandFailed),
 			fmt.Sprintf("the command ended with %d", exit.Code)}
 	}
 	return nil

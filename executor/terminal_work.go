@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/terminal"
 	"github.com/ramus-dev/ramus/gitd"
@@ -154,7 +155,7 @@ func (s *shell) awaitCommand(ctx context.Context, number int64) {
 func (s *shell) work(ctx context.Context) error {
 	l := s.l
 	defer s.readied()
-	err := l.state(record.StateRunning, "", "")
+	err := l.SetState(record.StateRunning, "", "")
 	var exit containers.Exit
 	if err == nil {
 		exit, err = s.run(ctx)
@@ -185,11 +186,11 @@ var errClosedTerminal = errors.New("nobody used the terminal")
 // run starts the program or finds it again, and follows it to its end.
 func (s *shell) run(ctx context.Context) (containers.Exit, error) {
 	l := s.l
-	b := l.beginning(s.step)
-	if b.done != nil {
+	b := l.Beginning(s.step)
+	if b.Done != nil {
 		return containers.Exit{}, nil // the journal has its end
 	}
-	if b.last != nil {
+	if b.Last != nil {
 		s.recall(b)
 	}
 	for tries := 1; ; tries++ {
@@ -235,7 +236,7 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 		return nil, err
 	}
 	defer free()
-	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.initial.Command}
+	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
 	image, unbuilt, err := l.imageOf(ctx, t, info)
 	if err != nil {
 		return nil, err
@@ -243,7 +244,7 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 	if err := l.x.keepShells(ctx, t, s); err != nil {
 		return nil, err
 	}
-	lease, tip, err := t.Ready(ctx, image, l.initial.Asker, l.waiting)
+	lease, tip, err := t.Ready(ctx, image, l.Initial.Asker, l.SetPlace)
 	if err != nil {
 		return nil, err
 	}
@@ -259,9 +260,9 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 		return nil, err
 	}
 	s.swept.Store(true)
-	s.id = l.commandID(s.step, 1)
-	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.step, 0, lease.Container.Image })
-	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind,
+	s.id = l.CommandID(s.step, 1)
+	l.Change(func(r *record.Run) { r.Step, r.Place, r.Image = s.step, 0, lease.Container.Image })
+	if err := l.Emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind,
 		Command: text.Clip(info.Command, 16<<10), Parent: tip,
 		Data: record.Marshal(started{ID: s.id})}, true); err != nil {
 		return nil, err
@@ -275,8 +276,8 @@ func (s *shell) start(attach context.Context) (*containers.Process, error) {
 	size := s.Size()
 	c := containers.Command{ID: s.id, Background: true, Window: terminal.Window, Hold: terminal.Hold, Grace: terminalGrace,
 		TTY: &containers.Window{Rows: size.Rows, Cols: size.Cols},
-		Env: append(l.target.env(l.initial.Asker), terminal.Environment(s.Name, l.initial.Caller.ID())...)}
-	if own := l.initial.Terminal.Command; own != nil {
+		Env: append(l.target.env(l.Initial.Asker), terminal.Environment(s.Name, l.Initial.Caller.ID())...)}
+	if own := l.Initial.Terminal.Command; own != nil {
 		if len(own.Env) > 0 && len(l.env) == 0 {
 			return nil, &failure{record.ReasonEnvLost,
 				"the server stopped before the command had its environment; it was not run"}
@@ -294,10 +295,10 @@ func (s *shell) start(attach context.Context) (*containers.Process, error) {
 }
 
 // recall restores the state of a terminal of an earlier process from the journal.
-func (s *shell) recall(b beginning) {
-	s.id = s.l.commandID(s.step, 1)
-	base := b.last.Parent
-	s.typed.recall(s.step, s.l.journalled(), &base)
+func (s *shell) recall(b live.Beginning) {
+	s.id = s.l.CommandID(s.step, 1)
+	base := b.Last.Parent
+	s.typed.recall(s.step, s.l.Journalled(), &base)
 	s.setBase(base)
 }
 
@@ -313,7 +314,7 @@ func (s *shell) adopt(ctx, attach context.Context) (*containers.Process, error) 
 	lost := &failure{record.ReasonContainerLost,
 		"the container of the terminal is gone; the branch has everything that was committed"}
 	for {
-		lease, err := l.x.Fleet.Adopt(ctx, t.Request(l.initial.Image, l.initial.Asker, l.waiting))
+		lease, err := l.x.Fleet.Adopt(ctx, t.Request(l.Initial.Image, l.Initial.Asker, l.SetPlace))
 		switch {
 		case err == nil && lease == nil, errors.Is(err, containers.ErrGone):
 			return nil, lost

@@ -55,7 +55,7 @@ type Terminal struct {
 
 // Status describes the terminal.
 func (t Terminal) Status() TerminalStatus {
-	r := t.s.l.initial
+	r := t.s.l.Initial
 	st := TerminalStatus{Name: t.Name, Run: r.Name(), Caller: r.Caller, By: r.Asker, Created: r.CreatedAt, State: t.State()}
 	st.Title = st.State.Title
 	if r.Terminal.Command != nil {
@@ -81,9 +81,9 @@ func (x *Executor) OpenTerminal(ctx context.Context, r record.Request) (Terminal
 	call := *r.Terminal
 	open := x.shells.of(r.Caller)
 	for _, s := range open {
-		if call.Name != "" && s.Name == call.Name && call.Command == nil || r.Key != "" && s.l.initial.ID == r.Key {
+		if call.Name != "" && s.Name == call.Name && call.Command == nil || r.Key != "" && s.l.Initial.ID == r.Key {
 			if r.Permit != nil {
-				if err := r.Permit(s.l.initial, ""); err != nil {
+				if err := r.Permit(s.l.Initial, ""); err != nil {
 					return Terminal{}, err
 				}
 			}
@@ -167,7 +167,7 @@ func (x *Executor) CloseTerminal(ctx context.Context, c record.Caller, name stri
 		return fmt.Errorf("terminal %q of %s: %w", name, c, record.ErrNotFound)
 	}
 	if !s.isOver() {
-		if err := x.Stop(ctx, s.l.initial.Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
+		if err := x.Stop(ctx, s.l.Initial.Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
 			return err
 		}
 		select { // it may be ending by itself
@@ -188,14 +188,14 @@ type shells struct {
 
 // add adds the terminal of a run that begins or is resumed.
 func (g *shells) add(l *liveRun) *shell {
-	call := l.initial.Terminal
+	call := l.Initial.Terminal
 	s := newShell(l, call)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.list == nil {
 		g.list = make(map[record.Caller][]*shell)
 	}
-	c := l.initial.Caller
+	c := l.Initial.Caller
 	g.list[c] = slices.DeleteFunc(g.list[c], func(o *shell) bool { return o.forgotten() || o.isOver() && o.Name == s.Name })
 	g.list[c] = append(g.list[c], s)
 	return s
@@ -233,7 +233,7 @@ func (g *shells) find(c record.Caller, name string) *shell {
 func (g *shells) remove(s *shell) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := s.l.initial.Caller
+	c := s.l.Initial.Caller
 	list := slices.DeleteFunc(g.list[c], func(o *shell) bool { return o == s })
 	if len(list) == 0 {
 		delete(g.list, c)
@@ -284,7 +284,7 @@ func (x *Executor) syncShells(ctx context.Context, t *target) error {
 		if s.connected() == nil {
 			continue
 		}
-		lease, _, err := t.Ready(ctx, "", s.l.initial.Asker, nil)
+		lease, _, err := t.Ready(ctx, "", s.l.Initial.Asker, nil)
 		if err != nil {
 			return fmt.Errorf("cannot bring the work tree of a terminal to the branch: %w", err)
 		}

@@ -25,7 +25,7 @@ func (x *Executor) Words(ctx context.Context, run, step string, seq, from, to in
 		return nil, err
 	}
 	name := fmt.Sprintf("%04d-%s.stdout", seq, record.FileName(step))
-	if f, err := os.Open(filepath.Join(x.folder.output(r), name)); err == nil {
+	if f, err := os.Open(filepath.Join(x.folder.Output(r), name)); err == nil {
 		defer f.Close()
 		return readPart(f, from, to)
 	}
@@ -59,7 +59,7 @@ func (x *Executor) PromptFile(ctx context.Context, run, key, name string) (io.Re
 
 // attachments returns the files of a run's prompts.
 func (x *Executor) attachments(r record.Run) attachment.Files {
-	return attachment.Files{Run: r, Git: x.Git, Output: x.folder.output(r),
+	return attachment.Files{Run: r, Git: x.Git, Output: x.folder.Output(r),
 		Stored: func(ctx context.Context, name string) (io.ReadCloser, error) {
 			return x.Artifact(ctx, r.Name(), name)
 		}}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
@@ -42,15 +43,15 @@ type stepDone struct {
 // workflow runs a workflow from where its journal is to its end, or until only questions to people are left.
 func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decision) (map[string]any, error) {
 	// Also of a run that was stopped. Its file was checked before.
-	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.initial.Repo)
+	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.Initial.Repo)
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
-	results, err := recorded(l.journalled())
+	results, err := recorded(l.Journalled())
 	if err != nil {
 		return nil, err
 	}
-	machine, pending, _, err := workflow.Replay(w, l.initial.Input, workflowContext(l.initial), results, "")
+	machine, pending, _, err := workflow.Replay(w, l.Initial.Input, workflowContext(l.Initial), results, "")
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -66,7 +67,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 		if text == "" {
 			text = fmt.Sprintf("step %s failed", outcome.Failed)
 		}
-		return machine.State(), &failure{l.reasonOfStep(outcome.Failed, reason), text}
+		return machine.State(), &failure{l.ReasonOfStep(outcome.Failed, reason), text}
 	}
 	if w.Repo.MergeOnSuccess {
 		if err := l.mergeOnSuccess(ctx, w); err != nil {
@@ -83,40 +84,14 @@ func (c *conductor) leave(ctx context.Context) {
 	}
 	if err := c.l.x.Fleet.Remove(context.WithoutCancel(ctx), c.l.target.Caller.String()); err != nil {
 		c.l.x.Log.Warn("cannot remove the container of a run whose steps have images of their own", "run",
-			c.l.initial.Name(), "err", err)
+			c.l.Initial.Name(), "err", err)
 	}
-}
-
-// reasonOfStep returns the reason that the journal holds for a failed step.
-func (l *liveRun) reasonOfStep(step string, otherwise record.Reason) record.Reason {
-	b := l.beginning(step)
-	if b.done == nil {
-		return otherwise
-	}
-	switch b.done.Reason {
-	case "timeout":
-		return record.ReasonTimedOut
-	case "disk_full":
-		return record.ReasonDiskFull
-	case "memory":
-		return record.ReasonOutOfMemory
-	case string(record.ReasonRejected), string(record.ReasonModel), string(record.ReasonMergeConflict),
-		string(record.ReasonConflict), string(record.ReasonNotCommitted), string(record.ReasonBranchGone):
-		return record.Reason(b.done.Reason)
-	}
-	return otherwise
 }
 
 // workflowContext returns the value of `context` in a workflow's templates.
 func workflowContext(r record.Run) map[string]any {
 	return map[string]any{"run_id": r.Caller.ID(), "run": r.Name(), "caller": r.Caller.String(), "branch": r.Branch,
 		"base_branch": r.Base, "base_commit": string(r.BaseCommit), "repo_id": r.Repo, "asker": r.Asker.Name}
-}
-
-func (l *liveRun) journalled() []record.Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append([]record.Event(nil), l.events...)
 }
 
 // recorded returns the results that a journal holds, in the order that they came.
@@ -192,13 +167,13 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 // park journals the questions to people.
 func (c *conductor) park() error {
 	for _, g := range c.gates {
-		if err := c.l.emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message,
+		if err := c.l.Emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message,
 			Data: record.Marshal(g)}, true); err != nil {
 			return err
 		}
 	}
 	gate := c.gates[0]
-	c.l.change(func(r *record.Run) { r.Gate = &gate })
+	c.l.Change(func(r *record.Run) { r.Gate = &gate })
 	return errParked
 }
 
@@ -270,8 +245,8 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 func (l *liveRun) left(s workflow.Step) bool {
 	switch s.Kind {
 	case workflow.KindShell, workflow.KindTask, workflow.KindWorkflow:
-		b := l.beginning(s.ID)
-		return b.last != nil && b.done == nil
+		b := l.Beginning(s.ID)
+		return b.Last != nil && b.Done == nil
 	}
 	return false
 }
@@ -342,7 +317,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 		if r.TimedOut {
 			o.exit.Reason = "timeout"
 		}
-		o.result.Output["stdout"], o.result.Output["stderr"] = text.End(r.Stdout, resultTail), text.End(r.Stderr, resultTail)
+		o.result.Output["stdout"], o.result.Output["stderr"] = text.End(r.Stdout, live.ResultTail), text.End(r.Stderr, live.ResultTail)
 		o.result.Output["exit_code"], o.result.Output["timed_out"] = r.ExitCode, r.TimedOut
 	}
 	if !o.result.OK && o.exit.Code == 0 {
@@ -363,7 +338,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 
 // aside journals a step that needs no container.
 func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason record.Reason)) (workflow.StepResult, error) {
-	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
+	if err := l.Emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
 		Command: s.Command}, true); err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -371,7 +346,7 @@ func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason r
 	res, reason := do()
 	res = redact.Clean(l.x.Secrets, res)
 	ok := res.OK
-	return res, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok,
+	return res, l.Emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok,
 		Reason: string(reason), Message: text.Clip(res.Error, 16<<10),
 		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
 }
@@ -424,11 +399,11 @@ func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
 	if s.Line == "" || !s.Branch {
 		return l.target, nil
 	}
-	c, err := lineCaller(l.initial.Caller, s.Line)
+	c, err := lineCaller(l.Initial.Caller, s.Line)
 	if err != nil {
 		return nil, err
 	}
-	return l.x.target(c, l.target.Repo, l.initial.Base), nil
+	return l.x.target(c, l.target.Repo, l.Initial.Base), nil
 }
 
 // fork gives a fan-out line a branch of its own, which begins at the run's.
@@ -466,15 +441,15 @@ func (l *liveRun) join(ctx context.Context, info stepInfo, s workflow.Step) (wor
 
 func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.StepResult, record.Reason, error) {
 	for _, line := range s.Lines {
-		c, err := lineCaller(l.initial.Caller, line)
+		c, err := lineCaller(l.Initial.Caller, line)
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
 		m, err := l.target.Repo.Merge(ctx,
-			gitd.MergeRequest{From: c.Branch(), Into: l.initial.Branch, Strategy: gitd.StrategyMerge,
+			gitd.MergeRequest{From: c.Branch(), Into: l.Initial.Branch, Strategy: gitd.StrategyMerge,
 				Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller,
-					l.initial.Caller, record.TrailerRun, l.initial.ID, record.TrailerStep, s.ID),
-				Author: l.initial.Asker, Committer: l.x.Bot, When: l.x.Now()})
+					l.Initial.Caller, record.TrailerRun, l.Initial.ID, record.TrailerStep, s.ID),
+				Author: l.Initial.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
@@ -499,8 +474,8 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 	if err != nil {
 		return workflow.StepResult{}, nil, err
 	}
-	if b := l.beginning(s.ID); b.last == nil {
-		if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind,
+	if b := l.Beginning(s.ID); b.Last == nil {
+		if err := l.Emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind,
 			Command: info.Command, Message: child.name}, true); err != nil {
 			return workflow.StepResult{}, nil, err
 		}
@@ -526,14 +501,14 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 		res.Error = fmt.Sprintf("%s failed (%s): %s", run.Name(), run.Reason, run.Error)
 	}
 	if s.Sub.InheritBranch {
-		l.change(func(r *record.Run) { r.Head = run.Head })
+		l.Change(func(r *record.Run) { r.Head = run.Head })
 	}
 	res = redact.Clean(l.x.Secrets, res)
 	reason := ""
 	if !ok {
 		reason = string(run.Reason)
 	}
-	return res, nil, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind,
+	return res, nil, l.Emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind,
 		Command: info.Command, OK: &ok, Reason: reason,
 		Message: text.Clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(),
 		Data: record.Marshal(record.StepResult{Result: res})}, true)
@@ -545,25 +520,25 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 	if strategy == "" {
 		strategy = gitd.StrategyRebase
 	}
-	res, err := l.x.land(ctx, l.target, record.Merge{Into: l.initial.Base, Strategy: strategy, By: l.initial.Asker})
+	res, err := l.x.land(ctx, l.target, record.Merge{Into: l.Initial.Base, Strategy: strategy, By: l.Initial.Asker})
 	if err != nil && ctx.Err() == nil && upstream.NotLanded(err) {
 		return &failure{record.ReasonNotMerged, err.Error()}
 	}
 	if err != nil {
 		return err
 	}
-	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.initial.Base, Commit: res.Commit,
+	if err := l.Emit(record.Event{Type: record.EventMerge, Message: l.Initial.Base, Commit: res.Commit,
 		Data: record.Marshal(res)}, true); err != nil {
 		return err
 	}
 	switch {
 	case len(res.Conflicts) > 0:
 		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s",
-			l.initial.Branch, l.initial.Base, strings.Join(res.Conflicts, ", "))}
+			l.Initial.Branch, l.Initial.Base, strings.Join(res.Conflicts, ", "))}
 	case res.InTheWay():
-		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be merged: %s", l.initial.Branch, res)}
+		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be merged: %s", l.Initial.Branch, res)}
 	}
-	l.change(func(r *record.Run) {
+	l.Change(func(r *record.Run) {
 		if res.Merged {
 			r.Merged = res.Commit
 		}

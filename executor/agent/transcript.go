@@ -16,7 +16,7 @@ import (
 
 // The kinds of [record.EventAgent] that are ramus's own. All others are the protocol's.
 const (
-	KindSession    = "session"    // message: its id
+	KindSession    = record.AgentSession
 	KindStop       = "stop"       // message: the stop reason
 	KindThought    = "thought"    // message: the agent's thought
 	KindLimit      = "flooding"   // the agent sends more updates than are journalled

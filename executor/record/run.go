@@ -152,6 +152,19 @@ func (r Run) Passive() bool { return r.Kind == KindRequest || r.Kind == KindConv
 // run that started it, and a passive run changes nothing.
 func (r Run) Aside() bool { return r.Sub || r.Passive() }
 
+// SetSession sets the session of the run's agent if e begins one.
+func (r *Run) SetSession(e Event) {
+	if e.Type == EventAgent && e.Kind == AgentSession {
+		r.Session = e.Message
+	}
+}
+
+// AgentSession is the kind of the [EventAgent] with which an agent's session begins. Its message is the session's id.
+const AgentSession = "session"
+
+// PermissionStep is between the step of a turn and the number of the question in the step of a question.
+const PermissionStep = "/permission-"
+
 // Gate is a question that a run asks a person, and waits.
 type Gate struct {
 	Step    string `json:"step"`

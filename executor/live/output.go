@@ -1,4 +1,4 @@
-package executor
+package live
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -15,28 +14,31 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Of a command's output the journal holds the last journalTail bytes, and a step's result, which templates and conditions see, the
-// last resultTail. A file has everything.
+// Of a command's output the journal holds the last journalTail bytes, and a step's result, which templates and
+// conditions see, the last ResultTail. A file has everything.
 const (
 	journalTail = 2 << 10
-	resultTail  = 256 << 10
+	// ResultTail is in bytes.
+	ResultTail = 256 << 10
 )
 
-// outputs are the two streams of a step, on their way to files, to the request that waits for them, and to followers of the run.
-type outputs struct {
-	stdout, stderr *capture
+// Outputs are the two streams of a step, on their way to files, to the request that waits for them, and to followers of the run.
+type Outputs struct {
+	Stdout, Stderr *Capture
 	saved          chan error // nil if save was not called
 }
 
-type capture struct {
-	l      *liveRun
-	step   string
-	stream string
+// Capture is one stream of a step.
+type Capture struct {
+	l    *Run
+	step string
+	// Stream is "stdout" or "stderr".
+	Stream string
 	seq    int64 // of the step's beginning
 	file   *os.File
 	copy   io.Writer // may be nil; an error ends the copying, not the command
-	tail   text.Tail // for new followers; written below liveRun.mu; read below it, or after the last output
-	part   []byte    // the end of tail that followers have not got, because the end of its rune is missing; below liveRun.mu
+	tail   text.Tail // for new followers; written below Run.mu; read below it, or after the last output
+	part   []byte    // the end of tail that followers have not got, because the end of its rune is missing; below Run.mu
 
 	mu    sync.Mutex     // guards all below while the command prints
 	clean *redact.Writer // takes secrets out on the way to all of these
@@ -46,11 +48,11 @@ type capture struct {
 	total int64          // as the runner counted; if more than arrived here, the output is truncated
 }
 
-// openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
-func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error) {
-	dir := l.x.folder.output(l.initial)
-	name := fmt.Sprintf("%04d-%s", seq, record.FileName(s.ID))
-	open := func(stream string, copy io.Writer) (*capture, error) {
+// OpenOutputs makes the files of a step's streams, named by the sequence number of its beginning.
+func (l *Run) OpenOutputs(step string, seq int64, keep bool) (*Outputs, error) {
+	dir := l.folder.Output(l.Initial)
+	name := fmt.Sprintf("%04d-%s", seq, record.FileName(step))
+	open := func(stream string, copy io.Writer) (*Capture, error) {
 		mode := os.O_RDWR | os.O_CREATE | os.O_TRUNC
 		if keep {
 			mode = os.O_RDWR | os.O_CREATE
@@ -59,8 +61,8 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 		if err != nil {
 			return nil, fmt.Errorf("cannot keep the output: %w", err)
 		}
-		c := &capture{l: l, step: s.ID, stream: stream, seq: seq, file: f, copy: copy, tail: text.Tail{Limit: resultTail}}
-		c.clean = l.x.Secrets.Writer(kept{c})
+		c := &Capture{l: l, step: step, Stream: stream, seq: seq, file: f, copy: copy, tail: text.Tail{Limit: ResultTail}}
+		c.clean = l.folder.Secrets.Writer(kept{c})
 		if keep {
 			if _, err := io.Copy(&c.tail, f); err != nil {
 				f.Close()
@@ -70,18 +72,18 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 		}
 		return c, nil
 	}
-	stdout, err := open("stdout", l.stdout)
+	stdout, err := open("stdout", l.Stdout)
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := open("stderr", l.stderr)
+	stderr, err := open("stderr", l.Stderr)
 	if err != nil {
 		stdout.file.Close()
 		return nil, err
 	}
-	o := &outputs{stdout: stdout, stderr: stderr}
+	o := &Outputs{Stdout: stdout, Stderr: stderr}
 	l.mu.Lock()
-	l.printing[s.ID] = o
+	l.printing[step] = o
 	l.mu.Unlock()
 	return o, nil
 }
@@ -94,7 +96,7 @@ const (
 )
 
 // Write takes the output of a command.
-func (c *capture) Write(p []byte) (int, error) {
+func (c *Capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.got += int64(len(p))
@@ -109,8 +111,24 @@ func (c *capture) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Tail returns the end of the output, at most ResultTail bytes. Nothing is printed any more.
+func (c *Capture) Tail() string { return c.tail.String() }
+
+// Found returns the names of the secrets that were taken out.
+func (c *Capture) Found() []string { return c.clean.Found() }
+
+// LetGo shows the output of a step at work that is held back, if it is short.
+func (l *Run) LetGo(step string) {
+	l.mu.Lock()
+	o := l.printing[step]
+	l.mu.Unlock()
+	if o != nil {
+		o.Stdout.letGo()
+	}
+}
+
 // letGo shows the output that is held back, if it is short.
-func (c *capture) letGo() {
+func (c *Capture) letGo() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.clean.Held() <= idleBytes {
@@ -118,9 +136,9 @@ func (c *capture) letGo() {
 	}
 }
 
-// again calls write, which writes the output from a byte on once more, and perhaps more of it. The bytes that are in the file
+// Again calls write, which writes the output from a byte on once more, and perhaps more of it. The bytes that are in the file
 // are not kept twice. A secret that was shown in part just before the server stopped can move the bytes after it.
-func (c *capture) again(from int64, write func() error) error {
+func (c *Capture) Again(from int64, write func() error) error {
 	c.mu.Lock()
 	c.known = max(c.tail.Total()-from, 0)
 	c.got -= c.known
@@ -134,7 +152,7 @@ func (c *capture) again(from int64, write func() error) error {
 }
 
 // end writes the rest.
-func (c *capture) end() error {
+func (c *Capture) end() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.idle != nil {
@@ -142,12 +160,12 @@ func (c *capture) end() error {
 		c.idle = nil
 	}
 	err := c.clean.Flush()
-	c.l.outputEnds(c)
+	c.l.printRest(c)
 	return err
 }
 
 // kept writes a capture's output without secrets.
-type kept struct{ *capture }
+type kept struct{ *Capture }
 
 func (c kept) Write(p []byte) (int, error) {
 	size := len(p)
@@ -164,11 +182,11 @@ func (c kept) Write(p []byte) (int, error) {
 			c.copy = nil
 		}
 	}
-	c.l.output(c.capture, p)
+	c.l.print(c.Capture, p)
 	return size, nil
 }
 
-func (c *capture) describe() *record.Stream {
+func (c *Capture) describe() *record.Stream {
 	s := &record.Stream{Bytes: max(c.total, c.got), Truncated: c.total > c.got}
 	if c.tail.Total() > 0 {
 		s.File = filepath.Base(c.file.Name())
@@ -179,20 +197,23 @@ func (c *capture) describe() *record.Stream {
 	return s
 }
 
-// flush writes the ends of both streams, which might have been the beginning of a secret.
-func (o *outputs) flush() error {
-	return errors.Join(o.stdout.end(), o.stderr.end())
+// SetTotals sets how many bytes the runner has counted. If fewer of them arrived, the output is truncated.
+func (o *Outputs) SetTotals(stdout, stderr int64) { o.Stdout.total, o.Stderr.total = stdout, stderr }
+
+// Flush writes the ends of both streams, which might have been the beginning of a secret.
+func (o *Outputs) Flush() error {
+	return errors.Join(o.Stdout.end(), o.Stderr.end())
 }
 
-// save begins to write both to the disk. Nothing more is printed, and the work tree is committed meanwhile.
-func (o *outputs) save() {
+// Save begins to write both to the disk. Nothing more is printed, and the work tree is committed meanwhile.
+func (o *Outputs) Save() {
 	saved := make(chan error, 1)
 	o.saved = saved
 	go func() { saved <- o.sync() }()
 }
 
-// saving waits for save, or does its work if it was not called.
-func (o *outputs) saving() error {
+// Saving waits for save, or does its work if it was not called.
+func (o *Outputs) Saving() error {
 	if o.saved == nil {
 		return o.sync()
 	}
@@ -201,11 +222,11 @@ func (o *outputs) saving() error {
 	return err
 }
 
-func (o *outputs) sync() error {
-	if err := o.flush(); err != nil {
+func (o *Outputs) sync() error {
+	if err := o.Flush(); err != nil {
 		return err
 	}
-	for _, c := range []*capture{o.stdout, o.stderr} {
+	for _, c := range []*Capture{o.Stdout, o.Stderr} {
 		if c.tail.Total() > 0 {
 			if err := c.file.Sync(); err != nil {
 				return fmt.Errorf("cannot keep the output: %w", err)
@@ -215,29 +236,26 @@ func (o *outputs) sync() error {
 	return nil
 }
 
-// streams describes both for the journal. The files are on disk then.
-func (o *outputs) streams() (stdout, stderr *record.Stream, err error) {
-	if err := o.saving(); err != nil {
+// Streams describes both for the journal. The files are on disk then.
+func (o *Outputs) Streams() (stdout, stderr *record.Stream, err error) {
+	if err := o.Saving(); err != nil {
 		return nil, nil, err
 	}
-	return o.stdout.describe(), o.stderr.describe(), nil
+	return o.Stdout.describe(), o.Stderr.describe(), nil
 }
 
-func (o *outputs) close() {
+// Close closes the files. Nothing is printed any more.
+func (o *Outputs) Close() {
 	if o.saved != nil {
-		_ = o.saving()
+		_ = o.Saving()
 	}
-	_ = o.flush() // nothing is left, or the step has failed already
-	l := o.stdout.l
+	_ = o.Flush() // nothing is left, or the step has failed already
+	l := o.Stdout.l
 	l.mu.Lock()
-	if l.printing[o.stdout.step] == o {
-		delete(l.printing, o.stdout.step)
+	if l.printing[o.Stdout.step] == o {
+		delete(l.printing, o.Stdout.step)
 	}
 	l.mu.Unlock()
-	o.stdout.file.Close()
-	o.stderr.file.Close()
-}
-
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	o.Stdout.file.Close()
+	o.Stderr.file.Close()
 }

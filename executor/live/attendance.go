@@ -1,4 +1,4 @@
-package executor
+package live
 
 import (
 	"io"
@@ -7,28 +7,30 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// attendance is a request that waits for a run's end, see [Executor.Exec]. It has the request's input and outputs.
-type attendance struct {
-	command        *record.Command // the request's, with stdin in place of its own
-	stdin          *given          // nil if there is none
+// Attendance is a request that waits for a run's end. It has the request's input and outputs.
+type Attendance struct {
+	// Command is the request's, with an input that the attendance observes.
+	Command        *record.Command
+	stdin          *given // nil if there is none
 	stdout, stderr outlet
 	first          bool // the run belongs to this request; set before the run begins
 }
 
-func newAttendance(c *record.Command, stdout, stderr io.Writer) *attendance {
-	a := &attendance{stdout: outlet{w: stdout}, stderr: outlet{w: stderr}}
+// NewAttendance returns the attendance of a request with a command. Output to a nil writer is discarded.
+func NewAttendance(c *record.Command, stdout, stderr io.Writer) *Attendance {
+	a := &Attendance{stdout: outlet{w: stdout}, stderr: outlet{w: stderr}}
 	command := *c
 	if c.Stdin != nil {
 		a.stdin = &given{in: c.Stdin}
 		command.Stdin = a.stdin
 	}
-	a.command = &command
+	a.Command = &command
 	return a
 }
 
-// attend has a request wait for the run's end. A request without an attendance needs the run itself. The run then
+// Attend has a request wait for the run's end. A request without an attendance needs the run itself. The run then
 // continues even if nobody waits for it.
-func (l *liveRun) attend(a *attendance) {
+func (l *Run) Attend(a *Attendance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a == nil {
@@ -38,9 +40,24 @@ func (l *liveRun) attend(a *attendance) {
 	l.attended++
 }
 
-// leave ends a request's wait. It returns the number of others that the run continues for. With 0 the run has to end.
+// BeginFor gives a run that has not begun to a request alone. The run ends when nobody waits for it any more.
+func (l *Run) BeginFor(a *Attendance) {
+	l.Stdout, l.Stderr = &a.stdout, &a.stderr
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.first, l.attended, l.kept = true, 1, false
+}
+
+// Attended returns the number of requests that wait for the run's end.
+func (l *Run) Attended() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attended
+}
+
+// Leave ends a request's wait. It returns the number of others that the run continues for. With 0 the run has to end.
 // If the run continues, nothing more is written for the request.
-func (l *liveRun) leave(a *attendance) int {
+func (l *Run) Leave(a *Attendance) int {
 	l.mu.Lock()
 	l.attended--
 	others := l.attended
