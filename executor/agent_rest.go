@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// overMeanwhile reports whether a turn that began before the server was restarted is over, and for what reason. It records everything
+// overMeanwhile reports whether a turn that began before the server was restarted is over, and the reason. It records everything
 // that the agent said and did until it was ended.
 func (t *turn) overMeanwhile(w *work) (stop string, over bool, err error) {
 	if !w.again {

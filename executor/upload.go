@@ -164,7 +164,7 @@ func (x *Executor) placeOf(t *target, lease *containers.Lease, at, tip gitd.Hash
 	}
 }
 
-// isPushed reports whether two commits differ in a file, or in whether what is above it is a folder.
+// isPushed reports whether two commits differ in a file, or in the kinds of the entries above it.
 func isPushed(ctx context.Context, repo *gitd.Repo, at, tip gitd.Hash, name string) (bool, error) {
 	if at == tip {
 		return false, nil

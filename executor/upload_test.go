@@ -66,7 +66,7 @@ func TestUpload(t *testing.T) {
 		t.Errorf("trailers %q", got)
 	}
 
-	// What people download is what the container has, also what no commit has.
+	// People download the files of the container, also those that no commit has.
 	err = w.x.Look(t.Context(), caller(t, "run:up"), ada, func(live *transfer.Live) error {
 		in, size, err := live.Open(t.Context(), "docs/deep/one.log")
 		if err != nil || size != 8 {

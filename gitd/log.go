@@ -46,7 +46,7 @@ type LogOptions struct {
 	Not   string // leaves out commits that this rev reaches
 	Max   int    // bounds the number of commits, zero means 1000
 	First bool   // follows first parents only
-	Topo  bool   // lists all commits before their parents, whatever their dates are
+	Topo  bool   // lists all commits before their parents, in spite of their dates
 	// Paths leaves out commits that change none of these files and folders, which are taken literally.
 	Paths []string
 }

@@ -55,7 +55,7 @@ func (r *Repo) PickOnto(ctx context.Context, p PickRequest, onto Hash) (MergeRes
 	return res, nil
 }
 
-// verb returns what the request does, for errors.
+// verb returns the verb of the errors about a request.
 func (p PickRequest) verb() string {
 	if p.Reverse {
 		return fmt.Sprintf("take %d commits out of", len(p.Commits))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a Kubernetes cluster of one node for tests and developers, in network, mount and process namespaces of its own.
 #
-#   scripts/cluster.sh up            builds what is missing, starts the cluster, and returns when its node is ready
+#   scripts/cluster.sh up            builds the missing parts, starts the cluster, and returns when its node is ready
 #   scripts/cluster.sh down          ends it; nothing is left but the folder with the programs
 #   scripts/cluster.sh down --forget ends it, and removes its images, certificates and logs too
 #   scripts/cluster.sh build         builds the programs alone: minutes once, nothing afterwards

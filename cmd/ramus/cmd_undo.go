@@ -13,7 +13,7 @@ import (
 func setUndo(fs *flag.FlagSet, e *env, u *past.Undo) {
 	fs.StringVar(&u.Into, "into", "", "`branch` to change (default the base of the run)")
 	fs.BoolVar(&u.Here, "here", false, "change this server's branch alone, although the repository has an upstream")
-	fs.BoolVar(&u.Dry, "dry", false, "show what would be done, and change nothing")
+	fs.BoolVar(&u.Dry, "dry", false, "show the commits, and change nothing")
 	fs.BoolVar(&e.json, "json", false, "the result as JSON")
 }
 

@@ -31,7 +31,7 @@ func main() {
 	if code, known := runner.Command(os.Args); known {
 		os.Exit(code)
 	}
-	// `ramus way` is in pods what ramus-runner is there.
+	// `ramus way` runs a command of package way in a pod.
 	if len(os.Args) > 1 && os.Args[1] == "way" {
 		os.Exit(way.Main(os.Args[2:]))
 	}

@@ -58,7 +58,7 @@ func TestBetweenTurns(t *testing.T) {
 	noLeaks(t)
 	agentIn, stdin := io.Pipe()
 	stdout, agentOut := io.Pipe()
-	var sent bytes.Buffer // what was read was sent before
+	var sent bytes.Buffer // the bytes that were read, which were sent before
 	served := make(chan error, 1)
 	go func() {
 		a := &acptest.Agent{Brain: acptest.Script{}}

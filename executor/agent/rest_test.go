@@ -47,7 +47,7 @@ func wordsLine(words string) string {
 	return updateLine(`"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + words + `"}`)
 }
 
-// turnOutput is what an agent prints in a turn.
+// turnOutput is the output of an agent in a turn.
 var turnOutput = []string{
 	wordsLine("Grö"), "no message at all\n", wordsLine("ße, "), wordsLine("漢字"),
 	updateLine(`"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"per"}`),

@@ -38,7 +38,7 @@ func Status(exit int) (Result, error) {
 	return "", fmt.Errorf("the exit status %d is neither good nor bad: want 0 to 127", exit)
 }
 
-// ErrContradiction means that a step cannot have its result, because the search was told the contrary.
+// ErrContradiction means that a step cannot have its result, because other results exclude it.
 var ErrContradiction = fmt.Errorf("the results contradict each other: %w", gitd.ErrInvalid)
 
 // Step is a commit.

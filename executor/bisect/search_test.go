@@ -222,7 +222,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestRefusals gives searches what they refuse.
+// TestRefusals gives searches steps and results that they refuse.
 func TestRefusals(t *testing.T) {
 	if _, err := New(nil, nil); !errors.Is(err, gitd.ErrInvalid) {
 		t.Error(err)

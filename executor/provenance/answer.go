@@ -78,7 +78,7 @@ type Cause struct {
 	// Checks are those that ran on the branch after the step, in the same run and in later ones of the caller.
 	Checks []Check `json:"checks,omitempty"`
 
-	// Claimed is the run that the commit names, although no record that the asker sees has the commit. It does not tell
+	// Claimed is the run that the commit names, although no record that the asker sees has the commit. It does not show
 	// whether there is such a run.
 	Claimed string `json:"claimed,omitempty"`
 }

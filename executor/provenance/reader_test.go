@@ -267,7 +267,7 @@ func TestWorking(t *testing.T) {
 			t.Errorf("line %d: %+v", line, c)
 		}
 	}
-	// The record of a run that the asker does not see and that of no run answer alike.
+	// The answer is the same for a run that the asker does not see and for a run that does not exist.
 	hide := func(q *Question) { q.Rev, q.Sees = r.Branch, func(record.Run) bool { return false } }
 	if c := w.explain("f", 2, hide).Causes[0]; c.Known() || c.Claimed != "run:a/one" {
 		t.Errorf("hidden: %+v", c)

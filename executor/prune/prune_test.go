@@ -390,7 +390,7 @@ func TestArtifacts(t *testing.T) {
 	w.expect(only, want...)
 	w.expect(only)
 
-	// Of a manifest that cannot be read nobody knows what it names.
+	// Nobody knows the artifacts that an unreadable manifest names.
 	w.put("more")
 	w.commit(w.app, record.RunRef(c, "z"), record.ManifestPath, "{")
 	if list, err := w.p.Prune(t.Context(), only); err == nil || len(list) != 0 {

@@ -117,7 +117,7 @@ func (b *Box) takeNewer(ids []string) error {
 	return b.writeLedger()
 }
 
-// floor returns the number after which those of a new ledger begin. It is the time in nanoseconds, and thus higher
+// floor returns the number after which those of a new ledger begin. It is the time in nanoseconds, and therefore higher
 // than the numbers of earlier ledgers, whose records may have been removed.
 func (b *Box) floor() uint64 {
 	now := b.Now

@@ -21,7 +21,7 @@ func content(t testing.TB, name string) []byte {
 	return text
 }
 
-// place writes a file as somebody who may write into the folder does.
+// place writes a file in the way of somebody with access to the folder.
 func place(t testing.TB, name string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(name, text, 0o600); err != nil {

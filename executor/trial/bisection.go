@@ -109,7 +109,7 @@ func (b *Bisection) explainApart(ctx context.Context) error {
 		"be named as the good one: %w", b.Good, base, gitd.ErrInvalid)
 }
 
-// Plan returns what Run would do.
+// Plan returns the plan of [Bisection.Run], and tries nothing.
 func (b *Bisection) Plan(ctx context.Context) (Plan, error) {
 	_, p, err := b.begin(ctx)
 	if err != nil {

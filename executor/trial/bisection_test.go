@@ -135,7 +135,7 @@ func TestBisection(t *testing.T) {
 	}
 }
 
-// TestBisectionRefuses gives searches commands that do not tell good from bad, and servers that fail.
+// TestBisectionRefuses gives searches commands that do not distinguish good from bad, and servers that fail.
 func TestBisectionRefuses(t *testing.T) {
 	repo, list := history(t, 9)
 	for _, fault := range []int{0, 10} {

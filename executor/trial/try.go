@@ -111,7 +111,7 @@ func (t *Trier) follow(ctx context.Context, run record.Run, out *Try) error {
 }
 
 // judge returns the meaning of a run. A command that did not end by itself, and a task that found nothing to check,
-// tell nothing about the commit.
+// say nothing about the commit.
 func judge(r record.Run, ended record.Event) (bisect.Result, string) {
 	if r.Kind == record.KindTask {
 		return judgeTask(r, ended)

@@ -796,7 +796,7 @@ func (j *job) ask(ctx context.Context, w work, e record.Event) {
 		}
 		m.Kind, m.Work, m.Item = mailAsk, w.N, e.Step
 		if err := j.amendNew(ctx, queued(m)); err != nil && ctx.Err() == nil {
-			j.engineer.Log.Warn("cannot tell what a task asks permission for", "task", j.id, "err", err)
+			j.engineer.Log.Warn("cannot keep a question of a task", "task", j.id, "err", err)
 		}
 	}
 }

@@ -252,7 +252,7 @@ type slowWriter struct {
 func newSlowWriter(c *route.Call) slowWriter { return slowWriter{c.W, http.NewResponseController(c.W)} }
 
 func (s slowWriter) Write(b []byte) (int, error) {
-	// Only a recorder in a test has no deadline. The last one is that of what net/http still holds back. net/http lifts
+	// Only a recorder in a test has no deadline. The last one is for the bytes that net/http still holds back. net/http lifts
 	// it after the answer.
 	_ = s.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead))
 	return s.w.Write(b)

@@ -119,7 +119,7 @@ func (h *Hub) join(person string) *sleeper {
 }
 
 // listen sets the topics of a view. If one of them has changed since join, the view wakes. If they are others than
-// before, the views of the topics that show who is there wake.
+// before, the views of the topics that show the people who are there wake.
 func (h *Hub) listen(s *sleeper, topics []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -123,7 +123,7 @@ func (api *API) pickTool(who route.Who) usableTool {
 const (
 	runProperty = `"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,` +
 		`"maxLength":300}`
-	dryProperty = `"dry":{"type":"boolean","description":"Show what would be done, and change nothing."}`
+	dryProperty = `"dry":{"type":"boolean","description":"Show the commits, and change nothing."}`
 )
 
 // changedResult returns the result of undo and pick. A conflict is a failure.

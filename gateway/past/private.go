@@ -29,7 +29,7 @@ type privateRuns struct {
 func (p privateRuns) Submit(ctx context.Context, r record.Request) (record.Run, error) {
 	owner := r.Asker
 	if runs := p.OfCaller(p.of); len(runs) > 0 {
-		owner = runs[0].Asker // who began a caller owns it, also if an administrator looks into it
+		owner = runs[0].Asker // the person who began a caller owns it, also if an administrator looks into it
 	}
 	return workspace.SubmitPrivate(ctx, p.Executor, p.privacy, owner, r)
 }

@@ -82,7 +82,7 @@ func TestWebBudgets(t *testing.T) {
 	}
 }
 
-// files measures what every page loads.
+// files measures the files that every page loads.
 func (b *budgets) files() {
 	out, err := bundle.Build(".")
 	if err != nil {
@@ -149,7 +149,7 @@ func (b *budgets) nodes(w *world) {
 // tabsOf is the number of idle tabs of each person.
 const tabsOf = 25
 
-// tabs opens 500 pages of 20 people, and measures what the server needs for them while nothing happens. The pages are
+// tabs opens 500 pages of 20 people, and measures their memory and processor time in the server while nothing happens. The pages are
 // in a process of their own.
 func (b *budgets) tabs(w *world) {
 	const people = 20
@@ -189,7 +189,7 @@ func (b *budgets) tabs(w *world) {
 	b.add("memory of 500 idle tabs", used()-before, 60, "MiB")
 	const rest = 10 * time.Second
 	from := processor(b.t)
-	time.Sleep(rest) // the measure is what happens while nothing does
+	time.Sleep(rest) // the measure is of a time in which nothing happens
 	b.add("processor of 500 idle tabs", 100*float64(processor(b.t)-from)/float64(rest), 1, "% of a core")
 }
 

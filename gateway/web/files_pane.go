@@ -42,7 +42,7 @@ type filesRows struct {
 	// Typed and Replace are the form, as it was sent.
 	Typed   string
 	Replace bool
-	Failed  string   // what Wrong is about
+	Failed  string   // the subject of Wrong
 	Wrong   []string // why the files were refused
 	Hint    string
 	Sent    string // the result of an upload

@@ -94,7 +94,7 @@ func (w *world) grow(p *webtest.Page, path string, full bool) {
 	p.Wait(`!document.querySelector('[role=log]').hasAttribute('aria-live')`)
 }
 
-// gap has a page load again what it missed. A part that comes meanwhile stays, and a page that cannot be loaded follows
+// gap has a page load the changes that it missed. A part that comes meanwhile stays, and a page that cannot be loaded follows
 // its conversation later.
 func (w *world) gap(p *webtest.Page, path string) {
 	w.t.Helper()

@@ -205,7 +205,7 @@ func TestInvisible(t *testing.T) {
 	}
 }
 
-// TestVisible removes what shows nothing, and returns nothing of a text that cannot be seen.
+// TestVisible removes characters that show nothing. The result is empty if no other is left.
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", " a\n\tb\x00c ": "a b c", "\u200b": "", "\u200b \u200d": "", "\u3164\u2800": "", "\ufe0f": "",

@@ -17,7 +17,7 @@
 # the container's repository could not be brought to the new tip.
 no_pipes
 if [ $# -gt 0 ]; then
-	# The commit would end what is in progress, without the other side.
+	# The commit would end a merge in progress, without its other side.
 	for name in MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD rebase-merge rebase-apply; do
 		[ ! -e ".git/$name" ] || fail 95 "a merge, a rebase or the like is in progress in the work tree; end it first"
 	done

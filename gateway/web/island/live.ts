@@ -229,7 +229,7 @@ function take(page: Document, all: boolean) {
 
 /** Follows the page, and no longer the one that it was before. */
 function subscribe(before?: string) {
-  flush(); // the server goes on from what the page has
+  flush(); // the server continues from the rows of the page
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ un: before, sub: at, title: document.title, have: have() }));
 }
 

@@ -1,4 +1,4 @@
-// Uploads: files and folders come by drop or by choice, their progress is shown, and a refusal keeps what was chosen. All of it works without
+// Uploads: files and folders come by drop or by choice, their progress is shown, and a refusal keeps the choice. All of it works without
 // this file, by the form.
 
 import { announce } from './toast';

@@ -1,4 +1,4 @@
-// Wakes a link whose connection took 50 ms to open, one whose took 5 s, and one whose server answers. Prints what becomes of each.
+// Wakes a link whose connection took 50 ms to open, one whose connection took 5 s, and one whose server answers. Prints the result of each.
 
 import { Link } from '../island/term_link';
 
