@@ -2,11 +2,15 @@ package kubernetes_test
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -158,6 +162,24 @@ func TestRights(t *testing.T) {
 	if err := e.Check(t.Context()); err != nil {
 		t.Errorf("its rights do not suffice: %v", err)
 	}
+	f := &containers.Fleet{Engine: e, Dir: t.TempDir()}
+	fleet(t, f)
+	l, err := f.Acquire(t.Context(), containers.Request{Key: "run:limited"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	perform(t, l.Host, "true")
+	id := l.Host.Container().ID
+	if err := e.Assign(t.Context(), id, "run:other", nil); err != nil {
+		t.Error(err)
+	}
+	if sum, err := e.Usage(t.Context(), id, []string{containers.WorkDir}, 10); err != nil || sum.Files == 0 {
+		t.Errorf("the disk space is %+v, %v", sum, err)
+	}
+	l.Release()
+	if err := f.Remove(t.Context(), "run:limited"); err != nil {
+		t.Error(err)
+	}
 	as, err := kube.New(*limited)
 	if err != nil {
 		t.Fatal(err)
@@ -181,3 +203,102 @@ func TestRights(t *testing.T) {
 		}
 	}
 }
+
+// From its first command on a container reaches neither the API server, nor the kubelet, nor another address of the cluster.
+func TestNothingIsReached(t *testing.T) {
+	config, namespace := cluster(t)
+	server, err := url.Parse(config.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := net.DialTimeout("tcp", server.Host, 10*time.Second)
+	if err != nil {
+		t.Fatalf("the test itself must reach the API server: %v", err)
+	}
+	control.Close()
+	const addresses = "10.202.0.1:443 10.201.0.1:6443 10.201.0.1:10250 10.201.0.2:22 1.1.1.1:443"
+	script := "for a in " + server.Host + " " + server.Hostname() + ":10250 " + addresses + `; do
+		timeout 2 bash -c "exec 3<>/dev/tcp/${a%:*}/${a#*:}" 2>/dev/null && echo "open $a"
+	done
+	tail -n +3 /proc/net/dev | grep -v lo:; echo done`
+	f := &containers.Fleet{Engine: newEngine(config, namespace), Dir: t.TempDir(), Capacity: 10}
+	fleet(t, f)
+	var all sync.WaitGroup
+	for n := range 10 {
+		all.Go(func() {
+			l, err := f.Acquire(t.Context(), containers.Request{Key: fmt.Sprint("run:wall-", n)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer l.Release()
+			p, err := l.Host.Start(t.Context(), containers.Command{ID: "scan", Args: []string{"bash", "-c", script}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var said counted
+			if _, err := p.Output(&said, &said); err != nil || string(said.head) != "done\n" {
+				t.Errorf("%s, %v", said.head, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Pods take over the operator's template, and an error has the words of the cluster if they find no node.
+func TestTemplateOnCluster(t *testing.T) {
+	config, namespace := cluster(t)
+	admin, err := kube.New(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	in := "/api/v1/namespaces/" + namespace
+	for name, selector := range map[string]string{"here": "linux", "nowhere": "plan9"} {
+		if err := admin.Do(t.Context(), http.MethodPost, in+"/podtemplates", nil, map[string]any{"metadata": map[string]string{"name": name},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]string{"team": "red"}},
+				"spec": map[string]any{"nodeSelector": map[string]string{"kubernetes.io/os": selector},
+					"containers": []map[string]string{{"name": "none", "image": "none"}}}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func(template string, limit time.Duration) (containers.Container, error) {
+		e := newEngine(config, namespace)
+		e.Template = template
+		defer e.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		return e.Start(ctx, containers.Spec{Key: "run:template", Owner: "template", ClientKey: testKey})
+	}
+	c, err := start("here", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+		Spec struct {
+			NodeSelector map[string]string `json:"nodeSelector"`
+			Containers   []struct {
+				Name string `json:"name"`
+			} `json:"containers"`
+		} `json:"spec"`
+	}
+	if err := admin.Do(t.Context(), http.MethodGet, in+"/pods/"+c.ID, nil, nil, &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Metadata.Labels["team"] != "red" || p.Spec.NodeSelector["kubernetes.io/os"] != "linux" || p.Spec.Containers[0].Name != "way" {
+		t.Errorf("the pod is %+v", p)
+	}
+	if _, err := start("nowhere", 3*time.Second); err == nil || !strings.Contains(err.Error(), "nodes are available") {
+		t.Errorf("without a node: %v", err)
+	}
+	if _, err := start("missing", time.Minute); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("without its template: %v", err)
+	}
+}
+
+// testKey is the key of a client that never connects.
+const testKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

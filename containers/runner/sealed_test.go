@@ -1,9 +1,12 @@
 package runner
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOwnUsers(t *testing.T) {
@@ -27,4 +30,25 @@ func TestEnvironmentWithout(t *testing.T) {
 		!slices.Contains(env, "KUBE=kept") {
 		t.Errorf("commands have %q", env)
 	}
+}
+
+func TestAwaitMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "alive")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := make(chan struct{})
+	go func() {
+		awaitMissing(path, time.Millisecond)
+		close(missing)
+	}()
+	select {
+	case <-missing:
+		t.Fatal("the file is there")
+	case <-time.After(20 * time.Millisecond):
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	<-missing
 }
