@@ -3,6 +3,9 @@ package kubernetes_test
 import (
 	"context"
 	"crypto/rand"
+	"io"
+	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -131,7 +134,7 @@ func TestPoolAsksNothing(t *testing.T) {
 	}
 	path := "/api/v1/namespaces/" + namespace + "/pods/" + l.Host.Container().ID
 	for deadline := time.Now().Add(time.Minute); p.Metadata.Annotations["ramus.dev/key"] != "run:first"; time.Sleep(10 * time.Millisecond) {
-		if err := admin.Do(t.Context(), "GET", path, nil, nil, &p); err != nil {
+		if err := admin.Do(t.Context(), http.MethodGet, path, nil, nil, &p); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
@@ -157,7 +160,7 @@ func TestDeletedPodIsNoticed(t *testing.T) {
 	defer admin.Close()
 	id := l.Host.Container().ID
 	began := time.Now()
-	if err := admin.Do(t.Context(), "POST", "/api/v1/namespaces/"+namespace+"/pods/"+id+"/eviction", nil, map[string]any{
+	if err := admin.Do(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods/"+id+"/eviction", nil, map[string]any{
 		"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]string{"name": id}}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +182,8 @@ func TestDeletedPodIsNoticed(t *testing.T) {
 }
 
 // BenchmarkTrue measures a command over the one connection, BenchmarkOutput 100 MiB of output, BenchmarkStart a container from the
-// creation of its pod to the first command, and BenchmarkPool a container from the pool with the first command.
+// creation of its pod to the end of the first command, and BenchmarkPool that from the pool. BenchmarkPlainPod and BenchmarkPlainExec
+// measure the first and the second for a pod of the same image without ramus, as `kubectl run` and `kubectl exec` do.
 func BenchmarkTrue(b *testing.B) {
 	l := lease(b)
 	for b.Loop() {
@@ -250,4 +254,77 @@ func lease(b *testing.B) *containers.Lease {
 	}
 	b.Cleanup(l.Release)
 	return l
+}
+
+func BenchmarkPlainPod(b *testing.B) {
+	config, namespace := cluster(b)
+	admin := plainClient(b, config)
+	for b.Loop() {
+		name := plainPod(b, admin, namespace)
+		plainExec(b, admin, namespace, name)
+		b.StopTimer()
+		if err := admin.Do(b.Context(), http.MethodDelete, "/api/v1/namespaces/"+namespace+"/pods/"+name,
+			url.Values{"gracePeriodSeconds": {"0"}}, nil, nil); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+func BenchmarkPlainExec(b *testing.B) {
+	config, namespace := cluster(b)
+	admin := plainClient(b, config)
+	name := plainPod(b, admin, namespace)
+	for b.Loop() {
+		plainExec(b, admin, namespace, name)
+	}
+}
+
+func plainClient(b *testing.B, config *kube.Config) *kube.Client {
+	b.Helper()
+	admin, err := kube.New(*config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(admin.Close)
+	return admin
+}
+
+// plainPod returns the name of a new pod that runs.
+func plainPod(b *testing.B, admin *kube.Client, namespace string) string {
+	b.Helper()
+	pods := "/api/v1/namespaces/" + namespace + "/pods"
+	var p struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Status struct {
+			Phase string `json:"phase"`
+		} `json:"status"`
+	}
+	if err := admin.Do(b.Context(), http.MethodPost, pods, nil, map[string]any{"metadata": map[string]string{"generateName": "plain-"},
+		"spec": map[string]any{"restartPolicy": "Never", "containers": []map[string]any{{"name": "main", "image": taskImage,
+			"imagePullPolicy": "IfNotPresent", "command": []string{"sleep", "3600"}}}}}, &p); err != nil {
+		b.Fatal(err)
+	}
+	name := p.Metadata.Name
+	for p.Status.Phase != "Running" {
+		time.Sleep(20 * time.Millisecond) // a watch would be told at the same time
+		if err := admin.Do(b.Context(), http.MethodGet, pods+"/"+name, nil, nil, &p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return name
+}
+
+func plainExec(b *testing.B, admin *kube.Client, namespace, name string) {
+	b.Helper()
+	x, err := admin.Exec(b.Context(), kube.Command{Namespace: namespace, Pod: name, Container: "main", Args: []string{"true"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer x.Close()
+	if _, err := io.Copy(io.Discard, x); err != nil {
+		b.Fatal(err)
+	}
 }
