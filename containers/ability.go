@@ -65,7 +65,8 @@ type Usages interface {
 
 // Images is the ability to start containers from images.
 type Images interface {
-	// ImageProgram returns the program of an image. Returns [ErrUnavailable] if the engine does not have the image.
+	// ImageProgram returns the program of an image. Returns [ErrUnavailable] if the engine does not have the image, and [ErrLacks] if
+	// it starts containers from images without knowing their programs.
 	ImageProgram(ctx context.Context, image string) (ImageProgram, error)
 }
 

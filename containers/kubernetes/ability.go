@@ -47,6 +47,11 @@ func (e *Engine) SetNames(ctx context.Context, id string, names map[string]netip
 	return nil
 }
 
+// ImageProgram returns an error that is [containers.ErrLacks], because only a node reads images. See [containers.Images].
+func (e *Engine) ImageProgram(_ context.Context, image string) (containers.ImageProgram, error) {
+	return containers.ImageProgram{}, fmt.Errorf("kubernetes: cannot read the program of image %s: %w", image, containers.ErrLacks)
+}
+
 // describeImage returns the name of an image with the digest in its id. The id is the name with the digest, or the digest alone for an
 // image without a registry.
 func describeImage(name, id string) string {

@@ -98,6 +98,7 @@ var _ interface {
 	containers.Assigner
 	containers.Volumes
 	containers.Usages
+	containers.Images
 	containers.Names
 } = (*Engine)(nil)
 

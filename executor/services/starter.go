@@ -91,7 +91,12 @@ func (s *Starter) program(ctx context.Context, v service.Service) (program, erro
 		return program{image: s.Image, shell: v.Command}, nil
 	}
 	p, err := images.ImageProgram(ctx, v.Image)
-	if err != nil {
+	switch {
+	case errors.Is(err, containers.ErrLacks) && v.Command == "":
+		return program{}, &Failed{v.Name, fmt.Sprintf("needs command: the engine %s does not know the programs of images", s.Fleet.Engine.Name())}
+	case errors.Is(err, containers.ErrLacks):
+		return program{image: v.Image, shell: v.Command}, nil
+	case err != nil:
 		return program{}, err
 	}
 	args := slices.Concat(p.Entry, p.Args)

@@ -18,7 +18,8 @@ type Service struct {
 	// they are those of the image.
 	Image string   `json:"image,omitempty"`
 	Args  []string `json:"args,omitempty"`
-	// Command is a shell command. It runs if the engine has no images or Image is empty.
+	// Command is a shell command. It runs if the engine has no images, or Image is empty. An engine that has images, but does not know
+	// their programs, runs it in Image.
 	Command string `json:"command,omitempty"`
 	// Env is the environment of the program and of Ready.
 	Env map[string]string `json:"env,omitempty"`
