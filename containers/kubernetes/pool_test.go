@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/kube"
 	"github.com/ramus-dev/ramus/containers/kubernetes"
 	"github.com/ramus-dev/ramus/containers/layer"
@@ -179,6 +180,13 @@ func TestDeletedPodIsNoticed(t *testing.T) {
 		t.Error("the evicted pod was given out again")
 	}
 	perform(t, l.Host, "true")
+}
+
+func TestDisk(t *testing.T) {
+	config, namespace := cluster(t)
+	engine := newEngine(config, namespace)
+	defer engine.Close()
+	containerstest.Disk(t, engine, nil)
 }
 
 // BenchmarkTrue measures a command over the one connection, BenchmarkOutput 100 MiB of output, BenchmarkStart a container from the

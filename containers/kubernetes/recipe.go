@@ -52,8 +52,12 @@ const lastLines = "FallbackToLogsOnError"
 // sidecarLife bounds the life of a pod of a sidecar whose ramus is gone for good.
 const sidecarLife = 24 * time.Hour
 
-// diskSpare is the part of limits.disk after which Kubernetes ends the whole pod. The fleet ends the commands before.
-const diskSpare = 1.2
+// diskSpare is the least space beyond limits.disk with which Kubernetes ends the whole pod. The fleet measures each ten seconds, and ends
+// the commands alone.
+const diskSpare = 4 << 30
+
+// diskLimit returns the space with which Kubernetes ends a pod.
+func diskLimit(disk int64) int64 { return disk + max(disk/5, diskSpare) }
 
 func hash(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
@@ -186,7 +190,7 @@ func (r recipe) task(s containers.Spec, image string) (*pod, error) {
 	requests := map[string]string{"memory": bytesOf(min(r.requests.memory(), l.Memory)), "cpu": milli(math.Min(r.requests.cpus(), l.CPUs))}
 	disk := emptyDir{}
 	if l.Disk > 0 {
-		disk.SizeLimit = bytesOf(int64(float64(l.Disk) * diskSpare))
+		disk.SizeLimit = bytesOf(diskLimit(l.Disk))
 		limits["ephemeral-storage"], requests["ephemeral-storage"] = disk.SizeLimit, "64Mi"
 	}
 	p.Spec.Containers = append(p.Spec.Containers, container{
