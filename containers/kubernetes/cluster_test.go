@@ -157,8 +157,7 @@ func TestRights(t *testing.T) {
 	do(in+"/serviceaccounts/ramus/token", map[string]any{"spec": map[string]any{"expirationSeconds": 600}}, &token)
 
 	limited := admin.WithToken(token.Status.Token)
-	e := &kubernetes.Engine{Cluster: limited, Namespace: namespace, Runtime: runtimeImage, Image: taskImage}
-	defer e.Close()
+	e := newEngine(t, limited, namespace)
 	if err := e.Check(t.Context()); err != nil {
 		t.Errorf("its rights do not suffice: %v", err)
 	}
@@ -221,7 +220,7 @@ func TestNothingIsReached(t *testing.T) {
 		timeout 2 bash -c "exec 3<>/dev/tcp/${a%:*}/${a#*:}" 2>/dev/null && echo "open $a"
 	done
 	tail -n +3 /proc/net/dev | grep -v lo:; echo done`
-	f := &containers.Fleet{Engine: newEngine(config, namespace), Dir: t.TempDir(), Capacity: 10}
+	f := &containers.Fleet{Engine: newEngine(t, config, namespace), Dir: t.TempDir(), Capacity: 10}
 	fleet(t, f)
 	var all sync.WaitGroup
 	for n := range 10 {
@@ -264,9 +263,8 @@ func TestTemplateOnCluster(t *testing.T) {
 		}
 	}
 	start := func(template string, limit time.Duration) (containers.Container, error) {
-		e := newEngine(config, namespace)
+		e := newEngine(t, config, namespace)
 		e.Template = template
-		defer e.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return e.Start(ctx, containers.Spec{Key: "run:template", Owner: "template", ClientKey: testKey})

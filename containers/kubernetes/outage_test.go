@@ -14,7 +14,7 @@ import (
 // A program of the cluster that is killed ends no command and repeats none, and no output is lost. It comes back by itself.
 func TestOutages(t *testing.T) {
 	config, namespace := cluster(t)
-	f := &containers.Fleet{Engine: newEngine(config, namespace), Dir: t.TempDir()}
+	f := &containers.Fleet{Engine: newEngine(t, config, namespace), Dir: t.TempDir()}
 	fleet(t, f)
 	l, err := f.Acquire(t.Context(), containers.Request{Key: "run:outage"})
 	if err != nil {

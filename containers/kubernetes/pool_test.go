@@ -52,8 +52,15 @@ func (e *held) Usage(ctx context.Context, id string, inside []string, most int64
 	return e.Engine.Usage(ctx, id, inside, most)
 }
 
-func newEngine(config *kube.Config, namespace string) *kubernetes.Engine {
-	return &kubernetes.Engine{Cluster: config, Namespace: namespace, Runtime: runtimeImage, Image: taskImage, UserNamespaces: true}
+// newEngine returns an engine that is closed when the test ends, after the fleets that it got later.
+func newEngine(tb testing.TB, config *kube.Config, namespace string) *kubernetes.Engine {
+	e := &kubernetes.Engine{Cluster: config, Namespace: namespace, Runtime: runtimeImage, Image: taskImage, UserNamespaces: true}
+	tb.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return e
 }
 
 // fleet opens a fleet whose containers are removed when the test ends.
@@ -101,7 +108,7 @@ func (c *counted) Write(p []byte) (int, error) {
 // nothing. It learns the caller's name afterwards.
 func TestPoolAsksNothing(t *testing.T) {
 	config, namespace := cluster(t)
-	engine := &held{Engine: newEngine(config, namespace)}
+	engine := &held{Engine: newEngine(t, config, namespace)}
 	f := &containers.Fleet{Engine: engine, Dir: t.TempDir(), Pool: 2}
 	fleet(t, f)
 	if err := f.Warm(t.Context(), containers.Request{}); err != nil {
@@ -147,7 +154,7 @@ func TestPoolAsksNothing(t *testing.T) {
 // A pod that is deleted, as by a drain, ends its host at once, and the caller has another one.
 func TestDeletedPodIsNoticed(t *testing.T) {
 	config, namespace := cluster(t)
-	f := &containers.Fleet{Engine: newEngine(config, namespace), Dir: t.TempDir(), Pool: 1}
+	f := &containers.Fleet{Engine: newEngine(t, config, namespace), Dir: t.TempDir(), Pool: 1}
 	fleet(t, f)
 	l, err := f.Acquire(t.Context(), containers.Request{Key: "run:drained"})
 	if err != nil {
@@ -184,9 +191,7 @@ func TestDeletedPodIsNoticed(t *testing.T) {
 
 func TestDisk(t *testing.T) {
 	config, namespace := cluster(t)
-	engine := newEngine(config, namespace)
-	defer engine.Close()
-	containerstest.Disk(t, engine, nil)
+	containerstest.Disk(t, newEngine(t, config, namespace), nil)
 }
 
 // BenchmarkTrue measures a command over the one connection, BenchmarkOutput 100 MiB of output, BenchmarkStart a container from the
@@ -212,7 +217,7 @@ func BenchmarkOutput(b *testing.B) {
 
 func BenchmarkStart(b *testing.B) {
 	config, namespace := cluster(b)
-	f := &containers.Fleet{Engine: newEngine(config, namespace), Dir: b.TempDir()}
+	f := &containers.Fleet{Engine: newEngine(b, config, namespace), Dir: b.TempDir()}
 	fleet(b, f)
 	for b.Loop() {
 		acquire(b, f)
@@ -221,7 +226,7 @@ func BenchmarkStart(b *testing.B) {
 
 func BenchmarkPool(b *testing.B) {
 	config, namespace := cluster(b)
-	f := &containers.Fleet{Engine: newEngine(config, namespace), Dir: b.TempDir(), Pool: 1}
+	f := &containers.Fleet{Engine: newEngine(b, config, namespace), Dir: b.TempDir(), Pool: 1}
 	fleet(b, f)
 	for b.Loop() {
 		b.StopTimer()
@@ -254,7 +259,7 @@ func acquire(b *testing.B, f *containers.Fleet) {
 func lease(b *testing.B) *containers.Lease {
 	b.Helper()
 	config, namespace := cluster(b)
-	f := &containers.Fleet{Engine: newEngine(config, namespace), Dir: b.TempDir()}
+	f := &containers.Fleet{Engine: newEngine(b, config, namespace), Dir: b.TempDir()}
 	fleet(b, f)
 	l, err := f.Acquire(b.Context(), containers.Request{Key: "run:bench"})
 	if err != nil {
