@@ -5,7 +5,7 @@
 #   scripts/cluster.sh down          ends it; nothing is left but the folder with the programs
 #   scripts/cluster.sh down --forget ends it, and removes its images, certificates and logs too
 #   scripts/cluster.sh build         builds the programs alone: minutes once, nothing afterwards
-#   scripts/cluster.sh images        puts the image of the runner and ramus/task:latest of Docker into the node
+#   scripts/cluster.sh images        puts the image of the runner, and ramus/task:latest and ramus/browser:latest of Docker into the node
 #   scripts/cluster.sh load < TAR    puts the images of a `docker save` into the node
 #   scripts/cluster.sh in COMMAND…   runs a command in the network of the cluster, with KUBECONFIG
 #   scripts/cluster.sh kill PROGRAM  kills etcd, apiserver, controller-manager, scheduler, containerd or kubelet; it comes back
@@ -254,11 +254,14 @@ images() {
     alive || die "it is not up (make cluster)"
     runner
     image localhost/ramus/runner:dev '["/ramus-runner","way","hold"]' "$STATE/ramus-runner" | load
-    if command -v docker >/dev/null && docker image inspect ramus/task:latest >/dev/null 2>&1; then
-        docker save ramus/task:latest | load
-    else
-        say "Docker has no image ramus/task:latest here, so the node has none (make image)"
-    fi
+    local name
+    for name in task browser; do
+        if command -v docker >/dev/null && docker image inspect ramus/$name:latest >/dev/null 2>&1; then
+            docker save ramus/$name:latest | load
+        else
+            say "Docker has no image ramus/$name:latest here, so the node has none (make image, make browser)"
+        fi
+    done
 }
 
 # --- the programs, in the namespaces ---

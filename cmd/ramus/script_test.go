@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers/kubernetes/clustertest"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
@@ -79,7 +80,7 @@ func TestScript(t *testing.T) {
 				return sandboxError == nil, nil
 			}
 			if cond == "cluster" {
-				return clusterNetwork() != "", nil
+				return clustertest.Network() != "", nil
 			}
 			if cond == "devcontainer" { // and Docker
 				return exec.Command("docker", "image", "inspect", "ramus/task:latest").Run() == nil &&
@@ -106,7 +107,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("PROGRAMS", bin)
 			e.Setenv("UPGRADE", filepath.Join(filepath.Dir(examples), "cmd", "ramus", "testdata", "upgrade"))
 			e.Setenv("DEVCONTAINER", devcontainer())
-			e.Setenv("CLUSTER_DIR", clusterDir())
+			e.Setenv("CLUSTER_DIR", clustertest.Dir())
 			e.Setenv("STORY", strings.ToLower(rand.Text()[:8]))
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
 			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),

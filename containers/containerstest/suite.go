@@ -34,6 +34,8 @@ type Options struct {
 	// Lacks names abilities ([containers.AbilityMemory] and so on) that the engine does not have on this machine. Their
 	// tests are left out, and the log names them.
 	Lacks []string
+	// Omit names tests of the suite that another function of this package runs for the engine.
+	Omit []string
 	// BrowserImage is an image with Chromium. If it is empty or does not exist, its test is left out.
 	BrowserImage string
 	// Left, if not nil, names the remains of an owner's sidecars in the engine.
@@ -42,31 +44,26 @@ type Options struct {
 	Many int
 }
 
+// Browser tests a real browser as a sidecar, for an engine whose sidecars have one image. See [Run], of which it is a part.
+func Browser(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
+	s := newSuite(t, open, o)
+	t.Cleanup(func() {
+		if err := s.engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.declared()
+	testSidecarBrowser(s, t)
+}
+
 // Run tests an engine. Each call of open returns a new value over the same state, as after a restart of the process.
 // open must not close it.
 func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Many == 0 {
-		o.Many = 20
-	}
-	s := &suite{
-		Options: o, open: open, engine: open(t), signer: signer,
-		owner: "owner-" + rand.Text(), mark: "mark" + rand.Text(), dir: t.TempDir(),
-	}
-	if err := s.engine.Check(t.Context()); err != nil {
-		t.Skipf("cannot run here: engine %s: %v", s.engine.Name(), err)
-	}
+	s := newSuite(t, open, o)
+	before := runtime.NumGoroutine()
 	for _, name := range o.Lacks {
 		t.Logf("not given by engine %s here, and not tested: %s", s.engine.Name(), name)
 	}
-	before := runtime.NumGoroutine()
 	abilities := s.declared()
 	for name, has := range abilities {
 		if !has {
@@ -121,8 +118,8 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"SidecarSweep", containers.AbilitySidecar, testSidecarSweep},
 		{"SidecarMany", containers.AbilitySidecar, testSidecarMany},
 	} {
-		if has, known := abilities[test.needs]; known && !has || slices.Contains(o.Lacks, test.needs) {
-			continue // named above
+		if has, known := abilities[test.needs]; known && !has || slices.Contains(o.Lacks, test.needs) || slices.Contains(o.Omit, test.name) {
+			continue // named above, or run elsewhere
 		}
 		if strings.HasPrefix(test.name, "Sidecar") && !abilities[abilitySidecars] {
 			continue
@@ -134,6 +131,30 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		t.Error(err)
 	}
 	noGoroutinesLeft(t, before)
+}
+
+// newSuite opens an engine for tests. It skips the test if the engine cannot start containers here.
+func newSuite(t *testing.T, open func(t *testing.T) containers.Engine, o Options) *suite {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Many == 0 {
+		o.Many = 20
+	}
+	s := &suite{
+		Options: o, open: open, engine: open(t), signer: signer,
+		owner: "owner-" + rand.Text(), mark: "mark" + rand.Text(), dir: t.TempDir(),
+	}
+	if err := s.engine.Check(t.Context()); err != nil {
+		t.Skipf("cannot run here: engine %s: %v", s.engine.Name(), err)
+	}
+	return s
 }
 
 // Names of the abilities, for the table and the log.

@@ -8,10 +8,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,76 +17,41 @@ import (
 	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/kube"
 	"github.com/ramus-dev/ramus/containers/kubernetes"
+	"github.com/ramus-dev/ramus/containers/kubernetes/clustertest"
 )
 
-// The images that scripts/cluster.sh puts into the node.
 const (
-	runtimeImage = "localhost/ramus/runner:dev"
-	taskImage    = "ramus/task:latest"
+	runtimeImage = clustertest.RuntimeImage
+	taskImage    = clustertest.TaskImage
+	browserImage = clustertest.BrowserImage
 )
 
-// insideEnv is set in the process that runs in the network of the cluster.
-const insideEnv = "RAMUS_CLUSTER_INSIDE"
-
-// TestMain moves the tests into the network of the cluster of scripts/cluster.sh, if one is up. So nothing looks for the address of a
-// cluster that has ended on the machine's own network.
 func TestMain(m *testing.M) {
-	if os.Getenv(insideEnv) == "" {
-		if init, err := os.ReadFile(filepath.Join(clusterDir(), "run", "init")); err == nil {
-			namespace := "/proc/" + strings.TrimSpace(string(init)) + "/ns/net"
-			enter, lerr := exec.LookPath("nsenter")
-			if _, err := os.Stat(namespace); err == nil && lerr == nil && os.Geteuid() == 0 {
-				args := append([]string{enter, "--net=" + namespace, "--", os.Args[0]}, os.Args[1:]...)
-				_ = syscall.Exec(enter, args, append(os.Environ(), insideEnv+"=1")) // only an error returns
-			}
-		}
-	}
+	_ = clustertest.Enter() // without a cluster its tests are skipped
 	os.Exit(m.Run())
-}
-
-func clusterDir() string {
-	if dir := os.Getenv("CLUSTER"); dir != "" {
-		return dir
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(cache, "ramus", "cluster")
 }
 
 // cluster returns the configuration of the administrator, and a namespace that ends with the test. It skips the test if no
 // cluster is up.
 func cluster(tb testing.TB) (*kube.Config, string) {
 	tb.Helper()
-	if os.Getenv(insideEnv) == "" {
+	if !clustertest.Inside() {
 		if os.Getenv("RAMUS_TEST") == "full" {
 			tb.Skip("cannot run here: no Kubernetes cluster is up (make cluster)")
 		}
 		tb.Skip("only with a Kubernetes cluster (make test-cluster)")
 	}
-	config, err := kube.Load(filepath.Join(clusterDir(), "pki", "admin.kubeconfig"), "")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	client, err := kube.New(*config)
+	client, config, err := clustertest.Admin()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(client.Close)
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
-	var made struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-	}
-	err = client.Do(ctx, http.MethodPost, "/api/v1/namespaces", nil, map[string]any{"metadata": map[string]any{
-		"generateName": "suite-", "labels": map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}}}, &made)
+	name, err := clustertest.MakeNamespace(ctx, client, "suite-")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	name := made.Metadata.Name
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -111,6 +74,7 @@ func TestKubernetes(t *testing.T) {
 		Image: taskImage,
 		// Sidecars share the limits of their standing container. Their processes are limited by their user, not by a group.
 		Lacks: []string{containers.AbilityPIDs},
+		Omit:  []string{"SidecarBrowser"}, // see TestBrowser
 		Many:  10,
 		Left: func(owner string) []string {
 			e := open(t)
@@ -126,6 +90,18 @@ func TestKubernetes(t *testing.T) {
 			return left
 		},
 	})
+}
+
+// TestBrowser runs Chromium as a sidecar with its default limits. All sidecars of a pod have one image.
+func TestBrowser(t *testing.T) {
+	config, namespace := cluster(t)
+	if err := exec.Command("docker", "image", "inspect", browserImage).Run(); err != nil {
+		t.Skipf("cannot run here: Docker has no image %s that the node could have (make browser)", browserImage)
+	}
+	containerstest.Browser(t, func(*testing.T) containers.Engine {
+		return &kubernetes.Engine{Cluster: config, Namespace: namespace, Runtime: runtimeImage, Image: taskImage,
+			UserNamespaces: true, Side: kubernetes.Side{Image: browserImage, Count: 1}}
+	}, containerstest.Options{Image: taskImage, BrowserImage: browserImage})
 }
 
 // TestRights has the engine work with the rights that it documents, and tries what they must not allow.

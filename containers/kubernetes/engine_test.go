@@ -192,22 +192,13 @@ func TestEndOfAPodClosesItsConnections(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f, e := newFake(t)
-			c, err := e.Start(bounded(t), newSpec())
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn, err := e.Dial(bounded(t), c.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			f, e, c, conn := dialled(t, greet)
 			conn.SetReadDeadline(time.Now().Add(time.Minute))
 			test.end(f, c.ID)
 			if _, err := io.Copy(io.Discard, conn); !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("the connection does not end as a lost one: %v", err)
 			}
-			_, err = e.Dial(bounded(t), c.ID)
+			_, err := e.Dial(bounded(t), c.ID)
 			if !errors.Is(err, containers.ErrGone) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("dialled again: %v", err)
 			}
@@ -454,16 +445,7 @@ func TestCheck(t *testing.T) {
 
 // A connection that stands costs no request, so a container of the pool is taken without one.
 func TestConnectionsMakeNoRequests(t *testing.T) {
-	f, e := newFake(t)
-	c, err := e.Start(bounded(t), newSpec())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := e.Dial(bounded(t), c.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	f, e, c, conn := dialled(t, greet)
 	before := len(f.asked())
 	for range 10 {
 		if _, err := conn.Write([]byte("x")); err != nil {

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/kube"
 	"github.com/ramus-dev/ramus/containers/kubernetes/way"
 )
@@ -52,6 +54,25 @@ func newFake(t *testing.T) (*fake, *Engine) {
 		server.Close()
 	})
 	return f, e
+}
+
+// dialled returns a pod of a new API server, and a connection to it that exec serves.
+func dialled(t *testing.T, exec func(ws *websocket.Conn, pod, container string, args []string)) (*fake, *Engine, containers.Container, net.Conn) {
+	t.Helper()
+	f, e := newFake(t)
+	c, err := e.Start(bounded(t), newSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.exec = exec
+	f.mu.Unlock()
+	conn, err := e.Dial(bounded(t), c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return f, e, c, conn
 }
 
 func refusal(w http.ResponseWriter, code int, reason, message string) {

@@ -90,19 +90,8 @@ func (e *echo) cut() {
 
 // A connection goes on when its streams break, and nothing is lost or repeated. It ends with its pod.
 func TestLinkOutlivesItsStreams(t *testing.T) {
-	f, e := newFake(t)
-	c, err := e.Start(bounded(t), newSpec())
-	if err != nil {
-		t.Fatal(err)
-	}
 	play := &echo{sessions: map[string]*way.Stream{}, ws: map[*websocket.Conn]bool{}}
-	f.mu.Lock()
-	f.exec = play.serve
-	f.mu.Unlock()
-	conn, err := e.Dial(bounded(t), c.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, e, c, conn := dialled(t, play.serve)
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	stop, cutting := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -140,20 +129,8 @@ func TestLinkOutlivesItsStreams(t *testing.T) {
 
 // A pod that has forgotten a connection, because its first container has ended, loses it.
 func TestLinkThatThePodForgot(t *testing.T) {
-	f, e := newFake(t)
-	c, err := e.Start(bounded(t), newSpec())
-	if err != nil {
-		t.Fatal(err)
-	}
 	play := &echo{sessions: map[string]*way.Stream{}, ws: map[*websocket.Conn]bool{}}
-	f.mu.Lock()
-	f.exec = play.serve
-	f.mu.Unlock()
-	conn, err := e.Dial(bounded(t), c.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	_, e, c, conn := dialled(t, play.serve)
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
