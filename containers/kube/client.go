@@ -52,7 +52,8 @@ func New(c Config) (*Client, error) {
 		}
 		return found.certificate, nil
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: c.Dial, TLSClientConfig: client.tls.Clone(),
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: c.Dial,
+		TLSClientConfig:   client.tls.Clone(),
 		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 10 * time.Second,
 		// A connection whose other side is gone is found by its silence.
@@ -106,8 +107,8 @@ const (
 	StrategicPatch = "application/strategic-merge-patch+json"
 )
 
-// Do sends a request. body is encoded as JSON unless it is nil, and the answer is decoded into answer unless that is nil. The
-// method PATCH sends a [MergePatch].
+// Do sends a request. body is encoded as JSON unless it is nil, and the answer is decoded into answer unless that is
+// nil. The method PATCH sends a [MergePatch].
 func (c *Client) Do(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	var in io.Reader
 	if body != nil {
@@ -149,7 +150,8 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 }
 
 // request makes a request with the credential.
-func (c *Client) request(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, method, path string, query url.Values,
+	body io.Reader) (*http.Request, error) {
 	c.requests.Add(1)
 	u := *c.base
 	u.Path += path

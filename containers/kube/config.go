@@ -25,7 +25,8 @@ type Config struct {
 	Server string
 	// Namespace is the namespace of the context, or of the pod. It may be empty.
 	Namespace string
-	// CA has the certificates that the API server's may be signed by, in PEM. If it is empty, those of the machine apply.
+	// CA has the certificates that the API server's may be signed by, in PEM. If it is empty, those of the machine
+	// apply.
 	CA []byte
 	// ServerName is the name in the API server's certificate. If it is empty, it is the one in Server.
 	ServerName string
@@ -50,8 +51,8 @@ const maxFile = 1 << 20
 // Files of a pod's service account.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// InCluster returns the configuration of the pod that this process runs in. Returns [os.ErrNotExist] if it runs in none, or in
-// one without the token of a service account.
+// InCluster returns the configuration of the pod that this process runs in. Returns [os.ErrNotExist] if it runs in
+// none, or in one without the token of a service account.
 func InCluster() (*Config, error) { return inCluster(serviceAccount, os.Getenv) }
 
 func inCluster(dir string, getenv func(string) string) (*Config, error) {
@@ -71,7 +72,8 @@ func inCluster(dir string, getenv func(string) string) (*Config, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read the namespace of the pod: %w", err)
 	}
-	return &Config{Server: "https://" + net.JoinHostPort(host, port), CA: ca, Namespace: strings.TrimSpace(string(namespace)),
+	return &Config{Server: "https://" + net.JoinHostPort(host, port), CA: ca,
+		Namespace:  strings.TrimSpace(string(namespace)),
 		credential: tokenFile(token)}, nil
 }
 
@@ -151,7 +153,8 @@ func Load(path, context string) (*Config, error) {
 	case !strings.HasPrefix(config.Server, "https://"):
 		return wrap(fmt.Errorf("the server %q of context %q is not https://…", c.Server, context))
 	case c.Insecure:
-		return wrap(errors.New("insecure-skip-tls-verify would send the credential to any server: set certificate-authority"))
+		return wrap(errors.New(
+			"insecure-skip-tls-verify would send the credential to any server: set certificate-authority"))
 	case c.Proxy != "":
 		return wrap(errors.New("proxy-url is not supported: set HTTPS_PROXY"))
 	}

@@ -59,7 +59,8 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Server != "https://10.0.0.1:6443" || c.Namespace != "boxes" || string(c.CA) != "ca" || tokenOf(t, c) != "secret" {
+	if c.Server != "https://10.0.0.1:6443" || c.Namespace != "boxes" || string(c.CA) != "ca" ||
+		tokenOf(t, c) != "secret" {
 		t.Errorf("loaded %+v", c)
 	}
 	if c, err = Load(path, "file"); err != nil {
@@ -72,7 +73,8 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	for context, want := range map[string]string{
-		"nobody": "no token", "open": "insecure-skip-tls-verify", "plain": "not https", "lost": `no cluster "none"`, "other": `no context "other"`,
+		"nobody": "no token", "open": "insecure-skip-tls-verify", "plain": "not https", "lost": `no cluster "none"`,
+		"other": `no context "other"`,
 	} {
 		if _, err := Load(path, context); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("context %s: %v", context, err)
@@ -147,7 +149,8 @@ func FuzzParse(f *testing.F) {
 
 func FuzzParseCredential(f *testing.F) {
 	f.Add(`{"status":{"token":"t","expirationTimestamp":"2030-01-01T00:10:00Z"}}`)
-	f.Add(`{"status":{"clientCertificateData":"x","clientKeyData":"` + base64.StdEncoding.EncodeToString([]byte("x")) + `"}}`)
+	f.Add(`{"status":{"clientCertificateData":"x","clientKeyData":"` + base64.StdEncoding.EncodeToString([]byte("x")) +
+		`"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		c, _, err := parseCredential([]byte(text))
 		if err == nil && c.token == "" && c.certificate == nil {

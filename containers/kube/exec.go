@@ -49,8 +49,8 @@ const (
 	handshakeWait = 30 * time.Second
 )
 
-// Exec is the stdin and stdout of a command as a connection. Write is stdin and Read is stdout. One goroutine may read while
-// others write. Close ends the streams, and the command's stdin with them, and not the command.
+// Exec is the stdin and stdout of a command as a connection. Write is stdin and Read is stdout. One goroutine may read
+// while others write. Close ends the streams, and the command's stdin with them, and not the command.
 type Exec struct {
 	ws     *websocket.Conn
 	stderr io.Writer
@@ -71,7 +71,8 @@ func (e *ExitError) Error() string { return "exit status " + strconv.Itoa(e.Code
 
 // Exec starts a command in a running container. Returns a [StatusError] if the server refuses.
 func (c *Client) Exec(ctx context.Context, command Command) (*Exec, error) {
-	q := url.Values{"container": {command.Container}, "command": command.Args, "stdin": {strconv.FormatBool(command.Input)}, "stdout": {"true"},
+	q := url.Values{"container": {command.Container}, "command": command.Args,
+		"stdin": {strconv.FormatBool(command.Input)}, "stdout": {"true"},
 		"stderr": {"true"}}
 	r, err := c.request(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(command.Namespace)+"/pods/"+
 		url.PathEscape(command.Pod)+"/exec", q, nil)
@@ -99,7 +100,8 @@ func (c *Client) Exec(ctx context.Context, command Command) (*Exec, error) {
 	}
 	if ws.Subprotocol() != execProtocol {
 		ws.Close()
-		return nil, fmt.Errorf("the API server does not speak %s: Kubernetes 1.30 is the oldest that works", execProtocol)
+		return nil, fmt.Errorf("the API server does not speak %s: Kubernetes 1.30 is the oldest that works",
+			execProtocol)
 	}
 	ws.SetReadLimit(maxMessage)
 	stderr := command.Stderr
@@ -109,8 +111,8 @@ func (c *Client) Exec(ctx context.Context, command Command) (*Exec, error) {
 	return &Exec{ws: ws, stderr: stderr, code: -1}, nil
 }
 
-// Read reads stdout. Returns [io.EOF] when the command ended with 0, and an [ExitError] when it ended with another status. Read
-// passes stderr on.
+// Read reads stdout. Returns [io.EOF] when the command ended with 0, and an [ExitError] when it ended with another
+// status. Read passes stderr on.
 func (e *Exec) Read(p []byte) (int, error) {
 	e.reading.Lock()
 	defer e.reading.Unlock()
@@ -189,7 +191,8 @@ func parseExit(text []byte) (int, error) {
 			}
 		}
 	}
-	return -1, &StatusError{Code: s.Code, Reason: s.Reason, Message: cmp.Or(s.Message, "the command failed for no given reason")}
+	return -1, &StatusError{Code: s.Code, Reason: s.Reason,
+		Message: cmp.Or(s.Message, "the command failed for no given reason")}
 }
 
 // Write writes stdin.

@@ -30,9 +30,10 @@ var ErrExpired = errors.New("the version is too old")
 // maxChange bounds one change, in bytes. etcd keeps objects of 1.5 MB at most.
 const maxChange = 8 << 20
 
-// Watch calls each with the changes of objects, in their order, until the server ends the answer, each returns an error, or ctx is
-// done. Servers end answers after some minutes, and then Watch returns nil. query has resourceVersion, after which the changes
-// begin, and selectors. Returns [ErrExpired] if the server no longer has the changes after that version.
+// Watch calls each with the changes of objects, in their order, until the server ends the answer, each returns an
+// error, or ctx is done. Servers end answers after some minutes, and then Watch returns nil. query has resourceVersion,
+// after which the changes begin, and selectors. Returns [ErrExpired] if the server no longer has the changes after that
+// version.
 func (c *Client) Watch(ctx context.Context, path string, query url.Values, each func(Change) error) error {
 	q := url.Values{}
 	for k, v := range query {

@@ -25,8 +25,9 @@ var permissions = []permission{
 	{"pods", "exec", []string{"get", "create"}},
 }
 
-// Check reports whether the engine can start containers: the API server answers, the credential has its rights in the namespace, and
-// the namespace admits a pod like those of containers. It starts none. The error names all problems at once.
+// Check reports whether the engine can start containers: the API server answers, the credential has its rights in the
+// namespace, and the namespace admits a pod like those of containers. It starts none. The error names all problems at
+// once.
 func (e *Engine) Check(ctx context.Context) error {
 	var version struct {
 		GitVersion string `json:"gitVersion"`
@@ -44,7 +45,8 @@ func (e *Engine) Check(ctx context.Context) error {
 	}
 	var problems []error
 	if len(lacks) > 0 {
-		problems = append(problems, fmt.Errorf("the credential lacks rights in namespace %s: %s (docs/kubernetes.md has the Role)",
+		problems = append(problems, fmt.Errorf(
+			"the credential lacks rights in namespace %s: %s (docs/kubernetes.md has the Role)",
 			e.namespace(), strings.Join(lacks, ", ")))
 	} else if err := e.admitted(ctx); err != nil {
 		problems = append(problems, err)
@@ -79,7 +81,8 @@ func (e *Engine) lackingRights(ctx context.Context) ([]string, error) {
 // may asks the API server whether the credential has a right in the namespace.
 func (e *Engine) may(ctx context.Context, verb, group, resource, subresource string) (bool, error) {
 	review := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-		"spec": map[string]any{"resourceAttributes": map[string]string{"namespace": e.namespace(), "verb": verb, "group": group,
+		"spec": map[string]any{"resourceAttributes": map[string]string{"namespace": e.namespace(), "verb": verb,
+			"group":    group,
 			"resource": resource, "subresource": subresource}}}
 	var answer struct {
 		Status struct {
@@ -112,13 +115,14 @@ func (e *Engine) admitted(ctx context.Context) error {
 		return fmt.Errorf("%w (kubectl create namespace %s)", err, e.namespace())
 	case kube.IsCode(err, http.StatusForbidden) && strings.Contains(err.Error(), "PodSecurity"):
 		// The first container needs CAP_NET_ADMIN, to take the network of its pod away.
-		return fmt.Errorf("%w (kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged)", err, e.namespace())
+		return fmt.Errorf("%w (kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged)", err,
+			e.namespace())
 	}
 	return err
 }
 
-// Walls returns which walls around containers the cluster gives, in addition to those that ramus makes, and which it does not give, or
-// does not show to the credential. It is for people.
+// Walls returns which walls around containers the cluster gives, in addition to those that ramus makes, and which it
+// does not give, or does not show to the credential. It is for people.
 func (e *Engine) Walls(ctx context.Context) (has, lacks []string) {
 	has = append(has, "each pod deletes its network interfaces, and its runner does not start while there is one")
 	lack := func(format string, args ...any) { lacks = append(lacks, fmt.Sprintf(format, args...)) }
@@ -154,7 +158,8 @@ func (e *Engine) Walls(ctx context.Context) (has, lacks []string) {
 	}
 
 	if !e.UserNamespaces {
-		lack("root in a container is root of its node's kernel, and nothing bounds processes but the kubelet's podPidsLimit (kubernetes.user_namespaces is off)")
+		lack("root in a container is root of its node's kernel, and nothing bounds processes but the kubelet's " +
+			"podPidsLimit (kubernetes.user_namespaces is off)")
 		return has, lacks
 	}
 	var nodes struct {
@@ -169,7 +174,8 @@ func (e *Engine) Walls(ctx context.Context) (has, lacks []string) {
 			} `json:"status"`
 		} `json:"items"`
 	}
-	if err := e.ask(ctx, shortWait, "list nodes", http.MethodGet, "/api/v1/nodes", url.Values{"limit": {fmt.Sprint(pageSize)}}, nil,
+	if err := e.ask(ctx, shortWait, "list nodes", http.MethodGet, "/api/v1/nodes",
+		url.Values{"limit": {fmt.Sprint(pageSize)}}, nil,
 		&nodes); err != nil {
 		lack("whether nodes have user namespaces is not known: %v", err)
 		return has, lacks

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster returns the configuration of the administrator, and a namespace that ends with the test. It skips the test if no
-// cluster is up.
+// cluster returns the configuration of the administrator, and a namespace that ends with the test. It skips the test if
+// no cluster is up.
 func cluster(tb testing.TB) (*kube.Config, string) {
 	tb.Helper()
 	if !clustertest.Inside() {
@@ -68,11 +68,13 @@ func TestKubernetes(t *testing.T) {
 		return &kubernetes.Engine{Cluster: config, Namespace: namespace, Runtime: runtimeImage, Image: taskImage,
 			UserNamespaces: true,
 			// The limits are those of the suite's test of memory.
-			Side: kubernetes.Side{Image: taskImage, Count: 4, Limits: containers.Limits{Memory: 200 << 20, Tmp: 1 << 30}}}
+			Side: kubernetes.Side{Image: taskImage, Count: 4,
+				Limits: containers.Limits{Memory: 200 << 20, Tmp: 1 << 30}}}
 	}
 	containerstest.Run(t, open, containerstest.Options{
 		Image: taskImage,
-		// Sidecars share the limits of their standing container. Their processes are limited by their user, not by a group.
+		// Sidecars share the limits of their standing container. Their processes are limited by their user, not by a
+		// group.
 		Lacks: []string{containers.AbilityPIDs},
 		Omit:  []string{"SidecarBrowser"}, // see TestBrowser
 		Many:  10,
@@ -121,7 +123,8 @@ func TestRights(t *testing.T) {
 	in := "/api/v1/namespaces/" + namespace
 	rbac := "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace
 	do(in+"/serviceaccounts", map[string]any{"metadata": map[string]string{"name": "ramus"}}, nil)
-	do(rbac+"/roles", map[string]any{"metadata": map[string]string{"name": "ramus"}, "rules": kubernetes.Rules(false)}, nil)
+	do(rbac+"/roles", map[string]any{"metadata": map[string]string{"name": "ramus"}, "rules": kubernetes.Rules(false)},
+		nil)
 	do(rbac+"/rolebindings", map[string]any{"metadata": map[string]string{"name": "ramus"},
 		"roleRef":  map[string]string{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "ramus"},
 		"subjects": []map[string]string{{"kind": "ServiceAccount", "name": "ramus", "namespace": namespace}}}, nil)
@@ -171,15 +174,18 @@ func TestRights(t *testing.T) {
 		{http.MethodDelete, in + "/pods", nil},
 		{http.MethodPost, in + "/serviceaccounts/ramus/token", map[string]any{"spec": map[string]any{}}},
 		{http.MethodPost, rbac + "/rolebindings", map[string]any{"metadata": map[string]string{"name": "more"},
-			"roleRef": map[string]string{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}},
+			"roleRef": map[string]string{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+				"name": "cluster-admin"}}},
 	} {
-		if err := as.Do(t.Context(), try.method, try.path, nil, try.body, nil); !kube.IsCode(err, http.StatusForbidden) {
+		err := as.Do(t.Context(), try.method, try.path, nil, try.body, nil)
+		if !kube.IsCode(err, http.StatusForbidden) {
 			t.Errorf("%s %s: %v", try.method, try.path, err)
 		}
 	}
 }
 
-// From its first command on a container reaches neither the API server, nor the kubelet, nor another address of the cluster.
+// From its first command on a container reaches neither the API server, nor the kubelet, nor another address of the
+// cluster.
 func TestNothingIsReached(t *testing.T) {
 	config, namespace := cluster(t)
 	server, err := url.Parse(config.Server)
@@ -231,10 +237,11 @@ func TestTemplateOnCluster(t *testing.T) {
 	defer admin.Close()
 	in := "/api/v1/namespaces/" + namespace
 	for name, selector := range map[string]string{"here": "linux", "nowhere": "plan9"} {
-		if err := admin.Do(t.Context(), http.MethodPost, in+"/podtemplates", nil, map[string]any{"metadata": map[string]string{"name": name},
-			"template": map[string]any{"metadata": map[string]any{"labels": map[string]string{"team": "red"}},
-				"spec": map[string]any{"nodeSelector": map[string]string{"kubernetes.io/os": selector},
-					"containers": []map[string]string{{"name": "none", "image": "none"}}}}}, nil); err != nil {
+		if err := admin.Do(t.Context(), http.MethodPost, in+"/podtemplates", nil,
+			map[string]any{"metadata": map[string]string{"name": name},
+				"template": map[string]any{"metadata": map[string]any{"labels": map[string]string{"team": "red"}},
+					"spec": map[string]any{"nodeSelector": map[string]string{"kubernetes.io/os": selector},
+						"containers": []map[string]string{{"name": "none", "image": "none"}}}}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -263,7 +270,8 @@ func TestTemplateOnCluster(t *testing.T) {
 	if err := admin.Do(t.Context(), http.MethodGet, in+"/pods/"+c.ID, nil, nil, &p); err != nil {
 		t.Fatal(err)
 	}
-	if p.Metadata.Labels["team"] != "red" || p.Spec.NodeSelector["kubernetes.io/os"] != "linux" || p.Spec.Containers[0].Name != "way" {
+	if p.Metadata.Labels["team"] != "red" || p.Spec.NodeSelector["kubernetes.io/os"] != "linux" ||
+		p.Spec.Containers[0].Name != "way" {
 		t.Errorf("the pod is %+v", p)
 	}
 	if _, err := start("nowhere", 3*time.Second); err == nil || !strings.Contains(err.Error(), "nodes are available") {

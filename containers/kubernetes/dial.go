@@ -24,8 +24,8 @@ const (
 	maxSaid = 4 << 10
 )
 
-// Dial opens a connection to the runner, through the API server. It outlives the streams that carry it. Returns [containers.ErrGone]
-// with the reason if the pod has ended.
+// Dial opens a connection to the runner, through the API server. It outlives the streams that carry it. Returns
+// [containers.ErrGone] with the reason if the pod has ended.
 func (e *Engine) Dial(ctx context.Context, id string) (net.Conn, error) {
 	c, err := e.dial(ctx, id)
 	if err != nil {
@@ -35,14 +35,16 @@ func (e *Engine) Dial(ctx context.Context, id string) (net.Conn, error) {
 }
 
 // exec starts a command in a container of a pod.
-func (e *Engine) exec(ctx context.Context, id, in string, input bool, stderr io.Writer, args ...string) (*kube.Exec, error) {
+func (e *Engine) exec(ctx context.Context, id, in string, input bool, stderr io.Writer,
+	args ...string) (*kube.Exec, error) {
 	api, err := e.client()
 	if err != nil {
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, execWait)
 	defer cancel()
-	x, err := api.Exec(limited, kube.Command{Namespace: e.namespace(), Pod: id, Container: in, Args: args, Input: input, Stderr: stderr})
+	x, err := api.Exec(limited, kube.Command{Namespace: e.namespace(), Pod: id, Container: in, Args: args,
+		Input: input, Stderr: stderr})
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -21,12 +21,13 @@ import (
 const (
 	shortWait  = 15 * time.Second
 	removeWait = time.Minute
-	// StartWait bounds the time from the creation of a pod to the greeting of its runner, for a caller without a limit of its own. A
-	// pod may wait for a node, and for its image.
+	// StartWait bounds the time from the creation of a pod to the greeting of its runner, for a caller without a limit
+	// of its own. A pod may wait for a node, and for its image.
 	StartWait = 10 * time.Minute
 )
 
-// stuckWait is the time that a pod may report a mistake, as an image that cannot be pulled, before Start gives up. Tests shorten it.
+// stuckWait is the time that a pod may report a mistake, as an image that cannot be pulled, before Start gives up.
+// Tests shorten it.
 var stuckWait = 15 * time.Second
 
 // DefaultNamespace has the pods if no namespace is configured.
@@ -173,7 +174,8 @@ func (e *Engine) path(kind string, parts ...string) string {
 
 // ask sends one request within a time limit. what names the attempt in errors. A request without an answer is
 // [containers.ErrUnavailable].
-func (e *Engine) ask(ctx context.Context, limit time.Duration, what, method, path string, query url.Values, body, answer any) error {
+func (e *Engine) ask(ctx context.Context, limit time.Duration, what, method, path string, query url.Values,
+	body, answer any) error {
 	api, err := e.client()
 	if err != nil {
 		return fmt.Errorf("cannot %s: %w", what, err)
@@ -187,7 +189,8 @@ func (e *Engine) ask(ctx context.Context, limit time.Duration, what, method, pat
 	case ctx.Err() != nil:
 		return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
 	case limited.Err() != nil:
-		return fmt.Errorf("cannot %s: no answer from %s within %v: %w", what, api.Server(), limit, containers.ErrUnavailable)
+		return fmt.Errorf("cannot %s: no answer from %s within %v: %w", what, api.Server(), limit,
+			containers.ErrUnavailable)
 	}
 	return fmt.Errorf("cannot %s: %w", what, unavailable(err))
 }
@@ -249,7 +252,8 @@ func (e *Engine) List(ctx context.Context, owner string) ([]containers.Container
 	}
 	var list []containers.Container
 	for _, p := range items {
-		if p.Metadata.DeletionTimestamp != nil || p.Metadata.Annotations[annotationOwner] != owner || e.isStarting(p.Metadata.Name) {
+		if p.Metadata.DeletionTimestamp != nil || p.Metadata.Annotations[annotationOwner] != owner ||
+			e.isStarting(p.Metadata.Name) {
 			continue
 		}
 		c := describe(&p)
@@ -289,7 +293,8 @@ func (e *Engine) Assign(ctx context.Context, id, key string, labels map[string]s
 	if err != nil {
 		return fmt.Errorf("kubernetes: %w", err)
 	}
-	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationKey: key, annotationLabels: string(text)}}}
+	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationKey: key,
+		annotationLabels: string(text)}}}
 	err = e.ask(ctx, shortWait, "assign pod "+id, http.MethodPatch, e.path("pods", id), nil, patch, nil)
 	if kube.IsCode(err, http.StatusNotFound) {
 		err = fmt.Errorf("%w: %w", containers.ErrGone, err)
@@ -297,8 +302,8 @@ func (e *Engine) Assign(ctx context.Context, id, key string, labels map[string]s
 	return err
 }
 
-// Remove deletes the pod, and returns when the cluster has forgotten it. A node ends the processes within the next seconds. The pod
-// of a node that does not answer is forgotten too, because a container holds nothing that counts.
+// Remove deletes the pod, and returns when the cluster has forgotten it. A node ends the processes within the next
+// seconds. The pod of a node that does not answer is forgotten too, because a container holds nothing that counts.
 func (e *Engine) Remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, removeWait, containers.ErrUnavailable)
 	defer cancel()
@@ -310,8 +315,8 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 			e.watching(func(w *watch) { w.forget(id) })
 			return nil
 		}
-		// A lost answer, a conflict with the kubelet and an overloaded server are worth another attempt. So is a success, because
-		// the next answer shows whether the pod is gone.
+		// A lost answer, a conflict with the kubelet and an overloaded server are worth another attempt. So is a
+		// success, because the next answer shows whether the pod is gone.
 		if err != nil && !errors.Is(err, containers.ErrUnavailable) && !kube.IsCode(err, http.StatusConflict) {
 			return err
 		}

@@ -20,7 +20,8 @@ import (
 )
 
 func newSpec() containers.Spec {
-	return containers.Spec{Key: "run:Fancy_Mallard", Owner: "owner", ClientKey: "ssh-ed25519 AAAA", Env: []string{"A=b"},
+	return containers.Spec{Key: "run:Fancy_Mallard", Owner: "owner", ClientKey: "ssh-ed25519 AAAA",
+		Env:    []string{"A=b"},
 		Labels: map[string]string{"repo": "app"}}
 }
 
@@ -38,14 +39,16 @@ func TestStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Key != "run:Fancy_Mallard" || !c.Running || c.Labels["repo"] != "app" || !strings.HasPrefix(c.ID, "ramus-run-fancy-mallard-") {
+	if c.Key != "run:Fancy_Mallard" || !c.Running || c.Labels["repo"] != "app" ||
+		!strings.HasPrefix(c.ID, "ramus-run-fancy-mallard-") {
 		t.Errorf("started %+v", c)
 	}
 	f.mu.Lock()
 	p := f.pods[c.ID]
 	f.mu.Unlock()
 	s := p.Spec
-	if *s.AutomountServiceAccountToken || *s.EnableServiceLinks || *s.HostUsers || s.HostNetwork || s.RestartPolicy != "Never" ||
+	if *s.AutomountServiceAccountToken || *s.EnableServiceLinks || *s.HostUsers || s.HostNetwork ||
+		s.RestartPolicy != "Never" ||
 		s.SecurityContext.SeccompProfile.Type != "RuntimeDefault" || s.DNSPolicy != "None" {
 		t.Errorf("the pod has fewer walls than it should: %+v", s)
 	}
@@ -62,7 +65,8 @@ func TestStart(t *testing.T) {
 		t.Error("the task may change the network")
 	}
 	var config runner.Config
-	if err := json.Unmarshal([]byte(s.Containers[1].Command[2]), &config); err != nil || !config.Sealed || !config.UserPIDs ||
+	if err := json.Unmarshal([]byte(s.Containers[1].Command[2]), &config); err != nil || !config.Sealed ||
+		!config.UserPIDs ||
 		!slices.Equal(config.Env, []string{"A=b"}) {
 		t.Errorf("the runner is told %+v, %v", config, err)
 	}
@@ -76,7 +80,8 @@ func TestStart(t *testing.T) {
 	if err := e.Assign(t.Context(), c.ID, "conv:b", map[string]string{"repo": "web"}); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := e.List(t.Context(), "owner"); err != nil || list[0].Key != "conv:b" || list[0].Labels["repo"] != "web" {
+	if list, err := e.List(t.Context(), "owner"); err != nil || list[0].Key != "conv:b" ||
+		list[0].Labels["repo"] != "web" {
 		t.Errorf("assigned as %+v, %v", list, err)
 	}
 	if err := e.Remove(bounded(t), c.ID); err != nil {
@@ -104,11 +109,13 @@ func TestStartHasTheReasonOfTheCluster(t *testing.T) {
 		{"image", func(p *pod) {
 			p.Spec.NodeName = "node1"
 			var s containerStatus
-			_ = json.Unmarshal([]byte(`{"name":"task","state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}`), &s)
+			_ = json.Unmarshal([]byte(`{"name":"task",
+			"state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}`), &s)
 			p.Status.ContainerStatuses = []containerStatus{s}
 		}, "ImagePullBackOff: no such image"},
 		{"evicted", func(p *pod) {
-			p.Spec.NodeName, p.Status.Phase, p.Status.Reason, p.Status.Message = "node1", "Failed", "Evicted", "the node was low on memory"
+			p.Spec.NodeName, p.Status.Phase, p.Status.Reason, p.Status.Message = "node1", "Failed", "Evicted",
+				"the node was low on memory"
 		}, "Evicted: the node was low on memory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,7 +135,8 @@ func TestStartHasTheReasonOfTheCluster(t *testing.T) {
 func TestStartWithoutRoomSaysWhatItWaitsFor(t *testing.T) {
 	f, e := newFake(t)
 	f.created = func(p *pod) {
-		p.Status.Conditions = []condition{{Type: "PodScheduled", Status: "False", Reason: "Unschedulable", Message: "0/1 nodes: too little memory"}}
+		p.Status.Conditions = []condition{{Type: "PodScheduled", Status: "False", Reason: "Unschedulable",
+			Message: "0/1 nodes: too little memory"}}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -177,7 +185,8 @@ func TestEndOfAPodClosesItsConnections(t *testing.T) {
 			f.change(id, func(p *pod) {
 				now := time.Now()
 				p.Metadata.DeletionTimestamp = &now
-				p.Status.Conditions = []condition{{Type: "DisruptionTarget", Status: "True", Reason: "TerminationByKubelet",
+				p.Status.Conditions = []condition{{Type: "DisruptionTarget", Status: "True",
+					Reason:  "TerminationByKubelet",
 					Message: "node is shutting down"}}
 			})
 		}},
@@ -234,7 +243,8 @@ func TestKindsOfErrors(t *testing.T) {
 			f, e := newFake(t)
 			f.refuse = test.refuse
 			_, err := e.List(bounded(t), "owner")
-			if err == nil || errors.Is(err, containers.ErrUnavailable) != test.unavailable || errors.Is(err, containers.ErrGone) {
+			if err == nil || errors.Is(err, containers.ErrUnavailable) != test.unavailable ||
+				errors.Is(err, containers.ErrGone) {
 				t.Errorf("List: %v", err)
 			}
 		})
@@ -249,8 +259,10 @@ func TestTemplate(t *testing.T) {
 		}
 		return newTemplate(object)
 	}
-	got, err := parse(`{"template":{"metadata":{"labels":{"team":"red"}},"spec":{"containers":[{"name":"x"}],"restartPolicy":"Always",
-		"nodeSelector":{"pool":"ramus"},"tolerations":[{"key":"ramus","operator":"Exists"}],"imagePullSecrets":[{"name":"s"}],"runtimeClassName":"gvisor"}}}`)
+	got, err := parse(`{"template":{"metadata":{"labels":{"team":"red"}},
+		"spec":{"containers":[{"name":"x"}],"restartPolicy":"Always",
+		"nodeSelector":{"pool":"ramus"},"tolerations":[{"key":"ramus","operator":"Exists"}],
+		"imagePullSecrets":[{"name":"s"}],"runtimeClassName":"gvisor"}}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,14 +271,18 @@ func TestTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Metadata.Labels["team"] != "red" || p.Metadata.Labels[labelKind] != kindTask || p.Spec.RuntimeClassName != "gvisor" ||
-		p.Spec.RestartPolicy != "Never" || len(p.Spec.Tolerations) != 3 || !strings.Contains(string(p.Spec.ImagePullSecrets), `"s"`) {
+	if p.Metadata.Labels["team"] != "red" || p.Metadata.Labels[labelKind] != kindTask ||
+		p.Spec.RuntimeClassName != "gvisor" ||
+		p.Spec.RestartPolicy != "Never" || len(p.Spec.Tolerations) != 3 ||
+		!strings.Contains(string(p.Spec.ImagePullSecrets), `"s"`) {
 		t.Errorf("the pod is %+v", p)
 	}
-	if again, err := r.task(newSpec(), "task"); err != nil || len(again.Spec.Tolerations) != 3 || len(got.spec.Tolerations) != 1 {
+	if again, err := r.task(newSpec(), "task"); err != nil || len(again.Spec.Tolerations) != 3 ||
+		len(got.spec.Tolerations) != 1 {
 		t.Errorf("the template was changed: %+v, %v", got.spec.Tolerations, err)
 	}
-	for _, field := range []string{`"hostNetwork":true`, `"hostPID":true`, `"volumes":[]`, `"serviceAccountName":"admin"`} {
+	for _, field := range []string{`"hostNetwork":true`, `"hostPID":true`, `"volumes":[]`,
+		`"serviceAccountName":"admin"`} {
 		if _, err := parse(`{"template":{"spec":{` + field + `}}}`); err == nil {
 			t.Errorf("a template with %s is accepted", field)
 		}
@@ -331,8 +347,9 @@ func TestRunSidecar(t *testing.T) {
 	}
 	run := func() (string, containers.SidecarExit, error) {
 		var out bytes.Buffer
-		exit, err := e.RunSidecar(bounded(t), c.ID, containers.Sidecar{Owner: "owner", Key: "browser:x", Args: []string{"cat"},
-			Stdin: strings.NewReader("some input"), Stdout: &out})
+		exit, err := e.RunSidecar(bounded(t), c.ID,
+			containers.Sidecar{Owner: "owner", Key: "browser:x", Args: []string{"cat"},
+				Stdin: strings.NewReader("some input"), Stdout: &out})
 		return out.String(), exit, err
 	}
 	if out, exit, err := run(); err != nil || out != "some input" || exit.Code != 7 || exit.Memory != 1000 {
@@ -346,7 +363,8 @@ func TestRunSidecar(t *testing.T) {
 	if _, _, err := run(); err == nil {
 		t.Error("a report that no sidecar writes is believed")
 	}
-	_, err = e.RunSidecar(bounded(t), c.ID, containers.Sidecar{Owner: "owner", Key: "x", Args: []string{"cat"}, Image: "another"})
+	_, err = e.RunSidecar(bounded(t), c.ID, containers.Sidecar{Owner: "owner", Key: "x", Args: []string{"cat"},
+		Image: "another"})
 	if !errors.Is(err, containers.ErrLacks) {
 		t.Errorf("another image: %v", err)
 	}
@@ -376,10 +394,12 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := e.Usage(bounded(t), c.ID, []string{"/work", "/cache"}, 10); err != nil || got.Bytes != 4096 || got.Files != 3 {
+	if got, err := e.Usage(bounded(t), c.ID, []string{"/work", "/cache"}, 10); err != nil || got.Bytes != 4096 ||
+		got.Files != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := e.Usage(bounded(t), c.ID, []string{"/etc"}, 10); err == nil || !strings.Contains(err.Error(), "cannot do that") {
+	if _, err := e.Usage(bounded(t), c.ID, []string{"/etc"}, 10); err == nil ||
+		!strings.Contains(err.Error(), "cannot do that") {
 		t.Errorf("a measurement that fails: %v", err)
 	}
 }
@@ -419,7 +439,8 @@ func TestCheck(t *testing.T) {
 					if a.Namespace != "boxes" {
 						t.Errorf("asked for namespace %q", a.Namespace)
 					}
-					json.NewEncoder(w).Encode(map[string]any{"status": map[string]bool{"allowed": a.Verb+" "+a.Subresource != test.lack}})
+					json.NewEncoder(w).Encode(map[string]any{
+						"status": map[string]bool{"allowed": a.Verb+" "+a.Subresource != test.lack}})
 				case r.Method == http.MethodPost && test.pods != nil:
 					test.pods(w, r)
 				default:

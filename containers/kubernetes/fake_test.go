@@ -19,7 +19,8 @@ import (
 	"github.com/ramus-dev/ramus/containers/kubernetes/way"
 )
 
-// fake is an API server with the pods of one namespace. It speaks the API's HTTP, and refuses what the API server refuses.
+// fake is an API server with the pods of one namespace. It speaks the API's HTTP, and refuses what the API server
+// refuses.
 type fake struct {
 	t  *testing.T
 	ns string
@@ -45,7 +46,8 @@ func newFake(t *testing.T) (*fake, *Engine) {
 	f.created = func(p *pod) { p.Spec.NodeName, p.Status.Phase = "node1", "Running" }
 	f.exec = greet
 	server := httptest.NewServer(f)
-	e := &Engine{Cluster: &kube.Config{Server: server.URL}, Namespace: f.ns, Runtime: "registry/ramus:1", Image: "registry/task:1"}
+	e := &Engine{Cluster: &kube.Config{Server: server.URL}, Namespace: f.ns, Runtime: "registry/ramus:1",
+		Image: "registry/task:1"}
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -57,7 +59,8 @@ func newFake(t *testing.T) (*fake, *Engine) {
 }
 
 // dialled returns a pod of a new API server, and a connection to it that exec serves.
-func dialled(t *testing.T, exec func(ws *websocket.Conn, pod, container string, args []string)) (*fake, *Engine, containers.Container, net.Conn) {
+func dialled(t *testing.T, exec func(ws *websocket.Conn, pod, container string, args []string)) (
+	*fake, *Engine, containers.Container, net.Conn) {
 	t.Helper()
 	f, e := newFake(t)
 	c, err := e.Start(bounded(t), newSpec())
@@ -78,7 +81,8 @@ func dialled(t *testing.T, exec func(ws *websocket.Conn, pod, container string, 
 func refusal(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code})
+	json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "status": "Failure", "reason": reason,
+		"message": message, "code": code})
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -315,7 +319,8 @@ func exitStatus(code int) []byte {
 	if code == 0 {
 		return message(3, `{"status":"Success"}`)
 	}
-	return message(3, `{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"`+strconv.Itoa(code)+`"}]}}`)
+	return message(3, `{"status":"Failure","reason":"NonZeroExitCode",`+
+		`"details":{"causes":[{"reason":"ExitCode","message":"`+strconv.Itoa(code)+`"}]}}`)
 }
 
 func (f *fake) asked() []string {

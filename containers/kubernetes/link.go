@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// resumeWait bounds the time for which a link without a carrier is kept. An API server that is brought up to date may be away for
-	// some minutes.
+	// resumeWait bounds the time for which a link without a carrier is kept. An API server that is brought up to date
+	// may be away for some minutes.
 	resumeWait = way.SessionWait / 2
 	// resumePause is the pause before the second attempt to carry a link again. It doubles up to resumeMaxPause.
 	resumePause    = 50 * time.Millisecond
@@ -74,7 +74,8 @@ func (e *Engine) dial(ctx context.Context, id string) (*link, error) {
 
 // open makes a carrier of the link, and returns the position up to which the pod has received.
 func (l *link) open(ctx context.Context) (*kube.Exec, int64, error) {
-	text, err := json.Marshal(way.Opening{Session: l.session, Engine: l.e.identity(), Socket: way.Socket, Received: l.Received()})
+	text, err := json.Marshal(way.Opening{Session: l.session, Engine: l.e.identity(), Socket: way.Socket,
+		Received: l.Received()})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -130,7 +131,8 @@ func (l *link) carry(ctx context.Context, x *kube.Exec, position int64) {
 
 // again makes the next carrier. It tries until the pod is gone or does not know the link, or a time is over.
 func (l *link) again(ctx context.Context) (*kube.Exec, int64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, resumeWait, fmt.Errorf("no connection to the pod was possible for %v", resumeWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, resumeWait,
+		fmt.Errorf("no connection to the pod was possible for %v", resumeWait))
 	defer cancel()
 	pause := resumePause
 	for {

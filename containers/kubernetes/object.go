@@ -230,7 +230,8 @@ func (p *pod) waits() (why string, stuck bool) {
 		}
 		switch w.Reason {
 		case "ContainerCreating", "PodInitializing", "":
-		case "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
+		case "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError",
+			"RunContainerError",
 			"ImagePullBackOff", "PostStartHookError":
 			return "container " + c.Name + ": " + join(w.Reason, w.Message), true
 		default:
@@ -252,5 +253,6 @@ func join(reason, message string) string {
 	if message != "" {
 		reason += ": " + message
 	}
-	return text.Clip(strings.Join(strings.FieldsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }), " "), maxReason)
+	words := strings.FieldsFunc(reason, func(r rune) bool { return !unicode.IsPrint(r) && r != ' ' })
+	return text.Clip(strings.Join(words, " "), maxReason)
 }

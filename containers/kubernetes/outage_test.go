@@ -11,7 +11,8 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// A program of the cluster that is killed ends no command and repeats none, and no output is lost. It comes back by itself.
+// A program of the cluster that is killed ends no command and repeats none, and no output is lost. It comes back by
+// itself.
 func TestOutages(t *testing.T) {
 	config, namespace := cluster(t)
 	f := &containers.Fleet{Engine: newEngine(t, config, namespace), Dir: t.TempDir()}
@@ -25,7 +26,9 @@ func TestOutages(t *testing.T) {
 	for _, name := range []string{"apiserver", "kubelet", "containerd", "etcd"} {
 		t.Run(name, func(t *testing.T) {
 			p, err := l.Host.Start(t.Context(), containers.Command{ID: rand.Text(),
-				Shell: fmt.Sprintf("echo begun >>/work/%s; for i in $(seq %d); do echo line $i; sleep 0.05; done; cat /work/%[1]s", name, lines)})
+				Shell: fmt.Sprintf(
+					"echo begun >>/work/%s; for i in $(seq %d); do echo line $i; sleep 0.05; done; cat /work/%[1]s",
+					name, lines)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -54,7 +54,8 @@ func (e *held) Usage(ctx context.Context, id string, inside []string, most int64
 
 // newEngine returns an engine that is closed when the test ends, after the fleets that it got later.
 func newEngine(tb testing.TB, config *kube.Config, namespace string) *kubernetes.Engine {
-	e := &kubernetes.Engine{Cluster: config, Namespace: namespace, Runtime: runtimeImage, Image: taskImage, UserNamespaces: true}
+	e := &kubernetes.Engine{Cluster: config, Namespace: namespace, Runtime: runtimeImage, Image: taskImage,
+		UserNamespaces: true}
 	tb.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			tb.Error(err)
@@ -104,8 +105,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// From the pool to the first command of a caller, and from the death of its pod to the next one's, the API server is asked
-// nothing. It learns the caller's name afterwards.
+// From the pool to the first command of a caller, and from the death of its pod to the next one's, the API server is
+// asked nothing. It learns the caller's name afterwards.
 func TestPoolAsksNothing(t *testing.T) {
 	config, namespace := cluster(t)
 	engine := &held{Engine: newEngine(t, config, namespace)}
@@ -141,7 +142,8 @@ func TestPoolAsksNothing(t *testing.T) {
 		} `json:"metadata"`
 	}
 	path := "/api/v1/namespaces/" + namespace + "/pods/" + l.Host.Container().ID
-	for deadline := time.Now().Add(time.Minute); p.Metadata.Annotations["ramus.dev/key"] != "run:first"; time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(time.Minute)
+	for ; p.Metadata.Annotations["ramus.dev/key"] != "run:first"; time.Sleep(10 * time.Millisecond) {
 		if err := admin.Do(t.Context(), http.MethodGet, path, nil, nil, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +170,10 @@ func TestDeletedPodIsNoticed(t *testing.T) {
 	defer admin.Close()
 	id := l.Host.Container().ID
 	began := time.Now()
-	if err := admin.Do(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods/"+id+"/eviction", nil, map[string]any{
-		"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]string{"name": id}}, nil); err != nil {
+	if err := admin.Do(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods/"+id+"/eviction", nil,
+		map[string]any{
+			"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]string{"name": id}},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -194,9 +198,10 @@ func TestDisk(t *testing.T) {
 	containerstest.Disk(t, newEngine(t, config, namespace), nil)
 }
 
-// BenchmarkTrue measures a command over the one connection, BenchmarkOutput 100 MiB of output, BenchmarkStart a container from the
-// creation of its pod to the end of the first command, and BenchmarkPool that from the pool. BenchmarkPlainPod and BenchmarkPlainExec
-// measure the first and the second for a pod of the same image without ramus, as `kubectl run` and `kubectl exec` do.
+// BenchmarkTrue measures a command over the one connection, BenchmarkOutput 100 MiB of output, BenchmarkStart a
+// container from the creation of its pod to the end of the first command, and BenchmarkPool that from the pool.
+// BenchmarkPlainPod and BenchmarkPlainExec measure the first and the second for a pod of the same image without ramus,
+// as `kubectl run` and `kubectl exec` do.
 func BenchmarkTrue(b *testing.B) {
 	l := lease(b)
 	for b.Loop() {
@@ -315,9 +320,11 @@ func plainPod(b *testing.B, admin *kube.Client, namespace string) string {
 			Phase string `json:"phase"`
 		} `json:"status"`
 	}
-	if err := admin.Do(b.Context(), http.MethodPost, pods, nil, map[string]any{"metadata": map[string]string{"generateName": "plain-"},
-		"spec": map[string]any{"restartPolicy": "Never", "containers": []map[string]any{{"name": "main", "image": taskImage,
-			"imagePullPolicy": "IfNotPresent", "command": []string{"sleep", "3600"}}}}}, &p); err != nil {
+	if err := admin.Do(b.Context(), http.MethodPost, pods, nil,
+		map[string]any{"metadata": map[string]string{"generateName": "plain-"},
+			"spec": map[string]any{"restartPolicy": "Never",
+				"containers": []map[string]any{{"name": "main", "image": taskImage,
+					"imagePullPolicy": "IfNotPresent", "command": []string{"sleep", "3600"}}}}}, &p); err != nil {
 		b.Fatal(err)
 	}
 	name := p.Metadata.Name
@@ -332,7 +339,8 @@ func plainPod(b *testing.B, admin *kube.Client, namespace string) string {
 
 func plainExec(b *testing.B, admin *kube.Client, namespace, name string) {
 	b.Helper()
-	x, err := admin.Exec(b.Context(), kube.Command{Namespace: namespace, Pod: name, Container: "main", Args: []string{"true"}})
+	x, err := admin.Exec(b.Context(), kube.Command{Namespace: namespace, Pod: name, Container: "main",
+		Args: []string{"true"}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -52,8 +52,8 @@ const lastLines = "FallbackToLogsOnError"
 // sidecarLife bounds the life of a pod of a sidecar whose ramus is gone for good.
 const sidecarLife = 24 * time.Hour
 
-// diskSpare is the least space beyond limits.disk with which Kubernetes ends the whole pod. The fleet measures each ten seconds, and ends
-// the commands alone.
+// diskSpare is the least space beyond limits.disk with which Kubernetes ends the whole pod. The fleet measures each ten
+// seconds, and ends the commands alone.
 const diskSpare = 4 << 30
 
 // diskLimit returns the space with which Kubernetes ends a pod.
@@ -88,8 +88,10 @@ type template struct {
 	spec                podSpec // only the fields that a template may have
 }
 
-// templateFields are the fields of a PodTemplate's spec that pods take over. A template has to have containers, which are ignored.
-var templateFields = map[string]bool{"nodeSelector": true, "affinity": true, "tolerations": true, "imagePullSecrets": true,
+// templateFields are the fields of a PodTemplate's spec that pods take over. A template has to have containers, which
+// are ignored.
+var templateFields = map[string]bool{"nodeSelector": true, "affinity": true, "tolerations": true,
+	"imagePullSecrets": true,
 	"runtimeClassName": true, "priorityClassName": true, "schedulerName": true, "topologySpreadConstraints": true}
 
 // templateDefaults are fields that the API server adds to each template.
@@ -118,7 +120,8 @@ func newTemplate(t podTemplate) (template, error) {
 // hosts has a container use the file of names that the first container writes.
 var hosts = mount{Name: "bin", MountPath: "/etc/hosts", SubPath: "hosts", ReadOnly: true}
 
-// recipe makes the pod of a container. runtime is the image of the first container, sides the sidecars that stand ready.
+// recipe makes the pod of a container. runtime is the image of the first container, sides the sidecars that stand
+// ready.
 type recipe struct {
 	namespace string
 	runtime   string
@@ -145,8 +148,9 @@ func (r recipe) base(key, kind, owner string) *pod {
 	s.SecurityContext = &podSecurity{SeccompProfile: &seccomp{Type: "RuntimeDefault"}}
 	// A node that does not answer loses its pods soon, because their work begins again elsewhere.
 	for _, taint := range []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} {
-		s.Tolerations = append(slices.Clip(s.Tolerations), map[string]any{"key": taint, "operator": "Exists", "effect": "NoExecute",
-			"tolerationSeconds": 30})
+		s.Tolerations = append(slices.Clip(s.Tolerations),
+			map[string]any{"key": taint, "operator": "Exists", "effect": "NoExecute",
+				"tolerationSeconds": 30})
 	}
 	first := "serve"
 	if kind == kindSidecar {
@@ -156,8 +160,9 @@ func (r recipe) base(key, kind, owner string) *pod {
 		Name: wayName, Image: r.runtime, ImagePullPolicy: "IfNotPresent", Command: []string{way.Image, "way", first},
 		Lifecycle:    &lifecycle{PostStart: &handler{execAction{[]string{way.Image, "way", "prepare", way.Bin}}}},
 		VolumeMounts: []mount{{Name: "bin", MountPath: way.Bin}},
-		SecurityContext: &security{RunAsUser: ptr(int64(0)), RunAsGroup: ptr(int64(0)), AllowPrivilegeEscalation: ptr(false),
-			ReadOnlyRootFilesystem: ptr(true),
+		SecurityContext: &security{RunAsUser: ptr(int64(0)), RunAsGroup: ptr(int64(0)),
+			AllowPrivilegeEscalation: ptr(false),
+			ReadOnlyRootFilesystem:   ptr(true),
 			// It seals the network, and measures folders of the commands' user.
 			Capabilities: &capabilities{Drop: []string{"ALL"}, Add: []string{"NET_ADMIN", "DAC_READ_SEARCH"}}},
 		TerminationMessagePolicy: lastLines,
@@ -187,7 +192,8 @@ func (r recipe) task(s containers.Spec, image string) (*pod, error) {
 	p.Spec.Containers[0].VolumeMounts = append(append(p.Spec.Containers[0].VolumeMounts, shared...),
 		mount{Name: "tmp", MountPath: way.Tmp})
 	limits := map[string]string{"memory": bytesOf(l.Memory), "cpu": milli(l.CPUs)}
-	requests := map[string]string{"memory": bytesOf(min(r.requests.memory(), l.Memory)), "cpu": milli(math.Min(r.requests.cpus(), l.CPUs))}
+	requests := map[string]string{"memory": bytesOf(min(r.requests.memory(), l.Memory)),
+		"cpu": milli(math.Min(r.requests.cpus(), l.CPUs))}
 	disk := emptyDir{}
 	if l.Disk > 0 {
 		disk.SizeLimit = bytesOf(diskLimit(l.Disk))
@@ -196,10 +202,12 @@ func (r recipe) task(s containers.Spec, image string) (*pod, error) {
 	p.Spec.Containers = append(p.Spec.Containers, container{
 		Name: taskName, Image: image, ImagePullPolicy: "IfNotPresent", WorkingDir: "/",
 		Command: []string{way.Program, "runner", config},
-		SecurityContext: &security{RunAsUser: ptr(int64(0)), RunAsGroup: ptr(int64(0)), AllowPrivilegeEscalation: ptr(false),
-			ReadOnlyRootFilesystem: ptr(true),
+		SecurityContext: &security{RunAsUser: ptr(int64(0)), RunAsGroup: ptr(int64(0)),
+			AllowPrivilegeEscalation: ptr(false),
+			ReadOnlyRootFilesystem:   ptr(true),
 			// The runner needs these to become the user of commands, to end commands, and to take over its folders.
-			Capabilities: &capabilities{Drop: []string{"ALL"}, Add: []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP"}}},
+			Capabilities: &capabilities{Drop: []string{"ALL"},
+				Add: []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP"}}},
 		TerminationMessagePolicy: lastLines,
 		Resources:                resources{Limits: limits, Requests: requests},
 		VolumeMounts: append([]mount{{Name: "bin", MountPath: way.Bin, ReadOnly: true},
@@ -207,7 +215,8 @@ func (r recipe) task(s containers.Spec, image string) (*pod, error) {
 			{Name: "bin", MountPath: containers.Program, SubPath: "ramus-runner", ReadOnly: true}, hosts,
 			{Name: "tmp", MountPath: "/tmp"}}, shared...),
 	})
-	p.Spec.Volumes = append(p.Spec.Volumes, volume{Name: "run", EmptyDir: emptyDir{Medium: "Memory", SizeLimit: "64Ki"}},
+	p.Spec.Volumes = append(p.Spec.Volumes, volume{Name: "run",
+		EmptyDir: emptyDir{Medium: "Memory", SizeLimit: "64Ki"}},
 		volume{Name: "tmp", EmptyDir: emptyDir{Medium: "Memory", SizeLimit: bytesOf(l.Tmp)}},
 		volume{Name: "spool", EmptyDir: disk}, volume{Name: "work", EmptyDir: disk},
 		volume{Name: "artifacts", EmptyDir: disk}, volume{Name: "cache", EmptyDir: disk})
@@ -237,9 +246,11 @@ func (r recipe) addSide(p *pod, n int) {
 			Capabilities: &capabilities{Drop: []string{"ALL"}}},
 		Resources: resources{Limits: map[string]string{"memory": bytesOf(l.Memory), "cpu": milli(l.CPUs)},
 			Requests: map[string]string{"memory": "16Mi", "cpu": "5m"}},
-		VolumeMounts: []mount{{Name: "bin", MountPath: way.Bin, ReadOnly: true}, hosts, {Name: name, MountPath: "/tmp"}},
+		VolumeMounts: []mount{{Name: "bin", MountPath: way.Bin, ReadOnly: true}, hosts,
+			{Name: name, MountPath: "/tmp"}},
 	})
-	p.Spec.Volumes = append(p.Spec.Volumes, volume{Name: name, EmptyDir: emptyDir{Medium: "Memory", SizeLimit: bytesOf(l.Tmp)}})
+	p.Spec.Volumes = append(p.Spec.Volumes, volume{Name: name,
+		EmptyDir: emptyDir{Medium: "Memory", SizeLimit: bytesOf(l.Tmp)}})
 }
 
 // runnerConfig returns the configuration of the runner, as JSON.
@@ -248,7 +259,8 @@ func runnerConfig(s containers.Spec, l containers.Limits) (string, error) {
 		Listen: "unix:" + way.Socket, ClientKey: s.ClientKey, UID: taskUID, GID: taskGID,
 		Spool: way.Spool, Work: containers.WorkDir, DoorFolder: containers.DoorFolder,
 		Env: s.Env, Output: l.Output, FileSize: l.FileSize, DiskFree: l.DiskFree, PIDs: l.PIDs,
-		UserPIDs: true, Sealed: true, Idle: way.SessionWait + time.Minute, Alive: way.Program, Without: []string{"KUBERNETES_"},
+		UserPIDs: true, Sealed: true, Idle: way.SessionWait + time.Minute, Alive: way.Program,
+		Without: []string{"KUBERNETES_"},
 	})
 	if err == nil && len(b) >= maxArgument {
 		err = fmt.Errorf("the environment takes %d bytes; %d are possible", len(b), maxArgument)

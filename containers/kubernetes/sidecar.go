@@ -22,18 +22,21 @@ const defaultSides = 2
 // maxReport bounds the report of a sidecar, in bytes.
 const maxReport = 64 << 10
 
-// RunSidecar runs a program in one of the containers of a pod that stand ready for it. Its image and its limits are those of
-// [Engine].Side. If all are taken, it waits for one. If id is "", the sidecar has a pod of its own.
-func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar) (exit containers.SidecarExit, err error) {
+// RunSidecar runs a program in one of the containers of a pod that stand ready for it. Its image and its limits are
+// those of [Engine].Side. If all are taken, it waits for one. If id is "", the sidecar has a pod of its own.
+func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar) (
+	exit containers.SidecarExit, err error) {
 	wrap := func(err error) error { return fmt.Errorf("kubernetes: %w", err) }
 	if err := s.Valid(); err != nil {
 		return exit, wrap(err)
 	}
 	if e.Side.Image == "" {
-		return exit, wrap(fmt.Errorf("cannot run a sidecar: no image for sidecars is configured: %w", containers.ErrLacks))
+		return exit, wrap(fmt.Errorf("cannot run a sidecar: no image for sidecars is configured: %w",
+			containers.ErrLacks))
 	}
 	if s.Image != "" && s.Image != e.Side.Image {
-		return exit, wrap(fmt.Errorf("cannot run a sidecar of image %s: pods have %s: %w", s.Image, e.Side.Image, containers.ErrLacks))
+		return exit, wrap(fmt.Errorf("cannot run a sidecar of image %s: pods have %s: %w", s.Image, e.Side.Image,
+			containers.ErrLacks))
 	}
 	if id == "" {
 		made, err := e.ownPod(ctx, s)
@@ -134,7 +137,8 @@ func wait(ctx context.Context, d time.Duration) {
 var errNotBegun = errors.New("the program was not started")
 
 const (
-	// sideWait bounds the time until the containers of sidecars run, after the runner greeted, and sidePause is that between attempts.
+	// sideWait bounds the time until the containers of sidecars run, after the runner greeted, and sidePause is that
+	// between attempts.
 	sideWait  = 30 * time.Second
 	sidePause = 100 * time.Millisecond
 	// drainWait bounds the wait for the end of a sidecar without stdin.
@@ -149,8 +153,8 @@ var errBusy = errors.New("another sidecar has the container")
 // busyPause is the time after which containers that another process used are tried again.
 const busyPause = time.Second
 
-// takeSide returns the name of a container of a pod in which no sidecar of this engine runs. leave frees it. It tries those in busy only
-// after some time.
+// takeSide returns the name of a container of a pod in which no sidecar of this engine runs. leave frees it. It tries
+// those in busy only after some time.
 func (e *Engine) takeSide(ctx context.Context, p *pod, busy map[string]bool) (side string, leave func(), err error) {
 	sides := 0
 	for _, c := range p.Spec.Containers {
@@ -269,8 +273,8 @@ func (e *Engine) runIn(ctx context.Context, id, side string, s containers.Sideca
 	return nil
 }
 
-// endSidecar returns when nothing is left of a sidecar of this engine. Its end has begun with that of its streams. A pod that is gone
-// has no sidecar.
+// endSidecar returns when nothing is left of a sidecar of this engine. Its end has begun with that of its streams. A
+// pod that is gone has no sidecar.
 func (e *Engine) endSidecar(ctx context.Context, id, side, owner string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
 	defer cancel()
@@ -292,7 +296,8 @@ type sideEnd struct{ cancel context.CancelCauseFunc }
 
 func (s *sideEnd) lose() { s.cancel(goneError("")) }
 
-// feed passes the input of a sidecar on. It may outlive the sidecar, while a Read of Stdin blocks; see [containers.Sidecar].
+// feed passes the input of a sidecar on. It may outlive the sidecar, while a Read of Stdin blocks; see
+// [containers.Sidecar].
 func (e *Engine) feed(x io.Writer, s containers.Sidecar, cancel context.CancelCauseFunc) {
 	w := &way.FrameWriter{W: x}
 	if s.Stdin != nil {
@@ -353,7 +358,8 @@ func readSidecar(x io.Reader, s containers.Sidecar, ready func()) (way.Report, e
 	}
 }
 
-// SweepSidecars ends the sidecars that another process of the owner left. Most ended with the connection of that process.
+// SweepSidecars ends the sidecars that another process of the owner left. Most ended with the connection of that
+// process.
 func (e *Engine) SweepSidecars(ctx context.Context, owner string) error {
 	if owner == "" {
 		return errors.New("cannot sweep sidecars: an owner is needed")
@@ -392,7 +398,8 @@ func (e *Engine) releaseSides(ctx context.Context, owner string) error {
 			if !strings.HasPrefix(c.Name, sideName) {
 				continue
 			}
-			_, err := e.perform(ctx, p.Metadata.Name, c.Name, nil, maxReport, way.Program, "way", "release", owner, e.identity())
+			_, err := e.perform(ctx, p.Metadata.Name, c.Name, nil, maxReport, way.Program, "way", "release", owner,
+				e.identity())
 			// In a pod whose containers do not run yet nothing is left. Its state is known up to a second late.
 			early := p.Status.Phase == "Pending" && errors.Is(err, containers.ErrUnavailable)
 			if err != nil && !early && !errors.Is(err, containers.ErrGone) {

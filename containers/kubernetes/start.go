@@ -11,15 +11,15 @@ import (
 	"github.com/ramus-dev/ramus/containers/kube"
 )
 
-// greetPause is the pause between two attempts to reach a runner that starts. The cluster reports that a container runs up to a second
-// late, so the engine does not wait for that.
+// greetPause is the pause between two attempts to reach a runner that starts. The cluster reports that a container runs
+// up to a second late, so the engine does not wait for that.
 const (
 	greetPause    = 40 * time.Millisecond
 	greetMaxPause = 500 * time.Millisecond
 )
 
-// Start makes a pod and returns when its runner greets. The error has the reason of the cluster if the pod cannot be placed on a node
-// or its image cannot be pulled.
+// Start makes a pod and returns when its runner greets. The error has the reason of the cluster if the pod cannot be
+// placed on a node or its image cannot be pulled.
 func (e *Engine) Start(ctx context.Context, s containers.Spec) (containers.Container, error) {
 	none := containers.Container{}
 	wrap := func(err error) error { return fmt.Errorf("kubernetes: %w", err) }
@@ -55,7 +55,8 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (containers.Conta
 
 // recipe returns how pods are made. It reads the operator's template once.
 func (e *Engine) recipe(ctx context.Context) (recipe, error) {
-	r := recipe{namespace: e.namespace(), runtime: e.Runtime, userNS: e.UserNamespaces, side: e.Side, requests: e.Requests}
+	r := recipe{namespace: e.namespace(), runtime: e.Runtime, userNS: e.UserNamespaces, side: e.Side,
+		requests: e.Requests}
 	if r.runtime == "" {
 		return r, errors.New("cannot start a container: the image of the runner is needed (kubernetes.image)")
 	}
@@ -73,7 +74,8 @@ func (e *Engine) recipe(ctx context.Context) (recipe, error) {
 	e.mu.Unlock()
 	if known == nil {
 		var object podTemplate
-		err := e.ask(ctx, shortWait, "read PodTemplate "+e.Template, http.MethodGet, e.path("podtemplates", e.Template), nil, nil, &object)
+		err := e.ask(ctx, shortWait, "read PodTemplate "+e.Template, http.MethodGet,
+			e.path("podtemplates", e.Template), nil, nil, &object)
 		if err != nil {
 			return r, err
 		}
@@ -90,9 +92,11 @@ func (e *Engine) recipe(ctx context.Context) (recipe, error) {
 	return r, nil
 }
 
-// begin creates a pod and returns when it answers. After an error the pod is removed, even if the answer to its creation was lost.
+// begin creates a pod and returns when it answers. After an error the pod is removed, even if the answer to its
+// creation was lost.
 func (e *Engine) begin(ctx context.Context, p *pod, answers func(context.Context) error) (_ *pod, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, StartWait, fmt.Errorf("%w: the pod did not start within %v", containers.ErrUnavailable, StartWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, StartWait,
+		fmt.Errorf("%w: the pod did not start within %v", containers.ErrUnavailable, StartWait))
 	defer cancel()
 	w := e.follow()
 	name := p.Metadata.Name
@@ -100,7 +104,8 @@ func (e *Engine) begin(ctx context.Context, p *pod, answers func(context.Context
 	defer w.setStarting(name, -1)
 	var made pod
 	err = e.ask(ctx, shortWait, "create a pod", http.MethodPost, e.path("pods"), nil, p, &made)
-	if err != nil && kube.IsCode(err, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity) {
+	if err != nil && kube.IsCode(err, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound,
+		http.StatusUnprocessableEntity) {
 		return nil, err
 	}
 	defer func() {

@@ -12,7 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/containers/kube"
 )
 
-// watch follows the pods of the namespace. One goroutine lists and watches. Others ask it for the last known state of a pod.
+// watch follows the pods of the namespace. One goroutine lists and watches. Others ask it for the last known state of a
+// pod.
 type watch struct {
 	e      *Engine
 	cancel context.CancelFunc
@@ -130,8 +131,8 @@ func (w *watch) replace(items []pod) {
 	}
 }
 
-// set takes over the state of a pod. The connections of a pod that ended are closed, because the API server may not notice that the
-// other side is gone.
+// set takes over the state of a pod. The connections of a pod that ended are closed, because the API server may not
+// notice that the other side is gone.
 func (w *watch) set(p *pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

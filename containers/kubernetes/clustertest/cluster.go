@@ -1,7 +1,7 @@
 // Package clustertest has tests run in the cluster of scripts/cluster.sh.
 //
-// The cluster has a network namespace of its own. A test enters it, so that the address of a cluster that has ended is never looked for on
-// the machine's own network.
+// The cluster has a network namespace of its own. A test enters it, so that the address of a cluster that has ended is
+// never looked for on the machine's own network.
 package clustertest
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/ramus-dev/ramus/containers/kube"
 )
 
-// Images that scripts/cluster.sh puts into the node. Those of the task and of the browser are Docker's, and may be missing.
+// Images that scripts/cluster.sh puts into the node. Those of the task and of the browser are Docker's, and may be
+// missing.
 const (
 	RuntimeImage = "localhost/ramus/runner:dev"
 	TaskImage    = "ramus/task:latest"
@@ -45,7 +46,8 @@ func Dir() string {
 // Kubeconfig returns the file with the credentials of the administrator.
 func Kubeconfig() string { return filepath.Join(Dir(), "pki", "admin.kubeconfig") }
 
-// Network returns the network namespace of the cluster. Returns "" if no cluster is up, or if this user may not enter it.
+// Network returns the network namespace of the cluster. Returns "" if no cluster is up, or if this user may not enter
+// it.
 func Network() string {
 	init, err := os.ReadFile(filepath.Join(Dir(), "run", "init"))
 	if err != nil || os.Geteuid() != 0 {
@@ -91,8 +93,8 @@ func Admin() (*kube.Client, *kube.Config, error) {
 	return client, config, err
 }
 
-// MakeNamespace makes a namespace for containers, and returns its name. A name that ends with a hyphen is completed. It is no error if
-// the namespace exists.
+// MakeNamespace makes a namespace for containers, and returns its name. A name that ends with a hyphen is completed. It
+// is no error if the namespace exists.
 func MakeNamespace(ctx context.Context, admin *kube.Client, name string) (string, error) {
 	key := "name"
 	if strings.HasSuffix(name, "-") {

@@ -1,5 +1,5 @@
-// Package way is the part of ramus that runs in the first container of a pod, which has the name of the package, and in the containers
-// of sidecars. `ramus-runner way` is its program.
+// Package way is the part of ramus that runs in the first container of a pod, which has the name of the package, and in
+// the containers of sidecars. `ramus-runner way` is its program.
 //
 // # Commands
 //
@@ -15,7 +15,7 @@
 //
 // # What is hostile
 //
-// The processes of the pod's other containers are hostile. They share the network with this container, and the folders in which this
-// program measures and connects. They share no process with it and no user that could trace it. A pod with an interface of
-// hardware is never sealed, because its network may be the machine's.
+// The processes of the pod's other containers are hostile. They share the network with this container, and the folders
+// in which this program measures and connects. They share no process with it and no user that could trace it. A pod
+// with an interface of hardware is never sealed, because its network may be the machine's.
 package way

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Kinds of frames between the host and a sidecar. A frame is its kind, the length of its data in four bytes, and the data.
+// Kinds of frames between the host and a sidecar. A frame is its kind, the length of its data in four bytes, and the
+// data.
 const (
 	FrameInput  = 0 // to the sidecar: stdin
 	FrameEnd    = 1 // to the sidecar: the end of stdin

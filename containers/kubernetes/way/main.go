@@ -109,7 +109,8 @@ func prepare(dir string) error {
 		err = os.Rename(to.Name(), filepath.Join(dir, filepath.Base(Program)))
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, filepath.Base(Hosts)), []byte("127.0.0.1\tlocalhost task\n::1\tlocalhost\n"), 0o644)
+		err = os.WriteFile(filepath.Join(dir, filepath.Base(Hosts)),
+			[]byte("127.0.0.1\tlocalhost task\n::1\tlocalhost\n"), 0o644)
 	}
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
@@ -129,8 +130,8 @@ const (
 	namesMark = "# services\n"
 )
 
-// replaceNames replaces the part of a hosts file that an earlier call wrote. The file stays the same, because it is bound into all
-// containers of the pod.
+// replaceNames replaces the part of a hosts file that an earlier call wrote. The file stays the same, because it is
+// bound into all containers of the pod.
 func replaceNames(path string, in io.Reader) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot name addresses: %w", err) }
 	names, err := io.ReadAll(io.LimitReader(in, maxHosts+1))
@@ -166,7 +167,8 @@ func replaceNames(path string, in io.Reader) error {
 // usageWait bounds a measurement. The host gives up earlier.
 const usageWait = time.Minute
 
-// printUsage measures folders that commands write to. They are not followed out of their file systems, and no link is followed.
+// printUsage measures folders that commands write to. They are not followed out of their file systems, and no link is
+// followed.
 func printUsage(out io.Writer, args []string) error {
 	most, err := strconv.ParseInt(args[0], 10, 64)
 	if err != nil || most <= 0 {

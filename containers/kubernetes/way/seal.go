@@ -16,8 +16,8 @@ import (
 // errHardware means that the network may be the machine's.
 var errHardware = errors.New("it belongs to hardware, so this network may be the machine's (hostNetwork must be false)")
 
-// Seal deletes every network interface but the loopback. So the network of the pod is gone for all its containers, with any network
-// policy or none. It needs CAP_NET_ADMIN. It refuses a network with an interface of hardware.
+// Seal deletes every network interface but the loopback. So the network of the pod is gone for all its containers, with
+// any network policy or none. It needs CAP_NET_ADMIN. It refuses a network with an interface of hardware.
 func Seal() error { return seal("/sys/class/net") }
 
 func seal(class string) error {

@@ -41,7 +41,8 @@ type Opening struct {
 }
 
 func (o Opening) valid() bool {
-	return o.Session != "" && o.Engine != "" && o.Socket != "" && o.Received >= 0 && len(o.Session)+len(o.Engine)+len(o.Socket) < maxOpening/2
+	return o.Session != "" && o.Engine != "" && o.Socket != "" && o.Received >= 0 &&
+		len(o.Session)+len(o.Engine)+len(o.Socket) < maxOpening/2
 }
 
 // sessions are the connections of a pod to its runner.
@@ -169,8 +170,8 @@ func (s *sessions) find(o Opening) (*session, error) {
 	return one, nil
 }
 
-// forgetLocked ends the sessions of other processes that have no carrier. Those processes have ended, because only one works with a
-// pod, and the runner learns so that nobody reads.
+// forgetLocked ends the sessions of other processes that have no carrier. Those processes have ended, because only one
+// works with a pod, and the runner learns so that nobody reads.
 func (s *sessions) forgetLocked(engine string) {
 	for name, one := range s.open {
 		if one.engine != engine && !one.carried {

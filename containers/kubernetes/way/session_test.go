@@ -173,10 +173,12 @@ func TestSessions(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo, Received: 5}); err == nil || !strings.Contains(err.Error(), "over") {
+	if _, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo, Received: 5}); err == nil ||
+		!strings.Contains(err.Error(), "over") {
 		t.Errorf("a session that is not known goes on: %v", err)
 	}
-	if _, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo + "no"}); err == nil || !strings.Contains(err.Error(), "runner") {
+	if _, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo + "no"}); err == nil ||
+		!strings.Contains(err.Error(), "runner") {
 		t.Errorf("a runner that is not there: %v", err)
 	}
 	first, _, err := open(t, path, Opening{Session: "x", Engine: "a", Socket: echo})

@@ -21,8 +21,9 @@ import (
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
-// Sidecar is the argument of `way sidecar`, as JSON. It runs in a standing container of the pod, one at a time. Its stdin has the
-// frames FrameInput and FrameEnd, and its stdout the others. If stdin breaks off, the host is gone, and the sidecar is killed.
+// Sidecar is the argument of `way sidecar`, as JSON. It runs in a standing container of the pod, one at a time. Its
+// stdin has the frames FrameInput and FrameEnd, and its stdout the others. If stdin breaks off, the host is gone, and
+// the sidecar is killed.
 type Sidecar struct {
 	Args  []string
 	Env   []string // "K=V", added to the environment of the image
@@ -249,8 +250,9 @@ func endAll() {
 	os.Exit(Failed)
 }
 
-// killOthers kills all other processes of the container, except process 1, and reaps those that are children. It runs in a container
-// of its own, not as root. Elsewhere process 1 is not hold, and nothing is killed. Reports whether none is left.
+// killOthers kills all other processes of the container, except process 1, and reaps those that are children. It runs
+// in a container of its own, not as root. Elsewhere process 1 is not hold, and nothing is killed. Reports whether none
+// is left.
 func killOthers() bool {
 	if os.Getpid() == 1 || os.Getuid() == 0 || !heldHere() {
 		return false

@@ -31,9 +31,9 @@ const (
 	silence    = 20 * time.Second
 )
 
-// Stream is one end of a stream of bytes in both directions that outlives its carriers. A carrier is a connection, such as the streams
-// of an exec. While there is none, Read waits and Write keeps up to a window of data. Nothing is lost or repeated when the next carrier
-// comes. All methods may be called concurrently. Make one with [NewStream].
+// Stream is one end of a stream of bytes in both directions that outlives its carriers. A carrier is a connection, such
+// as the streams of an exec. While there is none, Read waits and Write keeps up to a window of data. Nothing is lost or
+// repeated when the next carrier comes. All methods may be called concurrently. Make one with [NewStream].
 type Stream struct {
 	mu      sync.Mutex // guards the fields below
 	changed *sync.Cond // one of the fields has changed
@@ -120,7 +120,8 @@ func (s *Stream) CloseWrite() {
 	s.changed.Broadcast()
 }
 
-// Told waits until the other end was told of [Stream.CloseWrite], the stream has failed or has no carrier, or a time is over.
+// Told waits until the other end was told of [Stream.CloseWrite], the stream has failed or has no carrier, or a time is
+// over.
 func (s *Stream) Told(within time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +145,8 @@ func (s *Stream) Fail(err error) {
 	s.changed.Broadcast()
 }
 
-// Ended reports whether no carrier is needed any more: the stream has failed, or both ends have sent their last byte, or the other end
-// has, and this one does not write.
+// Ended reports whether no carrier is needed any more: the stream has failed, or both ends have sent their last byte,
+// or the other end has, and this one does not write.
 func (s *Stream) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,14 +165,16 @@ func (s *Stream) Detach() {
 	}
 }
 
-// Carry passes data over a carrier until that breaks or the stream ends, and closes the carrier. received is the position up to which
-// the other end has received. Only one carrier is used at a time. An error means that the carrier broke; see [Stream.Ended].
+// Carry passes data over a carrier until that breaks or the stream ends, and closes the carrier. received is the
+// position up to which the other end has received. Only one carrier is used at a time. An error means that the carrier
+// broke; see [Stream.Ended].
 func (s *Stream) Carry(c io.ReadWriteCloser, received int64) error {
 	s.mu.Lock()
 	if s.carrier != nil || received < s.outAt || received > s.outAt+int64(len(s.out)) {
 		defer s.mu.Unlock()
 		c.Close()
-		return fmt.Errorf("cannot go on at position %d: the data from %d to %d are here", received, s.outAt, s.outAt+int64(len(s.out)))
+		return fmt.Errorf("cannot go on at position %d: the data from %d to %d are here", received, s.outAt,
+			s.outAt+int64(len(s.out)))
 	}
 	s.carrier = c
 	s.forgetLocked(received)

@@ -98,7 +98,8 @@ func TestHardwareIsNotSealed(t *testing.T) {
 }
 
 func TestEnvironmentOfASidecar(t *testing.T) {
-	env := Sidecar{Home: "/tmp/home", Env: []string{"A=b"}}.environment([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "LANG=C"})
+	env := Sidecar{Home: "/tmp/home", Env: []string{"A=b"}}.environment([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1",
+		"LANG=C"})
 	got := strings.Join(env, " ")
 	if strings.Contains(got, "KUBERNETES") || !strings.HasSuffix(got, "LANG=C HOME=/tmp/home A=b") {
 		t.Errorf("it is %s", got)
