@@ -151,11 +151,11 @@ func TestStreamOutlivesItsCarriers(t *testing.T) {
 	if !bytes.Equal(sent.Sum(nil), got.Sum(nil)) {
 		t.Error("the data that come back are not those that were sent")
 	}
+	s.CloseWrite()
+	<-done
 	if carriers < 10 {
 		t.Errorf("only %d carriers were used", carriers)
 	}
-	s.CloseWrite()
-	<-done
 }
 
 func TestSessions(t *testing.T) {
