@@ -265,7 +265,7 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 	case d.Step != "" && d.Step != r.Gate.Step:
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), record.ErrConflict,
 			r.Gate.Step, d.Step)
-	case len(r.Gate.Allowed) > 0 && !r.Gate.Names(d.By):
+	case !r.Gate.Admits(d.By):
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: only %s may", r.Name(), gitd.ErrDenied,
 			strings.Join(r.Gate.Allowed, ", "))
 	}

@@ -139,7 +139,7 @@ func (l *liveRun) decide(d record.Decision) error {
 		return errNotAsked
 	case d.Step != "" && d.Step != a.gate.Step:
 		return fmt.Errorf("%w: it waits at %s, not at %s", record.ErrConflict, a.gate.Step, d.Step)
-	case len(a.gate.Allowed) > 0 && !a.gate.Names(d.By):
+	case !a.gate.Admits(d.By):
 		return fmt.Errorf("%w: only %s may", gitd.ErrDenied, strings.Join(a.gate.Allowed, ", "))
 	}
 	d.Step = a.gate.Step

@@ -195,6 +195,9 @@ func (g Gate) Option(id string) (o GateOption, ok bool) {
 	return g.Options[at], true
 }
 
+// Admits reports whether by may answer, if others let them. Everybody may if the gate has no list, or is nil.
+func (g *Gate) Admits(by string) bool { return g == nil || len(g.Allowed) == 0 || g.Names(by) }
+
 // Names reports whether the gate's list has by. It may list the user slack:U012 of Slack as U012.
 func (g Gate) Names(by string) bool {
 	if slices.Contains(g.Allowed, by) {

@@ -171,6 +171,12 @@ func TestGate(t *testing.T) {
 		if got := g.Names(by); got != want {
 			t.Errorf("%q: %v", by, got)
 		}
+		if got := g.Admits(by); got != want {
+			t.Errorf("%q is admitted: %v", by, got)
+		}
+		if all := (*Gate)(nil).Admits(by) && (&Gate{}).Admits(by); !all {
+			t.Errorf("%q is not admitted by a gate without a list", by)
+		}
 	}
 	for id, want := range map[string]string{"a": "Yes", "b": "No", "c": "", "": ""} {
 		if o, ok := g.Option(id); o.Name != want || ok != (want != "") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,9 +47,10 @@ type runRow struct {
 	Kind, Detail, Hint, Agent string
 	Place                     int
 	When                      time.Time
-	MayChange                 bool
+	MayChange, MayAnswer      bool
 	Gate                      *record.Gate
-	Part                      bool // the message of Gate is cut, so that the row does not take its answer
+	Allowed                   string // the people who may answer, or empty for all
+	Part                      bool   // the message of Gate is cut, so that the row does not take its answer
 	Cost                      int64
 }
 
@@ -121,7 +123,7 @@ func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow 
 	row := runRow{
 		Key: r.Name(), Title: runTitle(r), Repo: r.Repo, Workspace: r.Caller.ID(), By: personName(r.Asker), Path: runPath(r),
 		WorkspacePath: workspacePath(r.Caller.Slug()), Badge: runBadge(r), Place: r.Place, When: r.CreatedAt,
-		MayChange: who.CheckChangeRun(r) == nil,
+		MayChange: who.CheckChangeRun(r) == nil, MayAnswer: mayAnswer(who, r),
 	}
 	row.Action = row.Path
 	if r.Agent != nil {
@@ -141,6 +143,7 @@ func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow 
 	case !r.Ended() && r.Gate != nil: // also of an agent at work
 		row.Kind, row.Part = "ask", len(r.Gate.Message) > maxRowText
 		row.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, maxRowText)}
+		row.Allowed = render.OneLine(strings.Join(r.Gate.Allowed, ", "), 300)
 	case r.State == record.StateFailed && r.Reason != record.ReasonCancelled && fresh && mine:
 		row.Kind, row.Detail, row.Hint = "failed", render.ClipClean(r.Error, 400), render.ClipClean(r.Hint, 300)
 	case r.State == record.StateComplete && r.Agent != nil && r.Changed() && r.Merged == "" && r.Pull == nil &&
@@ -156,6 +159,11 @@ func (api *API) runRow(ctx context.Context, who route.Who, r record.Run) runRow 
 		}
 	}
 	return row
+}
+
+// mayAnswer reports whether a person may answer the question of a run. The executor decides by the same rules.
+func mayAnswer(who route.Who, r record.Run) bool {
+	return r.Gate != nil && !r.Sub && r.Gate.Admits(who.Subject) && who.CheckChangeRun(r) == nil
 }
 
 // runTitle describes a run in one line.

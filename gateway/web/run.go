@@ -20,6 +20,7 @@ type runData struct {
 	WorkspacePath string
 	Path          string
 	MayChange     bool
+	MayAnswer     bool
 }
 
 // namedRun returns the run that the path names, if the person may see it.
@@ -46,7 +47,7 @@ func (api *API) runPage(c *route.Call) (*Page, error) {
 	}
 	d := &runData{RunPage: shown, Row: api.runRow(c.R.Context(), c.Who, r), Workspace: s,
 		WorkspacePath: workspacePath(s.ID), Path: runPath(r),
-		MayChange: c.Who.CheckChangeRun(r) == nil}
+		MayChange: c.Who.CheckChangeRun(r) == nil, MayAnswer: mayAnswer(c.Who, r)}
 	p := &Page{Title: shown.Title, Nav: "workspaces", Template: "run", Data: d, Topics: []string{live.RunTopic(r)},
 		Refresh: shown.Reload}
 	if shown.Reload > 0 {

@@ -358,7 +358,7 @@ func (m *talkMaker) again(t conversation.Transcript) *talkAgain {
 
 // mayAnswer reports whether the person may answer a question.
 func (m *talkMaker) mayAnswer(g *record.Gate) bool {
-	return m.may && (g == nil || len(g.Allowed) == 0 || g.Names(m.subject))
+	return m.may && g.Admits(m.subject)
 }
 
 // doing describes the work of the run at work.
