@@ -30,9 +30,9 @@ const (
 // so that a rename suffices.
 const temporary = ".ramus-upload-"
 
-// stagings are the folders of the work tree that may have the temporary one, the best first. Nothing below .git/logs
-// decides a commit.
-var stagings = []string{".git/logs", ""}
+// logs is the folder of the work tree that has the temporary one. Git makes it when it needs it, and nothing below it decides a
+// commit.
+const logs = ".git/logs"
 
 // Container is where an upload is placed.
 type Container struct {
@@ -312,18 +312,22 @@ func (p *placing) name(i int, name string) error {
 	return p.files.Link(p.at(p.temp(i)), p.at(name)) // a link never replaces; tidy removes the other name
 }
 
-// stage makes the folder of files that are not complete.
-func (p *placing) stage() (err error) {
-	for _, dir := range stagings {
-		if !p.isFolder(dir) {
-			continue
-		}
-		p.staging = path.Join(dir, temporary+p.token)
-		if err = p.files.Mkdir(p.at(p.staging)); err == nil {
-			return nil
+// stage makes the folder of files that are not complete. It is in the work tree itself only if that has no .git folder, because a
+// commit of somebody else would take it.
+func (p *placing) stage() error {
+	dir := ""
+	if p.isFolder(path.Dir(logs)) {
+		dir = logs
+		err := p.files.Mkdir(p.at(logs))
+		if err != nil && !p.isFolder(logs) {
+			return fmt.Errorf("cannot make the folder %s for the files: %w", logs, err)
 		}
 	}
-	return fmt.Errorf("cannot make a folder for the files: %w", err)
+	p.staging = path.Join(dir, temporary+p.token)
+	if err := p.files.Mkdir(p.at(p.staging)); err != nil {
+		return fmt.Errorf("cannot make a folder for the files: %w", err)
+	}
+	return nil
 }
 
 // isFolder reports whether a path of the work tree is a folder, and no part of it a link.
@@ -395,7 +399,10 @@ func (p *placing) tidy(ctx context.Context, failed bool) error {
 			_ = files.RemoveDirectory(p.at(dir)) // somebody may use it already
 		}
 	}
-	return errors.Join(err, files.RemoveDirectory(p.at(p.staging)))
+	if e := files.RemoveDirectory(p.at(p.staging)); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	return err
 }
 
 // takeBack removes the placed files, and restores the files that they replaced.

@@ -158,6 +158,40 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// TestPlaceWithoutLogs places an upload in a work tree whose .git/logs is missing, and where it is no folder.
+func TestPlaceWithoutLogs(t *testing.T) {
+	to := place(t)
+	write(t, to.Root, map[string]string{".git/HEAD": "ref"})
+	placed, err := begin(t, &transfer.Spool{}, map[string]string{"docs/a": "a"}).Place(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{".git/logs/.ramus-upload-*", ".ramus-upload-*"} {
+		found, err := filepath.Glob(filepath.Join(to.Root, pattern))
+		if want := strings.HasPrefix(pattern, ".git/"); err != nil || len(found) > 0 != want {
+			t.Errorf("%s: %q, %v", pattern, found, err)
+		}
+	}
+	if err := placed.Keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{".git/HEAD": "ref", "docs/a": "a"}
+	if got := read(t, to.Root); !maps.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+
+	to = place(t)
+	want = map[string]string{".git/HEAD": "ref", ".git/logs": "a file"}
+	write(t, to.Root, want)
+	_, err = begin(t, &transfer.Spool{}, map[string]string{"a": "a"}).Place(t.Context(), to)
+	if err == nil || !strings.Contains(err.Error(), ".git/logs") {
+		t.Error(err)
+	}
+	if got := read(t, to.Root); !maps.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestPlaceRefuses tries places that an upload must not take. The work tree stays as it was.
 func TestPlaceRefuses(t *testing.T) {
 	outside := t.TempDir()
