@@ -324,7 +324,7 @@ class RTerm extends HTMLElement {
     let again = false;
     if (t?.problem) words = sentence(t.problem.detail) + (t.problem.hint ? ` ${sentence(t.problem.hint)}` : '');
     else if (t?.state && !t.state.running) {
-      if ((t.state as State & { stopped?: boolean }).stopped) words = `This terminal was stopped.${t.done?.problem ? '' : ' Its changes are committed.'}`;
+      if (t.state.stopped) words = `This terminal was stopped.${t.done?.problem ? '' : ' Its changes are committed.'}`;
       else words = t.state.end ? `The program has ended: ${clean(t.state.end, 300)}` : `The program has ended${t.state.exit === undefined ? '' : ` with exit ${t.state.exit}`}.`;
       again = !this.watch;
     } else if (t?.phase === 'away' && t.tries > 0) words = 'No connection. What you type now is not sent. The terminal goes on, and comes back by itself.';

@@ -6,7 +6,7 @@ export interface Size { rows: number; cols: number }
 /** A terminal as this viewer sees it. */
 export interface State {
   id: string; title?: string; owner?: string; mine: boolean; size: Size; watchers: number; running: boolean; offset: number;
-  away?: boolean; exit?: number; end?: string;
+  away?: boolean; exit?: number; end?: string; stopped?: boolean;
 }
 
 /** A command that was committed. */
