@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -186,13 +185,6 @@ func (w *work) commitAdditions(ctx context.Context, o *outcome) error {
 	}
 	w.advance()
 	return err
-}
-
-// reviewAdditions returns the evidence of a run in its additional repositories.
-func (l *liveRun) reviewAdditions(ctx context.Context, r record.Run) (addition.Review, error) {
-	v := addition.Reviewer{Git: l.x.Git, Secrets: l.x.Secrets, Dir: filepath.Join(l.x.folder.Output(r), "repos"),
-		MaxPatch: maxDiff, MaxList: maxFileList}
-	return v.Review(ctx, r.With)
 }
 
 // landings returns the landings of a caller's branches, its own repository first.

@@ -160,7 +160,7 @@ func (x *Executor) restore(ctx context.Context, repo *gitd.Repo, c record.Caller
 			return tip, nil
 		}
 		commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: to, Parents: []gitd.Hash{tip},
-			Author: orElse(by, x.Bot), Committer: x.Bot, When: x.Now(),
+			Author: by.Or(x.Bot), Committer: x.Bot, When: x.Now(),
 			Message: fmt.Sprintf("Go back to %s\n\n    %s\n\n%s: %s\n", string(to)[:min(12, len(to))],
 				strings.TrimSpace(then.Subject), record.TrailerCaller, c)})
 		if err != nil {

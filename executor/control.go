@@ -34,7 +34,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		case l != nil:
 		case r.Kind == record.KindRequest && !r.Ended():
 			if r, err = x.End(ctx, r.Name(),
-				Ending{Reason: record.ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
+				Ending{Reason: record.ReasonCancelled, Error: "stopped by " + by.Or(x.Bot).Name}); err != nil {
 				return err
 			}
 			if r.Ended() {
@@ -63,7 +63,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		default:
 			continue
 		}
-		if err := l.Emit(record.Event{Type: record.EventNote, Message: "stopped by " + orElse(by, x.Bot).Name}, false); err != nil {
+		if err := l.Emit(record.Event{Type: record.EventNote, Message: "stopped by " + by.Or(x.Bot).Name}, false); err != nil {
 			return err
 		}
 		l.cancel(errCancelled)
@@ -163,7 +163,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	case r.State == record.StateComplete:
 		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), record.ErrConflict)
 	}
-	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker),
+	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: by.Or(r.Asker),
 		Input: r.Input, Group: r.Group}
 	switch r.Kind {
 	case record.KindTerminal:
@@ -340,7 +340,7 @@ func (x *Executor) land(ctx context.Context, t *target, m record.Merge) (record.
 	if m.Strategy == "" {
 		m.Strategy = gitd.StrategyRebase
 	}
-	m.By = orElse(m.By, x.Bot)
+	m.By = m.By.Or(x.Bot)
 	all, err := x.landings(t, m)
 	if err != nil {
 		return record.LandedAll{}, err
@@ -505,15 +505,4 @@ func (x *Executor) printed(ctx context.Context, h *containers.Host, c containers
 		return nil
 	}
 	return err
-}
-
-// orElse returns p, or otherwise if p has no name.
-func orElse(p, otherwise gitd.Person) gitd.Person {
-	if p.Name == "" {
-		return otherwise
-	}
-	if p.Email == "" {
-		p.Email = otherwise.Email
-	}
-	return p
 }

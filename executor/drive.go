@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -473,7 +474,7 @@ func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	text, err := repo.ReadFile(ctx, string(ref), journalFile, 1<<30)
+	text, err := repo.ReadFile(ctx, string(ref), archive.JournalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return nil // claimed, and then the process ended
 	}
@@ -514,4 +515,13 @@ func (x *Executor) runFiles(ctx context.Context, repo *gitd.Repo, ref gitd.Hash)
 		}
 	}
 	return files, nil
+}
+
+// seal writes the record of a run into its ref. The secrets of a run that has ended are removed then.
+func (x *Executor) seal(ctx context.Context, l *liveRun) error {
+	if err := l.entry.Seal(ctx); err != nil {
+		return err
+	}
+	x.dropSecrets(l.Snapshot())
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/images"
@@ -127,6 +128,7 @@ type Executor struct {
 	artifacts *store.Store
 	inspector *browse.Inspector
 	viewer    *browse.Viewer
+	archive   *archive.Archive
 	runs      registry
 	book      quota.Book
 	shells    shells
@@ -207,6 +209,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.builder = x.newBuilder()
 	x.inspector = x.newInspector()
 	x.viewer = x.newViewer()
+	x.archive = x.newArchive()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)
 		x.wg.Wait()
@@ -275,6 +278,25 @@ func (x *Executor) newBases() *upstream.Bases {
 		},
 		Log: x.Log,
 		Now: x.Now,
+	}
+}
+
+// newArchive returns the archive of the runs of all repositories.
+func (x *Executor) newArchive() *archive.Archive {
+	return &archive.Archive{
+		Context:  x.ctx,
+		Go:       x.wg.Go,
+		Git:      x.Git,
+		Folder:   x.folder,
+		Store:    x.artifacts,
+		Find:     x.Run,
+		Manifest: x.Manifest,
+		Engine:   x.Fleet.Engine.Name(),
+		Image:    x.Image,
+		Bot:      x.Bot,
+		Secrets:  x.Secrets,
+		Log:      x.Log,
+		Now:      x.Now,
 	}
 }
 

@@ -124,7 +124,7 @@ func (x *Executor) commitFiles(t *target, lease *containers.Lease, by gitd.Perso
 	}
 	message := commitText(x.Secrets,
 		fmt.Sprintf("Files by SFTP\n\n%s: %s\n%s: %s\n", record.TrailerCaller, t.Caller, record.TrailerStep, filesStep))
-	made, err := t.Commit(ctx, lease.Host, h.at, orElse(by, x.Bot), text.Clip(message, 4<<10), nil)
+	made, err := t.Commit(ctx, lease.Host, h.at, by.Or(x.Bot), text.Clip(message, 4<<10), nil)
 	if err != nil {
 		return fmt.Errorf("cannot commit the files of %s: %w", t.Caller, err)
 	}

@@ -111,7 +111,7 @@ func (l *liveRun) hurry(ctx context.Context, p record.Prompt) (how string, err e
 
 // interruptLocked ends the turn that works, durably. The next process ends it too. mu is held.
 func (l *liveRun) interruptLocked(kind string, by gitd.Person) error {
-	e := record.Event{Type: record.EventInterrupt, Step: l.talk.step, Kind: kind, Message: orElse(by, l.x.Bot).Name,
+	e := record.Event{Type: record.EventInterrupt, Step: l.talk.step, Kind: kind, Message: by.Or(l.x.Bot).Name,
 		Data: record.Marshal(record.Interrupt{By: cleanPerson(l.x.Secrets, by)})}
 	if err := l.EmitLocked(e, true); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -15,6 +16,7 @@ type liveRun struct {
 	*live.Run
 	x      *Executor
 	target *target
+	entry  *archive.Entry
 	files  runFiles
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -29,11 +31,9 @@ type liveRun struct {
 	asking   chan struct{} // holds one token, because the agent asks one question at a time
 
 	// Run.Lock guards all below.
-	ref       gitd.Hash // what the run's ref points to
-	noPrompts bool      // its agent has had its last turn
-	asked     *asked    // the agent's question that waits for a person
-	talk      *talk     // the agent's turn at work; nil between turns
-	review    *review
+	noPrompts bool   // its agent has had its last turn
+	asked     *asked // the agent's question that waits for a person
+	talk      *talk  // the agent's turn at work; nil between turns
 }
 
 // runFiles are the texts that a run was started with. They are kept in its ref.
@@ -48,7 +48,7 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *targe
 	if err != nil {
 		return nil, err
 	}
-	l := &liveRun{Run: run, x: x, target: t, files: files, ref: ref, done: make(chan struct{}),
+	l := &liveRun{Run: run, x: x, target: t, files: files, entry: x.archive.Entry(run, t.Repo, ref), done: make(chan struct{}),
 		asking: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	l.checks = l.newChecks()

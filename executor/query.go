@@ -14,6 +14,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
@@ -279,7 +280,7 @@ func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Eve
 	if err != nil {
 		return nil, err
 	}
-	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), journalFile, 1<<30)
+	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), archive.JournalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
 		// It is not sealed, because the server that worked on it ended. Its journal is in live/.
 		text, err = os.ReadFile(x.folder.Journal(r))

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -72,7 +73,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	if r.Kind != record.KindConversation {
 		return r, fmt.Errorf("%w: it is no conversation", record.ErrConflict)
 	}
-	journal, err := repo.ReadFile(ctx, string(ref), journalFile, 2*maxStanding)
+	journal, err := repo.ReadFile(ctx, string(ref), archive.JournalFile, 2*maxStanding)
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return r, err
 	}
@@ -149,9 +150,9 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 		return fmt.Errorf("%w: %w", record.ErrInvalid, err)
 	}
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref},
-		Put:    []gitd.File{{Path: "run.json", Content: text}, {Path: journalFile, Content: journal}},
-		Author: orElse(r.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), record.TrailerCaller, r.Caller,
+		Put:    []gitd.File{{Path: "run.json", Content: text}, {Path: archive.JournalFile, Content: journal}},
+		Author: r.Asker.Or(x.Bot), Committer: x.Bot, When: x.Now(),
+		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), archive.SealedAs(r), record.TrailerCaller, r.Caller,
 			record.TrailerRun, r.ID)})
 	if err != nil {
 		return err

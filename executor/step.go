@@ -454,7 +454,7 @@ func (w *work) record(ctx context.Context, o outcome) (workflow.StepResult, erro
 }
 
 // author returns the author of the step's commits.
-func (w *work) author() gitd.Person { return orElse(w.by, w.l.Initial.Asker) }
+func (w *work) author() gitd.Person { return w.by.Or(w.l.Initial.Asker) }
 
 // committer is a method of a work tree that commits.
 type committer func(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string,

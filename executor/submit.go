@@ -322,7 +322,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 				Content: a.Content})
 		}
 		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents,
-			Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
+			Author: p.run.Asker.Or(x.Bot), Committer: x.Bot, When: x.Now(),
 			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), record.TrailerCaller, p.run.Caller,
 				record.TrailerRun, p.run.ID)})
 		if err != nil {

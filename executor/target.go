@@ -186,7 +186,7 @@ func (t *target) runID() string {
 // foresee announces to the run at work a commit that is about to become the branch's tip.
 func (t *target) foresee(commit gitd.Hash) {
 	if w := t.atWork(); w != nil {
-		w.l.foresee(commit)
+		w.l.entry.Foresee(commit)
 	}
 }
 

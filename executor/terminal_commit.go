@@ -145,7 +145,7 @@ func (s *shell) beginTyped(at, from int64) error {
 		return nil // an empty line
 	}
 	command = cmp.Or(command, "a command in the terminal "+s.Name)
-	begin := &typedBegin{From: from, By: orElse(s.Typist(), s.l.Initial.Asker), Command: command}
+	begin := &typedBegin{From: from, By: s.Typist().Or(s.l.Initial.Asker), Command: command}
 	step := s.typedStep(t.number + 1)
 	if err := s.l.Emit(record.Event{Type: record.EventStepStarted, Step: step, Kind: string(record.KindTerminal),
 		Command: text.Clip(command, 16<<10),
@@ -276,7 +276,7 @@ func (s *shell) commitQuiet(ctx context.Context) error {
 		return err
 	}
 	defer free()
-	by, subject := orElse(s.Typist(), s.l.Initial.Asker), "Work in the terminal "+s.Name
+	by, subject := s.Typist().Or(s.l.Initial.Asker), "Work in the terminal "+s.Name
 	if s.typed.open != nil {
 		by, subject = s.typed.open.By, s.typed.open.Command+" (still at work)"
 	}
@@ -313,7 +313,7 @@ func (s *shell) keep(ctx context.Context) error {
 	if err := s.sweep(ctx); err != nil {
 		return err
 	}
-	return s.commitHalfway(ctx, &head{at: s.at()}, "Work in the terminal "+s.Name, orElse(s.Typist(), s.l.Initial.Asker))
+	return s.commitHalfway(ctx, &head{at: s.at()}, "Work in the terminal "+s.Name, s.Typist().Or(s.l.Initial.Asker))
 }
 
 // finish commits and journals the end of the program.
@@ -328,7 +328,7 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 	}
 	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
 	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id,
-		by: orElse(s.Typist(), l.Initial.Asker)}
+		by: s.Typist().Or(l.Initial.Asker)}
 	var err error
 	if w.out, err = l.OpenOutputs(info.ID, l.Beginning(s.step).Last.Seq, false); err != nil {
 		return err

@@ -87,7 +87,7 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 	// A commit that has begun is not cut.
 	ctx, end := context.WithTimeout(ctx, worktree.Housekeeping)
 	defer end()
-	made, err := t.CommitAll(ctx, lease.Host, h.at, orElse(by, x.Bot), x.uploadText(t, done.Paths), done.Paths)
+	made, err := t.CommitAll(ctx, lease.Host, h.at, by.Or(x.Bot), x.uploadText(t, done.Paths), done.Paths)
 	if err != nil {
 		if e := placed.Undo(ctx); e != nil {
 			err = errors.Join(err, fmt.Errorf("files of the upload stay in the container: %w", e))

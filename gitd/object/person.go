@@ -15,6 +15,17 @@ type Person struct {
 	ID string `json:"id,omitempty"`
 }
 
+// Or returns p, with the email of otherwise if it has none. Without a name it is otherwise.
+func (p Person) Or(otherwise Person) Person {
+	if p.Name == "" {
+		return otherwise
+	}
+	if p.Email == "" {
+		p.Email = otherwise.Email
+	}
+	return p
+}
+
 // Signature returns p and a time as a commit object has them. Times before 1970 become 1970.
 func (p Person) Signature(when time.Time) string {
 	return fmt.Sprintf("%s %d %s", p.Ident(), max(when.Unix(), 0), when.Format("-0700"))

@@ -1,4 +1,4 @@
-package executor
+package archive
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // lenders returns the manifests of the runs whose checks a run shows as its own, by the folder of their files. These are its
 // sub-workflows, and the run that it was begun again from.
-func (x *Executor) lenders(ctx context.Context, r record.Run, m record.Manifest, subs map[string]record.Manifest) map[string]record.Manifest {
+func (a *Archive) lenders(ctx context.Context, r record.Run, m record.Manifest, subs map[string]record.Manifest) map[string]record.Manifest {
 	all := make(map[string]record.Manifest)
 	for _, step := range slices.Sorted(maps.Keys(subs)) {
 		// If the names of two steps give the same folder, the first step has it.
@@ -30,9 +30,9 @@ func (x *Executor) lenders(ctx context.Context, r record.Run, m record.Manifest,
 	if !slices.ContainsFunc(m.Browser, func(c browser.Check) bool { return strings.HasPrefix(c.Dir, record.EarlierFolder+"/") }) {
 		return all
 	}
-	parent, err := x.Manifest(ctx, r.Parent)
+	parent, err := a.Manifest(ctx, r.Parent)
 	if err != nil {
-		x.Log.Warn("cannot read the evidence of the run that this one was begun again from", "run", r.Parent, "err", err)
+		a.Log.Warn("cannot read the evidence of the run that this one was begun again from", "run", r.Parent, "err", err)
 		return all
 	}
 	all[record.EarlierFolder] = parent
@@ -41,7 +41,7 @@ func (x *Executor) lenders(ctx context.Context, r record.Run, m record.Manifest,
 
 // lentFiles returns the files of other runs' checks that m shows, by the manifests of those runs. A missing file is
 // no reason not to seal the run. Its check names it nevertheless.
-func (x *Executor) lentFiles(ctx context.Context, repo *gitd.Repo, m record.Manifest, lenders map[string]record.Manifest) (files []gitd.File, listed []record.ManifestFile, err error) {
+func (a *Archive) lentFiles(ctx context.Context, repo *gitd.Repo, m record.Manifest, lenders map[string]record.Manifest) (files []gitd.File, listed []record.ManifestFile, err error) {
 	const folder = "artifacts/" + record.BrowserFolder
 	shown := make(map[string]bool)
 	for _, c := range m.Browser {
@@ -54,7 +54,7 @@ func (x *Executor) lentFiles(ctx context.Context, repo *gitd.Repo, m record.Mani
 		if len(lender.Browser) == 0 {
 			continue
 		}
-		r, err := x.Run(ctx, lender.Run)
+		r, err := a.Find(ctx, lender.Run)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -76,7 +76,7 @@ func (x *Executor) lentFiles(ctx context.Context, repo *gitd.Repo, m record.Mani
 				continue
 			}
 			if f.Stored {
-				x.artifacts.Rely(f.SHA256)
+				a.Store.Rely(f.SHA256)
 			} else {
 				files = append(files, gitd.File{Path: f.Name, Blob: blob})
 			}

@@ -1,4 +1,4 @@
-package executor
+package archive
 
 import (
 	"cmp"
@@ -22,20 +22,21 @@ import (
 // Outputs of up to storeOver bytes are sealed into the run's ref. Larger ones are in the artifact store, and the manifest has
 // their hashes.
 const (
-	journalFile = "journal.jsonl"
+	// JournalFile is the journal in the record of a run.
+	JournalFile = "journal.jsonl"
 
 	storeOver   = 8 << 20
 	maxDiff     = 32 << 20 // of a diff in a sealed run; the branch has the whole diff
 	maxFileList = 10_000   // changed files named in a manifest
 )
 
-// seal writes a run's record into one commit and moves the run's ref to it. Its parents are the run's earlier record and the
+// Seal writes a run's record into one commit and moves the run's ref to it. Its parents are the run's earlier record and the
 // branch's tip, so the commits of the run stay reachable if the branch is deleted.
-func (x *Executor) seal(ctx context.Context, l *liveRun) error {
-	r := l.Snapshot()
-	repo := l.target.Repo
-	events := l.Journalled()
-	subs := x.subManifests(ctx, r, events)
+func (e *Entry) Seal(ctx context.Context) error {
+	a, repo := e.archive, e.repo
+	r := e.run.Snapshot()
+	events := e.run.Journalled()
+	subs := a.subManifests(ctx, r, events)
 	var tree gitd.Hash
 	if r.Head != "" {
 		var err error
@@ -44,23 +45,23 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		}
 	}
 	m := record.NewManifest(r, tree, events, subs)
-	m.Engine, m.Image = x.Fleet.Engine.Name(), cmp.Or(r.Image, x.Image)
-	files, stored, err := x.outputFiles(ctx, r)
+	m.Engine, m.Image = a.Engine, cmp.Or(r.Image, a.Image)
+	files, stored, err := a.outputFiles(ctx, r)
 	if err != nil {
 		return err
 	}
 	m.Files = append(m.Files, stored...)
-	borrowed, listed, err := x.lentFiles(ctx, repo, m, x.lenders(ctx, r, m, subs))
+	borrowed, listed, err := a.lentFiles(ctx, repo, m, a.lenders(ctx, r, m, subs))
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
 	files, m.Files = append(files, borrowed...), append(m.Files, listed...)
-	review := l.reviewed(ctx, r)
+	review := e.reviewed(ctx, r)
 	if review.err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), review.err)
 	}
 	m.Changed = review.changed
-	others, err := l.reviewAdditions(ctx, r)
+	others, err := a.reviewAdditions(ctx, r)
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
@@ -76,12 +77,12 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 			fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
 	}
 
-	journal := filepath.Join(x.folder.Output(r), "journal")
+	journal := filepath.Join(a.Folder.Output(r), "journal")
 	// A note may still come while the run is sealed, and then the file would differ from the manifest.
-	if err := l.CopyJournal(journal); err != nil {
+	if err := e.run.CopyJournal(journal); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: x.folder.Diff(r)}, {Path: journalFile, Source: journal}} {
+	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: a.Folder.Diff(r)}, {Path: JournalFile, Source: journal}} {
 		described, err := store.Describe(f.Path, f.Source)
 		if err != nil {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -89,7 +90,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		m.Files = append(m.Files, described)
 		files = append(files, f)
 	}
-	if err := x.listEarlier(ctx, repo, l, &m); err != nil {
+	if err := e.listEarlier(ctx, &m); err != nil {
 		return err
 	}
 
@@ -97,7 +98,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	m = redact.Clean(x.Secrets, m)
+	m = redact.Clean(a.Secrets, m)
 	manifest, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -105,19 +106,16 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	files = append(files,
 		gitd.File{Path: "run.json", Content: runText},
 		gitd.File{Path: record.ManifestPath, Content: manifest})
-	if err := x.commitSeal(ctx, l, r, files); err != nil {
+	if err := e.commit(ctx, r, files); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	x.dropSecrets(r)
 	return nil
 }
 
-// commitSeal commits the files of a run's record and moves the run's ref to the commit.
-func (x *Executor) commitSeal(ctx context.Context, l *liveRun, r record.Run, files []gitd.File) error {
-	repo := l.target.Repo
-	l.Lock()
-	ref := l.ref
-	l.Unlock()
+// commit commits the files of a run's record and moves the run's ref to the commit.
+func (e *Entry) commit(ctx context.Context, r record.Run, files []gitd.File) error {
+	a, repo := e.archive, e.repo
+	ref := e.at()
 	parents := []gitd.Hash{ref}
 	if r.Head != "" {
 		parents = append(parents, r.Head)
@@ -126,11 +124,11 @@ func (x *Executor) commitSeal(ctx context.Context, l *liveRun, r record.Run, fil
 		From:      ref,
 		Put:       files,
 		Parents:   parents,
-		Author:    orElse(r.Asker, x.Bot),
-		Committer: x.Bot,
-		When:      x.Now(),
+		Author:    r.Asker.Or(a.Bot),
+		Committer: a.Bot,
+		When:      a.Now(),
 		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n",
-			r.Name(), sealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID),
+			r.Name(), SealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID),
 	})
 	if err != nil {
 		return err
@@ -138,15 +136,15 @@ func (x *Executor) commitSeal(ctx context.Context, l *liveRun, r record.Run, fil
 	if err := repo.Update(ctx, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
 		return err
 	}
-	l.Lock()
-	l.ref = commit
-	l.Unlock()
+	e.mu.Lock()
+	e.ref = commit
+	e.mu.Unlock()
 	return nil
 }
 
 // subManifests returns the evidence of the sub-workflows that worked on the run's own branch, by step. One that cannot be read
 // counts as one without checks.
-func (x *Executor) subManifests(ctx context.Context, r record.Run, events []record.Event) map[string]record.Manifest {
+func (a *Archive) subManifests(ctx context.Context, r record.Run, events []record.Event) map[string]record.Manifest {
 	subs := make(map[string]record.Manifest)
 	for _, e := range events {
 		var data struct {
@@ -159,9 +157,9 @@ func (x *Executor) subManifests(ctx context.Context, r record.Run, events []reco
 		if e.Type != record.EventStepFinished || e.Kind != string(workflow.KindWorkflow) || json.Unmarshal(e.Data, &data) != nil {
 			continue
 		}
-		m, err := x.Manifest(ctx, data.Result.Output.Run)
+		m, err := a.Manifest(ctx, data.Result.Output.Run)
 		if err != nil {
-			x.Log.Warn("cannot read the evidence of a sub-workflow", "run", data.Result.Output.Run, "err", err)
+			a.Log.Warn("cannot read the evidence of a sub-workflow", "run", data.Result.Output.Run, "err", err)
 			continue
 		}
 		if m.Branch == r.Branch {
@@ -173,11 +171,8 @@ func (x *Executor) subManifests(ctx context.Context, r record.Run, events []reco
 
 // listEarlier adds the files of the run's earlier record. A run that waited for a person was sealed then, and its files in live/
 // were removed.
-func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun, m *record.Manifest) error {
-	l.Lock()
-	ref := l.ref
-	l.Unlock()
-	text, err := repo.ReadFile(ctx, string(ref), record.ManifestPath, record.MaxManifest)
+func (e *Entry) listEarlier(ctx context.Context, m *record.Manifest) error {
+	text, err := e.repo.ReadFile(ctx, string(e.at()), record.ManifestPath, record.MaxManifest)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return nil
 	}
@@ -186,7 +181,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 		err = json.Unmarshal(text, &before)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", l.Initial.Name(), err)
+		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", e.run.Initial.Name(), err)
 	}
 	for _, f := range before.Files {
 		if !slices.ContainsFunc(m.Files, func(now record.ManifestFile) bool { return now.Name == f.Name }) {
@@ -196,7 +191,8 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 	return nil
 }
 
-func sealedAs(r record.Run) string {
+// SealedAs returns the state of a run as the commit of its record has it.
+func SealedAs(r record.Run) string {
 	if r.Reason != "" {
 		return fmt.Sprintf("%s, %s", r.State, r.Reason)
 	}
@@ -204,8 +200,8 @@ func sealedAs(r record.Run) string {
 }
 
 // outputFiles returns a run's outputs and artifacts, the small ones to be sealed. It puts the large ones into the artifact store.
-func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.File, listed []record.ManifestFile, err error) {
-	dir := x.folder.Output(r)
+func (a *Archive) outputFiles(ctx context.Context, r record.Run) (files []gitd.File, listed []record.ManifestFile, err error) {
+	dir := a.Folder.Output(r)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -239,7 +235,7 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 			files = append(files, gitd.File{Path: f.Name, Source: path})
 		default:
 			f.Stored = true
-			if err := x.store(ctx, path, f.SHA256, f.Size); err != nil {
+			if err := a.store(ctx, path, f.SHA256, f.Size); err != nil {
 				return err
 			}
 		}
@@ -252,11 +248,11 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 	return files, listed, nil
 }
 
-// store puts a file into the artifact store. It ends with the executor, so that a store that hangs does not keep the executor from
+// store puts a file into the artifact store. It ends with the server, so that a store that hangs does not keep the server from
 // closing. The next process seals the run.
-func (x *Executor) store(ctx context.Context, path, sum string, size int64) error {
+func (a *Archive) store(ctx context.Context, path, sum string, size int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(x.ctx, func() { cancel(context.Cause(x.ctx)) })()
-	return x.artifacts.Put(ctx, path, sum, size)
+	defer context.AfterFunc(a.Context, func() { cancel(context.Cause(a.Context)) })()
+	return a.Store.Put(ctx, path, sum, size)
 }

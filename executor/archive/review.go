@@ -1,11 +1,13 @@
-package executor
+package archive
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
+	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -24,32 +26,32 @@ type review struct {
 	err     error
 }
 
-// foresee begins the review of a run that will end at head, if nothing happens.
-func (l *liveRun) foresee(head gitd.Hash) {
-	if l.Initial.Kind != record.KindExec {
+// Foresee begins the review of a run that will end at head, if nothing happens.
+func (e *Entry) Foresee(head gitd.Hash) {
+	if e.run.Initial.Kind != record.KindExec {
 		return // other runs may continue
 	}
-	r := l.Snapshot()
+	r := e.run.Snapshot()
 	r.Head = head
-	l.Lock()
-	defer l.Unlock()
-	if l.review != nil {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.review != nil {
 		return
 	}
 	v := &review{start: r.Start, head: head, done: make(chan struct{})}
-	l.review = v
-	l.x.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(l.x.ctx, worktree.Housekeeping)
+	e.review = v
+	e.archive.Go(func() {
+		ctx, cancel := context.WithTimeout(e.archive.Context, worktree.Housekeeping)
 		defer cancel()
-		l.write(ctx, v, r)
+		e.write(ctx, v, r)
 	})
 }
 
 // reviewed returns the review of a run as it is now.
-func (l *liveRun) reviewed(ctx context.Context, r record.Run) *review {
-	l.Lock()
-	v := l.review
-	l.Unlock()
+func (e *Entry) reviewed(ctx context.Context, r record.Run) *review {
+	e.mu.Lock()
+	v := e.review
+	e.mu.Unlock()
 	if v != nil {
 		<-v.done // the file is one
 		if v.start == r.Start && v.head == r.Head && v.err == nil {
@@ -57,27 +59,34 @@ func (l *liveRun) reviewed(ctx context.Context, r record.Run) *review {
 		}
 	}
 	v = &review{start: r.Start, head: r.Head, done: make(chan struct{})}
-	l.write(ctx, v, r)
+	e.write(ctx, v, r)
 	return v
 }
 
 // write does a review.
-func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
+func (e *Entry) write(ctx context.Context, v *review, r record.Run) {
 	defer close(v.done)
-	f, err := os.Create(l.x.folder.Diff(r))
+	f, err := os.Create(e.archive.Folder.Diff(r))
 	if err != nil {
 		v.err = fmt.Errorf("cannot keep the diff: %w", err)
 		return
 	}
 	w := &text.Limit{W: f, Left: maxDiff}
-	clean := l.x.Secrets.Writer(w)
+	clean := e.archive.Secrets.Writer(w)
 	if r.Changed() {
 		// The base may hold a secret, and a commit of ours may not.
-		v.changed, err = l.target.Repo.Review(ctx, string(r.Start), string(r.Head), clean)
+		v.changed, err = e.repo.Review(ctx, string(r.Start), string(r.Head), clean)
 		err = errors.Join(err, clean.Flush())
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		v.err = fmt.Errorf("cannot keep the diff: %w", err)
 	}
 	v.cut = w.Cut
+}
+
+// reviewAdditions returns the evidence of a run in its additional repositories.
+func (a *Archive) reviewAdditions(ctx context.Context, r record.Run) (addition.Review, error) {
+	v := addition.Reviewer{Git: a.Git, Secrets: a.Secrets, Dir: filepath.Join(a.Folder.Output(r), "repos"),
+		MaxPatch: maxDiff, MaxList: maxFileList}
+	return v.Review(ctx, r.With)
 }
