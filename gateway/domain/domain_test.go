@@ -41,6 +41,8 @@ func TestParse(t *testing.T) {
 		"http://localhost:80":            "http://app.localhost",
 		"http://a.localhost":             "http://app.a.localhost",
 		"https://localhost:8443":         "https://app.localhost:8443",
+		"ZOO.example.org":                "https://app.zoo.example.org",
+		strings.Repeat("a", 63) + ".b":   "https://app." + strings.Repeat("a", 63) + ".b",
 	} {
 		if got := parse(t, text).Pages(); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
@@ -182,6 +184,25 @@ func TestLabels(t *testing.T) {
 			}
 			seen[label] = true
 		}
+	}
+}
+
+// TestLongest finds the longest host of the longest domain, with a dot at its end and without one.
+func TestLongest(t *testing.T) {
+	name := strings.Repeat(strings.Repeat("a", 62)+".", 3)[:maxOwn]
+	name = name[:maxOwn-1] + "a"
+	d := parse(t, name)
+	host := "ws-run-" + strings.Repeat("b", 56) + "." + name
+	if len(host) != 253 {
+		t.Fatalf("the host has %d bytes", len(host))
+	}
+	for _, host := range []string{host, host + ".", host + ".:443"} {
+		if p := d.Find(host); p.Part != Workspace || p.Caller != caller(t, strings.Repeat("b", 56)) {
+			t.Errorf("%q: %+v", host, p)
+		}
+	}
+	if _, err := Parse(name + "a"); err == nil {
+		t.Error("a domain has no room for labels")
 	}
 }
 

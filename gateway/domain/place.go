@@ -39,32 +39,26 @@ const (
 	portMark        = "--"
 )
 
-// maxHost bounds the header Host, in bytes. The longest name has 253 and a port 6.
-const maxHost = maxName + 1 + 6
-
 // Find returns the place of a host, as the header Host of a request has it.
 func (d *Domain) Find(host string) Place {
-	name, port, found := cutPort(host)
-	if found && port != "" && port != d.port {
+	name, port := cutPort(host)
+	if port != "" && port != d.port {
 		return Place{}
 	}
 	return d.find(name)
 }
 
-// cutPort splits a host at its last colon.
-func cutPort(host string) (name, port string, found bool) {
+// cutPort splits a host at its last colon. The port is empty if there is none.
+func cutPort(host string) (name, port string) {
 	i := strings.LastIndexByte(host, ':')
 	if i < 0 {
-		return host, "", false
+		return host, ""
 	}
-	return host[:i], host[i+1:], true
+	return host[:i], host[i+1:]
 }
 
 // find returns the place of a name without a port.
 func (d *Domain) find(name string) Place {
-	if len(name) > maxHost {
-		return Place{}
-	}
 	label, below := strings.CutSuffix(lower(strings.TrimSuffix(name, ".")), "."+d.name)
 	if !below {
 		return Place{}

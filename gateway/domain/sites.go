@@ -177,7 +177,7 @@ func (s *Sites) nothing() http.Handler {
 // requests without TLS, which next redirects to the same host with TLS.
 func (d *Domain) OnlyOwn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _, _ := cutPort(r.Host)
+		name, _ := cutPort(r.Host)
 		place := d.find(name)
 		if place.Part == Nothing {
 			http.Error(w, "this server has no such host", http.StatusNotFound)
