@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -130,6 +132,11 @@ func TestBound(t *testing.T) {
 	}
 	name := func(n int) string { return strings.Repeat("<", MaxRunes-4) + fmt.Sprintf("%04d", n) }
 	by := gitd.Person{Name: strings.Repeat("<", 1000), Email: strings.Repeat("<", 1000), ID: strings.Repeat("<", 1000)}
+	for _, field := range []string{short(by).Name, short(by).Email, short(by).ID} {
+		if len(field) > maxBy {
+			t.Errorf("a field has %d bytes", len(field))
+		}
+	}
 	full, all := Record{Caller: c, Sessions: map[string]Name{}}, map[string]time.Time{}
 	for n := range maxNames + 1 {
 		session := strings.Repeat("x", 100) + fmt.Sprint(n)
@@ -218,6 +225,15 @@ func TestDamaged(t *testing.T) {
 	put(refs+"/run-b", `{"caller":"run:b","sessions":{"coder":{"text":"a\u200b","since":"2026-05-04T12:00:00Z"},`+
 		`"other":{"text":"`+strings.Repeat("x", MaxRunes+1)+`"},"":{"text":"none"}}}`)
 	put(refs+"/nobody", "{}")
+	var log strings.Builder
+	if err := (&Store{Options: people.Options{Git: s.Git, Log: slog.New(slog.NewTextHandler(&log, nil))}}).Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for ref, want := range map[string]bool{"run-a": true, "run-b": false, "nobody": true} {
+		if got := strings.Contains(log.String(), "ref="+refs+"/"+ref); got != want {
+			t.Errorf("the log names %s: %v", ref, got)
+		}
+	}
 	for _, id := range []string{"a", "b"} {
 		again := &Store{Options: people.Options{Git: s.Git, Committer: ada}}
 		if err := again.Open(t.Context()); err != nil {
@@ -308,6 +324,72 @@ func TestGone(t *testing.T) {
 	}
 	if err := s.SetName(t.Context(), callers[0], "coder", "again", began, ada); err != nil {
 		t.Errorf("a session cannot be named again: %v", err)
+	}
+}
+
+// TestMaxRecords names sessions of as many callers as can be. Those that have a record can be named again.
+func TestMaxRecords(t *testing.T) {
+	s := newStore(t)
+	callers := []record.Caller{}
+	for n := range maxRecords + 1 {
+		c, err := record.RunCaller(fmt.Sprintf("a%d", n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if callers = append(callers, c); n < maxRecords-1 {
+			s.tips[c] = "0"
+		}
+	}
+	set := func(n int, name string) error {
+		return s.SetName(t.Context(), callers[n], "coder", name, began, ada)
+	}
+	if err := set(maxRecords-1, "last"); err != nil {
+		t.Errorf("the last one: %v", err)
+	}
+	var p *route.Problem
+	if err := set(maxRecords, "more"); !errors.As(err, &p) || p.Kind != route.KindTooLarge {
+		t.Errorf("there is no bound: %v", err)
+	}
+	if err := set(maxRecords-1, "again"); err != nil {
+		t.Errorf("one that has a record: %v", err)
+	}
+}
+
+// TestCheck refuses the record of another caller, of none, and of too many sessions.
+func TestCheck(t *testing.T) {
+	c, err := record.RunCaller("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := map[string]Name{}
+	for n := range maxNames {
+		most[fmt.Sprint(n)] = Name{}
+	}
+	more := map[string]Name{"more": {}}
+	maps.Copy(more, most)
+	for _, x := range []struct {
+		about string
+		r     Record
+		ref   string
+		ok    bool
+	}{
+		{"its own", Record{c, most}, refs + "/run-a", true},
+		{"another caller's", Record{c, nil}, refs + "/run-b", false},
+		{"nobody's", Record{}, refOf(record.Caller{}), false},
+		{"of too many sessions", Record{c, more}, refs + "/run-a", false},
+	} {
+		if err := x.r.check(x.ref); (err == nil) != x.ok {
+			t.Errorf("%s: %v", x.about, err)
+		}
+	}
+}
+
+// TestUsable leaves out names that a store would not keep.
+func TestUsable(t *testing.T) {
+	r := Record{Sessions: map[string]Name{"coder": {Text: "a\u200b"}, "": {Text: "none"}, "unseen": {Text: "\u200b"},
+		"long": {Text: strings.Repeat("x", MaxRunes+1)}}}
+	if got := r.usable(); len(got) != 1 || got["coder"].Text != "a" {
+		t.Errorf("%v", got)
 	}
 }
 
