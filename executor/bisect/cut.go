@@ -16,27 +16,10 @@ func (s *Search) choose(k int) []int {
 		return open
 	}
 	even := s.even(open, k)
-	if s.isLine() {
-		return even
-	}
 	if halved := s.halve(open, k); s.worst(halved) < s.worst(even) {
 		return halved
 	}
 	return even
-}
-
-// isLine reports whether the steps that are left are one line.
-func (s *Search) isLine() bool {
-	n := 0
-	for i := range s.steps {
-		if !s.left.has(i) {
-			continue
-		}
-		if n++; s.history[i].countBoth(s.left) != n {
-			return false
-		}
-	}
-	return true
 }
 
 // even returns the k open steps whose histories have about 1/(k+1), 2/(k+1) … of the steps that are left.

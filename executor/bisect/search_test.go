@@ -79,6 +79,33 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// TestBranches counts the rounds among two long branches that were merged at the end, with faults at many places. A round that
+// divides the one branch alone would leave the whole of the other.
+func TestBranches(t *testing.T) {
+	const n = 255
+	steps := line(n)
+	for i := range n {
+		steps = append(steps, Step{Commit: name(n + i), Tree: name(n + i), Parents: []gitd.Hash{name(n + i - 1)}})
+	}
+	steps[n].Parents = []gitd.Hash{name(1 << 30)}
+	steps = append(steps, Step{Commit: name(2 * n), Tree: name(2 * n), Parents: []gitd.Hash{name(n - 1), name(2*n - 1)}})
+	for fault := 0; fault < len(steps); fault += 16 {
+		s, err := New(steps, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		search(t, s, 7, func(st Step) Result {
+			if s.history[s.index[st.Commit]].has(fault) {
+				return Bad
+			}
+			return Good
+		})
+		if first, ok := s.Found(); !ok || first.Commit != name(fault) || s.Rounds() > 3 {
+			t.Errorf("fault at %d: found %v, %v in %d rounds", fault, first.Commit, ok, s.Rounds())
+		}
+	}
+}
+
 // graph is a random history below a last step that merges everything.
 type graph struct {
 	steps   []Step
