@@ -29,7 +29,6 @@ func (s *Search) even(open []int, k int) []int {
 	for at, i := range open {
 		list[at] = weighed{i, s.history[i].countBoth(s.left)}
 	}
-	slices.SortStableFunc(list, func(a, b weighed) int { return a.weight - b.weight })
 
 	n := s.left.count()
 	var points []int
@@ -56,14 +55,14 @@ func (s *Search) halve(open []int, k int) []int {
 	for len(points) < k {
 		largest := slices.MaxFunc(parts, func(a, b set) int { return a.count() - b.count() })
 		size := largest.count()
-		best, gain := -1, 0
+		best, gain := 0, 0
 		for _, i := range open {
 			inside := s.history[i].countBoth(largest)
 			if g := min(inside, size-inside); g > gain {
 				best, gain = i, g
 			}
 		}
-		if best < 0 {
+		if gain == 0 {
 			break // nothing divides it
 		}
 		points = append(points, best)

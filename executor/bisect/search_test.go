@@ -249,12 +249,33 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// TestResults keeps the first result of a tree, unless it could not be tried then.
+func TestResults(t *testing.T) {
+	for _, x := range []struct{ first, second, want Result }{{Skip, Good, Good}, {Skip, Bad, Bad}, {Good, Skip, Good}, {Good, Bad, Good}} {
+		s, err := New(line(9), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []Result{x.first, x.second} {
+			if err := s.Mark(name(4), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.trees; len(got) != 1 || got[name(4)] != x.want {
+			t.Errorf("%s and then %s: %v", x.first, x.second, got)
+		}
+	}
+}
+
 // TestRefusals gives searches steps and results that they refuse.
 func TestRefusals(t *testing.T) {
 	if _, err := New(nil, nil); !errors.Is(err, gitd.ErrInvalid) {
 		t.Error(err)
 	}
 	if _, err := New(line(MaxSteps+1), nil); !errors.Is(err, gitd.ErrTooLarge) {
+		t.Error(err)
+	}
+	if _, err := New(line(MaxSteps), nil); err != nil {
 		t.Error(err)
 	}
 	two := append(line(2), Step{Commit: name(9), Tree: name(9)})

@@ -103,16 +103,17 @@ func (b *Book) Add(ctx context.Context, tries []Try) error {
 		t.Stdout, t.Stderr = "", ""
 		b.tries[t.Tree] = t
 	}
-	for try := 1; ; try++ {
-		old, err := b.read(ctx)
-		if err != nil {
-			return err
+	err := error(gitd.ErrConflict)
+	for range bookSaves {
+		if !errors.Is(err, gitd.ErrConflict) {
+			break
 		}
-		err = b.write(ctx, old)
-		if !errors.Is(err, gitd.ErrConflict) || try == bookSaves {
-			return err
+		var old gitd.Hash
+		if old, err = b.read(ctx); err == nil {
+			err = b.write(ctx, old)
 		}
 	}
+	return err
 }
 
 // write replaces the commit at the ref.

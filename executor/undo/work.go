@@ -62,7 +62,7 @@ func merged(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Ru
 	if err != nil {
 		return w, err
 	}
-	history, err := repo.Log(ctx, string(w.Tip), gitd.LogOptions{Not: string(r.Start), Max: maxHistory, Topo: true})
+	history, err := repo.Log(ctx, string(w.Tip), gitd.LogOptions{Not: string(r.Start), Max: maxHistory})
 	if err != nil {
 		return w, err
 	}
@@ -105,7 +105,7 @@ func squash(ctx context.Context, repo *gitd.Repo, r record.Run, runs []record.Ru
 	history []gitd.Commit) (gitd.Hash, error) {
 	var works []provenance.Work // of the branch, when it had the work of the run
 	for _, o := range runs {
-		if o.Repo != r.Repo || o.Caller != r.Caller || o.Head == "" || len(works) == maxLater {
+		if o.Repo != r.Repo || o.Head == "" || len(works) == maxLater {
 			continue
 		}
 		has, err := repo.Descends(ctx, o.Head, r.Head)
@@ -154,8 +154,7 @@ func ownCommits(ctx context.Context, repo *gitd.Repo, r record.Run) ([]gitd.Hash
 	if r.Head == "" || r.Start == r.Head {
 		return nil, fmt.Errorf("it changed nothing: %w", record.ErrInvalid)
 	}
-	log, err := repo.Log(ctx, string(r.Head), gitd.LogOptions{Not: string(r.Start), Max: maxCommits + 1, Topo: true,
-		First: true})
+	log, err := repo.Log(ctx, string(r.Head), gitd.LogOptions{Not: string(r.Start), Max: maxCommits + 1, First: true})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,10 +101,14 @@ func TestMerged(t *testing.T) {
 				Committer: ada}); err != nil || !res.Merged {
 				t.Fatal(res, err)
 			}
-			commit("main", "later", "f", "one\n2\n3\n4\nfive\n")
+			as, err := repo.Resolve(t.Context(), "main")
+			if err != nil {
+				t.Fatal(err)
+			}
+			commit("main", "later\n\nRamus-Step: of-another-run", "f", "one\n2\n3\n4\nfive\n")
 
 			w, err := Merged(t.Context(), repo, r, runs, "main")
-			if err != nil || w.How != how || len(w.Commits) != 2 || w.Undone != "" {
+			if err != nil || w.How != how || len(w.Commits) != 2 || w.Undone != "" || (w.As == as) != (how == Squashed) {
 				t.Fatalf("%+v, %v", w, err)
 			}
 			done, err := repo.Pick(t.Context(), gitd.PickRequest{Into: "main", Commits: w.Commits, Reverse: true,
@@ -122,6 +127,80 @@ func TestMerged(t *testing.T) {
 				t.Errorf("afterwards: %+v, %v", w, err)
 			}
 		})
+	}
+}
+
+// branch makes a caller with a branch at a commit, and returns a run of it that has not changed anything.
+func branch(t *testing.T, repo *gitd.Repo, id string, start gitd.Hash) record.Run {
+	t.Helper()
+	caller, err := record.RunCaller(id)
+	if err == nil {
+		err = repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + caller.Branch(), New: start, Old: new(gitd.Hash)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.Run{ID: "r", Caller: caller, Repo: "app", Base: "main", Branch: caller.Branch(), BaseCommit: start, Start: start,
+		Head: start}
+}
+
+// TestNotMerged does not take the work of others for that of a run, although a part of it is the same.
+func TestNotMerged(t *testing.T) {
+	repo, commit := newRepo(t)
+	start := commit("main", "begin", "f", "1\n")
+	r := branch(t, repo, "a", start)
+	if _, err := Merged(t.Context(), repo, r, nil, "main"); !errors.Is(err, record.ErrInvalid) {
+		t.Errorf("a run that changed nothing: %v", err)
+	}
+	first := r
+	first.ID, first.Head = "first", commit(r.Branch, "one", "f", "one\n")
+	squashAsForge(t, repo, r.Branch)
+	r.Start = first.Head
+	r.Head = commit(r.Branch, "two", "g", "two\n")
+
+	// Another run made the same change in a step of its own.
+	other := branch(t, repo, "b", start)
+	commit(other.Branch, "also two\n\nRamus-Step: s1", "g", "two\n")
+	if res, err := repo.Merge(t.Context(), gitd.MergeRequest{From: other.Branch, Into: "main", Strategy: gitd.StrategyRebase,
+		Committer: ada}); err != nil || !res.Merged {
+		t.Fatal(res, err)
+	}
+	alone := r
+	alone.BaseCommit = r.Start
+	if w, err := Merged(t.Context(), repo, alone, []record.Run{first, alone}, "main"); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
+
+// TestRemains finds the squash of a run among commits and runs of which nothing is left.
+func TestRemains(t *testing.T) {
+	repo, commit := newRepo(t)
+	start := commit("main", "begin", "f", "1\n")
+	r := branch(t, repo, "a", start)
+	r.Head = commit(r.Branch, "one", "f", "one\n")
+	commit("main", "other", "g", "x\n")
+	squashAsForge(t, repo, r.Branch)
+	as, err := repo.Resolve(t.Context(), "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := gitd.Hash(strings.Repeat("1", 40))
+	commit("main", fmt.Sprintf("later\n\n%s: %s", gitd.TrailerSquashed, gone), "h", "x\n")
+	tip, elsewhere := commit("main", "last", "h", "y\n"), commit("elsewhere", "a history of its own", "i", "x\n")
+	merge, err := repo.WriteCommit(t.Context(), gitd.NewCommit{From: tip, Parents: []gitd.Hash{tip, elsewhere}, Author: ada, Message: "Merge it"})
+	if err == nil {
+		err = repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: merge, Old: &tip})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	deleted, failed := r, r
+	deleted.ID, deleted.Head = "deleted", gone
+	failed.ID, failed.Head = "failed", ""
+	w, err := Merged(t.Context(), repo, r, []record.Run{failed, deleted, r}, "main")
+	if err != nil || w.How != Squashed || w.As != as {
+		t.Errorf("%+v, %v", w, err)
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 	"github.com/ramus-dev/ramus/internal/clocktest"
+	"github.com/ramus-dev/ramus/internal/text"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -148,6 +150,45 @@ func TestMany(t *testing.T) {
 	}
 	if err := l.Append(t.Context(), Entry{}); err == nil {
 		t.Error("a closed log takes entries")
+	}
+}
+
+// TestClean bounds the fields of an entry, and replaces characters that nobody sees.
+func TestClean(t *testing.T) {
+	l := &Log{Now: time.Now}
+	for _, r := range "\x00\n\t\x1f\x7f\u0080\u009f\u00ad\u061c\u200b\u200c\u200d\u200f\u2028\u202e\u2060\u206f\ufeff\U000e0041" {
+		if got := l.clean(Entry{Object: "a" + string(r) + "b"}).Object; got != "a?b" {
+			t.Errorf("%U: %q", r, got)
+		}
+	}
+	if got := l.clean(Entry{Object: "~ é \u00a1 漢 \u2010 \U0001f642"}).Object; got != "~ é \u00a1 漢 \u2010 \U0001f642" {
+		t.Errorf("visible characters: %q", got)
+	}
+	if got := l.clean(Entry{Who: strings.Repeat("x", 1000)}).Who; len(got) > maxField+len(text.Ellipsis) || len(got) < maxField {
+		t.Errorf("a field of %d bytes", len(got))
+	}
+}
+
+// TestAgain cannot write an entry, and writes it with the next one, when it can.
+func TestAgain(t *testing.T) {
+	l := &Log{Git: repotest.NewServer(t), Author: author}
+	l.Open()
+	defer l.Close()
+	inTheWay := filepath.Join(l.Git.Root, gitd.PeopleRepo+".git")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), Entry{Who: "a", Action: "first", Result: OK}); err == nil {
+		t.Error("an entry was written to a file that is no repository")
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), Entry{Who: "a", Action: "second", Result: OK}); err != nil {
+		t.Error(err)
+	}
+	if list, err := l.Read(t.Context(), 10); err != nil || len(list) != 2 || list[1].Action != "first" {
+		t.Errorf("%+v, %v", list, err)
 	}
 }
 

@@ -168,8 +168,11 @@ func (l *Log) clean(e Entry) Entry {
 // visible replaces characters that a reader does not see, or that change the order of others.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0xad || r >= 0x200b && r <= 0x200f || r >= 0x2028 &&
-			r <= 0x202e || r >= 0x2060 && r <= 0x206f || r == 0xfeff {
+		switch r {
+		case '\n', '\t', '\u200c', '\u200d', '\u2028', '\u2029':
+			return '?'
+		}
+		if text.Invisible(r) {
 			return '?'
 		}
 		return r

@@ -1,11 +1,16 @@
 package privacy
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/people"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 func caller(t *testing.T, id string) record.Caller {
@@ -112,6 +117,120 @@ func TestLocks(t *testing.T) {
 	}
 	if !g.MayReadRef("app", "refs/heads/ramus/run-b") {
 		t.Error("a locked branch is hidden")
+	}
+}
+
+// TestLocksNobody leaves branches open whose beginner is not known, and to the caller itself.
+func TestLocksNobody(t *testing.T) {
+	began := func(record.Caller) string { return "github:1" }
+	for _, x := range []struct {
+		about        string
+		store        *Store
+		subject, ref string
+		locks        bool
+	}{
+		{"another person", &Store{OwnersOnly: true, Began: began}, "github:2", "refs/heads/ramus/run-b", true},
+		{"the person", &Store{OwnersOnly: true, Began: began}, "github:1", "refs/heads/ramus/run-b", false},
+		{"the caller", &Store{OwnersOnly: true, Began: began}, "run:b", "refs/heads/ramus/run-b", false},
+		{"another caller", &Store{OwnersOnly: true, Began: began}, "run:a", "refs/heads/ramus/run-b", true},
+		{"no caller's branch", &Store{OwnersOnly: true, Began: began}, "github:2", "refs/heads/ramus/b", false},
+		{"everybody's", &Store{Began: began}, "github:2", "refs/heads/ramus/run-b", false},
+		{"nobody's", &Store{OwnersOnly: true}, "github:2", "refs/heads/ramus/run-b", false},
+	} {
+		if got := (&veil{x.store, x.subject, "app"}).Locks(x.ref); got != x.locks {
+			t.Errorf("%s: %t", x.about, got)
+		}
+	}
+}
+
+// TestSet makes callers private and shows them again, and reads them after a restart.
+func TestSet(t *testing.T) {
+	s := &Store{Options: people.Options{Git: repotest.NewServer(t), Committer: gitd.Person{Name: "ramus", Email: "ramus@localhost"}}}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ada, bob := gitd.Person{Name: "Ada", Email: "a@localhost", ID: "github:1"}, gitd.Person{Name: "Bob", Email: "b@localhost", ID: "github:2"}
+	a, b := caller(t, "a"), caller(t, "b")
+	for _, x := range []struct {
+		about   string
+		caller  record.Caller
+		repo    string
+		private bool
+		owner   gitd.Person
+		kind    route.Kind // of the problem
+		changes bool
+		want    bool // afterwards
+	}{
+		{"show what is shown", a, "app", false, ada, "", false, false},
+		{"hide", a, "app", true, ada, "", true, true},
+		{"hide what is hidden", a, "app", true, ada, "", false, true},
+		{"hide another's", a, "app", true, bob, route.KindExists, false, true},
+		{"show", a, "app", false, ada, "", true, false},
+		{"hide what was another's", a, "app", true, bob, "", true, true},
+		{"for nobody", b, "app", true, gitd.Person{}, route.KindInvalid, false, false},
+		{"nowhere", b, "", true, ada, route.KindInvalid, false, false},
+	} {
+		changed := s.Changed()
+		err := s.SetPrivate(t.Context(), x.caller, x.repo, x.private, x.owner)
+		var p *route.Problem
+		if x.kind == "" && err != nil || x.kind != "" && (!errors.As(err, &p) || p.Kind != x.kind) {
+			t.Errorf("%s: %v", x.about, err)
+		}
+		select {
+		case <-changed:
+			if !x.changes {
+				t.Errorf("%s: it is a change", x.about)
+			}
+		default:
+			if x.changes {
+				t.Errorf("%s: it is no change", x.about)
+			}
+		}
+		again := &Store{Options: s.Options}
+		if err := again.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s.IsPrivate(x.caller) != x.want || again.IsPrivate(x.caller) != x.want {
+			t.Errorf("%s: private is %t, and %t after a restart", x.about, s.IsPrivate(x.caller), again.IsPrivate(x.caller))
+		}
+	}
+	if got := s.Veil(gitd.Grant{Subject: ada.ID}, "app").Hidden(); !slices.Equal(got, []string{"refs/heads/ramus/run-a", "refs/ramus"}) {
+		t.Errorf("hidden are %q", got)
+	}
+	if got := s.Veil(gitd.Grant{Subject: bob.ID}, "app").Hidden(); len(got) != 0 {
+		t.Errorf("hidden from the owner are %q", got)
+	}
+
+	for n := len(s.byCaller); n < maxRecords-1; n++ {
+		s.byCaller[caller(t, fmt.Sprint("x", n))] = Record{}
+	}
+	var p *route.Problem
+	if err := s.SetPrivate(t.Context(), b, "app", true, ada); err != nil {
+		t.Errorf("the last one: %v", err)
+	}
+	if err := s.SetPrivate(t.Context(), caller(t, "c"), "app", true, ada); !errors.As(err, &p) || p.Kind != route.KindTooLarge {
+		t.Errorf("there is no bound: %v", err)
+	}
+	if err := s.SetPrivate(t.Context(), b, "app", false, ada); err != nil {
+		t.Errorf("one that has a record: %v", err)
+	}
+}
+
+// TestCheck refuses records that are not those of their refs.
+func TestCheck(t *testing.T) {
+	good := Record{Caller: caller(t, "a"), Repo: "app", Owner: gitd.Person{ID: "github:1"}}
+	nobody, nowhere, unowned := good, good, good
+	nobody.Caller, nowhere.Repo, unowned.Owner.ID = record.Caller{}, "", ""
+	for _, x := range []struct {
+		about string
+		r     Record
+		ref   string
+		ok    bool
+	}{{"a good one", good, good.ref(), true}, {"another's", good, refs + "/run-b", false}, {"nobody's", nobody, nobody.ref(), false},
+		{"nowhere", nowhere, good.ref(), false}, {"without an owner", unowned, good.ref(), false}} {
+		if err := x.r.check(x.ref); (err == nil) != x.ok {
+			t.Errorf("%s: %v", x.about, err)
+		}
 	}
 }
 
