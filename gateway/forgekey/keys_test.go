@@ -16,6 +16,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
+// goodToken is the token that a person has.
+const goodToken = "a-good-token"
+
 // person is a forge that knows one token.
 type person struct {
 	forge.Forge
@@ -25,7 +28,7 @@ type person struct {
 func (p *person) Title() string { return "Gitea" }
 
 func (p *person) Me(context.Context) (string, error) {
-	if p.token != "a good token" {
+	if p.token != goodToken {
 		return "", &forge.RefusedError{Forge: "Gitea", Status: 401}
 	}
 	return "ada", nil
@@ -103,12 +106,12 @@ func TestOwnToken(t *testing.T) {
 	if got := k.Store.Redact.String("a usual word"); got != "a usual word" {
 		t.Errorf("a text that is no token is removed from texts: %q", got)
 	}
-	if login, err := k.keep(t.Context(), i, "a good token"); err != nil || login != "ada" {
+	if login, err := k.keep(t.Context(), i, goodToken); err != nil || login != "ada" {
 		t.Fatal(login, err)
 	}
 	gitea, gitlab := k.Sites[0].Forge, k.Sites[1].Forge
 	own, ok := k.Forge(t.Context(), gitea, "slack:T:ada")
-	if !ok || own.(*person).token != "a good token" {
+	if !ok || own.(*person).token != goodToken {
 		t.Errorf("%+v %v", own, ok)
 	}
 	for _, x := range []struct {

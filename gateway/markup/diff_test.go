@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -48,6 +49,35 @@ func TestDiff(t *testing.T) {
 }
 
 // FuzzDiff checks that the lines without additions are the first text, and those without deletions the second.
+// TestLeast compares random texts. No other difference has fewer lines.
+func TestLeast(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	random := func() (list []string) {
+		for range r.IntN(9) {
+			list = append(list, string(rune('a'+r.IntN(3)))+"\n")
+		}
+		return list
+	}
+	// least returns how many lines are removed and added at least.
+	var least func(a, b []string) int
+	least = func(a, b []string) int {
+		switch {
+		case len(a) == 0 || len(b) == 0:
+			return len(a) + len(b)
+		case a[0] == b[0]:
+			return least(a[1:], b[1:])
+		}
+		return 1 + min(least(a[1:], b), least(a, b[1:]))
+	}
+	for range 300 {
+		a, b := random(), random()
+		_, added, deleted := Diff(strings.Join(a, ""), strings.Join(b, ""))
+		if added+deleted != least(a, b) || added-deleted != len(b)-len(a) {
+			t.Errorf("%q and %q: +%d -%d, at least %d lines differ", a, b, added, deleted, least(a, b))
+		}
+	}
+}
+
 func FuzzDiff(f *testing.F) {
 	f.Add("a\nb\n", "b\nc")
 	f.Add("<script>", "\x1b[31m\n\u202e")

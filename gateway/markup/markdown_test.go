@@ -23,6 +23,7 @@ func TestMarkdown(t *testing.T) {
 		"[go](/auth/out)":                        `<p><span class="nolink">go</span></p>` + "\n",
 		"[go](https://you@example.org)":          `<p><span class="nolink">go</span></p>` + "\n",
 		"![x](https://evil.example/?q=secret)":   `<p><a class="picture" href="https://evil.example/?q=secret" rel="noopener noreferrer nofollow">x</a></p>` + "\n",
+		"[go](mailto:ada@example.org)":           `<p><a class="out" href="mailto:ada@example.org" rel="noopener noreferrer nofollow">go</a></p>` + "\n",
 		"![](https://evil.example/)":             `<p><a class="picture" href="https://evil.example/" rel="noopener noreferrer nofollow">https://evil.example/</a></p>` + "\n",
 		"see https://example.org.":               `<p>see <a class="out" href="https://example.org" rel="noopener noreferrer nofollow">https://example.org</a>.</p>` + "\n",
 		"[a]: https://example.org\n\n[a]":        "<p>[a]: <a class=\"out\" href=\"https://example.org\" rel=\"noopener noreferrer nofollow\">https://example.org</a></p>\n<p>[a]</p>\n",
