@@ -49,6 +49,33 @@ func pictures(t testing.TB) map[string][]byte {
 	return map[string][]byte{"image/png": withPNG, "image/jpeg": withJPEG, "image/gif": withGIF, "image/webp": riff}
 }
 
+// TestAnimation keeps the frames of a picture and how often they repeat, and removes all else that applications add.
+func TestAnimation(t *testing.T) {
+	frames := &gif.GIF{LoopCount: 3}
+	for range 2 {
+		frames.Image = append(frames.Image, image.NewPaletted(image.Rect(0, 0, 20, 10), color.Palette{color.Black, color.White}))
+		frames.Delay = append(frames.Delay, 7)
+	}
+	var b bytes.Buffer
+	if err := gif.EncodeAll(&b, frames); err != nil {
+		t.Fatal(err)
+	}
+	extension := append(append([]byte("\x21\xff\x0bXMP DataXMP"), byte(len(place))), place+"\x00"...)
+	content := bytes.Join([][]byte{b.Bytes()[:b.Len()-1], extension, {0x3b}}, nil)
+	kept, err := Attach(content)
+	if err != nil || bytes.Contains(kept, []byte(place)) {
+		t.Errorf("%q, %v", kept, err)
+	}
+	got, err := gif.DecodeAll(bytes.NewReader(kept))
+	if err != nil || got.LoopCount != 3 || len(got.Image) != 2 || got.Delay[1] != 7 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	riff, err := Attach(pictures(t)["image/webp"])
+	if err != nil || int(binary.LittleEndian.Uint32(riff[4:])) != len(riff)-8 {
+		t.Errorf("the size in a picture of %d bytes is %d, %v", len(riff), binary.LittleEndian.Uint32(riff[4:]), err)
+	}
+}
+
 // TestAttach removes the metadata of pictures, which stay the same picture.
 func TestAttach(t *testing.T) {
 	for media, content := range pictures(t) {
