@@ -51,8 +51,9 @@ type Container struct {
 }
 
 // Place writes the files to a container. All of them are there if the error is nil, and none otherwise, unless the
-// container or the server was lost while they got their names. It returns a [*Refused] for files that cannot be where
-// they are wanted. The caller keeps others from committing until it has called a method of the result.
+// container or the server was lost while they got their names. A connection that is lost is made again to take them
+// back. It returns a [*Refused] for files that cannot be where they are wanted. The caller keeps others from committing
+// until it has called a method of the result.
 func (u *Upload) Place(ctx context.Context, to Container) (*Placed, error) {
 	if err := u.Check(); err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ type placing struct {
 	made    []string               // folders that were not there, the outer first
 	staging string                 // the folder of files that are not complete
 	left    []string               // files in it
-	placed  int                    // files that have their names, from the first on
+	begun   int                    // files that were to get their names, from the first on
+	placed  int                    // those of them that have them; the last one of begun may have its name too
 }
 
 // folderState is whether a folder exists. A folder with a mistake has why.
@@ -290,11 +292,12 @@ func (p *placing) write(ctx context.Context) error {
 		}
 	}
 	for i, name := range names {
+		p.begun = i + 1
 		if _, replaces := p.modes[name]; replaces {
+			p.left = append(p.left, p.old(i))
 			if err := p.files.Link(p.at(name), p.at(p.old(i))); err != nil {
 				return fmt.Errorf("cannot replace %.200q: %w", name, err)
 			}
-			p.left = append(p.left, p.old(i))
 		}
 		if err := p.name(i, name); err != nil {
 			return fmt.Errorf("cannot write %.200q: %w", name, err)
@@ -405,9 +408,12 @@ func (p *placing) tidy(ctx context.Context, failed bool) error {
 	return err
 }
 
-// takeBack removes the placed files, and restores the files that they replaced.
+// takeBack removes the placed files, and restores the files that they replaced. The answer to the last one may have been lost.
 func (p *placing) takeBack(files *sftp.Client) (err error) {
-	for i, name := range p.u.Paths()[:p.placed] {
+	for i, name := range p.u.Paths()[:p.begun] {
+		if i >= p.placed && !p.isPlaced(files, i, name) {
+			continue
+		}
 		take := func() error { return files.Remove(p.at(name)) }
 		if _, replaces := p.modes[name]; replaces {
 			take = func() error { return files.PosixRename(p.at(p.old(i)), p.at(name)) }
@@ -417,6 +423,22 @@ func (p *placing) takeBack(files *sftp.Client) (err error) {
 		}
 	}
 	return err
+}
+
+// isPlaced reports whether the i-th file has its name, although no answer said so.
+func (p *placing) isPlaced(files *sftp.Client, i int, name string) bool {
+	temp := p.at(p.temp(i))
+	if _, replaces := p.modes[name]; replaces {
+		_, err := files.Lstat(temp) // it is renamed
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	// It is linked. A link of the same file shares its time, which is one that no file of somebody else has.
+	unusual := time.Unix(271_828_183, 0)
+	if err := files.Chtimes(temp, unusual, unusual); err != nil {
+		return false
+	}
+	info, err := files.Lstat(p.at(name))
+	return err == nil && info.Mode().IsRegular() && info.ModTime().Equal(unusual)
 }
 
 // why returns the cause of the end of ctx if that is why the connection ended.

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,6 +156,60 @@ func TestUndo(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(to.Root, "deep")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a new folder stays")
+	}
+}
+
+// cutConn ends a connection in place of the answer to a request that names an operation for the n-th time.
+type cutConn struct {
+	net.Conn
+	operation []byte
+	n         int
+	cut       atomic.Bool
+}
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	if bytes.Contains(b, c.operation) {
+		if c.n--; c.n == 0 {
+			c.cut.Store(true)
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *cutConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.cut.Load() {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// TestPlaceUnanswered loses the connection when a file has its name, and before the answer says so. The work tree is as before.
+func TestPlaceUnanswered(t *testing.T) {
+	for _, c := range []struct {
+		operation string
+		n         int
+	}{{"hardlink@", 1}, {"hardlink@", 2}, {"posix-rename@", 1}, {"hardlink@", 3}} {
+		to := place(t)
+		before := map[string]string{"b": "old", ".git/HEAD": "ref"}
+		write(t, to.Root, before)
+		open, first := to.Open, true
+		to.Open = func(ctx context.Context) (*sftp.Client, error) {
+			if !first {
+				return open(ctx)
+			}
+			first = false
+			conn := &cutConn{Conn: dial(t), operation: []byte(c.operation), n: c.n}
+			return sftp.NewClientPipe(conn, conn)
+		}
+		u := begin(t, &transfer.Spool{}, map[string]string{"a": "a", "b": "new", "docs/c": "c"})
+		u.Replace = true
+		if _, err := u.Place(t.Context(), to); err == nil {
+			t.Errorf("%v: it was placed", c)
+		}
+		if got := read(t, to.Root); !maps.Equal(got, before) {
+			t.Errorf("%v: %q", c, got)
+		}
 	}
 }
 
