@@ -1,0 +1,28 @@
+{{- define "ramus.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "ramus.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "ramus.labels" -}}
+{{ include "ramus.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "ramus.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag }}{{ end }}
+{{- end }}
+
+{{- /* The whole configuration. The chart's own keys win. */ -}}
+{{- define "ramus.config" -}}
+{{- $kubernetes := dict "namespace" .Values.containers.namespace "image" (include "ramus.image" .) "user_namespaces" .Values.containers.userNamespaces "sidecars" (int .Values.containers.sidecars) "requests" .Values.containers.requests }}
+{{- if .Values.containers.podTemplate }}{{ $_ := set $kubernetes "template" (include "ramus.name" .) }}{{ end }}
+{{- $own := dict "engine" "kubernetes" "image" .Values.taskImage "listen" "0.0.0.0:8080" "kubernetes" $kubernetes }}
+{{- if .Values.service.sshPort }}{{ $_ := set $own "ssh_listen" "0.0.0.0:8022" }}{{ end }}
+{{- toYaml (merge $own .Values.config) }}
+{{- end }}
