@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -144,6 +144,9 @@ cluster-down: ## end that cluster without a trace
 test-cluster: cluster ## run the tests of the engine on Kubernetes in that cluster, with the race detector (5 minutes)
 	@RAMUS_TEST=full go test -race -count=1 -timeout 25m ./containers/kubernetes
 	@RAMUS_TEST=full go test -count=1 -timeout 25m -run 'TestScript/kubernetes' ./cmd/ramus
+
+chart: ## check the Helm chart in deploy/helm, and test what it makes of its values
+	@cd deploy/helm && go test -count=1 ./...
 
 bench-cluster: cluster ## compare containers in that cluster with plain pods (3 minutes)
 	@go test -run '^$$' -bench . -benchtime 20x -timeout 25m ./containers/kubernetes
