@@ -31,6 +31,19 @@ func TestExampleIsTheDefaults(t *testing.T) {
 	}
 }
 
+// The Helm chart writes a configuration for all of its values, which its own tests keep in this file.
+func TestConfigOfChart(t *testing.T) {
+	c, err := LoadConfig("../../deploy/helm/testdata/ramus.yaml", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := c.Kubernetes
+	if c.Engine != "kubernetes" || k.Namespace != "ramus-containers" || k.Template != "ramus" || k.Sidecars != 1 ||
+		!k.UserNamespaces || k.Requests.Memory != 64<<20 {
+		t.Errorf("%+v", c.Kubernetes)
+	}
+}
+
 func TestExampleHasEveryKey(t *testing.T) {
 	text, err := os.ReadFile(example)
 	if err != nil {

@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"flag"
 	"maps"
 	"os"
 	"slices"
@@ -15,6 +16,8 @@ import (
 )
 
 const chartDir = "ramus"
+
+var update = flag.Bool("update", false, "write testdata/ramus.yaml")
 
 const minimal = `
 image: {repository: registry.example/ramus/server, digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
@@ -156,7 +159,18 @@ func TestFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := values(t, at(objects["ConfigMap/ramus"], "data", "ramus.yaml").(string))
+	written := at(objects["ConfigMap/ramus"], "data", "ramus.yaml").(string)
+	config := values(t, written)
+	// A test of ramus reads the same file.
+	const golden = "testdata/ramus.yaml"
+	if *update {
+		if err := os.WriteFile(golden, []byte(written), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || string(want) != written {
+		t.Errorf("the configuration is not that of %s (go test -update), %v:\n%s", golden, err, written)
+	}
 	if config["domain"] != "ramus.example" || at(config, "kubernetes", "template") != "ramus" || config["ssh_listen"] != "0.0.0.0:8022" {
 		t.Errorf("the configuration is %v", config)
 	}
