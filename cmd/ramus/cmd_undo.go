@@ -67,9 +67,10 @@ func pickCommand() command {
 		name: "pick", args: "RUN STEP… [--into BRANCH]",
 		short: "bring only some steps of a run to the base",
 		long: `
-A step is named as in the journal, or by its commit ("ramus log" lists both). Each
-becomes a commit with its message and its person. If a change cannot be applied, nothing
-is changed, and the files are shown with the runs that changed them.`,
+A step is named as in the journal, or by its commit, of which seven digits suffice
+("ramus log" lists the commits). Each becomes a commit with its message and its person.
+If a change cannot be applied, nothing is changed, and the files are shown with the runs
+that changed them.`,
 		set: func(fs *flag.FlagSet, e *env) { setUndo(fs, e, &p.Undo) },
 		run: func(ctx context.Context, e *env, args []string) error {
 			c, err := e.clientFor(ctx, args, 2, 1001, "RUN and STEP")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -298,5 +299,23 @@ func TestBisectionRefuses(t *testing.T) {
 	b.Width = bisect.MaxWidth + 1
 	if _, err := b.Plan(t.Context()); !errors.Is(err, gitd.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// TestLargeBook keeps results with long reasons. The next search can read them, and has the newest.
+func TestLargeBook(t *testing.T) {
+	repo, list := history(t, 1)
+	b, _ := bisection(t, repo, list, 1)
+	var tries []Try
+	for i := range 4000 {
+		tries = append(tries, Try{Tree: gitd.Hash(fmt.Sprintf("%040x", i)), Result: bisect.Bad,
+			Why: strings.Repeat("\x01", 2000), Time: time.Unix(int64(i), 0)})
+	}
+	if err := b.Book.Add(t.Context(), tries); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := bisection(t, repo, list, 1)
+	if last, known := again.Book.Try(tries[len(tries)-1].Tree); !known || len(last.Why) > bookWhy+10 {
+		t.Errorf("%t: the reason has %d bytes", known, len(last.Why))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/bisect"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // BookRefs begins the refs of results, refs/ramus/tries/KEY.
@@ -23,7 +24,8 @@ const (
 	bookFile  = "tries.json"
 	bookBytes = 16 << 20
 	bookTries = 20_000
-	bookSaves = 5 // attempts, while others write
+	bookSaves = 5    // attempts, while others write
+	bookWhy   = 1000 // bytes of a reason, which may be the output of a program
 )
 
 // Book keeps the results of one command by tree. It is one commit at a ref of the repository, which a person may delete
@@ -64,10 +66,10 @@ func (b *Book) read(ctx context.Context) (gitd.Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := b.Repo.ReadFile(ctx, string(at), bookFile, bookBytes)
+	content, err := b.Repo.ReadFile(ctx, string(at), bookFile, bookBytes)
 	var list []Try
 	if err == nil {
-		err = json.Unmarshal(text, &list)
+		err = json.Unmarshal(content, &list)
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read the earlier results at %s: %w", b.ref, err)
@@ -100,7 +102,7 @@ func (b *Book) Known() map[gitd.Hash]bisect.Result {
 // Add keeps results, durably. Outputs are left to the runs.
 func (b *Book) Add(ctx context.Context, tries []Try) error {
 	for _, t := range tries {
-		t.Stdout, t.Stderr = "", ""
+		t.Stdout, t.Stderr, t.Why = "", "", text.Clip(t.Why, bookWhy)
 		b.tries[t.Tree] = t
 	}
 	err := error(gitd.ErrConflict)
@@ -123,15 +125,27 @@ func (b *Book) write(ctx context.Context, old gitd.Hash) error {
 		list = append(list, t)
 	}
 	slices.SortFunc(list, func(a, b Try) int { return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Tree, b.Tree)) })
-	text, err := json.MarshalIndent(list[:min(len(list), bookTries)], "", " ")
+	content, err := encode(list[:min(len(list), bookTries)])
 	if err != nil {
 		return err
 	}
 	commit, err := b.Repo.WriteCommit(ctx,
-		gitd.NewCommit{Put: []gitd.File{{Path: bookFile, Content: append(text, '\n')}},
+		gitd.NewCommit{Put: []gitd.File{{Path: bookFile, Content: content}},
 			Author: b.Bot, When: b.Now(), Message: fmt.Sprintf("%d results by tree", len(list))})
 	if err != nil {
 		return err
 	}
 	return b.Repo.Update(ctx, gitd.RefUpdate{Name: b.ref, New: commit, Old: &old})
+}
+
+// encode returns the file of results, the newest of which come first. It leaves out the last ones if read would find the
+// file too large.
+func encode(list []Try) ([]byte, error) {
+	for {
+		content, err := json.MarshalIndent(list, "", " ")
+		if err != nil || len(content) < bookBytes {
+			return append(content, '\n'), err
+		}
+		list = list[:len(list)/2]
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -198,24 +199,46 @@ func copies(ctx context.Context, repo *gitd.Repo, own []gitd.Hash,
 	return list, nil
 }
 
-// Steps returns the commits of steps of a run, in the order in which they ran. events is the journal. Returns
-// [record.ErrNotFound] if a step made no commit.
+// minDigits is the least number of digits that name a commit. `ramus log` prints ten.
+const minDigits = 7
+
+// Steps returns the commits of steps of a run, in the order in which they ran. events is the journal. A step is its name,
+// its commit, or the first seven digits of that or more. Returns [record.ErrNotFound] if a step made no commit, and
+// [record.ErrInvalid] if digits are those of several commits.
 func Steps(r record.Run, events []record.Event, steps []string) ([]gitd.Hash, error) {
-	var list []gitd.Hash
-	found := map[string]bool{}
+	var made []record.Event
 	for _, e := range events {
-		if e.Type == record.EventStepFinished && e.Commit != "" &&
-			(slices.Contains(steps, e.Step) || slices.Contains(steps, string(e.Commit))) {
-			list = append(list, e.Commit)
-			found[e.Step], found[string(e.Commit)] = true, true
+		if e.Type == record.EventStepFinished && e.Commit != "" {
+			made = append(made, e)
 		}
 	}
+	wanted := map[gitd.Hash]bool{}
 	for _, s := range steps {
-		if !found[s] {
+		found := commitsOf(made, func(e record.Event) bool { return e.Step == s || string(e.Commit) == s })
+		if len(found) == 0 && len(s) >= minDigits {
+			found = commitsOf(made, func(e record.Event) bool { return strings.HasPrefix(string(e.Commit), s) })
+			if len(found) > 1 {
+				return nil, fmt.Errorf("%q begins %d commits of %s: %w", s, len(found), r.Name(), record.ErrInvalid)
+			}
+		}
+		if len(found) == 0 {
 			return nil, fmt.Errorf("step %q of %s made no commit: %w", s, r.Name(), record.ErrNotFound)
 		}
+		for _, h := range found {
+			wanted[h] = true
+		}
 	}
-	return list, nil
+	return commitsOf(made, func(e record.Event) bool { return wanted[e.Commit] }), nil
+}
+
+// commitsOf returns the commits of the events that are wanted, each once.
+func commitsOf(events []record.Event, wanted func(record.Event) bool) (list []gitd.Hash) {
+	for _, e := range events {
+		if wanted(e) && !slices.Contains(list, e.Commit) {
+			list = append(list, e.Commit)
+		}
+	}
+	return list
 }
 
 // Blocker is a later commit that changed a file in conflict.

@@ -216,17 +216,21 @@ func TestBlockers(t *testing.T) {
 	}
 }
 
-// TestSteps finds the commits of steps by their names and by themselves.
+// TestSteps finds the commits of steps by their names, by themselves and by their first digits.
 func TestSteps(t *testing.T) {
-	events := []record.Event{{Type: record.EventStepStarted, Step: "a"}, {Type: record.EventStepFinished, Step: "a",
-		Commit: "1"},
-		{Type: record.EventStepFinished, Step: "b"}, {Type: record.EventStepFinished, Step: "c", Commit: "3"}}
-	if list, err := Steps(record.Run{}, events, []string{"3", "a"}); err != nil ||
-		!slices.Equal(list, []gitd.Hash{"1", "3"}) {
-		t.Error(list, err)
+	events := []record.Event{{Type: record.EventStepStarted, Step: "a"},
+		{Type: record.EventStepFinished, Step: "a", Commit: "11111110"}, {Type: record.EventStepFinished, Step: "b"},
+		{Type: record.EventStepFinished, Step: "c", Commit: "3333333a"},
+		{Type: record.EventStepFinished, Step: "d", Commit: "3333333b"}}
+	for _, steps := range [][]string{{"3333333a", "a"}, {"c", "1111111"}, {"a", "c", "11111110"}} {
+		list, err := Steps(record.Run{}, events, steps)
+		if err != nil || !slices.Equal(list, []gitd.Hash{"11111110", "3333333a"}) {
+			t.Error(steps, list, err)
+		}
 	}
-	for _, step := range []string{"b", "d"} {
-		if _, err := Steps(record.Run{}, events, []string{step}); !errors.Is(err, record.ErrNotFound) {
+	for step, want := range map[string]error{"b": record.ErrNotFound, "e": record.ErrNotFound, "": record.ErrNotFound,
+		"111111": record.ErrNotFound, "3333333": record.ErrInvalid} {
+		if _, err := Steps(record.Run{}, events, []string{step}); !errors.Is(err, want) {
 			t.Error(step, err)
 		}
 	}

@@ -94,7 +94,7 @@ func (api *API) pickTool(who route.Who) usableTool {
 			Description: `Bring single steps of a run to its base, each as a commit. With dry nothing is changed. A ` +
 				`conflict changes nothing either, and names the files and the later commits.`,
 			Schema: catalog.Object(runProperty+`,`+dryProperty+
-				`,"steps":{"type":"array","description":"The steps, by their names or their commits.","minItems":1,`+
+				`,"steps":{"type":"array","description":"The steps, by their names or their commits, of which seven digits suffice.","minItems":1,`+
 				`"maxItems":1000,"items":{"type":"string","maxLength":300}}`,
 				"run", "steps"),
 		},

@@ -24,10 +24,10 @@ import (
 // an origin with ramus.
 //
 //   - With an [Origin] each port of each caller has a host of its own, and the whole host belongs to the application.
-//   It may be below the domain of the server, see [OfDomain]. The signed link on ramus's own host redirects there with
-//   a code. The code is valid once and for a minute. It is exchanged for a cookie of that host.
+//     It may be below the domain of the server, see [OfDomain]. The signed link on ramus's own host redirects there
+//     with a code. The code is valid once and for a minute. It is exchanged for a cookie of that host.
 //   - Without one the application is shown below a path of ramus's host, in a sandbox of the browser. The sandbox has
-//   an opaque origin, without cookies and storage.
+//     an opaque origin, without cookies and storage.
 
 // Origin gives each preview an origin of its own. A nil Origin gives none.
 type Origin struct {
