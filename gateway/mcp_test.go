@@ -116,8 +116,7 @@ func TestMCPTools(t *testing.T) {
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
 	}
-	writing := slices.Concat(reading, library, []string{"answer_question", "bisect", "pick", "resume_code_session",
-		"start_code_session", "submit_task", "undo"})
+	writing := slices.Concat(reading, library, []string{"answer_question", "bisect", "pick", "replay", "resume_code_session", "start_code_session", "submit_task", "undo"})
 	slices.Sort(writing)
 	for _, x := range []struct {
 		name  string

@@ -28,8 +28,8 @@ type command struct {
 func commands() []command {
 	return []command{
 		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(),
-		logCommand(), diffCommand(), whyCommand(), bisectCommand(), evidenceCommand(), artifactsCommand(),
-		watchCommand(), mergeCommand(), undoCommand(), pickCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
+		logCommand(), diffCommand(), whyCommand(), bisectCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
+		mergeCommand(), undoCommand(), pickCommand(), replayCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), keysCommand(), tokenCommand(),

@@ -29,7 +29,8 @@ type Retention struct {
 	// Branches are the branches of callers that have ended, with the saved work of their lost containers. Branches
 	// whose commits are all in the base are removed at any age.
 	Branches Keep
-	// Runs are the sealed runs of callers without a branch, and the looks of browsers at trees.
+	// Runs are the sealed runs of callers without a branch, the looks of browsers at trees, and the results of commands by tree. The
+	// verdict about a run goes with the run.
 	Runs Keep
 	// Layers are the work trees, and the dependencies, that containers begin with.
 	Layers Keep
@@ -145,8 +146,8 @@ func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
 	for _, step := range []struct {
 		kind string
 		do   func(context.Context, *gitd.Repo) error
-	}{{Branches, n.branches}, {Branches, n.additions}, {Runs, n.runs}, {Browser, n.baselines},
-		{Layers, n.layers}} {
+	}{{Branches, n.branches}, {Branches, n.additions}, {Runs, n.runs}, {Runs, n.replays}, {Runs, n.tries},
+		{Browser, n.baselines}, {Layers, n.layers}} {
 		if !n.wants(step.kind) {
 			continue
 		}

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/replay"
+	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -70,7 +73,17 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 
 // baselines removes the looks of browsers at trees.
 func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
-	refs, err := repo.Refs(ctx, browse.BaselineRefs)
+	return n.derived(ctx, repo, browse.BaselineRefs, Browser, "it can be looked at again")
+}
+
+// tries removes the results of commands by tree.
+func (n *pruning) tries(ctx context.Context, repo *gitd.Repo) error {
+	return n.derived(ctx, repo, trial.BookRefs, Runs, "the commands can be tried again")
+}
+
+// derived removes refs whose commits can be made again, as old as these are.
+func (n *pruning) derived(ctx context.Context, repo *gitd.Repo, prefix, kind, why string) error {
+	refs, err := repo.Refs(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -80,10 +93,33 @@ func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, candidate{Pruned{Kind: Browser, Repo: repo.Name(), Name: ref.Name, Time: c.When,
-			Why: "it can be looked at again"}, ref})
+		all = append(all, candidate{Pruned{Kind: kind, Repo: repo.Name(), Name: ref.Name, Time: c.When, Why: why}, ref})
 	}
 	_, err = n.remove(ctx, repo, n.over(n.p.Keep.Runs, all))
+	return err
+}
+
+// replays removes the verdicts about runs that are not there any more.
+func (n *pruning) replays(ctx context.Context, repo *gitd.Repo) error {
+	refs, err := repo.Refs(ctx, replay.Refs)
+	if err != nil {
+		return err
+	}
+	var all []candidate
+	for _, ref := range refs {
+		run := record.RunsPrefix + strings.TrimPrefix(ref.Name, replay.Refs)
+		if !n.gone[repo.Name()+" "+run] {
+			_, err := repo.Resolve(ctx, run)
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, gitd.ErrNotFound) {
+				return err
+			}
+		}
+		all = append(all, candidate{Pruned{Kind: Runs, Repo: repo.Name(), Name: ref.Name, Why: "its run is not there any more"}, ref})
+	}
+	_, err = n.remove(ctx, repo, all)
 	return err
 }
 

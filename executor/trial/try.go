@@ -47,6 +47,9 @@ type Trier struct {
 	Request record.Request
 	// Remove removes a caller that was made for a try.
 	Remove func(ctx context.Context, c record.Caller) error
+	// Look, if it is not nil, is called with the run of a try before its caller is removed. ended is the end of its
+	// command, and zero if the command did not run.
+	Look func(ctx context.Context, run record.Run, ended record.Event) error
 }
 
 // Try tries a commit. The error is about the server and not about the command.
@@ -107,6 +110,9 @@ func (t *Trier) follow(ctx context.Context, run record.Run, out *Try) error {
 		out.Stderr = ended.Stderr.Tail
 	}
 	out.Result, out.Why = judge(r, ended)
+	if t.Look != nil {
+		return t.Look(ctx, r, ended)
+	}
 	return nil
 }
 

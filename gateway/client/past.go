@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/ramus-dev/ramus/executor/provenance"
+	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/past"
 )
@@ -18,39 +19,69 @@ func (c *Client) Why(ctx context.Context, w past.Why) (provenance.Answer, error)
 
 // Bisect finds the first bad commit. begin is called with the plan, and tell with each step forward. With
 // [past.Bisect.Dry] the answer is zero.
-func (c *Client) Bisect(ctx context.Context, b past.Bisect, begin func(trial.Plan),
-	tell func(trial.Progress)) (past.BisectFound, error) {
-	var none past.BisectFound
-	body, err := json.Marshal(b)
+func (c *Client) Bisect(ctx context.Context, b past.Bisect, begin func(trial.Plan), tell func(trial.Progress)) (past.BisectFound, error) {
+	var found past.BisectFound
+	err := lines(ctx, c, "/api/bisect", b, func(l past.BisectLine) (done bool, err error) {
+		switch {
+		case l.Problem != nil:
+			return true, l.Problem
+		case l.Found != nil:
+			found = *l.Found
+			return true, nil
+		case l.Plan != nil:
+			begin(*l.Plan)
+			return b.Dry, nil
+		case l.Progress != nil:
+			tell(*l.Progress)
+		}
+		return false, nil
+	})
+	return found, err
+}
+
+// lines posts a request whose answer is a stream of lines, and calls each with them until it is done.
+func lines[T any](ctx context.Context, c *Client, path string, request any, each func(T) (done bool, err error)) error {
+	body, err := json.Marshal(request)
 	if err != nil {
-		return none, err
+		return err
 	}
-	resp, err := c.send(ctx, "POST", "/api/bisect", bytes.NewReader(body),
-		http.Header{"Content-Type": {"application/json"}})
+	resp, err := c.send(ctx, "POST", path, bytes.NewReader(body), http.Header{"Content-Type": {"application/json"}})
 	if err != nil {
-		return none, err
+		return err
 	}
 	defer resp.Body.Close()
 	d := json.NewDecoder(resp.Body)
 	for {
-		var l past.BisectLine
+		var l T
 		if err := d.Decode(&l); err != nil {
-			return none, broken(ctx, err)
+			return broken(ctx, err)
 		}
-		switch {
-		case l.Problem != nil:
-			return none, l.Problem
-		case l.Found != nil:
-			return *l.Found, nil
-		case l.Plan != nil:
-			begin(*l.Plan)
-			if b.Dry {
-				return none, nil
-			}
-		case l.Progress != nil:
-			tell(*l.Progress)
+		if done, err := each(l); done || err != nil {
+			return err
 		}
 	}
+}
+
+// Replay runs the commands of a run again. begin is called with its commands, and tell with each that is done. With
+// [past.Replay.Dry] the verdict is zero.
+func (c *Client) Replay(ctx context.Context, run string, q past.Replay, begin func([]replay.Command), tell func(replay.Checked)) (replay.Verdict, error) {
+	var v replay.Verdict
+	err := lines(ctx, c, "/api/runs/"+segment(run)+"/replay", q, func(l past.ReplayLine) (done bool, err error) {
+		switch {
+		case l.Problem != nil:
+			return true, l.Problem
+		case l.Verdict != nil:
+			v = *l.Verdict
+			return true, nil
+		case l.Plan != nil:
+			begin(l.Plan)
+			return q.Dry, nil
+		case l.Done != nil:
+			tell(*l.Done)
+		}
+		return false, nil
+	})
+	return v, err
 }
 
 // Undo takes the work of a run out of a branch. A conflict is a result and not an error.

@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -141,7 +143,7 @@ func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPa
 		p.Doing = api.doing(c, r)
 		p.Ports = api.portLinks(c, r)
 	}
-	p.Facts = api.facts(c, r, m, policy)
+	p.Facts = append(api.facts(c, r, m, policy), api.replayFacts(c, r)...)
 	api.showWays(c, p, r, m)
 	return p, nil
 }
@@ -294,6 +296,30 @@ func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *r
 		add("Model", text, false)
 	}
 	return list
+}
+
+// replayFacts returns the row about the last replay of a run, if there was one.
+func (api *API) replayFacts(c *route.Call, r record.Run) []fact {
+	var v replay.Verdict
+	repo, err := api.Find.Git.Repo(r.Repo)
+	if err == nil {
+		v, err = replay.Read(c.R.Context(), repo, r)
+	}
+	switch {
+	case errors.Is(err, gitd.ErrNotFound):
+		return nil
+	case err != nil:
+		return []fact{{"Replayed", "the verdict cannot be read", false}}
+	}
+	text := fmt.Sprintf("%s: %s, %d same, %d different, %d left out", render.Time(v.Time), v.Result, v.Count(replay.Same),
+		v.Count(replay.Differs), v.Count(replay.Left))
+	for _, k := range v.Commands {
+		if len(k.Differences) > 0 {
+			text += fmt.Sprintf("; %s differs in %s", k.Step, k.Differences[0])
+			break
+		}
+	}
+	return []fact{{"Replayed", render.ClipClean(text, 500), false}}
 }
 
 // showManifest fills in the parts of the page that only the manifest has.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/past"
@@ -115,6 +116,38 @@ func (api *API) pickTool(who route.Who) usableTool {
 			}
 			done, err := api.Past.Pick(ctx, who, run, past.Pick{Undo: past.Undo{Dry: a.Dry}, Steps: a.Steps})
 			return changedResult(done), err
+		},
+	}
+}
+
+// replayTool returns the tool that runs the commands of a run again.
+func (api *API) replayTool(who route.Who) usableTool {
+	return usableTool{
+		Tool: catalog.Tool{
+			Name:        "replay",
+			Description: `Run the commands of a run again, each from the commit from which it began, in a new container, and compare the files, the exit status and the outputs. The verdict is kept with the run. Nothing that exists is changed.`,
+			Schema: catalog.Object(runProperty+
+				`,"steps":{"type":"array","description":"The steps to run again; all if it is missing.","maxItems":1000,"items":{"type":"string","maxLength":300}}`+
+				`,"times":{"type":"integer","description":"How often each is run; once if it is missing.","minimum":1,"maximum":10}`, "run"),
+		},
+		Output: schemaFor[replay.Verdict](), Access: route.AccessWrite, Hints: toolHints{Open: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Run   string   `json:"run"`
+				Steps []string `json:"steps"`
+				Times int      `json:"times"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			run, err := api.ownRun(ctx, who, a.Run)
+			if err != nil {
+				return toolResult{}, err
+			}
+			v, err := api.Past.Replay(ctx, who, run, past.Replay{Steps: a.Steps, Times: a.Times}, func(done replay.Checked) {
+				c.tell(done.Step + ": " + string(done.Result))
+			})
+			return toolResult{value: v}, err
 		},
 	}
 }

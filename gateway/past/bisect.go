@@ -142,8 +142,7 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	if err := api.Find.Bind(ctx, who, &request); err != nil {
 		return nil, err
 	}
-	// Each trial is a new caller. Its branch has a name of the executor's, which begins like this one.
-	if err := who.CheckChange(repo.Name(), record.BranchPrefix+"run-bisect"); err != nil {
+	if err := checkTries(who, repo); err != nil {
 		return nil, err
 	}
 	if good == "" {
@@ -167,11 +166,7 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	if search.Good, err = api.root(ctx, repo, search.Good, search.Bad, b.Good == ""); err != nil {
 		return nil, err
 	}
-	search.Trier = &trial.Trier{Runs: api.runsFor(of), Request: request,
-		Remove: func(ctx context.Context, c record.Caller) error {
-			_, err := api.Executor.Remove(ctx, c.String(), request.Asker)
-			return err
-		}}
+	search.Trier = &trial.Trier{Runs: api.runsFor(of), Request: request, Remove: api.remover(&request)}
 	environment, err := environmentOf(ctx, repo, cmp.Or(base, request.Base))
 	if err != nil {
 		return nil, err

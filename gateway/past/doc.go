@@ -3,7 +3,9 @@
 // [API.Why] explains lines of a file. Package executor/provenance finds the causes; this package finds the repository
 // and the commit that the caller of a request means, with its rights.
 //
-// [API.Bisect] finds the first bad commit of a branch. Package executor/trial tries the commits.
+// [API.Bisect] finds the first bad commit of a branch. Package executor/trial tries the commits. [API.Undo] takes the
+// work of a run out of a branch, [API.Pick] brings single steps to one, and [API.Replay] runs the commands of a run
+// again.
 //
 // # Invariants
 //

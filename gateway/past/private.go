@@ -5,13 +5,13 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/executor/trial"
+	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 )
 
-// runsFor returns the runs by which commits of a caller are tried. Of a private caller these are private, too, because
+// runsFor returns the runs by which commits of a caller are tried. Of a private caller these are private too, because
 // they have its files. The zero caller is nobody.
-func (api *API) runsFor(of record.Caller) trial.Runs {
+func (api *API) runsFor(of record.Caller) replay.Runs {
 	if of.IsZero() || api.Privacy == nil || !api.Privacy.IsPrivate(of) {
 		return api.Executor
 	}

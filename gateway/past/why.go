@@ -3,6 +3,7 @@ package past
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -25,7 +26,7 @@ type API struct {
 
 // Routes returns the routes.
 func (api *API) Routes() []route.Route {
-	return append([]route.Route{
+	return slices.Concat([]route.Route{
 		{Method: "GET", Pattern: "/api/why", Access: route.AccessRead,
 			Summary: "The cause of lines of a file: the command, its output, the prompt, the person, and the " +
 				"checks after it",
@@ -34,7 +35,7 @@ func (api *API) Routes() []route.Route {
 			Summary: "Find the first bad commit by a command or a task, several commits at once; the answer streams " +
 				"progress, and hanging up stops it",
 			Request: Bisect{}, Response: BisectLine{}, Media: route.MediaLines, Handle: api.bisect},
-	}, api.undoRoutes()...)
+	}, api.undoRoutes(), api.replayRoutes())
 }
 
 // Why asks for the causes of lines.

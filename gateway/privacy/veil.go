@@ -18,7 +18,7 @@ type veil struct {
 
 // The folders of refs that have a folder or a ref of each caller, by its slug.
 var ofCallers = []string{"refs/heads/" + record.BranchPrefix, record.RunsPrefix + "/", record.WIPPrefix + "/",
-	record.ConflictPrefix + "/", gitd.StageRefs + "/", agent.MemoryPrefix + "/", "refs/ramus/review/",
+	record.ConflictPrefix + "/", gitd.StageRefs + "/", agent.MemoryPrefix + "/", "refs/ramus/review/", "refs/ramus/replays/",
 	"refs/ramus/upstream/" + record.BranchPrefix}
 
 // ofAll are the folders of ramus's own refs that have nothing of a caller. Of the others nobody knows whose they are.
