@@ -129,7 +129,7 @@ var inside = map[string][]string{
 		"executor/replay", "executor/secret", "executor/trial",
 		"gateway", "gateway/conversation", "gateway/credential", "gateway/engineer", "gateway/evidence", "gateway/mcp", "gateway/past",
 		"gateway/preview", "gateway/route", "gateway/session", "gateway/signin", "gateway/terminal",
-		"gateway/token", "gateway/trigger", "gitd"},
+		"gateway/token", "gateway/trigger", "gateway/workspace", "gitd"},
 	"gateway/engineer": {"executor", "executor/record", "executor/upstream", "gateway/catalog", "gateway/forge",
 		"gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route",
 		"gateway/slack", "gateway/ticket", "gitd"},

@@ -21,6 +21,10 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 	if err != nil {
 		return fmt.Errorf("cannot fork: %w", err)
 	}
+	began, err := p.x.findStep(ctx, of.Caller, &f)
+	if err != nil {
+		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
+	}
 	repo, base, err := p.x.home(ctx, of.Caller)
 	if errors.Is(err, record.ErrNotFound) && f.Commit != "" {
 		return p.setForkOfKept(ctx, f, of.Caller)
@@ -65,7 +69,7 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 		return fmt.Errorf("cannot fork %s: %w: it is a fork of a fork, %d deep already", of.Caller,
 			record.ErrConflict, maxForks)
 	}
-	if p.state, err = stateAt(ctx, repo, of.Caller, at, at == tip); err != nil {
+	if p.state, err = stateAt(ctx, repo, of.Caller, at, began, at == tip); err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
 	}
 	p.repo, p.run.Repo, p.start = repo, repo.Name(), at
@@ -109,28 +113,22 @@ func (p *plan) setForkOfKept(ctx context.Context, f record.Fork, of record.Calle
 		f.Commit, record.ErrNotFound)
 }
 
-// stateAt returns the memory of a caller's agents at the time when a commit of its branch was the newest. Returns ""
-// if they had none.
-func stateAt(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash, newest bool) (gitd.Hash, error) {
+// stateAt returns the memory of a caller's agents when a step began or, if began is nil, when a commit of its branch
+// was the newest. Returns "" if they had none.
+func stateAt(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash, began *stepStart, newest bool) (gitd.Hash, error) {
 	state, err := repo.Resolve(ctx, agent.MemoryRef(c))
-	if errors.Is(err, gitd.ErrNotFound) {
+	switch {
+	case errors.Is(err, gitd.ErrNotFound):
 		return "", nil
-	}
-	if err != nil || newest {
+	case err == nil && began != nil:
+		return stateBefore(ctx, repo, state, began)
+	case err != nil || newest:
 		return state, err
 	}
 	then, err := repo.Commit(ctx, string(at))
 	if err != nil {
 		return "", err
 	}
-	log, err := repo.Log(ctx, string(state), gitd.LogOptions{Max: 1000})
-	if err != nil {
-		return "", err
-	}
-	for _, s := range log {
-		if !s.When.After(then.When) {
-			return s.Hash, nil
-		}
-	}
-	return "", nil
+	log, err := repo.Log(ctx, string(state), gitd.LogOptions{Max: maxStates})
+	return newestUntil(log, then.When), err
 }

@@ -40,7 +40,7 @@ turn. An interrupt stops the run.
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository of a new caller")
 			fs.StringVar(&r.Base, "base", "", "`branch` from which a new caller starts")
 			fs.Var(&forkFlag{&r.Fork}, "fork",
-				"`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
+				"`CALLER[@COMMIT]`, or CALLER@STEP, from which a new caller starts, with the memory of its agents")
 			fs.StringVar(&call.Name, "agent", "", "`name` of the agent (default the only one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
 			setWith(fs, &r.With)

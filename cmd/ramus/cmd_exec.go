@@ -43,7 +43,7 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 			fs.StringVar(&x.Base, "base", "", "`branch` from which a new caller starts")
 			setWith(fs, &x.With)
 			fs.Var(&forkFlag{&x.Fork}, "fork",
-				"`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
+				"`CALLER[@COMMIT]`, or CALLER@STEP, from which a new caller starts, with the memory of its agents")
 			fs.DurationVar(&timeout, "timeout", 0, "stop the command after this `duration`")
 			fs.StringVar(&x.Command.Dir, "dir", "", "`folder` of the work tree to run in")
 			fs.Var(&env_, "env", "`K=V` for the command's environment; may be repeated")

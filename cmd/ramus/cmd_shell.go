@@ -34,7 +34,7 @@ connection or the server is lost, the command connects again for as long as it t
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository of a new caller")
 			fs.StringVar(&r.Base, "base", "", "`branch` from which a new caller starts")
 			fs.Var(&forkFlag{&r.Fork}, "fork",
-				"`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
+				"`CALLER[@COMMIT]`, or CALLER@STEP, from which a new caller starts, with the memory of its agents")
 			fs.StringVar(&r.Name, "terminal", "", "`name` of the terminal; it is opened if there is none")
 			fs.BoolVar(&fresh, "new", false, "open another terminal")
 			fs.BoolVar(&watch, "watch", false, "show the terminal, and type nothing")

@@ -29,7 +29,7 @@ func commands() []command {
 	return []command{
 		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(),
 		logCommand(), diffCommand(), whyCommand(), bisectCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
-		mergeCommand(), undoCommand(), pickCommand(), replayCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
+		mergeCommand(), undoCommand(), pickCommand(), replayCommand(), forkCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), keysCommand(), tokenCommand(),

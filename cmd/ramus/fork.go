@@ -26,7 +26,7 @@ func (f *forkFlag) String() string {
 func (f *forkFlag) Set(text string) error {
 	of, commit, at := strings.Cut(text, "@")
 	if of == "" || at && commit == "" {
-		return errors.New("want CALLER or CALLER@COMMIT")
+		return errors.New("want CALLER, CALLER@COMMIT, CALLER@STEP or RUN@STEP")
 	}
 	*f.fork = &record.Fork{Of: of, Commit: gitd.Hash(commit)}
 	return nil

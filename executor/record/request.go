@@ -238,9 +238,11 @@ type Prompt struct {
 // Fork is the beginning of a new caller at a commit of another caller's branch, with the memory that the other's agents had
 // then.
 type Fork struct {
-	Of     string    `json:"of"`               // the other caller
-	Commit gitd.Hash `json:"commit,omitempty"` // empty means the branch's tip
-	Depth  int       `json:"depth,omitempty"`  // number of forks before this one; the executor sets it
+	Of string `json:"of"` // the other caller
+	// Commit is where it begins. In a request it may be the name of a step, STEP or RUN/STEP, and means the commit from which the
+	// step began. Empty means the branch's tip.
+	Commit gitd.Hash `json:"commit,omitempty"`
+	Depth  int       `json:"depth,omitempty"` // number of forks before this one; the executor sets it
 }
 
 // NoSetup reports whether the run uses its container without the setup commands of the repository.

@@ -213,6 +213,9 @@ func (l *Lookup) Bind(ctx context.Context, who route.Who, r *record.Request) err
 	r.Permit = who.CheckRun
 
 	if r.Fork != nil {
+		if err := l.bindStep(ctx, who, r.Fork); err != nil {
+			return err
+		}
 		of, err := l.Caller(ctx, who, r.Fork.Of)
 		if err != nil {
 			return err
@@ -230,6 +233,18 @@ func (l *Lookup) Bind(ctx context.Context, who route.Who, r *record.Request) err
 		r.Of = of.Name()
 	}
 	return nil
+}
+
+// bindStep has a fork of a run begin at a step of that run.
+func (l *Lookup) bindStep(ctx context.Context, who route.Who, f *record.Fork) error {
+	if f.Commit == "" || !strings.Contains(f.Of, "/") {
+		return nil
+	}
+	run, err := l.Run(ctx, who, f.Of)
+	if err == nil {
+		f.Of, f.Commit = run.Caller.String(), gitd.Hash(run.ID+"/"+string(f.Commit))
+	}
+	return err
 }
 
 // states are the states of runs and of tasks.
