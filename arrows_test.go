@@ -161,6 +161,8 @@ var inside = map[string][]string{
 	"gateway/model":  {"executor", "executor/record", "executor/secret"},
 	"gateway/naming": {"executor/record", "gateway/people", "gateway/route", "gitd"},
 	"gateway/page":   nil,
+	"gateway/pushed": {"executor", "executor/record", "gateway/lookup", "gateway/render", "gateway/route", "gateway/workspace",
+		"gitd"},
 	"gateway/preview": {"executor", "executor/record", "gateway/domain", "gateway/links", "gateway/lookup",
 		"gateway/page", "gateway/route", "gitd"},
 	"gateway/people":  {"gateway/route", "gitd"},

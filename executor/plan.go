@@ -33,7 +33,8 @@ type plan struct {
 	cancel  bool           // the workflow stops earlier runs
 	taken   []record.Event // results taken over from the run that is resumed
 	start   gitd.Hash      // of a fork
-	at      gitd.Hash      // in the history of the base, at which a new caller begins; empty for its tip
+	at      gitd.Hash      // at which a new caller begins; empty for the base's tip
+	outside bool           // at need not be in the history of the base
 	state   gitd.Hash      // memory of its agents; empty for none
 	others  *addition.Plan // the branches of run.With
 }
@@ -92,7 +93,7 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		return nil, fmt.Errorf("%w request: only a new caller that is no fork begins at a commit of its base",
 			record.ErrInvalid)
 	}
-	p.at = r.At
+	p.at, p.outside = r.At, r.Anywhere
 	if err := p.setStart(ctx); err != nil {
 		return nil, err
 	}
@@ -186,14 +187,14 @@ func (p *plan) setStart(ctx context.Context) error {
 	return err
 }
 
-// startAt returns the commit of the base's history at which a new caller begins. tip is the base's.
+// startAt returns the commit, usually of the base's history, at which a new caller begins. tip is the base's.
 func (p *plan) startAt(ctx context.Context, tip gitd.Hash) (gitd.Hash, error) {
 	at, err := p.repo.Resolve(ctx, string(p.at))
 	if err != nil {
 		return "", fmt.Errorf("cannot begin at %s: %w", p.at, err)
 	}
 	inside, err := p.repo.Descends(ctx, tip, at)
-	if err == nil && !inside {
+	if err == nil && !inside && !p.outside {
 		err = fmt.Errorf("%w commit: it is not in the history of %s", record.ErrInvalid, p.run.Base)
 	}
 	if err != nil {

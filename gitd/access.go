@@ -6,6 +6,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/gitd/protocol"
 	"slices"
+	"strconv"
 	"strings"
 ) // access is the repository and the grant of one request.
 type access struct {
@@ -18,6 +19,7 @@ type access struct {
 	direct     bool   // protocol v2, answered in process
 	repoConfig ownConfig
 	leaked     func([]Leak) // called with the secrets of a push that was refused, may be nil
+	options    bool         // a push may have options, see Server.Pushed
 }
 
 // harmlessFaults are faults of objects that fsck ignores in a push. Old tools made them, and they do no harm.
@@ -47,7 +49,7 @@ func (a access) config(l Limits) []string {
 	}
 	unless("receive.unpacklimit", "1",
 		"transfer.unpacklimit") // a clone takes 20 times as long after 200 pushes that are kept as loose objects
-	unless("receive.advertisepushoptions", "false")
+	unless("receive.advertisepushoptions", strconv.FormatBool(a.options))
 	unless("receive.fsckobjects", "true", "transfer.fsckobjects")
 	for _, what := range harmlessFaults {
 		unless("receive.fsck."+what, "ignore")
@@ -87,6 +89,9 @@ func (a access) config(l Limits) []string {
 	if head, err := readHead(a.dir); err != nil || !a.grant.Shows(head) {
 		c = append(c, "transfer.hideRefs=HEAD")
 	}
+	if a.options {
+		c = append(c, "transfer.hideRefs=!"+strings.TrimSuffix(AskRefs, "/"))
+	}
 	return c
 }
 
@@ -113,6 +118,8 @@ func (a access) refusalOf(c protocol.Command) string {
 		return "not a valid ref name"
 	}
 	switch {
+	case a.options && strings.HasPrefix(c.Ref, AskRefs):
+		return "" // it is removed at once, see forget
 	case !a.grant.Writes(c.Ref):
 		return "not allowed: " + a.describeScope()
 	case c.Deletes() && !a.grant.Delete:

@@ -98,7 +98,7 @@ func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forwa
 		} else if _, verb, _ := splitURL(r.URL.Path); verb == verbLFS {
 			err = s.serveLFS(ctx, reply, r, who, forward)
 		} else {
-			err = s.serveGit(ctx, reply, r, who, leaked)
+			err = s.serveGit(ctx, reply, r, who, forward, leaked)
 		}
 		if err != nil {
 			s.answerError(reply, r, err)
@@ -168,8 +168,8 @@ func (s *Server) serveKeys(w *httpReply, r *http.Request) error {
 	return err
 }
 
-// serveGit serves one request of smart HTTP.
-func (s *Server) serveGit(ctx context.Context, w *httpReply, r *http.Request, who func(*http.Request) (Grant, bool, error), leaked func([]Leak)) error {
+// serveGit serves one request of smart HTTP. outside means that it comes from a person, and not from a container.
+func (s *Server) serveGit(ctx context.Context, w *httpReply, r *http.Request, who func(*http.Request) (Grant, bool, error), outside bool, leaked func([]Leak)) error {
 	name, verb, service, err := parseRequest(r)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (s *Server) serveGit(ctx context.Context, w *httpReply, r *http.Request, wh
 	if err != nil {
 		return err
 	}
-	a.leaked = leaked
+	a.leaked, a.options = leaked, write && outside && s.takesOptions(a)
 	a = s.negotiate(ctx, a, validProtocol(r.Header.Get("Git-Protocol")), write)
 	if verb == "info/refs" {
 		return s.serveAdvert(ctx, a, w, r, service)

@@ -61,6 +61,9 @@ func (s *Server) advertisePush(ctx context.Context, a access, out io.Writer) err
 	if err != nil {
 		return err
 	}
+	if a.options {
+		capabilities += " push-options"
+	}
 	b, ok := a.repo.view.pushAdvert(a.grant, capabilities)
 	if !ok {
 		return s.advertise(ctx, a, "receive-pack", out)

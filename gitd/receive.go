@@ -30,6 +30,8 @@ type push struct {
 	a       access
 	request protocol.PushRequest
 	out     io.Writer
+	// accepted is set if git changed refs.
+	accepted bool
 }
 
 // receive serves one push. It reads the commands and the pack of the client from in and writes the answer to
@@ -37,10 +39,14 @@ type push struct {
 // scanned. If the transport tells where the input of the client ends, ended is not nil and is called there.
 // receive returns an error that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
-	err := s.receivePush(ctx, a, in, ended, out)
+	p := &push{s: s, a: a, out: out}
+	err := p.take(ctx, in, ended)
 	if err == nil {
 		s.tellChanged(a.name)
 		err = s.settleBase(ctx, a)
+	}
+	if err == nil && p.hasWork() {
+		err = p.work(ctx)
 	}
 	return err
 }
@@ -52,12 +58,14 @@ func (s *Server) tellChanged(repo string) {
 	}
 }
 
-func (s *Server) receivePush(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
+// take reads a push and does it.
+func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
+	s, a := p.s, p.a
 	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
 	defer store.Close()
 	input := pushInput{tap: pack.NewTap(in, store, commandsBytes), ended: ended}
 	request, err := protocol.ParsePush(input.tap)
-	p := &push{s: s, a: a, request: request, out: out}
+	p.request = request
 	if err != nil {
 		input.drain()
 		return p.refuse(err, nil)
@@ -155,7 +163,7 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 	if a.repo != nil && slices.ContainsFunc(p.request.Commands, protocol.Command.Deletes) {
 		a.repo.view.noteDeleted(ctx)
 	}
-	return report.send(p.out)
+	return p.sendGitReport(report)
 }
 
 // expectGitPush takes the locks of the repository for a push that git receives. end releases them and makes

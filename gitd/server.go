@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,11 @@ type Server struct {
 	// Changed is called after branches or tags of a repository have changed, and must return at once. Nil means that nobody
 	// is told. It may be set like LFS.
 	Changed func(repo string)
+	// Pushed is called after a push with options (git push -o) by a person has changed refs, and before the client's push
+	// ends. It shows lines to the person by out, which is nil if the client cannot show them, and returns when there is
+	// no more to show, or when ctx ends because the client has gone. Nil means that no push may have options. It may be
+	// set like LFS.
+	Pushed func(ctx context.Context, p Push, out io.Writer)
 	// Veil returns the veil over a repository for the bearer of a token or a key, or nil. Nil means that refs belong to
 	// nobody. It may be set like LFS.
 	Veil func(g Grant, repo string) Veil

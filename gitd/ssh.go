@@ -435,6 +435,7 @@ func (f *sshFront) runCommand(ctx context.Context, v *sshSession, line string) u
 	if code != 0 {
 		return code
 	}
+	a.options = write && f.server.takesOptions(a)
 	a = f.server.negotiate(ctx, a, v.protocol, write)
 	var err error
 	if write {

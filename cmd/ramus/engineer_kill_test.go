@@ -40,8 +40,8 @@ func changed(kind string) func(*story, any) bool {
 	}
 }
 
-// pushed recognizes the n-th push of a branch.
-func pushed(n int) func(*story, any) bool {
+// pushOf recognizes the n-th push of a branch.
+func pushOf(n int) func(*story, any) bool {
 	seen := 0
 	return func(y *story, change any) bool {
 		if changed("push")(y, change) {
@@ -94,13 +94,13 @@ var killPoints = []killPoint{
 	{name: "thread-begun", at: posted("🔨")},
 	{name: "agent-at-work", when: atWork(1), submit: "sleep 1"},
 	{name: "push-before", cut: "git-receive-pack"},
-	{name: "push-lost", at: pushed(1)},
+	{name: "push-lost", at: pushOf(1)},
 	{name: "pull-before", cut: routePulls},
 	{name: "pull-lost", at: changed("open")},
 	{name: "raised-lost", at: posted("🚀")},
 	{name: "comment-delivered", at: delivered("pull_request_review_comment")},
 	{name: "addressing-at-work", when: atWork(2), comment: "sleep 1"},
-	{name: "change-push-lost", at: pushed(2)},
+	{name: "change-push-lost", at: pushOf(2)},
 	{name: "reply-before", cut: routeComment},
 	{name: "reply-lost", at: changed("reply")},
 	{name: "request-before", cut: routeRequest},

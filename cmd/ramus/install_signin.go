@@ -21,9 +21,11 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/audit"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/privacy"
+	"github.com/ramus-dev/ramus/gateway/pushed"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
 	"github.com/ramus-dev/ramus/gateway/signin"
@@ -197,6 +199,9 @@ func (i *installation) openPrivacy(ctx context.Context, options people.Options) 
 	}
 	i.git.Veil = i.privacy.Veil
 	i.git.Workspaces = &sshdoor.Door{Executor: i.executor, Veil: i.privacy.Veil, Log: i.log}
+	starter := &pushed.Starter{Executor: i.executor, Find: &lookup.Lookup{Executor: i.executor, Git: i.git}, Veil: i.privacy.Veil,
+		Log: i.log}
+	i.git.Pushed = starter.Start
 	return nil
 }
 

@@ -51,7 +51,7 @@ func TestProposedKilled(t *testing.T) {
 	s.start()
 	for _, k := range []killPoint{
 		{name: "push-before", cut: "git-receive-pack"},
-		{name: "push-lost", at: pushed(1)},
+		{name: "push-lost", at: pushOf(1)},
 		{name: "pull-before", cut: routePulls},
 		{name: "pull-lost", at: changed("open")},
 		{name: "merged-delivered", at: delivered("pull_request closed"), hold: routeDeleteRef},

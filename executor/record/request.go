@@ -37,10 +37,11 @@ type Request struct {
 	From string `json:"from,omitempty"`
 	// Fork begins a new caller at a commit of another caller. Nil begins it at its base.
 	Fork *Fork `json:"fork,omitempty"`
-	// At begins a new caller at a commit in the history of its base. Empty begins it at the base's tip. It goes without
-	// Fork.
-	At    gitd.Hash   `json:"at,omitempty"`
-	Asker gitd.Person `json:"asker,omitzero"`
+	// At begins a new caller at a commit in the history of its base. Empty begins it at the base's tip. It goes without Fork.
+	At gitd.Hash `json:"at,omitempty"`
+	// Anywhere lets At be any commit of the repository, for a person who has just pushed it.
+	Anywhere bool        `json:"-"`
+	Asker    gitd.Person `json:"asker,omitzero"`
 	// Group names the runs of a repository of which at most one works at a time. The others wait in line. It replaces the
 	// group of the workflow. Empty means no group.
 	Group string `json:"group,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -326,8 +327,13 @@ func TestPushOptions(t *testing.T) {
 			t.Errorf("%q, options %.20q: %+v, %v, then %q", tt.capabilities, tt.options, p, err, rest)
 		}
 	}
+	p, err := ParsePush(bytes.NewReader(append(append(AppendLine(nil, zero, " ", one, " refs/heads/a\x00push-options"), FlushLine...),
+		"0007a=b0006c\n0000"...)))
+	if err != nil || !slices.Equal(p.Options, []string{"a=b", "c"}) {
+		t.Errorf("%+v, %v", p, err)
+	}
 	// Only the first command has capabilities.
-	p, err := ParsePush(bytes.NewReader(append(AppendLine(AppendLine(nil, zero, " ", one, " refs/heads/a"), zero, " ",
+	p, err = ParsePush(bytes.NewReader(append(AppendLine(AppendLine(nil, zero, " ", one, " refs/heads/a"), zero, " ",
 		one, " refs/heads/b\x00report-status-v2 push-options"), FlushLine...)))
 	if err != nil || p.Report || p.Unusual || len(p.Commands) != 2 {
 		t.Errorf("%+v, %v", p, err)

@@ -35,6 +35,8 @@ type PushRequest struct {
 	Band     int  // the length of the longest side-band packet, 0 means no side bands
 	HashLen  int  // of object names in bytes
 	Unusual  bool // the push has more than commands, which only git understands
+	// Options are those of git push -o, without line ends.
+	Options []string
 }
 
 // Packed reports whether a pack follows.
@@ -100,13 +102,14 @@ func ParsePush(r io.Reader) (PushRequest, error) {
 		}
 	}
 	for n := 0; options && len(p.Commands) > 0; n++ {
-		_, kind, err := lines.Next()
+		line, kind, err := lines.Next()
 		if err != nil {
 			return p, pushError(err)
 		}
 		if kind == Flush {
 			break
 		}
+		p.Options = append(p.Options, strings.TrimSuffix(string(line), "\n"))
 		if n > 1000 {
 			return p, object.Refuse(object.ErrTooLarge, "too many push options")
 		}

@@ -1,0 +1,15 @@
+// Package pushed starts work for pushes with options, and shows it to the person who pushes.
+//
+// # Nouns
+//
+// The options of a push, `git push -o`, are an [Ask]: a workflow, an agent with a prompt, or a task of the library. A
+// [Starter] starts the work on the branch that was pushed, at the commit that was pushed, and shows its progress as
+// lines that git prints with "remote:". The push ends with the result of the run.
+//
+// # Invariants
+//
+// The push is done before the work begins, and does not fail if the work does. The work has the rights of the person
+// who pushed. A person who leaves stops watching; the run goes on.
+//
+// Options that mean nothing here are shown and ignored, because clients may send some to every server.
+package pushed

@@ -1,0 +1,154 @@
+package gitd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd/grant"
+	"github.com/ramus-dev/ramus/gitd/protocol"
+)
+
+// Push is a push with options (git push -o) that changed refs.
+type Push struct {
+	Repo    string
+	Grant   Grant // of the person who pushed
+	Options []string
+	Refs    []PushedRef // those that the push made or moved
+}
+
+// PushedRef is a ref that a push made or moved.
+type PushedRef struct {
+	Name   string
+	Commit Hash
+}
+
+// AskRefs begins the refs of pushes that ask for work by the name of the ref, for clients without options. Such a ref
+// is removed before the work begins.
+const AskRefs = grant.OwnRefs + "ask/"
+
+// keepAlive is the time after which a client that waits for the work of its push gets an empty packet. It keeps the
+// connection open, and shows that the client has gone.
+const keepAlive = 5 * time.Second
+
+// takesOptions reports whether a push by an access may have options. People's pushes may, and those of containers may
+// not, because options start work.
+func (s *Server) takesOptions(a access) bool {
+	return s.Pushed != nil && a.repo != nil && !a.repoConfig.names("receive.advertisepushoptions")
+}
+
+// hasWork reports whether work follows the report of a push that git received.
+func (p *push) hasWork() bool {
+	return p.a.options && p.accepted && (len(p.request.Options) > 0 || slices.ContainsFunc(p.request.Commands, isAsk))
+}
+
+// isAsk reports whether a command asks for work by the name of its ref.
+func isAsk(c protocol.Command) bool { return strings.HasPrefix(c.Ref, AskRefs) && !c.Deletes() }
+
+// sendGitReport sends the report of git. The packet that ends it is left out if work follows.
+func (p *push) sendGitReport(report *gitReport) error {
+	if p.accepted = report.accepted(); p.hasWork() && p.request.Band > 0 {
+		report.held = bytes.TrimSuffix(report.held, []byte(protocol.FlushLine))
+	}
+	return report.send(p.out)
+}
+
+// work has the server do the work that the options of a push ask for, and ends the answer. A client without side bands
+// does not see the work, and does not wait for it.
+func (p *push) work(ctx context.Context) error {
+	done := Push{Repo: p.a.name, Grant: p.a.grant, Options: p.request.Options}
+	for _, c := range p.request.Commands {
+		if c.Deletes() {
+			continue
+		}
+		if at, err := p.a.repo.readRef(ctx, c.Ref); err == nil && at == Hash(c.New) {
+			done.Refs = append(done.Refs, PushedRef{Name: c.Ref, Commit: at})
+		}
+	}
+	p.forget(ctx) // now, so that the next push of the same name does not wait for the work of this one
+	if p.request.Band == 0 {
+		p.s.Pushed(ctx, done, nil)
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &progressWriter{out: p.out, limit: p.request.Band, gone: cancel}
+	stop := out.keepAlive(keepAlive)
+	p.s.Pushed(ctx, done, out)
+	stop()
+	_, err := io.WriteString(p.out, protocol.FlushLine)
+	return err
+}
+
+// forget removes the refs that asked for work. Their commits are young, so they stay until a run keeps them.
+func (p *push) forget(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
+	defer cancel()
+	for _, c := range p.request.Commands {
+		if !isAsk(c) {
+			continue
+		}
+		old := Hash(c.New)
+		if err := p.a.repo.Update(ctx, RefUpdate{Name: c.Ref, Old: &old}); err != nil && !errors.Is(err, ErrConflict) {
+			p.s.log().Warn("cannot remove the ref of a push that asked for work", "repo", p.a.name, "ref", c.Ref, "err", err)
+		}
+	}
+}
+
+// forgetWithin bounds the removal of a ref, also after the client has gone.
+const forgetWithin = time.Minute
+
+// progressWriter shows lines to the person at the client of a push. It is safe for concurrent use.
+type progressWriter struct {
+	limit int    // of a packet
+	gone  func() // called when the client does not read any more
+
+	mu  sync.Mutex // guards out
+	out io.Writer
+}
+
+func (w *progressWriter) Write(b []byte) (int, error) {
+	if err := w.send(protocol.AppendBand(nil, protocol.BandProgress, b, w.limit)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (w *progressWriter) send(packets []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := w.out.Write(packets)
+	if err != nil {
+		w.gone()
+	}
+	return err
+}
+
+// keepAlive sends an empty packet again and again, until stop is called, which waits for the last one.
+func (w *progressWriter) keepAlive(every time.Duration) (stop func()) {
+	quit := make(chan struct{})
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				if w.send([]byte{'0', '0', '0', '5', protocol.BandProgress}) != nil {
+					return
+				}
+			}
+		}
+	})
+	return func() {
+		close(quit)
+		sending.Wait()
+	}
+}
