@@ -63,7 +63,7 @@ test: ## set up, build images, run go vet, staticcheck and all tests with the ra
 	@$(MAKE) --no-print-directory browser-program || true
 	@containers/image/build.sh task browser || true
 	@$(MAKE) --no-print-directory lint RACE=-race
-	@$(GOTESTSUM) -- -race $(TESTS)
+	@export GORACE='$(GORACE)'; $(GOTESTSUM) -- -race $(TESTS)
 
 test-quick: ## run the short tests, without set-up, race detector or lint
 	@$(GOTESTSUM) -- -short $(TESTS)
@@ -73,6 +73,9 @@ test-quick: ## run the short tests, without set-up, race detector or lint
 # -vet=off, because lint runs go vet. Test programs are linked without tables for debuggers, which is sooner.
 GOTESTSUM = mkdir -p bin && go tool gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --jsonfile bin/tests.json \
 	--post-run-command scripts/cannot-run.sh
+# GORACE: a program with the race detector would sleep for a second before it exits, which 110 packages do, and the programs that
+# their tests start. Less is enough, because tests wait for their goroutines.
+GORACE ?= atexit_sleep_ms=50
 TESTS = -count=1 -vet=off -ldflags '-s -w' -timeout 25m -p $$(($$(nproc) + 1)) ./...
 
 # BENCH=cold,clone selects scenarios, BENCH_ROUNDS=n sets the rounds. docs/benchmarks.md has all variables.

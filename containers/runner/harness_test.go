@@ -140,7 +140,7 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 		t.Fatal(err)
 	}
 	self := filepath.Join(bin, "ramus")
-	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "IMAGE=yes", "GORACE=halt_on_error=1 exitcode=66"}
+	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "IMAGE=yes", "GORACE=halt_on_error=1 exitcode=66 atexit_sleep_ms=50"}
 	if cover := os.Getenv("GOCOVERDIR"); cover != "" {
 		env = append(env, "GOCOVERDIR="+cover)
 	}
