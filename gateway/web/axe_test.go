@@ -16,9 +16,6 @@ import (
 // axeFile is the script of axe-core, which `npm ci` installs.
 const axeFile = "node_modules/axe-core/axe.min.js"
 
-// runAxe runs axe by the rules of WCAG 2.2 AA, and returns its violations as texts.
-const runAxe = `axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa']}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ': ' + n.target.join(' ') + ': ' + n.failureSummary)))`
-
 // TestAccessible looks at each page with Chromium: by axe, for violations of the policy, and for sideways scrolling at 320 px. Each page is
 // seen at one size and in one theme, by turns. With RAMUS_TEST=full it is seen in all, also with 500 rows. With RAMUS_SHOTS=DIR a picture
 // of each is written.
@@ -89,10 +86,7 @@ func (w *world) look(p *webtest.Page, axe, path string, rows int, l look) {
 		file := fmt.Sprintf("%d%s-%d-%s.png", rows, path, l.width, l.theme)
 		p.Shot(filepath.Join(dir, strings.NewReplacer("/", "_", "?", "_", "RUN", "run").Replace(file)), false)
 	}
-	var found []string
-	p.Eval(axe+"\n;0", nil)
-	p.Eval(runAxe, &found)
-	for _, v := range found {
+	for _, v := range p.Axe(axe) {
 		w.t.Errorf("%s: %s", name, v)
 	}
 }

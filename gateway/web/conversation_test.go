@@ -105,12 +105,9 @@ func (w *world) shots(p *webtest.Page, name, path string) {
 			p.Eval(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))`, nil)
 			p.Shot(filepath.Join(dir, fmt.Sprintf("talk-%s-%d-%s.png", name, l.width, l.theme)), false)
 		}
-		var found []string
-		p.Eval(string(axe)+"\n;0", nil)
-		p.Eval(runAxe, &found)
 		var wide []string
 		p.Eval(widerThanWindow, &wide)
-		for _, fault := range slices.Concat(found, wide, p.Faults()) {
+		for _, fault := range slices.Concat(p.Axe(string(axe)), wide, p.Faults()) {
 			w.t.Errorf("%s, %d px, %s: %s", name, l.width, l.theme, fault)
 		}
 	}

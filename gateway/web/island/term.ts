@@ -13,6 +13,7 @@ const prefix = document.documentElement.dataset.prefix ?? '';
 const hiddenFor = 60_000;
 const maxPaste = 1 << 20;
 const within = 10_000;
+const leastKeyboard = 100; // pixels; the bars of browsers, which come and go while a person scrolls, are lower
 
 /** Asks the server. The error is a Refused if another try is of no use. */
 async function request<T>(path: string, body?: object): Promise<T> {
@@ -484,10 +485,18 @@ class RTerm extends HTMLElement {
     if (!view) return;
     const room = () => this.style.setProperty('--room', `${Math.round(view.height)}px`);
     room();
-    view.addEventListener('resize', room);
-    this.element('screens').addEventListener('focusin', () => {
-      if (matchMedia('(pointer: coarse)').matches) this.element('frame').scrollIntoView({ block: 'start' });
+    const place = () => {
+      if (!matchMedia('(pointer: coarse)').matches || !this.querySelector('.term-screens :focus, .term-line :focus')) return;
+      this.element('frame').scrollIntoView({ block: 'start' });
+    };
+    let { width, height } = view;
+    view.addEventListener('resize', () => {
+      room();
+      if (view.scale !== 1 || view.width === width && Math.abs(view.height - height) < leastKeyboard) return;
+      ({ width, height } = view);
+      place();
     });
+    for (const part of ['screens', 'line']) this.element(part).addEventListener('focusin', place);
   }
 
   private press(b: HTMLElement) {

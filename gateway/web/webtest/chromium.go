@@ -238,9 +238,9 @@ func (p *Page) do(method string, params any) {
 // ("light" or "dark").
 func (p *Page) Look(width, height int, theme string) {
 	p.b.t.Helper()
+	p.do("Emulation.setTouchEmulationEnabled", object{"enabled": width < 700}) // first, as a phone has it before it turns
 	p.do("Emulation.setDeviceMetricsOverride",
 		object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700})
-	p.do("Emulation.setTouchEmulationEnabled", object{"enabled": width < 700})
 	p.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": theme},
 		{"name": "prefers-reduced-motion", "value": "reduce"}}})
 }
