@@ -156,26 +156,37 @@ func TestConversation(t *testing.T) {
 		words = append(words, fmt.Sprintf("word-%d", n))
 	}
 	said := strings.Join(words, " ")
+	// The sentence stops twice until the test has seen enough, however slow the pages are.
+	gates := filepath.Dir(w.x.Agents["coder"].Command[0])
+	goOn := func(gate string) {
+		if err := os.WriteFile(filepath.Join(gates, gate), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sentence := strings.Join(slices.Concat(words[:60], []string{"until:" + gates + "/one"}, words[60:300], []string{"until:" + gates + "/two"},
+		words[300:]), " ")
 	wide.Go(w.server.URL + path)
 	phone.Go(w.server.URL + path)
 	wide.Wait(connected)
 	phone.Wait(connected)
-	wide.Eval(fmt.Sprintf(submit, firstPrompt[:strings.Index(firstPrompt, "run printf")]+"slowly 5 "+said+"\nrun printf '\\033[32mok\\033[0m'\n"+
+	wide.Eval(fmt.Sprintf(submit, firstPrompt[:strings.Index(firstPrompt, "run printf")]+"slowly 5 "+sentence+"\nrun printf '\\033[32mok\\033[0m'\n"+
 		firstPrompt[strings.Index(firstPrompt, "say ## What"):]), nil)
 	wide.Loaded()
 	wide.Wait(connected)
 
 	wide.Eval(frames, nil)
-	phone.Wait(`document.body.innerText.includes('word-40')`)
+	phone.Wait(told + `.includes('word-40')`)
 	wide.Wait(`(window.__growing = document.querySelector('.entry.words .md.open ` +
 		`p')?.firstChild)?.data?.includes('word-1')`)
 	phone.Offline(true)
 	w.drop()
 	phone.Wait(`document.documentElement.dataset.connected === 'no'`)
-	wide.Wait(`document.body.innerText.includes('word-200')`)
+	goOn("one")
+	wide.Wait(told + `.includes('word-200')`)
 	if !wide.Holds(`__growing.isConnected && __growing.data.includes('word-200')`) {
 		t.Error("words that grow are not appended to")
 	}
+	goOn("two")
 	phone.Offline(false)
 	for name, p := range map[string]*webtest.Page{"wide": wide, "phone": phone} {
 		p.Wait(`document.title.startsWith('(1)') && !!document.querySelector('[role=group] button[value=once]')`)

@@ -18,6 +18,7 @@ import (
 //	flood NUMBER         think WORDS          wait MILLISECONDS   fail WORDS
 //	slowly MILLISECONDS WORDS
 //
+// "slowly" does not say a word "until:FILE", and goes on after it when there is such a file.
 // "servers" prints the MCP servers of the session, and "recall" every line of its prompts so far. Other lines have no effect. The
 // agent's text has the results of tools.
 type Script struct{}

@@ -134,11 +134,28 @@ func (a *Agent) note(s *session, e Entry) {
 	_ = a.save(s) // the end of the turn reports the same error
 }
 
+// await waits until a file exists.
+func await(ctx context.Context, file string) {
+	for ctx.Err() == nil {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // show performs the parts of a step that are not tool calls.
 func (a *Agent) show(ctx context.Context, s *session, step Step) error {
 	if step.Text != "" {
 		// A model's text comes in pieces as well.
 		for _, piece := range strings.SplitAfter(step.Text, " ") {
+			if file, ok := strings.CutPrefix(strings.TrimSpace(piece), "until:"); ok && step.Pause > 0 {
+				await(ctx, file)
+				continue
+			}
 			if err := a.tell(ctx, s, sdk.UpdateAgentMessageText(piece)); err != nil {
 				return err
 			}
