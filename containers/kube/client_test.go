@@ -120,7 +120,7 @@ func TestRefusals(t *testing.T) {
 		}, StatusError{429, "TooManyRequests", "slow down", 7 * time.Second}, "slow down"},
 		{func(w http.ResponseWriter) {
 			w.Header().Set("Retry-After", "99999999999")
-			http.Error(w, `{"message":"<html>"}`, 502)
+			http.Error(w, `{"message":"<html>"}`, http.StatusBadGateway)
 		}, StatusError{502, "", "", time.Hour}, "the API server answers 502 Bad Gateway"},
 		{func(w http.ResponseWriter) {
 			w.Header().Set("Retry-After", "-1")
