@@ -230,14 +230,14 @@ func (h *hidden) ways() (list []way) {
 		"/api/repos/team%2Fapp/log?rev=" + head, "/api/repos/team%2Fapp/tree?rev=" + head[:12],
 		"/api/repos/team%2Fapp/file?path=umbra/file&rev=" + head,
 		"/api/why?path=umbra/file&of=run:umbra", "/api/why?repo=team%2Fapp&path=umbra/file&of=umbra",
-		"/api/why?repo=team%2Fapp&path=umbra/file&of=" + head} {
+		"/api/why?repo=team%2Fapp&path=umbra/file&of=" + head, "/api/radar?repo=team%2Fapp&of=umbra"} {
 		list = append(list, way{"GET " + path, byToken, func(t *testing.T, h *hidden, who onlooker) (bool, string) {
 			status, body := h.get(t, who, "GET", path, "")
 			return status != 404, fmt.Sprint(status, body)
 		}})
 	}
 	for path, full := range map[string]bool{"/api/workspaces": true, "/api/callers": true, "/api/runs": true,
-		"/api/repos/team%2Fapp": false, "/api/repos": false, "/api/nodes/local/events": false, "/api/tasks": false} {
+		"/api/repos/team%2Fapp": false, "/api/radar?repo=team%2Fapp": false, "/api/repos": false, "/api/nodes/local/events": false, "/api/tasks": false} {
 		list = append(list, way{"list " + path, func(who onlooker) bool { return byToken(who) && (full || !who.sees) },
 			func(t *testing.T, h *hidden, who onlooker) (bool, string) {
 				status, body := h.get(t, who, "GET", path, "")

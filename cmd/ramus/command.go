@@ -28,8 +28,9 @@ type command struct {
 func commands() []command {
 	return []command{
 		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(),
-		logCommand(), diffCommand(), whyCommand(), bisectCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
-		mergeCommand(), undoCommand(), pickCommand(), replayCommand(), forkCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
+		logCommand(), diffCommand(), whyCommand(), bisectCommand(), radarCommand(), evidenceCommand(),
+		artifactsCommand(), watchCommand(), mergeCommand(), undoCommand(), pickCommand(), replayCommand(), forkCommand(),
+		applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), keysCommand(), tokenCommand(),

@@ -28,6 +28,9 @@ func PromptProperty(description string) string {
 
 // Object returns the schema of an object with the given properties and no others.
 func Object(properties string, required ...string) json.RawMessage {
-	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":["` + strings.Join(required,
-		`","`) + `"],"additionalProperties":false}`)
+	needed := ""
+	if len(required) > 0 {
+		needed = `"required":["` + strings.Join(required, `","`) + `"],`
+	}
+	return json.RawMessage(`{"type":"object","properties":{` + properties + `},` + needed + `"additionalProperties":false}`)
 }

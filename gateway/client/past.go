@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/ramus-dev/ramus/executor/provenance"
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/past"
@@ -15,6 +16,11 @@ import (
 // Why explains lines of a file.
 func (c *Client) Why(ctx context.Context, w past.Why) (provenance.Answer, error) {
 	return get[provenance.Answer](ctx, c, "/api/why"+query(w))
+}
+
+// Radar lists the live branches of a repository and their conflicts.
+func (c *Client) Radar(ctx context.Context, q past.Radar) (radar.Report, error) {
+	return get[radar.Report](ctx, c, "/api/radar"+query(q))
 }
 
 // Bisect finds the first bad commit. begin is called with the plan, and tell with each step forward. With

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ramus-dev/ramus/executor/provenance"
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/trial"
@@ -203,6 +204,31 @@ func (api *API) whyTool(who route.Who) usableTool {
 			}
 			answer, err := api.Past.Why(ctx, who, w)
 			return toolResult{value: answer}, err
+		},
+	}
+}
+
+// radarTool returns the tool that lists the branches that do not merge.
+func (api *API) radarTool(who route.Who) usableTool {
+	return usableTool{
+		Tool: catalog.Tool{
+			Name: "radar",
+			Description: `List the live branches of a repository that do not merge with each other or with the base, with the files and the lines. ` +
+				`Ask before you begin a large change, and before you propose a merge.`,
+			Schema: catalog.Object(`"of":{"type":"string","description":"A caller or a branch, to which the conflicts are limited.","maxLength":300},` +
+				`"repo":` + catalog.RepoProperty),
+		},
+		Output: schemaFor[radar.Report](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Of   string `json:"of"`
+				Repo string `json:"repo"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			rep, err := api.Past.Radar(ctx, who, past.Radar{Repo: a.Repo, Of: a.Of})
+			return toolResult{value: rep}, err
 		},
 	}
 }

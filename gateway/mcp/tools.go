@@ -71,7 +71,8 @@ func (api *API) tools(who route.Who) []usableTool {
 	}
 	list = append(list, api.runTool(who), api.answerTool(who))
 	if api.Past != nil {
-		list = append(list, api.whyTool(who), api.bisectTool(who), api.undoTool(who), api.pickTool(who), api.replayTool(who))
+		list = append(list, api.whyTool(who), api.radarTool(who), api.bisectTool(who), api.undoTool(who),
+			api.pickTool(who), api.replayTool(who))
 	}
 	for _, t := range executor.Library() {
 		list = append(list, api.libraryTool(who, t))

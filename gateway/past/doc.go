@@ -7,6 +7,8 @@
 // work of a run out of a branch, [API.Pick] brings single steps to one, and [API.Replay] runs the commands of a run
 // again.
 //
+// [API.Radar] lists the branches that do not merge. Package executor/radar finds them.
+//
 // # Invariants
 //
 // The caller of a request gets only lines, commits and runs that its grant lets it see.

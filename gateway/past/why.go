@@ -8,6 +8,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/provenance"
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -22,6 +23,8 @@ type API struct {
 	// Privacy keeps which callers are private. Nil means none.
 	Privacy workspace.Privacy
 	Now     func() time.Time
+
+	branches radar.Radar
 }
 
 // Routes returns the routes.
@@ -35,6 +38,7 @@ func (api *API) Routes() []route.Route {
 			Summary: "Find the first bad commit by a command or a task, several commits at once; the answer streams " +
 				"progress, and hanging up stops it",
 			Request: Bisect{}, Response: BisectLine{}, Media: route.MediaLines, Handle: api.bisect},
+		api.radarRoute(),
 	}, api.undoRoutes(), api.replayRoutes())
 }
 
