@@ -326,6 +326,7 @@ func (d *desk) keyboard(t *testing.T) {
 func (d *desk) network(t *testing.T) {
 	var took []time.Duration
 	d.tab.Type("for i in $(seq 400); do echo net-$i.; sleep 0.005; done\r")
+	d.tab.Wait(rterm + `.text().includes('net-1.')`) // input that is on its way when the network is cut is lost
 	for range 5 {
 		d.tab.Wait(rterm + `.dataset.state === 'open'`)
 		began, dials := time.Now(), d.cable.made()
