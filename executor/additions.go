@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/upstream"
-	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -128,74 +126,25 @@ func (p *plan) drawCaller(ctx context.Context, attempt int) {
 	p.run.Branch = p.run.Caller.Branch()
 }
 
-// include adds the work trees of additional repositories to a target.
-func (t *target) include(with []record.Addition) error {
-	return t.others.Include(t.x.Git, with, func(repo *gitd.Repo, base string) *worktree.Tree {
-		tree := t.x.trees.NewAddition(t.Caller, repo, base)
-		tree.Hooks = worktree.Hooks{Run: t.runID, OnLeak: t.leaked}
-		return tree
-	})
-}
-
 // whole returns the target of a caller with its additional repositories, for work on its branches between runs.
-func (x *Executor) whole(ctx context.Context, c record.Caller, repo *gitd.Repo, base string) (*target, error) {
+func (x *Executor) whole(ctx context.Context, c record.Caller, repo *gitd.Repo, base string) (*step.Target, error) {
 	t := x.target(c, repo, base)
 	with, err := x.planner().Known(ctx, x.index.OfCaller(c), repo.Name())
 	if err != nil {
 		return nil, err
 	}
-	return t, t.include(with)
-}
-
-// serveAddition answers a request for an additional repository of the caller, with the caller's grant there. It returns
-// false if the request is for none.
-func (t *target) serveAddition(w http.ResponseWriter, r *http.Request) bool {
-	name, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
-	if !ok {
-		return false
-	}
-	o := t.others.Of(name)
-	if o == nil {
-		return false
-	}
-	t.x.Git.DoorHandler(o.Grant, o.NoteLeaks).ServeHTTP(w, r)
-	return true
-}
-
-// advance notes the tips of additional repositories after a step, also if the step's own commit failed.
-func (w *work) advance() {
-	if len(w.others) == 0 {
-		return
-	}
-	w.l.Change(func(r *record.Run) {
-		if w.t.Caller == r.Caller {
-			r.With = w.others.Advance(r.With)
-		}
-	})
-}
-
-// commitAdditions commits the additional repositories of the step. A change that cannot be committed makes the step fail.
-func (w *work) commitAdditions(ctx context.Context, o *outcome) error {
-	if len(w.others) == 0 {
-		return nil
-	}
-	faults, err := w.others.Commit(ctx, w.host, w.author(), w.message(*o), w.t.Repo.Name())
-	for _, f := range faults {
-		o.fail(f.Reason, w.l.x.Secrets.String(f.Text))
-	}
-	w.advance()
-	return err
+	return t, t.Include(with)
 }
 
 // landings returns the landings of a caller's branches, its own repository first.
-func (x *Executor) landings(t *target, m record.Merge) ([]upstream.Landing, error) {
+func (x *Executor) landings(t *step.Target, m record.Merge) ([]upstream.Landing, error) {
 	all := []upstream.Landing{{Repo: t.Repo, Caller: t.Caller, Merge: m, Committer: x.Bot}}
-	others := t.others.All()
+	others := t.Others.All()
 	if len(others) > 0 && m.Into != t.Base {
 		return nil, fmt.Errorf("cannot merge %s into %s: %w: it works in several repositories, and each is merged into its own base",
 			t.Caller, m.Into, record.ErrInvalid)
 	}
-	if gone := t.others.Gone(); len(gone) > 0 {
+	if gone := t.Others.Gone(); len(gone) > 0 {
 		return nil, fmt.Errorf("cannot merge %s: %w: %s, in which it works, was removed", t.Caller, gitd.ErrNotFound, gone[0])
 	}
 	for _, o := range others {

@@ -45,8 +45,8 @@ const (
 	maxLabel    = 200
 )
 
-// image returns the image that the run's container must be made of, or "" for any.
-func (l *liveRun) image() string {
+// Image returns the image that the run's container must be made of, or "" for any.
+func (l *liveRun) Image() string {
 	if l.Initial.Agent == nil {
 		return ""
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
@@ -46,15 +47,15 @@ var acpReason = map[string]string{
 // After a restart of the server the agent is ended, and the words that it said meanwhile are recorded. If it had not ended its turn,
 // another process in the same container loads the session, and its prompt notes that the turn was interrupted. Its earlier work is in
 // the work tree.
-func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
+func (t *turn) speak(ctx context.Context, w *step.Work) (step.Outcome, error) {
 	began := t.l.x.Now()
 	stop, said, err := t.overMeanwhile(w)
 	if err != nil {
-		return outcome{}, err
+		return step.Outcome{}, err
 	}
 	if said {
 		t.remember(ctx, w)
-		return t.spokenOutcome(w, containers.Exit{Duration: t.l.x.Now().Sub(began)}, stop, nil), w.out.Flush()
+		return t.spokenOutcome(w, containers.Exit{Duration: t.l.x.Now().Sub(began)}, stop, nil), w.Out.Flush()
 	}
 	tctx, end, done := t.open(ctx, w)
 	defer done()
@@ -74,15 +75,15 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	switch {
 	case errors.Is(cause, record.ErrClosed):
 		t.endProcess()
-		return outcome{}, cause
-	case err != nil && lostHost(w.host):
+		return step.Outcome{}, cause
+	case err != nil && step.LostHost(w.Host):
 		t.endProcess()
-		return outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.s.ID, containers.ErrGone)
+		return step.Outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.Info.ID, containers.ErrGone)
 	}
 	exit := containers.Exit{Duration: t.l.x.Now().Sub(began)}
 	// An agent that ended the turn on request can have the next one.
 	interrupted := errors.Is(cause, errInterrupted)
-	graceful := interrupted && stop != "" && t.process != nil && t.process.Ready(w.host)
+	graceful := interrupted && stop != "" && t.process != nil && t.process.Ready(w.Host)
 	switch {
 	case interrupted:
 	case errors.Is(cause, errTurnTimeout):
@@ -101,15 +102,15 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	} else {
 		t.process.SetTurn(nil, nil)
 	}
-	if err := w.out.Flush(); err != nil {
-		return outcome{}, err
+	if err := w.Out.Flush(); err != nil {
+		return step.Outcome{}, err
 	}
 	if interrupted {
 		stop, err = cmp.Or(stop, "cancelled"), nil
 	}
 	if err == nil {
 		if err := t.noteStop(w, stop); err != nil {
-			return outcome{}, err
+			return step.Outcome{}, err
 		}
 	}
 	t.remember(ctx, w)
@@ -123,13 +124,13 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 var errTurnTimeout = errors.New("the turn took too long")
 
 // stopped reports whether the turn was over when the server stopped, and for what reason.
-func (t *turn) stopped(w *work) (reason string, ok bool) {
-	if !w.again {
+func (t *turn) stopped(w *step.Work) (reason string, ok bool) {
+	if !w.Again {
 		return "", false
 	}
 	for _, e := range slices.Backward(t.l.Journalled()) {
 		switch {
-		case e.Step != w.s.ID:
+		case e.Step != w.Info.ID:
 		case e.Type == record.EventStepStarted:
 			return "", false
 		case e.Type == record.EventAgent && e.Kind == agent.KindStop:
@@ -139,26 +140,26 @@ func (t *turn) stopped(w *work) (reason string, ok bool) {
 	return "", false
 }
 
-func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err error) outcome {
-	o := shellOutcome(exit, w.out)
-	o.subject = t.about()
-	o.result.Output["stop_reason"] = stop
+func (t *turn) spokenOutcome(w *step.Work, exit containers.Exit, stop string, err error) step.Outcome {
+	o := step.OutcomeOf(exit, w.Out)
+	o.Subject = t.about()
+	o.Result.Output["stop_reason"] = stop
 	said, short := acpReason[stop]
 	switch {
-	case stop == "cancelled" && t.l.interrupted(w.s.ID):
+	case stop == "cancelled" && t.l.interrupted(w.Info.ID):
 		markStopped(&o)
 	case errors.Is(err, errBabble):
-		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
+		o.Result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
 	case exit.Reason == containers.ReasonTimeout:
-		o.result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)
+		o.Result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)
 	case exit.Reason != "":
 	case err != nil:
-		o.result.OK, o.result.Error = false, text.Clip(err.Error(), 4<<10)
-		if end := tailOf(w.out.Stderr); end != "" {
-			o.result.Error += "; it printed last: " + end
+		o.Result.OK, o.Result.Error = false, text.Clip(err.Error(), 4<<10)
+		if end := tailOf(w.Out.Stderr); end != "" {
+			o.Result.Error += "; it printed last: " + end
 		}
 	case short:
-		o.result.OK, o.result.Error = false, "the agent ended its turn before it was done: "+said
+		o.Result.OK, o.Result.Error = false, "the agent ended its turn before it was done: "+said
 	}
 	return o
 }
@@ -171,13 +172,13 @@ func tailOf(c *live.Capture) string {
 }
 
 // sayTo sends the turn's prompt to the agent's process, or to a new one.
-func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string, err error) {
-	files, err := w.host.Files(ctx)
+func (t *turn) sayTo(ctx context.Context, w *step.Work, meter func(int)) (stop string, err error) {
+	files, err := w.Host.Files(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer files.Close()
-	if t.process != nil && !t.process.Ready(w.host) {
+	if t.process != nil && !t.process.Ready(w.Host) {
 		t.endProcess()
 	}
 	fresh := t.process == nil
@@ -191,22 +192,22 @@ func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string
 	if err != nil {
 		return "", err
 	}
-	t.process.SetTurn(agentTurn{w}, meter)
+	t.process.SetTurn(agentTurn{w, t.l}, meter)
 	t.steerable()
 	return t.process.Say(ctx, t.clock, blocks)
 }
 
 // call starts the agent and opens the session. lost reports whether the agent could not continue an earlier session.
-func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func(int)) (lost bool, err error) {
+func (t *turn) call(ctx context.Context, w *step.Work, files *sftp.Client, meter func(int)) (lost bool, err error) {
 	l := t.l
-	if _, err := t.memory(w).Restore(ctx, w.host.Container().ID, files); err != nil {
+	if _, err := t.memory(w).Restore(ctx, w.Host.Container().ID, files); err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, l.x.tuning.waits.Start,
 		fmt.Errorf("the agent was not ready after %s", l.x.tuning.waits.Start))
 	defer cancel()
 	browser := t.openBrowser(ctx, w)
-	k, err := agent.Start(ctx, w.host, t.agentOptions(browser), agentTurn{w}, meter)
+	k, err := agent.Start(ctx, w.Host, t.agentOptions(browser), agentTurn{w, t.l}, meter)
 	t.process = k // also one that did not come up has to be ended
 	if err != nil {
 		return false, err
@@ -216,7 +217,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	if open.ID != "" {
 		k.Session, err = k.Conn.Open(ctx, open)
 		if errors.Is(err, acp.ErrRefused) {
-			note := record.Event{Type: record.EventNote, Step: w.s.ID,
+			note := record.Event{Type: record.EventNote, Step: w.Info.ID,
 				Message: text.Clip("the agent's session could not be continued, and a new one begins: "+err.Error(), 4<<10)}
 			if err := l.Emit(note, false); err != nil {
 				return false, err
@@ -231,7 +232,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		return false, err
 	}
 	data := spoken{ID: k.Session, Agent: k.Conn.Agent.Name, Version: k.Conn.Agent.Version, Resumed: open.ID != ""}
-	return lost, l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.s.ID, Message: k.Session,
+	return lost, l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.Info.ID, Message: k.Session,
 		Data: record.Marshal(data)}, true)
 }
 
@@ -266,7 +267,7 @@ func (t *turn) formerSession() string {
 // servers returns the MCP servers that an agent in a container gets. The server at its door is reached by HTTP, or by
 // ramus's own binary if the agent does not support HTTP and the binary can run there. Its browser is reached by HTTP
 // alone.
-func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServer {
+func (t *turn) servers(ctx context.Context, w *step.Work, browser bool) []sdk.McpServer {
 	byHTTP := func(name, url string) sdk.McpServer {
 		return sdk.McpServer{Http: &sdk.McpServerHttpInline{Type: "http", Name: name, Url: url, Headers: []sdk.HttpHeader{}}}
 	}
@@ -284,7 +285,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 		return nil
 	}
 	id := t.process.ID + "-mcp"
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}},
+	exit, err := w.Attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}},
 		io.Discard, io.Discard)
 	if err != nil || exit.Code != 0 {
 		return nil // without them an agent can still work
@@ -297,7 +298,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 const mcpPath = "/mcp"
 
 // words returns the prompt of the turn.
-func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
+func (t *turn) words(ctx context.Context, w *step.Work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
 	l := t.l
 	names, err := l.x.attachments(l.Initial).Offer(ctx, files, t.all)
 	if err != nil {
@@ -309,7 +310,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	case lost && !t.first:
 		prompts = t.all
 		text = "The session in which you were told this was lost; what you did until then is in the work tree. You were told:\n\n" + joinPrompts(prompts)
-	case w.again:
+	case w.Again:
 		text = "The connection to you was interrupted in the middle of this turn. What you did until then is in the work tree and may be half done: look first, then go on. You were told:\n\n" + text
 	}
 	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
@@ -347,21 +348,24 @@ func (c *conversation) endProcess() *containers.Exit {
 }
 
 // agentTurn is the [agent.Turn] of a step.
-type agentTurn struct{ w *work }
+type agentTurn struct {
+	w *step.Work
+	l *liveRun
+}
 
-func (t agentTurn) Step() string { return t.w.s.ID }
+func (t agentTurn) Step() string { return t.w.Info.ID }
 
-func (t agentTurn) Emit(e record.Event) error { return t.w.l.Emit(e, false) }
+func (t agentTurn) Emit(e record.Event) error { return t.w.Run.Emit(e, false) }
 
 func (t agentTurn) Output() (stdout, stderr io.Writer) {
-	if t.w.out == nil {
+	if t.w.Out == nil {
 		return io.Discard, io.Discard
 	}
-	return t.w.out.Stdout, t.w.out.Stderr
+	return t.w.Out.Stdout, t.w.Out.Stderr
 }
 
 func (t agentTurn) AskPermission(ctx context.Context, q acp.Question) (option string, err error) {
-	return t.w.l.askPermission(ctx, t.w.s.ID, q)
+	return t.l.askPermission(ctx, t.w.Info.ID, q)
 }
 
 // agentOptions returns the options of a process of the run's agent.
@@ -370,7 +374,7 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 	return agent.Options{
 		Agent:      c.a,
 		Env:        c.env(browser),
-		Prefix:     c.l.processPrefix(),
+		Prefix:     c.l.ProcessPrefix(),
 		Timeout:    x.options().Timeout,
 		RunTimeout: x.options().RunTimeout,
 		Output:     x.options().Limits.WithDefaults().Output,
@@ -380,7 +384,7 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 
 // env returns the environment of the agent.
 func (c *conversation) env(browser bool) []string {
-	env := slices.Concat(c.l.target.env(c.l.Initial.Asker), c.a.Env,
+	env := slices.Concat(c.l.Target.Env(c.l.Initial.Asker), c.a.Env,
 		[]string{"RAMUS_FILES=" + attachment.FolderOf(c.l.Initial)})
 	if browser {
 		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
@@ -388,11 +392,8 @@ func (c *conversation) env(browser bool) []string {
 	return env
 }
 
-// processPrefix begins the ids of the processes and terminals of the run's agent.
-func (l *liveRun) processPrefix() string { return l.CommandID("acp", 0) + "." }
-
-// speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
-func (l *liveRun) speaks(s stepInfo) bool {
+// Speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
+func (l *liveRun) Speaks(s step.Info) bool {
 	return s.Kind == string(record.KindAgent) && l.Initial.Agent != nil &&
 		l.x.options().Agents[l.Initial.Agent.Name].Protocol == agent.ProtocolACP
 }
@@ -400,27 +401,12 @@ func (l *liveRun) speaks(s stepInfo) bool {
 // repeatable reports whether a turn that is gone with its container may begin again from the branch. The run's record
 // has its prompt, the session is as it was before the turn, and nothing outside the container has seen the turn's
 // work. An agent of agent.ProtocolText does not report its actions, so its turns are not repeatable.
-func (l *liveRun) repeatable(s stepInfo) bool {
-	return l.Beginning(s.ID).Starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
+func (l *liveRun) repeatable(s step.Info) bool {
+	return l.Beginning(s.ID).Starts < step.Losses && (step.BrowserTasks[s.Task] || l.Speaks(s) && !l.Outside(s.ID))
 }
 
 // notBegun reports whether a step that ended with err can begin again because its command has not begun, as far as anybody knows,
 // and its input is still there.
-func (l *liveRun) notBegun(s stepInfo, err error) bool {
-	return errors.Is(err, errUnheard) && l.stdin == nil && l.Beginning(s.ID).Starts < losses && !l.outside(s.ID)
-}
-
-// outside reports whether a step did anything outside its container since its last beginning. An agent must not do that twice.
-func (l *liveRun) outside(step string) bool {
-	for _, e := range slices.Backward(l.Journalled()) {
-		switch {
-		case e.Step != step:
-		case e.Type == record.EventStepStarted:
-			return false
-		case e.Type == record.EventTool && e.Kind != string(record.KindTask), e.Type == record.EventEgress &&
-			e.Reason == "allowed":
-			return true
-		}
-	}
-	return false
+func (l *liveRun) notBegun(s step.Info, err error) bool {
+	return errors.Is(err, step.ErrUnheard) && l.stdin == nil && l.Beginning(s.ID).Starts < step.Losses && !l.Outside(s.ID)
 }

@@ -6,19 +6,20 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // openBrowser starts the agent's browser and waits until it listens. It returns false if the agent has none, or if
 // none is available. The journal has the reason.
-func (c *conversation) openBrowser(ctx context.Context, w *work) bool {
+func (c *conversation) openBrowser(ctx context.Context, w *step.Work) bool {
 	if c.a.Browser != agent.BrowserInteractive {
 		return false
 	}
 	c.closeBrowser() // of a container that is gone, or of an agent that did not come up
-	c.browser = c.l.x.inspector.OpenInteractive(ctx, w.host, c.l.Initial.Caller, func(format string, args ...any) {
+	c.browser = c.l.x.inspector.OpenInteractive(ctx, w.Host, c.l.Initial.Caller, func(format string, args ...any) {
 		// The run's own events will meet the same error.
-		_ = c.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID,
+		_ = c.l.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID,
 			Message: text.Clip(fmt.Sprintf(format, args...), 4<<10)}, false)
 	})
 	return c.browser != nil

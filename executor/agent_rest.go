@@ -5,17 +5,18 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 )
 
 // overMeanwhile reports whether a turn that began before the server was restarted is over, and the reason. It records everything
 // that the agent said and did until it was ended.
-func (t *turn) overMeanwhile(w *work) (stop string, over bool, err error) {
-	if !w.again {
+func (t *turn) overMeanwhile(w *step.Work) (stop string, over bool, err error) {
+	if !w.Again {
 		return "", false, nil
 	}
 	if stop, over = t.stopped(w); !over {
 		stop, over = t.hearRest(w)
-		interrupted := t.l.interrupted(w.s.ID)
+		interrupted := t.l.interrupted(w.Info.ID)
 		if stop == "cancelled" && !interrupted {
 			stop, over = "", false // some agents say so when they are ended
 		}
@@ -28,35 +29,35 @@ func (t *turn) overMeanwhile(w *work) (stop string, over bool, err error) {
 		}
 	}
 	if over {
-		t.l.Note(w.s.ID, "the server was restarted; the agent had ended its turn meanwhile")
+		t.l.Note(w.Info.ID, "the server was restarted; the agent had ended its turn meanwhile")
 	} else {
-		t.l.Note(w.s.ID, "the server was restarted; the agent was ended, and another goes on with its session")
+		t.l.Note(w.Info.ID, "the server was restarted; the agent was ended, and another goes on with its session")
 	}
 	return stop, over, nil
 }
 
 // hearRest records the part of the turn that an earlier server did not record, from the output of the agent's last process, which has
 // ended. over reports whether the agent ended its turn. An error is noted, and the turn goes on without that part.
-func (t *turn) hearRest(w *work) (stop string, over bool) {
+func (t *turn) hearRest(w *step.Work) (stop string, over bool) {
 	l := t.l
-	rest, ok := agent.LastRest(l.Journalled(), w.s.ID)
-	if !ok || !strings.HasPrefix(rest.Process, l.processPrefix()) {
+	rest, ok := agent.LastRest(l.Journalled(), w.Info.ID)
+	if !ok || !strings.HasPrefix(rest.Process, l.ProcessPrefix()) {
 		return "", false
 	}
-	err := w.out.Stdout.Again(rest.Words, func() (err error) {
-		stop, err = rest.Hear(l.x.ctx, w.host, agentTurn{w}, t.a.Output)
+	err := w.Out.Stdout.Again(rest.Words, func() (err error) {
+		stop, err = rest.Hear(l.x.ctx, w.Host, agentTurn{w, t.l}, t.a.Output)
 		return err
 	})
 	switch {
 	case err == nil:
 		return stop, stop != ""
 	case l.x.ctx.Err() == nil: // otherwise the next server reads them
-		l.Note(w.s.ID, "the words of the agent while the server was away are lost: "+l.x.Secrets.String(err.Error()))
+		l.Note(w.Info.ID, "the words of the agent while the server was away are lost: "+l.x.Secrets.String(err.Error()))
 	}
 	return "", false
 }
 
 // noteStop journals the reason for which the agent ended the turn.
-func (t *turn) noteStop(w *work, stop string) error {
-	return t.l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.s.ID, Message: stop}, true)
+func (t *turn) noteStop(w *step.Work, stop string) error {
+	return t.l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.Info.ID, Message: stop}, true)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
@@ -41,16 +42,16 @@ type conversation struct {
 func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	defer l.refusePrompts()
 	if l.Initial.Agent == nil {
-		return nil, &failure{record.ReasonInternal, "an agent's run that names no agent"}
+		return nil, step.Fail(record.ReasonInternal, "an agent's run that names no agent")
 	}
 	a, err := l.x.agent(l.Initial.Agent.Name)
 	if err != nil {
-		return nil, &failure{record.ReasonBadInput, err.Error()}
+		return nil, step.Fail(record.ReasonBadInput, err.Error())
 	}
 	if a.Timeout <= 0 {
-		a.Timeout = l.timeout()
+		a.Timeout = l.Timeout()
 	}
-	c := &conversation{l: l, a: a, checks: map[string]string{}, checkups: checkups(l.target.settings(), a.Checks)}
+	c := &conversation{l: l, a: a, checks: map[string]string{}, checkups: checkups(l.Target.Settings(), a.Checks)}
 	err = c.run(ctx)
 	c.endProcess()
 	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err
@@ -84,8 +85,8 @@ func (c *conversation) run(ctx context.Context) error {
 		case !c.l.lastTurn():
 			continue
 		case len(bad) > 0:
-			return &failure{record.ReasonCommandFailed,
-				"the agent has ended its work, but a check failed: " + strings.Join(bad, ", ")}
+			return step.Fail(record.ReasonCommandFailed,
+				"the agent has ended its work, but a check failed: "+strings.Join(bad, ", "))
 		}
 		return nil
 	}
@@ -110,7 +111,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	l := c.l
 	id := "turn-" + strconv.Itoa(n)
 	t := &turn{conversation: c, id: id, first: n == 1, from: c.heardBefore(id)}
-	info := stepInfo{ID: id, Kind: string(record.KindAgent), Hear: t.hear}
+	info := step.Info{ID: id, Kind: string(record.KindAgent), Hear: t.hear}
 	l.Lock()
 	err = t.hear(&info)
 	l.Unlock()
@@ -143,7 +144,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	if u := l.Snapshot().Usage; reason == record.ReasonCommandFailed && u != nil && u.Exhausted {
 		reason, text = record.ReasonBudget, text+": the run's budget for models is used up"
 	}
-	return &failure{reason, text}, nil
+	return step.Fail(reason, text), nil
 }
 
 // heardBefore returns how many prompts the agent had got before a turn.
@@ -158,7 +159,7 @@ func (c *conversation) heardBefore(id string) int {
 
 // hear takes the prompts that wait into the turn, or finds those of a turn that began before. It is called when the turn begins, with
 // liveRun.mu held, so that prompts can change until then.
-func (t *turn) hear(s *stepInfo) error {
+func (t *turn) hear(s *step.Info) error {
 	q := t.l.Initial.Queue(t.l.EventsLocked())
 	upto := q.Heard
 	if !slices.ContainsFunc(t.l.EventsLocked(), func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == t.id }) {
@@ -234,17 +235,17 @@ func (l *liveRun) conflictBefore() string {
 }
 
 // do is the work of the turn's step.
-func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
+func (t *turn) do(ctx context.Context, w *step.Work) (step.Outcome, error) {
 	opened := t.openBrowser(ctx, w)
 	defer t.closeBrowser()
 	var command *containers.Command
-	if !w.again {
+	if !w.Again {
 		var err error
 		if command, err = t.prepare(ctx, w, opened); err != nil {
-			if lostHost(w.host) {
+			if step.LostHost(w.Host) {
 				err = fmt.Errorf("%w: %w", containers.ErrGone, err)
 			}
-			return outcome{}, fmt.Errorf("cannot prepare %s: %w", w.s.ID, err)
+			return step.Outcome{}, fmt.Errorf("cannot prepare %s: %w", w.Info.ID, err)
 		}
 	}
 	// An agent that prints without end does not work any more. It is ended like one that hangs.
@@ -252,22 +253,22 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	defer done()
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
-	exit, err := w.attend(tctx, w.id, command, &metered{w.out.Stdout, left, end}, &metered{w.out.Stderr, left, end})
+	exit, err := w.Attend(tctx, w.ID, command, &metered{w.Out.Stdout, left, end}, &metered{w.Out.Stderr, left, end})
 	if err == nil {
-		err = w.out.Flush()
+		err = w.Out.Flush()
 	}
 	if err != nil {
-		return outcome{}, err
+		return step.Outcome{}, err
 	}
-	o := shellOutcome(exit, w.out)
-	o.subject = t.about()
+	o := step.OutcomeOf(exit, w.Out)
+	o.Subject = t.about()
 	switch cause := context.Cause(tctx); {
 	case errors.Is(cause, errInterrupted) && exit.Reason == containers.ReasonKilled:
 		markStopped(&o)
 	case errors.Is(cause, errBabble):
-		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
+		o.Result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
 	case exit.Reason == containers.ReasonTimeout:
-		o.result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)
+		o.Result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)
 	}
 	t.remember(ctx, w)
 	return o, nil
@@ -291,14 +292,14 @@ func (m *metered) Write(p []byte) (int, error) {
 }
 
 // prepare gives the container the agent's files and memory, and returns the agent's command.
-func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.Command, error) {
+func (t *turn) prepare(ctx context.Context, w *step.Work, browser bool) (*containers.Command, error) {
 	l := t.l
-	files, err := w.host.Files(ctx)
+	files, err := w.Host.Files(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer files.Close()
-	known, err := t.memory(w).Restore(ctx, w.host.Container().ID, files)
+	known, err := t.memory(w).Restore(ctx, w.Host.Container().ID, files)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +319,7 @@ func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
-	c := &containers.Command{ID: w.id, Args: t.a.Command, Timeout: t.a.Timeout, Env: t.env(browser)}
+	c := &containers.Command{ID: w.ID, Args: t.a.Command, Timeout: t.a.Timeout, Env: t.env(browser)}
 	if len(t.a.Resume) > 0 && (known || !t.first) {
 		c.Args = t.a.Resume
 	}
@@ -380,7 +381,7 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 	l := c.l
 	for _, u := range c.checkups {
 		name := u.name
-		info := stepInfo{ID: checkStep(name, n), Kind: string(workflow.KindTask), Task: u.check}
+		info := step.Info{ID: checkStep(name, n), Kind: string(workflow.KindTask), Task: u.check}
 		do, err := u.work(l, &info)
 		if err != nil {
 			return nil, err
@@ -389,7 +390,7 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 		if b := l.Beginning(info.ID); b.Done != nil {
 			res, err = b.Result()
 		} else {
-			res, err = l.onHost(ctx, l.target, info, do)
+			res, err = l.OnHost(ctx, l.Target, info, do)
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
@@ -415,12 +416,12 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 }
 
 // skipping makes a check that found nothing to run one that did not fail.
-func skipping(do func(context.Context, *work) (outcome, error)) func(context.Context, *work) (outcome, error) {
-	return func(ctx context.Context, w *work) (outcome, error) {
+func skipping(do func(context.Context, *step.Work) (step.Outcome, error)) func(context.Context, *step.Work) (step.Outcome, error) {
+	return func(ctx context.Context, w *step.Work) (step.Outcome, error) {
 		o, err := do(ctx, w)
-		if err == nil && errors.Is(o.fault, tasks.ErrNoWay) {
-			o.exit.Code, o.exit.Reason = 0, reasonSkipped
-			o.result.OK = true
+		if err == nil && errors.Is(o.Fault, tasks.ErrNoWay) {
+			o.Exit.Code, o.Exit.Reason = 0, reasonSkipped
+			o.Result.OK = true
 		}
 		return o, err
 	}
@@ -437,40 +438,40 @@ func (c *conversation) tellSkipped(step, task, why string) error {
 }
 
 // memory returns the memory of the turn's agent.
-func (t *turn) memory(w *work) *agent.Memory {
+func (t *turn) memory(w *step.Work) *agent.Memory {
 	l := t.l
 	return &agent.Memory{
 		Agent:   t.a,
-		Repo:    w.t.Repo,
-		Caller:  w.t.Caller,
+		Repo:    w.Target.Repo,
+		Caller:  w.Target.Caller,
 		Dir:     filepath.Join(l.x.folder.Output(l.Initial), "state"),
 		Bot:     l.x.Bot,
 		Now:     l.x.Now,
 		Secrets: l.x.Secrets,
-		Subject: fmt.Sprintf("Memory of %s after %s", t.a.Name, w.s.ID),
-		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, l.Initial.ID,
-			record.TrailerStep, w.s.ID),
-		Clean: w.cleanName,
+		Subject: fmt.Sprintf("Memory of %s after %s", t.a.Name, w.Info.ID),
+		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.Target.Caller, record.TrailerRun, l.Initial.ID,
+			record.TrailerStep, w.Info.ID),
+		Clean: w.CleanName,
 		Note: func(text string) error {
-			return l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text}, false)
+			return l.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Message: text}, false)
 		},
 		Removed: func(names []string) error {
-			return l.Removed(w.s.ID, record.SecretInState, names, "the agent's memory")
+			return l.Removed(w.Info.ID, record.SecretInState, names, "the agent's memory")
 		},
 	}
 }
 
 // remember commits the agent's memory. An error does not fail the turn, because the branch has its work.
-func (t *turn) remember(ctx context.Context, w *work) {
+func (t *turn) remember(ctx context.Context, w *step.Work) {
 	if len(t.a.State) == 0 {
 		return
 	}
 	// The turn has happened, so its memory is kept even if it was stopped.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
-	if err := t.memory(w).Keep(ctx, w.host); err != nil && !lostHost(w.host) {
+	if err := t.memory(w).Keep(ctx, w.Host); err != nil && !step.LostHost(w.Host) {
 		message := fmt.Sprintf("the agent's memory could not be kept: %v", err)
-		_ = t.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(message, 4<<10)},
+		_ = t.l.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Message: text.Clip(message, 4<<10)},
 			false) // the step's end follows and meets the same error
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
@@ -73,19 +74,19 @@ func taskLine(name string, params json.RawMessage) string {
 }
 
 // work returns the work of the check, and fills in its step.
-func (c checkup) work(l *liveRun, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
+func (c checkup) work(l *liveRun, info *step.Info) (func(context.Context, *step.Work) (step.Outcome, error), error) {
 	if c.run == "" {
-		do, err := l.task(c.check, c.params, l.timeout(), info)
+		do, err := l.task(c.check, c.params, l.Timeout(), info)
 		if err != nil {
 			return nil, err
 		}
 		return skipping(do), nil
 	}
 	info.Kind, info.Command = string(workflow.KindShell), c.run
-	do := l.shell(record.Command{Shell: c.run}, l.timeout())
-	return func(ctx context.Context, w *work) (outcome, error) {
-		if err := w.identify(ctx, c.name); err != nil {
-			return outcome{}, err
+	do := l.Command(record.Command{Shell: c.run}, l.Timeout())
+	return func(ctx context.Context, w *step.Work) (step.Outcome, error) {
+		if err := w.Identify(ctx, c.name); err != nil {
+			return step.Outcome{}, err
 		}
 		return do(ctx, w)
 	}, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
@@ -27,12 +28,12 @@ type childRun struct {
 func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) (*childRun, error) {
 	text, ok := parent.files.Sub[s.Sub.Workflow]
 	if !ok {
-		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}
+		return nil, step.Fail(record.ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow))
 	}
 	files := runFiles{Workflow: text, Sub: parent.files.Sub}
 	w, err := files.parse(context.WithoutCancel(ctx), x, parent.Initial.Repo) // also of a run that was stopped
 	if err != nil {
-		return nil, &failure{record.ReasonBadInput, err.Error()}
+		return nil, step.Fail(record.ReasonBadInput, err.Error())
 	}
 	on, err := parent.targetOf(s)
 	if err != nil {
@@ -50,8 +51,8 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if r.Start, err = on.Tip(ctx); err != nil {
 		return nil, err
 	}
-	if s.Sub.InheritBranch && on == parent.target {
-		if r.With, err = on.others.Inherit(ctx, parent.Snapshot().With); err != nil {
+	if s.Sub.InheritBranch && on == parent.Target {
+		if r.With, err = on.Others.Inherit(ctx, parent.Snapshot().With); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +65,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		if w.Repo.BaseBranch != "" {
 			r.Base = w.Repo.BaseBranch
 			if r.Start, err = repo.Resolve(ctx, "refs/heads/"+r.Base); err != nil {
-				return nil, &failure{record.ReasonBadInput, fmt.Sprintf("workflow %s: %v", w.ID, err)}
+				return nil, step.Fail(record.ReasonBadInput, fmt.Sprintf("workflow %s: %v", w.ID, err))
 			}
 		}
 		r.BaseCommit = r.Start

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -283,10 +284,10 @@ func (x *Executor) End(ctx context.Context, run string, e Ending) (record.Run, e
 // answer is the work of a run that ends without any.
 func (l *liveRun) answer() (map[string]any, error) {
 	if l.ending == nil {
-		return nil, &failure{record.ReasonInternal, "a request is not work"}
+		return nil, step.Fail(record.ReasonInternal, "a request is not work")
 	}
 	if l.ending.Reason != "" {
-		return l.ending.Output, &failure{l.ending.Reason, l.ending.Error}
+		return l.ending.Output, step.Fail(l.ending.Reason, l.ending.Error)
 	}
 	return l.ending.Output, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -56,7 +57,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 			if l == nil {
 				continue
 			}
-			l.cancel(errCancelled)
+			l.cancel(step.ErrCancelled)
 			if err := x.launch(l, nil); err != nil {
 				return err
 			}
@@ -66,7 +67,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		if err := l.Emit(record.Event{Type: record.EventNote, Message: "stopped by " + by.Or(x.Bot).Name}, false); err != nil {
 			return err
 		}
-		l.cancel(errCancelled)
+		l.cancel(step.ErrCancelled)
 		stopped++
 		select {
 		case <-l.done:
@@ -322,7 +323,7 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (re
 	if err != nil {
 		return record.LandedAll{}, err
 	}
-	release, err := t.acquire(ctx)
+	release, err := t.Acquire(ctx)
 	if err != nil {
 		return record.LandedAll{}, err
 	}
@@ -336,7 +337,7 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (re
 }
 
 // land brings the branch of a caller that nothing else works for to where the policy says.
-func (x *Executor) land(ctx context.Context, t *target, m record.Merge) (record.LandedAll, error) {
+func (x *Executor) land(ctx context.Context, t *step.Target, m record.Merge) (record.LandedAll, error) {
 	if m.Strategy == "" {
 		m.Strategy = gitd.StrategyRebase
 	}
@@ -371,7 +372,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 		return "", err
 	}
 	t := x.target(c.Caller, repo, last)
-	release, err := t.acquire(ctx)
+	release, err := t.Acquire(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/submodule"
 	"github.com/ramus-dev/ramus/executor/terminal"
 )
@@ -17,7 +18,8 @@ import (
 // Visitor is the container that sends a request to a door. The connection identifies it.
 type Visitor struct {
 	Caller record.Caller
-	t      *target
+	t      *step.Target
+	x      *Executor
 }
 
 // Repo returns the name of the caller's repository.
@@ -25,44 +27,44 @@ func (v Visitor) Repo() string { return v.t.Repo.Name() }
 
 // Run returns the caller's run that works now. Its ID is empty between runs.
 func (v Visitor) Run() record.Run {
-	if w := v.t.atWork(); w != nil {
-		return w.l.Snapshot()
+	if w := v.t.AtWork(); w != nil {
+		return w.Run.Snapshot()
 	}
 	return record.Run{}
 }
 
 // Tell journals an event in the run that works now. Between runs it is dropped.
-func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
+func (v Visitor) Tell(e record.Event) { v.t.Tell(e) }
 
 // door returns the handler of the container's requests to 127.0.0.1:7070. It serves the container's repository, the
 // egress proxy, and the handlers of other rooms. The connection identifies the caller, so the door trusts no word of
 // a request about its sender.
-func (t *target) door() http.Handler {
-	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
+func (x *Executor) door(t *step.Target) http.Handler {
+	git := x.Git.DoorHandler(t.Grant, t.NoteLeaks)
 	name := t.Repo.Name()
-	others := submodule.Door{Git: t.x.Git, Repo: name, Subject: t.Caller.String(), Listed: t.x.Submodules[name],
-		Now: t.x.Now}
-	out := &egress.Proxy{Hosts: func() (allow, private []string) { return t.settings().Reachable() }, Tell: t.tell,
-		Run: t.runName}
-	reverse := &egress.Reverse{Proxy: out, Header: t.header, Value: t.secretValue, Secrets: t.x.Secrets}
-	more := make(map[string]http.Handler, len(t.x.Door))
-	for prefix, handler := range t.x.Door {
-		more[prefix] = handler(Visitor{Caller: t.Caller, t: t})
+	others := submodule.Door{Git: x.Git, Repo: name, Subject: t.Caller.String(), Listed: x.Submodules[name],
+		Now: x.Now}
+	out := &egress.Proxy{Hosts: func() (allow, private []string) { return t.Settings().Reachable() }, Tell: t.Tell,
+		Run: t.RunName}
+	reverse := &egress.Reverse{Proxy: out, Header: t.Header, Value: t.SecretValue, Secrets: x.Secrets}
+	more := make(map[string]http.Handler, len(x.Door))
+	for prefix, handler := range x.Door {
+		more[prefix] = handler(Visitor{Caller: t.Caller, t: t, x: x})
 	}
 	return out.Door(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/"+t.Repo.Name()+".git/") {
 			git.ServeHTTP(w, r)
 			return
 		}
-		if t.serveAddition(w, r) || others.Serve(w, r) {
+		if t.ServeAddition(w, r) || others.Serve(w, r) {
 			return
 		}
-		if r.URL.Path == containers.SignPath && t.x.Git.Signer != nil {
+		if r.URL.Path == containers.SignPath && x.Git.Signer != nil {
 			t.ServeSign(w, r)
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, terminal.PromptPath) {
-			t.x.shells.servePrompt(t.Caller, w, r)
+			x.shells.servePrompt(t.Caller, w, r)
 			return
 		}
 		if r.URL.Path == containers.FsmonitorPath {

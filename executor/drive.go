@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/workflow"
@@ -44,7 +45,7 @@ func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error 
 // drive takes a run from its turn to its end.
 func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	defer close(l.done)
-	ctx, cancel := context.WithTimeoutCause(l.ctx, x.options().RunTimeout, errRunTimeout)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, x.options().RunTimeout, step.ErrRunTimeout)
 	defer cancel()
 	if l.terminal != nil {
 		ctx = l.ctx // a terminal is open for as long as somebody needs it
@@ -81,7 +82,7 @@ func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err := l.target.acquire(ctx)
+	free, err := l.Target.Acquire(ctx)
 	if err != nil {
 		leave()
 		return nil, err
@@ -105,19 +106,19 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		return l.workflow(ctx, answers)
 	case record.KindExec:
 		c := *l.Initial.Exec
-		c.Stdin, c.Env = l.stdin, l.env
-		if l.envLost() && l.Beginning("exec").Last == nil {
-			return nil, l.withoutEnv()
+		c.Stdin, c.Env = l.stdin, l.Env
+		if l.EnvLost() && l.Beginning("exec").Last == nil {
+			return nil, l.WithoutEnv()
 		}
 		timeout := c.Timeout
 		if timeout <= 0 && !c.Background {
-			timeout = l.timeout()
+			timeout = l.Timeout()
 		}
-		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.Initial.Command,
-			Background: c.Background}, l.shell(c, timeout))
+		return nil, l.single(ctx, step.Info{ID: "exec", Kind: string(workflow.KindShell), Command: l.Initial.Command,
+			Background: c.Background}, l.Command(c, timeout))
 	case record.KindTask:
-		info := stepInfo{ID: l.Initial.Task.Name, Kind: string(workflow.KindTask), Task: l.Initial.Task.Name}
-		do, err := l.task(l.Initial.Task.Name, record.Marshal(l.Initial.Task.Params), l.timeout(), &info)
+		info := step.Info{ID: l.Initial.Task.Name, Kind: string(workflow.KindTask), Task: l.Initial.Task.Name}
+		do, err := l.task(l.Initial.Task.Name, record.Marshal(l.Initial.Task.Params), l.Timeout(), &info)
 		if err != nil {
 			return nil, err
 		}
@@ -125,24 +126,11 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	case record.KindAgent:
 		return l.converse(ctx)
 	}
-	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.Initial.Kind)}
-}
-
-// envLost reports whether the values of the command's environment were lost with an earlier process. A command that
-// has begun has them.
-func (l *liveRun) envLost() bool {
-	return l.Initial.Kind == record.KindExec && len(l.Initial.Exec.Env) > 0 && len(l.env) == 0
-}
-
-// withoutEnv returns the error of a run whose command cannot get its environment any more.
-func (l *liveRun) withoutEnv() error {
-	return &failure{record.ReasonEnvLost,
-		fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run",
-			l.Initial.Exec.EnvNames())}
+	return nil, step.Fail(record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.Initial.Kind))
 }
 
 // single runs the only step of a run.
-func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) error {
+func (l *liveRun) single(ctx context.Context, info step.Info, do func(context.Context, *step.Work) (step.Outcome, error)) error {
 	res, err := l.once(ctx, info, do)
 	if err != nil {
 		return err
@@ -155,14 +143,14 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 		if text == "" {
 			text = fmt.Sprintf("the command ended with %v", l.Snapshot().ExitCode())
 		}
-		return &failure{l.ReasonOfStep(info.ID, record.ReasonCommandFailed), text}
+		return step.Fail(l.ReasonOfStep(info.ID, record.ReasonCommandFailed), text)
 	}
 	return nil
 }
 
 // once runs a step, or finds its result in the journal. Unlike a workflow's step, a step that was lost half way does
 // not begin again, because its request does not allow that it happens twice.
-func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
+func (l *liveRun) once(ctx context.Context, info step.Info, do func(context.Context, *step.Work) (step.Outcome, error)) (workflow.StepResult, error) {
 	b := l.Beginning(info.ID)
 	var res workflow.StepResult
 	var err error
@@ -170,36 +158,36 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 	case b.Done != nil:
 		return b.Result()
 	case b.Last != nil:
-		var f fate
-		res, f, err = l.takeUp(ctx, l.target, info, b, do)
+		var f step.Fate
+		res, f, err = l.TakeUp(ctx, l.Target, info, b, do)
 		switch {
-		case err != nil || f == fateEnded:
-		case f == fateUnheard && l.stdin == nil && info.Kind == string(record.KindAgent), l.repeatable(info):
+		case err != nil || f == step.Ended:
+		case f == step.Unheard && l.stdin == nil && info.Kind == string(record.KindAgent), l.repeatable(info):
 			// The run's record has everything that the step is given.
-			res, err = l.begin(ctx, l.target, info, b.Starts+1, do)
+			res, err = l.Begin(ctx, l.Target, info, b.Starts+1, do)
 		default:
-			err = &failure{record.ReasonInterrupted,
-				"the server stopped while the command ran, and its container is gone; nothing it did was committed"}
+			err = step.Fail(record.ReasonInterrupted,
+				"the server stopped while the command ran, and its container is gone; nothing it did was committed")
 		}
 	default:
-		res, err = l.begin(ctx, l.target, info, 1, do)
+		res, err = l.Begin(ctx, l.Target, info, 1, do)
 	}
 	for errors.Is(err, containers.ErrGone) && ctx.Err() == nil && (l.repeatable(info) || l.notBegun(info, err)) {
 		if err := l.Emit(record.Event{Type: record.EventContainer, Step: info.ID,
 			Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return res, err
 		}
-		res, err = l.begin(ctx, l.target, info, l.Beginning(info.ID).Starts+1, do)
+		res, err = l.Begin(ctx, l.Target, info, l.Beginning(info.ID).Starts+1, do)
 	}
 	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 		text := "the container was lost while the command ran; nothing it did was committed"
-		if kept := l.target.AwaitRescued(ctx); kept != "" {
+		if kept := l.Target.AwaitRescued(ctx); kept != "" {
 			if err := l.Emit(record.Event{Type: record.EventContainer, Step: info.ID, Message: kept}, false); err != nil {
 				return res, err
 			}
 			text += "; " + kept
 		}
-		err = &failure{record.ReasonContainerLost, text}
+		err = step.Fail(record.ReasonContainerLost, text)
 	}
 	return res, err
 }
@@ -224,10 +212,10 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	if output != nil {
 		l.Change(func(r *record.Run) { r.Output = output })
 	}
-	if tip, err := l.target.Tip(ctx); err == nil {
+	if tip, err := l.Target.Tip(ctx); err == nil {
 		l.Change(func(r *record.Run) { r.Head = tip })
 	}
-	if with, err := l.target.others.Tips(ctx, l.Snapshot().With); err == nil && l.Initial.Caller == l.target.Caller {
+	if with, err := l.Target.Others.Tips(ctx, l.Snapshot().With); err == nil && l.Initial.Caller == l.Target.Caller {
 		l.Change(func(r *record.Run) { r.With = with })
 	}
 	var jerr error
@@ -242,7 +230,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.Initial.Caller.String()))
 		}
 	default:
-		reason := reasonOf(err)
+		reason := step.ReasonOf(err)
 		if reason == record.ReasonInternal {
 			x.Log.Error("a run failed for a reason that is not its own", "run", name, "err", err)
 		}
@@ -453,10 +441,10 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 		return nil, err
 	}
 	// A request needs no container, and may be in another repository than the caller's branch.
-	t := x.newTarget(kept.Caller, repo, kept.Base)
+	t := x.steps.NewTarget(kept.Caller, repo, kept.Base)
 	if kept.Kind != record.KindRequest {
 		t = x.target(kept.Caller, repo, kept.Base)
-		if err := t.include(kept.With); err != nil {
+		if err := t.Include(kept.With); err != nil {
 			return nil, err
 		}
 	}

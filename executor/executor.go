@@ -29,6 +29,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -129,6 +130,7 @@ type Executor struct {
 	inspector *browse.Inspector
 	viewer    *browse.Viewer
 	archive   *archive.Archive
+	steps     *step.Runner
 	runs      registry
 	book      quota.Book
 	shells    shells
@@ -144,7 +146,7 @@ type Executor struct {
 
 	mu      sync.Mutex // guards all below
 	closed  bool
-	targets map[record.Caller]weak.Pointer[target]
+	targets map[record.Caller]weak.Pointer[step.Target]
 	ports   map[*portConn]struct{}
 }
 
@@ -186,7 +188,7 @@ func (x *Executor) Open(ctx context.Context) error {
 		x.Settings.SetBounds(x.bounds())
 	}
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
-	x.targets = make(map[record.Caller]weak.Pointer[target])
+	x.targets = make(map[record.Caller]weak.Pointer[step.Target])
 	x.ports = make(map[*portConn]struct{})
 	x.folder = &live.Folder{Dir: filepath.Join(x.Data, "live"), Secrets: x.Secrets, Now: x.Now}
 	if err := os.MkdirAll(x.folder.Dir, 0o700); err != nil {
@@ -210,6 +212,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.inspector = x.newInspector()
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
+	x.steps = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)
 		x.wg.Wait()

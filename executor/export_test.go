@@ -116,6 +116,6 @@ func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (func(), error
 		return nil, err
 	}
 	t := x.target(c, repo, base)
-	free, err := t.acquire(ctx)
+	free, err := t.Acquire(ctx)
 	return func() { free(); runtime.KeepAlive(t) }, err
 }

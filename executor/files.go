@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -83,7 +84,7 @@ func (c counter) Write(p []byte) (int, error) {
 }
 
 // awake returns a lease of a caller's container, which is made if there is none.
-func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (*target, *containers.Lease, error) {
+func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (*step.Target, *containers.Lease, error) {
 	repo, base, err := x.home(ctx, c)
 	if err != nil {
 		return nil, nil, err
@@ -97,7 +98,7 @@ func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (
 		t.Board(lease)
 		return t, lease, nil
 	}
-	release, err := t.acquire(ctx)
+	release, err := t.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,8 +108,8 @@ func (x *Executor) awake(ctx context.Context, c record.Caller, by gitd.Person) (
 }
 
 // commitFiles commits the work tree of a container as a person's.
-func (x *Executor) commitFiles(t *target, lease *containers.Lease, by gitd.Person) error {
-	h, own, free, err := t.interject(x.ctx)
+func (x *Executor) commitFiles(t *step.Target, lease *containers.Lease, by gitd.Person) error {
+	h, own, free, err := t.Interject(x.ctx)
 	if err != nil {
 		return err
 	}
@@ -120,14 +121,14 @@ func (x *Executor) commitFiles(t *target, lease *containers.Lease, by gitd.Perso
 		if err != nil {
 			return err
 		}
-		h.at = cmp.Or(t.At(), tip)
+		h.At = cmp.Or(t.At(), tip)
 	}
-	message := commitText(x.Secrets,
+	message := step.CommitText(x.Secrets,
 		fmt.Sprintf("Files by SFTP\n\n%s: %s\n%s: %s\n", record.TrailerCaller, t.Caller, record.TrailerStep, filesStep))
-	made, err := t.Commit(ctx, lease.Host, h.at, by.Or(x.Bot), text.Clip(message, 4<<10), nil)
+	made, err := t.Commit(ctx, lease.Host, h.At, by.Or(x.Bot), text.Clip(message, 4<<10), nil)
 	if err != nil {
 		return fmt.Errorf("cannot commit the files of %s: %w", t.Caller, err)
 	}
-	h.at = cmp.Or(made.At, h.at)
+	h.At = cmp.Or(made.At, h.At)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
@@ -53,19 +54,19 @@ func (x *Executor) findStep(ctx context.Context, of record.Caller, f *record.For
 }
 
 // lastStart returns the last beginning of a step on the run's own branch, or nil.
-func (x *Executor) lastStart(ctx context.Context, r record.Run, step string) (last *stepStart, err error) {
+func (x *Executor) lastStart(ctx context.Context, r record.Run, name string) (last *stepStart, err error) {
 	for e, err := range x.Events(ctx, r.Name(), 0, false) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Type != record.EventStepStarted || e.Step != step || e.Parent == "" {
+		if e.Type != record.EventStepStarted || e.Step != name || e.Parent == "" {
 			continue
 		}
-		var st started
+		var st step.Started
 		if json.Unmarshal(e.Data, &st) == nil && !st.Caller.IsZero() && st.Caller != r.Caller {
 			continue // of a line of a fan-out, which is a caller of its own
 		}
-		last = &stepStart{run: r.ID, step: step, time: e.Time, parent: e.Parent}
+		last = &stepStart{run: r.ID, step: name, time: e.Time, parent: e.Parent}
 	}
 	return last, nil
 }

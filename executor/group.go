@@ -72,7 +72,7 @@ func (l *liveRun) keepTurn() {
 	if err != nil {
 		return
 	}
-	free, err := l.target.acquire(taken)
+	free, err := l.Target.Acquire(taken)
 	if err != nil {
 		leave()
 		return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/secret"
+	"github.com/ramus-dev/ramus/executor/step"
 )
 
 // maxHanded bounds the secrets that come with one request.
@@ -76,18 +77,10 @@ func (l *liveRun) checkSecrets() error {
 			break
 		}
 		if _, err := l.x.SecretStore.Find(secret.OfRun(l.Initial.Name()), name); errors.Is(err, record.ErrNotFound) {
-			return &failure{record.ReasonEnvLost,
+			return step.Fail(record.ReasonEnvLost,
 				fmt.Sprintf("the server stopped before the run had its secrets (%s); nothing was run",
-					strings.Join(l.Initial.Secrets, ", "))}
+					strings.Join(l.Initial.Secrets, ", ")))
 		}
 	}
 	return nil
-}
-
-// placeholders returns the environment that has a placeholder for each of the run's secrets.
-func (l *liveRun) placeholders() (env []string) {
-	for _, name := range l.Initial.Secrets {
-		env = append(env, name+"=secret:"+name)
-	}
-	return env
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -162,13 +163,13 @@ func (l *liveRun) interruptedLocked(step string) bool {
 }
 
 // open lets people interrupt the turn. end ends it with a cause, and done after the work of the turn.
-func (t *turn) open(ctx context.Context, w *work) (tctx context.Context, end context.CancelCauseFunc, done func()) {
+func (t *turn) open(ctx context.Context, w *step.Work) (tctx context.Context, end context.CancelCauseFunc, done func()) {
 	tctx, end = context.WithCancelCause(ctx)
 	l := t.l
 	l.Lock()
 	defer l.Unlock()
-	l.talk = &talk{step: w.s.ID, end: end}
-	if l.interruptedLocked(w.s.ID) { // before the server was restarted
+	l.talk = &talk{step: w.Info.ID, end: end}
+	if l.interruptedLocked(w.Info.ID) { // before the server was restarted
 		end(errInterrupted)
 	}
 	return tctx, end, func() {
@@ -193,8 +194,8 @@ func (t *turn) steerable() {
 }
 
 // markStopped makes the outcome of a turn that a person interrupted one that did not fail.
-func markStopped(o *outcome) {
-	o.exit = containers.Exit{Duration: o.exit.Duration, Reason: reasonStopped, Stdout: o.exit.Stdout, Stderr: o.exit.Stderr}
-	o.result.OK, o.result.Error = true, ""
-	o.result.Output["exit_code"], o.result.Output["stop_reason"] = 0, reasonStopped
+func markStopped(o *step.Outcome) {
+	o.Exit = containers.Exit{Duration: o.Exit.Duration, Reason: reasonStopped, Stdout: o.Exit.Stdout, Stderr: o.Exit.Stderr}
+	o.Result.OK, o.Result.Error = true, ""
+	o.Result.Output["exit_code"], o.Result.Output["stop_reason"] = 0, reasonStopped
 }

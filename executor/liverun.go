@@ -5,17 +5,15 @@ import (
 	"io"
 
 	"github.com/ramus-dev/ramus/executor/archive"
-	"github.com/ramus-dev/ramus/executor/browse"
-	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // liveRun is a run with its work. One goroutine owns it (see Executor.drive). Fields that others use are below the lock.
 type liveRun struct {
-	*live.Run
+	*step.Run
 	x      *Executor
-	target *target
 	entry  *archive.Entry
 	files  runFiles
 	ctx    context.Context
@@ -25,9 +23,7 @@ type liveRun struct {
 	terminal *shell        // of KindTerminal, or nil
 	ending   *Ending       // of a request that is answered without work
 	held     func()        // gives back the turn that it had before the restart of the server; nil for none
-	checks   *browse.Run   // by a browser
 	stdin    io.Reader     // of the first command, when there is somebody to give it
-	env      []string      // of the command of KindExec, with its values; nil after a restart
 	asking   chan struct{} // holds one token, because the agent asks one question at a time
 
 	// Run.Lock guards all below.
@@ -43,15 +39,16 @@ type runFiles struct {
 }
 
 // newLive prepares a run to be worked on. It opens its journal, or makes it.
-func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *target) (*liveRun, error) {
+func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *step.Target) (*liveRun, error) {
 	run, err := x.folder.Open(r)
 	if err != nil {
 		return nil, err
 	}
-	l := &liveRun{Run: run, x: x, target: t, files: files, entry: x.archive.Entry(run, t.Repo, ref), done: make(chan struct{}),
-		asking: make(chan struct{}, 1)}
+	l := &liveRun{Run: &step.Run{Run: run, Runner: x.steps, Target: t}, x: x, files: files,
+		entry: x.archive.Entry(run, t.Repo, ref), done: make(chan struct{}), asking: make(chan struct{}, 1)}
+	l.Owner = l
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
-	l.checks = l.newChecks()
+	l.Checks = l.NewChecks()
 	if r.Kind == record.KindTerminal {
 		l.terminal = x.shells.add(l)
 	}
@@ -63,3 +60,6 @@ func (l *liveRun) end() {
 	l.terminal.over()
 	l.End()
 }
+
+// Foresee has the changes of the run reviewed before the commit is durable.
+func (l *liveRun) Foresee(commit gitd.Hash) { l.entry.Foresee(commit) }

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 )
 
 // TestQuestionSteps asks after a restart of the server. The question has a step of its own, so that an answer to the
@@ -67,7 +68,7 @@ func TestAskPermission(t *testing.T) {
 		answers := make(chan string, 3)
 		for range 3 {
 			go func() {
-				option, err := agentTurn{&work{l: l, s: stepInfo{ID: "turn-1"}}}.AskPermission(t.Context(), offer)
+				option, err := agentTurn{&step.Work{Run: l.Run, Info: step.Info{ID: "turn-1"}}, l}.AskPermission(t.Context(), offer)
 				if err != nil {
 					t.Error(err)
 				}
@@ -119,5 +120,5 @@ func asker(t *testing.T, x *Executor, dir string) *liveRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &liveRun{Run: run, x: x, asking: make(chan struct{}, 1)}
+	return &liveRun{Run: &step.Run{Run: run}, x: x, asking: make(chan struct{}, 1)}
 }

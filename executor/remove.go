@@ -7,6 +7,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -60,7 +61,7 @@ func (x *Executor) Remove(ctx context.Context, caller string, by gitd.Person) (R
 	if err != nil {
 		return Removed{}, fmt.Errorf("cannot remove %s: %w", c.Caller, err)
 	}
-	release, err := t.acquire(ctx)
+	release, err := t.Acquire(ctx)
 	if err != nil {
 		return Removed{}, err
 	}
@@ -73,7 +74,7 @@ func (x *Executor) Remove(ctx context.Context, caller string, by gitd.Person) (R
 }
 
 // removeCaller removes the container, the branch and the saved work of a caller whose turn is held.
-func (x *Executor) removeCaller(ctx context.Context, t *target) (Removed, error) {
+func (x *Executor) removeCaller(ctx context.Context, t *step.Target) (Removed, error) {
 	done := Removed{Caller: t.Caller, Repo: t.Repo.Name(), Branch: t.Caller.Branch(), Refs: []string{}}
 	if err := x.Fleet.Remove(ctx, t.Caller.String()); err != nil {
 		return done, err
@@ -81,7 +82,7 @@ func (x *Executor) removeCaller(ctx context.Context, t *target) (Removed, error)
 	if err := prepare.KeptOf(x.artifacts.Bucket, t.Repo.Name(), t.Caller).Delete(ctx); err != nil {
 		return done, err
 	}
-	for _, o := range t.others.All() {
+	for _, o := range t.Others.All() {
 		// The caller's own repository is the last, because its runs name the others.
 		head, refs, err := removeRefs(ctx, o.Repo, t.Caller)
 		if err != nil {

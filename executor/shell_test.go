@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
@@ -29,21 +30,21 @@ func OpenShell(t *testing.T, x *Executor, c record.Caller, repo string) tasks.Sh
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, tip, err := l.target.Ready(ctx, "", gitd.Person{}, nil)
+	lease, tip, err := l.Target.Ready(ctx, "", gitd.Person{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &work{l: l, t: l.target, host: lease.Host, id: "shell", before: tip, head: &head{at: tip}, s: stepInfo{ID: "shell"}}
-	if w.out, err = l.OpenOutputs(w.s.ID, 1, false); err != nil {
+	w := &step.Work{Run: l.Run, Target: l.Target, Host: lease.Host, ID: "shell", Before: tip, Head: &step.Head{At: tip}, Info: step.Info{ID: "shell"}}
+	if w.Out, err = l.OpenOutputs(w.Info.ID, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		w.out.Close()
+		w.Out.Close()
 		l.end()
 		lease.Release()
 		if err := x.Fleet.Remove(ctx, c.String()); err != nil {
 			t.Error(err)
 		}
 	})
-	return &taskShell{w: w}
+	return &step.TaskShell{W: w}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/workflow"
@@ -62,7 +63,7 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 		if l.Leave(a) > 0 {
 			return record.Result{Run: run.Name()}, context.Cause(ctx)
 		}
-		l.cancel(errCancelled)
+		l.cancel(step.ErrCancelled)
 		<-l.done
 	}
 	return x.result(l.Snapshot(), func(yield func(record.Event, error) bool) {
@@ -206,7 +207,7 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *live.Attendance) (*liveRun, 
 		return nil, record.Run{}, err
 	}
 	t := x.target(p.run.Caller, p.repo, p.run.Base)
-	if err := t.include(p.run.With); err != nil {
+	if err := t.Include(p.run.With); err != nil {
 		return nil, record.Run{}, err
 	}
 	l, err := x.newLive(p.run, ref, p.files, t)
@@ -214,7 +215,7 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *live.Attendance) (*liveRun, 
 		return nil, record.Run{}, err
 	}
 	if p.command != nil {
-		l.stdin, l.env = p.command.Stdin, p.command.Env
+		l.stdin, l.Env = p.command.Stdin, p.command.Env
 	}
 	if a != nil {
 		l.BeginFor(a)

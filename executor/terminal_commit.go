@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/terminal"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -162,28 +163,28 @@ func (s *shell) at() gitd.Hash {
 	s.mu.Lock()
 	base := s.base
 	s.mu.Unlock()
-	return cmp.Or(s.l.target.At(), base)
+	return cmp.Or(s.l.Target.At(), base)
 }
 
 // endTyped commits and journals a command that has ended.
 func (s *shell) endTyped(ctx context.Context, m terminal.Mark) error {
 	l, t := s.l, &s.typed
 	begin := t.open
-	info := stepInfo{ID: s.typedStep(t.number), Trailer: s.step, Kind: string(record.KindTerminal),
+	info := step.Info{ID: s.typedStep(t.number), Trailer: s.step, Kind: string(record.KindTerminal),
 		Command: begin.Command, Background: true}
-	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id, by: begin.By}
+	w := &step.Work{Run: l.Run, Target: l.Target, Host: s.lease.Host, Image: s.lease.Container.Image, Info: info, ID: s.id, By: begin.By}
 	exit := containers.Exit{Code: max(0, m.Exit), Duration: l.x.Now().Sub(t.since), Stdout: m.Start - begin.From}
 	var err error
-	if w.out, err = l.OpenOutputs(info.ID, l.Beginning(info.ID).Last.Seq, false); err != nil {
+	if w.Out, err = l.OpenOutputs(info.ID, l.Beginning(info.ID).Last.Seq, false); err != nil {
 		return err
 	}
-	defer w.out.Close()
+	defer w.Out.Close()
 	data, _ := s.Read(begin.From, m.Start)
-	if _, err := w.out.Stdout.Write(data); err != nil {
+	if _, err := w.Out.Stdout.Write(data); err != nil {
 		return err
 	}
-	o := shellOutcome(exit, w.out)
-	o.result.Output = map[string]any{"exit_code": exit.Code, typedEnd: m.Offset}
+	o := step.OutcomeOf(exit, w.Out)
+	o.Result.Output = map[string]any{"exit_code": exit.Code, typedEnd: m.Offset}
 	commit, problem, err := s.commit(ctx, w, o)
 	if err != nil {
 		return err
@@ -195,7 +196,7 @@ func (s *shell) endTyped(ctx context.Context, m terminal.Mark) error {
 }
 
 // commit commits and journals a step of the terminal.
-func (s *shell) commit(ctx context.Context, w *work, o outcome) (commit gitd.Hash, problem string, err error) {
+func (s *shell) commit(ctx context.Context, w *step.Work, o step.Outcome) (commit gitd.Hash, problem string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	h, own, free, err := s.interject(ctx)
@@ -203,18 +204,18 @@ func (s *shell) commit(ctx context.Context, w *work, o outcome) (commit gitd.Has
 		return "", "", err
 	}
 	defer free()
-	w.head, w.before = h, h.at
-	if _, err := w.recordLocked(ctx, o, w.t.Commit); err != nil {
+	w.Head, w.Before = h, h.At
+	if _, err := w.RecordLocked(ctx, o, w.Target.Commit); err != nil {
 		return "", "", err
 	}
-	s.setBase(h.at)
+	s.setBase(h.At)
 	if own && s.behind(ctx) {
 		// Somebody pushed, or went back to an earlier commit. The shell waits at its prompt.
-		if err := s.l.x.syncShells(ctx, s.l.target); err != nil {
+		if err := s.l.x.syncShells(ctx, s.l.Target); err != nil {
 			return "", "", err
 		}
 	}
-	if done := s.l.Beginning(w.s.ID).Done; done != nil {
+	if done := s.l.Beginning(w.Info.ID).Done; done != nil {
 		commit = done.Commit
 		if done.Reason != "" {
 			problem = done.Message
@@ -225,19 +226,19 @@ func (s *shell) commit(ctx context.Context, w *work, o outcome) (commit gitd.Has
 
 // behind reports whether the work tree is not at the branch's tip.
 func (s *shell) behind(ctx context.Context) bool {
-	tip, err := s.l.target.Tip(ctx)
-	return err == nil && tip != s.l.target.At()
+	tip, err := s.l.Target.Tip(ctx)
+	return err == nil && tip != s.l.Target.At()
 }
 
 // interject waits until the terminal may commit. The head is at the commit that the work tree is at.
-func (s *shell) interject(ctx context.Context) (h *head, own bool, free func(), err error) {
+func (s *shell) interject(ctx context.Context) (h *step.Head, own bool, free func(), err error) {
 	// The turn may be long in coming. The executor's end ends the wait.
-	h, own, free, err = s.l.target.interject(s.l.x.ctx)
+	h, own, free, err = s.l.Target.Interject(s.l.x.ctx)
 	if err != nil {
 		return nil, false, nil, err
 	}
 	if own {
-		h.at = s.at()
+		h.At = s.at()
 		if err := s.sweep(ctx); err != nil {
 			free()
 			return nil, false, nil, err
@@ -283,25 +284,25 @@ func (s *shell) commitQuiet(ctx context.Context) error {
 	return s.commitHalfway(ctx, h, subject, by)
 }
 
-func (s *shell) commitHalfway(ctx context.Context, h *head, subject string, by gitd.Person) error {
-	t := s.l.target
+func (s *shell) commitHalfway(ctx context.Context, h *step.Head, subject string, by gitd.Person) error {
+	t := s.l.Target
 	host := s.connected()
 	if host == nil {
 		return nil
 	}
-	w := &work{l: s.l, t: t, host: host, s: stepInfo{ID: s.step}}
-	made, err := t.Commit(ctx, host, h.at, by, w.halfway(subject), nil)
+	w := &step.Work{Run: s.l.Run, Target: t, Host: host, Info: step.Info{ID: s.step}}
+	made, err := t.Commit(ctx, host, h.At, by, w.Halfway(subject), nil)
 	var u *worktree.Uncommitted
 	if errors.As(err, &u) {
 		s.l.Note(s.step, s.l.x.Secrets.String(u.Error()))
-		return w.keepLeft(ctx, u.Left)
+		return w.KeepLeft(ctx, u.Left)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot commit the work in the terminal %s: %w", s.Name, err)
 	}
-	h.at = cmp.Or(made.At, h.at)
-	s.setBase(h.at)
-	return w.keepLeft(ctx, made.Left)
+	h.At = cmp.Or(made.At, h.At)
+	s.setBase(h.At)
+	return w.KeepLeft(ctx, made.Left)
 }
 
 // keep commits the changes of the terminal if the work tree is about to be brought to another commit. The caller has
@@ -313,7 +314,7 @@ func (s *shell) keep(ctx context.Context) error {
 	if err := s.sweep(ctx); err != nil {
 		return err
 	}
-	return s.commitHalfway(ctx, &head{at: s.at()}, "Work in the terminal "+s.Name, s.Typist().Or(s.l.Initial.Asker))
+	return s.commitHalfway(ctx, &step.Head{At: s.at()}, "Work in the terminal "+s.Name, s.Typist().Or(s.l.Initial.Asker))
 }
 
 // finish commits and journals the end of the program.
@@ -326,19 +327,19 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 			return err
 		}
 	}
-	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
-	w := &work{l: l, t: l.target, host: s.lease.Host, image: s.lease.Container.Image, s: info, id: s.id,
-		by: s.Typist().Or(l.Initial.Asker)}
+	info := step.Info{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
+	w := &step.Work{Run: l.Run, Target: l.Target, Host: s.lease.Host, Image: s.lease.Container.Image, Info: info, ID: s.id,
+		By: s.Typist().Or(l.Initial.Asker)}
 	var err error
-	if w.out, err = l.OpenOutputs(info.ID, l.Beginning(s.step).Last.Seq, false); err != nil {
+	if w.Out, err = l.OpenOutputs(info.ID, l.Beginning(s.step).Last.Seq, false); err != nil {
 		return err
 	}
-	defer w.out.Close()
+	defer w.Out.Close()
 	data, _ := s.Read(0, end)
-	if _, err := w.out.Stdout.Write(data); err != nil {
+	if _, err := w.Out.Stdout.Write(data); err != nil {
 		return err
 	}
-	commit, problem, err := s.commit(ctx, w, shellOutcome(exit, w.out))
+	commit, problem, err := s.commit(ctx, w, step.OutcomeOf(exit, w.Out))
 	if err != nil {
 		return err
 	}
@@ -346,8 +347,8 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 	s.Announce(terminal.Done{Command: l.Initial.Command, Exit: exit.Code, Commit: string(commit), Offset: end,
 		Problem: problem})
 	if l.Initial.Terminal.Command != nil && (exit.Code != 0 || exit.Reason != "") && exit.Reason != containers.ReasonKilled {
-		return &failure{l.ReasonOfStep(s.step, record.ReasonCommandFailed),
-			fmt.Sprintf("the command ended with %d", exit.Code)}
+		return step.Fail(l.ReasonOfStep(s.step, record.ReasonCommandFailed),
+			fmt.Sprintf("the command ended with %d", exit.Code))
 	}
 	return nil
 }

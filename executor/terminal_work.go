@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/terminal"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -167,7 +168,7 @@ func (s *shell) work(ctx context.Context) error {
 	switch {
 	case errors.Is(err, record.ErrClosed):
 		return err // the program goes on
-	case errors.Is(err, errCancelled), errors.Is(err, errClosedTerminal):
+	case errors.Is(err, step.ErrCancelled), errors.Is(err, errClosedTerminal):
 		s.End(nil, "it was closed", true)
 	case err != nil:
 		s.End(nil, l.x.Secrets.String(err.Error()), false)
@@ -195,7 +196,7 @@ func (s *shell) run(ctx context.Context) (containers.Exit, error) {
 	}
 	for tries := 1; ; tries++ {
 		exit, err := s.connect(ctx)
-		if s.id == "" && tries >= losses || !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
+		if s.id == "" && tries >= step.Losses || !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
 			return exit, err
 		}
 		// The connection is lost, or the container.
@@ -230,18 +231,18 @@ func (s *shell) connect(ctx context.Context) (containers.Exit, error) {
 
 // begin prepares the container and starts the program.
 func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) {
-	l, t := s.l, s.l.target
-	free, err := t.acquire(ctx)
+	l, t := s.l, s.l.Target
+	free, err := t.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer free()
-	info := stepInfo{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
-	image, unbuilt, err := l.imageOf(ctx, t, info)
+	info := step.Info{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
+	image, unbuilt, err := l.ImageOf(ctx, t, info)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.x.keepShells(ctx, t, s); err != nil {
+	if err := l.x.keepShells(ctx, t, l.Run); err != nil {
 		return nil, err
 	}
 	lease, tip, err := t.Ready(ctx, image, l.Initial.Asker, l.SetPlace)
@@ -250,13 +251,13 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 	}
 	s.lease = lease
 	s.setBase(tip)
-	if err := l.recovers(ctx, lease, info, unbuilt); err != nil {
+	if err := l.Recovers(ctx, lease, info, unbuilt); err != nil {
 		return nil, err
 	}
-	if err := l.startServices(ctx, t, lease, info); err != nil {
+	if err := l.StartServices(ctx, t, lease, info); err != nil {
 		return nil, err
 	}
-	if err := l.equip(ctx, t, info, lease, tip, unbuilt); err != nil {
+	if err := l.Equip(ctx, t, info, lease, tip, unbuilt); err != nil {
 		return nil, err
 	}
 	s.swept.Store(true)
@@ -264,7 +265,7 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 	l.Change(func(r *record.Run) { r.Step, r.Place, r.Image = s.step, 0, lease.Container.Image })
 	if err := l.Emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind,
 		Command: text.Clip(info.Command, 16<<10), Parent: tip,
-		Data: record.Marshal(started{ID: s.id})}, true); err != nil {
+		Data: record.Marshal(step.Started{ID: s.id})}, true); err != nil {
 		return nil, err
 	}
 	return s.start(attach)
@@ -276,13 +277,13 @@ func (s *shell) start(attach context.Context) (*containers.Process, error) {
 	size := s.Size()
 	c := containers.Command{ID: s.id, Background: true, Window: terminal.Window, Hold: terminal.Hold, Grace: terminalGrace,
 		TTY: &containers.Window{Rows: size.Rows, Cols: size.Cols},
-		Env: append(l.target.env(l.Initial.Asker), terminal.Environment(s.Name, l.Initial.Caller.ID())...)}
+		Env: append(l.Target.Env(l.Initial.Asker), terminal.Environment(s.Name, l.Initial.Caller.ID())...)}
 	if own := l.Initial.Terminal.Command; own != nil {
-		if len(own.Env) > 0 && len(l.env) == 0 {
-			return nil, &failure{record.ReasonEnvLost,
-				"the server stopped before the command had its environment; it was not run"}
+		if len(own.Env) > 0 && len(l.Env) == 0 {
+			return nil, step.Fail(record.ReasonEnvLost,
+				"the server stopped before the command had its environment; it was not run")
 		}
-		c.Args, c.Shell, c.Dir, c.Env = own.Args, own.Shell, own.Dir, append(c.Env, l.env...)
+		c.Args, c.Shell, c.Dir, c.Env = own.Args, own.Shell, own.Dir, append(c.Env, l.Env...)
 	} else {
 		c.Shell = terminal.Launch()
 	}
@@ -310,9 +311,9 @@ const adoptPause = time.Second
 
 // adopt connects to the program again. Its output begins where it broke off, or later.
 func (s *shell) adopt(ctx, attach context.Context) (*containers.Process, error) {
-	l, t := s.l, s.l.target
-	lost := &failure{record.ReasonContainerLost,
-		"the container of the terminal is gone; the branch has everything that was committed"}
+	l, t := s.l, s.l.Target
+	lost := step.Fail(record.ReasonContainerLost,
+		"the container of the terminal is gone; the branch has everything that was committed")
 	for {
 		lease, err := l.x.Fleet.Adopt(ctx, t.Request(l.Initial.Image, l.Initial.Asker, l.SetPlace))
 		switch {
@@ -394,7 +395,7 @@ func (s *shell) follow(ctx context.Context, p *containers.Process, detach func()
 
 // kill ends the program, and commits its changes.
 func (s *shell) kill(ctx context.Context, over <-chan struct{}, exit *containers.Exit, err *error) error {
-	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killWait)
+	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), step.KillWait)
 	defer cancel()
 	if err := s.lease.Host.Kill(kill, s.id); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/terminal"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -261,9 +262,9 @@ func (g *shells) servePrompt(c record.Caller, w http.ResponseWriter, r *http.Req
 
 // keepShells commits the changes of a caller's terminals if the work tree is about to be brought to another commit. The
 // caller has the turn. but is left out.
-func (x *Executor) keepShells(ctx context.Context, t *target, but *shell) error {
+func (x *Executor) keepShells(ctx context.Context, t *step.Target, but *step.Run) error {
 	for _, s := range x.shells.of(t.Caller) {
-		if s == but {
+		if s.l.Run == but {
 			continue
 		}
 		select {
@@ -279,7 +280,7 @@ func (x *Executor) keepShells(ctx context.Context, t *target, but *shell) error 
 }
 
 // syncShells brings the work tree of a caller with terminals to the branch's tip. The caller has the turn.
-func (x *Executor) syncShells(ctx context.Context, t *target) error {
+func (x *Executor) syncShells(ctx context.Context, t *step.Target) error {
 	for _, s := range x.shells.of(t.Caller) {
 		if s.connected() == nil {
 			continue

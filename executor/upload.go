@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/transfer"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -66,7 +67,7 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 		return done, overdue(waiting, err)
 	}
 	defer lease.Release()
-	h, own, free, err := t.interject(waiting)
+	h, own, free, err := t.Interject(waiting)
 	if err != nil {
 		return done, overdue(waiting, err)
 	}
@@ -78,23 +79,23 @@ func (x *Executor) upload(ctx context.Context, c record.Caller, by gitd.Person, 
 		return done, err
 	}
 	if own {
-		h.at = cmp.Or(t.At(), tip)
+		h.At = cmp.Or(t.At(), tip)
 	}
-	placed, err := x.placeUpload(ctx, t, lease, h.at, tip, u)
+	placed, err := x.placeUpload(ctx, t, lease, h.At, tip, u)
 	if err != nil {
 		return done, err
 	}
 	// A commit that has begun is not cut.
 	ctx, end := context.WithTimeout(ctx, worktree.Housekeeping)
 	defer end()
-	made, err := t.CommitAll(ctx, lease.Host, h.at, by.Or(x.Bot), x.uploadText(t, done.Paths), done.Paths)
+	made, err := t.CommitAll(ctx, lease.Host, h.At, by.Or(x.Bot), x.uploadText(t, done.Paths), done.Paths)
 	if err != nil {
 		if e := placed.Undo(ctx); e != nil {
 			err = errors.Join(err, fmt.Errorf("files of the upload stay in the container: %w", e))
 		}
 		return done, uncommitted(err)
 	}
-	h.at = cmp.Or(made.At, h.at)
+	h.At = cmp.Or(made.At, h.At)
 	done.Notes = text.Clip(x.Secrets.String(made.Notes), 4<<10)
 	if err := placed.Keep(ctx); err != nil {
 		done.Notes += fmt.Sprintf("temporary files of the upload stay in the container: %v\n", err)
@@ -129,7 +130,7 @@ func overdue(ctx context.Context, err error) error {
 }
 
 // placeUpload writes the files of an upload to a container whose work tree is at a commit. The branch is at tip.
-func (x *Executor) placeUpload(ctx context.Context, t *target, lease *containers.Lease, at, tip gitd.Hash,
+func (x *Executor) placeUpload(ctx context.Context, t *step.Target, lease *containers.Lease, at, tip gitd.Hash,
 	u *transfer.Upload) (*transfer.Placed, error) {
 	if most := x.Git.PackBytes(); u.Bytes() > most {
 		return nil, fmt.Errorf("the files have %d bytes together; git.limits.pack_bytes allows %d: %w", u.Bytes(), most,
@@ -144,7 +145,7 @@ func (x *Executor) placeUpload(ctx context.Context, t *target, lease *containers
 }
 
 // placeOf returns the place of an upload in a container whose work tree is at a commit. The branch is at tip.
-func (x *Executor) placeOf(t *target, lease *containers.Lease, at, tip gitd.Hash) transfer.Container {
+func (x *Executor) placeOf(t *step.Target, lease *containers.Lease, at, tip gitd.Hash) transfer.Container {
 	return transfer.Container{
 		Open: lease.Host.Files,
 		Root: containers.WorkDir,
@@ -197,12 +198,12 @@ func entryAt(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, name string
 }
 
 // uploadText returns the message of the commit of an upload.
-func (x *Executor) uploadText(t *target, paths []string) string {
+func (x *Executor) uploadText(t *step.Target, paths []string) string {
 	subject := fmt.Sprintf("Upload %s", text.Clip(paths[0], 60))
 	if len(paths) > 1 {
 		subject = fmt.Sprintf("Upload %d files", len(paths))
 	}
-	message := commitText(x.Secrets,
+	message := step.CommitText(x.Secrets,
 		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n", subject, record.TrailerCaller, t.Caller, record.TrailerStep, uploadStep))
 	return text.Clip(message, 4<<10)
 }

@@ -10,10 +10,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
@@ -44,9 +44,9 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	if len(params) > 0 && !json.Valid(params) {
 		return tasks.Output{}, fmt.Errorf("%w parameters of %s: they are no JSON", record.ErrInvalid, name)
 	}
-	x := g.w.l.x
+	x := v.x
 	begun := x.Now()
-	out, err := task.Run(g.Context(), &taskShell{w: g.w.forVisitor(), timeout: x.options().Timeout}, params)
+	out, err := task.Run(g.Context(), g.Shell(x.options().Timeout), params)
 	secrets := x.Secrets.With(typedInline(params))
 	out = redact.Clean(secrets, out)
 	done := out.OK && err == nil
@@ -87,14 +87,14 @@ const MaxPicture = 1 << 20
 // than MaxPicture. The run's evidence has it even then.
 func (v Visitor) Picture(name string) ([]byte, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot show %.200q: %w", name, err) }
-	w := v.t.atWork()
+	w := v.t.AtWork()
 	if w == nil {
 		return nil, wrap(fmt.Errorf("%w: nothing is at work in %s", record.ErrConflict, v.Caller))
 	}
 	if path.Ext(name) != ".png" {
 		return nil, wrap(fmt.Errorf("%w: it is no picture", record.ErrInvalid))
 	}
-	folder, err := os.OpenRoot(filepath.Join(w.l.x.folder.Output(w.l.Initial), "artifacts", record.BrowserFolder))
+	folder, err := os.OpenRoot(filepath.Join(v.x.folder.Output(w.Run.Initial), "artifacts", record.BrowserFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, wrap(record.ErrNotFound)
 	}
@@ -126,9 +126,8 @@ type toolRun struct {
 	Output tasks.Output    `json:"output"`
 }
 
-// forVisitor returns the step as a visitor's task sees it, with the same container and branch, commands of its own, and no part in
-// the step's output.
-func (w *work) forVisitor() *work {
-	return &work{l: w.l, t: w.t, host: w.host, image: w.image, s: w.s, before: w.before, head: w.head,
-		id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
-}
+// Guest is a request at a container's door for which a run answers, see [step.Guest].
+type Guest = step.Guest
+
+// Enter makes a request a guest of the step that runs now, see [step.Target.Enter]. It returns false between steps.
+func (v Visitor) Enter(ctx context.Context) (*Guest, bool) { return v.t.Enter(ctx) }

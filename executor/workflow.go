@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -45,7 +46,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 	// Also of a run that was stopped. Its file was checked before.
 	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.Initial.Repo)
 	if err != nil {
-		return nil, &failure{record.ReasonBadInput, err.Error()}
+		return nil, step.Fail(record.ReasonBadInput, err.Error())
 	}
 	results, err := recorded(l.Journalled())
 	if err != nil {
@@ -53,7 +54,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 	}
 	machine, pending, _, err := workflow.Replay(w, l.Initial.Input, workflowContext(l.Initial), results, "")
 	if err != nil {
-		return nil, &failure{record.ReasonBadInput, err.Error()}
+		return nil, step.Fail(record.ReasonBadInput, err.Error())
 	}
 	c := &conductor{l: l, machine: machine, answers: answers, results: make(chan stepDone), images: w.Images()}
 	defer c.leave(ctx)
@@ -67,7 +68,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 		if text == "" {
 			text = fmt.Sprintf("step %s failed", outcome.Failed)
 		}
-		return machine.State(), &failure{l.ReasonOfStep(outcome.Failed, reason), text}
+		return machine.State(), step.Fail(l.ReasonOfStep(outcome.Failed, reason), text)
 	}
 	if w.Repo.MergeOnSuccess {
 		if err := l.mergeOnSuccess(ctx, w); err != nil {
@@ -82,7 +83,7 @@ func (c *conductor) leave(ctx context.Context) {
 	if !c.images || c.l.x.ctx.Err() != nil {
 		return
 	}
-	if err := c.l.x.Fleet.Remove(context.WithoutCancel(ctx), c.l.target.Caller.String()); err != nil {
+	if err := c.l.x.Fleet.Remove(context.WithoutCancel(ctx), c.l.Target.Caller.String()); err != nil {
 		c.l.x.Log.Warn("cannot remove the container of a run whose steps have images of their own", "run",
 			c.l.Initial.Name(), "err", err)
 	}
@@ -136,13 +137,13 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 			continue
 		}
 		if err := c.machine.Finish(d.step.ID, d.result); err != nil {
-			first = &failure{record.ReasonCommandFailed, err.Error()}
+			first = step.Fail(record.ReasonCommandFailed, err.Error())
 			stop(first)
 			continue
 		}
 		steps, err := c.machine.Next()
 		if err != nil {
-			first = &failure{record.ReasonCommandFailed, err.Error()}
+			first = step.Fail(record.ReasonCommandFailed, err.Error())
 			stop(first)
 			continue
 		}
@@ -159,7 +160,7 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 	outcome, done := c.machine.Done()
 	if !done {
 		return workflow.Outcome{},
-			&failure{record.ReasonInternal, "the workflow cannot continue: no step is ready and it has not ended"}
+			step.Fail(record.ReasonInternal, "the workflow cannot continue: no step is ready and it has not ended")
 	}
 	return outcome, nil
 }
@@ -192,7 +193,7 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || !l.left(s)) {
 		return workflow.StepResult{}, nil, err
 	}
-	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task, Image: s.Image,
+	info := step.Info{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task, Image: s.Image,
 		Services: s.Services}
 	if info.Image == "" && c.images {
 		info.Usual = true // and not that of the step before
@@ -207,7 +208,7 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 		if err != nil {
 			return workflow.StepResult{}, nil, err
 		}
-		res, err := l.onHost(ctx, t, info, do)
+		res, err := l.OnHost(ctx, t, info, do)
 		return res, nil, err
 	case workflow.KindHuman:
 		d, ok := c.answers[s.ID]
@@ -237,7 +238,7 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 		return c.sub(ctx, info, s)
 	}
 	return workflow.StepResult{}, nil,
-		&failure{record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
+		step.Fail(record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind))
 }
 
 // left reports whether a step was at work in a container when the last server stopped. Its command has to be ended even if the run
@@ -252,44 +253,44 @@ func (l *liveRun) left(s workflow.Step) bool {
 }
 
 // doStep returns the work of a shell or task step in its container.
-func (l *liveRun) doStep(s workflow.Step, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
+func (l *liveRun) doStep(s workflow.Step, info *step.Info) (func(context.Context, *step.Work) (step.Outcome, error), error) {
 	timeout := s.Timeout
 	if timeout <= 0 {
-		timeout = l.timeout()
+		timeout = l.Timeout()
 	}
 	if s.Kind == workflow.KindShell {
 		info.Background = s.Background
 		if s.Background {
 			timeout = s.Timeout // a server may run as long as its container
 		}
-		return l.shell(record.Command{Shell: s.Command, Background: s.Background}, timeout), nil
+		return l.Command(record.Command{Shell: s.Command, Background: s.Background}, timeout), nil
 	}
 	return l.task(s.Task, s.Params, timeout, info)
 }
 
 // task returns the work of a step that is a library task.
-func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
+func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *step.Info) (func(context.Context, *step.Work) (step.Outcome, error), error) {
 	task, ok := library.Lookup(name)
 	if !ok {
-		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name)}
+		return nil, step.Fail(record.ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name))
 	}
 	info.Command = taskLine(name, params)
-	return func(ctx context.Context, w *work) (outcome, error) {
+	return func(ctx context.Context, w *step.Work) (step.Outcome, error) {
 		begun := l.x.Now()
 		if record.CheckOf(name) != "" {
-			if err := w.identify(ctx, name); err != nil {
-				return outcome{}, err
+			if err := w.Identify(ctx, name); err != nil {
+				return step.Outcome{}, err
 			}
 		}
-		out, err := task.Run(ctx, &taskShell{w: w, timeout: timeout}, params)
+		out, err := task.Run(ctx, &step.TaskShell{W: w, Timeout: timeout}, params)
 		switch {
 		case err == nil || isOwnFault(ctx, err):
 		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), record.ErrClosed) && !errors.Is(err, containers.ErrGone):
 			// The command was stopped. The work tree is committed nevertheless.
-			return outcome{exit: containers.Exit{Code: 143, Reason: containers.ReasonKilled, Duration: l.x.Now().Sub(begun)},
-				result: workflow.StepResult{Error: "the task was stopped"}}, nil
+			return step.Outcome{Exit: containers.Exit{Code: 143, Reason: containers.ReasonKilled, Duration: l.x.Now().Sub(begun)},
+				Result: workflow.StepResult{Error: "the task was stopped"}}, nil
 		default:
-			return outcome{}, err
+			return step.Outcome{}, err
 		}
 		return taskOutcome(out, err, l.x.Now().Sub(begun)), nil
 	}, nil
@@ -298,38 +299,38 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 // isOwnFault reports whether a task could not be done as asked, as with a file that is not there or a path that leaves the work
 // tree. Otherwise its container failed.
 func isOwnFault(ctx context.Context, err error) bool {
-	switch reasonOf(err) {
+	switch step.ReasonOf(err) {
 	case record.ReasonInternal, record.ReasonBadInput:
 		return ctx.Err() == nil
 	}
 	return false
 }
 
-func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
-	o := outcome{result: workflow.StepResult{OK: out.OK, Output: map[string]any{}}}
-	o.exit.Duration = took
+func taskOutcome(out tasks.Output, err error, took time.Duration) step.Outcome {
+	o := step.Outcome{Result: workflow.StepResult{OK: out.OK, Output: map[string]any{}}}
+	o.Exit.Duration = took
 	if err != nil {
-		o.fault = err
-		o.result.OK, o.result.Error = false, err.Error()
+		o.Fault = err
+		o.Result.OK, o.Result.Error = false, err.Error()
 	}
 	if r := out.Result; r != nil {
-		o.exit.Code = r.ExitCode
+		o.Exit.Code = r.ExitCode
 		if r.TimedOut {
-			o.exit.Reason = "timeout"
+			o.Exit.Reason = "timeout"
 		}
-		o.result.Output["stdout"], o.result.Output["stderr"] = text.End(r.Stdout, live.ResultTail), text.End(r.Stderr, live.ResultTail)
-		o.result.Output["exit_code"], o.result.Output["timed_out"] = r.ExitCode, r.TimedOut
+		o.Result.Output["stdout"], o.Result.Output["stderr"] = text.End(r.Stdout, live.ResultTail), text.End(r.Stderr, live.ResultTail)
+		o.Result.Output["exit_code"], o.Result.Output["timed_out"] = r.ExitCode, r.TimedOut
 	}
-	if !o.result.OK && o.exit.Code == 0 {
-		o.exit.Code = 1
+	if !o.Result.OK && o.Exit.Code == 0 {
+		o.Exit.Code = 1
 	}
-	o.result.Output["value"] = out.Value
+	o.Result.Output["value"] = out.Value
 	// The fields of a structured result are in the output, too, such as result.failed_names.
 	var fields map[string]any
 	if json.Unmarshal(record.Marshal(out.Value), &fields) == nil {
 		for k, v := range fields {
-			if _, taken := o.result.Output[k]; !taken {
-				o.result.Output[k] = v
+			if _, taken := o.Result.Output[k]; !taken {
+				o.Result.Output[k] = v
 			}
 		}
 	}
@@ -337,7 +338,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 }
 
 // aside journals a step that needs no container.
-func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason record.Reason)) (workflow.StepResult, error) {
+func (l *liveRun) aside(s step.Info, do func() (res workflow.StepResult, reason record.Reason)) (workflow.StepResult, error) {
 	if err := l.Emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
 		Command: s.Command}, true); err != nil {
 		return workflow.StepResult{}, err
@@ -352,11 +353,11 @@ func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason r
 }
 
 // ask asks the model the question of an llm step.
-func (l *liveRun) ask(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
+func (l *liveRun) ask(ctx context.Context, info step.Info, s workflow.Step) (workflow.StepResult, error) {
 	info.Command = text.Clip(s.LLM.Prompt, 4<<10)
 	if l.x.LLM == nil {
 		return workflow.StepResult{},
-			&failure{record.ReasonBadInput, "no model is configured: set `llm` in the configuration"}
+			step.Fail(record.ReasonBadInput, "no model is configured: set `llm` in the configuration")
 	}
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -395,26 +396,26 @@ func lineCaller(parent record.Caller, line string) (record.Caller, error) {
 
 // targetOf returns the target in which a step's commands run. It has the run's own branch, or the branch of the
 // step's fan-out line.
-func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
+func (l *liveRun) targetOf(s workflow.Step) (*step.Target, error) {
 	if s.Line == "" || !s.Branch {
-		return l.target, nil
+		return l.Target, nil
 	}
 	c, err := lineCaller(l.Initial.Caller, s.Line)
 	if err != nil {
 		return nil, err
 	}
-	return l.x.target(c, l.target.Repo, l.Initial.Base), nil
+	return l.x.target(c, l.Target.Repo, l.Initial.Base), nil
 }
 
 // fork gives a fan-out line a branch of its own, which begins at the run's.
-func (l *liveRun) fork(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
+func (l *liveRun) fork(ctx context.Context, info step.Info, s workflow.Step) (workflow.StepResult, error) {
 	s.Branch = true
 	t, err := l.targetOf(s)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
 	info.Command = "branch " + t.Caller.Branch()
-	tip, err := l.target.Tip(ctx)
+	tip, err := l.Target.Tip(ctx)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -429,7 +430,7 @@ func (l *liveRun) fork(ctx context.Context, info stepInfo, s workflow.Step) (wor
 }
 
 // join merges the branches of fan-out lines into the run's, in order.
-func (l *liveRun) join(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
+func (l *liveRun) join(ctx context.Context, info step.Info, s workflow.Step) (workflow.StepResult, error) {
 	info.Command = "merge " + strings.Join(s.Lines, ", ")
 	var failed error
 	res, err := l.aside(info, func() (res workflow.StepResult, reason record.Reason) {
@@ -445,7 +446,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.Ste
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
-		m, err := l.target.Repo.Merge(ctx,
+		m, err := l.Target.Repo.Merge(ctx,
 			gitd.MergeRequest{From: c.Branch(), Into: l.Initial.Branch, Strategy: gitd.StrategyMerge,
 				Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller,
 					l.Initial.Caller, record.TrailerRun, l.Initial.ID, record.TrailerStep, s.ID),
@@ -467,7 +468,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.Ste
 }
 
 // sub runs a sub-workflow as a run of its own, on this run's branch or on one of its own.
-func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, *record.Gate, error) {
+func (c *conductor) sub(ctx context.Context, info step.Info, s workflow.Step) (workflow.StepResult, *record.Gate, error) {
 	l := c.l
 	info.Command = "workflow " + s.Sub.Workflow
 	child, err := l.x.child(context.WithoutCancel(ctx), l, s)
@@ -520,9 +521,9 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 	if strategy == "" {
 		strategy = gitd.StrategyRebase
 	}
-	res, err := l.x.land(ctx, l.target, record.Merge{Into: l.Initial.Base, Strategy: strategy, By: l.Initial.Asker})
+	res, err := l.x.land(ctx, l.Target, record.Merge{Into: l.Initial.Base, Strategy: strategy, By: l.Initial.Asker})
 	if err != nil && ctx.Err() == nil && upstream.NotLanded(err) {
-		return &failure{record.ReasonNotMerged, err.Error()}
+		return step.Fail(record.ReasonNotMerged, err.Error())
 	}
 	if err != nil {
 		return err
@@ -533,10 +534,10 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 	}
 	switch {
 	case len(res.Conflicts) > 0:
-		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s",
-			l.Initial.Branch, l.Initial.Base, strings.Join(res.Conflicts, ", "))}
+		return step.Fail(record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s",
+			l.Initial.Branch, l.Initial.Base, strings.Join(res.Conflicts, ", ")))
 	case res.InTheWay():
-		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be merged: %s", l.Initial.Branch, res)}
+		return step.Fail(record.ReasonMergeConflict, fmt.Sprintf("%s cannot be merged: %s", l.Initial.Branch, res))
 	}
 	l.Change(func(r *record.Run) {
 		if res.Merged {

@@ -1,4 +1,4 @@
-package executor
+package step
 
 import (
 	"context"
@@ -14,24 +14,19 @@ import (
 	"github.com/ramus-dev/ramus/tasks/service"
 )
 
-// newStarter returns the starter of the services of all callers.
-func (x *Executor) newStarter() *services.Starter {
-	return &services.Starter{Fleet: x.Fleet, Image: x.Image, Limits: x.ServiceLimits, Secrets: x.Secrets, Log: x.Log}
-}
-
 // newServices returns the services of a target. The run at work is told of those that end by themselves.
-func (t *target) newServices() *services.Set {
-	return t.x.services.NewSet(t.Caller.String(), func(what string) {
-		t.tell(record.Event{Type: record.EventNote, Reason: record.NoteService, Message: text.Clip(what, 8<<10)})
+func (t *Target) newServices() *services.Set {
+	return t.runner.Services.NewSet(t.Caller.String(), func(what string) {
+		t.Tell(record.Event{Type: record.EventNote, Reason: record.NoteService, Message: text.Clip(what, 8<<10)})
 	})
 }
 
-// startServices has the services of the repository and of a step run next to the step's container.
-func (l *liveRun) startServices(ctx context.Context, t *target, lease *containers.Lease, s stepInfo) error {
-	did, err := t.services.Ensure(ctx, lease, overlaid(t.settings().Services, s.Services))
+// StartServices has the services of the repository and of a step run next to the step's container.
+func (l *Run) StartServices(ctx context.Context, t *Target, lease *containers.Lease, s Info) error {
+	did, err := t.Services.Ensure(ctx, lease, overlaid(t.Settings().Services, s.Services))
 	var failed *services.Failed
 	if errors.As(err, &failed) {
-		return &failure{record.ReasonService, l.x.Secrets.String(failed.Error())}
+		return &Failure{record.ReasonService, l.Runner.Secrets.String(failed.Error())}
 	}
 	if err != nil || did == "" {
 		return err
@@ -40,27 +35,27 @@ func (l *liveRun) startServices(ctx context.Context, t *target, lease *container
 }
 
 // endServices ends the services of a step. Those of the repository go on with the container.
-func (l *liveRun) endServices(ctx context.Context, t *target, s stepInfo) {
-	if len(s.Services) == 0 || l.x.ctx.Err() != nil {
+func (l *Run) endServices(ctx context.Context, t *Target, s Info) {
+	if len(s.Services) == 0 || l.Runner.Context.Err() != nil {
 		return // after a restart the step's command goes on with its services
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
-	if err := t.services.Drop(ctx, s.Services); err != nil {
-		l.x.Log.Warn("the services of a step end with the container", "run", l.Initial.Name(), "step", s.ID, "err", err)
+	if err := t.Services.Drop(ctx, s.Services); err != nil {
+		l.Runner.Log.Warn("the services of a step end with the container", "run", l.Initial.Name(), "step", s.ID, "err", err)
 	}
 }
 
 // allowed returns an error if a step names an image that its repository may not use.
-func (t *target) allowed(s stepInfo) error {
-	bounds := t.x.Settings.Bounds()
+func (t *Target) allowed(s Info) error {
+	bounds := t.runner.Settings.Bounds()
 	images := []string{s.Image}
 	for _, v := range s.Services {
 		images = append(images, v.Image)
 	}
 	for _, image := range images {
-		if image != "" && image != t.settings().Image && !bounds.AllowsImage(t.Repo.Name(), image) {
-			return &failure{record.ReasonBadInput,
+		if image != "" && image != t.Settings().Image && !bounds.AllowsImage(t.Repo.Name(), image) {
+			return &Failure{record.ReasonBadInput,
 				fmt.Sprintf("%s wants the image %s: the server's `allow.images` does not list it", s.ID, image)}
 		}
 	}

@@ -1,4 +1,4 @@
-package executor
+package step
 
 import (
 	"context"
@@ -26,8 +26,8 @@ const (
 
 // collect copies the files in /artifacts to the run's live folder as soon as a command has ended, because the container may be
 // gone by the run's end. Their names come from the container. os.Root keeps them inside the folder.
-func (w *work) collect(ctx context.Context) error {
-	files, err := w.host.Files(ctx)
+func (w *Work) collect(ctx context.Context) error {
+	files, err := w.Host.Files(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot collect artifacts: %w", err)
 	}
@@ -42,15 +42,15 @@ func (w *work) collect(ctx context.Context) error {
 
 // artifactKeeper copies files of a container to the run's live folder, within the bounds of artifacts.
 type artifactKeeper struct {
-	w     *work
+	w     *Work
 	root  *os.Root
 	count int
 	total int64
 	taken map[string]bool
 }
 
-func (w *work) keeper() (*artifactKeeper, error) {
-	dir := filepath.Join(w.l.x.folder.Output(w.l.Initial), "artifacts")
+func (w *Work) keeper() (*artifactKeeper, error) {
+	dir := filepath.Join(w.Run.Runner.Folder.Output(w.Run.Initial), "artifacts")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 			continue
 		}
 		k.total += info.Size()
-		clean := w.cleanName(name, k.taken)
+		clean := w.CleanName(name, k.taken)
 		if have, err := k.root.Stat(clean); err == nil && have.Size() == info.Size() && have.ModTime().Equal(info.ModTime()) {
 			continue
 		}
@@ -105,7 +105,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 		found, err := w.keep(k.root, clean, in, info)
 		in.Close()
 		if err == nil {
-			err = w.l.Removed(w.s.ID, record.SecretInArtifact, found, "artifacts/"+clean)
+			err = w.Run.Removed(w.Info.ID, record.SecretInArtifact, found, "artifacts/"+clean)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot collect artifact %q: %w", clean, err)
@@ -114,9 +114,9 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 	return nil
 }
 
-// cleanName returns a file's path without secrets. If two become the same, or one a folder of the other, the second gets a number.
-func (w *work) cleanName(name string, taken map[string]bool) string {
-	clean := w.l.x.Secrets.Name(name)
+// CleanName returns a file's path without secrets. If two become the same, or one a folder of the other, the second gets a number.
+func (w *Work) CleanName(name string, taken map[string]bool) string {
+	clean := w.Run.Runner.Secrets.Name(name)
 	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
 		if taken[dir] {
 			clean = strings.ReplaceAll(clean, "/", "_")
@@ -135,7 +135,7 @@ func (w *work) cleanName(name string, taken map[string]bool) string {
 }
 
 // keep copies an artifact, and returns the names of the secrets that it removed.
-func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo) (found []string, err error) {
+func (w *Work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo) (found []string, err error) {
 	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return nil, err
 	}
@@ -144,23 +144,23 @@ func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo
 		return nil, err
 	}
 	// No more than was counted, however fast it grows.
-	found, err = w.l.x.Secrets.Copy(f, io.LimitReader(from, info.Size()))
+	found, err = w.Run.Runner.Secrets.Copy(f, io.LimitReader(from, info.Size()))
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	return found, root.Chtimes(name, info.ModTime(), info.ModTime())
 }
 
-func (w *work) skipped(text string) error {
-	return w.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut, Message: text}, false)
+func (w *Work) skipped(text string) error {
+	return w.Run.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Reason: record.NoteLeftOut, Message: text}, false)
 }
 
-// keepLeft keeps files that no commit holds among the run's artifacts, below uncommitted/.
-func (w *work) keepLeft(ctx context.Context, left []worktree.LeftOut) error {
+// KeepLeft keeps files that no commit holds among the run's artifacts, below uncommitted/.
+func (w *Work) KeepLeft(ctx context.Context, left []worktree.LeftOut) error {
 	if len(left) == 0 {
 		return nil
 	}
-	files, err := w.host.Files(ctx)
+	files, err := w.Host.Files(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot keep files that are not committed: %w", err)
 	}

@@ -1,4 +1,4 @@
-package executor
+package step
 
 import (
 	"cmp"
@@ -28,14 +28,14 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// losses is how often a step begins again because its container was lost.
-const losses = 3
+// Losses is how often a step begins again because its container was lost.
+const Losses = 3
 
-// killWait is how long a stopped command may take to end and to be committed.
-const killWait = time.Minute
+// KillWait is how long a stopped command may take to end and to be committed.
+const KillWait = time.Minute
 
-// stepInfo describes a step before it begins.
-type stepInfo struct {
+// Info describes a step before it begins.
+type Info struct {
 	ID, Node, Kind string
 	// Trailer is the step in the trailers of commits. Empty means ID.
 	Trailer    string
@@ -44,7 +44,7 @@ type stepInfo struct {
 	Background bool
 	Prompts    int // of an agent's turn, the number of the run's prompts until then
 	// Hear, if not nil, sets Prompts and Command when the step begins, with liveRun.mu held. With an error it does not begin.
-	Hear func(*stepInfo) error
+	Hear func(*Info) error
 	// Image, if not "", is that of the step's container. Services run next to it, in addition to the repository's.
 	Image    string
 	Services []service.Service
@@ -53,35 +53,35 @@ type stepInfo struct {
 }
 
 // trailer returns the step in the trailers of its commits.
-func (s stepInfo) trailer() string { return cmp.Or(s.Trailer, s.ID) }
+func (s Info) trailer() string { return cmp.Or(s.Trailer, s.ID) }
 
-// started is the data of a step.started event. It is enough to find the command in its container again.
-type started struct {
+// Started is the data of a step.started event. It is enough to find the command in its container again.
+type Started struct {
 	ID     string        `json:"id"`     // of the command in the runner; of a task, the prefix
 	Caller record.Caller `json:"caller"` // whose container, when it is not the run's own
 	// Prompts is the number of the run's prompts that its agent has got with this turn.
 	Prompts int `json:"prompts,omitempty"`
 }
 
-// failure is the error of a run that ends for a reason of the closed list.
-type failure struct {
-	reason record.Reason
-	text   string
+// Failure is the error of a run that ends for a reason of the closed list.
+type Failure struct {
+	Reason record.Reason
+	Text   string
 }
 
-func (f *failure) Error() string { return f.text }
+func (f *Failure) Error() string { return f.Text }
 
-// reasonOf returns the reason for an error that ended a run.
-func reasonOf(err error) record.Reason {
-	var f *failure
+// ReasonOf returns the reason for an error that ended a run.
+func ReasonOf(err error) record.Reason {
+	var f *Failure
 	var s *worktree.ScriptError
 	var u *worktree.Uncommitted
 	switch {
 	case errors.As(err, &f):
-		return f.reason
-	case errors.Is(err, errCancelled), errors.Is(err, context.Canceled):
+		return f.Reason
+	case errors.Is(err, ErrCancelled), errors.Is(err, context.Canceled):
 		return record.ReasonCancelled
-	case errors.Is(err, errRunTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrRunTimeout), errors.Is(err, context.DeadlineExceeded):
 		return record.ReasonTimedOut
 	case errors.Is(err, worktree.ErrDiskFull), isNoSpace(err):
 		return record.ReasonDiskFull
@@ -99,24 +99,24 @@ func reasonOf(err error) record.Reason {
 	return record.ReasonInternal
 }
 
-// onHost runs a step in its caller's container. It begins the step, takes it up after a restart of the server, begins it again if
+// OnHost runs a step in its caller's container. It begins the step, takes it up after a restart of the server, begins it again if
 // the container was lost, and commits and journals the outcome. do runs the step's commands and returns their outcome.
-func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
+func (l *Run) OnHost(ctx context.Context, t *Target, s Info, do func(context.Context, *Work) (Outcome, error)) (workflow.StepResult, error) {
 	b := l.Beginning(s.ID)
 	if b.Last != nil {
-		res, f, err := l.takeUp(ctx, t, s, b, do)
-		if f == fateEnded || err != nil {
+		res, f, err := l.TakeUp(ctx, t, s, b, do)
+		if f == Ended || err != nil {
 			return res, err
 		}
 	}
 	for start := b.Starts + 1; ; start++ {
-		res, err := l.begin(ctx, t, s, start, do)
+		res, err := l.Begin(ctx, t, s, start, do)
 		if err == nil || !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
 			return res, err
 		}
-		if start-b.Starts >= losses {
-			return workflow.StepResult{}, &failure{record.ReasonContainerLost,
-				fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
+		if start-b.Starts >= Losses {
+			return workflow.StepResult{}, &Failure{record.ReasonContainerLost,
+				fmt.Sprintf("the container was lost %d times while %s ran: %v", Losses, s.ID, err)}
 		}
 		if err := l.Emit(record.Event{Type: record.EventContainer, Step: s.ID,
 			Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
@@ -125,42 +125,42 @@ func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(con
 	}
 }
 
-// work is a step while it runs in a container.
-type work struct {
-	l      *liveRun
-	t      *target
-	host   *containers.Host
-	image  string // of its container, with digest; empty if the engine has no images
-	s      stepInfo
-	id     string    // of its command, or the prefix of its commands'
-	before gitd.Hash // the branch's tip when it began
-	out    *live.Outputs
-	again  bool   // its command began before the server was restarted
+// Work is a step while it runs in a container.
+type Work struct {
+	Run    *Run
+	Target *Target
+	Host   *containers.Host
+	Image  string // of its container, with digest; empty if the engine has no images
+	Info   Info
+	ID     string    // of its command, or the prefix of its commands'
+	Before gitd.Hash // the branch's tip when it began
+	Out    *live.Outputs
+	Again  bool   // its command began before the server was restarted
 	n      int    // commands of a task so far
-	head   *head  // the branch's tip as its own commits have moved it
+	Head   *Head  // the branch's tip as its own commits have moved it
 	guests guests // requests at the door that are for this step
 	// checked is the tree of the files when a check began. It is empty for other tasks.
 	checked gitd.Hash
 	visits  atomic.Int64  // tasks that its agent has run at the door
-	by      gitd.Person   // the author; without a name the run's asker
+	By      gitd.Person   // the author; without a name the run's asker
 	others  addition.Step // the additional repositories
 }
 
-// head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
-type head struct {
+// Head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
+type Head struct {
 	mu   sync.Mutex // held during a commit; guards all below
-	at   gitd.Hash
-	left []worktree.LeftOut // files that these commits do not hold
-	over bool               // the step has made its last commit
+	At   gitd.Hash
+	Left []worktree.LeftOut // files that these commits do not hold
+	Over bool               // the step has made its last commit
 }
 
-// outcome is the result of a step's commands.
-type outcome struct {
-	exit   containers.Exit
-	result workflow.StepResult
-	// subject is the commit's first line. If it is empty the step determines it.
-	subject string
-	fault   error // the reason for which a task could not be done
+// Outcome is the result of a step's commands.
+type Outcome struct {
+	Exit   containers.Exit
+	Result workflow.StepResult
+	// Subject is the commit's first line. If it is empty the step determines it.
+	Subject string
+	Fault   error // the reason for which a task could not be done
 }
 
 // recordedReason returns the reason for which a command was ended, as records have it.
@@ -172,24 +172,25 @@ func recordedReason(reason string) string {
 }
 
 // fail makes the step fail although its commands have ended.
-func (o *outcome) fail(reason record.Reason, text string) {
-	o.exit.Reason = string(reason)
-	o.result.OK = false
-	o.result.Error = text
+func (o *Outcome) fail(reason record.Reason, text string) {
+	o.Exit.Reason = string(reason)
+	o.Result.OK = false
+	o.Result.Error = text
 }
 
-func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
+// Begin begins a step in its container, and takes it to its end. start is the number of the beginning.
+func (l *Run) Begin(ctx context.Context, t *Target, s Info, start int, do func(context.Context, *Work) (Outcome, error)) (workflow.StepResult, error) {
 	if err := context.Cause(ctx); err != nil {
 		return workflow.StepResult{}, err // nothing new begins in a run that was stopped
 	}
 	if err := t.allowed(s); err != nil {
 		return workflow.StepResult{}, err
 	}
-	image, failed, err := l.imageOf(ctx, t, s)
+	image, failed, err := l.ImageOf(ctx, t, s)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
-	if err := l.x.keepShells(ctx, t, l.terminal); err != nil {
+	if err := l.Runner.KeepTerminals(ctx, t, l); err != nil {
 		return workflow.StepResult{}, err
 	}
 	lease, tip, err := t.Ready(ctx, image, l.Initial.Asker, l.SetPlace)
@@ -197,52 +198,52 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		return workflow.StepResult{}, err
 	}
 	defer lease.Release()
-	if err := l.recovers(ctx, lease, s, failed); err != nil {
+	if err := l.Recovers(ctx, lease, s, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
-	others, err := t.others.Join(ctx, lease.Host, l.Initial.Asker)
+	others, err := t.Others.Join(ctx, lease.Host, l.Initial.Asker)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
-	if err := l.startServices(ctx, t, lease, s); err != nil {
+	if err := l.StartServices(ctx, t, lease, s); err != nil {
 		return workflow.StepResult{}, err
 	}
 	defer l.endServices(ctx, t, s)
-	if err := l.equip(ctx, t, s, lease, tip, failed); err != nil {
+	if err := l.Equip(ctx, t, s, lease, tip, failed); err != nil {
 		return workflow.StepResult{}, err
 	}
-	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.CommandID(s.ID, start),
-		before: tip, head: &head{at: tip}, others: others}
+	w := &Work{Run: l, Target: t, Host: lease.Host, Image: lease.Container.Image, Info: s, ID: l.CommandID(s.ID, start),
+		Before: tip, Head: &Head{At: tip}, others: others}
 	l.Change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := w.start(); err != nil {
 		return workflow.StepResult{}, err
 	}
-	return w.run(ctx, do)
+	return w.perform(ctx, do)
 }
 
 // start journals the beginning of the step.
-func (w *work) start() error {
-	l := w.l
+func (w *Work) start() error {
+	l := w.Run
 	l.Lock()
 	defer l.Unlock()
-	if w.s.Hear != nil {
-		if err := w.s.Hear(&w.s); err != nil {
+	if w.Info.Hear != nil {
+		if err := w.Info.Hear(&w.Info); err != nil {
 			return err
 		}
 	}
-	s, data := w.s, started{ID: w.id, Prompts: w.s.Prompts}
-	if w.t.Caller != l.Initial.Caller {
-		data.Caller = w.t.Caller
+	s, data := w.Info, Started{ID: w.ID, Prompts: w.Info.Prompts}
+	if w.Target.Caller != l.Initial.Caller {
+		data.Caller = w.Target.Caller
 	}
 	return l.EmitLocked(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind,
-		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.before, With: w.others.Moves(),
+		Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: w.Before, With: w.others.Moves(),
 		Data: record.Marshal(data)}, true)
 }
 
-// equip prepares the container of a step, and notes its state.
-func (l *liveRun) equip(ctx context.Context, t *target, s stepInfo, lease *containers.Lease, tip gitd.Hash, unbuilt *images.Failed) error {
+// Equip prepares the container of a step, and notes its state.
+func (l *Run) Equip(ctx context.Context, t *Target, s Info, lease *containers.Lease, tip gitd.Hash, unbuilt *images.Failed) error {
 	err := l.prepare(ctx, t, lease, tip, unbuilt)
-	if l.terminal != nil && reasonOf(err) == record.ReasonSetupFailed {
+	if l.Initial.Kind == record.KindTerminal && ReasonOf(err) == record.ReasonSetupFailed {
 		// A person at a terminal can look at the reason.
 		err = l.Emit(record.Event{Type: record.EventNote, Step: s.ID, Reason: record.NoteRecovery,
 			Message: err.Error()}, false)
@@ -255,109 +256,109 @@ func (l *liveRun) equip(ctx context.Context, t *target, s stepInfo, lease *conta
 			return err
 		}
 	}
-	if found := t.takeDeps(); found != "" {
+	if found := t.TakeDeps(); found != "" {
 		return l.Emit(record.Event{Type: record.EventContainer, Step: s.ID,
 			Message: "started with the base's dependencies from the cache: " + found}, false)
 	}
 	return nil
 }
 
-// fate is the state of a step that had begun when the server stopped.
-type fate int
+// Fate is the state of a step that had begun when the server stopped.
+type Fate int
 
 const (
-	fateLost    fate = iota // it may have run, and nothing of it is left
-	fateUnheard             // its container is there and did not get the command, or not the whole of it
-	fateEnded               // it has ended, and its result is journalled
+	Lost    Fate = iota // it may have run, and nothing of it is left
+	Unheard             // its container is there and did not get the command, or not the whole of it
+	Ended               // it has ended, and its result is journalled
 )
 
-// takeUp determines the fate of a step that had begun when the server stopped, and brings the step to its end if
+// TakeUp determines the fate of a step that had begun when the server stopped, and brings the step to its end if
 // possible. It does so also for a run that was stopped meanwhile. Otherwise its command would continue in a container
 // that nobody may have.
-func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b live.Beginning, do func(context.Context, *work) (outcome, error)) (res workflow.StepResult, f fate, err error) {
-	var st started
+func (l *Run) TakeUp(ctx context.Context, t *Target, s Info, b live.Beginning, do func(context.Context, *Work) (Outcome, error)) (res workflow.StepResult, f Fate, err error) {
+	var st Started
 	_ = json.Unmarshal(b.Last.Data, &st) // an event of ours; a broken one means "begin again"
-	looking, cancel := context.WithTimeout(l.x.ctx, worktree.Housekeeping)
+	looking, cancel := context.WithTimeout(l.Runner.Context, worktree.Housekeeping)
 	defer cancel()
-	lease, err := l.x.Fleet.Adopt(looking, t.Request(cmp.Or(s.Image, l.image()), l.Initial.Asker, l.SetPlace))
+	lease, err := l.Runner.Fleet.Adopt(looking, t.Request(cmp.Or(s.Image, l.Owner.Image()), l.Initial.Asker, l.SetPlace))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
-		return res, fateLost, err
+		return res, Lost, err
 	}
 	if lease != nil {
 		defer lease.Release()
 		t.Board(lease)
 		commands, err := lease.Host.Commands(looking)
 		if err != nil && !errors.Is(err, containers.ErrGone) {
-			return res, fateLost, err
+			return res, Lost, err
 		}
 		if err == nil {
 			// The command goes on in any case. It can read the reason by its own failure to connect.
-			if err := l.startServices(looking, t, lease, s); err != nil {
-				l.Note(s.ID, "the services could not be connected again: "+l.x.Secrets.String(err.Error()))
+			if err := l.StartServices(looking, t, lease, s); err != nil {
+				l.Note(s.ID, "the services could not be connected again: "+l.Runner.Secrets.String(err.Error()))
 			}
 		}
-		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.Last.Parent,
-			head: &head{at: b.Last.Parent}, others: t.others.Joined(b.Last.With), again: true}
+		w := &Work{Run: l, Target: t, Host: lease.Host, Image: lease.Container.Image, Info: s, ID: st.ID, Before: b.Last.Parent,
+			Head: &Head{At: b.Last.Parent}, others: t.Others.Joined(b.Last.With), Again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's
 		// application. The next commit makes a commit again that was half way.
 		for _, c := range commands {
 			if c.Running && (strings.HasPrefix(c.ID, st.ID+".") || worktree.IsScript(c)) {
 				if err := worktree.EndCommand(looking, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
-					return res, fateLost, err
+					return res, Lost, err
 				}
 			}
 		}
 		if err == nil {
-			f = fateUnheard
+			f = Unheard
 		}
-		if l.speaks(s) && err == nil {
+		if l.Owner.Speaks(s) && err == nil {
 			// Nothing controls that process any more. Its work is in the work tree, for the next process.
-			_, known, err := agent.EndAll(looking, lease.Host, l.processPrefix())
+			_, known, err := agent.EndAll(looking, lease.Host, l.ProcessPrefix())
 			if err != nil && !errors.Is(err, containers.ErrGone) {
-				return res, fateLost, err
+				return res, Lost, err
 			}
 			if known && err == nil {
-				res, err := w.run(ctx, do)
+				res, err := w.perform(ctx, do)
 				if !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
-					return res, fateEnded, err
+					return res, Ended, err
 				}
 			}
 		}
 		for _, c := range commands {
 			if c.ID == st.ID {
 				if c.Cut && s.Kind == string(record.KindAgent) {
-					return res, fateUnheard, l.endCut(looking, lease.Host, t, s, c.ID)
+					return res, Unheard, l.endCut(looking, lease.Host, t, s, c.ID)
 				}
-				f = fateLost
+				f = Lost
 				l.Note(s.ID, "the server was restarted; the command went on meanwhile")
-				res, err := w.run(ctx, do)
+				res, err := w.perform(ctx, do)
 				if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 					break
 				}
-				return res, fateEnded, err
+				return res, Ended, err
 			}
 		}
 		t.Forget()
 	}
 	res, ended, err := l.takeUpCommitted(looking, t, s, b)
 	if err != nil {
-		return res, fateLost, err
+		return res, Lost, err
 	}
 	if ended {
-		f = fateEnded
+		f = Ended
 	}
 	return res, f, nil
 }
 
 // takeUpCommitted ends a step whose commit is there, but whose container is gone or did not get its command. If there
 // is no commit, ended is false.
-func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b live.Beginning) (res workflow.StepResult, ended bool, err error) {
+func (l *Run) takeUpCommitted(ctx context.Context, t *Target, s Info, b live.Beginning) (res workflow.StepResult, ended bool, err error) {
 	commit, tip, err := t.Recover(ctx, b.Last.Parent, l.Initial.Asker, l.Initial.ID, s.ID)
 	var apart *worktree.Uncommitted
 	if err != nil && !errors.As(err, &apart) {
 		return res, false, err
 	}
-	others := t.others.Joined(b.Last.With)
+	others := t.Others.Joined(b.Last.With)
 	partly, err := others.Recover(ctx, l.Initial.Asker, l.Initial.ID, s.ID)
 	if err != nil {
 		return res, false, err
@@ -373,16 +374,16 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 	code, _ := strconv.Atoi(commit.Trailer(record.TrailerExit))
 	exit := containers.Exit{Code: code, Reason: commit.Trailer(record.TrailerReason)}
 	l.Note(s.ID, "the server was restarted; the command had been committed, only the end of its output is missing")
-	w := &work{l: l, t: t, s: s, before: b.Last.Parent, others: others}
-	w.out, err = l.OpenOutputs(s.ID, b.Last.Seq, true)
+	w := &Work{Run: l, Target: t, Info: s, Before: b.Last.Parent, others: others}
+	w.Out, err = l.OpenOutputs(s.ID, b.Last.Seq, true)
 	if err != nil {
 		return res, false, err
 	}
-	defer w.out.Close()
-	o := shellOutcome(exit, w.out)
+	defer w.Out.Close()
+	o := OutcomeOf(exit, w.Out)
 	switch {
 	case apart != nil:
-		o.fail(apart.Reason, l.x.Secrets.String(apart.Error()))
+		o.fail(apart.Reason, l.Runner.Secrets.String(apart.Error()))
 	case less, commit.Trailer(record.TrailerUncommitted) != "":
 		o.fail(record.ReasonNotCommitted, lostLeft)
 	}
@@ -394,13 +395,13 @@ func (l *liveRun) takeUpCommitted(ctx context.Context, t *target, s stepInfo, b 
 // is up, and work on half a prompt does not fulfil the request. The run's record has the prompt, so the step can
 // begin again, unless the agent has done something that must not be done twice. Then the container keeps the command,
 // so that a next server comes to the same end.
-func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s stepInfo, id string) error {
+func (l *Run) endCut(ctx context.Context, h *containers.Host, t *Target, s Info, id string) error {
 	if err := worktree.EndCommand(ctx, h, id); err != nil && !errors.Is(err, containers.ErrGone) {
 		return err
 	}
 	t.Forget() // its work is discarded
-	if l.outside(s.ID) {
-		return &failure{record.ReasonInterrupted,
+	if l.Outside(s.ID) {
+		return &Failure{record.ReasonInterrupted,
 			"the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
 	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
@@ -411,24 +412,24 @@ func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s s
 // lostLeft is the error of a commit that lacks files of the work tree, if the container is gone.
 const lostLeft = "files that no commit may hold were not committed, and they are gone with the container"
 
-// run does the step's work, then commits and journals it. If ctx ends the command is stopped, and the work tree is
+// perform does the step's work, then commits and journals it. If ctx ends the command is stopped, and the work tree is
 // committed nevertheless.
-func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
-	l := w.l
-	b := l.Beginning(w.s.ID)
+func (w *Work) perform(ctx context.Context, do func(context.Context, *Work) (Outcome, error)) (workflow.StepResult, error) {
+	l := w.Run
+	b := l.Beginning(w.Info.ID)
 	var err error
 	// A command's output comes again from its beginning. An agent's does not.
-	if w.out, err = l.OpenOutputs(w.s.ID, b.Last.Seq, w.again && l.speaks(w.s)); err != nil {
+	if w.Out, err = l.OpenOutputs(w.Info.ID, b.Last.Seq, w.Again && l.Owner.Speaks(w.Info)); err != nil {
 		return workflow.StepResult{}, err
 	}
-	defer w.out.Close()
-	w.t.setListen(func(e record.Event) {
-		e.Step = w.s.ID
+	defer w.Out.Close()
+	w.Target.SetListen(func(e record.Event) {
+		e.Step = w.Info.ID
 		_ = l.Emit(e, false) // the run's own events will meet the same error
 	})
-	defer w.t.setListen(nil)
-	w.t.setAtWork(w)
-	defer w.t.setAtWork(nil)
+	defer w.Target.SetListen(nil)
+	w.Target.SetAtWork(w)
+	defer w.Target.SetAtWork(nil)
 
 	o, err := do(ctx, w)
 	w.guests.close()
@@ -437,7 +438,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		if errors.As(err, &u) {
 			kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 			defer cancel()
-			err = errors.Join(err, w.keepLeft(kctx, u.Left))
+			err = errors.Join(err, w.KeepLeft(kctx, u.Left))
 		}
 		return workflow.StepResult{}, err
 	}
@@ -445,33 +446,33 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 }
 
 // record commits and journals the outcome of the step's commands. From here on nothing may stop it, because the command has happened.
-func (w *work) record(ctx context.Context, o outcome) (workflow.StepResult, error) {
-	w.head.mu.Lock()
-	defer w.head.mu.Unlock()
-	res, err := w.recordLocked(ctx, o, w.t.CommitLast)
-	w.head.over = true
+func (w *Work) record(ctx context.Context, o Outcome) (workflow.StepResult, error) {
+	w.Head.mu.Lock()
+	defer w.Head.mu.Unlock()
+	res, err := w.RecordLocked(ctx, o, w.Target.CommitLast)
+	w.Head.Over = true
 	return res, err
 }
 
 // author returns the author of the step's commits.
-func (w *work) author() gitd.Person { return w.by.Or(w.l.Initial.Asker) }
+func (w *Work) author() gitd.Person { return w.By.Or(w.Run.Initial.Asker) }
 
 // committer is a method of a work tree that commits.
 type committer func(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string,
 	paths []string) (worktree.Committed, error)
 
-// recordLocked is record for a caller that has the mutex of the head.
-func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (workflow.StepResult, error) {
-	l := w.l
+// RecordLocked is record for a caller that has the mutex of the head.
+func (w *Work) RecordLocked(ctx context.Context, o Outcome, commit committer) (workflow.StepResult, error) {
+	l := w.Run
 	// The workflow must see the journal's result, also when the run is taken up again.
-	o.result = redact.Clean(l.x.Secrets, o.result)
-	w.out.Save()
+	o.Result = redact.Clean(l.Runner.Secrets, o.Result)
+	w.Out.Save()
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	var made worktree.Committed
 	err := w.commitAdditions(cctx, &o)
 	if err == nil {
-		made, err = commit(cctx, w.host, w.head.at, w.author(), w.message(o), nil)
+		made, err = commit(cctx, w.Host, w.Head.At, w.author(), w.message(o), nil)
 	}
 	less := false // the commit lacks files, and they are gone with the container
 	if errors.Is(err, containers.ErrGone) {
@@ -479,22 +480,22 @@ func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (w
 	}
 	after := made.Tip
 	if err == nil {
-		w.head.at = cmp.Or(made.At, w.head.at)
+		w.Head.At = cmp.Or(made.At, w.Head.At)
 	}
-	made.Left = append(w.head.left, made.Left...)
+	made.Left = append(w.Head.Left, made.Left...)
 	var u *worktree.Uncommitted
 	switch {
 	case errors.As(err, &u):
-		o.fail(u.Reason, l.x.Secrets.String(u.Error()))
-		after, made.Left = w.head.at, append(made.Left, u.Left...)
+		o.fail(u.Reason, l.Runner.Secrets.String(u.Error()))
+		after, made.Left = w.Head.At, append(made.Left, u.Left...)
 	case err != nil:
 		return workflow.StepResult{}, err
 	case less:
 		o.fail(record.ReasonNotCommitted, lostLeft)
 	case len(made.Left) > 0:
-		o.fail(record.ReasonNotCommitted, l.x.Secrets.String(worktree.LeftText(made.Left)))
+		o.fail(record.ReasonNotCommitted, l.Runner.Secrets.String(worktree.LeftText(made.Left)))
 	}
-	if err := w.keepLeft(cctx, made.Left); err != nil {
+	if err := w.KeepLeft(cctx, made.Left); err != nil {
 		return workflow.StepResult{}, err
 	}
 	if gone, err := w.lostMost(cctx, after); err != nil {
@@ -502,23 +503,23 @@ func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (w
 	} else if gone != "" {
 		made.Notes += gone
 	}
-	if after == w.before {
+	if after == w.Before {
 		after = ""
 	}
 	if made.Artifacts {
 		err := w.collect(cctx)
-		if after != "" && err != nil && lostHost(w.host) {
+		if after != "" && err != nil && LostHost(w.Host) {
 			err = w.lostArtifacts() // the command must not be run again for them
 		}
 		if err != nil {
 			return workflow.StepResult{}, err
 		}
 	}
-	if err := w.out.Saving(); err != nil {
+	if err := w.Out.Saving(); err != nil {
 		return workflow.StepResult{}, err
 	}
-	for _, c := range []*live.Capture{w.out.Stdout, w.out.Stderr} {
-		if err := l.Removed(w.s.ID, record.SecretInOutput, c.Found(), "the "+c.Stream+" of "+w.s.ID); err != nil {
+	for _, c := range []*live.Capture{w.Out.Stdout, w.Out.Stderr} {
+		if err := l.Removed(w.Info.ID, record.SecretInOutput, c.Found(), "the "+c.Stream+" of "+w.Info.ID); err != nil {
 			return workflow.StepResult{}, err
 		}
 	}
@@ -529,8 +530,8 @@ func (w *work) recordLocked(ctx context.Context, o outcome, commit committer) (w
 
 // pushed returns the commit that a container pushed before it was lost. That commit stays, and the command must not run again on
 // top of it. If there is none, the error is lost.
-func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed, less bool, err error) {
-	c, tip, err := w.t.Recover(ctx, w.before, w.l.Initial.Asker, w.l.Initial.ID, w.s.trailer())
+func (w *Work) pushed(ctx context.Context, lost error) (made worktree.Committed, less bool, err error) {
+	c, tip, err := w.Target.Recover(ctx, w.Before, w.Run.Initial.Asker, w.Run.Initial.ID, w.Info.trailer())
 	var apart *worktree.Uncommitted
 	if errors.As(err, &apart) {
 		return made, false, apart
@@ -538,18 +539,18 @@ func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed,
 	if err != nil {
 		return made, false, errors.Join(lost, err)
 	}
-	partly, err := w.others.Recover(ctx, w.l.Initial.Asker, w.l.Initial.ID, w.s.trailer())
+	partly, err := w.others.Recover(ctx, w.Run.Initial.Asker, w.Run.Initial.ID, w.Info.trailer())
 	switch {
 	case err != nil || c == nil && partly == nil:
 		return made, false, errors.Join(lost, err)
 	case c == nil: // the container was lost before the last of its repositories was committed
-		return worktree.Committed{Tip: w.before}, true, w.lostArtifacts()
+		return worktree.Committed{Tip: w.Before}, true, w.lostArtifacts()
 	}
 	return worktree.Committed{Tip: tip}, c.Trailer(record.TrailerUncommitted) != "", w.lostArtifacts()
 }
 
 // lostArtifacts notes that a container was lost before its artifacts were taken.
-func (w *work) lostArtifacts() error {
+func (w *Work) lostArtifacts() error {
 	return w.skipped("the container was lost just after what the command did was committed: its artifacts are left out")
 }
 
@@ -558,11 +559,11 @@ const deletedFew = 1
 
 // lostMost returns a sentence if the step deleted more than half of the branch's files, and notes it
 // in the journal. A file that is somewhere else with the same content counts as moved.
-func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
-	if after == w.before || w.before == "" {
+func (w *Work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
+	if after == w.Before || w.Before == "" {
 		return "", nil
 	}
-	changes, err := w.t.Repo.Compare(ctx, w.before, after, 0)
+	changes, err := w.Target.Repo.Compare(ctx, w.Before, after, 0)
 	if errors.Is(err, gitd.ErrTooLarge) {
 		return "", nil
 	}
@@ -588,87 +589,87 @@ func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
 	if deleted <= deletedFew {
 		return "", nil
 	}
-	total, err := w.t.Repo.CountFiles(ctx, w.before, 2*deleted)
+	total, err := w.Target.Repo.CountFiles(ctx, w.Before, 2*deleted)
 	if err != nil || total >= 2*deleted {
 		return "", err
 	}
 	text := fmt.Sprintf("deleted %d of the %d files of the branch", deleted, total)
-	return text + "\n", w.l.Emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut,
+	return text + "\n", w.Run.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Reason: record.NoteLeftOut,
 		Message: text}, false)
 }
 
 // finish journals a step's end.
-func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepResult, error) {
-	l := w.l
-	stdout, stderr, err := w.out.Streams()
+func (w *Work) finish(o Outcome, commit gitd.Hash, notes string) (workflow.StepResult, error) {
+	l := w.Run
+	stdout, stderr, err := w.Out.Streams()
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
-	ok, exit := o.result.OK, o.exit.Code
-	message := o.result.Error
+	ok, exit := o.Result.OK, o.Exit.Code
+	message := o.Result.Error
 	if message == "" {
 		message = strings.TrimSpace(notes)
 	}
-	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind,
-		Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
-		Parent: w.before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok,
-		Reason: recordedReason(o.exit.Reason), DurationMS: o.exit.Duration.Milliseconds(),
+	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.Info.ID, Node: w.Info.Node, Kind: w.Info.Kind,
+		Command: text.Clip(w.Info.Command, 16<<10), Task: w.Info.Task,
+		Parent: w.Before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok,
+		Reason: recordedReason(o.Exit.Reason), DurationMS: o.Exit.Duration.Milliseconds(),
 		Stdout: stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
-		Data: record.Marshal(record.StepResult{Result: o.result})}
-	l.x.count(commit != "")
+		Data: record.Marshal(record.StepResult{Result: o.Result})}
+	l.Runner.Count(commit != "")
 	w.advance()
 	if commit != "" {
 		l.Change(func(r *record.Run) {
-			if w.t.Caller == r.Caller {
+			if w.Target.Caller == r.Caller {
 				r.Head = commit
 			}
 		})
 	}
 	if l.Initial.Kind == record.KindExec {
-		return o.result, l.EmitDeferred(e) // that the run ends is journalled next
+		return o.Result, l.EmitDeferred(e) // that the run ends is journalled next
 	}
-	return o.result, l.Emit(e, true)
+	return o.Result, l.Emit(e, true)
 }
 
 // forgetWait is how long a runner may take to forget a command.
 const forgetWait = 10 * time.Second
 
 // forget has the runner forget the step's commands, in the background.
-func (w *work) forget() {
-	if w.s.Background {
+func (w *Work) forget() {
+	if w.Info.Background {
 		return // its output is asked for later
 	}
-	w.l.x.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(w.l.x.ctx, forgetWait)
+	w.Run.Runner.Go(func() {
+		ctx, cancel := context.WithTimeout(w.Run.Runner.Context, forgetWait)
 		defer cancel()
 		for i := 0; i <= w.n; i++ {
-			id := w.id
+			id := w.ID
 			if i > 0 {
 				id += "." + strconv.Itoa(i)
 			} else if w.n > 0 {
 				continue
 			}
-			_ = w.host.Forget(ctx, id) // the runner's memory ends with the container anyway
+			_ = w.Host.Forget(ctx, id) // the runner's memory ends with the container anyway
 		}
 	})
 }
 
 // message returns the commit message of a step.
-func (w *work) message(o outcome) string {
-	subject := o.subject
+func (w *Work) message(o Outcome) string {
+	subject := o.Subject
 	if subject == "" {
-		subject = w.s.Command
-		if w.s.Task != "" {
-			subject = w.s.Task
+		subject = w.Info.Command
+		if w.Info.Task != "" {
+			subject = w.Info.Task
 		}
-		if w.s.Node != "" {
-			subject = w.s.Node + ": " + subject
+		if w.Info.Node != "" {
+			subject = w.Info.Node + ": " + subject
 		}
 	}
 	first, _, more := strings.Cut(strings.TrimSpace(subject), "\n")
 	first = strings.TrimSpace(strings.ToValidUTF8(first, "\uFFFD"))
 	if first == "" {
-		first = w.s.ID
+		first = w.Info.ID
 	}
 	if len([]rune(first)) > 72 {
 		first, more = string([]rune(first)[:71])+"…", true
@@ -677,52 +678,52 @@ func (w *work) message(o outcome) string {
 	b.WriteString(first + "\n\n")
 	if more {
 		// Indented, so that git takes no line of a command for a trailer.
-		for line := range strings.Lines(text.Clip(strings.ToValidUTF8(w.s.Command, "\uFFFD"), 8<<10)) {
+		for line := range strings.Lines(text.Clip(strings.ToValidUTF8(w.Info.Command, "\uFFFD"), 8<<10)) {
 			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.Initial.ID,
-		record.TrailerStep, w.s.trailer(), record.TrailerExit, o.exit.Code)
-	if o.exit.Reason != "" {
-		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.exit.Reason)
+	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.Target.Caller, record.TrailerRun, w.Run.Initial.ID,
+		record.TrailerStep, w.Info.trailer(), record.TrailerExit, o.Exit.Code)
+	if o.Exit.Reason != "" {
+		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.Exit.Reason)
 	}
-	return commitText(w.l.x.Secrets, b.String())
+	return CommitText(w.Run.Runner.Secrets, b.String())
 }
 
-// halfway returns the commit message of a work tree in the middle of a step.
-func (w *work) halfway(subject string) string {
-	return commitText(w.l.x.Secrets,
+// Halfway returns the commit message of a work tree in the middle of a step.
+func (w *Work) Halfway(subject string) string {
+	return CommitText(w.Run.Runner.Secrets,
 		fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
-			record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.Initial.ID, record.TrailerStep, w.s.ID))
+			record.TrailerCaller, w.Target.Caller, record.TrailerRun, w.Run.Initial.ID, record.TrailerStep, w.Info.ID))
 }
 
-// commitText returns a commit message without secrets.
-func commitText(secrets *redact.Secrets, text string) string {
+// CommitText returns a commit message without secrets.
+func CommitText(secrets *redact.Secrets, text string) string {
 	return strings.ReplaceAll(secrets.String(text), "\x00", "\uFFFD")
 }
 
-// errUnheard is the error of a container that was lost before it confirmed the start of the command. No output of the
+// ErrUnheard is the error of a container that was lost before it confirmed the start of the command. No output of the
 // command has left the container, and the command's work went with it.
-var errUnheard = errors.New("the container did not hear of the command")
+var ErrUnheard = errors.New("the container did not hear of the command")
 
-// attend follows one command of the step to its end. If ctx ends the command is stopped. If the executor is closing
+// Attend follows one command of the step to its end. If ctx ends the command is stopped. If the executor is closing
 // the command continues, and the next process adopts it.
-func (w *work) attend(ctx context.Context, id string, command *containers.Command, stdout, stderr io.Writer) (containers.Exit, error) {
+func (w *Work) Attend(ctx context.Context, id string, command *containers.Command, stdout, stderr io.Writer) (containers.Exit, error) {
 	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
 	defer detach()
 	var p *containers.Process
 	var err error
 	if command != nil {
-		p, err = w.host.Start(attach, *command)
+		p, err = w.Host.Start(attach, *command)
 	} else {
-		p, err = w.host.Attach(attach, id, 0, 0)
+		p, err = w.Host.Attach(attach, id, 0, 0)
 	}
 	if err != nil {
 		if command != nil && errors.Is(err, containers.ErrGone) {
-			err = fmt.Errorf("%w: %w", errUnheard, err)
+			err = fmt.Errorf("%w: %w", ErrUnheard, err)
 		}
-		return containers.Exit{}, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
+		return containers.Exit{}, fmt.Errorf("cannot run %s: %w", w.Info.ID, err)
 	}
 	ended := make(chan struct{})
 	stopped := make(chan struct{})
@@ -737,9 +738,9 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 			detach()
 			return
 		}
-		kill, cancel := context.WithTimeout(attach, killWait)
+		kill, cancel := context.WithTimeout(attach, KillWait)
 		defer cancel()
-		if err := w.host.Kill(kill, id); err == nil {
+		if err := w.Host.Kill(kill, id); err == nil {
 			select {
 			case <-ended:
 				return
@@ -755,50 +756,50 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, containers.ErrGone) {
 			err = cause
 		}
-		return exit, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
+		return exit, fmt.Errorf("cannot run %s: %w", w.Info.ID, err)
 	}
 	return exit, nil
 }
 
-// shell returns the work of a step that is one command.
-func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
-	return func(ctx context.Context, w *work) (outcome, error) {
-		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
-			Env: append(w.t.env(l.Initial.Asker), c.Env...), Timeout: timeout, Background: c.Background}
+// Command returns the work of a step that is one command.
+func (l *Run) Command(c record.Command, timeout time.Duration) func(context.Context, *Work) (Outcome, error) {
+	return func(ctx context.Context, w *Work) (Outcome, error) {
+		command := &containers.Command{ID: w.ID, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
+			Env: append(w.Target.Env(l.Initial.Asker), c.Env...), Timeout: timeout, Background: c.Background}
 		switch {
-		case w.again:
+		case w.Again:
 			command = nil
-		case w.l.envLost():
-			return outcome{}, w.l.withoutEnv()
+		case w.Run.EnvLost():
+			return Outcome{}, w.Run.WithoutEnv()
 		}
 		if c.Background {
 			return w.background(ctx, command)
 		}
-		exit, err := w.attend(ctx, w.id, command, w.out.Stdout, w.out.Stderr)
+		exit, err := w.Attend(ctx, w.ID, command, w.Out.Stdout, w.Out.Stderr)
 		if err == nil {
-			err = w.out.Flush()
+			err = w.Out.Flush()
 		}
 		if err != nil {
-			return outcome{}, err
+			return Outcome{}, err
 		}
-		return shellOutcome(exit, w.out), nil
+		return OutcomeOf(exit, w.Out), nil
 	}
 }
 
 // background starts a process that later commands find running. The step ends when the process has started.
-func (w *work) background(ctx context.Context, c *containers.Command) (outcome, error) {
+func (w *Work) background(ctx context.Context, c *containers.Command) (Outcome, error) {
 	if c != nil {
-		if _, err := w.host.Start(ctx, *c); err != nil {
-			return outcome{}, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
+		if _, err := w.Host.Start(ctx, *c); err != nil {
+			return Outcome{}, fmt.Errorf("cannot run %s: %w", w.Info.ID, err)
 		}
 	}
-	return outcome{result: workflow.StepResult{OK: true, Output: map[string]any{
-		"process": w.id, "stdout": "", "stderr": "", "exit_code": 0, "timed_out": false}}}, nil
+	return Outcome{Result: workflow.StepResult{OK: true, Output: map[string]any{
+		"process": w.ID, "stdout": "", "stderr": "", "exit_code": 0, "timed_out": false}}}, nil
 }
 
-func shellOutcome(exit containers.Exit, out *live.Outputs) outcome {
+func OutcomeOf(exit containers.Exit, out *live.Outputs) Outcome {
 	timedOut := exit.Reason == containers.ReasonTimeout
-	o := outcome{exit: exit, result: workflow.StepResult{
+	o := Outcome{Exit: exit, Result: workflow.StepResult{
 		OK: exit.Code == 0 && exit.Reason == "",
 		Output: map[string]any{
 			"stdout": out.Stdout.Tail(), "stderr": out.Stderr.Tail(),
@@ -807,23 +808,23 @@ func shellOutcome(exit containers.Exit, out *live.Outputs) outcome {
 	}}
 	switch exit.Reason {
 	case containers.ReasonTimeout:
-		o.result.Error = "the command took too long and was ended"
+		o.Result.Error = "the command took too long and was ended"
 	case containers.ReasonDiskFull:
-		o.result.Error = "the command filled the disk and was ended"
+		o.Result.Error = "the command filled the disk and was ended"
 		if exit.Message != "" {
-			o.result.Error = "the command was ended: " + text.Clip(exit.Message, 1<<10)
+			o.Result.Error = "the command was ended: " + text.Clip(exit.Message, 1<<10)
 		}
 	case containers.ReasonMemory:
-		o.result.Error = "the command used more memory than it may and was ended"
+		o.Result.Error = "the command used more memory than it may and was ended"
 	case containers.ReasonKilled:
-		o.result.Error = "the command was stopped"
+		o.Result.Error = "the command was stopped"
 	}
 	out.SetTotals(exit.Stdout, exit.Stderr)
 	return o
 }
 
-// lostHost reports whether the connection to a container has ended.
-func lostHost(h *containers.Host) bool {
+// LostHost reports whether the connection to a container has ended.
+func LostHost(h *containers.Host) bool {
 	select {
 	case <-h.Done():
 		return true

@@ -1,7 +1,8 @@
-package executor
+package step
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,38 +13,44 @@ import (
 // guestWait is how long a step waits for guests that do not leave when asked to.
 const guestWait = 30 * time.Second
 
-// Guest is a request at a container's door for which a run answers. Its cost is journalled in that run, however late it becomes
-// known.
-type Guest struct {
-	w    *work
-	ctx  context.Context
-	exit func()
-}
-
 // Enter makes a request a guest of the step that runs now. It returns false between steps. The guest's context ends
 // with ctx and with the step's command, and the step does not end before Leave. So a process that a command left
 // running cannot use models at the run's expense, and all use is recorded.
-func (v Visitor) Enter(ctx context.Context) (*Guest, bool) {
-	w := v.t.atWork()
+func (t *Target) Enter(ctx context.Context) (*Guest, bool) {
+	w := t.AtWork()
 	if w == nil {
 		return nil, false
 	}
 	return w.guests.enter(ctx, w)
 }
 
+// Guest is a request at a container's door for which a run answers. Its cost is journalled in that run, however late it becomes
+// known.
+type Guest struct {
+	w    *Work
+	ctx  context.Context
+	exit func()
+}
+
 // Context ends when the guest has to leave.
 func (g *Guest) Context() context.Context { return g.ctx }
 
 // Run returns the run as it is now.
-func (g *Guest) Run() record.Run { return g.w.l.Snapshot() }
+func (g *Guest) Run() record.Run { return g.w.Run.Snapshot() }
 
 // User returns the guest's run as a user of secrets, with the person that the step works for.
-func (g *Guest) User() secret.User { return g.w.user() }
+func (g *Guest) User() secret.User { return g.w.User() }
 
 // Tell journals an event in the guest's run and step.
 func (g *Guest) Tell(e record.Event) {
-	e.Step = g.w.s.ID
-	_ = g.w.l.Emit(e, false) // the run's own events will meet the same error
+	e.Step = g.w.Info.ID
+	_ = g.w.Run.Emit(e, false) // the run's own events will meet the same error
+}
+
+// Shell returns a shell for a task of the guest, in the container and on the branch of the step. Its commands have no part in
+// the step's output. timeout bounds a command that names none.
+func (g *Guest) Shell(timeout time.Duration) *TaskShell {
+	return &TaskShell{W: g.w.forVisitor(), Timeout: timeout}
 }
 
 // Leave ends the visit. A second call does nothing.
@@ -57,7 +64,7 @@ type guests struct {
 	gone   chan struct{} // closed when the last one left after close
 }
 
-func (gs *guests) enter(ctx context.Context, w *work) (*Guest, bool) {
+func (gs *guests) enter(ctx context.Context, w *Work) (*Guest, bool) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if gs.closed {
@@ -98,7 +105,7 @@ func (gs *guests) close() {
 		gs.gone = gone
 	}
 	for _, cancel := range gs.in {
-		cancel(errStepOver)
+		cancel(ErrStepOver)
 	}
 	gs.mu.Unlock()
 	late := time.NewTimer(guestWait)
@@ -107,4 +114,11 @@ func (gs *guests) close() {
 	case <-gone:
 	case <-late.C:
 	}
+}
+
+// forVisitor returns the step as a visitor's task sees it, with the same container and branch, commands of its own, and no part in
+// the step's output.
+func (w *Work) forVisitor() *Work {
+	return &Work{Run: w.Run, Target: w.Target, Host: w.Host, Image: w.Image, Info: w.Info, Before: w.Before, Head: w.Head,
+		ID: w.ID + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
 }

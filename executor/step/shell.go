@@ -1,4 +1,4 @@
-package executor
+package step
 
 import (
 	"bytes"
@@ -21,30 +21,30 @@ import (
 	"github.com/ramus-dev/ramus/tasks"
 )
 
-// taskShell is the tasks.Shell of a step. Its commands run in the caller's container, one after another. Their changes are
+// TaskShell is the tasks.Shell of a step. Its commands run in the caller's container, one after another. Their changes are
 // committed when the task has ended.
-type taskShell struct {
-	w       *work
-	timeout time.Duration // of a command that names none
+type TaskShell struct {
+	W       *Work
+	Timeout time.Duration // of a command that names none
 }
 
-var _ tasks.Shell = (*taskShell)(nil)
+var _ tasks.Shell = (*TaskShell)(nil)
 
-func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Duration) (tasks.Result, error) {
-	w := s.w
+func (s *TaskShell) Exec(ctx context.Context, command string, timeout time.Duration) (tasks.Result, error) {
+	w := s.W
 	if err := tasks.Quotable(command); err != nil {
 		return tasks.Result{}, fmt.Errorf("cannot run the command: %w", err)
 	}
-	if timeout <= 0 || s.timeout > 0 && timeout > s.timeout {
-		timeout = s.timeout
+	if timeout <= 0 || s.Timeout > 0 && timeout > s.Timeout {
+		timeout = s.Timeout
 	}
 	w.n++
-	id := w.id + "." + strconv.Itoa(w.n)
+	id := w.ID + "." + strconv.Itoa(w.n)
 	var stdout, stderr tasks.HeadTail
 	// A long output is cut in the middle for the task, so secrets are taken out before.
-	cleanOut, cleanErr, flush := w.l.x.Secrets.Writers(&stdout, &stderr)
-	exit, err := w.attend(ctx, id,
-		&containers.Command{ID: id, Shell: command, Env: w.t.env(w.l.Initial.Asker), Timeout: timeout},
+	cleanOut, cleanErr, flush := w.Run.Runner.Secrets.Writers(&stdout, &stderr)
+	exit, err := w.Attend(ctx, id,
+		&containers.Command{ID: id, Shell: command, Env: w.Target.Env(w.Run.Initial.Asker), Timeout: timeout},
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()
 	if err == nil {
@@ -60,14 +60,14 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 }
 
 // heard returns a writer to by and to the step's own output. A visitor's task has no output of its own.
-func (w *work) heard(by io.Writer, stderr bool) io.Writer {
+func (w *Work) heard(by io.Writer, stderr bool) io.Writer {
 	switch {
-	case w.out == nil:
+	case w.Out == nil:
 		return by
 	case stderr:
-		return io.MultiWriter(w.out.Stderr, by)
+		return io.MultiWriter(w.Out.Stderr, by)
 	}
-	return io.MultiWriter(w.out.Stdout, by)
+	return io.MultiWriter(w.Out.Stdout, by)
 }
 
 // links reads a container's work tree for tasks.ResolvePath.
@@ -83,7 +83,7 @@ func (l links) Readlink(name string) (string, error) {
 
 // open connects to the container's files and resolves a path there. The container opens files in a way that no symlink leads out
 // of.
-func (s *taskShell) open(ctx context.Context, name string) (*sftp.Client, string, error) {
+func (s *TaskShell) open(ctx context.Context, name string) (*sftp.Client, string, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, "", err
 	}
@@ -91,7 +91,7 @@ func (s *taskShell) open(ctx context.Context, name string) (*sftp.Client, string
 	if err != nil {
 		return nil, "", err
 	}
-	files, err := s.w.host.Files(ctx)
+	files, err := s.W.Host.Files(ctx)
 	if err != nil {
 		return nil, "", fmt.Errorf("cannot open the container's files: %w", err)
 	}
@@ -103,7 +103,7 @@ func (s *taskShell) open(ctx context.Context, name string) (*sftp.Client, string
 	return files, path.Join(containers.WorkDir, target), nil
 }
 
-func (s *taskShell) ReadFile(ctx context.Context, name string) ([]byte, error) {
+func (s *TaskShell) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	content, err := s.readFile(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read file: %w", err)
@@ -111,7 +111,7 @@ func (s *taskShell) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	return content, nil
 }
 
-func (s *taskShell) readFile(ctx context.Context, name string) ([]byte, error) {
+func (s *TaskShell) readFile(ctx context.Context, name string) ([]byte, error) {
 	files, at, err := s.open(ctx, name)
 	if err != nil {
 		return nil, err
@@ -142,14 +142,14 @@ func (s *taskShell) readFile(ctx context.Context, name string) ([]byte, error) {
 	return content, nil
 }
 
-func (s *taskShell) WriteFile(ctx context.Context, name string, content []byte) error {
+func (s *TaskShell) WriteFile(ctx context.Context, name string, content []byte) error {
 	if err := s.writeFile(ctx, name, content); err != nil {
 		return fmt.Errorf("cannot write file: %w", err)
 	}
 	return nil
 }
 
-func (s *taskShell) writeFile(ctx context.Context, name string, content []byte) error {
+func (s *TaskShell) writeFile(ctx context.Context, name string, content []byte) error {
 	if len(content) > tasks.MaxFile {
 		return fmt.Errorf("%.200q: %w", name, tasks.ErrTooLarge)
 	}
@@ -179,7 +179,7 @@ func (s *taskShell) writeFile(ctx context.Context, name string, content []byte) 
 	return errors.Join(err, f.Close())
 }
 
-func (s *taskShell) ListFiles(ctx context.Context, pattern string) ([]string, error) {
+func (s *TaskShell) ListFiles(ctx context.Context, pattern string) ([]string, error) {
 	glob, err := tasks.ParseGlob(pattern)
 	if err != nil {
 		return nil, err
@@ -207,12 +207,12 @@ func (s *taskShell) ListFiles(ctx context.Context, pattern string) ([]string, er
 // maxListing bounds a list of files, in bytes.
 const maxListing = 64 << 20
 
-func (s *taskShell) listed(ctx context.Context, args ...string) (map[string]bool, error) {
-	w := s.w
+func (s *TaskShell) listed(ctx context.Context, args ...string) (map[string]bool, error) {
+	w := s.W
 	w.n++
-	id := w.id + "." + strconv.Itoa(w.n)
+	id := w.ID + "." + strconv.Itoa(w.n)
 	var out bytes.Buffer
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Timeout: s.timeout,
+	exit, err := w.Attend(ctx, id, &containers.Command{ID: id, Timeout: s.Timeout,
 		Args: append([]string{"git", "-c", "core.fsmonitor=false", "ls-files", "-z"}, args...)},
 		&text.Limit{W: &out, Left: maxListing}, io.Discard)
 	if err == nil {
@@ -236,8 +236,8 @@ func (s *taskShell) listed(ctx context.Context, args ...string) (map[string]bool
 	return names, nil
 }
 
-func (s *taskShell) Commit(ctx context.Context, message string, paths []string) (string, error) {
-	w := s.w
+func (s *TaskShell) Commit(ctx context.Context, message string, paths []string) (string, error) {
+	w := s.W
 	if strings.TrimSpace(message) == "" {
 		return "", fmt.Errorf("cannot commit: %w: the message is empty", record.ErrInvalid)
 	}
@@ -252,28 +252,28 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 		}
 		paths[i] = clean
 	}
-	text := w.message(outcome{subject: message})
+	text := w.message(Outcome{Subject: message})
 	if body := strings.TrimSpace(message); strings.Contains(body, "\n") {
 		_, trailers, _ := strings.Cut(text, record.TrailerCaller+": ")
 		text = body + "\n\n" + record.TrailerCaller + ": " + trailers
 	}
-	w.head.mu.Lock()
-	defer w.head.mu.Unlock()
-	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.Initial.Asker, text, paths)
+	w.Head.mu.Lock()
+	defer w.Head.mu.Unlock()
+	made, err := w.Target.Commit(ctx, w.Host, w.Head.At, w.Run.Initial.Asker, text, paths)
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}
-	w.head.left = append(w.head.left, made.Left...)
-	if made.At == w.head.at {
+	w.Head.Left = append(w.Head.Left, made.Left...)
+	if made.At == w.Head.At {
 		return "", nil
 	}
-	w.head.at = made.At
+	w.Head.At = made.At
 	return string(made.Tip), nil
 }
 
 // Push has nothing to send. Each command's commits are pushed when it ends, and Commit pushes at once. Push returns an error if
 // anything else is asked for.
-func (s *taskShell) Push(_ context.Context, remote, branch string) error {
+func (s *TaskShell) Push(_ context.Context, remote, branch string) error {
 	if remote != "" && remote != "origin" {
 		return fmt.Errorf("cannot push to %q: %w: a container reaches only origin", remote, record.ErrInvalid)
 	}
@@ -283,4 +283,4 @@ func (s *taskShell) Push(_ context.Context, remote, branch string) error {
 	return nil
 }
 
-func (s *taskShell) Branch() string { return s.w.t.Caller.Branch() }
+func (s *TaskShell) Branch() string { return s.W.Target.Caller.Branch() }

@@ -1,4 +1,4 @@
-package executor
+package step
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/images"
@@ -18,19 +17,13 @@ import (
 // buildLog is the log of a build that failed, in the container of the usual image.
 const buildLog = containers.CacheDir + "/image-build.log"
 
-// newBuilder returns the builder of images that bases describe.
-func (x *Executor) newBuilder() *images.Builder {
-	return &images.Builder{Devcontainer: x.Devcontainer, Dir: filepath.Join(x.Data, "builds"), Secrets: x.Secrets,
-		Log: x.Log, Now: x.Now}
-}
-
-// imageOf returns the image of a step's container: the step's, the agent's, or that of the repository, which may have to be built. If that
+// ImageOf returns the image of a step's container: the step's, the agent's, or that of the repository, which may have to be built. If that
 // fails, it returns the usual image and the failure. With no image named, any is good.
-func (l *liveRun) imageOf(ctx context.Context, t *target, s stepInfo) (image string, failed *images.Failed, err error) {
-	if image = cmp.Or(s.Image, l.image()); image != "" {
+func (l *Run) ImageOf(ctx context.Context, t *Target, s Info) (image string, failed *images.Failed, err error) {
+	if image = cmp.Or(s.Image, l.Owner.Image()); image != "" {
 		return image, nil, nil
 	}
-	now := t.settings()
+	now := t.Settings()
 	if now.Container == nil && s.Usual {
 		return now.Image, nil, nil
 	}
@@ -40,7 +33,7 @@ func (l *liveRun) imageOf(ctx context.Context, t *target, s stepInfo) (image str
 	if !now.Container.File.Builds() {
 		return now.Image, nil, nil
 	}
-	image, err = l.x.builder.Image(ctx, wishOf(t, now), func() error {
+	image, err = l.Runner.Builder.Image(ctx, wishOf(t, now), func() error {
 		return l.Emit(record.Event{Type: record.EventContainer, Step: s.ID,
 			Message: "builds the image of " + now.Container.File.Path}, false)
 	})
@@ -50,12 +43,12 @@ func (l *liveRun) imageOf(ctx context.Context, t *target, s stepInfo) (image str
 	return image, nil, err
 }
 
-func wishOf(t *target, now settings.Settings) images.Wish {
+func wishOf(t *Target, now settings.Settings) images.Wish {
 	return images.Wish{Repo: t.Repo, Commit: now.Commit, File: now.Container.File, Dockerfile: now.Container.Dockerfile}
 }
 
-// recovers puts the log of a build that failed into the container of the usual image, and tells the run.
-func (l *liveRun) recovers(ctx context.Context, lease *containers.Lease, s stepInfo, failed *images.Failed) error {
+// Recovers puts the log of a build that failed into the container of the usual image, and tells the run.
+func (l *Run) Recovers(ctx context.Context, lease *containers.Lease, s Info, failed *images.Failed) error {
 	if failed == nil {
 		return nil
 	}
