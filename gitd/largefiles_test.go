@@ -242,13 +242,21 @@ func TestLargeFilesSSH(t *testing.T) {
 	}
 	_, writer, writerFile := sshKey(t)
 	readerKey, reader, readerFile := sshKey(t)
-	w := newWire(t, func(s *Server) {
-		s.LFS = &memoryFiles{}
-		s.AuthorizedKeys = filepath.Join(t.TempDir(), "authorized_keys")
-		write(t, s.AuthorizedKeys, writer+" writer\nramus-read-only "+reader+" reader\n")
-	})
-	w.repo("a")
-	address := w.serveSSH("127.0.0.1")
+	// serve returns a server with a repository, and its address by SSH.
+	serve := func(hasURL bool) (*wire, string) {
+		w := newWire(t, func(s *Server) {
+			s.LFS = &memoryFiles{}
+			s.AuthorizedKeys = filepath.Join(t.TempDir(), "authorized_keys")
+			write(t, s.AuthorizedKeys, writer+" writer\nramus-read-only "+reader+" reader\n")
+		})
+		if hasURL {
+			w.URL = w.http.URL
+		}
+		w.repo("a")
+		return w, w.serveSSH("127.0.0.1")
+	}
+	_, homeless := serve(false)
+	w, address := serve(true)
 	run := func(key, dir string, args ...string) (string, error) {
 		return stockEnvTry(append(sshGit(t, key), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir()), dir, args...)
 	}
@@ -263,12 +271,11 @@ func TestLargeFilesSSH(t *testing.T) {
 		}
 	}
 	addFile(t, c, "large.bin", strings.Repeat("large ", 5000))
-	out, err := run(writerFile, c, "push", "-q", "origin", "HEAD:main")
+	out, err := run(writerFile, c, "push", "-q", "ssh://git@"+homeless+"/a.git", "HEAD:main")
 	if err == nil {
 		t.Fatalf("pushed without an address: %s", out)
 	}
 	contains(t, out, "sets url in the configuration")
-	w.URL = w.http.URL
 	if out, err := run(writerFile, c, "push", "-q", "origin", "HEAD:main"); err != nil {
 		t.Fatal(out, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -212,9 +213,30 @@ func (f *front) shutdown(ctx context.Context) error {
 // newHTTPServer returns an http.Server with the bounds for every client.
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: readRest(h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+}
+
+// Bounds of the rest of a request that is read after its answer.
+const (
+	restBytes = 256 << 10
+	restTime  = 5 * time.Second
+)
+
+// readRest reads the rest of a short request by HTTP/2 that h has answered early, as net/http itself does for HTTP/1.
+// Otherwise the server resets the stream, and some clients, such as curl 7.88, lose the answer.
+func readRest(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := r.Body
+		h.ServeHTTP(w, r)
+		if r.ProtoMajor != 2 || r.ContentLength <= 0 || r.ContentLength > restBytes {
+			return
+		}
+		if http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) == nil {
+			_, _ = io.CopyN(io.Discard, body, restBytes) // the client may have gone
+		}
+	})
 }
 
 // loopbackURL returns the URL at which this machine reaches a server that listens at addr. Returns "" if other machines
