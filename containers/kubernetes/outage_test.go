@@ -27,7 +27,7 @@ func TestOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, err := l.Host.Start(t.Context(), containers.Command{ID: rand.Text(),
 				Shell: fmt.Sprintf(
-					"echo begun >>/work/%s; for i in $(seq %d); do echo line $i; sleep 0.05; done; cat /work/%[1]s",
+					"echo begun >>%s; for i in $(seq %d); do echo line $i; sleep 0.05; done; cat %[1]s",
 					name, lines)})
 			if err != nil {
 				t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // Archive writes the records of runs into the refs of these runs. Its fields are set before the first use, and all are
 // required but Secrets. Methods are safe for concurrent use.
 type Archive struct {
-	// Context ends with the server, and with it what works in the background.
+	// Context ends with the server. Work in the background ends with it.
 	Context context.Context
 	// Go runs f in the background. The server waits for f before it ends.
 	Go     func(f func())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
 // site is a repository in which branches move.
@@ -20,20 +21,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &gitd.Server{Root: t.TempDir()}
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	repo, err := s.Create(t.Context(), "app")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &site{t: t, repo: repo, clock: time.Unix(1_700_000_000, 0).UTC()}
+	return &site{t: t, repo: repotest.NewRepo(t), clock: time.Unix(1_700_000_000, 0).UTC()}
 }
 
 // write makes a commit on a branch, which begins at main if it is new.

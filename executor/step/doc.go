@@ -4,7 +4,7 @@
 //
 // A [Target] is the work tree of a caller, with the turn that its runs wait for and the step that works there now. A
 // [Run] is a run that works at a target. [Info] describes a step before it begins, a [Work] is a step while it runs in a
-// container, and an [Outcome] is what its commands came to. A [Head] is the tip of the branch as commits in the middle of the
+// container, and an [Outcome] is the result of its commands. A [Head] is the tip of the branch as commits in the middle of the
 // step move it. A [TaskShell] runs a task of the library as a step. A [Guest] is a request at the container's door for
 // which a step answers. A [Runner] has everything that all of them need.
 //

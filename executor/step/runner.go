@@ -74,7 +74,7 @@ type Run struct {
 	Env []string
 }
 
-// Owner decides what a run needs besides its record.
+// Owner answers the questions of a run that its record does not answer.
 type Owner interface {
 	// Image returns the image that the run's container must be made of, or "" for any.
 	Image() string

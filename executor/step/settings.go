@@ -204,7 +204,8 @@ func (t *Target) installs(ctx context.Context, s settings.Settings, at gitd.Hash
 	return list, err
 }
 
-// tellSettings journals, once a run, the mistakes of the repository's configuration and what the server refuses of it.
+// tellSettings journals, once a run, the mistakes of the repository's configuration and the parts that the server
+// refuses.
 func (l *Run) tellSettings(s settings.Settings) error {
 	tell := func(reason, message string) error {
 		for _, e := range l.Journalled() {

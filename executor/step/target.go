@@ -33,8 +33,7 @@ type Target struct {
 	deps string
 	// found lists the ecosystems of these dependencies.
 	found []string
-	// last is what the settings were when they were read last. prepared is the id of the container that needs no
-	// preparation.
+	// last has the settings as they were last read. prepared is the id of the container that is prepared by them.
 	last     *settings.Settings
 	prepared string
 	Others   addition.Trees // of the caller's additional repositories; it guards itself
