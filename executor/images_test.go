@@ -31,7 +31,8 @@ func newDevWorld(t *testing.T) *world {
 	t.Cleanup(func() { // after the containers are gone
 		out, _ := exec.Command("docker", "image", "ls", "--quiet", "ramus/dev-demo").Output()
 		for id := range strings.FieldsSeq(string(out)) {
-			_ = exec.Command("docker", "rmi", "--force", id).Run()
+			// The parents of the image may be those of a build of another test.
+			_ = exec.Command("docker", "rmi", "--no-prune", "--force", id).Run()
 		}
 	})
 	return newWorldOn(t, "docker", func(x *executor.Executor) {

@@ -300,7 +300,7 @@ func TestBrowserTakenOver(t *testing.T) {
 			if out, err := exec.CommandContext(t.Context(), "docker", "build", "-q", "-t", image, dir).CombinedOutput(); err != nil {
 				t.Fatalf("cannot build the hostile browser's image: %v\n%s", err, out)
 			}
-			t.Cleanup(func() { _ = exec.Command("docker", "rmi", image).Run() })
+			t.Cleanup(func() { _ = exec.Command("docker", "rmi", "--no-prune", image).Run() })
 			settings = append(settings, "image: "+image)
 		}
 		s := newBrowserServer(t, engine, settings...)
