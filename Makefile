@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-time smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -51,6 +51,11 @@ demo-web: ## spend a day at the pages in a real Chromium, kill the server in bet
 	@scripts/setup.sh browser
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-web.sh
+
+demo-time: ## find a planted fault in 64 commands, take it out, run and begin work again, push with options, and see conflicts
+	@scripts/setup.sh demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-time.sh
 
 smoke-slack: ## send three threads to the gate (not allowed, allowed, allowed by prefix)
 	@scripts/setup.sh demo

@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Shows how ramus goes back. Three runs make 64 commands, of which one plants a fault, and all of it is merged. Then the fault
+# is found, explained, taken out, and its good steps are brought back. Commands are run again, work begins again at a step, a
+# push runs a workflow, and branches that do not merge are shown before anybody merges them. Each answer is compared with
+# the planted one and with stock git. The exit status is 0 only if all of them are right. All files are in a temporary
+# folder. KEEP=1 keeps it.
+#
+# RAMUS is the path of a built binary.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+. scripts/stage.sh
+stage time
+
+started=$(date +%s)
+export RAMUS_DATA=$work/data
+mkdir -p "$RAMUS_DATA"
+listen=127.0.0.1:$(port 0)
+cat >"$RAMUS_DATA/ramus.yaml" <<YAML
+listen: $listen
+url: http://$listen
+engine: sandbox
+YAML
+
+# type_in prints a command, runs it, keeps its output in $said, and prints the beginning and the end of that. It returns the
+# command's status.
+type_in() {
+    local status=0
+    printf '$'
+    printf ' %q' "${@/#"$ramus"/ramus}"
+    echo
+    said=$("$@" 2>&1) || status=$?
+    awk '{ line[NR] = $0 }
+        END { for (i = 1; i <= NR; i++) if (NR < 36 || i < 9 || i > NR - 9) print "  " line[i]; else if (i == 9) print "  …" }' <<<"$said"
+    return $status
+}
+shown() { type_in "$@" || missed "the success of $*"; }
+refused() { ! type_in "$@" || missed "a failure of $*"; }
+# told fails unless what was said last matches a pattern.
+told() { grep -Eq -- "$1" <<<"$said" || missed "an answer that matches $1"; }
+
+repo=$RAMUS_DATA/repos/till.git
+at_base() { git -C "$repo" show "main:$1"; }
+
+# flow NAME FROM TO prints a workflow whose steps put one item each on the shelf. Step 37 changes the till as well, by the
+# sign that its input has. Step 50 writes the time.
+flow() {
+    local n
+    printf 'id: %s\nrepo: {id: till}\n' "$1"
+    [ "$2" -gt 37 ] || [ "$3" -lt 37 ] || printf 'input:\n  sign: {type: string, default: "-"}\n'
+    echo nodes:
+    for n in $(seq "$2" "$3"); do
+        printf '  - id: s%s\n' "$n"
+        case $n in
+        37) printf '    run: sed -i "s/total.price/total"{{input.sign}}"price/" till.sh; echo item 37 >shelf/37; echo the till is rounded\n' ;;
+        50) printf '    run: echo item 50 >shelf/50; date +%%N >stamp\n' ;;
+        *) printf '    run: echo item %s >shelf/%s\n' "$n" "$n" ;;
+        esac
+    done
+}
+
+say "a shop: a till that adds up, and a shelf"
+git init -q -b main "$work/till"
+mkdir "$work/till/shelf"
+cat >"$work/till/till.sh" <<'SH'
+total=0
+while read -r item price; do
+  total=$((total+price))
+done
+echo "$total"
+SH
+cat >"$work/till/Makefile" <<'MAKE'
+test:
+	@test "$$(printf 'tea 3\nrice 4\n' | sh till.sh)" = 7
+MAKE
+cat >"$work/till/ci.yaml" <<'YAML'
+id: ci
+repo: {id: till}
+input:
+  greeting: {type: string, required: true}
+nodes:
+  - id: greet
+    run: echo {{input.greeting}} from a container
+  - id: test
+    run: make test
+YAML
+echo closed >"$work/till/door"
+echo 0 >"$work/till/shelf/0"
+git -C "$work/till" add -A
+git -C "$work/till" -c user.name=demo -c user.email=demo@localhost commit -qm "A till and a shelf"
+begin=$(git -C "$work/till" rev-parse HEAD)
+"$ramus" repo import till "$work/till"
+serve
+
+say "64 commands in three runs, one of them with a fault; all of it is merged"
+for run in "first 1 30 rebase" "second 31 40 merge" "third 41 64 merge"; do
+    read -r name from to way <<<"$run"
+    # shellcheck disable=SC2086
+    flow $name $from $to >"$work/$name.yaml"
+    "$ramus" exec "$name" --repo till -- true
+    "$ramus" run "$work/$name.yaml" --caller "run:$name" | tail -n 4 | head -n 1
+    "$ramus" merge "run:$name" --here --strategy "$way"
+done
+[ "$(at_base shelf/64)" = "item 64" ] || missed "64 items on the shelf"
+if git -C "$repo" show main:till.sh | grep -q 'total+price'; then missed "the fault"; fi
+
+say "since when is the till wrong? four containers look at the base at once"
+shown "$ramus" bisect main --good "$begin" -- make -s test
+told 'is the first bad commit \([1-3] rounds'
+told 'command +sed -i .*till\.sh'
+told 'output +the till is rounded'
+told '^\+ *total=\$\(\(total-price\)\)'
+bad=$(grep -Eo '^[0-9a-f]{40}' <<<"$said")
+rm -rf "$work/stock"
+git clone -q "file://$repo" "$work/stock"
+git -C "$work/stock" bisect start main "$begin" >/dev/null
+git -C "$work/stock" bisect run make -s test >"$work/bisect.log" 2>&1 || missed "git bisect: $(tail -n 3 "$work/bisect.log")"
+[ "$(git -C "$work/stock" rev-parse refs/bisect/bad)" = "$bad" ] || missed "the commit that git bisect finds"
+echo "git bisect run, one after the other, finds the same commit"
+
+say "why is the line as it is?"
+shown "$ramus" why till.sh:3
+told "commit +${bad:0:10}"
+told 'run +run:second/.*s37'
+told 'output +the till is rounded'
+
+say "the run is taken out of the base, although later work builds on it"
+"$ramus" exec tidy --repo till -- 'sed -i "s/total-price/total-price-0/" till.sh'
+"$ramus" merge tidy --here >/dev/null
+before=$(git -C "$repo" rev-parse main)
+refused "$ramus" undo run:second --here
+told 'conflict in till\.sh with [0-9a-f]{10} run:tidy/'
+told 'nothing was changed'
+[ "$(git -C "$repo" rev-parse main)" = "$before" ] || missed "an unchanged base"
+shown "$ramus" undo run:tidy --here
+shown "$ramus" undo run:second --here
+told 'taking 10 commits of run:second/'
+at_base till.sh | cmp - "$work/till/till.sh" || missed "the till as it was"
+if git -C "$repo" cat-file -e main:shelf/31 2>/dev/null; then missed "a shelf without item 31"; fi
+[ "$(at_base shelf/64)" = "item 64" ] || missed "the later work"
+
+say "its good steps come back"
+# shellcheck disable=SC2046
+shown "$ramus" pick run:second $(seq -f s%.0f 31 36) $(seq -f s%.0f 38 40) --here
+told 'bringing 9 commits of run:second/'
+at_base till.sh | cmp - "$work/till/till.sh" || missed "the till as it was"
+[ "$(git -C "$repo" ls-tree --name-only main shelf/ | wc -l)" = 64 ] || missed "64 files on the shelf"
+
+say "do the same commands do the same again?"
+shown "$ramus" replay run:first
+told '^reproducible: 30 same, 0 different, 0 left out'
+refused "$ramus" replay run:third --step s49 --step s50 --step s51
+told '^s50 differs: '
+told '^ *stamp:1: '
+told '^differs: 2 same, 1 different'
+
+say "work begins again at the step with the fault, in two ways"
+shown "$ramus" fork run:second@s37 again
+"$ramus" exec again -- 'cat till.sh; ls shelf' >"$work/again"
+grep -q 'total+price' "$work/again" || missed "the till before step 37"
+grep -qx 36 "$work/again" && ! grep -qx 37 "$work/again" || missed "the shelf before step 37"
+shown "$ramus" run "$work/second.yaml" --of run:second --from s37 --input sign=+
+told ' complete in '
+branch=$(grep -Eo 'ramus/run-[a-z0-9-]+' <<<"$said" | head -n 1)
+git -C "$repo" show "$branch:till.sh" | cmp - "$work/till/till.sh" || missed "a till that adds up"
+[ "$(git -C "$repo" show "$branch:shelf/40")" = "item 40" ] || missed "the steps after it"
+
+say "a push runs a workflow, and shows it"
+token=$("$ramus" token create --subject ada --repo till --scope write --for 1h)
+git -C "$work/stock" bisect reset >/dev/null 2>&1
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=http.extraHeader GIT_CONFIG_VALUE_0="Authorization: Bearer $token"
+git -C "$work/stock" remote set-url origin "http://$listen/till.git"
+git -C "$work/stock" fetch -q origin
+git -C "$work/stock" checkout -q -B topic origin/main
+echo open >"$work/stock/door"
+git -C "$work/stock" -c user.name=ada -c user.email=ada@localhost commit -qam "Open the door"
+shown git -C "$work/stock" push -q -o run=ci.yaml -o param.greeting=hello origin HEAD:topic
+told '^remote: +hello from a container'
+told '^remote: ramus: complete in '
+git -C "$work/stock" checkout -q -B broken "$bad"
+shown git -C "$work/stock" push -q -o test origin HEAD:broken
+told '^remote: ramus: FAILED after '
+unset GIT_CONFIG_COUNT
+
+say "branches that do not merge are shown before anybody merges"
+"$ramus" exec left --repo till -- 'echo ajar >door'
+shown "$ramus" radar till --of left
+told '^ramus/run-left  conflicts with  topic|^topic  conflicts with  ramus/run-left'
+told '^  door  line'
+if git -C "$repo" merge-tree --write-tree topic ramus/run-left >/dev/null; then missed "the conflict that git finds"; fi
+
+took=$(($(date +%s) - started))
+[ "$took" -lt 180 ] || missed "an end within 3 minutes: it took $took s"
+say "done in $took s: each answer is the planted one"
