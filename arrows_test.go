@@ -1,6 +1,7 @@
 package ramus_test
 
 import (
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -268,6 +269,19 @@ func TestArrows(t *testing.T) {
 			if to != "" && to != from && to != "internal" && !slices.Contains(may, to) {
 				t.Errorf("%s imports %s: %s may import only %v", fields[0], imported, from, may)
 			}
+		}
+	}
+}
+
+// TestArchitecture checks that ARCHITECTURE.md names each package of the rooms.
+func TestArchitecture(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from := range inside {
+		if _, name, ok := strings.Cut(from, "/"); ok && !strings.Contains(string(text), "`"+name+"/`") {
+			t.Errorf("ARCHITECTURE.md does not name %s", from)
 		}
 	}
 }
