@@ -198,6 +198,9 @@ func (x *Executor) Open(ctx context.Context) error {
 		return err
 	}
 	x.artifacts.Now = x.Now
+	if err := os.RemoveAll(x.exports()); err != nil {
+		return fmt.Errorf("cannot open the data folder: %w", err)
+	}
 	if err := x.openIndex(ctx); err != nil {
 		return err
 	}

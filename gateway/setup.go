@@ -8,6 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/export"
 	"github.com/ramus-dev/ramus/gateway/files"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -34,6 +35,7 @@ func (s *Server) setUpAlone() {
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
 	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Now: s.Now}
+	parcels := &export.API{Executor: s.Executor, Find: find, Version: s.Version, Now: s.Now}
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Links: s.Links,
 		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
@@ -46,7 +48,7 @@ func (s *Server) setUpAlone() {
 	}
 	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
 	if s.Privacy != nil {
-		places.Privacy, before.Privacy = s.Privacy, s.Privacy
+		places.Privacy, before.Privacy, parcels.Privacy = s.Privacy, s.Privacy, s.Privacy
 	}
 	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,
@@ -72,6 +74,7 @@ func (s *Server) setUpAlone() {
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		before,
+		parcels,
 		&conversation.API{Talk: said, Find: find},
 		credentials,
 		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},

@@ -1,0 +1,13 @@
+// Package export brings the work of a caller into one file that git clone opens, and takes such a file in.
+//
+// # Nouns
+//
+// A [Parcel] is the work of one caller or of one run: its branch, its base, the records of its runs, and a [Manifest] that
+// lists them. The file is a git bundle without prerequisites. The manifest is in a commit that only the file has, with
+// the artifacts of the artifact store and the recordings of terminals ([Cast]).
+//
+// # Invariants
+//
+// A parcel has only what is committed. A run that has not ended has its commits in it, and its record as far as it was
+// sealed; the manifest says so. Nothing in the repository changes by an export.
+package export

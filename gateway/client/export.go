@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/ramus-dev/ramus/gateway/export"
+)
+
+// Export copies the export of a caller, or of one run, to w. It may end in the middle with an error.
+func (c *Client) Export(ctx context.Context, of string, one bool, q export.Query, w io.Writer) (export.Summary, error) {
+	kind := "callers"
+	if one {
+		kind = "runs"
+	}
+	var about export.Summary
+	resp, err := c.send(ctx, "GET", "/api/"+kind+"/"+segment(of)+"/export"+query(q), nil, nil)
+	if err != nil {
+		return about, err
+	}
+	defer resp.Body.Close()
+	text, err := base64.StdEncoding.DecodeString(resp.Header.Get(export.SummaryHeader))
+	if err == nil {
+		err = json.Unmarshal(text, &about)
+	}
+	if err != nil {
+		return about, fmt.Errorf("cannot read the server's answer: %w", err)
+	}
+	if _, err = io.Copy(w, resp.Body); err != nil {
+		return about, broken(ctx, err)
+	}
+	return about, nil
+}
