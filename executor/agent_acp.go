@@ -368,6 +368,15 @@ func (t agentTurn) AskPermission(ctx context.Context, q acp.Question) (option st
 	return t.l.askPermission(ctx, t.w.Info.ID, q)
 }
 
+func (t agentTurn) Judge(c record.Command) bool {
+	ask, deny := t.w.Target.Settings().Rules.JudgeAll(step.CommandsOf(c))
+	return len(ask) > 0 || deny != nil
+}
+
+func (t agentTurn) Permit(ctx context.Context, c record.Command) error {
+	return t.w.Run.Permit(ctx, t.w.Target, step.Question{Step: t.w.Info.ID, Command: c.Line()}, step.CommandsOf(c), nil)
+}
+
 // agentOptions returns the options of a process of the run's agent.
 func (c *conversation) agentOptions(browser bool) agent.Options {
 	x := c.l.x

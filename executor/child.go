@@ -86,6 +86,9 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		if c.l, err = x.reopen(ctx, kept); err != nil {
 			return nil, err
 		}
+		if c.l != nil {
+			c.l.parent = parent
+		}
 		if c.l == nil { // the run was sealed, and only the index was late
 			kept, err := x.Run(ctx, r.Name())
 			c.ended = &kept
@@ -102,6 +105,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if c.l, err = x.newLive(r, ref, files, x.target(r.Caller, repo, r.Base)); err != nil {
 		return nil, err
 	}
+	c.l.parent = parent
 	return c, c.l.Emit(record.Event{Type: record.EventRunCreated, Message: r.Title(), Commit: r.Start,
 		State: record.StateSubmitted}, false)
 }

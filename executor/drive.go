@@ -115,7 +115,7 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 			timeout = l.Timeout()
 		}
 		return nil, l.single(ctx, step.Info{ID: "exec", Kind: string(workflow.KindShell), Command: l.Initial.Command,
-			Background: c.Background}, l.Command(c, timeout))
+			Background: c.Background, Asks: &c}, l.Command(c, timeout))
 	case record.KindTask:
 		info := step.Info{ID: l.Initial.Task.Name, Kind: string(workflow.KindTask), Task: l.Initial.Task.Name}
 		do, err := l.task(l.Initial.Task.Name, record.Marshal(l.Initial.Task.Params), l.Timeout(), &info)

@@ -2,8 +2,10 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"io"
 
+	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
@@ -24,7 +26,8 @@ type liveRun struct {
 	ending   *Ending       // of a request that is answered without work
 	held     func()        // gives back the turn that it had before the restart of the server; nil for none
 	stdin    io.Reader     // of the first command, when there is somebody to give it
-	asking   chan struct{} // holds one token, because the agent asks one question at a time
+	asking   chan struct{} // holds one token, because the run asks one question at a time
+	parent   *liveRun      // of a sub-workflow; people answer the questions of both there
 
 	// Run.Lock guards all below.
 	noPrompts bool   // its agent has had its last turn
@@ -63,3 +66,17 @@ func (l *liveRun) end() {
 
 // Foresee has the changes of the run reviewed before the commit is durable.
 func (l *liveRun) Foresee(commit gitd.Hash) { l.entry.Foresee(commit) }
+
+// Approve has a person answer the question of a rule about a command of a step. It returns once the answer is there.
+func (l *liveRun) Approve(ctx context.Context, q step.Question) (record.Decision, error) {
+	root := l
+	for root.parent != nil {
+		root = root.parent
+	}
+	if w := root.Stderr; w != nil {
+		fmt.Fprintf(w, "ramus: %s\nramus: this waits for a person; answer with `ramus approve %s`\n",
+			root.x.Secrets.String(q.Words), root.Initial.Name())
+	}
+	return root.askPerson(ctx, record.Gate{Step: q.Step, Message: q.Words, Command: q.Command, Allowed: q.Who}, acp.Question{},
+		q.Keeps)
+}

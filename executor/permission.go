@@ -30,29 +30,49 @@ const (
 	maxOptionBytes = 200
 )
 
-// askPermission asks a person, and returns the option that was chosen. One question is open at a time. The others wait
-// for their turn.
+// askPermission asks a person, and returns the option that was chosen.
 func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question) (option string, err error) {
+	words, command := q.Describe()
+	q.Tool = acp.Tool{} // it may be large
+	d, err := l.askPerson(ctx, record.Gate{Step: step, Message: words, Command: command, Options: l.gateOptions(q)}, q, false)
+	return d.Option, err
+}
+
+// askPerson asks a person a question of a step, and returns the answer. One question is open at a time. The others wait
+// for their turn. g.Step is the step. A question that keeps is taken up after a restart of the server, open or answered,
+// if its step has not begun since. Without an answer the decision is that of nobody, and does not approve.
+func (l *liveRun) askPerson(ctx context.Context, g record.Gate, offer acp.Question, keeps bool) (record.Decision, error) {
 	select {
 	case l.asking <- struct{}{}:
 		defer func() { <-l.asking }()
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return record.Decision{}, context.Cause(ctx)
 	}
-	words, command := q.Describe()
-	q.Tool = acp.Tool{} // it may be large
-	a := &asked{offer: q, answer: make(chan record.Decision, 1)}
+	a := &asked{offer: offer, answer: make(chan record.Decision, 1)}
+	step := g.Step
 	l.LetGo(step) // a person reads it before the question
 	l.Lock()
-	a.gate = record.Gate{Step: step + record.PermissionStep + strconv.Itoa(1+countQuestions(l.EventsLocked())),
-		Message: l.x.Secrets.String(words),
-		Command: l.x.Secrets.String(command), Options: l.gateOptions(q), Asked: l.x.Now().UTC()}
-	if a.gate.Command != "" {
-		a.gate.Message += "\n" + a.gate.Command
+	g.Message, g.Command = l.x.Secrets.String(g.Message), l.x.Secrets.String(g.Command)
+	if g.Command != "" {
+		g.Message += "\n" + g.Command
 	}
-	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agent.KindPermission, Message: a.gate.Message,
-		Data: record.Marshal(a.gate)}
-	err = l.EmitLocked(e, true)
+	var before *record.Gate
+	if keeps {
+		var d *record.Decision
+		if before, d = askedBefore(l.EventsLocked(), step, g.Message); d != nil {
+			l.Unlock()
+			return *d, nil
+		}
+	}
+	var err error
+	if before != nil {
+		a.gate = *before
+	} else {
+		g.Step, g.Asked = step+record.PermissionStep+strconv.Itoa(1+countQuestions(l.EventsLocked())), l.x.Now().UTC()
+		a.gate = g
+		err = l.EmitLocked(record.Event{Type: record.EventGate, Step: g.Step, Kind: agent.KindPermission, Message: g.Message,
+			Data: record.Marshal(g)}, true)
+	}
 	if err == nil {
 		gate := a.gate
 		l.asked = a
@@ -60,28 +80,58 @@ func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question
 	}
 	l.Unlock()
 	if err != nil {
-		return "", err
+		return record.Decision{}, err
 	}
-	late := time.NewTimer(l.x.tuning.waits.Person)
-	defer late.Stop()
+	var late <-chan time.Time
+	if !keeps { // a program waits for the answer
+		timer := time.NewTimer(l.x.tuning.waits.Person)
+		defer timer.Stop()
+		late = timer.C
+	}
 	why := record.NotAwaited
 	select {
 	case d := <-a.answer:
-		return d.Option, nil
-	case <-late.C:
+		return d, nil
+	case <-late:
 		why = fmt.Sprintf("nobody answered within %s", l.x.tuning.waits.Person)
 	case <-ctx.Done():
 	}
 	l.Lock()
 	defer l.Unlock()
 	if l.asked != a { // answered at the last moment
-		return (<-a.answer).Option, nil
+		return <-a.answer, nil
+	}
+	if keeps && errors.Is(context.Cause(ctx), record.ErrClosed) {
+		return record.Decision{}, record.ErrClosed // the next process asks
 	}
 	d := record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: why}
-	if o, ok := q.Pick(false); ok {
+	if o, ok := offer.Pick(false); ok {
 		d.Option = o.ID
 	}
-	return d.Option, l.answerLocked(a, d)
+	return d, l.answerLocked(a, d)
+}
+
+// askedBefore returns the question with a message that a step asked before the server was restarted, and the answer of a
+// person if there is one. Both are nil if the step has begun since, or has asked something else.
+func askedBefore(events []record.Event, step, message string) (*record.Gate, *record.Decision) {
+	answers := make(map[string]record.Decision)
+	for _, e := range slices.Backward(events) {
+		var d record.Decision
+		var g record.Gate
+		switch {
+		case e.Type == record.EventStepStarted && e.Step == step:
+			return nil, nil
+		case e.Type == record.EventDecision && json.Unmarshal(e.Data, &d) == nil:
+			answers[e.Step] = d
+		case e.Type == record.EventGate && strings.HasPrefix(e.Step, step+record.PermissionStep) && e.Message == message &&
+			json.Unmarshal(e.Data, &g) == nil:
+			if d, ok := answers[e.Step]; ok {
+				return nil, &d
+			}
+			return &g, nil
+		}
+	}
+	return nil, nil
 }
 
 // countQuestions returns the number of questions of a run's agents, also of those before a restart of the server. A

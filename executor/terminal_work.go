@@ -232,6 +232,12 @@ func (s *shell) connect(ctx context.Context) (containers.Exit, error) {
 // begin prepares the container and starts the program.
 func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) {
 	l, t := s.l, s.l.Target
+	if own := l.Initial.Terminal.Command; own != nil {
+		q := step.Question{Step: s.step, Command: own.Line(), Keeps: true}
+		if err := l.Permit(ctx, t, q, step.CommandsOf(*own), nil); err != nil {
+			return nil, err
+		}
+	}
 	free, err := t.Acquire(ctx)
 	if err != nil {
 		return nil, err

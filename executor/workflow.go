@@ -263,7 +263,9 @@ func (l *liveRun) doStep(s workflow.Step, info *step.Info) (func(context.Context
 		if s.Background {
 			timeout = s.Timeout // a server may run as long as its container
 		}
-		return l.Command(record.Command{Shell: s.Command, Background: s.Background}, timeout), nil
+		c := record.Command{Shell: s.Command, Background: s.Background}
+		info.Asks = &c
+		return l.Command(c, timeout), nil
 	}
 	return l.task(s.Task, s.Params, timeout, info)
 }

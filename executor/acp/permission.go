@@ -99,3 +99,9 @@ func readable(value any) string {
 	}
 	return strings.TrimSpace(b.String())
 }
+
+// Command returns the command line that the question is about, as the agent names it, or "".
+func (q Question) Command() string {
+	command, _ := splitInput(q.Tool.RawInput, "")
+	return command
+}

@@ -18,6 +18,10 @@ func (askedTurn) Step() string                    { return "turn-1" }
 func (askedTurn) Emit(record.Event) error         { return nil }
 func (askedTurn) Output() (stdout, err io.Writer) { return io.Discard, io.Discard }
 
+func (askedTurn) Judge(record.Command) bool { return false }
+
+func (askedTurn) Permit(context.Context, record.Command) error { return nil }
+
 func (t askedTurn) AskPermission(ctx context.Context, _ acp.Question) (string, error) {
 	select {
 	case <-t.answer:

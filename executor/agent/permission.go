@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -21,6 +22,15 @@ func (k *Process) Permit(ctx context.Context, q acp.Question) (option string, er
 	if verdict == "" || slices.Contains(k.o.Agent.Allow, q.Tool.Kind) {
 		verdict = PermissionAllow
 	}
+	if c := (record.Command{Shell: q.Command()}); c.Shell != "" && t.turn.Judge(c) {
+		if err := k.permit(ctx, t, c); err != nil {
+			t.permitted(q, PermissionDeny)
+			return optionFor(q, false), nil
+		}
+		k.granted.add(c)
+		t.permitted(q, PermissionAllow)
+		return optionFor(q, true), nil
+	}
 	if verdict == PermissionAsk {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -36,6 +46,61 @@ func (k *Process) Permit(ctx context.Context, q acp.Question) (option string, er
 	}
 	t.permitted(q, verdict)
 	return optionFor(q, verdict == PermissionAllow), nil
+}
+
+// permit applies the rules of the base to a command. The time of the turn does not go on while a person is asked.
+func (k *Process) permit(ctx context.Context, t *transcript, c record.Command) error {
+	k.mu.Lock()
+	said, clock := k.said, k.clock
+	k.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if said != nil {
+		defer context.AfterFunc(said, cancel)()
+	}
+	clock.Pause()
+	defer clock.Resume()
+	t.settle()
+	return t.turn.Permit(ctx, c)
+}
+
+// permitTerminal is permit for a command that the agent has ramus run.
+func (k *Process) permitTerminal(ctx context.Context, c record.Command) error {
+	k.mu.Lock()
+	t := k.heard
+	k.mu.Unlock()
+	if t == nil || k.granted.take(c) || !t.turn.Judge(c) {
+		return nil // without a turn nothing was said to the agent, so that its own preparations run
+	}
+	return k.permit(ctx, t, c)
+}
+
+// granted has the commands that a person permitted and the agent has not run yet.
+type granted struct {
+	mu   sync.Mutex // guards list
+	list []string
+}
+
+// maxGranted is the number of such commands.
+const maxGranted = 100
+
+func (g *granted) add(c record.Command) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.list) < maxGranted {
+		g.list = append(g.list, c.Line())
+	}
+}
+
+// take reports whether a command was permitted. It is permitted once.
+func (g *granted) take(c record.Command) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := slices.Index(g.list, c.Line())
+	if at >= 0 {
+		g.list = slices.Delete(g.list, at, at+1)
+	}
+	return at >= 0
 }
 
 // optionFor returns the id of the option that means yes or no. If an agent offers none the turn counts as cancelled,

@@ -64,6 +64,10 @@ type Turn interface {
 	// AskPermission asks a person whether the agent may do something, and returns the id of the option that the person
 	// chose.
 	AskPermission(context.Context, acp.Question) (option string, err error)
+	// Judge reports whether the rules of the base have something to say about a command, and Permit applies them. Permit
+	// returns once a person has answered, and its error is the reason for which the command may not run.
+	Judge(record.Command) bool
+	Permit(context.Context, record.Command) error
 }
 
 // Process is one process of an agent of ProtocolACP and the session in it. The run's goroutine owns it. Messages of the agent come on other
@@ -77,6 +81,7 @@ type Process struct {
 
 	o        Options
 	requests *requests
+	granted  granted
 
 	stdin  *io.PipeWriter
 	stdout *io.PipeReader

@@ -261,6 +261,10 @@ func (d *requests) start(ctx context.Context, r sdk.CreateTerminalRequest) (stri
 	} else {
 		c.Shell = r.Command
 	}
+	line := record.Command{Args: c.Args, Shell: c.Shell}
+	if err := d.k.permitTerminal(ctx, line); err != nil {
+		return "", err
+	}
 	limit := maxTerminalBytes
 	if r.OutputByteLimit != nil {
 		limit = min(max(*r.OutputByteLimit, 0), maxTerminalBytes)

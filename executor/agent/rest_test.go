@@ -22,6 +22,10 @@ type keptTurn struct {
 
 func (*keptTurn) Step() string                      { return "turn-1" }
 func (t *keptTurn) Output() (stdout, err io.Writer) { return t, io.Discard }
+func (*keptTurn) Judge(record.Command) bool         { return false }
+
+func (*keptTurn) Permit(context.Context, record.Command) error { return nil }
+
 func (*keptTurn) AskPermission(context.Context, acp.Question) (string, error) {
 	return "", nil
 }

@@ -16,6 +16,10 @@ type tellingTurn struct{ events *[]record.Event }
 
 func (tellingTurn) Step() string                    { return "turn-1" }
 func (tellingTurn) Output() (stdout, err io.Writer) { return io.Discard, io.Discard }
+func (tellingTurn) Judge(record.Command) bool       { return false }
+
+func (tellingTurn) Permit(context.Context, record.Command) error { return nil }
+
 func (tellingTurn) AskPermission(context.Context, acp.Question) (string, error) {
 	return "", nil
 }

@@ -137,6 +137,9 @@ const NoteLeftOut = "left_out"
 // NoteRecovery is the reason of an [EventNote] about an image that could not be built, and the container in its place.
 const NoteRecovery = "recovery"
 
+// NoteRule is the reason of an [EventNote] about a command that a rule of the base kept from running.
+const NoteRule = "rule"
+
 // NoteService is the reason of an [EventNote] about a service that ended by itself.
 const NoteService = "service"
 

@@ -15,7 +15,7 @@ const (
 	ReasonCommandFailed Reason = "command_failed" // a step failed and no transition handled it
 	ReasonTimedOut      Reason = "timed_out"
 	ReasonCancelled     Reason = "cancelled"
-	ReasonRejected      Reason = "rejected" // a person answered no at a gate
+	ReasonRejected      Reason = "rejected" // a person answered no at a gate, or a rule of the base does not allow a command
 	ReasonMergeConflict Reason = "merge_conflict"
 	// ReasonNotMerged means that upstream did not take the merge, or that the policy of the repository cannot be followed.
 	ReasonNotMerged Reason = "not_merged"
@@ -50,7 +50,7 @@ func (r Reason) Hint() string {
 	case ReasonCancelled:
 		return "the changes made by then are committed; `ramus retry` continues from them"
 	case ReasonRejected:
-		return "a person rejected the run at an approval gate; `ramus retry` asks again"
+		return "a person, or a rule of the base, rejected it; `ramus retry` asks again"
 	case ReasonMergeConflict:
 		return "merge or rebase the branch by hand (`ramus checkout`), push it, then `ramus merge`"
 	case ReasonNotMerged:

@@ -82,6 +82,14 @@ type Command struct {
 	Stdin io.Reader `json:"-"`
 }
 
+// Line returns the command line as people read it.
+func (c Command) Line() string {
+	if len(c.Args) > 0 {
+		return strings.Join(c.Args, " ")
+	}
+	return c.Shell
+}
+
 // TerminalCall asks for a terminal.
 type TerminalCall struct {
 	// Name is the terminal's name among those of its caller, of a-z, 0-9 and '-', at most 20. Empty means a number that

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/environment"
+	"github.com/ramus-dev/ramus/tasks/rules"
 )
 
 const (
@@ -76,6 +77,9 @@ func (r *Reader) Read(ctx context.Context, repo *gitd.Repo, base string) (Settin
 		return s, fmt.Errorf("cannot read the settings of %s: %w", repo.Name(), err)
 	}
 	s.Base, s.Commit = base, commit
+	if s.Rules, err = readRules(ctx, repo, commit); err != nil {
+		return s, fmt.Errorf("cannot read the rules of %s: %w", repo.Name(), err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.turn != turn {
@@ -121,28 +125,52 @@ type parsed struct {
 
 // readFile reads the file at a commit. blob is empty if there is none.
 func readFile(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (f parsed, blob gitd.Hash, err error) {
-	e, err := repo.Entry(ctx, string(commit), environment.Path)
-	switch {
-	case errors.Is(err, gitd.ErrNotFound), errors.Is(err, gitd.ErrInvalid): // ErrInvalid: .ramus is no folder
-		return f, "", nil
-	case err != nil:
-		return f, "", err
-	case e.Type != "blob" || e.Mode == "120000":
-		f.mistake = fmt.Sprintf("%s:1:1: this must be a file, not a %s", environment.Path, kind(e))
-		return f, e.Hash, nil
-	}
-	text, err := repo.Blob(ctx, e.Hash, environment.MaxBytes)
-	if errors.Is(err, gitd.ErrTooLarge) {
-		f.mistake = fmt.Sprintf("%s:1:1: the file has more than %d bytes", environment.Path, environment.MaxBytes)
-		return f, e.Hash, nil
-	}
-	if err != nil {
-		return f, "", err
+	text, blob, mistake, err := readText(ctx, repo, commit, environment.Path, environment.MaxBytes)
+	if err != nil || blob == "" || mistake != "" {
+		f.mistake = mistake
+		return f, blob, err
 	}
 	if f.file, err = environment.Parse(environment.Path, text); err != nil {
 		f.mistake = err.Error()
 	}
-	return f, e.Hash, nil
+	return f, blob, nil
+}
+
+// readText reads a text file at a commit. blob is empty if there is none.
+func readText(ctx context.Context, repo *gitd.Repo, commit gitd.Hash, name string, most int64) (text []byte, blob gitd.Hash, mistake string, err error) {
+	e, err := repo.Entry(ctx, string(commit), name)
+	switch {
+	case errors.Is(err, gitd.ErrNotFound), errors.Is(err, gitd.ErrInvalid): // ErrInvalid: .ramus is no folder
+		return nil, "", "", nil
+	case err != nil:
+		return nil, "", "", err
+	case e.Type != "blob" || e.Mode == "120000":
+		return nil, e.Hash, fmt.Sprintf("%s:1:1: this must be a file, not a %s", name, kind(e)), nil
+	}
+	text, err = repo.Blob(ctx, e.Hash, most)
+	if errors.Is(err, gitd.ErrTooLarge) {
+		return nil, e.Hash, fmt.Sprintf("%s:1:1: the file has more than %d bytes", name, most), nil
+	}
+	return text, e.Hash, "", err
+}
+
+// readRules returns the rules at a commit. A file with a mistake asks about every command.
+func readRules(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (rules.Set, error) {
+	if commit == "" {
+		return rules.Set{}, nil
+	}
+	text, blob, mistake, err := readText(ctx, repo, commit, rules.Path, rules.MaxBytes)
+	switch {
+	case err != nil || blob == "":
+		return rules.Set{}, err
+	case mistake != "":
+		return rules.Broken(mistake), nil
+	}
+	s, err := rules.Parse(rules.Path, text)
+	if err != nil {
+		return rules.Broken(err.Error()), nil
+	}
+	return s, nil
 }
 
 func kind(e gitd.TreeEntry) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 	"github.com/ramus-dev/ramus/tasks/environment"
+	"github.com/ramus-dev/ramus/tasks/rules"
 	"github.com/ramus-dev/ramus/tasks/service"
 )
 
@@ -44,6 +45,8 @@ type Settings struct {
 	Browser  []string
 	Services []service.Service
 	Keep     []string
+	// Rules are those of the file rules.Path of Commit.
+	Rules rules.Set
 
 	// Values has every value with its origin, in the order of the documentation.
 	Values []Value

@@ -82,6 +82,8 @@ type Owner interface {
 	Speaks(s Info) bool
 	// Foresee learns a commit that is about to become the branch's tip.
 	Foresee(commit gitd.Hash)
+	// Approve has a person answer the question of a rule, and returns once the answer is there.
+	Approve(ctx context.Context, q Question) (record.Decision, error)
 }
 
 // NewTarget returns the work tree of a caller. The base is that of the caller's branch.

@@ -19,10 +19,11 @@ import (
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/environment"
+	"github.com/ramus-dev/ramus/tasks/rules"
 )
 
 // Settings returns the settings of the target as of now. If they cannot be read, the last ones count, and without any
-// those of a repository that reaches no host.
+// those of a repository that reaches no host, and asks about every command.
 func (t *Target) Settings() settings.Settings {
 	now, err := t.runner.Settings.Read(t.runner.Context, t.Repo, t.Base)
 	t.mu.Lock()
@@ -35,6 +36,7 @@ func (t *Target) Settings() settings.Settings {
 		b := t.runner.Settings.Bounds()
 		b.Egress = nil
 		none := settings.Resolve(b, t.Repo.Name(), environment.File{})
+		none.Rules = rules.Broken("the rules of the base cannot be read")
 		return none
 	}
 	return *t.last

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/rules"
 )
 
 // TaskShell is the tasks.Shell of a step. Its commands run in the caller's container, one after another. Their changes are
@@ -37,6 +38,10 @@ func (s *TaskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	}
 	if timeout <= 0 || s.Timeout > 0 && timeout > s.Timeout {
 		timeout = s.Timeout
+	}
+	q := Question{Step: w.Info.ID, Command: command}
+	if err := w.Run.Permit(ctx, w.Target, q, rules.Shell(command), &w.approved); err != nil {
+		return tasks.Result{}, err
 	}
 	w.n++
 	id := w.ID + "." + strconv.Itoa(w.n)

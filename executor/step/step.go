@@ -48,6 +48,8 @@ type Info struct {
 	// Image, if not "", is that of the step's container. Services run next to it, in addition to the repository's.
 	Image    string
 	Services []service.Service
+	// Asks is the command line to which the rules of the base apply before the step begins. Nil means that it has none.
+	Asks *record.Command
 	// Usual has a container of another image than the repository's replaced.
 	Usual bool
 }
@@ -144,6 +146,8 @@ type Work struct {
 	visits  atomic.Int64  // tasks that its agent has run at the door
 	By      gitd.Person   // the author; without a name the run's asker
 	others  addition.Step // the additional repositories
+	// approved has the rules of the base that a person approved for the step.
+	approved []string
 }
 
 // Head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
@@ -186,6 +190,13 @@ func (l *Run) Begin(ctx context.Context, t *Target, s Info, start int, do func(c
 	if err := t.allowed(s); err != nil {
 		return workflow.StepResult{}, err
 	}
+	var approved []string
+	if s.Asks != nil { // before anything is held
+		q := Question{Step: s.ID, Command: s.Asks.Line(), Keeps: true}
+		if err := l.Permit(ctx, t, q, CommandsOf(*s.Asks), &approved); err != nil {
+			return workflow.StepResult{}, err
+		}
+	}
 	image, failed, err := l.ImageOf(ctx, t, s)
 	if err != nil {
 		return workflow.StepResult{}, err
@@ -213,7 +224,7 @@ func (l *Run) Begin(ctx context.Context, t *Target, s Info, start int, do func(c
 		return workflow.StepResult{}, err
 	}
 	w := &Work{Run: l, Target: t, Host: lease.Host, Image: lease.Container.Image, Info: s, ID: l.CommandID(s.ID, start),
-		Before: tip, Head: &Head{At: tip}, others: others}
+		Before: tip, Head: &Head{At: tip}, others: others, approved: approved}
 	l.Change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := w.start(); err != nil {
 		return workflow.StepResult{}, err

@@ -1,0 +1,95 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/text"
+	"github.com/ramus-dev/ramus/tasks/rules"
+)
+
+// Question is a question of a rule to a person.
+type Question struct {
+	Step    string // that wants to run the command
+	Words   string // the question, which names the rule and its reason
+	Command string
+	Who     []string // who may answer; empty means everybody who may answer questions of the run
+	// Keeps has the question taken up after a restart of the server, if the step has not begun.
+	Keeps bool
+}
+
+// maxAsked is the length of a command in a question, in bytes.
+const maxAsked = 2 << 10
+
+// CommandsOf returns the commands that a command line starts, for the rules of a base.
+func CommandsOf(c record.Command) []rules.Command {
+	if len(c.Args) > 0 {
+		return rules.Started(c.Args)
+	}
+	return rules.Shell(c.Shell)
+}
+
+// Permit applies the rules of a base to a command of a step. It returns once a person has answered if a rule asks. The
+// error is a [Failure] with [record.ReasonRejected] if the command may not run. approved has the rules that a person
+// approved for the step already, and may be nil. Permit adds to it.
+func (l *Run) Permit(ctx context.Context, t *Target, q Question, list []rules.Command, approved *[]string) error {
+	set := t.Settings().Rules
+	ask, deny := set.JudgeAll(list)
+	if deny != nil {
+		return l.refuse(q, deny, "")
+	}
+	for _, r := range ask {
+		if approved != nil && slices.Contains(*approved, r.ID()) {
+			continue
+		}
+		q.Words, q.Who = l.askWords(set, r), r.Who
+		q.Command = text.Clip(q.Command, maxAsked)
+		d, err := l.Owner.Approve(ctx, q)
+		switch {
+		case err != nil:
+			return err
+		case !d.Approved:
+			return l.refuse(q, r, strings.TrimSuffix(fmt.Sprintf("%s said no: %s", d.By, d.Comment), ": "))
+		}
+		if approved != nil {
+			*approved = append(*approved, r.ID())
+		}
+	}
+	return nil
+}
+
+// askWords returns the question of a rule.
+func (l *Run) askWords(set rules.Set, r *rules.Rule) string {
+	words := fmt.Sprintf("May this command run? The rule %q of the base asks", r.Name())
+	if r.Line > 0 {
+		words += fmt.Sprintf(" (%s:%d)", rules.Path, r.Line)
+	}
+	if r.Reason != "" {
+		words += ": " + r.Reason
+	}
+	if set.Mistake != "" {
+		words += "\n" + text.Clip(set.Mistake, 1<<10)
+	}
+	return words
+}
+
+// refuse journals a command that may not run, and returns the error of its step.
+func (l *Run) refuse(q Question, r *rules.Rule, why string) error {
+	words := fmt.Sprintf("the rule %q of the base does not allow this command", r.Name())
+	if r.Reason != "" {
+		words += ": " + r.Reason
+	}
+	if why != "" {
+		words = fmt.Sprintf("the rule %q asked about this command, and %s", r.Name(), why)
+	}
+	words = l.Runner.Secrets.String(words)
+	err := l.Emit(record.Event{Type: record.EventNote, Step: q.Step, Reason: record.NoteRule,
+		Message: words + "\n" + l.Runner.Secrets.String(text.Clip(q.Command, maxAsked))}, true)
+	if err != nil {
+		return err
+	}
+	return &Failure{record.ReasonRejected, words}
+}
