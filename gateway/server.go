@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/mirror"
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/credential"
@@ -66,6 +67,8 @@ type Server struct {
 	Accounts *account.Store
 	// Privacy keeps which workspaces are private. If it is nil, none can be.
 	Privacy *privacy.Store
+	// Radar finds the branches that do not merge. If it is nil, the server has one of its own.
+	Radar *radar.Radar
 	// Names keeps the names of sessions with agents. If it is nil, they have none.
 	Names *naming.Store
 	// Records signs the records about people. Nil means Git.Signer.

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -34,7 +36,7 @@ func (s *Server) setUpAlone() {
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
-	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Now: s.Now}
+	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Branches: cmp.Or(s.Radar, &radar.Radar{}), Now: s.Now}
 	parcels := &export.API{Executor: s.Executor, Find: find, Version: s.Version, Now: s.Now}
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Links: s.Links,
 		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}

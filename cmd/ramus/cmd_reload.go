@@ -18,7 +18,8 @@ SIGHUP does the same, and the server's log has the report.
 
 These keys need no restart: agents, allow, egress, engineer, env, gate, keep, limits,
 log.level, models.budget, models.*.prices, quotas, repos (but ssh_key), run_timeout,
-slack.agent, slack.channels, slack.repo, slack.rules, slack.thread_replies, timeout.
+slack.agent, slack.channels, slack.repo, slack.rules, slack.thread_replies,
+tell_conflicts, timeout.
 Containers that run keep their limits and env. Variables of the server's environment that override keys
 do so here too.`,
 		set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },

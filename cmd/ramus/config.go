@@ -100,10 +100,13 @@ type Config struct {
 	Keep      KeepConfig      `yaml:"keep"`
 	Quotas    QuotasConfig    `yaml:"quotas"`
 	Traces    TracesConfig    `yaml:"traces"`
-	Upgrade   UpgradeConfig   `yaml:"upgrade"`
-	CORS      []string        `yaml:"cors"`
-	Streams   int             `yaml:"streams"`
-	Log       LogConfig       `yaml:"log"`
+	// TellConflicts is one of all, threads and off.
+	TellConflicts string `yaml:"tell_conflicts"`
+
+	Upgrade UpgradeConfig `yaml:"upgrade"`
+	CORS    []string      `yaml:"cors"`
+	Streams int           `yaml:"streams"`
+	Log     LogConfig     `yaml:"log"`
 }
 
 // ACMEConfig configures the certificates that the server gets by itself.
@@ -420,9 +423,12 @@ func Defaults() Config {
 		Keep: KeepConfig{Branches: KeepKind{Age: Duration(720 * time.Hour)},
 			Runs:   KeepKind{Age: Duration(2160 * time.Hour), Count: 100},
 			Layers: KeepKind{Age: Duration(168 * time.Hour), Count: 2}, Artifacts: KeepKind{Age: Duration(24 * time.Hour)}},
-		Artifacts:  ArtifactsConfig{LinkTTL: Duration(links.DefaultTTL)},
-		Quotas:     QuotasConfig{People: map[string]QuotaConfig{}, Repos: map[string]QuotaConfig{}},
-		Traces:     TracesConfig{Header: "Authorization"},
+		Artifacts: ArtifactsConfig{LinkTTL: Duration(links.DefaultTTL)},
+		Quotas:    QuotasConfig{People: map[string]QuotaConfig{}, Repos: map[string]QuotaConfig{}},
+		Traces:    TracesConfig{Header: "Authorization"},
+
+		TellConflicts: tellAll,
+
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib,
 			Disk: 20 * gib, DiskFree: 512 * mib},

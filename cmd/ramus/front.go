@@ -135,7 +135,10 @@ func (i *installation) openFronts(ctx, serving context.Context) (err error) {
 	}
 	i.gateway.People = i.people
 	i.mirrors.Open(serving)
-	return i.webhooks.Open(serving)
+	if err := i.webhooks.Open(serving); err != nil {
+		return err
+	}
+	return i.teller.Open(serving)
 }
 
 // serveSocket serves the unix socket, by which the owner of the data folder may do everything.

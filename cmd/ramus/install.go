@@ -30,6 +30,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/audit"
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/chat"
+	"github.com/ramus-dev/ramus/gateway/collision"
 	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
@@ -59,6 +60,7 @@ type installation struct {
 	lfs      *lfs.Objects
 	mirrors  *mirror.Mirrors // only a lasting server opens them
 	webhooks *announce.Announcer
+	teller   *collision.Teller // only a lasting server opens it
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client   // nil if there is none
@@ -294,6 +296,7 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
 	i.mirrors.Close()
 	i.webhooks.Close()
+	i.teller.Close()
 	if i.chat != nil {
 		errs = append(errs, i.chat.Close())
 	}

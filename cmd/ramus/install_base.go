@@ -31,6 +31,8 @@ type RepoConfig struct {
 	MirrorPasswordFile string `yaml:"mirror_password_file"`
 
 	Webhooks map[string]HookConfig `yaml:"webhooks"`
+	// TellConflicts is that of the server if it is empty.
+	TellConflicts string `yaml:"tell_conflicts"`
 
 	Allow AllowConfig `yaml:"allow"`
 }

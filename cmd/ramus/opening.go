@@ -9,11 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/collision"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/mcp"
@@ -112,6 +115,7 @@ func (o *opening) readParts(context.Context) (err error) {
 	read(func() (err error) { o.oidc, err = newOIDC(c.SignIn.OIDC, secret); return err })
 	read(func() (err error) { o.forges, err = newForges(c, secret, log); return err })
 	read(func() (err error) { o.trackers, err = newTrackers(c, secret, log); return err })
+	read(func() error { return checkTelling(c) })
 	read(func() (err error) { o.upstreams, err = newUpstreams(c.Repos, o.forges); return err })
 	read(func() (err error) {
 		o.deploySecret, err = secret.value("hooks.deploy_secret", c.Hooks.DeploySecretEnv, c.Hooks.DeploySecretFile)
@@ -143,9 +147,11 @@ func (o *opening) openStores(context.Context) (err error) {
 	if o.webhooks, err = o.newAnnouncer(o.secret); err != nil {
 		return err
 	}
+	o.teller = &collision.Teller{Git: o.git, Radar: &radar.Radar{}, Log: o.log, Now: time.Now}
 	o.git.Changed = func(repo string) {
 		o.mirrors.Changed(repo)
 		o.webhooks.Changed(repo)
+		o.teller.Changed(repo)
 	}
 	return nil
 }
@@ -239,11 +245,12 @@ func (o *opening) openAccountsOfPeople(ctx context.Context) error { return o.ope
 // makeGateway makes the HTTP interface over the open rooms.
 func (o *opening) makeGateway() {
 	c := o.config
+	o.connectTeller()
 	o.gateway = &gateway.Server{
 		Executor: o.executor, Git: o.git, Mirrors: o.mirrors, Models: o.models, Budget: o.budget,
 		Chat: o.chat, Hooks: o.forges.hooks(), Tickets: o.trackers.hooks, GitHub: o.forges.hub.client,
 		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, Privacy: o.privacy, ForgeKeys: o.personal,
-		Names: o.names,
+		Names: o.names, Radar: o.teller.Radar,
 		Links: o.links, Preview: o.preview, Traces: o.traces, Secrets: o.set, Log: o.log,
 		Version: buildVersion(), Engine: o.engine.Name(),
 		URL: c.URL, Domain: o.domain, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret,

@@ -19,7 +19,7 @@ import (
 var reloadable = []string{
 	"agents", "allow", "egress", "engineer", "env", "gate", "keep", "limits", "log.level", "models.budget",
 	"models.*.prices", "quotas", "repos",
-	"run_timeout", "slack.agent", "slack.channels", "slack.repo", "slack.rules", "slack.thread_replies", "timeout",
+	"run_timeout", "slack.agent", "slack.channels", "slack.repo", "slack.rules", "slack.thread_replies", "tell_conflicts", "timeout",
 }
 
 // restarting are keys below reloadable ones that need a restart, because they name secrets that have to be known before
@@ -132,6 +132,9 @@ func (i *installation) now() *Config {
 
 // apply gives all parts their options of a configuration. It changes nothing after an error.
 func (i *installation) apply(c Config) error {
+	if err := checkTelling(c); err != nil {
+		return err
+	}
 	bounds, err := newBounds(c, i.executor.Image)
 	if err != nil {
 		return err

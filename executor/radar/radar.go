@@ -90,6 +90,8 @@ type Question struct {
 	Sees func(branch string) bool
 	// Of names a branch to which the conflicts are limited. Empty means all.
 	Of string
+	// Among limits the pairs to those with at least one branch for which it returns true. Nil means all.
+	Among func(branch string) bool
 }
 
 // Look returns the live branches of a repository and their conflicts. Returns [gitd.ErrNotFound] if the repository has
@@ -143,6 +145,9 @@ func (r *Radar) look(ctx context.Context, q Question) (Report, error) {
 	pairs, err := rep.pairs(q.Of)
 	if err != nil {
 		return rep, err
+	}
+	if q.Among != nil {
+		pairs = among(pairs, q.Among)
 	}
 	if rep.Merged, err = m.merge(ctx, q.Repo, rep.Commit, pairs); err != nil {
 		return rep, err
@@ -209,6 +214,18 @@ func (rep *Report) pairs(of string) ([]pair, error) {
 		}
 	}
 	return list, nil
+}
+
+// among returns the pairs with at least one branch for which has returns true.
+func among(pairs []pair, has func(branch string) bool) []pair {
+	known := map[string]bool{}
+	of := func(branch string) bool {
+		if _, asked := known[branch]; !asked {
+			known[branch] = has(branch)
+		}
+		return known[branch]
+	}
+	return slices.DeleteFunc(pairs, func(p pair) bool { return !of(p.one) && !of(p.other) })
 }
 
 // merge merges the pairs whose result is not known, and returns their number.

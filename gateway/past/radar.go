@@ -49,6 +49,6 @@ func (api *API) Radar(ctx context.Context, who route.Who, q Radar) (radar.Report
 	if err != nil {
 		return radar.Report{}, err
 	}
-	return api.branches.Look(ctx, radar.Question{Repo: repo, Now: api.Now(), Of: branch,
+	return api.Branches.Look(ctx, radar.Question{Repo: repo, Now: api.Now(), Of: branch,
 		Sees: func(branch string) bool { return who.SeesBranch(repo.Name(), branch) }})
 }

@@ -23,8 +23,8 @@ type API struct {
 	// Privacy keeps which callers are private. Nil means none.
 	Privacy workspace.Privacy
 	Now     func() time.Time
-
-	branches radar.Radar
+	// Branches finds the branches that do not merge.
+	Branches *radar.Radar
 }
 
 // Routes returns the routes.
