@@ -135,7 +135,7 @@ var inside = map[string][]string{
 	"gateway/chat": {"executor", "executor/record", "gateway/catalog", "gateway/collision", "gateway/engineer", "gateway/fallback",
 		"gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route",
 		"gateway/slack", "gitd"},
-	"gateway/client": {"executor", "executor/backup", "executor/provenance", "executor/prune", "executor/quota", "executor/radar",
+	"gateway/client": {"executor", "executor/backup", "executor/export", "executor/provenance", "executor/prune", "executor/quota", "executor/radar",
 		"executor/record", "executor/replay", "executor/secret", "executor/trial",
 		"gateway", "gateway/conversation", "gateway/credential", "gateway/engineer", "gateway/evidence", "gateway/export", "gateway/mcp", "gateway/past",
 		"gateway/preview", "gateway/route", "gateway/session", "gateway/signin", "gateway/terminal",

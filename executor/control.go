@@ -155,6 +155,9 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	case r.Kind == record.KindRequest:
 		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was answered, nothing was run for it", r.Name(),
 			record.ErrConflict)
+	case r.Imported != nil:
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was imported, and its request is no request of this server",
+			r.Name(), record.ErrConflict)
 	case !r.Ended():
 		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), record.ErrConflict)
 	case x.unsealed(r):

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/ramus-dev/ramus/executor/export"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -12,5 +13,12 @@ func (x *Executor) Exporter(repo *gitd.Repo) *export.Exporter {
 	return &export.Exporter{Runs: x, Repo: repo, Dir: x.exports(), Bot: x.Bot, Now: x.Now}
 }
 
-// exports is the folder of files that are being exported. The executor empties it when it starts.
+// Importer returns the importer of the server.
+func (x *Executor) Importer() *export.Importer {
+	return &export.Importer{Git: x.Git, Store: x.artifacts, Dir: x.exports(), Bot: x.Bot, Now: x.Now,
+		Claim: x.index.Claim, Index: x.index.Put,
+		Taken: func(c record.Caller) bool { return len(x.index.OfCaller(c)) > 0 }}
+}
+
+// exports is the folder of files that are being exported or imported. The executor empties it when it starts.
 func (x *Executor) exports() string { return filepath.Join(x.Data, "exports") }

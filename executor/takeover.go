@@ -18,6 +18,9 @@ func (p *plan) takeOver(ctx context.Context, r record.Request) error {
 	if err != nil {
 		return err
 	}
+	if of.Imported != nil {
+		return fmt.Errorf("%w request: the results of %s are those of another server", record.ErrInvalid, of.Name())
+	}
 	if of.Repo != p.run.Repo {
 		return fmt.Errorf("%w request: %s is a run on %s, not on %s", record.ErrInvalid, of.Name(), of.Repo, p.run.Repo)
 	}

@@ -110,6 +110,7 @@ var expected = map[string]row{
 	"GET /api/runs/{run}/replay":       {route.AccessRead, "repo", "/api/runs/RUN/replay", ""},
 	"GET /api/runs/{run}/export":       {route.AccessRead, "repo", "/api/runs/RUN/export", ""},
 	"GET /api/callers/{caller}/export": {route.AccessRead, "repo", "/api/callers/run:subject/export", ""},
+	"POST /api/import":                 {route.AccessAdmin, "", "/api/import?repo=none", "no bundle"},
 	"POST /api/bisect":                 {route.AccessWrite, "repo", "/api/bisect", `{"repo":"team/app","command":{"shell":"true"}}`},
 	"GET /api/runs":                    {route.AccessRead, "list", "/api/runs", ""},
 	"POST /api/runs": {route.AccessWrite, "repo", "/api/runs",

@@ -314,6 +314,10 @@ func (r *Repo) adopt(ctx context.Context, b *Received) error {
 	}
 	r.pushing.RLock()
 	defer r.pushing.RUnlock()
+	return r.adoptPacks(b)
+}
+
+func (r *Repo) adoptPacks(b *Received) error {
 	packs, err := filepath.Glob(filepath.Join(b.Repo.dir, pack.Folder, "pack-*.pack"))
 	if err != nil {
 		return err
@@ -327,6 +331,33 @@ func (r *Repo) adopt(ctx context.Context, b *Received) error {
 		}
 	}
 	return nil
+}
+
+// CreateFrom makes a repository with the objects of a bundle. Its base is a branch at a commit of these. There is never
+// half a repository.
+func (s *Server) CreateFrom(ctx context.Context, name string, b *Received, branch string, base Hash) (*Repo, error) {
+	err := CheckRef("refs/heads/" + branch)
+	var r *Repo
+	if err == nil {
+		r, err = s.createWith(ctx, name, func(dir string) error {
+			made := s.openNursling(dir)
+			defer made.release()
+			if err := made.adoptPacks(b); err != nil {
+				return err
+			}
+			for _, args := range [][]string{{"symbolic-ref", "HEAD", "refs/heads/" + branch},
+				{"update-ref", "refs/heads/" + branch, string(base)}} {
+				if err := s.git.Run(ctx, gitcmd.Command{Repo: dir, Args: args}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot create %.120q: %w", name, err)
+	}
+	return r, nil
 }
 
 // adoptPack takes a pack into the repository. path has no suffix.

@@ -27,6 +27,8 @@ type NewCommit struct {
 	Message           string
 	// Signer signs the commit. Nil means [Server.Signer].
 	Signer *CommitSigner
+	// Unsigned leaves the commit without a signature, also that of the server.
+	Unsigned bool
 }
 
 // File is one file to be written.
@@ -66,9 +68,11 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	data, err := r.server.encodeCommit(r.newCommit(c, tree), c.Signer)
-	if err != nil {
-		return "", err
+	data := r.newCommit(c, tree).Encode()
+	if !c.Unsigned {
+		if data, err = r.server.encodeCommit(r.newCommit(c, tree), c.Signer); err != nil {
+			return "", err
+		}
 	}
 	h, err := w.AddNew("commit", data)
 	if err != nil {

@@ -29,7 +29,7 @@ func commands() []command {
 	return []command{
 		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(),
 		logCommand(), diffCommand(), whyCommand(), bisectCommand(), radarCommand(), evidenceCommand(),
-		artifactsCommand(), watchCommand(), mergeCommand(), undoCommand(), pickCommand(), replayCommand(), forkCommand(), exportCommand(),
+		artifactsCommand(), watchCommand(), mergeCommand(), undoCommand(), pickCommand(), replayCommand(), forkCommand(), exportCommand(), importCommand(),
 		applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),

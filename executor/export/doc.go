@@ -10,4 +10,8 @@
 //
 // A parcel has only what is committed. A run that has not ended has its commits in it, and its record as far as it was
 // sealed; the manifest says so. Nothing in the repository changes by an export.
+//
+// All of a file that comes in is hostile. An [Importer] receives its objects in a repository of their own, and compares
+// the manifest, the refs and the records before it changes anything. Imported runs have ended, verify nothing, and carry
+// no right, no question and no secret. Their record is unsigned, on top of that of the other server.
 package export

@@ -59,10 +59,12 @@ type Manifest struct {
 	Files      []ManifestFile     `json:"files"`
 	Egress     []ManifestEgress   `json:"egress,omitempty"`
 	Unverified []string           `json:"unverified,omitempty"` // sentences about work that could not be run, checked or kept
-	CreatedAt  time.Time          `json:"created_at,omitzero"`
-	StartedAt  time.Time          `json:"started_at,omitzero"` // zero if it ended before its turn
-	EndedAt    time.Time          `json:"ended_at,omitzero"`   // zero while it waits for a person
-	DurationMS int64              `json:"duration_ms"`         // from StartedAt to EndedAt
+	// Imported is set for a run of another server. Everything else but it, and the verdict, is the word of that server.
+	Imported   *Imported `json:"imported,omitempty"`
+	CreatedAt  time.Time `json:"created_at,omitzero"`
+	StartedAt  time.Time `json:"started_at,omitzero"` // zero if it ended before its turn
+	EndedAt    time.Time `json:"ended_at,omitzero"`   // zero while it waits for a person
+	DurationMS int64     `json:"duration_ms"`         // from StartedAt to EndedAt
 }
 
 // Verdict reports whether the files that a run left on its branch were checked.

@@ -93,10 +93,24 @@ type Run struct {
 	Secrets []string `json:"secrets,omitempty"`
 	// Required are the checks that must have passed on the last change for the run to be verified, as the repository's
 	// configuration had them when the run was claimed.
-	Required  []RequiredCheck `json:"required,omitempty"`
-	CreatedAt time.Time       `json:"created_at"`
-	StartedAt time.Time       `json:"started_at,omitzero"`
-	EndedAt   time.Time       `json:"ended_at,omitzero"`
+	Required []RequiredCheck `json:"required,omitempty"`
+	// Imported is set for a run of another server, which only the words of that server prove.
+	Imported  *Imported `json:"imported,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+}
+
+// Imported is the origin of a run that came in a file of another server.
+type Imported struct {
+	Origin string `json:"origin,omitempty"` // the address of the server, as the file has it; empty if it had none
+	Run    string `json:"run"`              // CALLER/RUN there
+	Asker  string `json:"asker,omitempty"`  // the name of the person who asked there
+	// Verdict is the one that the file has. The run is unverified here.
+	Verdict  Verdict     `json:"verdict,omitempty"`
+	Exported string      `json:"exported_by"` // by whom, as the file has it
+	By       gitd.Person `json:"by"`          // who imported it here
+	Time     time.Time   `json:"time"`        // of the import
 }
 
 // RequiredCheck is a check that a repository's configuration requires.

@@ -15,4 +15,6 @@ const (
 	TrailerRepo = "Ramus-Repository"
 	// TrailerUndoes is only in commits that take the work of a run out of a branch. It names the run as CALLER/RUN.
 	TrailerUndoes = "Ramus-Undoes"
+	// TrailerImported is only in records of runs that came in a file of another server. It names the run there.
+	TrailerImported = "Ramus-Imported"
 )

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 
+	parcel "github.com/ramus-dev/ramus/executor/export"
 	"github.com/ramus-dev/ramus/gateway/export"
 )
 
@@ -33,4 +35,17 @@ func (c *Client) Export(ctx context.Context, of string, one bool, q export.Query
 		return about, broken(ctx, err)
 	}
 	return about, nil
+}
+
+// Import sends an export of another server.
+func (c *Client) Import(ctx context.Context, q export.Import, in io.Reader) (done parcel.Imported, err error) {
+	resp, err := c.send(ctx, "POST", "/api/import"+query(q), in, http.Header{"Content-Type": {export.MediaBundle}})
+	if err != nil {
+		return done, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&done); err != nil {
+		return done, fmt.Errorf("cannot read the server's answer: %w", err)
+	}
+	return done, nil
 }

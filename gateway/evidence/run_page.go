@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,7 +144,7 @@ func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPa
 		p.Doing = api.doing(c, r)
 		p.Ports = api.portLinks(c, r)
 	}
-	p.Facts = append(api.facts(c, r, m, policy), api.replayFacts(c, r)...)
+	p.Facts = slices.Concat(importFacts(r), api.facts(c, r, m, policy), api.replayFacts(c, r))
 	api.showWays(c, p, r, m)
 	return p, nil
 }
@@ -296,6 +297,23 @@ func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *r
 		add("Model", text, false)
 	}
 	return list
+}
+
+// importFacts returns the row about the server from which a run was imported.
+func importFacts(r record.Run) []fact {
+	i := r.Imported
+	if i == nil {
+		return nil
+	}
+	text := fmt.Sprintf("%s of %s, exported by %s, imported at %s. It is the word of that server", i.Run,
+		cmp.Or(i.Origin, "a server without an address"), cmp.Or(i.Exported, "nobody it names"), render.Time(i.Time))
+	if i.Verdict != "" {
+		text += ", which said: " + string(i.Verdict)
+	}
+	if i.Asker != "" {
+		text += "; asked there by " + i.Asker
+	}
+	return []fact{{"Imported", render.ClipClean(text, 1000), false}}
 }
 
 // replayFacts returns the row about the last replay of a run, if there was one.

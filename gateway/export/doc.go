@@ -1,4 +1,4 @@
-// Package export serves the work of callers as files that git clone opens. Package executor/export makes them.
+// Package export serves the work of callers as files that git clone opens. It takes such files in. Package executor/export does the work.
 //
 // # Invariants
 //

@@ -63,6 +63,7 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/api/callers/{caller}/export", Access: route.AccessRead,
 			Summary: "A caller with its branch and the records of its runs, as a file that git clone opens",
 			Query:   Query{}, Media: MediaBundle, Handle: api.caller},
+		api.importRoute(),
 	}
 }
 
