@@ -3,6 +3,9 @@
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
+# With the flags of the programs that tests start, the standard library is compiled once for these and for tools.
+GOTOOL = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
+
 .DEFAULT_GOAL := help
 .PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-time smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart release clean
 .NOTPARALLEL:
@@ -76,7 +79,7 @@ test-quick: ## run the short tests, without set-up, race detector or lint
 # -count=1, because the go command does not see a container engine, an image or a program that a test builds.
 # -p is one more than the number of processors, because tests wait for containers and servers more than they compute.
 # -vet=off, because lint runs go vet. Test programs are linked without tables for debuggers, which is sooner.
-GOTESTSUM = mkdir -p bin && go tool gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --jsonfile bin/tests.json \
+GOTESTSUM = mkdir -p bin && $(GOTOOL) -o bin/gotestsum gotest.tools/gotestsum && bin/gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --jsonfile bin/tests.json \
 	--post-run-command scripts/cannot-run.sh
 # GORACE: a program with the race detector would sleep for a second before it exits, which 110 packages do, and the programs that
 # their tests start. Less is enough, because tests wait for their goroutines.
@@ -119,7 +122,7 @@ setup: ## install the packages and start the Docker engine that make test needs
 # RACE=-race lets go vet and staticcheck reuse the packages that the tests compile with the race detector.
 lint: ## run go vet and staticcheck
 	go vet $(RACE) ./...
-	@go build -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	@$(GOTOOL) -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	GOFLAGS=$(RACE) bin/staticcheck ./...
 
 cover: ## measure the statements that the tests reach, by room

@@ -76,7 +76,8 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	defer lock.Close()
-	cmd := exec.Command("go", "build", "-o", program, module+"/"+pkg)
+	// The flags are those of the Makefile's programs, whose compiled packages it then has in common with this one.
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, module+"/"+pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, said)
