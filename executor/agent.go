@@ -190,7 +190,8 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 		events = append(events, e)
 	}
 	prompts := r.Prompts(events)
-	call := &record.AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session}
+	call := &record.AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session,
+		Plan: r.Agent.Plan}
 	if len(call.Prompt) > a.MaxPrompt() {
 		// Each was short enough, but all of them are not. They become a file.
 		call.Files = []record.Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}

@@ -93,7 +93,7 @@ func (t *turn) speak(ctx context.Context, w *step.Work) (step.Outcome, error) {
 	case err != nil:
 		exit.Code = 1
 	}
-	if err != nil && !graceful || !t.l.unheard() || !t.process.Lasts() {
+	if err != nil && !graceful || t.planning || !t.l.unheard() || !t.process.Lasts() {
 		// End the process before its memory is read, which it may still be writing.
 		left := t.endProcess()
 		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp

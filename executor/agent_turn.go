@@ -34,6 +34,7 @@ type conversation struct {
 	checkups []checkup
 	process  *agent.Process // of agent.ProtocolACP, for the next turn; may be nil
 	clock    *agent.Clock   // of the turn in process
+	planned  string         // the plan that a person approved, for the first turn after it
 	// browser is the agent's own while it works. With an agent of agent.ProtocolACP it stays as long as process.
 	browser *browse.Interactive
 }
@@ -58,6 +59,15 @@ func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 }
 
 func (c *conversation) run(ctx context.Context) error {
+	if c.l.Initial.Agent.Plan {
+		failed, err := c.plan(ctx)
+		switch {
+		case err != nil:
+			return err
+		case failed != nil:
+			return errors.Join(c.giveUp(), failed)
+		}
+	}
 	for n := 1; ; n++ {
 		failed, err := c.turn(ctx, n)
 		switch {
@@ -108,10 +118,14 @@ var errUnsaid = errors.New("nothing is said any more")
 
 // turn runs the agent once. failed is the reason if it did not succeed.
 func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
-	l := c.l
 	id := "turn-" + strconv.Itoa(n)
 	t := &turn{conversation: c, id: id, first: n == 1, from: c.heardBefore(id)}
-	info := step.Info{ID: id, Kind: string(record.KindAgent), Hear: t.hear}
+	return c.take(ctx, t, step.Info{ID: id, Kind: string(record.KindAgent), Hear: t.hear})
+}
+
+// take runs the agent for a turn. failed is the reason if it did not succeed.
+func (c *conversation) take(ctx context.Context, t *turn, info step.Info) (failed, err error) {
+	l, id := c.l, t.id
 	l.Lock()
 	err = t.hear(&info)
 	l.Unlock()
@@ -161,6 +175,11 @@ func (c *conversation) heardBefore(id string) int {
 // liveRun.mu held, so that prompts can change until then.
 func (t *turn) hear(s *step.Info) error {
 	q := t.l.Initial.Queue(t.l.EventsLocked())
+	if t.planning { // the next turn hears the same prompts
+		t.all, t.now = q.Prompts[:t.fit(q)], q.Prompts[:t.fit(q)]
+		s.Command = t.a.Name + ": plan " + t.about()
+		return nil
+	}
 	upto := q.Heard
 	if !slices.ContainsFunc(t.l.EventsLocked(), func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == t.id }) {
 		upto = t.fit(q)
@@ -193,11 +212,13 @@ func (c *conversation) fit(q record.Queue) int {
 // turn is one invocation of the agent.
 type turn struct {
 	*conversation
-	id    string          // of the step
-	first bool            // of the run
-	from  int             // prompts that the agent had got before
-	all   []record.Prompt // all prompts so far, with this turn's
-	now   []record.Prompt // the prompts that are new in this turn
+	id    string // of the step
+	first bool   // of the run
+	// planning turns make a plan. Their changes are thrown away.
+	planning bool
+	from     int             // prompts that the agent had got before
+	all      []record.Prompt // all prompts so far, with this turn's
+	now      []record.Prompt // the prompts that are new in this turn
 }
 
 // about returns the subject of the turn, which is its prompts or its given title.
@@ -214,6 +235,12 @@ func (t *turn) text() string {
 }
 
 func (t *turn) withNote(text string) string {
+	switch {
+	case t.planning:
+		text = planPrompt(text)
+	case t.first && t.planned != "":
+		text += "\n\n" + t.planned
+	}
 	if note := t.l.conflictBefore(); t.first && note != "" {
 		return note + "\n\n" + text
 	}
@@ -320,6 +347,9 @@ func (t *turn) prepare(ctx context.Context, w *step.Work, browser bool) (*contai
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
 	c := &containers.Command{ID: w.ID, Args: t.a.Command, Timeout: t.a.Timeout, Env: t.env(browser)}
+	if t.planning {
+		c.Env = append(c.Env, planEnv)
+	}
 	if len(t.a.Resume) > 0 && (known || !t.first) {
 		c.Args = t.a.Resume
 	}

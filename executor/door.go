@@ -52,6 +52,10 @@ func (x *Executor) door(t *step.Target) http.Handler {
 		more[prefix] = handler(Visitor{Caller: t.Caller, t: t, x: x})
 	}
 	return out.Door(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if t.ReadOnly() && (strings.HasSuffix(r.URL.Path, "/git-receive-pack") || r.URL.Query().Get("service") == "git-receive-pack") {
+			http.Error(w, "ramus: nothing is pushed while a plan is made", http.StatusForbidden)
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, "/"+t.Repo.Name()+".git/") {
 			git.ServeHTTP(w, r)
 			return

@@ -162,7 +162,8 @@ func (l *liveRun) once(ctx context.Context, info step.Info, do func(context.Cont
 		res, f, err = l.TakeUp(ctx, l.Target, info, b, do)
 		switch {
 		case err != nil || f == step.Ended:
-		case f == step.Unheard && l.stdin == nil && info.Kind == string(record.KindAgent), l.repeatable(info):
+		case f == step.Unheard && l.stdin == nil && info.Kind == string(record.KindAgent), l.repeatable(info),
+			info.Discard && b.Starts < step.Losses:
 			// The run's record has everything that the step is given.
 			res, err = l.Begin(ctx, l.Target, info, b.Starts+1, do)
 		default:

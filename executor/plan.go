@@ -284,12 +284,12 @@ func (p *plan) setWork(ctx context.Context, r record.Request) error {
 
 // setAgent fills in a plan for an agent.
 func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
-	if call.Name == "" && p.repo != nil {
+	if p.repo != nil {
 		s, err := p.x.Settings.Read(ctx, p.repo, p.run.Base)
 		if err != nil {
 			return err
 		}
-		call.Name = s.Agent
+		call.Name, call.Plan = cmp.Or(call.Name, s.Agent), call.Plan || s.Plan
 	}
 	a, err := p.x.agent(call.Name)
 	if err != nil {

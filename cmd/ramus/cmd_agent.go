@@ -33,6 +33,9 @@ The changes of the agent are committed after every turn. Text that arrives
 meanwhile (ramus say) is its next turn. The agent's checks run after the last
 turn. An interrupt stops the run.
 
+With --plan the first turn makes a plan, and its changes are thrown away. The run
+shows the plan and waits for ramus approve. --comment has remarks for the agent.
+
   ramus agent new --repo app -- make the tests pass
   ramus agent fancy-mallard -- now do the same for the other package`,
 		rest: true,
@@ -42,6 +45,7 @@ turn. An interrupt stops the run.
 			fs.Var(&forkFlag{&r.Fork}, "fork",
 				"`CALLER[@COMMIT]`, or CALLER@STEP, from which a new caller starts, with the memory of its agents")
 			fs.StringVar(&call.Name, "agent", "", "`name` of the agent (default the only one)")
+			fs.BoolVar(&call.Plan, "plan", false, "make a plan first, and work once a person has approved it")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
 			setWith(fs, &r.With)
 			setGroup(fs, &r.Group, &r.CancelPrevious)

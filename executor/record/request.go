@@ -219,6 +219,9 @@ type AgentCall struct {
 	// Session labels the agent's memory. Calls of one caller and agent with the same label continue one session. Empty is a
 	// label too, and the only one for agents of ProtocolText.
 	Session string `json:"session,omitempty"`
+	// Plan has the agent make a plan first. Its changes are thrown away then, and it works once a person has approved the
+	// plan.
+	Plan bool `json:"plan,omitempty"`
 	// Files are given to the agent outside the work tree. The run's ref keeps them.
 	Files []Attachment `json:"files,omitempty"`
 }

@@ -41,6 +41,7 @@ type Settings struct {
 	// Checks is nil if the file has none. An agent's own are used then.
 	Checks   []environment.Check
 	Agent    string // empty if the file names none
+	Plan     bool
 	Merge    environment.Merge
 	Browser  []string
 	Services []service.Service
@@ -133,6 +134,8 @@ func Resolve(b Bounds, repo string, f environment.File) Settings {
 	}
 	r.checks()
 	r.agent()
+	s.Plan = f.Plan
+	r.own("plan", s.Plan, false)
 	r.merge(repo)
 	s.Browser = f.Browser
 	if len(f.Browser) > 0 {

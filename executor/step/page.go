@@ -135,6 +135,9 @@ func (w *Work) Identify(ctx context.Context, check string) error {
 
 // commitSoFar commits the work tree in the middle of the step, and returns where the branch is then.
 func (w *Work) commitSoFar(ctx context.Context, subject string) (commit, tree gitd.Hash, err error) {
+	if w.Info.Discard {
+		return "", "", fmt.Errorf("%w: nothing is committed while a plan is made", record.ErrConflict)
+	}
 	w.Head.mu.Lock()
 	defer w.Head.mu.Unlock()
 	// Without the trailer of an exit code, since the step has not ended with this commit.

@@ -50,6 +50,8 @@ type Info struct {
 	Services []service.Service
 	// Asks is the command line to which the rules of the base apply before the step begins. Nil means that it has none.
 	Asks *record.Command
+	// Discard throws the changes of the step away. Nothing is committed.
+	Discard bool
 	// Usual has a container of another image than the repository's replaced.
 	Usual bool
 }
@@ -480,9 +482,12 @@ func (w *Work) RecordLocked(ctx context.Context, o Outcome, commit committer) (w
 	w.Out.Save()
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
-	var made worktree.Committed
-	err := w.commitAdditions(cctx, &o)
-	if err == nil {
+	made := worktree.Committed{Tip: w.Before, At: w.Before}
+	var err error
+	if !w.Info.Discard {
+		err = w.commitAdditions(cctx, &o)
+	}
+	if err == nil && !w.Info.Discard {
 		made, err = commit(cctx, w.Host, w.Head.At, w.author(), w.message(o), nil)
 	}
 	less := false // the commit lacks files, and they are gone with the container

@@ -36,6 +36,7 @@ type Target struct {
 	// last has the settings as they were last read. prepared is the id of the container that is prepared by them.
 	last     *settings.Settings
 	prepared string
+	readOnly bool           // its container may not push
 	Others   addition.Trees // of the caller's additional repositories; it guards itself
 }
 
@@ -170,4 +171,18 @@ func (t *Target) TakeDeps() string {
 	found := t.deps
 	t.deps = ""
 	return found
+}
+
+// SetReadOnly says whether pushes of the target's container are refused.
+func (t *Target) SetReadOnly(on bool) {
+	t.mu.Lock()
+	t.readOnly = on
+	t.mu.Unlock()
+}
+
+// ReadOnly reports whether pushes of the target's container are refused.
+func (t *Target) ReadOnly() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.readOnly
 }

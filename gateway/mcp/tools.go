@@ -345,6 +345,7 @@ func (api *API) sessionTools(who route.Who) []usableTool {
 		Repo   string `json:"repo"`
 		Base   string `json:"base"`
 		Agent  string `json:"agent"`
+		Plan   bool   `json:"plan"`
 		Caller string `json:"caller"`
 		Wait   *bool  `json:"wait"`
 	}
@@ -364,7 +365,8 @@ func (api *API) sessionTools(who route.Who) []usableTool {
 				Description: `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request hand over a task instead.`,
 				Schema: catalog.Object(`"prompt":`+
 					catalog.PromptProperty("What is to be done, complete in itself.")+`,"repo":`+catalog.RepoProperty+
-					`,"base":`+catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+`,`+wait, "prompt"),
+					`,"base":`+catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+
+					`,"plan":{"type":"boolean","description":"The agent makes a plan first, and begins once a person has approved it."},`+wait, "prompt"),
 			},
 			Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -372,7 +374,7 @@ func (api *API) sessionTools(who route.Who) []usableTool {
 				if err := c.read(&a); err != nil {
 					return toolResult{}, err
 				}
-				r := record.Request{Repo: a.Repo, Base: a.Base, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}}
+				r := record.Request{Repo: a.Repo, Base: a.Base, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt, Plan: a.Plan}}
 				if err := api.Find.Bind(ctx, who, &r); err != nil {
 					return toolResult{}, err
 				}

@@ -39,6 +39,8 @@ type File struct {
 	Checks []Check
 	// Agent is the coding agent that gets prompts that name none.
 	Agent string
+	// Plan has agents make a plan first, which a person approves before they work.
+	Plan bool
 	// Merge says where work is merged. Empty means unset.
 	Merge Merge
 	// Browser lists the files, or patterns of files, with specs of pages that browser_test checks.

@@ -35,7 +35,7 @@ var format = document.Format{
 // keys are the keys of a file. docs/environment.md describes them.
 var keys = []string{"image", "dockerfile", "devcontainer", "setup", "start", "env", "secrets", "egress", "limits",
 	"timeout", "dependencies",
-	"checks", "agent", "merge", "browser", "services", "keep"}
+	"checks", "agent", "plan", "merge", "browser", "services", "keep"}
 
 var (
 	limitKeys      = []string{"memory", "cpus", "pids", "tmp", "file_size", "output", "disk"}
@@ -149,6 +149,8 @@ func (r *reader) file(v *document.Value) (f File) {
 	f.Dependencies = r.dependencies(v.Get("dependencies"))
 	f.Checks = r.checks(v.Get("checks"))
 	f.Agent = r.matching(v.Get("agent"), "agent", validAgent, "lower-case letters, digits and hyphens, at most 40")
+	r.places["plan"] = v.Get("plan")
+	f.Plan = r.Flag(v.Get("plan"), "plan", false)
 	r.places["merge"] = v.Get("merge")
 	f.Merge = Merge(r.Choice(v.Get("merge"), "merge", Merges, ""))
 	f.Browser = r.paths(v.Get("browser"), "browser")
