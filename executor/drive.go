@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/index"
+	"github.com/ramus-dev/ramus/executor/recall"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -114,8 +115,12 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		if timeout <= 0 && !c.Background {
 			timeout = l.Timeout()
 		}
-		return nil, l.single(ctx, step.Info{ID: "exec", Kind: string(workflow.KindShell), Command: l.Initial.Command,
-			Background: c.Background, Asks: &c}, l.Command(c, timeout))
+		info := step.Info{ID: "exec", Kind: string(workflow.KindShell), Command: l.Initial.Command,
+			Background: c.Background, Asks: &c}
+		if c.Pure {
+			info.Recall = &recall.Subject{Shell: c.Shell, Args: c.Args, Dir: c.Dir}
+		}
+		return nil, l.single(ctx, info, l.Command(c, timeout))
 	case record.KindTask:
 		info := step.Info{ID: l.Initial.Task.Name, Kind: string(workflow.KindTask), Task: l.Initial.Task.Name}
 		do, err := l.task(l.Initial.Task.Name, record.Marshal(l.Initial.Task.Params), l.Timeout(), &info)

@@ -113,6 +113,9 @@ type Executor struct {
 	// Layers bounds the disk space of all base layers, in bytes. The default is 20 GiB. Base layers are used if the
 	// fleet has a Keeper.
 	Layers int64
+	// Hides reports whether the work of a caller is hidden from others. Results of its checks are not theirs. It must not
+	// wait. Nil hides nothing.
+	Hides func(c record.Caller) bool
 	// Observe is called with each run that has ended and its events, which it must not change. ObserveTold is called when
 	// the origin of a run knows its end. They must not wait. Nil means that nothing is called.
 	Observe     func(record.Run, []record.Event)
@@ -137,12 +140,13 @@ type Executor struct {
 	outcomes  outcomes
 	applied   atomic.Pointer[Options] // nil until the first Apply
 
-	commands, commits atomic.Int64
-	trees             *worktree.Store
-	deps              *deps.Cache
-	bases             *upstream.Bases
-	services          *services.Starter
-	builder           *images.Builder
+	commands, commits       atomic.Int64
+	checksRun, checksReused atomic.Int64
+	trees                   *worktree.Store
+	deps                    *deps.Cache
+	bases                   *upstream.Bases
+	services                *services.Starter
+	builder                 *images.Builder
 
 	mu      sync.Mutex // guards all below
 	closed  bool
@@ -458,6 +462,9 @@ type Stats struct {
 	Hashed    int64            `json:"hashed"`
 	Portable  map[string]int64 `json:"portable,omitempty"`
 	Layers    int64            `json:"layers"`
+	// ChecksRun are the checks that ran, ChecksReused those whose results were known.
+	ChecksRun    int64 `json:"checks_run"`
+	ChecksReused int64 `json:"checks_reused"`
 	// BranchLayers were made since start, of branches that differ much from their base.
 	BranchLayers int64 `json:"branch_layers"`
 	Mounted      int64 `json:"mounted"`

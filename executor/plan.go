@@ -64,6 +64,8 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		From:      r.From,
 		Group:     r.Group,
 		Parent:    r.Of,
+		Apart:     r.Apart,
+		Fresh:     r.Fresh || r.Apart || r.Of != "", // a person who retries wants to see it again
 		CreatedAt: x.Now().UTC(),
 	}
 	for _, h := range handed {
@@ -254,6 +256,10 @@ func (p *plan) setWork(ctx context.Context, r record.Request) error {
 		var err error
 		if c.Env, err = envNames(c.Env); err != nil {
 			return err
+		}
+		if c.Pure && (len(c.Env) > 0 || c.Stdin != nil || c.Background) {
+			return fmt.Errorf("%w request: a pure command has no variables, no input, and does not go on in the background",
+				record.ErrInvalid)
 		}
 		c.Stdin = nil
 		p.run.Kind, p.run.Exec, p.run.Command = record.KindExec, &c, c.Shell

@@ -437,6 +437,7 @@ func (x *Executor) Stats() Stats {
 		Salvaged:     trees.Salvaged,
 	}
 	s.Mounted, s.Unpacked = x.deps.Counts()
+	s.ChecksRun, s.ChecksReused = x.checksRun.Load(), x.checksReused.Load()
 	s.Cleared, s.Clearing = x.Fleet.Cleared()
 	for _, h := range x.Fleet.List(x.ctx) {
 		s.Hosts[h.State]++
@@ -445,6 +446,15 @@ func (x *Executor) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// countCheck counts a check that has ended.
+func (x *Executor) countCheck(reused bool) {
+	if reused {
+		x.checksReused.Add(1)
+	} else {
+		x.checksRun.Add(1)
+	}
 }
 
 func (x *Executor) count(committed bool) {

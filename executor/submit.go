@@ -87,7 +87,7 @@ func (x *Executor) result(run record.Run, events iter.Seq2[record.Event, error])
 		}
 		res.Commit, res.With, res.Reason, res.Message = e.Commit, e.With, e.Reason, e.Message
 		res.TimedOut = e.Reason == "timeout"
-		res.DurationMS = e.DurationMS
+		res.DurationMS, res.Reused = e.DurationMS, e.Reused
 		if e.Exit != nil {
 			res.ExitCode = *e.Exit
 		}

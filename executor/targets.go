@@ -81,6 +81,8 @@ func (x *Executor) newRunner() *step.Runner {
 			return x.keepShells(ctx, t, but)
 		},
 		Count:       x.count,
+		CountCheck:  x.countCheck,
+		Hides:       x.Hides,
 		Secrets:     x.Secrets,
 		SecretStore: x.SecretStore,
 		Log:         x.Log,

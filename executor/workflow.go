@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/live"
+	"github.com/ramus-dev/ramus/executor/recall"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -260,6 +261,9 @@ func (l *liveRun) doStep(s workflow.Step, info *step.Info) (func(context.Context
 	}
 	if s.Kind == workflow.KindShell {
 		info.Background = s.Background
+		if s.Pure != nil && *s.Pure {
+			info.Recall = &recall.Subject{Shell: s.Command}
+		}
 		if s.Background {
 			timeout = s.Timeout // a server may run as long as its container
 		}
@@ -267,8 +271,15 @@ func (l *liveRun) doStep(s workflow.Step, info *step.Info) (func(context.Context
 		info.Asks = &c
 		return l.Command(c, timeout), nil
 	}
-	return l.task(s.Task, s.Params, timeout, info)
+	do, err := l.task(s.Task, s.Params, timeout, info)
+	if s.Pure != nil && !*s.Pure || s.Pure == nil && s.Task == buildTask {
+		info.Recall = nil // later steps may need the files that a build makes and git ignores
+	}
+	return do, err
 }
+
+// buildTask is the task whose effect is more than its result.
+const buildTask = "lib_run_build"
 
 // task returns the work of a step that is a library task.
 func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *step.Info) (func(context.Context, *step.Work) (step.Outcome, error), error) {
@@ -277,9 +288,12 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 		return nil, step.Fail(record.ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name))
 	}
 	info.Command = taskLine(name, params)
+	if isRecalled(name) {
+		info.Recall = &recall.Subject{Task: name, Params: params}
+	}
 	return func(ctx context.Context, w *step.Work) (step.Outcome, error) {
 		begun := l.x.Now()
-		if record.CheckOf(name) != "" {
+		if record.CheckOf(name) != "" && (w.Info.Recall == nil || w.Again) {
 			if err := w.Identify(ctx, name); err != nil {
 				return step.Outcome{}, err
 			}
@@ -296,6 +310,12 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 		}
 		return taskOutcome(out, err, l.x.Now().Sub(begun)), nil
 	}, nil
+}
+
+// isRecalled reports whether the result of a task follows from the files and the container. A check by a browser keeps
+// its looks by itself.
+func isRecalled(task string) bool {
+	return record.CheckOf(task) != "" && !step.BrowserTasks[task]
 }
 
 // isOwnFault reports whether a task could not be done as asked, as with a file that is not there or a path that leaves the work

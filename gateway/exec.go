@@ -56,6 +56,7 @@ type ExecRequest struct {
 	Secrets []record.HandedSecret `json:"secrets,omitempty"`
 	// CancelPrevious stops the earlier runs of the group, or without a group those of the caller.
 	CancelPrevious bool `json:"cancel_previous,omitempty"`
+	Fresh          bool `json:"fresh,omitempty" jsonschema:"run a pure command although its result is known"`
 	// Stdin is set if the rest of the body after this object is the standard input of the command.
 	Stdin bool `json:"stdin,omitempty"`
 }
@@ -89,7 +90,7 @@ func (api *commandsAPI) exec(c *route.Call) error {
 		return err
 	}
 	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, With: x.With, Fork: x.Fork, Command: &x.Command,
-		Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious,
+		Asker: x.Asker, Group: x.Group, CancelPrevious: x.CancelPrevious, Fresh: x.Fresh,
 		Secrets: x.Secrets}
 	if err := api.find.Bind(c.R.Context(), c.Who, &request); err != nil {
 		return err

@@ -49,6 +49,7 @@ type statsCollector struct {
 	bound, snaps, hashed, portable, layers, salvaged *prometheus.Desc
 	branches, deps, cleared, clearing, upkeep        *prometheus.Desc
 	ended, seconds, calls, tokens, cost, spans       *prometheus.Desc
+	checks                                           *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -70,6 +71,8 @@ func newStatsCollector(s *Server) *statsCollector {
 		branches: desc("branch_layers_total", "Layers made of branches that change much."),
 		deps: desc("dependencies_total",
 			"Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
+		checks: desc("checks_total", "Checks that ended since the start, by how: run, or reused from an earlier one.",
+			"how"),
 		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
 		cleared:  desc("cleared_total", "Folders of containers that are gone that were deleted."),
 		clearing: desc("clearing", "Folders of containers that are gone that wait to be deleted."),
@@ -92,7 +95,7 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps,
 		c.hashed, c.portable, c.layers,
 		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens,
-		c.cost, c.spans} {
+		c.cost, c.spans, c.checks} {
 		ch <- d
 	}
 }
@@ -115,6 +118,8 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.deps, counter, float64(st.Unpacked), "unpacked")
 	ch <- prometheus.MustNewConstMetric(c.cleared, counter, float64(st.Cleared))
 	ch <- prometheus.MustNewConstMetric(c.clearing, gauge, float64(st.Clearing))
+	ch <- prometheus.MustNewConstMetric(c.checks, counter, float64(st.ChecksRun), "run")
+	ch <- prometheus.MustNewConstMetric(c.checks, counter, float64(st.ChecksReused), "reused")
 	upkeep := c.server.Git.Upkeep()
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Runs-upkeep.Failures), "done")
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Failures), "failed")

@@ -114,8 +114,11 @@ func (e *env) showEvidence(m record.Manifest) {
 			if c.Exit != nil {
 				exit = fmt.Sprintf("exit %d", *c.Exit)
 			}
-			fmt.Fprintf(e.out, "  %s %-8s %7s  %-16s %s\n", marks[c.OK], exit,
-				took(time.Duration(c.DurationMS)*time.Millisecond), e.oneLine(c.Step, 16), e.oneLine(c.Command, 100))
+			duration := took(time.Duration(c.DurationMS) * time.Millisecond)
+			if c.Reused != nil {
+				duration = "known"
+			}
+			fmt.Fprintf(e.out, "  %s %-8s %7s  %-16s %s\n", marks[c.OK], exit, duration, e.oneLine(c.Step, 16), e.oneLine(c.Command, 100))
 		}
 	}
 	if section("checks", len(m.Checks)) {
@@ -129,6 +132,9 @@ func (e *env) showEvidence(m record.Manifest) {
 				if text != "" {
 					words = append(words, text)
 				}
+			}
+			if c.Reused != nil {
+				words = append(words, knownFrom(c.Reused))
 			}
 			if c.Result.Ran() && !c.Current {
 				words = append(words, "before the last change")
@@ -219,4 +225,9 @@ func saveFile(root *os.Root, name string, write func(io.Writer) error) (sum stri
 	h := sha256.New()
 	err = write(io.MultiWriter(f, h))
 	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
+}
+
+// knownFrom names the check whose result was used again.
+func knownFrom(r *record.Reused) string {
+	return fmt.Sprintf("known from %s, %s, %s", r.Run, r.Step, r.At.Local().Format("2006-01-02 15:04:05"))
 }

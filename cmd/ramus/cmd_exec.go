@@ -52,6 +52,9 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 				"use the container as it is, without the repository's setup commands")
 			fs.BoolVar(&x.Command.Setup, "setup", false,
 				"record the command as one that sets a container up, for ramus config import")
+			fs.BoolVar(&x.Command.Pure, "pure", false,
+				"the result follows from the files, the image and the dependencies; a known one is the answer")
+			setFresh(fs, &x.Fresh)
 			setGroup(fs, &x.Group, &x.CancelPrevious)
 			setHanded(fs, e, &x.Secrets)
 			fs.StringVar(&x.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
@@ -110,6 +113,11 @@ func setWith(fs *flag.FlagSet, with *[]string) {
 		"`name` of an additional repository that the caller works in, in $RAMUS_REPOS/NAME; may be repeated")
 }
 
+// setFresh declares the flag for checks that run although their results are known.
+func setFresh(fs *flag.FlagSet, fresh *bool) {
+	fs.BoolVar(fresh, "fresh", false, "run checks although their results are known")
+}
+
 // setGroup declares the flags for runs that do not work at the same time.
 func setGroup(fs *flag.FlagSet, group *string, cancel *bool) {
 	fs.StringVar(group, "group", "", "`name` of the runs of the repository of which one works at a time")
@@ -158,6 +166,9 @@ func execResult(e *env, r record.Result, fresh bool) error {
 		fmt.Fprintln(e.err, e.colour(dim, e.oneLine(text, 300)))
 	} else if r.Reason != "" && !record.Reason(r.Reason).Uncommitted() {
 		fmt.Fprintf(e.err, "ramus: the command was ended: %s\n", e.oneLine(r.Reason, 100))
+	}
+	if r.Reused != nil {
+		fmt.Fprintf(e.err, "ramus: %s\n", e.oneLine(knownFrom(r.Reused), 500))
 	}
 	if r.Message != "" {
 		fmt.Fprintf(e.err, "ramus: %s\n", e.oneLine(r.Message, 2000))

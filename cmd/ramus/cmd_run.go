@@ -47,6 +47,7 @@ An interrupt stops the run and commits its changes so far.`,
 			fs.StringVar(&r.Of, "of", "", "the `run` to resume (default the last ended run of this workflow)")
 			fs.StringVar(&caller, "caller", "", "`caller` to work for, on its branch (default a new one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
+			setFresh(fs, &r.Fresh)
 			setWith(fs, &r.With)
 			setGroup(fs, &r.Group, &r.CancelPrevious)
 			setHanded(fs, e, &r.Secrets)

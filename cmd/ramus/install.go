@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/mirror"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -75,7 +76,8 @@ type installation struct {
 	traces   *trace.Exporter // nil if no collector is configured
 
 	accounts *account.Store
-	privacy  *privacy.Store     // which workspaces are private
+	privacy  *privacy.Store // which workspaces are private
+	hides    *hides
 	names    *naming.Store      // of sessions with agents; nil if they cannot be read
 	records  *gitd.CommitSigner // of records about people; nil if the Git server's is
 	oidc     *signin.OIDC       // nil if none is configured
@@ -228,6 +230,15 @@ func newGit(c Config, keys string, secret *secrets, log *slog.Logger) (_ *gitd.S
 	return git, nil
 }
 
+// hides tells the executor which callers are private. It begins to work before the records of that are open. Until then
+// all are.
+type hides struct{ store atomic.Pointer[privacy.Store] }
+
+func (h *hides) of(c record.Caller) bool {
+	s := h.store.Load()
+	return s == nil || s.IsPrivate(c)
+}
+
 // newExecutor returns the executor of an installation whose repositories, engine, work trees and store are open.
 func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *redact.Secrets) (*executor.Executor, error) {
 	c := i.config
@@ -236,6 +247,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		image = "" // the Sandbox has no images, and evidence names the image that was used
 	}
 	egress, private := hosts(c.Egress)
+	i.hides = new(hides)
 	x := &executor.Executor{
 		Data: c.Data, Git: i.git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store,
 		LFS: i.lfs, Submodules: submodules(c.Repos), With: additions(c.Repos),
@@ -260,6 +272,7 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		Log:    i.log,
 		Agents: newAgents(c.Agents),
 		Keep:   newRetention(c.Keep),
+		Hides:  i.hides.of,
 		Quotas: newQuotas(c.Quotas),
 	}
 	if _, ok := i.engine.(*kubernetes.Engine); ok {

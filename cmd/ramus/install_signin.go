@@ -197,6 +197,7 @@ func (i *installation) openPrivacy(ctx context.Context, options people.Options) 
 	if err := i.privacy.Open(ctx); err != nil {
 		i.log.Error("the work of everybody is hidden from all but administrators", "err", err)
 	}
+	i.hides.store.Store(i.privacy)
 	i.git.Veil = i.privacy.Veil
 	i.git.Workspaces = &sshdoor.Door{Executor: i.executor, Veil: i.privacy.Veil, Log: i.log}
 	starter := &pushed.Starter{Executor: i.executor, Find: &lookup.Lookup{Executor: i.executor, Git: i.git}, Veil: i.privacy.Veil,

@@ -84,6 +84,17 @@ func (c *Cache) stock(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (t
 	return there, cold, nil
 }
 
+// Stocked returns the names of the ecosystems whose dependencies of a commit are in the cache, sorted.
+func (c *Cache) Stocked(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) ([]string, error) {
+	there, _, err := c.stock(ctx, repo, commit)
+	var names []string
+	for _, l := range there {
+		names = append(names, l.name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
 // has reports whether the cache has the tarball of some dependencies.
 func (c *Cache) has(ctx context.Context, l locked) (bool, error) {
 	ok, err := c.Bucket.Exists(ctx, l.key())

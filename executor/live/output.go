@@ -114,6 +114,15 @@ func (c *Capture) Write(p []byte) (int, error) {
 // Tail returns the end of the output, at most ResultTail bytes. Nothing is printed any more.
 func (c *Capture) Tail() string { return c.tail.String() }
 
+// Kept returns the output that is kept, at most limit bytes of it. Nothing is printed any more.
+func (c *Capture) Kept(limit int64) ([]byte, error) {
+	p, err := io.ReadAll(io.NewSectionReader(c.file, 0, limit))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the output: %w", err)
+	}
+	return p, nil
+}
+
 // Found returns the names of the secrets that were taken out.
 func (c *Capture) Found() []string { return c.clean.Found() }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/prepare"
+	"github.com/ramus-dev/ramus/executor/recall"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/trial"
@@ -79,6 +80,11 @@ func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 // tries removes the results of commands by tree.
 func (n *pruning) tries(ctx context.Context, repo *gitd.Repo) error {
 	return n.derived(ctx, repo, trial.BookRefs, Runs, "the commands can be tried again")
+}
+
+// checks removes the results of checks.
+func (n *pruning) checks(ctx context.Context, repo *gitd.Repo) error {
+	return n.derived(ctx, repo, recall.Refs, Runs, "the checks can run again")
 }
 
 // derived removes refs whose commits can be made again, as old as these are.

@@ -38,6 +38,16 @@ type Event struct {
 	Words int64 `json:"words,omitempty"`
 	// Span is the place of an EventOutput in the step's whole output. It is nil in other events.
 	Span *Span `json:"span,omitempty"`
+	// Reused is set if nothing ran, because the result of an earlier check was known.
+	Reused *Reused `json:"reused,omitempty"`
+}
+
+// Reused names the check whose result another one has, because both would be the same.
+type Reused struct {
+	Run        string    `json:"run"` // CALLER/RUN
+	Step       string    `json:"step"`
+	At         time.Time `json:"at"`          // when it ended
+	DurationMS int64     `json:"duration_ms"` // how long it took
 }
 
 // Span is a part of a step's output. A reader that has all bytes before To goes on with those from To on, also from another process

@@ -111,6 +111,8 @@ type ManifestCheck struct {
 	// void is set if an additional repository changed since the check began.
 	void       bool
 	DurationMS int64 `json:"duration_ms,omitempty"`
+	// Reused is the check whose result this is. Nil means that it ran.
+	Reused *Reused `json:"reused,omitempty"`
 }
 
 // ManifestTests is the result of one run of tests.
@@ -152,6 +154,7 @@ type ManifestCommand struct {
 	Reason     string    `json:"reason,omitempty"`
 	DurationMS int64     `json:"duration_ms"`
 	Commit     gitd.Hash `json:"commit,omitempty"` // empty if nothing changed
+	Reused     *Reused   `json:"reused,omitempty"` // nil if it ran
 }
 
 // ManifestFile is a file of the run's evidence.
@@ -184,7 +187,8 @@ func (m *Manifest) add(e Event) {
 	case EventStepFinished:
 		m.Commands = append(m.Commands,
 			ManifestCommand{Step: e.Step, Node: e.Node, Task: e.Task, Command: e.Command, Exit: e.Exit,
-				OK: e.OK != nil && *e.OK, Reason: e.Reason, DurationMS: e.DurationMS, Commit: e.Commit})
+				OK: e.OK != nil && *e.OK, Reason: e.Reason, DurationMS: e.DurationMS, Commit: e.Commit,
+				Reused: e.Reused})
 		for _, s := range []*Stream{e.Stdout, e.Stderr} {
 			if s != nil && s.Truncated {
 				m.Unverified = append(m.Unverified,

@@ -48,6 +48,10 @@ type Request struct {
 	// CancelPrevious stops the other runs of the same group that wait or work, as far as Permit allows. Without a group
 	// these are the runs of the same workflow and repository, or otherwise the commands, tasks and agents of the caller.
 	CancelPrevious bool `json:"cancel_previous,omitempty"`
+	// Fresh runs checks also if their results are known.
+	Fresh bool `json:"fresh,omitempty"`
+	// Apart is Fresh, and no later check gets the results, as for a run that is compared with an earlier one.
+	Apart bool `json:"apart,omitempty"`
 	// Secrets are for this run alone. The door sends their values to their hosts while the run works, and no container and
 	// no record gets them.
 	Secrets []HandedSecret `json:"secrets,omitempty"`
@@ -78,7 +82,10 @@ type Command struct {
 	// can look at the reason for which they fail.
 	NoSetup bool `json:"no_setup,omitempty"`
 	// Setup records the command as one that sets a container up, for a proposal of the repository's configuration.
-	Setup bool      `json:"setup,omitempty"`
+	Setup bool `json:"setup,omitempty"`
+	// Pure is set by a person who knows that the result follows from the files, the image and the dependencies. Then
+	// the result of an earlier command may be the answer. It goes without Env, Stdin and Background.
+	Pure  bool      `json:"pure,omitempty"`
 	Stdin io.Reader `json:"-"`
 }
 
@@ -131,6 +138,7 @@ type Result struct {
 	With       []Move    `json:"with,omitempty"`   // in additional repositories
 	DurationMS int64     `json:"duration_ms"`
 	Message    string    `json:"message,omitempty"` // notes of the executor
+	Reused     *Reused   `json:"reused,omitempty"`  // nil if the command ran
 	Stdout     Stream    `json:"stdout"`
 	Stderr     Stream    `json:"stderr"`
 }

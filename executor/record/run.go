@@ -72,6 +72,8 @@ type Run struct {
 	Usage    *Usage          `json:"usage,omitempty"`   // of models by the run's agent; nil for none
 	Group    string          `json:"group,omitempty"`   // at most one run of it works at a time in the repository
 	Drawn    bool            `json:"drawn,omitempty"`   // its request named no caller, so the caller was drawn
+	Fresh    bool            `json:"fresh,omitempty"`   // its checks run although their results are known
+	Apart    bool            `json:"apart,omitempty"`   // the same, and no later check gets their results
 	Sub      bool            `json:"sub,omitempty"`     // started by a node of Parent, which uses its result
 	Command  string          `json:"command,omitempty"`
 	Asker    gitd.Person     `json:"asker"`

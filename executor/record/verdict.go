@@ -86,7 +86,8 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 			var o checkOutcome
 			_ = json.Unmarshal(e.Data, &o) // of a broken event only the exit code is known
 			c := ManifestCheck{Check: CheckOf(e.Task), Task: e.Task, Command: e.Command, Step: e.Step,
-				Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS}
+				Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS,
+				Reused: e.Reused}
 			if t := o.Result.Output.Value.Tests; c.Check == "tests" && o.Result.Output.ExitCode != nil {
 				c.Tool = t.Framework
 				tested = append(tested, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed,

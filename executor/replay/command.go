@@ -87,6 +87,8 @@ func (c *Command) prepare(r record.Run, began, ended record.Event) string {
 		return "it is a turn of an agent"
 	case began.Kind == string(record.KindTerminal):
 		return "it was typed at a terminal, whose state is not recorded"
+	case ended.Reused != nil:
+		return "nothing ran, the result is that of " + ended.Reused.Run + ", step " + ended.Reused.Step
 	case c.parent == "":
 		return "the commit from which it began is not recorded"
 	case len(began.With) > 0 || len(ended.With) > 0:

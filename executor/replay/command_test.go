@@ -49,6 +49,7 @@ func TestCommands(t *testing.T) {
 		{"no exit", flow, record.Event{Kind: "shell", Command: "x"}, record.Event{Reason: "lost"}, "no exit status"},
 		{"secrets", record.Run{Caller: caller, Kind: record.KindWorkflow, Secrets: []string{"KEY"}},
 			record.Event{Kind: "shell", Command: "x"}, record.Event{}, "secrets"},
+		{"reused", flow, record.Event{Kind: "shell", Command: "x"}, record.Event{Reused: &record.Reused{Run: "run:b/1"}}, "that of run:b/1"},
 		{"exec", exec(record.Command{Args: []string{"a b"}}), record.Event{Kind: "shell", Command: "'a b'"}, record.Event{}, ""},
 		{"background", exec(record.Command{Shell: "x", Background: true}), record.Event{Kind: "shell", Command: "x"}, record.Event{}, "background"},
 		{"variables", exec(record.Command{Shell: "x", Env: []string{"K"}}), record.Event{Kind: "shell", Command: "x"}, record.Event{}, "variables"},

@@ -53,6 +53,10 @@ type Runner struct {
 	KeepTerminals func(ctx context.Context, t *Target, but *Run) error
 	// Count counts a command that has ended.
 	Count func(committed bool)
+	// CountCheck counts a check that has ended. reused is set if its result was known. Nil counts nothing.
+	CountCheck func(reused bool)
+	// Hides reports whether the work of a caller is hidden from others. Nil hides nothing.
+	Hides func(c record.Caller) bool
 	// Secrets are removed from everything that is kept. Nil means that there are none.
 	Secrets *redact.Secrets
 	// SecretStore has the secrets that the door adds to requests. Nil means that there are none.

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/live"
+	"github.com/ramus-dev/ramus/executor/recall"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -52,6 +53,9 @@ type Info struct {
 	Asks *record.Command
 	// Discard throws the changes of the step away. Nothing is committed.
 	Discard bool
+	// Recall, if not nil, is the step's work as a subject. Its result may be that of an earlier check. Tree, image and
+	// environment are left to the step.
+	Recall *recall.Subject
 	// Usual has a container of another image than the repository's replaced.
 	Usual bool
 }
@@ -145,9 +149,11 @@ type Work struct {
 	guests guests // requests at the door that are for this step
 	// checked is the tree of the files when a check began. It is empty for other tasks.
 	checked gitd.Hash
-	visits  atomic.Int64  // tasks that its agent has run at the door
-	By      gitd.Person   // the author; without a name the run's asker
-	others  addition.Step // the additional repositories
+	// asked is the subject of a check that ran. It is nil for other work.
+	asked  *recall.Subject
+	visits atomic.Int64  // tasks that its agent has run at the door
+	By     gitd.Person   // the author; without a name the run's asker
+	others addition.Step // the additional repositories
 	// approved has the rules of the base that a person approved for the step.
 	approved []string
 }
@@ -167,6 +173,8 @@ type Outcome struct {
 	// Subject is the commit's first line. If it is empty the step determines it.
 	Subject string
 	Fault   error // the reason for which a task could not be done
+	// Reused is the check whose result this is. Nil means that commands ran.
+	Reused *record.Reused
 }
 
 // recordedReason returns the reason for which a command was ended, as records have it.
@@ -444,7 +452,7 @@ func (w *Work) perform(ctx context.Context, do func(context.Context, *Work) (Out
 	w.Target.SetAtWork(w)
 	defer w.Target.SetAtWork(nil)
 
-	o, err := do(ctx, w)
+	o, err := w.work(ctx, do)
 	w.guests.close()
 	if err != nil {
 		var u *worktree.Uncommitted
@@ -540,6 +548,9 @@ func (w *Work) RecordLocked(ctx context.Context, o Outcome, commit committer) (w
 		}
 	}
 	res, err := w.finish(o, after, made.Notes)
+	if err == nil {
+		w.keepResult(cctx, o, made)
+	}
 	w.forget()
 	return res, err
 }
@@ -631,8 +642,11 @@ func (w *Work) finish(o Outcome, commit gitd.Hash, notes string) (workflow.StepR
 		Parent: w.Before, Commit: commit, With: w.others.Moves(), Exit: &exit, OK: &ok,
 		Reason: recordedReason(o.Exit.Reason), DurationMS: o.Exit.Duration.Milliseconds(),
 		Stdout: stdout, Stderr: stderr, Message: text.Clip(message, 16<<10),
-		Data: record.Marshal(record.StepResult{Result: o.Result})}
+		Reused: o.Reused, Data: record.Marshal(record.StepResult{Result: o.Result})}
 	l.Runner.Count(commit != "")
+	if w.Info.Recall != nil && l.Runner.CountCheck != nil {
+		l.Runner.CountCheck(o.Reused != nil)
+	}
 	w.advance()
 	if commit != "" {
 		l.Change(func(r *record.Run) {

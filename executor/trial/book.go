@@ -82,6 +82,24 @@ func (b *Book) read(ctx context.Context) (gitd.Hash, error) {
 	return at, nil
 }
 
+// Environment returns the files of a base that describe the containers of its repository. An empty base is the
+// repository's own.
+func Environment(ctx context.Context, repo *gitd.Repo, base string) (list []gitd.Hash, err error) {
+	if base == "" {
+		if base, err = repo.Base(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range []string{".ramus", ".devcontainer"} {
+		e, err := repo.Entry(ctx, "refs/heads/"+base, path)
+		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return nil, err
+		}
+		list = append(list, e.Hash)
+	}
+	return list, nil
+}
+
 // Try returns the result of a tree.
 func (b *Book) Try(tree gitd.Hash) (Try, bool) {
 	t, known := b.tries[tree]

@@ -366,6 +366,9 @@ func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.
 		if t.Commit != m.Head {
 			row.Note = render.Earlier
 		}
+		if n := slices.IndexFunc(m.Checks, func(k record.ManifestCheck) bool { return k.Step == t.Step }); n >= 0 && m.Checks[n].Reused != nil {
+			row.Note = strings.TrimPrefix(row.Note+", "+render.Reused(m.Checks[n].Reused), ", ")
+		}
 		for _, name := range t.FailedNames {
 			row.FailedNames = append(row.FailedNames, render.ClipClean(name, 500))
 		}
@@ -385,6 +388,9 @@ func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.
 			row.Mark, row.Class = "–", "warn-text"
 		case record.CheckNotRun:
 			row.Mark, row.Class, row.Result = "!", "warn-text", "could not run"
+		}
+		if k.Reused != nil {
+			row.Why = strings.TrimPrefix(row.Why+", "+render.Reused(k.Reused), ", ")
 		}
 		if k.Result.Ran() && !k.Current {
 			row.Why = strings.TrimPrefix(row.Why+", "+render.Earlier, ", ")
@@ -498,8 +504,11 @@ func (s *steps) add(e record.Event) {
 		if e.Exit != nil {
 			row.End = fmt.Sprintf("exit %d · %s", *e.Exit, row.End)
 		}
+		if e.Reused != nil {
+			row.End = strings.TrimSuffix(row.End, render.Duration(time.Duration(e.DurationMS)*time.Millisecond)) + "known"
+		}
 		row.Commit, row.Reason, row.Message = render.ShortHash(e.Commit), render.ClipClean(e.Reason, 100),
-			render.ClipClean(e.Message, pageText)
+			render.ClipClean(strings.TrimPrefix(e.Message+"\n"+render.Reused(e.Reused), "\n"), pageText)
 		row.Streams = nil
 		// The output as the task parsed it is easier to read than the raw output of its tool.
 		var task struct {

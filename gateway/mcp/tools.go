@@ -235,6 +235,8 @@ type runReport struct {
 	// OK and Result belong to a library task. OK reports whether it succeeded, and Result is its output.
 	OK     *bool          `json:"ok,omitempty"`
 	Result map[string]any `json:"result,omitempty"`
+	// Reused is the check whose result this is. Nil means that the task ran.
+	Reused *record.Reused `json:"reused,omitempty"`
 }
 
 // report returns the state and result of a run.
@@ -269,7 +271,7 @@ func (api *API) report(ctx context.Context, run record.Run) (toolResult, error) 
 				} `json:"result"`
 			}
 			if e.Type == record.EventStepFinished && json.Unmarshal(e.Data, &done) == nil {
-				r.OK, r.Result = e.OK, done.Result.Output
+				r.OK, r.Result, r.Reused = e.OK, done.Result.Output, e.Reused
 			}
 		}
 	}
@@ -455,6 +457,7 @@ func (api *API) libraryTool(who route.Who, t executor.TaskInfo) usableTool {
 			Schema: withProperties(t.Schema, map[string]json.RawMessage{
 				"caller": json.RawMessage(`{"type":"string","description":"The caller on whose branch to work, as a tool returned it.","maxLength":100}`),
 				"repo":   json.RawMessage(`{"type":"string","description":"The repository of a new caller.","maxLength":100}`),
+				"fresh":  json.RawMessage(`{"type":"boolean","description":"Run a check although the result on these files is known."}`),
 			}),
 		},
 		Output: schemaFor[runReport](), Access: route.AccessWrite,
@@ -463,6 +466,7 @@ func (api *API) libraryTool(who route.Who, t executor.TaskInfo) usableTool {
 			var where struct {
 				Caller string `json:"caller"`
 				Repo   string `json:"repo"`
+				Fresh  bool   `json:"fresh"`
 			}
 			var params map[string]any
 			if err := errors.Join(json.Unmarshal(c.args, &where), json.Unmarshal(c.args, &params)); err != nil {
@@ -470,7 +474,8 @@ func (api *API) libraryTool(who route.Who, t executor.TaskInfo) usableTool {
 			}
 			delete(params, "caller")
 			delete(params, "repo")
-			r := record.Request{Repo: where.Repo, Task: &record.TaskCall{Name: t.Name, Params: params}}
+			delete(params, "fresh")
+			r := record.Request{Repo: where.Repo, Fresh: where.Fresh, Task: &record.TaskCall{Name: t.Name, Params: params}}
 			if where.Caller != "" {
 				var err error
 				if r.Caller, r.Repo, err = api.Find.CallerOrNew(who, where.Caller, where.Repo, false); err != nil {

@@ -127,7 +127,7 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	if err != nil {
 		return nil, err
 	}
-	request := record.Request{Repo: repo.Name(), Command: b.Command, Task: b.Task, Asker: b.Asker}
+	request := record.Request{Repo: repo.Name(), Command: b.Command, Task: b.Task, Asker: b.Asker, Fresh: b.Fresh}
 	good, of, base := b.Good, record.Caller{}, ""
 	if st, err := api.caller(who, b.Of); err == nil && rev == "refs/heads/"+st.Branch {
 		if st.Repo != repo.Name() {
@@ -167,30 +167,12 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 		return nil, err
 	}
 	search.Trier = &trial.Trier{Runs: api.runsFor(of), Request: request, Remove: api.remover(&request)}
-	environment, err := environmentOf(ctx, repo, cmp.Or(base, request.Base))
+	environment, err := trial.Environment(ctx, repo, cmp.Or(base, request.Base))
 	if err != nil {
 		return nil, err
 	}
 	search.Book = &trial.Book{Repo: repo, Bot: api.Executor.Bot, Now: api.Now, Environment: environment}
 	return search, search.Book.Open(ctx, request, b.Fresh)
-}
-
-// environmentOf returns the files of a base that describe the containers of its repository. An empty base is the
-// repository's own.
-func environmentOf(ctx context.Context, repo *gitd.Repo, base string) (list []gitd.Hash, err error) {
-	if base == "" {
-		if base, err = repo.Base(ctx); err != nil {
-			return nil, err
-		}
-	}
-	for _, path := range []string{".ramus", ".devcontainer"} {
-		e, err := repo.Entry(ctx, "refs/heads/"+base, path)
-		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-			return nil, err
-		}
-		list = append(list, e.Hash)
-	}
-	return list, nil
 }
 
 // branch returns the branch that a name means, if callers can begin from it. Otherwise it returns "", which is the

@@ -90,7 +90,7 @@ func (api *API) prepareReplay(ctx context.Context, who route.Who, r record.Run, 
 		return nil, nil, err
 	}
 	p := &replay.Replayer{Repo: repo, Runs: api.runsFor(r.Caller), Times: q.Times, Width: q.Width, Bot: api.Executor.Bot,
-		Now: api.Now, Request: record.Request{Repo: r.Repo, Base: r.Base, Asker: q.Asker}}
+		Now: api.Now, Request: record.Request{Repo: r.Repo, Base: r.Base, Asker: q.Asker, Apart: true}}
 	p.Remove = api.remover(&p.Request)
 	if err := api.Find.Bind(ctx, who, &p.Request); err != nil {
 		return nil, nil, err

@@ -291,6 +291,9 @@ func (p pullBody) commands() string {
 			if c.Reason != "" && !c.OK {
 				result += ", " + MarkdownText(c.Reason, 100)
 			}
+			if c.Reused != nil {
+				return []string{line, result, MarkdownText(Reused(c.Reused), 300)}
+			}
 			return []string{line, result, Duration(time.Duration(max(c.DurationMS, 0)) * time.Millisecond)}
 		}))
 }

@@ -412,6 +412,15 @@ func checked(m *record.Manifest) string {
 	})
 }
 
+// Reused names the check whose result was used again. Returns "" for nil.
+func Reused(r *record.Reused) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("known from %s, %s, %s", ClipClean(r.Run, 200), ClipClean(r.Step, 100),
+		r.At.UTC().Format("2006-01-02 15:04:05Z"))
+}
+
 // lastChecks returns the checks that have a result, each with the last one, and the tests that no check ran.
 func lastChecks(m *record.Manifest) (ran []record.ManifestCheck, alone []record.ManifestTests) {
 	told := map[string]bool{}
@@ -542,6 +551,9 @@ func commands(m *record.Manifest) string {
 		}
 		if c.Reason != "" && !c.OK {
 			line += ", " + InlineText(c.Reason, 100)
+		}
+		if c.Reused != nil {
+			return line + ", " + InlineText(Reused(c.Reused), 300)
 		}
 		return line + ", " + Duration(time.Duration(max(c.DurationMS, 0))*time.Millisecond)
 	})

@@ -313,7 +313,7 @@ func (m *Machine) scope(l *line) scope {
 
 // step returns the step of a node.
 func (n *node) step(s scope) (Step, error) {
-	step := Step{Node: n.ID, Kind: n.Kind, Timeout: n.timeout, Background: n.background, Services: n.services}
+	step := Step{Node: n.ID, Kind: n.Kind, Timeout: n.timeout, Background: n.background, Pure: n.pure, Services: n.services}
 	var err error
 	if n.image != nil {
 		if step.Image, err = n.image.expand(s); err == nil && !service.ValidImage(step.Image) {

@@ -41,8 +41,8 @@ var (
 	groupKeys    = []string{"group", "cancel_previous"}
 	inputKeys    = []string{"type", "required", "default", "description"}
 	nodeKeys     = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params",
-		"workflow", "inherit_branch", "input", "llm", "human", "image", "services", "matrix", "execution", "output",
-		"when", "depends_on", "max_visits"}
+		"workflow", "inherit_branch", "input", "llm", "human", "image", "services", "matrix", "execution", "pure",
+		"output", "when", "depends_on", "max_visits"}
 	shellKeys      = []string{"command_template", "repo_id", "branch"}
 	taskKeys       = []string{"task", "params"}
 	subKeys        = []string{"workflow_def_id", "inherit_branch", "input"}
@@ -450,6 +450,7 @@ func (p *parsing) node(v *document.Value) {
 	p.misplaced(n, v)
 	p.surroundings(n, v)
 	p.execution(n, v.Get("execution"))
+	p.pure(n, v.Get("pure"))
 	n.when = p.condition(v.Get("when"), "when", cel.BoolType, n, false, false)
 	n.maxVisits = p.Integer(v.Get("max_visits"), "max_visits", 1, maxSteps, defaultVisits)
 	p.output(n, v.Get("output"))
@@ -824,6 +825,21 @@ func (p *parsing) execution(n *node, v *document.Value) {
 	}
 	if r := v.Get("retries"); r != nil && n.retries > 0 && n.Kind == KindHuman {
 		p.At(r, "a person is asked once; a gate has no retries")
+	}
+}
+
+// pure reads whether the result of a node follows from the files and the container.
+func (p *parsing) pure(n *node, v *document.Value) {
+	if v == nil {
+		return
+	}
+	pure := p.Flag(v, "pure", false)
+	n.pure = &pure
+	switch {
+	case n.Kind != KindShell && n.Kind != KindTask:
+		p.At(v, "only shell and task nodes can be pure")
+	case pure && n.background:
+		p.At(v, "a node in the background has no result that could be used again")
 	}
 }
 

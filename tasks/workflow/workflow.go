@@ -125,6 +125,7 @@ type node struct {
 
 	command    *template // shell
 	background bool
+	pure       *bool  // nil if the file does not say
 	task       string // task
 	params     *param // task and workflow; nil if there is none
 	llm        *llmNode
@@ -269,8 +270,10 @@ type Step struct {
 	// Lines of a join step are the lines whose branches are merged, in order.
 	Lines []string `json:"lines,omitempty"`
 	// Background shell steps start a process for later steps. The step ends when the process has started.
-	Background bool          `json:"background,omitempty"`
-	Timeout    time.Duration `json:"timeout,omitempty"` // from execution.timeout_ms; 0 means the executor's default
+	Background bool `json:"background,omitempty"`
+	// Pure says whether the result follows from the files and the container. Nil means that the file does not say.
+	Pure    *bool         `json:"pure,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"` // from execution.timeout_ms; 0 means the executor's default
 }
 
 // LLMCall is a question to a model.
