@@ -43,6 +43,7 @@ const (
 	maxUnheard  = 100 // prompts
 	maxTitle    = 500
 	maxLabel    = 200
+	maxChecks   = 20 // of a request
 )
 
 // Image returns the image that the run's container must be made of, or "" for any.
@@ -191,7 +192,7 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 	}
 	prompts := r.Prompts(events)
 	call := &record.AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session,
-		Plan: r.Agent.Plan}
+		Plan: r.Agent.Plan, Checks: r.Agent.Checks}
 	if len(call.Prompt) > a.MaxPrompt() {
 		// Each was short enough, but all of them are not. They become a file.
 		call.Files = []record.Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}

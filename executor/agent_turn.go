@@ -53,6 +53,7 @@ func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 		a.Timeout = l.Timeout()
 	}
 	c := &conversation{l: l, a: a, checks: map[string]string{}, checkups: checkups(l.Target.Settings(), a.Checks)}
+	c.checkups = addCheckups(c.checkups, l.Initial.Agent.Checks)
 	err = c.run(ctx)
 	c.endProcess()
 	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err

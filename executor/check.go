@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -42,6 +43,16 @@ func checkups(s settings.Settings, agent []string) (list []checkup) {
 			u.name = fmt.Sprintf("%s-%d", u.name, seen[u.name])
 		}
 		list = append(list, u)
+	}
+	return list
+}
+
+// addCheckups adds tasks that are not in a list of checks.
+func addCheckups(list []checkup, tasks []string) []checkup {
+	for _, task := range tasks {
+		if !slices.ContainsFunc(list, func(c checkup) bool { return c.name == task }) {
+			list = append(list, checkup{name: task, check: task})
+		}
 	}
 	return list
 }

@@ -102,3 +102,14 @@ func newestUntil(log []gitd.Commit, when time.Time) gitd.Hash {
 	}
 	return ""
 }
+
+// ForkStart returns a fork with the commit at which it begins. The commit of f may be the name of a step, see
+// [record.Fork].
+func (x *Executor) ForkStart(ctx context.Context, f record.Fork) (record.Fork, error) {
+	p := &plan{x: x}
+	if err := p.setFork(ctx, f); err != nil {
+		return f, err
+	}
+	f.Of, f.Commit = p.run.Fork.Of, p.start
+	return f, nil
+}

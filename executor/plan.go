@@ -305,6 +305,8 @@ func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
 		return err
 	}
 	switch {
+	case len(call.Checks) > maxChecks:
+		return fmt.Errorf("%w request: it has more than %d checks", record.ErrInvalid, maxChecks)
 	case len(call.Title) > maxTitle:
 		return fmt.Errorf("%w title: it has more than %d bytes", record.ErrInvalid, maxTitle)
 	case len(call.Session) > maxLabel || !utf8.ValidString(call.Session):
@@ -312,6 +314,11 @@ func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
 	case call.Session != "" && a.Protocol != agent.ProtocolACP:
 		return fmt.Errorf("%w session label %q: %s goes on with what it was told last and cannot keep several sessions apart; that takes an agent of kind acp",
 			record.ErrInvalid, call.Session, a.Name)
+	}
+	for _, check := range call.Checks {
+		if _, ok := library.Lookup(check); !ok {
+			return fmt.Errorf("%w check %.100q; `ramus tasks` lists the tasks that can check", record.ErrInvalid, check)
+		}
 	}
 	call.Name = a.Name
 	p.given = attachment.Named(call.Files)

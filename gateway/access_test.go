@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/sealed"
 	"github.com/ramus-dev/ramus/executor/secret"
+	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -112,7 +113,14 @@ var expected = map[string]row{
 	"GET /api/callers/{caller}/export": {route.AccessRead, "repo", "/api/callers/run:subject/export", ""},
 	"POST /api/import":                 {route.AccessAdmin, "", "/api/import?repo=none", "no bundle"},
 	"POST /api/bisect":                 {route.AccessWrite, "repo", "/api/bisect", `{"repo":"team/app","command":{"shell":"true"}}`},
-	"GET /api/runs":                    {route.AccessRead, "list", "/api/runs", ""},
+	"POST /api/tournaments": {route.AccessWrite, "repo", "/api/tournaments",
+		`{"repo":"team/app","task":"x","agents":["none"],"dry":true}`},
+	"GET /api/tournaments":                     {route.AccessRead, "list", "/api/tournaments", ""},
+	"GET /api/tournaments/{tournament}":        {route.AccessRead, "repo", "/api/tournaments/run-subject-cup", ""},
+	"GET /api/tournaments/{tournament}/follow": {route.AccessRead, "repo", "/api/tournaments/run-subject-cup/follow", ""},
+	"POST /api/tournaments/{tournament}/take": {route.AccessWrite, "repo", "/api/tournaments/run-subject-cup/take",
+		`{"entry":"1"}`},
+	"GET /api/runs": {route.AccessRead, "list", "/api/runs", ""},
 	"POST /api/runs": {route.AccessWrite, "repo", "/api/runs",
 		`{"repo":"team/app","command":{"shell":"true"}}`},
 	"GET /api/runs/{run}":        {route.AccessRead, "repo", "/api/runs/RUN", ""},
@@ -416,6 +424,7 @@ func TestAuthorisation(t *testing.T) {
 		record.Request{Caller: second, Repo: "team/app", Command: &record.Command{Shell: "true"}}); err != nil {
 		t.Fatal(err)
 	}
+	r.keepTournament(t)
 
 	seen := map[string]bool{}
 	for _, row := range r.Table() {
@@ -626,4 +635,23 @@ func (r *rooms) ask(t *testing.T, local bool, token, method, path, body string) 
 
 func (r *rooms) socketTransport() *http.Transport {
 	return &http.Transport{DialContext: dialUnix(r.socket.Listener.Addr().String())}
+}
+
+// keepTournament keeps a tournament whose entry has not begun.
+func (r *rooms) keepTournament(t *testing.T) {
+	t.Helper()
+	p := tournament.Plan{Name: "run-subject-cup", Repo: "team/app", Base: "main", Task: "x"}
+	repo, err := r.Git.Repo(p.Repo)
+	if err == nil {
+		p.At, err = repo.Resolve(t.Context(), "main")
+	}
+	if err == nil {
+		err = p.SetEntries([]string{"coder"}, 2)
+	}
+	if err == nil {
+		err = (&tournament.Book{Now: time.Now, Bot: gitd.Person{Name: "ramus", Email: "ramus@example.com"}}).Make(t.Context(), repo, p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

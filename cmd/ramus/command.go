@@ -20,6 +20,8 @@ type command struct {
 	set  func(*flag.FlagSet, *env)
 	run  func(context.Context, *env, []string) error
 	subs []command
+	// usual is the subcommand that is meant if the first argument is a flag or has a space. Empty means none.
+	usual string
 	// rest means that the arguments after the first belong to another program, including flags.
 	rest bool
 }
@@ -30,6 +32,7 @@ func commands() []command {
 		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(),
 		logCommand(), diffCommand(), whyCommand(), bisectCommand(), radarCommand(), evidenceCommand(),
 		artifactsCommand(), watchCommand(), mergeCommand(), undoCommand(), pickCommand(), replayCommand(), forkCommand(), exportCommand(), importCommand(),
+		tournamentCommand(),
 		applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), rmCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), triggerCommand(), mcpCommand(), linkBrowsersCommand(),
@@ -87,7 +90,12 @@ func dispatch(ctx context.Context, e *env, table []command, path string, args []
 	c := table[i]
 	path += " " + name
 	if c.subs != nil {
-		return dispatch(ctx, e, c.subs, path, args[1:])
+		args = args[1:]
+		if c.usual != "" && len(args) > 0 && !slices.Contains([]string{"-h", "--help"}, args[0]) &&
+			(strings.HasPrefix(args[0], "-") || strings.ContainsAny(args[0], " \n")) {
+			args = append([]string{c.usual}, args...)
+		}
+		return dispatch(ctx, e, c.subs, path, args)
 	}
 	rest, err := c.parse(e, path, args[1:])
 	if errors.Is(err, flag.ErrHelp) {

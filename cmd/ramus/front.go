@@ -81,6 +81,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		return nil
 	})
 	f.group.Go(func() error { i.refreshImages(serving); return nil })
+	f.group.Go(func() error { i.resumeTournaments(serving); return nil })
 	return f, nil
 }
 

@@ -232,6 +232,9 @@ type AgentCall struct {
 	Plan bool `json:"plan,omitempty"`
 	// Files are given to the agent outside the work tree. The run's ref keeps them.
 	Files []Attachment `json:"files,omitempty"`
+	// Checks are tasks of the library that run after the last turn, in addition to the checks of the repository or of the
+	// agent.
+	Checks []string `json:"checks,omitempty"`
 }
 
 // Attachment is a file that comes with a prompt. The agent finds it in the folder that RAMUS_FILES names, outside the work

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/replay"
+	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/past"
 )
@@ -51,7 +54,16 @@ func lines[T any](ctx context.Context, c *Client, path string, request any, each
 	if err != nil {
 		return err
 	}
-	resp, err := c.send(ctx, "POST", path, bytes.NewReader(body), http.Header{"Content-Type": {"application/json"}})
+	return stream(ctx, c, "POST", path, bytes.NewReader(body), each)
+}
+
+// stream sends a request whose answer is a stream of lines, and calls each with them until it is done.
+func stream[T any](ctx context.Context, c *Client, method, path string, body io.Reader, each func(T) (done bool, err error)) error {
+	var header http.Header
+	if body != nil {
+		header = http.Header{"Content-Type": {"application/json"}}
+	}
+	resp, err := c.send(ctx, method, path, body, header)
 	if err != nil {
 		return err
 	}
@@ -98,4 +110,42 @@ func (c *Client) Undo(ctx context.Context, run string, u past.Undo) (past.Change
 // Pick brings steps of a run to a branch. A conflict is a result and not an error.
 func (c *Client) Pick(ctx context.Context, run string, p past.Pick) (past.Changed, error) {
 	return post[past.Changed](ctx, c, "/api/runs/"+segment(run)+"/pick", p)
+}
+
+// BeginTournament has several agents do one task. With [past.Tournament.Dry] nothing begins.
+func (c *Client) BeginTournament(ctx context.Context, q past.Tournament) (tournament.Standing, error) {
+	return post[tournament.Standing](ctx, c, "/api/tournaments", q)
+}
+
+// Tournaments lists the tournaments of a repository, or of all if repo is empty, the newest first.
+func (c *Client) Tournaments(ctx context.Context, repo string) ([]tournament.Record, error) {
+	return get[[]tournament.Record](ctx, c, "/api/tournaments?repo="+url.QueryEscape(repo))
+}
+
+// Tournament returns a tournament with its places.
+func (c *Client) Tournament(ctx context.Context, name string) (tournament.Standing, error) {
+	return get[tournament.Standing](ctx, c, "/api/tournaments/"+segment(name))
+}
+
+// FollowTournament waits until the entries of a tournament have ended. tell is called with each that begins or ends.
+func (c *Client) FollowTournament(ctx context.Context, name string, tell func(tournament.Result)) (tournament.Standing, error) {
+	var s tournament.Standing
+	err := stream(ctx, c, "GET", "/api/tournaments/"+segment(name)+"/follow", nil, func(l past.TournamentLine) (done bool, err error) {
+		switch {
+		case l.Problem != nil:
+			return true, l.Problem
+		case l.Standing != nil:
+			s = *l.Standing
+			return true, nil
+		case l.Moved != nil:
+			tell(*l.Moved)
+		}
+		return false, nil
+	})
+	return s, err
+}
+
+// TakeEntry takes the work of an entry of a tournament. A conflict is a result and not an error.
+func (c *Client) TakeEntry(ctx context.Context, name string, q past.Take) (past.Took, error) {
+	return post[past.Took](ctx, c, "/api/tournaments/"+segment(name)+"/take", q)
 }

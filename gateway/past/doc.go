@@ -7,6 +7,9 @@
 // work of a run out of a branch, [API.Pick] brings single steps to one, and [API.Replay] runs the commands of a run
 // again.
 //
+// [API.Begin] begins a tournament of agents, and [API.Take] takes the work of one of them. Package executor/tournament
+// ranks the entries.
+//
 // [API.Radar] lists the branches that do not merge. Package executor/radar finds them.
 //
 // # Invariants

@@ -39,7 +39,7 @@ func (api *API) Routes() []route.Route {
 				"progress, and hanging up stops it",
 			Request: Bisect{}, Response: BisectLine{}, Media: route.MediaLines, Handle: api.bisect},
 		api.radarRoute(),
-	}, api.undoRoutes(), api.replayRoutes())
+	}, api.undoRoutes(), api.replayRoutes(), api.tournamentRoutes())
 }
 
 // Why asks for the causes of lines.
