@@ -189,6 +189,17 @@ told '^ramus/run-left  conflicts with  topic|^topic  conflicts with  ramus/run-l
 told '^  door  line'
 if git -C "$repo" merge-tree --write-tree topic ramus/run-left >/dev/null; then missed "the conflict that git finds"; fi
 
+say "the runs leave in one file, which stock git opens and another server takes in"
+shown "$ramus" export run:second -o "$work/second.bundle"
+git clone -q "$work/second.bundle" "$work/opened"
+git -C "$work/opened" diff --quiet HEAD "$(git -C "$repo" rev-parse ramus/run-second)" || missed "the branch in the file"
+tag=$(git -C "$work/opened" tag --list 'ramus/run-second/run/*' | tail -n 1)
+git -C "$work/opened" show "$tag:run.json" | grep -Eq '"caller": *"run:second"' || missed "the record of a run in the file"
+RAMUS_DATA=$work/other shown "$ramus" import "$work/second.bundle" --repo till --new
+told 'run:second .*on till'
+RAMUS_DATA=$work/other shown "$ramus" log second
+told 's37 .*sed -i|sed -i .*till\.sh'
+
 took=$(($(date +%s) - started))
 [ "$took" -lt 180 ] || missed "an end within 3 minutes: it took $took s"
 say "done in $took s: each answer is the planted one"
