@@ -19,6 +19,7 @@ var scenarios = []scenario{
 	{"cold", "a new caller's first output, over the size of the repository", coldCaller},
 	{"pool", "what a pool costs before, and a new caller without one", coldWithoutPool},
 	{"warm", "commands in a container that is there", warmCommands},
+	{"check", "a check whose result is known", knownChecks},
 	{"commit", "what a commit after a command costs", commits},
 	{"rebuild", "a container killed with -9, until its caller's next output", rebuild},
 	{"deps", "a new caller's first output where the base has 20,000 files of dependencies", dependencies},
