@@ -56,6 +56,30 @@ func open(t *testing.T) *logged {
 	return l
 }
 
+// reopen has a new log continue, whose entries gather for some time if nobody waits for them.
+func (l *logged) reopen(gather time.Duration) {
+	l.t.Helper()
+	if err := l.Close(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.Log = &Log{Git: l.Git, Signer: l.Signer, Author: author, Now: l.clock.Now, Log: l.Log.Log, gather: gather}
+	l.Open()
+}
+
+// waitFor waits until the log has so many entries.
+func (l *logged) waitFor(n int) {
+	l.t.Helper()
+	for range 3000 {
+		if list, err := l.Read(l.t.Context(), n); err != nil {
+			l.t.Fatal(err)
+		} else if len(list) == n {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	l.t.Fatalf("the log never had %d entries", n)
+}
+
 // git runs stock git in the repository of the log.
 func (l *logged) git(args ...string) string {
 	l.t.Helper()
@@ -94,10 +118,20 @@ func TestLog(t *testing.T) {
 	if got := l.git("log", "--format=%s", "refs/ramus/audit/2026-11"); got != "people.role github:2 admin by ada (github:1): ok\n" {
 		t.Errorf("%q", got)
 	}
+	if got := l.git("log", "--format=%B", "refs/ramus/audit/2026-11"); strings.Contains(got, "Previous") {
+		t.Errorf("the first month has one before it: %q", got)
+	}
 	// The first commit of a month names the last of the month before.
 	first := strings.TrimSpace(l.git("rev-parse", "refs/ramus/audit/2026-11"))
 	if got := l.git("log", "--format=%B", "refs/ramus/audit/2026-12"); !strings.Contains(got, "Previous: "+first) {
 		t.Errorf("%q", got)
+	}
+	l.reopen(0)
+	if err := l.Append(ctx, Entry{Who: "local", Action: "token.remove", Object: "evil", Result: OK}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.git("log", "-1", "--format=%B", "refs/ramus/audit/2026-12"); strings.Contains(got, "Previous") {
+		t.Errorf("the second commit of a month, of the next process: %q", got)
 	}
 	// Stock git checks every commit with the public key.
 	signers := filepath.Join(t.TempDir(), "signers")
@@ -199,16 +233,63 @@ func TestNextProcess(t *testing.T) {
 		if err := l.Append(t.Context(), Entry{Who: "a", Action: "b", Result: OK}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		l.Log = &Log{Git: l.Git, Signer: l.Signer, Author: author, Now: l.clock.Now, Log: l.Log.Log}
-		l.Open()
+		l.reopen(0)
 	}
 	if list, err := l.Read(t.Context(), 10); err != nil || len(list) != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if err := (*Log)(nil).Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGather writes entries that nobody waits for after some time, or with one that somebody waits for.
+func TestGather(t *testing.T) {
+	l := open(t)
+	note := func() {
+		t.Helper()
+		if err := l.Note(Entry{Who: "a", Action: "b", Result: OK}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What cannot be written is written later without a further entry.
+	l.reopen(time.Millisecond)
+	inTheWay := filepath.Join(l.Git.Root, gitd.PeopleRepo+".git")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(t.Context(), Entry{Who: "a", Action: "b", Result: OK}); err == nil {
+		t.Error("an entry was written to a file that is no repository")
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	l.waitFor(1)
+	note()
+	l.waitFor(2)
+	note()
+	l.waitFor(3)
+
+	l.reopen(time.Hour)
+	for range 20 {
+		note()
+	}
+	if err := l.Append(t.Context(), Entry{Who: "a", Action: "b", Result: OK}); err != nil {
+		t.Fatal(err)
+	}
+	l.waitFor(24)
+	if got := strings.Count(l.git("log", "--format=%H", "refs/ramus/audit/2026-11"), "\n"); got != 4 {
+		t.Errorf("%d commits", got)
+	}
+}
+
+// TestFull refuses entries when too many could not be written.
+func TestFull(t *testing.T) {
+	l := &Log{Now: time.Now, waiting: make([]Entry, maxWaiting-1), wake: make(chan struct{}, 1)}
+	if err := l.Note(Entry{}); err != nil {
+		t.Error(err)
+	}
+	if err := l.Note(Entry{}); err == nil || len(l.waiting) != maxWaiting {
+		t.Errorf("%d entries wait, %v", len(l.waiting), err)
 	}
 }

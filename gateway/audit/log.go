@@ -41,8 +41,8 @@ const OK = "ok"
 const (
 	refs = "refs/ramus/audit"
 	file = "entries.jsonl"
-	// gather is how long entries wait for others, if nobody waits for them.
-	gather = time.Second
+	// gatherFor is how long entries wait for others, if nobody waits for them.
+	gatherFor = time.Second
 	// maxBatch bounds the entries of a commit, maxWaiting those that could not be written yet.
 	maxBatch, maxWaiting = 500, 5000
 	// maxField bounds a field, in bytes. So maxBatch entries are below maxFile.
@@ -66,6 +66,8 @@ type Log struct {
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // nil discards
 
+	gather time.Duration // 0 means gatherFor
+
 	mu      sync.Mutex // guards closed, waiting and asked
 	closed  bool
 	waiting []Entry // not written yet
@@ -85,6 +87,9 @@ func (l *Log) Open() {
 	}
 	if l.Log == nil {
 		l.Log = slog.New(slog.DiscardHandler)
+	}
+	if l.gather == 0 {
+		l.gather = gatherFor
 	}
 	l.wake, l.now, l.stop = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 	l.ended.Go(l.write)
@@ -191,7 +196,7 @@ func (l *Log) write() {
 		select {
 		case <-l.wake:
 			if !set {
-				timer.Reset(gather)
+				timer.Reset(l.gather)
 				set = true
 			}
 			continue
@@ -209,7 +214,7 @@ func (l *Log) write() {
 		left := len(l.waiting)
 		l.mu.Unlock()
 		if left > 0 && !set {
-			timer.Reset(gather)
+			timer.Reset(l.gather)
 			set = true
 		}
 	}
