@@ -111,12 +111,12 @@ func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
 func TestMCPTools(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
-	reading := []string{"get_run", "get_task_status", "list_active_tasks", "radar", "why"}
+	reading := []string{"get_run", "get_task_status", "get_tournament", "list_active_tasks", "radar", "why"}
 	var library []string
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
 	}
-	writing := slices.Concat(reading, library, []string{"answer_question", "bisect", "pick", "replay", "resume_code_session", "start_code_session", "submit_task", "undo"})
+	writing := slices.Concat(reading, library, []string{"answer_question", "begin_tournament", "bisect", "pick", "replay", "resume_code_session", "start_code_session", "submit_task", "take_entry", "undo"})
 	slices.Sort(writing)
 	for _, x := range []struct {
 		name  string

@@ -74,6 +74,9 @@ func (api *API) tools(who route.Who) []usableTool {
 		list = append(list, api.whyTool(who), api.radarTool(who), api.bisectTool(who), api.undoTool(who),
 			api.pickTool(who), api.replayTool(who))
 	}
+	if api.Past != nil && len(api.Executor.AgentNames()) > 0 {
+		list = append(list, api.tournamentTools(who)...)
+	}
 	for _, t := range executor.Library() {
 		list = append(list, api.libraryTool(who, t))
 	}
