@@ -34,8 +34,12 @@ const (
 	// from SignPath of the door, and for the list of changed files, which comes from FsmonitorPath.
 	RunnerProgram = "/ramus-runner"
 	SignPath      = runner.SignPath
+	RulePath      = runner.RulePath
 	FsmonitorPath = runner.FsmonitorPath
 )
+
+// RuleCall is a question at [RulePath] whether a program may start.
+type RuleCall = runner.RuleCall
 
 // Kinds of error of this package.
 var (

@@ -35,6 +35,8 @@ type Command struct {
 	// Background commands may outlive later commands and count as activity. A foreground command ends together with all
 	// processes it started.
 	Background bool
+	// Guard lists names of programs, with * and ?, that the command starts only if the door's RulePath says so.
+	Guard []string
 	// Window, if it is not 0, is the number of bytes of output that the runner keeps, which are the last ones. Without it
 	// the runner keeps the first Limits.Output bytes. It needs TTY and Background. At most 64 MiB.
 	Window int64
@@ -119,7 +121,7 @@ func (h *Host) Start(ctx context.Context, c Command) (*Process, error) {
 	r := &runner.Request{
 		Op: runner.OpStart, ID: c.ID, Shell: []byte(c.Shell), Dir: []byte(c.Dir),
 		Stdin: c.Stdin != nil, Timeout: c.Timeout, Grace: c.Grace, Background: c.Background,
-		Window: c.Window, Hold: c.Hold,
+		Window: c.Window, Hold: c.Hold, Guard: c.Guard,
 	}
 	for _, a := range c.Args {
 		r.Args = append(r.Args, []byte(a))

@@ -387,6 +387,7 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 		Timeout:    x.options().Timeout,
 		RunTimeout: x.options().RunTimeout,
 		Output:     x.options().Limits.WithDefaults().Output,
+		Guard:      c.l.Target.Settings().Rules.Programs(),
 		Waits:      x.tuning.waits,
 	}
 }

@@ -71,6 +71,10 @@ func (x *Executor) door(t *step.Target) http.Handler {
 			x.shells.servePrompt(t.Caller, w, r)
 			return
 		}
+		if r.URL.Path == containers.RulePath {
+			t.ServeRule(w, r)
+			return
+		}
 		if r.URL.Path == containers.FsmonitorPath {
 			t.ServeFsmonitor(w, r)
 			return

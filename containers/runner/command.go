@@ -455,6 +455,9 @@ func (s *server) exec(c *command, r *Request, env []string, dir string, files [3
 			c.exited <- ws
 		}
 		ch := &child{command: c, ended: ended}
+		if len(r.Guard) > 0 {
+			return s.execGuarded(c, r, program, argv, env, dir, files, ch)
+		}
 		pid, err := s.fork(program, argv, env, dir, files, r.TTY != nil, ch)
 		if errors.Is(err, syscall.ENOEXEC) {
 			pid, err = s.fork("/bin/sh", append([]string{"sh", program}, argv[1:]...), env, dir, files, r.TTY != nil, ch)
@@ -477,6 +480,25 @@ func (s *server) exec(c *command, r *Request, env []string, dir string, files [3
 		return &cannotRun{127, argv[0], errors.New("command not found")}
 	}
 	return &cannotRun{126, argv[0], found}
+}
+
+// execGuarded starts a program of a guarded command.
+func (s *server) execGuarded(c *command, r *Request, program string, argv, env []string, dir string, files [3]uintptr, ch *child) error {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return failf(FailInternal, "cannot guard the command: %v", err)
+	}
+	defer unix.Close(p[1])
+	ours := os.NewFile(uintptr(p[0]), "guard")
+	pid, err := s.fork("/proc/self/exe", append([]string{"ramus", "runner", "guard", program}, argv...), env, dir, files,
+		r.TTY != nil, ch, uintptr(p[1]))
+	if err != nil {
+		ours.Close()
+		return &cannotRun{126, argv[0], err}
+	}
+	c.pid = pid
+	go s.watchGuard(c, r.Guard, ours)
+	return nil
 }
 
 func lookUp(name string, env []string, dir string) []string {

@@ -62,6 +62,10 @@ func Main(args []string) int {
 	switch {
 	case len(args) == 2 && args[0] == "sftp":
 		err = serveFiles(args[1])
+	case len(args) >= 3 && args[0] == "guard":
+		err = guard(args[1], args[2:]) // returns only with an error
+		fmt.Fprintf(os.Stderr, "ramus: %v\n", err)
+		return 126
 	case len(args) == 1:
 		err = run(args[0])
 	default:

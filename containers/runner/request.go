@@ -82,6 +82,10 @@ type Request struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`
 	Grace      time.Duration `json:"grace,omitempty"`
 	Background bool          `json:"background,omitempty"`
+	// Guard lists names of programs, with * and ?. The host decides at [RulePath] whether the command and its descendants
+	// may start such a program. It does not decide on the command itself. A kernel that cannot guard a command does not
+	// run it. Empty means that nothing is guarded.
+	Guard []string `json:"guard,omitempty"`
 	// Window, if it is not 0, is the number of bytes of output that the runner keeps, which are the last ones. It needs
 	// TTY and Background. At most [MaxWindow].
 	Window int64 `json:"window,omitempty"`
@@ -239,6 +243,9 @@ func (r *Request) checkStart() error {
 		if !validVariable(string(kv)) {
 			return fmt.Errorf("env: %q is not K=V", kv)
 		}
+	}
+	if len(r.Guard) > maxGuard {
+		return fmt.Errorf("guard: at most %d names", maxGuard)
 	}
 	if r.Window > MaxWindow {
 		return fmt.Errorf("window: at most %d bytes", MaxWindow)

@@ -39,9 +39,9 @@ type child struct {
 }
 
 // fork starts a process of the commands' user. The caller holds mu and runs on the user thread. ended is called with mu
-// held and must not block.
-func (s *server) fork(program string, argv, env []string, dir string, files [3]uintptr, tty bool, c *child) (int, error) {
-	attr := &syscall.ProcAttr{Dir: dir, Env: env, Files: files[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: tty}}
+// held and must not block. more are its descriptors from 3 on.
+func (s *server) fork(program string, argv, env []string, dir string, files [3]uintptr, tty bool, c *child, more ...uintptr) (int, error) {
+	attr := &syscall.ProcAttr{Dir: dir, Env: env, Files: append(files[:], more...), Sys: &syscall.SysProcAttr{Setsid: true, Setctty: tty}}
 	if s.cfg.UID != 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: uint32(s.cfg.UID), Gid: uint32(s.cfg.GID)}
 	}

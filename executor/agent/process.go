@@ -32,7 +32,9 @@ type Options struct {
 	Timeout, RunTimeout time.Duration
 	// Output is how much of a command's output the runner keeps, in bytes.
 	Output int64
-	Waits  Waits
+	// Guard is that of the agent's process and of its terminals, see [containers.Command].
+	Guard []string
+	Waits Waits
 }
 
 // Waits is how long ramus waits for an agent of ProtocolACP.
@@ -117,6 +119,7 @@ func Start(ctx context.Context, h *containers.Host, o Options, t Turn, meter fun
 	p, err := h.Start(attach, containers.Command{
 		ID:      k.ID,
 		Args:    o.Agent.Command,
+		Guard:   o.Guard,
 		Stdin:   in,
 		Timeout: o.RunTimeout,
 		Env:     o.Env,

@@ -245,7 +245,7 @@ func (k *Process) StartTerminal(ctx context.Context, r sdk.CreateTerminalRequest
 }
 
 func (d *requests) start(ctx context.Context, r sdk.CreateTerminalRequest) (string, error) {
-	c := containers.Command{Timeout: d.k.o.Timeout, Env: slices.Clone(d.k.o.Env)}
+	c := containers.Command{Timeout: d.k.o.Timeout, Env: slices.Clone(d.k.o.Env), Guard: d.k.o.Guard}
 	if r.Cwd != nil {
 		c.Dir = *r.Cwd
 	}

@@ -2,10 +2,14 @@ package step
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/rules"
@@ -19,6 +23,31 @@ type Question struct {
 	Who     []string // who may answer; empty means everybody who may answer questions of the run
 	// Keeps has the question taken up after a restart of the server, if the step has not begun.
 	Keeps bool
+}
+
+// Approvals has the rules that a person approved for a step. A nil pointer has none and takes none. The methods are safe
+// for concurrent use.
+type Approvals struct {
+	mu  sync.Mutex // guards ids
+	ids []string
+}
+
+func (a *Approvals) has(r *rules.Rule) bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.ids, r.ID())
+}
+
+func (a *Approvals) add(r *rules.Rule) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ids = append(a.ids, r.ID())
 }
 
 // maxAsked is the length of a command in a question, in bytes.
@@ -35,14 +64,14 @@ func CommandsOf(c record.Command) []rules.Command {
 // Permit applies the rules of a base to a command of a step. It returns once a person has answered if a rule asks. The
 // error is a [Failure] with [record.ReasonRejected] if the command may not run. approved has the rules that a person
 // approved for the step already, and may be nil. Permit adds to it.
-func (l *Run) Permit(ctx context.Context, t *Target, q Question, list []rules.Command, approved *[]string) error {
+func (l *Run) Permit(ctx context.Context, t *Target, q Question, list []rules.Command, approved *Approvals) error {
 	set := t.Settings().Rules
 	ask, deny := set.JudgeAll(list)
 	if deny != nil {
 		return l.refuse(q, deny, "")
 	}
 	for _, r := range ask {
-		if approved != nil && slices.Contains(*approved, r.ID()) {
+		if approved.has(r) {
 			continue
 		}
 		q.Words, q.Who = l.askWords(set, r), r.Who
@@ -54,9 +83,7 @@ func (l *Run) Permit(ctx context.Context, t *Target, q Question, list []rules.Co
 		case !d.Approved:
 			return l.refuse(q, r, strings.TrimSuffix(fmt.Sprintf("%s said no: %s", d.By, d.Comment), ": "))
 		}
-		if approved != nil {
-			*approved = append(*approved, r.ID())
-		}
+		approved.add(r)
 	}
 	return nil
 }
@@ -93,3 +120,34 @@ func (l *Run) refuse(q Question, r *rules.Rule, why string) error {
 	}
 	return &Failure{record.ReasonRejected, words}
 }
+
+// ServeRule answers at the door whether a guarded command may start a program. It waits for a person if a rule asks. An
+// answer for an agent holds for one program, unless the rules have a mistake.
+func (t *Target) ServeRule(rw http.ResponseWriter, r *http.Request) {
+	var call containers.RuleCall
+	if err := json.NewDecoder(http.MaxBytesReader(rw, r.Body, maxRuleCall)).Decode(&call); err != nil || len(call.Args) == 0 {
+		http.Error(rw, "the question about a program cannot be read", http.StatusBadRequest)
+		return
+	}
+	set := t.Settings().Rules
+	list := []rules.Command{rules.Vector(call.Args...)}
+	if ask, deny := set.JudgeAll(list); len(ask) == 0 && deny == nil {
+		return
+	}
+	w := t.AtWork()
+	if w == nil {
+		http.Error(rw, "a rule of the base decides on this program, and nothing is at work", http.StatusServiceUnavailable)
+		return
+	}
+	approved := w.approved
+	if w.Info.Kind == string(record.KindAgent) && set.Mistake == "" {
+		approved = nil
+	}
+	q := Question{Step: w.Info.ID, Command: strings.Join(call.Args, " ")}
+	if err := w.Run.Permit(r.Context(), t, q, list, approved); err != nil {
+		http.Error(rw, w.Run.Runner.Secrets.String(err.Error()), http.StatusForbidden)
+	}
+}
+
+// maxRuleCall is the size of the largest question about a program, in bytes.
+const maxRuleCall = 1 << 20

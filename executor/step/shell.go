@@ -40,7 +40,7 @@ func (s *TaskShell) Exec(ctx context.Context, command string, timeout time.Durat
 		timeout = s.Timeout
 	}
 	q := Question{Step: w.Info.ID, Command: command}
-	if err := w.Run.Permit(ctx, w.Target, q, rules.Shell(command), &w.approved); err != nil {
+	if err := w.Run.Permit(ctx, w.Target, q, rules.Shell(command), w.approved); err != nil {
 		return tasks.Result{}, err
 	}
 	w.n++

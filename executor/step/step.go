@@ -155,7 +155,7 @@ type Work struct {
 	By     gitd.Person   // the author; without a name the run's asker
 	others addition.Step // the additional repositories
 	// approved has the rules of the base that a person approved for the step.
-	approved []string
+	approved *Approvals
 }
 
 // Head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
@@ -200,10 +200,10 @@ func (l *Run) Begin(ctx context.Context, t *Target, s Info, start int, do func(c
 	if err := t.allowed(s); err != nil {
 		return workflow.StepResult{}, err
 	}
-	var approved []string
+	approved := &Approvals{}
 	if s.Asks != nil { // before anything is held
 		q := Question{Step: s.ID, Command: s.Asks.Line(), Keeps: true}
-		if err := l.Permit(ctx, t, q, CommandsOf(*s.Asks), &approved); err != nil {
+		if err := l.Permit(ctx, t, q, CommandsOf(*s.Asks), approved); err != nil {
 			return workflow.StepResult{}, err
 		}
 	}
@@ -318,7 +318,7 @@ func (l *Run) TakeUp(ctx context.Context, t *Target, s Info, b live.Beginning, d
 				l.Note(s.ID, "the services could not be connected again: "+l.Runner.Secrets.String(err.Error()))
 			}
 		}
-		w := &Work{Run: l, Target: t, Host: lease.Host, Image: lease.Container.Image, Info: s, ID: st.ID, Before: b.Last.Parent,
+		w := &Work{Run: l, Target: t, Host: lease.Host, Image: lease.Container.Image, Info: s, ID: st.ID, approved: &Approvals{}, Before: b.Last.Parent,
 			Head: &Head{At: b.Last.Parent}, others: t.Others.Joined(b.Last.With), Again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's
 		// application. The next commit makes a commit again that was half way.
@@ -745,6 +745,7 @@ func (w *Work) Attend(ctx context.Context, id string, command *containers.Comman
 	var p *containers.Process
 	var err error
 	if command != nil {
+		command.Guard = w.Target.Settings().Rules.Programs()
 		p, err = w.Host.Start(attach, *command)
 	} else {
 		p, err = w.Host.Attach(attach, id, 0, 0)
@@ -819,6 +820,7 @@ func (l *Run) Command(c record.Command, timeout time.Duration) func(context.Cont
 // background starts a process that later commands find running. The step ends when the process has started.
 func (w *Work) background(ctx context.Context, c *containers.Command) (Outcome, error) {
 	if c != nil {
+		c.Guard = w.Target.Settings().Rules.Programs()
 		if _, err := w.Host.Start(ctx, *c); err != nil {
 			return Outcome{}, fmt.Errorf("cannot run %s: %w", w.Info.ID, err)
 		}
