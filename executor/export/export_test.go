@@ -363,6 +363,64 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// typed are the events of a terminal with one command.
+type typed struct{ *world }
+
+func (w typed) Events(context.Context, string, int64, bool) iter.Seq2[record.Event, error] {
+	at, exit := time.Unix(1000, 0), 3
+	return slicesAll([]record.Event{
+		{Time: at, Type: record.EventStepStarted, Step: "shell/1"},
+		{Time: at.Add(time.Second), Type: record.EventStepStarted, Step: "shell/1/1", Command: "ls \"x\""},
+		{Time: at.Add(2500 * time.Millisecond), Type: record.EventStepFinished, Step: "shell/1/1", Exit: &exit, Stdout: &record.Stream{Bytes: 9}},
+		{Time: at.Add(time.Minute), Type: record.EventStepFinished, Step: "shell/1"},
+	})
+}
+
+func slicesAll(list []record.Event) iter.Seq2[record.Event, error] {
+	return func(yield func(record.Event, error) bool) {
+		for _, e := range list {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (w typed) Output(context.Context, string, string, string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader("\x1b[1mone\x1b[m\r\ntwo\xff\n")), nil
+}
+
+// TestCast records a terminal. The recording is in its export.
+func TestCast(t *testing.T) {
+	w := newWorld(t)
+	repo, runs := w.caller(rand.New(rand.NewSource(2)))
+	r := runs[0]
+	r.Kind, r.CreatedAt, r.Terminal = record.KindTerminal, time.Unix(999, 0), &record.TerminalCall{Name: "1", Rows: 40, Cols: 100}
+	var out bytes.Buffer
+	n, err := export.Cast(t.Context(), typed{w}, r, &out)
+	want := `{"version":2,"width":100,"height":40,"timestamp":999,"title":"run:otter/` + r.ID + ` true"}
+[2,"o","$ ls \"x\"\r\n"]
+[3.5,"o","\u001b[1mone\u001b[m\r\ntwo\ufffd\r\n"]
+[3.5,"o","[exit 3]\r\n"]
+`
+	got := strings.ReplaceAll(out.String(), "\uFFFD", `\ufffd`)
+	if err != nil || n != 1 || got != want {
+		t.Errorf("%d commands, %v:\n%s", n, err, got)
+	}
+	e := &export.Exporter{Runs: typed{w}, Repo: repo, Dir: filepath.Join(w.dir, "exports"), Bot: ada, Now: time.Now}
+	p, err := e.Prepare(t.Context(), export.Request{Runs: []record.Run{r}, One: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Manifest.Terminals) != 1 || p.Manifest.Terminals[0].File != "terminals/"+r.ID+".cast" {
+		t.Errorf("the terminals are %v", p.Manifest.Terminals)
+	}
+	var file bytes.Buffer
+	if err := errors.Join(p.Write(t.Context(), &file), p.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestBounds exports more than an export may have.
 func TestBounds(t *testing.T) {
 	w := newWorld(t)

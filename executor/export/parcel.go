@@ -181,6 +181,11 @@ func (w *packing) run(ctx context.Context, r record.Run) error {
 			return err
 		}
 	}
+	if r.Kind == record.KindTerminal && out.Record != "" {
+		if err := w.record(ctx, r); err != nil {
+			return err
+		}
+	}
 	if !r.Ended() {
 		note := fmt.Sprintf("run %s has not ended (%s): its commits so far are here", r.ID, r.State)
 		if out.Record == "" {
@@ -194,6 +199,22 @@ func (w *packing) run(ctx context.Context, r record.Run) error {
 		w.Manifest.LeftOut = append(w.Manifest.LeftOut, fmt.Sprintf("run %s also worked in the repository %s", r.ID, a.Repo))
 	}
 	w.Manifest.Runs = append(w.Manifest.Runs, out)
+	return nil
+}
+
+// record adds the recording of a terminal in which a command was typed.
+func (w *packing) record(ctx context.Context, r record.Run) error {
+	name := r.ID + ".cast"
+	f, err := os.Create(filepath.Join(w.dir, name))
+	if err != nil {
+		return err
+	}
+	commands, err := Cast(ctx, w.Exporter.Runs, r, f)
+	if err = errors.Join(err, f.Close()); err != nil || commands == 0 {
+		return err
+	}
+	w.files = append(w.files, gitd.File{Path: terminalFolder + name, Source: f.Name()})
+	w.Manifest.Terminals = append(w.Manifest.Terminals, Terminal{Run: r.ID, File: terminalFolder + name})
 	return nil
 }
 

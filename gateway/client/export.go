@@ -49,3 +49,13 @@ func (c *Client) Import(ctx context.Context, q export.Import, in io.Reader) (don
 	}
 	return done, nil
 }
+
+// ExportLink makes a link to the export of a run that opens without a token.
+func (c *Client) ExportLink(ctx context.Context, run string) (export.Link, error) {
+	return post[export.Link](ctx, c, "/api/runs/"+segment(run)+"/export/link", nil)
+}
+
+// Cast copies the recording of a run to w.
+func (c *Client) Cast(ctx context.Context, run string, w io.Writer) error {
+	return c.copyTo(ctx, "/api/runs/"+segment(run)+"/cast", w)
+}

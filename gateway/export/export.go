@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/export"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -26,9 +27,28 @@ type API struct {
 	Find     *lookup.Lookup
 	// Privacy keeps which callers are private. Nil means none.
 	Privacy workspace.Privacy
-	Version string // of the program
-	Now     func() time.Time
+	// Links signs the links. Nil means that there are none.
+	Links *links.Signer
+	// Loopback is the base URL of links if no other is known. Empty means none.
+	Loopback string
+	Version  string // of the program
+	Now      func() time.Time
+
+	packing route.Streams // exports that are being made
 }
+
+// mostPacked bounds the exports that are made at once.
+const mostPacked = 8
+
+// New returns the API. Its other fields are set before the first request.
+func New(x *executor.Executor, find *lookup.Lookup) *API {
+	api := &API{Executor: x, Find: find}
+	api.packing.Max = mostPacked
+	return api
+}
+
+// MediaCast is the media type of a recording of a terminal.
+const MediaCast = "application/x-asciicast"
 
 // SummaryHeader is the header of an answer that has a [Summary], as JSON in base64.
 const SummaryHeader = "Ramus-Export"
@@ -63,6 +83,15 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/api/callers/{caller}/export", Access: route.AccessRead,
 			Summary: "A caller with its branch and the records of its runs, as a file that git clone opens",
 			Query:   Query{}, Media: MediaBundle, Handle: api.caller},
+		{Method: "GET", Pattern: "/api/runs/{run}/cast", Access: route.AccessRead,
+			Summary: "The commands of a run and their outputs as a recording of a terminal, asciicast v2",
+			Media:   MediaCast, Handle: api.cast},
+		{Method: "POST", Pattern: "/api/runs/{run}/export/link", Access: route.AccessRead,
+			Summary:  "Make a link to the export of a run that opens without a token until it expires",
+			Response: Link{}, Handle: api.link},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/export.bundle", Access: route.AccessSigned,
+			Summary: "The export of a run, by a link that was made for it", Query: linkQuery{},
+			Media: MediaBundle, Handle: api.linked},
 		api.importRoute(),
 	}
 }
@@ -99,6 +128,12 @@ func (api *API) send(c *route.Call, q export.Request) error {
 }
 
 func (api *API) sendAs(c *route.Call, asked Query, q export.Request) error {
+	release, err := api.packing.Acquire(c.Who)
+	if err != nil {
+		return route.NewProblem(route.KindLimited, "as many exports are made as may at once").
+			WithHint("try again when another one has ended")
+	}
+	defer release()
 	last := q.Runs[len(q.Runs)-1]
 	repo, err := api.Executor.Git.Repo(last.Repo)
 	if err != nil {

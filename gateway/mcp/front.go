@@ -21,6 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/export"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/past"
@@ -56,6 +57,8 @@ type API struct {
 	Find *lookup.Lookup
 	// Past explains lines of files. If it is nil, there is no tool for that.
 	Past *past.API
+	// Exports makes links to exports. If it is nil, the tool for them is missing.
+	Exports *export.API
 	// Links makes links to evidence. If it is nil, runs have none.
 	Links *links.Signer
 	// URL is the URL at which people reach the server. CORS are the origins whose pages may use the server too.

@@ -77,6 +77,9 @@ func (api *API) tools(who route.Who) []usableTool {
 	if api.Past != nil && len(api.Executor.AgentNames()) > 0 {
 		list = append(list, api.tournamentTools(who)...)
 	}
+	if api.Exports != nil {
+		list = append(list, api.exportTool(who))
+	}
 	for _, t := range executor.Library() {
 		list = append(list, api.libraryTool(who, t))
 	}

@@ -1,0 +1,91 @@
+package export
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/export"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/page"
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+// Link is a link to the export of a run. It opens the file and nothing else, and whoever has it can read the branch
+// with its history. No page has such a link.
+type Link struct {
+	URL     string    `json:"url"`
+	Expires time.Time `json:"expires"`
+}
+
+// linkQuery is the query of such a link.
+type linkQuery struct {
+	Expires          string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
+	Signature        string `json:"signature,omitempty" jsonschema:"of a signed link"`
+	WithoutArtifacts bool   `json:"without_artifacts,omitempty" jsonschema:"leave out the files of the artifact store"`
+}
+
+func (api *API) link(c *route.Call) error {
+	r, err := api.Find.PathRun(c)
+	if err != nil {
+		return err
+	}
+	l, err := api.Link(r, c.Address())
+	if err != nil {
+		return err
+	}
+	return c.Reply(l)
+}
+
+// Link returns a link to the export of a run, at the address of the server. An empty address is the configured one. The
+// caller has checked that its reader sees the run.
+func (api *API) Link(r record.Run, address string) (Link, error) {
+	if api.Links == nil {
+		return Link{}, route.NewProblem(route.KindConflict, "this server signs no links")
+	}
+	if address == "" {
+		address = api.Links.URL
+	}
+	if address == "" {
+		address = api.Loopback
+	}
+	if address == "" {
+		return Link{}, route.NewProblem(route.KindConflict, "this server does not know where people reach it").
+			WithHint("set `url` in the configuration")
+	}
+	until := api.Links.Expiry()
+	return Link{URL: address + api.Links.SignUntil(links.RunPath(r)+"/export.bundle", until),
+		Expires: until.UTC().Truncate(time.Second)}, nil
+}
+
+// linked answers a link. The name of the run must be complete, because a link is signed for one run.
+func (api *API) linked(c *route.Call) error {
+	var q linkQuery
+	if err := c.ReadQuery(&q); err != nil {
+		return err
+	}
+	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
+	r, err := api.Executor.Run(c.R.Context(), name)
+	if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrAmbiguous) ||
+		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.SeesRun(r)) {
+		return route.NotFound("run", name)
+	}
+	if err != nil {
+		return err
+	}
+	return api.sendAs(c, Query{WithoutArtifacts: q.WithoutArtifacts}, export.Request{Runs: []record.Run{r}, One: true})
+}
+
+func (api *API) cast(c *route.Call) error {
+	r, err := api.Find.PathRun(c)
+	if err != nil {
+		return err
+	}
+	page.MarkPrivate(c.W.Header())
+	c.MarkAttachment(r.ID + ".cast")
+	c.W.Header().Set("Content-Type", MediaCast)
+	if _, err := export.Cast(c.R.Context(), api.Executor, r, c.W); err != nil {
+		return c.CutShort(err)
+	}
+	return nil
+}
