@@ -322,21 +322,33 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}
-	commit, err := repo.WriteCommit(ctx,
-		gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref}, Put: []gitd.File{{Path: "run.json", Content: text}},
-			Author: x.Bot, Committer: x.Bot, When: x.Now(),
-			Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), record.TrailerCaller, r.Caller,
-				record.TrailerRun, r.ID)})
-	if err != nil {
-		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
-	}
-	if err := repo.Update(ctx, gitd.RefUpdate{Name: name, New: commit, Old: &ref}); err != nil {
+	told := gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref}, Put: []gitd.File{{Path: "run.json", Content: text}},
+		Author: x.Bot, Committer: x.Bot, When: x.Now(),
+		Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)}
+	if err := x.tell(ctx, repo, name, ref, told); err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}
 	if x.ObserveTold != nil {
 		x.ObserveTold(r)
 	}
 	return x.index.Put(r)
+}
+
+// tell moves the ref of a run that ended to a commit. If the run was sealed, this is its next seal.
+func (x *Executor) tell(ctx context.Context, repo *gitd.Repo, ref string, was gitd.Hash, told gitd.NewCommit) error {
+	_, err := repo.Entry(ctx, string(was), record.ManifestPath)
+	if err == nil {
+		_, err = x.chain.Seal(ctx, repo, ref, was, told)
+		return err
+	}
+	if !errors.Is(err, gitd.ErrNotFound) {
+		return err
+	}
+	commit, err := repo.WriteCommit(ctx, told)
+	if err != nil {
+		return err
+	}
+	return repo.Update(ctx, gitd.RefUpdate{Name: ref, New: commit, Old: &was})
 }
 
 // Untold returns the runs with an Origin that may not know of their end, oldest first. They are claimed, at work,

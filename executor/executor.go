@@ -26,6 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/prune"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
@@ -72,6 +73,10 @@ type Executor struct {
 	Timeout, RunTimeout time.Duration
 	// Bot is the committer of every commit. The default is ramus <ramus@localhost>.
 	Bot gitd.Person
+	// Seals signs the records of runs and the chain of them, see [seal.Chain]. Nil means the signer of Git. SealedBy are further
+	// signers whose seals count.
+	Seals    *gitd.CommitSigner
+	SealedBy gitd.Signers
 	// LLM answers llm nodes. Nil means that there is none.
 	LLM LLM
 	// Agents are the coding agents that requests may name.
@@ -133,6 +138,7 @@ type Executor struct {
 	inspector *browse.Inspector
 	viewer    *browse.Viewer
 	archive   *archive.Archive
+	chain     *seal.Chain
 	steps     *step.Runner
 	runs      registry
 	book      quota.Book
@@ -204,6 +210,9 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.artifacts.Now = x.Now
 	if err := os.RemoveAll(x.exports()); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
+	}
+	if err := x.openChain(ctx); err != nil {
+		return err
 	}
 	if err := x.openIndex(ctx); err != nil {
 		return err
@@ -299,6 +308,7 @@ func (x *Executor) newArchive() *archive.Archive {
 		Git:      x.Git,
 		Folder:   x.folder,
 		Store:    x.artifacts,
+		Chain:    x.chain,
 		Find:     x.Run,
 		Manifest: x.Manifest,
 		Engine:   x.Fleet.Engine.Name(),

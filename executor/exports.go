@@ -15,7 +15,7 @@ func (x *Executor) Exporter(repo *gitd.Repo) *export.Exporter {
 
 // Importer returns the importer of the server.
 func (x *Executor) Importer() *export.Importer {
-	return &export.Importer{Git: x.Git, Store: x.artifacts, Dir: x.exports(), Bot: x.Bot, Now: x.Now,
+	return &export.Importer{Git: x.Git, Store: x.artifacts, Chain: x.chain, Dir: x.exports(), Bot: x.Bot, Now: x.Now,
 		Claim: x.index.Claim, Index: x.index.Put,
 		Taken: func(c record.Caller) bool { return len(x.index.OfCaller(c)) > 0 }}
 }

@@ -21,7 +21,7 @@ func (x *Executor) Prune(ctx context.Context, p prune.Pruning) ([]prune.Pruned, 
 		return nil, err
 	}
 	defer release()
-	pruner := prune.Pruner{Git: x.Git, Trees: x.trees, Artifacts: x.artifacts, LFS: x.LFS, Runs: x.current,
+	pruner := prune.Pruner{Git: x.Git, Chain: x.chain, Trees: x.trees, Artifacts: x.artifacts, LFS: x.LFS, Runs: x.current,
 		Works:  x.works,
 		Forget: x.index.Remove, Hosts: x.hosts, Sweep: x.bases.Sweep, Keep: x.options().Keep, Log: x.Log, At: x.Now()}
 	return pruner.Prune(ctx, p)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/quota"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -108,7 +109,7 @@ func (api *aboutAPI) scrape(c *route.Call) error {
 func (api *aboutAPI) jwks(c *route.Call) error { return c.ReplyRaw(api.Git.JWKS()) }
 
 // allowedSigners answers with an allowed_signers file. Without a key for
-// commits, it has only that of the records about people.
+// commits, it has only those of the records about people and of seals.
 func (api *aboutAPI) allowedSigners(c *route.Call) error {
 	c.W.Header().Set("Content-Type", route.MediaText)
 	for _, signer := range []*gitd.CommitSigner{api.Git.Signer, api.Records} {
@@ -119,7 +120,8 @@ func (api *aboutAPI) allowedSigners(c *route.Call) error {
 			return err
 		}
 	}
-	return nil
+	_, err := io.WriteString(c.W, api.Executor.SealedBy.AllowedSigners(seal.Principal))
+	return err
 }
 
 func (api *aboutAPI) openapi(c *route.Call) error { return c.ReplyRaw(api.spec()) }

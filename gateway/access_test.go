@@ -104,6 +104,7 @@ var expected = map[string]row{
 	"GET /api/repos/{repo}/file": {route.AccessRead, "repo",
 		"/api/repos/team%2Fapp/file?path=a/b", ""},
 	"GET /api/radar":                             {route.AccessRead, "repo", "/api/radar?repo=team%2Fapp", ""},
+	"GET /api/verify":                            {route.AccessRead, "repo", "/api/verify?repo=team%2Fapp", ""},
 	"GET /api/why":                               {route.AccessRead, "repo", "/api/why?repo=team%2Fapp&path=a%2Fb&line=1", ""},
 	"POST /api/runs/{run}/undo":                  {route.AccessWrite, "repo", "/api/runs/RUN/undo", `{"dry":true}`},
 	"POST /api/runs/{run}/pick":                  {route.AccessWrite, "repo", "/api/runs/RUN/pick", `{"dry":true}`},

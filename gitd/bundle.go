@@ -66,7 +66,7 @@ func (r *Repo) writeBundle(ctx context.Context, b Bundle, w io.Writer) error {
 		defer own.release()
 		made := make(map[string]Hash)
 		for name, c := range b.Extra {
-			h, err := own.writeCommit(ctx, c)
+			h, err := own.WriteCommit(ctx, c)
 			if err != nil {
 				return err
 			}

@@ -44,26 +44,51 @@ type File struct {
 
 // WriteCommit writes blobs, trees and the commit, durably, as one pack. No ref is changed.
 func (r *Repo) WriteCommit(ctx context.Context, c NewCommit) (Hash, error) {
-	h, err := r.writeCommit(ctx, c)
+	written, err := r.WriteCommits(ctx, c)
 	if err != nil {
-		return "", fmt.Errorf("cannot write a commit in %s: %w", r.name, err)
+		return "", err
 	}
-	return h, nil
+	return written[0], nil
 }
 
-func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
+// WriteCommits is [Repo.WriteCommit] for several commits in one pack. Each of then makes a commit of the name of the
+// commit before it, which need not be its parent.
+func (r *Repo) WriteCommits(ctx context.Context, first NewCommit, then ...func(before Hash) NewCommit) ([]Hash, error) {
+	written, err := r.writeCommits(ctx, first, then)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write a commit in %s: %w", r.name, err)
+	}
+	return written, nil
+}
+
+func (r *Repo) writeCommits(ctx context.Context, c NewCommit, then []func(Hash) NewCommit) ([]Hash, error) {
 	if _, err := os.Lstat(filepath.Join(r.dir, "objects")); err != nil {
-		return "", fmt.Errorf("the repository is gone: %w", ErrNotFound)
+		return nil, fmt.Errorf("the repository is gone: %w", ErrNotFound)
 	}
 	w, err := r.newPack(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer w.Drop()
+	h, err := r.addCommit(ctx, w, c)
+	if err != nil {
+		return nil, err
+	}
+	written := []Hash{h}
+	for _, next := range then {
+		if h, err = r.addCommit(ctx, w, next(h)); err != nil {
+			return nil, err
+		}
+		written = append(written, h)
+	}
+	return written, placePack(w)
+}
+
+// addCommit writes a commit, its trees and its blobs into a pack.
+func (r *Repo) addCommit(ctx context.Context, w *pack.Writer, c NewCommit) (Hash, error) {
 	if err := r.checkParents(ctx, c.Parents); err != nil {
 		return "", err
 	}
-
 	tree, err := r.writeTree(ctx, w, c)
 	if err != nil {
 		return "", err
@@ -74,11 +99,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 			return "", err
 		}
 	}
-	h, err := w.AddNew("commit", data)
-	if err != nil {
-		return "", err
-	}
-	return h, placePack(w)
+	return w.AddNew("commit", data)
 }
 
 // writeTree writes the tree of a commit and its blobs.

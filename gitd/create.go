@@ -329,3 +329,25 @@ func (r *Repo) chooseBase(ctx context.Context, head Ref) (string, error) {
 	}
 	return "main", nil
 }
+
+// ImportRefs makes a repository with the refs of source that begin with prefix, such as "refs/ramus/", under their names.
+// source is a folder or a bundle.
+func (s *Server) ImportRefs(ctx context.Context, name string, source Upstream, prefix string) (*Repo, error) {
+	src, err := source.resolveSource(ctx)
+	var r *Repo
+	if err == nil {
+		r, err = s.createWith(ctx, name, func(dir string) error {
+			room, err := gitcmd.FreeSpace(dir)
+			if err != nil {
+				return err
+			}
+			lines, flush := src.progressWriter(nil)
+			defer flush()
+			return s.runFetch(ctx, src, fetchRequest{dir: dir, specs: []string{"+" + prefix + "*:" + prefix + "*"}}, room, lines)
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot import %s from %.200s: %w", prefix, source.Location(), src.redactError(err))
+	}
+	return r, nil
+}

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/gitd/object"
 	"golang.org/x/crypto/ssh"
@@ -42,11 +45,25 @@ func NewCommitSigner(text []byte) (*CommitSigner, error) {
 
 // PublicKey returns the public key as a line of authorized_keys, without the line end.
 func (s *CommitSigner) PublicKey() string {
-	key, err := ssh.NewPublicKey(s.key.Public())
+	return publicLine(s.key.Public().(ed25519.PublicKey))
+}
+
+// publicLine returns a key as a line of authorized_keys, without the line end.
+func publicLine(pub ed25519.PublicKey) string {
+	key, err := ssh.NewPublicKey(pub)
 	if err != nil {
 		panic(err) // an Ed25519 key always is one
 	}
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+}
+
+// AllowedSigners returns a file for gpg.ssh.allowedSignersFile, in which the signers are one principal.
+func (s Signers) AllowedSigners(principal string) string {
+	var b strings.Builder
+	for _, key := range s {
+		b.WriteString(allowedSigner(principal, key))
+	}
+	return b.String()
 }
 
 // AllowedSigner returns a line of the file that gpg.ssh.allowedSignersFile names, with the line end. With it,
@@ -61,7 +78,11 @@ func (s *CommitSigner) AllowedSigner(who Person) string {
 	if principal == "" {
 		principal = "ramus"
 	}
-	return fmt.Sprintf("%s namespaces=%q %s\n", principal, commitSpace, s.PublicKey())
+	return allowedSigner(principal, s.key.Public().(ed25519.PublicKey))
+}
+
+func allowedSigner(principal string, key ed25519.PublicKey) string {
+	return fmt.Sprintf("%s namespaces=%q %s\n", principal, commitSpace, publicLine(key))
 }
 
 func (s *CommitSigner) sign(commit []byte) ([]byte, error) {
@@ -97,6 +118,118 @@ func withSignature(commit, signature []byte) []byte {
 	b.WriteByte('\n')
 	b.Write(commit[end:])
 	return b.Bytes()
+}
+
+// splitSignature returns a commit without the signature that withSignature adds, and the signature.
+func splitSignature(commit []byte) (payload, signature []byte) {
+	end := bytes.Index(commit, []byte("\n\n")) + 1
+	inside := false
+	for line := range bytes.Lines(commit[:end]) {
+		rest, first := bytes.CutPrefix(line, []byte("gpgsig "))
+		switch {
+		case first:
+			inside, signature = true, append(signature, rest...)
+		case inside && line[0] == ' ':
+			signature = append(signature, line[1:]...)
+		default:
+			inside, payload = false, append(payload, line...)
+		}
+	}
+	return append(payload, commit[end:]...), signature
+}
+
+// NewSignerKey makes a private key for [NewCommitSigner], in the format of OpenSSH. The comment is not secret.
+func NewSignerKey(comment string) ([]byte, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a key for commits: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, comment)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a key for commits: %w", err)
+	}
+	return pem.EncodeToMemory(block), nil
+}
+
+// Signers are the public keys of those whose signatures count. The zero value has none.
+type Signers []ed25519.PublicKey
+
+// Public returns the signer itself.
+func (s *CommitSigner) Public() Signers {
+	return Signers{s.key.Public().(ed25519.PublicKey)}
+}
+
+// signersMax bounds the bytes of a file of signers.
+const signersMax = 1 << 20
+
+// ParseSigners returns the Ed25519 keys of one principal in a file for gpg.ssh.allowedSignersFile. Options other than
+// namespaces, and patterns, are not understood, and their lines are left out. A line that is only a public key
+// counts for every principal. Returns [ErrInvalid] if there are none.
+func ParseSigners(text []byte, principal string) (Signers, error) {
+	if len(text) > signersMax {
+		return nil, fmt.Errorf("cannot read the signers: they have more than %d bytes: %w", signersMax, ErrTooLarge)
+	}
+	var list Signers
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if rest, ok := strings.CutPrefix(line, principal+" "); ok {
+			line = strings.TrimPrefix(strings.TrimSpace(rest), fmt.Sprintf("namespaces=%q ", commitSpace))
+		}
+		if !strings.HasPrefix(line, ssh.KeyAlgoED25519+" ") {
+			continue
+		}
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
+		if err != nil {
+			continue
+		}
+		if k, ok := key.(ssh.CryptoPublicKey); ok {
+			if pub, ok := k.CryptoPublicKey().(ed25519.PublicKey); ok {
+				list = append(list, pub)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("cannot read the signers: there is no Ed25519 key of %s: %w", principal, ErrInvalid)
+	}
+	return list, nil
+}
+
+// SignedCommit is a commit object as it is stored, with the result of a check of its name and its signature.
+type SignedCommit struct {
+	Parents []Hash
+	Time    time.Time // of the committer; zero if it has none
+	Message string
+	// Fault is the reason why the commit is not one that a signer made. It is nil if it is.
+	Fault error
+}
+
+// CheckCommit reads a commit and checks that its content has its name, and a signature of one of the signers. Returns
+// [ErrNotFound] if there is no such commit.
+func (r *Repo) CheckCommit(ctx context.Context, commit Hash, by Signers) (SignedCommit, error) {
+	var s SignedCommit
+	data, c, err := r.objects.RawCommit(ctx, commit)
+	if err != nil {
+		return s, fmt.Errorf("cannot read commit %s of %s: %w", commit, r.name, err)
+	}
+	s.Parents, s.Message = c.Parents, string(c.Message)
+	if at := c.CommitterTime(); at != 0 {
+		s.Time = time.Unix(at, 0).UTC()
+	}
+	payload, signature := splitSignature(data)
+	switch sum := object.HashOf("commit", data); {
+	case len(commit) == len(sum) && sum != commit:
+		s.Fault = fmt.Errorf("its content has the name %s", sum)
+	case len(signature) == 0:
+		s.Fault = errors.New("it has no signature")
+	default:
+		s.Fault = errors.New("there is no key to compare with")
+		for _, key := range by {
+			if s.Fault = sshVerify(key, commitSpace, payload, signature); s.Fault == nil {
+				break
+			}
+		}
+	}
+	return s, nil
 }
 
 const (

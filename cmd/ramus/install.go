@@ -80,6 +80,8 @@ type installation struct {
 	hides    *hides
 	names    *naming.Store      // of sessions with agents; nil if they cannot be read
 	records  *gitd.CommitSigner // of records about people; nil if the Git server's is
+	seals    *gitd.CommitSigner // of the records of runs
+	sealedBy gitd.Signers       // those whose seals count, also of earlier keys
 	oidc     *signin.OIDC       // nil if none is configured
 	owner    gitd.Person        // who can use the unix socket
 	people   *signin.People     // who may sign in; only a lasting server opens it, and the two below

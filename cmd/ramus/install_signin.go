@@ -3,16 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +26,6 @@ import (
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/sshdoor"
 	"github.com/ramus-dev/ramus/gitd"
-	"golang.org/x/crypto/ssh"
 )
 
 // PeopleConfig has the people who may sign in with a browser, and their roles.
@@ -138,24 +132,7 @@ func recordSigner(git *gitd.Server, keys string) (*gitd.CommitSigner, error) {
 	if git.Signer != nil {
 		return nil, nil
 	}
-	path := filepath.Join(keys, "records.pem")
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, key, gerr := ed25519.GenerateKey(rand.Reader)
-		if gerr != nil {
-			return nil, fmt.Errorf("cannot make the key of records: %w", gerr)
-		}
-		block, merr := ssh.MarshalPrivateKey(key, "records of ramus")
-		if merr != nil {
-			return nil, fmt.Errorf("cannot make the key of records: %w", merr)
-		}
-		text = pem.EncodeToMemory(block)
-		err = writeKey(path, text)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read or write the key of records: %w", err)
-	}
-	return gitd.NewCommitSigner(text)
+	return ownSigner(filepath.Join(keys, "records.pem"), "records of ramus")
 }
 
 // openAccounts opens the accounts of people.

@@ -81,6 +81,9 @@ func (o *opening) openRepositories(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.seals, o.sealedBy, err = sealSigner(o.config.Data, o.keys); err != nil {
+		return err
+	}
 	if err := git.Open(ctx); err != nil {
 		return fmt.Errorf("cannot open the repositories: %w", err)
 	}
@@ -191,6 +194,7 @@ func (o *opening) openExecutor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	x.Seals, x.SealedBy = o.seals, o.sealedBy
 	if x.SecretStore, err = openSecretStore(o.config, o.keys, o.secret, o.set); err != nil {
 		return err
 	}

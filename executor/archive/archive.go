@@ -8,6 +8,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -24,6 +25,8 @@ type Archive struct {
 	Folder *live.Folder
 	// Store keeps the files that are too large for git.
 	Store *store.Store
+	// Chain has the chains of seals.
+	Chain *seal.Chain
 	// Find returns a run by its name, and Manifest its evidence.
 	Find     func(ctx context.Context, run string) (record.Run, error)
 	Manifest func(ctx context.Context, run string) (record.Manifest, error)

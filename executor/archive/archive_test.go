@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/gittest"
@@ -59,7 +60,8 @@ func newWorld(t *testing.T) *world {
 	w.a = &archive.Archive{Context: t.Context(), Go: w.wg.Go, Git: git, Store: files, Engine: "none", Image: "usual",
 		Folder: &live.Folder{Dir: t.TempDir(), Secrets: secrets, Now: time.Now}, Secrets: secrets,
 		Bot: gitd.Person{Name: "ramus", Email: "ramus@example.org"}, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-		Find: func(context.Context, string) (record.Run, error) { return w.run, nil },
+		Chain: &seal.Chain{Bot: ada, Now: time.Now},
+		Find:  func(context.Context, string) (record.Run, error) { return w.run, nil },
 		Manifest: func(context.Context, string) (record.Manifest, error) {
 			return record.Manifest{}, record.ErrNotFound
 		}}

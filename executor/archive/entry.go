@@ -112,7 +112,7 @@ func (e *Entry) Seal(ctx context.Context) error {
 	return nil
 }
 
-// commit commits the files of a run's record and moves the run's ref to the commit.
+// commit commits the files of a run's record, and moves the run's ref and the chain of seals.
 func (e *Entry) commit(ctx context.Context, r record.Run, files []gitd.File) error {
 	a, repo := e.archive, e.repo
 	ref := e.at()
@@ -120,7 +120,7 @@ func (e *Entry) commit(ctx context.Context, r record.Run, files []gitd.File) err
 	if r.Head != "" {
 		parents = append(parents, r.Head)
 	}
-	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{
+	commit, err := a.Chain.Seal(ctx, repo, record.RunRef(r.Caller, r.ID), ref, gitd.NewCommit{
 		From:      ref,
 		Put:       files,
 		Parents:   parents,
@@ -131,9 +131,6 @@ func (e *Entry) commit(ctx context.Context, r record.Run, files []gitd.File) err
 			r.Name(), SealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID),
 	})
 	if err != nil {
-		return err
-	}
-	if err := repo.Update(ctx, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
 		return err
 	}
 	e.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -42,6 +43,8 @@ type Importer struct {
 	// Claim says that the ref of a run is about to be made, and Index that it was made.
 	Claim func(record.Run) error
 	Index func(...record.Run) error
+	// Chain has the chains of seals, which name the runs that came from another server.
+	Chain *seal.Chain
 	Bot   gitd.Person
 	Now   func() time.Time
 }
@@ -385,6 +388,7 @@ func (p *place) write(ctx context.Context) (Imported, error) {
 		}
 	}
 	var runs []record.Run
+	var refs []gitd.Ref
 	for _, o := range p.runs {
 		r, commit, err := p.writeRun(ctx, o)
 		if err != nil {
@@ -392,7 +396,7 @@ func (p *place) write(ctx context.Context) (Imported, error) {
 		}
 		runs = append(runs, r)
 		done.Runs = append(done.Runs, r.Name())
-		updates = append(updates, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &none})
+		refs = append(refs, gitd.Ref{Name: record.RunRef(r.Caller, r.ID), Hash: commit})
 	}
 	if m.Private && p.wish.Hide != nil {
 		if err := p.wish.Hide(ctx, p.caller, done.Repo); err != nil {
@@ -404,7 +408,7 @@ func (p *place) write(ctx context.Context) (Imported, error) {
 			return done, err
 		}
 	}
-	if err := p.repo.Update(ctx, updates...); err != nil {
+	if err := p.Chain.Import(ctx, p.repo, refs, updates...); err != nil {
 		return done, err
 	}
 	return done, p.Index(runs...)

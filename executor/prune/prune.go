@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -85,7 +86,9 @@ type Pruned struct {
 
 // Pruner removes things that are not needed. Its fields are options that do not change while Prune works.
 type Pruner struct {
-	Git       *gitd.Server
+	Git *gitd.Server
+	// Chain has the chains of seals, which name the runs that are removed. Nil means that there are none.
+	Chain     *seal.Chain
 	Trees     *worktree.Store
 	Artifacts *store.Store
 	LFS       *lfs.Objects // nil if there are none

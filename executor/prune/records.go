@@ -61,7 +61,17 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 				Why: "it has ended, and its caller has no branch"}, ref})
 		}
 	}
-	done, err := n.remove(ctx, repo, n.over(n.p.Keep.Runs, all))
+	all = n.over(n.p.Keep.Runs, all)
+	if n.p.Chain != nil && !n.ask.DryRun && len(all) > 0 {
+		seals := make([]gitd.Ref, len(all))
+		for i, c := range all {
+			seals[i] = c.ref
+		}
+		if err := n.p.Chain.Prune(ctx, repo, seals); err != nil {
+			return err
+		}
+	}
+	done, err := n.remove(ctx, repo, all)
 	if n.ask.DryRun {
 		return err
 	}

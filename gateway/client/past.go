@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/replay"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/past"
@@ -24,6 +25,11 @@ func (c *Client) Why(ctx context.Context, w past.Why) (provenance.Answer, error)
 // Radar lists the live branches of a repository and their conflicts.
 func (c *Client) Radar(ctx context.Context, q past.Radar) (radar.Report, error) {
 	return get[radar.Report](ctx, c, "/api/radar"+query(q))
+}
+
+// Verify compares sealed runs with the chain of their seals.
+func (c *Client) Verify(ctx context.Context, q past.Verify) (seal.Report, error) {
+	return get[seal.Report](ctx, c, "/api/verify"+query(q))
 }
 
 // Bisect finds the first bad commit. begin is called with the plan, and tell with each step forward. With

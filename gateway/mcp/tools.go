@@ -72,7 +72,7 @@ func (api *API) tools(who route.Who) []usableTool {
 	list = append(list, api.runTool(who), api.answerTool(who))
 	if api.Past != nil {
 		list = append(list, api.whyTool(who), api.radarTool(who), api.bisectTool(who), api.undoTool(who),
-			api.pickTool(who), api.replayTool(who))
+			api.pickTool(who), api.replayTool(who), api.verifyTool(who))
 	}
 	if api.Past != nil && len(api.Executor.AgentNames()) > 0 {
 		list = append(list, api.tournamentTools(who)...)

@@ -1,6 +1,11 @@
 package object
 
-import "fmt"
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+)
 
 // Hash is a Git object name, 40 hexadecimal digits (64 for SHA-256). The empty Hash means "none".
 type Hash string
@@ -21,4 +26,12 @@ func IsHex(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// HashOf returns the SHA-1 name of an object of a kind, such as "commit".
+func HashOf(kind string, data []byte) Hash {
+	sum := sha1.New()
+	sum.Write([]byte(kind + " " + strconv.Itoa(len(data)) + "\x00"))
+	sum.Write(data)
+	return Hash(hex.EncodeToString(sum.Sum(nil)))
 }

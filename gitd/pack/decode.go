@@ -9,18 +9,24 @@ import (
 
 // ReadCommit returns the content of the commit h. Returns [object.ErrNotFound] if h is no commit.
 func (o *Reader) ReadCommit(ctx context.Context, h object.Hash) (object.RawCommit, error) {
+	_, c, err := o.RawCommit(ctx, h)
+	return c, err
+}
+
+// RawCommit is [Reader.ReadCommit] with all bytes of the object.
+func (o *Reader) RawCommit(ctx context.Context, h object.Hash) ([]byte, object.RawCommit, error) {
 	obj, _, err := o.Small(ctx, h)
 	if err != nil {
-		return object.RawCommit{}, err
+		return nil, object.RawCommit{}, err
 	}
 	if obj.Kind != "commit" {
-		return object.RawCommit{}, fmt.Errorf("object %s is a %s, not a commit: %w", h, obj.Kind, object.ErrNotFound)
+		return nil, object.RawCommit{}, fmt.Errorf("object %s is a %s, not a commit: %w", h, obj.Kind, object.ErrNotFound)
 	}
 	c, err := object.ParseCommit(obj.Data)
 	if err != nil {
-		return c, fmt.Errorf("object %s: %w", h, err)
+		return nil, c, fmt.Errorf("object %s: %w", h, err)
 	}
-	return c, nil
+	return obj.Data, c, nil
 }
 
 // TreeOf returns the name of the tree of a commit.
