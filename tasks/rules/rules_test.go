@@ -207,6 +207,6 @@ func FuzzGlob(f *testing.F) {
 		if !strings.ContainsAny(a+c, "*?") && !Glob(a+"*"+c, a+b+c) {
 			t.Errorf("%q*%q does not match with %q between", a, c, b)
 		}
-		Glob(b, a+c)
+		_ = Glob(b, a+c) // hostile patterns end
 	})
 }
