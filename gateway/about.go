@@ -7,6 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/seal"
+	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -22,6 +23,7 @@ type aboutAPI struct {
 	// Version and Engine are the names of the program's version and of the container engine.
 	Version, Engine string
 	Streams         int
+	Leader          *standby.Leader // nil if no stand-by can follow
 	metrics         *metrics
 	spec            func() []byte // the OpenAPI document
 }
@@ -61,6 +63,10 @@ type Health struct {
 	Engine   string         `json:"engine"`
 	Limits   HealthLimits   `json:"limits"`
 	Runs     executor.Stats `json:"runs"`
+	// Epoch is the number of servers that used these data one after the other. Role is server, or standby for a process
+	// that follows another server.
+	Epoch uint64 `json:"epoch,omitempty"`
+	Role  string `json:"role,omitempty"`
 }
 
 // Values of Health.Status.
@@ -88,6 +94,7 @@ func (api *aboutAPI) health(c *route.Call) error {
 	limits := now.Limits
 	h := Health{
 		Status: HealthOK, Version: api.Version, Engine: api.Engine, Runs: stats,
+		Epoch: api.Leader.Epoch().Number, Role: "server",
 		Limits: HealthLimits{
 			Capacity: stats.Capacity, Memory: limits.Memory, CPUs: limits.CPUs, PIDs: limits.PIDs,
 			TimeoutMS: now.Timeout.Milliseconds(), RunLimitMS: now.RunTimeout.Milliseconds(),

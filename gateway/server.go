@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/radar"
+	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/credential"
@@ -80,6 +81,8 @@ type Server struct {
 	Models credential.Prober
 	// Mirrors keeps copies of repositories. Nil means that there are none.
 	Mirrors *mirror.Mirrors
+	// Leader lets stand-bys follow this server. Nil lets none.
+	Leader *standby.Leader
 	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
 	// empty, the address of the request is used.
 	URL string

@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
+	standbyapi "github.com/ramus-dev/ramus/gateway/standby"
 	"github.com/ramus-dev/ramus/gateway/terminal"
 	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/trigger"
@@ -72,7 +73,7 @@ func (s *Server) setUpAlone() {
 
 	s.apis = []interface{ Routes() []route.Route }{
 		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
-			Engine: s.Engine, Streams: s.Streams, metrics: m, spec: func() []byte { return s.spec }},
+			Engine: s.Engine, Streams: s.Streams, Leader: s.Leader, metrics: m, spec: func() []byte { return s.spec }},
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, Names: s.Names, find: find, Log: s.Log},
 		&runsAPI{Executor: s.Executor, find: find},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
@@ -98,6 +99,7 @@ func (s *Server) setUpAlone() {
 		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web,
 			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
+		standbyapi.New(s.Leader, s.Git),
 		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()

@@ -50,6 +50,10 @@ var (
 	ErrDenied = object.ErrDenied
 	// ErrUpstream means that the upstream of a repository does not answer or denies access.
 	ErrUpstream = object.ErrUpstream
+	// ErrFenced means that another server took the place of this one, which changes nothing any more.
+	ErrFenced = object.ErrFenced
+	// ErrUnconfirmed means that no stand-by has confirmed a change, or that none could.
+	ErrUnconfirmed = object.ErrUnconfirmed
 	// ErrUpstreamRefused means that the rules of upstream, such as a protected branch or a
 	// hook, reject a push. Trying again does not help.
 	ErrUpstreamRefused = object.ErrUpstreamRefused

@@ -77,6 +77,10 @@ func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
 		input.drain()
 		return p.refuse(nil, reasons)
 	}
+	if err := s.checkDuty(ctx); err != nil {
+		input.drain()
+		return p.refuse(err, nil)
+	}
 
 	begin := input.tap.Consumed()
 	stats, err := input.scanPack(request, s.limits)
@@ -155,6 +159,9 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 	}
 	if err == nil {
 		err = syncPush(a.dir, p.request)
+	}
+	if err == nil {
+		err = s.settle(ctx, a.name)
 	}
 	if err != nil {
 		return p.fail(err)

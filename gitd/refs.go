@@ -382,13 +382,19 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	if len(updates) == 0 {
 		return nil
 	}
-	err := r.update(ctx, updates)
+	err := r.server.checkDuty(ctx)
+	if err == nil {
+		err = r.update(ctx, updates)
+	}
 	if err == nil {
 		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return u.New == "" }) {
 			r.view.noteDeleted(ctx)
 		}
 		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return !strings.HasPrefix(u.Name, grant.OwnRefs) }) {
 			r.server.tellChanged(r.name)
+		}
+		if err := r.server.settle(ctx, r.name); err != nil {
+			return fmt.Errorf("the change of %s in %s is on this disk alone: %w", updates[0].Name, r.name, err)
 		}
 		return nil
 	}

@@ -57,6 +57,12 @@ type Server struct {
 	// Changed is called after branches or tags of a repository have changed, and must return at once. Nil means that nobody
 	// is told. It may be set like LFS.
 	Changed func(repo string)
+	// Duty is called before refs are changed by a push or by this server. An error refuses the change. Nil allows all. It
+	// may be set like LFS, until refs change.
+	Duty func(ctx context.Context) error
+	// Settle is called when a change of refs is on disk, and before anybody learns of it. It returns when the change may be
+	// acknowledged. After an error it is not, but it stays. Nil means at once. It may be set like Duty.
+	Settle func(ctx context.Context, repo string) error
 	// Pushed is called after a push with options (git push -o) by a person has changed refs, and before the client's push
 	// ends. It shows lines to the person by out, which is nil if the client cannot show them, and returns when there is
 	// no more to show, or when ctx ends because the client has gone. Nil means that no push may have options. It may be

@@ -98,6 +98,8 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 				serving = false
 			case err = <-ended: // a listener failed, so stop all of them
 				serving = false
+			case err = <-i.fenced:
+				err, serving = placeStatus(err), false
 			}
 		}
 		stopping, cancel := context.WithTimeout(context.Background(), requestsMay)

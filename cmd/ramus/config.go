@@ -99,6 +99,7 @@ type Config struct {
 	Artifacts ArtifactsConfig `yaml:"artifacts"`
 	Keep      KeepConfig      `yaml:"keep"`
 	Quotas    QuotasConfig    `yaml:"quotas"`
+	Standby   StandbyConfig   `yaml:"standby"`
 	Traces    TracesConfig    `yaml:"traces"`
 	// TellConflicts is one of all, threads and off.
 	TellConflicts string `yaml:"tell_conflicts"`
@@ -408,6 +409,16 @@ type BotConfig struct {
 	SigningKeyFile string `yaml:"signing_key_file"`
 }
 
+// StandbyConfig lets other machines follow the server.
+type StandbyConfig struct {
+	Allow bool     `yaml:"allow"`
+	Keys  bool     `yaml:"keys"`
+	Sync  bool     `yaml:"sync"`
+	Wait  Duration `yaml:"wait"`
+	Alone bool     `yaml:"alone"`
+	Peers []string `yaml:"peers"`
+}
+
 // LogConfig configures the log, which goes to standard error.
 type LogConfig struct {
 	Level  string `yaml:"level"`
@@ -426,6 +437,7 @@ func Defaults() Config {
 		Artifacts: ArtifactsConfig{LinkTTL: Duration(links.DefaultTTL)},
 		Quotas:    QuotasConfig{People: map[string]QuotaConfig{}, Repos: map[string]QuotaConfig{}},
 		Traces:    TracesConfig{Header: "Authorization"},
+		Standby:   StandbyConfig{Wait: Duration(10 * time.Second), Peers: []string{}},
 
 		TellConflicts: tellAll,
 

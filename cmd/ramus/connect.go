@@ -62,10 +62,34 @@ func remote(e *env) (*client.Client, error) {
 	if url == "" || e.dataFlag != "" {
 		return nil, nil
 	}
-	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
-		return nil, usage("RAMUS_URL is %q; want http://… or https://…", url)
+	urls := strings.Split(url, ",")
+	for i := range urls {
+		urls[i] = strings.TrimSpace(urls[i])
+		if !strings.HasPrefix(urls[i], "http://") && !strings.HasPrefix(urls[i], "https://") {
+			return nil, usage("RAMUS_URL is %q; want http://… or https://…, or several of them with commas", url)
+		}
 	}
-	return client.New(url, e.getenv("RAMUS_TOKEN")), nil
+	return client.New(newest(urls), e.getenv("RAMUS_TOKEN")), nil
+}
+
+// newest returns the URL of the server with the highest epoch that answers, or the first URL if none does.
+func newest(urls []string) string {
+	if len(urls) == 1 {
+		return urls[0]
+	}
+	epochs := make([]uint64, len(urls))
+	var asking sync.WaitGroup
+	for i, url := range urls {
+		asking.Go(func() { epochs[i] = epochOf(context.Background(), url) })
+	}
+	asking.Wait()
+	best := 0
+	for i, epoch := range epochs {
+		if epoch > epochs[best] {
+			best = i
+		}
+	}
+	return urls[best]
 }
 
 // runningServer returns a client for a server that runs already. Work that is started there continues after this

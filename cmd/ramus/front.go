@@ -45,6 +45,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		return nil, err
 	}
 	f.listeners = append(f.listeners, socket)
+	i.leader.Begin()
 	if alone {
 		f.serveSocket(socket)
 		return f, nil
@@ -82,6 +83,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	})
 	f.group.Go(func() error { i.refreshImages(serving); return nil })
 	f.group.Go(func() error { i.resumeTournaments(serving); return nil })
+	f.group.Go(func() error { i.fencePredecessor(serving); return nil })
 	return f, nil
 }
 

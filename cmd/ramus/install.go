@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
+	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
@@ -55,6 +56,8 @@ type installation struct {
 	log      *slog.Logger
 	lock     *os.File
 	git      *gitd.Server
+	leader   *standby.Leader
+	fenced   chan error // gets the error of a server whose place another one took
 	engine   containers.Engine
 	workTree *workTree
 	store    store.Bucket // of large artifacts; if nil, the executor has a folder of its own
@@ -336,6 +339,7 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	if i.engine != nil {
 		errs = append(errs, i.engine.Close())
 	}
+	i.leader.Close()
 	if i.git != nil {
 		errs = append(errs, i.git.Close())
 	}

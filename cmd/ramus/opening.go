@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
 	"github.com/ramus-dev/ramus/executor/radar"
+	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/collision"
@@ -58,7 +59,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}()
 
 	for _, step := range []func(context.Context) error{
-		o.openRepositories, o.chooseEngine, o.readParts, o.openStores, o.makeLinks, o.collectSecrets,
+		o.openRepositories, o.openLeader, o.chooseEngine, o.readParts, o.openStores, o.makeLinks, o.collectSecrets,
 		o.openExecutor, o.openAccountsOfPeople,
 	} {
 		if err := step(ctx); err != nil {
@@ -73,6 +74,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 func (o *opening) openRepositories(ctx context.Context) error {
 	if err := backup.CheckFinished(o.config.Data); err != nil {
 		return err
+	}
+	if err := standby.CheckPlace(o.config.Data); err != nil {
+		return placeStatus(err)
 	}
 	if err := os.MkdirAll(o.keys, 0o700); err != nil {
 		return fmt.Errorf("cannot make the folder of keys: %w", err)
@@ -251,7 +255,7 @@ func (o *opening) makeGateway() {
 	c := o.config
 	o.connectTeller()
 	o.gateway = &gateway.Server{
-		Executor: o.executor, Git: o.git, Mirrors: o.mirrors, Models: o.models, Budget: o.budget,
+		Executor: o.executor, Git: o.git, Leader: o.leader, Mirrors: o.mirrors, Models: o.models, Budget: o.budget,
 		Chat: o.chat, Hooks: o.forges.hooks(), Tickets: o.trackers.hooks, GitHub: o.forges.hub.client,
 		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, Privacy: o.privacy, ForgeKeys: o.personal,
 		Names: o.names, Radar: o.teller.Radar,

@@ -65,10 +65,6 @@ const (
 	smallFiles = 100_000
 )
 
-// disposable are the entries of a data folder that are made again if they are missing, or that belong to the machine.
-var disposable = []string{"hosts", "sandbox", "layers", "programs", "trace-viewer", "uploads", "index.db", "ramus.lock",
-	"ramus.sock", "ramus.sock.last", restoreName}
-
 // Make makes a snapshot. It returns when the snapshot is on disk.
 func (m *Maker) Make(ctx context.Context, r Request) (Snapshot, error) {
 	s, err := m.make(ctx, r)
@@ -261,45 +257,20 @@ func (w *writer) openSmall() (list []smallFile, err error) {
 			list = nil
 		}
 	}()
-	entries, err := os.ReadDir(w.m.Data)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, ".") || slices.Contains(disposable, name) || name == "repos" ||
-			name == "artifacts" || name == "keys" && !w.keys {
-			continue
-		}
-		err := filepath.WalkDir(filepath.Join(w.m.Data, name), func(path string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // a run ended
-			}
-			if err != nil || !d.Type().IsRegular() || isTemporary(d.Name()) {
-				return err
-			}
-			f, err := w.open(path)
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			if list = append(list, f); len(list) > smallFiles {
-				return fmt.Errorf("%w: runs at work have more than %d files; try again when fewer are at work",
-					record.ErrConflict, smallFiles)
-			}
+	err = EachSmall(w.m.Data, w.keys, func(path string) error {
+		f, err := w.open(path)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
-		})
-		if err != nil {
-			return list, err
+		} else if err != nil {
+			return err
 		}
-	}
-	return list, nil
-}
-
-// isTemporary reports whether a file has a name that is used until the file is complete.
-func isTemporary(name string) bool {
-	return strings.HasPrefix(name, ".new-") || strings.HasPrefix(name, ".key-") || strings.HasSuffix(name, ".tmp")
+		if list = append(list, f); len(list) > smallFiles {
+			return fmt.Errorf("%w: runs at work have more than %d files; try again when fewer are at work",
+				record.ErrConflict, smallFiles)
+		}
+		return nil
+	})
+	return list, err
 }
 
 func (w *writer) open(path string) (smallFile, error) {
@@ -384,17 +355,7 @@ func (w *writer) share(ctx context.Context, path string) (bool, error) {
 // artifacts copies the contents of the artifact store's folder, without the cache of dependencies. They are named by
 // their SHA-256.
 func (w *writer) artifacts(ctx context.Context) error {
-	root := filepath.Join(w.m.Data, "artifacts")
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil && d.IsDir() && path == filepath.Join(root, "cache") {
-			return fs.SkipDir
-		}
-		if err != nil || !d.Type().IsRegular() || isTemporary(d.Name()) {
-			return err
-		}
+	return EachArtifact(w.m.Data, func(path string) error {
 		f, err := w.open(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -402,7 +363,7 @@ func (w *writer) artifacts(ctx context.Context) error {
 			return err
 		}
 		defer f.file.Close()
-		if before := w.has[f.path]; before.Size == f.size && before.SHA256 == d.Name() {
+		if before := w.has[f.path]; before.Size == f.size && before.SHA256 == filepath.Base(path) {
 			if done, err := w.share(ctx, f.path); done || err != nil {
 				return err
 			}

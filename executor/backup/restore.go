@@ -97,7 +97,7 @@ func restore(ctx context.Context, snapshot, data string) (Restored, error) {
 	r.Manifest = m
 	stage := filepath.Join(data, restoreName)
 	if _, err := os.Lstat(filepath.Join(stage, wholeName)); err != nil {
-		if err := checkEmpty(data); err != nil {
+		if err := CheckEmpty(data); err != nil {
 			return r, err
 		}
 		if err := r.stage(ctx, snapshot, stage); err != nil {
@@ -114,8 +114,8 @@ func restore(ctx context.Context, snapshot, data string) (Restored, error) {
 	return r, nil
 }
 
-// checkEmpty returns an error if a data folder has content that a snapshot would be mixed with.
-func checkEmpty(data string) error {
+// CheckEmpty returns an error if a data folder has content that a snapshot would be mixed with.
+func CheckEmpty(data string) error {
 	entries, err := os.ReadDir(data)
 	if err != nil {
 		return err

@@ -198,7 +198,7 @@ func removeForm(c *Call) {
 // audited adds an action of an administrator to the log of actions, unless its handler has done so. If that fails, no
 // reader may take the answer for a success.
 func (m *Mux) audited(c *Call, route Route, err error) error {
-	if route.Access != AccessAdmin || m.Audit == nil || c.audited || isRead(c.R) {
+	if route.Access != AccessAdmin || m.Audit == nil || c.audited || route.Unlogged || isRead(c.R) {
 		return err
 	}
 	result := ResultOK

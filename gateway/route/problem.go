@@ -127,6 +127,8 @@ var kinds = []struct {
 		"`ramus repo refresh NAME --rebase` replays the base's own commits on upstream's, `--reset` leaves them out; both keep them at a ref"},
 	{gitd.ErrConflict, KindConflict, "somebody else changed it at the same time; look and try again"},
 	{gitd.ErrDenied, KindDenied, ""},
+	{gitd.ErrFenced, KindUnavailable, "give the address of the server that took its place, alone or first in RAMUS_URL"},
+	{gitd.ErrUnconfirmed, KindUnavailable, "`ramus standby --status` shows the stand-bys; standby.alone goes on without one"},
 	{gitd.ErrTooLarge, KindTooLarge, ""},
 	{gitd.ErrUpstream, KindUnavailable,
 		"the last base serves; try again later, and look at the repository's upstream and credential in `repos`"},

@@ -15,6 +15,8 @@ type Route struct {
 	// Media is the media type of the answer. Empty means application/json. For streams Response is the type of one
 	// event or line.
 	Media string
+	// Unlogged keeps requests out of the log of actions, which is a change of its own.
+	Unlogged bool
 	// Body limits the body of a request, in bytes. 0 means 1 MiB; below 0 the handler sets the limit.
 	Body int64
 	// Handle answers a call. An error before the first byte of the answer becomes a [Problem].

@@ -20,6 +20,10 @@ var (
 	ErrDenied = errors.New("not allowed")
 	// ErrUpstream means that the upstream of a repository does not answer or denies access.
 	ErrUpstream = errors.New("upstream cannot be reached")
+	// ErrFenced means that another server took the place of this one, which changes nothing any more.
+	ErrFenced = errors.New("another server took the place of this one")
+	// ErrUnconfirmed means that no stand-by has confirmed a change, or that none could.
+	ErrUnconfirmed = errors.New("not confirmed by a stand-by")
 	// ErrUpstreamRefused means that the rules of upstream, such as a protected branch or a
 	// hook, reject a push. Trying again does not help.
 	ErrUpstreamRefused = errors.New("upstream refused")

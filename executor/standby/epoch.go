@@ -1,0 +1,267 @@
+package standby
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/internal/durable"
+)
+
+// EpochRef is the ref of the epoch in the repository ramus-people. Each commit has the epoch before it as its parent.
+const EpochRef = "refs/ramus/epoch"
+
+const (
+	epochFile = "epoch.json"
+	epochMax  = 4 << 10 // bytes of an epoch or a fence
+)
+
+// Epoch numbers the servers of the same data. A server that was never promoted has the epoch 1.
+type Epoch struct {
+	Number uint64    `json:"epoch"`
+	At     time.Time `json:"at,omitzero"` // when it began
+	By     string    `json:"by,omitempty"`
+}
+
+// ReadEpoch returns the epoch of a server's data.
+func ReadEpoch(ctx context.Context, git *gitd.Server) (Epoch, error) {
+	e, _, err := readEpoch(ctx, git)
+	return e, err
+}
+
+func readEpoch(ctx context.Context, git *gitd.Server) (e Epoch, tip gitd.Hash, err error) {
+	first := Epoch{Number: 1}
+	repo, err := git.Repo(gitd.PeopleRepo)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return first, "", nil
+	}
+	if err == nil {
+		tip, err = repo.Resolve(ctx, EpochRef)
+	}
+	if errors.Is(err, gitd.ErrNotFound) {
+		return first, "", nil
+	}
+	var b []byte
+	if err == nil {
+		b, err = repo.ReadFile(ctx, string(tip), epochFile, epochMax)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &e)
+	}
+	if err == nil && e.Number == 0 {
+		err = record.ErrDamaged
+	}
+	if err != nil {
+		return e, "", fmt.Errorf("cannot read the epoch at %s of %s: %w", EpochRef, gitd.PeopleRepo, err)
+	}
+	return e, tip, nil
+}
+
+// RaiseEpoch begins the next epoch of a server's data, and returns it when it is on disk.
+func RaiseEpoch(ctx context.Context, git *gitd.Server, now time.Time, by string) (Epoch, error) {
+	e, tip, err := readEpoch(ctx, git)
+	if err != nil {
+		return e, err
+	}
+	repo, err := git.Repo(gitd.PeopleRepo)
+	if errors.Is(err, gitd.ErrNotFound) {
+		repo, err = git.Create(ctx, gitd.PeopleRepo)
+	}
+	if err != nil {
+		return e, err
+	}
+	e = Epoch{Number: e.Number + 1, At: now.UTC(), By: by}
+	b, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return e, err
+	}
+	who := gitd.Person{Name: "ramus", Email: "ramus@localhost"}
+	c := gitd.NewCommit{Put: []gitd.File{{Path: epochFile, Content: append(b, '\n')}}, Author: who, Committer: who,
+		When: now, Message: fmt.Sprintf("Begin epoch %d\n", e.Number)}
+	if tip != "" {
+		c.Parents = []gitd.Hash{tip}
+	}
+	h, err := repo.WriteCommit(ctx, c)
+	if err == nil {
+		err = repo.Update(ctx, gitd.RefUpdate{Name: EpochRef, New: h, Old: &tip})
+	}
+	if err != nil {
+		return e, fmt.Errorf("cannot begin epoch %d: %w", e.Number, err)
+	}
+	return e, nil
+}
+
+// Fence tells a server that another one took its place. It is an error of the kind [gitd.ErrFenced].
+type Fence struct {
+	Epoch uint64 `json:"epoch"`
+	// By names the server that has the epoch, as a URL if it is known.
+	By string    `json:"by,omitempty"`
+	At time.Time `json:"at,omitzero"`
+}
+
+func (f *Fence) Error() string {
+	by := ""
+	if f.By != "" {
+		by = ": " + f.By
+	}
+	return fmt.Sprintf("this server refuses all work: another one began epoch %d and took its place%s", f.Epoch, by)
+}
+
+// Unwrap returns an error with the kind and a text for git clients.
+func (f *Fence) Unwrap() error { return object.Refuse(gitd.ErrFenced, "%s", f.Error()) }
+
+// unconfirmed returns an error of the kind [gitd.ErrUnconfirmed] with a text for git clients.
+func unconfirmed(text string) error { return object.Refuse(gitd.ErrUnconfirmed, "%s", text) }
+
+// Folder is the folder in a data folder that has the state of following and of fences. No copy has it.
+const Folder = "standby"
+
+const (
+	fenceName  = "fenced.json"
+	followName = "follow.json"
+)
+
+// CheckPlace returns an error if a data folder may not be that of a server. Another server has taken its place, or it
+// follows one.
+func CheckPlace(data string) error {
+	var f Fence
+	err := readState(data, fenceName, &f)
+	if err == nil {
+		return &f
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var s Source
+	err = readState(data, followName, &s)
+	if err == nil {
+		return fmt.Errorf("%w: this data folder follows %s; `ramus promote` makes it the server", record.ErrConflict, s.Of)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Fence ends this server for a higher epoch. It returns when that is on disk.
+func (l *Leader) Fence(f Fence) error {
+	if l == nil {
+		return nil
+	}
+	if f.Epoch <= l.epoch.Number {
+		return fmt.Errorf("%w: this server is in epoch %d, and only a higher one than that ends it", record.ErrConflict,
+			l.epoch.Number)
+	}
+	f.At = l.Now().UTC()
+	if err := l.fence(f); !errors.Is(err, gitd.ErrFenced) {
+		return err
+	}
+	return nil
+}
+
+// fence ends this server, and returns the error of all later work.
+func (l *Leader) fence(f Fence) error {
+	l.fenced.CompareAndSwap(nil, &f)
+	is := l.fenced.Load()
+	if err := writeState(l.Data, fenceName, is); err != nil {
+		return fmt.Errorf("cannot record that another server took the place of this one: %w", err)
+	}
+	l.mu.Lock()
+	l.tell()
+	l.mu.Unlock()
+	l.once.Do(func() {
+		if l.Log != nil {
+			l.Log.Error("another server took the place of this one", "epoch", is.Epoch, "by", is.By)
+		}
+		if l.Ended != nil {
+			l.Ended(is)
+		}
+	})
+	return is
+}
+
+func readState(data, name string, into any) error {
+	path := filepath.Join(data, Folder, name)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("cannot read %s: %w: %w", path, record.ErrDamaged, err)
+	}
+	return nil
+}
+
+func writeState(data, name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(data, Folder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := durable.Replace(filepath.Join(dir, name), b, true); err != nil {
+		return err
+	}
+	return durable.Folder(data)
+}
+
+func removeState(data, name string) error {
+	dir := filepath.Join(data, Folder)
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return durable.Folder(dir)
+}
+
+const oldName = "old.json"
+
+// Promote makes the data folder of a follower that of a server, in the next epoch. git is over its repositories. Nobody
+// else uses the folder.
+func Promote(ctx context.Context, data string, git *gitd.Server, now time.Time, by string) (Epoch, error) {
+	var s Source
+	err := readState(data, followName, &s)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: this data folder follows no server", record.ErrConflict)
+	}
+	if err == nil {
+		err = Applied(ctx, data, git)
+	}
+	if err != nil {
+		return Epoch{}, fmt.Errorf("cannot promote: %w", err)
+	}
+	e, err := RaiseEpoch(ctx, git, now, by)
+	if err == nil {
+		err = writeState(data, oldName, s)
+	}
+	if err == nil {
+		err = removeState(data, followName)
+	}
+	if err != nil {
+		return e, fmt.Errorf("cannot promote: %w", err)
+	}
+	return e, nil
+}
+
+// ReadPredecessor returns the server that a promoted one has followed, and that does not know of it yet. Its zero value
+// means none.
+func ReadPredecessor(data string) (Source, error) {
+	var s Source
+	err := readState(data, oldName, &s)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return s, err
+}
+
+// ForgetPredecessor records that the server before this one knows of its end.
+func ForgetPredecessor(data string) error { return removeState(data, oldName) }
