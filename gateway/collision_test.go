@@ -49,7 +49,7 @@ func TestCollisionsAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// said returns what the places of the three branches were told, with their names in short.
+	// said returns the messages at the places of the three branches, with short names.
 	short := strings.NewReplacer(caller(first).Branch(), "ONE", caller(second).Branch(), "TWO", task.Caller().Branch(), "TASK")
 	said := func() string {
 		var all []string

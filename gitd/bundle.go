@@ -209,7 +209,7 @@ func (b *Received) Close() {
 	b.Repo.server.dropNursling(b.Repo.dir)
 }
 
-// ReceiveBundle reads a bundle from somebody who is not trusted. It has the limits of a push. The caller closes the
+// ReceiveBundle reads a bundle that nobody vouches for. It has the limits of a push. The caller closes the
 // result.
 func (s *Server) ReceiveBundle(ctx context.Context, in io.Reader) (*Received, error) {
 	b, err := s.receiveBundle(ctx, in)

@@ -11,8 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -162,25 +160,5 @@ func readBaseline(ctx context.Context, repo *gitd.Repo, key string) (b baseline,
 
 // pruneBaselines removes the oldest looks of a repository if there are too many.
 func (in *Inspector) pruneBaselines(ctx context.Context, repo *gitd.Repo) error {
-	refs, err := repo.Refs(ctx, BaselineRefs)
-	kept := cmp.Or(in.Baselines, baselinesKept)
-	if err != nil || len(refs) <= kept+kept/10 {
-		return err
-	}
-	made := make(map[gitd.Hash]time.Time, len(refs))
-	for _, r := range refs {
-		c, err := repo.Commit(ctx, string(r.Hash))
-		if err != nil {
-			return err
-		}
-		made[r.Hash] = c.When
-	}
-	slices.SortFunc(refs, func(a, b gitd.Ref) int {
-		return cmp.Or(made[b.Hash].Compare(made[a.Hash]), strings.Compare(a.Name, b.Name))
-	})
-	var updates []gitd.RefUpdate
-	for _, r := range refs[kept:] {
-		updates = append(updates, gitd.RefUpdate{Name: r.Name})
-	}
-	return repo.Update(ctx, updates...)
+	return repo.PruneRefs(ctx, BaselineRefs, cmp.Or(in.Baselines, baselinesKept))
 }

@@ -8,7 +8,7 @@
 //
 // # Invariants
 //
-// A parcel has only what is committed. A run that has not ended has its commits in it, and its record as far as it was
+// A parcel has only committed work. A run that has not ended has its commits in it, and its record as far as it was
 // sealed; the manifest says so. Nothing in the repository changes by an export.
 //
 // All of a file that comes in is hostile. An [Importer] receives its objects in a repository of their own, and compares

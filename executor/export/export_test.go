@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/export"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/seal"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/gittest"
@@ -48,7 +49,8 @@ func newWorld(t testing.TB) *world {
 }
 
 func (w *world) importer() *export.Importer {
-	return &export.Importer{Git: w.git, Store: w.store, Dir: filepath.Join(w.dir, "exports"), Bot: ada, Now: time.Now,
+	return &export.Importer{Git: w.git, Chain: &seal.Chain{Bot: ada, Now: time.Now}, Store: w.store,
+		Dir: filepath.Join(w.dir, "exports"), Bot: ada, Now: time.Now,
 		Claim: func(record.Run) error { return nil },
 		Index: func(runs ...record.Run) error {
 			for _, r := range runs {

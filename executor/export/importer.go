@@ -76,7 +76,7 @@ type Imported struct {
 }
 
 // Import takes a file in. All of its content is hostile: the objects are checked as those of a push are, names and
-// records are checked, and only what people read is kept of the records. Nobody gets a right by it. The refs change all
+// records are checked, and of the records only the parts that people read are kept. Nobody gets a right by it. The refs change all
 // together.
 func (i *Importer) Import(ctx context.Context, in io.Reader, w Wish) (Imported, error) {
 	done, err := i.take(ctx, in, w)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -185,25 +184,5 @@ func (b *Book) write(ctx context.Context, key string, r Result, old gitd.Hash) e
 
 // prune removes the oldest results if there are too many.
 func (b *Book) prune(ctx context.Context) error {
-	refs, err := b.Repo.Refs(ctx, Refs)
-	most := cmp.Or(b.Kept, kept)
-	if err != nil || len(refs) <= most+most/10 {
-		return err
-	}
-	made := make(map[gitd.Hash]time.Time, len(refs))
-	for _, ref := range refs {
-		c, err := b.Repo.Commit(ctx, string(ref.Hash))
-		if err != nil {
-			return err
-		}
-		made[ref.Hash] = c.When
-	}
-	slices.SortFunc(refs, func(a, b gitd.Ref) int {
-		return cmp.Or(made[b.Hash].Compare(made[a.Hash]), strings.Compare(a.Name, b.Name))
-	})
-	var updates []gitd.RefUpdate
-	for _, ref := range refs[most:] {
-		updates = append(updates, gitd.RefUpdate{Name: ref.Name})
-	}
-	return b.Repo.Update(ctx, updates...)
+	return b.Repo.PruneRefs(ctx, Refs, cmp.Or(b.Kept, kept))
 }

@@ -269,7 +269,7 @@ func (c *Chain) Finish(ctx context.Context, repo *gitd.Repo) error {
 	return nil
 }
 
-// finish does what an entry of the last link says, unless it is done.
+// finish carries out the entry of the last link, unless that is done.
 func finish(ctx context.Context, repo *gitd.Repo, e Entry) error {
 	at, err := repo.Resolve(ctx, e.Ref)
 	if errors.Is(err, gitd.ErrNotFound) {

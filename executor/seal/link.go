@@ -25,7 +25,7 @@ const (
 	TrailerAfter   = "Ramus-Seal-After"
 )
 
-// Kind is what a link says of a seal.
+// Kind is the kind of a link.
 type Kind string
 
 // The kinds.

@@ -146,7 +146,7 @@ func (api *API) sendAs(c *route.Call, asked Query, q export.Request) error {
 	if err != nil {
 		return err
 	}
-	defer parcel.Close() // what is left goes when the server starts
+	defer parcel.Close() // the next start of the server removes the rest
 	page.MarkPrivate(c.W.Header())
 	name := last.Caller.String()
 	if q.One {

@@ -14,7 +14,7 @@ type Import struct {
 	Repo   string `json:"repo" jsonschema:"the repository; it has commits in common with the file"`
 	New    bool   `json:"new,omitempty" jsonschema:"make the repository"`
 	Caller string `json:"caller,omitempty" jsonschema:"the caller's id here; that of the file, with a number if it is taken, if empty"`
-	// Public shows everybody what was private on the other server.
+	// Public shows everybody the callers that were private on the other server.
 	Public bool `json:"public,omitempty" jsonschema:"show everybody a caller that was private on its server"`
 }
 

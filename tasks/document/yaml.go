@@ -1,6 +1,7 @@
 package document
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -200,6 +201,19 @@ type Format struct {
 	Noun     string // name of such a file in messages, as "workflow file"
 	Needs    string // message for an empty file, as "a workflow needs at least an id and nodes"
 	MaxBytes int    // larger files are not read
+}
+
+// Blank reports whether a file has nothing but comments. It is false for a file that is too large.
+func (f Format) Blank(text []byte) bool {
+	if len(text) > f.MaxBytes {
+		return false
+	}
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return true
 }
 
 // Parse reads one YAML document. Mistakes are in the returned document, whose messages call it file. The value is nil

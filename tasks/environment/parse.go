@@ -1,7 +1,6 @@
 package environment
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -96,7 +95,7 @@ func ValidHost(entry string) bool {
 // then a [document.Problems].
 func Parse(name string, text []byte) (File, error) {
 	var f File
-	if blank(text) {
+	if format.Blank(text) {
 		return f, nil
 	}
 	d, root := format.Parse(name, text)
@@ -109,19 +108,6 @@ func Parse(name string, text []byte) (File, error) {
 	}
 	f.places = r.places
 	return f, nil
-}
-
-// blank reports whether a file has nothing but comments.
-func blank(text []byte) bool {
-	if len(text) > MaxBytes {
-		return false
-	}
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return false
-		}
-	}
-	return true
 }
 
 // reader makes a File from a document, and keeps the positions of its values by path.

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
@@ -27,7 +26,7 @@ var ruleKeys = []string{"run", "then", "reason", "who"}
 // Parse reads a file. name is the name of the file in mistakes. The error has all mistakes, with line and column, and is
 // then a [document.Problems]. A file with nothing but comments has no rules.
 func Parse(name string, text []byte) (Set, error) {
-	if blank(text) {
+	if format.Blank(text) {
 		return Set{}, nil
 	}
 	d, root := format.Parse(name, text)
@@ -40,18 +39,6 @@ func Parse(name string, text []byte) (Set, error) {
 		return Set{}, d.Mistakes()
 	}
 	return s, nil
-}
-
-func blank(text []byte) bool {
-	if len(text) > MaxBytes {
-		return false
-	}
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return false
-		}
-	}
-	return true
 }
 
 type reader struct{ *document.Document }

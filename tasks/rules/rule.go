@@ -10,7 +10,7 @@ import (
 // Path is the place of the file in a repository. It is read from the base, never from a branch under work.
 const Path = ".ramus/rules.yaml"
 
-// Answer is what a rule says about a command.
+// Answer is the decision of a rule about a command.
 type Answer string
 
 // The answers.
