@@ -80,6 +80,7 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"Terminal", "", testTerminal},
 		{"Files", "", testFiles},
 		{"Door", "", testDoor},
+		{"Guard", "", testGuard},
 		{"Ports", "", testPorts},
 		{"Forward", "", testForward},
 		{"Names", abilityNames, testNames},

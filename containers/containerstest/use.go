@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -152,6 +154,29 @@ func testDoor(s *suite, t *testing.T) {
 	b.dial(t, s.engine, nil)
 	if out, _, exit := b.run(t, "timeout 10 "+fetch+"abc"); exit.Code == 0 && strings.Contains(out, "door") {
 		t.Errorf("a closed door says %q", out)
+	}
+}
+
+// testGuard has the host decide on the programs of one name. The guard is that of the kernel, which a container may refuse.
+func testGuard(s *suite, t *testing.T) {
+	b := s.startSpec(t, s.spec(containers.Limits{}))
+	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call containers.RuleCall
+		if err := json.NewDecoder(r.Body).Decode(&call); err != nil || r.URL.Path != containers.RulePath {
+			t.Errorf("%s: %v", r.URL.Path, err)
+		}
+		if slices.Contains(call.Args, "no") {
+			http.Error(w, "nobody may", http.StatusForbidden)
+		}
+	}))
+	guard := []string{"release"}
+	line := "cp /bin/echo release; ./release yes; env ./release no; env ./release no more; env echo $(seq 3000) | wc -w"
+	out, errs, exit := b.command(t, containers.Command{Shell: line, Guard: guard})
+	if out != "yes\n3000\n" || strings.Count(errs, "ramus: nobody may") != 2 || exit.Code != 0 {
+		t.Errorf("guarded: %+v, %q %q", exit, out, errs)
+	}
+	if out, errs, exit := b.command(t, containers.Command{Shell: "./release no"}); out != "no\n" {
+		t.Errorf("without a guard: %+v, %q %q", exit, out, errs)
 	}
 }
 

@@ -181,9 +181,12 @@ func (s *server) watchGuard(c *command, names []string, conn *os.File) {
 		}
 		args, err := g.read(n)
 		switch {
+		case errors.Is(err, errTooLong):
+			s.user.do(func() { tell(int(n.pid), "ramus: "+err.Error()+"\n") })
+			g.answer(n.id, unix.E2BIG)
 		case err != nil:
 			g.answer(n.id, unix.EPERM)
-		case !g.concerns(args):
+		case args == nil:
 			g.answer(n.id, 0)
 		default:
 			select {
@@ -248,10 +251,10 @@ func (g *guarded) answer(id uint64, e unix.Errno) {
 }
 
 // concerns reports whether the host decides on a program.
-func (g *guarded) concerns(args []string) bool {
+func (g *guarded) concerns(program string) bool {
 	for _, pattern := range g.names {
 		// A malformed pattern matches, so that the host decides.
-		if ok, err := path.Match(pattern, path.Base(args[0])); ok || err != nil {
+		if ok, err := path.Match(pattern, path.Base(program)); ok || err != nil {
 			return true
 		}
 	}
@@ -309,29 +312,31 @@ func tell(pid int, text string) {
 	_, _ = unix.Write(fd, []byte(text))
 }
 
-// read returns the path and the arguments of a call, with the path in place of the first argument.
+// errTooLong is the error of a call with more arguments than the host is asked about.
+var errTooLong = fmt.Errorf("cannot decide on a program with more than %d arguments or %d bytes of them", maxCallArgs, maxCallBytes)
+
+// read returns the path and the arguments of a call, with the path in place of the first argument. It returns none if the
+// host does not decide on the program. The arguments of such a program may be of any length.
 func (g *guarded) read(n notification) (args []string, err error) {
 	file, list := n.args[0], n.args[1]
 	if n.nr == unix.SYS_EXECVEAT {
 		file, list = n.args[1], n.args[2]
 	}
-	g.s.user.do(func() { args, err = readCall(int(n.pid), file, list) })
-	if err != nil {
-		return nil, err
-	}
+	g.s.user.do(func() { args, err = g.readCall(int(n.pid), file, list) })
 	if raw, rerr := g.files.SyscallConn(); rerr == nil {
 		id := n.id
 		_ = raw.Control(func(fd uintptr) {
 			if ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) != 0 {
-				err = syscall.ESRCH // the memory may have been that of another process
+				args, err = nil, syscall.ESRCH // the memory may have been that of another process
 			}
 		})
 	}
 	return args, err
 }
 
-// readCall reads a path and a list of arguments from the memory of a process. It runs on the user thread.
-func readCall(pid int, file, list uint64) ([]string, error) {
+// readCall reads a path from the memory of a process, and a list of arguments if the host decides on the program. It runs
+// on the user thread.
+func (g *guarded) readCall(pid int, file, list uint64) ([]string, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/mem", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -339,27 +344,23 @@ func readCall(pid int, file, list uint64) ([]string, error) {
 	defer unix.Close(fd)
 	m := &memory{fd: fd, left: maxCallBytes}
 	name, err := m.text(file)
-	if err != nil {
+	if err != nil || !g.concerns(name) {
 		return nil, err
 	}
 	args := []string{name}
-	for i := uint64(0); ; i++ {
+	for i := uint64(0); list != 0; i++ {
 		var p [8]byte
-		if list == 0 {
-			break
-		}
 		if err := m.bytes(list+8*i, p[:]); err != nil {
 			return nil, err
 		}
 		at := *(*uint64)(unsafe.Pointer(&p))
-		if at == 0 {
-			break
-		}
-		if i == 0 { // the path counts
+		switch {
+		case at == 0:
+			return args, nil
+		case i == 0: // the path counts
 			continue
-		}
-		if len(args) >= maxCallArgs {
-			return nil, errors.New("too many arguments")
+		case len(args) >= maxCallArgs:
+			return nil, errTooLong
 		}
 		a, err := m.text(at)
 		if err != nil {
@@ -397,12 +398,12 @@ func (m *memory) text(at uint64) (string, error) {
 			b = append(b, p...)
 			m.left -= len(b)
 			if m.left < 0 {
-				return "", errors.New("the arguments are too long")
+				return "", errTooLong
 			}
 			return string(b), nil
 		}
 		if b = append(b, p...); len(b) > m.left {
-			return "", errors.New("the arguments are too long")
+			return "", errTooLong
 		}
 		at += uint64(len(p))
 	}

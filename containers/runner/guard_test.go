@@ -41,6 +41,18 @@ func TestGuard(t *testing.T) {
 				t.Errorf("%s: %d, %q %q", line, code, out, errs)
 			}
 		}
+		// Only calls that the host decides on have a bound on their arguments.
+		long := "printf 'x %.0s' $(seq 3000) >words; head -c 100000 /dev/zero | tr '\\0' y >wide; "
+		if code, out, errs := guarded(long + "env echo $(cat words) $(cat wide) | wc -c"); code != 0 || out != "106001\n" {
+			t.Errorf("many arguments of a free program: %d, %q %s", code, out, errs)
+		}
+		const tooLong = "ramus: cannot decide on a program with more than 1000 arguments"
+		if code, out, errs := guarded(long + "env ./guarded $(cat words)"); code == 0 || out != "" || !strings.Contains(errs, tooLong) {
+			t.Errorf("many arguments of a guarded program: %d, %q %s", code, out, errs)
+		}
+		if code, out, errs := guarded(long + "env ./guarded $(cat wide) $(cat wide)"); code == 0 || out != "" || !strings.Contains(errs, tooLong) {
+			t.Errorf("long arguments of a guarded program: %d, %q %s", code, out, errs)
+		}
 		// The command itself is not asked about, and one without a guard asks nothing.
 		if exit, out, errs := run(t, h, containers.Command{Args: []string{"./guarded", "no"}, Guard: []string{"guarded"}}); out != "no\n" {
 			t.Errorf("itself: %+v, %q %s", exit, out, errs)
