@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -209,4 +210,37 @@ func FuzzGlob(f *testing.F) {
 		}
 		_ = Glob(b, a+c) // hostile patterns end
 	})
+}
+
+// TestExample judges commands by the rules of examples/rules.
+func TestExample(t *testing.T) {
+	text, err := os.ReadFile("../../examples/rules/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := parse(t, string(text))
+	for line, want := range map[string]Answer{
+		"git push origin ramus/run-x":       Allow,
+		"cd sub && git -C . push --force":   Ask,
+		"npm ci && npm publish":             Ask,
+		"kubectl -n prod delete pod x":      Ask,
+		"kubectl get pods":                  "",
+		"sudo rm -rf /usr":                  Deny,
+		"rm -rf build":                      "",
+		"sh -c 'terraform apply; shutdown'": Deny,
+	} {
+		ask, deny := s.JudgeAll(Shell(line))
+		got := Answer("")
+		switch {
+		case deny != nil:
+			got = Deny
+		case len(ask) > 0:
+			got = Ask
+		case s.Judge(Shell(line)[0]) != nil:
+			got = Allow
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
 }
