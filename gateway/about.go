@@ -63,10 +63,12 @@ type Health struct {
 	Engine   string         `json:"engine"`
 	Limits   HealthLimits   `json:"limits"`
 	Runs     executor.Stats `json:"runs"`
-	// Epoch is the number of servers that used these data one after the other. Role is server, or standby for a process
-	// that follows another server.
-	Epoch uint64 `json:"epoch,omitempty"`
-	Role  string `json:"role,omitempty"`
+	// Epoch is the number of servers that used these data one after the other, and EpochID distinguishes two with one
+	// number. Role is server, standby for a process that follows another server, or fenced for one whose place another
+	// server took, with the epoch of that one.
+	Epoch   uint64 `json:"epoch,omitempty"`
+	EpochID string `json:"epoch_id,omitempty"`
+	Role    string `json:"role,omitempty"`
 }
 
 // Values of Health.Status.
@@ -94,7 +96,7 @@ func (api *aboutAPI) health(c *route.Call) error {
 	limits := now.Limits
 	h := Health{
 		Status: HealthOK, Version: api.Version, Engine: api.Engine, Runs: stats,
-		Epoch: api.Leader.Epoch().Number, Role: "server",
+		Epoch: api.Leader.Epoch().Number, EpochID: api.Leader.Epoch().ID, Role: standby.RoleServer,
 		Limits: HealthLimits{
 			Capacity: stats.Capacity, Memory: limits.Memory, CPUs: limits.CPUs, PIDs: limits.PIDs,
 			TimeoutMS: now.Timeout.Milliseconds(), RunLimitMS: now.RunTimeout.Milliseconds(),

@@ -11,6 +11,9 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"github.com/ramus-dev/ramus/executor/standby"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 func serveCommand() command {
@@ -24,6 +27,7 @@ func serveCommand() command {
 Commands on this machine find the server by the socket in the data folder. Others use
 RAMUS_URL and RAMUS_TOKEN ("ramus token create" makes one). An interrupt stops the
 server within a minute. Containers stay, and the next server continues with them.
+A server whose place another one took ("ramus promote") answers with that alone.
 
 Only one ramus at a time uses the data folder. A command that uses it while no server
 runs releases it when it ends. serve waits for that.`,
@@ -75,7 +79,16 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 	if err != nil {
 		return err
 	}
+	if fence, err := standby.ReadFence(c.Data); fence != nil || err != nil {
+		if err != nil {
+			return errors.Join(err, lock.Close())
+		}
+		return serveFenced(ctx, c, lock, log)
+	}
 	i, err := open(ctx, c, lock, e.environ, log, level)
+	if errors.Is(err, gitd.ErrFenced) { // a peer told it
+		return fenceAgain(ctx, c, log, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -108,5 +121,17 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 	}
 	closing, cancel := context.WithTimeout(context.Background(), commandsMay)
 	defer cancel()
-	return errors.Join(err, i.close(closing, true))
+	if closed := i.close(closing, true); closed != nil || !errors.Is(err, gitd.ErrFenced) {
+		return errors.Join(err, closed)
+	}
+	return fenceAgain(ctx, c, log, err)
+}
+
+// fenceAgain answers for a data folder that was closed because of a fence.
+func fenceAgain(ctx context.Context, c Config, log *slog.Logger, fenced error) error {
+	lock, err := lockFolder(c.Data)
+	if err != nil {
+		return fenced
+	}
+	return serveFenced(ctx, c, lock, log)
 }

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/standby"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/route"
 	standbyapi "github.com/ramus-dev/ramus/gateway/standby"
@@ -109,10 +106,13 @@ The stand-by stops following, and begins the next epoch, a commit at refs/ramus/
 the repository ramus-people. If "ramus standby" runs, it goes on as the server. Otherwise
 start "ramus serve".
 
-The server that was followed refuses all work as soon as it learns of the epoch: by the
-new server, which tells it until it answers, by its standby.peers when it starts, or by
-a stand-by of the new epoch. Until then it does not know. With standby.sync it can
-acknowledge nothing in that time, because its stand-by confirms nothing any more.`,
+The server that was followed refuses all work as soon as it learns of the epoch. The new
+server tells it until it answers. It also asks its stand-bys and standby.peers, when it
+starts and every two seconds. A server that reaches none of them does not know. With
+standby.sync it can acknowledge nothing then, because no stand-by confirms it.
+
+If two stand-bys are promoted at once, one of them stays, and the other refuses all work
+when they reach each other or the server that they followed.`,
 		set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 0, ""); err != nil {
@@ -232,7 +232,7 @@ func followLocked(ctx context.Context, e *env, c Config, source standby.Source) 
 	if source.Of == "" {
 		return false, usage("--of is missing: this data folder follows no server yet")
 	}
-	token, err := sourceToken(source, e)
+	token, err := sourceToken(source, e.getenv("RAMUS_TOKEN"))
 	if err != nil {
 		return false, err
 	}
@@ -244,7 +244,7 @@ func followLocked(ctx context.Context, e *env, c Config, source standby.Source) 
 	defer func() { err = errors.Join(err, git.Close()) }()
 	conn := &leaderConn{of: source.Of, token: token, client: client.New(source.Of, token)}
 	defer conn.client.Close()
-	f := &standby.Follower{Data: c.Data, Source: source, Name: hostName() + ":" + c.Data, Git: git, From: conn, Log: log}
+	f := &standby.Follower{Data: c.Data, Source: source, Name: hostName() + ":" + c.Data, URL: c.URL, Git: git, From: conn, Log: log}
 
 	following, stop := context.WithCancel(ctx)
 	defer stop()
@@ -264,15 +264,4 @@ func followLocked(ctx context.Context, e *env, c Config, source standby.Source) 
 	}
 	closeDoor()
 	return door.done.Load(), err
-}
-
-// healthOf returns the answer of /health of a stand-by.
-func healthOf(st standby.Status) gateway.Health {
-	return gateway.Health{Status: gateway.HealthOK, Version: buildVersion(), Epoch: st.Epoch, Role: st.Role}
-}
-
-func writeJSONTo(w http.ResponseWriter, status int, media string, v any) {
-	w.Header().Set("Content-Type", media)
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
 
@@ -72,20 +73,29 @@ func remote(e *env) (*client.Client, error) {
 	return client.New(newest(urls), e.getenv("RAMUS_TOKEN")), nil
 }
 
+// epochAt returns the epoch of a server. It is zero if that does not answer, or is no server.
+func epochAt(url string) standby.Epoch {
+	h := healthAt(context.Background(), url)
+	if h.Role != standby.RoleServer {
+		return standby.Epoch{}
+	}
+	return standby.Epoch{Number: h.Epoch, ID: h.EpochID}
+}
+
 // newest returns the URL of the server with the highest epoch that answers, or the first URL if none does.
 func newest(urls []string) string {
 	if len(urls) == 1 {
 		return urls[0]
 	}
-	epochs := make([]uint64, len(urls))
+	epochs := make([]standby.Epoch, len(urls))
 	var asking sync.WaitGroup
 	for i, url := range urls {
-		asking.Go(func() { epochs[i] = epochOf(context.Background(), url) })
+		asking.Go(func() { epochs[i] = epochAt(url) })
 	}
 	asking.Wait()
 	best := 0
 	for i, epoch := range epochs {
-		if epoch > epochs[best] {
+		if epoch.Over(epochs[best]) {
 			best = i
 		}
 	}

@@ -83,7 +83,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	})
 	f.group.Go(func() error { i.refreshImages(serving); return nil })
 	f.group.Go(func() error { i.resumeTournaments(serving); return nil })
-	f.group.Go(func() error { i.fencePredecessor(serving); return nil })
+	f.group.Go(func() error { i.watchEpochs(serving); return nil })
 	return f, nil
 }
 

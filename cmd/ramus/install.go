@@ -57,6 +57,7 @@ type installation struct {
 	lock     *os.File
 	git      *gitd.Server
 	leader   *standby.Leader
+	token    string     // RAMUS_TOKEN, for the server that this one followed
 	fenced   chan error // gets the error of a server whose place another one took
 	engine   containers.Engine
 	workTree *workTree

@@ -7,25 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
-	"github.com/ramus-dev/ramus/internal/loopback"
-	"github.com/ramus-dev/ramus/internal/programs"
-	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // TestStandbyTakesOver kills a server under load, removes its data folder, and promotes its stand-by, which the next
@@ -37,25 +31,11 @@ func TestStandbyTakesOver(t *testing.T) {
 		rounds = 20
 	}
 	w := newStandbyWorld(t)
-	first := w.machine(0, false)
-	w.run(w.dir, "git", "init", "-q", "-b", "main", "up")
-	w.run(filepath.Join(w.dir, "up"), "git", "commit", "-q", "--allow-empty", "-m", "begin")
-	w.run(w.dir, w.bin, "repo", "import", "app", filepath.Join(w.dir, "up"), "--data", first.data)
-	first.start("serve")
-	made, err := first.local.NewToken(t.Context(), signin.NewToken{Subject: "standby", Scopes: []string{"admin"},
-		Write: []string{"refs/heads/*"}, Delete: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.token = made.Token
-	if err := os.WriteFile(filepath.Join(w.dir, "token"), []byte(w.token), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	first := w.first()
 	leader, lost := first, 0
 	for round := range rounds {
 		second := w.machine(round+1, round%3 != 2 && round+1 < rounds)
-		second.start("standby", "--of", leader.url, "--token-file", filepath.Join(w.dir, "token"))
-		leader.follow()
+		second.followServer(leader, 1)
 		load := w.load(leader, round)
 		moment := time.NewTimer(rand.N(500 * time.Millisecond))
 		<-moment.C
@@ -82,142 +62,6 @@ func TestStandbyTakesOver(t *testing.T) {
 	if out := w.run(w.dir, w.bin, "exec", "writer", "--", "cat file"); strings.TrimSpace(out) == "" {
 		t.Error("a client with both addresses gets nothing")
 	}
-}
-
-// standbyWorld has machines, each with a data folder.
-type standbyWorld struct {
-	t        *testing.T
-	dir, bin string
-	env      []string
-	token    string
-}
-
-func newStandbyWorld(t *testing.T) *standbyWorld {
-	w := &standbyWorld{t: t, dir: t.TempDir()}
-	if err := programs.Into(filepath.Join(w.dir, "bin"), "cmd/ramus"); err != nil {
-		t.Fatal(err)
-	}
-	w.bin = filepath.Join(w.dir, "bin", "ramus")
-	engine := &sandbox.Engine{Dir: t.TempDir(), Runner: w.bin}
-	if err := engine.Check(t.Context()); err != nil {
-		t.Skipf("cannot run here: sandboxes: %v", err)
-	}
-	t.Cleanup(func() { remains.Check(t, w.dir) })
-	w.env = append(os.Environ(), append(testWay(), "HOME="+w.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
-		"GIT_COMMITTER_EMAIL=ada@example.org")...)
-	return w
-}
-
-func (w *standbyWorld) run(dir, name string, args ...string) string {
-	w.t.Helper()
-	out, err := w.try(dir, name, args...)
-	if err != nil {
-		w.t.Fatalf("%s %q: %v\n%s", filepath.Base(name), args, err, out)
-	}
-	return out
-}
-
-func (w *standbyWorld) try(dir, name string, args ...string) (string, error) {
-	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = dir, w.env
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-// machine is a server or a stand-by.
-type machine struct {
-	w         *standbyWorld
-	sync      bool
-	data, url string
-	local     *client.Client
-	cmd       *exec.Cmd
-	log       lockedBuffer
-}
-
-// machine makes the n-th machine.
-func (w *standbyWorld) machine(n int, sync bool) *machine {
-	addr := loopback.Address(w.t)
-	m := &machine{w: w, sync: sync, data: filepath.Join(w.dir, fmt.Sprint("data", n)), url: "http://" + addr}
-	if err := os.MkdirAll(m.data, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	config := fmt.Sprintf("listen: %s\nurl: %s\nengine: sandbox\nstandby: {allow: true, keys: true, sync: %v}\n", addr,
-		m.url, m.sync)
-	if err := os.WriteFile(filepath.Join(m.data, "ramus.yaml"), []byte(config), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	m.local = client.Socket(func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, m.data) })
-	w.t.Cleanup(func() {
-		m.local.Close()
-		if m.cmd != nil {
-			_ = m.cmd.Process.Signal(os.Interrupt)
-			if err := m.cmd.Wait(); err != nil {
-				w.t.Errorf("%s: %v", m.data, err)
-			}
-			w.run(w.dir, w.bin, "ps", "--data", m.data) // ends the containers that the server left
-		}
-		if w.t.Failed() {
-			w.t.Logf("the log of %s:\n%s", m.data, m.log.text())
-		}
-	})
-	return m
-}
-
-// start starts the machine's process, and returns when it answers.
-func (m *machine) start(args ...string) {
-	m.w.t.Helper()
-	m.cmd = exec.Command(m.w.bin, append(args, "--data", m.data)...)
-	m.cmd.Env, m.cmd.Stderr = m.w.env, &m.log
-	if err := m.cmd.Start(); err != nil {
-		m.w.t.Fatal(err)
-	}
-	m.until("it does not answer", func() bool {
-		_, err := m.local.Standby(m.w.t.Context())
-		return err == nil
-	})
-}
-
-func (m *machine) until(what string, done func() bool) {
-	m.w.t.Helper()
-	for until := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			m.w.t.Fatalf("%s: %s", m.data, what)
-		}
-	}
-}
-
-// follow returns when a stand-by follows the server.
-func (m *machine) follow() {
-	m.w.t.Helper()
-	m.until("no stand-by follows it", func() bool {
-		st, err := m.local.Standby(m.w.t.Context())
-		return err == nil && len(st.Standbys) == 1 && !st.Standbys[0].At.IsZero()
-	})
-}
-
-// serving returns when a promoted stand-by serves.
-func (m *machine) serving() {
-	m.w.t.Helper()
-	m.until("it does not serve", func() bool {
-		c := client.New(m.url, "")
-		defer c.Close()
-		h, err := c.Health(m.w.t.Context())
-		return err == nil && h.Role == "server"
-	})
-}
-
-func (m *machine) kill() {
-	_ = m.cmd.Process.Kill()
-	_ = m.cmd.Wait() // it was killed
-	m.cmd = nil
-}
-
-// destroy removes all of the machine that is left.
-func (m *machine) destroy() {
-	m.w.t.Helper()
-	remains.KillContainers(m.data)
-	m.until("its folder stays", func() bool { return os.RemoveAll(m.data) == nil })
 }
 
 // ack is something that a server has acknowledged.

@@ -1,13 +1,16 @@
 package standby
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -26,9 +29,17 @@ const (
 
 // Epoch numbers the servers of the same data. A server that was never promoted has the epoch 1.
 type Epoch struct {
-	Number uint64    `json:"epoch"`
-	At     time.Time `json:"at,omitzero"` // when it began
-	By     string    `json:"by,omitempty"`
+	Number uint64 `json:"epoch"`
+	// ID distinguishes two servers that were promoted from the same epoch.
+	ID string    `json:"id,omitempty"`
+	At time.Time `json:"at,omitzero"` // when it began
+	By string    `json:"by,omitempty"`
+}
+
+// Over reports whether a server of epoch e takes the place of one of epoch f. Of two epochs with one number it is the
+// one with the greater ID.
+func (e Epoch) Over(f Epoch) bool {
+	return cmp.Or(cmp.Compare(e.Number, f.Number), cmp.Compare(e.ID, f.ID)) > 0
 }
 
 // ReadEpoch returns the epoch of a server's data.
@@ -78,7 +89,7 @@ func RaiseEpoch(ctx context.Context, git *gitd.Server, now time.Time, by string)
 	if err != nil {
 		return e, err
 	}
-	e = Epoch{Number: e.Number + 1, At: now.UTC(), By: by}
+	e = Epoch{Number: e.Number + 1, ID: rand.Text(), At: now.UTC(), By: by}
 	b, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
 		return e, err
@@ -102,6 +113,7 @@ func RaiseEpoch(ctx context.Context, git *gitd.Server, now time.Time, by string)
 // Fence tells a server that another one took its place. It is an error of the kind [gitd.ErrFenced].
 type Fence struct {
 	Epoch uint64 `json:"epoch"`
+	ID    string `json:"id,omitempty"` // of the epoch
 	// By names the server that has the epoch, as a URL if it is known.
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at,omitzero"`
@@ -115,6 +127,9 @@ func (f *Fence) Error() string {
 	return fmt.Sprintf("this server refuses all work: another one began epoch %d and took its place%s", f.Epoch, by)
 }
 
+// epoch returns the epoch that the fence is for.
+func (f *Fence) epoch() Epoch { return Epoch{Number: f.Epoch, ID: f.ID} }
+
 // Unwrap returns an error with the kind and a text for git clients.
 func (f *Fence) Unwrap() error { return object.Refuse(gitd.ErrFenced, "%s", f.Error()) }
 
@@ -125,6 +140,7 @@ func unconfirmed(text string) error { return object.Refuse(gitd.ErrUnconfirmed, 
 const Folder = "standby"
 
 const (
+	peersName  = "peers.json"
 	fenceName  = "fenced.json"
 	followName = "follow.json"
 )
@@ -132,13 +148,12 @@ const (
 // CheckPlace returns an error if a data folder may not be that of a server. Another server has taken its place, or it
 // follows one.
 func CheckPlace(data string) error {
-	var f Fence
-	err := readState(data, fenceName, &f)
-	if err == nil {
-		return &f
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	f, err := ReadFence(data)
+	if err != nil {
 		return err
+	}
+	if f != nil {
+		return f
 	}
 	var s Source
 	err = readState(data, followName, &s)
@@ -151,12 +166,35 @@ func CheckPlace(data string) error {
 	return nil
 }
 
+// ReadFence returns the fence of a data folder, or nil if no other server has taken its place.
+func ReadFence(data string) (*Fence, error) {
+	f := new(Fence)
+	err := readState(data, fenceName, f)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return f, err
+}
+
+// RaiseFence records the fence of a data folder, unless it has one that is as high. It returns the one that it has then,
+// when that is on disk. Only one process may use the folder.
+func RaiseFence(data string, f Fence) (*Fence, error) {
+	is, err := ReadFence(data)
+	if err == nil && (is == nil || f.epoch().Over(is.epoch())) {
+		is, err = &f, writeState(data, fenceName, f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot record that another server took the place of this one: %w", err)
+	}
+	return is, nil
+}
+
 // Fence ends this server for a higher epoch. It returns when that is on disk.
 func (l *Leader) Fence(f Fence) error {
 	if l == nil {
 		return nil
 	}
-	if f.Epoch <= l.epoch.Number {
+	if !f.epoch().Over(l.epoch) {
 		return fmt.Errorf("%w: this server is in epoch %d, and only a higher one than that ends it", record.ErrConflict,
 			l.epoch.Number)
 	}
@@ -169,10 +207,15 @@ func (l *Leader) Fence(f Fence) error {
 
 // fence ends this server, and returns the error of all later work.
 func (l *Leader) fence(f Fence) error {
-	l.fenced.CompareAndSwap(nil, &f)
-	is := l.fenced.Load()
-	if err := writeState(l.Data, fenceName, is); err != nil {
-		return fmt.Errorf("cannot record that another server took the place of this one: %w", err)
+	l.fenced.CompareAndSwap(nil, &f) // no work from now on, also if the disk is full
+	l.fencing.Lock()
+	is, err := RaiseFence(l.Data, f)
+	if err == nil {
+		l.fenced.Store(is)
+	}
+	l.fencing.Unlock()
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	l.tell()
@@ -241,6 +284,9 @@ func Promote(ctx context.Context, data string, git *gitd.Server, now time.Time, 
 	}
 	e, err := RaiseEpoch(ctx, git, now, by)
 	if err == nil {
+		err = addPeer(data, s.Of)
+	}
+	if err == nil {
 		err = writeState(data, oldName, s)
 	}
 	if err == nil {
@@ -250,6 +296,32 @@ func Promote(ctx context.Context, data string, git *gitd.Server, now time.Time, 
 		return e, fmt.Errorf("cannot promote: %w", err)
 	}
 	return e, nil
+}
+
+// peersMax bounds the servers that are known, and urlMax the bytes of the URL of one.
+const (
+	peersMax = 8
+	urlMax   = 500
+)
+
+// ReadPeers returns the URLs of the servers that followed this one, or that it followed, the newest first.
+func ReadPeers(data string) (urls []string, err error) {
+	err = readState(data, peersName, &urls)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return urls, err
+}
+
+// addPeer records the URL of a server.
+func addPeer(data, url string) error {
+	urls, err := ReadPeers(data)
+	if err != nil || len(urls) > 0 && urls[0] == url {
+		return err
+	}
+	urls = slices.DeleteFunc(urls, func(u string) bool { return u == url })
+	urls = append([]string{url}, urls...)
+	return writeState(data, peersName, urls[:min(len(urls), peersMax)])
 }
 
 // ReadPredecessor returns the server that a promoted one has followed, and that does not know of it yet. Its zero value

@@ -34,16 +34,19 @@ type Source struct {
 	Of string `json:"of"` // its URL
 	// TokenFile is the file with the token, or empty.
 	TokenFile string `json:"token_file,omitempty"`
+	// Epoch and EpochID are those of the last round. A server of a lower epoch is not followed any more.
+	Epoch   uint64 `json:"epoch,omitempty"`
+	EpochID string `json:"epoch_id,omitempty"`
 }
 
 // Follower keeps a data folder equal to that of a server. Its fields are its options.
 type Follower struct {
 	Data   string
 	Source Source
-	// Name names this follower for the people of the leader.
-	Name string
-	Git  *gitd.Server // over the repositories of Data, used by nobody else
-	From Server
+	// Name names this follower for the people of the leader. URL is where it serves when it is promoted, or empty.
+	Name, URL string
+	Git       *gitd.Server // over the repositories of Data, used by nobody else
+	From      Server
 	// RetryEvery is the wait after a failure, 500 ms if zero.
 	RetryEvery time.Duration
 	Log        *slog.Logger
@@ -55,11 +58,20 @@ type Follower struct {
 	status Status
 }
 
+// Values of Status.Role.
+const (
+	RoleServer  = "server"
+	RoleStandby = "standby"
+	RoleFenced  = "fenced"
+)
+
 // Status is how far a server or a stand-by is.
 type Status struct {
-	// Role is server or standby.
+	// Role is server, standby, or fenced for a server whose place another one took.
 	Role  string `json:"role"`
 	Epoch uint64 `json:"epoch"`
+	// Fence tells which server took the place of this one. Nil means none.
+	Fence *Fence `json:"fence,omitempty"`
 	// Of is the server that a stand-by follows.
 	Of string `json:"of,omitempty"`
 	// At is the moment whose state a stand-by has, by its own clock. Zero means that it has none yet.
@@ -101,11 +113,14 @@ type FollowerStatus struct {
 // Status returns how far the followers of the server are.
 func (l *Leader) Status() Status {
 	if l == nil {
-		return Status{Role: "server"}
+		return Status{Role: RoleServer}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st := Status{Role: "server", Epoch: l.epoch.Number, Sync: l.Sync, Alone: l.Alone}
+	st := Status{Role: RoleServer, Epoch: l.epoch.Number, Sync: l.Sync, Alone: l.Alone}
+	if st.Fence = l.fenced.Load(); st.Fence != nil {
+		st.Role = RoleFenced
+	}
 	now := l.Now()
 	for _, s := range l.sessions {
 		f := FollowerStatus{Name: s.name, At: s.at, Connected: s.asking > 0 || now.Sub(s.seen) < goneAfter,
@@ -124,7 +139,7 @@ func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := f.status
-	st.Role, st.Of = "standby", f.Source.Of
+	st.Role, st.Of = RoleStandby, f.Source.Of
 	st.Repos = make(map[string]RepoStatus, len(f.status.Repos))
 	for name, r := range f.status.Repos {
 		st.Repos[name] = r
@@ -144,17 +159,22 @@ func (f *Follower) now() time.Time {
 
 // Begin makes an empty data folder a follower's, or goes on with one, and returns its source.
 func Begin(data string, s Source) (Source, error) {
-	var fence Fence
-	if err := readState(data, fenceName, &fence); err == nil {
-		return s, &fence
+	fence, err := ReadFence(data)
+	if err != nil {
+		return s, err
+	}
+	if fence != nil {
+		return s, fence
 	}
 	var was Source
-	err := readState(data, followName, &was)
+	err = readState(data, followName, &was)
 	switch {
 	case err == nil && s.Of == "":
 		return was, nil
 	case err == nil && s.Of != was.Of:
 		return s, fmt.Errorf("%w: this data folder follows %s", record.ErrConflict, was.Of)
+	case err == nil:
+		s.Epoch, s.EpochID = was.Epoch, was.EpochID
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return s, err
 	case err != nil:
@@ -174,7 +194,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	if err := Applied(ctx, f.Data, f.Git); err != nil {
 		return err
 	}
-	f.have = Have{Name: f.Name}
+	f.have = Have{Name: f.Name, URL: f.URL, Epoch: f.Source.Epoch, EpochID: f.Source.EpochID}
 	failed := false
 	for ctx.Err() == nil {
 		err := f.step(ctx)
@@ -198,7 +218,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			f.Log.Warn("cannot follow", "of", f.Source.Of, "err", err)
 		}
 		failed = true
-		f.have.Session, f.have.Round = "", 0
+		f.have.Session, f.have.Round = "", 0 // everything again
 		retry := time.NewTimer(f.RetryEvery)
 		select {
 		case <-retry.C:
@@ -222,7 +242,7 @@ func (f *Follower) step(ctx context.Context) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	if r.Epoch < f.have.Epoch {
+	if (Epoch{Number: f.have.Epoch, ID: f.have.EpochID}).Over(Epoch{Number: r.Epoch, ID: r.EpochID}) && f.have.Epoch > 0 {
 		return errAhead
 	}
 	if !r.empty() {
@@ -230,7 +250,14 @@ func (f *Follower) step(ctx context.Context) error {
 			return err
 		}
 	}
-	f.have = Have{Name: f.Name, Session: r.Session, Round: r.Round, Epoch: r.Epoch}
+	if s := f.Source; s.Epoch != r.Epoch || s.EpochID != r.EpochID {
+		s.Epoch, s.EpochID = r.Epoch, r.EpochID
+		if err := writeState(f.Data, followName, s); err != nil {
+			return err
+		}
+		f.Source.Epoch, f.Source.EpochID = r.Epoch, r.EpochID
+	}
+	f.have = Have{Name: f.Name, URL: f.URL, Session: r.Session, Round: r.Round, Epoch: r.Epoch, EpochID: r.EpochID}
 	f.note(&r, at.Add(r.Waited))
 	return nil
 }

@@ -51,6 +51,8 @@ type Leader struct {
 	begun  atomic.Bool
 	once   sync.Once
 
+	fencing sync.Mutex // held while the fence or the peers are written
+
 	mu       sync.Mutex // guards the fields below
 	changes  uint64     // counts the changes of refs
 	wake     chan struct{}
@@ -254,8 +256,9 @@ func (l *Leader) next(ctx context.Context, have Have) (Round, error) {
 	if l == nil || !l.Allow {
 		return Round{}, fmt.Errorf("%w: standby.allow is not set in the configuration of this server", record.ErrConflict)
 	}
-	if have.Epoch > l.epoch.Number {
-		return Round{}, l.fence(Fence{Epoch: have.Epoch, By: have.Name, At: l.Now().UTC()})
+	if f := (Fence{Epoch: have.Epoch, ID: have.EpochID, By: cmp.Or(have.URL, have.Name), At: l.Now().UTC()}); have.Epoch > 0 &&
+		f.epoch().Over(l.epoch) {
+		return Round{}, l.fence(f)
 	}
 	began := l.Now()
 	s, err := l.session(have)
@@ -283,8 +286,13 @@ func (l *Leader) next(ctx context.Context, have Have) (Round, error) {
 
 // session returns the session that a follower names, or a new one.
 func (l *Leader) session(have Have) (*session, error) {
-	if len(have.Name) > 200 {
-		return nil, fmt.Errorf("%w name of a stand-by: it is longer than 200 bytes", record.ErrInvalid)
+	if len(have.Name) > 200 || len(have.URL) > urlMax {
+		return nil, fmt.Errorf("%w stand-by: its name is longer than 200 bytes, or its URL than %d", record.ErrInvalid, urlMax)
+	}
+	if have.Session == "" && have.URL != "" {
+		if err := l.addPeer(have.URL); err != nil {
+			return nil, err
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -309,6 +317,16 @@ func (l *Leader) session(have Have) (*session, error) {
 	s.asking++
 	s.seen = now
 	return s, nil
+}
+
+// addPeer records the URL of a follower, which may be promoted one day.
+func (l *Leader) addPeer(url string) error {
+	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+		return fmt.Errorf("%w URL of a stand-by: %.100q", record.ErrInvalid, url)
+	}
+	l.fencing.Lock()
+	defer l.fencing.Unlock()
+	return addPeer(l.Data, url)
 }
 
 // left records that a request of a follower ended.
@@ -377,11 +395,14 @@ func (l *Leader) makeRound(ctx context.Context, s *session) (Round, error) {
 		now.close()
 		return l.readFiles(now, before)
 	})
+	if err == nil { // an artifact is on disk before a ref or a file names it
+		err = l.readArtifacts(now)
+	}
 	if err != nil {
 		now.close()
 		return Round{}, err
 	}
-	r := Round{Session: s.id, Round: now.round, Epoch: l.epoch.Number, Full: s.has == nil, Keys: l.Keys,
+	r := Round{Session: s.id, Round: now.round, Epoch: l.epoch.Number, EpochID: l.epoch.ID, Full: s.has == nil, Keys: l.Keys,
 		Elsewhere: l.Elsewhere}
 	now.repos = make(map[string]repoState, len(repos))
 	for _, st := range repos {
@@ -457,26 +478,17 @@ func (a fileState) same(b fileState) bool {
 // smallMax bounds the files that are open for one round.
 const smallMax = 100_000
 
-// readFiles lists the files of the data folder, and opens the small ones that have changed.
+// readFiles lists the small files of the data folder, and opens those that have changed.
 func (l *Leader) readFiles(now, before *state) error {
 	now.files, now.open = make(map[string]fileState), make(map[string]*os.File)
 	began := time.Now()
-	note := func(path string, small bool) error {
-		name, err := filepath.Rel(l.Data, path)
-		if err != nil {
-			return err
-		}
-		if name = filepath.ToSlash(name); !isPlace(name) {
-			return nil
-		}
-		info, err := os.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		} else if err != nil {
+	return backup.EachSmall(l.Data, l.Keys, func(path string) error {
+		name, info, err := l.look(path)
+		if info == nil || err != nil {
 			return err
 		}
 		is := stateOf(info, began)
-		if was, had := before.files[name]; small && (!had || !was.same(is)) {
+		if was, had := before.files[name]; !had || !was.same(is) {
 			f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
@@ -493,12 +505,33 @@ func (l *Leader) readFiles(now, before *state) error {
 		}
 		now.files[name] = is
 		return nil
+	})
+}
+
+// readArtifacts lists the artifacts, which never change.
+func (l *Leader) readArtifacts(now *state) error {
+	return backup.EachArtifact(l.Data, func(path string) error {
+		name, info, err := l.look(path)
+		if info != nil {
+			now.files[name] = stateOf(info, info.ModTime().Add(racyFor))
+		}
+		return err
+	})
+}
+
+// look returns the name of a file for followers. info is nil if they may not have it, or if it is gone.
+func (l *Leader) look(path string) (name string, info fs.FileInfo, err error) {
+	if name, err = filepath.Rel(l.Data, path); err != nil {
+		return "", nil, err
 	}
-	err := backup.EachSmall(l.Data, l.Keys, func(path string) error { return note(path, true) })
-	if err == nil {
-		err = backup.EachArtifact(l.Data, func(path string) error { return note(path, false) })
+	if name = filepath.ToSlash(name); !isPlace(name) {
+		return name, nil, nil
 	}
-	return err
+	info, err = os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return name, nil, nil
+	}
+	return name, info, err
 }
 
 func stateOf(info fs.FileInfo, now time.Time) fileState {

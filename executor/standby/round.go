@@ -15,11 +15,14 @@ import (
 type Have struct {
 	// Name names the follower for people.
 	Name string `json:"name"`
+	// URL is where the follower serves when it is promoted, or empty.
+	URL string `json:"url,omitempty"`
 	// Session and Round are those of the last round that is on the follower's disk. Empty asks for everything.
 	Session string `json:"session,omitempty"`
 	Round   uint64 `json:"round,omitempty"`
 	// Epoch is the epoch of the follower's data. A leader of a lower one refuses all work from then on.
-	Epoch uint64 `json:"epoch,omitempty"`
+	Epoch   uint64 `json:"epoch,omitempty"`
+	EpochID string `json:"epoch_id,omitempty"`
 }
 
 // Round has the changes from one moment to another.
@@ -27,6 +30,7 @@ type Round struct {
 	Session string `json:"session"`
 	Round   uint64 `json:"round"`
 	Epoch   uint64 `json:"epoch"` // of the leader
+	EpochID string `json:"epoch_id,omitempty"`
 	// Waited is the time from the request to the moment of the round.
 	Waited time.Duration `json:"waited_ns,omitempty"`
 	// Full is set if the round has everything. What it does not have is to be removed.

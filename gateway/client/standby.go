@@ -23,10 +23,10 @@ func (c *Client) RoundFile(ctx context.Context, session, path string, from int64
 	return c.copyTo(ctx, "/api/standby/file"+query(standbyapi.FileQuery{Session: session, Path: path, From: from}), w)
 }
 
-// Fence ends a server, because another one has begun a higher epoch.
-func (c *Client) Fence(ctx context.Context, f standby.Fence) error {
-	_, err := post[standby.Status](ctx, c, "/api/standby/fence", f)
-	return err
+// Fence ends a server, because another one has begun a higher epoch, and returns its state. That has another fence if
+// an epoch that is higher still has ended the server before.
+func (c *Client) Fence(ctx context.Context, f standby.Fence) (standby.Status, error) {
+	return post[standby.Status](ctx, c, "/api/standby/fence", f)
 }
 
 // Promote makes a stand-by the server.
