@@ -85,7 +85,7 @@ var inside = map[string][]string{
 	"executor/replay":     {"executor/bisect", "executor/record", "executor/trial", "gitd", "tasks/workflow"},
 	"executor/recall":     {"executor/record", "executor/replay", "gitd", "tasks/workflow"},
 	"executor/tournament": {"executor/record", "gitd"},
-	"executor/trial":      {"executor/bisect", "executor/record", "gitd"},
+	"executor/trial":      {"executor/bisect", "executor/record", "gitd", "tasks/browser", "tasks/library"},
 	"executor/undo":       {"executor/provenance", "executor/record", "gitd"},
 	"executor/quota":      {"executor/record"},
 	"executor/egress":     {"executor/record"},

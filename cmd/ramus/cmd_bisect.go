@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,12 +13,15 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/past"
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 func bisectCommand() command {
 	var (
 		b      past.Bisect
 		task   string
+		spec   string
+		region string
 		asJSON bool
 		limit  time.Duration
 	)
@@ -31,17 +35,24 @@ cannot be tried, and 1 to 127 are bad. Results belong to the files of a commit, 
 kept, so nothing is tried twice. The answer is the commit, with its command, its
 output, its prompt, its person and its diff. Nothing that exists is changed.
 
+With --spec a commit is bad if the pictures of a page differ from those of the good
+commit. FILE is a spec of a browser check, as in .ramus/browser. The faults that the
+browser sees do not count, and --region names the part of the pictures that does.
+
 With CALLER the good commit is by default the one from which its branch began, and the
 bad one its last. A branch needs --good.
 
   ramus bisect fancy-mallard -- go test ./...
-  ramus bisect main --good v1.2 --task lib_run_tests`,
+  ramus bisect main --good v1.2 --task lib_run_tests
+  ramus bisect fancy-mallard --spec page.yaml --region 0,0,1440,80`,
 		rest: true,
 		set: func(fs *flag.FlagSet, _ *env) {
 			fs.StringVar(&b.Repo, "repo", "", "`name` of the repository (default that of CALLER, or the only one)")
 			fs.StringVar(&b.Good, "good", "", "`commit` at which the command succeeds")
 			fs.StringVar(&b.Bad, "bad", "", "`commit` at which it fails (default the last one)")
 			fs.StringVar(&task, "task", "", "`name` of a task of the library, in place of a command")
+			fs.StringVar(&spec, "spec", "", "`file` of a browser check, in place of a command")
+			fs.StringVar(&region, "region", "", "`left,top,width,height` in CSS pixels: the part of the pictures that counts")
 			fs.IntVar(&b.Width, "k", 4, "`number` of commits at once, at most 16")
 			fs.DurationVar(&limit, "timeout", 0,
 				"stop a command after this `duration`; the commit counts as one that cannot be tried")
@@ -57,6 +68,18 @@ bad one its last. A branch needs --good.
 			switch cmd := args[1:]; {
 			case task != "" && len(cmd) > 0:
 				return usage("--task goes without a command")
+			case spec != "" && (task != "" || len(cmd) > 0):
+				return usage("--spec goes without a command and without --task")
+			case region != "" && spec == "":
+				return usage("--region goes with --spec FILE")
+			case spec != "":
+				text, err := readInput(e, spec)
+				if err != nil {
+					return err
+				}
+				if b.Picture, err = readPicture(spec, text, region); err != nil {
+					return err
+				}
 			case task != "":
 				b.Task = &record.TaskCall{Name: task}
 			case len(cmd) == 0:
@@ -81,6 +104,28 @@ bad one its last. A branch needs --good.
 			return nil
 		},
 	}
+}
+
+// readPicture returns the picture of a spec file, and all its mistakes with their lines.
+func readPicture(name string, text []byte, region string) (*trial.Picture, error) {
+	if _, err := browser.Parse(name, text); err != nil {
+		return nil, usage("%v", err)
+	}
+	p := &trial.Picture{Spec: string(text)}
+	for field := range strings.SplitSeq(region, ",") {
+		if region == "" {
+			break
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil {
+			return nil, usage("--region %s: want left,top,width,height in pixels, like 0,0,1440,80", region)
+		}
+		p.Region = append(p.Region, n)
+	}
+	if _, err := p.Task(""); err != nil {
+		return nil, usage("--region %s: want left,top,width,height in pixels, like 0,0,1440,80: %v", region, err)
+	}
+	return p, nil
 }
 
 // bisectPlan shows a plan on standard error.
@@ -126,6 +171,9 @@ func (e *env) bisectFound(f past.BisectFound) {
 		e.cause(*f.Cause, provenance.Line{}, "")
 	}
 	if f.Try != nil {
+		if f.Try.Why != "" {
+			fmt.Fprintf(e.out, "  %-9s %s (%s)\n", "tried", e.oneLine(f.Try.Why, 300), f.Try.Run)
+		}
 		for line := range strings.Lines(f.Try.Stdout + f.Try.Stderr) {
 			fmt.Fprintf(e.out, "  %-9s %s\n", "tried", strings.TrimRight(e.safe(line), "\n"))
 		}

@@ -78,7 +78,8 @@ func (k *look) compareView(v *browser.View, b baseline, against browser.Against,
 	if err != nil {
 		return err
 	}
-	d, triptych := browser.Compare(before.picture, after, before.aria, string(aria), against.Threshold)
+	d, triptych := browser.Compare(before.picture, after, before.aria, string(aria), against,
+		v.Viewport.Scale)
 	d.Viewport, d.After, d.Before, d.Picture = name, v.Screenshot, "", ""
 	for _, picture := range []struct {
 		name    string

@@ -50,6 +50,9 @@ type Trier struct {
 	// Look, if it is not nil, is called with the run of a try before its caller is removed. ended is the end of its
 	// command, and zero if the command did not run.
 	Look func(ctx context.Context, run record.Run, ended record.Event) error
+	// Judge returns the meaning of a run, and the reason if it is no exit status. The default is that of its exit status,
+	// or of the task's verdict.
+	Judge func(run record.Run, ended record.Event) (bisect.Result, string)
 }
 
 // Try tries a commit. The error is about the server and not about the command.
@@ -109,7 +112,11 @@ func (t *Trier) follow(ctx context.Context, run record.Run, out *Try) error {
 	if ended.Stderr != nil {
 		out.Stderr = ended.Stderr.Tail
 	}
-	out.Result, out.Why = judge(r, ended)
+	mean := judge
+	if t.Judge != nil {
+		mean = t.Judge
+	}
+	out.Result, out.Why = mean(r, ended)
 	if t.Look != nil {
 		return t.Look(ctx, r, ended)
 	}

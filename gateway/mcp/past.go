@@ -29,17 +29,23 @@ func (api *API) bisectTool(who route.Who) usableTool {
 			Schema: catalog.Object(`"of":{"type":"string","description":"A caller, or a branch.","minLength":1,`+
 				`"maxLength":300},`+
 				`"command":{"type":"string","description":"A shell line.","minLength":1,"maxLength":65536},`+
+				`"spec":{"type":"string","description":"In place of a command: a spec of a browser check, as YAML. A `+
+				`commit is bad if its pictures differ from those of the good commit.","minLength":1,"maxLength":65536},`+
+				`"region":{"type":"array","description":"The part of the pictures that counts: left, top, width and `+
+				`height in CSS pixels.","items":{"type":"integer","minimum":0,"maximum":32768},"minItems":4,"maxItems":4},`+
 				`"good":{"type":"string","description":"A commit at which the command succeeds; for a caller, the `+
 				`one from which its branch began if it is missing.","maxLength":300},`+
 				`"bad":{"type":"string","description":"A commit at which it fails; the last one if it is missing.",`+
 				`"maxLength":300},`+
-				`"repo":`+catalog.RepoProperty, "of", "command"),
+				`"repo":`+catalog.RepoProperty, "of"),
 		},
 		Output: schemaFor[past.BisectFound](), Access: route.AccessWrite, Hints: toolHints{Open: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Of      string `json:"of"`
 				Command string `json:"command"`
+				Spec    string `json:"spec"`
+				Region  []int  `json:"region"`
 				Good    string `json:"good"`
 				Bad     string `json:"bad"`
 				Repo    string `json:"repo"`
@@ -47,8 +53,14 @@ func (api *API) bisectTool(who route.Who) usableTool {
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			found, err := api.Past.Bisect(ctx, who, past.Bisect{Of: a.Of, Repo: a.Repo, Good: a.Good, Bad: a.Bad,
-				Command: &record.Command{Shell: a.Command}}, func(p trial.Progress) {
+			b := past.Bisect{Of: a.Of, Repo: a.Repo, Good: a.Good, Bad: a.Bad}
+			if a.Command != "" {
+				b.Command = &record.Command{Shell: a.Command}
+			}
+			if a.Spec != "" {
+				b.Picture = &trial.Picture{Spec: a.Spec, Region: a.Region}
+			}
+			found, err := api.Past.Bisect(ctx, who, b, func(p trial.Progress) {
 				if !p.Ended {
 					c.tell(fmt.Sprintf("round %d, %d steps are left", p.Round, p.Left))
 				}

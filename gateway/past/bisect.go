@@ -19,7 +19,7 @@ import (
 // maxDiff bounds the diff of an answer, in bytes.
 const maxDiff = 256 << 10
 
-// Bisect asks for the first bad commit. It has a command or a task.
+// Bisect asks for the first bad commit. It has a command, a task or a picture.
 type Bisect struct {
 	Of   string `json:"of,omitempty"`   // a caller, or a branch, tag, ref or commit; the base if empty
 	Repo string `json:"repo,omitempty"` // the caller's, or the only one, if empty
@@ -29,9 +29,10 @@ type Bisect struct {
 	Bad     string           `json:"bad,omitempty"`
 	Command *record.Command  `json:"command,omitempty"` // 0 is good, 125 cannot be tried, 1 to 127 are bad
 	Task    *record.TaskCall `json:"task,omitempty"`
-	Width   int              `json:"width,omitempty"` // commits at once; 4 if 0, 16 at most
-	Fresh   bool             `json:"fresh,omitempty"` // ignore the results of earlier searches
-	Dry     bool             `json:"dry,omitempty"`   // answer with the plan alone
+	Picture *trial.Picture   `json:"picture,omitempty"` // a page that differs from the good commit's is bad
+	Width   int              `json:"width,omitempty"`   // commits at once; 4 if 0, 16 at most
+	Fresh   bool             `json:"fresh,omitempty"`   // ignore the results of earlier searches
+	Dry     bool             `json:"dry,omitempty"`     // answer with the plan alone
 	Asker   gitd.Person      `json:"asker,omitzero"`
 }
 
@@ -117,8 +118,15 @@ func (api *API) find(ctx context.Context, who route.Who, search *trial.Bisection
 
 // prepare returns the search that a request means, with the rights of its caller. Nothing runs.
 func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bisection, error) {
-	if (b.Command == nil) == (b.Task == nil) {
-		return nil, route.NewProblem(route.KindInvalid, "a command or a task is needed, and not both")
+	if means := []bool{b.Command != nil, b.Task != nil, b.Picture != nil}; !oneOf(means) {
+		return nil, route.NewProblem(route.KindInvalid, "a command, a task or a picture is needed, and only one of them")
+	}
+	if b.Picture != nil { // its mistakes are told before anything else
+		task, err := b.Picture.Task("")
+		if err != nil {
+			return nil, err
+		}
+		b.Task = &task
 	}
 	if b.Command != nil && b.Command.Background {
 		return nil, route.NewProblem(route.KindInvalid, "a command in the background has no result")
@@ -166,13 +174,34 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 	if search.Good, err = api.root(ctx, repo, search.Good, search.Bad, b.Good == ""); err != nil {
 		return nil, err
 	}
+	if b.Picture != nil {
+		task, err := b.Picture.Task(search.Good)
+		if err != nil {
+			return nil, err
+		}
+		request.Task = &task
+	}
 	search.Trier = &trial.Trier{Runs: api.runsFor(of), Request: request, Remove: api.remover(&request)}
+	if b.Picture != nil {
+		search.Trier.Judge = b.Picture.Judge
+	}
 	environment, err := trial.Environment(ctx, repo, cmp.Or(base, request.Base))
 	if err != nil {
 		return nil, err
 	}
 	search.Book = &trial.Book{Repo: repo, Bot: api.Executor.Bot, Now: api.Now, Environment: environment}
 	return search, search.Book.Open(ctx, request, b.Fresh)
+}
+
+// oneOf reports whether exactly one is true.
+func oneOf(list []bool) bool {
+	n := 0
+	for _, is := range list {
+		if is {
+			n++
+		}
+	}
+	return n == 1
 }
 
 // branch returns the branch that a name means, if callers can begin from it. Otherwise it returns "", which is the

@@ -152,6 +152,8 @@ type Diff struct {
 	Picture string  `json:"triptych,omitempty"` // before, after and the differences, side by side
 	Aria    string  `json:"aria,omitempty"`     // unified diff of the accessibility trees; empty if they are equal
 	Note    string  `json:"note,omitempty"`     // the reason for a missing diff
+	// Uncompared reports that the pictures could not be compared, for example because one is missing.
+	Uncompared bool `json:"uncompared,omitempty"`
 }
 
 // Box is a part of a picture, in device pixels.

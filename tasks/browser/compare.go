@@ -9,6 +9,7 @@ import (
 	"image/color"
 	"image/draw"
 	"image/png"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -36,13 +37,15 @@ const (
 // picture covers has stripes in the other. Pictures of more than 40 megapixels are not decoded, and a triptych of more
 // than 16 is scaled down.
 //
-// threshold is the allowed distance of two colours as people perceive it, from 0 (equal) to 1 (black and white). Edges
-// of letters get no further tolerance. The same browser draws the same page byte for byte, so every difference is a
-// change.
-func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float64) (d Diff, triptych []byte) {
+// The threshold is the allowed distance of two colours as people perceive it, from 0 (equal) to 1 (black and white).
+// Edges of letters get no further tolerance. The same browser draws the same page byte for byte, so every difference is
+// a change. With a region, the pictures are cut to it, and the boxes of the answer are those of the whole pictures.
+// scale is the number of device pixels for a CSS pixel of the region.
+func Compare(before, after []byte, ariaBefore, ariaAfter string, against Against, scale float64) (d Diff, triptych []byte) {
 	var notes []string
 	d.Aria, notes = compareText(ariaBefore, ariaAfter)
 	note := func(format string, args ...any) (Diff, []byte) {
+		d.Uncompared = true
 		d.Note = strings.Join(append([]string{fmt.Sprintf(format, args...)}, notes...), "; ")
 		return d, nil
 	}
@@ -55,7 +58,7 @@ func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float
 		return note("there is only a picture of the base")
 	}
 	d.Note = strings.Join(notes, "; ")
-	if bytes.Equal(before, after) {
+	if bytes.Equal(before, after) && len(against.Region) == 0 {
 		return d, nil
 	}
 	old, err := picture(before)
@@ -66,12 +69,22 @@ func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float
 	if err != nil {
 		return note("cannot compare the picture of the branch: %v", err)
 	}
+	var corner image.Point
+	if r := against.Region; len(r) == 4 {
+		at := func(n int) int { return int(math.Round(float64(n) * cmp.Or(scale, 1))) }
+		part := image.Rect(at(r[0]), at(r[1]), at(r[0]+r[2]), at(r[1]+r[3]))
+		if !part.Overlaps(old.Rect) && !part.Overlaps(now.Rect) {
+			return note("the region is outside of the pictures, which have %d x %d and %d x %d pixels", old.Rect.Dx(),
+				old.Rect.Dy(), now.Rect.Dx(), now.Rect.Dy())
+		}
+		corner, old, now = part.Min, cut(old, part), cut(now, part)
+	}
 	size := old.Rect.Union(now.Rect).Size()
 	if size.X*size.Y > maxPicture {
 		return note("cannot compare: the pictures cover %d x %d pixels together, which is more than %d megapixels",
 			size.X, size.Y, maxPicture/1_000_000)
 	}
-	m := differing(old, now, size, threshold)
+	m := differing(old, now, size, against.Threshold)
 	if m.count == 0 {
 		return d, nil
 	}
@@ -82,7 +95,19 @@ func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float
 	if err := png.Encode(&out, paint(old, now, m, d.Boxes)); err != nil {
 		return note("cannot write the picture of both: %v", err)
 	}
+	for i := range d.Boxes {
+		d.Boxes[i].X += corner.X
+		d.Boxes[i].Y += corner.Y
+	}
 	return d, out.Bytes()
+}
+
+// cut returns a part of a picture as a picture that begins at 0, 0.
+func cut(img *image.RGBA, part image.Rectangle) *image.RGBA {
+	part = part.Intersect(img.Rect)
+	out := image.NewRGBA(image.Rectangle{Max: part.Size()})
+	draw.Draw(out, out.Rect, img, part.Min, draw.Src)
+	return out
 }
 
 // picture decodes a PNG, over white where it is transparent.

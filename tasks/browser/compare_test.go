@@ -69,7 +69,7 @@ func TestCompare(t *testing.T) {
 			[]browser.Box{{Width: 200, Height: 200}}},
 		{"see-through is white", white, encoded(t, image.NewNRGBA(image.Rect(0, 0, 200, 100))), 0, 0, 0, nil},
 	} {
-		d, triptych := browser.Compare(c.before, c.after, "", "", c.threshold)
+		d, triptych := browser.Compare(c.before, c.after, "", "", browser.Against{Threshold: c.threshold}, 1)
 		if d.Note != "" || d.Pixels != c.pixels || math.Abs(d.Changed-c.share) > 1e-9 || !equalBoxes(d.Boxes, c.boxes) {
 			t.Errorf("%s: %+v", c.name, d)
 		}
@@ -93,11 +93,41 @@ func equalBoxes(a, b []browser.Box) bool {
 
 // The triptych has the picture before, the one after, and the one after paled with the
 // differing pixels in red, all three of the same size, and is the same each time.
+// TestRegion compares a part of two pictures.
+func TestRegion(t *testing.T) {
+	white := drawn(t, 200, 100, color.White)
+	dotted := drawn(t, 200, 100, color.White, image.Rect(10, 20, 12, 22), image.Rect(150, 60, 152, 62))
+	for _, c := range []struct {
+		region []int
+		scale  float64
+		pixels int
+		share  float64
+		boxes  []browser.Box
+		note   string
+	}{
+		{[]int{100, 50, 100, 50}, 1, 4, 4. / 5000, []browser.Box{{X: 150, Y: 60, Width: 2, Height: 2}}, ""},
+		{[]int{50, 25, 50, 25}, 2, 4, 4. / 5000, []browser.Box{{X: 150, Y: 60, Width: 2, Height: 2}}, ""},
+		{[]int{11, 21, 1, 1}, 0, 1, 1, []browser.Box{{X: 11, Y: 21, Width: 1, Height: 1}}, ""},
+		{[]int{0, 0, 10, 20}, 1, 0, 0, nil, ""},
+		{[]int{140, 50, 32768, 32768}, 1, 4, 4. / 3000, []browser.Box{{X: 150, Y: 60, Width: 2, Height: 2}}, ""},
+		{[]int{200, 0, 10, 10}, 1, 0, 0, nil, "the region is outside of the pictures, which have 200 x 100 and 200 x 100 pixels"},
+	} {
+		d, triptych := browser.Compare(white, dotted, "", "", browser.Against{Threshold: 0.1, Region: c.region}, c.scale)
+		if d.Note != c.note || d.Uncompared != (c.note != "") || d.Pixels != c.pixels || math.Abs(d.Changed-c.share) > 1e-9 ||
+			!equalBoxes(d.Boxes, c.boxes) || (triptych != nil) != (c.pixels > 0) {
+			t.Errorf("%v at %v: %+v", c.region, c.scale, d)
+		}
+	}
+	if d, _ := browser.Compare(white, white, "", "", browser.Against{Region: []int{300, 0, 1, 1}}, 1); !d.Uncompared {
+		t.Errorf("equal pictures without the region: %+v", d)
+	}
+}
+
 func TestTriptych(t *testing.T) {
 	before := drawn(t, 60, 40, color.RGBA{0, 0, 200, 255})
 	after := drawn(t, 60, 50, color.RGBA{0, 0, 200, 255}, image.Rect(20, 20, 30, 30))
-	_, text := browser.Compare(before, after, "", "", 0.1)
-	_, again := browser.Compare(before, after, "", "", 0.1)
+	_, text := browser.Compare(before, after, "", "", browser.Against{Threshold: 0.1}, 1)
+	_, again := browser.Compare(before, after, "", "", browser.Against{Threshold: 0.1}, 1)
 	if !bytes.Equal(text, again) {
 		t.Error("two comparisons of the same pictures are two different files")
 	}
@@ -123,7 +153,7 @@ func TestTriptych(t *testing.T) {
 
 func TestTriptychOfLargePicturesIsMadeSmaller(t *testing.T) {
 	before, after := drawn(t, 400, 13_500, color.White), drawn(t, 400, 13_500, color.White, image.Rect(200, 4000, 201, 4001))
-	d, text := browser.Compare(before, after, "", "", 0.1)
+	d, text := browser.Compare(before, after, "", "", browser.Against{Threshold: 0.1}, 1)
 	c, err := png.DecodeConfig(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +188,7 @@ func TestBoxesAreBounded(t *testing.T) {
 		x, y := random.IntN(780), random.IntN(780)
 		rects = append(rects, image.Rect(x, y, x+1+random.IntN(8), y+1+random.IntN(8)))
 	}
-	d, _ := browser.Compare(drawn(t, 800, 800, color.White), drawn(t, 800, 800, color.White, rects...), "", "", 0.1)
+	d, _ := browser.Compare(drawn(t, 800, 800, color.White), drawn(t, 800, 800, color.White, rects...), "", "", browser.Against{Threshold: 0.1}, 1)
 	if len(d.Boxes) > 20 || len(d.Boxes) == 0 {
 		t.Fatalf("%d boxes", len(d.Boxes))
 	}
@@ -178,7 +208,7 @@ func TestFrameIsOneBox(t *testing.T) {
 		image.Rect(100, 100, 102, 300), image.Rect(298, 100, 300, 300)}
 	after := drawn(t, 600, 600, color.White, append(frame, image.Rect(190, 190, 210, 210),
 		image.Rect(140, 140, 150, 150), image.Rect(400, 400, 420, 410))...)
-	d, _ := browser.Compare(drawn(t, 600, 600, color.White), after, "", "", 0.1)
+	d, _ := browser.Compare(drawn(t, 600, 600, color.White), after, "", "", browser.Against{Threshold: 0.1}, 1)
 	if want := []browser.Box{{X: 100, Y: 100, Width: 200, Height: 200},
 		{X: 400, Y: 400, Width: 20, Height: 10}}; !slices.Equal(d.Boxes, want) {
 		t.Errorf("%+v, want %+v", d.Boxes, want)
@@ -209,7 +239,7 @@ func TestCompareSaysWhyItDoesNot(t *testing.T) {
 		{"16 bits", good, encoded(t, image.NewRGBA64(image.Rect(0, 0, 4, 4))), "16 bits"},
 		{"together too large", drawn(t, 32_000, 2, color.White), drawn(t, 2, 32_000, color.White), "together"},
 	} {
-		d, triptych := browser.Compare(c.before, c.after, "- a\n", "- b\n", 0.1)
+		d, triptych := browser.Compare(c.before, c.after, "- a\n", "- b\n", browser.Against{Threshold: 0.1}, 1)
 		if !strings.Contains(d.Note, c.want) || triptych != nil || d.Pixels != 0 {
 			t.Errorf("%s: %+v", c.name, d)
 		}
@@ -222,22 +252,22 @@ func TestCompareSaysWhyItDoesNot(t *testing.T) {
 func TestAriaDiff(t *testing.T) {
 	before := "- heading \"Todo\" [level=1]\n- list:\n  - listitem: Milk\n- button \"Add\"\n"
 	after := "- heading \"Todo\" [level=1]\n- list:\n  - listitem: Milk\n  - listitem: Bread\n- button \"Add\"\n"
-	d, _ := browser.Compare(nil, nil, before, after, 0.1)
+	d, _ := browser.Compare(nil, nil, before, after, browser.Against{Threshold: 0.1}, 1)
 	want := "--- before\n+++ after\n@@ -1,4 +1,5 @@\n - heading \"Todo\" [level=1]\n - list:\n   - listitem: Milk\n+  - listitem: Bread\n - button \"Add\"\n"
 	if d.Aria != want {
 		t.Errorf("%s", d.Aria)
 	}
-	if d, _ := browser.Compare(nil, nil, before, before, 0.1); d.Aria != "" {
+	if d, _ := browser.Compare(nil, nil, before, before, browser.Against{Threshold: 0.1}, 1); d.Aria != "" {
 		t.Errorf("of equal ones: %s", d.Aria)
 	}
-	d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 400_000), "", 0.1)
+	d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 400_000), "", browser.Against{Threshold: 0.1}, 1)
 	if d.Aria != "" || !strings.Contains(d.Note, "too large") {
 		t.Errorf("%d bytes of diff; %s", len(d.Aria), d.Note)
 	}
-	if d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 1<<18), "", 0.1); d.Aria == "" || strings.Contains(d.Note, "too large") {
+	if d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 1<<18), "", browser.Against{Threshold: 0.1}, 1); d.Aria == "" || strings.Contains(d.Note, "too large") {
 		t.Errorf("%d bytes of diff of the largest tree; %s", len(d.Aria), d.Note)
 	}
-	d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 200_000), "- \xff\n", 0.1)
+	d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 200_000), "- \xff\n", browser.Against{Threshold: 0.1}, 1)
 	if len(d.Aria) > 64<<10 || !strings.HasSuffix(d.Aria, "\n") || !strings.Contains(d.Note, "cut after 64 KiB") {
 		t.Errorf("%d bytes of diff; %s", len(d.Aria), d.Note)
 	}
@@ -257,7 +287,7 @@ func FuzzCompare(f *testing.F) {
 				t.Skip()
 			}
 		}
-		d, triptych := browser.Compare(before, after, ariaBefore, ariaAfter, threshold)
+		d, triptych := browser.Compare(before, after, ariaBefore, ariaAfter, browser.Against{Threshold: threshold}, 1)
 		if d.Changed < 0 || d.Changed > 1 || (d.Pixels == 0) != (d.Changed == 0) || len(d.Boxes) > 20 ||
 			(d.Pixels > 0) != (triptych != nil) {
 			t.Errorf("%+v", d)
@@ -278,6 +308,6 @@ func FuzzCompare(f *testing.F) {
 func BenchmarkCompare(b *testing.B) {
 	before, after := drawn(b, 1440, 1000, color.White), drawn(b, 1440, 1000, color.White, image.Rect(100, 100, 700, 500))
 	for b.Loop() {
-		browser.Compare(before, after, "", "", 0.1)
+		browser.Compare(before, after, "", "", browser.Against{Threshold: 0.1}, 1)
 	}
 }

@@ -177,6 +177,9 @@ func (s Spec) mistakes() []mistake {
 		if !(a.Threshold >= 0 && a.Threshold <= 1) {
 			c.add("compare.threshold", "must be from 0 to 1, not %v", a.Threshold)
 		}
+		if err := checkRegion(a.Region); err != nil {
+			c.add("compare.region", "%v", err)
+		}
 	}
 	if s.Clock != "" {
 		if _, err := time.Parse(time.RFC3339, s.Clock); err != nil {
@@ -409,4 +412,20 @@ func (s Spec) Slug() string {
 		return slug
 	}
 	return "page"
+}
+
+// checkRegion returns the mistake of a region, or nil.
+func checkRegion(region []int) error {
+	if len(region) == 0 {
+		return nil
+	}
+	if len(region) != 4 {
+		return fmt.Errorf("must have four numbers (left, top, width, height), not %d", len(region))
+	}
+	for i, n := range region {
+		if n < i/2 || n > maxSide { // width and height are at least 1
+			return fmt.Errorf("must have numbers from 0 to %d, and a width and height of at least 1, not %d", maxSide, n)
+		}
+	}
+	return nil
 }

@@ -24,7 +24,7 @@ var (
 	stepKeys     = []string{"value", "in", "secret", "timeout"} // in addition to the action
 	allowKeys    = []string{"console", "page_errors", "requests"}
 	shotKeys     = []string{"full_page", "selector", "mask"}
-	againstKeys  = []string{"base", "max_changed", "threshold"}
+	againstKeys  = []string{"base", "max_changed", "region", "threshold"}
 )
 
 // Parse reads a spec from YAML or JSON, and sets every default except URL and Start. name is the name of the file in
@@ -149,6 +149,13 @@ func (r *reader) texts(v *document.Value, at string) []string {
 	return list
 }
 
+func (r *reader) integers(v *document.Value, at string) (all []int) {
+	for i, item := range r.list(v, at) {
+		all = append(all, r.integer(item, child(at, i)))
+	}
+	return all
+}
+
 func (r *reader) list(v *document.Value, at string) []*document.Value {
 	return note(r, at, v, func() []*document.Value { return r.List(v, inWords(at)) })
 }
@@ -193,7 +200,8 @@ func (r *reader) spec(v *document.Value) Spec {
 			r.At(a, "compare must be a mapping; write compare: {} to compare with the commit at which the branch began")
 		case r.Object(a, "compare", againstKeys):
 			s.Compare = &Against{Base: r.text(a.Get("base"), "compare.base"),
-				Threshold: r.number(a.Get("threshold"), "compare.threshold")}
+				Threshold: r.number(a.Get("threshold"), "compare.threshold"),
+				Region:    r.integers(a.Get("region"), "compare.region")}
 			if m := a.Get("max_changed"); m != nil {
 				share := r.number(m, "compare.max_changed")
 				s.Compare.MaxChanged = &share

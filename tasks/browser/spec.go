@@ -110,6 +110,9 @@ type Against struct {
 	MaxChanged *float64 `json:"max_changed,omitempty"`
 	// Threshold is the distance of colours (0 to 1) that counts as a difference. The default is 0.1.
 	Threshold float64 `json:"threshold,omitempty"`
+	// Region is the part of each picture that is compared: the left and top edge, width and height, in CSS pixels. If it
+	// is empty, the whole pictures are compared.
+	Region []int `json:"region,omitempty"`
 }
 
 // Duration is a time.Duration in the notation "90s" or "2m" in YAML and JSON.

@@ -69,6 +69,8 @@ type BrowsedPictures struct {
 	Triptych string  `json:"triptych,omitempty"`
 	Aria     string  `json:"aria,omitempty"` // unified diff of the accessibility trees, its first 4 KiB
 	Note     string  `json:"note,omitempty"`
+	// Uncompared reports that the pictures could not be compared.
+	Uncompared bool `json:"uncompared,omitempty"`
 }
 
 const (
@@ -345,7 +347,7 @@ func summary(c browser.Check, share int) BrowsedCheck {
 		for _, v := range d.Views {
 			out.Compare.Views = append(out.Compare.Views, BrowsedPictures{
 				Viewport: brief(v.Viewport, 200), Changed: v.Changed, Triptych: v.Picture,
-				Aria: brief(v.Aria, 4096), Note: brief(v.Note, 500),
+				Aria: brief(v.Aria, 4096), Note: brief(v.Note, 500), Uncompared: v.Uncompared,
 			})
 		}
 	}
