@@ -6,9 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/ramus-dev/ramus/tasks/browser"
+	"github.com/ramus-dev/ramus/tasks/environment"
+	"github.com/ramus-dev/ramus/tasks/rules"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
@@ -16,11 +20,12 @@ func checkCommand() command {
 	var schema, specs bool
 	return command{
 		name: "check", args: "FILE… | --schema",
-		short: "check workflow files, and specs of browser checks, without running them",
+		short: "check workflow files and the files of .ramus, without running them",
 		long: `
 All mistakes are shown at once, each with its line. Sub-workflows are read from
 ID.yaml in the folder of the file. A file in a folder .ramus/browser is read as a
-spec of a browser check. No server is needed. The exit status is 0 for valid, 1 for
+spec of a browser check, .ramus/config.yaml as the configuration of a repository, and
+.ramus/rules.yaml as the rules for its commands. No server is needed. The exit status is 0 for valid, 1 for
 invalid and 2 for unreadable files.
 
 --schema prints the JSON Schema of workflow files, for editors. --schema --browser
@@ -50,7 +55,7 @@ prints that of specs.`,
 			all := workflow.Problems{}
 			var broken error
 			for _, name := range args {
-				problems, err := checkFile(ctx, e, name, specs || isSpec(name), c.LLM.Kind != "")
+				problems, err := checkFile(ctx, e, name, specs, c.LLM.Kind != "")
 				if err != nil {
 					broken = errors.Join(broken, err)
 					continue
@@ -75,14 +80,19 @@ prints that of specs.`,
 	}
 }
 
-// isSpec reports whether a file is in the folder of a repository's browser checks.
-func isSpec(name string) bool {
+// ownPath returns the path of a file in a repository's folder .ramus, as ".ramus/browser/page.yaml". It returns "" for
+// other files.
+func ownPath(name string) string {
 	full, err := filepath.Abs(name)
 	if err != nil {
-		return false
+		return ""
 	}
-	folder := filepath.Dir(full)
-	return filepath.Base(folder) == "browser" && filepath.Base(filepath.Dir(folder)) == ".ramus"
+	path := filepath.ToSlash(full)
+	i := strings.LastIndex(path, "/.ramus/")
+	if i < 0 {
+		return ""
+	}
+	return path[i+1:]
 }
 
 func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (workflow.Problems, error) {
@@ -91,11 +101,19 @@ func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (workfl
 		return nil, err
 	}
 	var title string
-	if spec {
+	switch own := ownPath(name); {
+	case spec || path.Dir(own) == ".ramus/browser":
 		var s browser.Spec
 		s, err = browser.Parse(name, text)
 		title = s.Name
-	} else {
+	case own == rules.Path:
+		var s rules.Set
+		s, err = rules.Parse(name, text)
+		title = fmt.Sprintf("the list of %d rules", len(s.Rules))
+	case own == environment.Path:
+		_, err = environment.Parse(name, text)
+		title = "the configuration"
+	default:
 		var w *workflow.Workflow
 		if w, err = workflow.Parse(ctx, name, text, workflow.Options{Load: siblings(name), LLM: llm}); err == nil {
 			title = w.ID
