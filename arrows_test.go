@@ -172,7 +172,7 @@ var inside = map[string][]string{
 	"gateway/llm":        {"executor", "gateway/retry"},
 	"gateway/lookup":     {"executor", "executor/record", "gateway/route", "gitd"},
 	"gateway/mcp": {"executor/tournament",
-		"executor", "executor/provenance", "executor/radar", "executor/record", "executor/seal", "executor/replay", "executor/trial",
+		"executor", "executor/provenance", "executor/radar", "executor/record", "executor/seal", "executor/replay", "executor/standby", "executor/trial",
 		"gateway/catalog", "gateway/engineer", "gateway/export", "gateway/links", "gateway/lookup", "gateway/past", "gateway/route", "gitd"},
 	"gateway/past": {"executor", "executor/provenance", "executor/radar", "executor/record", "executor/seal", "executor/replay", "executor/tournament", "executor/trial",
 		"executor/undo", "executor/upstream", "gateway/lookup", "gateway/route", "gateway/workspace", "gitd"},

@@ -69,6 +69,8 @@ type Health struct {
 	Epoch   uint64 `json:"epoch,omitempty"`
 	EpochID string `json:"epoch_id,omitempty"`
 	Role    string `json:"role,omitempty"`
+	// Lag is the time by which a stand-by is behind, in seconds.
+	Lag float64 `json:"lag_seconds,omitempty"`
 }
 
 // Values of Health.Status.

@@ -50,6 +50,7 @@ type statsCollector struct {
 	branches, deps, cleared, clearing, upkeep        *prometheus.Desc
 	ended, seconds, calls, tokens, cost, spans       *prometheus.Desc
 	checks                                           *prometheus.Desc
+	epoch, standbys, lag, pending                    *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -73,6 +74,10 @@ func newStatsCollector(s *Server) *statsCollector {
 			"Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
 		checks: desc("checks_total", "Checks that ended since the start, by how: run, or reused from an earlier one.",
 			"how"),
+		epoch:    desc("epoch", "The epoch of the server, 1 more with each stand-by that took its place."),
+		standbys: desc("standbys", "Stand-bys that follow the server."),
+		lag:      desc("standby_lag_seconds", "The time by which the best of these stand-bys is behind."),
+		pending:  desc("standby_pending_changes", "Changes of refs that this stand-by has not confirmed."),
 		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
 		cleared:  desc("cleared_total", "Folders of containers that are gone that were deleted."),
 		clearing: desc("clearing", "Folders of containers that are gone that wait to be deleted."),
@@ -95,7 +100,7 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps,
 		c.hashed, c.portable, c.layers,
 		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens,
-		c.cost, c.spans, c.checks} {
+		c.cost, c.spans, c.checks, c.epoch, c.standbys, c.lag, c.pending} {
 		ch <- d
 	}
 }
@@ -124,6 +129,7 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Runs-upkeep.Failures), "done")
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Failures), "failed")
 	c.collectOutcomes(ch)
+	c.collectStandbys(ch)
 	for reason, n := range st.Portable {
 		ch <- prometheus.MustNewConstMetric(c.portable, counter, float64(n), reason)
 	}
@@ -132,6 +138,21 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for state, n := range st.Hosts {
 		ch <- prometheus.MustNewConstMetric(c.hosts, gauge, float64(n), state)
+	}
+}
+
+// collectStandbys sends the metrics of stand-bys, if some may follow. Without a stand-by that is connected there is no lag.
+func (c *statsCollector) collectStandbys(ch chan<- prometheus.Metric) {
+	if c.server.Leader == nil || !c.server.Leader.Allow {
+		return
+	}
+	st, gauge := c.server.Leader.Status(), prometheus.GaugeValue
+	best, connected := st.Best()
+	ch <- prometheus.MustNewConstMetric(c.epoch, gauge, float64(st.Epoch))
+	ch <- prometheus.MustNewConstMetric(c.standbys, gauge, float64(connected))
+	if connected > 0 {
+		ch <- prometheus.MustNewConstMetric(c.lag, gauge, best.Lag)
+		ch <- prometheus.MustNewConstMetric(c.pending, gauge, float64(best.Pending))
 	}
 }
 

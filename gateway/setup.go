@@ -40,7 +40,7 @@ func (s *Server) setUpAlone() {
 	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Branches: cmp.Or(s.Radar, &radar.Radar{}), Now: s.Now}
 	parcels := export.New(s.Executor, find)
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
-	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Exports: parcels, Links: s.Links,
+	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links,
 		URL: s.programs(), CORS: s.CORS, Version: s.Version, Secrets: s.Secrets, Log: s.Log, Now: s.Now}
 	s.pages = &evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Content: s.Content,
 		Sessions: s.People != nil, Now: s.Now}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,9 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/sandbox"
+	"github.com/ramus-dev/ramus/executor/standby"
+	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -140,6 +144,9 @@ func diagnose(ctx context.Context, e *env) []finding {
 		add("server", false, "",
 			errors.New("none runs, so each command starts its own (`ramus serve` starts a lasting one)"))
 	}
+	if says, err := diagnoseStandby(ctx, c); says != "" || err != nil {
+		add("stand-by", errors.Is(err, gitd.ErrFenced), says, err)
+	}
 	if says, err := diagnoseDomain(ctx, c, net.DefaultResolver.LookupHost); says != "" || err != nil {
 		add("domain", true, says, err)
 	}
@@ -158,6 +165,47 @@ func diagnose(ctx context.Context, e *env) []finding {
 		add("llm", c.LLM.Kind != "", c.LLM.Kind+" at "+c.LLM.BaseURL, err)
 	}
 	return list
+}
+
+// diagnoseStandby describes how far stand-bys are. It returns "" and no error if there are none and none may follow.
+func diagnoseStandby(ctx context.Context, c Config) (string, error) {
+	fence, err := standby.ReadFence(c.Data)
+	if err != nil {
+		return "", err
+	}
+	if fence != nil {
+		return "", fence
+	}
+	conn, err := dialSocket(ctx, c.Data)
+	if err != nil {
+		if c.Standby.Allow {
+			return "", errors.New("no server runs that stand-bys could follow")
+		}
+		return "", nil
+	}
+	conn.Close()
+	s := client.Socket(func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, c.Data) })
+	defer s.Close()
+	st, err := s.Standby(ctx)
+	if err != nil {
+		return "", err
+	}
+	if st.Role == standby.RoleStandby {
+		if st.Error != "" || st.At.IsZero() {
+			return "", fmt.Errorf("follows %s, and is %.1f s behind it: %s", st.Of, st.Lag, cmp.Or(st.Error, "it has nothing yet"))
+		}
+		return fmt.Sprintf("follows %s, and is %.1f s behind it", st.Of, st.Lag), nil
+	}
+	best, connected := st.Best()
+	switch {
+	case connected > 0:
+		return fmt.Sprintf("%s, the best %.1f s behind", plural(connected, "stand-by follows", "stand-bys follow"), best.Lag), nil
+	case c.Standby.Sync && !c.Standby.Alone:
+		return "", errors.New("none follows, and standby.sync is set: all changes are refused")
+	case c.Standby.Allow:
+		return "", errors.New("none follows, so all is lost with this machine")
+	}
+	return "", nil
 }
 
 // diagnoseDisk describes the enforcement of limits.disk. sees is true if the files of containers can be read in all

@@ -91,7 +91,7 @@ func (d *closedDoor) mux(more map[string]http.HandlerFunc) *http.ServeMux {
 	}
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		st := d.status()
-		h := gateway.Health{Status: gateway.HealthOK, Version: buildVersion(), Epoch: st.Epoch, Role: st.Role}
+		h := gateway.Health{Status: gateway.HealthOK, Version: buildVersion(), Epoch: st.Epoch, Role: st.Role, Lag: st.Lag}
 		if st.Fence != nil {
 			h.Epoch, h.EpochID = st.Fence.Epoch, st.Fence.ID
 		}

@@ -110,6 +110,19 @@ type FollowerStatus struct {
 	Pending uint64 `json:"pending,omitempty"`
 }
 
+// Best returns the connected stand-by that is behind the least, and how many are connected. It is the one to promote.
+func (st Status) Best() (best FollowerStatus, connected int) {
+	for _, s := range st.Standbys {
+		if !s.Connected {
+			continue
+		}
+		if connected++; connected == 1 || s.At.After(best.At) {
+			best = s
+		}
+	}
+	return best, connected
+}
+
 // Status returns how far the followers of the server are.
 func (l *Leader) Status() Status {
 	if l == nil {

@@ -20,6 +20,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/export"
 	"github.com/ramus-dev/ramus/gateway/links"
@@ -57,6 +58,8 @@ type API struct {
 	Find *lookup.Lookup
 	// Past explains lines of files. If it is nil, there is no tool for that.
 	Past *past.API
+	// Leader lets stand-bys follow the server. If it is nil or lets none, the tool for them is missing.
+	Leader *standby.Leader
 	// Exports makes links to exports. If it is nil, the tool for them is missing.
 	Exports *export.API
 	// Links makes links to evidence. If it is nil, runs have none.

@@ -32,7 +32,7 @@ const (
 type usableTool struct {
 	catalog.Tool
 	Output json.RawMessage // JSON Schema of the structured result; nil if it has none
-	// Access is the access that a bearer needs to see the tool. It is AccessRead or AccessWrite.
+	// Access is the access that a bearer needs to see the tool. It is AccessRead, AccessWrite or AccessAdmin.
 	Access route.Access
 	Hints  toolHints
 	Call   func(ctx context.Context, c *toolCall) (toolResult, error)

@@ -80,6 +80,9 @@ func (api *API) tools(who route.Who) []usableTool {
 	if api.Exports != nil {
 		list = append(list, api.exportTool(who))
 	}
+	if api.Leader != nil && api.Leader.Allow {
+		list = append(list, api.standbyTool())
+	}
 	for _, t := range executor.Library() {
 		list = append(list, api.libraryTool(who, t))
 	}
