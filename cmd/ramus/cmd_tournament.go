@@ -167,7 +167,7 @@ func tournamentTakeCommand() command {
 		long: `
 ENTRY is the number of an entry, or its caller. It is merged into the base as by "ramus
 merge". If the tournament was forked from a caller, that one goes back to the commit of
-the fork and gets the commits of the entry; its own later commits stay in its history.
+the fork and gets the entry by a merge; its own later commits stay in its history.
 With --drop the branches of the other entries are removed. Their runs stay.
 
 A conflict changes nothing, and the exit status is 4.`,

@@ -86,7 +86,7 @@ func (p Plan) Entry(name string) (Entry, bool) {
 
 // Same reports whether two plans ask for the same work.
 func (p Plan) Same(q Plan) bool {
-	if p.Repo != q.Repo || p.Of != q.Of || p.Task != q.Task || len(p.Entries) != len(q.Entries) ||
+	if p.Repo != q.Repo || p.Base != q.Base || p.Of != q.Of || p.Task != q.Task || len(p.Entries) != len(q.Entries) ||
 		strings.Join(p.Checks, " ") != strings.Join(q.Checks, " ") {
 		return false
 	}

@@ -26,6 +26,8 @@ type Record struct {
 	Plan
 	// Begun is set when all entries have begun or were refused.
 	Begun bool `json:"begun"`
+	// Claimed is the entry that is being taken, see [Book.Claim]. Zero means none.
+	Claimed record.Caller `json:"claimed,omitzero"`
 	// Taken is the entry whose work was taken. Zero means none.
 	Taken   record.Caller `json:"taken,omitzero"`
 	Opinion *Opinion      `json:"opinion,omitempty"`
@@ -50,7 +52,8 @@ type Book struct {
 // ref returns the ref of a tournament.
 func ref(name string) string { return Refs + "/" + name }
 
-// Read returns a tournament. Returns [gitd.ErrNotFound] if the repository has none with the name.
+// Read returns a tournament, with the present name of its repository. Returns [gitd.ErrNotFound] if the repository has
+// none with the name.
 func Read(ctx context.Context, repo *gitd.Repo, name string) (Record, error) {
 	r, _, err := read(ctx, repo, name)
 	return r, err
@@ -70,6 +73,7 @@ func read(ctx context.Context, repo *gitd.Repo, name string) (r Record, at gitd.
 	if err != nil {
 		return r, at, fmt.Errorf("cannot read the tournament at %s: %w", ref(name), err)
 	}
+	r.Repo = repo.Name()
 	return r, at, nil
 }
 
@@ -96,14 +100,17 @@ func (b *Book) Make(ctx context.Context, repo *gitd.Repo, p Plan) error {
 	return b.write(ctx, repo, Record{Plan: p}, "")
 }
 
-// Change changes a tournament, durably. change is called again if somebody else changed it meanwhile.
-func (b *Book) Change(ctx context.Context, repo *gitd.Repo, name string, change func(*Record)) (Record, error) {
+// Change changes a tournament, durably. change is called again if somebody else changed it meanwhile. Its error ends the
+// change.
+func (b *Book) Change(ctx context.Context, repo *gitd.Repo, name string, change func(*Record) error) (Record, error) {
 	for try := 1; ; try++ {
 		r, at, err := read(ctx, repo, name)
 		if err != nil {
 			return r, err
 		}
-		change(&r)
+		if err := change(&r); err != nil {
+			return r, err
+		}
 		if err = b.write(ctx, repo, r, at); !errors.Is(err, gitd.ErrConflict) || try == recordSaves {
 			return r, err
 		}

@@ -45,11 +45,12 @@ func (b *Book) Begin(ctx context.Context, repo *gitd.Repo, x Starter, r Record, 
 		}
 		return r, first
 	}
-	return b.Change(ctx, repo, r.Name, func(r *Record) {
+	return b.Change(ctx, repo, r.Name, func(r *Record) error {
 		r.Begun = true
 		for i := range r.Entries {
 			r.Entries[i].Refused = refused[r.Entries[i].Caller]
 		}
+		return nil
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,5 +92,67 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Read(t.Context(), repo, "other"); !errors.Is(err, gitd.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+// TestClaim has takers of all entries at once. One of them claims its entry, and the others only after its merge did
+// nothing.
+func TestClaim(t *testing.T) {
+	repo := repotest.NewRepo(t)
+	book := &Book{Bot: gitd.Person{Name: "ramus", Email: "ramus@example.com"}, Now: func() time.Time { return time.Unix(1700000000, 0) }}
+	p := Plan{Name: "cup", Repo: repo.Name(), Task: "x"}
+	if err := p.SetEntries([]string{"a", "b", "c"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := book.Make(t.Context(), repo, p); err != nil {
+		t.Fatal(err)
+	}
+	claims := make([]error, len(p.Entries))
+	var all sync.WaitGroup
+	for i, e := range p.Entries {
+		all.Go(func() { _, claims[i] = book.Claim(t.Context(), repo, p.Name, e.Caller) })
+	}
+	all.Wait()
+	r, err := Read(t.Context(), repo, p.Name)
+	if err != nil || r.Claimed.IsZero() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	first := r.Claimed
+	other := p.Entries[0].Caller
+	if other == first {
+		other = p.Entries[1].Caller
+	}
+	for i, e := range p.Entries {
+		if (claims[i] == nil) != (e.Caller == first) || claims[i] != nil && !errors.Is(claims[i], gitd.ErrConflict) &&
+			!errors.Is(claims[i], record.ErrConflict) {
+			t.Errorf("%s: %v", e.Caller, claims[i])
+		}
+	}
+
+	// Only a result that is certain ends the claim.
+	for _, x := range []struct {
+		result  error
+		claimed record.Caller
+	}{{errors.New("the connection ended"), first}, {record.ErrConflict, record.Caller{}}} {
+		if err := book.Settle(t.Context(), repo, p.Name, first, x.result); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Read(t.Context(), repo, p.Name); err != nil || r.Claimed != x.claimed || !r.Taken.IsZero() {
+			t.Errorf("after %v: %+v, %v", x.result, r, err)
+		}
+	}
+	for range 2 {
+		if _, err := book.Claim(t.Context(), repo, p.Name, other); err != nil {
+			t.Fatal(err)
+		}
+		if err := book.Settle(t.Context(), repo, p.Name, other, nil); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Read(t.Context(), repo, p.Name); err != nil || r.Taken != other || !r.Claimed.IsZero() {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if _, err := book.Claim(t.Context(), repo, p.Name, first); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("claimed after another was taken: %v", err)
 	}
 }

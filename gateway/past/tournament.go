@@ -1,6 +1,7 @@
 package past
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,11 @@ func (api *API) Begin(ctx context.Context, who route.Who, q Tournament) (tournam
 	if have, err := tournament.Read(ctx, repo, p.Name); err == nil {
 		if !have.Same(p) || !seesTournament(who, have) {
 			return tournament.Standing{}, route.NewProblem(route.KindConflict, "there is a tournament %s already", p.Name)
+		}
+		if !q.Dry { // an entry may be missing because the machine had no room for it
+			if have, err = api.book().Begin(context.WithoutCancel(ctx), repo, api.Executor, have, permit); err != nil {
+				return tournament.Standing{}, err
+			}
 		}
 		return tournament.Look(ctx, repo, api.Executor, have)
 	} else if !errors.Is(err, gitd.ErrNotFound) {
@@ -279,7 +285,6 @@ func (api *API) tournament(ctx context.Context, who route.Who, name string) (*gi
 			return nil, r, err
 		}
 		if seesTournament(who, r) {
-			r.Repo = repo.Name() // also after it was renamed
 			return repo, r, nil
 		}
 	}
@@ -313,7 +318,6 @@ func (api *API) tournaments(c *route.Call) error {
 			return err
 		}
 		for _, r := range some {
-			r.Repo = repo.Name()
 			if seesTournament(c.Who, r) {
 				list = append(list, r)
 			}
@@ -364,6 +368,10 @@ func (api *API) followTournament(c *route.Call) error {
 func (api *API) Follow(ctx context.Context, who route.Who, name string, tell func(tournament.Result)) (tournament.Standing, error) {
 	repo, r, err := api.tournament(ctx, who, name)
 	if err != nil {
+		return tournament.Standing{}, err
+	}
+	// After a kill the server begins the missing entries some time after its start. They may begin here as well.
+	if r, err = api.book().Begin(context.WithoutCancel(ctx), repo, api.Executor, r, nil); err != nil {
 		return tournament.Standing{}, err
 	}
 	var all sync.WaitGroup
@@ -424,9 +432,6 @@ func (api *API) Take(ctx context.Context, who route.Who, name string, q Take) (T
 			return Took{}, err
 		}
 	}
-	if !r.Taken.IsZero() && r.Taken != e.Caller {
-		return Took{}, route.NewProblem(route.KindConflict, "%s was taken already", r.Taken)
-	}
 	s, err := tournament.Look(ctx, repo, api.Executor, r)
 	if err != nil {
 		return Took{}, err
@@ -436,70 +441,89 @@ func (api *API) Take(ctx context.Context, who route.Who, name string, q Take) (T
 			return Took{}, route.NewProblem(route.KindConflict, "%s has not ended", e.Caller)
 		}
 	}
-	out := Took{Entry: e.Caller}
-	if out.Landed, err = api.landEntry(ctx, who, repo, r, e, q.Merge); err != nil || out.Landed.InTheWay() {
-		return out, err
+	merge := q.Merge
+	merge.By, merge.ByID = who.Person(q.By), ""
+	merge.Delete = false // only after the tournament has the result
+	var into record.Caller
+	if merge.Into == "" && r.Of != "" {
+		if into, err = record.ParseCaller(r.Of); err != nil {
+			return Took{}, err
+		}
+		merge.Into = into.Branch()
+	}
+	merge.Into = cmp.Or(merge.Into, r.Base)
+	if err := who.CheckChange(r.Repo, merge.Into); err != nil {
+		return Took{}, err
+	}
+
+	api.taking.Lock()
+	defer api.taking.Unlock()
+	book := api.book()
+	if r, err = book.Claim(ctx, repo, r.Name, e.Caller); err != nil {
+		return Took{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if _, err := api.book().Change(ctx, repo, r.Name, func(r *tournament.Record) { r.Taken = e.Caller }); err != nil {
+	out := Took{Entry: e.Caller}
+	if !into.IsZero() && r.Taken.IsZero() {
+		err = api.goBack(ctx, repo, into, r.At, e, &merge)
+	}
+	if err == nil {
+		out.Landed, err = api.Executor.Merge(ctx, e.Caller.String(), merge)
+	}
+	switch {
+	case err != nil:
+		return out, errors.Join(err, book.Settle(ctx, repo, r.Name, e.Caller, err))
+	case out.Landed.InTheWay():
+		return out, book.Settle(ctx, repo, r.Name, e.Caller, record.ErrConflict)
+	}
+	if !who.Admin() {
+		out.Landed.Upstream = "" // it may be a path of this machine
+	}
+	if err := book.Settle(ctx, repo, r.Name, e.Caller, nil); err != nil {
 		return out, err
 	}
-	if !q.Drop {
-		return out, nil
-	}
 	for _, one := range r.Entries {
-		if one.Caller == e.Caller || one.Refused != "" {
+		if wanted := q.Drop && one.Refused == ""; one.Caller == e.Caller && !q.Delete || one.Caller != e.Caller && !wanted {
 			continue
 		}
 		_, err := api.Executor.Remove(ctx, one.Caller.String(), who.Person(q.By))
 		if err != nil && !errors.Is(err, record.ErrNotFound) {
-			return out, fmt.Errorf("%s was taken, but not all others were dropped: %w", e.Caller, err)
+			return out, fmt.Errorf("%s was taken, but %s was not dropped: %w", e.Caller, one.Caller, err)
 		}
 		out.Dropped = append(out.Dropped, one.Caller)
 	}
 	return out, nil
 }
 
-// landEntry merges an entry into the base, or into the branch of the caller that it was forked from.
-func (api *API) landEntry(ctx context.Context, who route.Who, repo *gitd.Repo, r tournament.Record, e tournament.Entry,
-	m record.Merge) (record.LandedAll, error) {
-	m.By, m.ByID = who.Person(m.By), ""
-	var of record.Caller
-	if r.Of != "" && m.Into == "" {
-		var err error
-		if of, err = record.ParseCaller(r.Of); err != nil {
-			return record.LandedAll{}, err
-		}
-		m.Into = of.Branch()
+// goBack moves the branch of the caller that an entry was forked from to the commit of the fork, unless the branch has the
+// entry already. The branch gets the entry by a merge then. A rebase would leave out the changes that the caller made
+// after the fork as well, since the history of the branch has them.
+func (api *API) goBack(ctx context.Context, repo *gitd.Repo, of record.Caller, at gitd.Hash, e tournament.Entry, m *record.Merge) error {
+	head, err := repo.Resolve(ctx, "refs/heads/"+e.Caller.Branch())
+	if err != nil {
+		return err
 	}
-	if m.Into == "" {
-		m.Into = r.Base
+	tip, err := repo.Resolve(ctx, "refs/heads/"+of.Branch())
+	if err != nil {
+		return err
 	}
-	if err := who.CheckChange(r.Repo, m.Into); err != nil {
-		return record.LandedAll{}, err
+	common, err := repo.MergeBase(ctx, string(head), string(tip))
+	if err != nil || tip == at || common == head && head != at {
+		return err
 	}
-	if !of.IsZero() && r.Taken.IsZero() {
-		tip, err := repo.Resolve(ctx, "refs/heads/"+of.Branch())
-		if err != nil {
-			return record.LandedAll{}, err
-		}
-		now, err := repo.TreeOf(ctx, tip)
-		if err != nil {
-			return record.LandedAll{}, err
-		}
-		then, err := repo.TreeOf(ctx, r.At)
-		if err != nil {
-			return record.LandedAll{}, err
-		}
-		if now != then {
-			if _, err := api.Executor.Rollback(ctx, of.String(), string(r.At), m.By); err != nil {
-				return record.LandedAll{}, err
-			}
-		}
+	m.Strategy = cmp.Or(m.Strategy, gitd.StrategyMerge)
+	if m.Strategy != gitd.StrategyMerge {
+		return fmt.Errorf("cannot take %s: %w strategy %.20q: %s has worked on, and gets the entry by a merge alone", e.Caller,
+			record.ErrInvalid, m.Strategy, of)
 	}
-	result, err := api.Executor.Merge(ctx, e.Caller.String(), m)
-	if err == nil && !who.Admin() {
-		result.Upstream = "" // it may be a path of this machine
+	now, err := repo.TreeOf(ctx, tip)
+	if err != nil {
+		return err
 	}
-	return result, err
+	then, err := repo.TreeOf(ctx, at)
+	if err != nil || now == then {
+		return err
+	}
+	_, err = api.Executor.Rollback(ctx, of.String(), string(at), m.By)
+	return err
 }

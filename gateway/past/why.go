@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -25,6 +26,8 @@ type API struct {
 	Now     func() time.Time
 	// Branches finds the branches that do not merge.
 	Branches *radar.Radar
+
+	taking sync.Mutex // held while an entry of a tournament is taken
 }
 
 // Routes returns the routes.
