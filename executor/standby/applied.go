@@ -16,8 +16,12 @@ import (
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
-// roundName is the file with a round that is being applied. Everything that the round needs is on disk.
-const roundName = "round.json"
+const (
+	// roundName is the file with a round that is being applied. Everything that the round needs is on disk.
+	roundName = "round.json"
+	// makingName is the file with the names of the repositories that were made for a round which is not applied yet.
+	makingName = "making.json"
+)
 
 // applied is a round that is being applied. The files are in the folder files, named by their index.
 type applied struct {
@@ -89,10 +93,36 @@ func Applied(ctx context.Context, data string, git *gitd.Server) error {
 		err = p.apply(ctx, data, git)
 	}
 	if err == nil {
+		err = removeState(data, makingName)
+	}
+	if err == nil {
 		err = removeState(data, roundName)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot apply a round of the server that is followed: %w", err)
+	}
+	return nil
+}
+
+// dropMade removes the repositories that were made for a round which never arrived as a whole.
+func dropMade(ctx context.Context, data string, git *gitd.Server) error {
+	var names []string
+	err := readState(data, makingName, &names)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		if err == nil {
+			if err = git.Remove(ctx, name); errors.Is(err, gitd.ErrNotFound) {
+				err = nil
+			}
+		}
+	}
+	if err == nil {
+		err = removeState(data, makingName)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove the repositories of a round that did not arrive: %w", err)
 	}
 	return nil
 }

@@ -279,6 +279,9 @@ func Promote(ctx context.Context, data string, git *gitd.Server, now time.Time, 
 	if err == nil {
 		err = Applied(ctx, data, git)
 	}
+	if err == nil {
+		err = dropMade(ctx, data, git)
+	}
 	if err != nil {
 		return Epoch{}, fmt.Errorf("cannot promote: %w", err)
 	}

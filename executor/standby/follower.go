@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -295,6 +296,9 @@ func (f *Follower) note(r *Round, at time.Time) {
 
 // take brings a round to the disk: first what it needs, then the round itself.
 func (f *Follower) take(ctx context.Context, r *Round) error {
+	if err := f.noteMissing(r); err != nil {
+		return err
+	}
 	for _, repo := range r.Repos {
 		if err := f.fetch(ctx, repo); err != nil {
 			return err
@@ -318,6 +322,25 @@ func (f *Follower) take(ctx context.Context, r *Round) error {
 		return err
 	}
 	return Applied(ctx, f.Data, f.Git)
+}
+
+// noteMissing records the repositories that are made for a round. Those of a round that did not arrive stay, because they
+// have objects. The next round is a full one, which removes them if the server has them no longer.
+func (f *Follower) noteMissing(r *Round) error {
+	var names []string
+	if err := readState(f.Data, makingName, &names); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	noted := len(names)
+	for _, repo := range r.Repos {
+		if _, err := f.Git.Repo(repo.Name); errors.Is(err, gitd.ErrNotFound) && !slices.Contains(names, repo.Name) {
+			names = append(names, repo.Name)
+		}
+	}
+	if len(names) == noted {
+		return nil
+	}
+	return writeState(f.Data, makingName, names)
 }
 
 // fetch brings the objects of a repository.
