@@ -31,6 +31,7 @@ var scenarios = []scenario{
 	{"refs", "advertisement and ls-refs", lsRefs},
 	{"git", "stock git clones and fetches", realClones},
 	{"push", "8 pushes at once", pushes},
+	{"standby", "8 pushes at once to a server that a stand-by follows", followedPushes},
 	{"aged", "a full clone after 200 small pushes", aged},
 	{"stalled", "200 clients that stop reading", stalled},
 	{"bisect", "the first bad of 256 commits", bisections},
