@@ -122,6 +122,7 @@ var expected = map[string]row{
 	"GET /api/tournaments":                     {route.AccessRead, "list", "/api/tournaments", ""},
 	"GET /api/tournaments/{tournament}":        {route.AccessRead, "repo", "/api/tournaments/run-subject-cup", ""},
 	"GET /api/tournaments/{tournament}/follow": {route.AccessRead, "repo", "/api/tournaments/run-subject-cup/follow", ""},
+	"POST /api/tournaments/{tournament}/judge": {route.AccessWrite, "repo", "/api/tournaments/run-subject-cup/judge", ""},
 	"POST /api/tournaments/{tournament}/take": {route.AccessWrite, "repo", "/api/tournaments/run-subject-cup/take",
 		`{"entry":"1"}`},
 	"GET /api/runs": {route.AccessRead, "list", "/api/runs", ""},

@@ -16,9 +16,9 @@ import (
 
 func tournamentCommand() command {
 	return command{
-		name: "tournament", args: "begin|show|list|take",
+		name: "tournament", args: "begin|show|list|judge|take",
 		short: "have several agents do one task side by side, and take the best result",
-		subs: []command{tournamentBeginCommand(), tournamentShowCommand(), tournamentListCommand(),
+		subs: []command{tournamentBeginCommand(), tournamentShowCommand(), tournamentListCommand(), tournamentJudgeCommand(),
 			tournamentTakeCommand()},
 		usual: "begin",
 	}
@@ -38,7 +38,8 @@ Each agent works N times, each time in a new caller that begins at the same comm
 newest of the base, or that of --of. The entries are shown first, and ranked by
 evidence at the end: the verdict, the checks, the size of the diff, the cost, and the
 time. An entry that changed nothing comes after all that changed something and did not
-fail. TASK "-" reads the task from standard input. An interrupt ends the display, and
+fail. If a model is configured (llm), its opinion is shown at the end. It orders only
+entries that are equal by evidence. TASK "-" reads the task from standard input. An interrupt ends the display, and
 the entries go on. The word "begin" may be left out if TASK has a space.
 
   ramus tournament "make the tests pass" --agents claude,codex -n 2 --check lib_run_lint
@@ -87,7 +88,9 @@ the entries go on. The word "begin" may be left out if TASK has a space.
 			q.Dry, q.Name = false, plan.Name
 			s, err := c.BeginTournament(ctx, q)
 			if err == nil && !detached {
-				s, err = c.FollowTournament(ctx, s.Name, e.entryMoved)
+				if s, err = c.FollowTournament(ctx, s.Name, e.entryMoved); err == nil && s.Ended {
+					s, err = c.JudgeTournament(ctx, s.Name)
+				}
 			}
 			if err != nil {
 				return err
@@ -152,6 +155,29 @@ func tournamentListCommand() command {
 					e.oneLine(r.Task, 60)})
 			}
 			return e.table([]string{"NAME", "REPO", "ENTRIES", "AGE", "TAKEN", "TASK"}, rows)
+		},
+	}
+}
+
+func tournamentJudgeCommand() command {
+	return command{
+		name: "judge", args: "NAME",
+		short: "ask the configured model about the entries of a tournament",
+		long: `
+The model (llm in the configuration) gets the task, the results of the checks and the
+diffs, without the names of the agents. Its words are an opinion. They order only
+entries that are equal by evidence. An opinion counts until an entry changes.`,
+		set: setJSON,
+		run: func(ctx context.Context, e *env, args []string) error {
+			c, err := e.clientFor(ctx, args, 1, 1, "NAME")
+			if err != nil {
+				return err
+			}
+			s, err := c.JudgeTournament(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return e.tournamentStanding(s)
 		},
 	}
 }
@@ -277,6 +303,16 @@ func (e *env) tournamentStanding(s tournament.Standing) error {
 		if p.Error != "" {
 			fmt.Fprintf(e.out, "%s: %s\n", p.Caller.ID(), e.oneLine(p.Error, 300))
 		}
+	}
+	if o := s.Opinion; o != nil {
+		var order []string
+		for _, c := range o.Order {
+			order = append(order, c.ID())
+		}
+		fmt.Fprintf(e.out, "opinion of a model, no evidence: %s\n  %s\n", strings.Join(order, ", "), e.oneLine(o.Words, 2000))
+	}
+	if s.Unjudged != "" {
+		fmt.Fprintf(e.err, "no opinion of the model: %s\n", e.oneLine(s.Unjudged, 500))
 	}
 	return nil
 }

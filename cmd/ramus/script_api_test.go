@@ -48,10 +48,14 @@ func vaultCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("VAULT", vault.URL)
 }
 
-// modelsCommand starts a stand-in of model APIs that accepts $CANARY as its only key. Its address is $MODELS.
+// modelsCommand starts a stand-in of model APIs that accepts $CANARY as its only key. Its address is $MODELS. With an
+// argument each answer is that text.
 func modelsCommand(ts *testscript.TestScript, neg bool, args []string) {
 	stand, server := modeltest.New()
 	stand.Key = ts.Getenv("CANARY")
+	if len(args) == 1 {
+		stand.Reply = func(string) string { return args[0] }
+	}
 	ts.Defer(func() {
 		server.Close()
 		if c := stand.Complaints(); len(c) > 0 {

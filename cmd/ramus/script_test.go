@@ -41,7 +41,7 @@ import (
 //	cluster-in COMMAND…   runs a command in the network of that cluster
 //	api                   an HTTPS server that wants the value of $CANARY; see apiCommand
 //	vault                 a stand-in of Vault; see vaultCommand
-//	models                a stand-in of model APIs that wants the value of $CANARY; see modelsCommand
+//	models [ANSWER]       a stand-in of model APIs that wants the value of $CANARY; see modelsCommand
 //	github …              a stand-in of GitHub; see githubCommand
 //	forge …               a stand-in of another forge; see forgeCommand
 //	tracker …             a stand-in of an issue tracker; see trackerCommand

@@ -15,6 +15,8 @@ type Standing struct {
 	Record
 	Places []Place `json:"places"`
 	Ended  bool    `json:"ended"` // all entries
+	// Unjudged is why a model that was asked has no opinion.
+	Unjudged string `json:"unjudged,omitempty"`
 }
 
 // Runs has the runs of callers and their evidence.

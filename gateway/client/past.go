@@ -151,6 +151,12 @@ func (c *Client) FollowTournament(ctx context.Context, name string, tell func(to
 	return s, err
 }
 
+// JudgeTournament asks the configured model about a tournament that has ended. The answer is as without it if there is
+// none.
+func (c *Client) JudgeTournament(ctx context.Context, name string) (tournament.Standing, error) {
+	return post[tournament.Standing](ctx, c, "/api/tournaments/"+segment(name)+"/judge", nil)
+}
+
 // TakeEntry takes the work of an entry of a tournament. A conflict is a result and not an error.
 func (c *Client) TakeEntry(ctx context.Context, name string, q past.Take) (past.Took, error) {
 	return post[past.Took](ctx, c, "/api/tournaments/"+segment(name)+"/take", q)

@@ -27,7 +27,8 @@ type API struct {
 	// Branches finds the branches that do not merge.
 	Branches *radar.Radar
 
-	taking sync.Mutex // held while an entry of a tournament is taken
+	taking  sync.Mutex // held while an entry of a tournament is taken
+	judging sync.Mutex // held while a model is asked about a tournament
 }
 
 // Routes returns the routes.
