@@ -112,7 +112,7 @@ var inside = map[string][]string{
 		"gitd", "tasks/environment"},
 	"executor/attachment": {"containers", "executor/agent", "executor/record", "gitd"},
 	"executor/prune": {"executor/browse", "executor/lfs", "executor/prepare", "executor/recall", "executor/record", "executor/seal", "executor/replay",
-		"executor/store", "executor/trial", "executor/worktree", "gitd"},
+		"executor/store", "executor/tournament", "executor/trial", "executor/worktree", "gitd"},
 	"executor/services": {"containers", "tasks/service"},
 	"executor/upstream": {"containers", "executor/record", "gitd"},
 	"executor/terminal": {"gitd"},

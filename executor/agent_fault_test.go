@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -194,6 +195,27 @@ func TestAgentChecks(t *testing.T) {
 	r = w.ended(w.ask("conv:red", "fail 9").Name())
 	if !strings.Contains(r.Error, "ended with 9") || fmt.Sprint(r.Output["checks"]) != "map[lib_run_tests:failed]" {
 		t.Errorf("%s: %v", r.Error, r.Output)
+	}
+
+	// A request has checks of its own, each once.
+	q := record.Request{Caller: caller(t, "conv:more"), Repo: "demo",
+		Agent: &record.AgentCall{Prompt: makefile("true"), Checks: []string{"lib_run_tests", "lib_run_lint"}}}
+	r, err := w.x.Submit(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range w.events(w.ended(r.Name()).Name(), record.EventStepFinished) {
+		names = append(names, e.Step)
+	}
+	if got := strings.Join(names, " "); got != "turn-1 check-lib_run_tests check-lib_run_lint" {
+		t.Error(got)
+	}
+	for _, bad := range [][]string{{"lib_nothing"}, slices.Repeat([]string{"lib_run_lint"}, 21)} {
+		q.Caller, q.Agent = caller(t, "conv:bad"), &record.AgentCall{Prompt: "x", Checks: bad}
+		if _, err := w.x.Submit(t.Context(), q); !errors.Is(err, record.ErrInvalid) {
+			t.Errorf("%d checks: %v", len(bad), err)
+		}
 	}
 
 	// A prompt that comes during the checks is a turn, and the checks run again.

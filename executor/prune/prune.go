@@ -149,7 +149,7 @@ func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
 	for _, step := range []struct {
 		kind string
 		do   func(context.Context, *gitd.Repo) error
-	}{{Branches, n.branches}, {Branches, n.additions}, {Runs, n.runs}, {Runs, n.replays}, {Runs, n.tries}, {Runs, n.checks},
+	}{{Branches, n.branches}, {Branches, n.additions}, {Runs, n.runs}, {Runs, n.replays}, {Runs, n.tournaments}, {Runs, n.tries}, {Runs, n.checks},
 		{Browser, n.baselines}, {Layers, n.layers}} {
 		if !n.wants(step.kind) {
 			continue

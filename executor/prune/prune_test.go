@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/prepare"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
+	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	gitlfs "github.com/ramus-dev/ramus/gitd/lfs"
@@ -331,6 +332,32 @@ func TestRuns(t *testing.T) {
 	// With its branch a run goes too, also if both are asked for at once.
 	w.expect(Pruning{Kinds: []string{Branches, Runs}}, "heads/ramus/run-branch", "heads/ramus/run-with",
 		"ramus/runs/run-branch/x", "ramus/runs/run-with/x")
+}
+
+// TestTournaments keeps a tournament as long as a branch or a run of an entry is there, and one whose entries come yet.
+func TestTournaments(t *testing.T) {
+	w := newWorld(t)
+	book := &tournament.Book{Bot: gitd.Person{Name: "ramus", Email: "ramus@example.org"}, Now: func() time.Time { return w.p.At }}
+	for _, name := range []string{"cup", "cups", "early"} {
+		p := tournament.Plan{Name: name, Repo: "app", Task: "x"}
+		if err := p.SetEntries([]string{"a", "b"}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := book.Make(t.Context(), w.app, p); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := book.Change(t.Context(), w.app, name, func(r *tournament.Record) error { r.Begun = name != "early"; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.p.Keep.Runs.Age = time.Hour
+	w.run("cup-1", 2*time.Hour, nil)
+	w.run("cup-2", time.Minute, nil)
+	w.run("cups-1", time.Minute, nil)
+	w.branch(w.app, "cups-2")
+	w.expect(Pruning{Kinds: []string{Runs}}, "ramus/runs/run-cup-1/x")
+	w.p.Keep.Runs.Age = time.Second
+	w.expect(Pruning{Kinds: []string{Runs}}, "ramus/runs/run-cup-2/x", "ramus/runs/run-cups-1/x", "ramus/tournaments/cup")
 }
 
 func TestBaselines(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/recall"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/replay"
+	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -134,6 +135,39 @@ func (n *pruning) replays(ctx context.Context, repo *gitd.Repo) error {
 			}
 		}
 		all = append(all, candidate{Pruned{Kind: Runs, Repo: repo.Name(), Name: ref.Name, Why: "its run is not there any more"}, ref})
+	}
+	_, err = n.remove(ctx, repo, all)
+	return err
+}
+
+// tournaments removes the tournaments of which neither a branch nor a run is there any more.
+func (n *pruning) tournaments(ctx context.Context, repo *gitd.Repo) error {
+	list, err := tournament.List(ctx, repo)
+	if err != nil {
+		return err
+	}
+	var all []candidate
+	for _, t := range list {
+		used := !t.Begun // its entries come yet
+		for _, e := range t.Entries {
+			for _, prefix := range []string{"refs/heads/" + e.Caller.Branch(), record.RunsPrefix + "/" + e.Caller.Slug()} {
+				refs, err := repo.Refs(ctx, prefix)
+				if err != nil {
+					return err
+				}
+				used = used || slices.ContainsFunc(refs, func(ref gitd.Ref) bool { return !n.gone[repo.Name()+" "+ref.Name] })
+			}
+		}
+		if used {
+			continue
+		}
+		name := tournament.Refs + "/" + t.Name
+		at, err := repo.Resolve(ctx, name)
+		if err != nil {
+			return err
+		}
+		all = append(all, candidate{Pruned{Kind: Runs, Repo: repo.Name(), Name: name, Time: t.Time, Why: "its entries are not there any more"},
+			gitd.Ref{Name: name, Hash: at}})
 	}
 	_, err = n.remove(ctx, repo, all)
 	return err

@@ -111,6 +111,10 @@ func TestEntries(t *testing.T) {
 		p.Entries[0].Agent != "a" || p.Entries[1].Agent != "b" || p.Entries[2].Agent != "a" {
 		t.Error(p, err)
 	}
+	long := Plan{Name: strings.Repeat("x", maxName), Task: "x"}
+	if err := long.SetEntries([]string{"a"}, 2); err != nil {
+		t.Error(err)
+	}
 	for _, name := range []string{"3", "cup-3", "run:cup-3", "run-cup-3"} {
 		if e, ok := p.Entry(name); !ok || e != p.Entries[2] {
 			t.Errorf("%s: %+v", name, e)
