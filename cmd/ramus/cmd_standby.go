@@ -36,7 +36,8 @@ a configuration and keys. The other server needs standby.allow in its configurat
 and FILE (or RAMUS_TOKEN) a token of it with the scope admin for every repository.
 
 A stand-by answers /health at the address of its own configuration, and refuses all
-else. "ramus promote" makes it the server. It then goes on in this process.
+else. "ramus promote" makes it the server. It then goes on in this process. The same
+command is the server again after a restart.
 
 --status shows how far a stand-by is, or the stand-bys of a server.`,
 		set: func(fs *flag.FlagSet, e *env) {
@@ -216,6 +217,12 @@ func followServer(ctx context.Context, e *env, source standby.Source) error {
 		return &exitStatus{exitInTheWay, fmt.Errorf("cannot follow: another ramus%s uses %s", owner(c.Data), c.Data)}
 	} else if err != nil {
 		return err
+	}
+	if standby.WasPromoted(c.Data) { // before a restart of this process
+		if err := lock.Close(); err != nil {
+			return err
+		}
+		return serve(ctx, e, e.config, 10*time.Second)
 	}
 	promoted, err := followLocked(ctx, e, c, source)
 	if err := errors.Join(err, lock.Close()); err != nil || !promoted {

@@ -38,6 +38,12 @@ func TestStandbyFences(t *testing.T) {
 	a.start("serve")
 	a.refuses("2")
 
+	// The stand-by that was promoted is a server again when it is started as it was before.
+	b.kill()
+	b.start("standby", "--of", a.url, "--token-file", filepath.Join(w.dir, "token"))
+	b.serving()
+	b.until("it is not the server of its epoch", func() bool { return b.role() == "server 2" })
+
 	// The one that comes back asks those that followed it.
 	c.followServer(b, 1)
 	d.followServer(b, 2)

@@ -266,7 +266,10 @@ func removeState(data, name string) error {
 	return durable.Folder(dir)
 }
 
-const oldName = "old.json"
+const (
+	oldName      = "old.json"
+	promotedName = "promoted.json"
+)
 
 // Promote makes the data folder of a follower that of a server, in the next epoch. git is over its repositories. Nobody
 // else uses the folder.
@@ -293,12 +296,21 @@ func Promote(ctx context.Context, data string, git *gitd.Server, now time.Time, 
 		err = writeState(data, oldName, s)
 	}
 	if err == nil {
+		err = writeState(data, promotedName, e)
+	}
+	if err == nil {
 		err = removeState(data, followName)
 	}
 	if err != nil {
 		return e, fmt.Errorf("cannot promote: %w", err)
 	}
 	return e, nil
+}
+
+// WasPromoted reports whether a data folder is that of a server, because its stand-by was promoted.
+func WasPromoted(data string) bool {
+	var e Epoch
+	return readState(data, promotedName, &e) == nil && CheckPlace(data) == nil
 }
 
 // peersMax bounds the servers that are known, and urlMax the bytes of the URL of one.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -102,6 +103,23 @@ type fileState struct {
 	ino   uint64
 	mtime time.Time
 	racy  bool // it was so young that another change need not show
+	// tail is the hash of the last bytes of a file that grows.
+	tail [sha256.Size]byte
+}
+
+// grows reports whether bytes are only added to a file, until it is replaced. These are journals and outputs.
+func grows(path string) bool {
+	ext := filepath.Ext(path)
+	return strings.HasPrefix(path, "live/") && (ext == ".jsonl" || ext == ".stdout" || ext == ".stderr")
+}
+
+// tailOf returns the hash of the last bytes of the first size bytes of a file, which show that it was not replaced.
+func tailOf(f *os.File, size int64) (sum [sha256.Size]byte, err error) {
+	b := make([]byte, min(size, 4<<10))
+	if len(b) > 0 {
+		_, err = f.ReadAt(b, size-int64(len(b)))
+	}
+	return sha256.Sum256(b), err
 }
 
 func (s *state) close() {
@@ -420,13 +438,17 @@ func (l *Leader) makeRound(ctx context.Context, s *session) (Round, error) {
 	}
 	for path, is := range now.files {
 		was, had := before.files[path]
-		grows := had && strings.HasPrefix(path, "live/") && was.ino == is.ino // journals and outputs
-		switch {
-		case grows && was.size == is.size, had && was.same(is):
-		case grows && was.size < is.size:
-			r.Files = append(r.Files, File{Path: path, Size: is.size, Mode: is.mode, From: was.size})
-		default:
-			r.Files = append(r.Files, File{Path: path, Size: is.size, Mode: is.mode})
+		if had && was.same(is) {
+			continue
+		}
+		file := File{Path: path, Size: is.size, Mode: is.mode}
+		if had && grows(path) && was.ino == is.ino && was.size <= is.size {
+			if tail, err := tailOf(now.open[path], was.size); err == nil && tail == was.tail {
+				file.From = was.size
+			}
+		}
+		if file.From == 0 || file.From < file.Size {
+			r.Files = append(r.Files, file)
 		}
 	}
 	for path := range before.files {
@@ -502,6 +524,13 @@ func (l *Leader) readFiles(now, before *state) error {
 			if is = stateOf(info, began); len(now.open) > smallMax {
 				return fmt.Errorf("%w: more than %d files have changed", record.ErrConflict, smallMax)
 			}
+			if grows(name) {
+				if is.tail, err = tailOf(f, is.size); err != nil {
+					return err
+				}
+			}
+		} else {
+			is.tail = was.tail
 		}
 		now.files[name] = is
 		return nil
