@@ -55,9 +55,9 @@ demo-web: ## spend a day at the pages in a real Chromium, kill the server in bet
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-web.sh
 
-demo-time: ## find a planted fault in 64 commands, take it out, run and begin work again, push with options, and see conflicts
-	@scripts/setup.sh demo
-	@$(MAKE) --no-print-directory build
+demo-time: ## find a planted fault in 64 commands, take it out, begin again, verify, compare agents, and lose the machine
+	@scripts/setup.sh browser
+	@$(MAKE) --no-print-directory build browser-program
 	@scripts/demo-time.sh
 
 smoke-slack: ## send three threads to the gate (not allowed, allowed, allowed by prefix)

@@ -138,7 +138,14 @@ func (f *Fleet) companionsLocked() int {
 }
 
 // takenLocked returns the number of slots that count against Capacity.
-func (f *Fleet) takenLocked() int { return len(f.slots) - f.companionsLocked() }
+func (f *Fleet) takenLocked() (n int) {
+	for _, b := range f.slots {
+		if b.counts() {
+			n++
+		}
+	}
+	return n
+}
 
 // byIDLocked returns the slot of a container, or nil.
 func (f *Fleet) byIDLocked(id string) *slot {

@@ -130,6 +130,9 @@ type Request struct {
 	Warm func(ctx context.Context, p Place) error
 	// Program is [Spec.Program].
 	Program bool
+	// Beyond gives the caller a container at once, beyond the capacity. It is for a caller that waits while it holds another
+	// container, because callers that hold all places would wait for each other. The caller bounds their number.
+	Beyond bool
 	// Waiting is called with the place in the queue (1 is next) when it changes.
 	Waiting func(place int)
 }

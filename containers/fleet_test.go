@@ -317,6 +317,33 @@ func TestFleetQueue(t *testing.T) {
 	stood("run:e", 3, 2, 1) // and nowhere else
 }
 
+// TestFleetBeyond starts a container beyond the capacity while others wait for a place, and takes no place by it.
+func TestFleetBeyond(t *testing.T) {
+	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Capacity = 1 })
+	a := f.acquire("run:a")
+	arrived := make(chan error)
+	go func() {
+		l, err := f.Acquire(t.Context(), containers.Request{Key: "run:b"})
+		if err == nil {
+			l.Release()
+		}
+		arrived <- err
+	}()
+	f.await("run:b in line", func() bool { return f.state("run:b") == "queued" })
+	look, err := f.Acquire(t.Context(), containers.Request{Key: "look:a", Beyond: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Release()
+	if err := <-arrived; err != nil { // also while the look goes on
+		t.Fatal(err)
+	}
+	look.Release()
+	if err := f.Remove(t.Context(), "look:a"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What an earlier process left is adopted, or removed.
 func TestFleetAdopts(t *testing.T) {
 	dir := t.TempDir()

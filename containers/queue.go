@@ -52,7 +52,7 @@ func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 			if i := slices.IndexFunc(f.waiters, func(w *waiter) bool { return w.key == r.Key }); i >= 0 {
 				w = f.waiters[i]
 				w.callers++
-			} else if len(f.waiters) == 0 && f.takenLocked() < f.capacity() {
+			} else if r.Beyond || len(f.waiters) == 0 && f.takenLocked() < f.capacity() {
 				f.fillSlotLocked(r)
 				continue
 			} else if len(f.waiters) >= f.queueLimit() {
@@ -127,7 +127,7 @@ func (f *Fleet) makeRoomLocked() {
 				f.mu.Lock()
 				stopping := 0
 				for _, b := range f.slots {
-					if b.state == slotStopping && b.companionOf == "" {
+					if b.state == slotStopping && b.counts() {
 						stopping++
 					}
 				}

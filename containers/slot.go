@@ -17,6 +17,7 @@ type slot struct {
 	key string
 	// companionOf is the id of the container next to which this one works, or "". It never changes.
 	companionOf string
+	beyond      bool // see Request.Beyond; it never changes
 	state       slotState
 	since       time.Time
 	// settled is closed when state is no longer slotStarting or slotStopping.
@@ -56,10 +57,13 @@ const (
 	slotStopping
 )
 
+// counts reports whether the slot takes a place of the capacity.
+func (b *slot) counts() bool { return b.companionOf == "" && !b.beyond }
+
 // fillSlotLocked makes a slot, and starts filling it with a container of the pool or a new one.
 func (f *Fleet) fillSlotLocked(r Request) {
 	ctx, cancel := context.WithCancelCause(f.base)
-	b := &slot{key: r.Key, companionOf: r.Labels[labelCompanion], state: slotStarting, since: f.now(),
+	b := &slot{key: r.Key, companionOf: r.Labels[labelCompanion], beyond: r.Beyond, state: slotStarting, since: f.now(),
 		settled: make(chan struct{}), abandon: cancel, fresh: true}
 	var v *candidate
 	if b.companionOf == "" {

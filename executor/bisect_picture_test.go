@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gitd"
@@ -16,7 +17,8 @@ import (
 // TestBisectPicture plants one pixel at a random place by one command of many. All of them change the page elsewhere. The
 // search finds the command by the region, and the first command without one.
 func TestBisectPicture(t *testing.T) {
-	w := browserWorld(t, "sandbox", nil)
+	// The tries hold all places while they look at the good commit.
+	w := browserWorld(t, "sandbox", func(x *executor.Executor) { x.Fleet.Capacity = 2 })
 	repo, base := w.onBase(map[string]string{"index.html": `<!doctype html><title>p</title><link rel=icon href="data:,">` +
 		`<link rel=stylesheet href=style.css><p>page</p><b></b>`, "style.css": "b{position:absolute;width:1px;height:1px}\n"})
 	const commands = 6

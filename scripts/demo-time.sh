@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Shows how ramus goes back. Three runs make 64 commands, of which one plants a fault, and all of it is merged. Then the fault
-# is found, explained, taken out, and its good steps are brought back. Commands are run again, work begins again at a step, a
-# push runs a workflow, and branches that do not merge are shown before anybody merges them. Each answer is compared with
-# the planted one and with stock git. The exit status is 0 only if all of them are right. All files are in a temporary
-# folder. KEEP=1 keeps it.
+# is found, explained, taken out, and its good steps are brought back. A command that changed one pixel of a page is found.
+# Commands are run again, work begins again at a step, a push runs a workflow, a known check is not run again, and branches
+# that do not merge are shown before anybody merges them. The runs go to another server, a run that is taken out of the
+# evidence is found, two agents do one task, and at the end the server's data is lost and a stand-by takes its place. Each
+# answer is compared with the planted one and with stock git. The exit status is 0 only if all of them are right. All files
+# are in a temporary folder. KEEP=1 keeps it.
 #
-# RAMUS is the path of a built binary.
+# RAMUS is the path of a built binary with the folder browser next to it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,6 +22,14 @@ cat >"$RAMUS_DATA/ramus.yaml" <<YAML
 listen: $listen
 url: http://$listen
 engine: sandbox
+standby: {allow: true}
+agents:
+  brief:
+    kind: command
+    command: [sh, -c, 'cat >/dev/null; echo open >sign']
+  wordy:
+    kind: command
+    command: [sh, -c, 'cat >/dev/null; for i in 1 2 3 4 5; do echo open >>sign; done']
 YAML
 
 # type_in prints a command, runs it, keeps its output in $said, and prints the beginning and the end of that. It returns the
@@ -40,10 +50,11 @@ refused() { ! type_in "$@" || missed "a failure of $*"; }
 told() { grep -Eq -- "$1" <<<"$said" || missed "an answer that matches $1"; }
 
 repo=$RAMUS_DATA/repos/till.git
+left=$((100 + RANDOM % 1000)) top=$((200 + RANDOM % 600)) # the place of the planted pixel
 at_base() { git -C "$repo" show "main:$1"; }
 
 # flow NAME FROM TO prints a workflow whose steps put one item each on the shelf. Step 37 changes the till as well, by the
-# sign that its input has. Step 50 writes the time.
+# sign that its input has. Step 50 writes the time. Step 12 changes the colour of the page, and step 23 one pixel of it.
 flow() {
     local n
     printf 'id: %s\nrepo: {id: till}\n' "$1"
@@ -53,6 +64,8 @@ flow() {
         printf '  - id: s%s\n' "$n"
         case $n in
         37) printf '    run: sed -i "s/total.price/total"{{input.sign}}"price/" till.sh; echo item 37 >shelf/37; echo the till is rounded\n' ;;
+        12) printf '    run: echo item 12 >shelf/12; echo "p{color:navy}" >>style.css\n' ;;
+        23) printf '    run: echo item 23 >shelf/23; echo "b{left:%spx;top:%spx;background:red}" >>style.css\n' "$left" "$top" ;;
         50) printf '    run: echo item 50 >shelf/50; date +%%N >stamp\n' ;;
         *) printf '    run: echo item %s >shelf/%s\n' "$n" "$n" ;;
         esac
@@ -85,6 +98,14 @@ nodes:
     run: make test
 YAML
 echo closed >"$work/till/door"
+echo '<!doctype html><title>till</title><link rel=icon href="data:,"><link rel=stylesheet href=style.css><p>The till</p><b></b>' \
+    >"$work/till/index.html"
+echo 'b{position:absolute;width:1px;height:1px}' >"$work/till/style.css"
+cat >"$work/page.yaml" <<'YAML'
+start: python3 -m http.server --bind 127.0.0.1 8123
+url: http://127.0.0.1:8123/
+viewports: [desktop]
+YAML
 echo 0 >"$work/till/shelf/0"
 git -C "$work/till" add -A
 git -C "$work/till" -c user.name=demo -c user.email=demo@localhost commit -qm "A till and a shelf"
@@ -117,6 +138,12 @@ git -C "$work/stock" bisect start main "$begin" >/dev/null
 git -C "$work/stock" bisect run make -s test >"$work/bisect.log" 2>&1 || missed "git bisect: $(tail -n 3 "$work/bisect.log")"
 [ "$(git -C "$work/stock" rev-parse refs/bisect/bad)" = "$bad" ] || missed "the commit that git bisect finds"
 echo "git bisect run, one after the other, finds the same commit"
+
+say "since when is there a dot at $left, $top of the page? a browser looks"
+shown "$ramus" bisect first --spec "$work/page.yaml" --region "$((left - 20)),$((top - 20)),40,40"
+told 'is the first bad commit'
+told 'command +echo item 23 '
+told 'desktop differs by 0\.06 %'
 
 say "why is the line as it is?"
 shown "$ramus" why till.sh:3
@@ -182,6 +209,15 @@ shown git -C "$work/stock" push -q -o test origin HEAD:broken
 told '^remote: ramus: FAILED after '
 unset GIT_CONFIG_COUNT
 
+say "a check that is known is not run again"
+shown "$ramus" exec again --pure -- 'date +%s%N >/dev/shm/now; cat /dev/shm/now'
+first=$said
+"$ramus" fork run:again twin
+shown "$ramus" exec twin --pure -- 'date +%s%N >/dev/shm/now; cat /dev/shm/now'
+[ "$(head -n 1 <<<"$said")" = "$(head -n 1 <<<"$first")" ] || missed "the known result"
+shown "$ramus" exec twin --pure --fresh -- 'date +%s%N >/dev/shm/now; cat /dev/shm/now'
+[ "$(head -n 1 <<<"$said")" != "$(head -n 1 <<<"$first")" ] || missed "a new result"
+
 say "branches that do not merge are shown before anybody merges"
 "$ramus" exec left --repo till -- 'echo ajar >door'
 shown "$ramus" radar till --of left
@@ -199,6 +235,52 @@ RAMUS_DATA=$work/other shown "$ramus" import "$work/second.bundle" --repo till -
 told 'run:second .*on till'
 RAMUS_DATA=$work/other shown "$ramus" log second
 told 's37 .*sed -i|sed -i .*till\.sh'
+
+say "two agents do one task, and evidence decides"
+shown "$ramus" tournament "write a sign" --repo till --agents wordy,brief --name cup
+told '^1 +cup-2 +brief '
+told '^2 +cup-1 +wordy .*size'
+shown "$ramus" tournament take cup 2 --drop --here
+[ "$(at_base sign)" = open ] || missed "the sign of the winner"
+if git -C "$repo" rev-parse -q --verify refs/heads/ramus/run-cup-1 >/dev/null; then missed "no branch of the other one"; fi
+
+say "anybody can check that no run was changed or taken out"
+shown "$ramus" verify till
+told '^till: verified, [0-9]+ links, [0-9]+ runs'
+git clone -q --mirror "file://$repo" "$work/mirror"
+curl -s "http://$listen/.well-known/allowed_signers" >"$work/signers"
+git -C "$work/mirror" rev-list refs/ramus/seals | while read -r link; do
+    git -C "$work/mirror" -c gpg.ssh.allowedSignersFile="$work/signers" verify-commit "$link" 2>/dev/null || echo "$link"
+done | head -n 1 >"$work/unsigned"
+[ ! -s "$work/unsigned" ] || missed "a good signature of $(cat "$work/unsigned")"
+shown "$ramus" verify "$work/mirror" --key "$work/signers"
+git -C "$work/mirror" update-ref -d "$(git -C "$work/mirror" for-each-ref --format='%(refname)' --count=1 refs/ramus/runs/run-second)"
+refused "$ramus" verify "$work/mirror" --key "$work/signers"
+told '^missing seal  run-second/'
+
+say "another machine follows, this one is lost with its data, and the work goes on"
+(umask 077; "$ramus" token create --subject standby --repo '*' --scope admin --for 1h >"$work/token")
+"$ramus" standby --data "$work/second" --of "http://$listen" --token-file "$work/token" >"$work/standby.log" 2>&1 &
+standby=$!
+standins="$standins $standby"
+"$ramus" exec left -- 'echo shut >door; git log -1 --format=%H' >/dev/null
+tip=$(git -C "$repo" rev-parse ramus/run-left)
+at_standby() { [ "$(git -C "$work/second/repos/till.git" rev-parse ramus/run-left)" = "$tip" ]; }
+until_ok 60 at_standby
+shown "$ramus" standby --status
+told '1 stand-by'
+kill -9 "$server"
+wait "$server" 2>/dev/null || true
+server=
+rm -rf "$RAMUS_DATA"
+export RAMUS_DATA=$work/second
+shown "$ramus" promote
+told 'this is the server now, in epoch 2'
+until_ok 30 "$ramus" ps
+shown "$ramus" exec left -- 'cat door'
+told '^  *shut|^shut'
+shown "$ramus" verify till
+told '^till: verified'
 
 took=$(($(date +%s) - started))
 [ "$took" -lt 180 ] || missed "an end within 3 minutes: it took $took s"

@@ -40,10 +40,8 @@ func (k *look) compare(ctx context.Context, number int) error {
 			return err
 		}
 		c.Cached = true
-	} else if b, err = readBaseline(ctx, step.Tree.Repo, baselineKey(k.check, c.Tree, k.spec)); err == nil {
-		c.Cached = true
-	} else if errors.Is(err, gitd.ErrNotFound) {
-		b, err = k.lookAtBase(ctx, commit, from, number)
+	} else {
+		b, c.Cached, err = k.baselineOf(ctx, commit, from, number)
 	}
 	if err != nil {
 		return err
@@ -55,6 +53,26 @@ func (k *look) compare(ctx context.Context, number int) error {
 		}
 	}
 	return nil
+}
+
+// baselineOf returns the look at a commit. It takes the look if there is none yet.
+func (k *look) baselineOf(ctx context.Context, commit gitd.Commit, branch string, number int) (b baseline, cached bool, err error) {
+	key := baselineKey(k.check, string(commit.Tree), k.spec)
+	b, err = readBaseline(ctx, k.step.Tree.Repo, key)
+	if !errors.Is(err, gitd.ErrNotFound) {
+		return b, err == nil, err
+	}
+	release, err := k.in.takeTurn(ctx)
+	if err != nil {
+		return b, false, err
+	}
+	defer release()
+	b, err = readBaseline(ctx, k.step.Tree.Repo, key) // a check before this one may have taken it
+	if !errors.Is(err, gitd.ErrNotFound) {
+		return b, err == nil, err
+	}
+	b, err = k.lookAtBase(ctx, commit, branch, number)
+	return b, false, err
 }
 
 // compareView compares one viewport with the base's.

@@ -2,8 +2,10 @@ package browse
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -47,6 +49,21 @@ type Inspector struct {
 	Baselines int
 	Log       *slog.Logger
 	Now       func() time.Time
+
+	once sync.Once
+	turn chan struct{} // holds a value while a base is looked at
+}
+
+// takeTurn waits until no other check looks at a base. The container of such a look is beyond the capacity of the fleet, so
+// there is one at a time. It also has the result of an equal look before it.
+func (in *Inspector) takeTurn(ctx context.Context) (release func(), err error) {
+	in.once.Do(func() { in.turn = make(chan struct{}, 1) })
+	select {
+	case in.turn <- struct{}{}:
+		return func() { <-in.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // sidecar returns the sidecar that runs the browser's program with args.

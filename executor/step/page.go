@@ -98,6 +98,7 @@ func (p pageShell) Scratch(ctx context.Context, commit gitd.Hash, branch string,
 		Commit:  commit,
 		Door:    w.scratchDoor(key),
 		Furnish: true,
+		Beyond:  true, // the step holds a container; an Inspector looks at one base at a time
 	})
 	if err != nil {
 		return browse.Step{}, nil, err

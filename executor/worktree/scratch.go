@@ -21,6 +21,8 @@ type Scratch struct {
 	Commit gitd.Hash
 	// Door serves the container's requests, see ScratchDoor.
 	Door http.Handler
+	// Beyond is [containers.Request.Beyond].
+	Beyond bool
 	// Furnish enables the Tree's hook of that name.
 	Furnish bool
 }
@@ -33,7 +35,7 @@ func (t *Tree) OpenScratch(ctx context.Context, s Scratch) (*containers.Lease, e
 		return nil, err
 	}
 	r := st.request(s.Key, s.Image, t.Repo.Name())
-	r.Door = s.Door
+	r.Door, r.Beyond = s.Door, s.Beyond
 	r.Provision = func(ctx context.Context, h *containers.Host) error {
 		_, err := t.script(ctx, h, provisionScript, append(st.Identity.Env(st.Identity.Bot),
 			"RAMUS_BRANCH="+s.Branch, "RAMUS_REMOTE="+t.remote(), "RAMUS_AT="+string(s.Commit)), nil)
