@@ -199,7 +199,7 @@ var inside = map[string][]string{
 	"gateway/trigger": {"executor", "executor/record", "gateway/forge", "gateway/lookup", "gateway/retry",
 		"gateway/route", "gitd"},
 	"gateway/web": {"executor", "executor/acp", "executor/quota", "executor/record", "executor/secret",
-		"executor/transfer", "executor/upstream", "gateway/conversation", "gateway/credential", "gateway/engineer",
+		"executor/tournament", "executor/transfer", "executor/upstream", "gateway/conversation", "gateway/credential", "gateway/engineer",
 		"gateway/evidence", "gateway/files", "gateway/links", "gateway/live", "gateway/lookup", "gateway/markup", "gateway/page", "gateway/render",
 		"gateway/route", "gateway/token", "gateway/workspace", "gitd"},
 	"gateway/workspace": {"executor", "executor/record", "gateway/lookup", "gateway/route", "gitd"},

@@ -21,6 +21,7 @@ type runData struct {
 	Path          string
 	MayChange     bool
 	MayAnswer     bool
+	Tournament    *entryTable // nil means none
 }
 
 // namedRun returns the run that the path names, if the person may see it.
@@ -48,8 +49,14 @@ func (api *API) runPage(c *route.Call) (*Page, error) {
 	d := &runData{RunPage: shown, Row: api.runRow(c.R.Context(), c.Who, r), Workspace: s,
 		WorkspacePath: workspacePath(s.ID), Path: runPath(r),
 		MayChange: c.Who.CheckChangeRun(r) == nil, MayAnswer: mayAnswer(c.Who, r)}
+	if d.Tournament, err = api.tournamentOf(c.R.Context(), c.Who, r); err != nil {
+		return nil, err
+	}
 	p := &Page{Title: shown.Title, Nav: "workspaces", Template: "run", Data: d, Topics: []string{live.RunTopic(r)},
 		Refresh: shown.Reload}
+	if d.Tournament != nil {
+		p.Topics = append(p.Topics, d.Tournament.topics...)
+	}
 	if shown.Reload > 0 {
 		p.Beat = 5 * time.Second // the open ports have no events
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/files"
@@ -187,6 +188,50 @@ func (w *world) run(name string, r record.Request) record.Run {
 		w.t.Fatal(err)
 	}
 	return run
+}
+
+// tournament has three entries, of which the last one did not begin. A model has an opinion.
+func (w *world) tournament(name string) {
+	w.t.Helper()
+	repo, err := w.git.Repo("app")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	at, err := repo.Resolve(w.t.Context(), "refs/heads/main")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	book := &tournament.Book{Bot: gitd.Person{Name: "ramus", Email: "ramus@example.org"}, Now: time.Now}
+	p := tournament.Plan{Name: name, Repo: "app", Base: "main", At: at, Task: "x", Time: time.Unix(1_700_000_000, 0)}
+	if err := p.SetEntries([]string{"coder"}, 3); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := book.Make(w.t.Context(), repo, p); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range p.Entries[:2] {
+		w.run(e.Caller.ID(), record.Request{Agent: &record.AgentCall{Prompt: "x"}})
+	}
+	_, err = book.Change(w.t.Context(), repo, name, func(r *tournament.Record) error {
+		r.Begun, r.Entries[2].Refused = true, "there is a caller <b>cup-3</b> already"
+		s, err := tournament.Look(w.t.Context(), repo, w.x, *r)
+		if err != nil {
+			return err
+		}
+		of := ""
+		for _, e := range r.Entries {
+			for _, p := range s.Places {
+				if p.Caller == e.Caller {
+					of += p.Caller.ID() + "@" + string(p.Head) + " "
+				}
+			}
+		}
+		r.Opinion = &tournament.Opinion{Of: of, Order: []record.Caller{r.Entries[1].Caller}, Words: "<script>alert(1)</script> is " + strings.Repeat("long ", 60)}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // asks is a workflow that waits for a person.
