@@ -40,7 +40,7 @@ snapshot. Nor is an artifact store that is not in the data folder (artifacts.url
 			if err := want(args, 1, 1, "DIR"); err != nil {
 				return err
 			}
-			far, err := remote(e)
+			far, err := remote(ctx, e)
 			if err != nil {
 				return err
 			}

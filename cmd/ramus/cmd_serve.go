@@ -121,7 +121,8 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 	}
 	closing, cancel := context.WithTimeout(context.Background(), commandsMay)
 	defer cancel()
-	if closed := i.close(closing, true); closed != nil || !errors.Is(err, gitd.ErrFenced) {
+	// The containers of a server whose place another one took have no work any more.
+	if closed := i.close(closing, !errors.Is(err, gitd.ErrFenced)); closed != nil || !errors.Is(err, gitd.ErrFenced) {
 		return errors.Join(err, closed)
 	}
 	return fenceAgain(ctx, c, log, err)

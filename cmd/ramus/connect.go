@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type connection struct {
 // connect connects to the server that the environment or the data folder names.
 func connect(ctx context.Context, e *env) (*connection, error) {
 	c := &connection{env: e, leave: e.keep}
-	far, err := remote(e)
+	far, err := remote(ctx, e)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func connect(ctx context.Context, e *env) (*connection, error) {
 }
 
 // remote returns a client for the server that the environment names. Returns nil if it names none.
-func remote(e *env) (*client.Client, error) {
+func remote(ctx context.Context, e *env) (*client.Client, error) {
 	url := e.getenv("RAMUS_URL")
 	if url == "" || e.dataFlag != "" {
 		return nil, nil
@@ -70,42 +71,46 @@ func remote(e *env) (*client.Client, error) {
 			return nil, usage("RAMUS_URL is %q; want http://… or https://…, or several of them with commas", url)
 		}
 	}
-	return client.New(newest(urls), e.getenv("RAMUS_TOKEN")), nil
+	c := client.New(cmp.Or(newest(ctx, urls), urls[0]), e.getenv("RAMUS_TOKEN"))
+	if len(urls) > 1 {
+		c.Elsewhere = func(ctx context.Context) string { return newest(ctx, urls) }
+	}
+	return c, nil
 }
 
 // epochAt returns the epoch of a server. It is zero if that does not answer, or is no server.
-func epochAt(url string) standby.Epoch {
-	h := healthAt(context.Background(), url)
+func epochAt(ctx context.Context, url string) standby.Epoch {
+	h := healthAt(ctx, url)
 	if h.Role != standby.RoleServer {
 		return standby.Epoch{}
 	}
 	return standby.Epoch{Number: h.Epoch, ID: h.EpochID}
 }
 
-// newest returns the URL of the server with the highest epoch that answers, or the first URL if none does.
-func newest(urls []string) string {
+// newest returns the URL of the server with the highest epoch, or "" if none answers. It does not ask a single one.
+func newest(ctx context.Context, urls []string) (best string) {
 	if len(urls) == 1 {
 		return urls[0]
 	}
 	epochs := make([]standby.Epoch, len(urls))
 	var asking sync.WaitGroup
 	for i, url := range urls {
-		asking.Go(func() { epochs[i] = epochAt(url) })
+		asking.Go(func() { epochs[i] = epochAt(ctx, url) })
 	}
 	asking.Wait()
-	best := 0
+	var highest standby.Epoch
 	for i, epoch := range epochs {
-		if epoch.Over(epochs[best]) {
-			best = i
+		if epoch.Over(highest) {
+			best, highest = urls[i], epoch
 		}
 	}
-	return urls[best]
+	return best
 }
 
 // runningServer returns a client for a server that runs already. Work that is started there continues after this
 // command has ended.
 func runningServer(ctx context.Context, e *env) (*client.Client, error) {
-	if far, err := remote(e); far != nil || err != nil {
+	if far, err := remote(ctx, e); far != nil || err != nil {
 		return far, err
 	}
 	config, err := e.config()

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/backup"
@@ -46,10 +47,32 @@ type Client struct {
 	Token string
 	// Dial, if not nil, opens the connections, as to a unix socket.
 	Dial func(ctx context.Context) (net.Conn, error)
+	// Elsewhere returns the address of the server that took the place of the one at URL, or "" if it knows none. It is asked
+	// when a stream of events breaks, which then goes on there, as do all later requests. Nil means that there is none.
+	Elsewhere func(ctx context.Context) string
 	// Agent is sent as User-Agent. If it is empty, "ramus" is sent.
 	Agent string
 
-	http *http.Client
+	http  *http.Client
+	moved atomic.Pointer[string] // the address after URL
+}
+
+// address returns the address of the server, as it is now.
+func (c *Client) address() string {
+	if to := c.moved.Load(); to != nil {
+		return *to
+	}
+	return c.URL
+}
+
+// move looks for another server after a failure.
+func (c *Client) move(ctx context.Context) {
+	if c.Elsewhere == nil {
+		return
+	}
+	if to := c.Elsewhere(ctx); to != "" {
+		c.moved.Store(&to)
+	}
 }
 
 // New returns a client for a URL and a token.
@@ -122,7 +145,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 
 // exchange makes a request and returns its answer, with any status.
 func (c *Client) exchange(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.address(), "/")+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -792,6 +815,7 @@ func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2
 				yield(record.Event{}, ctx.Err())
 				return
 			}
+			c.move(ctx)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (c *Client) DialTerminal(ctx context.Context, caller string, hello terminal
 	if c.Token != "" {
 		header.Set("Authorization", "Bearer "+c.Token)
 	}
-	address := "ws" + strings.TrimPrefix(strings.TrimSuffix(c.URL, "/"), "http") + "/api/callers/" +
+	address := "ws" + strings.TrimPrefix(strings.TrimSuffix(c.address(), "/"), "http") + "/api/callers/" +
 		url.PathEscape(caller) + "/shell"
 	conn, resp, err := d.DialContext(ctx, address, header)
 	if err != nil {
