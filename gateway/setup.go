@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/signin"
 	standbyapi "github.com/ramus-dev/ramus/gateway/standby"
 	"github.com/ramus-dev/ramus/gateway/terminal"
+	"github.com/ramus-dev/ramus/gateway/timeline"
 	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/trigger"
 	"github.com/ramus-dev/ramus/gateway/web"
@@ -88,6 +89,7 @@ func (s *Server) setUpAlone() {
 		s.pages,
 		s.web.Files,
 		&workspace.API{Workspaces: places},
+		&timeline.API{Timelines: timeline.Timelines{Journals: s.Executor}, Find: find, Git: s.Git},
 		&workspace.MachinesAPI{Machines: machines},
 		s.web,
 		s.preview,

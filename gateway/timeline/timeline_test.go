@@ -1,0 +1,243 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// journals are runs with their events.
+type journals struct {
+	runs   []record.Run
+	events map[string][]record.Event
+	reads  int
+}
+
+func (j *journals) OfCaller(record.Caller) []record.Run { return j.runs }
+
+func (j *journals) Events(_ context.Context, run string, _ int64, _ bool) iter.Seq2[record.Event, error] {
+	j.reads++
+	return func(yield func(record.Event, error) bool) {
+		for _, e := range j.events[run] {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+var (
+	ada = route.Who{Subject: "github:1", Repo: "*", Scopes: []string{gitd.ScopeAdmin}}
+	eve = route.Who{Subject: "github:2", Repo: "other", Scopes: []string{gitd.ScopeRead}}
+)
+
+// add adds a run with n commands. commit returns the commit of one, which is empty if it changed nothing.
+func (j *journals) add(t testing.TB, n int, commit func() gitd.Hash) {
+	caller, err := record.RunCaller("otter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := record.Run{ID: fmt.Sprintf("r%d", len(j.runs)), Caller: caller, Kind: record.KindTerminal, Repo: "app"}
+	j.runs = append(j.runs, r)
+	if j.events == nil {
+		j.events = map[string][]record.Event{}
+	}
+	var list []record.Event
+	for i := range n {
+		step, seq := fmt.Sprintf("shell/%d", i+1), int64(2*i+1)
+		var parent gitd.Hash
+		ok := i%3 != 0
+		e := record.Event{Seq: seq + 1, Type: record.EventStepFinished, Step: step, OK: &ok, Time: time.Unix(seq+1, 0)}
+		if e.Commit = commit(); e.Commit == "" {
+			e.Parent = "base"
+		}
+		list = append(list, record.Event{Seq: seq, Type: record.EventStepStarted, Step: step, Parent: parent,
+			Command: fmt.Sprint("echo ", i), Time: time.Unix(seq, 0)}, e)
+	}
+	j.events[r.Name()] = list
+}
+
+// TestParts reads a timeline of 5,000 ticks from end to end, forward and back.
+func TestParts(t *testing.T) {
+	j := &journals{}
+	for len(j.runs) < 1000 {
+		j.add(t, 5, func() gitd.Hash { return "" })
+	}
+	lines := &Timelines{Journals: j}
+	read := func(w Window) Line {
+		t.Helper()
+		j.reads = 0
+		l, err := lines.Read(t.Context(), ada, j.runs[0].Caller, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := 2*max(w.Ticks, 100)/5 + 4; j.reads > most {
+			t.Errorf("%+v read %d journals, want at most %d", w, j.reads, most)
+		}
+		return l
+	}
+	var back, forth []string
+	l := read(Window{})
+	for {
+		for i := range l.Ticks {
+			back = append(back, l.Ticks[len(l.Ticks)-1-i].ID)
+		}
+		if !l.Older {
+			break
+		}
+		l = read(Window{Before: l.Ticks[0].ID, Ticks: 499})
+	}
+	forth = append(forth, l.Ticks[0].ID)
+	for l = read(Window{After: l.Ticks[0].ID, Ticks: 337}); ; l = read(Window{After: l.Ticks[len(l.Ticks)-1].ID, Ticks: 337}) {
+		for _, tick := range l.Ticks {
+			forth = append(forth, tick.ID)
+		}
+		if !l.Newer {
+			break
+		}
+	}
+	if len(back) != 5000 || len(forth) != 5000 {
+		t.Fatalf("%d ticks back and %d forth, want 5000", len(back), len(forth))
+	}
+	for i := range forth {
+		if forth[i] != back[4999-i] {
+			t.Fatalf("tick %d is %s forth and %s back", i, forth[i], back[4999-i])
+		}
+	}
+	for _, n := range []int{0, 1, 2, 30, 2500, 4998, 4999} {
+		for _, most := range []int{1, 2, 61} {
+			l := read(Window{At: forth[n], Ticks: most})
+			first := n - l.At
+			if l.Ticks[l.At].ID != forth[n] || len(l.Ticks) != most || l.Older != (first > 0) || l.Newer != (first+most < 5000) ||
+				l.Ticks[0].ID != forth[first] {
+				t.Errorf("%d of %d: %d ticks, at %d, older %v, newer %v", n, most, len(l.Ticks), l.At, l.Older, l.Newer)
+			}
+		}
+	}
+}
+
+// TestRefusals asks for ticks that do not exist and for those of others.
+func TestRefusals(t *testing.T) {
+	j := &journals{}
+	j.add(t, 3, func() gitd.Hash { return "" })
+	lines := &Timelines{Journals: j}
+	for _, w := range []Window{{At: "r0/2"}, {At: "r0"}, {At: "r9/1"}, {Before: "r0/x"}, {After: "/"}, {Ticks: MaxTicks + 1}, {Ticks: -1},
+		{At: "r0/1", After: "r0/1"}} {
+		if l, err := lines.Read(t.Context(), ada, j.runs[0].Caller, w); err == nil {
+			t.Errorf("%+v: %+v", w, l)
+		}
+	}
+	l, err := lines.Read(t.Context(), eve, j.runs[0].Caller, Window{})
+	if err != nil || len(l.Ticks) != 0 || j.reads > 4 {
+		t.Errorf("others see %+v: %v", l, err)
+	}
+}
+
+// TestTurn reads the turn of an agent with its prompts, costs and pictures.
+func TestTurn(t *testing.T) {
+	caller, err := record.RunCaller("otter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, ok := 1, false
+	r := record.Run{ID: "r", Caller: caller, Kind: record.KindAgent, Agent: &record.AgentCall{Name: "coder", Prompt: "round it"},
+		Asker: gitd.Person{Name: "Ada"}}
+	events := []record.Event{
+		{Seq: 1, Type: record.EventUsage}, // before any tick
+		{Seq: 2, Type: record.EventStepStarted, Step: "turn-1", Kind: "agent", Parent: "a"},
+		{Seq: 3, Type: record.EventUsage, Data: []byte(`{"cost_micros": 7, "input_tokens": 2, "output_tokens": 3}`)},
+		{Seq: 4, Type: record.EventStepStarted, Step: "turn-1", Kind: "agent", Parent: "a"},
+		{Seq: 5, Type: record.EventBrowser, Data: []byte(`{"views": [{"screenshot": "a.png"}, {}]}`)},
+		{Seq: 6, Type: record.EventBrowser, Data: []byte(`"nonsense"`)},
+		{Seq: 7, Type: record.EventStepFinished, Step: "turn-1", Parent: "a", Commit: "b", Exit: &exit, OK: &ok,
+			Stdout: &record.Stream{Bytes: 3, Tail: "end"}},
+		{Seq: 8, Type: record.EventStepFinished, Step: "unknown"},
+	}
+	ticks, err := ticksOf(r, func(yield func(record.Event, error) bool) {
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	})
+	if err != nil || len(ticks) != 1 {
+		t.Fatalf("%d ticks: %v", len(ticks), err)
+	}
+	got := ticks[0]
+	if got.ID != "r/2" || got.Prompt != "round it" || got.Agent != "coder" || got.By.Name != "Ada" || got.CostMicros != 7 ||
+		got.Tokens != 5 || strings.Join(got.Pictures, " ") != "a.png" || got.Parent != "a" || got.Head != "b" || !got.Changed ||
+		!got.Failed() || got.Stdout.Bytes != 3 || got.Stdout.Tail != "" {
+		t.Errorf("the tick is %+v", got)
+	}
+}
+
+// TestFiles compares the files at 300 ticks with those that git lists. A third of the commands failed.
+func TestFiles(t *testing.T) {
+	git := &gitd.Server{Root: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "key.pem")}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := git.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	repo, err := git.Create(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	person := gitd.Person{Name: "Ada", Email: "ada@example.org"}
+	var tip gitd.Hash
+	commit := func() gitd.Hash {
+		n := gitd.NewCommit{Author: person, Committer: person, When: time.Unix(1_700_000_000, 0), Message: "Change"}
+		if tip != "" {
+			n.Parents = []gitd.Hash{tip}
+			if n.From = tip; random.IntN(4) == 0 {
+				n.Delete = []string{fmt.Sprintf("d%d/f%d", random.IntN(3), random.IntN(9))}
+			}
+		}
+		for range 1 + random.IntN(3) {
+			n.Put = append(n.Put, gitd.File{Path: fmt.Sprintf("d%d/f%d", random.IntN(3), random.IntN(9)+10*len(n.Put)),
+				Content: fmt.Append(nil, random.IntN(1000))})
+		}
+		if tip, err = repo.WriteCommit(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		return tip
+	}
+	j := &journals{}
+	for range 60 {
+		j.add(t, 5, commit)
+	}
+	api := &API{Timelines: Timelines{Journals: j}, Git: git}
+	line, err := api.Timelines.Read(t.Context(), ada, j.runs[0].Caller, Window{Ticks: 300})
+	if err != nil || len(line.Ticks) != 300 {
+		t.Fatalf("%d ticks: %v", len(line.Ticks), err)
+	}
+	for _, tick := range line.Ticks {
+		f, err := api.filesAt(t.Context(), executor.CallerStatus{Repo: "app"}, tick, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for _, e := range f.Entries {
+			fmt.Fprintf(&got, "%s %s %s\t%s\n", e.Mode, e.Type, e.Hash, e.Path)
+		}
+		want, err := exec.CommandContext(t.Context(), "git", "-C", repo.Dir(), "ls-tree", "-r", string(tick.Head)).Output()
+		if err != nil || got.String() != string(want) {
+			t.Fatalf("%s: the files are\n%swant\n%s%v", tick.ID, got.String(), want, err)
+		}
+	}
+}
