@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/sandbox"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/internal/loopback"
@@ -68,6 +71,74 @@ func TestStandbyFences(t *testing.T) {
 	if out := w.run(w.dir, w.bin, "exec", "writer", "--repo", "app", "--", "echo works"); out != "works\n" {
 		t.Errorf("a client with all addresses gets %q", out)
 	}
+}
+
+// TestStandbyPauses stops a stand-by for a while, for which changes with standby.sync are not confirmed in time. Its
+// server refuses work meanwhile. When the stand-by goes on, all runs end, and new work is done. RAMUS_TEST=full stops it
+// three times instead of once.
+func TestStandbyPauses(t *testing.T) {
+	w := newStandbyWorld(t)
+	a, b := w.first(), w.machine(1, false)
+	b.followServer(a, 1)
+	a.kill()
+	config := filepath.Join(a.data, "ramus.yaml")
+	text, err := os.ReadFile(config)
+	if err == nil {
+		err = os.WriteFile(config, []byte(strings.Replace(string(text), "sync: false", "sync: true, wait: 200ms", 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.start("serve")
+	remote := client.New(a.url, w.token)
+	defer remote.Close()
+	work := func(caller string) error {
+		_, err := remote.Exec(t.Context(), caller, gateway.ExecRequest{Repo: "app",
+			Command: record.Command{Shell: "date +%N >>file"}}, client.ExecOptions{})
+		return err
+	}
+	a.until("it does no work", func() bool { return work("x") == nil })
+
+	refused := 0
+	pauses := 1
+	if os.Getenv("RAMUS_TEST") == "full" {
+		pauses = 3
+	}
+	for pause := range pauses {
+		var working sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			working.Go(func() {
+				for n := 0; n < 40 && errs[i] == nil; n++ {
+					errs[i] = work(fmt.Sprint("caller-", i))
+				}
+			})
+		}
+		<-time.After(time.Duration(50+100*pause) * time.Millisecond) // at another moment of the work each time
+		if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		working.Wait()
+		for _, err := range errs {
+			if err == nil {
+				t.Error("work is done without the stand-by")
+			} else if refused++; !strings.Contains(err.Error(), "stand-by") {
+				t.Errorf("work is refused with %v", err)
+			}
+		}
+		if err := b.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		for i := range errs {
+			a.until("it does no work again", func() bool { return work(fmt.Sprint("caller-", i)) == nil })
+		}
+	}
+	a.until("a run does not end", func() bool {
+		live, err := a.local.Runs(t.Context(), client.Filter{Live: true})
+		return err == nil && len(live) == 0
+	})
+	w.run(w.dir, "git", "-C", filepath.Join(a.data, "repos", "app.git"), "fsck", "--strict", "--no-dangling")
+	t.Logf("%d callers were refused", refused)
 }
 
 // promote promotes stand-bys at once, and returns how many were.
