@@ -43,7 +43,8 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		Repo: parent.Initial.Repo, Base: parent.Initial.Base,
 		BaseCommit: parent.Initial.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.Initial.Asker,
 		State:  record.StateSubmitted,
-		Parent: parent.Initial.Name(), Sub: true, Fresh: parent.Initial.Fresh, Apart: parent.Initial.Apart, CreatedAt: x.Now().UTC()}
+		Parent: parent.Initial.Name(), Sub: true, Fresh: parent.Initial.Fresh, Apart: parent.Initial.Apart,
+		Unasked: parent.Initial.Unasked, CreatedAt: x.Now().UTC()}
 	if len(r.ID) > 100 {
 		r.ID = r.ID[:80] + "-" + parent.CommandID(s.ID, 0)[:16]
 	}

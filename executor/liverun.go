@@ -73,6 +73,10 @@ func (l *liveRun) Approve(ctx context.Context, q step.Question) (record.Decision
 	for root.parent != nil {
 		root = root.parent
 	}
+	if root.Initial.Unasked {
+		return record.Decision{By: l.x.Bot.Name, Comment: "nobody is asked in a try"}, l.Emit(record.Event{
+			Type: record.EventNote, Step: q.Step, Reason: record.NoteUnasked, Message: l.x.Secrets.String(q.Words)}, false)
+	}
 	if w := root.Stderr; w != nil {
 		fmt.Fprintf(w, "ramus: %s\nramus: this waits for a person; answer with `ramus approve %s`\n",
 			root.x.Secrets.String(q.Words), root.Initial.Name())

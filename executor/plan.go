@@ -65,6 +65,7 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 		Group:     r.Group,
 		Parent:    r.Of,
 		Apart:     r.Apart,
+		Unasked:   r.Unasked,
 		Fresh:     r.Fresh || r.Apart || r.Of != "", // a person who retries wants to see it again
 		CreatedAt: x.Now().UTC(),
 	}

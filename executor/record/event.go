@@ -150,6 +150,9 @@ const NoteRecovery = "recovery"
 // NoteRule is the reason of an [EventNote] about a command that a rule of the base kept from running.
 const NoteRule = "rule"
 
+// NoteUnasked is the reason of an [EventNote] about a command that needs a person in a run that asks nobody.
+const NoteUnasked = "unasked"
+
 // NoteService is the reason of an [EventNote] about a service that ended by itself.
 const NoteService = "service"
 

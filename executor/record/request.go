@@ -52,6 +52,9 @@ type Request struct {
 	Fresh bool `json:"fresh,omitempty"`
 	// Apart is Fresh, and no later check gets the results, as for a run that is compared with an earlier one.
 	Apart bool `json:"apart,omitempty"`
+	// Unasked asks nobody about a command that needs a person by a rule of the base. Such a command does not run. A run that
+	// tries something many times has it.
+	Unasked bool `json:"unasked,omitempty"`
 	// Secrets are for this run alone. The door sends their values to their hosts while the run works, and no container and
 	// no record gets them.
 	Secrets []HandedSecret `json:"secrets,omitempty"`

@@ -74,6 +74,7 @@ type Run struct {
 	Drawn    bool            `json:"drawn,omitempty"`   // its request named no caller, so the caller was drawn
 	Fresh    bool            `json:"fresh,omitempty"`   // its checks run although their results are known
 	Apart    bool            `json:"apart,omitempty"`   // the same, and no later check gets their results
+	Unasked  bool            `json:"unasked,omitempty"` // nobody is asked about its commands
 	Sub      bool            `json:"sub,omitempty"`     // started by a node of Parent, which uses its result
 	Command  string          `json:"command,omitempty"`
 	Asker    gitd.Person     `json:"asker"`

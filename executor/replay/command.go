@@ -162,5 +162,14 @@ func Choose(all []Command, steps []string) ([]Command, error) {
 	return list, nil
 }
 
+// LeaveOut leaves out the commands for which refuse returns a reason.
+func LeaveOut(list []Command, refuse func(record.Command) string) {
+	for i := range list {
+		if c := &list[i]; c.Why == "" && c.shell != nil {
+			c.Why = refuse(*c.shell)
+		}
+	}
+}
+
 // notAsked is the reason of commands that were left out by the request.
 const notAsked = "it was not asked for"

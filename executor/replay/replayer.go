@@ -167,6 +167,9 @@ func (p *Replayer) try(ctx context.Context, r record.Run, c Command) (out Tried,
 	if err != nil && done.Run == "" && context.Cause(ctx) == nil && isAboutCommand(err) {
 		return out, nil, err.Error(), nil
 	}
+	if done.Unasked {
+		return out, nil, done.Why, err
+	}
 	return Tried{Run: done.Run, DurationMS: done.DurationMS, Differs: len(list) > 0}, list, why, err
 }
 

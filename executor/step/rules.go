@@ -88,6 +88,20 @@ func (l *Run) Permit(ctx context.Context, t *Target, q Question, list []rules.Co
 	return nil
 }
 
+// CheckUnasked returns why rules do not let a command run without a question to a person. The error wraps
+// [record.ErrInvalid].
+func CheckUnasked(set rules.Set, c record.Command) error {
+	ask, deny := set.JudgeAll(CommandsOf(c))
+	switch {
+	case deny != nil:
+		return fmt.Errorf("%w command: the rule %q of %s denies it", record.ErrInvalid, deny.Name(), rules.Path)
+	case len(ask) > 0:
+		return fmt.Errorf("%w command: the rule %q of %s asks a person about it, and nobody is asked in a try", record.ErrInvalid,
+			ask[0].Name(), rules.Path)
+	}
+	return nil
+}
+
 // askWords returns the question of a rule.
 func (l *Run) askWords(set rules.Set, r *rules.Rule) string {
 	words := fmt.Sprintf("May this command run? The rule %q of the base asks", r.Name())

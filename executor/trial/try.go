@@ -31,7 +31,9 @@ type Try struct {
 	Run    string        `json:"run"`
 	Exit   *int          `json:"exit,omitempty"`
 	// Why is the reason of a result that is no exit status of the command.
-	Why        string    `json:"why,omitempty"`
+	Why string `json:"why,omitempty"`
+	// Unasked reports that a program of the command needed a person, who is not asked in a try. It says nothing then.
+	Unasked    bool      `json:"unasked,omitempty"`
 	Time       time.Time `json:"time"`
 	DurationMS int64     `json:"duration_ms"`
 	Stdout     string    `json:"stdout,omitempty"` // its end
@@ -59,7 +61,7 @@ type Trier struct {
 func (t *Trier) Try(ctx context.Context, st bisect.Step) (Try, error) {
 	out := Try{Commit: st.Commit, Tree: st.Tree}
 	request := t.Request
-	request.Caller, request.Key = record.Caller{}, ""
+	request.Caller, request.Key, request.Unasked = record.Caller{}, "", true
 	if request.Fork != nil {
 		fork := *request.Fork
 		fork.Commit = st.Commit
@@ -94,6 +96,9 @@ func (t *Trier) follow(ctx context.Context, run record.Run, out *Try) error {
 		if e.Type == record.EventStepFinished {
 			ended = e
 		}
+		if e.Type == record.EventNote && e.Reason == record.NoteUnasked && !out.Unasked {
+			out.Unasked, out.Why = true, "nobody is asked in a try. "+e.Message
+		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -116,7 +121,11 @@ func (t *Trier) follow(ctx context.Context, run record.Run, out *Try) error {
 	if t.Judge != nil {
 		mean = t.Judge
 	}
-	out.Result, out.Why = mean(r, ended)
+	if out.Unasked {
+		out.Result = bisect.Skip
+	} else {
+		out.Result, out.Why = mean(r, ended)
+	}
 	if t.Look != nil {
 		return t.Look(ctx, r, ended)
 	}

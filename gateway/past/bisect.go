@@ -181,6 +181,11 @@ func (api *API) prepare(ctx context.Context, who route.Who, b Bisect) (*trial.Bi
 		}
 		request.Task = &task
 	}
+	if b.Command != nil {
+		if err := api.Executor.CheckUnasked(ctx, repo, cmp.Or(base, request.Base), *b.Command); err != nil {
+			return nil, err
+		}
+	}
 	search.Trier = &trial.Trier{Runs: api.runsFor(of), Request: request, Remove: api.remover(&request)}
 	if b.Picture != nil {
 		search.Trier.Judge = b.Picture.Judge

@@ -112,6 +112,12 @@ func (api *API) prepareReplay(ctx context.Context, who route.Who, r record.Run, 
 	if err != nil {
 		return nil, nil, err
 	}
+	replay.LeaveOut(commands, func(c record.Command) string {
+		if err := api.Executor.CheckUnasked(ctx, repo, r.Base, c); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	return p, commands, p.Check()
 }
 
