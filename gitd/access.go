@@ -118,7 +118,7 @@ func (a access) refusalOf(c protocol.Command) string {
 		return "not a valid ref name"
 	}
 	switch {
-	case a.options && strings.HasPrefix(c.Ref, AskRefs):
+	case a.options && asksForWork(c.Ref):
 		return "" // it is removed at once, see forget
 	case !a.grant.Writes(c.Ref):
 		return "not allowed: " + a.describeScope()

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -282,7 +284,8 @@ func TestClients(t *testing.T) {
 func testClient(t *testing.T, c gitClient, large string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	w := newWire(t, nil)
+	var asked pushes
+	w := newWire(t, func(s *Server) { s.Pushed = asked.pushed })
 	bare := w.repo("a")
 	url := w.url("a", w.token(full))
 	do := func(op string, args ...string) {
@@ -309,6 +312,19 @@ func testClient(t *testing.T, c gitClient, large string) {
 		addFile(t, mine, fmt.Sprint("f", i), strings.Repeat("x", i))
 	}
 	do("push", mine, url, "refs/heads/main:refs/heads/main")
+	// Every client can ask for work by the name of a ref, again and again.
+	for _, ref := range []string{AskRefs + "ci", AskRefs + "ci", ReviewRefs + "main"} {
+		do("push", mine, url, "refs/heads/main:"+ref)
+		at := Hash(stock(t, mine, "rev-parse", "HEAD"))
+		var list []Push
+		for len(list) == 0 && ctx.Err() == nil { // some clients do not wait for the work
+			list = asked.take()
+			runtime.Gosched()
+		}
+		if len(list) != 1 || !slices.Equal(list[0].Refs, []PushedRef{{ref, at}}) {
+			t.Errorf("a push to %s: %+v", ref, list)
+		}
+	}
 
 	start := time.Now()
 	stock(t, mine, "config", "core.compression", "0")

@@ -32,6 +32,10 @@ type PushedRef struct {
 // is removed before the work begins.
 const AskRefs = grant.OwnRefs + "ask/"
 
+// ReviewRefs begins the refs of pushes whose commit is meant for a base, as refs/for/main. Such a ref is removed before the
+// work begins, too.
+const ReviewRefs = "refs/for/"
+
 // keepAlive is the time after which a client that waits for the work of its push gets an empty packet. It keeps the
 // connection open, and shows that the client has gone.
 const keepAlive = 5 * time.Second
@@ -48,19 +52,32 @@ func (p *push) hasWork() bool {
 }
 
 // isAsk reports whether a command asks for work by the name of its ref.
-func isAsk(c protocol.Command) bool { return strings.HasPrefix(c.Ref, AskRefs) && !c.Deletes() }
+func isAsk(c protocol.Command) bool { return asksForWork(c.Ref) && !c.Deletes() }
 
-// sendGitReport sends the report of git. The packet that ends it is left out if work follows.
-func (p *push) sendGitReport(report *gitReport) error {
-	if p.accepted = report.accepted(); p.hasWork() && p.request.Band > 0 {
-		report.held = bytes.TrimSuffix(report.held, []byte(protocol.FlushLine))
+// asksForWork reports whether the name of a ref asks for work.
+func asksForWork(ref string) bool {
+	return strings.HasPrefix(ref, AskRefs) || strings.HasPrefix(ref, ReviewRefs)
+}
+
+// sendGitReport sends the report of git. If work follows, the packet that ends it is left out. A client without side bands
+// gets the report later, when the work has begun, because it ends with the report. Some clients with side bands end with
+// the report, too. The refs that asked for work are gone by then, so that the next push can ask again.
+func (p *push) sendGitReport(ctx context.Context, report *gitReport) error {
+	if p.accepted = report.accepted(); !p.hasWork() {
+		return report.send(p.out)
 	}
+	p.done = p.changes(ctx)
+	p.forget(ctx)
+	if p.request.Band == 0 {
+		p.report = report
+		return nil
+	}
+	report.held = bytes.TrimSuffix(report.held, []byte(protocol.FlushLine))
 	return report.send(p.out)
 }
 
-// work has the server do the work that the options of a push ask for, and ends the answer. A client without side bands
-// does not see the work, and does not wait for it.
-func (p *push) work(ctx context.Context) error {
+// changes returns the refs that the push made or moved.
+func (p *push) changes(ctx context.Context) Push {
 	done := Push{Repo: p.a.name, Grant: p.a.grant, Options: p.request.Options}
 	for _, c := range p.request.Commands {
 		if c.Deletes() {
@@ -70,16 +87,21 @@ func (p *push) work(ctx context.Context) error {
 			done.Refs = append(done.Refs, PushedRef{Name: c.Ref, Commit: at})
 		}
 	}
-	p.forget(ctx) // now, so that the next push of the same name does not wait for the work of this one
+	return done
+}
+
+// work has the server do the work that the options of a push ask for, and ends the answer. A client without side bands
+// does not see the work, and does not wait for it.
+func (p *push) work(ctx context.Context) error {
 	if p.request.Band == 0 {
-		p.s.Pushed(ctx, done, nil)
-		return nil
+		p.s.Pushed(ctx, p.done, nil)
+		return p.report.send(p.out)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &progressWriter{out: p.out, limit: p.request.Band, gone: cancel}
 	stop := out.keepAlive(keepAlive)
-	p.s.Pushed(ctx, done, out)
+	p.s.Pushed(ctx, p.done, out)
 	stop()
 	_, err := io.WriteString(p.out, protocol.FlushLine)
 	return err

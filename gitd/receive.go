@@ -32,6 +32,10 @@ type push struct {
 	out     io.Writer
 	// accepted is set if git changed refs.
 	accepted bool
+	// done has the changes, if work follows.
+	done Push
+	// report is that of git, if it is sent after the work has begun.
+	report *gitReport
 }
 
 // receive serves one push. It reads the commands and the pack of the client from in and writes the answer to
@@ -170,7 +174,7 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 	if a.repo != nil && slices.ContainsFunc(p.request.Commands, protocol.Command.Deletes) {
 		a.repo.view.noteDeleted(ctx)
 	}
-	return p.sendGitReport(report)
+	return p.sendGitReport(ctx, report)
 }
 
 // expectGitPush takes the locks of the repository for a push that git receives. end releases them and makes

@@ -38,6 +38,8 @@ func (s *Starter) Start(ctx context.Context, p gitd.Push, out io.Writer) {
 	if err == nil && len(p.Refs) == 1 {
 		if name, named := strings.CutPrefix(p.Refs[0].Name, gitd.AskRefs); named {
 			ask, err = ask.byName(name)
+		} else if strings.HasPrefix(p.Refs[0].Name, gitd.ReviewRefs) && ask.None() {
+			ask.Task = testTask
 		}
 	}
 	if err == nil && !ask.None() {
@@ -87,7 +89,7 @@ func (s *Starter) start(ctx context.Context, who route.Who, p gitd.Push, ask Ask
 }
 
 // request returns the run that a push asks for. It begins at the commit that was pushed. A push to the branch of a
-// caller is work of that caller, and one that names the work by its ref has the base of the repository.
+// caller is work of that caller, and one that names the work by its ref has the base of the repository. A push for review names its base.
 func request(p gitd.Push, ask Ask) (record.Request, error) {
 	r := record.Request{Repo: p.Repo}
 	if len(p.Refs) != 1 {
@@ -97,6 +99,11 @@ func request(p gitd.Push, ask Ask) (record.Request, error) {
 	switch {
 	case strings.HasPrefix(p.Refs[0].Name, gitd.AskRefs):
 		r.At, r.Anywhere = p.Refs[0].Commit, true
+	case strings.HasPrefix(p.Refs[0].Name, gitd.ReviewRefs):
+		r.At, r.Anywhere = p.Refs[0].Commit, true
+		if r.Base = strings.TrimPrefix(p.Refs[0].Name, gitd.ReviewRefs); lookup.IsCallerBranch(r.Base) {
+			return r, fmt.Errorf("%w push: %s is the branch of a caller, and no base", record.ErrInvalid, r.Base)
+		}
 	case !ok:
 		return r, fmt.Errorf("%w push: %s is no branch, on which work could begin", record.ErrInvalid, p.Refs[0].Name)
 	case lookup.IsCallerBranch(branch):
