@@ -17,6 +17,9 @@ stage time
 started=$(date +%s)
 export RAMUS_DATA=$work/data
 mkdir -p "$RAMUS_DATA"
+export GIT_CONFIG_GLOBAL=$work/gitconfig
+git config --global user.name Ada
+git config --global user.email ada@localhost
 listen=127.0.0.1:$(port 0)
 cat >"$RAMUS_DATA/ramus.yaml" <<YAML
 listen: $listen
@@ -32,16 +35,41 @@ agents:
     command: [sh, -c, 'cat >/dev/null; for i in 1 2 3 4 5; do echo open >>sign; done']
 YAML
 
-# type_in prints a command, runs it, keeps its output in $said, and prints the beginning and the end of that. It returns the
-# command's status.
-type_in() {
-    local status=0
-    printf '$'
-    printf ' %q' "${@/#"$ramus"/ramus}"
+# quoted prints words as a person types them.
+quoted() {
+    local word
+    for word in "$@"; do
+        case $word in
+        '' | *[!A-Za-z0-9_@%+=:,./-]*) printf " '%s'" "${word//\'/\'\\\'\'}" ;;
+        *) printf ' %s' "$word" ;;
+        esac
+    done
     echo
+}
+
+# clipped prints the first lines of its input and the last ones, $1 and $2 of them.
+clipped() {
+    awk -v first="$1" -v last="$2" '{ line[NR] = $0 }
+        END { for (i = 1; i <= NR; i++) if (NR <= first + last || i <= first || i > NR - last) print line[i]; else if (i == first + 1) print "…" }'
+}
+
+# type_in prints a command, runs it, keeps its output in $said, and prints the beginning and the end of that. It returns the
+# command's status. With PICTURES, a folder, and $picture, a name, it writes the command and its output to a file there, and
+# its milliseconds to the file times. With $as the command has other words there, and $begins and $ends
+# are the numbers of lines.
+picture= as= begins= ends=
+type_in() {
+    local status=0 began=${EPOCHREALTIME//[.,]/} typed
+    typed="\$$(quoted "${@/#"$ramus"/ramus}")"
+    echo "$typed"
     said=$("$@" 2>&1) || status=$?
-    awk '{ line[NR] = $0 }
-        END { for (i = 1; i <= NR; i++) if (NR < 36 || i < 9 || i > NR - 9) print "  " line[i]; else if (i == 9) print "  …" }' <<<"$said"
+    clipped 26 9 <<<"$said" | sed 's/^/  /'
+    if [ -n "${PICTURES:-}" ] && [ -n "$picture" ]; then
+        { echo "${as:-$typed}"; clipped "${begins:-8}" "${ends:-9}" <<<"$said"; } | sed "s#$work/##g; s#$(hostname):#shop:#g; s#127\.0\.0\.1:[0-9]*#ramus.example.org#g; s# *\$##; s#^\(.\{126\}\).\{2,\}#\1…#" \
+            >"$PICTURES/$picture"
+        echo "$picture $(((${EPOCHREALTIME//[.,]/} - began) / 1000))" >>"$PICTURES/times"
+        picture= as= begins= ends=
+    fi
     return $status
 }
 shown() { type_in "$@" || missed "the success of $*"; }
@@ -126,6 +154,7 @@ done
 if git -C "$repo" show main:till.sh | grep -q 'total+price'; then missed "the fault"; fi
 
 say "since when is the till wrong? four containers look at the base at once"
+picture=bisect begins=6 ends=21
 shown "$ramus" bisect main --good "$begin" -- make -s test
 told 'is the first bad commit \([1-3] rounds'
 told 'command +sed -i .*till\.sh'
@@ -140,12 +169,14 @@ git -C "$work/stock" bisect run make -s test >"$work/bisect.log" 2>&1 || missed 
 echo "git bisect run, one after the other, finds the same commit"
 
 say "since when is there a dot at $left, $top of the page? a browser looks"
+picture=page begins=6 ends=15
 shown "$ramus" bisect first --spec "$work/page.yaml" --region "$((left - 20)),$((top - 20)),40,40"
 told 'is the first bad commit'
 told 'command +echo item 23 '
 told 'desktop differs by 0\.06 %'
 
 say "why is the line as it is?"
+picture=why
 shown "$ramus" why till.sh:3
 told "commit +${bad:0:10}"
 told 'run +run:second/.*s37'
@@ -155,11 +186,13 @@ say "the run is taken out of the base, although later work builds on it"
 "$ramus" exec tidy --repo till -- 'sed -i "s/total-price/total-price-0/" till.sh'
 "$ramus" merge tidy --here >/dev/null
 before=$(git -C "$repo" rev-parse main)
+picture=conflict
 refused "$ramus" undo run:second --here
 told 'conflict in till\.sh with [0-9a-f]{10} run:tidy/'
 told 'nothing was changed'
 [ "$(git -C "$repo" rev-parse main)" = "$before" ] || missed "an unchanged base"
 shown "$ramus" undo run:tidy --here
+picture=undo
 shown "$ramus" undo run:second --here
 told 'taking 10 commits of run:second/'
 at_base till.sh | cmp - "$work/till/till.sh" || missed "the till as it was"
@@ -167,6 +200,7 @@ if git -C "$repo" cat-file -e main:shelf/31 2>/dev/null; then missed "a shelf wi
 [ "$(at_base shelf/64)" = "item 64" ] || missed "the later work"
 
 say "its good steps come back"
+picture=pick
 # shellcheck disable=SC2046
 shown "$ramus" pick run:second $(seq -f s%.0f 31 36) $(seq -f s%.0f 38 40) --here
 told 'bringing 9 commits of run:second/'
@@ -176,16 +210,19 @@ at_base till.sh | cmp - "$work/till/till.sh" || missed "the till as it was"
 say "do the same commands do the same again?"
 shown "$ramus" replay run:first
 told '^reproducible: 30 same, 0 different, 0 left out'
+picture=replay
 refused "$ramus" replay run:third --step s49 --step s50 --step s51
 told '^s50 differs: '
 told '^ *stamp:1: '
 told '^differs: 2 same, 1 different'
 
 say "work begins again at the step with the fault, in two ways"
+picture=fork
 shown "$ramus" fork run:second@s37 again
 "$ramus" exec again -- 'cat till.sh; ls shelf' >"$work/again"
 grep -q 'total+price' "$work/again" || missed "the till before step 37"
 grep -qx 36 "$work/again" && ! grep -qx 37 "$work/again" || missed "the shelf before step 37"
+picture=restart
 shown "$ramus" run "$work/second.yaml" --of run:second --from s37 --input sign=+
 told ' complete in '
 branch=$(grep -Eo 'ramus/run-[a-z0-9-]+' <<<"$said" | head -n 1)
@@ -201,6 +238,7 @@ git -C "$work/stock" fetch -q origin
 git -C "$work/stock" checkout -q -B topic origin/main
 echo open >"$work/stock/door"
 git -C "$work/stock" -c user.name=ada -c user.email=ada@localhost commit -qam "Open the door"
+picture=push
 shown git -C "$work/stock" push -q -o run=ci.yaml -o param.greeting=hello origin HEAD:topic
 told '^remote: +hello from a container'
 told '^remote: ramus: complete in '
@@ -213,6 +251,7 @@ say "a check that is known is not run again"
 shown "$ramus" exec again --pure -- 'date +%s%N >/dev/shm/now; cat /dev/shm/now'
 first=$said
 "$ramus" fork run:again twin
+picture=known
 shown "$ramus" exec twin --pure -- 'date +%s%N >/dev/shm/now; cat /dev/shm/now'
 [ "$(head -n 1 <<<"$said")" = "$(head -n 1 <<<"$first")" ] || missed "the known result"
 shown "$ramus" exec twin --pure --fresh -- 'date +%s%N >/dev/shm/now; cat /dev/shm/now'
@@ -220,29 +259,48 @@ shown "$ramus" exec twin --pure --fresh -- 'date +%s%N >/dev/shm/now; cat /dev/s
 
 say "branches that do not merge are shown before anybody merges"
 "$ramus" exec left --repo till -- 'echo ajar >door'
+picture=radar
 shown "$ramus" radar till --of left
 told '^ramus/run-left  conflicts with  topic|^topic  conflicts with  ramus/run-left'
 told '^  door  line'
 if git -C "$repo" merge-tree --write-tree topic ramus/run-left >/dev/null; then missed "the conflict that git finds"; fi
 
 say "the runs leave in one file, which stock git opens and another server takes in"
+picture=export
 shown "$ramus" export run:second -o "$work/second.bundle"
 git clone -q "$work/second.bundle" "$work/opened"
 git -C "$work/opened" diff --quiet HEAD "$(git -C "$repo" rev-parse ramus/run-second)" || missed "the branch in the file"
 tag=$(git -C "$work/opened" tag --list 'ramus/run-second/run/*' | tail -n 1)
 git -C "$work/opened" show "$tag:run.json" | grep -Eq '"caller": *"run:second"' || missed "the record of a run in the file"
+picture=import
 RAMUS_DATA=$work/other shown "$ramus" import "$work/second.bundle" --repo till --new
 told 'run:second .*on till'
 RAMUS_DATA=$work/other shown "$ramus" log second
 told 's37 .*sed -i|sed -i .*till\.sh'
 
 say "two agents do one task, and evidence decides"
+picture=tournament begins=12
 shown "$ramus" tournament "write a sign" --repo till --agents wordy,brief --name cup
 told '^1 +cup-2 +brief '
 told '^2 +cup-1 +wordy .*size'
+picture=take
 shown "$ramus" tournament take cup 2 --drop --here
 [ "$(at_base sign)" = open ] || missed "the sign of the winner"
 if git -C "$repo" rev-parse -q --verify refs/heads/ramus/run-cup-1 >/dev/null; then missed "no branch of the other one"; fi
+
+if [ -n "${PICTURES:-}" ]; then
+    say "a command that a rule of the base names waits for a person"
+    "$ramus" exec law --repo till -- 'mkdir -p .ramus; echo "rules: [{run: rm shelf/*, then: ask, reason: the shelf is for sale}]" >.ramus/rules.yaml'
+    "$ramus" merge law --here
+    "$ramus" exec clerk --repo till -- 'rm shelf/1' >"$work/clerk.log" 2>&1 &
+    clerk=$!
+    until_ok 30 grep -q 'waits for a person' "$work/clerk.log"
+    picture=ask as="\$$(quoted ramus exec clerk --repo till -- 'rm shelf/1')"
+    shown cat "$work/clerk.log"
+    picture=approve
+    shown "$ramus" approve "$(grep -Eo 'run:clerk/[0-9a-f-]+' "$work/clerk.log" | head -n 1)" --comment 'one is enough'
+    wait "$clerk" || missed "the command that was approved: $(cat "$work/clerk.log")"
+fi
 
 say "anybody can check that no run was changed or taken out"
 shown "$ramus" verify till
@@ -255,6 +313,7 @@ done | head -n 1 >"$work/unsigned"
 [ ! -s "$work/unsigned" ] || missed "a good signature of $(cat "$work/unsigned")"
 shown "$ramus" verify "$work/mirror" --key "$work/signers"
 git -C "$work/mirror" update-ref -d "$(git -C "$work/mirror" for-each-ref --format='%(refname)' --count=1 refs/ramus/runs/run-second)"
+picture=verify
 refused "$ramus" verify "$work/mirror" --key "$work/signers"
 told '^missing seal  run-second/'
 
@@ -267,6 +326,7 @@ standins="$standins $standby"
 tip=$(git -C "$repo" rev-parse ramus/run-left)
 at_standby() { [ "$(git -C "$work/second/repos/till.git" rev-parse ramus/run-left)" = "$tip" ]; }
 until_ok 60 at_standby
+picture=standby
 shown "$ramus" standby --status
 told '1 stand-by'
 kill -9 "$server"
@@ -274,6 +334,7 @@ wait "$server" 2>/dev/null || true
 server=
 rm -rf "$RAMUS_DATA"
 export RAMUS_DATA=$work/second
+picture=promote
 shown "$ramus" promote
 told 'this is the server now, in epoch 2'
 until_ok 30 "$ramus" ps
