@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/repotest"
 )
 
@@ -326,10 +328,14 @@ func TestAgent(t *testing.T) {
 }
 
 // TestRandom makes random histories of callers that write lines, rename the file, and reach the base in all ways. Each
-// line has its text from one step, which is the answer.
+// line has its text from one step, which is the answer. Its commit is that of stock git's blame, unless that is a squash.
 func TestRandom(t *testing.T) {
 	strategies := []gitd.Strategy{gitd.StrategyMerge, gitd.StrategyRebase, gitd.StrategySquash}
-	for seed := range uint64(4) {
+	seeds := uint64(4)
+	if os.Getenv("RAMUS_TEST") == "full" {
+		seeds = 40
+	}
+	for seed := range seeds {
 		w := newWorld(t)
 		r := rand.New(rand.NewPCG(seed, 3))
 		path, lines := "f0", []string{"first 0", "first 1", "first 2", "first 3", "first 4", "first 5"}
@@ -351,16 +357,20 @@ func TestRandom(t *testing.T) {
 			w.commit("main", fmt.Sprint("other ", i), map[string]string{fmt.Sprint("other", i): "x\n"})
 			w.merge(run, strategies[r.IntN(len(strategies))])
 		}
+		stock := stockBlame(t, w.repo, path)
 		for _, brief := range []bool{false, true} {
 			a := w.explain(path, 0, func(q *Question) { q.Brief = brief })
 			if len(a.Lines) != len(lines) {
 				t.Fatalf("seed %d: %d lines, want %d", seed, len(a.Lines), len(lines))
 			}
-			for _, l := range a.Lines {
+			for i, l := range a.Lines {
 				c := a.Causes[l.Cause]
 				got := ""
 				if c.Known() {
 					got = c.Run + " " + c.Step
+				}
+				if c.Commit != stock[i] && !slices.Contains(c.Squashes, stock[i]) {
+					t.Errorf("seed %d: %q is of %s (squashed by %v), stock git has %s", seed, l.Text, c.Commit, c.Squashes, stock[i])
 				}
 				if got != w.written[l.Text] {
 					t.Errorf("seed %d: %q is of %q, want %q", seed, l.Text, got, w.written[l.Text])
@@ -368,4 +378,18 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	}
+}
+
+// stockBlame returns the commit of each line of a file of main, as stock git has it.
+func stockBlame(t *testing.T, repo *gitd.Repo, path string) (list []gitd.Hash) {
+	t.Helper()
+	body := true // of the line before
+	for row := range strings.Lines(gittest.Run(t, repo.Dir(), "blame", "--line-porcelain", "main", "--", path)) {
+		if body {
+			hash, _, _ := strings.Cut(row, " ")
+			list = append(list, gitd.Hash(hash))
+		}
+		body = strings.HasPrefix(row, "\t")
+	}
+	return list
 }
