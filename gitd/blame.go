@@ -22,6 +22,7 @@ const TrailerSquashed = "Ramus-Squashed"
 // Bounds of [Repo.Blame].
 const (
 	blameBytes = 8 << 20 // of the file
+	blameLines = 100_000 // of an answer
 	blameCPU   = time.Minute
 	// blameGrafts bounds the grafts, because git reads them from a pipe.
 	blameGrafts = 500
@@ -47,7 +48,8 @@ type BlamedLine struct {
 }
 
 // Blame returns the lines of a file at a commit, each with the commit that it comes from, as git blame finds it:
-// through merges and through renames of the file. Returns [ErrTooLarge] for a file of more than 8 MiB.
+// through merges and through renames of the file. Returns [ErrTooLarge] for a file of more than 8 MiB, and for more than
+// 100,000 lines at once.
 func (r *Repo) Blame(ctx context.Context, rev, path string, o BlameOptions) ([]BlamedLine, error) {
 	lines, err := r.blame(ctx, rev, path, o)
 	if err != nil {
@@ -83,6 +85,8 @@ func (r *Repo) blame(ctx context.Context, rev, path string, o BlameOptions) ([]B
 		return []BlamedLine{}, nil
 	case from > have || to > have:
 		return nil, fmt.Errorf("it has %d lines: %w", have, ErrNotFound)
+	case to-from >= blameLines:
+		return nil, fmt.Errorf("%d lines are too many at once, at most %d: %w", to-from+1, blameLines, ErrTooLarge)
 	}
 
 	commit, err := r.resolve(ctx, rev)

@@ -165,7 +165,8 @@ func TestBlameSquash(t *testing.T) {
 // TestBlameRefuses asks for lines that are not there.
 func TestBlameRefuses(t *testing.T) {
 	r := newRepo(t)
-	commit(t, r, "main", "first", "f", "1\n2", "empty", "", "d/e", "x", "large", strings.Repeat("x\n", blameBytes/2+1))
+	commit(t, r, "main", "first", "f", "1\n2", "empty", "", "d/e", "x", "large", strings.Repeat("x\n", blameBytes/2+1),
+		"many", strings.Repeat("\n", blameLines+1))
 	for _, x := range []struct {
 		path     string
 		from, to int
@@ -175,6 +176,7 @@ func TestBlameRefuses(t *testing.T) {
 		{"f", 1, 3, ErrNotFound},
 		{"f", 2, 1, ErrInvalid}, {"f", -1, 1, ErrInvalid}, {"empty", 1, 1, ErrNotFound}, {"d", 0, 0, ErrInvalid},
 		{"none", 0, 0, ErrNotFound}, {"../f", 0, 0, ErrInvalid}, {"large", 1, 1, ErrTooLarge},
+		{"many", 0, 0, ErrTooLarge}, {"many", 1, blameLines + 1, ErrTooLarge}, {"many", 2, blameLines + 1, nil},
 	} {
 		_, err := r.Blame(t.Context(), "main", x.path, BlameOptions{From: x.from, To: x.to})
 		if !errors.Is(err, x.want) || (err == nil) != (x.want == nil) {
