@@ -202,7 +202,7 @@ var inside = map[string][]string{
 	"gateway/web": {"executor", "executor/acp", "executor/quota", "executor/record", "executor/secret",
 		"executor/tournament", "executor/transfer", "executor/upstream", "gateway/conversation", "gateway/credential", "gateway/engineer",
 		"gateway/evidence", "gateway/files", "gateway/links", "gateway/live", "gateway/lookup", "gateway/markup", "gateway/page", "gateway/render",
-		"gateway/route", "gateway/token", "gateway/workspace", "gitd"},
+		"gateway/route", "gateway/timeline", "gateway/token", "gateway/workspace", "gitd"},
 	"gateway/workspace": {"executor", "executor/record", "gateway/lookup", "gateway/route", "gitd"},
 
 	"gateway/conversation": {"executor", "executor/acp", "executor/agent", "executor/record", "gateway/lookup",

@@ -242,6 +242,8 @@ var expected = map[string]row{
 	"POST /workspaces/{workspace}/command":             {accessForm, "form", "/workspaces/run-subject/command", ""},
 	"GET /workspaces/{workspace}/runs/{run}":           {accessPage, "page", "/workspaces/run-subject/runs/x", ""},
 	"POST /workspaces/{workspace}/runs/{run}/{action}": {accessForm, "form", "/workspaces/run-subject/runs/x/none", ""},
+	"GET /workspaces/{workspace}/timeline":             {accessPage, "page", "/workspaces/run-subject/timeline", ""},
+	"POST /workspaces/{workspace}/timeline/rollback":   {accessForm, "form", "/workspaces/run-subject/timeline/rollback", ""},
 	"GET /tasks":                                       {accessPage, "page", "/tasks", ""},
 	"GET /tasks/{task}":                                {accessPage, "page", "/tasks/TASK", ""},
 	"POST /tasks/{task}/{action}":                      {accessForm, "form", "/tasks/TASK/none", ""},

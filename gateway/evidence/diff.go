@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -78,6 +80,22 @@ func (api *API) showDiff(c *route.Call, p *runPage, r record.Run, m *record.Mani
 		p.FilesNote += "; the diff is longer than a page can be, see the link below"
 	}
 	return nil
+}
+
+// DiffPart is the diff of one file, for a page. Its texts are clean.
+type DiffPart struct {
+	Name  string // both paths, as git names them
+	Lines []diffText
+}
+
+// ReadDiff returns the parts of a diff of git in the order of their names. It stops at the limits of a page. whole reports whether it
+// reached the end of the diff.
+func ReadDiff(r io.Reader) (list []DiffPart, whole bool, err error) {
+	parts, whole, err := readDiff(r)
+	for _, head := range slices.Sorted(maps.Keys(parts)) {
+		list = append(list, DiffPart{render.ClipClean(strings.TrimPrefix(head, "diff --git "), 500), parts[head]})
+	}
+	return list, whole, err
 }
 
 // diffHead returns the line with which git begins the diff of a file.

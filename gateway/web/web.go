@@ -138,6 +138,7 @@ func (api *API) setUp() {
 			{"/workspaces/{workspace}", "A workspace: conversation, shell, files, preview and activity",
 				api.workspacePage},
 			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
+			{"/workspaces/{workspace}/timeline", "The commands of a workspace, and the files that each left", api.timelinePage},
 			{"/tasks", "The tasks of the engineer", api.taskList},
 			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
 			{"/repos", "The repositories, and imports in progress", api.repoList},
@@ -178,6 +179,7 @@ func (api *API) Routes() []route.Route {
 	form("/workspaces/{workspace}/delete", "Delete a workspace, by its page", api.deleteWorkspace)
 	form("/workspaces/{workspace}/privacy", "Make a workspace private or show it, by its page", api.setPrivacy)
 	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
+	form("/workspaces/{workspace}/timeline/rollback", "Take a workspace back to a commit of its own, by its timeline", api.rollBack)
 	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
 	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
 	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)

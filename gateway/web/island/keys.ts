@@ -1,4 +1,4 @@
-// Keys: "/" goes to the search field, and g with a letter to a page. A person can switch single keys off in the settings.
+// Keys: "/" goes to the search field, g with a letter to a page, and "[" and "]" to the one before and after. A person can switch single keys off in the settings.
 
 const pages: Record<string, string> = { d: '/dashboard', w: '/workspaces', n: '/workspaces/new', t: '/tasks', r: '/repos', s: '/settings' };
 const prefix = document.documentElement.dataset.prefix ?? '';
@@ -10,6 +10,8 @@ addEventListener('keydown', e => {
   if (e.key === '/') {
     const field = document.querySelector<HTMLInputElement>('input[type="search"]');
     if (field) { e.preventDefault(); field.focus(); }
+  } else if (e.key === '[' || e.key === ']') {
+    document.querySelector<HTMLAnchorElement>(e.key === '[' ? 'a[rel=prev]' : 'a[rel=next]')?.click();
   } else if (e.key === 'g') {
     g = Date.now();
   } else if (Date.now() - g < 1200 && pages[e.key]) {
