@@ -319,3 +319,35 @@ func TestLargeBook(t *testing.T) {
 		t.Errorf("%t: the reason has %d bytes", known, len(last.Why))
 	}
 }
+
+// unaskedRuns are runs in which a program needs a person, and whose commands end with exit status 1.
+type unaskedRuns struct{ *runs }
+
+func (r unaskedRuns) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error] {
+	return func(yield func(record.Event, error) bool) {
+		if !yield(record.Event{Type: record.EventNote, Reason: record.NoteUnasked, Message: "May it run?"}, nil) {
+			return
+		}
+		for e, err := range r.runs.Events(ctx, run, after, follow) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestUnasked asks nobody in a try, whose exit status says nothing then.
+func TestUnasked(t *testing.T) {
+	repo, list := history(t, 1)
+	b, r := bisection(t, repo, list, 1)
+	b.Trier.Runs = unaskedRuns{r}
+	got, err := b.Trier.Try(t.Context(), bisect.Step{Commit: list[1]})
+	if err != nil || got.Result != bisect.Skip || !got.Unasked || got.Why != "nobody is asked in a try. May it run?" || *got.Exit != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, q := range r.started {
+		if !q.Unasked {
+			t.Errorf("%+v", q)
+		}
+	}
+}
