@@ -113,6 +113,8 @@ func TestShell(t *testing.T) {
 		"x() { git push; }":                          "x|git push",
 		"bash -c \"bash -c 'git push'\"":             "bash -c bash -c 'git push'|bash -c git push|git push",
 		"a\\\nb":                                     "ab",
+		"true # a b\ngit push":                       "true|git push",
+		"git\tpush\r\nz=1 Z9=2 a":                    "git push|a",
 		"git 'push":                                  "git push",
 		"find . -exec git push \\;":                  "find . -exec git push ;|. -exec git push ;|git push ;|push ;|;",
 		strings.Repeat("true;", maxCommands) + "git": strings.Repeat("true|", maxCommands) + "?",
