@@ -217,7 +217,9 @@ func (f *Fold) extend(to int64, more string) {
 	if int64(len(more)) == to-f.words.Span.To && int64(len(f.words.Text)) == f.words.Span.To-f.words.Span.From {
 		f.words.Text += more
 	}
-	f.words.Span.To, f.said = to, to
+	span := *f.words.Span // those who read a clone have the old one
+	span.To = to
+	f.words.Span, f.said = &span, to
 	f.changed[f.words] = true
 }
 
