@@ -154,7 +154,7 @@ done
 if git -C "$repo" show main:till.sh | grep -q 'total+price'; then missed "the fault"; fi
 
 say "since when is the till wrong? four containers look at the base at once"
-picture=bisect begins=6 ends=21
+picture=bisect begins=6 ends=30
 shown "$ramus" bisect main --good "$begin" -- make -s test
 told 'is the first bad commit \([1-3] rounds'
 told 'command +sed -i .*till\.sh'
@@ -169,7 +169,7 @@ git -C "$work/stock" bisect run make -s test >"$work/bisect.log" 2>&1 || missed 
 echo "git bisect run, one after the other, finds the same commit"
 
 say "since when is there a dot at $left, $top of the page? a browser looks"
-picture=page begins=6 ends=15
+picture=page begins=6 ends=24
 shown "$ramus" bisect first --spec "$work/page.yaml" --region "$((left - 20)),$((top - 20)),40,40"
 told 'is the first bad commit'
 told 'command +echo item 23 '

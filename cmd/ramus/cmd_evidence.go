@@ -21,9 +21,9 @@ import (
 
 func evidenceCommand() command {
 	var link, verified bool
-	var save string
+	var save, commit string
 	return command{
-		name: "evidence", args: "RUN [--json] [--link | --save DIR] [--verified]",
+		name: "evidence", args: "RUN [--json] [--link | --save DIR] [--verified | --commit SHA]",
 		short: "show the commands, changes and checks of a run, or save all its files",
 		long: `
 RUN is a run, or a caller for its latest run. The evidence is made when a run ends
@@ -36,11 +36,13 @@ expires. With --json it prints this link and one to the run's status.json.
 --save writes every file (outputs, artifacts, diff, journal, manifest) into a new
 folder, and checks each SHA-256.
 With --verified the exit status is 1 unless the run is verified. Continuous
-integration can use it before it takes over the changes of a run.`,
+integration can use it before it takes over the changes of a run. With --commit it is
+also 1 unless SHA is the last commit of the run (examples/evidence-check).`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&e.json, "json", false, "the manifest, as JSON")
 			fs.BoolVar(&link, "link", false, "print a signed link to the page")
 			fs.BoolVar(&verified, "verified", false, "exit with status 1 unless the run is verified")
+			fs.StringVar(&commit, "commit", "", "exit with status 1 unless the run is verified and this is its last `commit`")
 			fs.StringVar(&save, "save", "", "save all files into the new `folder`")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -70,10 +72,15 @@ integration can use it before it takes over the changes of a run.`,
 			default:
 				e.showEvidence(m)
 			}
-			if err == nil && verified && m.Verdict != record.VerdictVerified {
+			switch {
+			case err != nil:
+				return err
+			case (verified || commit != "") && m.Verdict != record.VerdictVerified:
 				return fmt.Errorf("%s is not verified: %s", m.Run, m.Verdict)
+			case commit != "" && string(m.Head) != commit:
+				return fmt.Errorf("%s says nothing about commit %s: its last one is %s", m.Run, e.oneLine(commit, 100), m.Head)
 			}
-			return err
+			return nil
 		},
 	}
 }

@@ -94,3 +94,38 @@ func TestWebExample(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidenceCheckExample checks the job that asks for evidence. It runs nothing of the pull request, and gives the script
+// the variables that it reads. The story "evidence" runs the script itself.
+func TestEvidenceCheckExample(t *testing.T) {
+	dir := filepath.Join("..", "..", "examples", "evidence-check")
+	text, err := os.ReadFile(filepath.Join(dir, "github-actions.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Timeout     int               `yaml:"timeout-minutes"`
+			Permissions map[string]string `yaml:"permissions"`
+			Steps       []struct {
+				Uses string            `yaml:"uses"`
+				With map[string]string `yaml:"with"`
+				Env  map[string]string `yaml:"env"`
+			} `yaml:"steps"`
+		} `yaml:"jobs"`
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	job := workflow.Jobs["evidence"]
+	if len(job.Steps) == 0 || job.Timeout == 0 || len(job.Permissions) != 1 || job.Permissions["contents"] != "read" ||
+		len(job.Steps[0].With) != 0 {
+		t.Fatalf("%+v", job)
+	}
+	last := job.Steps[len(job.Steps)-1]
+	for _, name := range []string{"RAMUS_URL", "RAMUS_TOKEN", "CHECK_COMMIT"} {
+		if last.Env[name] == "" {
+			t.Errorf("the job does not give the script %s", name)
+		}
+	}
+}
