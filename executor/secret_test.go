@@ -225,10 +225,19 @@ func TestSecretsThatComeBack(t *testing.T) {
 		Shell: `until [ -e /tmp/go ]; do sleep 0.01; done; while :; do for i in 1 2 3 4 5 6 7 8 9; do printenv CANARY >f$i; done; done`}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	res, err = w.x.Exec(t.Context(), record.Request{Caller: busy, Command: &record.Command{
-		Shell: `touch /tmp/go; until [ -s f9 ]; do sleep 0.01; done`}}, nil, nil)
-	if err != nil || res.Commit != "" {
-		t.Fatalf("%+v, %v", res, err)
+	// Each command is refused, or committed without the value if the process was too slow. Some are refused.
+	for tries := 0; ; tries++ {
+		res, err = w.x.Exec(t.Context(), record.Request{Caller: busy, Command: &record.Command{
+			Shell: `touch /tmp/go; rm -f f9; until [ -s f9 ]; do sleep 0.01; done`}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Commit == "" {
+			break
+		}
+		if w.noCanary(); tries == 20 {
+			t.Fatalf("each command was committed, the last one as %+v", res)
+		}
 	}
 	if !strings.Contains(res.Message, "could not be committed") || !strings.Contains(res.Message, "CANARY in") {
 		t.Errorf("the message is %q", res.Message)

@@ -66,7 +66,8 @@ func TestAnnounce(t *testing.T) {
 	site := httptest.NewServer(r)
 	t.Cleanup(site.Close)
 	git := &gitd.Server{Root: filepath.Join(dir, "repos")}
-	tried := make(chan struct{}, 1)
+	tried := make(chan struct{})
+	attempts := 0 // of the worker that fails
 	var a *announce.Announcer
 	git.Changed = func(repo string) { a.Changed(repo) }
 	if err := git.Open(t.Context()); err != nil {
@@ -83,9 +84,9 @@ func TestAnnounce(t *testing.T) {
 			Targets: []announce.Target{{Repo: "app", URL: site.URL + "/hook", Secret: secret},
 				{Repo: "none", URL: site.URL, Secret: secret}},
 			Sleep: func(ctx context.Context, _ time.Duration) error {
-				select {
-				case tried <- struct{}{}:
-				default:
+				if attempts++; attempts == 3 { // no attempt is under way when the process ends
+					close(tried)
+					<-ctx.Done()
 				}
 				return retry.Sleep(ctx, time.Millisecond)
 			}}
