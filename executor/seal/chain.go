@@ -130,8 +130,8 @@ func (c *Chain) write(ctx context.Context, repo *gitd.Repo, ref, sum string, bef
 }
 
 // link returns a link.
-func (c *Chain) link(before gitd.Hash, subject string, entries []Entry) gitd.NewCommit {
-	n := gitd.NewCommit{Author: c.Bot, Committer: c.Bot, When: c.Now(), Message: message(subject, entries), Signer: c.Signer}
+func (c *Chain) link(before gitd.Hash, subject string, entries []Entry, with ...gitd.Ref) gitd.NewCommit {
+	n := gitd.NewCommit{Author: c.Bot, Committer: c.Bot, When: c.Now(), Message: message(subject, entries, with...), Signer: c.Signer}
 	if before != "" {
 		n.Parents = []gitd.Hash{before}
 	}
@@ -203,19 +203,31 @@ func (c *Chain) Import(ctx context.Context, repo *gitd.Repo, runs []gitd.Ref, up
 	return err
 }
 
-// append adds entries to a chain whose turn is held, in one move with further updates. Returns the last link.
+// withOf returns the refs that updates make and that are no runs.
+func withOf(updates []gitd.RefUpdate) []gitd.Ref {
+	var list []gitd.Ref
+	for _, u := range updates {
+		if u.New != "" && !strings.HasPrefix(u.Name, record.RunsPrefix+"/") {
+			list = append(list, gitd.Ref{Name: u.Name, Hash: u.New})
+		}
+	}
+	return list
+}
+
+// append adds entries to a chain whose turn is held, in one move with further updates. The first link names the refs that
+// these make, for Finish. Returns the last link.
 func (c *Chain) append(ctx context.Context, repo *gitd.Repo, before gitd.Hash, subject string, entries []Entry,
 	also ...gitd.RefUpdate) (gitd.Hash, error) {
 	if len(entries)+len(also) == 0 {
 		return before, nil
 	}
-	last := before
+	last, with := before, withOf(also)
 	for some := range slices.Chunk(entries, perLink) {
-		h, err := repo.WriteCommit(ctx, c.link(last, subject, some))
+		h, err := repo.WriteCommit(ctx, c.link(last, subject, some, with...))
 		if err != nil {
 			return "", err
 		}
-		last = h
+		last, with = h, nil
 	}
 	updates := also
 	if last != before {
@@ -224,69 +236,115 @@ func (c *Chain) append(ctx context.Context, repo *gitd.Repo, before gitd.Hash, s
 	return last, repo.Update(ctx, updates...)
 }
 
-// Prune names seals that are about to be removed. It is durable when Prune returns. Nothing happens in a repository
-// without a chain.
+// Prune names seals that are about to be removed. It is durable when Prune returns. A seal whose ref moved since the seals
+// were listed is not named, because it stays. Nothing happens in a repository without a chain.
 func (c *Chain) Prune(ctx context.Context, repo *gitd.Repo, seals []gitd.Ref) error {
 	turn := c.turn(repo.Name())
 	turn.Lock()
 	defer turn.Unlock()
-	entries := make([]Entry, len(seals))
-	for i, s := range seals {
-		entries[i] = Entry{Kind: Pruned, Commit: s.Hash, Ref: s.Name}
+	refs, err := repo.Refs(ctx, record.RunsPrefix)
+	if err != nil {
+		return err
+	}
+	at := make(map[string]gitd.Hash, len(refs))
+	for _, r := range refs {
+		at[r.Name] = r.Hash
+	}
+	var entries []Entry
+	for _, s := range seals {
+		if at[s.Name] == s.Hash {
+			entries = append(entries, Entry{Kind: Pruned, Commit: s.Hash, Ref: s.Name})
+		}
 	}
 	for range attempts {
 		before, err := head(ctx, repo)
 		if err != nil || before == "" {
 			return err
 		}
-		if _, err = c.append(ctx, repo, before, fmt.Sprintf("Prune %d runs", len(seals)), entries); !errors.Is(err, gitd.ErrConflict) {
+		if _, err = c.append(ctx, repo, before, fmt.Sprintf("Prune %d runs", len(entries)), entries); !errors.Is(err, gitd.ErrConflict) {
 			return err
 		}
 	}
 	return fmt.Errorf("%s moves all the time: %w", Ref, gitd.ErrConflict)
 }
 
-// Finish moves the refs of the runs that the last link of a repository seals or imports, if a kill came between the chain and
-// the refs. It is called when a server starts, before anything else seals.
+// Finish moves the refs of the runs that the last links of a repository seal or import, if a kill came between the chain and
+// the refs. An import also gets its branch. A link that no signer made moves nothing. Finish is called when a server starts,
+// before anything else seals.
 func (c *Chain) Finish(ctx context.Context, repo *gitd.Repo) error {
-	h, err := head(ctx, repo)
-	if err != nil || h == "" {
+	at, err := head(ctx, repo)
+	if err != nil {
 		return err
 	}
-	link, err := repo.CheckCommit(ctx, h, nil)
-	if err != nil {
-		return fmt.Errorf("cannot read the last seal of %s: %w", repo.Name(), err)
-	}
-	entries, err := parseEntries(link.Message)
-	if err != nil {
-		return nil // Check names a damaged link
-	}
-	for _, e := range entries {
-		if err := finish(ctx, repo, e); err != nil {
+	for at != "" {
+		link, err := repo.CheckCommit(ctx, at, c.Signers())
+		if err != nil {
+			return fmt.Errorf("cannot read the last seal of %s: %w", repo.Name(), err)
+		}
+		entries, err := parseEntries(link.Message)
+		if err != nil || link.Fault != nil && len(c.Signers()) > 0 {
+			return nil // Check names a damaged link
+		}
+		// The refs of an import move in the order of its links, those of its branch first. If the last links lack none, the ones
+		// before them lack none either.
+		moved, err := finishLink(ctx, repo, entries, parseWith(link.Message))
+		if err != nil || !moved || len(link.Parents) != 1 {
 			return err
 		}
+		at = link.Parents[0]
 	}
 	return nil
 }
 
-// finish carries out the entry of the last link, unless that is done.
-func finish(ctx context.Context, repo *gitd.Repo, e Entry) error {
+// finishLink carries out a link. Reports whether it imports a run that was missing, so that the link before it may be part
+// of the same import.
+func finishLink(ctx context.Context, repo *gitd.Repo, entries []Entry, with []gitd.Ref) (moved bool, err error) {
+	for _, e := range slices.Backward(entries) {
+		done, err := finish(ctx, repo, e)
+		if err != nil {
+			return false, err
+		}
+		moved = moved || done && e.Kind == Import
+	}
+	if !moved {
+		return false, nil
+	}
+	for _, w := range with {
+		if err := restore(ctx, repo, w); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// restore makes a ref that is missing.
+func restore(ctx context.Context, repo *gitd.Repo, w gitd.Ref) error {
+	_, err := repo.Resolve(ctx, w.Name)
+	if !errors.Is(err, gitd.ErrNotFound) {
+		return err
+	}
+	none := gitd.Hash("")
+	return repo.Update(ctx, gitd.RefUpdate{Name: w.Name, New: w.Hash, Old: &none})
+}
+
+// finish carries out an entry, unless that is done. Reports whether the ref moved.
+func finish(ctx context.Context, repo *gitd.Repo, e Entry) (moved bool, err error) {
 	at, err := repo.Resolve(ctx, e.Ref)
 	if errors.Is(err, gitd.ErrNotFound) {
 		at, err = "", nil
 	}
 	if err != nil || at == e.Commit {
-		return err
+		return false, err
 	}
 	made, err := repo.CheckCommit(ctx, e.Commit, nil)
 	if err != nil {
-		return ignoreMissing(err)
+		return false, ignoreMissing(err)
 	}
 	follows := e.Kind == Sealed && at != "" && len(made.Parents) > 0 && made.Parents[0] == at
 	if follows || e.Kind == Import && at == "" {
-		return repo.Update(ctx, gitd.RefUpdate{Name: e.Ref, New: e.Commit, Old: &at})
+		return true, repo.Update(ctx, gitd.RefUpdate{Name: e.Ref, New: e.Commit, Old: &at})
 	}
-	return nil
+	return false, nil
 }
 
 // ignoreMissing returns nil for [gitd.ErrNotFound].

@@ -53,10 +53,17 @@ type Link struct {
 
 var trailers = map[Kind]string{Sealed: TrailerSeal, Pruned: TrailerPruned, Adopted: TrailerAdopted, Import: TrailerImport}
 
-// message returns the message of a link.
-func message(subject string, entries []Entry) string {
+// message returns the message of a link. The refs that move together with the entries are no trailers, because a branch may be
+// deleted later.
+func message(subject string, entries []Entry, with ...gitd.Ref) string {
 	var b strings.Builder
 	b.WriteString(subject + "\n\n")
+	for _, w := range with {
+		fmt.Fprintf(&b, "with %s %s\n", w.Hash, w.Name)
+	}
+	if len(with) > 0 {
+		b.WriteString("\n")
+	}
 	for _, e := range entries {
 		b.WriteString(strings.TrimSpace(fmt.Sprintf("%s: %s %s %s", trailers[e.Kind], e.Commit, e.Ref, e.Manifest)) + "\n")
 	}
@@ -95,6 +102,18 @@ func parseEntries(message string) ([]Entry, error) {
 		return nil, fmt.Errorf("it names no seal")
 	}
 	return list, nil
+}
+
+// parseWith returns the refs that moved together with the entries of a link.
+func parseWith(message string) []gitd.Ref {
+	var list []gitd.Ref
+	for line := range strings.Lines(message) {
+		words := strings.Split(strings.TrimRight(line, "\n"), " ")
+		if len(words) == 3 && words[0] == "with" && gitd.CheckHash(gitd.Hash(words[1])) == nil && gitd.CheckRef(words[2]) == nil {
+			list = append(list, gitd.Ref{Name: words[2], Hash: gitd.Hash(words[1])})
+		}
+	}
+	return list
 }
 
 // after returns the link that a seal names as the one before its own. Returns "" if it names none.
