@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// Push is a push with options (git push -o) that changed refs.
+// Push is a push that changed refs, with options (git push -o) or of a repository that [Server.Listens] names.
 type Push struct {
 	Repo    string
 	Grant   Grant // of the person who pushed
@@ -48,7 +48,7 @@ func (s *Server) takesOptions(a access) bool {
 
 // hasWork reports whether work follows the report of a push that git received.
 func (p *push) hasWork() bool {
-	return p.a.options && p.accepted && (len(p.request.Options) > 0 || slices.ContainsFunc(p.request.Commands, isAsk))
+	return p.a.options && p.accepted && (p.listens || len(p.request.Options) > 0 || slices.ContainsFunc(p.request.Commands, isAsk))
 }
 
 // isAsk reports whether a command asks for work by the name of its ref.
@@ -63,7 +63,8 @@ func asksForWork(ref string) bool {
 // gets the report later, when the work has begun, because it ends with the report. Some clients with side bands end with
 // the report, too. The refs that asked for work are gone by then, so that the next push can ask again.
 func (p *push) sendGitReport(ctx context.Context, report *gitReport) error {
-	if p.accepted = report.accepted(); !p.hasWork() {
+	p.accepted = report.accepted()
+	if !p.hasWork() {
 		return report.send(p.out)
 	}
 	p.done = p.changes(ctx)

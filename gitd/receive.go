@@ -32,6 +32,8 @@ type push struct {
 	out     io.Writer
 	// accepted is set if git changed refs.
 	accepted bool
+	// listens is set if work may follow without options.
+	listens bool
 	// done has the changes, if work follows.
 	done Push
 	// report is that of git, if it is sent after the work has begun.
@@ -107,8 +109,9 @@ func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
 	}
 	defer release()
 
-	// Git receives the push, unless it is of the simple kind that the server receives itself.
-	if sent, ok := store.Bytes(); ok && stats.Objects > 0 {
+	// Git receives the push, unless it is of the simple kind that the server receives itself, and no work follows.
+	p.listens = a.options && s.Listens != nil && s.Listens(ctx, a.name)
+	if sent, ok := store.Bytes(); ok && !p.listens && stats.Objects > 0 {
 		received, err := p.receiveInProcess(ctx, sent[begin:])
 		if err != nil {
 			return p.fail(err)

@@ -68,6 +68,9 @@ type Server struct {
 	// no more to show, or when ctx ends because the client has gone. Nil means that no push may have options. It may be
 	// set like LFS.
 	Pushed func(ctx context.Context, p Push, out io.Writer)
+	// Listens reports whether Pushed is called after pushes to a repository without options, too. Nil means never. It may be
+	// set like LFS.
+	Listens func(ctx context.Context, repo string) bool
 	// Veil returns the veil over a repository for the bearer of a token or a key, or nil. Nil means that refs belong to
 	// nobody. It may be set like LFS.
 	Veil func(g Grant, repo string) Veil

@@ -179,7 +179,7 @@ func (i *installation) openPrivacy(ctx context.Context, options people.Options) 
 	i.git.Workspaces = &sshdoor.Door{Executor: i.executor, Veil: i.privacy.Veil, Log: i.log}
 	starter := &pushed.Starter{Executor: i.executor, Find: &lookup.Lookup{Executor: i.executor, Git: i.git}, Veil: i.privacy.Veil,
 		Log: i.log}
-	i.git.Pushed = starter.Start
+	i.git.Pushed, i.git.Listens = starter.Start, starter.Listens
 	return nil
 }
 

@@ -42,6 +42,7 @@ func (s *Starter) Start(ctx context.Context, p gitd.Push, out io.Writer) {
 			ask.Task = testTask
 		}
 	}
+	s.startEvents(ctx, who, p, show)
 	if err == nil && !ask.None() {
 		err = s.start(ctx, who, p, ask, show)
 	}

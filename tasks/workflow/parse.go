@@ -36,8 +36,10 @@ const (
 
 // Keys of the mappings in a workflow file. The JSON Schema and the reference have the same, and tests compare them.
 var (
-	workflowKeys = []string{"id", "description", "repo", "concurrency", "input", "start", "nodes", "transitions"}
+	workflowKeys = []string{"id", "description", "repo", "on", "concurrency", "input", "start", "nodes", "transitions"}
 	repoKeys     = []string{"id", "base_branch", "merge_on_success", "merge_strategy"}
+	onKeys       = []string{"push"}
+	pushKeys     = []string{"branches"}
 	groupKeys    = []string{"group", "cancel_previous"}
 	inputKeys    = []string{"type", "required", "default", "description"}
 	nodeKeys     = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params",
@@ -295,6 +297,14 @@ func (p *parsing) workflow(root *document.Value) {
 	p.repo(root.Get("repo"))
 	p.concurrency(root.Get("concurrency"))
 	p.inputs = p.declared(root.Get("input"))
+	if on := root.Get("on"); on != nil {
+		p.On = readOn(p.Document, on)
+		for _, in := range p.inputs {
+			if in.Required {
+				p.At(on, "a push gives no inputs, and the input %s is required; give it a default", in.Name)
+			}
+		}
+	}
 
 	list := root.Get("nodes")
 	items := p.List(list, "nodes")

@@ -135,6 +135,8 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 	}{
 		{"workflow", workflowKeys, s.Properties},
 		{"repo", repoKeys, inner(s.Properties, "repo")},
+		{"on", onKeys, inner(s.Properties, "on")},
+		{"push", pushKeys, inner(inner(s.Properties, "on"), "push")},
 		{"concurrency", groupKeys, inner(s.Properties, "concurrency")},
 		{"input", inputKeys, inner(s.Properties, "input")},
 		{"node", nodeKeys, node},

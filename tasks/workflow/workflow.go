@@ -17,6 +17,8 @@ type Workflow struct {
 	Repo RepoSpec
 	// Concurrency says which runs do not work at the same time.
 	Concurrency Concurrency
+	// On says which events start the workflow.
+	On On
 
 	file        string
 	source      string

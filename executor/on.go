@@ -1,0 +1,8 @@
+package executor
+
+import "github.com/ramus-dev/ramus/tasks/workflow"
+
+// EventsOf returns the events that start the workflow of a file. The rest of the file is not checked.
+func (x *Executor) EventsOf(file string, text []byte) (workflow.On, error) {
+	return workflow.ReadOn(file, text)
+}
