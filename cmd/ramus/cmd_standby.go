@@ -182,7 +182,12 @@ type leaderConn struct {
 func (l *leaderConn) Next(ctx context.Context, have standby.Have) (standby.Round, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return l.client.NextRound(ctx, have)
+	r, err := l.client.NextRound(ctx, have)
+	var p *route.Problem
+	if errors.As(err, &p) && (p.Kind == route.KindConflict || p.Kind == route.KindDenied || p.Kind == route.KindUnauthorized) {
+		err = fmt.Errorf("%w: %w", standby.ErrRefused, err)
+	}
+	return r, err
 }
 
 func (l *leaderConn) File(ctx context.Context, session, path string, from int64, w io.Writer) error {

@@ -48,7 +48,7 @@ type Follower struct {
 	Name, URL string
 	Git       *gitd.Server // over the repositories of Data, used by nobody else
 	From      Server
-	// RetryEvery is the wait after a failure, 500 ms if zero.
+	// RetryEvery is the wait after a failure, 500 ms if zero. It doubles with each refusal of the server, up to 64 times.
 	RetryEvery time.Duration
 	Log        *slog.Logger
 	Now        func() time.Time // nil means time.Now
@@ -209,7 +209,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		return err
 	}
 	f.have = Have{Name: f.Name, URL: f.URL, Epoch: f.Source.Epoch, EpochID: f.Source.EpochID}
-	failed := false
+	wait, said := f.RetryEvery, ""
 	for ctx.Err() == nil {
 		err := f.step(ctx)
 		if ctx.Err() != nil {
@@ -222,26 +222,39 @@ func (f *Follower) Run(ctx context.Context) error {
 		}
 		f.mu.Unlock()
 		if err == nil {
-			failed = false
+			wait, said = f.RetryEvery, ""
 			continue
 		}
 		if errors.Is(err, errAhead) {
 			return err
 		}
-		if !failed {
+		if said == "" || errors.Is(err, ErrRefused) && err.Error() != said {
 			f.Log.Warn("cannot follow", "of", f.Source.Of, "err", err)
+			said = err.Error()
 		}
-		failed = true
 		f.have.Session, f.have.Round = "", 0 // everything again
-		retry := time.NewTimer(f.RetryEvery)
+		retry := time.NewTimer(wait)
 		select {
 		case <-retry.C:
 		case <-ctx.Done():
 		}
 		retry.Stop()
+		wait = f.nextWait(wait, err)
 	}
 	return nil
 }
+
+// nextWait returns the wait after the next failure.
+func (f *Follower) nextWait(wait time.Duration, err error) time.Duration {
+	if !errors.Is(err, ErrRefused) {
+		return f.RetryEvery
+	}
+	return min(2*wait, 64*f.RetryEvery)
+}
+
+// ErrRefused means that the server refuses this stand-by, for example because standby.allow is not set there. Only a person
+// can change that.
+var ErrRefused = errors.New("the server refuses this stand-by")
 
 // errAhead means that the follower has a higher epoch than the server.
 var errAhead = fmt.Errorf("%w: the server has a lower epoch than this folder", record.ErrConflict)
