@@ -114,6 +114,10 @@ func (f *Fold) clone() *Fold {
 		own.Entries = make([]*Entry, len(t.Entries))
 		for i, e := range t.Entries {
 			entry := *e
+			if e.Span != nil { // the fold changes it in place
+				span := *e.Span
+				entry.Span = &span
+			}
 			own.Entries[i] = &entry
 		}
 		c.Turns = append(c.Turns, &own)

@@ -9,11 +9,14 @@ import (
 )
 
 // TestMemory reads a run again and again while it works. Each time it is as if its journal was read from the beginning.
+// A fold that was read does not change any more, because a page may still be made of it.
 func TestMemory(t *testing.T) {
 	all := told("one")
 	for _, ahead := range []int64{0, 1, 5} { // bytes that the agent has said since the last event
 		var m Memory
 		open := int64(0)
+		var last *Fold
+		before := ""
 		for n, e := range all.events {
 			now := &story{run: all.run, events: all.events[:n+1], words: map[int64]string{}}
 			now.run.State = record.StateSubmitted
@@ -35,6 +38,10 @@ func TestMemory(t *testing.T) {
 				if f, err = m.read(t.Context(), now, now.run); err != nil {
 					t.Fatal(err)
 				}
+				if last != nil && encode(t, last.Turns) != before {
+					t.Fatalf("event %d, %d bytes ahead: an earlier fold is now %s, was %s", n, ahead, encode(t, last.Turns), before)
+				}
+				last, before = f, encode(t, f.Turns)
 			}
 			if got, want := encode(t, f.Turns), encode(t, whole(t, now).Turns); got != want {
 				t.Fatalf("event %d, %d bytes ahead\n got %s\nwant %s", n, ahead, got, want)
