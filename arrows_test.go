@@ -144,7 +144,7 @@ var inside = map[string][]string{
 		"executor/record", "executor/seal", "executor/replay", "executor/secret", "executor/standby", "executor/trial",
 		"gateway", "gateway/conversation", "gateway/credential", "gateway/engineer", "gateway/evidence", "gateway/export", "gateway/mcp", "gateway/past",
 		"gateway/preview", "gateway/route", "gateway/session", "gateway/signin", "gateway/standby", "gateway/terminal",
-		"gateway/token", "gateway/trigger", "gateway/workspace", "gitd"},
+		"gateway/token", "gateway/trigger", "gitd"},
 	"gateway/engineer": {"executor", "executor/record", "executor/upstream", "gateway/catalog", "gateway/collision", "gateway/forge",
 		"gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route",
 		"gateway/slack", "gateway/ticket", "gitd"},

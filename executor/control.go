@@ -187,15 +187,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 			return record.Request{}, err
 		}
 	default:
-		repo, err := x.Git.Repo(r.Repo)
-		if err != nil {
-			return record.Request{}, err
-		}
-		ref, err := repo.Resolve(ctx, record.RunRef(r.Caller, r.ID))
-		if err != nil {
-			return record.Request{}, err
-		}
-		files, err := x.runFiles(ctx, repo, ref)
+		files, err := x.keptFiles(ctx, r)
 		if err != nil {
 			return record.Request{}, err
 		}

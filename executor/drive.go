@@ -487,6 +487,19 @@ func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd
 	return nil
 }
 
+// keptFiles returns the files that the record of a run has.
+func (x *Executor) keptFiles(ctx context.Context, r record.Run) (runFiles, error) {
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return runFiles{}, err
+	}
+	ref, err := repo.Resolve(ctx, record.RunRef(r.Caller, r.ID))
+	if err != nil {
+		return runFiles{}, err
+	}
+	return x.runFiles(ctx, repo, ref)
+}
+
 func (x *Executor) runFiles(ctx context.Context, repo *gitd.Repo, ref gitd.Hash) (runFiles, error) {
 	files := runFiles{Sub: map[string]string{}}
 	entries, err := repo.Tree(ctx, string(ref), "", true)

@@ -103,13 +103,22 @@ func newestUntil(log []gitd.Commit, when time.Time) gitd.Hash {
 	return ""
 }
 
-// ForkStart returns a fork with the commit at which it begins. The commit of f may be the name of a step, see
-// [record.Fork].
-func (x *Executor) ForkStart(ctx context.Context, f record.Fork) (record.Fork, error) {
+// ForkStart is the beginning of a fork.
+type ForkStart struct {
+	Of     string    // the other caller
+	Commit gitd.Hash // where it begins
+	// Repo and Base are the repository and the base of the other caller.
+	Repo, Base string
+	// Memory is the memory of the agents at that time. It is empty if they had none.
+	Memory gitd.Hash
+}
+
+// ForkStart returns where a fork would begin. The commit of f may be the name of a step, see [record.Fork]. Nothing is
+// changed.
+func (x *Executor) ForkStart(ctx context.Context, f record.Fork) (ForkStart, error) {
 	p := &plan{x: x}
 	if err := p.setFork(ctx, f); err != nil {
-		return f, err
+		return ForkStart{}, err
 	}
-	f.Of, f.Commit = p.run.Fork.Of, p.start
-	return f, nil
+	return ForkStart{Of: p.run.Fork.Of, Commit: p.start, Repo: p.run.Repo, Base: p.run.Base, Memory: p.state}, nil
 }

@@ -48,6 +48,9 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 	if r, err = cleanRequest(x.Secrets, r); err != nil {
 		return nil, err
 	}
+	if err := x.setWorkflowOf(ctx, &r); err != nil {
+		return nil, err
+	}
 	if err := checkRequest(r); err != nil {
 		return nil, err
 	}

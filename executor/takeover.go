@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -74,6 +75,29 @@ func (p *plan) takeOver(ctx context.Context, r record.Request) error {
 		return err
 	}
 	p.run.Start, p.run.Head = tip, tip
+	return nil
+}
+
+// setWorkflowOf gives a request that begins at a node of another run, and that has no work, the workflow of that run.
+func (x *Executor) setWorkflowOf(ctx context.Context, r *record.Request) error {
+	if r.Of == "" || r.From == "" || r.Workflow != "" || r.File != "" || r.Command != nil || r.Task != nil ||
+		r.Agent != nil || r.Terminal != nil {
+		return nil
+	}
+	of, err := x.Run(ctx, r.Of)
+	if err != nil {
+		return err
+	}
+	if of.Kind != record.KindWorkflow || of.Imported != nil {
+		return fmt.Errorf("cannot begin %s at %.100q: %w request: only a workflow of this server can begin at a node; "+
+			"`ramus fork` begins before a step of other work", of.Name(), r.From, record.ErrInvalid)
+	}
+	files, err := x.keptFiles(ctx, of)
+	if err != nil {
+		return fmt.Errorf("cannot read the workflow of %s: %w", of.Name(), err)
+	}
+	r.Workflow, r.Sub = files.Workflow, files.Sub
+	r.Repo, r.Base = cmp.Or(r.Repo, of.Repo), cmp.Or(r.Base, of.Base)
 	return nil
 }
 

@@ -109,6 +109,7 @@ var expected = map[string]row{
 	"POST /api/runs/{run}/undo":                  {route.AccessWrite, "repo", "/api/runs/RUN/undo", `{"dry":true}`},
 	"POST /api/runs/{run}/pick":                  {route.AccessWrite, "repo", "/api/runs/RUN/pick", `{"dry":true}`},
 	"POST /api/runs/{run}/replay":                {route.AccessWrite, "repo", "/api/runs/RUN/replay", `{"dry":true}`},
+	"POST /api/forks":                            {route.AccessWrite, "repo", "/api/forks", `{"of":"run:subject","dry":true}`},
 	"GET /api/runs/{run}/replay":                 {route.AccessRead, "repo", "/api/runs/RUN/replay", ""},
 	"GET /api/runs/{run}/export":                 {route.AccessRead, "repo", "/api/runs/RUN/export", ""},
 	"GET /api/callers/{caller}/export":           {route.AccessRead, "repo", "/api/callers/run:subject/export", ""},

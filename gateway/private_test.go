@@ -248,6 +248,7 @@ func (h *hidden) ways() (list []way) {
 		"/api/callers/new/exec": {`{"fork":{"of":"run:umbra"},"command":{"shell":"true"}}`},
 		"/api/bisect": {`{"of":"run:umbra","command":{"shell":"true"},"dry":true}`,
 			`{"of":"main","repo":"team/app","good":"main","bad":"` + head + `","command":{"shell":"true"},"dry":true}`},
+		"/api/forks":      {`{"of":"run:umbra"}`, `{"of":"` + h.Last + `@exec","dry":true}`},
 		"/api/workspaces": {`{"from":"run-umbra"}`, `{"repository":"team/app","base":"ramus/run-umbra"}`},
 		"/api/runs":       {`{"repo":"team/app","base":"ramus/run-umbra","command":{"shell":"true"}}`}} {
 		for _, body := range bodies {

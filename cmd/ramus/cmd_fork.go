@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/workspace"
-	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gateway/past"
 )
 
 func forkCommand() command {
-	var asJSON bool
+	var q past.Fork
 	return command{
 		name: "fork", args: "CALLER[@STEP|@COMMIT] [NAME]",
 		short: "begin a new caller at a step of another one",
@@ -25,40 +23,45 @@ CALLER@STEP the last step of that name. Nothing of the other caller changes.
   ramus fork otter@turn-2
   ramus agent again --fork otter@turn-2 -- "the same, without a new dependency"
 
-A workflow begins again at a node with "ramus run FILE --of RUN --from NODE", in a new
+A workflow begins again at a node with "ramus run --of RUN --from NODE", in a new
 branch, with the results of the nodes before it.`,
-		set: func(fs *flag.FlagSet, _ *env) {
-			fs.BoolVar(&asJSON, "json", false, "as JSON")
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&q.Dry, "dry", false, "show where it would begin, and begin nothing")
+			fs.BoolVar(&e.json, "json", false, "the result as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			c, err := e.clientFor(ctx, args, 1, 2, "CALLER")
 			if err != nil {
 				return err
 			}
-			var f *record.Fork
-			if err := (&forkFlag{&f}).Set(args[0]); err != nil {
-				return usage("%s: %v", args[0], err)
+			if q.Of = args[0]; len(args) == 2 {
+				q.Name = args[1]
 			}
-			of, run, ofRun := strings.Cut(f.Of, "/")
-			st, err := c.Caller(ctx, of)
+			plan := q
+			plan.Dry = true
+			f, err := c.Fork(ctx, plan)
 			if err != nil {
 				return err
 			}
-			if ofRun && f.Commit != "" {
-				f.Commit = gitd.Hash(run + "/" + string(f.Commit))
+			memory := ""
+			if f.Memory != "" {
+				memory = ", with the memory of its agents"
 			}
-			w := workspace.Wish{From: st.Caller.Slug(), Commit: f.Commit}
-			if len(args) == 2 {
-				w.Name = args[1]
+			fmt.Fprintf(e.err, "forking %s at %s%s\n  %s\n", f.Of, short(string(f.Commit)), memory, e.oneLine(f.Subject, 120))
+			if !q.Dry {
+				q.Asker = asker(ctx, e)
+				if f, err = c.Fork(ctx, q); err != nil {
+					return err
+				}
 			}
-			made, err := c.CreateWorkspace(ctx, w)
-			if err != nil {
-				return err
+			switch _, name, _ := strings.Cut(f.Caller, ":"); {
+			case e.json:
+				return e.writeJSON(f)
+			case q.Dry:
+				fmt.Fprintln(e.out, f.Commit)
+			default:
+				fmt.Fprintf(e.out, "%s on %s, branch %s\n", e.colour("1", name), e.oneLine(f.Repo, 100), f.Branch)
 			}
-			if asJSON {
-				return e.writeJSON(made)
-			}
-			fmt.Fprintf(e.out, "%s on %s, branch %s\n", e.colour("1", made.Name), e.oneLine(made.Repository, 100), made.Branch)
 			return nil
 		},
 	}

@@ -28,12 +28,15 @@ func runCommand() command {
 		fromBase, detached bool
 	)
 	return command{
-		name: "run", args: "FILE [--repo NAME] [--input K=V]… [--from NODE [--of RUN]]",
+		name: "run", args: "[FILE] [--repo NAME] [--input K=V]… [--from NODE [--of RUN]]",
 		short: "run a workflow and show its progress",
 		long: `
 FILE is a workflow on this machine ("-" is standard input), or with --in-repo a
 path in the repository's base. The run gets a branch of its own, ramus/run-ID,
 with a commit for every command that changed files.
+
+With --of and --from the workflow of that run begins again at a node or a step, and
+needs no FILE. The results of the steps before it are taken over.
 
 The command prints the result at the end, and the line that clones the branch. The
 exit status is 0 if the run is complete or waits for a person, and 1 if it failed.
@@ -57,14 +60,22 @@ An interrupt stops the run and commits its changes so far.`,
 			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if err := want(args, 1, 1, "FILE"); err != nil {
-				return err
-			}
 			if r.Of != "" && r.From == "" {
 				return usage("--of needs --from, the node to start at")
 			}
-			if err := setWorkflow(ctx, e, &r, args[0], fromBase); err != nil {
+			least := 1
+			if r.Of != "" && r.From != "" {
+				least = 0
+			}
+			if err := want(args, least, 1, "FILE"); err != nil {
 				return err
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+				if err := setWorkflow(ctx, e, &r, name, fromBase); err != nil {
+					return err
+				}
 			}
 			if len(inputs) > 0 {
 				r.Input = inputs
@@ -82,7 +93,7 @@ An interrupt stops the run and commits its changes so far.`,
 			r.Asker = asker(ctx, e)
 			run, err := c.Submit(ctx, r)
 			if err != nil {
-				return withName(err, args[0], fromBase)
+				return withName(err, name, fromBase)
 			}
 			o.json = e.json
 			if detached {
@@ -138,7 +149,7 @@ func (e *env) begun(run record.Run) error {
 // withName replaces the name that a sent file has on the server by the name that the person gave.
 func withName(err error, name string, fromBase bool) error {
 	var p *route.Problem
-	if errors.As(err, &p) && !fromBase {
+	if errors.As(err, &p) && !fromBase && name != "" {
 		for i := range p.Problems {
 			if p.Problems[i].File == "workflow.yaml" {
 				p.Problems[i].File = name

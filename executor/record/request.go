@@ -10,7 +10,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Request asks for a run. Exactly one of Workflow, File, Command, Task, Agent and Terminal is set.
+// Request asks for a run. Exactly one of Workflow, File, Command, Task, Agent and Terminal is set. With Of and From none
+// needs to be, which means the workflow of that run.
 type Request struct {
 	// Key makes the request idempotent. A second request with the same caller and key finds the first one's run. Without a
 	// caller it is a second request of the same asker in the same repository. Key becomes the run's ID. If it is empty, the ID is random.

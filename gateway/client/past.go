@@ -161,3 +161,8 @@ func (c *Client) JudgeTournament(ctx context.Context, name string) (tournament.S
 func (c *Client) TakeEntry(ctx context.Context, name string, q past.Take) (past.Took, error) {
 	return post[past.Took](ctx, c, "/api/tournaments/"+segment(name)+"/take", q)
 }
+
+// Fork begins a new caller at a step or a commit of another one.
+func (c *Client) Fork(ctx context.Context, q past.Fork) (past.Forked, error) {
+	return post[past.Forked](ctx, c, "/api/forks", q)
+}

@@ -72,7 +72,7 @@ func (api *API) tools(who route.Who) []usableTool {
 	list = append(list, api.runTool(who), api.answerTool(who))
 	if api.Past != nil {
 		list = append(list, api.whyTool(who), api.radarTool(who), api.bisectTool(who), api.undoTool(who),
-			api.pickTool(who), api.replayTool(who), api.verifyTool(who))
+			api.pickTool(who), api.replayTool(who), api.verifyTool(who), api.forkTool(who), api.restartTool(who))
 	}
 	if api.Past != nil && len(api.Executor.AgentNames()) > 0 {
 		list = append(list, api.tournamentTools(who)...)
@@ -344,13 +344,15 @@ func (api *API) await(ctx context.Context, run record.Run, tell func(string)) (r
 	return api.Executor.Run(ctx, run.Name())
 }
 
+// waitProperty is the property of tools that begin a run.
+const waitProperty = `"wait":{"type":"boolean","description":"Wait for the run to end. Cancelling the call then only stops ` +
+	`the waiting: the run goes on, and get_run shows it.","default":true}`
+
 // sessionTools returns the session tools that a bearer can use. A bearer that may write may also start runs by the
 // API, so the tools are those of the container runner. There is no thread here. Therefore resume_code_session names
 // the caller that start_code_session returned.
 func (api *API) sessionTools(who route.Who) []usableTool {
-	const (
-		wait = `"wait":{"type":"boolean","description":"Wait for the run to end. Cancelling the call then only stops the waiting: the run goes on, and get_run shows it.","default":true}`
-	)
+	const wait = waitProperty
 	type arguments struct {
 		Prompt string `json:"prompt"`
 		Repo   string `json:"repo"`

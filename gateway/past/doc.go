@@ -7,6 +7,8 @@
 // work of a run out of a branch, [API.Pick] brings single steps to one, and [API.Replay] runs the commands of a run
 // again.
 //
+// [API.Fork] begins a new caller at a step of another one, and [API.Restart] a workflow at a node.
+//
 // [API.Begin] begins a tournament of agents, and [API.Take] takes the work of one of them. Package executor/tournament
 // ranks the entries.
 //
