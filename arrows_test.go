@@ -148,7 +148,7 @@ var inside = map[string][]string{
 	"gateway/engineer": {"executor", "executor/record", "executor/upstream", "gateway/catalog", "gateway/collision", "gateway/forge",
 		"gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry", "gateway/route",
 		"gateway/slack", "gateway/ticket", "gitd"},
-	"gateway/evidence": {"executor", "executor/record", "executor/replay", "executor/store", "gateway/links", "gateway/lookup",
+	"gateway/evidence": {"executor", "executor/record", "executor/replay", "executor/store", "gateway/diff", "gateway/links", "gateway/lookup",
 		"gateway/page", "gateway/render", "gateway/route", "gitd"},
 	"gateway/export":    {"executor", "executor/export", "executor/record", "gateway/links", "gateway/lookup", "gateway/page", "gateway/route", "gateway/workspace", "gitd"},
 	"gateway/standby":   {"executor/standby", "gateway/route", "gitd"},
@@ -207,7 +207,8 @@ var inside = map[string][]string{
 
 	"gateway/conversation": {"executor", "executor/acp", "executor/agent", "executor/record", "gateway/lookup",
 		"gateway/markup", "gateway/route", "gitd"},
-	"gateway/markup": nil,
+	"gateway/markup": {"gateway/diff"},
+	"gateway/diff":   nil,
 
 	"containers/kube": nil,
 	"containers/kubernetes": {"containers", "containers/kube", "containers/kubernetes/way", "containers/layer",

@@ -19,6 +19,12 @@ type DiffOptions struct {
 	Paths []string // only these files and folders, taken literally
 	// MergeBase compares to with the merge base of from and to, as "from...to" does.
 	MergeBase bool
+	// IgnoreSpace takes lines that differ in white space alone as equal, as -w does. A file without other differences has no patch.
+	IgnoreSpace bool
+	// Context is the number of equal lines around a difference. Zero means 3, and -1 none.
+	Context int
+	// Text leaves out the content of binary files.
+	Text bool
 }
 
 // Change is one changed file.
@@ -28,6 +34,12 @@ type Change struct {
 	Status  string `json:"status"`             // git's letter (A, M, D, R, C, T)
 	Added   int    `json:"added"`              // lines, -1 for binary files
 	Deleted int    `json:"deleted"`
+	// Modes are six octal digits, and blobs are names of objects, or the commit of a submodule. They are empty on the side that has no
+	// file, and in the list of [Repo.Review].
+	OldMode string `json:"old_mode,omitempty"`
+	Mode    string `json:"mode,omitempty"`
+	OldBlob Hash   `json:"old_blob,omitempty"`
+	Blob    Hash   `json:"blob,omitempty"`
 }
 
 // resolveEnds resolves both sides of a comparison.
@@ -52,7 +64,25 @@ func (r *Repo) diffCommand(format []string, a, b Hash, paths []string) gitcmd.Co
 	return gitcmd.Command{Repo: r.dir, Args: append(args, paths...), Env: []string{"GIT_LITERAL_PATHSPECS=1"}}
 }
 
-// Diff writes the difference between two commits as git does, with binary patches and without colour.
+// format returns the options of git for a difference.
+func (o DiffOptions) format() []string {
+	if o.Stat {
+		return []string{"--stat=100", "--summary"}
+	}
+	list := []string{"--patch", "--binary"}
+	if o.Text {
+		list = []string{"--patch", "--full-index"}
+	}
+	if o.IgnoreSpace {
+		list = append(list, "--ignore-all-space")
+	}
+	if o.Context != 0 {
+		list = append(list, fmt.Sprintf("--unified=%d", max(o.Context, 0)))
+	}
+	return list
+}
+
+// Diff writes the difference between two commits as git does, with binary patches unless o leaves them out, and without colour.
 func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Writer) error {
 	for _, p := range o.Paths {
 		if !filepath.IsLocal(p) {
@@ -62,11 +92,7 @@ func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Wr
 	}
 	a, b, err := r.resolveEnds(ctx, from, to, o.MergeBase)
 	if err == nil {
-		format := []string{"--patch", "--binary"}
-		if o.Stat {
-			format = []string{"--stat=100", "--summary"}
-		}
-		c := r.diffCommand(format, a, b, o.Paths)
+		c := r.diffCommand(o.format(), a, b, o.Paths)
 		c.Out = w
 		err = r.server.git.Run(ctx, c)
 	}
@@ -102,6 +128,9 @@ func (r *Repo) Review(ctx context.Context, from, to string, patch io.Writer) ([]
 		c.Out = split
 		if err = r.server.git.Run(ctx, c); err == nil {
 			list, err = parseChanges(split.list.String())
+		}
+		for i := range list { // evidence keeps the list, and the names of its commits say as much
+			list[i] = Change{Path: list[i].Path, OldPath: list[i].OldPath, Status: list[i].Status, Added: list[i].Added, Deleted: list[i].Deleted}
 		}
 	}
 	if err != nil {
@@ -186,6 +215,17 @@ func parseChanges(out string) ([]Change, error) {
 			return nil, bad
 		}
 		c := Change{Status: words[4][:1]}
+		// A side without a file has zeros.
+		if c.OldMode = strings.TrimPrefix(words[0], ":"); strings.Trim(c.OldMode, "0") != "" {
+			c.OldBlob = Hash(words[2])
+		} else {
+			c.OldMode = ""
+		}
+		if c.Mode = words[1]; strings.Trim(c.Mode, "0") != "" {
+			c.Blob = Hash(words[3])
+		} else {
+			c.Mode = ""
+		}
 		var ok bool
 		if c.Status == "R" || c.Status == "C" {
 			if c.OldPath, ok = next(); !ok {

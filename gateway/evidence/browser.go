@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -242,15 +243,12 @@ func compared(k record.BrowserComparison, views []record.BrowserView, link func(
 		}
 		if d.Aria != "" {
 			change.AriaNote = "what assistive technology sees"
-			inHunk := false
-			for line := range strings.Lines(d.Aria) {
-				if len(change.Aria) == pageAria {
-					change.AriaNote += fmt.Sprintf(", its first %d lines", pageAria)
-					break
-				}
-				line = strings.TrimRight(line, "\r\n")
-				inHunk = inHunk || strings.HasPrefix(line, "@@")
-				change.Aria = append(change.Aria, diffText{diffClass(line, inHunk), render.ClipClean(line, diffLine)})
+			parts, whole, _ := diff.Read(strings.NewReader(d.Aria), diff.Limits{Lines: pageAria}) // a text has no errors
+			for _, f := range parts {
+				change.Aria = append(change.Aria, diffRows(f)...)
+			}
+			if !whole {
+				change.AriaNote += fmt.Sprintf(", its first %d lines", pageAria)
 			}
 		}
 		row.Views = append(row.Views, change)
