@@ -60,7 +60,8 @@ type TournamentLine struct {
 func (api *API) tournamentRoutes() []route.Route {
 	return []route.Route{
 		{Method: "POST", Pattern: "/api/tournaments", Access: route.AccessWrite,
-			Summary: "Have several agents do one task side by side, each in a caller of its own that begins at the same commit",
+			Summary: "Have several agents do one task side by side, each in a caller of its own that begins at the same " +
+				"commit",
 			Request: Tournament{}, Response: tournament.Standing{}, Handle: api.begin},
 		{Method: "GET", Pattern: "/api/tournaments", Access: route.AccessRead,
 			Summary: "The tournaments, the newest first", Query: tournamentsQuery{}, Response: []tournament.Record{},
@@ -69,13 +70,16 @@ func (api *API) tournamentRoutes() []route.Route {
 			Summary:  "A tournament with its entries, ranked by evidence",
 			Response: tournament.Standing{}, Handle: api.standing},
 		{Method: "GET", Pattern: "/api/tournaments/{tournament}/follow", Access: route.AccessRead,
-			Summary:  "A tournament while its entries work; the stream ends with the places when all have ended or wait for a person",
+			Summary: "A tournament while its entries work; the stream ends with the places when all have ended or wait for " +
+				"a person",
 			Response: TournamentLine{}, Media: route.MediaLines, Handle: api.followTournament},
 		{Method: "POST", Pattern: "/api/tournaments/{tournament}/judge", Access: route.AccessWrite,
-			Summary:  "Ask the configured model about the entries; its words are an opinion, and order only entries that are equal by evidence",
+			Summary: "Ask the configured model about the entries; its words are an opinion, and order only entries that " +
+				"are equal by evidence",
 			Response: tournament.Standing{}, Handle: api.judge},
 		{Method: "POST", Pattern: "/api/tournaments/{tournament}/take", Access: route.AccessWrite,
-			Summary: "Merge an entry into the base or, if the tournament was forked from a caller, into the caller's branch; drop removes the branches of the others",
+			Summary: "Merge an entry into the base or, if the tournament was forked from a caller, into the caller's " +
+				"branch; drop removes the branches of the others",
 			Request: Take{}, Response: Took{}, Handle: api.take},
 	}
 }
@@ -163,7 +167,8 @@ func (api *API) hideEntries(ctx context.Context, p tournament.Plan) error {
 }
 
 // planTournament returns the plan that a request means, with the rights of its caller. Nothing is kept.
-func (api *API) planTournament(ctx context.Context, who route.Who, q Tournament) (p tournament.Plan, permit func(record.Run, string) error, err error) {
+func (api *API) planTournament(ctx context.Context, who route.Who, q Tournament) (p tournament.Plan,
+	permit func(record.Run, string) error, err error) {
 	request := record.Request{Repo: q.Repo, Base: q.Base, Asker: q.Asker}
 	if q.Of != "" {
 		of, commit, _ := strings.Cut(q.Of, "@")
@@ -179,8 +184,8 @@ func (api *API) planTournament(ctx context.Context, who route.Who, q Tournament)
 	if err := api.Find.Bind(ctx, who, &request); err != nil {
 		return p, nil, err
 	}
-	p = tournament.Plan{Name: q.Name, Repo: request.Repo, Base: request.Base, Task: q.Task, Checks: q.Checks, By: request.Asker,
-		Time: api.Now().UTC()}
+	p = tournament.Plan{Name: q.Name, Repo: request.Repo, Base: request.Base, Task: q.Task, Checks: q.Checks,
+		By: request.Asker, Time: api.Now().UTC()}
 	repo, err := api.Find.Repo(who, p.Repo)
 	if err != nil {
 		return p, nil, err
@@ -219,7 +224,8 @@ func (api *API) planTournament(ctx context.Context, who route.Who, q Tournament)
 }
 
 // placeTournament sets the commit at which the entries begin.
-func (api *API) placeTournament(ctx context.Context, repo *gitd.Repo, p *tournament.Plan, fork *record.Fork) (err error) {
+func (api *API) placeTournament(ctx context.Context, repo *gitd.Repo, p *tournament.Plan,
+	fork *record.Fork) (err error) {
 	if fork != nil {
 		at, err := api.Executor.ForkStart(ctx, *fork)
 		if err != nil {
@@ -258,7 +264,8 @@ func (api *API) agents(names []string) ([]string, error) {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, route.NewProblem(route.KindInvalid, "there is no agent %.100q; known are %s", name, strings.Join(known, ", "))
+			return nil, route.NewProblem(route.KindInvalid, "there is no agent %.100q; known are %s", name,
+				strings.Join(known, ", "))
 		}
 	}
 	return names, nil
@@ -267,7 +274,8 @@ func (api *API) agents(names []string) ([]string, error) {
 // seesTournament reports whether the caller of a request sees all entries of a tournament. The task and the ranking are
 // about all of them.
 func seesTournament(who route.Who, r tournament.Record) bool {
-	return !slices.ContainsFunc(r.Entries, func(e tournament.Entry) bool { return !who.SeesBranch(r.Repo, e.Caller.Branch()) })
+	return !slices.ContainsFunc(r.Entries,
+		func(e tournament.Entry) bool { return !who.SeesBranch(r.Repo, e.Caller.Branch()) })
 }
 
 // tournament returns the tournament with a name, if the caller of the request sees it.
@@ -366,9 +374,10 @@ func (api *API) followTournament(c *route.Call) error {
 	return w.WriteLine(TournamentLine{Standing: &s})
 }
 
-// Follow waits until the entries of a tournament have ended or wait for a person. tell is called with each that begins or
-// ends, by one goroutine at a time.
-func (api *API) Follow(ctx context.Context, who route.Who, name string, tell func(tournament.Result)) (tournament.Standing, error) {
+// Follow waits until the entries of a tournament have ended or wait for a person. tell is called with each that begins
+// or ends, by one goroutine at a time.
+func (api *API) Follow(ctx context.Context, who route.Who, name string,
+	tell func(tournament.Result)) (tournament.Standing, error) {
 	repo, r, err := api.tournament(ctx, who, name)
 	if err != nil {
 		return tournament.Standing{}, err
@@ -498,10 +507,11 @@ func (api *API) Take(ctx context.Context, who route.Who, name string, q Take) (T
 	return out, nil
 }
 
-// goBack moves the branch of the caller that an entry was forked from to the commit of the fork, unless the branch has the
-// entry already. The branch gets the entry by a merge then. A rebase would leave out the changes that the caller made
+// goBack moves the branch of the caller that an entry was forked from to the commit of the fork, unless the branch has
+// the entry already. The branch gets the entry by a merge then. A rebase would leave out the changes that the caller made
 // after the fork as well, since the history of the branch has them.
-func (api *API) goBack(ctx context.Context, repo *gitd.Repo, of record.Caller, at gitd.Hash, e tournament.Entry, m *record.Merge) error {
+func (api *API) goBack(ctx context.Context, repo *gitd.Repo, of record.Caller, at gitd.Hash, e tournament.Entry,
+	m *record.Merge) error {
 	head, err := repo.Resolve(ctx, "refs/heads/"+e.Caller.Branch())
 	if err != nil {
 		return err
@@ -516,8 +526,8 @@ func (api *API) goBack(ctx context.Context, repo *gitd.Repo, of record.Caller, a
 	}
 	m.Strategy = cmp.Or(m.Strategy, gitd.StrategyMerge)
 	if m.Strategy != gitd.StrategyMerge {
-		return fmt.Errorf("cannot take %s: %w strategy %.20q: %s has worked on, and gets the entry by a merge alone", e.Caller,
-			record.ErrInvalid, m.Strategy, of)
+		return fmt.Errorf("cannot take %s: %w strategy %.20q: %s has worked on, and gets the entry by a merge alone",
+			e.Caller, record.ErrInvalid, m.Strategy, of)
 	}
 	now, err := repo.TreeOf(ctx, tip)
 	if err != nil {
