@@ -116,7 +116,7 @@ func TestMCPTools(t *testing.T) {
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
 	}
-	writing := slices.Concat(reading, library, []string{"answer_question", "begin_tournament", "bisect", "fork", "pick", "replay", "restart", "resume_code_session", "start_code_session", "submit_task", "take_entry", "undo"})
+	writing := slices.Concat(reading, library, []string{"answer_question", "begin_tournament", "bisect", "fork", "judge_tournament", "pick", "replay", "restart", "resume_code_session", "start_code_session", "submit_task", "take_entry", "undo"})
 	slices.Sort(writing)
 	for _, x := range []struct {
 		name  string

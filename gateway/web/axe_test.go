@@ -44,7 +44,7 @@ func TestAccessible(t *testing.T) {
 		}
 		list := paths(rows)
 		if rows == 0 {
-			w.tournament("cup")
+			w.tournament("cup", "run:brave-otter")
 			list = append(list, "/workspaces/run-cup-1/runs/RUN")
 		}
 		p := b.Open(nil)

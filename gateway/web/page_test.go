@@ -451,3 +451,27 @@ func TestProse(t *testing.T) {
 		}
 	}
 }
+
+// TestTournamentOfCaller shows a tournament on the page of the caller that it was forked from, to people who see all
+// entries.
+func TestTournamentOfCaller(t *testing.T) {
+	w := open(t, ada, nil)
+	w.fill(0)
+	w.tournament("cup", "run:brave-otter")
+	w.tournament("elsewhere", "run:calm-heron")
+	_, _, body := w.get("/workspaces/run-brave-otter")
+	for _, want := range []string{"Tournament cup", "/workspaces/run-cup-2/runs/", "Did not begin",
+		"no evidence: &lt;script&gt;"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %q: %s", want, body)
+		}
+	}
+	if strings.Contains(body, "elsewhere") {
+		t.Errorf("the page has the tournament of another caller: %s", body)
+	}
+	*w.who = route.Who{Subject: "bo", Repo: "app", Scopes: []string{gitd.ScopeRead}, Name: "Bo", Email: "bo@example.org",
+		Read: []string{"refs/heads/main", "refs/heads/ramus/run-brave-otter", "refs/heads/ramus/run-cup-1"}}
+	if _, _, body := w.get("/workspaces/run-brave-otter"); strings.Contains(body, "cup") {
+		t.Errorf("somebody who does not see an entry sees the tournament: %s", body)
+	}
+}

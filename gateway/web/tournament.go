@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -53,8 +55,46 @@ func (api *API) tournamentOf(ctx context.Context, who route.Who, r record.Run) (
 	if _, ok := t.Plan.Entry(r.Caller.String()); !ok {
 		return nil, nil
 	}
+	return api.entryTable(ctx, who, repo, t, r.Caller)
+}
+
+// maxForked is how many tournaments the page of the caller that they were forked from shows.
+const maxForked = 3
+
+// tournamentsFrom returns the newest tournaments that were forked from a caller, except those of which the person does not
+// see all entries.
+func (api *API) tournamentsFrom(ctx context.Context, who route.Who, s workspace.Workspace) (list []*entryTable, err error) {
+	repo, err := api.Git.Repo(s.Repository)
+	if err != nil {
+		return nil, nil // it was removed
+	}
+	all, err := tournament.List(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(t tournament.Record) bool { return t.Of != s.Caller.String() })
+	slices.SortStableFunc(all, func(a, b tournament.Record) int { return b.Time.Compare(a.Time) })
+	for _, t := range all {
+		if len(list) == maxForked {
+			break
+		}
+		table, err := api.entryTable(ctx, who, repo, t, record.Caller{})
+		if err != nil {
+			return nil, err
+		}
+		if table != nil {
+			list = append(list, table)
+		}
+	}
+	return list, nil
+}
+
+// entryTable returns the table of a tournament. Returns nil if the person does not see all entries. current is the entry
+// of the page, or zero.
+func (api *API) entryTable(ctx context.Context, who route.Who, repo *gitd.Repo, t tournament.Record,
+	current record.Caller) (*entryTable, error) {
 	for _, e := range t.Entries {
-		if !who.SeesBranch(r.Repo, e.Caller.Branch()) {
+		if !who.SeesBranch(t.Repo, e.Caller.Branch()) {
 			return nil, nil
 		}
 	}
@@ -65,7 +105,7 @@ func (api *API) tournamentOf(ctx context.Context, who route.Who, r record.Run) (
 	table := &entryTable{Name: t.Name}
 	for _, p := range s.Places {
 		row := entryRowOf(p, p.Caller == s.Taken)
-		row.Current = p.Caller == r.Caller
+		row.Current = p.Caller == current
 		if runs := api.Executor.OfCaller(p.Caller); len(runs) > 0 && !row.Current {
 			row.Path = runPath(runs[0])
 			table.topics = append(table.topics, live.RunTopic(runs[0]))

@@ -44,6 +44,8 @@ type workData struct {
 	Present []string
 	Boot    []bootLine
 	Run     *runRow
+	// Tournaments were forked from the workspace, the newest first.
+	Tournaments []*entryTable
 }
 
 type paneTab struct {
@@ -108,6 +110,12 @@ func (api *API) workspacePageWith(c *route.Call, set func(*Page)) (*Page, error)
 	d.Run = &row
 	p := &Page{Title: s.Name, Nav: "workspaces", Template: "workspace", Data: d, Layout: "full",
 		Topics: []string{live.CallerTopic(s.Caller)}, Refresh: 10}
+	if d.Tournaments, err = api.tournamentsFrom(ctx, c.Who, s); err != nil {
+		return nil, err
+	}
+	for _, t := range d.Tournaments {
+		p.Topics = append(p.Topics, t.topics...)
+	}
 	if row.Kind == "ask" {
 		p.Needs = 1 // in the title of the tab, which may be behind others
 	}

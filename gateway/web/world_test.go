@@ -190,8 +190,9 @@ func (w *world) run(name string, r record.Request) record.Run {
 	return run
 }
 
-// tournament has three entries, of which the last one did not begin. A model has an opinion.
-func (w *world) tournament(name string) {
+// tournament has three entries, of which the last one did not begin. A model has an opinion. of is the caller that they are
+// forked from.
+func (w *world) tournament(name, of string) {
 	w.t.Helper()
 	repo, err := w.git.Repo("app")
 	if err != nil {
@@ -202,7 +203,7 @@ func (w *world) tournament(name string) {
 		w.t.Fatal(err)
 	}
 	book := &tournament.Book{Bot: gitd.Person{Name: "ramus", Email: "ramus@example.org"}, Now: time.Now}
-	p := tournament.Plan{Name: name, Repo: "app", Base: "main", At: at, Task: "x", Time: time.Unix(1_700_000_000, 0)}
+	p := tournament.Plan{Name: name, Repo: "app", Base: "main", Of: of, At: at, Task: "x", Time: time.Unix(1_700_000_000, 0)}
 	if err := p.SetEntries([]string{"coder"}, 3); err != nil {
 		w.t.Fatal(err)
 	}
