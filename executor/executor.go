@@ -46,7 +46,7 @@ const WorkDir = containers.WorkDir
 // Executor runs commands for callers. Its exported fields are its options and
 // may be changed until Open. Methods are safe for concurrent use.
 type Executor struct {
-	// Data is the data folder. It has live/ and index.db.
+	// Data is the data folder. It has live/, index.db and search.db.
 	Data string
 	Git  *gitd.Server
 	// Fleet gives containers. The executor opens and closes it.
@@ -144,6 +144,7 @@ type Executor struct {
 	book      quota.Book
 	shells    shells
 	outcomes  outcomes
+	searching searching
 	applied   atomic.Pointer[Options] // nil until the first Apply
 
 	commands, commits       atomic.Int64
@@ -432,7 +433,7 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	}
 	err = errors.Join(err, x.Fleet.Close(ctx, keep))
 	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
-	return errors.Join(err, x.index.Close())
+	return errors.Join(err, x.closeSearch(), x.index.Close())
 }
 
 // CallerStatus is one line of `ramus ps`.

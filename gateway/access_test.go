@@ -103,6 +103,7 @@ var expected = map[string]row{
 		"/api/repos/team%2Fapp/tree?path=a", ""},
 	"GET /api/repos/{repo}/file": {route.AccessRead, "repo",
 		"/api/repos/team%2Fapp/file?path=a/b", ""},
+	"GET /api/search":                            {route.AccessRead, "repo", "/api/search?q=umbra&repo=team%2Fapp", ""},
 	"GET /api/radar":                             {route.AccessRead, "repo", "/api/radar?repo=team%2Fapp", ""},
 	"GET /api/verify":                            {route.AccessRead, "repo", "/api/verify?repo=team%2Fapp", ""},
 	"GET /api/why":                               {route.AccessRead, "repo", "/api/why?repo=team%2Fapp&path=a%2Fb&line=1", ""},

@@ -10,8 +10,8 @@ import (
 )
 
 // disposable are the entries of a data folder that are made again if they are missing, or that belong to the machine.
-var disposable = []string{"hosts", "sandbox", "layers", "programs", "trace-viewer", "uploads", "index.db", "ramus.lock",
-	"ramus.sock", "ramus.sock.last", "standby", restoreName}
+var disposable = []string{"hosts", "sandbox", "layers", "programs", "trace-viewer", "uploads", "index.db", "search.db",
+	"ramus.lock", "ramus.sock", "ramus.sock.last", "standby", restoreName}
 
 // EachSmall calls visit with the path of every file of a data folder that a copy has to have, apart from repositories
 // and artifacts. They change and grow. keys includes the keys of the server. It is the one list of these files.

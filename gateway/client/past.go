@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/seal"
+	"github.com/ramus-dev/ramus/executor/search"
 	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/past"
@@ -25,6 +26,11 @@ func (c *Client) Why(ctx context.Context, w past.Why) (provenance.Answer, error)
 // Radar lists the live branches of a repository and their conflicts.
 func (c *Client) Radar(ctx context.Context, q past.Radar) (radar.Report, error) {
 	return get[radar.Report](ctx, c, "/api/radar"+query(q))
+}
+
+// Search finds words in runs.
+func (c *Client) Search(ctx context.Context, q past.Search) (search.Answer, error) {
+	return get[search.Answer](ctx, c, "/api/search"+query(q))
 }
 
 // Verify compares sealed runs with the chain of their seals.

@@ -71,7 +71,7 @@ func (api *API) tools(who route.Who) []usableTool {
 	}
 	list = append(list, api.runTool(who), api.answerTool(who))
 	if api.Past != nil {
-		list = append(list, api.whyTool(who), api.radarTool(who), api.bisectTool(who), api.undoTool(who),
+		list = append(list, api.whyTool(who), api.radarTool(who), api.searchTool(who), api.bisectTool(who), api.undoTool(who),
 			api.pickTool(who), api.replayTool(who), api.verifyTool(who), api.forkTool(who), api.restartTool(who))
 	}
 	if api.Past != nil && len(api.Executor.AgentNames()) > 0 {

@@ -14,6 +14,8 @@
 //
 // [API.Radar] lists the branches that do not merge. Package executor/radar finds them.
 //
+// [API.Search] finds words in runs. Package executor/search has the index.
+//
 // # Invariants
 //
 // The caller of a request gets only lines, commits and runs that its grant lets it see.

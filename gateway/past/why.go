@@ -42,7 +42,7 @@ func (api *API) Routes() []route.Route {
 			Summary: "Find the first bad commit by a command or a task, several commits at once; the answer streams " +
 				"progress, and hanging up stops it",
 			Request: Bisect{}, Response: BisectLine{}, Media: route.MediaLines, Handle: api.bisect},
-		api.radarRoute(), api.verifyRoute(), api.forkRoute(),
+		api.radarRoute(), api.searchRoute(), api.verifyRoute(), api.forkRoute(),
 	}, api.undoRoutes(), api.replayRoutes(), api.tournamentRoutes())
 }
 
