@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -98,24 +99,8 @@ func (api *callersAPI) span(c *route.Call, st executor.CallerStatus) (r *gitd.Re
 	if r, err = api.Git.Repo(st.Repo); err != nil {
 		return nil, "", "", err
 	}
-	head, err := r.Resolve(ctx, "refs/heads/"+st.Branch)
-	switch {
-	case errors.Is(err, gitd.ErrNotFound) && st.Head != "":
-		head = st.Head // the branch was deleted after a merge
-	case errors.Is(err, gitd.ErrNotFound) && st.Last.Head != "":
-		head = st.Last.Head
-	case err != nil:
-		return nil, "", "", err
-	}
-	start := st.Last.BaseCommit
-	// A caller that rebased onto a newer base has commits of the base on its branch, which are not its work. A merged
-	// caller has all its work in the base.
-	if base, err := r.MergeBase(ctx, "refs/heads/"+st.Last.Base, string(head)); err == nil && base != head {
-		start = base
-	} else if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-		return nil, "", "", err
-	}
-	return r, string(start), string(head), nil
+	start, head, err := changes.Span(ctx, r, st)
+	return r, string(start), string(head), err
 }
 
 type callerDiffQuery struct {

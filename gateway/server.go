@@ -28,6 +28,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/seen"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/terminal"
 	"github.com/ramus-dev/ramus/gateway/trace"
@@ -72,6 +73,8 @@ type Server struct {
 	Radar *radar.Radar
 	// Names keeps the names of sessions with agents. If it is nil, they have none.
 	Names *naming.Store
+	// Seen keeps which changes people have looked at. If it is nil, nobody keeps it.
+	Seen *seen.Store
 	// Records signs the records about people. Nil means Git.Signer.
 	Records *gitd.CommitSigner
 	// Content is the origin of the trace viewer and of all files with scripts, which is this server under another host.

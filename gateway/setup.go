@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/radar"
+	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -58,7 +59,8 @@ func (s *Server) setUpAlone() {
 	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages,
 		Engineer: s.Engineer, Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript,
-		Machines: machines, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now}
+		Machines: machines, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now,
+		Changes: &changes.Changes{}, Seen: s.Seen}
 	s.web.Files = &files.API{Executor: s.Executor, Workspaces: places, Git: s.Git, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
@@ -89,6 +91,7 @@ func (s *Server) setUpAlone() {
 		s.pages,
 		s.web.Files,
 		&workspace.API{Workspaces: places},
+		&changes.API{Changes: s.web.Changes, Find: find, Git: s.Git},
 		&timeline.API{Timelines: timeline.Timelines{Journals: s.Executor}, Find: find, Git: s.Git},
 		&workspace.MachinesAPI{Machines: machines},
 		s.web,

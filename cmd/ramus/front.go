@@ -13,9 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/route"
-	"golang.org/x/sync/errgroup"
+	"github.com/ramus-dev/ramus/gateway/seen"
 )
 
 // front has the servers of an installation. They start and stop together.
@@ -136,7 +138,7 @@ func (i *installation) openFronts(ctx, serving context.Context) (err error) {
 	if err := i.openPeople(i.owner); err != nil {
 		return err
 	}
-	i.gateway.People = i.people
+	i.gateway.People, i.gateway.Seen = i.people, &seen.Store{DB: i.web}
 	i.mirrors.Open(serving)
 	if err := i.webhooks.Open(serving); err != nil {
 		return err

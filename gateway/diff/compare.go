@@ -38,8 +38,8 @@ func SplitLines(s string) []string {
 
 // align returns the signs that lead from one list to the other, with as many equal elements as possible. Deleted elements come before
 // added ones. cells bounds the work.
-func align(a, b []string, cells int) []byte {
-	signs := make([]byte, 0, len(a)+len(b))
+func align(a, b []string, cells int) []string {
+	signs := make([]string, 0, len(a)+len(b))
 	start := 0
 	for start < len(a) && start < len(b) && a[start] == b[start] {
 		signs = append(signs, Same)
@@ -58,7 +58,7 @@ func align(a, b []string, cells int) []byte {
 }
 
 // between appends the signs of two lists by their longest common subsequence.
-func between(signs []byte, a, b []string, cells int) []byte {
+func between(signs []string, a, b []string, cells int) []string {
 	i, j := 0, 0
 	if len(a) > 0 && len(b) > 0 && len(a)*len(b) <= cells {
 		// common[i*width+j] is the length of the subsequence of a[i:] and b[j:].

@@ -20,9 +20,10 @@ type File struct {
 // Hunk is a part of a file with differences.
 type Hunk struct {
 	// Old and New are the numbers of the first line on each side, from 1. The number is that of the line before if a side has no lines.
-	Old, New int
-	Head     string // the first line, as git writes it
-	Lines    []Line
+	Old   int    `json:"old"`
+	New   int    `json:"new"`
+	Head  string `json:"head"` // the first line, as git writes it
+	Lines []Line `json:"lines"`
 }
 
 // Section returns the line that git shows for orientation, such as the head of a function. Returns "" if there is none.
@@ -33,19 +34,20 @@ func (h Hunk) Section() string {
 
 // The signs of lines.
 const (
-	Same    = ' '
-	Deleted = '-'
-	Added   = '+'
+	Same    = " "
+	Deleted = "-"
+	Added   = "+"
 )
 
 // Line is a line with its sign.
 type Line struct {
-	Sign byte
+	Sign string `json:"sign"`
 	// Old and New are the numbers of the line on each side, from 1. Zero means that the side lacks the line.
-	Old, New int
-	Text     string // without the newline
+	Old  int    `json:"old,omitempty"`
+	New  int    `json:"new,omitempty"`
+	Text string `json:"text"` // without the newline
 	// Cut is set if the text is the beginning of a longer line.
-	Cut bool
+	Cut bool `json:"cut,omitempty"`
 	// Open is set if no newline follows the line in its file.
-	Open bool
+	Open bool `json:"open,omitempty"`
 }

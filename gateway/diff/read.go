@@ -218,7 +218,7 @@ func (p *parser) addLine(text string, cut bool) bool {
 	}
 	l := Line{Sign: Same, Cut: cut}
 	if text != "" { // an empty line is an equal one whose only space was lost
-		l.Sign, l.Text = text[0], text[1:]
+		l.Sign, l.Text = text[:1], text[1:]
 	}
 	old, fresh := l.Sign != Added, l.Sign != Deleted
 	if l.Sign != Same && l.Sign != Added && l.Sign != Deleted || old && p.oldLeft == 0 || fresh && p.newLeft == 0 {

@@ -125,7 +125,7 @@ func diffRows(f *diff.File) (list []diffText) {
 			if l.Cut && len(l.Text) <= diffLine {
 				text += "…"
 			}
-			list = append(list, diffText{class, string(l.Sign) + text})
+			list = append(list, diffText{class, l.Sign + text})
 			if l.Open {
 				list = append(list, diffText{"meta", `\ No newline at end of file`})
 			}

@@ -52,7 +52,7 @@ func Diff(before, after string) (html template.HTML, added, deleted int) {
 		case diff.Deleted:
 			class = ` class="del"`
 		}
-		out.WriteString("<span" + class + ">" + string(l.Sign) +
+		out.WriteString("<span" + class + ">" + l.Sign +
 			template.HTMLEscapeString(Visible(l.Text)) + "\n</span>")
 	}
 	if added+deleted > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -19,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/seen"
 	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
@@ -38,6 +40,10 @@ type API struct {
 	Evidence *evidence.API
 	// Files takes uploads and sends downloads. Nil means that there are none.
 	Files *files.API
+	// Changes reads the changes of workspaces. Nil means one of its own.
+	Changes *changes.Changes
+	// Seen keeps which changes people have looked at. Nil means that nobody keeps it.
+	Seen *seen.Store
 	// Engineer has the tasks. Nil means that there are none.
 	Engineer *engineer.Engineer
 	// Live keeps open pages up to date. It is required, and Render is set by this package.
@@ -128,6 +134,9 @@ func (api *API) setUp() {
 		if api.Socket == "" {
 			api.Socket = api.Access
 		}
+		if api.Changes == nil {
+			api.Changes = new(changes.Changes)
+		}
 		if api.Live != nil {
 			api.Live.Render, api.Live.Access = api.render, api.Socket
 		}
@@ -139,6 +148,7 @@ func (api *API) setUp() {
 				api.workspacePage},
 			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
 			{"/workspaces/{workspace}/timeline", "The commands of a workspace, and the files that each left", api.timelinePage},
+			{"/workspaces/{workspace}/changes", "The files that a workspace changed, with their lines", api.changesPage},
 			{"/tasks", "The tasks of the engineer", api.taskList},
 			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
 			{"/repos", "The repositories, and imports in progress", api.repoList},
@@ -180,6 +190,7 @@ func (api *API) Routes() []route.Route {
 	form("/workspaces/{workspace}/privacy", "Make a workspace private or show it, by its page", api.setPrivacy)
 	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
 	form("/workspaces/{workspace}/timeline/rollback", "Take a workspace back to a commit of its own, by its timeline", api.rollBack)
+	form("/workspaces/{workspace}/changes/{action}", "Mark changes as viewed or looked at, by their page", api.markChanges)
 	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
 	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
 	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)
@@ -189,6 +200,8 @@ func (api *API) Routes() []route.Route {
 	form(credentialsPath+"/{credential}/{action}", "Try, switch or remove a credential, by its page", api.credentialAction)
 	form(tokensPath, "Make a token for the person, by the page of tokens", api.makeToken)
 	form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", api.revokeToken)
+	rows = append(rows, route.Route{Method: "GET", Pattern: "/workspaces/{workspace}/changes/picture", Access: api.Access,
+		Summary: "A picture of a commit, for the page of changes", Media: route.MediaBytes, Handle: api.changePicture})
 	rows = append(rows, api.talkRoutes()...)
 	rows = append(rows, api.fileRoutes()...)
 	if api.Live != nil {

@@ -299,7 +299,7 @@ func paths(n int) []string {
 	return append(list, "/workspaces/run-brave-otter", "/workspaces/run-brave-otter?pane=shell",
 		"/workspaces/run-brave-otter?pane=preview", "/workspaces/run-brave-otter?pane=files",
 		"/workspaces/run-deft-ibis?pane=activity", "/workspaces/run-calm-heron", "/workspaces/run-brave-otter/runs/RUN",
-		"/workspaces/run-brave-otter/timeline",
+		"/workspaces/run-brave-otter/timeline", "/workspaces/run-brave-otter/changes",
 		"/workspaces/run-calm-heron/runs/RUN",
 		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter")
 }

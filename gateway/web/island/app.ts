@@ -1,6 +1,7 @@
 import './live';
 import './time';
 import './keys';
+import './changes';
 import './talk';
 import './upload';
 import './form';

@@ -4,9 +4,14 @@ const pages: Record<string, string> = { d: '/dashboard', w: '/workspaces', n: '/
 const prefix = document.documentElement.dataset.prefix ?? '';
 let g = 0;
 
+/** Reports whether a key is one for the page, and not a part of a text, of another key or of a longer one. */
+export function isSingleKey(e: KeyboardEvent): boolean {
+  return !(e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || document.documentElement.dataset.keys === 'off' ||
+    (e.target as Element).closest('input, textarea, select, [contenteditable], .xterm'));
+}
+
 addEventListener('keydown', e => {
-  if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || document.documentElement.dataset.keys === 'off') return;
-  if ((e.target as Element).closest('input, textarea, select, [contenteditable], .xterm')) return;
+  if (!isSingleKey(e)) return;
   if (e.key === '/') {
     const field = document.querySelector<HTMLInputElement>('input[type="search"]');
     if (field) { e.preventDefault(); field.focus(); }

@@ -1,0 +1,428 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/page"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/seen"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Limits of the page of changes.
+const (
+	maxPictureBytes = 8 << 20
+	maxFolderLinks  = 30
+)
+
+// contexts are the numbers of equal lines around a difference that the page offers.
+var contexts = []int{3, 20, 200, 10_000}
+
+// changesData is the data of the page of changes. All texts are clean.
+type changesData struct {
+	Workspace workspace.Workspace
+	Path      string // of the workspace
+	changes.Set
+	Files   []*fileChanged
+	Folders []folderLink
+	Only    bool // one file, by its path
+	Find    string
+	Split   bool
+	// Query are the parameters of the page, for forms that lead back to it.
+	Query string
+	// Keeps is set if marks are kept. Marked counts the viewed files of the page.
+	Keeps, Fresh bool
+	Marked       int
+	Looked       time.Time
+	// Choices are links that show the changes in another way. Back shows all files, and Before and After the parts next to this one.
+	Choices             []choice
+	Back, Before, After string
+	Begin               string // the link to all changes since the base, if the page shows others
+	Since               string // the link to the changes since the person looked
+}
+
+type (
+	choice struct {
+		Text, Path, Key string
+		Current         bool
+	}
+	folderLink struct {
+		Name, Path string
+		Files      int
+	}
+)
+
+// fileChanged is a file of the page.
+type fileChanged struct {
+	*changes.File
+	Name, Was, Folder, Base, Mark, Word string
+	Notes                               []string
+	Viewed, Pictures                    bool
+	Path                                string // of the page with this file alone
+	Before, After                       string // links to pictures
+	Save                                string // the link to the file, if it is one of the end of the branch
+	Lines                               template.HTML
+	Sizes                               string
+	Part, More                          string // links to the first and to the next part of its lines
+	Hidden                              string // why there are no lines
+}
+
+// changesView is how a page of changes is shown.
+type changesView struct {
+	changes.Window
+	Split bool
+	at    string // the path of the page
+	// prefix comes before paths in lines, which no template makes.
+	prefix string
+}
+
+// readView reads the parameters of a page of changes.
+func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
+	q := c.R.URL.Query()
+	number := func(name string) int {
+		n, err := strconv.Atoi(q.Get(name))
+		if err != nil || n < 0 || n > 1<<30 {
+			return 0
+		}
+		return n
+	}
+	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Window: changes.Window{From: q.Get("a"), To: q.Get("b"),
+		Find: q.Get("q"), Page: number("page"), Path: q.Get("file"), Line: number("line"), Context: min(number("context"), contexts[len(contexts)-1]),
+		IgnoreSpace: q.Get("w") == "1"}}
+}
+
+// query returns the parameters that lead to the view.
+func (v changesView) query() string {
+	q := url.Values{}
+	for _, x := range []struct{ name, value string }{{"a", v.From}, {"b", v.To}, {"q", v.Find}, {"file", v.Window.Path}} {
+		if x.value != "" {
+			q.Set(x.name, x.value)
+		}
+	}
+	for _, x := range []struct {
+		name        string
+		value, base int
+	}{{"page", v.Page, 1}, {"line", v.Line, 0}, {"context", v.Context, 3}} {
+		if x.value > 0 && x.value != x.base {
+			q.Set(x.name, strconv.Itoa(x.value))
+		}
+	}
+	if v.Split {
+		q.Set("view", "split")
+	}
+	if v.IgnoreSpace {
+		q.Set("w", "1")
+	}
+	return q.Encode()
+}
+
+// href returns the path of the page of the view.
+func (v changesView) href() string {
+	if q := v.query(); q != "" {
+		return v.at + "?" + q
+	}
+	return v.at
+}
+
+// with returns the view after a change.
+func (v changesView) with(change func(*changesView)) changesView {
+	change(&v)
+	return v
+}
+
+// file returns the path of the page with one file alone.
+func (v changesView) file(path string, line, context int) string {
+	return v.with(func(v *changesView) { v.Window.Path, v.Find, v.Page, v.Line, v.Context = path, "", 0, line, context }).href()
+}
+
+// person returns the name of the reader in the marks.
+func person(who route.Who) string { return who.Subject }
+
+// changesOf returns the repository and both ends of a view.
+func (api *API) changesOf(ctx context.Context, who route.Who, st executor.CallerStatus, v changesView) (r *gitd.Repo, from, to gitd.Hash, err error) {
+	if r, err = api.Git.Repo(st.Repo); err != nil {
+		return nil, "", "", err
+	}
+	from, to, err = changes.Ends(ctx, api.Find, who, r, st, v.Window)
+	return r, from, to, err
+}
+
+// changesPage shows the files that differ between two commits of a workspace.
+func (api *API) changesPage(c *route.Call) (*Page, error) {
+	ctx := c.R.Context()
+	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return nil, err
+	}
+	v := api.readView(c, s)
+	repo, from, to, err := api.changesOf(ctx, c.Who, st, v)
+	if err != nil {
+		return nil, err
+	}
+	var marks seen.Marks
+	if api.Seen != nil {
+		if marks, err = api.Seen.Of(person(c.Who), s.ID); err != nil {
+			return nil, err
+		}
+	}
+	viewed := marks.Viewed()
+	set, err := api.Changes.Read(ctx, repo, from, to, v.Window, func(key string) bool { return viewed[key] })
+	if err != nil {
+		return nil, err
+	}
+	v.Page = set.Page
+	d := &changesData{Workspace: s, Path: workspacePath(s.ID), Set: set, Only: v.Window.Path != "", Find: render.OneLine(v.Find, 200), Split: v.Split,
+		Query: v.query(), Keeps: api.Seen != nil, Looked: marks.When, Fresh: marks.Looked != to}
+	d.choose(v, marks, to)
+	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split}
+	for _, f := range set.Files {
+		row := fileRowOfChange(f, v, d)
+		if row.Viewed = viewed[f.Key]; row.Viewed {
+			d.Marked++
+		}
+		if row.Pictures && f.Shown {
+			row.Before, row.After = picturePath(v.at, from, f.OldMode, orPath(f)), picturePath(v.at, to, f.Mode, f.Change.Path)
+		}
+		if to == s.Head && f.Mode != "" && !f.Submodule() {
+			row.Save = d.Path + "/download?path=" + url.QueryEscape(f.Change.Path)
+		}
+		row.Lines = lines.file(f, v)
+		row.describe(v)
+		d.Files = append(d.Files, row)
+	}
+	title := "Changes of " + s.Name
+	if d.Only {
+		title = d.Files[0].Name + " · " + title
+	}
+	return &Page{Title: title, Nav: "workspaces", Template: "changes", Data: d, Layout: "full"}, nil
+}
+
+func orPath(f *changes.File) string {
+	if f.OldPath != "" {
+		return f.OldPath
+	}
+	return f.Change.Path
+}
+
+// choose fills in the links to other views.
+func (d *changesData) choose(v changesView, marks seen.Marks, to gitd.Hash) {
+	view := func(text, key string, current bool, change func(*changesView)) {
+		d.Choices = append(d.Choices, choice{text, v.with(change).href(), key, current})
+	}
+	view("Unified", "u", !v.Split, func(v *changesView) { v.Split = false })
+	view("Side by side", "s", v.Split, func(v *changesView) { v.Split = true })
+	if v.IgnoreSpace {
+		view("White space too", "w", false, func(v *changesView) { v.IgnoreSpace = false })
+	} else {
+		view("Without white space", "w", false, func(v *changesView) { v.IgnoreSpace = true })
+	}
+	part := func(n int) string { return v.with(func(v *changesView) { v.Page = n }).href() }
+	if d.Page > 1 {
+		d.Before = part(d.Page - 1)
+	}
+	if d.Page < d.Pages {
+		d.After = part(d.Page + 1)
+	}
+	if d.Only || v.Find != "" {
+		d.Back = v.with(func(v *changesView) { v.Window.Path, v.Find, v.Line, v.Page = "", "", 0, 0 }).href()
+	}
+	if v.From != "" || v.To != "" {
+		d.Begin = v.with(func(v *changesView) { v.From, v.To, v.Page = "", "", 0 }).href()
+	}
+	if marks.Looked != "" && marks.Looked != to && v.From != string(marks.Looked) {
+		d.Since = v.with(func(v *changesView) { v.From, v.To, v.Page = string(marks.Looked), "", 0 }).href()
+	}
+	for _, f := range d.Set.Folders[:min(len(d.Set.Folders), maxFolderLinks)] {
+		name := f.Name
+		if name == "" {
+			continue
+		}
+		d.Folders = append(d.Folders, folderLink{render.OneLine(name, 80),
+			v.with(func(v *changesView) { v.Find, v.Page, v.Window.Path = name, 0, "" }).href(), f.Files})
+	}
+}
+
+// fileRowOfChange returns a file of the page without its lines.
+func fileRowOfChange(f *changes.File, v changesView, d *changesData) *fileChanged {
+	row := &fileChanged{File: f, Name: render.OneLine(render.Clean(f.Change.Path), 500), Path: v.file(f.Change.Path, 0, v.Context)}
+	row.Folder, row.Base = path.Split(row.Name)
+	if f.OldPath != "" {
+		row.Was = render.OneLine(render.Clean(f.OldPath), 500)
+	}
+	switch f.Status {
+	case "A":
+		row.Mark, row.Word = "A", "added"
+	case "D":
+		row.Mark, row.Word = "D", "deleted"
+	case "R":
+		row.Mark, row.Word = "R", "renamed"
+	case "C":
+		row.Mark, row.Word = "C", "copied"
+	case "T":
+		row.Mark, row.Word = "T", "changed its type"
+	default:
+		row.Mark, row.Word = "M", "changed"
+	}
+	if f.Binary() {
+		row.Sizes = "binary"
+	}
+	switch strings.ToLower(path.Ext(f.Change.Path)) {
+	case ".png", ".jpg", ".jpeg", ".gif", ".webp":
+		row.Pictures = f.Binary() || f.Added+f.Deleted > 0
+	}
+	row.Pictures = row.Pictures && f.Binary()
+	switch {
+	case f.Submodule():
+		row.Notes = append(row.Notes, "a commit of another repository")
+	case f.OldMode != "" && f.Mode != "" && f.OldMode != f.Mode:
+		row.Notes = append(row.Notes, modeWord(f.OldMode)+" → "+modeWord(f.Mode))
+	case f.OldMode == "" && f.Mode != "100644", f.Mode == "" && f.OldMode != "100644":
+		row.Notes = append(row.Notes, modeWord(f.Mode+f.OldMode))
+	case f.Mode == "120000":
+		row.Notes = append(row.Notes, modeWord(f.Mode))
+	}
+	return row
+}
+
+// modeWord returns the mode of a file in words.
+func modeWord(mode string) string {
+	switch mode {
+	case "100644":
+		return "file"
+	case "100755":
+		return "executable file"
+	case "120000":
+		return "symbolic link"
+	case "160000":
+		return "submodule"
+	}
+	return "mode " + mode
+}
+
+// describe says why a file has no lines, and links to its other parts.
+func (row *fileChanged) describe(v changesView) {
+	f := row.File
+	count := f.Added + f.Deleted
+	switch {
+	case row.Viewed && !f.Shown:
+		row.Hidden = "You have viewed it."
+	case !f.Shown:
+		row.Hidden = render.Plural(count, "line") + " differ."
+	case f.Binary() && row.Pictures:
+	case f.Binary():
+		row.Hidden = "A binary file has no lines."
+	case len(f.Hunks) > 0 && row.Lines != "":
+	case v.Line > 0:
+		row.Hidden = "There are no further lines."
+	case count == 0 && f.Status == "R":
+		row.Hidden = "Only its path differs."
+	case count == 0 && f.Status == "A", count == 0 && f.Status == "D":
+		row.Hidden = "It is empty."
+	case count == 0:
+		row.Hidden = "Only its mode differs."
+	case v.IgnoreSpace:
+		row.Hidden = "Only white space differs."
+	default:
+		row.Hidden = "Its lines are not here."
+	}
+	if f.Next > 0 {
+		row.More = v.file(f.Change.Path, f.Next, v.Context)
+	}
+	if v.Line > 0 {
+		row.Part = v.file(f.Change.Path, 0, v.Context)
+	}
+}
+
+// picturePath returns the link to a picture on one side, and "" if that side has no file.
+func picturePath(at string, commit gitd.Hash, mode, path string) string {
+	if mode == "" || mode == "120000" {
+		return ""
+	}
+	return at + "/picture?" + url.Values{"at": {string(commit)}, "path": {path}}.Encode()
+}
+
+// changePicture answers with a picture of a commit.
+func (api *API) changePicture(c *route.Call) error {
+	ctx, q := c.R.Context(), c.R.URL.Query()
+	_, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	repo, err := api.Git.Repo(st.Repo)
+	if err != nil {
+		return err
+	}
+	_, at, err := changes.Ends(ctx, api.Find, c.Who, repo, st, changes.Window{To: q.Get("at")})
+	if err != nil {
+		return err
+	}
+	picture, err := repo.ReadFile(ctx, string(at), q.Get("path"), maxPictureBytes)
+	if err != nil {
+		return err
+	}
+	media := http.DetectContentType(picture[:min(len(picture), 512)])
+	switch media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return route.NotFound("picture", q.Get("path"))
+	}
+	h := c.W.Header()
+	page.MarkPrivate(h)
+	h.Set("Content-Type", media)
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	c.SendAsIs()
+	_, err = io.Copy(c.W, bytes.NewReader(picture))
+	return err
+}
+
+// markChanges keeps that the person has viewed a file, or has looked at all changes up to a commit.
+func (api *API) markChanges(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	s, st, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	if api.Seen == nil {
+		return route.NewProblem(route.KindConflict, "this server does not keep what people have looked at")
+	}
+	switch action := c.R.PathValue("action"); action {
+	case "viewed":
+		err = api.Seen.View(person(c.Who), s.ID, formText(c, "key", 100), formText(c, "on", 1) == "1")
+	case "looked":
+		var to gitd.Hash
+		if _, _, to, err = api.changesOf(c.R.Context(), c.Who, st, changesView{Window: changes.Window{To: formText(c, "to", 100)}}); err == nil {
+			err = api.Seen.Look(person(c.Who), s.ID, to)
+		}
+	default:
+		return route.NotFound("action", action)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep what you have looked at: %w", err)
+	}
+	back := workspacePath(s.ID) + "/changes"
+	if q, err := url.ParseQuery(formText(c, "query", 4000)); err == nil && len(q) > 0 {
+		back += "?" + q.Encode()
+	}
+	if id := formText(c, "id", 20); id != "" {
+		back += "#" + url.QueryEscape(id)
+	}
+	return api.see(c, back)
+}

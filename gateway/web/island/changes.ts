@@ -1,0 +1,103 @@
+// The page of changes: keys, files that open in place, and marks that need no new page.
+
+import { isSingleKey } from './keys';
+import { documentOf } from './trusted';
+
+const root = document.querySelector<HTMLElement>('.review');
+let current: HTMLElement | null = null;
+
+const files = () => [...root!.querySelectorAll<HTMLElement>('.dfile')];
+
+/** Returns the file that keys are about: the one with the focus, or the first one in sight. */
+function file(): HTMLElement | undefined {
+  const focused = document.activeElement?.closest<HTMLElement>('.dfile');
+  if (focused) return focused;
+  if (current?.isConnected) return current;
+  return files().find(f => f.getBoundingClientRect().bottom > 120);
+}
+
+function go(f: HTMLElement | undefined) {
+  if (!f) return;
+  current = f;
+  f.scrollIntoView();
+  f.querySelector<HTMLElement>('h2 a')?.focus({ preventScroll: true });
+}
+
+/** Returns the first line of each change. */
+function changes(): HTMLElement[] {
+  const changed = (e: Element | null) => !!e && (e.matches('.add, .del') || !!e.querySelector(':scope > .add, :scope > .del'));
+  return [...root!.querySelectorAll<HTMLElement>('.patch > .l, .patch > .r')].filter(e => e.offsetParent && changed(e) && !changed(e.previousElementSibling));
+}
+
+function goToChange(step: number) {
+  const list = changes();
+  const at = document.activeElement?.closest('.patch > .l, .patch > .r') ?? document.activeElement?.closest('.dfile');
+  let next: HTMLElement | undefined;
+  if (at) {
+    const is = (e: Element) => at.compareDocumentPosition(e) & (step > 0 ? Node.DOCUMENT_POSITION_FOLLOWING : Node.DOCUMENT_POSITION_PRECEDING);
+    next = step > 0 ? list.find(is) : list.findLast(is);
+  } else next = step > 0 ? list[0] : undefined;
+  if (!next) return;
+  current = next.closest('.dfile');
+  next.scrollIntoView({ block: 'center' });
+  next.querySelector<HTMLElement>('.add > a, .del > a, a')?.focus({ preventScroll: true });
+}
+
+function close(f: HTMLElement | undefined) {
+  if (!f) return;
+  f.classList.toggle('closed');
+  f.querySelector<HTMLElement>('h2 a')?.focus({ preventScroll: true });
+}
+
+/** Puts a file of another page of this server in the place of the same file here. */
+async function open(f: HTMLElement, href: string) {
+  const answer = await fetch(href, { headers: { Accept: 'text/html' } });
+  const found = answer.ok ? documentOf(await answer.text()).getElementById(f.id) : null;
+  if (!found) { location.assign(href); return; }
+  f.replaceWith(found);
+  go(found);
+}
+
+async function mark(form: HTMLFormElement) {
+  const f = form.closest<HTMLElement>('.dfile')!;
+  const button = form.querySelector('button')!;
+  const on = form.querySelector<HTMLInputElement>('[name=on]')!;
+  const answer = await fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form) as unknown as Record<string, string>), redirect: 'manual' });
+  if (answer.type !== 'opaqueredirect' && !answer.ok) { form.submit(); return; }
+  const viewed = on.value === '1';
+  on.value = viewed ? '0' : '1';
+  button.setAttribute('aria-pressed', String(viewed));
+  f.classList.toggle('closed', viewed);
+}
+
+if (root) {
+  if (innerWidth < 1000) root.querySelector('details.files')?.removeAttribute('open');
+  root.addEventListener('click', e => {
+    const link = (e.target as Element).closest<HTMLAnchorElement>('a[data-open]');
+    if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+    e.preventDefault();
+    void open(link.closest<HTMLElement>('.dfile')!, link.href);
+  });
+  root.addEventListener('submit', e => {
+    const form = e.target as HTMLFormElement;
+    if (!form.action.endsWith('/viewed')) return;
+    e.preventDefault();
+    void mark(form);
+  });
+  addEventListener('keydown', e => {
+    if (!isSingleKey(e)) return;
+    const list = files(), f = file();
+    switch (e.key) {
+      case 'j': go(current || document.activeElement?.closest('.dfile') ? list[list.indexOf(f!) + 1] : list[0]); break;
+      case 'k': go(list[list.indexOf(f!) - 1]); break;
+      case 'n': goToChange(1); break;
+      case 'p': goToChange(-1); break;
+      case 'x': close(f); break;
+      case 'v': f?.querySelector<HTMLElement>('header form button')?.click(); break;
+      case 'c': (document.activeElement?.closest('.l, .r') ?? f)?.querySelector<HTMLElement>('[data-comment]')?.click(); break;
+      case 'u': case 's': document.querySelector<HTMLAnchorElement>(`a[data-way="${e.key}"]`)?.click(); break;
+      default: return;
+    }
+    e.preventDefault();
+  });
+}
