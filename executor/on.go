@@ -2,7 +2,10 @@ package executor
 
 import "github.com/ramus-dev/ramus/tasks/workflow"
 
+// On says which events start a workflow.
+type On = workflow.On
+
 // EventsOf returns the events that start the workflow of a file. The rest of the file is not checked.
-func (x *Executor) EventsOf(file string, text []byte) (workflow.On, error) {
+func (x *Executor) EventsOf(file string, text []byte) (On, error) {
 	return workflow.ReadOn(file, text)
 }

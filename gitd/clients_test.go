@@ -321,7 +321,7 @@ func testClient(t *testing.T, c gitClient, large string) {
 			list = asked.take()
 			runtime.Gosched()
 		}
-		if len(list) != 1 || !slices.Equal(list[0].Refs, []PushedRef{{ref, at}}) {
+		if len(list) != 1 || !slices.Equal(list[0].Refs, []PushedRef{{Name: ref, Commit: at}}) {
 			t.Errorf("a push to %s: %+v", ref, list)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
-// Push is a push that changed refs, with options (git push -o) or of a repository that [Server.Listens] names.
+// Push is a push that changes refs, maybe with options (git push -o).
 type Push struct {
 	Repo    string
 	Grant   Grant // of the person who pushed
@@ -22,10 +22,11 @@ type Push struct {
 	Refs    []PushedRef // those that the push made or moved
 }
 
-// PushedRef is a ref that a push made or moved.
+// PushedRef is a ref that a push makes or moves.
 type PushedRef struct {
 	Name   string
 	Commit Hash
+	Old    Hash // before the push; empty if the push makes the ref
 }
 
 // AskRefs begins the refs of pushes that ask for work by the name of the ref, for clients without options. Such a ref
@@ -48,7 +49,7 @@ func (s *Server) takesOptions(a access) bool {
 
 // hasWork reports whether work follows the report of a push that git received.
 func (p *push) hasWork() bool {
-	return p.a.options && p.accepted && (p.listens || len(p.request.Options) > 0 || slices.ContainsFunc(p.request.Commands, isAsk))
+	return p.a.options && p.accepted && (len(p.request.Options) > 0 || slices.ContainsFunc(p.request.Commands, isAsk))
 }
 
 // isAsk reports whether a command asks for work by the name of its ref.
@@ -77,18 +78,54 @@ func (p *push) sendGitReport(ctx context.Context, report *gitReport) error {
 	return report.send(p.out)
 }
 
-// changes returns the refs that the push made or moved.
-func (p *push) changes(ctx context.Context) Push {
-	done := Push{Repo: p.a.name, Grant: p.a.grant, Options: p.request.Options}
+// wishes returns the push with the refs that it wants to make or move.
+func (p *push) wishes() Push {
+	wanted := Push{Repo: p.a.name, Grant: p.a.grant, Options: p.request.Options}
 	for _, c := range p.request.Commands {
 		if c.Deletes() {
 			continue
 		}
-		if at, err := p.a.repo.readRef(ctx, c.Ref); err == nil && at == Hash(c.New) {
-			done.Refs = append(done.Refs, PushedRef{Name: c.Ref, Commit: at})
+		ref := PushedRef{Name: c.Ref, Commit: Hash(c.New)}
+		if !c.Creates() {
+			ref.Old = Hash(c.Old)
 		}
+		wanted.Refs = append(wanted.Refs, ref)
 	}
+	return wanted
+}
+
+// changes returns the push with the refs that it made or moved.
+func (p *push) changes(ctx context.Context) Push {
+	done := p.wishes()
+	done.Refs = slices.DeleteFunc(done.Refs, func(ref PushedRef) bool {
+		at, err := p.a.repo.readRef(ctx, ref.Name)
+		return err != nil || at != ref.Commit
+	})
 	return done
+}
+
+// expect tells [Server.Expect] of the push.
+func (p *push) expect(ctx context.Context) (err error) {
+	if p.a.options && p.s.Expect != nil {
+		p.happened, err = p.s.Expect(ctx, p.wishes())
+	}
+	return err
+}
+
+// tellHappened tells once which refs the push has made or moved, also if the client has gone. Until its report has been
+// sent, the client sees lines.
+func (p *push) tellHappened(ctx context.Context, reported bool) {
+	if p.happened == nil {
+		return
+	}
+	happened := p.happened
+	p.happened = nil
+	ctx = context.WithoutCancel(ctx)
+	var out io.Writer
+	if p.request.Band > 0 && !reported {
+		out = &progressWriter{out: p.out, limit: p.request.Band, gone: func() {}}
+	}
+	happened(ctx, p.changes(ctx), out)
 }
 
 // work has the server do the work that the options of a push ask for, and ends the answer. A client without side bands

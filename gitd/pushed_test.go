@@ -66,7 +66,7 @@ func TestPushOptionsHTTP(t *testing.T) {
 		list := got.take()
 		if len(list) != 1 || list[0].Repo != "a" || list[0].Grant.Subject != "ada" ||
 			!slices.Equal(list[0].Options, []string{"run=ci.yaml", "param.x=1 2"}) ||
-			!slices.Equal(list[0].Refs, []PushedRef{{"refs/heads/" + topic, Hash(head)}}) {
+			!slices.Equal(list[0].Refs, []PushedRef{{Name: "refs/heads/" + topic, Commit: Hash(head)}}) {
 			t.Errorf("version %s: %+v", version, list)
 		}
 	}
@@ -91,7 +91,7 @@ func TestPushOptionsHTTP(t *testing.T) {
 		if err != nil || !strings.Contains(out, "remote: last line") {
 			t.Errorf("%s, %v", out, err)
 		}
-		if list := got.take(); len(list) != 1 || len(list[0].Options) != 0 || !slices.Equal(list[0].Refs, []PushedRef{{AskRefs + "ci", apart}}) {
+		if list := got.take(); len(list) != 1 || len(list[0].Options) != 0 || !slices.Equal(list[0].Refs, []PushedRef{{Name: AskRefs + "ci", Commit: apart}}) {
 			t.Errorf("by the name of a ref: %+v", list)
 		}
 		if refs := stock(t, dir, "for-each-ref", "refs/ramus"); refs != "" {

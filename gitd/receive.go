@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
@@ -32,8 +33,8 @@ type push struct {
 	out     io.Writer
 	// accepted is set if git changed refs.
 	accepted bool
-	// listens is set if work may follow without options.
-	listens bool
+	// happened is called when the push is done or has failed, see [Server.Expect]. It may be nil.
+	happened func(ctx context.Context, p Push, out io.Writer)
 	// done has the changes, if work follows.
 	done Push
 	// report is that of git, if it is sent after the work has begun.
@@ -109,15 +110,20 @@ func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
 	}
 	defer release()
 
-	// Git receives the push, unless it is of the simple kind that the server receives itself, and no work follows.
-	p.listens = a.options && s.Listens != nil && s.Listens(ctx, a.name)
-	if sent, ok := store.Bytes(); ok && !p.listens && stats.Objects > 0 {
+	if err := p.expect(ctx); err != nil {
+		return p.refuse(err, nil)
+	}
+	defer p.tellHappened(ctx, true)
+
+	// Git receives the push, unless it is of the simple kind that the server receives itself.
+	if sent, ok := store.Bytes(); ok && stats.Objects > 0 {
 		received, err := p.receiveInProcess(ctx, sent[begin:])
 		if err != nil {
 			return p.fail(err)
 		}
 		if received {
 			s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", 1)
+			p.tellHappened(ctx, false)
 			lines := protocol.AppendLine(nil, "unpack ok\n")
 			return p.sendReport("", protocol.AppendLine(lines, "ok ", request.Commands[0].Ref, "\n"))
 		}
@@ -150,8 +156,10 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 		git = scan.addHook(git)
 	}
 
+	end := func() {}
 	if r, err := s.Repo(a.name); err == nil {
-		defer r.expectGitPush(p.request, report)()
+		end = sync.OnceFunc(r.expectGitPush(p.request, report))
+		defer end()
 	}
 	err := s.serveChild(ctx, a, git, p.out, report.read)
 	if scan != nil {
@@ -177,6 +185,8 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 	if a.repo != nil && slices.ContainsFunc(p.request.Commands, protocol.Command.Deletes) {
 		a.repo.view.noteDeleted(ctx)
 	}
+	end()
+	p.tellHappened(ctx, false)
 	return p.sendGitReport(ctx, report)
 }
 

@@ -68,9 +68,11 @@ type Server struct {
 	// no more to show, or when ctx ends because the client has gone. Nil means that no push may have options. It may be
 	// set like LFS.
 	Pushed func(ctx context.Context, p Push, out io.Writer)
-	// Listens reports whether Pushed is called after pushes to a repository without options, too. Nil means never. It may be
-	// set like LFS.
-	Listens func(ctx context.Context, repo string) bool
+	// Expect is called for a push by a person, with or without options, that the server is about to take, with the refs that
+	// it wants to make or move. The result is called once when that is done or has failed, with those that were made or
+	// moved, and before the client learns of it. It shows lines by out, which is nil if the client cannot show them. A nil
+	// result is not called, and an error refuses the push. Nil expects nothing. It may be set like LFS.
+	Expect func(ctx context.Context, p Push) (happened func(ctx context.Context, p Push, out io.Writer), err error)
 	// Veil returns the veil over a repository for the bearer of a token or a key, or nil. Nil means that refs belong to
 	// nobody. It may be set like LFS.
 	Veil func(g Grant, repo string) Veil

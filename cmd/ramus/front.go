@@ -117,6 +117,7 @@ func (f *front) listenTCP() (web, plain, ssh net.Listener, err error) {
 // openFronts opens the parts that only a server has, and gives them to the gateway. They begin work with people and
 // services at once, and some of them go on until serving ends.
 func (i *installation) openFronts(ctx, serving context.Context) (err error) {
+	i.pushed.TakeUp(ctx)
 	if err := i.openEngineer(ctx); err != nil {
 		return err
 	}

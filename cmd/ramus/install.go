@@ -40,6 +40,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/privacy"
+	"github.com/ramus-dev/ramus/gateway/pushed"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
@@ -96,6 +97,7 @@ type installation struct {
 	level     *slog.LevelVar         // of the log
 	current   atomic.Pointer[Config] // the configuration of the last reload, nil before
 	reloading sync.Mutex             // held while the configuration is read again
+	pushed    *pushed.Starter        // starts the work of pushes
 	triggers  *trigger.Triggers      // nil if none are configured; only a lasting server opens it
 }
 

@@ -1,17 +1,14 @@
 package pushed
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"path"
+	"io"
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -20,102 +17,127 @@ import (
 
 // Bounds of the work that one push starts by the workflows of the base.
 const (
-	maxListening   = 20      // workflows with events, of which the first ones count
-	maxWorkflows   = 200     // files that are looked at
-	maxWorkflow    = 1 << 20 // bytes of a file
-	maxStarted     = 20      // runs
+	maxStarted     = 20 // runs
 	startingWithin = time.Minute
 )
 
-// listener is a workflow file of a base that mentions events.
-type listener struct {
-	file string
-	text []byte
-}
-
-// Listens reports whether the base of a repository has workflows that begin with events. It is [gitd.Server.Listens].
-func (s *Starter) Listens(ctx context.Context, repo string) bool {
-	list, err := s.listeners(ctx, repo)
-	return err != nil || len(list) > 0 // the person who pushes sees the error
-}
-
-// listeners returns the workflow files in the base of a repository that mention events.
-func (s *Starter) listeners(ctx context.Context, name string) ([]listener, error) {
-	repo, err := s.Find.Git.Repo(name)
+// Expect looks for workflows of the base that a push starts, and keeps a notice of the push until they have started. It is
+// [gitd.Server.Expect].
+func (s *Starter) Expect(ctx context.Context, p gitd.Push) (happened func(ctx context.Context, p gitd.Push, out io.Writer), err error) {
+	n := &notice{Repo: p.Repo, Grant: p.Grant, Refs: branchesOf(p.Refs)}
+	if len(n.Refs) == 0 || lookup.IsOwnRepo(p.Repo) {
+		return nil, nil
+	}
+	keep, err := s.look(ctx, n)
+	if err != nil || keep == keepNothing {
+		return nil, err
+	}
+	file, err := s.keep(n, keep == keepSafe)
 	if err != nil {
 		return nil, err
+	}
+	return func(ctx context.Context, p gitd.Push, out io.Writer) {
+		n.Refs = branchesOf(p.Refs)
+		if s.startEvents(ctx, n, &screen{out: out}) {
+			s.drop(file)
+		}
+	}, nil
+}
+
+// branchesOf returns the branches whose pushes start work. The branches of callers start nothing, because work that starts
+// itself would never end.
+func branchesOf(refs []gitd.PushedRef) (list []gitd.PushedRef) {
+	for _, ref := range refs {
+		if branch, ok := strings.CutPrefix(ref.Name, "refs/heads/"); ok && !lookup.IsCallerBranch(branch) {
+			list = append(list, ref)
+		}
+	}
+	return list
+}
+
+// look sets the base of a notice, and returns how the notice is kept. A push to the base may bring workflows, which nobody can
+// see yet. Such a notice survives a killed server, and not a loss of power, because it would slow down each push.
+func (s *Starter) look(ctx context.Context, n *notice) (keeping, error) {
+	repo, err := s.Find.Git.Repo(n.Repo)
+	if err != nil {
+		return keepNothing, err
 	}
 	base, err := repo.Base(ctx)
 	if err != nil {
-		return nil, err
+		return keepNothing, err
 	}
-	tip, err := repo.Resolve(ctx, "refs/heads/"+base)
-	if errors.Is(err, gitd.ErrNotFound) {
-		return nil, nil // the base has no commit yet
+	n.Base = "refs/heads/" + base
+	if n.At, err = tipOf(ctx, repo, n.Base); err != nil {
+		return keepNothing, err
 	}
+	list, err := s.listeners(ctx, repo, n.At)
 	if err != nil {
-		return nil, err
+		return keepSafe, nil // the person sees it after the push, which may repair the base
 	}
-	files, err := repo.Tree(ctx, string(tip), executor.WorkflowDir, false)
-	if err != nil {
-		if errors.Is(err, gitd.ErrNotFound) {
-			return nil, nil
+	keep := keepNothing
+	for _, ref := range n.Refs {
+		if ref.Name == n.Base {
+			keep = max(keep, keepFast)
 		}
-		return nil, err
-	}
-	var list []listener
-	for _, f := range files[:min(len(files), maxWorkflows)] {
-		if f.Type != "blob" || path.Ext(f.Path) != ".yaml" || len(list) == maxListening {
-			continue
-		}
-		text, err := repo.Blob(ctx, f.Hash, maxWorkflow)
-		if errors.Is(err, gitd.ErrTooLarge) {
-			continue // it is no workflow
-		}
-		if err != nil {
-			return nil, err
-		}
-		if bytes.HasPrefix(text, []byte("on:")) || bytes.Contains(text, []byte("\non:")) {
-			list = append(list, listener{executor.WorkflowDir + "/" + path.Base(f.Path), text})
+		for _, l := range list {
+			switch {
+			case l.fault != "":
+				keep = max(keep, keepFast)
+			case l.on.Matches(strings.TrimPrefix(ref.Name, "refs/heads/")):
+				return keepSafe, nil
+			}
 		}
 	}
-	return list, nil
+	return keep, nil
 }
 
-// startEvents starts the workflows of the base that begin with a push of these branches. They work at the commits that
-// were pushed, with the rights of the person who pushed. The push does not wait for them. A person who leaves does not
-// stop it. The branches of callers start nothing, because work that starts itself would never end.
-func (s *Starter) startEvents(ctx context.Context, who route.Who, p gitd.Push, show *screen) {
+// startEvents starts the workflows of the base that begin with a push. They work at the commits that were pushed, with the
+// rights of the person who pushed. The push does not wait for them. A person who leaves does not stop it. Returns false if
+// some of the work should be tried again.
+func (s *Starter) startEvents(ctx context.Context, n *notice, show *screen) (done bool) {
+	if len(n.Refs) == 0 {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startingWithin)
 	defer cancel()
-	list, err := s.listeners(ctx, p.Repo)
+	who := s.who(n.Grant)
+	repo, err := s.Find.Git.Repo(n.Repo)
+	var list []listener
+	if err == nil {
+		list, err = s.listeners(ctx, repo, n.base())
+	}
 	if err != nil {
 		show.line("cannot read the workflows of the base: %s", route.AsProblem(err, who).Detail)
-		return
+		s.Log.Info("the workflows of a base cannot be read after a push", "repo", n.Repo, "err", err)
+		return route.IsLasting(err)
 	}
-	started := 0
 	for _, l := range list {
-		on, err := s.Executor.EventsOf(l.file, l.text)
-		if err != nil {
-			show.line("%s starts nothing: %s", l.file, err)
-			continue
+		if l.fault != "" {
+			show.line("%s", l.fault)
 		}
-		for _, ref := range p.Refs {
-			branch, ok := strings.CutPrefix(ref.Name, "refs/heads/")
-			if !ok || lookup.IsCallerBranch(branch) || !on.Matches(branch) {
+	}
+	done = true
+	started := 0
+	for _, ref := range n.Refs {
+		branch := strings.TrimPrefix(ref.Name, "refs/heads/")
+		files := &changes{repo: repo, ref: ref, base: n.At, log: s.Log}
+		for _, l := range list {
+			if l.fault != "" || !l.on.Matches(branch) || len(l.on.Paths) > 0 && !files.touch(ctx, l.on) {
 				continue
 			}
 			if started++; started > maxStarted {
 				show.line("a push starts at most %d runs by workflows of the base, and the others were left out", maxStarted)
-				return
+				return done
 			}
-			s.startEvent(ctx, who, p.Repo, branch, ref.Commit, l, show)
+			done = s.startEvent(ctx, who, n.Repo, branch, ref.Commit, l, show) && done
 		}
 	}
+	return done
 }
 
-// startEvent starts a workflow for the push of a branch. It runs once for a commit of the branch and a text.
-func (s *Starter) startEvent(ctx context.Context, who route.Who, repo, branch string, at gitd.Hash, l listener, show *screen) {
+// startEvent starts a workflow for the push of a branch. It runs once for a commit of the branch and a text. Returns false if
+// it should be tried again.
+func (s *Starter) startEvent(ctx context.Context, who route.Who, repo, branch string, at gitd.Hash, l listener, show *screen) bool {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s", l.file, branch, at, l.text))
 	// Its base is that of the repository, so that all files with rules are those of the base.
 	r := record.Request{Key: "push-" + hex.EncodeToString(key[:8]), Repo: repo, File: l.file, At: at, Anywhere: true}
@@ -124,10 +146,16 @@ func (s *Starter) startEvent(ctx context.Context, who route.Who, repo, branch st
 	if err == nil {
 		run, err = s.Executor.Submit(ctx, r)
 	}
-	if err != nil {
-		s.Log.Info("a workflow failed to start after a push", "repo", repo, "file", l.file, "branch", branch, "err", err)
-		show.line("%s does not start: %s", l.file, route.AsProblem(err, who).Detail)
-		return
+	if err == nil {
+		show.line("%s by %s; `ramus follow %s` shows it", run.Name(), l.file, run.Name())
+		return true
 	}
-	show.line("%s by %s; `ramus follow %s` shows it", run.Name(), l.file, run.Name())
+	again, detail := !route.IsLasting(err), route.AsProblem(err, who).Detail
+	s.Log.Info("a workflow failed to start after a push", "repo", repo, "file", l.file, "branch", branch, "again", again, "err", err)
+	if again {
+		show.line("%s does not start yet, and the next start of the server tries it again: %s", l.file, detail)
+	} else {
+		show.line("%s does not start: %s", l.file, detail)
+	}
+	return !again
 }

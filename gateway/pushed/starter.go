@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -15,13 +16,18 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Starter starts the work that pushes ask for.
+// Starter starts the work that pushes ask for. The exported fields are options. Methods are safe for concurrent use.
 type Starter struct {
 	Executor *executor.Executor
 	Find     *lookup.Lookup
+	// Dir is the folder of notices. It is made for the first one.
+	Dir string
 	// Veil hides the work of other people, see [route.Mux.Veil]. Nil hides nothing.
 	Veil func(g gitd.Grant, repo string) gitd.Veil
 	Log  *slog.Logger
+
+	mu   sync.Mutex               // guards the field below
+	read map[gitd.Hash][]listener // the workflows with events of folders, by their trees
 }
 
 // Start starts the work of a push and shows it by out, until it ends, waits for a person, or ctx ends. With a nil out
@@ -32,9 +38,7 @@ func (s *Starter) Start(ctx context.Context, p gitd.Push, out io.Writer) {
 	for _, o := range ask.Ignored {
 		show.line("the option %s means nothing here", o)
 	}
-	g := p.Grant
-	who := route.Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name,
-		Email: g.Person.Email}.Under(s.Veil)
+	who := s.who(p.Grant)
 	if err == nil && len(p.Refs) == 1 {
 		if name, named := strings.CutPrefix(p.Refs[0].Name, gitd.AskRefs); named {
 			ask, err = ask.byName(name)
@@ -42,18 +46,23 @@ func (s *Starter) Start(ctx context.Context, p gitd.Push, out io.Writer) {
 			ask.Task = testTask
 		}
 	}
-	s.startEvents(ctx, who, p, show)
 	if err == nil && !ask.None() {
 		err = s.start(ctx, who, p, ask, show)
 	}
 	if err != nil && ctx.Err() == nil {
 		problem := route.AsProblem(err, who)
-		s.Log.Info("the work of a push failed to start, or to be shown", "repo", p.Repo, "subject", g.Subject, "err", err)
+		s.Log.Info("the work of a push failed to start, or to be shown", "repo", p.Repo, "subject", who.Subject, "err", err)
 		show.line("%s", problem.Detail)
 		if problem.Hint != "" {
 			show.line("%s", problem.Hint)
 		}
 	}
+}
+
+// who returns the person who pushed.
+func (s *Starter) who(g gitd.Grant) route.Who {
+	return route.Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name,
+		Email: g.Person.Email}.Under(s.Veil)
 }
 
 func (s *Starter) start(ctx context.Context, who route.Who, p gitd.Push, ask Ask, show *screen) error {

@@ -39,7 +39,7 @@ var (
 	workflowKeys = []string{"id", "description", "repo", "on", "concurrency", "input", "start", "nodes", "transitions"}
 	repoKeys     = []string{"id", "base_branch", "merge_on_success", "merge_strategy"}
 	onKeys       = []string{"push"}
-	pushKeys     = []string{"branches"}
+	pushKeys     = []string{"branches", "paths"}
 	groupKeys    = []string{"group", "cancel_previous"}
 	inputKeys    = []string{"type", "required", "default", "description"}
 	nodeKeys     = []string{"id", "description", "kind", "operation", "implementation", "run", "task", "params",
