@@ -43,6 +43,16 @@ type identityKey struct{}
 // ServeSSH serves git-upload-pack, git-receive-pack, git-lfs-authenticate and whoami on l until ctx ends. It closes l and waits for all
 // requests. AuthorizedKeys has the keys that may log in.
 func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
+	return s.serveSSH(ctx, l, nil)
+}
+
+// RefuseSSH answers each command on l with the text that why returns, and exit status 1, until ctx ends. Every key may log
+// in, because nothing is served. why is safe for concurrent use. RefuseSSH closes l and waits for all requests.
+func (s *Server) RefuseSSH(ctx context.Context, l net.Listener, why func() string) error {
+	return s.serveSSH(ctx, l, why)
+}
+
+func (s *Server) serveSSH(ctx context.Context, l net.Listener, refusal func() string) error {
 	defer l.Close()
 	hostKey, err := grant.LoadKey(s.HostKeyFile)
 	if err != nil {
@@ -58,7 +68,7 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	defer leave()
-	front := &sshFront{server: s, strangers: map[*sshConn]struct{}{}}
+	front := &sshFront{server: s, refusal: refusal, strangers: map[*sshConn]struct{}{}}
 	srv := front.newServer(ctx, signer)
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -116,6 +126,9 @@ func (f *sshFront) newServer(ctx context.Context, signer ssh.Signer) *ssh.Server
 		// It is called for each key that a client offers, and reports whether a signature by the key would be
 		// accepted. It must remember nothing. Without it, everybody could log in.
 		PublicKeyHandler: func(ctx ssh.Context, key ssh.PublicKey) bool {
+			if f.refusal != nil {
+				return true
+			}
 			_, err := f.server.authorizedKey(key, remoteIP(ctx.RemoteAddr()))
 			return err == nil
 		},
@@ -126,6 +139,9 @@ func (f *sshFront) newServer(ctx context.Context, signer ssh.Signer) *ssh.Server
 				// It is called once, with the key that has signed.
 				VerifiedPublicKeyCallback: func(meta gossh.ConnMetadata, key gossh.PublicKey, _ *gossh.Permissions,
 					_ string) (*gossh.Permissions, error) {
+					if f.refusal != nil { // the connection stays one of a stranger
+						return &gossh.Permissions{ExtraData: map[any]any{identityKey{}: grant.AuthorizedKey{}}}, nil
+					}
 					k, err := f.server.authorizedKey(key, remoteIP(meta.RemoteAddr()))
 					if err != nil {
 						return nil, err
@@ -167,6 +183,7 @@ func remoteIP(addr net.Addr) netip.Addr {
 // sshFront has the connections of one listener.
 type sshFront struct {
 	server   *Server
+	refusal  func() string // the answer to each command; nil to serve them
 	sessions gitcmd.Group
 
 	mu        sync.Mutex // guards the fields below
@@ -302,7 +319,8 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 
 	// Readers of the channel end when the client agrees to close it, or when its connection, which is idle from
 	// here on, is closed.
-	v := sshSession{who: who, conn: conn, ch: ch, spaces: f.server.Workspaces != nil, resized: make(chan TTY, 1)}
+	v := sshSession{who: who, conn: conn, ch: ch, spaces: f.server.Workspaces != nil || f.refusal != nil,
+		resized: make(chan TTY, 1)}
 	defer v.reading.Wait()
 	defer conn.endSession(f.server.limits.Idle)
 	defer ch.Close()
@@ -315,12 +333,16 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 
 	var code uint32
 	space := Workspace(nil)
-	if _, _, git := parseSSHCommand(line); !git {
+	if _, _, git := parseSSHCommand(line); !git && f.refusal == nil {
 		space = f.workspace(ctx, login)
 	}
-	if space != nil {
+	switch {
+	case f.refusal != nil:
+		fmt.Fprintf(ch.Stderr(), "ramus: %s\n", f.refusal())
+		code = 1
+	case space != nil:
 		code = v.runWorkspace(ctx, space, line)
-	} else {
+	default:
 		code = f.runCommand(ctx, &v, line)
 	}
 	ch.CloseWrite()

@@ -43,13 +43,18 @@ func sshKey(t testing.TB) (signer gossh.Signer, line, file string) {
 // serveSSH serves on a free port of host until the test ends.
 func (w *wire) serveSSH(host string) string {
 	w.t.Helper()
+	return w.serveSSHWith(host, w.ServeSSH)
+}
+
+func (w *wire) serveSSHWith(host string, serve func(context.Context, net.Listener) error) string {
+	w.t.Helper()
 	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.ServeSSH(ctx, l) }()
+	go func() { done <- serve(ctx, l) }()
 	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -354,4 +359,37 @@ func FuzzSSHCommand(f *testing.F) {
 			t.Errorf("%q: verb %q, path %q", line, verb, path)
 		}
 	})
+}
+
+// TestRefuseSSH has a server tell everybody why it serves nothing, whatever the key and the command.
+func TestRefuseSSH(t *testing.T) {
+	_, _, file := sshKey(t)
+	w := newSSHWire(t)
+	w.repo("team/a")
+	addr := w.serveSSHWith("127.0.0.1", func(ctx context.Context, l net.Listener) error {
+		return w.RefuseSSH(ctx, l, func() string { return "this is at https://other.example.org now" })
+	})
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := sshGit(t, file)
+	ssh, _ := strings.CutPrefix(env[0], "GIT_SSH_COMMAND=")
+	for _, args := range []string{"git-upload-pack '/team/a.git'", "git-receive-pack '/team/a.git'", "whoami", "", "-tt otter",
+		"-s sftp"} {
+		line := strings.Replace(ssh, "ssh ", "ssh -p "+port+" git@"+host+" ", 1) + " " + args
+		if strings.HasPrefix(args, "-") {
+			line = strings.Replace(ssh, "ssh ", "ssh "+strings.Fields(args)[0]+" -p "+port+" git@"+host+" ", 1) + " " +
+				strings.Fields(args)[1]
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), "ramus: this is at https://other") {
+			t.Errorf("%q ends with %d, %v: %s", args, code, err, out)
+		}
+	}
+	out, err := stockEnvTry(env, "", "clone", "-q", "ssh://git@"+addr+"/team/a.git", filepath.Join(t.TempDir(), "c"))
+	if err == nil || !strings.Contains(out+err.Error(), "ramus: this is at https://other.example.org now") {
+		t.Errorf("git clone: %v %s", err, out)
+	}
 }

@@ -190,10 +190,26 @@ func serveFenced(ctx context.Context, c Config, lock io.Closer, log *slog.Logger
 	if err != nil {
 		return err
 	}
+	defer stop()
 	log.Error("refusing all work", "why", fence.Error())
+	if err := d.refuseSSH(ctx, c.SSHListen, log); err != nil {
+		return err
+	}
 	<-ctx.Done()
-	stop()
 	return placeStatus(d.status().Fence)
+}
+
+// refuseSSH answers clients of SSH until ctx ends, if there is an address for SSH.
+func (d *fencedDoor) refuseSSH(ctx context.Context, addr string, log *slog.Logger) error {
+	if addr == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen at the address of ssh_listen: %w", err)
+	}
+	log.Info("serving SSH", "address", l.Addr().String())
+	return d.git.RefuseSSH(ctx, l, func() string { return d.status().Fence.Error() })
 }
 
 // fencedDoor is the door of a server whose place another one took.

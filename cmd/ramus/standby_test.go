@@ -161,9 +161,12 @@ func (m *machine) refuses(epoch string) {
 		"run":   `echo '{id: x, repo: {id: app}, nodes: [{id: a, run: true}]}' > "$1"/x.yaml; RAMUS_DATA="$5" "$4" run "$1"/x.yaml`,
 		"token": `RAMUS_DATA="$5" "$4" token create --subject x --repo app --scope read`,
 		"mcp":   `curl -sS "$3"/mcp -H "Authorization: Bearer $2" -d '{}'; false`,
-		"chat":  `curl -sS "$3"/slack/events -d '{}'; false`,
+		"ssh": `GIT_SSH_COMMAND="ssh -F /dev/null -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i $1/key" ` +
+			`git -C "$1"/up push "ssh://git@$6/app.git" HEAD:refs/heads/x`,
+		"chat": `curl -sS "$3"/slack/events -d '{}'; false`,
 	} {
-		out, err := m.w.try(m.w.dir, "sh", "-c", script, "sh", m.w.dir, m.w.token, m.url, m.w.bin, m.data)
+		out, err := m.w.try(m.w.dir, "sh", "-c", script, "sh", m.w.dir, m.w.token, m.url, m.w.bin, m.data,
+			m.ssh)
 		if err == nil || !strings.Contains(out, text) {
 			m.w.t.Errorf("%s at a fenced server: %v\n%s", what, err, out)
 		}
@@ -215,6 +218,7 @@ func (w *standbyWorld) try(dir, name string, args ...string) (string, error) {
 func (w *standbyWorld) first() *machine {
 	w.t.Helper()
 	m := w.machine(0, false)
+	w.run(w.dir, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "key")
 	w.run(w.dir, "git", "init", "-q", "-b", "main", "up")
 	w.run(filepath.Join(w.dir, "up"), "git", "commit", "-q", "--allow-empty", "-m", "begin")
 	w.run(w.dir, w.bin, "repo", "import", "app", filepath.Join(w.dir, "up"), "--data", m.data)
@@ -237,6 +241,7 @@ type machine struct {
 	sync      bool
 	fenced    bool // another one took its place
 	data, url string
+	ssh       string // address
 	local     *client.Client
 	cmd       *exec.Cmd
 	log       lockedBuffer
@@ -245,12 +250,13 @@ type machine struct {
 // machine makes the n-th machine.
 func (w *standbyWorld) machine(n int, sync bool) *machine {
 	addr := loopback.Address(w.t)
-	m := &machine{w: w, sync: sync, data: filepath.Join(w.dir, fmt.Sprint("data", n)), url: "http://" + addr}
+	m := &machine{w: w, sync: sync, data: filepath.Join(w.dir, fmt.Sprint("data", n)), url: "http://" + addr,
+		ssh: loopback.Address(w.t)}
 	if err := os.MkdirAll(m.data, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	config := fmt.Sprintf("listen: %s\nurl: %s\nengine: sandbox\nstandby: {allow: true, keys: true, sync: %v}\n", addr,
-		m.url, m.sync)
+	config := fmt.Sprintf("listen: %s\nssh_listen: %s\nurl: %s\nengine: sandbox\nstandby: {allow: true, keys: true, sync: %v}\n", addr,
+		m.ssh, m.url, m.sync)
 	if err := os.WriteFile(filepath.Join(m.data, "ramus.yaml"), []byte(config), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
