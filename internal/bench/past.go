@@ -204,7 +204,7 @@ func radars(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// askedPushes pushes with options that start a run, and without.
+// askedPushes pushes with options that start a run, without, and to branches whose pushes start a workflow of the base.
 func askedPushes(ctx context.Context, b *bench) error {
 	r, err := b.repository(ctx, small)
 	if err != nil {
@@ -246,37 +246,65 @@ func askedPushes(ctx context.Context, b *bench) error {
 		fmt.Appendf(nil, "id: asked\nrepo: {id: %s}\nnodes:\n  - id: one\n    run: \"true\"\n", r.name), 0o644); err != nil {
 		return err
 	}
+	event := filepath.Join(work, ".ramus", "workflows", "event.yaml")
+	if err := os.MkdirAll(filepath.Dir(event), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(event, fmt.Appendf(nil, "id: event\nrepo: {id: %s}\non: {push: {branches: ['event-*']}}\nnodes:\n"+
+		"  - id: one\n    run: \"true\"\n", r.name), 0o644); err != nil {
+		return err
+	}
 	for _, args := range [][]string{{"remote", "set-url", "origin", "http://" + address + "/" + r.name + ".git"},
-		{"add", "."}, {"commit", "-q", "-m", "asked"}, {"push", "-q", "origin", "HEAD:refs/heads/asked"}} {
+		{"add", "."}, {"commit", "-q", "-m", "asked"}, {"push", "-q", "origin", "HEAD"}} {
 		if err := git(args...); err != nil {
 			return err
 		}
 	}
+	branches := func() (int, error) {
+		list, err := gitIn(ctx, filepath.Join(h.data, "repos", r.name+".git"), "for-each-ref", "--format=x", "refs/heads/ramus/")
+		return strings.Count(list, "x"), err
+	}
+	before, err := branches()
+	if err != nil {
+		return err
+	}
 	number := 0
-	push := func(ctx context.Context, options ...string) (float64, error) {
+	push := func(to string, options ...string) (float64, error) {
 		number++
 		if err := git("commit", "-q", "--allow-empty", "-m", fmt.Sprint(number)); err != nil {
 			return 0, err
 		}
 		begin := time.Now()
-		err := git(append(append([]string{"push", "-q"}, options...), "origin", fmt.Sprintf("HEAD:refs/heads/asked-%d", number))...)
+		err := git(append(append([]string{"push", "-q"}, options...), "origin", fmt.Sprintf("HEAD:refs/heads/%s-%d", to, number))...)
 		return ms(time.Since(begin)), err
 	}
-	more := metric{"more time", "ms"}
-	m, err := b.compare(ctx, comparison{metrics: []metric{more, wall}, sides: []side{
-		{name: sideRamus, settle: h.settled, round: func(ctx context.Context, _ int) ([]float64, error) {
-			plain, err := push(ctx)
+	more, later := metric{"more time", "ms"}, metric{"more time by a workflow", "ms"}
+	m, err := b.compare(ctx, comparison{metrics: []metric{more, wall, later}, sides: []side{
+		{name: sideRamus, settle: h.settled, round: func(context.Context, int) ([]float64, error) {
+			plain, err := push("asked")
 			if err != nil {
 				return nil, err
 			}
-			asked, err := push(ctx, "-o", "run=asked.yaml", "-o", "detach")
-			return []float64{asked - plain, asked}, err
+			started, err := push("event")
+			if err != nil {
+				return nil, err
+			}
+			asked, err := push("asked", "-o", "run=asked.yaml", "-o", "detach")
+			return []float64{asked - plain, asked, started - plain}, err
 		}},
 	}})
 	if err != nil {
 		return err
 	}
+	after, err := branches()
+	if err == nil && after-before != number/3*2 {
+		err = fmt.Errorf("%d pushes started %d runs, want %d", number, after-before, number/3*2)
+	}
+	if err != nil {
+		return err
+	}
 	b.add(m, "a push that starts a run, over a plain one", more.what, "", below(20))
 	b.add(m, "a push that starts a run", wall.what, "", target{})
+	b.add(m, "a push that starts a workflow of the base, over a plain one", later.what, "", below(20))
 	return nil
 }
