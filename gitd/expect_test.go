@@ -85,7 +85,7 @@ func TestExpect(t *testing.T) {
 	w := newSSHWire(t, ada+" ada@example.org")
 	e := &expectations{t: t, s: w.Server}
 	w.Server.Pushed, w.Server.Expect = new(pushes).pushed, e.expect
-	w.repo("a")
+	dir := w.repo("a")
 	url := w.url("a", w.token(Grant{Subject: "ada", Repo: "a", Scopes: []string{ScopeWrite},
 		Write: []string{"refs/heads/*"}}))
 	c := w.clone(url)
@@ -135,6 +135,23 @@ func TestExpect(t *testing.T) {
 	}
 	if e.mute != 2 {
 		t.Errorf("%d mute pushes, want 2", e.mute)
+	}
+
+	// A ref that another push moves before the server answers was moved nevertheless.
+	for _, more := range [][]string{nil, {"HEAD:more"}} {
+		commit := Hash(addFile(t, c, "j", fmt.Sprint(more)))
+		was := Hash(stock(t, dir, "rev-parse", "main"))
+		w.Server.Settle = func(context.Context, string) error {
+			stock(t, dir, "update-ref", "refs/heads/main", string(was))
+			return nil
+		}
+		push(nil, append([]string{"origin", "HEAD:main"}, more...)...)
+		w.Server.Settle = nil
+		want := []PushedRef{{"refs/heads/main", commit, was}}
+		for range more {
+			want = append(want, PushedRef{"refs/heads/more", commit, ""})
+		}
+		check("moved further", len(want), want...)
 	}
 
 	// Containers start nothing.

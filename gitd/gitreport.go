@@ -43,12 +43,15 @@ func (h *gitReport) read(r io.Reader, out io.Writer) error {
 	}
 }
 
-// accepted reports whether git moved any ref. It returns true, too, if the client wanted no report, so that
+// accepted reports whether git changed any ref. It returns true, too, if the client wanted no report, so that
 // nothing is known.
 func (h *gitReport) accepted() bool {
-	if len(h.held) == 0 {
-		return true
-	}
+	return len(h.held) == 0 || len(h.changed()) > 0
+}
+
+// changed returns the refs that git changed, as a set. It is empty if the client wanted no report.
+func (h *gitReport) changed() map[string]bool {
+	refs := map[string]bool{}
 	var inner bytes.Buffer
 	outer := protocol.NewReader(bytes.NewReader(h.held))
 	for {
@@ -68,10 +71,10 @@ func (h *gitReport) accepted() bool {
 	for {
 		line, kind, err := lines.Next()
 		if err != nil {
-			return false
+			return refs
 		}
-		if kind == protocol.Data && bytes.HasPrefix(line, []byte("ok ")) {
-			return true
+		if name, ok := bytes.CutPrefix(line, []byte("ok ")); ok && kind == protocol.Data {
+			refs[string(bytes.TrimSuffix(name, []byte("\n")))] = true
 		}
 	}
 }

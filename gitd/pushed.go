@@ -94,10 +94,13 @@ func (p *push) wishes() Push {
 	return wanted
 }
 
-// changes returns the push with the refs that it made or moved.
+// changes returns the push with the refs that it made or moved. Another push may have moved them further.
 func (p *push) changes(ctx context.Context) Push {
 	done := p.wishes()
 	done.Refs = slices.DeleteFunc(done.Refs, func(ref PushedRef) bool {
+		if p.changed != nil {
+			return !p.changed[ref.Name]
+		}
 		at, err := p.a.repo.readRef(ctx, ref.Name)
 		return err != nil || at != ref.Commit
 	})

@@ -33,6 +33,8 @@ type push struct {
 	out     io.Writer
 	// accepted is set if git changed refs.
 	accepted bool
+	// changed are the refs that were changed, as a set. If it is nil, the refs themselves tell.
+	changed map[string]bool
 	// happened is called when the push is done or has failed, see [Server.Expect]. It may be nil.
 	happened func(ctx context.Context, p Push, out io.Writer)
 	// done has the changes, if work follows.
@@ -123,6 +125,7 @@ func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
 		}
 		if received {
 			s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", 1)
+			p.changed = map[string]bool{request.Commands[0].Ref: true}
 			p.tellHappened(ctx, false)
 			lines := protocol.AppendLine(nil, "unpack ok\n")
 			return p.sendReport("", protocol.AppendLine(lines, "ok ", request.Commands[0].Ref, "\n"))
@@ -162,6 +165,9 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 		defer end()
 	}
 	err := s.serveChild(ctx, a, git, p.out, report.read)
+	if err == nil && p.request.Report {
+		p.changed = report.changed()
+	}
 	if scan != nil {
 		err = errors.Join(err, scan.end(err == nil && report.accepted()))
 		if len(scan.leaks) > 0 {
