@@ -25,6 +25,8 @@ type DiffOptions struct {
 	Context int
 	// Text leaves out the content of binary files.
 	Text bool
+	// NoRenames takes a renamed file as one that is deleted and another one that is added.
+	NoRenames bool
 }
 
 // Change is one changed file.
@@ -72,6 +74,9 @@ func (o DiffOptions) format() []string {
 	list := []string{"--patch", "--binary"}
 	if o.Text {
 		list = []string{"--patch", "--full-index"}
+	}
+	if o.NoRenames {
+		list = append(list, "--no-renames")
 	}
 	if o.IgnoreSpace {
 		list = append(list, "--ignore-all-space")

@@ -91,6 +91,7 @@ func TestDiffLikeGit(t *testing.T) {
 			o    DiffOptions
 			args []string
 		}{{DiffOptions{Text: true}, []string{"--full-index"}}, {DiffOptions{}, []string{"--binary"}},
+			{DiffOptions{NoRenames: true}, []string{"--binary", "--no-renames"}},
 			{DiffOptions{Text: true, IgnoreSpace: true, Context: -1}, []string{"--full-index", "-w", "-U0"}},
 			{DiffOptions{Context: 7, IgnoreSpace: true}, []string{"--binary", "-w", "-U7"}}} {
 			var out strings.Builder

@@ -196,9 +196,8 @@ func (c *Changes) Read(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, w 
 
 // fill reads the lines of the files that have some.
 func fill(ctx context.Context, r *gitd.Repo, s *Set, w Window, skip func(string) bool) error {
-	byPath := map[string]*File{}
-	o := gitd.DiffOptions{Text: true, IgnoreSpace: w.IgnoreSpace, Context: w.Context}
 	lines := 0
+	var moved, other []*File
 	for _, f := range s.Files {
 		if f.Binary() {
 			f.Shown = true
@@ -210,14 +209,32 @@ func fill(ctx context.Context, r *gitd.Repo, s *Set, w Window, skip func(string)
 			continue
 		}
 		lines += size
-		f.Shown, byPath[f.Path] = true, f
+		if f.Shown = true; f.OldPath != "" {
+			moved = append(moved, f)
+		} else {
+			other = append(other, f)
+		}
+	}
+	// Among fewer files git finds other renames, unless these are all renamed.
+	if err := fillLines(ctx, r, s, w, other, true); err != nil {
+		return err
+	}
+	return fillLines(ctx, r, s, w, moved, false)
+}
+
+// fillLines reads the lines of files that were all renamed, or of which none was.
+func fillLines(ctx context.Context, r *gitd.Repo, s *Set, w Window, files []*File, noRenames bool) error {
+	if len(files) == 0 {
+		return nil
+	}
+	byPath := map[string]*File{}
+	o := gitd.DiffOptions{Text: true, IgnoreSpace: w.IgnoreSpace, Context: w.Context, NoRenames: noRenames}
+	for _, f := range files {
+		byPath[f.Path] = f
 		o.Paths = append(o.Paths, f.Path)
 		if f.OldPath != "" {
 			o.Paths = append(o.Paths, f.OldPath)
 		}
-	}
-	if len(byPath) == 0 {
-		return nil
 	}
 	l := diff.Limits{Bytes: maxRead, Lines: 2 * MaxLines, Line: maxLine, Files: len(o.Paths)}
 	if w.Path != "" {
@@ -230,9 +247,9 @@ func fill(ctx context.Context, r *gitd.Repo, s *Set, w Window, skip func(string)
 	for _, d := range list {
 		f := byPath[cmp.Or(d.New, d.Old)]
 		if f == nil || d.Old != "" && d.Old != cmp.Or(f.OldPath, f.Path) {
-			continue // git found another rename among fewer files
+			continue
 		}
-		f.Hunks = d.Hunks
+		f.Hunks = append(f.Hunks, d.Hunks...) // git writes two differences for a file that became a link
 		if d.Cut {
 			f.Next = l.From
 			for _, h := range d.Hunks {

@@ -22,9 +22,11 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/webbuild/bundle"
 )
 
@@ -68,6 +70,7 @@ func TestWebBudgets(t *testing.T) {
 	b.loads(w, browser)
 	b.nodes(w)
 	b.tabs(w)
+	b.changes(open(t, ada, nil))
 	s := story(t, site(t, ""))
 	b.streams(s)
 	b.terminal(s)
@@ -127,6 +130,43 @@ func (b *budgets) loads(w *world, browser *webtest.Browser) {
 	if faults := p.Faults(); len(faults) > 0 {
 		b.t.Error(faults)
 	}
+}
+
+// changes measures the pages of changes of 300 and of 5,000 files, for commits that were not compared before, and then again.
+func (b *budgets) changes(w *world) {
+	w.repo("app")
+	w.run("otter", record.Request{Command: &record.Command{Shell: "true"}})
+	for _, x := range []struct {
+		files      int
+		first, top float64
+	}{{300, 150, 100}, {5000, 1000, 150}} {
+		var put []gitd.File
+		for i := range x.files {
+			put = append(put, gitd.File{Path: fmt.Sprintf("d%d/f%d.go", i%20, i), Content: []byte("package x\n\n" + numbers(0, 5+i%20))})
+		}
+		var first, again []float64
+		for i := range 5 {
+			put[0].Content = fmt.Appendf(nil, "package x // %d\n", i)
+			commit := w.commit(otter, put)
+			for _, times := range []*[]float64{&first, &again} {
+				from := time.Now()
+				if status, _, body := w.get("/workspaces/run-otter/changes?b=" + string(commit)); status != 200 {
+					b.t.Fatal(status, body)
+				}
+				*times = append(*times, time.Since(from).Seconds()*1000)
+			}
+		}
+		b.add(fmt.Sprintf("changes of %d files, the first time", x.files), median(first), x.first, "ms")
+		b.add(fmt.Sprintf("changes of %d files, again", x.files), median(again), x.top, "ms")
+	}
+}
+
+// TestChangesBudget measures the pages of changes alone.
+func TestChangesBudget(t *testing.T) {
+	if os.Getenv("RAMUS_BENCH") != "changes" {
+		t.Skip("only with RAMUS_BENCH=changes")
+	}
+	(&budgets{t: t}).changes(open(t, ada, nil))
 }
 
 func median(list []float64) float64 {

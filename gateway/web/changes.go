@@ -149,6 +149,11 @@ func (v changesView) file(path string, line, context int) string {
 	return v.with(func(v *changesView) { v.Window.Path, v.Find, v.Page, v.Line, v.Context = path, "", 0, line, context }).href()
 }
 
+// changesPath returns the path of the page of the changes between two commits of a workspace.
+func changesPath(s workspace.Workspace, from, to gitd.Hash) string {
+	return workspacePath(s.ID) + "/changes?" + url.Values{"a": {string(from)}, "b": {string(to)}}.Encode()
+}
+
 // person returns the name of the reader in the marks.
 func person(who route.Who) string { return who.Subject }
 

@@ -221,6 +221,15 @@ func TestChangesAccessible(t *testing.T) {
 		"?file=large.go&line=500": {390, 844, "dark"}} {
 		w.look(p, string(axe), path+query, 0, l)
 	}
+	if dir := os.Getenv("RAMUS_SHOTS"); dir != "" {
+		for _, l := range []look{{1440, 900, "light"}, {1440, 900, "dark"}, {390, 844, "light"}, {390, 844, "dark"}} {
+			for name, query := range map[string]string{"u": "", "s": "?view=split"} {
+				p.Look(l.width, l.height, l.theme)
+				p.Go(w.server.URL + path + query)
+				p.Shot(filepath.Join(dir, fmt.Sprintf("whole-%s-%d-%s.png", name, l.width, l.theme)), true)
+			}
+		}
+	}
 	for _, query := range []string{"", "?view=split"} {
 		p.Look(320, 640, "light")
 		p.Go(w.server.URL + path + query)

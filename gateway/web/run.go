@@ -19,6 +19,7 @@ type runData struct {
 	Workspace     workspace.Workspace
 	WorkspacePath string
 	Path          string
+	ChangesPath   string // of the page of the changes, empty if there are none
 	MayChange     bool
 	MayAnswer     bool
 	Tournament    *entryTable // nil means none
@@ -51,6 +52,9 @@ func (api *API) runPage(c *route.Call) (*Page, error) {
 		MayChange: c.Who.CheckChangeRun(r) == nil, MayAnswer: mayAnswer(c.Who, r)}
 	if d.Tournament, err = api.tournamentOf(c.R.Context(), c.Who, r); err != nil {
 		return nil, err
+	}
+	if r.Start != "" && r.Head != "" && r.Start != r.Head {
+		d.ChangesPath = changesPath(s, r.Start, r.Head)
 	}
 	p := &Page{Title: shown.Title, Nav: "workspaces", Template: "run", Data: d, Topics: []string{live.RunTopic(r)},
 		Refresh: shown.Reload}

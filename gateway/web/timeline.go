@@ -57,15 +57,15 @@ type tickShown struct {
 	Verdict                           *Badge
 	Parent, Commit                    gitd.Hash
 	Changed                           bool
-	// Fork begins a workspace after the tick, and Again before it.
-	Fork, Again string
-	Outputs     []tickOutput
-	Pictures    []tickPicture
-	Diff        []evidence.DiffPart
-	DiffNote    string
-	Crumbs      []fileRow
-	Files       []fileRow
-	FilesNote   string
+	// Fork begins a workspace after the tick, and Again before it. Review shows its changes.
+	Fork, Again, Review string
+	Outputs             []tickOutput
+	Pictures            []tickPicture
+	Diff                []evidence.DiffPart
+	DiffNote            string
+	Crumbs              []fileRow
+	Files               []fileRow
+	FilesNote           string
 }
 
 type (
@@ -155,6 +155,9 @@ func (api *API) showTick(c *route.Call, d *tickShown, s workspace.Workspace, t *
 	}
 	if d.Commit != "" {
 		d.Fork = from(d.Commit)
+	}
+	if t.Changed && t.Parent != "" && d.Commit != "" {
+		d.Review = changesPath(s, t.Parent, d.Commit)
 	}
 	if t.Parent != "" {
 		d.Again = from(t.Parent)

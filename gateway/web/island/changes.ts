@@ -71,7 +71,7 @@ async function mark(form: HTMLFormElement) {
 }
 
 if (root) {
-  if (innerWidth < 1000) root.querySelector('details.files')?.removeAttribute('open');
+  if (innerWidth < 1000) root.querySelector('details.dlist')?.removeAttribute('open');
   root.addEventListener('click', e => {
     const link = (e.target as Element).closest<HTMLAnchorElement>('a[data-open]');
     if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;

@@ -1,0 +1,180 @@
+package changes_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/diff"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/repotest"
+)
+
+var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
+
+// commit makes a commit of files alone.
+func commit(t *testing.T, r *gitd.Repo, put []gitd.File) gitd.Hash {
+	t.Helper()
+	h, err := r.WriteCommit(t.Context(), gitd.NewCommit{Put: put, Author: ada, Message: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestReadLikeGit reads the changes between random commits, part by part. All parts together have the files and counts of git, and the
+// lines of each file are those of git.
+func TestReadLikeGit(t *testing.T) {
+	r := repotest.NewRepo(t)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	var commits []gitd.Hash
+	for range 8 {
+		var put []gitd.File
+		for i := range 130 {
+			if rnd.IntN(5) == 0 {
+				continue
+			}
+			f := gitd.File{Path: fmt.Sprintf("d%d/f %d", i%3, i), Mode: []uint32{0, 0, 0, object.ModeExecutable}[rnd.IntN(4)]}
+			for range rnd.IntN(40) {
+				f.Content = fmt.Appendf(f.Content, "%sline %d\n", strings.Repeat(" ", rnd.IntN(2)), rnd.IntN(3))
+			}
+			if rnd.IntN(30) == 0 {
+				f.Content = append(f.Content, 0)
+			}
+			put = append(put, f)
+		}
+		commits = append(commits, commit(t, r, put))
+	}
+	var c changes.Changes
+	for range 12 {
+		a, b := commits[rnd.IntN(len(commits))], commits[rnd.IntN(len(commits))]
+		w := changes.Window{Context: rnd.IntN(3) * 4, IgnoreSpace: rnd.IntN(2) == 0}
+		var files []string
+		var all changes.Set
+		keys := map[string]bool{}
+		for w.Page = 1; w.Page <= max(all.Pages, 1); w.Page++ {
+			s, err := c.Read(t.Context(), r, a, b, w, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = s
+			lines := 0
+			for _, f := range s.Files {
+				files = append(files, fmt.Sprintf("%d\t%d\t%s", f.Added, f.Deleted, f.Path))
+				if keys[f.ID] || keys[f.Key] {
+					t.Errorf("two files have the id %s or the key %s", f.ID, f.Key)
+				}
+				keys[f.ID], keys[f.Key] = true, true
+				if f.Shown && !f.Binary() {
+					lines += checkLines(t, r, a, b, w, f)
+				}
+			}
+			if lines > 2*changes.MaxLines || len(s.Files) > changes.MaxFiles {
+				t.Errorf("a part has %d files with %d lines", len(s.Files), lines)
+			}
+		}
+		var want []string
+		for line := range strings.Lines(gittest.Run(t, r.Dir(), "diff", "-M", "--numstat", string(a), string(b))) {
+			line = strings.TrimSpace(strings.ReplaceAll(line, "-\t", "-1\t"))
+			if strings.Contains(line, "=>") {
+				want = nil
+				break
+			}
+			want = append(want, line)
+		}
+		if want != nil && !slices.Equal(files, want) || all.All != len(files) {
+			t.Errorf("%d files %q\ngit %q", all.All, files, want)
+		}
+	}
+}
+
+// checkLines compares the lines of a file with those of git, and returns their number.
+func checkLines(t *testing.T, r *gitd.Repo, a, b gitd.Hash, w changes.Window, f *changes.File) int {
+	t.Helper()
+	renames := "--no-renames"
+	if f.OldPath != "" {
+		renames = "-M"
+	}
+	args := []string{"diff", renames, fmt.Sprintf("-U%d", cmp.Or(w.Context, 3))}
+	if w.IgnoreSpace {
+		args = append(args, "-w")
+	}
+	args = append(args, string(a), string(b), "--", ":(literal)"+f.Path)
+	if f.OldPath != "" {
+		args = append(args, ":(literal)"+f.OldPath)
+	}
+	out, err := gittest.Try(r.Dir(), args...)
+	if err != nil {
+		t.Fatal(out)
+	}
+	list, _, err := diff.Read(strings.NewReader(out), diff.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []diff.Hunk
+	for _, d := range list {
+		if d.New == f.Path {
+			want = d.Hunks
+		}
+	}
+	if !reflect.DeepEqual(f.Hunks, want) || f.Next != 0 {
+		t.Errorf("%s: %+v\ngit %s", f.Path, f.Hunks, out)
+	}
+	lines := 0
+	for _, h := range f.Hunks {
+		lines += len(h.Lines)
+	}
+	return lines
+}
+
+// TestLongFile reads a file of 200,000 changed lines. Its lines are read in parts.
+func TestLongFile(t *testing.T) {
+	r := repotest.NewRepo(t)
+	var text strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&text, "line %d\n", i+1)
+	}
+	a, b := commit(t, r, []gitd.File{{Path: "short", Content: []byte("x\n")}}),
+		commit(t, r, []gitd.File{{Path: "long", Content: []byte(text.String())}, {Path: "short", Content: []byte("y\n")}})
+	var c changes.Changes
+	s, err := c.Read(t.Context(), r, a, b, changes.Window{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Added != 200_001 || s.Files[0].Shown || len(s.Files[1].Hunks) != 1 {
+		t.Errorf("%+v", s)
+	}
+	for _, at := range []int{0, 100_000, 199_700, 200_000} {
+		s, err := c.Read(t.Context(), r, a, b, changes.Window{Path: "long", Line: at}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := s.Files[0]
+		n := min(changes.MaxLines, 200_000-at)
+		next := 0
+		if at+n < 200_000 {
+			next = at + n
+		}
+		if n == 0 {
+			if len(f.Hunks) > 0 || f.Next != 0 {
+				t.Errorf("after the end: %+v", f)
+			}
+			continue
+		}
+		if len(f.Hunks) != 1 || len(f.Hunks[0].Lines) != n || f.Hunks[0].Lines[0].Text != fmt.Sprintf("line %d", at+1) || f.Next != next {
+			t.Errorf("from %d: %d hunks, next %d, want %d lines and %d", at, len(f.Hunks), f.Next, n, next)
+		}
+	}
+	for _, w := range []changes.Window{{Page: -1}, {Context: 1 << 20}, {Path: "nothing"}} {
+		if _, err := c.Read(t.Context(), r, a, b, w, nil); err == nil {
+			t.Errorf("%+v is no mistake", w)
+		}
+	}
+}
