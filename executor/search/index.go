@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/durable"
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // MaxText bounds the text of all runs that is indexed, in bytes. The runs that were created first are left out.
@@ -78,7 +79,7 @@ func Open(path string) (*Index, error) {
 func (ix *Index) open() error {
 	db, err := bolt.Open(ix.path, 0o600, &bolt.Options{Timeout: 5 * time.Second, NoSync: true, NoFreelistSync: true})
 	if err != nil {
-		if errors.Is(err, bolt.ErrTimeout) || errors.Is(err, os.ErrPermission) {
+		if errors.Is(err, bolterrors.ErrTimeout) || errors.Is(err, os.ErrPermission) {
 			return err
 		}
 		return fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -84,7 +84,7 @@ func (q Query) plan() (p plan, err error) {
 	if q.Max < 0 || q.Max > MaxHits {
 		return p, fmt.Errorf("%w: max is %d, it must be at most %d", ErrQuery, q.Max, MaxHits)
 	}
-	for _, w := range split(q.Words) {
+	for _, w := range Words(q.Words) {
 		p.words = append(p.words, fold([]byte(w)))
 	}
 	for _, k := range q.Kinds {
@@ -116,8 +116,8 @@ func names(kinds []Kind) string {
 	return strings.Join(list, ", ")
 }
 
-// split returns the words of a query. A quote without an end goes to the end.
-func split(q string) (words []string) {
+// Words returns the words of a query. A quote without an end goes to the end.
+func Words(q string) (words []string) {
 	for q = strings.ToValidUTF8(q, ""); ; {
 		q = strings.TrimLeft(strings.Map(space, q), " ")
 		if q == "" {

@@ -203,7 +203,7 @@ func (p *Page) Bar() []NavEntry {
 		{Text: "Inbox", Path: "/dashboard", Icon: "inbox", Current: p.Nav == "dashboard"},
 		{Text: "Work", Path: "/workspaces", Icon: "branch", Current: p.Nav == "workspaces"},
 		{Text: "New", Path: "/workspaces/new", Icon: "plus", Current: p.Nav == "new", Apart: true},
-		{Text: "Search", Path: "/workspaces#q", Icon: "search"},
+		{Text: "Search", Path: "/search#q", Icon: "search", Current: p.Nav == "search"},
 		{Text: "Me", Path: "/settings", Icon: "person", Current: p.Nav == "settings"},
 	}
 }

@@ -44,6 +44,8 @@ type API struct {
 	Changes *changes.Changes
 	// Seen keeps which changes people have looked at. Nil means that nobody keeps it.
 	Seen *seen.Store
+	// Past finds words in runs. It is required.
+	Past Searcher
 	// Engineer has the tasks. Nil means that there are none.
 	Engineer *engineer.Engineer
 	// Live keeps open pages up to date. It is required, and Render is set by this package.
@@ -149,6 +151,8 @@ func (api *API) setUp() {
 			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
 			{"/workspaces/{workspace}/timeline", "The commands of a workspace, and the files that each left", api.timelinePage},
 			{"/workspaces/{workspace}/changes", "The files that a workspace changed, with their lines", api.changesPage},
+			{"/workspaces/{workspace}/runs/{run}/output", "A part of the output of a step, by the number of a line", api.outputPage},
+			{"/search", "Words in everything that was asked, run and printed", api.searchPage},
 			{"/tasks", "The tasks of the engineer", api.taskList},
 			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
 			{"/repos", "The repositories, and imports in progress", api.repoList},

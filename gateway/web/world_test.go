@@ -26,6 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
@@ -84,6 +85,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	signer := &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}
 	places := &workspace.Workspaces{Executor: x, Find: find, Git: git}
 	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks,
+		Past:     &past.API{Executor: x, Git: git, Find: find, Now: time.Now},
 		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now},
 		Files:    &files.API{Executor: x, Workspaces: places, Git: git},
 		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
@@ -301,7 +303,8 @@ func paths(n int) []string {
 		"/workspaces/run-deft-ibis?pane=activity", "/workspaces/run-calm-heron", "/workspaces/run-brave-otter/runs/RUN",
 		"/workspaces/run-brave-otter/timeline", "/workspaces/run-brave-otter/changes",
 		"/workspaces/run-calm-heron/runs/RUN",
-		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter")
+		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter",
+		"/search", "/search?q=otter", "/search?q=no")
 }
 
 // path returns a path of paths with the id of a run.

@@ -1,0 +1,203 @@
+package web
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/search"
+	"github.com/ramus-dev/ramus/gateway/past"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+)
+
+// Searcher finds words in the runs that a person sees.
+type Searcher interface {
+	Search(ctx context.Context, who route.Who, q past.Search) (search.Answer, error)
+}
+
+// shownWorkspaces is how many workspaces with the words in their names the page of a search has.
+const shownWorkspaces = 5
+
+// searchData is the data of the page of a search. All texts are clean.
+type searchData struct {
+	Query, Kind, Repo, Run string
+	Repos                  []string
+	Kinds                  []search.Kind
+	Wrong                  string // why the query cannot be answered
+	Asked                  bool
+	Workspaces             []workspaceRow
+	Runs                   []foundRun
+	Behind, Cut            int
+	First, Next            string // paths of other parts of the answer
+}
+
+// foundRun has the lines of one run.
+type foundRun struct {
+	Title, Path, Name, Repo, By string
+	Badge                       Badge
+	Record                      record.Run
+	Lines                       []foundLine
+	More                        string // the path of all its lines; empty if they are here
+}
+
+type foundLine struct {
+	Kind search.Kind
+	Path string
+	Note string // the step and the number of the line
+	Text []piece
+}
+
+// piece is a part of a line.
+type piece struct {
+	Text   string
+	Marked bool
+}
+
+// searchPage finds workspaces by name, and words in everything that was asked, run and printed.
+func (api *API) searchPage(c *route.Call) (*Page, error) {
+	ctx, q := c.R.Context(), c.R.URL.Query()
+	d := &searchData{Query: strings.TrimSpace(q.Get("q")), Kind: q.Get("kind"), Repo: q.Get("repo"), Run: q.Get("run"), Kinds: search.Kinds}
+	p := &Page{Title: "Search", Nav: "search", Template: "search", Data: d}
+	var err error
+	if d.Repos, err = api.repoNames(ctx, c.Who); err != nil {
+		return nil, err
+	}
+	if d.Asked = d.Query != ""; !d.Asked {
+		return p, nil
+	}
+	p.Title = render.OneLine(d.Query, 80) + " · Search"
+	after := q.Get("after")
+	if after == "" && d.Run == "" && d.Kind == "" {
+		list, _, err := api.Workspaces.List(ctx, c.Who, workspace.Filter{Repo: d.Repo, Text: d.Query, Max: shownWorkspaces})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			d.Workspaces = append(d.Workspaces, api.workspaceRow(c, s))
+		}
+	}
+	ask := past.Search{Words: d.Query, Repo: d.Repo, Run: d.Run, After: after}
+	if d.Kind != "" {
+		ask.Kinds = []string{d.Kind}
+	}
+	if d.Run != "" {
+		ask.Max = search.MaxHits
+	}
+	a, err := api.Past.Search(ctx, c.Who, ask)
+	if err != nil {
+		problem := route.AsProblem(err, c.Who)
+		if problem.Kind != route.KindInvalid {
+			return nil, err
+		}
+		d.Wrong, p.Status = render.ClipClean(problem.Detail, 400), status(true)
+		return p, nil
+	}
+	api.showHits(c, d, a)
+	d.Behind, d.Cut = a.Behind, a.Cut
+	turn := func(run, after string) string {
+		v := url.Values{}
+		for name, value := range map[string]string{"q": d.Query, "kind": d.Kind, "repo": d.Repo, "run": run, "after": after} {
+			if value != "" {
+				v.Set(name, value)
+			}
+		}
+		return "/search?" + v.Encode()
+	}
+	for i := range d.Runs {
+		if name := d.Runs[i].Record.Name(); d.Run == "" && slices.Contains(a.More, name) {
+			d.Runs[i].More = turn(name, "")
+		}
+	}
+	if a.Next != "" && d.Run == "" {
+		d.Next = turn("", a.Next)
+	}
+	if after != "" || d.Run != "" {
+		d.First = turn("", "")
+	}
+	return p, nil
+}
+
+// showHits groups the hits by run.
+func (api *API) showHits(c *route.Call, d *searchData, a search.Answer) {
+	words := search.Words(d.Query)
+	for _, h := range a.Hits {
+		if len(d.Runs) == 0 || d.Runs[len(d.Runs)-1].Record.Name() != h.Run {
+			caller, id, _ := cutLast(h.Run, "/")
+			parsed, err := record.ParseCaller(caller)
+			if err != nil {
+				continue
+			}
+			r, ok := api.Executor.Find(parsed, id)
+			if !ok || !c.Who.SeesRun(r) {
+				continue // it was removed meanwhile
+			}
+			d.Runs = append(d.Runs, foundRun{Title: runTitle(r), Path: runPath(r), Name: r.Caller.String(), Repo: r.Repo,
+				By: personName(r.Asker), Badge: runBadge(r), Record: r})
+		}
+		last := &d.Runs[len(d.Runs)-1]
+		if last.Record.Name() == h.Run {
+			last.Lines = append(last.Lines, foundLine{Kind: h.Kind, Path: hitPath(last.Record, h), Note: hitNote(h),
+				Text: markWords(render.Clean(h.Text), words)})
+		}
+	}
+}
+
+// cutLast cuts a text at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// hitPath returns the page with a hit.
+func hitPath(r record.Run, h search.Hit) string {
+	switch {
+	case h.Stream != "":
+		return outputPath(r, h.Step, h.Stream, h.Line)
+	case h.Kind == search.KindCommand && h.Seq > 0:
+		return workspacePath(r.Caller.Slug()) + "/timeline?" + url.Values{"at": {r.ID + "/" + itoa(h.Seq)}}.Encode()
+	}
+	return runPath(r)
+}
+
+func hitNote(h search.Hit) string {
+	if h.Stream == "" {
+		return h.Step
+	}
+	note := h.Step + ", line " + itoa(h.Line)
+	if h.Stream == "stderr" {
+		note += " of stderr"
+	}
+	return note
+}
+
+// markWords divides a line at the words of a query.
+func markWords(line string, words []string) (list []piece) {
+	lower := strings.ToLower(line)
+	if len(lower) != len(line) {
+		return []piece{{Text: line}} // places in one are not those in the other
+	}
+	for begin := 0; begin < len(line); {
+		at, end := len(line), len(line)
+		for _, w := range words {
+			w = strings.ToLower(w)
+			if i := strings.Index(lower[begin:], w); i >= 0 && (begin+i < at || begin+i == at && begin+i+len(w) > end) {
+				at, end = begin+i, begin+i+len(w)
+			}
+		}
+		if at > begin {
+			list = append(list, piece{Text: line[begin:at]})
+		}
+		if end > at {
+			list = append(list, piece{line[at:end], true})
+		}
+		begin = end
+	}
+	return list
+}
