@@ -35,7 +35,7 @@ type searching struct {
 
 // Search finds words in the runs that the query sees. It first brings the index up to date, for 300 ms, or until it is if whole is set.
 // [search.Answer.Behind] is how many runs are left then. The commands of a run that works are found when they have ended. The error is a
-// [record.ErrInvalid] if the query cannot be answered.
+// [search.ErrQuery] if the query cannot be answered.
 func (x *Executor) Search(ctx context.Context, q search.Query, whole bool) (search.Answer, error) {
 	ix, work, err := x.refreshSearch()
 	if err != nil {
@@ -58,9 +58,6 @@ func (x *Executor) Search(ctx context.Context, q search.Query, whole bool) (sear
 		all[r.Name()] = r
 	}
 	a, err := ix.Find(ctx, q, func(name string) (record.Run, bool) { r, ok := all[name]; return r, ok })
-	if errors.Is(err, search.ErrQuery) {
-		return a, fmt.Errorf("%w: %w", record.ErrInvalid, err)
-	}
 	a.Behind = int(x.searching.behind.Load())
 	return a, err
 }

@@ -3,7 +3,6 @@ package search
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,8 +66,8 @@ type Answer struct {
 	Cut int `json:"cut,omitempty"`
 }
 
-// ErrQuery is the error of a query that cannot be answered.
-var ErrQuery = errors.New("cannot search")
+// ErrQuery is the error of a query that cannot be answered. It is a [record.ErrInvalid].
+var ErrQuery = fmt.Errorf("%w search", record.ErrInvalid)
 
 // plan is a query in the form in which chunks are compared with it.
 type plan struct {

@@ -93,7 +93,7 @@ func (api *API) searchPage(c *route.Call) (*Page, error) {
 		if problem.Kind != route.KindInvalid {
 			return nil, err
 		}
-		d.Wrong, p.Status = render.ClipClean(problem.Detail, 400), status(true)
+		d.Wrong, p.Status = render.ClipClean(strings.TrimPrefix(problem.Detail, search.ErrQuery.Error()+": "), 400), status(true)
 		return p, nil
 	}
 	api.showHits(c, d, a)
