@@ -278,20 +278,55 @@ func marked(s string, spans []diff.Span) string {
 }
 
 func TestPairs(t *testing.T) {
-	lines := diff.Compare("a\nb\nc\nd\n", "a\nx\nd\ne\n")
-	var got []string
-	for _, p := range diff.Pairs(lines) {
-		side := func(l *diff.Line) string {
-			if l == nil {
-				return "·"
+	for _, c := range []struct {
+		before, after string
+		want          []string
+	}{
+		{"a\nb\nc\nd\n", "a\nx\nd\ne\n", []string{"a|a", "b|x", "c|·", "d|d", "·|e"}},
+		{"return one, nil\n", "x := 1\nreturn two, nil\n", []string{"·|x := 1", "return one, nil|return two, nil"}},
+		{"a b c\nd e f\n", "d e g\n", []string{"a b c|·", "d e f|d e g"}},
+		{"a\nb\n", "", []string{"a|·", "b|·"}},
+	} {
+		var got []string
+		for _, p := range diff.Pairs(diff.Compare(c.before, c.after)) {
+			side := func(l *diff.Line) string {
+				if l == nil {
+					return "·"
+				}
+				return l.Text
 			}
-			return l.Text
+			got = append(got, side(p.Old)+"|"+side(p.New))
 		}
-		got = append(got, side(p.Old)+side(p.New))
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
-	if want := []string{"aa", "bx", "c·", "dd", "·e"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+}
+
+// FuzzPairs checks that each line is on its sides once, in its order.
+func FuzzPairs(f *testing.F) {
+	f.Add("a\nb\nc\n", "b\nx c\nc y\nd\n")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		old, fresh := 0, 0
+		for _, p := range diff.Pairs(diff.Compare(before, after)) {
+			if p.Old == nil && p.New == nil || p.Old != nil && p.New != nil && (p.Old.Sign == diff.Same) != (p.New.Sign == diff.Same) {
+				t.Fatalf("%+v", p)
+			}
+			if p.Old != nil {
+				if old++; p.Old.Old != old {
+					t.Fatalf("line %d after %d", p.Old.Old, old-1)
+				}
+			}
+			if p.New != nil {
+				if fresh++; p.New.New != fresh {
+					t.Fatalf("line %d after %d", p.New.New, fresh-1)
+				}
+			}
+		}
+		if old != len(diff.SplitLines(before)) || fresh != len(diff.SplitLines(after)) {
+			t.Fatalf("%d and %d lines of %q and %q", old, fresh, before, after)
+		}
+	})
 }
 
 func FuzzRead(f *testing.F) {

@@ -76,6 +76,9 @@ func CodeLines(source, file string) [][]Piece {
 			*last = append(*last, Piece{class, part})
 		}
 	}
+	if lines[len(lines)-1] == nil {
+		lines = lines[:len(lines)-1] // after the last newline
+	}
 	return lines
 }
 

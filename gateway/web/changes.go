@@ -15,6 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -51,8 +52,12 @@ type changesData struct {
 	// Choices are links that show the changes in another way. Back shows all files, and Before and After the parts next to this one.
 	Choices             []choice
 	Back, Before, After string
-	Begin               string // the link to all changes since the base, if the page shows others
-	Since               string // the link to the changes since the person looked
+	// Ends are the revisions that the person asked for.
+	Ends changes.Window
+	// Newer is the link to the changes with the commits that there are since the page was opened.
+	Newer string
+	Begin string // the link to all changes since the base, if the page shows others
+	Since string // the link to the changes since the person looked
 }
 
 type (
@@ -85,6 +90,8 @@ type fileChanged struct {
 type changesView struct {
 	changes.Window
 	Split bool
+	// Shown is the commit that an open page shows. Empty means that it is being opened.
+	Shown string
 	at    string // the path of the page
 	// prefix comes before paths in lines, which no template makes.
 	prefix string
@@ -100,7 +107,7 @@ func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
 		}
 		return n
 	}
-	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Window: changes.Window{From: q.Get("a"), To: q.Get("b"),
+	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Shown: q.Get("shown"), Window: changes.Window{From: q.Get("a"), To: q.Get("b"),
 		Find: q.Get("q"), Page: number("page"), Path: q.Get("file"), Line: number("line"), Context: min(number("context"), contexts[len(contexts)-1]),
 		IgnoreSpace: q.Get("w") == "1"}}
 }
@@ -108,7 +115,7 @@ func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
 // query returns the parameters that lead to the view.
 func (v changesView) query() string {
 	q := url.Values{}
-	for _, x := range []struct{ name, value string }{{"a", v.From}, {"b", v.To}, {"q", v.Find}, {"file", v.Window.Path}} {
+	for _, x := range []struct{ name, value string }{{"a", v.From}, {"b", v.To}, {"q", v.Find}, {"file", v.Window.Path}, {"shown", v.Shown}} {
 		if x.value != "" {
 			q.Set(x.name, x.value)
 		}
@@ -178,6 +185,23 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	title := "Changes of " + s.Name
+	if v.Window.Path != "" {
+		title = render.OneLine(render.Clean(v.Window.Path), 200) + " · " + title
+	}
+	d := &changesData{Workspace: s, Path: workspacePath(s.ID)}
+	p := &Page{Title: title, Nav: "workspaces", Template: "changes", Data: d, Layout: "full"}
+	if v.To == "" {
+		if v.Shown != "" && v.Shown != string(to) {
+			d.Newer = v.with(func(v *changesView) { v.Shown = "" }).href()
+		}
+		p.Topics = []string{live.CallerTopic(s.Caller)}
+		p.Follow = v.with(func(v *changesView) { v.Shown = string(to) }).href()
+		if ctx.Value(following{}) != nil {
+			return p, nil // the lines stay as they are
+		}
+	}
+	v.Shown = ""
 	var marks seen.Marks
 	if api.Seen != nil {
 		if marks, err = api.Seen.Of(person(c.Who), s.ID); err != nil {
@@ -190,8 +214,9 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 		return nil, err
 	}
 	v.Page = set.Page
-	d := &changesData{Workspace: s, Path: workspacePath(s.ID), Set: set, Only: v.Window.Path != "", Find: render.OneLine(v.Find, 200), Split: v.Split,
-		Query: v.query(), Keeps: api.Seen != nil, Looked: marks.When, Fresh: marks.Looked != to}
+	d.Set, d.Only, d.Find, d.Split, d.Query = set, v.Window.Path != "", render.OneLine(v.Find, 200), v.Split, v.query()
+	d.Ends = changes.Window{From: render.OneLine(v.From, 100), To: render.OneLine(v.To, 100)}
+	d.Keeps, d.Looked, d.Fresh = api.Seen != nil, marks.When, marks.Looked != to
 	d.choose(v, marks, to)
 	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split}
 	for _, f := range set.Files {
@@ -209,11 +234,7 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 		row.describe(v)
 		d.Files = append(d.Files, row)
 	}
-	title := "Changes of " + s.Name
-	if d.Only {
-		title = d.Files[0].Name + " · " + title
-	}
-	return &Page{Title: title, Nav: "workspaces", Template: "changes", Data: d, Layout: "full"}, nil
+	return p, nil
 }
 
 func orPath(f *changes.File) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/markup"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -111,8 +112,24 @@ func (m *lineMaker) file(f *changes.File, v changesView) template.HTML {
 		}
 		m.lines(f.ID, h.Lines, old, fresh)
 	}
+	if left := len(fresh) - before; f.Next == 0 && before > 0 && left > 0 {
+		m.out.WriteString(`<p class="hunk">`)
+		m.more(f, left, v)
+		m.out.WriteString("</p>")
+	}
 	m.out.WriteString("</div>")
 	return template.HTML(m.out.String())
+}
+
+// more writes the link to the file with more equal lines.
+func (m *lineMaker) more(f *changes.File, left int, v changesView) {
+	for _, n := range contexts {
+		if n > max(v.Context, 3) {
+			fmt.Fprintf(&m.out, `<a data-open href="%s">Show more of %s</a> `,
+				template.HTMLEscapeString(v.prefix+v.file(f.Change.Path, 0, n)), render.Plural(left, "line"))
+			return
+		}
+	}
 }
 
 // hunk writes the line between two hunks. before is the number of the last new line before it, and -1 if that is unknown.
@@ -126,13 +143,7 @@ func (m *lineMaker) hunk(f *changes.File, h diff.Hunk, before int, v changesView
 	}
 	m.out.WriteString(`<p class="hunk">`)
 	if left > 0 {
-		for _, n := range contexts {
-			if n > max(v.Context, 3) {
-				fmt.Fprintf(&m.out, `<a data-open href="%s">Show more of %d lines</a> `,
-					template.HTMLEscapeString(v.prefix+v.file(f.Change.Path, 0, n)), left)
-				break
-			}
-		}
+		m.more(f, left, v)
 	}
 	m.out.WriteString(template.HTMLEscapeString(shown(h.Section())) + "</p>")
 }

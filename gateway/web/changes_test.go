@@ -255,6 +255,12 @@ func TestChangesAccessible(t *testing.T) {
 	}
 	p.Eval(`[...document.querySelectorAll('a[data-open]')].find(a => a.closest('.dfile').innerText.includes('large.go')).click()`, nil)
 	p.Wait(`[...document.querySelectorAll('.dfile')].find(f => f.innerText.includes('large.go')).querySelectorAll('.l').length === 500`)
+	w.commit(otter, []gitd.File{{Path: "newer", Content: []byte("x\n")}})
+	w.run("otter", record.Request{Command: &record.Command{Shell: "true"}})
+	p.Wait(`document.querySelector('[data-live=news]').innerText.includes('newer commits')`)
+	if !p.Holds(`![...document.querySelectorAll('.dfile h2')].some(h => h.innerText === 'newer')`) {
+		t.Error("the page changed under its reader")
+	}
 	p.Press("s")
 	p.Wait(`location.search.includes('view=split') && document.querySelector('.patch.split')`)
 	if faults := p.Faults(); len(faults) > 0 {

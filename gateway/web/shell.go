@@ -45,6 +45,8 @@ type Page struct {
 	Templates *template.Template
 	// Sheets are the style sheets that the page needs and others do not ("term.css"). Those that were not built are left out.
 	Sheets []string
+	// Follow is the path and query that open tabs follow, if they are not those of the request.
+	Follow string
 	// Needs is the number of things that wait for the person, and NeedsTitle whether the title shows it.
 	Needs int
 
@@ -93,6 +95,9 @@ func (p *Page) FullTitle() string {
 func (p *Page) At() string {
 	if len(p.Topics) == 0 || p.api.NoScript || p.api.Live == nil {
 		return ""
+	}
+	if p.Follow != "" {
+		return p.Href(p.Follow)
 	}
 	return p.call.R.URL.RequestURI()
 }

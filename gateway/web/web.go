@@ -236,7 +236,7 @@ func (api *API) render(c *route.Call, at *url.URL) (live.View, error) {
 			continue
 		}
 		call := *c
-		call.R = c.R.Clone(c.R.Context())
+		call.R = c.R.Clone(context.WithValue(c.R.Context(), following{}, true))
 		call.R.URL, call.R.Method, call.R.Pattern = at, http.MethodGet, v.pattern
 		for name, value := range values {
 			call.R.SetPathValue(name, value)
@@ -252,6 +252,9 @@ func (api *API) render(c *route.Call, at *url.URL) (live.View, error) {
 	}
 	return live.View{}, route.NotFound("page", at.Path)
 }
+
+// following is the key of contexts in which a page is made for the tabs that follow it, which take its fragments alone.
+type following struct{}
 
 // match returns the values of the wildcards of a pattern in a path that is still escaped. A pattern without a wildcard wins over one with a
 // wildcard, because it comes first in the table.
