@@ -2,9 +2,12 @@ package step
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -25,11 +28,51 @@ type Question struct {
 	Keeps bool
 }
 
-// Approvals has the rules that a person approved for a step. A nil pointer has none and takes none. The methods are safe
-// for concurrent use.
+// Approvals has the rules that a person approved for a step, and the programs that may not start in it. A nil pointer has
+// none and takes none. The methods are safe for concurrent use.
 type Approvals struct {
-	mu  sync.Mutex // guards ids
-	ids []string
+	mu      sync.Mutex // guards the fields below
+	ids     []string
+	refused map[[sha256.Size]byte]string // why, by the digest of a start
+}
+
+// maxRefused is how many programs an Approvals knows that may not start. Others are asked about again.
+const maxRefused = 1000
+
+// startOf returns the digest of the start of a program. The folder of the program does not count, because a shell tries
+// those of PATH in turn.
+func startOf(args []string, asked []*rules.Rule) [sha256.Size]byte {
+	h := sha256.New()
+	for _, r := range asked {
+		fmt.Fprintf(h, "%q", r.ID())
+	}
+	fmt.Fprintf(h, "%q%q", path.Base(args[0]), args[1:])
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// refusal returns why a program may not start. Returns "" if nobody said so before.
+func (a *Approvals) refusal(start [sha256.Size]byte) string {
+	if a == nil {
+		return ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused[start]
+}
+
+// refuse remembers why a program may not start.
+func (a *Approvals) refuse(start [sha256.Size]byte, why string) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refused == nil {
+		a.refused = map[[sha256.Size]byte]string{}
+	}
+	if len(a.refused) < maxRefused {
+		a.refused[start] = why
+	}
 }
 
 func (a *Approvals) has(r *rules.Rule) bool {
@@ -136,7 +179,8 @@ func (l *Run) refuse(q Question, r *rules.Rule, why string) error {
 }
 
 // ServeRule answers at the door whether a guarded command may start a program. It waits for a person if a rule asks. An
-// answer for an agent holds for one program, unless the rules have a mistake.
+// answer for an agent holds for one program, unless the rules have a mistake. A program that may not start is not asked
+// about again in the step.
 func (t *Target) ServeRule(rw http.ResponseWriter, r *http.Request) {
 	var call containers.RuleCall
 	if err := json.NewDecoder(http.MaxBytesReader(rw, r.Body, maxRuleCall)).Decode(&call); err != nil || len(call.Args) == 0 {
@@ -145,7 +189,8 @@ func (t *Target) ServeRule(rw http.ResponseWriter, r *http.Request) {
 	}
 	set := t.Settings().Rules
 	list := []rules.Command{rules.Vector(call.Args...)}
-	if ask, deny := set.JudgeAll(list); len(ask) == 0 && deny == nil {
+	ask, deny := set.JudgeAll(list)
+	if len(ask) == 0 && deny == nil {
 		return
 	}
 	w := t.AtWork()
@@ -153,13 +198,24 @@ func (t *Target) ServeRule(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "a rule of the base decides on this program, and nothing is at work", http.StatusServiceUnavailable)
 		return
 	}
-	approved := w.approved
+	if deny != nil {
+		ask = append(ask, deny)
+	}
+	approved, start := w.approved, startOf(call.Args, ask)
+	if why := approved.refusal(start); why != "" {
+		http.Error(rw, why, http.StatusForbidden)
+		return
+	}
 	if w.Info.Kind == string(record.KindAgent) && set.Mistake == "" {
 		approved = nil
 	}
 	q := Question{Step: w.Info.ID, Command: strings.Join(call.Args, " ")}
 	if err := w.Run.Permit(r.Context(), t, q, list, approved); err != nil {
-		http.Error(rw, w.Run.Runner.Secrets.String(err.Error()), http.StatusForbidden)
+		why := w.Run.Runner.Secrets.String(err.Error())
+		if failed := (*Failure)(nil); errors.As(err, &failed) && failed.Reason == record.ReasonRejected {
+			w.approved.refuse(start, why)
+		}
+		http.Error(rw, why, http.StatusForbidden)
 	}
 }
 
