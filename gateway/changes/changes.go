@@ -236,19 +236,23 @@ func fillLines(ctx context.Context, r *gitd.Repo, s *Set, w Window, files []*Fil
 			o.Paths = append(o.Paths, f.OldPath)
 		}
 	}
-	l := diff.Limits{Bytes: maxRead, Lines: 2 * MaxLines, Line: maxLine, Files: len(o.Paths)}
+	l := diff.Limits{Bytes: maxRead, Lines: MaxLines + maxLarge, Line: maxLine, Files: len(o.Paths)}
 	if w.Path != "" {
 		l.Lines, l.From = MaxLines, w.Line
 	}
-	list, err := readDiff(ctx, r, s.From, s.To, o, l)
+	list, whole, err := readDiff(ctx, r, s.From, s.To, o, l)
 	if err != nil {
 		return err
+	}
+	for _, f := range files {
+		f.Shown = whole // a limit leaves out the files that follow
 	}
 	for _, d := range list {
 		f := byPath[cmp.Or(d.New, d.Old)]
 		if f == nil || d.Old != "" && d.Old != cmp.Or(f.OldPath, f.Path) {
 			continue
 		}
+		f.Shown = true
 		f.Hunks = append(f.Hunks, d.Hunks...) // git writes two differences for a file that became a link
 		if d.Cut {
 			f.Next = l.From
@@ -260,8 +264,8 @@ func fillLines(ctx context.Context, r *gitd.Repo, s *Set, w Window, files []*Fil
 	return nil
 }
 
-// readDiff reads the difference of some files. It ends git at the limits.
-func readDiff(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, o gitd.DiffOptions, l diff.Limits) ([]*diff.File, error) {
+// readDiff reads the difference of some files. It ends git at the limits, and reports whether it reached none.
+func readDiff(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, o gitd.DiffOptions, l diff.Limits) (_ []*diff.File, whole bool, _ error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	in, out := io.Pipe()
@@ -277,5 +281,5 @@ func readDiff(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, o gitd.Diff
 	if ran := <-ended; whole && err == nil {
 		err = ran
 	}
-	return list, err
+	return list, whole, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -28,6 +29,7 @@ import (
 const (
 	maxPictureBytes = 8 << 20
 	maxFolderLinks  = 30
+	maxElements     = 3900 // of the whole page
 )
 
 // contexts are the numbers of equal lines around a difference that the page offers.
@@ -218,7 +220,8 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	d.Ends = changes.Window{From: render.OneLine(v.From, 100), To: render.OneLine(v.To, 100)}
 	d.Keeps, d.Looked, d.Fresh = api.Seen != nil, marks.When, marks.Looked != to
 	d.choose(v, marks, to)
-	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split}
+	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split, known: &api.colours}
+	lines.pieces = maxElements - fitLines(set.Files, v.Split)
 	for _, f := range set.Files {
 		row := fileRowOfChange(f, v, d)
 		if row.Viewed = viewed[f.Key]; row.Viewed {
@@ -235,6 +238,33 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 		d.Files = append(d.Files, row)
 	}
 	return p, nil
+}
+
+// fitLines leaves out the lines of files that the page has no room for, and returns the number of elements of the page without colours.
+func fitLines(files []*changes.File, split bool) int {
+	all := 200 + 28*len(files)
+	for _, f := range files {
+		elements := 0
+		for _, h := range f.Hunks {
+			elements += 2
+			for _, l := range h.Lines {
+				switch {
+				case !split:
+					elements += 2
+				case l.Sign == diff.Same:
+					elements += 5
+				default:
+					elements += 4
+				}
+			}
+		}
+		if all+elements > maxElements && len(files) > 1 {
+			f.Shown, f.Hunks, f.Next = false, nil, 0
+			continue
+		}
+		all += elements
+	}
+	return all
 }
 
 func orPath(f *changes.File) string {
@@ -369,7 +399,7 @@ func (row *fileChanged) describe(v changesView) {
 		row.More = v.file(f.Change.Path, f.Next, v.Context)
 	}
 	if v.Line > 0 {
-		row.Part = v.file(f.Change.Path, 0, v.Context)
+		row.Part = v.file(f.Change.Path, max(0, v.Line-changes.MaxLines), v.Context)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	gopath "path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/changes"
@@ -20,7 +22,7 @@ const (
 	maxColoured    = 256 << 10 // bytes of one side of a file
 	maxAllColoured = 1 << 20   // bytes of all files
 	colouredWithin = 250 * time.Millisecond
-	maxPieces      = 1400 // elements for colours and words
+	maxKnown       = 50_000 // lines of the files whose colours are kept
 )
 
 // lineMaker makes HTML of the lines of files. It belongs to one page.
@@ -29,7 +31,8 @@ type lineMaker struct {
 	repo   *gitd.Repo
 	split  bool
 	out    strings.Builder
-	pieces int           // elements so far
+	pieces int // elements that the page has left for colours and words
+	known  *colours
 	bytes  int           // of coloured files
 	spent  time.Duration // on colours
 }
@@ -58,8 +61,12 @@ func (s side) line(n int, text string) []markup.Piece {
 
 // colours returns a side of a file with its colours.
 func (m *lineMaker) colours(blob gitd.Hash, mode, path string) side {
-	if blob == "" || mode != "100644" && mode != "100755" || m.pieces > maxPieces || m.spent > colouredWithin || m.bytes > maxAllColoured {
+	if blob == "" || mode != "100644" && mode != "100755" || m.pieces <= 0 || m.spent > colouredWithin || m.bytes > maxAllColoured {
 		return nil
+	}
+	key := string(blob) + " " + gopath.Base(path)
+	if s, ok := m.known.get(key); ok {
+		return s
 	}
 	began := time.Now()
 	defer func() { m.spent += time.Since(began) }()
@@ -68,7 +75,38 @@ func (m *lineMaker) colours(blob gitd.Hash, mode, path string) side {
 		return nil // too large, or gone
 	}
 	m.bytes += len(content)
-	return markup.CodeLines(strings.ReplaceAll(string(content), "\r\n", "\n"), path)
+	s := side(markup.CodeLines(strings.ReplaceAll(string(content), "\r\n", "\n"), path))
+	m.known.put(key, s)
+	return s
+}
+
+// colours keeps the colours of files, by their blobs and names. The zero value is empty.
+type colours struct {
+	mu    sync.Mutex // guards the rest
+	by    map[string]side
+	lines int // of all sides
+}
+
+func (c *colours) get(key string) (side, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.by[key]
+	return s, ok
+}
+
+// put keeps a side. It forgets all others if there is no room.
+func (c *colours) put(key string, s side) {
+	if s == nil {
+		return // it may have taken too long this time alone
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil || c.lines+len(s) > maxKnown {
+		c.by, c.lines = map[string]side{}, 0
+	}
+	if _, ok := c.by[key]; !ok {
+		c.by[key], c.lines = s, c.lines+len(s)+1
+	}
 }
 
 // file returns the lines of a file.
@@ -239,18 +277,20 @@ func (m *lineMaker) text(pieces []markup.Piece, marks []diff.Span) {
 				}
 			}
 			if marked != open {
-				if open {
+				switch {
+				case open:
 					m.out.WriteString("</mark>")
-				} else {
+					open = false
+				case m.pieces > 0:
 					m.out.WriteString("<mark>")
-					m.pieces++
+					m.pieces--
+					open = true
 				}
-				open = marked
 			}
 			escaped := template.HTMLEscapeString(part)
-			if p.Class != "" && m.pieces < maxPieces {
+			if p.Class != "" && m.pieces > 0 {
 				m.out.WriteString(`<span class="` + p.Class + `">` + escaped + "</span>")
-				m.pieces++
+				m.pieces--
 			} else {
 				m.out.WriteString(escaped)
 			}

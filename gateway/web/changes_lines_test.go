@@ -25,7 +25,7 @@ func FuzzChangedLines(f *testing.F) {
 		if len(lines) == 0 {
 			return
 		}
-		m := lineMaker{split: split}
+		m := lineMaker{split: split, pieces: 1000}
 		file := &changes.File{ID: "f0", Hunks: []diff.Hunk{{Old: 1, New: 1, Head: "@@ -1 +1 @@ " + path, Lines: lines}}}
 		file.Change.Path = path
 		m.out.WriteString("<div>")

@@ -193,13 +193,21 @@ func TestManyChanges(t *testing.T) {
 	for i := range 5000 {
 		put = append(put, gitd.File{Path: fmt.Sprintf("folder-%d/f%d.go", i%7, i), Content: []byte("package x\n\n" + numbers(0, i%40))})
 	}
-	w.commit(otter, put)
+	old := w.commit(otter, put)
+	for i := range put {
+		// Few lines differ, and many equal ones are around them.
+		put[i].Content = []byte(strings.ReplaceAll(string(put[i].Content), "9\"", "nine\""))
+	}
+	put = append(put, gitd.File{Path: "long.go", Content: []byte("package x\n\n" + numbers(0, 3000))})
+	fresh := w.commit(otter, put)
 	const path = "/workspaces/run-otter/changes"
-	for _, query := range []string{"", "?page=77&view=split", "?page=100", "?q=folder-3"} {
+	ends := "?b=" + string(fresh)
+	for _, query := range []string{ends, ends + "&page=77&view=split", ends + "&page=101", ends + "&q=folder-3", ends + "&file=long.go&view=split",
+		"?view=split&context=20&a=" + string(old), "?a=" + string(old)} {
 		_, _, body := w.get(path + query)
 		d := parse(t, query, body)
 		d.check()
-		if len(d.all) > 4000 || !strings.Contains(body, "5000 files") {
+		if len(d.all) > 4000 || strings.Contains(query, ends) && !strings.Contains(body, "5001 files") {
 			t.Errorf("%s has %d elements", query, len(d.all))
 		}
 	}

@@ -89,6 +89,7 @@ type API struct {
 	memory   conversation.Memory
 	verdicts verdicts
 	sizes    commitSizes
+	colours  colours
 }
 
 // Budget bounds the use of models by one run. Fields that are zero do not bound it.
