@@ -150,8 +150,17 @@ func (c *Changes) Read(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, w 
 	if w.Page < 0 || w.Line < 0 || w.Context < 0 || w.Context > maxContext {
 		return Set{}, route.NewProblem(route.KindInvalid, "the window is wrong: page and line are at least 0, and context is at most %d", maxContext)
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	timed, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	s, err := c.read(timed, r, from, to, w, skip)
+	if err != nil && timed.Err() != nil && ctx.Err() == nil {
+		return Set{}, route.NewProblem(route.KindTimeout, "git needs more than %s to compare the commits", within).
+			WithHint("name one file, or compare commits with fewer changes")
+	}
+	return s, err
+}
+
+func (c *Changes) read(ctx context.Context, r *gitd.Repo, from, to gitd.Hash, w Window, skip func(key string) bool) (Set, error) {
 	all, err := c.lists.read(ctx, r, from, to)
 	if err != nil {
 		return Set{}, err
@@ -236,7 +245,7 @@ func fillLines(ctx context.Context, r *gitd.Repo, s *Set, w Window, files []*Fil
 			o.Paths = append(o.Paths, f.OldPath)
 		}
 	}
-	l := diff.Limits{Bytes: maxRead, Lines: MaxLines + maxLarge, Line: maxLine, Files: len(o.Paths)}
+	l := diff.Limits{Bytes: maxRead, Lines: MaxLines + maxLarge, Line: maxLine, Files: 2 * len(o.Paths)}
 	if w.Path != "" {
 		l.Lines, l.From = MaxLines, w.Line
 	}
@@ -254,7 +263,7 @@ func fillLines(ctx context.Context, r *gitd.Repo, s *Set, w Window, files []*Fil
 		}
 		f.Shown = true
 		f.Hunks = append(f.Hunks, d.Hunks...) // git writes two differences for a file that became a link
-		if d.Cut {
+		if d.Cut && len(d.Hunks) > 0 {
 			f.Next = l.From
 			for _, h := range d.Hunks {
 				f.Next += len(h.Lines)

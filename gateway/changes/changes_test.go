@@ -178,3 +178,38 @@ func TestLongFile(t *testing.T) {
 		}
 	}
 }
+
+// TestKinds reads a submodule, a link that was a file, and a change of the mode alone.
+func TestKinds(t *testing.T) {
+	r := repotest.NewRepo(t)
+	a := commit(t, r, []gitd.File{{Path: "tool", Content: []byte("x\n")}, {Path: "was a file", Content: []byte("text\n")}})
+	index := []string{"GIT_INDEX_FILE=" + t.TempDir() + "/index"}
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := gittest.TryEnv(index, r.Dir(), args...)
+		if err != nil {
+			t.Fatal(args, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	git("read-tree", string(a))
+	sub := strings.Repeat("ab", 20)
+	git("update-index", "--add", "--cacheinfo", "160000,"+sub+",sub")
+	git("update-index", "--chmod=+x", "--cacheinfo", "100755,"+git("rev-parse", string(a)+":tool")+",tool")
+	git("update-index", "--cacheinfo", "120000,"+git("rev-parse", string(a)+":was a file")+",was a file")
+	b := gitd.Hash(git("commit-tree", "-m", "x", git("write-tree")))
+	var c changes.Changes
+	s, err := c.Read(t.Context(), r, a, b, changes.Window{}, nil)
+	if err != nil || len(s.Files) != 3 {
+		t.Fatal(s, err)
+	}
+	if f := s.Files[0]; !f.Submodule() || f.Status != "A" || f.Blob != gitd.Hash(sub) || f.Hunks[0].Lines[0].Text != "Subproject commit "+sub {
+		t.Errorf("the submodule is %+v", f)
+	}
+	if f := s.Files[1]; f.OldMode != "100644" || f.Mode != "100755" || f.OldBlob != f.Blob || !f.Shown || len(f.Hunks) != 0 {
+		t.Errorf("the executable file is %+v", f)
+	}
+	if f := s.Files[2]; f.Status != "T" || f.Mode != "120000" || len(f.Hunks) != 2 || f.Hunks[0].Lines[0].Sign != diff.Deleted || f.Hunks[1].Lines[0].Sign != diff.Added {
+		t.Errorf("the link is %+v", f)
+	}
+}

@@ -160,7 +160,7 @@ func TestViewed(t *testing.T) {
 	if status != 303 || h.Get("Location") != path+"?file=space&w=1#"+id {
 		t.Errorf("%d to %s", status, h.Get("Location"))
 	}
-	if _, _, body = w.get(path); !strings.Contains(body, "1 of 10 here viewed") || !strings.Contains(body, "You have viewed it") {
+	if _, _, body = w.get(path); !strings.Contains(body, "<span data-marked>1</span> of 10 here viewed") || !strings.Contains(body, "You have viewed it") {
 		t.Errorf("it is not viewed: %s", body)
 	}
 	to := link(t, body, `name="to" value="([^"]+)"`)
@@ -172,7 +172,7 @@ func TestViewed(t *testing.T) {
 		t.Errorf("it is not looked at: %s", body)
 	}
 	w.commit(otter, []gitd.File{{Path: "space", Content: []byte("other\n")}})
-	if _, _, body = w.get(path); !strings.Contains(body, "0 of 10 here viewed") {
+	if _, _, body = w.get(path); !strings.Contains(body, "<span data-marked>0</span> of 10 here viewed") {
 		t.Errorf("the changed file is viewed: %s", body)
 	}
 	_, _, body = w.get(link(t, body, `href="([^"]+)">Since I looked`))
@@ -254,6 +254,8 @@ func TestChangesAccessible(t *testing.T) {
 		{"x", `document.querySelectorAll('.dfile')[1].matches('.closed')`},
 		{"x", `!document.querySelector('.dfile.closed')`},
 		{"v", `document.querySelectorAll('.dfile')[1].querySelector('[aria-pressed=true]') && document.querySelectorAll('.dfile')[1].matches('.closed')`},
+		{"v", `document.querySelector('[data-marked]').innerText === '0'`},
+		{"v", `document.querySelector('[data-marked]').innerText === '1'`},
 		{"n", `document.activeElement.closest('.l').matches('.add, .del')`},
 		{"p", `document.activeElement.closest('.l, .dfile')`},
 		{"k", `document.activeElement.closest('.dfile')`},

@@ -68,6 +68,8 @@ async function mark(form: HTMLFormElement) {
   on.value = viewed ? '0' : '1';
   button.setAttribute('aria-pressed', String(viewed));
   f.classList.toggle('closed', viewed);
+  const count = document.querySelector('[data-marked]');
+  if (count) count.textContent = String(Number(count.textContent) + (viewed ? 1 : -1));
 }
 
 if (root) {
