@@ -39,7 +39,8 @@ func (s *Server) setUpAlone() {
 	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
 	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview,
 		Log: s.Log, Now: s.Now}
-	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Branches: cmp.Or(s.Radar, &radar.Radar{}), Now: s.Now}
+	before := &past.API{Executor: s.Executor, Git: s.Git, Find: find, Links: s.Links,
+		Branches: cmp.Or(s.Radar, &radar.Radar{}), Now: s.Now}
 	parcels := export.New(s.Executor, find)
 	parcels.Links, parcels.Loopback, parcels.Version, parcels.Now = s.Links, s.Loopback, s.Version, s.Now
 	s.mcp = &mcp.API{Executor: s.Executor, Engineer: s.Engineer, Find: find, Past: before, Leader: s.Leader, Exports: parcels, Links: s.Links,

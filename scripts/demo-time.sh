@@ -174,6 +174,10 @@ shown "$ramus" bisect first --spec "$work/page.yaml" --region "$((left - 20)),$(
 told 'is the first bad commit'
 told 'command +echo item 23 '
 told 'desktop differs by 0\.06 %'
+"$ramus" bisect first --spec "$work/page.yaml" --region "$((left - 20)),$((top - 20)),40,40" --json >"$work/pictures" 2>/dev/null
+for name in good bad diff; do
+    jq -e --arg name "$name" '.pictures[0][$name].name | startswith("artifacts/browser/")' "$work/pictures" >/dev/null || missed "the $name picture"
+done
 
 say "why is the line as it is?"
 picture=why

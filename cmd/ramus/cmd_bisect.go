@@ -178,6 +178,13 @@ func (e *env) bisectFound(f past.BisectFound) {
 			fmt.Fprintf(e.out, "  %-9s %s\n", "tried", strings.TrimRight(e.safe(line), "\n"))
 		}
 	}
+	for _, p := range f.Pictures {
+		for _, one := range []struct{ name, url string }{{"good", p.Good.URL}, {"bad", p.Bad.URL}, {"both", p.Diff.URL}} {
+			if one.url != "" {
+				fmt.Fprintf(e.out, "  %-9s %s  %s\n", one.name, e.oneLine(p.Viewport, 100), e.oneLine(one.url, 2000))
+			}
+		}
+	}
 	if f.Diff != "" {
 		w := &diffWriter{e: e}
 		_, _ = w.Write([]byte(f.Diff)) // the other lines ignore errors too

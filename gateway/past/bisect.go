@@ -50,6 +50,8 @@ type BisectFound struct {
 	// Cause has the step that made the first bad commit. It is nil if several commits are left.
 	Cause *provenance.Cause `json:"cause,omitempty"`
 	Diff  string            `json:"diff,omitempty"` // of the first bad commit, its first 256 KiB
+	// Pictures are those of the first bad commit that differ, in a search by a picture.
+	Pictures []BisectPicture `json:"pictures,omitempty"`
 }
 
 func (api *API) bisect(c *route.Call) error {
@@ -106,6 +108,11 @@ func (api *API) find(ctx context.Context, who route.Who, search *trial.Bisection
 		return out, err
 	}
 	out.Cause = &cause
+	if search.Trier.Judge != nil {
+		if out.Pictures, err = api.pictures(ctx, found.Try); err != nil {
+			return out, err
+		}
+	}
 	if len(first.Parents) == 0 {
 		return out, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/radar"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -24,6 +25,8 @@ type API struct {
 	// Privacy keeps which callers are private. Nil means none.
 	Privacy workspace.Privacy
 	Now     func() time.Time
+	// Links signs the links to pictures. Nil means that answers have none.
+	Links *links.Signer
 	// Branches finds the branches that do not merge.
 	Branches *radar.Radar
 
