@@ -28,7 +28,8 @@ func TestSearchPage(t *testing.T) {
 	if !strings.Contains(body, "a &lt;b&gt;<mark>Needle</mark>&lt;/b&gt; <mark>here</mark>") {
 		t.Errorf("the line is not there: %s", body)
 	}
-	_, _, page := w.get(link(t, body, `href="([^"#]+line=2345[^"#]*)#L2345"`))
+	place := link(t, body, `href="([^"#]+line=2345[^"#]*)#L2345"`)
+	_, _, page := w.get(place)
 	parse(t, "the output", page).check()
 	for _, want := range []string{`<span id="L2345" class="shown">`, `<span id="L2295">`, `<span id="L2794">`, "a &lt;b&gt;Needle"} {
 		if !strings.Contains(page, want) {
@@ -76,5 +77,8 @@ func TestSearchPage(t *testing.T) {
 	}
 	if status, _, _ := w.get(fmt.Sprintf("%s/output?step=nothing", strings.Split(path, "/output")[0])); status != 404 {
 		t.Errorf("a step that is not there answers %d", status)
+	}
+	if !testing.Short() {
+		w.lookAt("/search?q=needle", place)
 	}
 }

@@ -55,19 +55,27 @@ func TestTimeline(t *testing.T) {
 	if testing.Short() {
 		return
 	}
+	w.lookAt(failed)
+}
+
+// lookAt looks at pages in a browser, wide and light, narrow and dark, and at 320 pixels. A test that is not complete without it calls it last.
+func (w *world) lookAt(paths ...string) {
+	w.t.Helper()
 	axe, err := os.ReadFile(axeFile)
 	if err != nil {
-		t.Skip("cannot look at it here: `npm ci` in gateway/web brings axe-core")
+		w.t.Skip("cannot look at it here: `npm ci` in gateway/web brings axe-core")
 	}
-	p := webtest.Start(t).Open(nil)
-	for _, l := range []look{{1440, 900, "light"}, {390, 844, "dark"}} {
-		w.look(p, string(axe), failed, 0, l)
-	}
-	p.Look(320, 640, "light")
-	p.Go(w.server.URL + failed)
-	var wide []string
-	if p.Eval(widerThanWindow, &wide); len(wide) > 0 {
-		t.Errorf("it is wider than 320 px: %v", wide)
+	p := webtest.Start(w.t).Open(nil)
+	for _, path := range paths {
+		for _, l := range []look{{1440, 900, "light"}, {390, 844, "dark"}} {
+			w.look(p, string(axe), path, 0, l)
+		}
+		p.Look(320, 640, "light")
+		p.Go(w.server.URL + path)
+		var wide []string
+		if p.Eval(widerThanWindow, &wide); len(wide) > 0 {
+			w.t.Errorf("%s is wider than 320 px: %v", path, wide)
+		}
 	}
 }
 
