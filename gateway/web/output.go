@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -132,7 +133,7 @@ func readLines(from io.Reader, wanted int64) (lines []outputLine, more bool, err
 			if len(lines) == 2*shownLines { // only the last ones may be wanted
 				lines = append(lines[:0], lines[shownLines:]...)
 			}
-			lines = append(lines, outputLine{Number: number, Text: string(line)})
+			lines = append(lines, outputLine{Number: number, Text: render.Clean(strings.TrimRight(string(line), "\r\n"))})
 			if number == begin {
 				lines = append(lines[:0], lines[len(lines)-1])
 			}

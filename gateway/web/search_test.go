@@ -13,7 +13,7 @@ import (
 // TestSearchPage finds words without scripts, and goes from a line to its place in the output.
 func TestSearchPage(t *testing.T) {
 	w := talker(t, "")
-	w.run("otter", record.Request{Command: &record.Command{Shell: "seq 3000 | sed 's/^2345$/a <b>Needle<\\/b> here/'; echo needle >&2"}})
+	w.run("otter", record.Request{Command: &record.Command{Shell: "seq 3000 | sed 's/^2345$/a <b>Needle<\\/b> here/'; printf 'needle in \\033[31mred' >&2"}})
 	w.run("otter", record.Request{Command: &record.Command{Shell: "seq 40 | sed s/^/needle/"}})
 	find := func(q string) string {
 		t.Helper()
@@ -31,7 +31,8 @@ func TestSearchPage(t *testing.T) {
 	place := link(t, body, `href="([^"#]+line=2345[^"#]*)#L2345"`)
 	_, _, page := w.get(place)
 	parse(t, "the output", page).check()
-	for _, want := range []string{`<span id="L2345" class="shown">`, `<span id="L2295">`, `<span id="L2794">`, "a &lt;b&gt;Needle"} {
+	for _, want := range []string{`<span id="L2345" class="shown">`, `<span id="L2295">`, `<span id="L2794">`, "a &lt;b&gt;Needle",
+		">2346</a>2346\n</span><span"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the output lacks %q", want)
 		}
@@ -46,7 +47,7 @@ func TestSearchPage(t *testing.T) {
 	if _, _, begin := w.get(link(t, end, `href="([^"]+stream=stdout)">Begin`)); !strings.Contains(begin, `id="L1"`) || strings.Contains(begin, `id="L501"`) {
 		t.Error("the begin of the output is not there")
 	}
-	if _, _, errs := w.get(link(t, page, `href="([^"]+stream=stderr)"`)); !strings.Contains(errs, "needle") {
+	if _, _, errs := w.get(link(t, page, `href="([^"]+stream=stderr)"`)); !strings.Contains(errs, "needle in red") {
 		t.Errorf("the other stream: %s", errs)
 	}
 
