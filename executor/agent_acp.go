@@ -374,7 +374,7 @@ func (t agentTurn) Judge(c record.Command) bool {
 }
 
 func (t agentTurn) Permit(ctx context.Context, c record.Command) error {
-	return t.w.Run.Permit(ctx, t.w.Target, step.Question{Step: t.w.Info.ID, Command: c.Line()}, step.CommandsOf(c), nil)
+	return t.w.PermitCommand(ctx, c)
 }
 
 // agentOptions returns the options of a process of the run's agent.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"path"
 	"slices"
 	"sync"
 
@@ -88,7 +89,7 @@ func (g *granted) add(c record.Command) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.list) < maxGranted {
-		g.list = append(g.list, c.Line())
+		g.list = append(g.list, lineOf(c))
 	}
 }
 
@@ -96,11 +97,20 @@ func (g *granted) add(c record.Command) {
 func (g *granted) take(c record.Command) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := slices.Index(g.list, c.Line())
+	at := slices.Index(g.list, lineOf(c))
 	if at >= 0 {
 		g.list = slices.Delete(g.list, at, at+1)
 	}
 	return at >= 0
+}
+
+// lineOf returns the line of a command. It is the same for a line and for a shell that gets the line as its argument.
+func lineOf(c record.Command) string {
+	if len(c.Args) == 3 && slices.Contains([]string{"sh", "bash", "dash", "zsh"}, path.Base(c.Args[0])) &&
+		(c.Args[1] == "-c" || c.Args[1] == "-lc") {
+		return c.Args[2]
+	}
+	return c.Line()
 }
 
 // optionFor returns the id of the option that means yes or no. If an agent offers none the turn counts as cancelled,

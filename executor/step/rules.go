@@ -28,16 +28,48 @@ type Question struct {
 	Keeps bool
 }
 
-// Approvals has the rules that a person approved for a step, and the programs that may not start in it. A nil pointer has
-// none and takes none. The methods are safe for concurrent use.
+// Approvals has the rules that a person approved for a step, and the programs that may start once or not at all. A nil
+// pointer has none and takes none. The methods are safe for concurrent use.
 type Approvals struct {
 	mu      sync.Mutex // guards the fields below
 	ids     []string
-	refused map[[sha256.Size]byte]string // why, by the digest of a start
+	starts  map[[sha256.Size]byte]int    // how often a program may start, by the digest of its start
+	refused map[[sha256.Size]byte]string // why it may not
 }
 
-// maxRefused is how many programs an Approvals knows that may not start. Others are asked about again.
-const maxRefused = 1000
+// maxStarts is how many programs an Approvals knows that may start, and as many that may not. Others are asked about.
+const maxStarts = 1000
+
+// allow lets a program start once more.
+func (a *Approvals) allow(start [sha256.Size]byte) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.starts == nil {
+		a.starts = map[[sha256.Size]byte]int{}
+	}
+	if _, known := a.starts[start]; known || len(a.starts) < maxStarts {
+		a.starts[start]++
+	}
+}
+
+// take reports whether a program may start once more, and counts the start.
+func (a *Approvals) take(start [sha256.Size]byte) bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.starts[start]
+	if n > 1 {
+		a.starts[start]--
+	} else {
+		delete(a.starts, start)
+	}
+	return n > 0
+}
 
 // startOf returns the digest of the start of a program. The folder of the program does not count, because a shell tries
 // those of PATH in turn.
@@ -70,7 +102,7 @@ func (a *Approvals) refuse(start [sha256.Size]byte, why string) {
 	if a.refused == nil {
 		a.refused = map[[sha256.Size]byte]string{}
 	}
-	if len(a.refused) < maxRefused {
+	if len(a.refused) < maxStarts {
 		a.refused[start] = why
 	}
 }
@@ -127,6 +159,28 @@ func (l *Run) Permit(ctx context.Context, t *Target, q Question, list []rules.Co
 			return l.refuse(q, r, strings.TrimSuffix(fmt.Sprintf("%s said no: %s", d.By, d.Comment), ": "))
 		}
 		approved.add(r)
+	}
+	return nil
+}
+
+// PermitCommand applies the rules of a base to a command of an agent. The programs that a person approved with it may
+// start once each.
+func (w *Work) PermitCommand(ctx context.Context, c record.Command) error {
+	list := CommandsOf(c)
+	if err := w.Run.Permit(ctx, w.Target, Question{Step: w.Info.ID, Command: c.Line()}, list, nil); err != nil {
+		return err
+	}
+	set := w.Target.Settings().Rules
+	for _, one := range list {
+		ask, _ := set.JudgeAll([]rules.Command{one})
+		if len(ask) == 0 || len(one) == 0 || slices.ContainsFunc(one, func(w rules.Word) bool { return w.Unknown }) {
+			continue
+		}
+		var args []string
+		for _, word := range one {
+			args = append(args, word.Text)
+		}
+		w.approved.allow(startOf(args, ask))
 	}
 	return nil
 }
@@ -207,6 +261,9 @@ func (t *Target) ServeRule(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if w.Info.Kind == string(record.KindAgent) && set.Mistake == "" {
+		if approved.take(start) {
+			return
+		}
 		approved = nil
 	}
 	q := Question{Step: w.Info.ID, Command: strings.Join(call.Args, " ")}

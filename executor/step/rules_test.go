@@ -1,0 +1,37 @@
+package step
+
+import (
+	"testing"
+
+	"github.com/ramus-dev/ramus/tasks/rules"
+)
+
+// TestApprovals lets approved programs start once for each approval, whatever their folder, and remembers refusals.
+func TestApprovals(t *testing.T) {
+	one, other := &rules.Rule{Then: rules.Ask, Run: []rules.Pattern{{"touch"}}}, &rules.Rule{Then: rules.Ask}
+	start := startOf([]string{"touch", "x"}, []*rules.Rule{one})
+	var a, none *Approvals = &Approvals{}, nil
+	a.allow(start)
+	a.allow(start)
+	none.allow(start)
+	for _, args := range [][]string{{"/bin/touch", "x", "y"}, {"touch"}, {"touch x"}, {"touc", "hx"}} {
+		if a.take(startOf(args, []*rules.Rule{one})) {
+			t.Errorf("%q may start", args)
+		}
+	}
+	if a.take(startOf([]string{"touch", "x"}, []*rules.Rule{other})) {
+		t.Error("another rule was approved")
+	}
+	again := startOf([]string{"/usr/bin/touch", "x"}, []*rules.Rule{one})
+	if !a.take(again) || !a.take(again) || a.take(again) || none.take(again) {
+		t.Error("it may not start twice, or may start once more")
+	}
+	for range maxStarts + 1 {
+		a.refuse(start, "no")
+		start[0]++
+		start[1] += start[0] % 2
+	}
+	if a.refusal(again) != "no" || none.refusal(again) != "" || len(a.refused) > maxStarts {
+		t.Errorf("%d refusals", len(a.refused))
+	}
+}
