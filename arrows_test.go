@@ -206,7 +206,7 @@ var inside = map[string][]string{
 		"gitd"},
 	"gateway/terminal": {"executor", "executor/record", "executor/terminal", "gateway/lookup", "gateway/route",
 		"gateway/workspace", "gitd"},
-	"gateway/changes":  {"executor", "gateway/diff", "gateway/lookup", "gateway/route", "gitd"},
+	"gateway/changes":  {"executor", "executor/record", "gateway/diff", "gateway/lookup", "gateway/route", "gitd"},
 	"gateway/seen":     {"gitd"},
 	"gateway/timeline": {"executor", "executor/record", "gateway/lookup", "gateway/route", "gitd"},
 	"gateway/trace":    {"executor/record", "gateway/retry"},

@@ -92,7 +92,7 @@ func (s *Server) setUpAlone() {
 		s.pages,
 		s.web.Files,
 		&workspace.API{Workspaces: places},
-		&changes.API{Changes: s.web.Changes, Find: find, Git: s.Git},
+		&changes.API{Changes: s.web.Changes, Find: find},
 		&timeline.API{Timelines: timeline.Timelines{Journals: s.Executor}, Find: find, Git: s.Git},
 		&workspace.MachinesAPI{Machines: machines},
 		s.web,

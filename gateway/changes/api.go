@@ -3,14 +3,12 @@ package changes
 import (
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
-	"github.com/ramus-dev/ramus/gitd"
 )
 
 // API serves changes to programs. Its fields are its options. It is safe for concurrent use.
 type API struct {
 	Changes *Changes
 	Find    *lookup.Lookup
-	Git     *gitd.Server
 }
 
 // Routes returns the routes of changes.
@@ -31,12 +29,8 @@ func (api *API) set(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	repo, err := api.Git.Repo(st.Repo)
-	if err != nil {
-		return err
-	}
 	ctx := c.R.Context()
-	from, to, err := Ends(ctx, api.Find, c.Who, repo, st, w)
+	repo, from, to, err := Ends(ctx, api.Find, c.Who, st, w)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -33,6 +34,7 @@ const (
 type Window struct {
 	From        string `json:"from,omitempty" jsonschema:"branch, tag, ref or commit; where the work began if empty"`
 	To          string `json:"to,omitempty" jsonschema:"branch, tag, ref or commit; the end of the branch if empty"`
+	In          string `json:"in,omitempty" jsonschema:"an additional repository of the workspace; its own if empty"`
 	Find        string `json:"find,omitempty" jsonschema:"a part of the paths; all files if empty"`
 	Page        int    `json:"page,omitempty" jsonschema:"which part of the list, from 1"`
 	Path        string `json:"path,omitempty" jsonschema:"the path of the only file"`
@@ -96,21 +98,24 @@ func fileKey(c gitd.Change) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Span returns the commits where the work of a caller begins and ends.
+// Span returns the commits where the work of a caller begins and ends, in its own repository.
 func Span(ctx context.Context, r *gitd.Repo, st executor.CallerStatus) (from, to gitd.Hash, err error) {
-	head, err := r.Resolve(ctx, "refs/heads/"+st.Branch)
+	return span(ctx, r, st.Branch, record.Addition{Base: st.Last.Base, Start: st.Last.BaseCommit, Head: cmp.Or(st.Head, st.Last.Head)})
+}
+
+// span returns both commits for a branch as a run has it. The base of the branch is Start of a unless it was moved.
+func span(ctx context.Context, r *gitd.Repo, branch string, a record.Addition) (from, to gitd.Hash, err error) {
+	head, err := r.Resolve(ctx, "refs/heads/"+branch)
 	switch {
-	case errors.Is(err, gitd.ErrNotFound) && st.Head != "":
-		head = st.Head // the branch was deleted after a merge
-	case errors.Is(err, gitd.ErrNotFound) && st.Last.Head != "":
-		head = st.Last.Head
+	case errors.Is(err, gitd.ErrNotFound) && a.Head != "":
+		head = a.Head // the branch was deleted after a merge
 	case err != nil:
 		return "", "", err
 	}
-	start := st.Last.BaseCommit
+	start := a.Start
 	// A caller that rebased onto a newer base has commits of the base on its branch, which are not its work. A merged
 	// caller has all its work in the base.
-	if base, err := r.MergeBase(ctx, "refs/heads/"+st.Last.Base, string(head)); err == nil && base != head {
+	if base, err := r.MergeBase(ctx, "refs/heads/"+a.Base, string(head)); err == nil && base != head {
 		start = base
 	} else if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return "", "", err
@@ -118,10 +123,27 @@ func Span(ctx context.Context, r *gitd.Repo, st executor.CallerStatus) (from, to
 	return start, head, nil
 }
 
-// Ends returns the commits that a window compares. Returns an error if who may not see one of them.
-func Ends(ctx context.Context, find *lookup.Lookup, who route.Who, r *gitd.Repo, st executor.CallerStatus, w Window) (from, to gitd.Hash, err error) {
-	if from, to, err = Span(ctx, r, st); err != nil {
-		return "", "", err
+// Ends returns the repository and the commits that a window compares. Returns an error if who may not see one of them.
+func Ends(ctx context.Context, find *lookup.Lookup, who route.Who, st executor.CallerStatus, w Window) (r *gitd.Repo, from, to gitd.Hash, err error) {
+	if w.In == "" || w.In == st.Repo {
+		if r, err = find.Git.Repo(st.Repo); err != nil {
+			return nil, "", "", err
+		}
+		from, to, err = Span(ctx, r, st)
+	} else {
+		a, ok := st.Last.Addition(w.In)
+		if !ok {
+			return nil, "", "", route.NotFound("repository", w.In)
+		}
+		if r, err = find.Repo(who, w.In); err != nil {
+			return nil, "", "", err
+		}
+		if from, to, err = span(ctx, r, st.Branch, a); err == nil {
+			_, err = find.Revision(ctx, who, r, string(to))
+		}
+	}
+	if err != nil {
+		return nil, "", "", err
 	}
 	for _, x := range []struct {
 		rev string
@@ -132,13 +154,13 @@ func Ends(ctx context.Context, find *lookup.Lookup, who route.Who, r *gitd.Repo,
 		}
 		rev, err := find.Revision(ctx, who, r, x.rev)
 		if err != nil {
-			return "", "", err
+			return nil, "", "", err
 		}
 		if *x.end, err = r.Resolve(ctx, rev); err != nil {
-			return "", "", err
+			return nil, "", "", err
 		}
 	}
-	return from, to, nil
+	return r, from, to, nil
 }
 
 // Changes reads changes. The zero value is ready. It is safe for concurrent use.

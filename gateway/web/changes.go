@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"html/template"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -54,6 +52,9 @@ type changesData struct {
 	// Choices are links that show the changes in another way. Back shows all files, and Before and After the parts next to this one.
 	Choices             []choice
 	Back, Before, After string
+	// Repos are links to the changes in the other repositories of the workspace. In is the one that is shown, if it is not its own.
+	Repos []choice
+	In    string
 	// Ends are the revisions that the person asked for.
 	Ends changes.Window
 	// Newer is the link to the changes with the commits that there are since the page was opened.
@@ -109,7 +110,7 @@ func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
 		}
 		return n
 	}
-	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Shown: q.Get("shown"), Window: changes.Window{From: q.Get("a"), To: q.Get("b"),
+	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Shown: q.Get("shown"), Window: changes.Window{In: q.Get("in"), From: q.Get("a"), To: q.Get("b"),
 		Find: q.Get("q"), Page: number("page"), Path: q.Get("file"), Line: number("line"), Context: min(number("context"), contexts[len(contexts)-1]),
 		IgnoreSpace: q.Get("w") == "1"}}
 }
@@ -117,7 +118,7 @@ func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
 // query returns the parameters that lead to the view.
 func (v changesView) query() string {
 	q := url.Values{}
-	for _, x := range []struct{ name, value string }{{"a", v.From}, {"b", v.To}, {"q", v.Find}, {"file", v.Window.Path}, {"shown", v.Shown}} {
+	for _, x := range []struct{ name, value string }{{"in", v.In}, {"a", v.From}, {"b", v.To}, {"q", v.Find}, {"file", v.Window.Path}, {"shown", v.Shown}} {
 		if x.value != "" {
 			q.Set(x.name, x.value)
 		}
@@ -163,17 +164,16 @@ func changesPath(s workspace.Workspace, from, to gitd.Hash) string {
 	return workspacePath(s.ID) + "/changes?" + url.Values{"a": {string(from)}, "b": {string(to)}}.Encode()
 }
 
+// seenPlace returns the place of the marks of a workspace in one of its repositories.
+func seenPlace(s workspace.Workspace, in string) string {
+	if in == "" || in == s.Repository {
+		return s.ID
+	}
+	return s.ID + " " + in
+}
+
 // person returns the name of the reader in the marks.
 func person(who route.Who) string { return who.Subject }
-
-// changesOf returns the repository and both ends of a view.
-func (api *API) changesOf(ctx context.Context, who route.Who, st executor.CallerStatus, v changesView) (r *gitd.Repo, from, to gitd.Hash, err error) {
-	if r, err = api.Git.Repo(st.Repo); err != nil {
-		return nil, "", "", err
-	}
-	from, to, err = changes.Ends(ctx, api.Find, who, r, st, v.Window)
-	return r, from, to, err
-}
 
 // changesPage shows the files that differ between two commits of a workspace.
 func (api *API) changesPage(c *route.Call) (*Page, error) {
@@ -183,7 +183,7 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 		return nil, err
 	}
 	v := api.readView(c, s)
-	repo, from, to, err := api.changesOf(ctx, c.Who, st, v)
+	repo, from, to, err := changes.Ends(ctx, api.Find, c.Who, st, v.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	v.Shown = ""
 	var marks seen.Marks
 	if api.Seen != nil {
-		if marks, err = api.Seen.Of(person(c.Who), s.ID); err != nil {
+		if marks, err = api.Seen.Of(person(c.Who), seenPlace(s, v.In)); err != nil {
 			return nil, err
 		}
 	}
@@ -219,7 +219,19 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	d.Set, d.Only, d.Find, d.Split, d.Query = set, v.Window.Path != "", render.OneLine(v.Find, 200), v.Split, v.query()
 	d.Ends = changes.Window{From: render.OneLine(v.From, 100), To: render.OneLine(v.To, 100)}
 	d.Keeps, d.Looked, d.Fresh = api.Seen != nil, marks.When, marks.Looked != to
+	d.In = v.In
 	d.choose(v, marks, to)
+	if len(st.Last.With) > 0 {
+		for _, name := range st.Last.Repos() {
+			if c.Who.Sees(name) {
+				at := changesView{at: v.at, Split: v.Split}
+				if at.In = name; name == s.Repository {
+					at.In = ""
+				}
+				d.Repos = append(d.Repos, choice{Text: name, Path: at.href(), Current: at.In == v.In})
+			}
+		}
+	}
 	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split, known: &api.colours}
 	lines.pieces = maxElements - fitLines(set.Files, v.Split)
 	for _, f := range set.Files {
@@ -228,9 +240,9 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 			d.Marked++
 		}
 		if row.Pictures && f.Shown {
-			row.Before, row.After = picturePath(v.at, from, f.OldMode, orPath(f)), picturePath(v.at, to, f.Mode, f.Change.Path)
+			row.Before, row.After = v.picture(from, f.OldMode, orPath(f)), v.picture(to, f.Mode, f.Change.Path)
 		}
-		if to == s.Head && f.Mode != "" && !f.Submodule() {
+		if v.In == "" && to == s.Head && f.Mode != "" && !f.Submodule() {
 			row.Save = d.Path + "/download?path=" + url.QueryEscape(f.Change.Path)
 		}
 		row.Lines = lines.file(f, v)
@@ -403,12 +415,16 @@ func (row *fileChanged) describe(v changesView) {
 	}
 }
 
-// picturePath returns the link to a picture on one side, and "" if that side has no file.
-func picturePath(at string, commit gitd.Hash, mode, path string) string {
+// picture returns the link to a picture on one side, and "" if that side has no file.
+func (v changesView) picture(commit gitd.Hash, mode, path string) string {
 	if mode == "" || mode == "120000" {
 		return ""
 	}
-	return at + "/picture?" + url.Values{"at": {string(commit)}, "path": {path}}.Encode()
+	q := url.Values{"at": {string(commit)}, "path": {path}}
+	if v.In != "" {
+		q.Set("in", v.In)
+	}
+	return v.at + "/picture?" + q.Encode()
 }
 
 // changePicture answers with a picture of a commit.
@@ -418,11 +434,7 @@ func (api *API) changePicture(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	repo, err := api.Git.Repo(st.Repo)
-	if err != nil {
-		return err
-	}
-	_, at, err := changes.Ends(ctx, api.Find, c.Who, repo, st, changes.Window{To: q.Get("at")})
+	repo, _, at, err := changes.Ends(ctx, api.Find, c.Who, st, changes.Window{In: q.Get("in"), To: q.Get("at")})
 	if err != nil {
 		return err
 	}
@@ -461,11 +473,12 @@ func (api *API) markChanges(c *route.Call) error {
 	}
 	switch action := c.R.PathValue("action"); action {
 	case "viewed":
-		err = api.Seen.View(person(c.Who), s.ID, formText(c, "key", 100), formText(c, "on", 1) == "1")
+		err = api.Seen.View(person(c.Who), seenPlace(s, formText(c, "in", 200)), formText(c, "key", 100), formText(c, "on", 1) == "1")
 	case "looked":
 		var to gitd.Hash
-		if _, _, to, err = api.changesOf(c.R.Context(), c.Who, st, changesView{Window: changes.Window{To: formText(c, "to", 100)}}); err == nil {
-			err = api.Seen.Look(person(c.Who), s.ID, to)
+		in := formText(c, "in", 200)
+		if _, _, to, err = changes.Ends(c.R.Context(), api.Find, c.Who, st, changes.Window{In: in, To: formText(c, "to", 100)}); err == nil {
+			err = api.Seen.Look(person(c.Who), seenPlace(s, in), to)
 		}
 	default:
 		return route.NotFound("action", action)
