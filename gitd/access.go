@@ -19,7 +19,7 @@ type access struct {
 	direct     bool   // protocol v2, answered in process
 	repoConfig ownConfig
 	leaked     func([]Leak) // called with the secrets of a push that was refused, may be nil
-	options    bool         // a push may have options, see Server.Pushed
+	options    bool         // a push may have options, see Server.Expect
 }
 
 // harmlessFaults are faults of objects that fsck ignores in a push. Old tools made them, and they do no harm.

@@ -285,7 +285,7 @@ func testClient(t *testing.T, c gitClient, large string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var asked pushes
-	w := newWire(t, func(s *Server) { s.Pushed = asked.pushed })
+	w := newWire(t, func(s *Server) { s.Expect = asked.expect })
 	bare := w.repo("a")
 	url := w.url("a", w.token(full))
 	do := func(op string, args ...string) {

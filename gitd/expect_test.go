@@ -28,7 +28,7 @@ type expectations struct {
 	mute   int // pushes of clients that cannot show lines
 }
 
-func (e *expectations) expect(ctx context.Context, p Push) (func(context.Context, Push, io.Writer), error) {
+func (e *expectations) expect(ctx context.Context, p Push) (Happened, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.refuse != nil {
@@ -44,7 +44,7 @@ func (e *expectations) expect(ctx context.Context, p Push) (func(context.Context
 			e.t.Errorf("%s is at %q before its push, want %q: %v", ref.Name, at, ref.Old, err)
 		}
 	}
-	return func(ctx context.Context, p Push, out io.Writer) {
+	return func(ctx context.Context, p Push, out io.Writer) func(context.Context, io.Writer) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.done = append(e.done, p)
@@ -55,9 +55,10 @@ func (e *expectations) expect(ctx context.Context, p Push) (func(context.Context
 		}
 		if out == nil {
 			e.mute++
-			return
+			return nil
 		}
 		fmt.Fprintln(out, "a line")
+		return nil
 	}, nil
 }
 
@@ -84,7 +85,7 @@ func TestExpect(t *testing.T) {
 	_, ada, file := sshKey(t)
 	w := newSSHWire(t, ada+" ada@example.org")
 	e := &expectations{t: t, s: w.Server}
-	w.Server.Pushed, w.Server.Expect = new(pushes).pushed, e.expect
+	w.Server.Expect = e.expect
 	dir := w.repo("a")
 	url := w.url("a", w.token(Grant{Subject: "ada", Repo: "a", Scopes: []string{ScopeWrite},
 		Write: []string{"refs/heads/*"}}))
@@ -159,6 +160,14 @@ func TestExpect(t *testing.T) {
 	t.Cleanup(door.Close)
 	stock(t, c, "push", "-q", door.URL+"/a.git", "HEAD:inside")
 	check("a container", 0)
+
+	// Refs that ask for work are removed, also if nobody is interested in them.
+	w.Server.Expect = func(context.Context, Push) (Happened, error) { return nil, nil }
+	stock(t, c, "push", "-q", "origin", "HEAD:"+AskRefs+"a", "HEAD:"+ReviewRefs+"main")
+	if refs := stock(t, dir, "for-each-ref", "refs/ramus", "refs/for"); refs != "" {
+		t.Errorf("left: %s", refs)
+	}
+	w.Server.Expect = e.expect
 
 	// An error refuses the push.
 	e.refuse = errors.New("no space")

@@ -29,12 +29,18 @@ type PushedRef struct {
 	Old    Hash // before the push; empty if the push makes the ref
 }
 
+// Happened is called once when a push is done or has failed, and before the client learns of it, with the refs that the push
+// made or moved. It shows lines by out, which is nil if the client cannot show them. If follow is not nil, it is called once when the
+// refs that asked for work are gone, and the client has the report. It shows lines in the same way, and returns when there
+// is no more to show, or when ctx ends because the client has gone.
+type Happened func(ctx context.Context, p Push, out io.Writer) (follow func(ctx context.Context, out io.Writer))
+
 // AskRefs begins the refs of pushes that ask for work by the name of the ref, for clients without options. Such a ref
-// is removed before the work begins.
+// is removed when the push has happened.
 const AskRefs = grant.OwnRefs + "ask/"
 
-// ReviewRefs begins the refs of pushes whose commit is meant for a base, as refs/for/main. Such a ref is removed before the
-// work begins, too.
+// ReviewRefs begins the refs of pushes whose commit is meant for a base, as refs/for/main. Such a ref is removed in the
+// same way.
 const ReviewRefs = "refs/for/"
 
 // keepAlive is the time after which a client that waits for the work of its push gets an empty packet. It keeps the
@@ -44,16 +50,8 @@ const keepAlive = 5 * time.Second
 // takesOptions reports whether a push by an access may have options. People's pushes may, and those of containers may
 // not, because options start work.
 func (s *Server) takesOptions(a access) bool {
-	return s.Pushed != nil && a.repo != nil && !a.repoConfig.names("receive.advertisepushoptions")
+	return s.Expect != nil && a.repo != nil && !a.repoConfig.names("receive.advertisepushoptions")
 }
-
-// hasWork reports whether work follows the report of a push that git received.
-func (p *push) hasWork() bool {
-	return p.a.options && p.accepted && (len(p.request.Options) > 0 || slices.ContainsFunc(p.request.Commands, isAsk))
-}
-
-// isAsk reports whether a command asks for work by the name of its ref.
-func isAsk(c protocol.Command) bool { return asksForWork(c.Ref) && !c.Deletes() }
 
 // asksForWork reports whether the name of a ref asks for work.
 func asksForWork(ref string) bool {
@@ -61,20 +59,14 @@ func asksForWork(ref string) bool {
 }
 
 // sendGitReport sends the report of git. If work follows, the packet that ends it is left out. A client without side bands
-// gets the report later, when the work has begun, because it ends with the report. Some clients with side bands end with
-// the report, too. The refs that asked for work are gone by then, so that the next push can ask again.
+// does not wait for the work, because it ends with the report. Some clients with side bands end with the report, too. The
+// refs that asked for work are gone by then, so that the next push can ask again.
 func (p *push) sendGitReport(ctx context.Context, report *gitReport) error {
-	p.accepted = report.accepted()
-	if !p.hasWork() {
-		return report.send(p.out)
+	p.tellHappened(ctx, false)
+	if p.follow != nil && p.request.Band > 0 {
+		p.open = true
+		report.held = bytes.TrimSuffix(report.held, []byte(protocol.FlushLine))
 	}
-	p.done = p.changes(ctx)
-	p.forget(ctx)
-	if p.request.Band == 0 {
-		p.report = report
-		return nil
-	}
-	report.held = bytes.TrimSuffix(report.held, []byte(protocol.FlushLine))
 	return report.send(p.out)
 }
 
@@ -109,58 +101,68 @@ func (p *push) changes(ctx context.Context) Push {
 
 // expect tells [Server.Expect] of the push.
 func (p *push) expect(ctx context.Context) (err error) {
-	if p.a.options && p.s.Expect != nil {
+	if p.a.options {
 		p.happened, err = p.s.Expect(ctx, p.wishes())
 	}
 	return err
 }
 
-// tellHappened tells once which refs the push has made or moved, also if the client has gone. Until its report has been
-// sent, the client sees lines.
+// tellHappened tells once which refs the push has made or moved, also if the client has gone, and then removes those that
+// asked for work. Until its report has been sent, the client sees lines.
 func (p *push) tellHappened(ctx context.Context, reported bool) {
-	if p.happened == nil {
+	asks := func(c protocol.Command) bool { return asksForWork(c.Ref) }
+	if !p.a.options || p.happened == nil && !slices.ContainsFunc(p.request.Commands, asks) {
 		return
 	}
-	happened := p.happened
-	p.happened = nil
 	ctx = context.WithoutCancel(ctx)
 	var out io.Writer
 	if p.request.Band > 0 && !reported {
 		out = &progressWriter{out: p.out, limit: p.request.Band, gone: func() {}}
 	}
-	happened(ctx, p.changes(ctx), out)
+	done := p.changes(ctx)
+	if p.happened != nil {
+		p.follow = p.happened(ctx, done, out)
+		p.happened = nil
+	}
+	p.forget(ctx, done.Refs)
 }
 
-// work has the server do the work that the options of a push ask for, and ends the answer. A client without side bands
-// does not see the work, and does not wait for it.
-func (p *push) work(ctx context.Context) error {
-	if p.request.Band == 0 {
-		p.s.Pushed(ctx, p.done, nil)
-		return p.report.send(p.out)
+// showWork shows the work of the push after the report, and ends the answer. A client whose answer has ended sees none.
+func (p *push) showWork(ctx context.Context) error {
+	if !p.open {
+		p.follow(ctx, nil)
+		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &progressWriter{out: p.out, limit: p.request.Band, gone: cancel}
 	stop := out.keepAlive(keepAlive)
-	p.s.Pushed(ctx, p.done, out)
+	p.follow(ctx, out)
 	stop()
 	_, err := io.WriteString(p.out, protocol.FlushLine)
 	return err
 }
 
 // forget removes the refs that asked for work. Their commits are young, so they stay until a run keeps them.
-func (p *push) forget(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
-	defer cancel()
-	for _, c := range p.request.Commands {
-		if !isAsk(c) {
-			continue
-		}
-		old := Hash(c.New)
-		if err := p.a.repo.Update(ctx, RefUpdate{Name: c.Ref, Old: &old}); err != nil && !errors.Is(err, ErrConflict) {
-			p.s.log().Warn("cannot remove the ref of a push that asked for work", "repo", p.a.name, "ref", c.Ref, "err", err)
+func (p *push) forget(ctx context.Context, refs []PushedRef) {
+	for _, ref := range refs {
+		if err := p.a.repo.ForgetAsk(ctx, ref); err != nil {
+			p.s.log().Warn("cannot remove the ref of a push that asked for work", "repo", p.a.name, "ref", ref.Name, "err", err)
 		}
 	}
+}
+
+// ForgetAsk removes a ref below [AskRefs] or [ReviewRefs] that a push has made. It leaves other refs, and one that has moved.
+func (r *Repo) ForgetAsk(ctx context.Context, ref PushedRef) error {
+	if !asksForWork(ref.Name) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetWithin)
+	defer cancel()
+	if err := r.Update(ctx, RefUpdate{Name: ref.Name, Old: &ref.Commit}); err != nil && !errors.Is(err, ErrConflict) {
+		return err
+	}
+	return nil
 }
 
 // forgetWithin bounds the removal of a ref, also after the client has gone.

@@ -23,16 +23,29 @@ type pushes struct {
 	mute int // pushes of clients that cannot show lines
 }
 
-func (p *pushes) pushed(_ context.Context, done Push, out io.Writer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.list = append(p.list, done)
-	if out == nil {
-		p.mute++
-		return
+// expect is interested in pushes with options or refs that ask for work.
+func (p *pushes) expect(_ context.Context, wanted Push) (Happened, error) {
+	if len(wanted.Options) == 0 && !slices.ContainsFunc(wanted.Refs, func(r PushedRef) bool { return asksForWork(r.Name) }) {
+		return nil, nil
 	}
-	fmt.Fprintln(out, "first line")
-	fmt.Fprintln(out, "last line")
+	return func(_ context.Context, done Push, out io.Writer) func(context.Context, io.Writer) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(done.Refs) == 0 && len(wanted.Refs) > 0 {
+			return nil
+		}
+		p.list = append(p.list, done)
+		if out == nil {
+			p.mute++
+		} else {
+			fmt.Fprintln(out, "first line")
+		}
+		return func(_ context.Context, out io.Writer) {
+			if out != nil {
+				fmt.Fprintln(out, "last line")
+			}
+		}
+	}, nil
 }
 
 func (p *pushes) take() []Push {
@@ -46,7 +59,7 @@ func (p *pushes) take() []Push {
 // TestPushOptionsHTTP sends options with stock git. They reach the server only with a push that changed refs.
 func TestPushOptionsHTTP(t *testing.T) {
 	var got pushes
-	w := newWire(t, func(s *Server) { s.Pushed = got.pushed })
+	w := newWire(t, func(s *Server) { s.Expect = got.expect })
 	dir := w.repo("a")
 	url := w.url("a", w.token(Grant{Subject: "ada", Repo: "a", Scopes: []string{ScopeWrite}, Delete: true,
 		Write: []string{"refs/heads/*"}}))
@@ -109,7 +122,7 @@ func TestPushOptionsHTTP(t *testing.T) {
 // TestPushOptionsInside refuses the options of containers, which would start work.
 func TestPushOptionsInside(t *testing.T) {
 	var got pushes
-	w := newWire(t, func(s *Server) { s.Pushed = got.pushed })
+	w := newWire(t, func(s *Server) { s.Expect = got.expect })
 	w.repo("a")
 	door := httptest.NewServer(w.GrantHandler(Grant{Subject: "run:a", Repo: "a", Scopes: []string{ScopeWrite},
 		Write: []string{"refs/heads/*"}}))
@@ -129,7 +142,7 @@ func TestPushOptionsSSH(t *testing.T) {
 	_, ada, file := sshKey(t)
 	w := newSSHWire(t, ada+" ada@example.org")
 	var got pushes
-	w.Server.Pushed = got.pushed
+	w.Server.Expect = got.expect
 	w.repo("a")
 	env := sshGit(t, file)
 	url := "ssh://git@" + w.serveSSH("127.0.0.1") + "/a.git"

@@ -31,16 +31,14 @@ type push struct {
 	a       access
 	request protocol.PushRequest
 	out     io.Writer
-	// accepted is set if git changed refs.
-	accepted bool
 	// changed are the refs that were changed, as a set. If it is nil, the refs themselves tell.
 	changed map[string]bool
 	// happened is called when the push is done or has failed, see [Server.Expect]. It may be nil.
-	happened func(ctx context.Context, p Push, out io.Writer)
-	// done has the changes, if work follows.
-	done Push
-	// report is that of git, if it is sent after the work has begun.
-	report *gitReport
+	happened Happened
+	// follow is called after the report, see [Happened]. It may be nil.
+	follow func(ctx context.Context, out io.Writer)
+	// open is set if the answer goes on after the report.
+	open bool
 }
 
 // receive serves one push. It reads the commands and the pack of the client from in and writes the answer to
@@ -54,8 +52,8 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		s.tellChanged(a.name)
 		err = s.settleBase(ctx, a)
 	}
-	if err == nil && p.hasWork() {
-		err = p.work(ctx)
+	if p.follow != nil {
+		err = errors.Join(err, p.showWork(ctx))
 	}
 	return err
 }
@@ -192,7 +190,6 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 		a.repo.view.noteDeleted(ctx)
 	}
 	end()
-	p.tellHappened(ctx, false)
 	return p.sendGitReport(ctx, report)
 }
 

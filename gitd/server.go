@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -63,16 +62,10 @@ type Server struct {
 	// Settle is called when a change of refs is on disk, and before anybody learns of it. It returns when the change may be
 	// acknowledged. After an error it is not, but it stays. Nil means at once. It may be set like Duty.
 	Settle func(ctx context.Context, repo string) error
-	// Pushed is called after a push with options (git push -o) by a person has changed refs, and before the client's push
-	// ends. It shows lines to the person by out, which is nil if the client cannot show them, and returns when there is
-	// no more to show, or when ctx ends because the client has gone. Nil means that no push may have options. It may be
-	// set like LFS.
-	Pushed func(ctx context.Context, p Push, out io.Writer)
-	// Expect is called for a push by a person, with or without options, that the server is about to take, with the refs that
-	// it wants to make or move. The result is called once when that is done or has failed, with those that were made or
-	// moved, and before the client learns of it. It shows lines by out, which is nil if the client cannot show them. A nil
-	// result is not called, and an error refuses the push. Nil expects nothing. It may be set like LFS.
-	Expect func(ctx context.Context, p Push) (happened func(ctx context.Context, p Push, out io.Writer), err error)
+	// Expect is called for a push by a person, with or without options (git push -o), that the server is about to take, with
+	// the refs that it wants to make or move. The result is called when that is done or has failed. A nil result is not
+	// called, and an error refuses the push. Nil means that no push may have options. It may be set like LFS.
+	Expect func(ctx context.Context, p Push) (Happened, error)
 	// Veil returns the veil over a repository for the bearer of a token or a key, or nil. Nil means that refs belong to
 	// nobody. It may be set like LFS.
 	Veil func(g Grant, repo string) Veil

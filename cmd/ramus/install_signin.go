@@ -179,7 +179,7 @@ func (i *installation) openPrivacy(ctx context.Context, options people.Options) 
 	i.git.Workspaces = &sshdoor.Door{Executor: i.executor, Veil: i.privacy.Veil, Log: i.log}
 	i.pushed = &pushed.Starter{Executor: i.executor, Find: &lookup.Lookup{Executor: i.executor, Git: i.git}, Veil: i.privacy.Veil,
 		Dir: filepath.Join(i.config.Data, "pushed"), Log: i.log}
-	i.git.Pushed, i.git.Expect = i.pushed.Start, i.pushed.Expect
+	i.git.Expect = i.pushed.Expect
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -21,29 +20,6 @@ const (
 	startingWithin = time.Minute
 )
 
-// Expect looks for workflows of the base that a push starts, and keeps a notice of the push until they have started. It is
-// [gitd.Server.Expect].
-func (s *Starter) Expect(ctx context.Context, p gitd.Push) (happened func(ctx context.Context, p gitd.Push, out io.Writer), err error) {
-	n := &notice{Repo: p.Repo, Grant: p.Grant, Refs: branchesOf(p.Refs)}
-	if len(n.Refs) == 0 || lookup.IsOwnRepo(p.Repo) {
-		return nil, nil
-	}
-	keep, err := s.look(ctx, n)
-	if err != nil || keep == keepNothing {
-		return nil, err
-	}
-	file, err := s.keep(n, keep == keepSafe)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, p gitd.Push, out io.Writer) {
-		n.Refs = branchesOf(p.Refs)
-		if s.startEvents(ctx, n, &screen{out: out}) {
-			s.drop(file)
-		}
-	}, nil
-}
-
 // branchesOf returns the branches whose pushes start work. The branches of callers start nothing, because work that starts
 // itself would never end.
 func branchesOf(refs []gitd.PushedRef) (list []gitd.PushedRef) {
@@ -58,6 +34,10 @@ func branchesOf(refs []gitd.PushedRef) (list []gitd.PushedRef) {
 // look sets the base of a notice, and returns how the notice is kept. A push to the base may bring workflows, which nobody can
 // see yet. Such a notice survives a killed server, and not a loss of power, because it would slow down each push.
 func (s *Starter) look(ctx context.Context, n *notice) (keeping, error) {
+	refs := branchesOf(n.Refs)
+	if len(refs) == 0 || lookup.IsOwnRepo(n.Repo) {
+		return keepNothing, nil
+	}
 	repo, err := s.Find.Git.Repo(n.Repo)
 	if err != nil {
 		return keepNothing, err
@@ -75,7 +55,7 @@ func (s *Starter) look(ctx context.Context, n *notice) (keeping, error) {
 		return keepSafe, nil // the person sees it after the push, which may repair the base
 	}
 	keep := keepNothing
-	for _, ref := range n.Refs {
+	for _, ref := range refs {
 		if ref.Name == n.Base {
 			keep = max(keep, keepFast)
 		}
@@ -91,16 +71,13 @@ func (s *Starter) look(ctx context.Context, n *notice) (keeping, error) {
 	return keep, nil
 }
 
-// startEvents starts the workflows of the base that begin with a push. They work at the commits that were pushed, with the
-// rights of the person who pushed. The push does not wait for them. A person who leaves does not stop it. Returns false if
-// some of the work should be tried again.
-func (s *Starter) startEvents(ctx context.Context, n *notice, show *screen) (done bool) {
-	if len(n.Refs) == 0 {
+// startEvents starts the workflows of the base that begin with a push. The push does not wait for them. Returns false if some
+// of them should be tried again.
+func (s *Starter) startEvents(ctx context.Context, who route.Who, n *notice, show *screen) (done bool) {
+	refs := branchesOf(n.Refs)
+	if len(refs) == 0 || lookup.IsOwnRepo(n.Repo) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startingWithin)
-	defer cancel()
-	who := s.who(n.Grant)
 	repo, err := s.Find.Git.Repo(n.Repo)
 	var list []listener
 	if err == nil {
@@ -118,7 +95,7 @@ func (s *Starter) startEvents(ctx context.Context, n *notice, show *screen) (don
 	}
 	done = true
 	started := 0
-	for _, ref := range n.Refs {
+	for _, ref := range refs {
 		branch := strings.TrimPrefix(ref.Name, "refs/heads/")
 		files := &changes{repo: repo, ref: ref, base: n.At, log: s.Log}
 		for _, l := range list {

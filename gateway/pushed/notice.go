@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -18,14 +19,40 @@ import (
 // maxNotice bounds the file of a notice in bytes. The commands of a push have at most half of it.
 const maxNotice = 32 << 20
 
-// notice is a push that may start workflows. Its file is written before the push changes refs, and removed once the
-// workflows are claimed. A start of the server takes up those that are left.
+// notice is a push that may start work. Its file is written before the push changes refs, and removed once the work is
+// claimed. A start of the server takes up those that are left.
 type notice struct {
-	Repo  string           `json:"repo"`
-	Grant gitd.Grant       `json:"grant"` // of the person who pushed
-	Refs  []gitd.PushedRef `json:"refs"`
-	Base  string           `json:"base"`         // ref of the repository's base
-	At    gitd.Hash        `json:"at,omitempty"` // its tip before the push; empty if it had none
+	Key     string           `json:"key,omitempty"` // of the run that the push asks for
+	Repo    string           `json:"repo"`
+	Grant   gitd.Grant       `json:"grant"` // of the person who pushed
+	Options []string         `json:"options,omitempty"`
+	Refs    []gitd.PushedRef `json:"refs"`
+	Base    string           `json:"base"`         // ref of the repository's base
+	At      gitd.Hash        `json:"at,omitempty"` // its tip before the push; empty if it had none
+}
+
+// newKey returns a key that looks like the ids of other runs.
+func newKey() string { return time.Now().UTC().Format("20060102-150405") + "-" + record.NewToken()[:8] }
+
+// ask returns the work that the options of the push ask for, or the names of its refs.
+func (n *notice) ask() (Ask, error) {
+	ask, err := Parse(n.Options)
+	if err != nil {
+		return ask, err
+	}
+	for _, ref := range n.Refs {
+		name, named := strings.CutPrefix(ref.Name, gitd.AskRefs)
+		review := strings.HasPrefix(ref.Name, gitd.ReviewRefs)
+		switch {
+		case (named || review) && len(n.Refs) > 1:
+			return ask, fmt.Errorf("%w push: %s asks for work, and is pushed alone", record.ErrInvalid, ref.Name)
+		case named:
+			return ask.byName(name)
+		case review && ask.None():
+			ask.Task = testTask
+		}
+	}
+	return ask, nil
 }
 
 // base returns the commit whose workflows count, which is the pushed one if the push moved the base.
@@ -47,8 +74,12 @@ const (
 	keepSafe            // it survives a loss of power, too
 )
 
-// keep writes the file of a notice.
-func (s *Starter) keep(n *notice, safe bool) (file string, err error) {
+// keep writes the file of a notice. Returns "" if none is kept.
+func (s *Starter) keep(n *notice, how keeping) (file string, err error) {
+	if how == keepNothing {
+		return "", nil
+	}
+	safe := how == keepSafe
 	text, err := json.Marshal(n)
 	if err == nil && len(text) > maxNotice {
 		err = fmt.Errorf("it has %d bytes: %w", len(text), gitd.ErrTooLarge)
@@ -72,12 +103,15 @@ func (s *Starter) keep(n *notice, safe bool) (file string, err error) {
 
 // drop removes the file of a notice. One that is left does no harm, because its workflows do not run again.
 func (s *Starter) drop(file string) {
+	if file == "" {
+		return
+	}
 	if err := os.Remove(file); err != nil {
 		s.Log.Warn("cannot remove the notice of a push", "file", file, "err", err)
 	}
 }
 
-// TakeUp starts the workflows of pushes that an earlier process had accepted, and did not come to start. It must be called
+// TakeUp starts the work of pushes that an earlier process had accepted, and did not come to start. It must be called
 // before the server takes pushes.
 func (s *Starter) TakeUp(ctx context.Context) {
 	files, err := os.ReadDir(s.Dir)
@@ -101,7 +135,7 @@ func (s *Starter) TakeUp(ctx context.Context) {
 	}
 }
 
-// takeUp starts the workflows of one notice. Returns false if it should be tried again.
+// takeUp starts the work of one notice. Returns false if it should be tried again.
 func (s *Starter) takeUp(ctx context.Context, file string) (done bool, err error) {
 	if info, err := os.Stat(file); err != nil || info.Size() > maxNotice {
 		return err == nil, errors.Join(err, gitd.ErrTooLarge)
@@ -128,9 +162,17 @@ func (s *Starter) takeUp(ctx context.Context, file string) (done bool, err error
 			moved = append(moved, ref)
 		}
 	}
-	n.Refs = moved
-	s.Log.Info("taking up a push that the server did not end", "repo", n.Repo, "refs", len(n.Refs))
-	return s.startEvents(ctx, &n, &screen{}), nil
+	s.Log.Info("taking up a push that the server did not end", "repo", n.Repo, "refs", len(moved))
+	if n.Refs = moved; len(moved) == 0 {
+		return true, nil
+	}
+	if _, done = s.start(ctx, &n, &screen{}); !done {
+		return false, nil
+	}
+	for _, ref := range moved {
+		err = errors.Join(err, repo.ForgetAsk(ctx, ref))
+	}
+	return err == nil, err
 }
 
 // isMoved reports whether a push moved a ref, by the ref as it is now. Another push may have moved it further.

@@ -2,6 +2,7 @@ package pushed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,32 +31,82 @@ type Starter struct {
 	read map[gitd.Hash][]listener // the workflows with events of folders, by their trees
 }
 
-// Start starts the work of a push and shows it by out, until it ends, waits for a person, or ctx ends. With a nil out
-// it returns when the run is durable. It is [gitd.Server.Pushed].
-func (s *Starter) Start(ctx context.Context, p gitd.Push, out io.Writer) {
-	show := &screen{out: out}
-	ask, err := Parse(p.Options)
+// Expect looks for the work that a push asks for, and for workflows of the base that it starts. It keeps a notice of the push until
+// all of that is claimed. It is [gitd.Server.Expect].
+func (s *Starter) Expect(ctx context.Context, p gitd.Push) (gitd.Happened, error) {
+	n := &notice{Key: newKey(), Repo: p.Repo, Grant: p.Grant, Options: p.Options, Refs: p.Refs}
+	ask, askErr := n.ask()
+	keep, err := s.look(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if askErr == nil && !ask.None() {
+		keep = keepSafe
+	}
+	if keep == keepNothing && len(p.Options) == 0 && askErr == nil {
+		return nil, nil
+	}
+	file, err := s.keep(n, keep)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, p gitd.Push, out io.Writer) func(context.Context, io.Writer) {
+		if len(p.Refs) == 0 && len(n.Refs) > 0 { // it was refused
+			s.drop(file)
+			return nil
+		}
+		n.Refs = p.Refs
+		run, done := s.start(ctx, n, &screen{out: out})
+		if ask.None() {
+			if done {
+				s.drop(file)
+			}
+			return nil
+		}
+		return func(ctx context.Context, out io.Writer) {
+			if done {
+				s.drop(file)
+			}
+			if run != nil && !ask.Detach && out != nil {
+				s.follow(ctx, *run, s.who(n.Grant), &screen{out: out})
+			}
+		}
+	}, nil
+}
+
+// start claims all work of a push that has changed refs. It works at the commits that were pushed, with the rights of the person
+// who pushed. A person who leaves does not stop it. It returns the run that the push asks for, if it has begun, and false if
+// some of the work should be tried again.
+func (s *Starter) start(ctx context.Context, n *notice, show *screen) (run *record.Run, done bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startingWithin)
+	defer cancel()
+	who := s.who(n.Grant)
+	ask, err := n.ask()
 	for _, o := range ask.Ignored {
 		show.line("the option %s means nothing here", o)
 	}
-	who := s.who(p.Grant)
-	if err == nil && len(p.Refs) == 1 {
-		if name, named := strings.CutPrefix(p.Refs[0].Name, gitd.AskRefs); named {
-			ask, err = ask.byName(name)
-		} else if strings.HasPrefix(p.Refs[0].Name, gitd.ReviewRefs) && ask.None() {
-			ask.Task = testTask
-		}
-	}
+	done = s.startEvents(ctx, who, n, show)
 	if err == nil && !ask.None() {
-		err = s.start(ctx, who, p, ask, show)
+		run, err = s.startAsked(ctx, who, n, ask, show)
 	}
-	if err != nil && ctx.Err() == nil {
-		problem := route.AsProblem(err, who)
-		s.Log.Info("the work of a push failed to start, or to be shown", "repo", p.Repo, "subject", who.Subject, "err", err)
-		show.line("%s", problem.Detail)
-		if problem.Hint != "" {
-			show.line("%s", problem.Hint)
-		}
+	if err == nil {
+		return run, done
+	}
+	again := !route.IsLasting(err)
+	s.showError(n.Repo, who, err, show)
+	if again {
+		show.line("the next start of the server tries it again")
+	}
+	return nil, done && !again
+}
+
+// showError shows why the work of a push did not start, or cannot be shown.
+func (s *Starter) showError(repo string, who route.Who, err error, show *screen) {
+	s.Log.Info("the work of a push failed to start, or to be shown", "repo", repo, "subject", who.Subject, "err", err)
+	problem := route.AsProblem(err, who)
+	show.line("%s", problem.Detail)
+	if problem.Hint != "" {
+		show.line("%s", problem.Hint)
 	}
 }
 
@@ -65,37 +116,46 @@ func (s *Starter) who(g gitd.Grant) route.Who {
 		Email: g.Person.Email}.Under(s.Veil)
 }
 
-func (s *Starter) start(ctx context.Context, who route.Who, p gitd.Push, ask Ask, show *screen) error {
-	r, err := request(p, ask)
+// startAsked starts the work that a push asks for.
+func (s *Starter) startAsked(ctx context.Context, who route.Who, n *notice, ask Ask, show *screen) (*record.Run, error) {
+	r, err := request(gitd.Push{Repo: n.Repo, Refs: n.Refs}, ask)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	r.Key = n.Key
 	if err := s.Find.Bind(ctx, who, &r); err != nil {
-		return err
+		return nil, err
 	}
 	run, err := s.Executor.Submit(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	show.line("%s on %s", run.Name(), run.Branch)
-	if ask.Detach || show.out == nil {
+	if ask.Detach {
 		show.line("`ramus follow %s` shows it", run.Name())
-		return nil
 	}
+	return &run, nil
+}
+
+// follow shows a run until it ends, waits for a person, or ctx ends.
+func (s *Starter) follow(ctx context.Context, run record.Run, who route.Who, show *screen) {
+	var failed error
 	for e, err := range s.Executor.Events(ctx, run.Name(), 0, true) {
 		if err != nil {
-			return err
+			failed = err
+			break
 		}
 		show.event(e)
 	}
 	if ctx.Err() != nil {
-		return nil // the person has gone, and the run goes on
+		return // the person has gone, and the run goes on
 	}
-	if run, err = s.Executor.Run(ctx, run.Name()); err != nil {
-		return err
+	now, err := s.Executor.Run(ctx, run.Name())
+	if failed = errors.Join(failed, err); failed != nil {
+		s.showError(run.Repo, who, failed, show)
+		return
 	}
-	show.end(run)
-	return nil
+	show.end(now)
 }
 
 // request returns the run that a push asks for. It begins at the commit that was pushed. A push to the branch of a
