@@ -71,6 +71,7 @@ func TestWebBudgets(t *testing.T) {
 	b.nodes(w)
 	b.tabs(w)
 	b.changes(open(t, ada, nil))
+	b.output(talker(t, ""))
 	s := story(t, site(t, ""))
 	b.streams(s)
 	b.terminal(s)
@@ -161,12 +162,44 @@ func (b *budgets) changes(w *world) {
 	}
 }
 
-// TestChangesBudget measures the pages of changes alone.
-func TestChangesBudget(t *testing.T) {
-	if os.Getenv("RAMUS_BENCH") != "changes" {
-		t.Skip("only with RAMUS_BENCH=changes")
+// output measures the page of an output of 1,000,000 lines, and searches in it.
+func (b *budgets) output(w *world) {
+	w.run("otter", record.Request{Command: &record.Command{Shell: `seq 1000000 | sed 's/$/ of a million lines of output/; s/^777777 /a needle in the /'`}})
+	times := func(path, want string) float64 {
+		var list []float64
+		for range 5 {
+			from := time.Now()
+			if status, _, body := w.get(path); status != 200 || !strings.Contains(body, want) {
+				b.t.Fatal(status, body)
+			}
+			list = append(list, time.Since(from).Seconds()*1000)
+		}
+		return median(list)
 	}
-	(&budgets{t: t}).changes(open(t, ada, nil))
+	from := time.Now()
+	for path := "/search?q=needle"; ; {
+		if _, _, body := w.get(path); strings.Contains(body, "line 777777") {
+			break
+		}
+	}
+	b.add("a search that indexes 1,000,000 lines", time.Since(from).Seconds(), 10, "s")
+	b.add("search of a rare word in 1,000,000 lines", times("/search?q=needle", "<mark>needle</mark>"), 100, "ms")
+	b.add("search of a word of each of 1,000,000 lines", times("/search?q=million+output", "<mark>million</mark>"), 100, "ms")
+	run := w.path("/workspaces/run-otter/runs/RUN")
+	b.add("line 500,000 of an output of 1,000,000", times(run+"/output?step=exec&line=500000", `id="L500000" class="shown"`), 100, "ms")
+	b.add("the end of an output of 1,000,000 lines", times(run+"/output?step=exec&line=last", `id="L1000000"`), 100, "ms")
+}
+
+// TestPartOfBudgets measures the pages of changes or of outputs alone.
+func TestPartOfBudgets(t *testing.T) {
+	switch b := (&budgets{t: t}); os.Getenv("RAMUS_BENCH") {
+	case "changes":
+		b.changes(open(t, ada, nil))
+	case "output":
+		b.output(talker(t, ""))
+	default:
+		t.Skip("only with RAMUS_BENCH=changes or RAMUS_BENCH=output")
+	}
 }
 
 func median(list []float64) float64 {

@@ -113,35 +113,33 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 // ones. It reads all up to them, and keeps no more than it returns.
 func readLines(from io.Reader, wanted int64) (lines []outputLine, more bool, err error) {
 	in := bufio.NewReaderSize(from, 64<<10)
-	begin := max(1, wanted-linesBefore)
-	var line []byte
-	for number := int64(1); ; {
+	last := max(1, wanted-linesBefore) + shownLines - 1
+	var (
+		ring   [shownLines][]byte // the last lines; each at its number
+		number int64              // of the last line
+	)
+	for begins := true; number < last || !begins; {
 		part, err := in.ReadSlice('\n')
-		if room := maxShownLine - len(line); room > 0 {
-			line = append(line, part[:min(room, len(part))]...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) && !errors.Is(err, io.EOF) {
 			return nil, false, err
 		}
-		if len(line) > 0 {
-			if len(lines) >= shownLines && number-shownLines >= begin {
-				return lines, true, nil
-			}
-			if len(lines) == 2*shownLines { // only the last ones may be wanted
-				lines = append(lines[:0], lines[shownLines:]...)
-			}
-			lines = append(lines, outputLine{Number: number, Text: render.Clean(strings.TrimRight(string(line), "\r\n"))})
-			if number == begin {
-				lines = append(lines[:0], lines[len(lines)-1])
-			}
+		if len(part) > 0 && begins {
 			number++
+			ring[number%shownLines] = ring[number%shownLines][:0]
 		}
-		line = line[:0]
-		if err != nil {
-			return lines[max(0, len(lines)-shownLines):], false, nil
+		line := &ring[number%shownLines]
+		if room := maxShownLine - len(*line); room > 0 {
+			*line = append(*line, part[:min(room, len(part))]...)
 		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		begins = err == nil
 	}
+	for n := max(1, number-shownLines+1); n <= number; n++ {
+		text := strings.TrimRight(string(ring[n%shownLines]), "\r\n")
+		lines = append(lines, outputLine{Number: n, Text: render.Clean(text)})
+	}
+	_, err = in.Peek(1)
+	return lines, err == nil, nil
 }
