@@ -36,6 +36,12 @@ func TestTimeline(t *testing.T) {
 	if _, _, folder := w.get(link(t, body, `href="([^"]+path=made)"`)); !strings.Contains(folder, "<span>it</span>") {
 		t.Errorf("the folder: %s", folder)
 	}
+	_, _, run := w.get(link(t, body, `href="([^"]+)">Run<`))
+	for _, page := range []string{body, run} {
+		if _, _, changes := w.get(link(t, page, `href="([^"]+)">Review them`)); !strings.Contains(changes, "by a shell") || !strings.Contains(changes, "made/it") {
+			t.Errorf("the changes of the failed tick: %s", changes)
+		}
+	}
 	commit := link(t, body, `name="to" value="([^"]+)"`)
 	if status, _, answer := w.post(path+"/rollback", url.Values{"to": {"main~9"}}); status < 400 {
 		t.Errorf("a commit of nobody: %d %s", status, answer)
