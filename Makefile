@@ -141,12 +141,12 @@ vuln: ## look for known vulnerabilities; DB=file://… replaces the public data 
 mutants: ## plant faults in packages of pure logic, and name those that no test notices
 	@go run ./internal/mutants -n $(or $(FAULTS),30) -seed $(or $(SEED),1) $(or $(PACKAGES),$(PURE))
 
-PURE = ./containers/kube ./executor/attachment ./executor/bisect ./executor/egress ./executor/index ./executor/prune ./executor/quota ./executor/record ./executor/sealed ./executor/settings ./executor/terminal ./executor/tournament ./executor/trial \
-	./gateway/account ./gateway/credential ./gateway/domain ./gateway/forge ./gateway/gate ./gateway/github ./gateway/githubread ./gateway/links ./gateway/model ./gateway/people ./gateway/privacy \
+PURE = ./containers/kube ./executor/attachment ./executor/bisect ./executor/egress ./executor/index ./executor/prune ./executor/quota ./executor/record ./executor/search ./executor/sealed ./executor/settings ./executor/terminal ./executor/tournament ./executor/trial \
+	./gateway/account ./gateway/audit ./gateway/credential ./gateway/diff ./gateway/domain ./gateway/forge ./gateway/forgekey ./gateway/gate ./gateway/github ./gateway/githubread ./gateway/links ./gateway/llm ./gateway/model ./gateway/naming ./gateway/people ./gateway/privacy \
 	./gateway/render ./gateway/retry ./gateway/session ./gateway/slack ./gateway/trigger ./gitd/gitindex ./gitd/grant ./gitd/history ./gitd/object \
 	./gitd/pack ./gitd/pathspec ./gitd/protocol \
 	./internal/bytesize ./internal/durable ./internal/netaddr ./internal/pattern ./internal/redact ./internal/text \
-	./tasks/browser ./tasks/devcontainer ./tasks/document ./tasks/environment ./tasks/library ./tasks/nodejs ./tasks/results ./tasks/service ./tasks/workflow
+	./tasks/browser ./tasks/devcontainer ./tasks/document ./tasks/environment ./tasks/library ./tasks/nodejs ./tasks/results ./tasks/rules ./tasks/service ./tasks/workflow
 
 cluster: ## start a Kubernetes cluster of one node in namespaces of its own (30 minutes the first time; see scripts/cluster.sh)
 	@scripts/cluster.sh up

@@ -77,8 +77,14 @@ func (w *world) add(run int, kind Kind, text string) {
 
 func (w *world) refresh() {
 	w.Helper()
-	if err := w.ix.Refresh(w.Context(), w.runs, w.from, nil); err != nil {
+	var behind []int
+	if err := w.ix.Refresh(w.Context(), w.runs, w.from, func(n int) { behind = append(behind, n) }); err != nil {
 		w.Fatal(err)
+	}
+	for i, n := range behind {
+		if n != len(behind)-1-i {
+			w.Fatalf("%v runs are left", behind)
+		}
 	}
 }
 
@@ -349,6 +355,9 @@ func TestFold(t *testing.T) {
 		}
 		if rnd.IntN(4) == 0 {
 			text = append(text, "ŁÉ\xff"[:rnd.IntN(6)]...)
+		}
+		if rnd.IntN(8) == 0 {
+			text = append(text, 0x80)
 		}
 		if got, want := fold(text), bytes.ToLower(text); !bytes.Equal(got, want) {
 			t.Fatalf("fold(%q) = %q, want %q", text, got, want)

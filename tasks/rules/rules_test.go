@@ -116,6 +116,11 @@ func TestShell(t *testing.T) {
 		"true # a b\ngit push":                       "true|git push",
 		"git\tpush\r\nz=1 Z9=2 a":                    "git push|a",
 		"git 'push":                                  "git push",
+		"git push >":                                 "git push",
+		"a=1 z=1 A=1 Z=1 x0=1 x9=1 _=1 git push":     "git push",
+		"sh --norc 'git push'":                       "sh --norc git push",
+		"sh cat 'git push'":                          "sh cat git push",
+		"sh -x cat 'git push'":                       "sh -x cat git push",
 		"find . -exec git push \\;":                  "find . -exec git push ;|. -exec git push ;|git push ;|push ;|;",
 		strings.Repeat("true;", maxCommands) + "git": strings.Repeat("true|", maxCommands) + "?",
 	} {
@@ -183,6 +188,15 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestGlob matches words with patterns that end with stars.
+func TestGlob(t *testing.T) {
+	for pattern, want := range map[string]bool{"a**": true, "**": true, "a*": true, "a?*": false, "b*": false} {
+		if got := Glob(pattern, "a"); got != want {
+			t.Errorf("%q: %t", pattern, got)
+		}
+	}
 }
 
 // FuzzShell looks for lines in which a command between operators is not found.
