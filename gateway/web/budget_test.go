@@ -160,6 +160,22 @@ func (b *budgets) changes(w *world) {
 		b.add(fmt.Sprintf("changes of %d files, the first time", x.files), median(first), x.first, "ms")
 		b.add(fmt.Sprintf("changes of %d files, again", x.files), median(again), x.top, "ms")
 	}
+	b.longFile(w)
+}
+
+// longFile measures a part in the middle of a file of 200,000 changed lines.
+func (b *budgets) longFile(w *world) {
+	commit := w.commit(otter, []gitd.File{{Path: "long.go", Content: []byte("package x\n\n" + numbers(0, 200_000))}})
+	var times []float64
+	for range 5 {
+		from := time.Now()
+		if status, _, body := w.get("/workspaces/run-otter/changes?file=long.go&line=100000&b=" + string(commit)); status != 200 ||
+			!strings.Contains(body, `-R100001"`) {
+			b.t.Fatal(status, body)
+		}
+		times = append(times, time.Since(from).Seconds()*1000)
+	}
+	b.add("500 lines in a file of 200,000 changed lines", median(times), 300, "ms")
 }
 
 // output measures the page of an output of 1,000,000 lines, and searches in it.

@@ -96,7 +96,6 @@ if (root) {
       case 'p': goToChange(-1); break;
       case 'x': close(f); break;
       case 'v': f?.querySelector<HTMLElement>('header form button')?.click(); break;
-      case 'c': (document.activeElement?.closest('.l, .r') ?? f)?.querySelector<HTMLElement>('[data-comment]')?.click(); break;
       case 'u': case 's': document.querySelector<HTMLAnchorElement>(`a[data-way="${e.key}"]`)?.click(); break;
       default: return;
     }
