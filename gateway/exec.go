@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -21,6 +22,7 @@ import (
 type commandsAPI struct {
 	Executor *executor.Executor
 	find     *lookup.Lookup
+	privacy  workspace.Privacy // nil means that nothing is private
 	// Heartbeat is how often an empty line is sent while the command prints nothing, to keep the connection alive.
 	Heartbeat time.Duration
 }
@@ -101,6 +103,10 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	if stdin != nil {
 		request.Command.Stdin = stdin
 	}
+	settle, err := workspace.Hide(c.R.Context(), api.Executor, api.privacy, &request)
+	if err != nil {
+		return err
+	}
 
 	ctx, cancel := context.WithCancel(c.R.Context())
 	if q.Detach {
@@ -114,7 +120,7 @@ func (api *commandsAPI) exec(c *route.Call) error {
 	stop := out.keepAlive(api.Heartbeat)
 	result, err := api.Executor.Exec(ctx, request, out.to("stdout"), out.to("stderr"))
 	stop()
-	if err != nil {
+	if err := settle(err); err != nil {
 		return out.fail(err)
 	}
 	return out.send(ExecLine{Result: &result})

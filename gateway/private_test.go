@@ -421,3 +421,40 @@ func TestPrivateInSlack(t *testing.T) {
 		t.Error(says(m))
 	}
 }
+
+// TestPrivateForks begins callers from a private one in each way. They are private too.
+func TestPrivateForks(t *testing.T) {
+	h, onlookers := openHidden(t)
+	owner, bob := onlookers[0], onlookers[3]
+	for path, body := range map[string]string{
+		"/api/callers/run:f1/exec":      `{"fork":{"of":"umbra"},"command":{"shell":"true"}}`,
+		"/api/callers/run:f2/terminals": `{"fork":{"of":"umbra"}}`,
+		"/api/runs":                     `{"caller":"run:f3","fork":{"of":"umbra"},"command":{"shell":"true"}}`,
+		"/api/forks":                    `{"of":"umbra","name":"f4"}`,
+		"/api/workspaces":               `{"from":"run-umbra","name":"f5"}`,
+		"/api/callers/new/exec":         `{"fork":{"of":"umbra"},"command":{"shell":"true"}}`,
+	} {
+		h.get(t, owner, "POST", path, body) // without containers it may fail later
+	}
+	runs, err := h.Executor.Runs(t.Context(), record.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, r := range runs {
+		if r.Fork == nil {
+			continue
+		}
+		seen++
+		path := "/api/callers/" + r.Caller.String()
+		if status, body := h.get(t, owner, "GET", path, ""); status != 200 {
+			t.Errorf("the owner gets %d of %s: %s", status, r.Caller, body)
+		}
+		if status, body := h.get(t, bob, "GET", path, ""); status != 404 {
+			t.Errorf("another member gets %d of %s: %s", status, r.Caller, body)
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d forks began", seen)
+	}
+}

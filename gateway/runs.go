@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -19,6 +20,7 @@ import (
 type runsAPI struct {
 	Executor *executor.Executor
 	find     *lookup.Lookup
+	privacy  workspace.Privacy // nil means that nothing is private
 }
 
 // Routes returns the routes of runs.
@@ -114,8 +116,12 @@ func (api *runsAPI) submit(c *route.Call) error {
 	if err := api.find.Bind(c.R.Context(), c.Who, &r); err != nil {
 		return err
 	}
-	run, err := api.Executor.Submit(c.R.Context(), r)
+	settle, err := workspace.Hide(c.R.Context(), api.Executor, api.privacy, &r)
 	if err != nil {
+		return err
+	}
+	run, err := api.Executor.Submit(c.R.Context(), r)
+	if err := settle(err); err != nil {
 		return err
 	}
 	return c.ReplyStatus(http.StatusCreated, run)

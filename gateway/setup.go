@@ -55,7 +55,7 @@ func (s *Server) setUpAlone() {
 	}
 	places := &workspace.Workspaces{Executor: s.Executor, Find: find, Git: s.Git}
 	if s.Privacy != nil {
-		places.Privacy, before.Privacy, parcels.Privacy = s.Privacy, s.Privacy, s.Privacy
+		places.Privacy, before.Privacy, parcels.Privacy, s.terminal.Privacy = s.Privacy, s.Privacy, s.Privacy, s.Privacy
 	}
 	machines := &workspace.Machines{Stats: s.stats, Engine: s.Engine, Version: s.Version, Workspaces: places, Now: s.Now}
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Past: before,
@@ -79,13 +79,13 @@ func (s *Server) setUpAlone() {
 		&aboutAPI{Executor: s.Executor, Git: s.Git, Records: s.Records, find: find, Version: s.Version,
 			Engine: s.Engine, Streams: s.Streams, Leader: s.Leader, metrics: m, spec: func() []byte { return s.spec }},
 		&reposAPI{Executor: s.Executor, Git: s.Git, Mirrors: s.Mirrors, Names: s.Names, find: find, Log: s.Log},
-		&runsAPI{Executor: s.Executor, find: find},
+		&runsAPI{Executor: s.Executor, find: find, privacy: places.Privacy},
 		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
 		before,
 		parcels,
 		&conversation.API{Talk: said, Find: find},
 		credentials,
-		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
+		&commandsAPI{Executor: s.Executor, find: find, privacy: places.Privacy, Heartbeat: s.Heartbeat},
 		s.terminal,
 		tasks,
 		&trigger.API{Triggers: s.Triggers},

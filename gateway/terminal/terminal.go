@@ -28,6 +28,9 @@ type API struct {
 	Log  *slog.Logger
 	Now  func() time.Time
 
+	// Privacy keeps which callers are private. Nil means none.
+	Privacy workspace.Privacy
+
 	tickets tickets
 	sockets sockets
 	open    sync.WaitGroup
@@ -145,8 +148,12 @@ func (api *API) begin(ctx context.Context, c *route.Call, r record.Request) (exe
 			return executor.Terminal{}, err
 		}
 	}
-	t, err := api.Executor.OpenTerminal(ctx, r)
+	settle, err := workspace.Hide(ctx, api.Executor, api.Privacy, &r)
 	if err != nil {
+		return executor.Terminal{}, err
+	}
+	t, err := api.Executor.OpenTerminal(ctx, r)
+	if err := settle(err); err != nil {
 		return t, err
 	}
 	return t, audit(c, "open", t.Status().Caller, t.Name)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -64,6 +65,43 @@ func SubmitPrivate(ctx context.Context, x Executor, p Privacy, owner gitd.Person
 		return run, errors.Join(err, clean)
 	}
 	return run, err
+}
+
+// Hide makes the new caller of a request private if it begins from a private one, for the person who began that one. The
+// request is bound, and its caller gets a name if it has none. settle is called with the error of the request. It returns
+// the error, and frees the name if the caller did not begin.
+func Hide(ctx context.Context, x Executor, p Privacy, r *record.Request) (settle func(error) error, err error) {
+	settle = func(err error) error { return err }
+	name := ""
+	switch {
+	case r.Fork != nil:
+		name = r.Fork.Of
+	case r.Of != "" && r.From != "":
+		name, _, _ = strings.Cut(r.Of, "/")
+	}
+	of, err := record.ParseCaller(name)
+	if err != nil || p == nil || !p.IsPrivate(of) {
+		return settle, nil
+	}
+	if r.Caller.IsZero() {
+		r.Caller = drawCaller(x, r.Key)
+	}
+	if len(x.OfCaller(r.Caller)) > 0 {
+		return settle, nil // it is there, or the request is repeated
+	}
+	caller, repo, owner := r.Caller, r.Repo, r.Asker
+	if runs := x.OfCaller(of); len(runs) > 0 {
+		repo, owner = runs[len(runs)-1].Repo, runs[0].Asker
+	}
+	if err := p.SetPrivate(ctx, caller, repo, true, owner); err != nil {
+		return settle, err
+	}
+	return func(err error) error {
+		if err == nil || len(x.OfCaller(caller)) > 0 {
+			return err
+		}
+		return errors.Join(err, p.SetPrivate(context.WithoutCancel(ctx), caller, repo, false, owner))
+	}, nil
 }
 
 // drawCaller returns a caller that has no runs. The name follows from the key, if there is one, so that a request that
