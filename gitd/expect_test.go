@@ -17,12 +17,14 @@ import (
 
 // expectations collects pushes before and after they change refs, and answers each with a line.
 type expectations struct {
-	t      *testing.T
-	s      *Server
-	refuse error
-	stale  bool // the refs have moved before the push
+	t *testing.T
+	s *Server
 
 	mu     sync.Mutex // guards all below
+	refuse error
+	deaf   bool   // nothing is expected
+	stale  bool   // the refs have moved before the push
+	settle func() // called before a push is acknowledged
 	wanted []Push
 	done   []Push
 	mute   int // pushes of clients that cannot show lines
@@ -31,7 +33,7 @@ type expectations struct {
 func (e *expectations) expect(ctx context.Context, p Push) (Happened, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.refuse != nil {
+	if e.deaf || e.refuse != nil {
 		return nil, e.refuse
 	}
 	e.wanted = append(e.wanted, p)
@@ -62,6 +64,23 @@ func (e *expectations) expect(ctx context.Context, p Push) (Happened, error) {
 	}, nil
 }
 
+// settled is [Server.Settle].
+func (e *expectations) settled(context.Context, string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.settle != nil {
+		e.settle()
+	}
+	return nil
+}
+
+// set changes the fields of e.
+func (e *expectations) set(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+}
+
 // take returns the refs that pushes wanted to change, and those that they did change.
 func (e *expectations) take() (wanted, done []PushedRef) {
 	e.mu.Lock()
@@ -85,7 +104,7 @@ func TestExpect(t *testing.T) {
 	_, ada, file := sshKey(t)
 	w := newSSHWire(t, ada+" ada@example.org")
 	e := &expectations{t: t, s: w.Server}
-	w.Server.Expect = e.expect
+	w.Server.Expect, w.Server.Settle = e.expect, e.settled
 	dir := w.repo("a")
 	url := w.url("a", w.token(Grant{Subject: "ada", Repo: "a", Scopes: []string{ScopeWrite},
 		Write: []string{"refs/heads/*"}}))
@@ -126,7 +145,7 @@ func TestExpect(t *testing.T) {
 		id   Hash
 		done []PushedRef
 	}{{zeroHash, third, []PushedRef{{"refs/heads/mute", third, ""}}}, {string(second), first, nil}} {
-		e.stale = x.done == nil
+		e.set(func() { e.stale = x.done == nil })
 		body := protocol.AppendLine(nil, x.old, " ", string(x.id), " refs/heads/mute\x00report-status")
 		body = append(append(body, protocol.FlushLine...), blob...)
 		if status, out := w.post("git-receive-pack", "a", bytes.NewReader(body)); status != 200 || strings.Contains(out, "a line") {
@@ -142,12 +161,9 @@ func TestExpect(t *testing.T) {
 	for _, more := range [][]string{nil, {"HEAD:more"}} {
 		commit := Hash(addFile(t, c, "j", fmt.Sprint(more)))
 		was := Hash(stock(t, dir, "rev-parse", "main"))
-		w.Server.Settle = func(context.Context, string) error {
-			stock(t, dir, "update-ref", "refs/heads/main", string(was))
-			return nil
-		}
+		e.set(func() { e.settle = func() { stock(t, dir, "update-ref", "refs/heads/main", string(was)) } })
 		push(nil, append([]string{"origin", "HEAD:main"}, more...)...)
-		w.Server.Settle = nil
+		e.set(func() { e.settle = nil })
 		want := []PushedRef{{"refs/heads/main", commit, was}}
 		for range more {
 			want = append(want, PushedRef{"refs/heads/more", commit, ""})
@@ -162,18 +178,17 @@ func TestExpect(t *testing.T) {
 	check("a container", 0)
 
 	// Refs that ask for work are removed, also if nobody is interested in them.
-	w.Server.Expect = func(context.Context, Push) (Happened, error) { return nil, nil }
+	e.set(func() { e.deaf = true })
 	stock(t, c, "push", "-q", "origin", "HEAD:"+AskRefs+"a", "HEAD:"+ReviewRefs+"main")
 	if refs := stock(t, dir, "for-each-ref", "refs/ramus", "refs/for"); refs != "" {
 		t.Errorf("left: %s", refs)
 	}
-	w.Server.Expect = e.expect
 
 	// An error refuses the push.
-	e.refuse = errors.New("no space")
+	e.set(func() { e.refuse = errors.New("no space") })
 	addFile(t, c, "i", "i")
 	out, err := stockTry(c, "push", "origin", "HEAD:main")
 	refused(t, out, err, "the server could not take the push")
-	e.refuse = nil
+	e.set(func() { e.refuse = nil })
 	check("refused", 0)
 }
