@@ -167,8 +167,10 @@ func (d *document) outline() string {
 		if strings.HasPrefix(attr(n, "class"), "badge") {
 			fmt.Fprintf(&b, "  (%s)\n", words(n))
 		}
-		if class := attr(n, "class"); class == "empty" || class == "wrong" {
-			fmt.Fprintf(&b, "%s: %s\n", class, words(n))
+		for class := range strings.FieldsSeq(attr(n, "class")) {
+			if class == "empty" || class == "wrong" {
+				fmt.Fprintf(&b, "%s: %s\n", class, words(n))
+			}
 		}
 	}
 	return runID.ReplaceAllString(b.String(), "RUN")
