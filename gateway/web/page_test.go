@@ -168,8 +168,8 @@ func (d *document) outline() string {
 			fmt.Fprintf(&b, "  (%s)\n", words(n))
 		}
 		for class := range strings.FieldsSeq(attr(n, "class")) {
-			if class == "empty" || class == "wrong" {
-				fmt.Fprintf(&b, "%s: %s\n", class, words(n))
+			if text := words(n); text != "" && (class == "empty" || class == "wrong") {
+				fmt.Fprintf(&b, "%s: %s\n", class, text)
 			}
 		}
 	}
