@@ -187,3 +187,20 @@ func BenchmarkExpect(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkKeep keeps a notice that survives a loss of power, and one that survives a killed server.
+func BenchmarkKeep(b *testing.B) {
+	h := newHouse(b)
+	n := &notice{Repo: "app", Refs: []gitd.PushedRef{{Name: "refs/heads/main", Commit: gitd.Hash(strings.Repeat("1", 40))}}}
+	for name, how := range map[string]keeping{"safe": keepSafe, "fast": keepFast} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				file, err := h.s.keep(n, how)
+				if err != nil {
+					b.Fatal(err)
+				}
+				h.s.drop(file)
+			}
+		})
+	}
+}
