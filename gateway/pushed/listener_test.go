@@ -1,6 +1,7 @@
 package pushed
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -172,6 +173,33 @@ func TestIsMoved(t *testing.T) {
 		got, err := isMoved(t.Context(), h.repo, gitd.PushedRef{Name: "refs/heads/x", Commit: test.new, Old: test.old})
 		if err != nil || got != test.want {
 			t.Errorf("%s: %t, %v", test.what, got, err)
+		}
+	}
+}
+
+// TestTakeUpRights drops the push of a person who has no rights any more, and keeps that of one whose rights cannot be read.
+func TestTakeUpRights(t *testing.T) {
+	h := newHouse(t)
+	at := h.commit("main", nil, workflowFile("a.yaml", "id: a\non: push\n"))
+	h.s.Find.Git.Bound = func(g gitd.Grant) (gitd.Grant, error) {
+		if g.Person.ID == "gone" {
+			return gitd.Grant{}, gitd.ErrDenied
+		}
+		return gitd.Grant{}, errors.New("the accounts cannot be read")
+	}
+	for id, left := range map[string]int{"gone": 0, "ada": 1} {
+		n := &notice{Repo: "app", Base: "refs/heads/main", Refs: []gitd.PushedRef{{Name: "refs/heads/main", Commit: at}},
+			Grant: gitd.Grant{Subject: id, Person: gitd.Person{ID: id}, Repo: "app", Scopes: []string{gitd.ScopeWrite}}}
+		if _, err := h.s.keep(n, keepFast); err != nil {
+			t.Fatal(err)
+		}
+		h.s.TakeUp(t.Context())
+		files, _ := filepath.Glob(filepath.Join(h.s.Dir, "*"))
+		if len(files) != left {
+			t.Errorf("%s: left %q, want %d", id, files, left)
+		}
+		for _, f := range files {
+			h.s.drop(f)
 		}
 	}
 }

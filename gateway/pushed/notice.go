@@ -166,6 +166,11 @@ func (s *Starter) takeUp(ctx context.Context, file string) (done bool, err error
 	if n.Refs = moved; len(moved) == 0 {
 		return true, nil
 	}
+	if bound := s.Find.Git.Bound; bound != nil && n.Grant.Person.ID != "" { // rights that the person has no more are gone
+		if n.Grant, err = bound(n.Grant); err != nil {
+			return errors.Is(err, gitd.ErrDenied), err
+		}
+	}
 	if _, done = s.start(ctx, &n, &screen{}); !done {
 		return false, nil
 	}
