@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/search"
 	"github.com/ramus-dev/ramus/gateway/past"
@@ -14,9 +15,12 @@ import (
 	"github.com/ramus-dev/ramus/gateway/workspace"
 )
 
-// Searcher finds words in the runs that a person sees.
-type Searcher interface {
+// Past answers questions about work that was done, with the rights of a person.
+type Past interface {
+	// Search finds words in runs.
 	Search(ctx context.Context, who route.Who, q past.Search) (search.Answer, error)
+	// Why explains lines of a file.
+	Why(ctx context.Context, who route.Who, w past.Why) (provenance.Answer, error)
 }
 
 // shownWorkspaces is how many workspaces with the words in their names the page of a search has.

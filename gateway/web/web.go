@@ -44,8 +44,8 @@ type API struct {
 	Changes *changes.Changes
 	// Seen keeps which changes people have looked at. Nil means that nobody keeps it.
 	Seen *seen.Store
-	// Past finds words in runs. It is required.
-	Past Searcher
+	// Past answers questions about work that was done. It is required.
+	Past Past
 	// Engineer has the tasks. Nil means that there are none.
 	Engineer *engineer.Engineer
 	// Live keeps open pages up to date. It is required, and Render is set by this package.
@@ -158,6 +158,8 @@ func (api *API) setUp() {
 			{"/tasks/{task}", "A task with its pull request and its rounds of work", api.taskPage},
 			{"/repos", "The repositories, and imports in progress", api.repoList},
 			{"/repos/{repo}", "A repository: its base, its manifests and its branches", api.repoPage},
+			{"/repos/{repo}/files", "A folder or a file of a repository, and where its lines come from", api.sourcePage},
+			{"/repos/{repo}/log", "The commits of a repository, or of one of its files", api.logPage},
 			{"/nodes", "The machines that run containers", api.nodeList},
 			{"/nodes/{node}", "A machine: its health, its containers and its limits", api.nodePage},
 			{"/settings", "The settings of a person", api.settingsPage},

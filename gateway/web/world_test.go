@@ -303,7 +303,7 @@ func paths(n int) []string {
 		"/workspaces/run-deft-ibis?pane=activity", "/workspaces/run-calm-heron", "/workspaces/run-brave-otter/runs/RUN",
 		"/workspaces/run-brave-otter/timeline", "/workspaces/run-brave-otter/changes",
 		"/workspaces/run-calm-heron/runs/RUN",
-		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter",
+		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/repos/app/files", "/repos/app/log", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter",
 		"/search", "/search?q=otter", "/search?q=no")
 }
 
