@@ -354,7 +354,7 @@ func TestStrangers(t *testing.T) {
 			strings.Contains(body, "Publish") || strings.Contains(body, "Round to two") {
 			t.Errorf("%s shows what is hidden: %s", path, body)
 		}
-		if hidden := strings.Contains(path, "/run-") || path == "/repos/app"; hidden != (status == 404) {
+		if hidden := strings.Contains(path, "/run-") || strings.HasPrefix(path, "/repos/app"); hidden != (status == 404) {
 			t.Errorf("%s: status %d", path, status)
 		}
 	}
