@@ -88,6 +88,8 @@ type Chat struct {
 	// applied are the settings of the last Apply. Before it, applied is nil.
 	applied atomic.Pointer[Settings]
 
+	homes homeTabs
+
 	mu       sync.Mutex // guards all fields below
 	closed   bool
 	sessions map[string]*worker // by key

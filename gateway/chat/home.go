@@ -14,20 +14,26 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// showHome publishes a person's Home tab in the background. mistake tells why the last choice was not accepted.
+// showHome publishes a person's Home tab in the background, after those that were asked for before. mistake tells why the last choice was not
+// accepted.
 func (c *Chat) showHome(team, user, mistake string) {
+	turn := c.homes.next(team + "/" + user)
 	c.background(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, soon)
-		defer cancel()
-		p := c.preferences(ctx, team, user)
-		home := render.Home{Repos: c.reposOf(ctx, user), Agents: c.Executor.AgentNames(), Repo: p.Repo, Base: p.Base,
-			Agent: p.Agent, Notice: string(p.Notify), Mistake: mistake,
-			Notify: []render.HomeOption{{Value: string(NotifyNeeded), Text: "for questions and failures"},
-				{Value: string(NotifyAlways), Text: "always"}, {Value: string(NotifyNever), Text: "never"}}}
-		if err := c.Slack.PublishHome(ctx, user, home.Blocks()); err != nil && c.ctx.Err() == nil {
-			c.Log.Warn("cannot show a Home tab", "user", user, "err", err)
-		}
+		turn.publish(func() { c.publishHome(ctx, team, user, mistake) })
 	})
+}
+
+func (c *Chat) publishHome(ctx context.Context, team, user, mistake string) {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	p := c.preferences(ctx, team, user)
+	home := render.Home{Repos: c.reposOf(ctx, user), Agents: c.Executor.AgentNames(), Repo: p.Repo, Base: p.Base,
+		Agent: p.Agent, Notice: string(p.Notify), Mistake: mistake,
+		Notify: []render.HomeOption{{Value: string(NotifyNeeded), Text: "for questions and failures"},
+			{Value: string(NotifyAlways), Text: "always"}, {Value: string(NotifyNever), Text: "never"}}}
+	if err := c.Slack.PublishHome(ctx, user, home.Blocks()); err != nil && c.ctx.Err() == nil {
+		c.Log.Warn("cannot show a Home tab", "user", user, "err", err)
+	}
 }
 
 // reposOf returns the repositories in which a person may run something in a thread of their own.
