@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/mcp"
+	nodesapi "github.com/ramus-dev/ramus/gateway/nodes"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -94,7 +95,6 @@ func (s *Server) setUpAlone() {
 		&workspace.API{Workspaces: places},
 		&changes.API{Changes: s.web.Changes, Find: find},
 		&timeline.API{Timelines: timeline.Timelines{Journals: s.Executor}, Find: find, Git: s.Git},
-		&workspace.MachinesAPI{Machines: machines},
 		s.web,
 		s.preview,
 		s.mcp,
@@ -106,6 +106,7 @@ func (s *Server) setUpAlone() {
 			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		standbyapi.New(s.Leader, s.Git),
+		&nodesapi.API{Machines: machines, Nodes: s.Nodes},
 		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()

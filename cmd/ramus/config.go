@@ -20,6 +20,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/kubernetes"
+	"github.com/ramus-dev/ramus/executor/nodes/hetzner"
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/linear"
@@ -100,6 +101,7 @@ type Config struct {
 	Keep      KeepConfig      `yaml:"keep"`
 	Quotas    QuotasConfig    `yaml:"quotas"`
 	Standby   StandbyConfig   `yaml:"standby"`
+	Nodes     NodesConfig     `yaml:"nodes"`
 	Traces    TracesConfig    `yaml:"traces"`
 	// TellConflicts is one of all, threads and off.
 	TellConflicts string `yaml:"tell_conflicts"`
@@ -419,6 +421,23 @@ type StandbyConfig struct {
 	Peers []string `yaml:"peers"`
 }
 
+// NodesConfig configures machines at a cloud.
+type NodesConfig struct {
+	Provider   string            `yaml:"provider"`
+	TokenEnv   string            `yaml:"token_env"`
+	TokenFile  string            `yaml:"token_file"`
+	Endpoint   string            `yaml:"endpoint"`
+	Name       string            `yaml:"name"`
+	Image      string            `yaml:"image"`
+	Size       string            `yaml:"size"`
+	Location   string            `yaml:"location"`
+	Sizes      map[string]string `yaml:"sizes"`
+	Most       int               `yaml:"most"`
+	Ranges     []string          `yaml:"ranges"`
+	StaleAfter Duration          `yaml:"stale_after"`
+	BootWait   Duration          `yaml:"boot_wait"`
+}
+
 // LogConfig configures the log, which goes to standard error.
 type LogConfig struct {
 	Level  string `yaml:"level"`
@@ -439,6 +458,8 @@ func Defaults() Config {
 		Traces:    TracesConfig{Header: "Authorization"},
 		Standby:   StandbyConfig{Wait: Duration(10 * time.Second), Peers: []string{}},
 
+		Nodes: NodesConfig{Name: "ramus", Image: "debian-13", Size: "small", Location: "nbg1", Sizes: hetzner.Sizes(),
+			Most: 5, Ranges: []string{}, StaleAfter: Duration(3 * time.Minute), BootWait: Duration(15 * time.Minute)},
 		TellConflicts: tellAll,
 
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),

@@ -144,6 +144,7 @@ func (i *installation) openFronts(ctx, serving context.Context) (err error) {
 	if err := i.webhooks.Open(serving); err != nil {
 		return err
 	}
+	i.nodes.Start()
 	return i.teller.Open(serving)
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/mirror"
+	"github.com/ramus-dev/ramus/executor/nodes"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/standby"
@@ -67,6 +68,7 @@ type installation struct {
 	mirrors  *mirror.Mirrors // only a lasting server opens them
 	webhooks *announce.Announcer
 	teller   *collision.Teller // only a lasting server opens it
+	nodes    *nodes.Nodes      // only a lasting server starts it
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client   // nil if there is none
@@ -315,6 +317,7 @@ func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 // close closes the rooms, from the entrances inwards.
 func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
+	i.nodes.Close()
 	i.mirrors.Close()
 	i.webhooks.Close()
 	i.teller.Close()

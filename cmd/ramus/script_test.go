@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 	"github.com/ramus-dev/ramus/internal/remains"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
 	"github.com/ramus-dev/ramus/internal/standin/trackertest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -40,6 +41,7 @@ import (
 //	$CLUSTER_DIR          the folder of the cluster of make cluster
 //	cluster-in COMMAND…   runs a command in the network of that cluster
 //	api                   an HTTPS server that wants the value of $CANARY; see apiCommand
+//	cloud …               a stand-in of Hetzner Cloud; see cloudCommand
 //	vault                 a stand-in of Vault; see vaultCommand
 //	models [ANSWER]       a stand-in of model APIs that wants the value of $CANARY; see modelsCommand
 //	github …              a stand-in of GitHub; see githubCommand
@@ -118,6 +120,7 @@ func TestScript(t *testing.T) {
 			e.Values[serverKey{}] = s
 			e.Values[githubKey{}] = new(*githubtest.Server)
 			e.Values[forgeKey{}] = new(forgeStory)
+			e.Values[cloudKey{}] = new(*hetznertest.Server)
 			e.Values[trackerKey{}] = new(*trackertest.Server)
 			e.Defer(func() {
 				_ = s.signal(syscall.SIGTERM)
@@ -153,6 +156,7 @@ func TestScript(t *testing.T) {
 			"github":      githubCommand,
 			"api":         apiCommand,
 			"vault":       vaultCommand,
+			"cloud":       cloudCommand,
 			"models":      modelsCommand,
 			"forge":       forgeCommand,
 			"tracker":     trackerCommand,

@@ -348,9 +348,12 @@ func (m *Mux) sendToSignIn(c *Call, p *Problem) bool {
 
 // logRequest logs a request that was answered. p is the problem of err, and nil if err is.
 func (m *Mux) logRequest(c *Call, route Route, status int, bytes int64, took time.Duration, err error, p *Problem) {
-	level := slog.LevelDebug
+	level, path := slog.LevelDebug, c.R.URL.Path
+	if route.SecretPath {
+		path = route.Pattern
+	}
 	attrs := []slog.Attr{
-		slog.String("request", c.ID), slog.String("method", c.R.Method), slog.String("path", c.R.URL.Path),
+		slog.String("request", c.ID), slog.String("method", c.R.Method), slog.String("path", path),
 		slog.String("route", route.Pattern), slog.Int("status", status), slog.Int64("bytes", bytes),
 		slog.Duration("took", took), slog.String("who", c.Who.Subject),
 	}

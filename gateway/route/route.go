@@ -17,6 +17,8 @@ type Route struct {
 	Media string
 	// Unlogged keeps requests out of the log of actions, which is a change of its own.
 	Unlogged bool
+	// SecretPath means that the path holds a token. Logs have the pattern in its place.
+	SecretPath bool
 	// Body limits the body of a request, in bytes. 0 means 1 MiB; below 0 the handler sets the limit.
 	Body int64
 	// Handle answers a call. An error before the first byte of the answer becomes a [Problem].

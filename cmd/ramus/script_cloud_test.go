@@ -1,0 +1,51 @@
+package main
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+type cloudKey struct{}
+
+// cloudCommand drives a stand-in of Hetzner Cloud.
+//
+//	cloud              start it; its address is $CLOUD, and its token the value of $CANARY
+//	cloud token        put the bootstrap token of the last machine into $BOOTSTRAP
+//	cloud machines N   check the number of machines
+//	cloud add NAME     add a machine with the label of the server ramus
+//	cloud full, ok     refuse to make machines; make them again
+func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
+	own := ts.Value(cloudKey{}).(**hetznertest.Server)
+	switch s := *own; {
+	case len(args) == 0:
+		s = hetznertest.New(ts.Getenv("CANARY"))
+		ts.Defer(s.Close)
+		*own = s
+		ts.Setenv("CLOUD", s.URL)
+	case args[0] == "token":
+		all := s.Machines()
+		if len(all) == 0 {
+			ts.Fatalf("there is no machine")
+		}
+		m := regexp.MustCompile(`/api/bootstrap/(\w+)`).FindStringSubmatch(all[len(all)-1].UserData)
+		if m == nil {
+			ts.Fatalf("the description has no token")
+		}
+		ts.Setenv("BOOTSTRAP", m[1])
+	case args[0] == "machines":
+		if want, err := strconv.Atoi(args[1]); err != nil || len(s.Machines()) != want {
+			ts.Fatalf("there are %d machines", len(s.Machines()))
+		}
+	case args[0] == "add":
+		s.Add(args[1], map[string]string{"ramus-server": "ramus", "ramus-node": "node-gone"})
+	case args[0] == "full":
+		s.Fail(hetznertest.Faults{Full: true})
+	case args[0] == "ok":
+		s.Fail(hetznertest.Faults{})
+	default:
+		ts.Fatalf("cloud: unknown %q", args[0])
+	}
+}

@@ -1,0 +1,106 @@
+package nodes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/durable"
+)
+
+const (
+	maxEvents  = 200
+	maxEntries = 1000     // nodes in the book
+	maxBootLog = 64 << 10 // bytes that are kept of a boot log
+	maxRecord  = 1 << 20  // bytes of a file of the book
+	maxText    = 2000     // bytes of an event or an error
+)
+
+// entry is a node in the book.
+type entry struct {
+	Node
+	History
+	Bootstrap     string    `json:"bootstrap,omitempty"` // hash of the token; empty after its redemption
+	BootstrapEnds time.Time `json:"bootstrap_ends,omitzero"`
+	Callback      string    `json:"callback,omitempty"` // hash of the token of the machine
+}
+
+// note adds an event, and forgets the oldest one above the limit.
+func (e *entry) note(at time.Time, kind, text string) {
+	e.Events = append(e.Events, Event{At: at.UTC(), Kind: kind, Text: tail(text, maxText)})
+	if more := len(e.Events) - maxEvents; more > 0 {
+		e.Events = append([]Event(nil), e.Events[more:]...)
+	}
+}
+
+// tail returns the last bytes of a text, in valid UTF-8.
+func tail(s string, most int) string {
+	if len(s) > most {
+		s = s[len(s)-most:]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// readBook returns the entries of a folder, which is made if it is missing.
+func readBook(dir string) (map[string]*entry, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	book := make(map[string]*entry)
+	for _, name := range files {
+		e, err := readEntry(name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		}
+		book[e.ID] = e
+	}
+	return book, nil
+}
+
+func readEntry(name string) (*entry, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil {
+		return nil, err
+	}
+	e := new(entry)
+	if err := json.Unmarshal(b, e); err != nil {
+		return nil, err
+	}
+	if e.ID == "" || filepath.Base(name) != e.ID+".json" {
+		return nil, fmt.Errorf("%w: it is the file of another node", record.ErrDamaged)
+	}
+	return e, nil
+}
+
+// keep writes an entry. It is on disk when keep returns.
+func (n *Nodes) keep(e *entry) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return durable.Replace(filepath.Join(n.Dir, e.ID+".json"), b, true)
+}
+
+// forget removes an entry.
+func (n *Nodes) forget(id string) error {
+	err := os.Remove(filepath.Join(n.Dir, id+".json"))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, durable.Folder(n.Dir))
+}

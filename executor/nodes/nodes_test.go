@@ -1,0 +1,340 @@
+package nodes_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/ramus-dev/ramus/executor/nodes"
+	"github.com/ramus-dev/ramus/executor/nodes/hetzner"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/clocktest"
+	"github.com/ramus-dev/ramus/internal/golden"
+	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
+)
+
+// world is a server with nodes at a cloud, and a clock that tests move.
+type world struct {
+	*nodes.Nodes
+	t     *testing.T
+	cloud *hetznertest.Server
+	clock *clocktest.Clock
+}
+
+func open(t *testing.T) *world {
+	cloud := hetznertest.New("secret")
+	t.Cleanup(cloud.Close)
+	w := &world{t: t, cloud: cloud, clock: clocktest.At(time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC))}
+	w.Nodes = &nodes.Nodes{Dir: filepath.Join(t.TempDir(), "nodes")}
+	w.reopen()
+	return w
+}
+
+// reopen reads the book as the next process would.
+func (w *world) reopen() {
+	w.t.Helper()
+	w.Nodes = &nodes.Nodes{Dir: w.Dir, URL: "https://ramus.example.org", Size: "small", Location: "nbg1", Most: 2,
+		Provider: hetzner.New(hetzner.Options{Token: "secret", Endpoint: w.cloud.URL, Name: "ramus", Image: "debian-13",
+			Wait: time.Millisecond}),
+		Now: w.clock.Now}
+	if err := w.Open(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) add() nodes.Node {
+	w.t.Helper()
+	n, err := w.Add(w.t.Context(), "", "", "ada")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// token returns the token in the description of the last machine.
+func (w *world) token() string {
+	w.t.Helper()
+	all := w.cloud.Machines()
+	m := regexp.MustCompile(`/api/bootstrap/(\w+)`).FindStringSubmatch(all[len(all)-1].UserData)
+	if m == nil {
+		w.t.Fatal("the description has no token")
+	}
+	return m[1]
+}
+
+// run makes a node whose machine is ready.
+func (w *world) run() (nodes.Node, string) {
+	w.t.Helper()
+	n := w.add()
+	b, err := w.Redeem(w.token(), "192.0.2.1")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.Ready(b.Node, b.CallbackToken); err != nil {
+		w.t.Fatal(err)
+	}
+	return n, b.CallbackToken
+}
+
+func (w *world) is(id string, state nodes.State, health nodes.Health) {
+	w.t.Helper()
+	n, err := w.Get(id)
+	if err != nil || n.State != state || n.Health != health {
+		w.t.Fatalf("node %+v, error %v: want %s, %q", n, err, state, health)
+	}
+}
+
+func (w *world) machines(want int) {
+	w.t.Helper()
+	if got := w.cloud.Machines(); len(got) != want {
+		w.t.Fatalf("%d machines, want %d: %+v", len(got), want, got)
+	}
+}
+
+func (w *world) sweep() {
+	w.t.Helper()
+	if err := w.Sweep(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestLife takes a node from its order to its end, with a new process before each step.
+func TestLife(t *testing.T) {
+	w := open(t)
+	n := w.add()
+	w.is(n.ID, nodes.StateCreating, "")
+	w.reopen()
+	b, err := w.Redeem(w.token(), "192.0.2.1")
+	if err != nil || b.Node != n.ID {
+		t.Fatal(b, err)
+	}
+	w.reopen()
+	if _, err := w.Redeem(w.token(), "192.0.2.1"); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("a second redemption: %v", err)
+	}
+	for _, err := range []error{w.Ready(n.ID, "wrong"), w.Beat(n.ID, ""), w.BootLog("node-x", b.CallbackToken, "x")} {
+		if !errors.Is(err, nodes.ErrToken) {
+			t.Errorf("a wrong token: %v", err)
+		}
+	}
+	if err := w.Ready(n.ID, b.CallbackToken); err != nil {
+		t.Fatal(err)
+	}
+	w.is(n.ID, nodes.StateRunning, nodes.HealthHealthy)
+	w.clock.Add(4 * time.Minute)
+	w.is(n.ID, nodes.StateRunning, nodes.HealthStale)
+	w.clock.Add(6 * time.Minute)
+	w.is(n.ID, nodes.StateRunning, nodes.HealthUnhealthy)
+	if err := w.Beat(n.ID, b.CallbackToken); err != nil {
+		t.Fatal(err)
+	}
+	w.is(n.ID, nodes.StateRunning, nodes.HealthHealthy)
+	w.sweep()
+	if _, err := w.Stop(t.Context(), n.ID, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	w.reopen()
+	w.is(n.ID, nodes.StateStopped, "")
+	w.machines(0)
+	if err := w.Beat(n.ID, b.CallbackToken); !errors.Is(err, nodes.ErrToken) {
+		t.Errorf("the token works after the end: %v", err)
+	}
+	if _, err := w.Remove(t.Context(), n.ID, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	w.reopen()
+	if got := w.List(); len(got) != 0 {
+		t.Errorf("nodes %+v", got)
+	}
+}
+
+// TestBookHasNoToken looks for the tokens in the files of the book.
+func TestBookHasNoToken(t *testing.T) {
+	w := open(t)
+	n := w.add()
+	first := w.token()
+	look := func(tokens ...string) {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(w.Dir, n.ID+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, token := range tokens {
+			if strings.Contains(string(b), token) {
+				t.Error("the book has a token")
+			}
+		}
+	}
+	look(first)
+	b, err := w.Redeem(first, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look(first, b.CallbackToken)
+}
+
+// TestLateToken checks that a token ends after five minutes, and its machine after fifteen.
+func TestLateToken(t *testing.T) {
+	w := open(t)
+	n := w.add()
+	w.clock.Add(5 * time.Minute)
+	if _, err := w.Redeem(w.token(), ""); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("a token after five minutes: %v", err)
+	}
+	w.sweep()
+	w.machines(1)
+	w.clock.Add(11 * time.Minute)
+	w.sweep()
+	w.is(n.ID, nodes.StateError, "")
+	w.machines(0)
+}
+
+// TestCloudFails has the cloud fail in each way.
+func TestCloudFails(t *testing.T) {
+	for name, f := range map[string]hetznertest.Faults{
+		"down": {Down: true}, "full": {Full: true}, "wrong": {Wrong: true}, "limited": {Limit: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t)
+			if name == "limited" {
+				_, _ = w.Leaked(t.Context())
+			}
+			w.cloud.Fail(f)
+			if name == "limited" {
+				_, _ = w.Leaked(t.Context())
+			}
+			n, err := w.Add(t.Context(), "", "", "ada")
+			if !errors.Is(err, nodes.ErrCloud) {
+				t.Fatalf("error %v", err)
+			}
+			w.is(n.ID, nodes.StateError, "")
+			w.cloud.Fail(hetznertest.Faults{})
+			w.machines(0)
+			w.add() // the failed one does not count
+		})
+	}
+}
+
+// TestLostAnswer checks that an answer that was lost makes no second machine.
+func TestLostAnswer(t *testing.T) {
+	w := open(t)
+	w.cloud.Fail(hetznertest.Faults{Lose: true})
+	n, err := w.Add(t.Context(), "", "", "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.machines(1)
+	w.is(n.ID, nodes.StateCreating, "")
+}
+
+// TestStopWithoutCloud checks that a node whose machine could not be removed is removed later.
+func TestStopWithoutCloud(t *testing.T) {
+	w := open(t)
+	n, _ := w.run()
+	w.cloud.Fail(hetznertest.Faults{Down: true})
+	if _, err := w.Stop(t.Context(), n.ID, "ada"); !errors.Is(err, nodes.ErrCloud) {
+		t.Fatalf("error %v", err)
+	}
+	w.reopen()
+	w.is(n.ID, nodes.StateStopping, "")
+	w.cloud.Fail(hetznertest.Faults{})
+	w.sweep()
+	w.is(n.ID, nodes.StateStopped, "")
+	w.machines(0)
+}
+
+// TestGoneAndLeaked checks that a machine without a node is named, also on a later page, and a node without a machine is
+// in error.
+func TestGoneAndLeaked(t *testing.T) {
+	w := open(t)
+	n, _ := w.run()
+	for range 55 {
+		w.cloud.Add("other-"+strings.Repeat("x", len(w.cloud.Machines())), map[string]string{"ramus-server": "ramus"})
+	}
+	w.cloud.Add("stranger", map[string]string{"ramus-server": "another"})
+	leaked, err := w.Leaked(t.Context())
+	if err != nil || len(leaked) != 55 {
+		t.Fatalf("%d leaked machines, error %v", len(leaked), err)
+	}
+	w.cloud.Remove("ramus-" + n.ID)
+	w.sweep()
+	w.is(n.ID, nodes.StateError, "")
+	w.machines(56)
+}
+
+// TestMost checks the bound, and that wrong orders ask the cloud for nothing.
+func TestMost(t *testing.T) {
+	w := open(t)
+	w.add()
+	w.add()
+	w.cloud.Fail(hetznertest.Faults{})
+	if _, err := w.Add(t.Context(), "", "", ""); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("a third node: %v", err)
+	}
+	for _, o := range [][2]string{{"huge", "nbg1"}, {"small", "moon"}} {
+		if _, err := w.Add(t.Context(), o[0], o[1], ""); !errors.Is(err, record.ErrInvalid) {
+			t.Errorf("%v: %v", o, err)
+		}
+	}
+	if got := w.cloud.Requests(); got != 0 {
+		t.Errorf("%d requests", got)
+	}
+}
+
+// crashed is a cloud whose answer never reaches a process that is killed.
+type crashed struct{ nodes.Provider }
+
+func (c crashed) Create(ctx context.Context, o nodes.Order) (nodes.Machine, error) {
+	_, _ = c.Provider.Create(ctx, o)
+	panic("killed")
+}
+
+// TestCrash kills the process between the order and the book. The next one finds the machine by its label.
+func TestCrash(t *testing.T) {
+	w := open(t)
+	w.Provider = crashed{w.Provider}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = w.Add(t.Context(), "", "", "ada")
+	}()
+	w.reopen()
+	w.sweep()
+	all := w.List()
+	if len(all) != 1 || all[0].Server == "" || all[0].State != nodes.StateCreating {
+		t.Fatalf("nodes %+v", all)
+	}
+	if _, err := w.Redeem(w.token(), ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDescribe compares a description with its file, and refuses values that mean something to a shell.
+func TestDescribe(t *testing.T) {
+	d := nodes.Description{Node: "node-a", URL: "https://ramus.example.org/", Token: "ONCE",
+		Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}}
+	got, err := nodes.Describe(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(got), &parsed); err != nil {
+		t.Error(err)
+	}
+	golden.Compare(t, "cloud-init.yaml", got)
+	if strings.Count(got, d.Token) != 1 {
+		t.Error("the token is not in one place")
+	}
+	for _, bad := range []nodes.Description{{Node: "a b", URL: d.URL, Token: "x"}, {Node: "a", URL: "https://a/$(id)", Token: "x"},
+		{Node: "a", URL: "ftp://a", Token: "x"}, {Node: "a", URL: d.URL, Token: "x\ny"}, {Node: "a", URL: d.URL}} {
+		if _, err := nodes.Describe(bad); err == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
