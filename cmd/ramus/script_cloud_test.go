@@ -1,9 +1,13 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -14,6 +18,7 @@ type cloudKey struct{}
 //
 //	cloud              start it; its address is $CLOUD, and its token the value of $CANARY
 //	cloud token        put the bootstrap token of the last machine into $BOOTSTRAP
+//	cloud boot DIR     write the files of the last machine below DIR, as cloud-init does, for the address $URL
 //	cloud machines N   check the number of machines
 //	cloud add NAME     add a machine with the label of the server ramus
 //	cloud full, ok     refuse to make machines; make them again
@@ -35,6 +40,9 @@ func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("the description has no token")
 		}
 		ts.Setenv("BOOTSTRAP", m[1])
+	case args[0] == "boot":
+		all := s.Machines()
+		ts.Check(bootMachine(all[len(all)-1].UserData, ts.MkAbs(args[1]), ts.Getenv("URL")))
 	case args[0] == "machines":
 		if want, err := strconv.Atoi(args[1]); err != nil || len(s.Machines()) != want {
 			ts.Fatalf("there are %d machines", len(s.Machines()))
@@ -48,4 +56,33 @@ func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
 	default:
 		ts.Fatalf("cloud: unknown %q", args[0])
 	}
+}
+
+// bootMachine writes the files of a description below root. Their paths, and the URL of the server, become those of the
+// test.
+func bootMachine(userData, root, url string) error {
+	var description struct {
+		Files []struct{ Path, Permissions, Content string } `yaml:"write_files"`
+	}
+	if err := yaml.Unmarshal([]byte(userData), &description); err != nil {
+		return err
+	}
+	own := strings.NewReplacer("http://ramus.example", url, "/etc/ramus", root+"/etc/ramus", "/var/log", root+"/var/log")
+	for _, f := range description.Files {
+		mode, err := strconv.ParseUint(f.Permissions, 8, 32)
+		if err != nil {
+			return err
+		}
+		name := filepath.Join(root, f.Path)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(own.Replace(f.Content)), os.FileMode(mode)); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(root, "var/log"), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "var/log/cloud-init-output.log"), []byte("cloud-init is done\n"), 0o600)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -315,6 +316,19 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// TestSchema has cloud-init itself check a description.
+func TestSchema(t *testing.T) {
+	program := os.Getenv("RAMUS_CLOUD_INIT")
+	if program == "" {
+		t.Log("RAMUS_CLOUD_INIT names no cloud-init")
+		return
+	}
+	out, err := exec.Command(program, "schema", "--config-file", "testdata/golden/cloud-init.yaml").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestDescribe compares a description with its file, and refuses values that mean something to a shell.
 func TestDescribe(t *testing.T) {
 	d := nodes.Description{Node: "node-a", URL: "https://ramus.example.org/", Token: "ONCE",
@@ -331,8 +345,8 @@ func TestDescribe(t *testing.T) {
 	if strings.Count(got, d.Token) != 1 {
 		t.Error("the token is not in one place")
 	}
-	for _, bad := range []nodes.Description{{Node: "a b", URL: d.URL, Token: "x"}, {Node: "a", URL: "https://a/$(id)", Token: "x"},
-		{Node: "a", URL: "ftp://a", Token: "x"}, {Node: "a", URL: d.URL, Token: "x\ny"}, {Node: "a", URL: d.URL}} {
+	for _, bad := range []nodes.Description{{Node: "a b", URL: d.URL, Token: "x"},
+		{Node: "a", URL: "https://a/$(id)", Token: "x"}, {Node: "a", URL: "ftp://a", Token: "x"}, {Node: "a", URL: d.URL, Token: "x\ny"}, {Node: "a", URL: d.URL}} {
 		if _, err := nodes.Describe(bad); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
