@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/nodes"
 	"github.com/ramus-dev/ramus/executor/quota"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/live"
@@ -27,6 +28,40 @@ type nodeData struct {
 	Uses    []quota.Use
 	Rows    []workspaceRow
 	Events  []eventRow
+	Cloud   []cloudNode // of the list, for administrators
+}
+
+// cloudNode is the data of a machine at a cloud.
+type cloudNode struct {
+	nodes.Node
+	Path    string
+	Badge   Badge
+	Events  []eventRow
+	BootLog string
+}
+
+// nodeBadges are the badges of machines at a cloud that do not run.
+var nodeBadges = map[nodes.State]Badge{
+	nodes.StatePending:  {"Waits", "info"},
+	nodes.StateCreating: {"Starts", "info live"},
+	nodes.StateStopping: {"Stops", "info live"},
+	nodes.StateStopped:  {"Stopped", ""},
+	nodes.StateError:    {"Error", "bad"},
+}
+
+// healthBadges are the badges of machines at a cloud that run.
+var healthBadges = map[nodes.Health]Badge{
+	nodes.HealthHealthy:   {"Healthy", "good"},
+	nodes.HealthStale:     {"Stale", "warn"},
+	nodes.HealthUnhealthy: {"Unhealthy", "bad"},
+}
+
+func newCloudNode(n nodes.Node) cloudNode {
+	b, ok := nodeBadges[n.State]
+	if !ok {
+		b = healthBadges[n.Health]
+	}
+	return cloudNode{Node: n, Path: "/nodes/" + n.ID, Badge: b}
 }
 
 func (api *API) node() *nodeData {
@@ -38,15 +73,20 @@ func (api *API) node() *nodeData {
 	return d
 }
 
-func (api *API) nodeList(*route.Call) (*Page, error) {
+func (api *API) nodeList(c *route.Call) (*Page, error) {
 	d := api.node()
+	if c.Who.Admin() {
+		for _, n := range api.Cloud.List() {
+			d.Cloud = append(d.Cloud, newCloudNode(n))
+		}
+	}
 	return &Page{Title: "Machines", Nav: "nodes", Template: "nodes", Data: d, Topics: []string{live.TopicNode},
 		Beat: 5 * time.Second, Refresh: 15}, nil
 }
 
 func (api *API) nodePage(c *route.Call) (*Page, error) {
 	if c.R.PathValue("node") != workspace.Node {
-		return nil, route.NotFound("machine", c.R.PathValue("node"))
+		return api.cloudPage(c)
 	}
 	d := api.node()
 	if c.Who.Admin() {
@@ -73,5 +113,32 @@ func (api *API) nodePage(c *route.Call) (*Page, error) {
 			eventRow{Key: fmt.Sprintf("%s %d", e.Run, e.Seq), Text: caller + ": " + text, When: e.Time, Bad: bad})
 	}
 	return &Page{Title: d.Name, Nav: "nodes", Template: "node", Data: d, Topics: []string{live.TopicNode},
+		Beat: 5 * time.Second, Refresh: 15}, nil
+}
+
+// cloudPage returns the page of a machine at a cloud. Only administrators see that there is one.
+func (api *API) cloudPage(c *route.Call) (*Page, error) {
+	id := c.R.PathValue("node")
+	if !c.Who.Admin() {
+		return nil, route.NotFound("machine", id)
+	}
+	n, err := api.Cloud.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	h, err := api.Cloud.History(id)
+	if err != nil {
+		return nil, err
+	}
+	d := newCloudNode(n)
+	d.BootLog = h.BootLog
+	for i, e := range slices.Backward(h.Events) {
+		text := e.Kind
+		if e.Text != "" {
+			text += ": " + e.Text
+		}
+		d.Events = append(d.Events, eventRow{Key: fmt.Sprint(i), Text: text, When: e.At, Bad: e.Kind == "error"})
+	}
+	return &Page{Title: n.ID, Nav: "nodes", Template: "cloud_node", Data: d, Topics: []string{live.TopicNode},
 		Beat: 5 * time.Second, Refresh: 15}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/nodes"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/conversation"
@@ -72,6 +73,8 @@ type API struct {
 	SignOut string
 	// NoScript leaves out all scripts.
 	NoScript bool
+	// Cloud has the machines at a cloud, which administrators see. Nil means that there are none.
+	Cloud *nodes.Nodes
 	// Machines has the machines.
 	Machines *workspace.Machines
 	// Address is the path below which people reach the server, without a slash at its end.
