@@ -220,6 +220,7 @@ var expected = map[string]row{
 	"POST /api/bootstrap/{token}":                      {route.AccessHook, "", "/api/bootstrap/x", ""},
 	"POST /api/nodes/{node}/ready":                     {route.AccessHook, "", "/api/nodes/node-x/ready", ""},
 	"POST /api/nodes/{node}/heartbeat":                 {route.AccessHook, "", "/api/nodes/node-x/heartbeat", ""},
+	"GET /api/nodes/{node}/ranges":                     {route.AccessHook, "", "/api/nodes/node-x/ranges", ""},
 	"POST /api/nodes/{node}/boot-log":                  {route.AccessHook, "", "/api/nodes/node-x/boot-log", "x"},
 	"POST /api/backup":                                 {route.AccessAdmin, "", "/api/backup", `{"dir":"relative"}`},
 	"POST /slack/events":                               {route.AccessHook, "", "/slack/events", "{}"},

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
@@ -112,6 +113,14 @@ func (n *Nodes) Ready(id, token string) error {
 // Beat takes a sign of life of a machine.
 func (n *Nodes) Beat(id, token string) error {
 	return n.report(id, token, func(e *entry, now time.Time) { e.Seen = now })
+}
+
+// Allowed returns the addresses that may connect to SSH of a node, for its machine.
+func (n *Nodes) Allowed(id, token string) ([]netip.Prefix, error) {
+	if err := n.Beat(id, token); err != nil {
+		return nil, err
+	}
+	return n.Ranges, nil
 }
 
 // BootLog adds lines to the boot log of a node, of which the last 64 KiB are kept.

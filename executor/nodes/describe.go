@@ -21,6 +21,22 @@ type Description struct {
 	Ranges []netip.Prefix
 }
 
+// IPv4 returns the ranges of IPv4, for nftables.
+func (d Description) IPv4() string { return list(d.Ranges, true) }
+
+// IPv6 returns the ranges of IPv6, for nftables.
+func (d Description) IPv6() string { return list(d.Ranges, false) }
+
+func list(ranges []netip.Prefix, v4 bool) string {
+	var of []string
+	for _, r := range ranges {
+		if r.Addr().Is4() == v4 {
+			of = append(of, r.String())
+		}
+	}
+	return strings.Join(of, ", ")
+}
+
 //go:embed cloud-init.yaml
 var cloudInit string
 

@@ -8,6 +8,7 @@ package nodes
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -82,6 +83,9 @@ func (api *API) Routes() []route.Route {
 			Summary: "For machines: report that this one is ready", Unlogged: true, Handle: api.report((*nodes.Nodes).Ready)},
 		{Method: "POST", Pattern: one + "/heartbeat", Access: route.AccessHook,
 			Summary: "For machines: a sign of life", Unlogged: true, Handle: api.report((*nodes.Nodes).Beat)},
+		{Method: "GET", Pattern: one + "/ranges", Access: route.AccessHook,
+			Summary: "For machines: the addresses that may connect by SSH, one a line", Media: route.MediaText,
+			Handle: api.ranges},
 		{Method: "POST", Pattern: one + "/boot-log", Access: route.AccessHook,
 			Summary: "For machines: lines of the boot log, as text", Unlogged: true, Body: bootLogBody, Handle: api.bootLog},
 	}
@@ -224,6 +228,9 @@ func (api *API) bootstrap(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.Audit("node.bootstrap", b.Node); err != nil {
+		return err
+	}
 	c.SendAsIs()
 	c.W.Header().Set("Cache-Control", "no-store")
 	return c.Reply(b)
@@ -238,6 +245,18 @@ func token(c *route.Call) string {
 // report serves a report without a body.
 func (api *API) report(take func(n *nodes.Nodes, id, token string) error) func(*route.Call) error {
 	return func(c *route.Call) error { return reported(c, take(api.Nodes, c.R.PathValue("node"), token(c))) }
+}
+
+func (api *API) ranges(c *route.Call) error {
+	allowed, err := api.Nodes.Allowed(c.R.PathValue("node"), token(c))
+	if err != nil {
+		return reported(c, err)
+	}
+	c.W.Header().Set("Content-Type", route.MediaText)
+	for _, r := range allowed {
+		fmt.Fprintln(c.W, r)
+	}
+	return nil
 }
 
 func (api *API) bootLog(c *route.Call) error {
