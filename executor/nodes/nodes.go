@@ -274,6 +274,9 @@ func (n *Nodes) fail(ctx context.Context, id string, reason error) (Node, error)
 	defer cancel()
 	removed := n.Provider.Delete(ctx, id)
 	node, err := n.change(id, func(e *entry) error {
+		if e.State == StateStopped { // by a person, meanwhile
+			return nil
+		}
 		e.State, e.Error, e.Bootstrap, e.Callback = StateError, tail(reason.Error(), maxText), "", ""
 		e.note(n.Now(), "error", reason.Error())
 		if removed != nil {
@@ -425,8 +428,14 @@ func (n *Nodes) lose(id string) (Node, error) {
 
 // giveUp removes a node that did not become ready in time.
 func (n *Nodes) giveUp(ctx context.Context, id string) (Node, error) {
-	e, err := n.Get(id)
-	if err != nil || e.State != StatePending && e.State != StateCreating { // it became ready meanwhile
+	gone := false
+	e, err := n.change(id, func(e *entry) error {
+		if gone = e.State == StatePending || e.State == StateCreating; gone {
+			e.State, e.Bootstrap, e.Callback = StateStopping, "", "" // its machine cannot become ready any more
+		}
+		return nil
+	})
+	if err != nil || !gone {
 		return e, err
 	}
 	late := fmt.Errorf("it was not ready after %v", n.BootWait)

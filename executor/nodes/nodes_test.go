@@ -329,6 +329,30 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// stopped is a cloud that is slow, so that a person stops the node before its machine is made.
+type stopped struct {
+	nodes.Provider
+	w *world
+}
+
+func (s stopped) Create(ctx context.Context, o nodes.Order) (nodes.Machine, error) {
+	if _, err := s.w.Stop(ctx, o.Node, "ada"); err != nil {
+		s.w.t.Error(err)
+	}
+	return s.Provider.Create(ctx, o)
+}
+
+// TestStopBeforeMachine checks that a node that was stopped while its machine was made keeps none.
+func TestStopBeforeMachine(t *testing.T) {
+	w := open(t)
+	w.Provider = stopped{w.Provider, w}
+	if _, err := w.Add(t.Context(), "", "", "ada"); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("error %v", err)
+	}
+	w.machines(0)
+	w.is(w.List()[0].ID, nodes.StateStopped, "")
+}
+
 // TestDescribe compares a description with its file, and refuses values that mean something to a shell.
 func TestDescribe(t *testing.T) {
 	d := nodes.Description{Node: "node-a", URL: "https://ramus.example.org/", Token: "ONCE",
