@@ -33,7 +33,7 @@ func (c *conversation) plan(ctx context.Context) (failed, err error) {
 	l := c.l
 	begun := l.Beginning("turn-1").Last != nil
 	if !begun {
-		if len(l.x.shells.of(l.Initial.Caller)) > 0 {
+		if len(l.x.shells.Open(l.Initial.Caller)) > 0 {
 			return step.Fail(record.ReasonBadInput,
 				"a terminal of the caller is open, so the changes of a plan could not be thrown away; close it first"), nil
 		}

@@ -372,7 +372,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 		return "", err
 	}
 	defer release()
-	if err := x.keepShells(ctx, t, nil); err != nil {
+	if err := x.shells.Keep(ctx, t, nil); err != nil {
 		return "", err
 	}
 	tip, err := t.Tip(ctx)
@@ -386,7 +386,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	if err != nil {
 		return "", err
 	}
-	return made, x.syncShells(ctx, t)
+	return made, x.shells.Sync(ctx, t)
 }
 
 // Processes returns a caller's background processes.

@@ -57,7 +57,7 @@ func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	case l.Initial.Kind == record.KindRequest:
 		output, err = l.answer() // needs no container, so it does not wait for its turn
 	case l.terminal != nil:
-		err = l.terminal.work(ctx) // others work in the container meanwhile
+		err = l.terminal.Work(ctx) // others work in the container meanwhile
 	default:
 		var release func()
 		if release, err = l.turn(ctx); err == nil {
@@ -232,7 +232,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		gate := *l.Snapshot().Gate
 		jerr = l.SetState(record.StateAwaitingReview, "", gate.Message)
 		// A question to a person may be open for days. It holds no container.
-		if !l.Initial.Sub && len(x.shells.of(l.Initial.Caller)) == 0 {
+		if !l.Initial.Sub && len(x.shells.Open(l.Initial.Caller)) == 0 {
 			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.Initial.Caller.String()))
 		}
 	default:

@@ -30,6 +30,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/secret"
 	"github.com/ramus-dev/ramus/executor/services"
 	"github.com/ramus-dev/ramus/executor/settings"
+	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -142,7 +143,7 @@ type Executor struct {
 	steps     *step.Runner
 	runs      registry
 	book      quota.Book
-	shells    shells
+	shells    *shell.Shells
 	outcomes  outcomes
 	searching searching
 	applied   atomic.Pointer[Options] // nil until the first Apply
@@ -229,6 +230,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.inspector = x.newInspector()
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
+	x.shells = &shell.Shells{Context: x.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
 	x.steps = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)

@@ -8,6 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -22,7 +23,7 @@ type liveRun struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run's goroutine has ended
 
-	terminal *shell        // of KindTerminal, or nil
+	terminal *shell.Shell  // of KindTerminal, or nil
 	ending   *Ending       // of a request that is answered without work
 	held     func()        // gives back the turn that it had before the restart of the server; nil for none
 	stdin    io.Reader     // of the first command, when there is somebody to give it
@@ -53,14 +54,14 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *step.
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	l.Checks = l.NewChecks()
 	if r.Kind == record.KindTerminal {
-		l.terminal = x.shells.add(l)
+		l.terminal = x.shells.Add(l.Run, l.done)
 	}
 	return l, nil
 }
 
 // end closes the journal. Followers get to its end.
 func (l *liveRun) end() {
-	l.terminal.over()
+	l.terminal.SetOver()
 	l.End()
 }
 

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"path/filepath"
 	"runtime"
 	"weak"
@@ -61,31 +60,29 @@ func (x *Executor) newStarter() *services.Starter {
 // newRunner returns the runner of the steps of all runs.
 func (x *Executor) newRunner() *step.Runner {
 	return &step.Runner{
-		Context:   x.ctx,
-		Go:        x.wg.Go,
-		Git:       x.Git,
-		Fleet:     x.Fleet,
-		Trees:     x.trees,
-		Deps:      x.deps,
-		Settings:  x.Settings,
-		Services:  x.services,
-		Builder:   x.builder,
-		Inspector: x.inspector,
-		Folder:    x.folder,
-		Bucket:    x.artifacts.Bucket,
-		Image:     x.Image,
-		RepoEnv:   x.RepoEnv,
-		Egress:    x.egress,
-		Door:      x.door,
-		KeepTerminals: func(ctx context.Context, t *step.Target, but *step.Run) error {
-			return x.keepShells(ctx, t, but)
-		},
-		Count:       x.count,
-		CountCheck:  x.countCheck,
-		Hides:       x.Hides,
-		Secrets:     x.Secrets,
-		SecretStore: x.SecretStore,
-		Log:         x.Log,
-		Now:         x.Now,
+		Context:       x.ctx,
+		Go:            x.wg.Go,
+		Git:           x.Git,
+		Fleet:         x.Fleet,
+		Trees:         x.trees,
+		Deps:          x.deps,
+		Settings:      x.Settings,
+		Services:      x.services,
+		Builder:       x.builder,
+		Inspector:     x.inspector,
+		Folder:        x.folder,
+		Bucket:        x.artifacts.Bucket,
+		Image:         x.Image,
+		RepoEnv:       x.RepoEnv,
+		Egress:        x.egress,
+		Door:          x.door,
+		KeepTerminals: x.shells.Keep,
+		Count:         x.count,
+		CountCheck:    x.countCheck,
+		Hides:         x.Hides,
+		Secrets:       x.Secrets,
+		SecretStore:   x.SecretStore,
+		Log:           x.Log,
+		Now:           x.Now,
 	}
 }

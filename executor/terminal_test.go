@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/executor/terminal"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -20,7 +21,7 @@ var ada = gitd.Person{Name: "Ada", Email: "ada@example.com"}
 type person struct {
 	w    *world
 	v    *terminal.Viewer
-	term executor.Terminal
+	term *shell.Shell
 	out  bytes.Buffer
 	done []terminal.Done
 	last terminal.State
@@ -38,7 +39,7 @@ func (w *world) openTerminal(name string, call record.TerminalCall) *person {
 }
 
 // sit looks at a terminal from an offset.
-func (w *world) sit(term executor.Terminal, have int64) *person {
+func (w *world) sit(term *shell.Shell, have int64) *person {
 	w.t.Helper()
 	v, err := term.View(terminal.ViewOptions{Have: have, Person: ada})
 	if err != nil {
@@ -221,10 +222,10 @@ func TestTerminalEnds(t *testing.T) {
 	if r := w.ended(p.term.Status().Run); r.Reason != record.ReasonContainerLost || p.last.Stopped {
 		t.Errorf("%s %s, stopped %v", r.State, r.Reason, p.last.Stopped)
 	}
-	for n := range executor.MaxTerminals + 1 {
+	for n := range shell.Max + 1 {
 		_, err := w.x.OpenTerminal(t.Context(), record.Request{Caller: c, Repo: "demo",
 			Terminal: &record.TerminalCall{Command: &record.Command{Shell: "sleep 100"}}, Asker: ada})
-		if (err != nil) != (n == executor.MaxTerminals) {
+		if (err != nil) != (n == shell.Max) {
 			t.Errorf("terminal %d: %v", n+1, err)
 		}
 	}

@@ -12,18 +12,18 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/gateway/terminal"
 )
 
 // Terminals returns a caller's terminals.
-func (c *Client) Terminals(ctx context.Context, caller string) ([]executor.TerminalStatus, error) {
-	return get[[]executor.TerminalStatus](ctx, c, "/api/callers/"+segment(caller)+"/terminals")
+func (c *Client) Terminals(ctx context.Context, caller string) ([]shell.Status, error) {
+	return get[[]shell.Status](ctx, c, "/api/callers/"+segment(caller)+"/terminals")
 }
 
 // OpenTerminal opens a terminal.
-func (c *Client) OpenTerminal(ctx context.Context, caller string, r terminal.Request) (executor.TerminalStatus, error) {
-	return post[executor.TerminalStatus](ctx, c, "/api/callers/"+segment(caller)+"/terminals", r)
+func (c *Client) OpenTerminal(ctx context.Context, caller string, r terminal.Request) (shell.Status, error) {
+	return post[shell.Status](ctx, c, "/api/callers/"+segment(caller)+"/terminals", r)
 }
 
 // CloseTerminal ends a terminal's program, and forgets the terminal.

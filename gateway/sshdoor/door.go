@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/executor/terminal"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -107,7 +108,7 @@ func (s *space) running() string {
 }
 
 // show connects a session with a terminal until its program, or the session, ends.
-func (s *space) show(ctx context.Context, t executor.Terminal, session gitd.ShellSession) (int, error) {
+func (s *space) show(ctx context.Context, t *shell.Shell, session gitd.ShellSession) (int, error) {
 	v, err := t.View(terminal.ViewOptions{Person: s.person, Have: -1,
 		Size: terminal.Size{Rows: session.TTY.Rows, Cols: session.TTY.Cols}})
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *space) show(ctx context.Context, t executor.Terminal, session gitd.Shel
 }
 
 // copy shows the output of a terminal.
-func (s *space) copy(ctx context.Context, t executor.Terminal, v *terminal.Viewer, out io.Writer) (int, error) {
+func (s *space) copy(ctx context.Context, t *shell.Shell, v *terminal.Viewer, out io.Writer) (int, error) {
 	var last terminal.State
 	var have int64
 	for {

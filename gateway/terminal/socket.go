@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/executor/terminal"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
@@ -67,7 +68,7 @@ type socket struct {
 	caller executor.CallerStatus
 	conn   *websocket.Conn
 	viewer *terminal.Viewer
-	term   executor.Terminal
+	term   *shell.Shell
 	watch  bool      // it may not type
 	took   time.Time // when it last became the owner by a frame
 	typing typing
@@ -231,7 +232,7 @@ func same(a, b route.Who) bool {
 }
 
 // find returns the terminal of a hello.
-func (s *socket) find(ctx context.Context, h Hello) (executor.Terminal, error) {
+func (s *socket) find(ctx context.Context, h Hello) (*shell.Shell, error) {
 	call := record.TerminalCall{Rows: min(max(h.Rows, 0), 1000), Cols: min(max(h.Cols, 0), 1000)}
 	switch h.Terminal {
 	case "":
@@ -247,7 +248,7 @@ func (s *socket) find(ctx context.Context, h Hello) (executor.Terminal, error) {
 		return t, route.NotFound("terminal", h.Terminal)
 	}
 	if h.Watch {
-		return executor.Terminal{}, route.NotFound("terminal", h.Terminal)
+		return nil, route.NotFound("terminal", h.Terminal)
 	}
 	return s.api.begin(ctx, s.call,
 		record.Request{Caller: s.caller.Caller, Repo: s.caller.Repo, Terminal: &call, Asker: h.Asker})

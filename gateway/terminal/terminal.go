@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -40,11 +41,11 @@ type API struct {
 func (api *API) Routes() []route.Route {
 	return []route.Route{
 		{Method: "GET", Pattern: "/api/callers/{caller}/terminals", Access: route.AccessRead,
-			Summary: "A caller's terminals", Response: []executor.TerminalStatus{}, Handle: api.list},
+			Summary: "A caller's terminals", Response: []shell.Status{}, Handle: api.list},
 		{Method: "POST", Pattern: "/api/callers/{caller}/terminals", Access: route.AccessWrite,
 			Summary:  "Open a terminal for a caller, which may be \"new\", or an id that is free, with a repo",
 			Request:  Request{},
-			Response: executor.TerminalStatus{}, Handle: api.openTerminal},
+			Response: shell.Status{}, Handle: api.openTerminal},
 		{Method: "DELETE", Pattern: "/api/callers/{caller}/terminals/{terminal}", Access: route.AccessWrite,
 			Summary: "End a terminal's program, and forget the terminal", Response: struct{}{}, Handle: api.closeTerminal},
 		{Method: "POST", Pattern: "/api/terminal/token", Access: route.AccessWrite,
@@ -61,7 +62,7 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/workspaces/{caller}/tabs", Access: route.AccessPage,
 			Summary: "The terminals and agent sessions of a workspace, for a page", Response: Tabs{}, Handle: api.tabs},
 		{Method: "POST", Pattern: "/workspaces/{caller}/terminals", Access: route.AccessPage,
-			Summary: "Open a terminal of a workspace, for a page", Request: PageRequest{}, Response: executor.TerminalStatus{},
+			Summary: "Open a terminal of a workspace, for a page", Request: PageRequest{}, Response: shell.Status{},
 			Handle: api.openForPage},
 		{Method: "POST", Pattern: "/workspaces/{caller}/terminals/{terminal}/close", Access: route.AccessPage,
 			Summary: "End a terminal's program, and forget the terminal, for a page", Response: struct{}{},
@@ -139,18 +140,18 @@ func (api *API) openForPage(c *route.Call) error {
 }
 
 // begin opens a terminal, or finds the one that a request names.
-func (api *API) begin(ctx context.Context, c *route.Call, r record.Request) (executor.Terminal, error) {
+func (api *API) begin(ctx context.Context, c *route.Call, r record.Request) (*shell.Shell, error) {
 	if err := api.Find.Bind(ctx, c.Who, &r); err != nil {
-		return executor.Terminal{}, err
+		return nil, err
 	}
 	if st, err := api.Executor.Named(r.Caller.String()); err == nil && st.Caller == r.Caller {
 		if err := c.Who.CheckChangeCaller(st); err != nil {
-			return executor.Terminal{}, err
+			return nil, err
 		}
 	}
 	settle, err := workspace.Hide(ctx, api.Executor, api.Privacy, &r)
 	if err != nil {
-		return executor.Terminal{}, err
+		return nil, err
 	}
 	t, err := api.Executor.OpenTerminal(ctx, r)
 	if err := settle(err); err != nil {
@@ -172,8 +173,8 @@ func (api *API) list(c *route.Call) error {
 	return c.Reply(statuses(api.Executor.Terminals(st.Caller)))
 }
 
-func statuses(list []executor.Terminal) []executor.TerminalStatus {
-	all := []executor.TerminalStatus{}
+func statuses(list []*shell.Shell) []shell.Status {
+	all := []shell.Status{}
 	for _, t := range list {
 		all = append(all, t.Status())
 	}
@@ -251,9 +252,9 @@ type Tab struct {
 	ID    string `json:"id"`
 	Label string `json:"label"`
 	// Agent is the agent of a chat.
-	Agent   string                   `json:"agent,omitempty"`
-	Running bool                     `json:"running"`
-	Shell   *executor.TerminalStatus `json:"shell,omitempty"`
+	Agent   string        `json:"agent,omitempty"`
+	Running bool          `json:"running"`
+	Shell   *shell.Status `json:"shell,omitempty"`
 }
 
 // Tabs are the tabs of a workspace, in order.

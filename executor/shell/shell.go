@@ -1,4 +1,4 @@
-package executor
+package shell
 
 import (
 	"cmp"
@@ -18,82 +18,88 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// shell is the work of a run of KindTerminal.
-type shell struct {
+// Shell is the program of a terminal, which is the work of a run of [record.KindTerminal]. Its methods are safe for
+// concurrent use, apart from Work.
+type Shell struct {
 	*terminal.Terminal
-	l       *liveRun
-	step    string        // of its program, "shell/NAME", and the trailer of all its commits
-	id      string        // of its program in the runner; set before ready
-	ready   chan struct{} // closed when its program runs, or cannot
-	readied func()        // closes ready
-	marked  chan struct{} // holds one token if there are marks
-	asking  atomic.Int64  // waits at the door
-	swept   atomic.Bool   // scripts of an earlier process were ended
+	set     *Shells
+	run     *step.Run
+	done    <-chan struct{} // closed when the goroutine of the run has ended
+	step    string          // of its program, "shell/NAME", and the trailer of all its commits
+	id      string          // of its program in the runner; set before ready
+	ready   chan struct{}   // closed when its program runs, or cannot
+	readied func()          // closes ready
+	marked  chan struct{}   // holds one token if there are marks
+	asking  atomic.Int64    // waits at the door
+	swept   atomic.Bool     // scripts of an earlier process were ended
 
 	// The goroutine of the run owns the fields below.
 	lease *containers.Lease
 	typed typed
 	quiet int64 // the activity that is committed
 
-	mu     sync.Mutex // guards all below
-	base   gitd.Hash  // the commit that the work tree was at, as far as this terminal knows
-	host   *containers.Host
-	marks  []terminal.Mark
-	done   int64         // the number of the last command that is committed
-	moved  chan struct{} // closed when done changes; nil if nobody waits
-	isDone bool
-	ended  time.Time
+	mu        sync.Mutex // guards all below
+	base      gitd.Hash  // the commit that the work tree was at, as far as this terminal knows
+	host      *containers.Host
+	marks     []terminal.Mark
+	committed int64         // the number of the last command that is committed
+	moved     chan struct{} // closed when committed changes; nil if nobody waits
+	isDone    bool
+	ended     time.Time
 }
 
-func newShell(l *liveRun, call *record.TerminalCall) *shell {
+// newShell returns the shell of a run.
+func (g *Shells) newShell(run *step.Run, done <-chan struct{}) *Shell {
+	call := run.Initial.Terminal
 	size := terminal.Size{Rows: cmp.Or(call.Rows, 24), Cols: cmp.Or(call.Cols, 80)}
-	s := &shell{Terminal: terminal.New(call.Name, size), l: l, step: "shell/" + call.Name, ready: make(chan struct{}),
-		marked: make(chan struct{}, 1)}
+	s := &Shell{Terminal: terminal.New(call.Name, size), set: g, run: run, done: done, step: "shell/" + call.Name,
+		ready: make(chan struct{}), marked: make(chan struct{}, 1)}
 	s.Terminal.OnMark, s.quiet = s.note, -1
 	s.readied = sync.OnceFunc(func() { close(s.ready) })
 	return s
 }
 
-// over notes that nothing works at the run any more. A nil shell has no run.
-func (s *shell) over() {
+// SetOver notes that nothing works at the run any more. A nil Shell has no run.
+func (s *Shell) SetOver() {
 	if s == nil {
 		return
 	}
 	s.readied()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isDone, s.ended = true, s.l.x.Now()
+	s.isDone, s.ended = true, s.set.Now()
 	s.wakeLocked()
 }
 
-func (s *shell) isOver() bool {
+// IsOver reports whether nothing works at the run any more.
+func (s *Shell) IsOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.isDone
 }
 
-// forgotten reports whether the terminal ended so long ago that nobody looks at it any more.
-func (s *shell) forgotten() bool {
+// isForgotten reports whether the terminal ended so long ago that nobody looks at it any more.
+func (s *Shell) isForgotten() bool {
 	s.mu.Lock()
-	over := s.isDone && s.l.x.Now().Sub(s.ended) > terminalKept
+	over := s.isDone && s.set.Now().Sub(s.ended) > keptFor
 	s.mu.Unlock()
 	return over && s.Viewers() == 0
 }
 
 // connected returns the container of the program, or nil while it cannot be reached.
-func (s *shell) connected() *containers.Host {
+func (s *Shell) connected() *containers.Host {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.host
 }
 
-func (s *shell) setBase(h gitd.Hash) {
+func (s *Shell) setBase(h gitd.Hash) {
 	s.mu.Lock()
 	s.base = h
 	s.mu.Unlock()
 }
 
-func (s *shell) setHost(h *containers.Host) {
+func (s *Shell) setHost(h *containers.Host) {
 	s.mu.Lock()
 	s.host = h
 	s.mu.Unlock()
@@ -103,7 +109,7 @@ func (s *shell) setHost(h *containers.Host) {
 const maxMarks = 4096
 
 // note takes a mark. The terminal calls it while it is written to.
-func (s *shell) note(m terminal.Mark) {
+func (s *Shell) note(m terminal.Mark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.Kind == terminal.MarkPrompt {
@@ -120,7 +126,7 @@ func (s *shell) note(m terminal.Mark) {
 }
 
 // wakeLocked wakes those that wait for a command. mu is held.
-func (s *shell) wakeLocked() {
+func (s *Shell) wakeLocked() {
 	if s.moved != nil {
 		close(s.moved)
 		s.moved = nil
@@ -128,12 +134,12 @@ func (s *shell) wakeLocked() {
 }
 
 // awaitCommand waits until a command is committed, at most promptWait.
-func (s *shell) awaitCommand(ctx context.Context, number int64) {
+func (s *Shell) awaitCommand(ctx context.Context, number int64) {
 	limit := time.NewTimer(promptWait)
 	defer limit.Stop()
 	for {
 		s.mu.Lock()
-		if s.done >= number || s.isDone {
+		if s.committed >= number || s.isDone {
 			s.mu.Unlock()
 			return
 		}
@@ -152,14 +158,15 @@ func (s *shell) awaitCommand(ctx context.Context, number int64) {
 	}
 }
 
-// work takes the terminal to its end.
-func (s *shell) work(ctx context.Context) error {
-	l := s.l
+// Work takes the terminal to its end. The goroutine of the run calls it once. The error is record.ErrClosed if the server
+// stops, in which case the program goes on.
+func (s *Shell) Work(ctx context.Context) error {
+	run := s.run
 	defer s.readied()
-	err := l.SetState(record.StateRunning, "", "")
+	err := run.SetState(record.StateRunning, "", "")
 	var exit containers.Exit
 	if err == nil {
-		exit, err = s.run(ctx)
+		exit, err = s.runProgram(ctx)
 	}
 	s.leave()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, errClosedTerminal) {
@@ -169,11 +176,11 @@ func (s *shell) work(ctx context.Context) error {
 	case errors.Is(err, record.ErrClosed):
 		return err // the program goes on
 	case errors.Is(err, step.ErrCancelled), errors.Is(err, errClosedTerminal):
-		s.End(nil, "it was closed", true)
+		s.Terminal.End(nil, "it was closed", true)
 	case err != nil:
-		s.End(nil, l.x.Secrets.String(err.Error()), false)
+		s.Terminal.End(nil, s.set.Secrets.String(err.Error()), false)
 	default:
-		s.End(&exit.Code, exit.Reason, exit.Reason == containers.ReasonKilled)
+		s.Terminal.End(&exit.Code, exit.Reason, exit.Reason == containers.ReasonKilled)
 	}
 	if errors.Is(err, errClosedTerminal) {
 		return nil
@@ -184,10 +191,10 @@ func (s *shell) work(ctx context.Context) error {
 // errClosedTerminal is the end of a terminal that nobody used.
 var errClosedTerminal = errors.New("nobody used the terminal")
 
-// run starts the program or finds it again, and follows it to its end.
-func (s *shell) run(ctx context.Context) (containers.Exit, error) {
-	l := s.l
-	b := l.Beginning(s.step)
+// runProgram starts the program or finds it again, and follows it to its end.
+func (s *Shell) runProgram(ctx context.Context) (containers.Exit, error) {
+	run := s.run
+	b := run.Beginning(s.step)
 	if b.Done != nil {
 		return containers.Exit{}, nil // the journal has its end
 	}
@@ -205,7 +212,7 @@ func (s *shell) run(ctx context.Context) (containers.Exit, error) {
 }
 
 // leave gives up the container.
-func (s *shell) leave() {
+func (s *Shell) leave() {
 	s.setHost(nil)
 	if s.lease != nil {
 		s.lease.Release()
@@ -214,7 +221,7 @@ func (s *shell) leave() {
 }
 
 // connect starts the program, or finds it again if it was started, and follows it.
-func (s *shell) connect(ctx context.Context) (containers.Exit, error) {
+func (s *Shell) connect(ctx context.Context) (containers.Exit, error) {
 	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
 	defer detach()
 	connect := s.adopt
@@ -230,11 +237,11 @@ func (s *shell) connect(ctx context.Context) (containers.Exit, error) {
 }
 
 // begin prepares the container and starts the program.
-func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) {
-	l, t := s.l, s.l.Target
-	if own := l.Initial.Terminal.Command; own != nil {
+func (s *Shell) begin(ctx, attach context.Context) (*containers.Process, error) {
+	run, t := s.run, s.run.Target
+	if own := run.Initial.Terminal.Command; own != nil {
 		q := step.Question{Step: s.step, Command: own.Line(), Keeps: true}
-		if err := l.Permit(ctx, t, q, step.CommandsOf(*own), nil); err != nil {
+		if err := run.Permit(ctx, t, q, step.CommandsOf(*own), nil); err != nil {
 			return nil, err
 		}
 	}
@@ -243,33 +250,33 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 		return nil, err
 	}
 	defer free()
-	info := step.Info{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
-	image, unbuilt, err := l.ImageOf(ctx, t, info)
+	info := step.Info{ID: s.step, Kind: string(record.KindTerminal), Command: run.Initial.Command}
+	image, unbuilt, err := run.ImageOf(ctx, t, info)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.x.keepShells(ctx, t, l.Run); err != nil {
+	if err := s.set.Keep(ctx, t, run); err != nil {
 		return nil, err
 	}
-	lease, tip, err := t.Ready(ctx, image, l.Initial.Asker, l.SetPlace)
+	lease, tip, err := t.Ready(ctx, image, run.Initial.Asker, run.SetPlace)
 	if err != nil {
 		return nil, err
 	}
 	s.lease = lease
 	s.setBase(tip)
-	if err := l.Recovers(ctx, lease, info, unbuilt); err != nil {
+	if err := run.Recovers(ctx, lease, info, unbuilt); err != nil {
 		return nil, err
 	}
-	if err := l.StartServices(ctx, t, lease, info); err != nil {
+	if err := run.StartServices(ctx, t, lease, info); err != nil {
 		return nil, err
 	}
-	if err := l.Equip(ctx, t, info, lease, tip, unbuilt); err != nil {
+	if err := run.Equip(ctx, t, info, lease, tip, unbuilt); err != nil {
 		return nil, err
 	}
 	s.swept.Store(true)
-	s.id = l.CommandID(s.step, 1)
-	l.Change(func(r *record.Run) { r.Step, r.Place, r.Image = s.step, 0, lease.Container.Image })
-	if err := l.Emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind,
+	s.id = run.CommandID(s.step, 1)
+	run.Change(func(r *record.Run) { r.Step, r.Place, r.Image = s.step, 0, lease.Container.Image })
+	if err := run.Emit(record.Event{Type: record.EventStepStarted, Step: s.step, Kind: info.Kind,
 		Command: text.Clip(info.Command, 16<<10), Parent: tip,
 		Data: record.Marshal(step.Started{ID: s.id})}, true); err != nil {
 		return nil, err
@@ -278,18 +285,18 @@ func (s *shell) begin(ctx, attach context.Context) (*containers.Process, error) 
 }
 
 // start starts the program.
-func (s *shell) start(attach context.Context) (*containers.Process, error) {
-	l := s.l
+func (s *Shell) start(attach context.Context) (*containers.Process, error) {
+	run := s.run
 	size := s.Size()
 	c := containers.Command{ID: s.id, Background: true, Window: terminal.Window, Hold: terminal.Hold, Grace: terminalGrace,
 		TTY: &containers.Window{Rows: size.Rows, Cols: size.Cols},
-		Env: append(l.Target.Env(l.Initial.Asker), terminal.Environment(s.Name, l.Initial.Caller.ID())...)}
-	if own := l.Initial.Terminal.Command; own != nil {
-		if len(own.Env) > 0 && len(l.Env) == 0 {
+		Env: append(run.Target.Env(run.Initial.Asker), terminal.Environment(s.Name, run.Initial.Caller.ID())...)}
+	if own := run.Initial.Terminal.Command; own != nil {
+		if len(own.Env) > 0 && len(run.Env) == 0 {
 			return nil, step.Fail(record.ReasonEnvLost,
 				"the server stopped before the command had its environment; it was not run")
 		}
-		c.Args, c.Shell, c.Dir, c.Env = own.Args, own.Shell, own.Dir, append(c.Env, l.Env...)
+		c.Args, c.Shell, c.Dir, c.Env = own.Args, own.Shell, own.Dir, append(c.Env, run.Env...)
 	} else {
 		c.Shell = terminal.Launch()
 	}
@@ -302,10 +309,10 @@ func (s *shell) start(attach context.Context) (*containers.Process, error) {
 }
 
 // recall restores the state of a terminal of an earlier process from the journal.
-func (s *shell) recall(b live.Beginning) {
-	s.id = s.l.CommandID(s.step, 1)
+func (s *Shell) recall(b live.Beginning) {
+	s.id = s.run.CommandID(s.step, 1)
 	base := b.Last.Parent
-	s.typed.recall(s.step, s.l.Journalled(), &base)
+	s.typed.recall(s.step, s.run.Journalled(), &base)
 	s.setBase(base)
 }
 
@@ -316,12 +323,12 @@ const terminalGrace = time.Second
 const adoptPause = time.Second
 
 // adopt connects to the program again. Its output begins where it broke off, or later.
-func (s *shell) adopt(ctx, attach context.Context) (*containers.Process, error) {
-	l, t := s.l, s.l.Target
+func (s *Shell) adopt(ctx, attach context.Context) (*containers.Process, error) {
+	run, t := s.run, s.run.Target
 	lost := step.Fail(record.ReasonContainerLost,
 		"the container of the terminal is gone; the branch has everything that was committed")
 	for {
-		lease, err := l.x.Fleet.Adopt(ctx, t.Request(l.Initial.Image, l.Initial.Asker, l.SetPlace))
+		lease, err := s.set.Fleet.Adopt(ctx, t.Request(run.Initial.Image, run.Initial.Asker, run.SetPlace))
 		switch {
 		case err == nil && lease == nil, errors.Is(err, containers.ErrGone):
 			return nil, lost
@@ -357,7 +364,7 @@ func (s *shell) adopt(ctx, attach context.Context) (*containers.Process, error) 
 
 // follow copies the program's output until its end, or until the connection breaks, and commits the work of people
 // meanwhile.
-func (s *shell) follow(ctx context.Context, p *containers.Process, detach func()) (containers.Exit, error) {
+func (s *Shell) follow(ctx context.Context, p *containers.Process, detach func()) (containers.Exit, error) {
 	var exit containers.Exit
 	var err error
 	from, upto := p.From()
@@ -371,9 +378,9 @@ func (s *shell) follow(ctx context.Context, p *containers.Process, detach func()
 		s.Detach(detach)
 		<-over
 	}()
-	look := time.NewTicker(s.l.x.tuning.quiet / 4)
+	look := time.NewTicker(s.set.Quiet / 4)
 	defer look.Stop()
-	idle := idleness{since: s.l.x.Now()}
+	idle := idleness{since: s.set.Now()}
 	for {
 		select {
 		case <-over:
@@ -400,7 +407,7 @@ func (s *shell) follow(ctx context.Context, p *containers.Process, detach func()
 }
 
 // kill ends the program, and commits its changes.
-func (s *shell) kill(ctx context.Context, over <-chan struct{}, exit *containers.Exit, err *error) error {
+func (s *Shell) kill(ctx context.Context, over <-chan struct{}, exit *containers.Exit, err *error) error {
 	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), step.KillWait)
 	defer cancel()
 	if err := s.lease.Host.Kill(kill, s.id); err != nil {
@@ -426,16 +433,16 @@ type idleness struct {
 
 // look commits the changes of a program that has been quiet for some time. It returns true if nobody uses the terminal
 // any more.
-func (s *shell) look(ctx context.Context, idle *idleness) (unused bool) {
+func (s *Shell) look(ctx context.Context, idle *idleness) (unused bool) {
 	count, _ := s.Activity()
-	now := s.l.x.Now()
+	now := s.set.Now()
 	if count != idle.count {
 		idle.count, idle.since = count, now
 	}
-	if s.quiet != count && now.Sub(idle.since) >= s.l.x.tuning.quiet {
+	if s.quiet != count && now.Sub(idle.since) >= s.set.Quiet {
 		if err := s.commitQuiet(ctx); err == nil {
 			s.quiet = count
 		}
 	}
-	return now.Sub(idle.since) >= terminalIdle && s.Viewers() == 0
+	return now.Sub(idle.since) >= maxIdle && s.Viewers() == 0
 }

@@ -1,4 +1,4 @@
-package executor
+package shell
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ type typedBegin struct {
 const typedEnd = "until"
 
 // step returns the name of a typed command in the journal.
-func (s *shell) typedStep(number int) string { return s.step + "/" + strconv.Itoa(number) }
+func (s *Shell) typedStep(number int) string { return s.step + "/" + strconv.Itoa(number) }
 
 // recall reads the journal of an earlier process. base becomes the commit that the work tree was at.
 func (t *typed) recall(step string, events []record.Event, base *gitd.Hash) {
@@ -70,7 +70,7 @@ func (t *typed) recall(step string, events []record.Event, base *gitd.Hash) {
 }
 
 // commitMarked handles the marks that wait. It returns false if the container is gone.
-func (s *shell) commitMarked(ctx context.Context) bool {
+func (s *Shell) commitMarked(ctx context.Context) bool {
 	for {
 		s.mu.Lock()
 		if len(s.marks) == 0 {
@@ -80,18 +80,18 @@ func (s *shell) commitMarked(ctx context.Context) bool {
 		m := s.marks[0]
 		s.mu.Unlock()
 		if err := s.mark(ctx, m); err != nil {
-			if errors.Is(err, containers.ErrGone) || errors.Is(err, record.ErrClosed) || s.l.x.ctx.Err() != nil {
+			if errors.Is(err, containers.ErrGone) || errors.Is(err, record.ErrClosed) || s.set.Context.Err() != nil {
 				return false
 			}
-			s.l.x.Log.Warn("cannot commit a command of a terminal", "run", s.l.Initial.Name(), "err", err)
-			s.Announce(terminal.Done{Exit: m.Exit, Offset: m.Offset, Problem: s.l.x.Secrets.String(err.Error())})
+			s.set.Log.Warn("cannot commit a command of a terminal", "run", s.run.Initial.Name(), "err", err)
+			s.Announce(terminal.Done{Exit: m.Exit, Offset: m.Offset, Problem: s.set.Secrets.String(err.Error())})
 		}
 		s.mu.Lock()
 		if len(s.marks) > 0 && s.marks[0] == m {
 			s.marks = s.marks[1:]
 		}
 		if m.Kind == terminal.MarkEnd {
-			s.done = max(s.done, m.Number)
+			s.committed = max(s.committed, m.Number)
 			s.wakeLocked()
 		}
 		s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *shell) commitMarked(ctx context.Context) bool {
 }
 
 // mark handles one mark.
-func (s *shell) mark(ctx context.Context, m terminal.Mark) error {
+func (s *Shell) mark(ctx context.Context, m terminal.Mark) error {
 	t := &s.typed
 	switch m.Kind {
 	case terminal.MarkInput:
@@ -135,7 +135,7 @@ func (s *shell) mark(ctx context.Context, m terminal.Mark) error {
 
 // beginTyped journals the beginning of a command whose output begins at an offset. Without a word of the shell, the
 // text of the command is its echo before at.
-func (s *shell) beginTyped(at, from int64) error {
+func (s *Shell) beginTyped(at, from int64) error {
 	t := &s.typed
 	command := t.text
 	if command == "" && t.input > 0 {
@@ -146,36 +146,36 @@ func (s *shell) beginTyped(at, from int64) error {
 		return nil // an empty line
 	}
 	command = cmp.Or(command, "a command in the terminal "+s.Name)
-	begin := &typedBegin{From: from, By: s.Typist().Or(s.l.Initial.Asker), Command: command}
+	begin := &typedBegin{From: from, By: s.Typist().Or(s.run.Initial.Asker), Command: command}
 	step := s.typedStep(t.number + 1)
-	if err := s.l.Emit(record.Event{Type: record.EventStepStarted, Step: step, Kind: string(record.KindTerminal),
+	if err := s.run.Emit(record.Event{Type: record.EventStepStarted, Step: step, Kind: string(record.KindTerminal),
 		Command: text.Clip(command, 16<<10),
 		Parent:  s.at(), Data: record.Marshal(begin)}, false); err != nil {
 		return err
 	}
 	t.number++
-	t.open, t.since, t.from, t.text, t.input = begin, s.l.x.Now(), from, "", 0
+	t.open, t.since, t.from, t.text, t.input = begin, s.set.Now(), from, "", 0
 	return nil
 }
 
 // at returns the commit that the work tree is at, as far as that is known.
-func (s *shell) at() gitd.Hash {
+func (s *Shell) at() gitd.Hash {
 	s.mu.Lock()
 	base := s.base
 	s.mu.Unlock()
-	return cmp.Or(s.l.Target.At(), base)
+	return cmp.Or(s.run.Target.At(), base)
 }
 
 // endTyped commits and journals a command that has ended.
-func (s *shell) endTyped(ctx context.Context, m terminal.Mark) error {
-	l, t := s.l, &s.typed
+func (s *Shell) endTyped(ctx context.Context, m terminal.Mark) error {
+	run, t := s.run, &s.typed
 	begin := t.open
 	info := step.Info{ID: s.typedStep(t.number), Trailer: s.step, Kind: string(record.KindTerminal),
 		Command: begin.Command, Background: true}
-	w := &step.Work{Run: l.Run, Target: l.Target, Host: s.lease.Host, Image: s.lease.Container.Image, Info: info, ID: s.id, By: begin.By}
-	exit := containers.Exit{Code: max(0, m.Exit), Duration: l.x.Now().Sub(t.since), Stdout: m.Start - begin.From}
+	w := &step.Work{Run: run, Target: run.Target, Host: s.lease.Host, Image: s.lease.Container.Image, Info: info, ID: s.id, By: begin.By}
+	exit := containers.Exit{Code: max(0, m.Exit), Duration: s.set.Now().Sub(t.since), Stdout: m.Start - begin.From}
 	var err error
-	if w.Out, err = l.OpenOutputs(info.ID, l.Beginning(info.ID).Last.Seq, false); err != nil {
+	if w.Out, err = run.OpenOutputs(info.ID, run.Beginning(info.ID).Last.Seq, false); err != nil {
 		return err
 	}
 	defer w.Out.Close()
@@ -196,7 +196,7 @@ func (s *shell) endTyped(ctx context.Context, m terminal.Mark) error {
 }
 
 // commit commits and journals a step of the terminal.
-func (s *shell) commit(ctx context.Context, w *step.Work, o step.Outcome) (commit gitd.Hash, problem string, err error) {
+func (s *Shell) commit(ctx context.Context, w *step.Work, o step.Outcome) (commit gitd.Hash, problem string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	h, own, free, err := s.interject(ctx)
@@ -211,11 +211,11 @@ func (s *shell) commit(ctx context.Context, w *step.Work, o step.Outcome) (commi
 	s.setBase(h.At)
 	if own && s.behind(ctx) {
 		// Somebody pushed, or went back to an earlier commit. The shell waits at its prompt.
-		if err := s.l.x.syncShells(ctx, s.l.Target); err != nil {
+		if err := s.set.Sync(ctx, s.run.Target); err != nil {
 			return "", "", err
 		}
 	}
-	if done := s.l.Beginning(w.Info.ID).Done; done != nil {
+	if done := s.run.Beginning(w.Info.ID).Done; done != nil {
 		commit = done.Commit
 		if done.Reason != "" {
 			problem = done.Message
@@ -225,15 +225,15 @@ func (s *shell) commit(ctx context.Context, w *step.Work, o step.Outcome) (commi
 }
 
 // behind reports whether the work tree is not at the branch's tip.
-func (s *shell) behind(ctx context.Context) bool {
-	tip, err := s.l.Target.Tip(ctx)
-	return err == nil && tip != s.l.Target.At()
+func (s *Shell) behind(ctx context.Context) bool {
+	tip, err := s.run.Target.Tip(ctx)
+	return err == nil && tip != s.run.Target.At()
 }
 
 // interject waits until the terminal may commit. The head is at the commit that the work tree is at.
-func (s *shell) interject(ctx context.Context) (h *step.Head, own bool, free func(), err error) {
+func (s *Shell) interject(ctx context.Context) (h *step.Head, own bool, free func(), err error) {
 	// The turn may be long in coming. The executor's end ends the wait.
-	h, own, free, err = s.l.Target.Interject(s.l.x.ctx)
+	h, own, free, err = s.run.Target.Interject(s.set.Context)
 	if err != nil {
 		return nil, false, nil, err
 	}
@@ -248,7 +248,7 @@ func (s *shell) interject(ctx context.Context) (h *step.Head, own bool, free fun
 }
 
 // sweep ends scripts that an earlier process left in the container, once.
-func (s *shell) sweep(ctx context.Context) error {
+func (s *Shell) sweep(ctx context.Context) error {
 	h := s.connected()
 	if h == nil || s.swept.Load() {
 		return nil
@@ -269,7 +269,7 @@ func (s *shell) sweep(ctx context.Context) error {
 }
 
 // commitQuiet commits changes in the middle of a command, or between two.
-func (s *shell) commitQuiet(ctx context.Context) error {
+func (s *Shell) commitQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	h, _, free, err := s.interject(ctx)
@@ -277,24 +277,24 @@ func (s *shell) commitQuiet(ctx context.Context) error {
 		return err
 	}
 	defer free()
-	by, subject := s.Typist().Or(s.l.Initial.Asker), "Work in the terminal "+s.Name
+	by, subject := s.Typist().Or(s.run.Initial.Asker), "Work in the terminal "+s.Name
 	if s.typed.open != nil {
 		by, subject = s.typed.open.By, s.typed.open.Command+" (still at work)"
 	}
 	return s.commitHalfway(ctx, h, subject, by)
 }
 
-func (s *shell) commitHalfway(ctx context.Context, h *step.Head, subject string, by gitd.Person) error {
-	t := s.l.Target
+func (s *Shell) commitHalfway(ctx context.Context, h *step.Head, subject string, by gitd.Person) error {
+	t := s.run.Target
 	host := s.connected()
 	if host == nil {
 		return nil
 	}
-	w := &step.Work{Run: s.l.Run, Target: t, Host: host, Info: step.Info{ID: s.step}}
+	w := &step.Work{Run: s.run, Target: t, Host: host, Info: step.Info{ID: s.step}}
 	made, err := t.Commit(ctx, host, h.At, by, w.Halfway(subject), nil)
 	var u *worktree.Uncommitted
 	if errors.As(err, &u) {
-		s.l.Note(s.step, s.l.x.Secrets.String(u.Error()))
+		s.run.Note(s.step, s.set.Secrets.String(u.Error()))
 		return w.KeepLeft(ctx, u.Left)
 	}
 	if err != nil {
@@ -307,19 +307,19 @@ func (s *shell) commitHalfway(ctx context.Context, h *step.Head, subject string,
 
 // keep commits the changes of the terminal if the work tree is about to be brought to another commit. The caller has
 // the turn.
-func (s *shell) keep(ctx context.Context) error {
+func (s *Shell) keep(ctx context.Context) error {
 	if s.connected() == nil || !s.behind(ctx) {
 		return nil
 	}
 	if err := s.sweep(ctx); err != nil {
 		return err
 	}
-	return s.commitHalfway(ctx, &step.Head{At: s.at()}, "Work in the terminal "+s.Name, s.Typist().Or(s.l.Initial.Asker))
+	return s.commitHalfway(ctx, &step.Head{At: s.at()}, "Work in the terminal "+s.Name, s.Typist().Or(s.run.Initial.Asker))
 }
 
 // finish commits and journals the end of the program.
-func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
-	l := s.l
+func (s *Shell) finish(ctx context.Context, exit containers.Exit) error {
+	run := s.run
 	end := s.Next()
 	if open := s.typed.open; open != nil {
 		// The shell ended in the middle of a command, which may be its own exit.
@@ -327,11 +327,11 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 			return err
 		}
 	}
-	info := step.Info{ID: s.step, Kind: string(record.KindTerminal), Command: l.Initial.Command}
-	w := &step.Work{Run: l.Run, Target: l.Target, Host: s.lease.Host, Image: s.lease.Container.Image, Info: info, ID: s.id,
-		By: s.Typist().Or(l.Initial.Asker)}
+	info := step.Info{ID: s.step, Kind: string(record.KindTerminal), Command: run.Initial.Command}
+	w := &step.Work{Run: run, Target: run.Target, Host: s.lease.Host, Image: s.lease.Container.Image, Info: info, ID: s.id,
+		By: s.Typist().Or(run.Initial.Asker)}
 	var err error
-	if w.Out, err = l.OpenOutputs(info.ID, l.Beginning(s.step).Last.Seq, false); err != nil {
+	if w.Out, err = run.OpenOutputs(info.ID, run.Beginning(s.step).Last.Seq, false); err != nil {
 		return err
 	}
 	defer w.Out.Close()
@@ -343,11 +343,11 @@ func (s *shell) finish(ctx context.Context, exit containers.Exit) error {
 	if err != nil {
 		return err
 	}
-	l.Change(func(r *record.Run) { r.Exit = &exit.Code })
-	s.Announce(terminal.Done{Command: l.Initial.Command, Exit: exit.Code, Commit: string(commit), Offset: end,
+	run.Change(func(r *record.Run) { r.Exit = &exit.Code })
+	s.Announce(terminal.Done{Command: run.Initial.Command, Exit: exit.Code, Commit: string(commit), Offset: end,
 		Problem: problem})
-	if l.Initial.Terminal.Command != nil && (exit.Code != 0 || exit.Reason != "") && exit.Reason != containers.ReasonKilled {
-		return step.Fail(l.ReasonOfStep(s.step, record.ReasonCommandFailed),
+	if run.Initial.Terminal.Command != nil && (exit.Code != 0 || exit.Reason != "") && exit.Reason != containers.ReasonKilled {
+		return step.Fail(run.ReasonOfStep(s.step, record.ReasonCommandFailed),
 			fmt.Sprintf("the command ended with %d", exit.Code))
 	}
 	return nil
