@@ -80,6 +80,7 @@ var inside = map[string][]string{
 	"executor/archive": {"executor/addition", "executor/attachment", "executor/live", "executor/record",
 		"executor/seal", "executor/store", "executor/worktree", "gitd", "tasks/browser", "tasks/workflow"},
 	"executor/backup":        {"executor/record", "gitd", "gitd/gitcmd"},
+	"executor/anchor":        {"gitd"},
 	"executor/bisect":        {"gitd"},
 	"executor/provenance":    {"executor/record", "gitd"},
 	"executor/export":        {"executor/record", "executor/seal", "executor/store", "gitd"},

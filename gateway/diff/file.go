@@ -1,6 +1,10 @@
 package diff
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ramus-dev/ramus/internal/align"
+)
 
 // File is the difference of one file.
 type File struct {
@@ -34,9 +38,9 @@ func (h Hunk) Section() string {
 
 // The signs of lines.
 const (
-	Same    = " "
-	Deleted = "-"
-	Added   = "+"
+	Same    = align.Same
+	Deleted = align.Deleted
+	Added   = align.Added
 )
 
 // Line is a line with its sign.

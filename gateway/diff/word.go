@@ -3,6 +3,8 @@ package diff
 import (
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/internal/align"
 )
 
 // Bounds of the comparison of two lines by words.
@@ -20,7 +22,7 @@ func Words(before, after string) (old, fresh []Span) {
 		return nil, nil
 	}
 	a, b := splitWords(before), splitWords(after)
-	signs := align(a, b, maxWordCells)
+	signs := align.Signs(a, b, maxWordCells)
 	i, j, atOld, atNew, common := 0, 0, 0, 0, 0
 	for _, sign := range signs {
 		switch sign {
