@@ -54,7 +54,7 @@ func Carry(before, after []string, from, to int) Place {
 	if whole {
 		p := Place{State: Moved, From: at + 1, To: at + last - first + 1}
 		switch {
-		case !fits(a, b, first, last, at, Around):
+		case !fits(a, b, first, last, at, Around, Around):
 			p.State, p.Exact = Changed, true
 		case !isOnly(a, b, first, last, at):
 			return Place{State: Gone}
@@ -111,28 +111,37 @@ func carryMoved(a, b []int32, first, last int) Place {
 		return Place{State: Gone} // it is not known, or is not there as a whole
 	}
 	at := index(b, block, 0) + first - start
+	if !isOnly(a, b, first, last, at) {
+		return Place{State: Gone}
+	}
 	return Place{State: Moved, From: at + 1, To: at + last - first + 1}
 }
 
 // fits reports whether the lines around a block are the same in both texts, and as many.
-func fits(a, b []int32, first, last, at, around int) bool {
-	start, end := max(0, first-around), min(len(a), last+1+around)
+func fits(a, b []int32, first, last, at, before, after int) bool {
+	start, end := max(0, first-before), min(len(a), last+1+after)
 	low, high := at-(first-start), at+end-first
-	if low < 0 || high > len(b) || first-around < 0 && low != 0 || last+1+around > len(a) && high != len(b) {
+	if low < 0 || high > len(b) || first-before < 0 && low != 0 || last+1+after > len(a) && high != len(b) {
 		return false
 	}
 	return slices.Equal(a[start:end], b[low:high])
 }
 
-// isOnly reports whether a block cannot be confused with another one. It widens the block until neither text has it twice.
+// isOnly reports whether a block cannot be confused with another one, by the lines before it as well as by those after it. A copy whose one
+// side was edited since then is such another one.
 func isOnly(a, b []int32, first, last, at int) bool {
-	for around := Around; around <= maxWindow; around *= 2 {
-		if !fits(a, b, first, last, at, around) {
+	return isOnlyWith(a, b, first, last, at, 1, 0) && isOnlyWith(a, b, first, last, at, 0, 1)
+}
+
+// isOnlyWith widens the block, by lines before or after it, until neither text has it twice.
+func isOnlyWith(a, b []int32, first, last, at, before, after int) bool {
+	for n := Around; n <= maxWindow; n *= 2 {
+		if !fits(a, b, first, last, at, before*n, after*n) {
 			return false
 		}
-		start, end := max(0, first-around), min(len(a), last+1+around)
+		start, end := max(0, first-before*n), min(len(a), last+1+after*n)
 		// The beginning and the end of a file are as good as a line that is there once.
-		if start == 0 || end == len(a) {
+		if before > 0 && start == 0 || after > 0 && end == len(a) {
 			return true
 		}
 		if block := a[start:end]; count(a, block) == 1 && count(b, block) == 1 {
