@@ -45,8 +45,36 @@ func Terminal(output string) template.HTML {
 			output = output[1:]
 		}
 	}
-	output = strings.ReplaceAll(output, "\r\n", "\n")
 	var p printer
+	p.print(strings.ReplaceAll(output, "\r\n", "\n"))
+	return template.HTML(p.html())
+}
+
+// Lines returns lines of an output as HTML, each as Terminal does. A look that a line sets goes on in the next ones. After most elements
+// the rest has no looks.
+func Lines(lines []string, most int) []template.HTML {
+	list := make([]template.HTML, 0, len(lines))
+	var p printer
+	for _, line := range lines {
+		p.pieces, p.line = p.pieces[:0], 0
+		p.print(strings.TrimRight(line, "\r"))
+		if most <= 0 {
+			for i := range p.pieces {
+				p.pieces[i].look = look{}
+			}
+		}
+		for _, piece := range p.pieces {
+			if piece.look != (look{}) {
+				most--
+			}
+		}
+		list = append(list, template.HTML(p.html()))
+	}
+	return list
+}
+
+// print takes a part of an output, which has no sequence that another part ends.
+func (p *printer) print(output string) {
 	for output != "" {
 		at := strings.IndexAny(output, "\x1b\u009b\r\b")
 		if at < 0 {
@@ -70,7 +98,6 @@ func Terminal(output string) template.HTML {
 			output = output[n:]
 		}
 	}
-	return template.HTML(p.html())
 }
 
 // printer collects pieces of text with their looks.

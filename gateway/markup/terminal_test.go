@@ -4,6 +4,7 @@ import (
 	"html"
 	"html/template"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,6 +41,15 @@ func TestTerminal(t *testing.T) {
 	}
 	if got := Terminal(strings.Repeat("é", maxTerminal)); len(got) != maxTerminal {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// TestLines has looks go on in later lines, and bounds the elements.
+func TestLines(t *testing.T) {
+	got := Lines([]string{"a\x1b[31mb", "10%\rc\r", "", "\x1b[0md", "\x1b[1me", "\x1b[1mf"}, 3)
+	want := []template.HTML{`a<span class="f1">b</span>`, `<span class="f1">c</span>`, "", "d", `<span class="bo">e</span>`, "f"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 

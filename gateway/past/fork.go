@@ -18,10 +18,12 @@ type Fork struct {
 	Of   string `json:"of"`
 	Name string `json:"name,omitempty"` // of the new caller; drawn if empty
 	// Prompt is for the agent that works first. Without it the new caller only opens.
-	Prompt string      `json:"prompt,omitempty"`
-	Agent  string      `json:"agent,omitempty"` // that works first; the usual one if empty
-	Dry    bool        `json:"dry,omitempty"`   // answer with the plan alone
-	Asker  gitd.Person `json:"asker,omitzero"`
+	Prompt string `json:"prompt,omitempty"`
+	Agent  string `json:"agent,omitempty"` // that works first; the usual one if empty
+	// Command is run first. It goes without Prompt.
+	Command *record.Command `json:"command,omitempty"`
+	Dry     bool            `json:"dry,omitempty"` // answer with the plan alone
+	Asker   gitd.Person     `json:"asker,omitzero"`
 }
 
 // Forked is the answer. The fields of the new caller are empty in a plan without a name.
@@ -78,8 +80,12 @@ func (api *API) Fork(ctx context.Context, who route.Who, q Fork) (Forked, error)
 		r.Caller, f.Caller, f.Branch = caller, caller.String(), caller.Branch()
 	}
 	switch prompt := strings.TrimSpace(q.Prompt); {
+	case prompt != "" && q.Command != nil:
+		return f, route.NewProblem(route.KindInvalid, "a prompt or a command comes first, and not both")
 	case prompt != "":
 		r.Agent = &record.AgentCall{Name: q.Agent, Prompt: prompt}
+	case q.Command != nil && q.Agent == "":
+		r.Command = q.Command
 	case q.Agent != "":
 		return f, route.NewProblem(route.KindInvalid, "the prompt for %.100s is missing", q.Agent)
 	default:

@@ -44,17 +44,26 @@ type Line struct {
 }
 
 // Timelines reads timelines. It is safe for concurrent use.
-type Timelines struct{ Journals Journals }
+type Timelines struct {
+	Journals Journals
+	// Memory makes overviews fast. Nil means none.
+	Memory *Memory
+}
 
-// Read returns a part of the timeline of a caller. It leaves out the runs that who does not see. Returns a problem if the window names a
-// tick that does not exist.
-func (l *Timelines) Read(ctx context.Context, who route.Who, caller record.Caller, w Window) (Line, error) {
-	var runs []record.Run
+// runs returns the runs of a caller that have ticks which who sees.
+func (l *Timelines) runs(who route.Who, caller record.Caller) (runs []record.Run) {
 	for _, r := range l.Journals.OfCaller(caller) {
 		if !r.Passive() && who.SeesRun(r) {
 			runs = append(runs, r)
 		}
 	}
+	return runs
+}
+
+// Read returns a part of the timeline of a caller. It leaves out the runs that who does not see. Returns a problem if the window names a
+// tick that does not exist.
+func (l *Timelines) Read(ctx context.Context, who route.Who, caller record.Caller, w Window) (Line, error) {
+	runs := l.runs(who, caller)
 	most := w.Ticks
 	if most == 0 {
 		most = defaultTicks

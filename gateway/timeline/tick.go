@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -46,11 +47,20 @@ type Tick struct {
 	// CostMicros is in millionths of the unit of the configured prices. It is 0 if no price is known.
 	CostMicros int64 `json:"cost_micros,omitempty"`
 	Tokens     int64 `json:"tokens,omitempty"`
-	// Pictures are names of files of the run, which `GET /api/runs/RUN/artifacts/NAME` returns.
+	// Pictures are names of files of the run's evidence.
 	Pictures []string `json:"pictures,omitempty"`
 	// Reused names the check whose result this one has. Nothing ran.
 	Reused *record.Reused `json:"reused,omitempty"`
+
+	prompt string // all of Prompt
+	cut    bool   // Command is not whole
 }
+
+// Cut reports whether Command is only the begin of the command.
+func (t *Tick) Cut() bool { return t.cut }
+
+// WholePrompt returns the words that the turn began with, also if they are longer than Prompt.
+func (t *Tick) WholePrompt() string { return t.prompt }
 
 // Over reports whether the tick has ended.
 func (t *Tick) Over() bool { return t.Head != "" || t.OK != nil }
@@ -122,12 +132,12 @@ func (f *fold) begin(e record.Event) {
 		return // a server that was restarted goes on with it
 	}
 	t := &Tick{ID: fmt.Sprintf("%s/%d", f.run.ID, e.Seq), Run: f.run.Name(), Step: e.Step, Kind: e.Kind,
-		Command: text.Clip(e.Command, maxText), Task: e.Task, By: f.run.Asker, Began: e.Time, Parent: e.Parent}
+		Command: text.Clip(e.Command, maxText), cut: len(e.Command) > maxText, Task: e.Task, By: f.run.Asker, Began: e.Time, Parent: e.Parent}
 	if f.run.Agent != nil && e.Kind == string(record.KindAgent) {
 		t.Agent = f.run.Agent.Name
 		if heard := min(max(f.queue.Heard, 1), len(f.queue.Prompts)); heard > f.heard {
 			p := f.queue.Prompts[heard-1]
-			t.Prompt, f.heard = text.Clip(p.Text, maxText), heard
+			t.prompt, t.Prompt, f.heard = p.Text, text.Clip(p.Text, maxText), heard
 			if p.By != (gitd.Person{}) {
 				t.By = p.By
 			}
@@ -173,7 +183,7 @@ func pictures(data json.RawMessage) (names []string) {
 	_ = json.Unmarshal(data, &check)
 	for _, v := range check.Views {
 		if v.Screenshot != "" {
-			names = append(names, v.Screenshot)
+			names = append(names, render.BrowserFiles+v.Screenshot)
 		}
 	}
 	return names

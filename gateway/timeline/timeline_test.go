@@ -127,6 +127,57 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestOverview lists 5,000 ticks as Read does, with their lanes, and reads the journal of a run that has ended once.
+func TestOverview(t *testing.T) {
+	j := &journals{}
+	for len(j.runs) < 1000 {
+		n := len(j.runs)
+		j.add(t, 5, func() gitd.Hash { return []gitd.Hash{"", "a"}[n%2] })
+		r := &j.runs[n]
+		if r.State = record.StateComplete; n == 500 {
+			r.Kind, r.Agent, r.State = record.KindAgent, &record.AgentCall{Name: "coder", Prompt: "words"}, record.StateRunning
+			j.events[r.Name()][0].Kind = string(record.KindAgent)
+		}
+	}
+	lines := &Timelines{Journals: j, Memory: &Memory{}}
+	read := func() Overview {
+		t.Helper()
+		j.reads = 0
+		o, err := lines.Overview(t.Context(), ada, j.runs[0].Caller)
+		if err != nil || len(o) != 5000 {
+			t.Fatalf("%d ticks: %v", len(o), err)
+		}
+		return o
+	}
+	o := read()
+	if got, want := fmt.Sprint(o.Lanes()), "[0 2500 2505]"; got != want {
+		t.Errorf("lanes begin at %s, want %s", got, want)
+	}
+	if got := o.States()[:10]; got != "fssfsfccfc" {
+		t.Errorf("the states are %s", got)
+	}
+	for _, x := range [][3]int{{0, -1, 0}, {2499, -1, 0}, {2500, -1, 0}, {2503, -1, 2500}, {2505, -1, 2500}, {0, 1, 2500}, {2500, 1, 2505}, {2505, 1, 4999}} {
+		if got := o.Lane(x[0], x[1]); got != x[2] {
+			t.Errorf("from %d by %d is %d, want %d", x[0], x[1], got, x[2])
+		}
+	}
+	l, err := lines.Read(t.Context(), ada, j.runs[0].Caller, Window{At: o[2600].ID, Ticks: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, tick := range l.Ticks {
+		if m := o[2600-l.At+i]; m.ID != tick.ID || m.State != tick.State() || m.Commit != "" != tick.Changed {
+			t.Errorf("%+v is %+v", m, tick)
+		}
+	}
+	if read(); j.reads != 1 {
+		t.Errorf("%d journals were read again, want that of the run which goes on", j.reads)
+	}
+	if o, err := lines.Overview(t.Context(), eve, j.runs[0].Caller); err != nil || len(o) != 0 {
+		t.Errorf("others see %d ticks: %v", len(o), err)
+	}
+}
+
 // TestRefusals asks for ticks that do not exist and for those of others.
 func TestRefusals(t *testing.T) {
 	j := &journals{}
@@ -176,7 +227,7 @@ func TestTurn(t *testing.T) {
 	}
 	got := ticks[0]
 	if got.ID != "r/2" || got.Prompt != "round it" || got.Agent != "coder" || got.By.Name != "Ada" || got.CostMicros != 7 ||
-		got.Tokens != 5 || strings.Join(got.Pictures, " ") != "a.png" || got.Parent != "a" || got.Head != "b" || !got.Changed ||
+		got.Tokens != 5 || strings.Join(got.Pictures, " ") != "artifacts/browser/a.png" || got.Parent != "a" || got.Head != "b" || !got.Changed ||
 		!got.Failed() || got.Stdout.Bytes != 3 || got.Stdout.Tail != "" {
 		t.Errorf("the tick is %+v", got)
 	}

@@ -95,8 +95,13 @@ func (api *API) commandRow(ctx context.Context, r record.Run) (commandRow, error
 	return row, nil
 }
 
-// tail returns the end of the output of a command that is at work.
+// tail returns the end of the output of a command as clean text.
 func (api *API) tail(ctx context.Context, run, step, stream string) string {
+	return render.Clean(api.output(ctx, run, step, stream))
+}
+
+// output returns the end of the output of a command as it is.
+func (api *API) output(ctx context.Context, run, step, stream string) string {
 	out, err := api.Executor.Output(ctx, run, step, stream)
 	if err != nil {
 		return "" // the command has only just begun, or has ended meanwhile
@@ -106,7 +111,7 @@ func (api *API) tail(ctx context.Context, run, step, stream string) string {
 		_, _ = f.Seek(-maxTail, io.SeekEnd) // a shorter output is read from its beginning
 	}
 	b, _ := io.ReadAll(io.LimitReader(out, maxTail))
-	return render.Clean(string(b))
+	return string(b)
 }
 
 // previewPane links to the ports of a workspace.

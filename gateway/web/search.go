@@ -9,6 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/search"
+	"github.com/ramus-dev/ramus/executor/trial"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -21,6 +22,13 @@ type Past interface {
 	Search(ctx context.Context, who route.Who, q past.Search) (search.Answer, error)
 	// Why explains lines of a file.
 	Why(ctx context.Context, who route.Who, w past.Why) (provenance.Answer, error)
+	// Fork begins a new caller at a step or a commit of another one, and Restart a workflow at a step.
+	Fork(ctx context.Context, who route.Who, q past.Fork) (past.Forked, error)
+	Restart(ctx context.Context, who route.Who, of record.Run, q past.Restart) (record.Run, error)
+	// Pick brings steps of a run to a branch.
+	Pick(ctx context.Context, who route.Who, r record.Run, p past.Pick) (past.Changed, error)
+	// Bisect searches for the first bad commit.
+	Bisect(ctx context.Context, who route.Who, b past.Bisect, tell func(trial.Progress)) (past.BisectFound, error)
 }
 
 // shownWorkspaces is how many workspaces with the words in their names the page of a search has.

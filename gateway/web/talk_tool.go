@@ -156,7 +156,7 @@ func (m *talkMaker) pictures(r record.Run, e *conversation.Entry) (list []talkFi
 		if v.Screenshot == "" || len(list) == maxBodies {
 			continue
 		}
-		href := m.api.Address + m.api.Evidence.Links.SignUntil(links.FilePath(r, v.Screenshot), m.api.linksUntil())
+		href := m.api.Address + m.api.Evidence.Links.SignUntil(links.FilePath(r, render.BrowserFiles+v.Screenshot), m.api.linksUntil())
 		list = append(list, talkFile{Name: render.OneLine(e.Text+", "+v.Viewport.Name, 120), Href: href + "&view=1", Picture: true})
 	}
 	return list

@@ -6,8 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
+	"io"
 	"net/url"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,103 +20,271 @@ import (
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/files"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/live"
+	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/timeline"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // Limits of the page of a timeline.
 const (
 	shownTicks    = 41
+	shownPictures = 11      // of the film strip
 	maxTickDiff   = 1 << 20 // bytes
+	maxTickLines  = 400     // of the diff
+	maxTickFiles  = 200     // of a folder
 	tickDiffTime  = 5 * time.Second
 	maxDiffedFile = 100
+)
+
+// The commits that the files of a tick are compared with.
+const (
+	versusBefore = ""
+	versusBase   = "base"
+	versusPin    = "pin"
 )
 
 // timelineData is the data of the page of a timeline. All texts are clean.
 type timelineData struct {
 	Workspace workspace.Workspace
 	Path      string // of the workspace
-	Ticks     []tickRow
-	// Before and After are links to the ticks next to the shown one, and Older and Newer to those next to the list. Empty means none.
-	Before, After, Older, Newer string
-	Now                         *tickShown
-	MayChange                   bool
+	// Place is the place of the shown tick among all, from 1. States has a letter for each tick, and Starts the places of the first ticks of
+	// lanes, from 0.
+	Place, Total   int
+	States, Starts string
+	// The links lead to other ticks. Empty means none.
+	First, LaneBefore, Before, After, LaneAfter, Last string
+	Older, Newer                                      string
+	Film                                              []filmRow
+	Lanes                                             []laneRows
+	Now                                               *tickShown
+	Pin                                               *pinned // nil means none
+	Versus                                            string
+	MayChange                                         bool
+	Agents                                            []string
+
+	query url.Values // of the links to other ticks
+}
+
+// filmRow is a picture of the film strip.
+type filmRow struct {
+	Path, Picture, Name string
+	Current             bool
+}
+
+// laneRows are the ticks of one prompt, or of commands between prompts.
+type laneRows struct {
+	Text string // the prompt; empty if there is none
+	Rows []tickRow
+}
+
+// pinned is the tick that others are compared with.
+type pinned struct {
+	ID     string
+	Place  int
+	Path   string // of the tick itself
+	Unpin  string
+	commit gitd.Hash
 }
 
 // tickRow is a tick in the list.
 type tickRow struct {
-	Path, Text, By, Mark, Class, State string
-	When                               time.Time
-	Current                            bool
+	Path, Text, By, Shape, Class, State string
+	When                                time.Time
+	Current                             bool
 }
 
 // tickShown is the tick that is shown.
 type tickShown struct {
 	tickRow
-	Kind, Prompt, Message, Took, Cost string
-	RunPath, Run, Step                string
-	Verdict                           *Badge
-	Parent, Commit                    gitd.Hash
-	Changed                           bool
+	ID, Kind, Prompt, Message, Took, Cost, Spent string
+	RunPath, Run, Step                           string
+	Verdict                                      *Badge
+	Parent, Commit                               gitd.Hash
+	Changed                                      bool
 	// Fork begins a workspace after the tick, and Again before it. Review shows its changes.
 	Fork, Again, Review string
-	Outputs             []tickOutput
-	Pictures            []tickPicture
-	Diff                []evidence.DiffPart
-	DiffNote            string
-	Crumbs              []fileRow
-	Files               []fileRow
-	FilesNote           string
+	// Restart says what the button of that name does. Empty means that the tick cannot be run again.
+	Restart string
+	// Picked is the branch that may take the tick alone. Empty means that none can.
+	Picked    string
+	Clone     string // a line for a terminal
+	Outputs   []tickOutput
+	Pictures  []tickPicture
+	Versus    []versusLink
+	PinPath   string // pins the tick
+	From      gitd.Hash
+	Diff      []evidence.DiffPart
+	DiffNote  string
+	Crumbs    []fileRow
+	Files     []fileRow
+	FilesNote string
 }
 
 type (
-	tickOutput  struct{ Name, Note, Text string }
+	tickOutput struct {
+		Name, Note, Path string
+		HTML             template.HTML
+	}
 	tickPicture struct{ Href, Name string }
+	versusLink  struct {
+		Path, Text string
+		Current    bool
+	}
 )
 
-// timelinePage shows the commands of a workspace, and one of them with its files. The parameter at is the id of the tick.
+// timelines reads the ticks of workspaces.
+func (api *API) timelines() *timeline.Timelines {
+	return &timeline.Timelines{Journals: api.Executor, Memory: &api.ticks}
+}
+
+// timelinePage shows the commands of a workspace, and one of them with its files. The parameter at is the id of the tick, and n its place from 1.
+// The parameter pin is the id of a tick to compare with, and vs what the files are compared with.
 func (api *API) timelinePage(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))
 	if err != nil {
 		return nil, err
 	}
-	lines := timeline.Timelines{Journals: api.Executor}
-	line, err := lines.Read(ctx, c.Who, s.Caller, timeline.Window{At: q.Get("at"), Ticks: shownTicks})
+	all, err := api.timelines().Overview(ctx, c.Who, s.Caller)
 	if err != nil {
 		return nil, err
 	}
-	d := &timelineData{Workspace: s, Path: workspacePath(s.ID), MayChange: c.Who.CheckChangeCaller(st) == nil}
-	p := &Page{Title: "Timeline of " + s.Name, Nav: "workspaces", Template: "timeline", Data: d}
+	api.visits.begin(record.Caller{}, api.watchVisits) // those of the server before
+	d := &timelineData{Workspace: s, Path: workspacePath(s.ID), MayChange: c.Who.CheckChangeCaller(st) == nil,
+		Total: len(all), Agents: api.Executor.AgentNames(), query: url.Values{}}
+	p := &Page{Title: "Timeline of " + s.Name, Nav: "workspaces", Template: "timeline", Data: d,
+		Topics: []string{live.CallerTopic(s.Caller)}}
+	at := q.Get("at")
+	if n := q.Get("n"); n != "" && at == "" {
+		place, err := strconv.Atoi(n)
+		if err != nil || place < 1 || len(all) == 0 {
+			return nil, route.NotFound("tick", n)
+		}
+		at = all[min(place, len(all))-1].ID
+	}
+	line, err := api.timelines().Read(ctx, c.Who, s.Caller, timeline.Window{At: at, Ticks: shownTicks})
+	if err != nil {
+		return nil, err
+	}
 	if line.At < 0 {
 		return p, nil
 	}
-	for i, t := range line.Ticks {
-		row := api.tickRow(s, t)
-		row.Current = i == line.At
-		d.Ticks = append(d.Ticks, row)
-	}
-	if line.At > 0 {
-		d.Before = d.Ticks[line.At-1].Path
-	}
-	if line.At+1 < len(d.Ticks) {
-		d.After = d.Ticks[line.At+1].Path
-	}
-	if line.Older {
-		d.Older = d.Ticks[0].Path
-	}
-	if line.Newer {
-		d.Newer = d.Ticks[len(d.Ticks)-1].Path
-	}
 	t := line.Ticks[line.At]
+	place := all.Find(t.ID)
+	if place < 0 {
+		return nil, route.NotFound("tick", t.ID) // its run was removed meanwhile
+	}
+	if err := api.setPin(ctx, c.Who, d, all, q.Get("pin")); err != nil {
+		return nil, err
+	}
+	d.setVersus(q.Get("vs"))
+	p.Follow = d.tickPath(t.ID)
+	d.setPlaces(all, place)
+	d.setLanes(line)
+	api.setFilm(d, all, place)
 	if !t.Over() {
 		p.Refresh = 10
 	}
-	d.Now = &tickShown{tickRow: d.Ticks[line.At]}
-	return p, api.showTick(c, d.Now, s, t, strings.Trim(q.Get("path"), "/"))
+	d.Now = &tickShown{tickRow: d.rowOf(t), ID: t.ID}
+	return p, api.showTick(c, d, t, strings.Trim(q.Get("path"), "/"))
+}
+
+// setPin sets the tick to compare with.
+func (api *API) setPin(ctx context.Context, who route.Who, d *timelineData, all timeline.Overview, id string) error {
+	if id == "" {
+		return nil
+	}
+	line, err := api.timelines().Read(ctx, who, d.Workspace.Caller, timeline.Window{At: id, Ticks: 1})
+	if err != nil {
+		return err
+	}
+	d.Pin = &pinned{ID: id, Place: all.Find(id) + 1, Path: tickPath(d.Workspace, id), commit: line.Ticks[line.At].Commit()}
+	d.query.Set("pin", id)
+	return nil
+}
+
+// setVersus sets what the files of ticks are compared with. With a pinned tick that is the usual choice.
+func (d *timelineData) setVersus(chosen string) {
+	switch {
+	case chosen == versusBase:
+		d.Versus = versusBase
+		d.query.Set("vs", versusBase)
+	case chosen == "before" || d.Pin == nil:
+		d.Versus = versusBefore
+		if d.Pin != nil {
+			d.query.Set("vs", "before")
+		}
+	default:
+		d.Versus = versusPin
+	}
+}
+
+// setPlaces sets the place of the shown tick, and the links to others.
+func (d *timelineData) setPlaces(all timeline.Overview, place int) {
+	d.Place, d.States = place+1, all.States()
+	var starts []string
+	for _, n := range all.Lanes() {
+		starts = append(starts, strconv.Itoa(n))
+	}
+	d.Starts = strings.Join(starts, " ")
+	to := func(n int) string { return d.tickPath(all[n].ID) }
+	if place > 0 {
+		d.First, d.Before, d.LaneBefore = to(0), to(place-1), to(all.Lane(place, -1))
+	}
+	if place+1 < len(all) {
+		d.Last, d.After, d.LaneAfter = to(len(all)-1), to(place+1), to(all.Lane(place, 1))
+	}
+}
+
+// setLanes sets the list of the ticks around the shown one.
+func (d *timelineData) setLanes(line timeline.Line) {
+	for i, t := range line.Ticks {
+		row := d.rowOf(t)
+		row.Current = i == line.At
+		if text := render.OneLine(render.Clean(t.Prompt), 300); len(d.Lanes) == 0 || text != "" ||
+			t.Run != line.Ticks[i-1].Run && d.Lanes[len(d.Lanes)-1].Text != "" {
+			d.Lanes = append(d.Lanes, laneRows{Text: text})
+		}
+		last := &d.Lanes[len(d.Lanes)-1]
+		last.Rows = append(last.Rows, row)
+	}
+	if line.Older {
+		d.Older = d.tickPath(line.Ticks[0].ID)
+	}
+	if line.Newer {
+		d.Newer = d.tickPath(line.Ticks[len(line.Ticks)-1].ID)
+	}
+}
+
+// setFilm sets the pictures around the shown tick.
+func (api *API) setFilm(d *timelineData, all timeline.Overview, place int) {
+	var with []int
+	for i, m := range all {
+		if m.Picture != "" {
+			with = append(with, i)
+		}
+	}
+	at, _ := slices.BinarySearch(with, place)
+	from := max(0, min(at-shownPictures/2, len(with)-shownPictures))
+	for _, i := range with[from:min(len(with), from+shownPictures)] {
+		id, _, _ := strings.Cut(all[i].ID, "/")
+		r, ok := api.Executor.Find(d.Workspace.Caller, id)
+		if !ok || !r.Ended() {
+			continue // its files are not kept yet
+		}
+		d.Film = append(d.Film, filmRow{Path: d.tickPath(all[i].ID), Picture: api.pictureHref(r, all[i].Picture),
+			Name: fmt.Sprintf("Command %d", i+1), Current: i == place})
+	}
+}
+
+// pictureHref returns the link to a picture of a run.
+func (api *API) pictureHref(r record.Run, name string) string {
+	return api.Address + api.Evidence.Links.SignUntil(links.FilePath(r, name), api.linksUntil())
 }
 
 // tickPath returns the path of the page of a tick.
@@ -120,18 +292,38 @@ func tickPath(s workspace.Workspace, id string) string {
 	return workspacePath(s.ID) + "/timeline?" + url.Values{"at": {id}}.Encode()
 }
 
-func (api *API) tickRow(s workspace.Workspace, t *timeline.Tick) tickRow {
-	row := tickRow{Path: tickPath(s, t.ID), By: cmp.Or(render.OneLine(t.Agent, 80), personName(t.By)), When: t.Began,
-		Text: render.OneLine(render.Clean(cmp.Or(t.Prompt, t.Command, t.Task, t.Step)), 200)}
-	switch {
-	case !t.Over():
-		row.Mark, row.Class, row.State = "…", "calm", "at work"
-	case t.Failed():
-		row.Mark, row.Class, row.State = "✗", "bad-text", "failed"
-	case t.Changed:
-		row.Mark, row.Class, row.State = "✓", "good", "changed files"
-	default:
-		row.Mark, row.Class, row.State = "·", "soft", "changed nothing"
+// tickPath returns the path of the page of a tick, with the comparison of this page.
+func (d *timelineData) tickPath(id string) string {
+	path := tickPath(d.Workspace, id)
+	if len(d.query) > 0 {
+		path += "&" + d.query.Encode()
+	}
+	return path
+}
+
+// Hidden returns the parameters that the form of the slider keeps.
+func (d *timelineData) Hidden() map[string]string {
+	kept := map[string]string{}
+	for name := range d.query {
+		kept[name] = d.query.Get(name)
+	}
+	return kept
+}
+
+// shapes are the marks of ticks, which differ in form as well as in colour.
+var shapes = map[timeline.State]tickRow{
+	timeline.Works:   {Shape: "works", Class: "calm", State: "at work"},
+	timeline.Failed:  {Shape: "failed", Class: "bad-text", State: "failed"},
+	timeline.Changed: {Shape: "changed", Class: "good", State: "changed files"},
+	timeline.Same:    {Shape: "same", Class: "soft", State: "changed nothing"},
+}
+
+func (d *timelineData) rowOf(t *timeline.Tick) tickRow {
+	row := shapes[t.State()]
+	row.Path, row.By, row.When = d.tickPath(t.ID), cmp.Or(render.OneLine(t.Agent, 80), personName(t.By)), t.Began
+	row.Text = render.OneLine(render.Clean(cmp.Or(t.Prompt, t.Command, t.Task, t.Step)), 200)
+	if t.State() == timeline.Failed && t.Changed {
+		row.State += ", changed files"
 	}
 	if t.Exit != nil && *t.Exit != 0 {
 		row.State += fmt.Sprintf(", exit %d", *t.Exit)
@@ -140,8 +332,8 @@ func (api *API) tickRow(s workspace.Workspace, t *timeline.Tick) tickRow {
 }
 
 // showTick fills in the tick that is shown.
-func (api *API) showTick(c *route.Call, d *tickShown, s workspace.Workspace, t *timeline.Tick, folder string) error {
-	ctx := c.R.Context()
+func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, folder string) error {
+	ctx, s, d := c.R.Context(), page.Workspace, page.Now
 	_, id, _ := strings.Cut(t.Run, "/")
 	d.Run, d.Step, d.RunPath = t.Run, t.Step, workspacePath(s.ID)+"/runs/"+url.PathEscape(id)
 	d.Kind, d.Prompt = render.OneLine(t.Kind, 80), render.ClipClean(t.Prompt, 4000)
@@ -155,25 +347,19 @@ func (api *API) showTick(c *route.Call, d *tickShown, s workspace.Workspace, t *
 	}
 	if d.Commit != "" {
 		d.Fork = from(d.Commit)
-	}
-	if t.Changed && t.Parent != "" && d.Commit != "" {
-		d.Review = changesPath(s, t.Parent, d.Commit)
+		if address := c.CloneURL(s.Repository); address != "" {
+			d.Clone = fmt.Sprintf("git clone %s %s && git -C %[2]s checkout %s", address, s.Name, d.Commit)
+		}
 	}
 	if t.Parent != "" {
 		d.Again = from(t.Parent)
 	}
-	if r, ok := api.Executor.Find(s.Caller, id); ok {
-		if r.Ended() {
-			if v := api.verdictOf(ctx, r); v != "" && v != record.VerdictNone {
-				b := verdictBadge(v)
-				d.Verdict = &b
-			}
-		}
-		for _, name := range t.Pictures {
-			d.Pictures = append(d.Pictures, tickPicture{
-				Href: api.Address + api.Evidence.Links.SignUntil(links.FilePath(r, name), api.linksUntil()),
-				Name: render.OneLine(path.Base(name), 200)})
-		}
+	if page.Pin == nil || page.Pin.ID != t.ID {
+		d.PinPath = tickPath(s, t.ID) + "&pin=" + url.QueryEscape(t.ID)
+	}
+	r, known := api.Executor.Find(s.Caller, id)
+	if known {
+		api.showRun(ctx, page, t, r)
 	}
 	for _, o := range []struct {
 		name   string
@@ -182,10 +368,10 @@ func (api *API) showTick(c *route.Call, d *tickShown, s workspace.Workspace, t *
 		if o.stream == nil && t.Over() {
 			continue
 		}
-		text := api.tail(ctx, t.Run, t.Step, o.name)
-		out := tickOutput{Name: o.name, Text: text}
+		text := api.output(ctx, t.Run, t.Step, o.name)
+		out := tickOutput{Name: o.name, HTML: markup.Terminal(text), Path: outputPath(r, t.Step, o.name, 0)}
 		if o.stream != nil && o.stream.Bytes > maxTail {
-			out.Note = "its end"
+			out.Note = "its end, of " + bytesize.Text(o.stream.Bytes)
 		}
 		if text != "" {
 			d.Outputs = append(d.Outputs, out)
@@ -195,10 +381,63 @@ func (api *API) showTick(c *route.Call, d *tickShown, s workspace.Workspace, t *
 	if err != nil {
 		return err
 	}
+	page.compare(t, r)
 	if err := showTickDiff(ctx, d, repo); err != nil {
 		return err
 	}
 	return showTickFiles(ctx, d, repo, folder)
+}
+
+// showRun fills in what the run of the shown tick has: its verdict, its cost so far, its pictures, and what may be done with it.
+func (api *API) showRun(ctx context.Context, page *timelineData, t *timeline.Tick, r record.Run) {
+	d := page.Now
+	if r.Ended() {
+		if v := api.verdictOf(ctx, r); v != "" && v != record.VerdictNone {
+			b := verdictBadge(v)
+			d.Verdict = &b
+		}
+		for _, name := range t.Pictures {
+			d.Pictures = append(d.Pictures, tickPicture{Href: api.pictureHref(r, name), Name: render.OneLine(path.Base(path.Dir(name)), 200)})
+		}
+		if t.Changed && len(r.With) == 0 {
+			d.Picked = r.Base
+		}
+	}
+	if r.Usage != nil && r.Usage.CostMicros > 0 {
+		d.Spent = cost(r.Usage.CostMicros)
+	}
+	d.Restart = restartText(t, r)
+}
+
+// compare sets the commits that the diff of the shown tick is about, and the links to other comparisons.
+func (d *timelineData) compare(t *timeline.Tick, r record.Run) {
+	now := d.Now
+	link := func(versus, text string) {
+		v := url.Values{"at": {t.ID}, "vs": {cmp.Or(versus, "before")}}
+		if d.Pin != nil {
+			v.Set("pin", d.Pin.ID)
+		}
+		now.Versus = append(now.Versus, versusLink{workspacePath(d.Workspace.ID) + "/timeline?" + v.Encode(), text, versus == d.Versus})
+	}
+	link(versusBefore, "the command before")
+	link(versusBase, "the base")
+	now.From = t.Parent
+	if d.Versus == versusBase {
+		now.From = r.BaseCommit
+	}
+	if d.Pin != nil {
+		link(versusPin, fmt.Sprintf("command %d, pinned", d.Pin.Place))
+		d.Pin.Unpin = tickPath(d.Workspace, t.ID)
+		if d.Versus == versusPin {
+			now.From = d.Pin.commit
+		}
+	}
+	if now.From == now.Commit {
+		now.From = ""
+	}
+	if now.From != "" && now.Commit != "" {
+		now.Review = changesPath(d.Workspace, now.From, now.Commit)
+	}
 }
 
 // limited keeps the beginning of a text.
@@ -216,13 +455,13 @@ func (w *limited) Write(b []byte) (int, error) {
 
 // showTickDiff fills in the lines that a tick changed.
 func showTickDiff(ctx context.Context, d *tickShown, repo *gitd.Repo) error {
-	if !d.Changed || d.Parent == "" {
+	if d.From == "" || d.Commit == "" {
 		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, tickDiffTime)
 	defer cancel()
 	var out limited
-	err := repo.Diff(within, string(d.Parent), string(d.Commit), gitd.DiffOptions{}, &out)
+	err := repo.Diff(within, string(d.From), string(d.Commit), gitd.DiffOptions{}, &out)
 	switch {
 	case errors.Is(err, gitd.ErrNotFound):
 		d.DiffNote = "The commits are gone."
@@ -233,15 +472,30 @@ func showTickDiff(ctx context.Context, d *tickShown, repo *gitd.Repo) error {
 	case err != nil:
 		return err
 	}
-	parts, whole, err := evidence.ReadDiff(&out)
-	if err != nil {
-		return err
+	if d.Diff, d.DiffNote, err = shortDiff(&out); err == nil && out.cut && d.DiffNote == "" {
+		d.DiffNote = diffIsCut
 	}
-	d.Diff = parts[:min(len(parts), maxDiffedFile)]
-	if !whole || out.cut || len(parts) > maxDiffedFile {
-		d.DiffNote = "There are more changes than a page can have."
+	return err
+}
+
+// diffIsCut is the note of a diff that is longer than a page can be.
+const diffIsCut = "There are more changes than this page has."
+
+// shortDiff reads the begin of a diff of git. The note is not empty if there is more.
+func shortDiff(r io.Reader) (list []evidence.DiffPart, note string, err error) {
+	parts, whole, err := evidence.ReadDiff(r)
+	list = parts[:min(len(parts), maxDiffedFile)]
+	cut, left := !whole || len(parts) > maxDiffedFile, maxTickLines
+	for i := range list {
+		lines := &list[i].Lines
+		cut = cut || len(*lines) > left
+		*lines = (*lines)[:min(len(*lines), left)]
+		left -= len(*lines)
 	}
-	return nil
+	if cut {
+		note = diffIsCut
+	}
+	return list, note, err
 }
 
 // showTickFiles fills in the files that a tick left in a folder.
@@ -268,10 +522,10 @@ func showTickFiles(ctx context.Context, d *tickShown, repo *gitd.Repo, folder st
 	case err != nil:
 		return err
 	}
-	if f.More || len(f.Entries) > maxFileRows {
+	if f.More || len(f.Entries) > maxTickFiles {
 		d.FilesNote = "There are more. Fork from here to see all of them."
 	}
-	for _, e := range f.Entries[:min(len(f.Entries), maxFileRows)] {
+	for _, e := range f.Entries[:min(len(f.Entries), maxTickFiles)] {
 		row := fileRowOf("", e)
 		if row.Href, row.Save = "", false; e.Kind == transfer.KindFolder {
 			row.Href = at(e.Path)
@@ -279,23 +533,4 @@ func showTickFiles(ctx context.Context, d *tickShown, repo *gitd.Repo, folder st
 		d.Files = append(d.Files, row)
 	}
 	return nil
-}
-
-// rollBack takes a workspace back to a commit of a tick.
-func (api *API) rollBack(c *route.Call) error {
-	if err := readForm(c); err != nil {
-		return err
-	}
-	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
-	if err != nil {
-		return err
-	}
-	to := formText(c, "to", 100)
-	if to == "" {
-		return route.NewProblem(route.KindInvalid, "the commit is missing")
-	}
-	if _, err := api.Executor.Rollback(c.R.Context(), s.Caller.String(), to, by(c)); err != nil {
-		return err
-	}
-	return api.see(c, workspacePath(s.ID))
 }

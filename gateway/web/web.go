@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/seen"
+	"github.com/ramus-dev/ramus/gateway/timeline"
 	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/workspace"
 	"github.com/ramus-dev/ramus/gitd"
@@ -93,6 +94,9 @@ type API struct {
 	verdicts verdicts
 	sizes    commitSizes
 	colours  colours
+	ticks    timeline.Memory
+	searches searches
+	visits   visits
 }
 
 // Budget bounds the use of models by one run. Fields that are zero do not bound it.
@@ -154,6 +158,7 @@ func (api *API) setUp() {
 				api.workspacePage},
 			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
 			{"/workspaces/{workspace}/timeline", "The commands of a workspace, and the files that each left", api.timelinePage},
+			{"/workspaces/{workspace}/timeline/searches/{search}", "A search for the first bad command of a workspace", api.bisectPage},
 			{"/workspaces/{workspace}/changes", "The files that a workspace changed, with their lines", api.changesPage},
 			{"/workspaces/{workspace}/runs/{run}/output", "A part of the output of a step, by the number of a line", api.outputPage},
 			{"/search", "Words in everything that was asked, run and printed", api.searchPage},
@@ -199,7 +204,7 @@ func (api *API) Routes() []route.Route {
 	form("/workspaces/{workspace}/delete", "Delete a workspace, by its page", api.deleteWorkspace)
 	form("/workspaces/{workspace}/privacy", "Make a workspace private or show it, by its page", api.setPrivacy)
 	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
-	form("/workspaces/{workspace}/timeline/rollback", "Take a workspace back to a commit of its own, by its timeline", api.rollBack)
+	form("/workspaces/{workspace}/timeline/{action}", "Go back, go on, run again, take or search from a command, by the timeline", api.timelineAction)
 	form("/workspaces/{workspace}/changes/{action}", "Mark changes as viewed or looked at, by their page", api.markChanges)
 	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
 	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
@@ -324,8 +329,12 @@ func readForm(c *route.Call) error {
 	return nil
 }
 
-// Close ends the imports that are in progress, and waits for their end.
+// Close ends the imports and searches that are in progress, and waits for their end.
 func (api *API) Close() {
 	api.imports.stop()
+	api.searches.stop()
+	api.visits.stop()
 	api.imports.work.Wait()
+	api.searches.work.Wait()
+	api.visits.work.Wait()
 }

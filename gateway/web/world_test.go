@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,8 @@ type world struct {
 	who    *route.Who
 	mux    *route.Mux
 	table  []route.Route
+	api    *web.API
+	later  atomic.Int64 // nanoseconds by which the clock of the pages is ahead
 }
 
 // open opens a world whose requests come from who.
@@ -89,11 +92,12 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now},
 		Files:    &files.API{Executor: x, Workspaces: places, Git: git},
 		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
+	w := &world{t: t, git: git, x: x, who: &who, api: api}
+	api.Now = func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
 	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
 	if change != nil {
 		change(api)
 	}
-	w := &world{t: t, git: git, x: x, who: &who}
 	mux := &route.Mux{Links: signer, Page: api.Problem}
 	w.mux, w.table = mux, append(api.Routes(), (&workspace.API{Workspaces: places}).Routes()...)
 	w.server = httptest.NewUnstartedServer(mux.Handler(w.table, w.who))

@@ -6,6 +6,7 @@ import './talk';
 import './upload';
 import './form';
 import './shell';
+import './later';
 import './tabs';
 import './session';
 import './notify';

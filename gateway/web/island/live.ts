@@ -194,18 +194,21 @@ async function pageAt(path: string): Promise<Document | undefined> {
   return answer.ok && !answer.redirected ? documentOf(await answer.text()) : undefined;
 }
 
-/** Turns this page into the page at path, which must have the same lists, and more in them. Calls change before it inserts elements. Returns
- * that page, or undefined if it cannot be loaded. */
-export async function moveTo(path: string, change: () => void): Promise<Document | undefined> {
-  const page = await pageAt(path);
+/** Turns this page into the page at path, which must have the same lists, and more in them. With all set, its elements replace those of this
+ * page. Calls change before it inserts elements. Returns that page, or undefined if it cannot be loaded. */
+export async function moveTo(path: string, change: () => void, all = false): Promise<Document | undefined> {
+  const page = await pageAt(path).catch(() => undefined);
   const fresh = page?.querySelector<HTMLElement>('[data-live-at]');
   if (!page || !fresh || !root) return undefined;
   flush();
   change();
-  take(page, false); // this page may be newer
   const before = at;
   at = root.dataset.liveAt = fresh.dataset.liveAt!;
-  history.replaceState(history.state, '', path);
+  if (all) {
+    document.title = page.title;
+    take(page, true);
+  } else take(page, false); // this page may be newer
+  history.replaceState(history.state, '', all ? at : path);
   subscribe(before);
   return page;
 }

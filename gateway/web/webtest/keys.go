@@ -25,6 +25,10 @@ var keys = map[string]key{
 	"ArrowDown":  {"ArrowDown", 40, ""},
 	"ArrowLeft":  {"ArrowLeft", 37, ""},
 	"ArrowRight": {"ArrowRight", 39, ""},
+	"Home":       {"Home", 36, ""},
+	"End":        {"End", 35, ""},
+	"PageUp":     {"PageUp", 33, ""},
+	"PageDown":   {"PageDown", 34, ""},
 }
 
 // keyOf returns a key by its name. A lower-case letter is its own name.

@@ -46,6 +46,7 @@ type entry struct {
 
 var entries = []entry{
 	{"island/app.ts", "app.js", ""},
+	{"island/past.ts", "past.js", ""},
 	{"island/term.ts", "term.js", "@xterm/xterm"},
 	{"style/app.css", "app.css", ""},
 	{"style/term.css", "term.css", "@xterm/xterm"},
