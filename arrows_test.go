@@ -163,7 +163,7 @@ var inside = map[string][]string{
 		"gateway/forge", "gateway/gate", "gateway/links", "gateway/lookup", "gateway/render", "gateway/retry",
 		"gateway/route", "gateway/slack", "gateway/ticket", "gitd"},
 	"gateway/evidence": {"executor", "executor/record", "executor/replay", "executor/store", "gateway/diff",
-		"gateway/links", "gateway/lookup", "gateway/page", "gateway/render", "gateway/route", "gitd"},
+		"gateway/links", "gateway/markup", "gateway/lookup", "gateway/page", "gateway/render", "gateway/route", "gitd"},
 	"gateway/export": {"executor", "executor/export", "executor/record", "gateway/links", "gateway/lookup",
 		"gateway/page", "gateway/route", "gateway/workspace", "gitd"},
 	"gateway/nodes":     {"executor/nodes", "executor/record", "gateway/route", "gateway/workspace"},

@@ -55,8 +55,10 @@ type (
 	changeRow struct {
 		Viewport, Changed, Note string
 		Picture                 *shotRow
-		Aria                    []diffText
-		AriaNote                string
+		// Before and After are the two pictures. They are nil if one of them is missing.
+		Before, After *shotRow
+		Aria          []diffText
+		AriaNote      string
 	}
 )
 
@@ -227,19 +229,22 @@ func compared(k record.BrowserComparison, views []record.BrowserView, link func(
 		if d.Note != "" {
 			change.Changed = ""
 		}
+		width, height := 3, 1
+		if at := slices.IndexFunc(views, func(v record.BrowserView) bool { return v.Viewport.Name == d.Viewport }); at >= 0 {
+			scale := max(views[at].Viewport.Scale, 1)
+			width = int(float64(views[at].Viewport.Width) * scale)
+			height = int(float64(views[at].Viewport.Height) * scale)
+		}
 		if file := link(d.Picture, false); file != "" {
 			change.Picture = &shotRow{Alt: "before, after, and what differs", File: file, View: link(d.Picture, true),
-				Class: "triptych", Width: 3, Height: 1}
-			at := slices.IndexFunc(views, func(v record.BrowserView) bool { return v.Viewport.Name == d.Viewport })
-			if at >= 0 {
-				scale := max(views[at].Viewport.Scale, 1)
-				change.Picture.Width = 3*int(float64(views[at].Viewport.Width)*scale) +
-					8 // the panels are separated by two lines
-				change.Picture.Height = int(float64(views[at].Viewport.Height) * scale)
-				if views[at].Viewport.Height > views[at].Viewport.Width {
-					change.Picture.Class = "triptych small"
-				}
+				Class: "triptych", Width: 3*width + 8, Height: height} // the panels are separated by two lines
+			if height > width {
+				change.Picture.Class = "triptych small"
 			}
+		}
+		if before, after := link(d.Before, false), link(d.After, false); before != "" && after != "" {
+			change.Before = &shotRow{Alt: "the page before", File: before, View: link(d.Before, true), Width: width, Height: height}
+			change.After = &shotRow{Alt: "the page after", File: after, View: link(d.After, true), Width: width, Height: height}
 		}
 		if d.Aria != "" {
 			change.AriaNote = "what assistive technology sees"

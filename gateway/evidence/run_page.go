@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"net/http"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/replay"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -60,6 +62,7 @@ type runPage struct {
 	Clone, Fetch, Now, Until string
 	Links                    []pageLink
 	Ports                    []pageLink // links to the open ports of its container
+	Costs                    *costChart // nil if nothing is known to have cost anything
 	Reload                   int        // seconds; 0 if the run has ended
 }
 
@@ -83,8 +86,14 @@ type (
 		Open, Over                                               bool
 		Streams                                                  []streamRow
 	}
-	streamRow struct{ Name, Note, Link, Tail string }
+	streamRow struct {
+		Name, Note, Link, Tail string
+		raw                    string // Tail as it was printed
+	}
 )
+
+// Printed returns the end of the stream with its colours.
+func (s streamRow) Printed() template.HTML { return markup.Terminal(s.raw) }
 
 // evidencePage shows the current state of a run, or its result if it has ended. It ignores unknown query parameters,
 // because mail and chat programs add some to links.
@@ -129,6 +138,7 @@ func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPa
 		}
 	}
 	steps := steps{api: api, call: c, run: r, kept: kept, by: map[string]*stepRow{}}
+	var costs costs
 	for e, err := range api.Executor.Events(c.R.Context(), r.Name(), 0, false) {
 		if err != nil {
 			return nil, err
@@ -137,7 +147,9 @@ func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPa
 			policy = &record.ManifestPolicy{Runner: e.Message, Reason: e.Reason}
 		}
 		steps.add(e)
+		costs.add(e)
 	}
+	p.Costs = costs.chart()
 	p.Steps, p.StepsNote = steps.rows(m == nil)
 	if m == nil {
 		p.Reload = pageReload
@@ -538,10 +550,11 @@ func (s *steps) stream(row *stepRow, name string, st *record.Stream, better stri
 	if st == nil || st.Bytes == 0 {
 		return
 	}
-	out := streamRow{Name: name, Tail: render.Clean(st.Tail)}
+	out := streamRow{Name: name, Tail: render.Clean(st.Tail), raw: st.Tail}
 	switch {
 	case better != "":
-		out.Tail = render.Clean(better[max(0, len(better)-pageLive):])
+		out.raw = better[max(0, len(better)-pageLive):]
+		out.Tail = render.Clean(out.raw)
 		out.Note = "as the task read it"
 		if len(better) > pageLive {
 			out.Note = "the end, " + out.Note
@@ -576,7 +589,7 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 		row.Mark, row.Class, row.End = "▸", "calm", "at work"
 		for name, stream := range map[string]string{"output": "stdout", "errors": "stderr"} {
 			if tail := s.api.liveTail(s.call, s.run, step, stream); tail != "" {
-				row.Streams = append(row.Streams, streamRow{Name: name, Tail: tail})
+				row.Streams = append(row.Streams, streamRow{Name: name, Tail: render.Clean(tail), raw: tail})
 			}
 		}
 		slices.SortFunc(row.Streams, func(a, b streamRow) int { return strings.Compare(b.Name, a.Name) })
@@ -584,7 +597,7 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 	return list, note
 }
 
-// liveTail returns the end of the output of the current command.
+// liveTail returns the end of the output of the current command as it is.
 func (api *API) liveTail(c *route.Call, r record.Run, step, stream string) string {
 	out, err := api.Executor.Output(c.R.Context(), r.Name(), step, stream)
 	if err != nil {
@@ -595,7 +608,7 @@ func (api *API) liveTail(c *route.Call, r record.Run, step, stream string) strin
 		_, _ = f.Seek(-pageLive, io.SeekEnd) // a shorter output is read from its beginning
 	}
 	b, _ := io.ReadAll(io.LimitReader(out, pageLive))
-	return render.Clean(string(b))
+	return string(b)
 }
 
 // viewPage is the data of the page of one file.

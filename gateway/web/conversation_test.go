@@ -42,6 +42,7 @@ func talker(t *testing.T, ask string) *world {
 		}
 	}, func(api *web.API) { api.Assets = built(t) })
 	w.repo("app")
+	w.shared = bin
 	return w
 }
 

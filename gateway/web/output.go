@@ -1,14 +1,14 @@
 package web
 
 import (
-	"bufio"
-	"errors"
+	"html/template"
 	"io"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
@@ -19,6 +19,8 @@ const (
 	linesBefore   = 50      // the shown line
 	maxShownLine  = 4 << 10 // bytes of one line
 	maxOutputLine = 1 << 40
+	maxColours    = 800 // elements of one part, other than lines
+	listedGroups  = 200
 )
 
 // outputData is the data of the page of an output. All texts are clean.
@@ -26,16 +28,30 @@ type outputData struct {
 	Run                       record.Run
 	Title, RunPath            string
 	Workspace, WorkspacePath  string
+	Path                      string // of the page, without parameters
 	Step, Stream, Other       string // Other is the path of the other stream
-	Lines                     []outputLine
+	StepName                  string // as it is
+	Blocks                    []outputBlock
+	From, To, Total           int64  // the numbers of the first and the last line that are shown, and of all lines
 	First, Before, Next, Last string // paths of other parts
+	Again                     string // the path of the part that begins with the last line, for an output that grows
 	Whole                     string // the path of all of it as a file
 	Working                   bool
+	Groups                    []foundIn
+	Query                     string
+	Found                     []foundIn
+	More                      string // the path of further lines with the words
+}
+
+// outputBlock has lines that follow each other, of one group or of none.
+type outputBlock struct {
+	Group *outputGroup
+	Lines []outputLine
 }
 
 type outputLine struct {
 	Number int64
-	Text   string
+	HTML   template.HTML
 	Shown  bool // the line that the page was opened at
 }
 
@@ -52,94 +68,201 @@ func outputPath(r record.Run, step, stream string, line int64) string {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// outputPage shows a part of the output of a step. The parameter line is the line that is wanted, and 0 or "last" is the end.
+// lineNumber returns a parameter that is the number of a line, and 0 if it is missing.
+func lineNumber(q url.Values, name string) (int64, error) {
+	text := q.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n >= maxOutputLine {
+		return 0, route.NewProblem(route.KindInvalid, "the line %.40q is no number of a line", text)
+	}
+	return n, nil
+}
+
+// outputPage shows a part of the output of a step. The parameter line is the line that is wanted, or "last", and from and to are the lines of a part. The
+// parameter q has words to find in the whole output, in lines after the one that the parameter after names.
 func (api *API) outputPage(c *route.Call) (*Page, error) {
 	s, r, err := api.namedRun(c)
 	if err != nil {
 		return nil, err
 	}
 	q := c.R.URL.Query()
-	step, stream := q.Get("step"), q.Get("stream")
-	if stream == "" {
-		stream = "stdout"
-	}
-	wanted := int64(1)
-	if text := q.Get("line"); text == "last" {
-		wanted = maxOutputLine
-	} else if text != "" {
-		if wanted, err = strconv.ParseInt(text, 10, 64); err != nil || wanted < 1 || wanted >= maxOutputLine {
-			return nil, route.NewProblem(route.KindInvalid, "the line %.40q is no number of a line", text)
-		}
-	}
-	out, err := api.Executor.Output(c.R.Context(), r.Name(), step, stream)
-	if err != nil {
-		return nil, err
-	}
-	defer out.Close()
-	lines, more, err := readLines(out, wanted)
-	if err != nil {
-		return nil, err
-	}
 	d := &outputData{Run: r, Title: runTitle(r), RunPath: runPath(r), Workspace: s.Name, WorkspacePath: workspacePath(s.ID),
-		Step: render.OneLine(step, 80), Stream: stream, Lines: lines, Working: !r.Ended(),
-		Whole: "/api/runs/" + url.PathEscape(r.Name()) + "/output/" + url.PathEscape(step) + "/" + stream}
+		Path: runPath(r) + "/output", StepName: q.Get("step"), Step: render.OneLine(q.Get("step"), 80), Stream: q.Get("stream"), Working: !r.Ended(),
+		Query: strings.TrimSpace(q.Get("q"))}
+	if d.Stream == "" {
+		d.Stream = "stdout"
+	}
 	other := "stderr"
-	if stream == other {
+	if d.Stream == other {
 		other = "stdout"
 	}
-	d.Other = outputPath(r, step, other, 0)
-	if len(lines) > 0 {
-		if first := lines[0].Number; first > 1 {
-			d.First, d.Before = outputPath(r, step, stream, 0), outputPath(r, step, stream, max(1, first-shownLines+linesBefore))
-		}
-		if q.Get("line") != "" && wanted < maxOutputLine {
-			for i := range lines {
-				lines[i].Shown = lines[i].Number == wanted
-			}
-		}
+	d.Other = outputPath(r, d.StepName, other, 0)
+	d.Whole = "/api/runs/" + url.PathEscape(r.Name()) + "/output/" + url.PathEscape(d.StepName) + "/" + d.Stream
+	opened, err := api.Executor.Output(c.R.Context(), r.Name(), d.StepName, d.Stream)
+	if err != nil {
+		return nil, err
 	}
-	if more {
-		d.Next = outputPath(r, step, stream, lines[len(lines)-1].Number+1)
-		d.Last = runPath(r) + "/output?" + url.Values{"step": {step}, "stream": {stream}, "line": {"last"}}.Encode()
+	defer opened.Close()
+	out, ok := opened.(io.ReadSeeker)
+	if !ok {
+		out = strings.NewReader("") // it printed nothing
+	}
+	shown, err := api.showLines(d, out, q)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.find(out, q); err != nil {
+		return nil, err
+	}
+	for i := range d.Blocks {
+		for j := range d.Blocks[i].Lines {
+			line := &d.Blocks[i].Lines[j]
+			line.Shown = line.Number == shown
+		}
 	}
 	p := &Page{Title: d.Step + " of " + d.Title, Nav: "workspaces", Template: "output", Data: d}
-	if d.Working && !more {
+	if d.Working && d.Next == "" {
 		p.Refresh = 10
 	}
 	return p, nil
 }
 
-// readLines returns the lines from linesBefore before a line on, and whether there are more. If the output has not so many, they are its last
-// ones. It reads all up to them, and keeps no more than it returns.
-func readLines(from io.Reader, wanted int64) (lines []outputLine, more bool, err error) {
-	in := bufio.NewReaderSize(from, 64<<10)
-	last := max(1, wanted-linesBefore) + shownLines - 1
-	var (
-		ring   [shownLines][]byte // the last lines; each at its number
-		number int64              // of the last line
-	)
-	for begins := true; number < last || !begins; {
-		part, err := in.ReadSlice('\n')
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) && !errors.Is(err, io.EOF) {
-			return nil, false, err
-		}
-		if len(part) > 0 && begins {
-			number++
-			ring[number%shownLines] = ring[number%shownLines][:0]
-		}
-		line := &ring[number%shownLines]
-		if room := maxShownLine - len(*line); room > 0 {
-			*line = append(*line, part[:min(room, len(part))]...)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		begins = err == nil
+// showLines fills in the lines that the parameters name. It returns the line that the page is opened at, and 0 if there is none.
+func (api *API) showLines(d *outputData, out io.ReadSeeker, q url.Values) (shown int64, err error) {
+	index := api.indexes.of(d.Run.Repo + " " + d.Run.Name() + " " + d.Stream + " " + d.StepName)
+	if d.Total, err = index.read(out); err != nil {
+		return 0, err
 	}
-	for n := max(1, number-shownLines+1); n <= number; n++ {
-		text := strings.TrimRight(string(ring[n%shownLines]), "\r\n")
-		lines = append(lines, outputLine{Number: n, Text: render.Clean(text)})
+	from, err := lineNumber(q, "from")
+	if err != nil {
+		return 0, err
 	}
-	_, err = in.Peek(1)
-	return lines, err == nil, nil
+	to, err := lineNumber(q, "to")
+	if err != nil {
+		return 0, err
+	}
+	if from == 0 {
+		if q.Get("line") == "last" {
+			from = maxOutputLine
+		} else if shown, err = lineNumber(q, "line"); err != nil {
+			return 0, err
+		} else {
+			from = max(1, shown-linesBefore)
+		}
+	}
+	from = max(1, min(from, d.Total-shownLines+1))
+	if exact, _ := lineNumber(q, "from"); exact > 0 {
+		from = exact // the lines after it may be few
+	}
+	if to == 0 || to > from+shownLines-1 {
+		to = from + shownLines - 1
+	}
+	p, err := index.readPart(out, from, to)
+	if err != nil {
+		return 0, err
+	}
+	d.setBlocks(p)
+	d.setParts(p)
+	return shown, nil
+}
+
+// setBlocks divides the lines of a part by their groups.
+func (d *outputData) setBlocks(p outputPart) {
+	shown := markup.Lines(p.lines, maxColours)
+	for i, html := range shown {
+		number := p.first + int64(i)
+		g := p.groups[number]
+		if n := len(d.Blocks); n == 0 || first(g) != first(d.Blocks[n-1].Group) {
+			d.Blocks = append(d.Blocks, outputBlock{Group: clean(g)})
+		}
+		if g != nil && (number == g.First || endsGroup([]byte(p.lines[i]))) {
+			continue // the mark is the head of the group
+		}
+		last := &d.Blocks[len(d.Blocks)-1]
+		last.Lines = append(last.Lines, outputLine{Number: number, HTML: html})
+	}
+	for _, g := range p.all[:min(len(p.all), listedGroups)] {
+		d.Groups = append(d.Groups, foundIn{Number: g.First, Path: outputPath(d.Run, d.StepName, d.Stream, g.First),
+			Text: []piece{{Text: render.OneLine(render.Clean(g.Name), 200)}}})
+	}
+}
+
+// first returns the line with which a group begins, and 0 for no group.
+func first(g *outputGroup) int64 {
+	if g == nil {
+		return 0
+	}
+	return g.First
+}
+
+// clean returns a group with a name for people.
+func clean(g *outputGroup) *outputGroup {
+	if g == nil {
+		return nil
+	}
+	return &outputGroup{Name: render.OneLine(render.Clean(g.Name), 200), First: g.First, Last: g.Last}
+}
+
+// setParts sets the links to other parts.
+func (d *outputData) setParts(p outputPart) {
+	if len(p.lines) == 0 {
+		return
+	}
+	part := func(from, to int64) string {
+		v := url.Values{"step": {d.StepName}, "stream": {d.Stream}, "from": {itoa(from)}}
+		if to > 0 {
+			v.Set("to", itoa(to))
+		}
+		return d.Path + "?" + v.Encode()
+	}
+	d.From, d.To, d.Total = p.first, p.first+int64(len(p.lines))-1, p.total
+	if d.From > 1 {
+		d.First, d.Before = outputPath(d.Run, d.StepName, d.Stream, 0), part(max(1, d.From-shownLines), d.From-1)
+	}
+	if d.To < d.Total {
+		d.Next = part(d.To+1, 0)
+		d.Last = d.Path + "?" + url.Values{"step": {d.StepName}, "stream": {d.Stream}, "line": {"last"}}.Encode()
+	}
+	d.Again = part(d.To, 0)
+}
+
+// find fills in the lines with the words of the parameter q.
+func (d *outputData) find(out io.ReadSeeker, q url.Values) error {
+	if d.Query == "" {
+		return nil
+	}
+	if len(d.Query) > 400 {
+		return route.NewProblem(route.KindInvalid, "the words have %d bytes: want 400 at most", len(d.Query))
+	}
+	after, err := lineNumber(q, "after")
+	if err != nil {
+		return err
+	}
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	with := func(v url.Values) string {
+		v.Set("step", d.StepName)
+		v.Set("stream", d.Stream)
+		v.Set("q", d.Query)
+		return d.Path + "?" + v.Encode()
+	}
+	return findIn(out, d.Query, after, func(number int64, line []byte) bool {
+		if len(d.Found) == maxFound {
+			v := url.Values{"after": {itoa(d.Found[maxFound-1].Number)}}
+			d.More = with(v)
+			return false
+		}
+		v := url.Values{"line": {itoa(number)}}
+		if after > 0 {
+			v.Set("after", itoa(after))
+		}
+		text := strings.TrimRight(string(line[:min(len(line), maxFoundLine)]), "\r\n")
+		d.Found = append(d.Found, foundIn{Number: number, Path: with(v) + "#L" + itoa(number),
+			Text: markWords(render.Clean(text), []string{d.Query})})
+		return true
+	})
 }

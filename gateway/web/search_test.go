@@ -47,7 +47,7 @@ func TestSearchPage(t *testing.T) {
 	if _, _, begin := w.get(link(t, end, `href="([^"]+stream=stdout)">Begin`)); !strings.Contains(begin, `id="L1"`) || strings.Contains(begin, `id="L501"`) {
 		t.Error("the begin of the output is not there")
 	}
-	if _, _, errs := w.get(link(t, page, `href="([^"]+stream=stderr)"`)); !strings.Contains(errs, "needle in red") {
+	if _, _, errs := w.get(link(t, page, `href="([^"]+stream=stderr)"`)); !strings.Contains(errs, `needle in <span class="f1">red</span>`) {
 		t.Errorf("the other stream: %s", errs)
 	}
 

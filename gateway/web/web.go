@@ -95,6 +95,7 @@ type API struct {
 	sizes    commitSizes
 	colours  colours
 	ticks    timeline.Memory
+	indexes  outputIndexes
 	searches searches
 	visits   visits
 }

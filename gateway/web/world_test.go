@@ -50,6 +50,7 @@ type world struct {
 	mux    *route.Mux
 	table  []route.Route
 	api    *web.API
+	shared string       // a folder that containers see; empty if there are none
 	later  atomic.Int64 // nanoseconds by which the clock of the pages is ahead
 }
 
@@ -181,6 +182,17 @@ func (w *world) repo(name string) {
 // run submits a request for the caller of a name, and waits for its end.
 func (w *world) run(name string, r record.Request) record.Run {
 	w.t.Helper()
+	run := w.begin(name, r)
+	run, err := w.x.Settled(w.t.Context(), run.Caller, run.ID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return run
+}
+
+// begin submits a request for the caller of a name.
+func (w *world) begin(name string, r record.Request) record.Run {
+	w.t.Helper()
 	caller, err := record.RunCaller(name)
 	if err != nil {
 		w.t.Fatal(err)
@@ -188,9 +200,6 @@ func (w *world) run(name string, r record.Request) record.Run {
 	r.Caller, r.Repo, r.Asker = caller, "app", gitd.Person{Name: "Ada", Email: "ada@example.org"}
 	run, err := w.x.Submit(w.t.Context(), r)
 	if err != nil {
-		w.t.Fatal(err)
-	}
-	if run, err = w.x.Settled(w.t.Context(), run.Caller, run.ID); err != nil {
 		w.t.Fatal(err)
 	}
 	return run
