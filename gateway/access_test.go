@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -268,6 +271,10 @@ var expected = map[string]row{
 	"GET /repos/{repo}/files":                                {accessPage, "page", "/repos/team%2Fapp/files", ""},
 	"GET /repos/{repo}/log":                                  {accessPage, "page", "/repos/team%2Fapp/log", ""},
 	"GET /repos/{repo}":                                      {accessPage, "page", "/repos/team%2Fapp", ""},
+	"GET /repos/{repo}/branches":                             {accessPage, "page", "/repos/team%2Fapp/branches", ""},
+	"GET /repos/{repo}/radar":                                {accessPage, "page", "/repos/team%2Fapp/radar", ""},
+	"GET /repos/{repo}/bases":                                {accessPage, "page", "/repos/team%2Fapp/bases", ""},
+	"POST /repos/{repo}/radar/tell":                          {accessForm, "form", "/repos/team%2Fapp/radar/tell", ""},
 	"POST /repos/{repo}/refresh":                             {accessForm, "form", "/repos/team%2Fapp/refresh", ""},
 	"GET /nodes":                                             {accessPage, "page", "/nodes", ""},
 	"GET /nodes/{node}":                                      {accessPage, "page", "/nodes/local", ""},
@@ -690,5 +697,102 @@ func (r *rooms) keepTournament(t *testing.T) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// forStrangers are the routes that strangers may open for a repository which everybody may read. It is repeated here independently of the
+// table of routes.
+var forStrangers = []string{"GET /repos/{repo}", "GET /repos/{repo}/files", "GET /repos/{repo}/log", "GET /repos/{repo}/branches"}
+
+// TestStrangers tries every route without a sign-in after one of two repositories was opened to everybody.
+func TestStrangers(t *testing.T) {
+	r := open(t, false, withPeople(t))
+	r.repo(t, "team/app")
+	r.repo(t, "other")
+	branch := r.branch(t, "team/app", "main")
+	subject, err := record.RunCaller("subject")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := r.local.Submit(t.Context(), record.Request{Repo: "team/app", Caller: subject,
+		Asker: gitd.Person{Name: "Ada Secretive", Email: "ada@example.org"}, Command: &record.Command{Shell: "echo hidden-command"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Executor.Settled(t.Context(), run.Caller, run.ID); err != nil {
+		t.Fatal(err)
+	}
+	repo, err := r.Git.Repo("team/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(method, path string) (int, http.Header, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, r.web.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/html")
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, resp.Header, string(b)
+	}
+	for _, public := range []bool{false, true, false} {
+		if out, err := exec.Command("git", "-C", repo.Dir(), "config", "ramus.anonymous", strconv.FormatBool(public)).CombinedOutput(); err != nil {
+			t.Fatal(err, string(out))
+		}
+		for _, row := range r.Table() {
+			key := row.Method + " " + row.Pattern
+			if row.Access != route.AccessPage || row.Method != "GET" {
+				if row.Strangers {
+					t.Errorf("%s lets strangers in, and is no page", key)
+				}
+				continue
+			}
+			want := 303
+			if public && slices.Contains(forStrangers, key) {
+				want = 200
+			}
+			status, header, body := get("GET", expected[key].path)
+			if status != want {
+				t.Errorf("%s, public %t: status %d to %q, want %d", key, public, status, header.Get("Location"), want)
+			}
+			if status != 200 {
+				continue
+			}
+			if header.Get("X-Robots-Tag") != "noindex, nofollow" {
+				t.Errorf("%s: search engines may list it: %v", key, header)
+			}
+			for _, hidden := range []string{"hidden-command", "Secretive", "/workspaces", "/radar", "/bases", "<form", "data-live-at", "Environment"} {
+				if strings.Contains(body, hidden) {
+					t.Errorf("%s shows %q to strangers: %s", key, hidden, body)
+				}
+			}
+		}
+		for path, want := range map[string]int{"/repos/team%2Fapp/files?path=README&why=1": 200, "/repos/team%2Fapp/log?at=" + string(branch): 200,
+			"/repos/team%2Fapp/files?at=refs/ramus/runs/run-subject/" + run.ID: 404, "/repos/team%2Fapp/files?at=ramus%2Frun-none": 404} {
+			if !public {
+				want = 303
+			}
+			if status, _, body := get("GET", path); status != want {
+				t.Errorf("%s, public %t: status %d, want %d: %s", path, public, status, want, body)
+			}
+		}
+		for _, other := range []string{"/repos/other", "/repos/none", "/repos/ramus-people"} {
+			if status, _, _ := get("GET", other); status != 303 {
+				t.Errorf("%s: status %d", other, status)
+			}
+		}
+		out, err := exec.Command("git", "-c", "credential.helper=", "-c", "core.askPass=true", "ls-remote", r.web.URL+"/team/app.git").CombinedOutput()
+		if (err == nil) != public || strings.Contains(string(out), "refs/ramus/") || public && !strings.Contains(string(out), string(branch)) {
+			t.Errorf("public %t: ls-remote says %v, %s", public, err, out)
+		}
 	}
 }

@@ -95,6 +95,8 @@ type Server struct {
 	// Domain gives the parts of this server hosts of their own. If it is nil, all are at one host. URL and Content
 	// must be its.
 	Domain *domain.Domain
+	// SSHPort is the port at which git reaches repositories by SSH. Empty means that it cannot.
+	SSHPort string
 	// Loopback is the URL at which only this machine reaches this server ("http://127.0.0.1:8080"). It is the base of
 	// links for a person at the unix socket if URL is empty. Empty means none.
 	Loopback string

@@ -62,7 +62,7 @@ func (s *Server) setUpAlone() {
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Past: before,
 		Engineer: s.Engineer, Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript,
 		Machines: machines, Cloud: s.Nodes, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now,
-		Changes: &changes.Changes{}, Seen: s.Seen}
+		Changes: &changes.Changes{}, Seen: s.Seen, SSHPort: s.SSHPort}
 	s.web.Files = &files.API{Executor: s.Executor, Workspaces: places, Git: s.Git, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
@@ -136,7 +136,7 @@ func (s *Server) setMux(m *metrics) {
 		s.mux.API = s.Domain.API()
 	}
 	if s.Git != nil {
-		s.mux.Verify = s.Git.Verify
+		s.mux.Verify, s.mux.IsPublic = s.Git.Verify, s.isPublic
 	}
 	if s.Privacy != nil {
 		s.mux.Veil, s.mux.Changed, s.mux.Gone = s.Privacy.Veil, s.Privacy.Changed, s.gone
@@ -144,6 +144,12 @@ func (s *Server) setMux(m *metrics) {
 	if s.People != nil {
 		s.mux.Account, s.mux.Again, s.mux.Audit = s.People.Account, s.People.Again, s.People.Audit
 	}
+}
+
+// isPublic reports whether strangers may read a repository. It is [route.Mux.IsPublic].
+func (s *Server) isPublic(name string) bool {
+	r, err := s.Git.Repo(name)
+	return err == nil && !lookup.IsOwnRepo(name) && r.IsPublic()
 }
 
 // openPagesForPeople has pages answer the sessions of people. Without people they answer tokens and the owner alone.

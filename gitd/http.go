@@ -299,8 +299,8 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 			if s.OwnConfig {
 				allowed.Write = append(allowed.Write, grant.OwnRefs+"*")
 			}
-		case findErr == nil && !write && a.repoConfig.flag("ramus.anonymous", false):
-			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeRead}}
+		case findErr == nil && !write && a.repoConfig.flag(anonymousKey, false):
+			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeRead}, Read: s.publicRefs()}
 		default:
 			// The answer does not tell whether the repository exists.
 			return access{}, &httpError{http.StatusUnauthorized, "a token is needed: give it as the password"}
@@ -309,8 +309,8 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 	a.grant = allowed.Effective()
 	if !allowed.MayRead(a.name) {
 		switch {
-		case findErr == nil && !write && a.repoConfig.flag("ramus.anonymous", false):
-			a.grant = Grant{Subject: allowed.Subject, Repo: a.name, Scopes: []string{ScopeRead}}
+		case findErr == nil && !write && a.repoConfig.flag(anonymousKey, false):
+			a.grant = Grant{Subject: allowed.Subject, Repo: a.name, Scopes: []string{ScopeRead}, Read: s.publicRefs()}
 		case !allowed.Has(ScopeRead):
 			// The answer does not tell whether the repository exists.
 			return access{}, &httpError{http.StatusForbidden, `this token lacks the scope "read", or "write" for pushes`}
@@ -332,6 +332,15 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 	}
 	a.grant = s.veiled(a.grant, a.name)
 	return a, nil
+}
+
+// publicRefs returns the refs that everybody may read in a repository that permits it. Of a repository of this server these are its branches
+// and tags, and not the records of runs. Nil means all.
+func (s *Server) publicRefs() []string {
+	if s.OwnConfig {
+		return nil
+	}
+	return []string{"refs/heads/*", "refs/tags/*"}
 }
 
 // clientAddr returns the address of the client without the port.

@@ -16,6 +16,16 @@ import (
 // configMax bounds the bytes of the config file of a repository. Longer ones are refused.
 const configMax = 1 << 20
 
+// anonymousKey is the key that lets everybody read a repository.
+const anonymousKey = "ramus.anonymous"
+
+// IsPublic reports whether everybody may read the branches and tags of the repository without a token. It is true if
+// ramus.anonymous is true in the repository's own configuration.
+func (r *Repo) IsPublic() bool {
+	own, err := r.view.configuration()
+	return err == nil && own.flag(anonymousKey, false)
+}
+
 // ownConfig is a repository's own config file, with keys in lower case and the last value of each. The server
 // reads it for decisions that come before git. Git itself reads the whole file again, with included files.
 type ownConfig map[string]string
@@ -106,8 +116,8 @@ func (s *Server) locateRepo(path string) (access, error) {
 		return a, fmt.Errorf("cannot read the configuration of %s: %w", name, err)
 	}
 	// In a repository of the server, only this key counts.
-	if v, ok := own["ramus.anonymous"]; ok {
-		a.repoConfig = ownConfig{"ramus.anonymous": v}
+	if v, ok := own[anonymousKey]; ok {
+		a.repoConfig = ownConfig{anonymousKey: v}
 	}
 	return a, nil
 }

@@ -89,6 +89,15 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	return f, nil
 }
 
+// portOf returns the port of an address of the configuration. Returns "" if the address is empty, or its port is chosen when it is used.
+func portOf(address string) string {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "0" {
+		return ""
+	}
+	return port
+}
+
 // listenTCP listens at the addresses of the configuration. A listener is nil if its key is not set.
 func (f *front) listenTCP() (web, plain, ssh net.Listener, err error) {
 	c := f.i.config

@@ -263,6 +263,6 @@ func (o *opening) makeGateway() {
 		Links: o.links, Preview: o.preview, Traces: o.traces, Secrets: o.set, Log: o.log,
 		Version: buildVersion(), Engine: o.engine.Name(),
 		URL: c.URL, Domain: o.domain, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret,
-		NoScript: c.Web.JS == "off",
+		NoScript: c.Web.JS == "off", SSHPort: portOf(c.SSHListen),
 	}
 }

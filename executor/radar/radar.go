@@ -23,6 +23,7 @@ const (
 	MaxConflicts = 500
 	MaxFiles     = 50
 
+	atOnce   = 64     // pairs that are merged between two looks at the time
 	maxTips  = 1000   // branches looked at
 	maxKnown = 40_000 // results of a repository
 )
@@ -47,6 +48,8 @@ type Report struct {
 	// Pairs were compared, and Merged of them now. The others were known.
 	Pairs  int `json:"pairs"`
 	Merged int `json:"merged"`
+	// Left is the number of pairs that were not compared, because [Question.Within] was over.
+	Left int `json:"left,omitempty"`
 	// MoreBranches are live and were not compared. MoreConflicts are not listed.
 	MoreBranches  int `json:"more_branches,omitempty"`
 	MoreConflicts int `json:"more_conflicts,omitempty"`
@@ -92,6 +95,9 @@ type Question struct {
 	Of string
 	// Among limits the pairs to those with at least one branch for which it returns true. Nil means all.
 	Among func(branch string) bool
+	// Within bounds the time for merges. Some pairs are merged in any case, and the next look goes on with those that are left. Zero
+	// means no bound.
+	Within time.Duration
 }
 
 // Look returns the live branches of a repository and their conflicts. Returns [gitd.ErrNotFound] if the repository has
@@ -149,10 +155,10 @@ func (r *Radar) look(ctx context.Context, q Question) (Report, error) {
 	if q.Among != nil {
 		pairs = among(pairs, q.Among)
 	}
-	if rep.Merged, err = m.merge(ctx, q.Repo, rep.Commit, pairs); err != nil {
+	if rep.Merged, rep.Left, err = m.merge(ctx, q, rep.Commit, pairs); err != nil {
 		return rep, err
 	}
-	rep.Pairs = len(pairs)
+	rep.Pairs = len(pairs) - rep.Left
 	rep.addConflicts(pairs, m)
 	m.forget(rep.Commit, all)
 	return rep, nil
@@ -228,33 +234,41 @@ func among(pairs []pair, has func(branch string) bool) []pair {
 	return slices.DeleteFunc(pairs, func(p pair) bool { return !of(p.one) && !of(p.other) })
 }
 
-// merge merges the pairs whose result is not known, and returns their number.
-func (m *memory) merge(ctx context.Context, repo *gitd.Repo, base gitd.Hash, pairs []pair) (int, error) {
-	rules, err := repo.Entry(ctx, string(base), ".gitattributes")
+// merge merges the pairs whose result is not known, and returns their number and that of the pairs that are left.
+func (m *memory) merge(ctx context.Context, q Question, base gitd.Hash, pairs []pair) (merged, left int, err error) {
+	rules, err := q.Repo.Entry(ctx, string(base), ".gitattributes")
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-		return 0, err
+		return 0, 0, err
 	}
 	if rules.Hash != m.rules {
 		clear(m.files)
 		m.rules = rules.Hash
 	}
-	unknown := map[[2]gitd.Hash]bool{}
+	unknown := map[[2]gitd.Hash]int{} // the number of pairs with these commits
 	for _, p := range pairs {
 		if _, known := m.files[p.commits]; !known {
-			unknown[p.commits] = true
+			unknown[p.commits]++
+			left++
 		}
 	}
 	// Results are stored in parts, so a look that was cut short does not begin again.
-	for some := range slices.Chunk(slices.Collect(maps.Keys(unknown)), 256) {
-		done, err := repo.Collisions(ctx, base, some)
+	began := time.Now()
+	for some := range slices.Chunk(slices.Collect(maps.Keys(unknown)), atOnce) {
+		if merged > 0 && q.Within > 0 && time.Since(began) > q.Within {
+			break
+		}
+		done, err := q.Repo.Collisions(ctx, base, some)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		for _, c := range done {
-			m.files[[2]gitd.Hash{c.Ours, c.Theirs}] = c.Files
+			commits := [2]gitd.Hash{c.Ours, c.Theirs}
+			m.files[commits] = c.Files
+			left -= unknown[commits]
+			merged++
 		}
 	}
-	return len(unknown), nil
+	return merged, left, nil
 }
 
 // addConflicts adds the pairs with conflicts to the report.

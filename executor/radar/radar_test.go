@@ -178,3 +178,26 @@ func TestBounds(t *testing.T) {
 		t.Errorf("the newest branch is not the first: %v", rep.Branches[0])
 	}
 }
+
+// TestWithin looks for conflicts with a bound that is over at once. Each look goes on where the last one ended.
+func TestWithin(t *testing.T) {
+	s := newSite(t)
+	s.write("main", "f", "0\n")
+	const branches = 14 // 105 pairs
+	for i := range branches {
+		s.write(fmt.Sprintf("b%d", i), "f", fmt.Sprintf("%d\n", i+1))
+	}
+	r, pairs := &Radar{}, branches*(branches+1)/2
+	for looks, known := 1, 0; ; looks++ {
+		rep, _ := s.look(r, Question{Within: 1})
+		if rep.Pairs < known || rep.Pairs+rep.Left != pairs || rep.Merged > atOnce {
+			t.Fatalf("look %d: %d pairs, %d left, %d merged; %d were known", looks, rep.Pairs, rep.Left, rep.Merged, known)
+		}
+		if known = rep.Pairs; rep.Left == 0 {
+			if want := pairs - branches; looks < 2 || len(rep.Conflicts) != want {
+				t.Errorf("%d looks, %d conflicts, want %d", looks, len(rep.Conflicts), want)
+			}
+			return
+		}
+	}
+}

@@ -248,3 +248,27 @@ func runKey(key string) string {
 	sum := sha256.Sum256([]byte("prompt\x00" + key))
 	return "say-" + hex.EncodeToString(sum[:8])
 }
+
+// Sent returns where the prompt with a key went, if one of the last runs of a caller has it. most is the number of runs to look at.
+func (k *Talk) Sent(ctx context.Context, c record.Caller, key string, most int) (Said, bool, error) {
+	runs := k.Executor.OfCaller(c)
+	for _, r := range slices.Backward(runs[max(0, len(runs)-most):]) {
+		if r.ID == runKey(key) {
+			return Said{Run: r.Name(), Key: key, How: "begun"}, true, nil
+		}
+		if r.Agent == nil {
+			continue
+		}
+		q, err := k.Executor.Queue(ctx, r.Name())
+		if errors.Is(err, record.ErrNotFound) {
+			continue // it was removed in between
+		}
+		if err != nil {
+			return Said{}, false, err
+		}
+		if q.Index(key) >= 0 {
+			return Said{Run: r.Name(), Key: key, How: executor.Queued}, true, nil
+		}
+	}
+	return Said{}, false, nil
+}

@@ -2,6 +2,7 @@ package past
 
 import (
 	"context"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -11,6 +12,9 @@ import (
 type Radar struct {
 	Repo string `json:"repo,omitempty" jsonschema:"the repository; the caller's, or the only one, if empty"`
 	Of   string `json:"of,omitempty" jsonschema:"a caller or a branch, to which the conflicts are limited"`
+
+	// Within bounds the time for merges. Zero means no bound.
+	Within time.Duration `json:"-"`
 }
 
 func (api *API) radarRoute() route.Route {
@@ -49,6 +53,6 @@ func (api *API) Radar(ctx context.Context, who route.Who, q Radar) (radar.Report
 	if err != nil {
 		return radar.Report{}, err
 	}
-	return api.Branches.Look(ctx, radar.Question{Repo: repo, Now: api.Now(), Of: branch,
+	return api.Branches.Look(ctx, radar.Question{Repo: repo, Now: api.Now(), Of: branch, Within: q.Within,
 		Sees: func(branch string) bool { return who.SeesBranch(repo.Name(), branch) }})
 }

@@ -41,6 +41,8 @@ type Mux struct {
 	// Veil returns the veil over a repository for the bearer of a grant, see [gitd.Server.Veil]. An empty name asks for all
 	// repositories together. If it is nil, no work is private.
 	Veil func(g gitd.Grant, repo string) gitd.Veil
+	// IsPublic reports whether strangers may read a repository, see [Route.Strangers]. If it is nil, they may read none.
+	IsPublic func(repo string) bool
 	// Changed returns a channel that is closed when somebody hides work, or shows it. Gone then reports whether a call that
 	// is served for a while is for an object which its caller sees no more. If one is nil, such calls go on.
 	Changed func() <-chan struct{}
@@ -225,7 +227,7 @@ func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 	case AccessGit, AccessPreview:
 		return nil
 	case AccessPage, AccessSocket:
-		return m.admitSession(c)
+		return m.admitSession(c, route.Strangers)
 	}
 	unsigned := links.ErrUnsigned
 	if route.Access == AccessSigned && m.Links != nil {
@@ -257,9 +259,15 @@ func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
 	return c.checkRepo()
 }
 
-// admitSession lets in the session of an account.
-func (m *Mux) admitSession(c *Call) (err error) {
-	if c.Who, err = m.admitAccount(c); err != nil {
+// admitSession lets in the session of an account, or a stranger where that is permitted.
+func (m *Mux) admitSession(c *Call, strangers bool) (err error) {
+	c.Who, err = m.admitAccount(c)
+	if repo := c.R.PathValue("repo"); err != nil && strangers && isRead(c.R) && repo != "" && m.IsPublic != nil && m.IsPublic(repo) {
+		if p := AsProblem(err, c.Who); p.Kind == KindUnauthorized {
+			c.Who, err = NewStranger(repo), nil
+		}
+	}
+	if err != nil {
 		return err
 	}
 	c.Who = c.Who.Under(m.Veil)

@@ -19,6 +19,9 @@ type Route struct {
 	Unlogged bool
 	// SecretPath means that the path holds a token. Logs have the pattern in its place.
 	SecretPath bool
+	// Strangers lets reading requests without a session in to the repository of the path, on a route of [AccessPage], if
+	// [Mux.IsPublic] permits it. The handler shows them only branches and tags, see [Who.Stranger].
+	Strangers bool
 	// Body limits the body of a request, in bytes. 0 means 1 MiB; below 0 the handler sets the limit.
 	Body int64
 	// Handle answers a call. An error before the first byte of the answer becomes a [Problem].

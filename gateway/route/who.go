@@ -42,6 +42,21 @@ func (w Who) Under(veil func(g gitd.Grant, repo string) gitd.Veil) Who {
 // Local is the caller of every request on the unix socket.
 var Local = Who{Subject: "local", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}, Local: true}
 
+// strangerSubject is the subject of strangers. The Git server names them so, too.
+const strangerSubject = "anonymous"
+
+// NewStranger returns the caller of a request without a session for a repository that everybody may read. It sees the
+// branches and the tags, and nothing else.
+func NewStranger(repo string) Who {
+	return Who{Subject: strangerSubject, Repo: repo, Scopes: []string{gitd.ScopeRead},
+		Read: []string{"refs/heads/*", "refs/tags/*"}}
+}
+
+// Stranger reports whether the caller is a stranger, to whom pages show nothing that git clone does not.
+func (w Who) Stranger() bool {
+	return w.Account == nil && w.Token == "" && w.Subject == strangerSubject
+}
+
 // Nobody reports whether the request carried no valid token.
 func (w Who) Nobody() bool { return w.Subject == "" }
 

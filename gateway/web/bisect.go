@@ -318,7 +318,7 @@ func showFound(d *bisectData, found *past.BisectFound) (err error) {
 	row := &foundRow{Commit: found.First.Commit, Tries: found.Tries, Pictures: found.Pictures}
 	d.Found = row
 	if c := found.Cause; c != nil {
-		cause := causeRowOf(*c)
+		cause := causeRowOf(*c, false)
 		row.Path, row.By, row.Agent, row.Subject, row.When = cause.Href, cause.By, cause.Agent, cause.Subject, cause.When
 		row.Command = render.ClipClean(c.Command, 2000)
 		if len(c.Prompts) > 0 {

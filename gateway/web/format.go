@@ -30,6 +30,7 @@ var functions = template.FuncMap{
 	"prose":    prose,
 	"badge":    badge,
 	"join":     strings.Join,
+	"side":     sideOf,
 	"duration": render.Duration,
 	"line":     func(s string) string { return render.OneLine(s, 200) },
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -103,19 +105,29 @@ func (api *API) repoRow(ctx context.Context, who route.Who, r *gitd.Repo) (repoR
 // repoData is the data of the page of a repository.
 type repoData struct {
 	repoRow
-	Clone, Upstream string
-	Commits         []gitd.Commit
-	Bases           []baseRow
-	Workspaces      []workspaceRow
-	MayRefresh      bool
-	Settings        []settingRow
-	Mistake         string
+	Ways       []cloneWay
+	Upstream   string
+	Commits    []gitd.Commit
+	Bases      []baseRow
+	AllBases   string // the page of all manifests, empty if these are all
+	Workspaces []workspaceRow
+	MayRefresh bool
+	Settings   []settingRow
+	Mistake    string
 }
 
+// cloneWay is a way to clone a repository. It is a line for a shell, or a link.
+type cloneWay struct {
+	Name, Line string
+	Link       template.URL
+}
+
+// baseRow is a manifest of a base. All texts are clean.
 type baseRow struct {
-	Commit   gitd.Hash
-	When     time.Time
-	Verified bool
+	By, Commit, Files, Branch, Environment, Ref string
+	When                                        time.Time
+	Verified                                    bool
+	Why                                         string // it is not
 }
 
 type settingRow struct{ Name, Value, From string }
@@ -123,30 +135,40 @@ type settingRow struct{ Name, Value, From string }
 // Limits of the page of a repository.
 const (
 	maxCommits = 20
-	maxBases   = 10
+	maxBases   = 5
+	shownBases = 30
+	allBases   = 2000 // that the pages of manifests have together
 )
 
 func (api *API) repoPage(c *route.Call) (*Page, error) {
 	ctx := c.R.Context()
-	r, err := api.Find.PathRepo(c)
+	r, err := api.workRepo(c)
 	if err != nil {
 		return nil, err
-	}
-	if lookup.IsOwnRepo(r.Name()) {
-		return nil, route.NotFound("repository", r.Name())
 	}
 	row, err := api.repoRow(ctx, c.Who, r)
 	if err != nil {
 		return nil, err
 	}
-	d := &repoData{repoRow: row, Clone: c.CloneURL(r.Name()), MayRefresh: c.Who.CheckChange(r.Name(), row.Base) == nil}
+	d := &repoData{repoRow: row, Ways: api.cloneWays(c, r.Name()), MayRefresh: c.Who.CheckChange(r.Name(), row.Base) == nil}
+	p := &Page{Title: r.Name(), Nav: "repos", Template: "repo", Data: d}
+	if row.Head != "" {
+		if err := showCommits(ctx, r, d); err != nil {
+			return nil, err
+		}
+	}
+	if c.Who.Stranger() {
+		d.Wrong = ""
+		return p, nil
+	}
+	p.Topics, p.Refresh = []string{live.RepoTopic(r.Name())}, 30
 	if up, err := r.Upstream(ctx); err != nil {
 		return nil, err
 	} else if up != "" {
 		d.Upstream = upstreamText(up, c.Who)
 	}
 	if row.Head != "" {
-		if err := api.showBase(c, r, d); err != nil {
+		if err := api.showBase(ctx, r, d); err != nil {
 			return nil, err
 		}
 	}
@@ -157,13 +179,26 @@ func (api *API) repoPage(c *route.Call) (*Page, error) {
 	for _, s := range list {
 		d.Workspaces = append(d.Workspaces, api.workspaceRow(c, s))
 	}
-	return &Page{Title: r.Name(), Nav: "repos", Template: "repo", Data: d, Topics: []string{live.RepoTopic(r.Name())},
-		Refresh: 30}, nil
+	return p, nil
 }
 
-// showBase fills in the commits, the manifests and the settings of a base that has a commit.
-func (api *API) showBase(c *route.Call, r *gitd.Repo, d *repoData) (err error) {
-	ctx := c.R.Context()
+// cloneWays returns the ways to clone a repository.
+func (api *API) cloneWays(c *route.Call, repo string) []cloneWay {
+	address := c.CloneURL(repo)
+	if address == "" {
+		return nil
+	}
+	ways := []cloneWay{{Name: "HTTP", Line: "git clone " + address}}
+	if u, err := url.Parse(address); err == nil && api.SSHPort != "" && !c.Who.Stranger() {
+		way := url.URL{Scheme: "ssh", Host: net.JoinHostPort(u.Hostname(), api.SSHPort), Path: "/" + repo + ".git"}
+		ways = append(ways, cloneWay{Name: "SSH", Line: "git clone " + way.String()})
+	}
+	return append(ways, cloneWay{Name: "VS Code",
+		Link: template.URL("vscode://vscode.git/clone?" + url.Values{"url": {address}}.Encode())})
+}
+
+// showCommits fills in the commits of a base.
+func showCommits(ctx context.Context, r *gitd.Repo, d *repoData) (err error) {
 	if d.Commits, err = r.Log(ctx, string(d.Head), gitd.LogOptions{Max: maxCommits}); err != nil {
 		return err
 	}
@@ -171,12 +206,16 @@ func (api *API) showBase(c *route.Call, r *gitd.Repo, d *repoData) (err error) {
 		d.Commits[i].Subject = render.OneLine(render.Clean(d.Commits[i].Subject), 160)
 		d.Commits[i].Author.Name = render.ClipClean(d.Commits[i].Author.Name, 80)
 	}
-	bases, err := r.Bases(ctx, maxBases)
-	if err != nil {
+	return nil
+}
+
+// showBase fills in the manifests and the settings of a base that has a commit.
+func (api *API) showBase(ctx context.Context, r *gitd.Repo, d *repoData) (err error) {
+	if d.Bases, err = baseRows(ctx, r, 0, maxBases+1); err != nil {
 		return err
 	}
-	for _, b := range bases {
-		d.Bases = append(d.Bases, baseRow{Commit: b.Commit, When: b.Time, Verified: r.CheckBase(ctx, b.Hash) == nil})
+	if len(d.Bases) > maxBases {
+		d.Bases, d.AllBases = d.Bases[:maxBases], d.Path+"/bases"
 	}
 	now, err := api.Executor.SettingsOf(ctx, r.Name(), "")
 	if err != nil {
@@ -188,6 +227,63 @@ func (api *API) showBase(c *route.Call, r *gitd.Repo, d *repoData) (err error) {
 			settingRow{v.Key, render.ClipClean(fmt.Sprint(v.Value), 300), render.ClipClean(v.Origin, 100)})
 	}
 	return nil
+}
+
+// baseRows returns manifests of a base, the newest first.
+func baseRows(ctx context.Context, r *gitd.Repo, skip, most int) ([]baseRow, error) {
+	bases, err := r.Bases(ctx, skip+most)
+	if err != nil {
+		return nil, err
+	}
+	var rows []baseRow
+	for _, b := range bases[min(skip, len(bases)):] {
+		row := baseRow{Commit: render.ShortHash(b.Commit), Branch: render.OneLine(b.Branch, 200), When: b.Time, Ref: b.Ref,
+			Environment: render.OneLine(b.Environment, 80), Files: sourcePath(r.Name(), "files", url.Values{"at": {string(b.Commit)}})}
+		commit, err := r.Commit(ctx, string(b.Hash))
+		if err != nil {
+			return nil, err
+		}
+		row.By = personName(commit.Author)
+		if err := r.CheckBase(ctx, b.Hash); err != nil {
+			row.Why = render.ClipClean(err.Error(), 300)
+		}
+		row.Verified = row.Why == ""
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// basesData is the data of the page of manifests.
+type basesData struct {
+	Repo, RepoPath, Key string
+	Rows                []baseRow
+	First, Next         string
+}
+
+// basesPage shows the manifests of the base of a repository, the newest first.
+func (api *API) basesPage(c *route.Call) (*Page, error) {
+	r, base, _, err := api.shownRepo(c)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Who.SeesBranch(r.Name(), base) {
+		return nil, route.NotFound("branch", base)
+	}
+	skip, err := skipOf(c.R.URL.Query(), allBases)
+	if err != nil {
+		return nil, err
+	}
+	d := &basesData{Repo: r.Name(), RepoPath: repoPath(r.Name()), Key: api.Git.BaseKey()}
+	if d.Rows, err = baseRows(c.R.Context(), r, skip, shownBases+1); err != nil {
+		return nil, err
+	}
+	if skip > 0 {
+		d.First = d.RepoPath + "/bases"
+	}
+	if len(d.Rows) > shownBases {
+		d.Rows, d.Next = d.Rows[:shownBases], fmt.Sprintf("%s/bases?skip=%d", d.RepoPath, skip+shownBases)
+	}
+	return &Page{Title: "Manifests of " + d.Repo, Nav: "repos", Template: "bases", Data: d}, nil
 }
 
 // upstreamText returns the URL of an upstream without its credentials. Only administrators see a path.

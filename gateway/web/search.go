@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/provenance"
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/search"
 	"github.com/ramus-dev/ramus/executor/trial"
@@ -29,6 +30,8 @@ type Past interface {
 	Pick(ctx context.Context, who route.Who, r record.Run, p past.Pick) (past.Changed, error)
 	// Bisect searches for the first bad commit.
 	Bisect(ctx context.Context, who route.Who, b past.Bisect, tell func(trial.Progress)) (past.BisectFound, error)
+	// Radar compares branches.
+	Radar(ctx context.Context, who route.Who, q past.Radar) (radar.Report, error)
 }
 
 // shownWorkspaces is how many workspaces with the words in their names the page of a search has.

@@ -76,7 +76,7 @@ func (p *Page) Person() string {
 
 // Owner returns a mark of the person, for the data that browsers keep. Returns "" if nobody is signed in.
 func (p *Page) Owner() string {
-	if p.call.Who.Nobody() {
+	if p.call.Who.Nobody() || p.call.Who.Stranger() {
 		return ""
 	}
 	return live.Hash("person " + p.call.Who.Subject)
@@ -153,6 +153,9 @@ func (p *Page) SessionEnd() *SessionEnd {
 	return &SessionEnd{At: a.Ends, Left: max(0, int(left/time.Second)), Soon: int(endsSoon / time.Second), Now: left <= endsSoon,
 		Path: p.Href("/auth?" + back.Encode())}
 }
+
+// SignIn returns the path where a stranger signs in and comes back.
+func (p *Page) SignIn() string { return p.Href(route.SignInLink(p.call.R.URL.RequestURI(), false)) }
 
 // SignOut returns the path of the form that signs out, and "" if nobody can.
 func (p *Page) SignOut() string { return p.api.SignOut }
@@ -262,6 +265,7 @@ func (p *Page) templates() *template.Template {
 // fill makes the content of a page.
 func (api *API) fill(c *route.Call, p *Page) (string, error) {
 	p.api, p.call = api, c
+	p.Bare = p.Bare || c.Who.Stranger()
 	var b strings.Builder
 	if err := p.templates().ExecuteTemplate(&b, p.Template, p); err != nil {
 		return "", fmt.Errorf("cannot make the page: %w", err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/provenance"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/markup"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/render"
@@ -94,12 +93,9 @@ func sourcePath(repo, page string, values url.Values) string {
 // openSource finds the repository and the commit that the parameter at names, with the rights of the person. The commit is empty if the base
 // has none.
 func (api *API) openSource(c *route.Call) (*gitd.Repo, *sourceData, error) {
-	r, err := api.Find.PathRepo(c)
+	r, err := api.workRepo(c)
 	if err != nil {
 		return nil, nil, err
-	}
-	if lookup.IsOwnRepo(r.Name()) {
-		return nil, nil, route.NotFound("repository", r.Name())
 	}
 	q := c.R.URL.Query()
 	d := &sourceData{Repo: r.Name(), RepoPath: repoPath(r.Name()), At: q.Get("at"), Path: strings.Trim(q.Get("path"), "/")}
@@ -286,7 +282,7 @@ func (api *API) explainSource(c *route.Call, d *sourceData, from, to int) error 
 	d.Blocks = nil
 	for i, l := range a.Lines {
 		if i == 0 || l.Cause != a.Lines[i-1].Cause {
-			d.Blocks = append(d.Blocks, sourceBlock{Cause: causeRowOf(a.Causes[l.Cause])})
+			d.Blocks = append(d.Blocks, sourceBlock{Cause: causeRowOf(a.Causes[l.Cause], c.Who.Stranger())})
 		}
 		last := &d.Blocks[len(d.Blocks)-1]
 		last.Lines = append(last.Lines, lines[i])
@@ -294,7 +290,11 @@ func (api *API) explainSource(c *route.Call, d *sourceData, from, to int) error 
 	return nil
 }
 
-func causeRowOf(c provenance.Cause) *causeRow {
+// causeRowOf returns the row of a cause. A stranger gets only the parts that the commit has.
+func causeRowOf(c provenance.Cause, stranger bool) *causeRow {
+	if stranger {
+		c = provenance.Cause{Author: c.Author, Subject: c.Subject, Commit: c.Commit, When: c.When}
+	}
 	person := c.Person
 	if person == (gitd.Person{}) {
 		person = c.Author
@@ -324,11 +324,9 @@ func (api *API) logPage(c *route.Call) (*Page, error) {
 	if d.Commit == "" {
 		return p, nil
 	}
-	skip := 0
-	if text := c.R.URL.Query().Get("skip"); text != "" {
-		if skip, err = strconv.Atoi(text); err != nil || skip < 0 || skip > maxLogCommits {
-			return nil, route.NewProblem(route.KindInvalid, "skip is %.40q, it must be at most %d", text, maxLogCommits)
-		}
+	skip, err := skipOf(c.R.URL.Query(), maxLogCommits)
+	if err != nil {
+		return nil, err
 	}
 	o := gitd.LogOptions{Max: skip + shownCommits + 1}
 	if d.Path != "" {
@@ -356,7 +354,8 @@ func (api *API) logPage(c *route.Call) (*Page, error) {
 		row := commitRow{Commit: x, Files: sourcePath(d.Repo, "files", url.Values{"at": {string(x.Hash)}, "path": {d.Path}})}
 		if caller, err := record.ParseCaller(x.Trailer(record.TrailerCaller)); err == nil {
 			// Anybody can write a trailer. The link is shown if there is such a run that the person sees.
-			if run, ok := api.Executor.Find(caller, x.Trailer(record.TrailerRun)); ok && run.Repo == d.Repo && c.Who.SeesRun(run) {
+			if run, ok := api.Executor.Find(caller, x.Trailer(record.TrailerRun)); ok && run.Repo == d.Repo && c.Who.SeesRun(run) &&
+				!c.Who.Stranger() {
 				row.Run, row.RunPath = run.Caller.String(), runPath(run)
 			}
 		}

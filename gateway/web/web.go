@@ -80,6 +80,8 @@ type API struct {
 	Machines *workspace.Machines
 	// Address is the path below which people reach the server, without a slash at its end.
 	Address string
+	// SSHPort is the port at which git reaches repositories by SSH. Empty means that it cannot.
+	SSHPort string
 	// Secrets are removed from pages. Nil means none.
 	Secrets *redact.Secrets
 	// Assets are the files that pages load. Nil means those of the build.
@@ -98,6 +100,8 @@ type API struct {
 	indexes  outputIndexes
 	searches searches
 	visits   visits
+	// distances are those of branches from their bases.
+	distances distances
 }
 
 // Budget bounds the use of models by one run. Fields that are zero do not bound it.
@@ -123,6 +127,15 @@ type builder func(c *route.Call) (*Page, error)
 type view struct {
 	pattern, summary string
 	build            builder
+}
+
+// strangers reports whether strangers may open a page of a repository that everybody may read.
+func (v view) strangers() bool {
+	switch v.pattern {
+	case "/repos/{repo}", "/repos/{repo}/files", "/repos/{repo}/log", "/repos/{repo}/branches":
+		return true
+	}
+	return false
 }
 
 func (api *API) setUp() {
@@ -169,6 +182,9 @@ func (api *API) setUp() {
 			{"/repos/{repo}", "A repository: its base, its manifests and its branches", api.repoPage},
 			{"/repos/{repo}/files", "A folder or a file of a repository, and where its lines come from", api.sourcePage},
 			{"/repos/{repo}/log", "The commits of a repository, or of one of its files", api.logPage},
+			{"/repos/{repo}/branches", "The branches of a repository, with their verdicts and conflicts", api.branchesPage},
+			{"/repos/{repo}/radar", "The pairs of branches of a repository that do not merge, and one conflict with its lines", api.radarPage},
+			{"/repos/{repo}/bases", "The signed manifests of the base of a repository", api.basesPage},
 			{"/nodes", "The machines that run containers", api.nodeList},
 			{"/nodes/{node}", "A machine: its health, its containers and its limits", api.nodePage},
 			{"/settings", "The settings of a person", api.settingsPage},
@@ -191,7 +207,7 @@ func (api *API) Routes() []route.Route {
 	}
 	for _, v := range api.builders {
 		rows = append(rows, route.Route{Method: "GET", Pattern: v.pattern, Access: api.Access, Summary: v.summary,
-			Media: route.MediaHTML, Handle: api.page(v.build)})
+			Media: route.MediaHTML, Strangers: v.strangers(), Handle: api.page(v.build)})
 	}
 	form := func(pattern, summary string, handle func(c *route.Call) error) {
 		rows = append(rows, route.Route{Method: "POST", Pattern: pattern, Access: api.Write, Summary: summary,
@@ -211,6 +227,7 @@ func (api *API) Routes() []route.Route {
 	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
 	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)
 	form("/repos/{repo}/refresh", "Refresh a base from its upstream, by its page", api.refreshRepo)
+	form("/repos/{repo}/radar/tell", "Tell the agent of a branch of a conflict, by the page of the radar", api.tellAgent)
 	form("/settings/appearance", "Choose theme and density, by the form of the settings", api.saveAppearance)
 	form(credentialsPath, "Store credentials, by their page", api.setCredentials)
 	form(credentialsPath+"/{credential}/{action}", "Try, switch or remove a credential, by its page", api.credentialAction)

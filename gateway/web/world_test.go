@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/tournament"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -89,7 +90,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	signer := &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}
 	places := &workspace.Workspaces{Executor: x, Find: find, Git: git}
 	api := &web.API{Executor: x, Git: git, Find: find, Workspaces: places, Engineer: tasks,
-		Past:     &past.API{Executor: x, Git: git, Find: find, Now: time.Now},
+		Past:     &past.API{Executor: x, Git: git, Find: find, Branches: &radar.Radar{}, Now: time.Now},
 		Evidence: &evidence.API{Executor: x, Find: find, Links: signer, Now: time.Now},
 		Files:    &files.API{Executor: x, Workspaces: places, Git: git},
 		Live:     &live.API{Hub: &live.Hub{}, Watch: x}}
@@ -316,7 +317,8 @@ func paths(n int) []string {
 		"/workspaces/run-deft-ibis?pane=activity", "/workspaces/run-calm-heron", "/workspaces/run-brave-otter/runs/RUN",
 		"/workspaces/run-brave-otter/timeline", "/workspaces/run-brave-otter/changes",
 		"/workspaces/run-calm-heron/runs/RUN",
-		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/repos/app/files", "/repos/app/log", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter",
+		"/workspaces/run-deft-ibis/runs/RUN", "/repos/app", "/repos/app/files", "/repos/app/log", "/repos/app/branches",
+		"/repos/app/radar", "/repos/app/bases", "/workspaces/new?from=run-brave-otter", "/workspaces?q=otter",
 		"/search", "/search?q=otter", "/search?q=no")
 }
 

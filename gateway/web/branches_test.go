@@ -1,0 +1,150 @@
+package web_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// branch makes a branch of app with one commit on the base.
+func (w *world) branch(name string, files map[string]string) {
+	w.t.Helper()
+	r, err := w.git.Repo("app")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	base, err := r.Resolve(w.t.Context(), "refs/heads/main")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := gitd.NewCommit{Parents: []gitd.Hash{base}, From: base, Author: gitd.Person{Name: "Bo", Email: "bo@example.org"},
+		When:    time.Now().Add(-time.Hour),
+		Message: "Work on " + name}
+	for path, text := range files {
+		n.Put = append(n.Put, gitd.File{Path: path, Content: []byte(text)})
+	}
+	commit, err := r.WriteCommit(w.t.Context(), n)
+	if err == nil {
+		err = r.Update(w.t.Context(), gitd.RefUpdate{Name: "refs/heads/" + name, New: commit})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// expect returns a page that has all the texts.
+func (w *world) expect(path string, want ...string) string {
+	w.t.Helper()
+	status, _, body := w.get(path)
+	parse(w.t, path, body).check()
+	if status != 200 {
+		w.t.Errorf("%s answers %d", path, status)
+	}
+	for _, x := range want {
+		if !strings.Contains(body, x) {
+			_, text, _ := strings.Cut(body, "<main")
+			w.t.Errorf("%s lacks %q: %s", path, x, text)
+		}
+	}
+	return body
+}
+
+// TestBranchPages shows the branches of a repository and their conflicts, and tells the agent of one of them once.
+func TestBranchPages(t *testing.T) {
+	w := talker(t, "")
+	w.run("otter", record.Request{Command: &record.Command{Shell: "seq 9 >clash.txt && sed -i 's/^5$/otter <b>/' clash.txt"}})
+	w.run("heron", record.Request{Command: &record.Command{Shell: "seq 9 >clash.txt && sed -i 's/^5$/heron/' clash.txt"}})
+	w.branch("topic", map[string]string{"other.txt": "1\n"})
+	for i := range 30 {
+		w.branch(fmt.Sprintf("many/%d", i), map[string]string{fmt.Sprintf("%d.txt", i): "1\n"})
+	}
+	first := w.expect("/repos/app/branches", "ramus/run-otter", "many/3", "/workspaces/run-heron", "1 conflict",
+		`href="/repos/app/radar?of=ramus%2Frun-otter"`, "Complete")
+	if n := strings.Count(first, "<tr data-key"); n != 30 {
+		t.Errorf("%d rows", n)
+	}
+	w.expect(link(t, first, `rel="next" href="([^"]+)"`), ">Newest<")
+	if others := w.expect("/repos/app/branches?kind=others"); strings.Contains(others, "run-otter") {
+		t.Errorf("a branch of a workspace is among the others: %s", others)
+	}
+	if works := w.expect("/repos/app/branches?kind=workspaces", `data-label="Ahead">1<`, `data-label="Behind">0<`); strings.Contains(works, "topic") {
+		t.Errorf("another branch is among those of workspaces: %s", works)
+	}
+	radar := w.expect("/repos/app/radar", `class="hit"`, "clash.txt:", "33 live branches, 561 pairs compared")
+	shown := link(t, radar, `class="hit"><a href="([^"#]+)`)
+	body := w.expect(shown, "otter &lt;b&gt;", "heron", "Tell its agent", `id="conflict"`)
+	if n := strings.Count(body, "Tell its agent"); n != 2 {
+		t.Errorf("%d agents can be told", n)
+	}
+	heron, err := record.RunCaller("heron")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(w.x.OfCaller(heron))
+	form := url.Values{"one": {"ramus/run-heron"}, "other": {"ramus/run-otter"}, "branch": {"ramus/run-heron"}}
+	for range 2 {
+		if status, _, body := w.post("/repos/app/radar/tell", form); status != 303 {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	runs := w.x.OfCaller(heron)
+	if len(runs) != before+1 || runs[before].Agent == nil ||
+		!strings.Contains(runs[before].Agent.Prompt, "does not merge with the branch ramus/run-otter") ||
+		!strings.Contains(runs[before].Agent.Prompt, "clash.txt: line") {
+		t.Errorf("the runs after two presses of the button: %+v", runs)
+	}
+	w.settle("heron")
+	for path, want := range map[string]int{"/repos/app/branches?skip=x": 400, "/repos/none/branches": 404, "/repos/none/radar": 404,
+		"/repos/app/bases?skip=-1": 400, "/repos/app/radar?of=none": 404} {
+		if status, _, _ := w.get(path); status != want {
+			t.Errorf("%s answers %d, want %d", path, status, want)
+		}
+	}
+	for branch, want := range map[string]int{"main": 400, "ramus/run-nobody": 400} {
+		form.Set("branch", branch)
+		if status, _, _ := w.post("/repos/app/radar/tell", form); status != want {
+			t.Errorf("telling %s answers %d, want %d", branch, status, want)
+		}
+	}
+	form = url.Values{"one": {"ramus/run-heron"}, "other": {"topic"}, "branch": {"ramus/run-heron"}}
+	if status, _, body := w.post("/repos/app/radar/tell", form); status != 409 {
+		t.Errorf("telling of no conflict answers %d: %s", status, body)
+	}
+	w.expect("/repos/app/radar?one=topic&other=ramus/run-otter", "merge now")
+	if !testing.Short() {
+		w.lookAt("/repos/app/branches", "/repos/app/radar", strings.ReplaceAll(shown, "&amp;", "&"), "/repos/app")
+	}
+}
+
+// TestBasesPage shows the manifests of a base, with their persons and their signatures.
+func TestBasesPage(t *testing.T) {
+	w := open(t, ada, nil)
+	w.repo("app")
+	w.expect("/repos/app/bases", "No manifests yet")
+	r, err := w.git.Repo("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := r.Resolve(t.Context(), "refs/heads/main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 32 {
+		b := gitd.Base{Branch: "main", Commit: head, Head: head, Environment: "prod <b>", Lockfiles: map[string]string{},
+			Time: time.Unix(1_700_000_000+int64(i), 0)}
+		if _, err := r.PutBase(t.Context(), b, gitd.Person{Name: "Bo & Co", Email: "bo@example.org"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.expect("/repos/app", "Signature holds", "Bo &amp; Co", `href="/repos/app/bases"`, "git clone http://", "vscode://vscode.git/clone?url=http")
+	body := w.expect("/repos/app/bases", "prod &lt;b&gt;", "refs/ramus/bases/20231114", "ssh-keygen -Y verify", string(head[:10]))
+	if n := strings.Count(body, "Signature holds"); n != 30 {
+		t.Errorf("%d rows", n)
+	}
+	w.expect(link(t, body, `rel="next" href="([^"]+)"`), "Newest")
+}
