@@ -47,6 +47,9 @@ func (f *Fleet) build(ctx context.Context, v *candidate, r Request) error {
 		Key: r.Key, Owner: f.owner, Image: r.Image, Dir: f.folder(v.name), ClientKey: f.clientKey,
 		Env: r.Env, Limits: r.Limits, Labels: v.labels(r.Labels), Program: r.Program,
 	}
+	if r.Waiting != nil {
+		spec.Delayed = func(why string) { r.Waiting(0, why) }
+	}
 	if spec.Key == "" {
 		spec.Key = "pool:" + v.name
 		spec.Labels[labelPool] = v.name

@@ -55,6 +55,9 @@ type Spec struct {
 	// the image's folder, may write to the image's volumes and to /run, and may give files to other users and become them. Only
 	// engines that are [Images] differ in that.
 	Program bool
+	// Delayed, if not nil, is called with the reason when a start takes long, and when the reason changes. The engine calls it
+	// before Start returns.
+	Delayed func(why string)
 }
 
 // Limits are the limits of one container. Fields that are zero take defaults.

@@ -133,8 +133,9 @@ type Request struct {
 	// Beyond gives the caller a container at once, beyond the capacity. It is for a caller that waits while it holds another
 	// container, because callers that hold all places would wait for each other. The caller bounds their number.
 	Beyond bool
-	// Waiting is called with the place in the queue (1 is next) when it changes.
-	Waiting func(place int)
+	// Waiting is called with the place in the queue (1 is next) when it changes, and with place 0 and the reason when the
+	// engine takes long because it has no room.
+	Waiting func(place int, why string)
 }
 
 // Place is a container that a work tree can be bound to.

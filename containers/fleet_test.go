@@ -254,7 +254,7 @@ func TestFleetQueue(t *testing.T) {
 	places := map[string][]int{}
 	wait := func(ctx context.Context, key string) {
 		go func() {
-			l, err := f.Acquire(ctx, containers.Request{Key: key, Waiting: func(place int) {
+			l, err := f.Acquire(ctx, containers.Request{Key: key, Waiting: func(place int, _ string) {
 				mu.Lock()
 				defer mu.Unlock()
 				places[key] = append(places[key], place)

@@ -77,7 +77,7 @@ func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 			}
 			told = position
 			if r.Waiting != nil {
-				r.Waiting(position)
+				r.Waiting(position, "")
 			}
 		}
 		select {

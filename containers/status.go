@@ -20,6 +20,20 @@ type HostStatus struct {
 	SleepsAt time.Time `json:"sleeps_at,omitzero"`
 }
 
+// Keys returns the callers that have a container or get one. It asks no runner.
+func (f *Fleet) Keys() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var keys []string
+	for key, b := range f.slots {
+		if b.state != slotStopping {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // List returns the state of every container by key, then the callers in the queue by position. With keys it returns
 // only those, because an installation has many containers and each is asked. Connected runners are asked for their live
 // processes. For others Live is the last known number.

@@ -21,8 +21,7 @@ import (
 const (
 	shortWait  = 15 * time.Second
 	removeWait = time.Minute
-	// StartWait bounds the time from the creation of a pod to the greeting of its runner, for a caller without a limit
-	// of its own. A pod may wait for a node, and for its image.
+	// StartWait is the default of Engine.Wait. A pod may wait for a node, and for its image.
 	StartWait = 10 * time.Minute
 )
 
@@ -51,6 +50,12 @@ type Engine struct {
 	Side Side
 	// Requests are the resources that the scheduler reserves for a pod. The limits of a Spec are its limits.
 	Requests Requests
+	// Wait is the time from the creation of a pod to the greeting of its runner, after which Start gives up. The default is
+	// [StartWait].
+	Wait time.Duration
+	// Room is called while a pod of a caller waits because no node has room for it. It returns what is done about that, and
+	// does not block. Nil means that nothing is done. Pods of the pool wait in silence.
+	Room func() string
 	// Log gets errors that no caller gets. If it is nil, they are discarded.
 	Log *slog.Logger
 

@@ -246,6 +246,16 @@ func (p *pod) waits() (why string, stuck bool) {
 	return why, false
 }
 
+// roomless reports whether no node has room for a pod.
+func (p *pod) roomless() bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "PodScheduled" && c.Status == "False" && c.Reason == "Unschedulable" {
+			return true
+		}
+	}
+	return false
+}
+
 const maxReason = 500 // bytes of the cluster's words in an error
 
 // join makes one line of a reason and a message. The message may come from a hostile container.

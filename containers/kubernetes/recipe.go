@@ -33,6 +33,8 @@ const (
 	annotationKey    = "ramus.dev/key"
 	annotationLabels = "ramus.dev/labels" // JSON
 	annotationImage  = "ramus.dev/image"
+
+	poolKey = "pool:" // the beginning of the key of a container that waits in the pool
 )
 
 const (

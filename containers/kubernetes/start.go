@@ -1,10 +1,12 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -44,7 +46,7 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (containers.Conta
 	if err != nil {
 		return none, wrap(err)
 	}
-	made, err := e.begin(ctx, p, func(ctx context.Context) error { return e.greeted(ctx, p.Metadata.Name) })
+	made, err := e.begin(ctx, p, s.Delayed, func(ctx context.Context) error { return e.greeted(ctx, p.Metadata.Name) })
 	if err != nil {
 		return none, wrap(err)
 	}
@@ -92,11 +94,13 @@ func (e *Engine) recipe(ctx context.Context) (recipe, error) {
 	return r, nil
 }
 
-// begin creates a pod and returns when it answers. After an error the pod is removed, even if the answer to its
-// creation was lost.
-func (e *Engine) begin(ctx context.Context, p *pod, answers func(context.Context) error) (_ *pod, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, StartWait,
-		fmt.Errorf("%w: the pod did not start within %v", containers.ErrUnavailable, StartWait))
+// begin creates a pod and returns when it answers. delayed, if not nil, gets the reason if no node has room. After an
+// error the pod is removed, even if the answer to its creation was lost.
+func (e *Engine) begin(ctx context.Context, p *pod, delayed func(string),
+	answers func(context.Context) error) (_ *pod, err error) {
+	wait := cmp.Or(e.Wait, StartWait)
+	ctx, cancel := context.WithTimeoutCause(ctx, wait,
+		fmt.Errorf("%w: the pod did not start within %v", containers.ErrUnavailable, wait))
 	defer cancel()
 	w := e.follow()
 	name := p.Metadata.Name
@@ -118,17 +122,18 @@ func (e *Engine) begin(ctx context.Context, p *pod, answers func(context.Context
 	if err != nil {
 		return nil, err
 	}
-	if err := e.awaitAnswer(ctx, w, name, answers); err != nil {
+	if err := e.awaitAnswer(ctx, w, name, delayed, answers); err != nil {
 		return nil, err
 	}
 	return &made, nil
 }
 
 // awaitAnswer returns when a pod answers, or the reason why it will not.
-func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, answers func(context.Context) error) error {
+func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, delayed func(string),
+	answers func(context.Context) error) error {
 	var stuckSince time.Time
 	var last error
-	why, pause := "", greetPause
+	why, told, pause := "", "", greetPause
 	for {
 		p, changed := w.pod(name)
 		placed := false
@@ -147,6 +152,13 @@ func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, answers
 				stuckSince = time.Now()
 			} else if time.Since(stuckSince) > stuckWait {
 				return fmt.Errorf("the pod does not start: %s", why)
+			}
+			if doing := e.room(p); doing != "" {
+				why = doing + " (" + why + ")"
+				if delayed != nil && doing != told {
+					delayed(doing)
+				}
+				told = doing
 			}
 		}
 		var again <-chan time.Time
@@ -170,6 +182,14 @@ func (e *Engine) awaitAnswer(ctx context.Context, w *watch, name string, answers
 			return errors.Join(err, last)
 		}
 	}
+}
+
+// room asks for room for a pod that no node has room for. Returns what is done, or "" if the pod does not wait for that.
+func (e *Engine) room(p *pod) string {
+	if e.Room == nil || !p.roomless() || strings.HasPrefix(p.Metadata.Annotations[annotationKey], poolKey) {
+		return ""
+	}
+	return e.Room()
 }
 
 // changedOnly returns the channel of changes for a pod that is not placed. A placed one is asked at its own pace.

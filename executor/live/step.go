@@ -54,9 +54,13 @@ func (l *Run) CommandID(step string, start int) string {
 	return hex.EncodeToString(sum[:10]) + "-" + strconv.Itoa(start)
 }
 
-// SetPlace tells followers the run's place in line for a container.
-func (l *Run) SetPlace(place int) {
+// SetPlace tells followers the run's place in line for a container, or with place 0 the reason why its container does
+// not start yet.
+func (l *Run) SetPlace(place int, why string) {
 	l.Change(func(r *record.Run) { r.Place = place })
+	if why != "" {
+		_ = l.Emit(record.Event{Type: record.EventContainer, Message: "waits: " + why}, false) // nothing follows from it
+	}
 	if place > 0 {
 		_ = l.Emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)},
 			false) // repeated with the next place

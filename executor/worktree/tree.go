@@ -85,7 +85,8 @@ func (t *Tree) Tip(ctx context.Context) (gitd.Hash, error) {
 
 // Ready returns a lease of the caller's container with its work tree at the branch's tip, and that tip. A container of another image
 // than the one named is removed first. With no image named, any is good.
-func (t *Tree) Ready(ctx context.Context, image string, author gitd.Person, waiting func(int)) (*containers.Lease, gitd.Hash, error) {
+func (t *Tree) Ready(ctx context.Context, image string, author gitd.Person,
+	waiting func(place int, why string)) (*containers.Lease, gitd.Hash, error) {
 	for attempt := 0; ; attempt++ {
 		lease, err := t.store.Fleet.Acquire(ctx, t.Request(image, author, waiting))
 		if err != nil {
@@ -143,7 +144,7 @@ const labelImage = "ramus.asked"
 
 // Request returns the request for the caller's container. Its work tree is cloned inside. If the fleet has a Keeper, it is bound from
 // outside, and cloned where that cannot be done.
-func (t *Tree) Request(image string, author gitd.Person, waiting func(int)) containers.Request {
+func (t *Tree) Request(image string, author gitd.Person, waiting func(place int, why string)) containers.Request {
 	c := t.container()
 	r := t.store.request(t.Caller.String(), cmp.Or(image, c.Image), t.Repo.Name())
 	r.Limits, r.Waiting = c.Limits, waiting
