@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/nodes"
+	"github.com/ramus-dev/ramus/executor/nodes/programs"
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/gateway/account"
@@ -89,6 +90,8 @@ type Server struct {
 	Leader *standby.Leader
 	// Nodes are the machines at a cloud. Nil means that there are none.
 	Nodes *nodes.Nodes
+	// Programs are those that machines install.
+	Programs *programs.Programs
 	// URL is the URL at which people reach this server ("https://ramus.example.org"), for clone commands. If it is
 	// empty, the address of the request is used.
 	URL string

@@ -106,7 +106,7 @@ func (s *Server) setUpAlone() {
 			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		standbyapi.New(s.Leader, s.Git),
-		&nodesapi.API{Machines: machines, Nodes: s.Nodes},
+		&nodesapi.API{Machines: machines, Nodes: s.Nodes, Programs: s.Programs},
 		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}
 	s.spec = s.openAPI()

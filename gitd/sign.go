@@ -89,6 +89,14 @@ func (s *CommitSigner) sign(commit []byte) ([]byte, error) {
 	return sshSign(s.key, commitSpace, commit)
 }
 
+// SignText signs a text in a namespace of OpenSSH other than git's, as ssh-keygen -Y verify reads it.
+func (s *CommitSigner) SignText(space string, text []byte) ([]byte, error) {
+	if space == "" || space == commitSpace {
+		return nil, fmt.Errorf("cannot sign a text in the namespace %q: %w", space, ErrInvalid)
+	}
+	return sshSign(s.key, space, text)
+}
+
 // encodeCommit returns the commit as it is stored, signed by a signer. Nil means the server's, which may be nil too.
 func (s *Server) encodeCommit(c object.RawCommit, by *CommitSigner) ([]byte, error) {
 	data := c.Encode()

@@ -20,7 +20,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/kubernetes"
-	"github.com/ramus-dev/ramus/executor/nodes/hetzner"
+	"github.com/ramus-dev/ramus/executor/nodes"
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/linear"
@@ -102,6 +102,7 @@ type Config struct {
 	Quotas    QuotasConfig    `yaml:"quotas"`
 	Standby   StandbyConfig   `yaml:"standby"`
 	Nodes     NodesConfig     `yaml:"nodes"`
+	DNS       DNSConfig       `yaml:"dns"`
 	Traces    TracesConfig    `yaml:"traces"`
 	// TellConflicts is one of all, threads and off.
 	TellConflicts string `yaml:"tell_conflicts"`
@@ -427,15 +428,36 @@ type NodesConfig struct {
 	TokenEnv   string            `yaml:"token_env"`
 	TokenFile  string            `yaml:"token_file"`
 	Endpoint   string            `yaml:"endpoint"`
+	Region     string            `yaml:"region"`
+	Network    string            `yaml:"network"`
 	Name       string            `yaml:"name"`
 	Image      string            `yaml:"image"`
 	Size       string            `yaml:"size"`
 	Location   string            `yaml:"location"`
+	Locations  []string          `yaml:"locations"`
 	Sizes      map[string]string `yaml:"sizes"`
 	Most       int               `yaml:"most"`
 	Ranges     []string          `yaml:"ranges"`
 	StaleAfter Duration          `yaml:"stale_after"`
 	BootWait   Duration          `yaml:"boot_wait"`
+
+	Join      string   `yaml:"join"`
+	Server    string   `yaml:"server"`
+	Programs  string   `yaml:"programs"`
+	OnDemand  bool     `yaml:"on_demand"`
+	IdleAfter Duration `yaml:"idle_after"`
+}
+
+// DNSConfig configures names in DNS for workspaces and nodes.
+type DNSConfig struct {
+	Provider   string   `yaml:"provider"`
+	Zone       string   `yaml:"zone"`
+	TokenEnv   string   `yaml:"token_env"`
+	TokenFile  string   `yaml:"token_file"`
+	Endpoint   string   `yaml:"endpoint"`
+	Key        string   `yaml:"key"`
+	Workspaces []string `yaml:"workspaces"`
+	TTL        Duration `yaml:"ttl"`
 }
 
 // LogConfig configures the log, which goes to standard error.
@@ -458,8 +480,11 @@ func Defaults() Config {
 		Traces:    TracesConfig{Header: "Authorization"},
 		Standby:   StandbyConfig{Wait: Duration(10 * time.Second), Peers: []string{}},
 
-		Nodes: NodesConfig{Name: "ramus", Image: "debian-13", Size: "small", Location: "nbg1", Sizes: hetzner.Sizes(),
-			Most: 5, Ranges: []string{}, StaleAfter: Duration(3 * time.Minute), BootWait: Duration(15 * time.Minute)},
+		Nodes: NodesConfig{Name: "ramus", Image: "debian-13", Size: "small", Location: "nbg1",
+			Locations: []string{}, Sizes: map[string]string{},
+			Most: 5, Ranges: []string{}, StaleAfter: Duration(3 * time.Minute), BootWait: Duration(15 * time.Minute),
+			Join: string(nodes.JoinKubelet), OnDemand: true, IdleAfter: Duration(30 * time.Minute)},
+		DNS:           DNSConfig{Key: "ramus", Workspaces: []string{}, TTL: Duration(time.Minute)},
 		TellConflicts: tellAll,
 
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),

@@ -154,6 +154,7 @@ func (i *installation) openFronts(ctx, serving context.Context) (err error) {
 		return err
 	}
 	i.nodes.Start()
+	i.hostNames.Start()
 	return i.teller.Open(serving)
 }
 

@@ -19,9 +19,11 @@ import (
 	"github.com/ramus-dev/ramus/containers/kubernetes"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/dns"
 	"github.com/ramus-dev/ramus/executor/lfs"
 	"github.com/ramus-dev/ramus/executor/mirror"
 	"github.com/ramus-dev/ramus/executor/nodes"
+	"github.com/ramus-dev/ramus/executor/nodes/programs"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/executor/standby"
@@ -69,18 +71,21 @@ type installation struct {
 	webhooks *announce.Announcer
 	teller   *collision.Teller // only a lasting server opens it
 	nodes    *nodes.Nodes      // only a lasting server starts it
-	executor *executor.Executor
-	gateway  *gateway.Server
-	fallback *fallback.Client   // nil if there is none
-	why      string             // why this engine is used
-	chat     *chat.Chat         // nil if no Slack app is configured; only a lasting server opens it
-	engineer *engineer.Engineer // only a lasting server opens it
-	forges   *forges
-	trackers *trackers
-	models   *model.Proxy
-	certs    cert.Source     // nil if the server speaks no TLS
-	domain   *domain.Domain  // nil if all is at one host
-	traces   *trace.Exporter // nil if no collector is configured
+	programs *programs.Programs
+	// hostNames are those in DNS. Nil means none. Only a lasting server starts them.
+	hostNames *dns.Names
+	executor  *executor.Executor
+	gateway   *gateway.Server
+	fallback  *fallback.Client   // nil if there is none
+	why       string             // why this engine is used
+	chat      *chat.Chat         // nil if no Slack app is configured; only a lasting server opens it
+	engineer  *engineer.Engineer // only a lasting server opens it
+	forges    *forges
+	trackers  *trackers
+	models    *model.Proxy
+	certs     cert.Source     // nil if the server speaks no TLS
+	domain    *domain.Domain  // nil if all is at one host
+	traces    *trace.Exporter // nil if no collector is configured
 
 	accounts *account.Store
 	privacy  *privacy.Store // which workspaces are private
@@ -285,8 +290,8 @@ func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *re
 		Hides:  i.hides.of,
 		Quotas: newQuotas(c.Quotas),
 	}
-	if _, ok := i.engine.(*kubernetes.Engine); ok {
-		x.Fleet.StartTimeout = kubernetes.StartWait // a pod may wait for a node
+	if e, ok := i.engine.(*kubernetes.Engine); ok {
+		x.Fleet.StartTimeout = cmp.Or(e.Wait, kubernetes.StartWait) // a pod may wait for a node
 	}
 	for name, value := range c.Env {
 		x.Env = append(x.Env, name+"="+value)
@@ -317,6 +322,7 @@ func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 // close closes the rooms, from the entrances inwards.
 func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
+	i.hostNames.Close()
 	i.nodes.Close()
 	i.mirrors.Close()
 	i.webhooks.Close()

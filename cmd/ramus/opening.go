@@ -131,7 +131,8 @@ func (o *opening) readParts(context.Context) (err error) {
 	read(func() (err error) { o.models, err = newModels(c.Models, secret, log); return err })
 	read(func() (err error) { o.certs, err = newCertificates(c, secret, log); return err })
 	read(func() (err error) { o.domain, err = newDomain(c); return err })
-	read(func() (err error) { o.nodes, err = newNodes(c, secret, log); return err })
+	read(o.openNodes)
+	read(o.openNames)
 	read(func() (err error) { o.traces, err = newTraces(c.Traces, secret, log); return err })
 	read(func() (err error) { o.fallback, err = newFallback(c.Fallback, secret); return err })
 	read(func() (err error) { o.chat, err = newChat(c, secret, log); return err })
@@ -256,7 +257,7 @@ func (o *opening) makeGateway() {
 	c := o.config
 	o.connectTeller()
 	o.gateway = &gateway.Server{
-		Executor: o.executor, Git: o.git, Leader: o.leader, Mirrors: o.mirrors, Nodes: o.nodes, Models: o.models, Budget: o.budget,
+		Executor: o.executor, Git: o.git, Leader: o.leader, Mirrors: o.mirrors, Nodes: o.nodes, Programs: o.programs, Models: o.models, Budget: o.budget,
 		Chat: o.chat, Hooks: o.forges.hooks(), Tickets: o.trackers.hooks, GitHub: o.forges.hub.client,
 		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, Privacy: o.privacy, ForgeKeys: o.personal,
 		Names: o.names, Radar: o.teller.Radar,

@@ -6,13 +6,18 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/ramus-dev/ramus/internal/standin/cloudflaretest"
+	"github.com/ramus-dev/ramus/internal/standin/cloudtest"
 	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 type cloudKey struct{}
+
+type dnsKey struct{}
 
 // cloudCommand drives a stand-in of Hetzner Cloud.
 //
@@ -22,9 +27,23 @@ type cloudKey struct{}
 //	cloud machines N   check the number of machines
 //	cloud add NAME     add a machine with the label of the server ramus
 //	cloud full, ok     refuse to make machines; make them again
+//	cloud dns          start a stand-in of Cloudflare for example.org; its address is $DNS
+//	cloud names RE     wait until the records of DNS, one a line, match
 func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
 	own := ts.Value(cloudKey{}).(**hetznertest.Server)
 	switch s := *own; {
+	case len(args) > 0 && args[0] == "dns":
+		d := cloudflaretest.New(ts.Getenv("CANARY"), "example.org")
+		ts.Defer(d.Close)
+		*ts.Value(dnsKey{}).(**cloudflaretest.Server) = d
+		ts.Setenv("DNS", d.URL)
+	case len(args) > 0 && args[0] == "names":
+		d, want := *ts.Value(dnsKey{}).(**cloudflaretest.Server), regexp.MustCompile(args[1])
+		for end := time.Now().Add(20 * time.Second); !want.MatchString(strings.Join(d.Records(), "\n")); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				ts.Fatalf("the records are %q", d.Records())
+			}
+		}
 	case len(args) == 0:
 		s = hetznertest.New(ts.Getenv("CANARY"))
 		ts.Defer(s.Close)
@@ -50,9 +69,9 @@ func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
 	case args[0] == "add":
 		s.Add(args[1], map[string]string{"ramus-server": "ramus", "ramus-node": "node-gone"})
 	case args[0] == "full":
-		s.Fail(hetznertest.Faults{Full: true})
+		s.Fail(cloudtest.Faults{Full: true})
 	case args[0] == "ok":
-		s.Fail(hetznertest.Faults{})
+		s.Fail(cloudtest.Faults{})
 	default:
 		ts.Fatalf("cloud: unknown %q", args[0])
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 	"github.com/ramus-dev/ramus/internal/remains"
+	"github.com/ramus-dev/ramus/internal/standin/cloudflaretest"
 	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
 	"github.com/ramus-dev/ramus/internal/standin/trackertest"
@@ -121,6 +122,7 @@ func TestScript(t *testing.T) {
 			e.Values[githubKey{}] = new(*githubtest.Server)
 			e.Values[forgeKey{}] = new(forgeStory)
 			e.Values[cloudKey{}] = new(*hetznertest.Server)
+			e.Values[dnsKey{}] = new(*cloudflaretest.Server)
 			e.Values[trackerKey{}] = new(*trackertest.Server)
 			e.Defer(func() {
 				_ = s.signal(syscall.SIGTERM)

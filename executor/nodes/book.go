@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,10 @@ type entry struct {
 	Bootstrap     string    `json:"bootstrap,omitempty"` // hash of the token; empty after its redemption
 	BootstrapEnds time.Time `json:"bootstrap_ends,omitzero"`
 	Callback      string    `json:"callback,omitempty"` // hash of the token of the machine
+	// Invitation is the id of the machine's bootstrap token of the cluster, which is no secret.
+	Invitation string `json:"invitation,omitempty"`
+	// Noted is the health that the last event about it has.
+	Noted Health `json:"noted,omitempty"`
 }
 
 // note adds an event, and forgets the oldest one above the limit.
@@ -84,6 +89,7 @@ func readEntry(name string) (*entry, error) {
 	if e.ID == "" || filepath.Base(name) != e.ID+".json" {
 		return nil, fmt.Errorf("%w: it is the file of another node", record.ErrDamaged)
 	}
+	e.Source = cmp.Or(e.Source, SourceCloud) // earlier versions had no other
 	return e, nil
 }
 

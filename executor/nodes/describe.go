@@ -17,15 +17,39 @@ type Description struct {
 	Node, URL string
 	// Token is good for one redemption.
 	Token string
-	// Ranges may connect to SSH. Nil means none.
+	// Firewall has the machine drop all connections but those of Ranges to SSH, and to a kubelet.
+	Firewall bool
+	// Ranges may connect. Nil means none.
 	Ranges []netip.Prefix
+	// Join is how the machine joins the cluster. Empty means that there is none.
+	Join Join
+	// Install is the script that installs programs. Required with Join.
+	Install string
 }
+
+// Join is how machines join the cluster.
+type Join string
+
+// The ways to join a cluster.
+const (
+	JoinKubelet Join = "kubelet" // a kubelet and containerd, for a cluster as kubeadm makes it
+	JoinK3s     Join = "k3s"     // the agent of k3s
+)
 
 // IPv4 returns the ranges of IPv4, for nftables.
 func (d Description) IPv4() string { return list(d.Ranges, true) }
 
 // IPv6 returns the ranges of IPv6, for nftables.
 func (d Description) IPv6() string { return list(d.Ranges, false) }
+
+// Ports returns the ports that Ranges may connect to. The API server connects to a kubelet. The agent of k3s connects to
+// its server.
+func (d Description) Ports() string {
+	if d.Join == JoinKubelet {
+		return "{ 22, 10250 }"
+	}
+	return "22"
+}
 
 func list(ranges []netip.Prefix, v4 bool) string {
 	var of []string
@@ -41,7 +65,7 @@ func list(ranges []netip.Prefix, v4 bool) string {
 var cloudInit string
 
 var (
-	cloudInitTemplate = template.Must(template.New("cloud-init").Parse(cloudInit))
+	cloudInitTemplate = template.Must(template.New("cloud-init").Funcs(template.FuncMap{"lines": indent}).Parse(cloudInit))
 	plainWord         = pattern.New(`^[A-Za-z0-9-]{1,100}$`)
 	plainURL          = pattern.New(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._/-]*)?$`)
 )
@@ -60,4 +84,9 @@ func Describe(d Description) (string, error) {
 		return "", fmt.Errorf("cannot describe a machine: %w", err)
 	}
 	return b.String(), nil
+}
+
+// indent returns a text as the lines of a block of the template.
+func indent(s string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n      ")
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/nodes/cluster"
+	"github.com/ramus-dev/ramus/executor/nodes/programs"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -21,13 +23,21 @@ import (
 type Nodes struct {
 	// Dir is the folder of the book. It is made if it is missing.
 	Dir string
-	// Provider makes the machines. Nil means that nodes can only be listed and forgotten.
+	// Provider makes the machines. Nil means that the server itself orders none.
 	Provider Provider
+	// Own returns the provider with the token of a person. Nil means that people have none.
+	Own func(ctx context.Context, person string) (Provider, error)
+	// Cluster is the cluster that machines join. Nil means that there is none, and machines only report.
+	Cluster *cluster.Cluster
+	// Join is how machines join the cluster.
+	Join Join
+	// Programs are those that machines install. Required with a Cluster.
+	Programs *programs.Programs
 	// URL is where machines reach this server. Required with a Provider.
 	URL string
 	// Size and Location are those of a node whose order names none.
 	Size, Location string
-	// Most is the number of nodes that may have a machine at once. The default is 5.
+	// Most is the number of ordered nodes that may have a machine at once. The default is 5.
 	Most int
 	// Ranges are the addresses that may connect to SSH of a node. Nil means none.
 	Ranges []netip.Prefix
@@ -35,25 +45,29 @@ type Nodes struct {
 	StaleAfter time.Duration
 	// BootWait is how long a machine may take until it is ready. The default is 15 minutes.
 	BootWait time.Duration
+	// IdleAfter is how long a node that was ordered for lack of room may have no container. Zero means that such nodes
+	// stay.
+	IdleAfter time.Duration
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 	// Log gets the errors of the work that nobody waits for. Nil means that nothing is logged.
 	Log *slog.Logger
 
-	mu   sync.Mutex // guards book and all below it
-	book map[string]*entry
+	mu      sync.Mutex // guards book and all that follows
+	book    map[string]*entry
+	members map[string]cluster.Member // as the cluster was last seen
+	idle    map[string]time.Time      // since when automatic nodes have no container
+	order   automatic
 
-	stop    context.CancelFunc // ends the sweeps
-	sweeper sync.WaitGroup
+	work sync.WaitGroup     // the goroutines
+	base context.Context    // of the goroutines; nil before Start
+	stop context.CancelFunc // ends them
 }
-
-// sweepEvery is the time between two sweeps.
-const sweepEvery = 5 * time.Minute
 
 // Open reads the book.
 func (n *Nodes) Open() error {
 	n.Most, n.StaleAfter = cmp.Or(n.Most, 5), cmp.Or(n.StaleAfter, 3*time.Minute)
-	n.BootWait = cmp.Or(n.BootWait, 15*time.Minute)
+	n.BootWait, n.Join = cmp.Or(n.BootWait, 15*time.Minute), cmp.Or(n.Join, JoinKubelet)
 	if n.Now == nil {
 		n.Now = time.Now
 	}
@@ -67,42 +81,8 @@ func (n *Nodes) Open() error {
 	if err != nil {
 		return fmt.Errorf("cannot open the book of nodes: %w", err)
 	}
-	n.book = book
+	n.book, n.idle = book, make(map[string]time.Time)
 	return nil
-}
-
-// Start sweeps at once and every five minutes, until [Nodes.Close]. Without a provider it does nothing.
-func (n *Nodes) Start() {
-	if n == nil || n.Provider == nil {
-		return
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	n.stop = stop
-	n.sweeper.Go(func() {
-		tick := time.NewTicker(sweepEvery)
-		defer tick.Stop()
-		for {
-			once, done := context.WithTimeout(ctx, time.Minute)
-			if err := n.Sweep(once); err != nil && ctx.Err() == nil {
-				n.Log.Warn("cannot look after the nodes", "err", err)
-			}
-			done()
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-}
-
-// Close ends the sweeps and waits for them.
-func (n *Nodes) Close() {
-	if n == nil || n.stop == nil {
-		return
-	}
-	n.stop()
-	n.sweeper.Wait()
 }
 
 // List returns all nodes, the oldest first.
@@ -152,23 +132,6 @@ func (n *Nodes) History(id string) (History, error) {
 
 func missing(id string) error { return fmt.Errorf("%w: there is no node %q", record.ErrNotFound, id) }
 
-// shown returns a node with its health. n.mu is held.
-func (n *Nodes) shown(e *entry) Node {
-	node := e.Node
-	if node.State != StateRunning {
-		return node
-	}
-	switch silent := n.Now().Sub(node.Seen); {
-	case silent <= n.StaleAfter:
-		node.Health = HealthHealthy
-	case silent <= 3*n.StaleAfter:
-		node.Health = HealthStale
-	default:
-		node.Health = HealthUnhealthy
-	}
-	return node
-}
-
 // change changes an entry under the lock and makes it durable. The book keeps the earlier entry if that fails.
 func (n *Nodes) change(id string, f func(*entry) error) (Node, error) {
 	n.mu.Lock()
@@ -192,69 +155,116 @@ func (n *Nodes) change(id string, f func(*entry) error) (Node, error) {
 // errNoProvider is the refusal of changes without a cloud.
 var errNoProvider = fmt.Errorf("%w: no cloud is configured; set nodes.provider", record.ErrConflict)
 
-// Add orders a node, and returns it when the cloud makes its machine. An empty size or location is the default. If the
-// cloud refuses, the node stays in the book in the state error.
-func (n *Nodes) Add(ctx context.Context, size, location, by string) (Node, error) {
-	if n == nil || n.Provider == nil {
-		return Node{}, fmt.Errorf("cannot add a node: %w", errNoProvider)
+// at returns the cloud with the token of an owner. Empty means the server.
+func (n *Nodes) at(ctx context.Context, owner string) (Provider, error) {
+	switch {
+	case owner == "" && n.Provider != nil:
+		return n.Provider, nil
+	case owner != "" && n.Own != nil:
+		return n.Own(ctx, owner)
 	}
-	size, location = cmp.Or(size, n.Size), cmp.Or(location, n.Location)
-	if err := n.Provider.Check(size, location); err != nil {
-		return Node{}, fmt.Errorf("cannot add a node: %w: %w", record.ErrInvalid, err)
+	return nil, errNoProvider
+}
+
+// Wish is a wish for a node.
+type Wish struct {
+	// Size and Location are the defaults if they are empty.
+	Size, Location string
+	// Owner is the person with whose token the machine is ordered. Empty means the server's token.
+	Owner string
+	// By is the person or the token that wants it.
+	By string
+
+	automatic bool
+}
+
+// Add orders a node, and returns it when the cloud makes its machine. If the cloud refuses, the node stays in the book
+// in the state error.
+func (n *Nodes) Add(ctx context.Context, w Wish) (Node, error) {
+	wrap := func(err error) (Node, error) { return Node{}, fmt.Errorf("cannot add a node: %w", err) }
+	if n == nil {
+		return wrap(errNoProvider)
 	}
-	token := rand.Text() + rand.Text()
-	id, err := n.begin(size, location, by, token)
+	cloud, err := n.at(ctx, w.Owner)
 	if err != nil {
-		return Node{}, fmt.Errorf("cannot add a node: %w", err)
+		return wrap(err)
 	}
-	node, err := n.create(ctx, id, size, location, token)
+	w.Size, w.Location = cmp.Or(w.Size, n.Size), cmp.Or(w.Location, n.Location)
+	if err := cloud.Check(w.Size, w.Location); err != nil {
+		return wrap(fmt.Errorf("%w: %w", record.ErrInvalid, err))
+	}
+	token := newToken()
+	id, err := n.begin(Node{Source: SourceCloud, Size: w.Size, Location: w.Location, Owner: w.Owner, By: w.By,
+		Automatic: w.automatic}, w.Size+" in "+w.Location, token)
+	if err != nil {
+		return wrap(err)
+	}
+	node, err := n.create(ctx, cloud, id, token)
 	if err != nil {
 		return node, fmt.Errorf("cannot add node %s: %w", id, err)
 	}
 	return node, nil
 }
 
+func newToken() string { return rand.Text() + rand.Text() }
+
 // begin writes a new node into the book.
-func (n *Nodes) begin(size, location, by, token string) (id string, err error) {
+func (n *Nodes) begin(node Node, text, token string) (id string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	live := 0
 	for _, e := range n.book {
-		if e.Live() {
+		if e.Live() && e.Source == SourceCloud {
 			live++
 		}
 	}
-	if live >= n.Most {
+	if node.Source == SourceCloud && live >= n.Most {
 		return "", fmt.Errorf("%w: %d nodes have machines, and nodes.most is %d", record.ErrConflict, live, n.Most)
 	}
 	if len(n.book) >= maxEntries {
 		return "", fmt.Errorf("%w: the book has %d nodes; remove some", record.ErrConflict, len(n.book))
 	}
 	now := n.Now().UTC()
-	e := &entry{Node: Node{ID: "node-" + strings.ToLower(rand.Text()[:10]), State: StatePending, Size: size,
-		Location: location, By: tail(by, 200), Created: now}, Bootstrap: hash(token), BootstrapEnds: now.Add(bootstrapWithin)}
-	e.note(now, "ordered", size+" in "+location)
+	node.ID, node.State, node.Created = "node-"+strings.ToLower(rand.Text()[:10]), StatePending, now
+	node.By = tail(node.By, 200)
+	e := &entry{Node: node, Bootstrap: hash(token), BootstrapEnds: now.Add(bootstrapWithin)}
+	e.note(now, "ordered", text)
+	return node.ID, n.enter(e)
+}
+
+// enter adds an entry to the book. n.mu is held.
+func (n *Nodes) enter(e *entry) error {
 	if err := n.keep(e); err != nil {
-		return "", fmt.Errorf("cannot write the book of nodes: %w", err)
+		return fmt.Errorf("cannot write the book of nodes: %w", err)
 	}
 	n.book[e.ID] = e
-	return e.ID, nil
+	return nil
+}
+
+// description returns the description of the machine of a node.
+func (n *Nodes) description(id, token string) Description {
+	d := Description{Node: id, URL: n.URL, Token: token, Firewall: true, Ranges: n.Ranges}
+	if n.Cluster != nil {
+		d.Join, d.Install = n.Join, n.Programs.Installer()
+	}
+	return d
 }
 
 // create asks the cloud for the machine of a node.
-func (n *Nodes) create(ctx context.Context, id, size, location, token string) (Node, error) {
-	data, err := Describe(Description{Node: id, URL: n.URL, Token: token, Ranges: n.Ranges})
+func (n *Nodes) create(ctx context.Context, cloud Provider, id, token string) (Node, error) {
+	data, err := Describe(n.description(id, token))
 	if err != nil {
 		return n.fail(ctx, id, err)
 	}
-	if _, err := n.move(id, StateCreating, "creating", "", StatePending); err != nil {
+	node, err := n.move(id, StateCreating, "creating", "", StatePending)
+	if err != nil {
 		return Node{}, err
 	}
-	m, err := n.Provider.Create(ctx, Order{Node: id, Size: size, Location: location, UserData: data})
+	m, err := cloud.Create(ctx, Order{Node: id, Size: node.Size, Location: node.Location, UserData: data})
 	if err != nil {
 		return n.fail(ctx, id, fmt.Errorf("%w: %w", ErrCloud, err))
 	}
-	node, err := n.change(id, func(e *entry) error {
+	node, err = n.change(id, func(e *entry) error {
 		if !e.Live() || e.State == StateStopping {
 			return fmt.Errorf("%w: it was stopped meanwhile", record.ErrConflict)
 		}
@@ -263,7 +273,7 @@ func (n *Nodes) create(ctx context.Context, id, size, location, token string) (N
 		return nil
 	})
 	if errors.Is(err, record.ErrConflict) || errors.Is(err, record.ErrNotFound) {
-		return node, errors.Join(err, n.Provider.Delete(context.WithoutCancel(ctx), id))
+		return node, errors.Join(err, cloud.Delete(context.WithoutCancel(ctx), id))
 	}
 	return node, err
 }
@@ -272,12 +282,17 @@ func (n *Nodes) create(ctx context.Context, id, size, location, token string) (N
 func (n *Nodes) fail(ctx context.Context, id string, reason error) (Node, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	removed := n.Provider.Delete(ctx, id)
-	node, err := n.change(id, func(e *entry) error {
+	node, err := n.Get(id)
+	if err != nil {
+		return node, errors.Join(reason, err)
+	}
+	removed := n.remove(ctx, node)
+	node, err = n.change(id, func(e *entry) error {
 		if e.State == StateStopped { // by a person, meanwhile
 			return nil
 		}
-		e.State, e.Error, e.Bootstrap, e.Callback = StateError, tail(reason.Error(), maxText), "", ""
+		e.State, e.Error = StateError, tail(reason.Error(), maxText)
+		e.disarm()
 		e.note(n.Now(), "error", reason.Error())
 		if removed != nil {
 			e.note(n.Now(), "leaked", "the cloud may still have the machine: "+removed.Error())
@@ -285,6 +300,37 @@ func (n *Nodes) fail(ctx context.Context, id string, reason error) (Node, error)
 		return nil
 	})
 	return node, errors.Join(reason, err)
+}
+
+// remove removes the machine of a node, and the node from the cluster. A machine that a person brought stays. An error
+// means that the machine may be left. What is left in the cluster is logged, because it costs nothing.
+func (n *Nodes) remove(ctx context.Context, node Node) error {
+	if node.Source == SourceCloud {
+		cloud, err := n.at(ctx, node.Owner)
+		if err == nil {
+			err = cloud.Delete(ctx, node.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n.Cluster == nil {
+		return nil
+	}
+	n.mu.Lock()
+	invitation := ""
+	if e := n.book[node.ID]; e != nil {
+		invitation = e.Invitation
+	}
+	n.mu.Unlock()
+	err := n.Cluster.Forget(ctx, node.ID)
+	if invitation != "" {
+		err = errors.Join(err, n.Cluster.Revoke(ctx, invitation))
+	}
+	if err != nil {
+		n.Log.Warn("a node that has no machine stays in the cluster", "node", node.ID, "err", err)
+	}
+	return nil
 }
 
 // move changes the state of a node that is in one of the states from.
@@ -299,6 +345,10 @@ func (n *Nodes) move(id string, to State, kind, text string, from ...State) (Nod
 	})
 }
 
+// errForeign is the refusal to stop a node that this server did not make.
+var errForeign = fmt.Errorf("%w: it joined the cluster without this server; use kubectl drain and kubectl delete node",
+	record.ErrConflict)
+
 // Stop removes the machine of a node. The node stays in the book. A node without a machine stays as it is. If the cloud
 // does not answer, the node is stopping, and a later sweep tries again.
 func (n *Nodes) Stop(ctx context.Context, id, by string) (Node, error) {
@@ -306,12 +356,19 @@ func (n *Nodes) Stop(ctx context.Context, id, by string) (Node, error) {
 	if err != nil || node.State == StateStopped {
 		return node, err
 	}
-	if n.Provider == nil {
-		return node, fmt.Errorf("cannot stop node %s: %w", id, errNoProvider)
+	wrap := func(err error) (Node, error) { return node, fmt.Errorf("cannot stop node %s: %w", id, err) }
+	if node.Source == SourceCluster {
+		return wrap(errForeign)
+	}
+	if node.Source == SourceCloud {
+		if _, err := n.at(ctx, node.Owner); errors.Is(err, errNoProvider) {
+			return wrap(err)
+		}
 	}
 	if node.State != StateStopping {
 		_, err = n.change(id, func(e *entry) error {
-			e.State, e.Bootstrap, e.Callback = StateStopping, "", ""
+			e.State = StateStopping
+			e.disarm()
 			e.note(n.Now(), "stopping", "by "+by)
 			return nil
 		})
@@ -319,11 +376,15 @@ func (n *Nodes) Stop(ctx context.Context, id, by string) (Node, error) {
 			return node, err
 		}
 	}
-	if err := n.Provider.Delete(ctx, id); err != nil {
+	if err := n.remove(ctx, node); err != nil {
 		node, _ = n.Get(id)
-		return node, fmt.Errorf("cannot stop node %s: %w: %w", id, ErrCloud, err)
+		return wrap(fmt.Errorf("%w: %w", ErrCloud, err))
 	}
-	return n.move(id, StateStopped, "stopped", "", StateStopping, StateStopped)
+	left := ""
+	if node.Source == SourceSSH {
+		left = "its machine runs on; /usr/local/lib/ramus/leave on it ends the kubelet"
+	}
+	return n.move(id, StateStopped, "stopped", left, StateStopping, StateStopped)
 }
 
 // Remove stops a node and takes it out of the book. Without a provider it is only taken out if it has no machine.
@@ -352,96 +413,4 @@ func (n *Nodes) Stale() int {
 		return 0
 	}
 	return int(n.StaleAfter / time.Second)
-}
-
-// Leaked returns the machines of the cloud that belong to no node that is in use.
-func (n *Nodes) Leaked(ctx context.Context) ([]Machine, error) {
-	if n == nil || n.Provider == nil {
-		return []Machine{}, nil
-	}
-	all, err := n.Provider.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for leaked machines: %w: %w", ErrCloud, err)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	leaked := []Machine{}
-	for _, m := range all {
-		if e := n.book[m.Node]; e == nil || !e.Live() {
-			leaked = append(leaked, m)
-		}
-	}
-	return leaked, nil
-}
-
-// Sweep finishes the work that a crash or the cloud interrupted. It gives up machines that are not ready in time,
-// removes machines of nodes that are stopping, and notices machines that are gone.
-func (n *Nodes) Sweep(ctx context.Context) error {
-	if n.Provider == nil {
-		return nil
-	}
-	before := n.List()
-	all, err := n.Provider.List(ctx)
-	if err != nil {
-		return err
-	}
-	machines := make(map[string]Machine, len(all))
-	for _, m := range all {
-		machines[m.Node] = m
-	}
-	var errs []error
-	for _, node := range before {
-		m, there := machines[node.ID]
-		switch {
-		case node.State == StateStopping:
-			_, err = n.Stop(ctx, node.ID, "the server")
-		case node.State == StateRunning && !there:
-			_, err = n.lose(node.ID)
-		case node.State != StatePending && node.State != StateCreating:
-			err = nil
-		case n.Now().Sub(node.Created) > n.BootWait:
-			_, err = n.giveUp(ctx, node.ID)
-		case node.Server == "" && there: // a crash between the order and the book
-			_, err = n.change(node.ID, func(e *entry) error {
-				e.State, e.Server, e.Address = StateCreating, m.ID, m.Address
-				e.note(n.Now(), "created", "server "+m.ID+" at "+m.Address+", found by its label")
-				return nil
-			})
-		default:
-			err = nil
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// lose puts a running node whose machine is gone into the state error.
-func (n *Nodes) lose(id string) (Node, error) {
-	return n.change(id, func(e *entry) error {
-		if e.State == StateRunning {
-			e.State, e.Error, e.Callback = StateError, "the cloud no longer has the machine", ""
-			e.note(n.Now(), "error", e.Error)
-		}
-		return nil
-	})
-}
-
-// giveUp removes a node that did not become ready in time.
-func (n *Nodes) giveUp(ctx context.Context, id string) (Node, error) {
-	gone := false
-	e, err := n.change(id, func(e *entry) error {
-		if gone = e.State == StatePending || e.State == StateCreating; gone {
-			e.State, e.Bootstrap, e.Callback = StateStopping, "", "" // its machine cannot become ready any more
-		}
-		return nil
-	})
-	if err != nil || !gone {
-		return e, err
-	}
-	late := fmt.Errorf("it was not ready after %v", n.BootWait)
-	node, err := n.fail(ctx, id, late)
-	if errors.Is(err, late) {
-		err = nil
-	}
-	return node, err
 }

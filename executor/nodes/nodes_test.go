@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/clocktest"
 	"github.com/ramus-dev/ramus/internal/golden"
+	"github.com/ramus-dev/ramus/internal/standin/cloudtest"
 	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
 )
 
@@ -41,7 +42,7 @@ func open(t *testing.T) *world {
 // reopen reads the book as the next process would.
 func (w *world) reopen() {
 	w.t.Helper()
-	w.Nodes = &nodes.Nodes{Dir: w.Dir, URL: "https://ramus.example.org", Size: "small", Location: "nbg1", Most: 2,
+	w.Nodes = &nodes.Nodes{Cluster: w.Cluster, Programs: w.Programs, Dir: w.Dir, URL: "https://ramus.example.org", Size: "small", Location: "nbg1", Most: 2,
 		Provider: hetzner.New(hetzner.Options{Token: "secret", Endpoint: w.cloud.URL, Name: "ramus", Image: "debian-13",
 			Wait: time.Millisecond}),
 		Now: w.clock.Now}
@@ -52,7 +53,7 @@ func (w *world) reopen() {
 
 func (w *world) add() nodes.Node {
 	w.t.Helper()
-	n, err := w.Add(w.t.Context(), "", "", "ada")
+	n, err := w.Add(w.t.Context(), nodes.Wish{By: "ada"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func (w *world) token() string {
 func (w *world) run() (nodes.Node, string) {
 	w.t.Helper()
 	n := w.add()
-	b, err := w.Redeem(w.token(), "192.0.2.1")
+	b, err := w.Redeem(w.t.Context(), w.token(), "192.0.2.1")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -112,12 +113,12 @@ func TestLife(t *testing.T) {
 	n := w.add()
 	w.is(n.ID, nodes.StateCreating, "")
 	w.reopen()
-	b, err := w.Redeem(w.token(), "192.0.2.1")
+	b, err := w.Redeem(w.t.Context(), w.token(), "192.0.2.1")
 	if err != nil || b.Node != n.ID {
 		t.Fatal(b, err)
 	}
 	w.reopen()
-	if _, err := w.Redeem(w.token(), "192.0.2.1"); !errors.Is(err, record.ErrNotFound) {
+	if _, err := w.Redeem(w.t.Context(), w.token(), "192.0.2.1"); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a second redemption: %v", err)
 	}
 	for _, err := range []error{w.Ready(n.ID, "wrong"), w.Beat(n.ID, ""), w.BootLog("node-x", b.CallbackToken, "x")} {
@@ -174,7 +175,7 @@ func TestBookHasNoToken(t *testing.T) {
 		}
 	}
 	look(first)
-	b, err := w.Redeem(first, "")
+	b, err := w.Redeem(t.Context(), first, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,7 @@ func TestLateToken(t *testing.T) {
 	w := open(t)
 	n := w.add()
 	w.clock.Add(5 * time.Minute)
-	if _, err := w.Redeem(w.token(), ""); !errors.Is(err, record.ErrNotFound) {
+	if _, err := w.Redeem(w.t.Context(), w.token(), ""); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a token after five minutes: %v", err)
 	}
 	w.sweep()
@@ -199,7 +200,7 @@ func TestLateToken(t *testing.T) {
 
 // TestCloudFails has the cloud fail in each way.
 func TestCloudFails(t *testing.T) {
-	for name, f := range map[string]hetznertest.Faults{
+	for name, f := range map[string]cloudtest.Faults{
 		"down": {Down: true}, "full": {Full: true}, "wrong": {Wrong: true}, "limited": {Limit: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,12 +212,12 @@ func TestCloudFails(t *testing.T) {
 			if name == "limited" {
 				_, _ = w.Leaked(t.Context())
 			}
-			n, err := w.Add(t.Context(), "", "", "ada")
+			n, err := w.Add(t.Context(), nodes.Wish{By: "ada"})
 			if !errors.Is(err, nodes.ErrCloud) {
 				t.Fatalf("error %v", err)
 			}
 			w.is(n.ID, nodes.StateError, "")
-			w.cloud.Fail(hetznertest.Faults{})
+			w.cloud.Fail(cloudtest.Faults{})
 			w.machines(0)
 			w.add() // the failed one does not count
 		})
@@ -226,8 +227,8 @@ func TestCloudFails(t *testing.T) {
 // TestLostAnswer checks that an answer that was lost makes no second machine.
 func TestLostAnswer(t *testing.T) {
 	w := open(t)
-	w.cloud.Fail(hetznertest.Faults{Lose: true})
-	n, err := w.Add(t.Context(), "", "", "ada")
+	w.cloud.Fail(cloudtest.Faults{Lose: true})
+	n, err := w.Add(t.Context(), nodes.Wish{By: "ada"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,13 +240,13 @@ func TestLostAnswer(t *testing.T) {
 func TestStopWithoutCloud(t *testing.T) {
 	w := open(t)
 	n, _ := w.run()
-	w.cloud.Fail(hetznertest.Faults{Down: true})
+	w.cloud.Fail(cloudtest.Faults{Down: true})
 	if _, err := w.Stop(t.Context(), n.ID, "ada"); !errors.Is(err, nodes.ErrCloud) {
 		t.Fatalf("error %v", err)
 	}
 	w.reopen()
 	w.is(n.ID, nodes.StateStopping, "")
-	w.cloud.Fail(hetznertest.Faults{})
+	w.cloud.Fail(cloudtest.Faults{})
 	w.sweep()
 	w.is(n.ID, nodes.StateStopped, "")
 	w.machines(0)
@@ -275,12 +276,12 @@ func TestMost(t *testing.T) {
 	w := open(t)
 	w.add()
 	w.add()
-	w.cloud.Fail(hetznertest.Faults{})
-	if _, err := w.Add(t.Context(), "", "", ""); !errors.Is(err, record.ErrConflict) {
+	w.cloud.Fail(cloudtest.Faults{})
+	if _, err := w.Add(t.Context(), nodes.Wish{}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("a third node: %v", err)
 	}
 	for _, o := range [][2]string{{"huge", "nbg1"}, {"small", "moon"}} {
-		if _, err := w.Add(t.Context(), o[0], o[1], ""); !errors.Is(err, record.ErrInvalid) {
+		if _, err := w.Add(t.Context(), nodes.Wish{Size: o[0], Location: o[1]}); !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("%v: %v", o, err)
 		}
 	}
@@ -303,7 +304,7 @@ func TestCrash(t *testing.T) {
 	w.Provider = crashed{w.Provider}
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = w.Add(t.Context(), "", "", "ada")
+		_, _ = w.Add(t.Context(), nodes.Wish{By: "ada"})
 	}()
 	w.reopen()
 	w.sweep()
@@ -311,7 +312,7 @@ func TestCrash(t *testing.T) {
 	if len(all) != 1 || all[0].Server == "" || all[0].State != nodes.StateCreating {
 		t.Fatalf("nodes %+v", all)
 	}
-	if _, err := w.Redeem(w.token(), ""); err != nil {
+	if _, err := w.Redeem(w.t.Context(), w.token(), ""); err != nil {
 		t.Error(err)
 	}
 }
@@ -323,9 +324,15 @@ func TestSchema(t *testing.T) {
 		t.Log("RAMUS_CLOUD_INIT names no cloud-init")
 		return
 	}
-	out, err := exec.Command(program, "schema", "--config-file", "testdata/golden/cloud-init.yaml").CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %s", err, out)
+	files, err := filepath.Glob("testdata/golden/cloud-init*.yaml")
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		out, err := exec.Command(program, "schema", "--config-file", file).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v: %s", file, err, out)
+		}
 	}
 }
 
@@ -346,7 +353,7 @@ func (s stopped) Create(ctx context.Context, o nodes.Order) (nodes.Machine, erro
 func TestStopBeforeMachine(t *testing.T) {
 	w := open(t)
 	w.Provider = stopped{w.Provider, w}
-	if _, err := w.Add(t.Context(), "", "", "ada"); !errors.Is(err, record.ErrConflict) {
+	if _, err := w.Add(t.Context(), nodes.Wish{By: "ada"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("error %v", err)
 	}
 	w.machines(0)
@@ -355,7 +362,7 @@ func TestStopBeforeMachine(t *testing.T) {
 
 // TestDescribe compares a description with its file, and refuses values that mean something to a shell.
 func TestDescribe(t *testing.T) {
-	d := nodes.Description{Node: "node-a", URL: "https://ramus.example.org/", Token: "ONCE",
+	d := nodes.Description{Node: "node-a", URL: "https://ramus.example.org/", Token: "ONCE", Firewall: true,
 		Ranges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}}
 	got, err := nodes.Describe(d)
 	if err != nil {
@@ -366,6 +373,15 @@ func TestDescribe(t *testing.T) {
 		t.Error(err)
 	}
 	golden.Compare(t, "cloud-init.yaml", got)
+	for _, join := range []nodes.Join{nodes.JoinKubelet, nodes.JoinK3s} {
+		d := d
+		d.Join, d.Install = join, "#!/bin/sh\necho\n"
+		member, err := nodes.Describe(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Compare(t, "cloud-init-"+string(join)+".yaml", member)
+	}
 	if strings.Count(got, d.Token) != 1 {
 		t.Error("the token is not in one place")
 	}

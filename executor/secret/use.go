@@ -157,6 +157,25 @@ func (s *Store) Personal(ctx context.Context, name, person, to string) (string, 
 	return value, s.note(ctx, x, User{Person: person}, to)
 }
 
+// Cloud returns the value of a person's token of a cloud, for the server's own use. The error is [record.ErrNotFound] if
+// the person has none. Of several the active one counts, and then the first by name.
+func (s *Store) Cloud(ctx context.Context, cloud, person, to string) (string, error) {
+	var found *Secret
+	for _, x := range s.List(func(o Owner) bool { return person != "" && o == OfPerson(person) }) {
+		if x.Type == TypeCloud && x.Agent == cloud && (found == nil || x.Active && !found.Active) {
+			found = &x
+		}
+	}
+	if found == nil {
+		return "", fmt.Errorf("%.100s has no credential of the type %s for %s: %w", person, TypeCloud, cloud, record.ErrNotFound)
+	}
+	value, err := s.open(ctx, *found)
+	if err != nil {
+		return "", err
+	}
+	return value, s.note(ctx, *found, User{Person: person}, to)
+}
+
 // RemovePersonal removes a person's token of a forge. The error is [record.ErrNotFound] if there is none.
 func (s *Store) RemovePersonal(name, person string) error {
 	x, err := s.Find(OfPerson(person), name)

@@ -17,9 +17,14 @@ func (c *Client) LeakedMachines(ctx context.Context) (nodesapi.Leaked, error) {
 	return get[nodesapi.Leaked](ctx, c, "/api/leaked-machines")
 }
 
-// AddNode orders a machine at the cloud.
-func (c *Client) AddNode(ctx context.Context, o nodesapi.Order) (nodesapi.Node, error) {
-	return post[nodesapi.Node](ctx, c, "/api/nodes", o)
+// Node returns a machine.
+func (c *Client) Node(ctx context.Context, node string) (nodesapi.Node, error) {
+	return get[nodesapi.Node](ctx, c, "/api/nodes/"+segment(node))
+}
+
+// AddNode orders a machine at the cloud, or returns the script that makes a machine a node.
+func (c *Client) AddNode(ctx context.Context, o nodesapi.Order) (nodesapi.Ordered, error) {
+	return post[nodesapi.Ordered](ctx, c, "/api/nodes", o)
 }
 
 // NodeEvents returns the events of a machine, the newest first.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/nodes"
+	"github.com/ramus-dev/ramus/executor/nodes/programs"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -23,10 +24,11 @@ import (
 // API serves nodes.
 type API struct {
 	Machines *workspace.Machines
-	Nodes    *nodes.Nodes // nil if there are none at a cloud
+	Nodes    *nodes.Nodes       // nil if there are none but the server's own machine
+	Programs *programs.Programs // nil if there are none
 }
 
-// Node is a machine of this server: its own, or one at a cloud.
+// Node is a machine of this server: its own, or a node.
 type Node struct {
 	workspace.Machine
 	// Cloud is nil for the server's own machine.
@@ -42,6 +44,16 @@ type Leaked struct {
 type Order struct {
 	Size     string `json:"size,omitempty" jsonschema:"small, medium or large; the default is nodes.size"`
 	Location string `json:"location,omitempty" jsonschema:"such as nbg1; the default is nodes.location"`
+	Own      bool   `json:"own,omitempty" jsonschema:"order with the caller's own cloud-provider credential"`
+	// Address is that of a machine that the caller has. Nothing is ordered.
+	Address string `json:"address,omitempty" jsonschema:"USER@HOST of a machine of the caller, which becomes a node; nothing is ordered"`
+}
+
+// Ordered is a node that was ordered.
+type Ordered struct {
+	Node
+	// Script makes the machine of Order.Address a node, if root runs it there within five minutes.
+	Script string `json:"script,omitempty"`
 }
 
 // BootLog is the end of the boot log of a machine.
@@ -55,12 +67,13 @@ const bootLogBody = 64 << 10
 // Routes returns the routes of nodes.
 func (api *API) Routes() []route.Route {
 	const one = "/api/nodes/{node}"
-	return []route.Route{
+	return append(api.agentRoutes(), []route.Route{
 		{Method: "GET", Pattern: "/api/nodes", Access: route.AccessRead,
 			Summary:  "List the machines: the server's own, and for administrators those at the cloud",
 			Response: []Node{}, Handle: api.list},
-		{Method: "POST", Pattern: "/api/nodes", Access: route.AccessAdmin, Summary: "Order a machine at the cloud",
-			Request: Order{}, Response: Node{}, Handle: api.add},
+		{Method: "POST", Pattern: "/api/nodes", Access: route.AccessAdmin,
+			Summary: "Order a machine at the cloud, or get the script for a machine of one's own",
+			Request: Order{}, Response: Ordered{}, Handle: api.add},
 		{Method: "GET", Pattern: "/api/leaked-machines", Access: route.AccessAdmin,
 			Summary: "The machines at the cloud that belong to no node", Response: Leaked{}, Handle: api.leaked},
 		{Method: "GET", Pattern: one, Access: route.AccessRead, Summary: "One machine", Response: Node{},
@@ -84,11 +97,11 @@ func (api *API) Routes() []route.Route {
 		{Method: "POST", Pattern: one + "/heartbeat", Access: route.AccessHook,
 			Summary: "For machines: a sign of life", Unlogged: true, Handle: api.report((*nodes.Nodes).Beat)},
 		{Method: "GET", Pattern: one + "/ranges", Access: route.AccessHook,
-			Summary: "For machines: the addresses that may connect by SSH, one a line", Media: route.MediaText,
+			Summary: "For machines: the addresses that may connect, one a line", Media: route.MediaText,
 			Handle: api.ranges},
 		{Method: "POST", Pattern: one + "/boot-log", Access: route.AccessHook,
 			Summary: "For machines: lines of the boot log, as text", Unlogged: true, Body: bootLogBody, Handle: api.bootLog},
-	}
+	}...)
 }
 
 // at returns a machine at the cloud as clients see it.
@@ -192,7 +205,24 @@ func (api *API) add(c *route.Call) error {
 	if err := c.ReadOptionalJSON(&o); err != nil {
 		return err
 	}
-	return api.replyNode(c, http.StatusCreated)(api.Nodes.Add(c.R.Context(), o.Size, o.Location, c.Who.Subject))
+	if o.Address != "" {
+		n, script, err := api.Nodes.Bring(c.R.Context(), o.Address, c.Who.Subject)
+		if err != nil {
+			return cloud(err)
+		}
+		c.SendAsIs() // the script has a token
+		c.W.Header().Set("Cache-Control", "no-store")
+		return c.ReplyStatus(http.StatusCreated, Ordered{api.at(n), script})
+	}
+	w := nodes.Wish{Size: o.Size, Location: o.Location, By: c.Who.Subject}
+	if o.Own {
+		if c.Who.Local {
+			return route.NewProblem(route.KindInvalid, "the unix socket is nobody in particular, who has no credential").
+				WithHint("set RAMUS_TOKEN to a token of the person")
+		}
+		w.Owner = c.Who.Subject
+	}
+	return api.replyNode(c, http.StatusCreated)(api.Nodes.Add(c.R.Context(), w))
 }
 
 // refuseOwn returns a problem if the path names the server's own machine.
@@ -224,9 +254,9 @@ func (api *API) bootstrap(c *route.Call) error {
 	if err != nil {
 		from = "the unix socket"
 	}
-	b, err := api.Nodes.Redeem(c.R.PathValue("token"), from)
+	b, err := api.Nodes.Redeem(c.R.Context(), c.R.PathValue("token"), from)
 	if err != nil {
-		return err
+		return cloud(err)
 	}
 	if err := c.Audit("node.bootstrap", b.Node); err != nil {
 		return err

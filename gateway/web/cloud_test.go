@@ -27,7 +27,7 @@ func TestCloudPages(t *testing.T) {
 	if err := n.Open(); err != nil {
 		t.Fatal(err)
 	}
-	node, err := n.Add(t.Context(), "small", "nbg1", "<b>ada</b>")
+	node, err := n.Add(t.Context(), nodes.Wish{Size: "small", Location: "nbg1", By: "<b>ada</b>"})
 	if err != nil {
 		t.Fatal(err)
 	}

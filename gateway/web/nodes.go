@@ -31,7 +31,10 @@ type nodeData struct {
 	Cloud   []cloudNode // of the list, for administrators
 }
 
-// cloudNode is the data of a machine at a cloud.
+// Elsewhere reports whether containers run on nodes of a cluster.
+func (d *nodeData) Elsewhere() bool { return d.Engine == "kubernetes" }
+
+// cloudNode is the data of a node.
 type cloudNode struct {
 	nodes.Node
 	Path    string
@@ -40,7 +43,19 @@ type cloudNode struct {
 	BootLog string
 }
 
-// nodeBadges are the badges of machines at a cloud that do not run.
+// Kind describes the machine of a node.
+func (n cloudNode) Kind() string {
+	switch n.Source {
+	case nodes.SourceSSH:
+		return "brought"
+	case nodes.SourceCluster:
+		return "of the cluster"
+	default:
+		return n.Size + " in " + n.Location
+	}
+}
+
+// nodeBadges are the badges of nodes that do not run.
 var nodeBadges = map[nodes.State]Badge{
 	nodes.StatePending:  {"Waits", "info"},
 	nodes.StateCreating: {"Starts", "info live"},
@@ -49,7 +64,7 @@ var nodeBadges = map[nodes.State]Badge{
 	nodes.StateError:    {"Error", "bad"},
 }
 
-// healthBadges are the badges of machines at a cloud that run.
+// healthBadges are the badges of nodes that run.
 var healthBadges = map[nodes.Health]Badge{
 	nodes.HealthHealthy:   {"Healthy", "good"},
 	nodes.HealthStale:     {"Stale", "warn"},

@@ -4,9 +4,7 @@ package hetzner
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,8 +37,10 @@ type Options struct {
 	Name string
 	// Image is the name of the image of machines. Required.
 	Image string
-	// Sizes has the type of server of each size. Nil means [Sizes].
+	// Sizes has the type of server of each size. If it is empty, they are [Sizes].
 	Sizes map[string]string
+	// Locations are those that may be ordered. If it is empty, they are [Locations].
+	Locations []string
 	// Wait is the pause before the first of three further attempts, if a request was limited. The default is a second.
 	Wait time.Duration
 }
@@ -53,8 +53,11 @@ type Provider struct {
 
 // New returns a Provider.
 func New(o Options) *Provider {
-	if o.Sizes == nil {
+	if len(o.Sizes) == 0 {
 		o.Sizes = Sizes()
+	}
+	if len(o.Locations) == 0 {
+		o.Locations = Locations()
 	}
 	if o.Wait == 0 {
 		o.Wait = time.Second
@@ -72,14 +75,7 @@ func New(o Options) *Provider {
 
 // Check returns an error that names the choices if there is no such size or location.
 func (p *Provider) Check(size, location string) error {
-	if p.o.Sizes[size] == "" {
-		return fmt.Errorf("there is no size %q: want one of %s", size,
-			strings.Join(slices.Sorted(maps.Keys(p.o.Sizes)), ", "))
-	}
-	if !slices.Contains(Locations(), location) {
-		return fmt.Errorf("there is no location %q: want one of %s", location, strings.Join(Locations(), ", "))
-	}
-	return nil
+	return nodes.CheckChoice(p.o.Sizes, p.o.Locations, size, location)
 }
 
 // Create makes the machine of an order. Returns the present one if the node has one.

@@ -3,7 +3,6 @@
 package hetznertest
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,48 +10,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/standin/cloudtest"
 )
-
-// Machine is a server of the cloud.
-type Machine struct {
-	ID       int64
-	Name     string
-	Type     string
-	Location string
-	UserData string
-	Labels   map[string]string
-	Created  time.Time
-}
-
-// Faults are the ways in which the cloud fails.
-type Faults struct {
-	Down bool // every request gets the status 503
-	// Lose answers the next request that makes a server with 502, although the server is made.
-	Lose bool
-	// Full refuses to make servers, because the location has no room.
-	Full bool
-	// Wrong answers with a body that is not JSON.
-	Wrong bool
-	// Limit is the number of requests that are left. Below zero there is no limit, and zero is the default of 3600.
-	Limit int
-}
 
 // Server is a project of Hetzner Cloud. Its methods are safe for concurrent use.
 type Server struct {
 	*httptest.Server
+	cloudtest.Cloud
 	// Token is the only token that may do anything.
 	Token string
-
-	mu       sync.Mutex // guards all below
-	faults   Faults
-	machines []Machine
-	last     int64
-	requests int
 }
-
-const perHour = 3600
 
 // New starts a server with one token. Close ends it.
 func New(token string) *Server {
@@ -61,73 +30,28 @@ func New(token string) *Server {
 	return s
 }
 
-// Fail sets the faults.
-func (s *Server) Fail(f Faults) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults, s.requests = f, 0
-}
-
-// Requests returns the number of requests since the last call of Fail.
-func (s *Server) Requests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.requests
-}
-
-// Machines returns the servers, the oldest first.
-func (s *Server) Machines() []Machine {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.machines)
-}
-
-// Add adds a server, as a person would in the console.
-func (s *Server) Add(name string, labels map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(Machine{Name: name, Type: "cx23", Location: "nbg1", Labels: labels})
-}
-
-// Remove removes the server of a name, as a person would in the console.
-func (s *Server) Remove(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.machines = slices.DeleteFunc(s.machines, func(m Machine) bool { return m.Name == name })
-}
-
-func (s *Server) add(m Machine) Machine {
-	s.last++
-	m.ID, m.Created = s.last, time.Now().UTC().Truncate(time.Second)
-	s.machines = append(s.machines, m)
-	return m
-}
-
 type object = map[string]any
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests++
+	faults, left := s.Request(r.Context())
 	w.Header().Set("Content-Type", "application/json")
-	left := cmp.Or(s.faults.Limit, perHour)
-	w.Header().Set("RateLimit-Limit", strconv.Itoa(perHour))
-	w.Header().Set("RateLimit-Remaining", strconv.Itoa(max(left-s.requests, 0)))
+	w.Header().Set("RateLimit-Limit", strconv.Itoa(cloudtest.PerHour))
+	w.Header().Set("RateLimit-Remaining", strconv.Itoa(max(left, 0)))
 	w.Header().Set("RateLimit-Reset", strconv.FormatInt(time.Now().Add(time.Second).Unix(), 10))
 	path := strings.TrimPrefix(r.URL.Path, "/servers")
 	switch {
-	case s.faults.Down:
+	case faults.Down:
 		refuse(w, 503, "unavailable", "the service is not available")
-	case s.faults.Wrong:
+	case faults.Wrong:
 		_, _ = w.Write([]byte("<html>"))
-	case left > 0 && s.requests > left:
+	case left < 0:
 		refuse(w, 429, "rate_limit_exceeded", "limit of 3600 requests per hour reached")
 	case r.Header.Get("Authorization") != "Bearer "+s.Token:
 		refuse(w, 401, "unauthorized", "unable to authenticate")
 	case path == r.URL.Path:
 		refuse(w, 404, "not_found", "the resource was not found")
 	case r.Method == http.MethodPost && path == "":
-		s.create(w, r)
+		s.create(w, r, faults.Full)
 	case r.Method == http.MethodGet && path == "":
 		s.list(w, r)
 	case r.Method == http.MethodDelete:
@@ -144,7 +68,7 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 
 func reply(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
 
-func (s *Server) create(w http.ResponseWriter, r *http.Request) {
+func (s *Server) create(w http.ResponseWriter, r *http.Request, full bool) {
 	var in struct {
 		Name       string            `json:"name"`
 		ServerType string            `json:"server_type"`
@@ -168,14 +92,13 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 422, "invalid_input", "user_data is longer than 32 KiB")
 	case in.Name == "" || strings.ContainsAny(in.Name, "_ /"):
 		refuse(w, 422, "invalid_input", "invalid name")
-	case slices.ContainsFunc(s.machines, func(m Machine) bool { return m.Name == in.Name }):
+	case slices.ContainsFunc(s.Machines(), func(m cloudtest.Machine) bool { return m.Name == in.Name }):
 		refuse(w, 409, "uniqueness_error", "server name is already used")
-	case s.faults.Full:
+	case full:
 		refuse(w, 412, "resource_unavailable", "server location is full")
 	default:
-		m := s.add(Machine{Name: in.Name, Type: in.ServerType, Location: in.Location, UserData: in.UserData, Labels: in.Labels})
-		if s.faults.Lose {
-			s.faults.Lose = false
+		m := s.Make(cloudtest.Machine{Name: in.Name, Type: in.ServerType, Location: in.Location, UserData: in.UserData, Labels: in.Labels})
+		if s.Lost() {
 			refuse(w, 502, "timeout", "the gateway had no answer")
 			return
 		}
@@ -191,7 +114,7 @@ func action(server int64, command string) object {
 		"resources": []object{{"id": server, "type": "server"}}}
 }
 
-func shown(m Machine, status string) object {
+func shown(m cloudtest.Machine, status string) object {
 	return object{"id": m.ID, "name": m.Name, "status": status, "created": m.Created.Format(time.RFC3339), "labels": m.Labels,
 		"public_net": object{"ipv4": object{"id": m.ID, "ip": fmt.Sprintf("192.0.2.%d", m.ID%256), "blocked": false},
 			"floating_ips": []int{}},
@@ -209,7 +132,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var found []object
-	for _, m := range s.machines {
+	for _, m := range s.Machines() {
 		if matches(m.Labels, q.Get("label_selector")) && (q.Get("name") == "" || q.Get("name") == m.Name) {
 			found = append(found, shown(m, "running"))
 		}
@@ -242,12 +165,10 @@ func matches(labels map[string]string, selector string) bool {
 }
 
 func (s *Server) remove(w http.ResponseWriter, id string) {
-	at := slices.IndexFunc(s.machines, func(m Machine) bool { return strconv.FormatInt(m.ID, 10) == id })
-	if at < 0 {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil || !s.RemoveID(n) {
 		refuse(w, 404, "not_found", "server not found")
 		return
 	}
-	m := s.machines[at]
-	s.machines = slices.Delete(s.machines, at, at+1)
-	reply(w, object{"action": action(m.ID, "delete_server")})
+	reply(w, object{"action": action(n, "delete_server")})
 }

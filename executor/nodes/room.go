@@ -1,0 +1,104 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/nodes/cluster"
+)
+
+// automatic is the state of orders that nobody asked for by name.
+type automatic struct {
+	asked bool      // one is on its way to the cloud
+	next  time.Time // the time before which none is made, after a failure
+	err   error     // of the last one
+}
+
+// orderAgain is the pause after an order that failed.
+const orderAgain = time.Minute
+
+// Room is called while a container waits because no node has room. It orders a node unless one starts, and returns what
+// is done, for people. It may be called often.
+func (n *Nodes) Room() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.Now()
+	live := 0
+	for _, e := range n.book {
+		if e.Source != SourceCloud || !e.Live() {
+			continue
+		}
+		live++
+		if e.starts() {
+			return fmt.Sprintf("no node has room; %s (%s in %s) starts", e.ID, e.Size, e.Location)
+		}
+	}
+	switch {
+	case n.order.asked:
+		return "no node has room; one is ordered"
+	case live >= n.Most:
+		return fmt.Sprintf("no node has room, and nodes.most is %d", n.Most)
+	case now.Before(n.order.next):
+		return "no node has room, and none could be ordered: " + tail(n.order.err.Error(), maxText)
+	case n.base == nil || n.base.Err() != nil:
+		return "no node has room"
+	}
+	n.order.asked = true
+	n.work.Go(func() {
+		ctx, done := context.WithTimeout(n.base, 2*time.Minute)
+		defer done()
+		_, err := n.Add(ctx, Wish{By: "the server, for lack of room", automatic: true})
+		if err != nil {
+			n.Log.Warn("cannot order a node for a container that waits", "err", err)
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.order.asked, n.order.err = false, err
+		if err != nil {
+			n.order.next = n.Now().Add(orderAgain)
+		}
+	})
+	return "no node has room; one is ordered"
+}
+
+// retire removes a node that was ordered for lack of room and has had no container for IdleAfter. The node is closed for
+// new containers first, so that none begins on a machine that ends.
+func (n *Nodes) retire(ctx context.Context, node Node) error {
+	n.mu.Lock()
+	since, known := n.idle[node.ID]
+	switch used := node.Member == nil || node.Member.Containers > 0; {
+	case !node.Automatic || node.State != StateRunning || used || n.IdleAfter <= 0:
+		delete(n.idle, node.ID)
+		known = false
+	case !known:
+		n.idle[node.ID] = n.Now()
+	}
+	due := known && n.Now().Sub(since) >= n.IdleAfter
+	n.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := n.Cluster.Close(ctx, node.ID, true); err != nil {
+		return err
+	}
+	members, err := n.Cluster.Members(ctx)
+	if err != nil || used(members, node.ID) {
+		n.mu.Lock()
+		delete(n.idle, node.ID)
+		n.mu.Unlock()
+		return errors.Join(err, n.Cluster.Close(ctx, node.ID, false))
+	}
+	_, err = n.Stop(ctx, node.ID, fmt.Sprintf("the server: no container for %v", n.IdleAfter))
+	return err
+}
+
+func used(members []cluster.Member, name string) bool {
+	for _, m := range members {
+		if m.Name == name {
+			return m.Containers > 0
+		}
+	}
+	return false
+}
