@@ -226,7 +226,7 @@ var inside = map[string][]string{
 	"gateway/slack":    {"gateway/retry"},
 	"gateway/trigger": {"executor", "executor/record", "gateway/forge", "gateway/lookup", "gateway/retry",
 		"gateway/route", "gitd"},
-	"gateway/web": {"executor", "executor/acp", "executor/bisect", "executor/nodes", "executor/provenance", "executor/quota", "executor/record", "executor/search",
+	"gateway/web": {"executor", "executor/acp", "executor/bisect", "executor/nodes", "executor/provenance", "executor/quota", "executor/radar", "executor/record", "executor/search",
 		"executor/secret", "executor/tournament", "executor/transfer", "executor/trial", "executor/upstream", "gateway/changes",
 		"gateway/conversation", "gateway/credential", "gateway/diff", "gateway/engineer", "gateway/evidence",
 		"gateway/files", "gateway/links", "gateway/live", "gateway/lookup", "gateway/markup", "gateway/page",
