@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/standby"
 	"github.com/ramus-dev/ramus/gateway/account"
 	"github.com/ramus-dev/ramus/gateway/chat"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -75,6 +76,8 @@ type Server struct {
 	Radar *radar.Radar
 	// Names keeps the names of sessions with agents. If it is nil, they have none.
 	Names *naming.Store
+	// Comments has the comments on lines. If it is nil, the server has comments of its own, without drafts.
+	Comments *comment.Comments
 	// Seen keeps which changes people have looked at. If it is nil, nobody keeps it.
 	Seen *seen.Store
 	// Records signs the records about people. Nil means Git.Signer.

@@ -8,6 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/chat"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
@@ -74,6 +75,13 @@ func (s *Server) setUpAlone() {
 	if s.Names != nil {
 		said.Names, s.web.Names = s.Names, s.Names
 	}
+	if s.Comments == nil && s.Executor != nil {
+		s.Comments = comment.NewComments(s.Executor, said, find, s.Executor.Bot, s.Now)
+	}
+	if s.Comments != nil {
+		s.Comments.OnChange(s.web.Named)
+	}
+	s.web.Comments, s.mcp.Comments = s.Comments, s.Comments
 	s.openPagesForPeople()
 
 	s.apis = []interface{ Routes() []route.Route }{
@@ -94,6 +102,7 @@ func (s *Server) setUpAlone() {
 		s.web.Files,
 		&workspace.API{Workspaces: places},
 		&changes.API{Changes: s.web.Changes, Find: find},
+		&comment.API{Comments: s.Comments},
 		&timeline.API{Timelines: timeline.Timelines{Journals: s.Executor}, Find: find, Git: s.Git},
 		s.web,
 		s.preview,

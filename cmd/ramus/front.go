@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ramus-dev/ramus/gateway/cert"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/seen"
 )
@@ -149,6 +150,10 @@ func (i *installation) openFronts(ctx, serving context.Context) (err error) {
 		return err
 	}
 	i.gateway.People, i.gateway.Seen = i.people, &seen.Store{DB: i.web}
+	i.comments.Drafts = &comment.Drafts{DB: i.web}
+	if err := i.comments.TakeUp(ctx); err != nil {
+		return err
+	}
 	i.mirrors.Open(serving)
 	if err := i.webhooks.Open(serving); err != nil {
 		return err

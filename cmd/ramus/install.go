@@ -36,6 +36,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/collision"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/domain"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/fallback"
@@ -90,6 +91,7 @@ type installation struct {
 	accounts *account.Store
 	privacy  *privacy.Store // which workspaces are private
 	hides    *hides
+	comments *comment.Comments  // on lines; only a lasting server has drafts
 	names    *naming.Store      // of sessions with agents; nil if they cannot be read
 	records  *gitd.CommitSigner // of records about people; nil if the Git server's is
 	seals    *gitd.CommitSigner // of the records of runs

@@ -18,8 +18,11 @@ import (
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/collision"
+	"github.com/ramus-dev/ramus/gateway/comment"
+	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/forgekey"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/mcp"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gateway/preview"
@@ -214,8 +217,11 @@ func (o *opening) openExecutor(ctx context.Context) error {
 	source := func(repo string) upstream.Source { return x.Bases().Source(repo) } // x is open by then
 	threads := o.connectChat(x)
 	o.connectEngineer(x, source)
+	find := &lookup.Lookup{Executor: x, Git: o.git}
+	o.comments = comment.NewComments(x, &conversation.Talk{Executor: x, Find: find}, find, x.Bot, time.Now)
+	o.comments.Secrets, o.comments.Log = o.set, o.log
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: o.models.Handler,
-		mcp.Path: mcp.Door(x, o.engineer, threads, buildVersion())}
+		mcp.Path: mcp.Door(x, o.engineer, threads, o.comments, buildVersion())}
 	if reader := o.forges.hub.reader(o.forges.upstream(o.git, source)); reader != nil {
 		x.Door[reader.Prefix()] = func(v executor.Visitor) http.Handler { return reader.Handler(v) }
 		x.RepoEnv = reader.Env
@@ -260,7 +266,7 @@ func (o *opening) makeGateway() {
 		Executor: o.executor, Git: o.git, Leader: o.leader, Mirrors: o.mirrors, Nodes: o.nodes, Programs: o.programs, Models: o.models, Budget: o.budget,
 		Chat: o.chat, Hooks: o.forges.hooks(), Tickets: o.trackers.hooks, GitHub: o.forges.hub.client,
 		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, Privacy: o.privacy, ForgeKeys: o.personal,
-		Names: o.names, Radar: o.teller.Radar,
+		Names: o.names, Radar: o.teller.Radar, Comments: o.comments,
 		Links: o.links, Preview: o.preview, Traces: o.traces, Secrets: o.set, Log: o.log,
 		Version: buildVersion(), Engine: o.engine.Name(),
 		URL: c.URL, Domain: o.domain, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret,

@@ -205,7 +205,7 @@ func (k *Talk) Say(ctx context.Context, who route.Who, s Saying) (Said, error) {
 		if r.Agent == nil || r.Agent.Name != s.Agent || r.Agent.Session != s.Session || r.Aside() {
 			continue
 		}
-		if r.ID == runKey(s.Prompt.Key) {
+		if r.ID == RunOf(s.Prompt.Key) {
 			return Said{Run: r.Name(), Key: s.Prompt.Key, How: "begun"}, nil
 		}
 		if s.New {
@@ -225,7 +225,7 @@ func (k *Talk) Say(ctx context.Context, who route.Who, s Saying) (Said, error) {
 		}
 		break
 	}
-	req := record.Request{Key: runKey(s.Prompt.Key), Caller: s.Caller, Repo: s.Repo, Asker: s.Prompt.By,
+	req := record.Request{Key: RunOf(s.Prompt.Key), Caller: s.Caller, Repo: s.Repo, Asker: s.Prompt.By,
 		Agent: &record.AgentCall{Name: s.Agent, Prompt: s.Prompt.Text, Session: s.Session, Files: s.Prompt.Files}}
 	if err := k.Find.Bind(ctx, who, &req); err != nil {
 		return Said{}, err
@@ -243,8 +243,8 @@ func (k *Talk) ended(ctx context.Context, r record.Run) bool {
 	return err == nil && len(q.Waiting()) == 0
 }
 
-// runKey returns the id of the run that a prompt begins.
-func runKey(key string) string {
+// RunOf returns the id of the run that a prompt begins, by the key of the prompt.
+func RunOf(key string) string {
 	sum := sha256.Sum256([]byte("prompt\x00" + key))
 	return "say-" + hex.EncodeToString(sum[:8])
 }
@@ -253,7 +253,7 @@ func runKey(key string) string {
 func (k *Talk) Sent(ctx context.Context, c record.Caller, key string, most int) (Said, bool, error) {
 	runs := k.Executor.OfCaller(c)
 	for _, r := range slices.Backward(runs[max(0, len(runs)-most):]) {
-		if r.ID == runKey(key) {
+		if r.ID == RunOf(key) {
 			return Said{Run: r.Name(), Key: key, How: "begun"}, true, nil
 		}
 		if r.Agent == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/catalog"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -43,13 +44,13 @@ type Threads interface {
 // Door serves MCP to the agent in a container. Its tools are the [catalog.List] of the policy in the journal of the
 // run. The policy is decided before the agent starts. The tasks of the library run in the agent's own container. An
 // agent that works for a task may submit further tasks to e and can access only these. An agent that answers a mention
-// may hand its thread over through threads. Both e and threads may be nil. version is the version that the server
+// may hand its thread over through threads. An agent may answer the comments on lines of its own branch. All of e, threads and comments may be nil. version is the version that the server
 // reports.
 //
 // Each request is independent, so a removed container leaves no state. Work for a request ends with the request.
-func Door(x *executor.Executor, e *engineer.Engineer, threads Threads, version string) func(executor.Visitor) http.Handler {
+func Door(x *executor.Executor, e *engineer.Engineer, threads Threads, comments *comment.Comments, version string) func(executor.Visitor) http.Handler {
 	return func(v executor.Visitor) http.Handler {
-		d := &door{x: x, engineer: e, threads: threads, version: version, visitor: v}
+		d := &door{x: x, engineer: e, threads: threads, comments: comments, version: version, visitor: v}
 		return http.HandlerFunc(d.serve)
 	}
 }
@@ -59,6 +60,7 @@ type door struct {
 	x        *executor.Executor
 	engineer *engineer.Engineer // nil if there are no tasks
 	threads  Threads            // nil if there are no threads
+	comments *comment.Comments  // nil if there are none on lines
 	version  string
 	visitor  executor.Visitor
 }
@@ -112,7 +114,11 @@ func (d *door) tools(ctx context.Context) []usableTool {
 			listed = catalog.List(p.Policy, offer)
 		}
 	}
-	return d.register(listed, run, own)
+	list := d.register(listed, run, own)
+	if d.comments != nil && run.ID != "" {
+		list = append(list, d.commentTools(run)...)
+	}
+	return list
 }
 
 // register returns callable tools for a list of tools. run is the run of the agent, and own is the task that the agent

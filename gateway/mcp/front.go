@@ -21,6 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/standby"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/export"
 	"github.com/ramus-dev/ramus/gateway/links"
@@ -58,6 +59,8 @@ type API struct {
 	Find *lookup.Lookup
 	// Past explains lines of files. If it is nil, there is no tool for that.
 	Past *past.API
+	// Comments has the comments on lines. If it is nil, the tools for them are missing.
+	Comments *comment.Comments
 	// Leader lets stand-bys follow the server. If it is nil or lets none, the tool for them is missing.
 	Leader *standby.Leader
 	// Exports makes links to exports. If it is nil, the tool for them is missing.

@@ -77,6 +77,9 @@ func (api *API) tools(who route.Who) []usableTool {
 	if api.Past != nil && len(api.Executor.AgentNames()) > 0 {
 		list = append(list, api.tournamentTools(who)...)
 	}
+	if api.Comments != nil {
+		list = append(list, api.commentTools(who)...)
+	}
 	if api.Exports != nil {
 		list = append(list, api.exportTool(who))
 	}

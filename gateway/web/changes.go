@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/anchor"
 	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/diff"
 	"github.com/ramus-dev/ramus/gateway/live"
 	"github.com/ramus-dev/ramus/gateway/page"
@@ -58,9 +60,12 @@ type changesData struct {
 	// Ends are the revisions that the person asked for.
 	Ends changes.Window
 	// Newer is the link to the changes with the commits that there are since the page was opened.
-	Newer string
-	Begin string // the link to all changes since the base, if the page shows others
-	Since string // the link to the changes since the person looked
+	Newer    string
+	Comments *commentsData // nil if there are none
+	may      bool          // the person may change the workspace
+	Stale    bool          // there are newer comments, and no newer commits
+	Begin    string        // the link to all changes since the base, if the page shows others
+	Since    string        // the link to the changes since the person looked
 }
 
 type (
@@ -93,9 +98,11 @@ type fileChanged struct {
 type changesView struct {
 	changes.Window
 	Split bool
-	// Shown is the commit that an open page shows. Empty means that it is being opened.
+	// Shown is the commit that an open page shows, with the version of the comments. Empty means that it is being opened.
 	Shown string
-	at    string // the path of the page
+	// Comment is the name of the line that has the form of a new comment.
+	Comment string
+	at      string // the path of the page
 	// prefix comes before paths in lines, which no template makes.
 	prefix string
 }
@@ -110,7 +117,7 @@ func (api *API) readView(c *route.Call, s workspace.Workspace) changesView {
 		}
 		return n
 	}
-	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Shown: q.Get("shown"), Window: changes.Window{In: q.Get("in"), From: q.Get("a"), To: q.Get("b"),
+	return changesView{at: workspacePath(s.ID) + "/changes", prefix: api.Address, Split: q.Get("view") == "split", Shown: q.Get("shown"), Comment: q.Get("c"), Window: changes.Window{In: q.Get("in"), From: q.Get("a"), To: q.Get("b"),
 		Find: q.Get("q"), Page: number("page"), Path: q.Get("file"), Line: number("line"), Context: min(number("context"), contexts[len(contexts)-1]),
 		IgnoreSpace: q.Get("w") == "1"}}
 }
@@ -194,11 +201,13 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	d := &changesData{Workspace: s, Path: workspacePath(s.ID)}
 	p := &Page{Title: title, Nav: "workspaces", Template: "changes", Data: d, Layout: "full"}
 	if v.To == "" {
-		if v.Shown != "" && v.Shown != string(to) {
+		shows := string(to) + "." + api.reviewVersion(c, repo, s)
+		if v.Shown != "" && v.Shown != shows {
 			d.Newer = v.with(func(v *changesView) { v.Shown = "" }).href()
+			d.Stale = strings.HasPrefix(v.Shown, string(to)+".")
 		}
 		p.Topics = []string{live.CallerTopic(s.Caller)}
-		p.Follow = v.with(func(v *changesView) { v.Shown = string(to) }).href()
+		p.Follow = v.with(func(v *changesView) { v.Shown = shows }).href()
 		if ctx.Value(following{}) != nil {
 			return p, nil // the lines stay as they are
 		}
@@ -234,6 +243,11 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 	}
 	lines := lineMaker{ctx: ctx, repo: repo, split: v.Split, known: &api.colours}
 	lines.pieces = maxElements - fitLines(set.Files, v.Split)
+	d.may = c.Who.CheckChangeCaller(st) == nil
+	work := comment.Work{Caller: st.Caller, Repo: repo, Home: st.Repo, Branch: st.Branch, Ends: anchor.Ends{Base: from, Commit: to}}
+	if err := api.comments(c, p, d, v, &lines, work); err != nil {
+		return nil, err
+	}
 	for _, f := range set.Files {
 		row := fileRowOfChange(f, v, d)
 		if row.Viewed = viewed[f.Key]; row.Viewed {
@@ -248,6 +262,9 @@ func (api *API) changesPage(c *route.Call) (*Page, error) {
 		row.Lines = lines.file(f, v)
 		row.describe(v)
 		d.Files = append(d.Files, row)
+	}
+	if d.Comments != nil {
+		d.Comments.Elsewhere = append(d.Comments.Elsewhere, lines.left()...)
 	}
 	return p, nil
 }

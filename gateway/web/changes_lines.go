@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"maps"
 	gopath "path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +37,11 @@ type lineMaker struct {
 	known  *colours
 	bytes  int           // of coloured files
 	spent  time.Duration // on colours
+	// link begins the link of the number of each line, if people can comment there. after has HTML by the names of the lines that it
+	// follows. Each is written once.
+	link  string
+	after map[string][]string
+	rows  []*threadRow
 }
 
 // side are the pieces of the lines of a file on one side, by their numbers from 0. Nil means that it has no colours.
@@ -225,6 +232,12 @@ func (m *lineMaker) pair(id string, p diff.Pair, old, fresh side) {
 		m.out.WriteString(`<span class="l none"></span>`)
 	}
 	m.out.WriteString("</div>")
+	if p.Old != nil {
+		m.remarks(id + "-L" + strconv.Itoa(p.Old.Old))
+	}
+	if p.New != nil {
+		m.remarks(id + "-R" + strconv.Itoa(p.New.New))
+	}
 }
 
 // line writes a line of one side.
@@ -241,7 +254,11 @@ func (m *lineMaker) line(id string, l *diff.Line, left bool, s side, marks []dif
 	}
 	number := strconv.Itoa(n)
 	at += number
-	m.out.WriteString(`<span class="` + class + `" id="` + at + `"><a href="#` + at + `"`)
+	m.out.WriteString(`<span class="` + class + `" id="` + at + `"><a href="`)
+	if m.link != "" {
+		m.out.WriteString(m.link + at)
+	}
+	m.out.WriteString("#" + at + `"`)
 	if !m.split && l.Sign == diff.Same {
 		m.out.WriteString(` data-o="` + strconv.Itoa(l.Old) + `"`)
 	}
@@ -258,6 +275,29 @@ func (m *lineMaker) line(id string, l *diff.Line, left bool, s side, marks []dif
 		m.out.WriteString("<i> no newline at the end</i>")
 	}
 	m.out.WriteString("</span>")
+	if !m.split {
+		m.remarks(at)
+	}
+}
+
+// remarks writes the comments on a line.
+func (m *lineMaker) remarks(at string) {
+	for _, html := range m.after[at] {
+		m.out.WriteString(html)
+	}
+	delete(m.after, at)
+}
+
+// left returns the threads whose lines were not written.
+func (m *lineMaker) left() (list []*threadRow) {
+	for _, html := range slices.Concat(slices.Collect(maps.Values(m.after))...) {
+		for _, r := range m.rows {
+			if strings.Contains(html, `id="t-`+r.ID+`"`) {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
 }
 
 // text writes pieces with their colours, and marks the parts that differ.

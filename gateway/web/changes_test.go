@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/seen"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
@@ -78,7 +79,10 @@ func numbers(from, to int) string {
 }
 
 // reviewed has a workspace with a change of each kind.
-func reviewed(t *testing.T) *world {
+func reviewed(t *testing.T) *world { return reviewedWith(t, func(*web.API) {}) }
+
+// reviewedWith is reviewed with other options.
+func reviewedWith(t *testing.T, change func(*web.API)) *world {
 	t.Helper()
 	w := open(t, ada, func(api *web.API) {
 		api.Assets = built(t)
@@ -88,6 +92,8 @@ func reviewed(t *testing.T) *world {
 		}
 		t.Cleanup(func() { db.Close() })
 		api.Seen = &seen.Store{DB: db}
+		api.Comments.Drafts = &comment.Drafts{DB: db}
+		change(api)
 	})
 	w.repo("app")
 	w.commit("refs/heads/main", []gitd.File{

@@ -32,6 +32,7 @@ var functions = template.FuncMap{
 	"join":     strings.Join,
 	"side":     sideOf,
 	"duration": render.Duration,
+	"fragment": func(p *Page, data any) fragmentData { return fragmentData{p, data} },
 	"line":     func(s string) string { return render.OneLine(s, 200) },
 }
 

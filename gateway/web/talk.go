@@ -142,11 +142,11 @@ type talkFile struct {
 	Picture    bool
 }
 
-// anchor returns the id of the element of a question.
-func anchor(entry string) string { return "question-" + strings.ReplaceAll(entry, "/", "-") }
+// questionID returns the id of the element of a question.
+func questionID(entry string) string { return "question-" + strings.ReplaceAll(entry, "/", "-") }
 
 // Anchor returns the id of the element of the row.
-func (row talkRow) Anchor() string { return anchor(row.ID) }
+func (row talkRow) Anchor() string { return questionID(row.ID) }
 
 func (p talkPane) Show(c *route.Call, page *Page, s workspace.Workspace) (template.HTML, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
@@ -269,7 +269,7 @@ func (api *API) talkRows(ctx context.Context, d *talkData, s workspace.Workspace
 			case e.Kind == conversation.KindPlan && turn.Run == live.Run && !turn.Over():
 				d.Status.Plan, d.Status.PlanText = cleanPlan(e.Plan), render.OneLine(e.Text, 200)
 			case e.Kind == conversation.KindQuestion && e.Decision == nil && turn.Run == live.Run:
-				d.Status.Question, d.Status.MayAnswer = anchor(e.ID), m.mayAnswer(e.Gate)
+				d.Status.Question, d.Status.MayAnswer = questionID(e.ID), m.mayAnswer(e.Gate)
 			}
 		}
 	}

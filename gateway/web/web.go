@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/nodes"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/comment"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/credential"
 	"github.com/ramus-dev/ramus/gateway/engineer"
@@ -46,6 +47,8 @@ type API struct {
 	Changes *changes.Changes
 	// Seen keeps which changes people have looked at. Nil means that nobody keeps it.
 	Seen *seen.Store
+	// Comments has the comments on lines. Nil means that there are none.
+	Comments *comment.Comments
 	// Past answers questions about work that was done. It is required.
 	Past Past
 	// Engineer has the tasks. Nil means that there are none.
@@ -223,6 +226,7 @@ func (api *API) Routes() []route.Route {
 	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
 	form("/workspaces/{workspace}/timeline/{action}", "Go back, go on, run again, take or search from a command, by the timeline", api.timelineAction)
 	form("/workspaces/{workspace}/changes/{action}", "Mark changes as viewed or looked at, by their page", api.markChanges)
+	form("/workspaces/{workspace}/review/{action}", "Comment on lines, answer, resolve and send, by the page of changes", api.changeComments)
 	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
 	form("/tasks/{task}/{action}", "Retry or end a task, by its page", api.taskAction)
 	form("/repos", "Import or create a repository, by the form of the list", api.importRepo)

@@ -22,6 +22,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/radar"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/tournament"
+	"github.com/ramus-dev/ramus/gateway/comment"
+	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/files"
@@ -97,6 +99,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	w := &world{t: t, git: git, x: x, who: &who, api: api}
 	api.Now = func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
 	api.Machines = &workspace.Machines{Stats: x.Stats, Engine: "sandbox", Version: "v1", Workspaces: places, Now: time.Now}
+	api.Comments = comment.NewComments(x, &conversation.Talk{Executor: x, Find: find}, find, x.Bot, time.Now)
 	if change != nil {
 		change(api)
 	}

@@ -23,15 +23,16 @@ function go(f: HTMLElement | undefined) {
   f.querySelector<HTMLElement>('h2 a')?.focus({ preventScroll: true });
 }
 
-/** Returns the first line of each change. */
+/** Returns the first line of each change, and all comments. */
 function changes(): HTMLElement[] {
   const changed = (e: Element | null) => !!e && (e.matches('.add, .del') || !!e.querySelector(':scope > .add, :scope > .del'));
-  return [...root!.querySelectorAll<HTMLElement>('.patch > .l, .patch > .r')].filter(e => e.offsetParent && changed(e) && !changed(e.previousElementSibling));
+  return [...root!.querySelectorAll<HTMLElement>('.dbody > .patch > .l, .dbody > .patch > .r, .thread')]
+    .filter(e => e.offsetParent && (e.matches('.thread') || changed(e) && !changed(e.previousElementSibling)));
 }
 
 function goToChange(step: number) {
   const list = changes();
-  const at = document.activeElement?.closest('.patch > .l, .patch > .r') ?? document.activeElement?.closest('.dfile');
+  const at = document.activeElement?.closest('.thread, .patch > .l, .patch > .r') ?? document.activeElement?.closest('.dfile');
   let next: HTMLElement | undefined;
   if (at) {
     const is = (e: Element) => at.compareDocumentPosition(e) & (step > 0 ? Node.DOCUMENT_POSITION_FOLLOWING : Node.DOCUMENT_POSITION_PRECEDING);
@@ -40,7 +41,25 @@ function goToChange(step: number) {
   if (!next) return;
   current = next.closest('.dfile');
   next.scrollIntoView({ block: 'center' });
-  next.querySelector<HTMLElement>('.add > a, .del > a, a')?.focus({ preventScroll: true });
+  if (next.matches('.thread')) next.focus({ preventScroll: true });
+  else next.querySelector<HTMLElement>('.add > a, .del > a, a')?.focus({ preventScroll: true });
+}
+
+/** Puts the form of a comment after its line. The link of a line's number leads to the page with that form. */
+async function comment(link: HTMLAnchorElement) {
+  const answer = await fetch(link.href, { headers: { Accept: 'text/html' } });
+  const form = answer.ok ? documentOf(await answer.text()).getElementById('line-form') : null;
+  const line = link.closest('.patch > .l, .patch > .r');
+  if (!form || !line) { location.assign(link.href); return; }
+  document.getElementById('line-form')?.remove();
+  line.after(form);
+  form.querySelector('textarea')?.focus();
+}
+
+/** Returns the link of the line that the key is about: the one with the focus, or the first change of the file. */
+function lineLink(f: HTMLElement | undefined): HTMLAnchorElement | null | undefined {
+  const line = document.activeElement?.closest('.dbody > .patch > .l, .dbody > .patch > .r') ?? f?.querySelector('.dbody > .patch .add, .dbody > .patch .del');
+  return line?.matches('.l') ? line.querySelector<HTMLAnchorElement>('a') : line?.querySelector<HTMLAnchorElement>('.add > a, .del > a, .l > a');
 }
 
 function close(f: HTMLElement | undefined) {
@@ -75,10 +94,15 @@ async function mark(form: HTMLFormElement) {
 if (root) {
   if (innerWidth < 1000) root.querySelector('details.dlist')?.removeAttribute('open');
   root.addEventListener('click', e => {
-    const link = (e.target as Element).closest<HTMLAnchorElement>('a[data-open]');
-    if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+    const link = (e.target as Element).closest<HTMLAnchorElement>('a[data-open], a[data-cancel], .l > a');
+    if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button || link.getAttribute('href')!.startsWith('#')) return;
     e.preventDefault();
-    void open(link.closest<HTMLElement>('.dfile')!, link.href);
+    if (link.matches('[data-cancel]')) {
+      const line = link.closest('form')!.previousElementSibling;
+      link.closest('form')!.remove();
+      line?.querySelector<HTMLElement>('a')?.focus();
+    } else if (link.matches('[data-open]')) void open(link.closest<HTMLElement>('.dfile')!, link.href);
+    else void comment(link);
   });
   root.addEventListener('submit', e => {
     const form = e.target as HTMLFormElement;
@@ -95,6 +119,7 @@ if (root) {
       case 'n': goToChange(1); break;
       case 'p': goToChange(-1); break;
       case 'x': close(f); break;
+      case 'c': { const link = lineLink(f); if (!link) return; link.click(); break; }
       case 'v': f?.querySelector<HTMLElement>('header form button')?.click(); break;
       case 'u': case 's': document.querySelector<HTMLAnchorElement>(`a[data-way="${e.key}"]`)?.click(); break;
       default: return;

@@ -1,0 +1,304 @@
+package web_test
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/review"
+	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/comment"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/web"
+	"github.com/ramus-dev/ramus/gateway/web/webtest"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// commented is a world with the comments of its pages.
+func commented(t *testing.T) (*world, *comment.Comments) {
+	t.Helper()
+	var comments *comment.Comments
+	w := reviewedWith(t, func(api *web.API) { comments = api.Comments })
+	return w, comments
+}
+
+// work returns the work of the workspace of these tests.
+func (w *world) work(c *comment.Comments) comment.Work {
+	w.t.Helper()
+	st, err := w.x.Named("run:otter")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	work, err := c.Of(w.t.Context(), route.Local, st, changes.Window{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return work
+}
+
+const otterPath = "/workspaces/run-otter"
+
+// field returns the value of a hidden field of a page.
+func field(t *testing.T, body, name string) string {
+	t.Helper()
+	m := regexp.MustCompile(`name="` + name + `" value="([^"]*)"`).FindStringSubmatch(body)
+	if m == nil {
+		t.Fatalf("the page has no field %s", name)
+	}
+	return m[1]
+}
+
+// TestCommentsWithoutScripts comments on lines by links and forms alone. Nobody else sees drafts, and everything is escaped.
+func TestCommentsWithoutScripts(t *testing.T) {
+	w, comments := commented(t)
+	page := func(query string, want ...string) string {
+		t.Helper()
+		status, _, body := w.get(otterPath + "/changes" + query)
+		parse(t, query, body).check()
+		for _, s := range want {
+			if status != 200 || !strings.Contains(body, s) {
+				t.Fatalf("%s: status %d, without %q", query, status, s)
+			}
+		}
+		return body
+	}
+	post := func(action string, form url.Values, want int) string {
+		t.Helper()
+		status, h, body := w.post(otterPath+"/review/"+action, form)
+		if status != want {
+			t.Fatalf("%s: status %d, want %d: %s", action, status, want, body)
+		}
+		return h.Get("Location")
+	}
+
+	// The number of each line is a link to the page with the form after the line.
+	body := page("")
+	link := regexp.MustCompile(`href="\?(c=(f[0-9a-f]{12})-R33)#f[0-9a-f]{12}-R33"`).FindStringSubmatch(body)
+	if link == nil {
+		t.Fatal("line 33 has no link to the form")
+	}
+	body = page("?"+link[1], `id="line-form"`, "Comment on line 33")
+	fields := url.Values{"path": {"code/x.go"}, "line": {"33"}, "base": {field(t, body, "base")}, "commit": {field(t, body, "commit")}}
+	with := func(more ...string) url.Values {
+		f := url.Values{}
+		for k, v := range fields {
+			f[k] = v
+		}
+		for i := 0; i < len(more); i += 2 {
+			f.Set(more[i], more[i+1])
+		}
+		return f
+	}
+	post("draft", with("text", " "), 400)
+	post("draft", with("text", "x", "line", "9999"), 400)
+	post("draft", with("text", "x", "path", "none"), 404)
+	post("nothing", with(), 404)
+	at := post("draft", with("text", "Why <script>alert(1)</script>?\n\n```suggestion\nvar x30 = \"30\"\n```"), 303)
+	if !strings.Contains(at, "#t-") {
+		t.Errorf("the answer leads to %s", at)
+	}
+	post("draft", with("text", "gone?", "line", "32", "side", "old", "to", "33"), 303)
+	post("draft", with("text", "drop me", "path", "code/x.go", "line", "34"), 303)
+	body = page("", `Send 3 comments`, "only you see it", "Why &lt;script&gt;", "code/x.go, lines 32 to 33")
+
+	// Another person does not see the drafts, and one who may only read has no form.
+	*w.who = route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeWrite}, Write: []string{"refs/heads/*"}}
+	if body := page(""); strings.Contains(body, "Why &lt;") {
+		t.Error("another person sees the draft")
+	}
+	*w.who = route.Who{Subject: "bo", Repo: "*", Scopes: []string{gitd.ScopeRead}}
+	if body := page("?" + link[1]); strings.Contains(body, "line-form") || strings.Contains(body, "?c=f") {
+		t.Error("a reader can comment")
+	}
+	*w.who = ada
+
+	// A draft is changed and removed, and the others are sent. A second sending of the same drafts does nothing.
+	ids := regexp.MustCompile(`name="draft" value="([^"]+)"><div class="field"><label class="hide" for="d-[^"]+">Draft</label><textarea[^>]*>([^<]*)<`).FindAllStringSubmatch(body, -1)
+	var send url.Values = url.Values{"agent": {"none"}}
+	for _, m := range ids {
+		if strings.HasPrefix(m[2], "drop") {
+			post("drop", url.Values{"draft": {m[1]}}, 303)
+			continue
+		}
+		send.Add("draft", m[1])
+		if strings.HasPrefix(m[2], "gone") {
+			post("redraft", url.Values{"draft": {m[1]}, "text": {"Is that *gone*?"}}, 303)
+		}
+	}
+	post("send", send, 303)
+	post("send", send, 303)
+	body = page("", "2 open threads", "<em>gone</em>", "Commit the suggestion", `class="badge info">sent`)
+	if strings.Count(body, "<em>gone</em>") != 1 || strings.Contains(body, "Send 1 comment") || strings.Contains(body, "<script>alert") {
+		t.Error("the comments are there twice, or are not escaped")
+	}
+	page("?view=split", "<em>gone</em>")
+
+	// A new commit changes one of the lines. The suggestion is refused with the reason, and the page names the commit.
+	work := w.work(comments)
+	v, err := comments.Read(t.Context(), route.Local, work)
+	if err != nil || len(v.Threads) != 2 {
+		t.Fatal(v, err)
+	}
+	thread, remark := v.Threads[0], ""
+	for _, x := range v.Threads {
+		if len(review.Suggestions(x.Remarks[0].Text)) > 0 {
+			thread, remark = x, x.Remarks[0].ID
+		}
+	}
+	code := strings.Replace("package code\n\n"+numbers(0, 60), `var x30 = "30"`, `var x30 = "XXX"`, 1)
+	changed := w.commit(otter, []gitd.File{{Path: "code/x.go", Content: []byte(code)}})
+	page("", "the lines were changed", string(changed)[:10], "What changed since", "does not fit any more", "The lines as they were", `class="badge warn">touched`)
+	status, _, body := w.post(otterPath+"/review/take", url.Values{"thread": {thread.ID}, "remark": {remark}, "suggestion": {"0"}})
+	if status != 409 || !strings.Contains(body, "were changed in commit "+string(changed)[:10]) {
+		t.Errorf("status %d: %s", status, body)
+	}
+	w.commit(otter, nil, "code/x.go")
+	page("", "outdated", "Comments on lines that are not shown here")
+
+	// An agent answers, and the thread is closed and opened again.
+	if _, err := comments.Answer(t.Context(), work, thread.ID, review.Remark{Kind: review.ByAgent, By: gitd.Person{Name: "coder"}, Text: "Done."}); err != nil {
+		t.Fatal(err)
+	}
+	page("", "answered", "Done.")
+	post("resolve", url.Values{"thread": {thread.ID}}, 303)
+	page("", "1 open thread", "Open again")
+	post("reopen", url.Values{"thread": {thread.ID}}, 303)
+	page("", "2 open threads")
+	post("resolve", url.Values{"thread": {"none"}}, 404)
+}
+
+// TestSuggestion takes a suggestion, which becomes a commit of the person.
+func TestSuggestion(t *testing.T) {
+	w, comments := commented(t)
+	sent, err := comments.Send(t.Context(), ada, w.work(comments), comment.Sending{Key: "k", Quiet: true, Comments: []comment.New{
+		{Path: "tool.sh", Line: 1, Text: "```suggestion\nfalse\nexit\n```\nand\n```suggestion\n```"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := comments.Send(t.Context(), ada, w.work(comments), comment.Sending{Key: "k", Quiet: true, Comments: []comment.New{{Path: "tool.sh", Line: 1, Text: "x"}}})
+	if err != nil || again.Batch.ID != sent.Batch.ID || len(again.Threads) != 1 || again.Threads[0] != sent.Threads[0] {
+		t.Errorf("%+v %v, first %+v", again, err, sent)
+	}
+	status, _, body := w.post(otterPath+"/review/take", url.Values{"thread": {sent.Threads[0]}, "remark": {sent.Batch.Remarks[0]}, "suggestion": {"0"}})
+	if status != 303 {
+		t.Fatal(status, body)
+	}
+	work := w.work(comments)
+	content, err := work.Repo.ReadFile(t.Context(), string(work.Commit), "tool.sh", 100)
+	made, err2 := work.Repo.Commit(t.Context(), string(work.Commit))
+	entry, err3 := work.Repo.Entry(t.Context(), string(work.Commit), "tool.sh")
+	if err != nil || err2 != nil || err3 != nil || string(content) != "false\nexit\n" || made.Author.Name != "Ada" || entry.Mode != "100755" {
+		t.Errorf("%q %+v %+v, %v %v %v", content, made, entry, err, err2, err3)
+	}
+	if _, _, body := w.get(otterPath + "/changes"); !strings.Contains(body, "taken as <code>"+string(work.Commit)[:10]) {
+		t.Error("the page does not show the commit")
+	}
+	if _, err := comments.Take(t.Context(), work, sent.Threads[0], sent.Batch.Remarks[0], 1, gitd.Person{}); err == nil {
+		t.Error("it was taken twice")
+	}
+}
+
+// TestManyComments has more comments than a page shows. The page stays within its bound of elements.
+func TestManyComments(t *testing.T) {
+	w, comments := commented(t)
+	var list []comment.New
+	for i := range 90 {
+		list = append(list, comment.New{Path: "large.go", Line: 2 + i*4, Text: strings.Repeat("- *a* `b`\n", 30)})
+	}
+	if _, err := comments.Send(t.Context(), ada, w.work(comments), comment.Sending{Quiet: true, Comments: list}); err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{"", "?file=large.go", "?view=split"} {
+		_, _, body := w.get(otterPath + "/changes" + query)
+		d := parse(t, query, body)
+		d.check()
+		if len(d.all) > 9000 || !strings.Contains(body, "90 open threads") {
+			t.Errorf("%s has %d elements", query, len(d.all))
+		}
+	}
+}
+
+// TestCommentsAccessible looks at the states of comments with Chromium, and comments by keyboard.
+func TestCommentsAccessible(t *testing.T) {
+	if testing.Short() {
+		t.Skip("cannot run here: it starts a browser")
+	}
+	axe, err := os.ReadFile(axeFile)
+	if err != nil {
+		t.Skip("cannot look at it here: `npm ci` in gateway/web brings axe-core")
+	}
+	w, comments := commented(t)
+	send := func(n ...comment.New) comment.Sent {
+		t.Helper()
+		sent, err := comments.Send(t.Context(), ada, w.work(comments), comment.Sending{Quiet: true, Comments: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent
+	}
+	sent := send(comment.New{Path: "code/x.go", Line: 33, Text: "Why `thirty`?\n\n```suggestion\nvar x30 = \"30\"\n```"},
+		comment.New{Path: "space", Line: 1, Side: "old", Text: "One space is enough, " + strings.Repeat("long", 60)},
+		comment.New{Path: "new name.txt", Line: 21, Text: "outdated"}, comment.New{Path: "tool.sh", Line: 1, Text: "resolved"})
+	w.commit(otter, []gitd.File{{Path: "code/x.go", Content: []byte(strings.Replace("package code\n\n"+numbers(0, 60), `var x30 = "30"`, `var x30 = "XXX"`, 1))},
+		{Path: "new name.txt", Content: []byte(strings.Repeat("a line of the text\n", 20))}})
+	if _, err := comments.Resolve(t.Context(), w.work(comments), sent.Threads[3], gitd.Person{Name: "Ada"}, true, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := comments.Answer(t.Context(), w.work(comments), sent.Threads[1], review.Remark{Kind: review.ByAgent, By: gitd.Person{Name: "coder"}, Text: "Yes."}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := comments.PutDraft(t.Context(), ada, w.work(comments), comment.New{Path: "tool.sh", Line: 1, Text: "a draft"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, _, body := w.get(otterPath + "/changes")
+	line := regexp.MustCompile(`c=(f[0-9a-f]{12}-R33)`).FindStringSubmatch(body)[1]
+	p := webtest.Start(t).Open(nil)
+	path := otterPath + "/changes"
+	for query, l := range map[string]look{"?c=" + line: {1440, 900, "light"}, "?view=split&c=" + line: {1440, 900, "dark"}, "?w=1": {390, 844, "light"}, "?w=1&c=" + line: {390, 844, "dark"}} {
+		w.look(p, string(axe), path+query, 0, l)
+	}
+	if dir := os.Getenv("RAMUS_SHOTS"); dir != "" {
+		for _, l := range []look{{1440, 900, "light"}, {1440, 900, "dark"}, {390, 844, "light"}, {390, 844, "dark"}} {
+			p.Look(l.width, l.height, l.theme)
+			p.Go(w.server.URL + path + "?c=" + line)
+			p.Shot(fmt.Sprintf("%s/comments-%d-%s.png", dir, l.width, l.theme), true)
+		}
+	}
+	p.Look(320, 640, "light")
+	p.Go(w.server.URL + path + "?c=" + line)
+	var wide []string
+	if p.Eval(widerThanWindow, &wide); len(wide) > 0 {
+		t.Errorf("it is wider than 320 px: %v", wide)
+	}
+
+	// The keys of the page: c opens the form at the line, n and p go through changes and comments.
+	p.Look(1440, 900, "light")
+	p.Go(w.server.URL + path)
+	p.Press("n")
+	p.Wait(`!!document.activeElement.closest('.l, .thread')`)
+	for range 40 {
+		if p.Holds(`!!document.activeElement.closest('.thread')`) {
+			break
+		}
+		p.Press("n")
+	}
+	p.Wait(`!!document.activeElement.closest('.thread')`)
+	p.Press("p")
+	p.Wait(`!!document.activeElement.closest('.l')`)
+	p.Press("c")
+	p.Wait(`document.activeElement.id === 'line-text' && !!document.activeElement.closest('.dfile')`)
+	p.Press("c")
+	p.Wait(`document.activeElement.value === 'c'`)
+	p.Eval(`document.activeElement.form.requestSubmit(document.activeElement.form.querySelector('button'))`, nil)
+	p.Wait(`document.body.innerText.includes('Send 2 comments') && location.hash.startsWith('#t-')`)
+	send(comment.New{Path: "tool.sh", Line: 1, Text: "newer"})
+	w.run("otter", record.Request{Command: &record.Command{Shell: "true"}})
+	p.Wait(`document.querySelector('[data-live=news]').innerText.includes('newer comments')`)
+	if faults := p.Faults(); len(faults) > 0 {
+		t.Error(faults)
+	}
+}
