@@ -30,6 +30,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/privacy"
+	"github.com/ramus-dev/ramus/gateway/replica"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/seen"
 	"github.com/ramus-dev/ramus/gateway/signin"
@@ -89,6 +90,8 @@ type Server struct {
 	Models credential.Prober
 	// Mirrors keeps copies of repositories. Nil means that there are none.
 	Mirrors *mirror.Mirrors
+	// Replicas passes requests on to the other servers of the installation. Nil means that this is the only one.
+	Replicas *replica.Front
 	// Leader lets stand-bys follow this server. Nil lets none.
 	Leader *standby.Leader
 	// Nodes are the machines at a cloud. Nil means that there are none.

@@ -21,6 +21,7 @@ import (
 	nodesapi "github.com/ramus-dev/ramus/gateway/nodes"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/preview"
+	"github.com/ramus-dev/ramus/gateway/replica"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	standbyapi "github.com/ramus-dev/ramus/gateway/standby"
@@ -152,6 +153,22 @@ func (s *Server) setMux(m *metrics) {
 	}
 	if s.People != nil {
 		s.mux.Account, s.mux.Again, s.mux.Audit = s.People.Account, s.People.Again, s.People.Audit
+	}
+	if s.Replicas != nil {
+		s.connectReplicas()
+	}
+}
+
+// connectReplicas has the home know people for all replicas.
+func (s *Server) connectReplicas() {
+	r := s.Replicas
+	s.mux.Elsewhere = r.Elsewhere
+	if r.Home != r.Group.Name {
+		s.mux.Account, s.mux.Again, s.mux.Ended = r.Account, r.Again, r.Ended
+		return
+	}
+	if s.People != nil {
+		r.Sessions = &replica.Sessions{NewCall: s.mux.NewCall, Account: s.People.Account, Again: s.People.Again}
 	}
 }
 

@@ -90,11 +90,17 @@ func (s *Server) createWith(ctx context.Context, name string, fill func(dir stri
 	if err := syncfs(dir); err != nil {
 		return nil, err
 	}
-	if err := s.moveIntoPlace(dir, place); err != nil {
+	if err := s.claim(ctx, name); err != nil {
 		return nil, err
 	}
+	if err := s.moveIntoPlace(dir, place); err != nil {
+		if errors.Is(err, ErrExists) { // another call was faster, and has the claim
+			return nil, err
+		}
+		return nil, errors.Join(err, s.dropped(ctx, name))
+	}
 	if err := syncfs(s.Root); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(place))
+		return nil, errors.Join(err, os.RemoveAll(place), s.dropped(ctx, name))
 	}
 	return s.Repo(name)
 }

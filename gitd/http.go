@@ -256,6 +256,12 @@ func Serves(path string) bool {
 	return ok && name != ""
 }
 
+// RepoOf returns the name of the repository in a path that [Server.Handler] serves. Returns "" for other paths.
+func RepoOf(path string) string {
+	name, _, _ := splitURL(path)
+	return strings.TrimSuffix(name, ".git")
+}
+
 // splitURL splits a URL path into the name of a repository and a verb.
 func splitURL(path string) (name, verb string, ok bool) {
 	path, ok = strings.CutPrefix(path, "/")

@@ -54,6 +54,8 @@ var (
 	ErrFenced = object.ErrFenced
 	// ErrUnconfirmed means that no stand-by has confirmed a change, or that none could.
 	ErrUnconfirmed = object.ErrUnconfirmed
+	// ErrElsewhere means that this server does not own a repository, which another replica does, or that it cannot be sure to.
+	ErrElsewhere = object.ErrElsewhere
 	// ErrUpstreamRefused means that the rules of upstream, such as a protected branch or a
 	// hook, reject a push. Trying again does not help.
 	ErrUpstreamRefused = object.ErrUpstreamRefused

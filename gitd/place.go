@@ -13,8 +13,23 @@ import (
 // Remove removes a repository. It waits for pushes, merges and maintenance. The repository is there as a whole or not
 // at all, also if the process is killed. When Remove returns it is gone for good.
 func (s *Server) Remove(ctx context.Context, name string) error {
-	if err := s.remove(ctx, name); err != nil {
+	err := s.checkDuty(ctx, name)
+	if err == nil {
+		err = s.remove(ctx, name)
+	}
+	if err == nil {
+		err = s.dropped(ctx, name)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot remove the repository %.120q: %w", name, err)
+	}
+	return nil
+}
+
+// Discard removes the copy of a repository that another server owns, as [Server.Remove] removes a repository.
+func (s *Server) Discard(ctx context.Context, name string) error {
+	if err := s.remove(ctx, name); err != nil {
+		return fmt.Errorf("cannot discard the copy of the repository %.120q: %w", name, err)
 	}
 	return nil
 }
@@ -45,8 +60,17 @@ func (s *Server) Rename(ctx context.Context, name, to string) (*Repo, error) {
 	place := filepath.Join(s.Root, filepath.FromSlash(to)+".git")
 	if err == nil {
 		err = s.moveAway(ctx, name, func(r *Repo) error {
-			if err := s.moveIntoPlace(r.dir, place); err != nil {
+			if err := s.checkDuty(ctx, name); err != nil {
 				return err
+			}
+			if err := s.claim(ctx, to); err != nil {
+				return err
+			}
+			if err := s.moveIntoPlace(r.dir, place); err != nil {
+				if errors.Is(err, ErrExists) { // which has the claim
+					return err
+				}
+				return errors.Join(err, s.dropped(ctx, to))
 			}
 			return durable.Folder(filepath.Dir(place))
 		})
@@ -54,6 +78,9 @@ func (s *Server) Rename(ctx context.Context, name, to string) (*Repo, error) {
 	if err == nil {
 		// The folder above may be new.
 		err = syncfs(s.Root)
+	}
+	if err == nil {
+		err = s.dropped(ctx, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot rename the repository %.120q to %.120q: %w", name, to, err)

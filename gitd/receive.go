@@ -84,7 +84,7 @@ func (p *push) take(ctx context.Context, in io.Reader, ended func()) error {
 		input.drain()
 		return p.refuse(nil, reasons)
 	}
-	if err := s.checkDuty(ctx); err != nil {
+	if err := s.checkDuty(ctx, a.name); err != nil {
 		input.drain()
 		return p.refuse(err, nil)
 	}

@@ -382,7 +382,7 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	if len(updates) == 0 {
 		return nil
 	}
-	err := r.server.checkDuty(ctx)
+	err := r.server.checkDuty(ctx, r.name)
 	if err == nil {
 		err = r.update(ctx, updates)
 	}

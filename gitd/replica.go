@@ -161,10 +161,26 @@ func (s *Server) settle(ctx context.Context, repo string) error {
 	return s.Settle(ctx, repo)
 }
 
-// checkDuty returns an error if the server may not change refs now.
-func (s *Server) checkDuty(ctx context.Context) error {
+// checkDuty returns an error if the server may not change refs of a repository now.
+func (s *Server) checkDuty(ctx context.Context, repo string) error {
 	if s.Duty == nil {
 		return nil
 	}
-	return s.Duty(ctx)
+	return s.Duty(ctx, repo)
+}
+
+// claim returns nil if a repository may get the name.
+func (s *Server) claim(ctx context.Context, repo string) error {
+	if s.Claim == nil {
+		return nil
+	}
+	return s.Claim(ctx, repo)
+}
+
+// dropped tells the owner of the server that a name is free.
+func (s *Server) dropped(ctx context.Context, repo string) error {
+	if s.Dropped == nil {
+		return nil
+	}
+	return s.Dropped(context.WithoutCancel(ctx), repo)
 }

@@ -56,12 +56,16 @@ type Server struct {
 	// Changed is called after branches or tags of a repository have changed, and must return at once. Nil means that nobody
 	// is told. It may be set like LFS.
 	Changed func(repo string)
-	// Duty is called before refs are changed by a push or by this server. An error refuses the change. Nil allows all. It
-	// may be set like LFS, until refs change.
-	Duty func(ctx context.Context) error
+	// Duty is called before refs of a repository are changed by a push or by this server. An error refuses the change. Nil
+	// allows all. It may be set like LFS, until refs change.
+	Duty func(ctx context.Context, repo string) error
 	// Settle is called when a change of refs is on disk, and before anybody learns of it. It returns when the change may be
 	// acknowledged. After an error it is not, but it stays. Nil means at once. It may be set like Duty.
 	Settle func(ctx context.Context, repo string) error
+	// Claim is called before a repository gets a name, by its creation or a renaming. An error refuses it. Dropped is called
+	// when no repository has the name any more. Nil allows all, and tells nobody. Both may be set like Duty.
+	Claim   func(ctx context.Context, repo string) error
+	Dropped func(ctx context.Context, repo string) error
 	// Expect is called for a push by a person, with or without options (git push -o), that the server is about to take, with
 	// the refs that it wants to make or move. The result is called when that is done or has failed. A nil result is not
 	// called, and an error refuses the push. Nil means that no push may have options. It may be set like LFS.
@@ -72,6 +76,9 @@ type Server struct {
 	// Bound returns the grant of a token of a person, whose id is g.Person.ID, without the rights that the person has no
 	// more. Returns [ErrDenied] if nothing is left. Nil bounds nothing. It may be set like LFS.
 	Bound func(g Grant) (Grant, error)
+	// Known returns the grant of a token whose signature is valid, as another server knows it that has the list of tokens. Nil
+	// means [Server.Listed]. It may be set like LFS.
+	Known func(token string, g Grant) (Grant, error)
 	// CreateOnPush lists the subjects that make a repository by a push to a free name, if their grant covers the name and
 	// all branches. Administrators may, and "*" is everybody with such a grant.
 	CreateOnPush []string
@@ -228,9 +235,24 @@ func (s *Server) WatchToken(id string) (ended <-chan struct{}, stop func()) {
 // Verify returns the grant of a token. Returns [ErrDenied] with the reason if the token is refused.
 func (s *Server) Verify(token string) (Grant, error) {
 	g, err := s.signer.Verify(token)
-	if err == nil {
-		err = s.tokens.Use(g.ID)
+	switch {
+	case err != nil:
+		return Grant{}, err
+	case s.Known != nil:
+		g, err = s.Known(token, g)
+	default:
+		g, err = s.Listed(g)
 	}
+	if err != nil {
+		return Grant{}, err
+	}
+	return g, nil
+}
+
+// Listed returns the grant of a token whose signature is valid, if it was not revoked, without the rights that its person
+// has no more.
+func (s *Server) Listed(g Grant) (Grant, error) {
+	err := s.tokens.Use(g.ID)
 	if err == nil && s.Bound != nil {
 		if g.Person.ID = s.tokens.PersonOf(g.ID); g.Person.ID != "" {
 			g, err = s.Bound(g)

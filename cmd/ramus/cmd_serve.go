@@ -95,6 +95,7 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 	i.load, i.owner = load, asker(ctx, e)
 	i.gateway.Reload = i.reload
 	f, err := i.listen(ctx, false)
+	lost := false
 	if err == nil {
 		i.printLink(e.err)
 		debug.FreeOSMemory() // returns the memory that only the start needed
@@ -113,6 +114,8 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 				serving = false
 			case err = <-i.fenced:
 				err, serving = placeStatus(err), false
+			case err = <-i.replicas.lost():
+				err, serving, lost = placeStatus(err), false, true
 			}
 		}
 		stopping, cancel := context.WithTimeout(context.Background(), requestsMay)
@@ -121,8 +124,10 @@ func serve(ctx context.Context, e *env, load func() (Config, error), wait time.D
 	}
 	closing, cancel := context.WithTimeout(context.Background(), commandsMay)
 	defer cancel()
-	// The containers of a server whose place another one took have no work any more.
-	if closed := i.close(closing, !errors.Is(err, gitd.ErrFenced)); closed != nil || !errors.Is(err, gitd.ErrFenced) {
+	// The containers of a server whose place another one took have no work any more. Another process of the same replica
+	// goes on with them.
+	ended := errors.Is(err, gitd.ErrFenced) && !lost
+	if closed := i.close(closing, !ended); closed != nil || !ended {
 		return errors.Join(err, closed)
 	}
 	return fenceAgain(ctx, c, log, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/kubernetes"
 	"github.com/ramus-dev/ramus/executor/nodes"
+	"github.com/ramus-dev/ramus/executor/ownership"
 	"github.com/ramus-dev/ramus/gateway/cert"
 	"github.com/ramus-dev/ramus/gateway/engineer"
 	"github.com/ramus-dev/ramus/gateway/linear"
@@ -101,6 +102,7 @@ type Config struct {
 	Keep      KeepConfig      `yaml:"keep"`
 	Quotas    QuotasConfig    `yaml:"quotas"`
 	Standby   StandbyConfig   `yaml:"standby"`
+	Replicas  ReplicasConfig  `yaml:"replicas"`
 	Nodes     NodesConfig     `yaml:"nodes"`
 	DNS       DNSConfig       `yaml:"dns"`
 	Traces    TracesConfig    `yaml:"traces"`
@@ -422,6 +424,19 @@ type StandbyConfig struct {
 	Peers []string `yaml:"peers"`
 }
 
+// ReplicasConfig makes the server one of several that answer as one.
+type ReplicasConfig struct {
+	Name       string   `yaml:"name"`
+	Group      string   `yaml:"group"`
+	Home       string   `yaml:"home"`
+	Namespace  string   `yaml:"namespace"`
+	Listen     string   `yaml:"listen"`
+	URL        string   `yaml:"url"`
+	SecretEnv  string   `yaml:"secret_env"`
+	SecretFile string   `yaml:"secret_file"`
+	Lease      Duration `yaml:"lease"`
+}
+
 // NodesConfig configures machines at a cloud.
 type NodesConfig struct {
 	Provider   string            `yaml:"provider"`
@@ -479,6 +494,7 @@ func Defaults() Config {
 		Quotas:    QuotasConfig{People: map[string]QuotaConfig{}, Repos: map[string]QuotaConfig{}},
 		Traces:    TracesConfig{Header: "Authorization"},
 		Standby:   StandbyConfig{Wait: Duration(10 * time.Second), Peers: []string{}},
+		Replicas:  ReplicasConfig{Group: "ramus", Listen: "127.0.0.1:0", Lease: Duration(ownership.DefaultDuration)},
 
 		Nodes: NodesConfig{Name: "ramus", Image: "debian-13", Size: "small", Location: "nbg1",
 			Locations: []string{}, Sizes: map[string]string{},

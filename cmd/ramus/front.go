@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -77,6 +78,11 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {
 		f.serveWeb(web, plain)
+	}
+	if r := i.replicas; r != nil {
+		s := newHTTPServer(r.front.Inner(i.gateway.Handler(), i.gateway.LocalHandler()), i.log)
+		f.serve(s, func() error { return s.Serve(tls.NewListener(r.inner, r.front.TLS())) })
+		i.log.Info("serving other replicas", "address", r.inner.Addr().String(), "replica", r.group.Name, "epoch", r.group.Epoch())
 	}
 	f.group.Go(func() error {
 		if err := i.executor.WarmPool(serving); err != nil && serving.Err() == nil {

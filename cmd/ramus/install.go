@@ -62,8 +62,9 @@ type installation struct {
 	lock     *os.File
 	git      *gitd.Server
 	leader   *standby.Leader
-	token    string     // RAMUS_TOKEN, for the server that this one followed
-	fenced   chan error // gets the error of a server whose place another one took
+	token    string      // RAMUS_TOKEN, for the server that this one followed
+	fenced   chan error  // gets the error of a server whose place another one took
+	replicas *membership // nil if this is the only server
 	engine   containers.Engine
 	workTree *workTree
 	store    store.Bucket // of large artifacts; if nil, the executor has a folder of its own
@@ -357,6 +358,7 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	if i.git != nil {
 		errs = append(errs, i.git.Close())
 	}
+	errs = append(errs, i.replicas.close(ctx))
 	if i.lock != nil {
 		errs = append(errs, i.lock.Close())
 	}

@@ -62,7 +62,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}()
 
 	for _, step := range []func(context.Context) error{
-		o.openRepositories, o.openLeader, o.chooseEngine, o.readParts, o.openStores, o.makeLinks, o.collectSecrets,
+		o.joinReplicas, o.openRepositories, o.openLeader, o.compareRepositories, o.chooseEngine, o.readParts, o.openStores, o.makeLinks, o.collectSecrets,
 		o.openExecutor, o.openAccountsOfPeople,
 	} {
 		if err := step(ctx); err != nil {
@@ -272,4 +272,5 @@ func (o *opening) makeGateway() {
 		URL: c.URL, Domain: o.domain, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret,
 		NoScript: c.Web.JS == "off", SSHPort: portOf(c.SSHListen),
 	}
+	o.connectReplicas()
 }

@@ -151,7 +151,7 @@ func TestSync(t *testing.T) {
 	if err := <-refused; !errors.Is(err, gitd.ErrFenced) {
 		t.Errorf("who waits for a stand-by gets %v", err)
 	}
-	if err := l.Duty(t.Context()); !errors.Is(err, gitd.ErrFenced) {
+	if err := l.Duty(t.Context(), "app"); !errors.Is(err, gitd.ErrFenced) {
 		t.Errorf("work is refused with %v", err)
 	}
 	if err := l.Fence(Fence{Epoch: 2, ID: "a"}); err != nil {
@@ -182,11 +182,11 @@ func TestUnconfirmed(t *testing.T) {
 		if err := l.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Duty(t.Context()); err != nil {
+		if err := l.Duty(t.Context(), "app"); err != nil {
 			t.Errorf("before it serves, a server gets %v", err)
 		}
 		l.Begin()
-		if err := l.Duty(t.Context()); !errors.Is(err, c.want) {
+		if err := l.Duty(t.Context(), "app"); !errors.Is(err, c.want) {
 			t.Errorf("alone %v: a change is refused with %v", c.alone, err)
 		}
 		if err := l.Settle(t.Context(), "app"); !errors.Is(err, c.want) {

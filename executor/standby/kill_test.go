@@ -61,7 +61,7 @@ func (p *points) pass(name string) {
 func openGit(ctx context.Context, data string, p *points) (*gitd.Server, error) {
 	git := &gitd.Server{Root: filepath.Join(data, "repos"), ReplyCache: -1}
 	if p != nil {
-		git.Duty = func(context.Context) error { p.pass("before refs"); return nil }
+		git.Duty = func(context.Context, string) error { p.pass("before refs"); return nil }
 		git.Settle = func(context.Context, string) error { p.pass("after refs"); return nil }
 	}
 	return git, git.Open(ctx)

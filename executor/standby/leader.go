@@ -180,7 +180,7 @@ func (l *Leader) Begin() {
 
 // Duty returns an error if the server may not change anything. It waits for a stand-by that is not connected. It is
 // [gitd.Server.Duty].
-func (l *Leader) Duty(ctx context.Context) error {
+func (l *Leader) Duty(ctx context.Context, _ string) error {
 	if l == nil {
 		return nil
 	}

@@ -67,6 +67,9 @@ type Mux struct {
 	Heartbeat time.Duration
 	// Page answers a browser with the page of a problem, in place of the page of this package. Nil means the latter.
 	Page func(c *Call, p *Problem) error
+	// Elsewhere returns the handler of a call that another server answers, or nil. It is asked before the caller is known.
+	// local is the same as for calls of the unix socket. If it is nil, this server answers all calls.
+	Elsewhere func(c *Call, route Route, local bool) http.Handler
 	// Observe is called after each request. It may be nil.
 	Observe func(route Route, status int, took time.Duration)
 	// Log gets refused requests at Info, faults at Error and all others at Debug. Nil discards them.
@@ -140,6 +143,12 @@ func (m *Mux) Serve(route Route, fixed *Who) http.Handler {
 			w.clean = m.Secrets.Writer(sender{w})
 		}
 		c := m.NewCall(w, r, route.Access)
+		if m.Elsewhere != nil {
+			if h := m.Elsewhere(c, route, fixed != nil); h != nil {
+				h.ServeHTTP(hw, c.R)
+				return
+			}
+		}
 		w.Header().Set("X-Request-Id", c.ID)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 
@@ -364,6 +373,9 @@ func (m *Mux) logRequest(c *Call, route Route, status int, bytes int64, took tim
 		slog.String("request", c.ID), slog.String("method", c.R.Method), slog.String("path", path),
 		slog.String("route", route.Pattern), slog.Int("status", status), slog.Int64("bytes", bytes),
 		slog.Duration("took", took), slog.String("who", c.Who.Subject),
+	}
+	if via := Via(c.R.Context()); via != "" {
+		attrs = append(attrs, slog.String("client", c.R.RemoteAddr), slog.String("via", via))
 	}
 	if err != nil {
 		level = slog.LevelInfo

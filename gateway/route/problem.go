@@ -128,6 +128,7 @@ var kinds = []struct {
 	{gitd.ErrConflict, KindConflict, "somebody else changed it at the same time; look and try again"},
 	{gitd.ErrDenied, KindDenied, ""},
 	{gitd.ErrFenced, KindUnavailable, "give the address of the server that took its place, alone or first in RAMUS_URL"},
+	{gitd.ErrElsewhere, KindUnavailable, "try again in a moment; `ramus replica list` shows the replicas"},
 	{gitd.ErrUnconfirmed, KindUnavailable, "`ramus standby --status` shows the stand-bys; standby.alone goes on without one"},
 	{gitd.ErrTooLarge, KindTooLarge, ""},
 	{gitd.ErrUpstream, KindUnavailable,

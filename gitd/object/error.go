@@ -24,6 +24,8 @@ var (
 	ErrFenced = errors.New("another server took the place of this one")
 	// ErrUnconfirmed means that no stand-by has confirmed a change, or that none could.
 	ErrUnconfirmed = errors.New("not confirmed by a stand-by")
+	// ErrElsewhere means that this server does not own a repository, which another replica does, or that it cannot be sure to.
+	ErrElsewhere = errors.New("not owned by this replica")
 	// ErrUpstreamRefused means that the rules of upstream, such as a protected branch or a
 	// hook, reject a push. Trying again does not help.
 	ErrUpstreamRefused = errors.New("upstream refused")

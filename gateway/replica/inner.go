@@ -1,0 +1,76 @@
+package replica
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/ramus-dev/ramus/gateway/route"
+)
+
+// Inner returns the handler of the inner address, whose listener has the configuration of [Front.TLS]. outside serves
+// requests that came to a public address of another replica, and local those that came by its unix socket.
+func (f *Front) Inner(outside, local http.Handler) http.Handler {
+	own := http.NewServeMux()
+	own.HandleFunc("GET /replica/find", f.serveFind)
+	own.HandleFunc("GET /replica/keys", f.serveKeys)
+	own.HandleFunc("POST /replica/token", f.serveToken)
+	own.HandleFunc("POST /replica/revoked", f.serveRevoked)
+	own.HandleFunc("POST /replica/session", f.serveSession)
+	own.HandleFunc("POST /replica/again", f.serveAgain)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, repo, client := r.Header.Get(headerFrom), r.Header.Get(headerRepo), r.Header.Get(headerClient)
+		byLocal := r.Header.Get(headerLocal) != ""
+		if to := r.Header.Get(headerTo); to != f.Group.Name || from == "" {
+			f.refuse(w, fmt.Sprintf("this is the replica %s, not %.100q", f.Group.Name, to))
+			return
+		}
+		if client == "" { // of the replica itself
+			own.ServeHTTP(w, r)
+			return
+		}
+		if repo != "" && !f.owns(r, repo) {
+			f.refuse(w, fmt.Sprintf("the replica %s does not own %.200q", f.Group.Name, repo))
+			return
+		}
+		for _, name := range headers {
+			r.Header.Del(name)
+		}
+		r.Header.Del("Expect") // the body is asked for by reading it
+		r.RemoteAddr = client
+		r = r.WithContext(route.WithVia(r.Context(), from))
+		if byLocal {
+			local.ServeHTTP(w, r)
+			return
+		}
+		outside.ServeHTTP(w, r)
+	})
+}
+
+// owns reports whether this replica owns a repository, and may say so.
+func (f *Front) owns(r *http.Request, repo string) bool {
+	if f.Group.CheckLease() != nil {
+		return false
+	}
+	owner, ok := f.Group.Find(repo)
+	if !ok || !owner.Self {
+		owner, ok = f.Group.Look(r.Context(), repo)
+	}
+	return ok && owner.Self
+}
+
+// refuse answers a request that is for another replica. The sender may try again elsewhere.
+func (f *Front) refuse(w http.ResponseWriter, why string) {
+	f.stats.refused.Add(1)
+	http.Error(w, why, http.StatusMisdirectedRequest)
+}
+
+func (f *Front) serveFind(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	answer(w, found{f.local(r.Context(), work{Caller: q.Get("caller"), Run: q.Get("run")})})
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // the sender may be gone
+}

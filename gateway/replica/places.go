@@ -1,0 +1,152 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/ownership"
+)
+
+// work names a caller or a run.
+type work struct{ Caller, Run string }
+
+// places remembers where callers and runs were found.
+type places struct {
+	mu     sync.Mutex // guards the fields below
+	found  map[work]place
+	looked map[string]time.Time // repositories for which the cluster was asked
+}
+
+type place struct {
+	repo  string
+	until time.Time
+}
+
+const (
+	// foundFor is how long a place is remembered. A repository that moves takes its work along, so places stay true.
+	foundFor = time.Minute
+	// absentFor is how long it is remembered that no replica has something.
+	absentFor = time.Second
+	// placesMax bounds what is remembered.
+	placesMax = 10_000
+	// findWait bounds the wait for the answers of other replicas.
+	findWait = 2 * time.Second
+)
+
+func (p *places) init() { p.found, p.looked = map[work]place{}, map[string]time.Time{} }
+
+// mayLook reports whether the cluster may be asked again for a repository that nobody seems to own.
+func (p *places) mayLook(repo string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.looked[repo]) < absentFor {
+		return false
+	}
+	if len(p.looked) >= placesMax {
+		clear(p.looked)
+	}
+	p.looked[repo] = now
+	return true
+}
+
+// find returns the repository of a caller or a run. This replica is asked first. Returns "" if no replica has it.
+func (p *places) find(ctx context.Context, f *Front, w work) string {
+	if repo := f.local(ctx, w); repo != "" {
+		return repo
+	}
+	p.mu.Lock()
+	known, ok := p.found[w]
+	p.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known.repo
+	}
+	known = place{f.askAll(ctx, w), time.Now().Add(foundFor)}
+	if known.repo == "" {
+		known.until = time.Now().Add(absentFor)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.found) >= placesMax {
+		clear(p.found)
+	}
+	p.found[w] = known
+	return known.repo
+}
+
+// local returns the repository of work of this replica.
+func (f *Front) local(ctx context.Context, w work) string {
+	if w.Run != "" {
+		if r, err := f.Executor.Run(ctx, w.Run); err == nil {
+			return r.Repo
+		}
+		return ""
+	}
+	if st, err := f.Executor.Named(w.Caller); err == nil {
+		return st.Repo
+	}
+	return ""
+}
+
+// askAll asks all other replicas at once. It returns the first answer.
+func (f *Front) askAll(ctx context.Context, w work) string {
+	ctx, cancel := context.WithTimeout(ctx, findWait)
+	defer cancel()
+	peers := f.Group.Replicas()
+	answers := make(chan string, len(peers))
+	asked := 0
+	for _, peer := range peers {
+		if peer.Self || peer.URL == "" {
+			continue
+		}
+		asked++
+		go func() { // ends with ctx, and its answer has room
+			var a found
+			_ = f.ask(ctx, peer, http.MethodGet, "/replica/find?"+url.Values{"caller": {w.Caller}, "run": {w.Run}}.Encode(), nil, &a)
+			answers <- a.Repo
+		}()
+	}
+	for range asked {
+		if repo := <-answers; repo != "" {
+			return repo
+		}
+	}
+	return ""
+}
+
+// found is the answer to a question for work.
+type found struct {
+	Repo string `json:"repo"`
+}
+
+// answerMax bounds an answer of another replica, in bytes.
+const answerMax = 64 << 20
+
+// ask sends a request of this replica itself to another one.
+func (f *Front) ask(ctx context.Context, to ownership.Replica, method, path string, body io.Reader, answer any) error {
+	r, err := http.NewRequestWithContext(ctx, method, to.URL+path, body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set(headerFrom, f.Group.Name)
+	r.Header.Set(headerTo, to.Name)
+	resp, err := f.base.RoundTrip(r)
+	if err != nil {
+		return fmt.Errorf("the replica %s does not answer: %w", to.Name, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, answerMax))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the replica %s answers %d: %.500s", to.Name, resp.StatusCode, b)
+	}
+	if err == nil && answer != nil {
+		err = json.Unmarshal(b, answer)
+	}
+	return err
+}
