@@ -277,6 +277,15 @@ var expected = map[string]row{
 	"GET /repos/{repo}/files":                                {accessPage, "page", "/repos/team%2Fapp/files", ""},
 	"GET /repos/{repo}/log":                                  {accessPage, "page", "/repos/team%2Fapp/log", ""},
 	"GET /repos/{repo}":                                      {accessPage, "page", "/repos/team%2Fapp", ""},
+	"GET /api/shares":                                        {route.AccessRead, "own", "/api/shares", ""},
+	"POST /api/shares":                                       {route.AccessWrite, "repo", "/api/shares", `{"of":"run:subject","days":1000}`},
+	"DELETE /api/shares/{share}":                             {route.AccessWrite, "own", "/api/shares/none", ""},
+	"GET /shared/{share}/{token}":                            {route.AccessPublic, "", "/shared/none/x", ""},
+	"GET /shared/{share}/{token}/files/{name...}":            {route.AccessPublic, "", "/shared/none/x/files/y", ""},
+	"GET /workspaces/{workspace}/share":                      {accessPage, "page", "/workspaces/run-subject/share", ""},
+	"POST /workspaces/{workspace}/share":                     {accessForm, "form", "/workspaces/run-subject/share", ""},
+	"GET /settings/links":                                    {accessPage, "page", "/settings/links", ""},
+	"POST /settings/links/{share}/revoke":                    {accessForm, "form", "/settings/links/none/revoke", ""},
 	"GET /repos/{repo}/branches":                             {accessPage, "page", "/repos/team%2Fapp/branches", ""},
 	"GET /repos/{repo}/radar":                                {accessPage, "page", "/repos/team%2Fapp/radar", ""},
 	"GET /repos/{repo}/bases":                                {accessPage, "page", "/repos/team%2Fapp/bases", ""},
@@ -588,7 +597,7 @@ func TestAuthorisation(t *testing.T) {
 				!strings.Contains(path, "/terminals/") && !strings.Contains(path, "/output/") &&
 				!strings.Contains(path, "/secrets/") && !strings.Contains(path, "/agent-sessions/x") &&
 				!strings.Contains(body, "was not replayed") &&
-				!strings.HasPrefix(path, "/api/people/") && !strings.HasPrefix(path, "/api/sessions/"):
+				!strings.HasPrefix(path, "/shared/") && !strings.HasPrefix(path, "/api/people/") && !strings.HasPrefix(path, "/api/sessions/"):
 				t.Errorf("%s, %s: status %d, want to be let in: %s", key, k.name, status, body)
 			case want.of == "list" && !strings.Contains(body, "team/app"):
 				t.Errorf("%s, %s: the list is empty: %s", key, k.name, body)

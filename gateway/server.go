@@ -33,6 +33,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/replica"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/seen"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/terminal"
 	"github.com/ramus-dev/ramus/gateway/trace"
@@ -79,6 +80,8 @@ type Server struct {
 	Names *naming.Store
 	// Comments has the comments on lines. If it is nil, the server has comments of its own, without drafts.
 	Comments *comment.Comments
+	// Shares keeps the links that people made. If it is nil, nobody can make one.
+	Shares *share.Store
 	// Seen keeps which changes people have looked at. If it is nil, nobody keeps it.
 	Seen *seen.Store
 	// Records signs the records about people. Nil means Git.Signer.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/radar"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/chat"
 	"github.com/ramus-dev/ramus/gateway/comment"
@@ -23,6 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/replica"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	standbyapi "github.com/ramus-dev/ramus/gateway/standby"
 	"github.com/ramus-dev/ramus/gateway/terminal"
@@ -65,6 +67,8 @@ func (s *Server) setUpAlone() {
 		Engineer: s.Engineer, Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript,
 		Machines: machines, Cloud: s.Nodes, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now,
 		Changes: &changes.Changes{}, Seen: s.Seen, SSHPort: s.SSHPort}
+	shares := s.sharing(find)
+	s.mcp.Shares, s.web.Shares = shares, shares
 	s.web.Files = &files.API{Executor: s.Executor, Workspaces: places, Git: s.Git, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}
@@ -112,6 +116,7 @@ func (s *Server) setUpAlone() {
 		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
 		&githubAPI{GitHub: s.GitHub},
 		tokens,
+		shares,
 		signin.NewAPI(signin.API{Git: s.Git, GitHub: s.SignIn, People: s.People, Accounts: s.Accounts, Web: s.web,
 			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
@@ -170,6 +175,19 @@ func (s *Server) connectReplicas() {
 	if s.People != nil {
 		r.Sessions = &replica.Sessions{NewCall: s.mux.NewCall, Account: s.People.Account, Again: s.People.Again}
 	}
+}
+
+// sharing returns the routes of links for people who do not sign in.
+func (s *Server) sharing(find *lookup.Lookup) *share.API {
+	api := &share.API{Store: s.Shares, Find: find, Timelines: &timeline.Timelines{Journals: s.Executor}, Links: s.Links, Loopback: s.Loopback,
+		Now: s.Now}
+	if s.Privacy != nil {
+		api.Owner = func(c record.Caller) (string, bool) {
+			r, _ := s.Privacy.Get(c)
+			return r.Owner.ID, r.Private
+		}
+	}
+	return api
 }
 
 // isPublic reports whether strangers may read a repository. It is [route.Mux.IsPublic].

@@ -30,7 +30,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		runCommand(), execCommand(), shellCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(),
-		logCommand(), diffCommand(), whyCommand(), bisectCommand(), radarCommand(), searchCommand(), reviewCommand(), evidenceCommand(), verifyCommand(),
+		logCommand(), diffCommand(), whyCommand(), bisectCommand(), radarCommand(), searchCommand(), reviewCommand(), evidenceCommand(), shareCommand(), verifyCommand(),
 		artifactsCommand(), watchCommand(), mergeCommand(), undoCommand(), pickCommand(), replayCommand(), forkCommand(), exportCommand(), importCommand(),
 		tournamentCommand(),
 		applyCommand(), checkoutCommand(), cloneCommand(),

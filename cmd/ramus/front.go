@@ -160,6 +160,9 @@ func (i *installation) openFronts(ctx, serving context.Context) (err error) {
 	if err := i.comments.TakeUp(ctx); err != nil {
 		return err
 	}
+	if i.shares != nil {
+		i.shares.CountIn(i.web)
+	}
 	i.mirrors.Open(serving)
 	if err := i.webhooks.Open(serving); err != nil {
 		return err

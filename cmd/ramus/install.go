@@ -45,6 +45,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/naming"
 	"github.com/ramus-dev/ramus/gateway/privacy"
 	"github.com/ramus-dev/ramus/gateway/pushed"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/trace"
 	"github.com/ramus-dev/ramus/gateway/trigger"
@@ -94,6 +95,7 @@ type installation struct {
 	hides    *hides
 	comments *comment.Comments  // on lines; only a lasting server has drafts
 	names    *naming.Store      // of sessions with agents; nil if they cannot be read
+	shares   *share.Store       // the links of people; nil if they cannot be read
 	records  *gitd.CommitSigner // of records about people; nil if the Git server's is
 	seals    *gitd.CommitSigner // of the records of runs
 	sealedBy gitd.Signers       // those whose seals count, also of earlier keys

@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/pushed"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/sshdoor"
 	"github.com/ramus-dev/ramus/gitd"
@@ -156,6 +157,12 @@ func (i *installation) openAccounts(ctx context.Context, keys string) (err error
 		i.log.Error("sessions with agents have no names", "err", err)
 	} else {
 		i.names = names
+	}
+	shares := &share.Store{Options: options}
+	if err := shares.Open(ctx); err != nil {
+		i.log.Error("links for people who do not sign in do not open", "err", err)
+	} else {
+		i.shares = shares
 	}
 	return i.openPrivacy(ctx, options)
 }

@@ -266,7 +266,7 @@ func (o *opening) makeGateway() {
 		Executor: o.executor, Git: o.git, Leader: o.leader, Mirrors: o.mirrors, Nodes: o.nodes, Programs: o.programs, Models: o.models, Budget: o.budget,
 		Chat: o.chat, Hooks: o.forges.hooks(), Tickets: o.trackers.hooks, GitHub: o.forges.hub.client,
 		SignIn: o.forges.hub.signIn, Accounts: o.accounts, Records: o.records, Privacy: o.privacy, ForgeKeys: o.personal,
-		Names: o.names, Radar: o.teller.Radar, Comments: o.comments,
+		Names: o.names, Shares: o.shares, Radar: o.teller.Radar, Comments: o.comments,
 		Links: o.links, Preview: o.preview, Traces: o.traces, Secrets: o.set, Log: o.log,
 		Version: buildVersion(), Engine: o.engine.Name(),
 		URL: c.URL, Domain: o.domain, CORS: c.CORS, Streams: c.Streams, DeploySecret: o.deploySecret,

@@ -33,6 +33,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gitd"
@@ -514,6 +515,22 @@ func (c *Client) Evidence(ctx context.Context, run string) (record.Manifest, err
 // EvidenceLink returns a link to the page of a run's evidence that opens without a token.
 func (c *Client) EvidenceLink(ctx context.Context, run string) (evidence.EvidenceLink, error) {
 	return post[evidence.EvidenceLink](ctx, c, "/api/runs/"+segment(run)+"/link", nil)
+}
+
+// Share makes a link to a run, a moment or a conversation for people who do not sign in.
+func (c *Client) Share(ctx context.Context, w share.Wish) (share.Link, error) {
+	return post[share.Link](ctx, c, "/api/shares", w)
+}
+
+// Shares returns such links, the newest first. of limits them to a caller, and is empty for all.
+func (c *Client) Shares(ctx context.Context, of string) ([]share.Link, error) {
+	return get[[]share.Link](ctx, c, "/api/shares?"+url.Values{"of": {of}}.Encode())
+}
+
+// RevokeShare revokes such a link.
+func (c *Client) RevokeShare(ctx context.Context, id string) (l share.Link, err error) {
+	err = c.do(ctx, "DELETE", "/api/shares/"+segment(id), nil, &l)
+	return l, err
 }
 
 // EvidenceFile copies a file of a run's evidence. run is the complete name, and file the name in the manifest.

@@ -230,6 +230,29 @@ func (api *API) evidenceFile(c *route.Call) error {
 	return nil
 }
 
+// SendPicture sends a picture of the evidence of a run, by its name in the manifest. The caller of SendPicture has checked that the person of
+// c may see the run.
+func (api *API) SendPicture(c *route.Call, r record.Run, name string) error {
+	f, err := api.Executor.Artifact(c.R.Context(), r.Name(), name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	media := render.Showable(f.Type)
+	if !strings.HasPrefix(media, "image/") || f.Size > verifyFirst {
+		return route.NotFound("picture", name)
+	}
+	if err := f.Verify(); err != nil {
+		return err
+	}
+	page.MarkPrivate(c.W.Header())
+	c.MarkAttachment(path.Base(f.Name))
+	c.W.Header().Set("Content-Type", media)
+	c.W.Header().Set("Cache-Control", "no-store") // the link may be revoked
+	http.ServeContent(c.W, c.R, "", time.Time{}, f)
+	return nil
+}
+
 func (api *API) evidenceManifest(c *route.Call, r record.Run) error {
 	m, err := api.Executor.Manifest(c.R.Context(), r.Name())
 	if err != nil {

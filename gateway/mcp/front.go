@@ -28,6 +28,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/past"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -65,6 +66,8 @@ type API struct {
 	Leader *standby.Leader
 	// Exports makes links to exports. If it is nil, the tool for them is missing.
 	Exports *export.API
+	// Shares makes links for people who do not sign in. If it is nil, the tools for them are missing.
+	Shares *share.API
 	// Links makes links to evidence. If it is nil, runs have none.
 	Links *links.Signer
 	// URL is the URL at which people reach the server. CORS are the origins whose pages may use the server too.

@@ -83,6 +83,9 @@ func (api *API) tools(who route.Who) []usableTool {
 	if api.Exports != nil {
 		list = append(list, api.exportTool(who))
 	}
+	if api.Shares != nil && api.Shares.Store != nil {
+		list = append(list, api.shareTool(who), api.sharesTool(who), api.revokeShareTool(who))
+	}
 	if api.Leader != nil && api.Leader.Allow {
 		list = append(list, api.standbyTool())
 	}

@@ -20,6 +20,8 @@ type Call struct {
 	Access Access
 	// Until is the end of the signed link that the request came by. The zero time means that it came by a token.
 	Until time.Time
+	// Relink returns the link to a path, if links of the page are neither signed nor for people with a session. Nil means that they are.
+	Relink func(to string) string
 
 	mux     *Mux
 	audited bool // by the handler
@@ -146,6 +148,9 @@ func (c *Call) CloneURL(repo string) string {
 // Link returns a link from a page of this server to a path of it. If the page was opened by a signed link, the link
 // is signed too, with the same end.
 func (c *Call) Link(to string) string {
+	if c.Relink != nil {
+		return c.Relink(to)
+	}
 	if c.Until.IsZero() {
 		return c.Prefix() + (&url.URL{Path: to}).String()
 	}

@@ -33,6 +33,9 @@ func (api *API) settingsPage(c *route.Call) (*Page, error) {
 		d.More = append(d.More, Settings{Title: "Credentials", Path: credentialsPath, Icon: "lock",
 			About: "Keys of agents, and secrets for hosts"})
 	}
+	if api.Shares != nil {
+		d.More = append(d.More, Settings{Title: "Links", Path: linksPath, Icon: "branch", About: "What people see without signing in"})
+	}
 	if api.Tokens != nil {
 		d.More = append(d.More, Settings{Title: "Tokens", Path: tokensPath, Icon: "lock",
 			About: "Access for programs and git"})

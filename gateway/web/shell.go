@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/rand"
 	"embed"
 	"fmt"
@@ -35,7 +36,7 @@ type Page struct {
 	Beat time.Duration
 	// Status is the HTTP status. Zero means 200.
 	Status int
-	// Layout is "full" or "narrow". Empty is the usual width.
+	// Layout is "full", "narrow" or, for a page without navigation that is no form, [layoutWide]. Empty is the usual width.
 	Layout string
 	// Bare leaves out the navigation. It is for pages before the sign-in.
 	Bare bool
@@ -237,6 +238,9 @@ func (p *Page) Live(in, name, key string, data any) (template.HTML, error) {
 	return template.HTML(html), nil
 }
 
+// layoutWide is the layout of pages for people who are not signed in.
+const layoutWide = "wide"
+
 // fragmentData is the data of the template of a fragment.
 type fragmentData struct {
 	Page *Page
@@ -265,7 +269,9 @@ func (p *Page) templates() *template.Template {
 // fill makes the content of a page.
 func (api *API) fill(c *route.Call, p *Page) (string, error) {
 	p.api, p.call = api, c
-	p.Bare = p.Bare || c.Who.Stranger()
+	if c.Who.Stranger() {
+		p.Bare, p.Layout = true, cmp.Or(p.Layout, layoutWide)
+	}
 	var b strings.Builder
 	if err := p.templates().ExecuteTemplate(&b, p.Template, p); err != nil {
 		return "", fmt.Errorf("cannot make the page: %w", err)
@@ -284,7 +290,9 @@ func (api *API) write(c *route.Call, p *Page) error {
 		return fmt.Errorf("cannot make the page: %w", err)
 	}
 	h := c.W.Header()
-	h.Set("Cache-Control", "private, no-cache")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "private, no-cache")
+	}
 	if p.nonce != "" {
 		h.Set("Cache-Control", "private, no-store") // each answer has a nonce of its own
 	}

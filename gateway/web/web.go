@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/seen"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gateway/timeline"
 	"github.com/ramus-dev/ramus/gateway/token"
 	"github.com/ramus-dev/ramus/gateway/workspace"
@@ -69,6 +70,8 @@ type API struct {
 	// Credentials and Tokens have those of people. Nil means that there is no page of them.
 	Credentials *credential.API
 	Tokens      *token.API
+	// Shares makes and opens links for people who do not sign in. Nil means that there are none.
+	Shares *share.API
 	// Names has the names of sessions. Nil means that they have none.
 	Names conversation.Names
 	// Budget returns the bounds of one run. Nil means that there are none.
@@ -192,6 +195,8 @@ func (api *API) setUp() {
 			{"/nodes/{node}", "A machine: its health, its containers and its limits", api.nodePage},
 			{"/settings", "The settings of a person", api.settingsPage},
 			{credentialsPath, "The credentials of a person, without their values", api.credentialsPage},
+			{linksPath, "The links that a person made for people who do not sign in", api.linksPage},
+			{"/workspaces/{workspace}/share", "The form for a link to a workspace, a run or a moment", api.sharePage},
 			{tokensPath, "The tokens of a person", api.tokensPage},
 		}
 	})
@@ -235,10 +240,13 @@ func (api *API) Routes() []route.Route {
 	form("/settings/appearance", "Choose theme and density, by the form of the settings", api.saveAppearance)
 	form(credentialsPath, "Store credentials, by their page", api.setCredentials)
 	form(credentialsPath+"/{credential}/{action}", "Try, switch or remove a credential, by its page", api.credentialAction)
+	form("/workspaces/{workspace}/share", "Make a link for people who do not sign in, by its form", api.shareWorkspace)
+	form(linksPath+"/{share}/revoke", "Revoke such a link, by the page of links", api.revokeLink)
 	form(tokensPath, "Make a token for the person, by the page of tokens", api.makeToken)
 	form(tokensPath+"/{token}/revoke", "Revoke a token, by its page", api.revokeToken)
 	rows = append(rows, route.Route{Method: "GET", Pattern: "/workspaces/{workspace}/changes/picture", Access: api.Access,
 		Summary: "A picture of a commit, for the page of changes", Media: route.MediaBytes, Handle: api.changePicture})
+	rows = append(rows, api.sharedRoutes()...)
 	rows = append(rows, api.talkRoutes()...)
 	rows = append(rows, api.fileRoutes()...)
 	if api.Live != nil {

@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -103,7 +104,7 @@ func openWith(t *testing.T, who route.Who, with func(*executor.Executor, *sandbo
 	if change != nil {
 		change(api)
 	}
-	mux := &route.Mux{Links: signer, Page: api.Problem}
+	mux := &route.Mux{Links: signer, Page: api.Problem, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))}
 	w.mux, w.table = mux, append(api.Routes(), (&workspace.API{Workspaces: places}).Routes()...)
 	w.server = httptest.NewUnstartedServer(mux.Handler(w.table, w.who))
 	w.server.Listener = &cutter{Listener: w.server.Listener}

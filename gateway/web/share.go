@@ -1,0 +1,365 @@
+package web
+
+import (
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/share"
+	"github.com/ramus-dev/ramus/gateway/timeline"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+)
+
+// linksPath is the page of the links that a person made.
+const linksPath = "/settings/links"
+
+// shareData is the data of the form for a link. All texts are clean.
+type shareData struct {
+	Workspace       workspace.Workspace
+	Path, What      string
+	Run, At         string // what the link is to, empty for the conversation
+	Days            string
+	Private         bool
+	Made            *share.Link // nil until the form was sent
+	Rows            []linkRow
+	Wrong, Back     string
+	MayChange, Owns bool
+}
+
+// linkRow is a link in a list. All texts are clean.
+type linkRow struct {
+	share.Link
+	What, By, Path, Revoke string // Path is the page of the thing, Revoke that of the form
+	Badge                  Badge
+}
+
+// whatOf describes the thing that a link shows.
+func whatOf(r share.Record) string {
+	switch r.Kind {
+	case share.KindRun:
+		return "Run " + r.Run + " of " + r.Caller.String()
+	case share.KindMoment:
+		return "A moment of " + r.Caller.String()
+	}
+	return "The conversation of " + r.Caller.String()
+}
+
+func linkRowOf(l share.Link) linkRow {
+	place := workspacePath(l.Caller.Slug())
+	row := linkRow{Link: l, What: whatOf(l.Record), By: personName(l.By), Revoke: linksPath + "/" + url.PathEscape(l.ID) + "/revoke", Path: place}
+	switch l.Kind {
+	case share.KindRun:
+		row.Path = place + "/runs/" + url.PathEscape(l.Run)
+	case share.KindMoment:
+		row.Path = place + "/timeline?" + url.Values{"at": {l.Moment}}.Encode()
+	}
+	switch l.State {
+	case share.StateOpen:
+		row.Badge = Badge{"Opens", "good"}
+	case share.StateRevoked:
+		row.Badge = Badge{"Revoked", "bad"}
+	default:
+		row.Badge = Badge{"Ended", ""}
+	}
+	return row
+}
+
+// linkRows returns the links that a person may revoke. of limits them to a caller, and is empty for all.
+func (api *API) linkRows(c *route.Call, of string) (rows []linkRow, err error) {
+	if api.Shares == nil {
+		return nil, route.NewProblem(route.KindNotFound, "this server makes no links")
+	}
+	list, err := api.Shares.List(c.R.Context(), c.Who, of)
+	for _, l := range list {
+		rows = append(rows, linkRowOf(l))
+	}
+	return rows, err
+}
+
+// Shares reports whether people can make links for those who do not sign in.
+func (p *Page) Shares() bool { return p.api.Shares != nil && p.api.Shares.Store != nil }
+
+// LinkRows returns the links that a page lists.
+func (p *Page) LinkRows() []linkRow {
+	switch d := p.Data.(type) {
+	case []linkRow:
+		return d
+	case *shareData:
+		return d.Rows
+	}
+	return nil
+}
+
+// linksPage shows the links that a person made, and administrators all.
+func (api *API) linksPage(c *route.Call) (*Page, error) {
+	rows, err := api.linkRows(c, "")
+	if err != nil {
+		return nil, err
+	}
+	return &Page{Title: "Links", Nav: "settings", Template: "links", Data: rows}, nil
+}
+
+// revokeLink revokes a link, by the page of links.
+func (api *API) revokeLink(c *route.Call) error {
+	if api.Shares == nil {
+		return route.NewProblem(route.KindNotFound, "this server makes no links")
+	}
+	l, err := api.Shares.Revoke(c.R.Context(), c.Who, c.R.PathValue("share"))
+	if err != nil {
+		return err
+	}
+	if err := c.Audit("share.revoke", l.Of()); err != nil {
+		return err
+	}
+	return api.see(c, linksPath)
+}
+
+// sharePage is the form for a link to a run, a moment or the conversation of a workspace.
+func (api *API) sharePage(c *route.Call) (*Page, error) {
+	q := c.R.URL.Query()
+	return api.shareWith(c, &shareData{Run: q.Get("run"), At: q.Get("at"), Days: strconv.Itoa(share.DefaultDays)})
+}
+
+func (api *API) shareWith(c *route.Call, d *shareData) (*Page, error) {
+	if api.Shares == nil {
+		return nil, route.NewProblem(route.KindNotFound, "this server makes no links")
+	}
+	s, st, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return nil, err
+	}
+	d.Workspace, d.Path, d.Private = s, workspacePath(s.ID), s.Private
+	d.MayChange, d.Owns = c.Who.CheckChangeCaller(st) == nil, s.Owner.ID == c.Who.Subject
+	r := share.Record{Kind: share.KindConversation, Caller: s.Caller}
+	switch {
+	case d.Run != "":
+		r.Kind, r.Run = share.KindRun, d.Run
+	case d.At != "":
+		r.Kind, r.Moment = share.KindMoment, d.At
+	}
+	row := linkRowOf(share.Link{Record: r})
+	d.What, d.Back = render.OneLine(row.What, 300), row.Path
+	if d.Rows, err = api.linkRows(c, s.Caller.String()); err != nil {
+		return nil, err
+	}
+	p := &Page{Title: "Share", Nav: "workspaces", Template: "share", Data: d}
+	if d.Wrong != "" {
+		p.Status = status(true)
+	}
+	return p, nil
+}
+
+// shareWorkspace makes a link, by its form.
+func (api *API) shareWorkspace(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	d := &shareData{Run: formText(c, "run", 200), At: formText(c, "at", 300), Days: formText(c, "days", 4)}
+	s, err := api.Workspaces.Changeable(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	w := share.Wish{Of: s.Caller.String(), At: d.At}
+	if d.Run != "" {
+		w.Of += "/" + d.Run
+	}
+	if w.Days, err = strconv.Atoi(d.Days); err != nil || w.Days < 1 || w.Days > share.MaxDays {
+		d.Wrong = "A link opens for one day to " + strconv.Itoa(share.MaxDays) + "."
+	} else if api.Shares != nil {
+		l, err := api.Shares.Make(c.R.Context(), c.Who, w, c.Address())
+		if err != nil {
+			return err
+		}
+		if err := c.Audit("share.make", l.Of()); err != nil {
+			return err
+		}
+		d.Made = &l
+	}
+	p, err := api.shareWith(c, d)
+	if err != nil {
+		return err
+	}
+	c.W.Header().Set("Cache-Control", "no-store")
+	return api.write(c, p)
+}
+
+// sharedData is the data of the page that a link shows. All texts are clean.
+type sharedData struct {
+	What, By     string
+	Title        string
+	Private      bool
+	Expires      time.Time
+	Run          *evidence.RunPage
+	RunState     Badge
+	Moment       *tickShown
+	Conversation []talkRow
+	Earlier      string
+}
+
+// shared shows the thing of a link. It takes no session, and its page leads nowhere else.
+func (api *API) shared(c *route.Call) error {
+	if api.Shares == nil {
+		return route.NotFound("page", c.R.URL.Path)
+	}
+	id, token := c.R.PathValue("share"), c.R.PathValue("token")
+	r, err := api.Shares.Read(id, token, c.R.Method == "GET")
+	if err != nil {
+		return err
+	}
+	own := api.Address + share.Path + url.PathEscape(id) + "/" + url.PathEscape(token)
+	call := *c
+	call.Who, call.Until = r.Guest(), time.Time{}
+	call.Relink = func(to string) string {
+		_, name, _ := strings.Cut(to, "/files/")
+		return own + "/files/" + (&url.URL{Path: name}).EscapedPath() + "?by=link"
+	}
+	s, _, err := api.Workspaces.Named(c.R.Context(), call.Who, r.Caller.Slug())
+	if err != nil {
+		return endedLink(err, call.Who)
+	}
+	d := &sharedData{What: whatOf(r), By: personName(r.By), Private: s.Private || r.Private, Expires: r.Expires}
+	p := &Page{Title: "Shared", Template: "shared", Data: d, Bare: true, Layout: layoutWide}
+	switch r.Kind {
+	case share.KindRun:
+		err = api.showSharedRun(&call, p, d, r)
+	case share.KindMoment:
+		err = api.showSharedMoment(&call, p, d, r, s)
+	default:
+		err = api.showSharedTalk(&call, p, d, r, own)
+	}
+	if err != nil {
+		return endedLink(err, call.Who)
+	}
+	c.W.Header().Set("Cache-Control", "no-store")
+	return api.write(&call, p)
+}
+
+// endedLink hides from guests what is missing.
+func endedLink(err error, who route.Who) error {
+	if route.AsProblem(err, who).Kind == route.KindNotFound {
+		return route.NewProblem(route.KindNotFound, "the work of this link is gone")
+	}
+	return err
+}
+
+// sharedRun returns the run whose files a link has.
+func (api *API) sharedRun(r share.Record) (record.Run, error) {
+	id := r.Run
+	if r.Kind == share.KindMoment {
+		id = runOfMoment(r.Moment)
+	}
+	run, ok := api.Executor.Find(r.Caller, id)
+	if !ok {
+		return run, route.NotFound("run", id)
+	}
+	return run, nil
+}
+
+// runOfMoment returns the id of the run of a tick.
+func runOfMoment(tick string) string {
+	id, _, _ := strings.Cut(tick, "/")
+	return id
+}
+
+// showSharedRun fills in a run.
+func (api *API) showSharedRun(c *route.Call, p *Page, d *sharedData, r share.Record) error {
+	run, err := api.sharedRun(r)
+	if err != nil {
+		return err
+	}
+	if d.Run, err = api.Evidence.Describe(c, run, time.Time{}); err != nil {
+		return err
+	}
+	d.Title, d.RunState = d.Run.Title, runBadge(run)
+	p.Refresh = d.Run.Reload * 2
+	return nil
+}
+
+// showSharedMoment fills in a tick of a timeline.
+func (api *API) showSharedMoment(c *route.Call, p *Page, d *sharedData, r share.Record, s workspace.Workspace) error {
+	line, err := api.timelines().Read(c.R.Context(), c.Who, r.Caller, timeline.Window{At: r.Moment, Ticks: 1})
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(line.Ticks, func(t *timeline.Tick) bool { return t.ID == r.Moment })
+	if at < 0 {
+		return route.NotFound("moment", r.Moment)
+	}
+	t := line.Ticks[at]
+	shown := &timelineData{Workspace: s, Path: workspacePath(s.ID), query: url.Values{}}
+	shown.setVersus("")
+	shown.Now = &tickShown{tickRow: shown.rowOf(t), ID: t.ID}
+	if err := api.showTick(c, shown, t, ""); err != nil {
+		return err
+	}
+	d.Moment, d.Title = shown.Now, shown.Now.Text
+	d.Moment.Pictures = nil
+	for _, name := range t.Pictures {
+		d.Moment.Pictures = append(d.Moment.Pictures, tickPicture{Href: c.Link("/files/" + name), Name: render.OneLine(path.Base(name), 200)})
+	}
+	if !t.Over() {
+		p.Refresh = 10
+	}
+	return nil
+}
+
+// showSharedTalk fills in the end of a conversation, or the part that the parameter before names. own is the path of the link.
+func (api *API) showSharedTalk(c *route.Call, p *Page, d *sharedData, r share.Record, own string) error {
+	ctx := c.R.Context()
+	t, err := api.memory.Open(ctx, api.Executor, r.Caller, conversation.Window{Before: c.R.URL.Query().Get("before")})
+	if err != nil {
+		return err
+	}
+	m := talkMaker{ctx: ctx, api: api, runs: map[string]record.Run{}}
+	for _, run := range api.Executor.OfCaller(r.Caller) {
+		m.runs[run.Name()] = run
+	}
+	d.Title = "Conversation of " + r.Caller.ID()
+	if d.Conversation, _ = m.window(&t, false); t.Before != "" {
+		d.Earlier = own + "?" + url.Values{"before": {t.Before}}.Encode()
+	}
+	if t.Live != nil {
+		p.Refresh = 10
+	}
+	return nil
+}
+
+// sharedFile sends a picture of the run that a link shows.
+func (api *API) sharedFile(c *route.Call) error {
+	if api.Shares == nil {
+		return route.NotFound("page", c.R.URL.Path)
+	}
+	r, err := api.Shares.Read(c.R.PathValue("share"), c.R.PathValue("token"), false)
+	if err != nil {
+		return err
+	}
+	if r.Kind == share.KindConversation {
+		return route.NotFound("file", c.R.PathValue("name"))
+	}
+	run, err := api.sharedRun(r)
+	if err != nil {
+		return endedLink(err, r.Guest())
+	}
+	call := *c
+	call.Who = r.Guest()
+	return api.Evidence.SendPicture(&call, run, c.R.PathValue("name"))
+}
+
+// sharedRoutes returns the routes of links, and of their forms.
+func (api *API) sharedRoutes() []route.Route {
+	const at = share.Path + "{share}/{token}"
+	return []route.Route{
+		{Method: "GET", Pattern: at, Access: route.AccessPublic, SecretPath: true, Media: route.MediaHTML, Handle: api.shared,
+			Summary: "The run, the moment or the conversation that a link shares"},
+		{Method: "GET", Pattern: at + "/files/{name...}", Access: route.AccessPublic, SecretPath: true, Media: route.MediaBytes,
+			Handle: api.sharedFile, Summary: "A picture of the work that a link shares"},
+	}
+}
