@@ -71,7 +71,8 @@ func TestWebBudgets(t *testing.T) {
 	b.nodes(w)
 	b.tabs(w)
 	b.changes(open(t, ada, nil))
-	b.output(talker(t, ""))
+	b.output(talker(t, ""), browser)
+	b.timeline(history(t, 1000), browser)
 	s := story(t, site(t, ""))
 	b.streams(s)
 	b.terminal(s)
@@ -95,7 +96,7 @@ func (b *budgets) files() {
 	for _, x := range []struct {
 		name string
 		most float64
-	}{{"app.js", 12}, {"app.css", 14}, {"term.js", 110}} {
+	}{{"app.js", 12}, {"past.js", 5}, {"app.css", 14}, {"term.js", 110}} {
 		size, ok := out.Manifest.Sizes[x.name]
 		if !ok {
 			b.t.Errorf("there is no %s, which has a budget", x.name)
@@ -179,7 +180,7 @@ func (b *budgets) longFile(w *world) {
 }
 
 // output measures the page of an output of 1,000,000 lines, and searches in it.
-func (b *budgets) output(w *world) {
+func (b *budgets) output(w *world, browser *webtest.Browser) {
 	w.run("otter", record.Request{Command: &record.Command{Shell: `seq 1000000 | sed 's/$/ of a million lines of output/; s/^777777 /a needle in the /'`}})
 	times := func(path, want string) float64 {
 		var list []float64
@@ -204,17 +205,94 @@ func (b *budgets) output(w *world) {
 	run := w.path("/workspaces/run-otter/runs/RUN")
 	b.add("line 500,000 of an output of 1,000,000", times(run+"/output?step=exec&line=500000", `id="L500000" class="shown"`), 100, "ms")
 	b.add("the end of an output of 1,000,000 lines", times(run+"/output?step=exec&line=last", `id="L1000000"`), 100, "ms")
+	b.add("search in one output of 1,000,000 lines", times(run+"/output?step=exec&q=a+NEEDLE", `#L777777"`), 300, "ms")
+
+	p := browser.Open(nil)
+	p.Look(1440, 900, "light")
+	p.Watch(vitals)
+	p.Go(w.server.URL + run + "/output?step=exec&line=500000#L500000")
+	p.Wait(`document.querySelector('#L500000') && scrollY > 0`)
+	b.frames(p, "output of 1,000,000 lines", func() {
+		for _, to := range []int{500_700, 501_200, 501_700, 500_300, 499_300} {
+			p.Wait(fmt.Sprintf(`(() => {
+				const at = document.querySelector('.part').dataset.from, by = %[1]d > Number(at) + 400 ? 300 : -300;
+				scrollBy(0, by);
+				return document.getElementById('L%[1]d');
+			})()`, to))
+		}
+	})
 }
 
-// TestPartOfBudgets measures the pages of changes or of outputs alone.
+// timeline measures the page of a timeline of 5,000 commands, and moves through it by the slider with a slow processor.
+func (b *budgets) timeline(w *world, browser *webtest.Browser) {
+	const path = "/workspaces/run-otter/timeline"
+	get := func(path string) (took float64, body string) {
+		from := time.Now()
+		status, _, body := w.get(path)
+		if took = time.Since(from).Seconds() * 1000; status != 200 || !strings.Contains(body, " of 5000") {
+			b.t.Fatal(status, body)
+		}
+		return took, body
+	}
+	first, _ := get(path)
+	var again []float64
+	most := 0
+	for i := range 15 {
+		took, body := get(fmt.Sprintf("%s?n=%d", path, 1+i*347))
+		again, most = append(again, took), max(most, len(parse(b.t, path, body).all))
+	}
+	b.add("timeline of 5,000 commands, the first time", first, 1500, "ms")
+	b.add("a command of a timeline of 5,000", median(again), 100, "ms")
+	b.add("elements of the timeline of 5,000 commands", float64(most), 4000, "")
+
+	p := browser.Open(nil)
+	p.Look(1440, 900, "light")
+	p.Watch(vitals)
+	p.Go(w.server.URL + path)
+	p.Wait(`document.documentElement.dataset.connected === 'yes' && document.querySelector('.scrub.on')`)
+	p.Eval(`document.querySelector('#tick').focus(); 0`, nil)
+	b.frames(p, "timeline of 5,000 commands", func() {
+		for _, key := range strings.Fields("Home PageDown PageDown ArrowRight ArrowRight ArrowRight End ArrowLeft ArrowLeft PageUp ArrowLeft ArrowLeft") {
+			p.Press(key)
+			p.Wait(`document.querySelector('.place').dataset.place === document.querySelector('#tick').value`)
+		}
+	})
+}
+
+// frames calls do with a slow processor, and measures the longest task of a page meanwhile, and its elements. The page has vitals.
+func (b *budgets) frames(p *webtest.Page, name string, do func()) {
+	p.Throttle(4, 0, 0)
+	p.Eval(`__vitals.frames = [], 0`, nil)
+	do()
+	var frames []frame
+	p.Eval(`new Promise(r => requestAnimationFrame(() => setTimeout(() => r(__vitals.frames), 200)))`, &frames)
+	p.Throttle(1, 0, 0)
+	longest := 0.0 // none is longer than longTask
+	for _, f := range frames {
+		if f.Blocked > 0 {
+			fmt.Printf("    %s\n", f)
+			longest = max(longest, longTask+f.Blocked)
+		}
+	}
+	b.add("longest task over 50 ms of the "+name, longest, longTask, "ms")
+	_, nodes := p.Heap()
+	b.add("elements of the "+name+" in a browser", float64(nodes), 4000, "")
+}
+
+// longTask is the time in milliseconds from which on browsers count a task as long. With a slow processor none may be.
+const longTask = 50
+
+// TestPartOfBudgets measures the pages of changes, outputs or timelines alone.
 func TestPartOfBudgets(t *testing.T) {
 	switch b := (&budgets{t: t}); os.Getenv("RAMUS_BENCH") {
 	case "changes":
 		b.changes(open(t, ada, nil))
 	case "output":
-		b.output(talker(t, ""))
+		b.output(talker(t, ""), webtest.Start(t))
+	case "timeline":
+		b.timeline(history(t, 1000), webtest.Start(t))
 	default:
-		t.Skip("only with RAMUS_BENCH=changes or RAMUS_BENCH=output")
+		t.Skip("only with RAMUS_BENCH=changes, RAMUS_BENCH=output or RAMUS_BENCH=timeline")
 	}
 }
 

@@ -21,6 +21,8 @@ const (
 	maxOutputLine = 1 << 40
 	maxColours    = 800 // elements of one part, other than lines
 	listedGroups  = 200
+	chunkLines    = 50
+	partLines     = 250 // of a part that scripts load
 )
 
 // outputData is the data of the page of an output. All texts are clean.
@@ -32,21 +34,37 @@ type outputData struct {
 	Step, Stream, Other       string // Other is the path of the other stream
 	StepName                  string // as it is
 	Blocks                    []outputBlock
+	Shown                     int64  // the line that the page was opened at, or 0
 	From, To, Total           int64  // the numbers of the first and the last line that are shown, and of all lines
 	First, Before, Next, Last string // paths of other parts
-	Again                     string // the path of the part that begins with the last line, for an output that grows
-	Whole                     string // the path of all of it as a file
-	Working                   bool
-	Groups                    []foundIn
-	Query                     string
-	Found                     []foundIn
-	More                      string // the path of further lines with the words
+	// PartBefore and PartNext are the paths of parts for the window of scripts, and Again that of the part which begins with the last line.
+	PartBefore, PartNext, Again string
+	Whole                       string // the path of all of it as a file
+	Working                     bool
+	Groups                      []foundIn
+	Query                       string
+	Found                       []foundIn
+	More                        string // the path of further lines with the words
 }
 
 // outputBlock has lines that follow each other, of one group or of none.
 type outputBlock struct {
-	Group *outputGroup
-	Lines []outputLine
+	Group  *outputGroup
+	Chunks []outputChunk
+}
+
+// outputChunk has lines that a browser lays out together.
+type outputChunk []outputLine
+
+// Full reports whether the chunk has as many lines as chunks have.
+func (c outputChunk) Full() bool { return len(c) == chunkLines }
+
+func (b *outputBlock) add(l outputLine) {
+	if n := len(b.Chunks); n == 0 || b.Chunks[n-1].Full() {
+		b.Chunks = append(b.Chunks, make(outputChunk, 0, chunkLines))
+	}
+	last := &b.Chunks[len(b.Chunks)-1]
+	*last = append(*last, l)
 }
 
 type outputLine struct {
@@ -110,18 +128,11 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 	if !ok {
 		out = strings.NewReader("") // it printed nothing
 	}
-	shown, err := api.showLines(d, out, q)
-	if err != nil {
+	if err := api.showLines(d, out, q); err != nil {
 		return nil, err
 	}
 	if err := d.find(out, q); err != nil {
 		return nil, err
-	}
-	for i := range d.Blocks {
-		for j := range d.Blocks[i].Lines {
-			line := &d.Blocks[i].Lines[j]
-			line.Shown = line.Number == shown
-		}
 	}
 	p := &Page{Title: d.Step + " of " + d.Title, Nav: "workspaces", Template: "output", Data: d}
 	if d.Working && d.Next == "" {
@@ -130,27 +141,27 @@ func (api *API) outputPage(c *route.Call) (*Page, error) {
 	return p, nil
 }
 
-// showLines fills in the lines that the parameters name. It returns the line that the page is opened at, and 0 if there is none.
-func (api *API) showLines(d *outputData, out io.ReadSeeker, q url.Values) (shown int64, err error) {
+// showLines fills in the lines that the parameters name.
+func (api *API) showLines(d *outputData, out io.ReadSeeker, q url.Values) (err error) {
 	index := api.indexes.of(d.Run.Repo + " " + d.Run.Name() + " " + d.Stream + " " + d.StepName)
 	if d.Total, err = index.read(out); err != nil {
-		return 0, err
+		return err
 	}
 	from, err := lineNumber(q, "from")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	to, err := lineNumber(q, "to")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if from == 0 {
 		if q.Get("line") == "last" {
 			from = maxOutputLine
-		} else if shown, err = lineNumber(q, "line"); err != nil {
-			return 0, err
+		} else if d.Shown, err = lineNumber(q, "line"); err != nil {
+			return err
 		} else {
-			from = max(1, shown-linesBefore)
+			from = max(1, d.Shown-linesBefore)
 		}
 	}
 	from = max(1, min(from, d.Total-shownLines+1))
@@ -162,11 +173,11 @@ func (api *API) showLines(d *outputData, out io.ReadSeeker, q url.Values) (shown
 	}
 	p, err := index.readPart(out, from, to)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	d.setBlocks(p)
 	d.setParts(p)
-	return shown, nil
+	return nil
 }
 
 // setBlocks divides the lines of a part by their groups.
@@ -181,8 +192,7 @@ func (d *outputData) setBlocks(p outputPart) {
 		if g != nil && (number == g.First || endsGroup([]byte(p.lines[i]))) {
 			continue // the mark is the head of the group
 		}
-		last := &d.Blocks[len(d.Blocks)-1]
-		last.Lines = append(last.Lines, outputLine{Number: number, HTML: html})
+		d.Blocks[len(d.Blocks)-1].add(outputLine{Number: number, HTML: html, Shown: number == d.Shown})
 	}
 	for _, g := range p.all[:min(len(p.all), listedGroups)] {
 		d.Groups = append(d.Groups, foundIn{Number: g.First, Path: outputPath(d.Run, d.StepName, d.Stream, g.First),
@@ -221,9 +231,10 @@ func (d *outputData) setParts(p outputPart) {
 	d.From, d.To, d.Total = p.first, p.first+int64(len(p.lines))-1, p.total
 	if d.From > 1 {
 		d.First, d.Before = outputPath(d.Run, d.StepName, d.Stream, 0), part(max(1, d.From-shownLines), d.From-1)
+		d.PartBefore = part(max(1, d.From-partLines), d.From-1)
 	}
 	if d.To < d.Total {
-		d.Next = part(d.To+1, 0)
+		d.Next, d.PartNext = part(d.To+1, 0), part(d.To+1, d.To+partLines)
 		d.Last = d.Path + "?" + url.Values{"step": {d.StepName}, "stream": {d.Stream}, "line": {"last"}}.Encode()
 	}
 	d.Again = part(d.To, 0)

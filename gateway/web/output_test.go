@@ -105,7 +105,7 @@ while ! test -e %[1]s/on; do sleep 0.05; done; echo ' and all'; seq 5003 5100; e
 	whole := func() {
 		t.Helper()
 		const script = `(() => {
-			const all = [...document.querySelectorAll('.out .lines > span')].map(l => Number(l.id.slice(1)));
+			const all = [...document.querySelectorAll('.out samp > span')].map(l => Number(l.id.slice(1)));
 			return all.length <= 1200 && all.every((n, i) => i === 0 || n - all[i - 1] === 1 || n - all[i - 1] === 2 && document.getElementById('L' + (n - 1)));
 		})()`
 		if !p.Holds(script) {
@@ -127,9 +127,9 @@ while ! test -e %[1]s/on; do sleep 0.05; done; echo ' and all'; seq 5003 5100; e
 	p.Wait(`document.getElementById('L5001')`)
 	p.Eval(`scrollTo(0, 1e6); 0`, nil)
 	signal("go")
-	p.Wait(`document.getElementById('L5002')?.innerText.includes('half')`)
+	p.Wait(`document.getElementById('L5002')?.textContent.includes('half')`)
 	signal("on")
-	p.Wait(`document.getElementById('L5101')?.innerText.includes('the end') && document.getElementById('L5002').innerText.includes('half and all')`)
+	p.Wait(`document.getElementById('L5101')?.textContent.includes('the end') && document.getElementById('L5002').textContent.includes('half and all')`)
 	p.Wait(`document.querySelector('[data-total]').textContent === '5101 lines' && document.getElementById('L5101').getBoundingClientRect().top < innerHeight`)
 	whole()
 	p.Click(`.group summary`)

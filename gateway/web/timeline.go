@@ -32,7 +32,7 @@ import (
 
 // Limits of the page of a timeline.
 const (
-	shownTicks    = 41
+	shownTicks    = 30
 	shownPictures = 11      // of the film strip
 	maxTickDiff   = 1 << 20 // bytes
 	maxTickLines  = 400     // of the diff
@@ -159,26 +159,24 @@ func (api *API) timelinePage(c *route.Call) (*Page, error) {
 		Total: len(all), Agents: api.Executor.AgentNames(), query: url.Values{}}
 	p := &Page{Title: "Timeline of " + s.Name, Nav: "workspaces", Template: "timeline", Data: d,
 		Topics: []string{live.CallerTopic(s.Caller)}}
-	at := q.Get("at")
-	if n := q.Get("n"); n != "" && at == "" {
-		place, err := strconv.Atoi(n)
-		if err != nil || place < 1 || len(all) == 0 {
-			return nil, route.NotFound("tick", n)
-		}
-		at = all[min(place, len(all))-1].ID
+	if len(all) == 0 {
+		return p, nil
 	}
-	line, err := api.timelines().Read(ctx, c.Who, s.Caller, timeline.Window{At: at, Ticks: shownTicks})
+	place, err := placeOf(all, q.Get("at"), q.Get("n"))
 	if err != nil {
 		return nil, err
 	}
+	// The list has the same ticks at all of them, so that it stays as it is while a person moves among them.
+	middle := min(place/shownTicks*shownTicks+shownTicks/2, len(all)-1)
+	line, err := api.timelines().Read(ctx, c.Who, s.Caller, timeline.Window{At: all[middle].ID, Ticks: shownTicks})
+	if err != nil {
+		return nil, err
+	}
+	line.At = slices.IndexFunc(line.Ticks, func(t *timeline.Tick) bool { return t.ID == all[place].ID })
 	if line.At < 0 {
-		return p, nil
+		return nil, route.NotFound("tick", all[place].ID) // its run was removed meanwhile
 	}
 	t := line.Ticks[line.At]
-	place := all.Find(t.ID)
-	if place < 0 {
-		return nil, route.NotFound("tick", t.ID) // its run was removed meanwhile
-	}
 	if err := api.setPin(ctx, c.Who, d, all, q.Get("pin")); err != nil {
 		return nil, err
 	}
@@ -192,6 +190,25 @@ func (api *API) timelinePage(c *route.Call) (*Page, error) {
 	}
 	d.Now = &tickShown{tickRow: d.rowOf(t), ID: t.ID}
 	return p, api.showTick(c, d, t, strings.Trim(q.Get("path"), "/"))
+}
+
+// placeOf returns the place of the tick with an id or a number. Without both it is the last one.
+func placeOf(all timeline.Overview, id, number string) (int, error) {
+	place := len(all) - 1
+	switch {
+	case id != "":
+		place = all.Find(id)
+	case number != "":
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			n = 0
+		}
+		id, place = number, min(n-1, place)
+	}
+	if place < 0 {
+		return 0, route.NotFound("tick", id)
+	}
+	return place, nil
 }
 
 // setPin sets the tick to compare with.

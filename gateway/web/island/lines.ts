@@ -2,8 +2,8 @@
 
 import type { Tools } from './past';
 
-const mostParts = 2; // of 500 lines each
-const mostLines = 500; // of a part that grows
+const mostLines = 1000; // of the window, if each part has 250
+const fullPart = 250; // lines of a part that grows no more
 const near = 800; // px before the end of the window at which more is loaded
 const growEvery = 1000;
 
@@ -14,14 +14,32 @@ export function lines(tools: Tools) {
   if (!out || !before || !after) return;
   root.style.overflowAnchor = 'none'; // this script keeps the place itself
   const parts = () => [...out.querySelectorAll<HTMLElement>(':scope > .part')];
+  const isAtEnd = () => root.scrollHeight - innerHeight - scrollY < 120 && !parts().at(-1)!.dataset.next;
+  const toEnd = () => scrollTo({ top: root.scrollHeight, behavior: 'instant' });
   let busy = false, working = 'working' in out.dataset;
+  let following = false; // the person sees the end of an output that grows
 
   /** Changes the window, and keeps the lines that are seen where they are. */
   function keep(change: () => void) {
-    const seen = [...out!.querySelectorAll<HTMLElement>('.lines span[id]')].find(l => l.getBoundingClientRect().bottom > 60);
+    const isSeen = (e: Element) => e.getBoundingClientRect().bottom > 60;
+    const seen = [...([...out!.querySelectorAll('samp')].find(isSeen)?.children ?? [])].find(isSeen);
     const top = seen?.getBoundingClientRect().top ?? 0;
     change();
-    if (seen?.isConnected) scrollBy({ top: seen.getBoundingClientRect().top - top, behavior: 'instant' });
+    if (following) toEnd();
+    else if (seen?.isConnected) scrollBy({ top: seen.getBoundingClientRect().top - top, behavior: 'instant' });
+  }
+
+  const size = (p: HTMLElement) => Number(p.dataset.to) - Number(p.dataset.from) + 1;
+
+  /** Removes parts at one end as long as there are enough lines without them. */
+  function letGo(end: 0 | -1) {
+    const all = parts();
+    let left = all.reduce((n, p) => n + size(p), 0);
+    while (all.length > 1 && left - size(all.at(end)!) >= mostLines - fullPart) {
+      const gone = (end ? all.pop() : all.shift())!;
+      left -= size(gone);
+      gone.remove();
+    }
   }
 
   /** Has the links to other parts lead on from the window. */
@@ -48,10 +66,10 @@ export function lines(tools: Tools) {
     busy = true;
     const [fresh] = await part(href);
     if (fresh) {
+      if (!document.hidden) await new Promise(r => requestAnimationFrame(() => setTimeout(r))); // parsing it took a while
       keep(() => {
         if (step > 0) out!.append(fresh); else out!.prepend(fresh);
-        const now = parts();
-        if (now.length > mostParts) now.at(step > 0 ? 0 : -1)!.remove();
+        letGo(step > 0 ? 0 : -1);
         close();
       });
       relink();
@@ -74,31 +92,37 @@ export function lines(tools: Tools) {
       busy = true;
       const [fresh, page] = await part(last.dataset.again!);
       if (fresh && page && last.isConnected) {
-        const following = root.scrollHeight - innerHeight - scrollY < 120;
+        following = isAtEnd() || following;
         take(last, fresh);
         const total = page.querySelector('[data-total]'), shown = document.querySelector('[data-total]');
         if (total && shown) shown.textContent = total.textContent;
         working = !!page.querySelector('.out[data-working]');
-        if (following) scrollTo({ top: root.scrollHeight, behavior: 'instant' });
+        if (following) toEnd();
       }
       busy = false;
     }
     if (working) setTimeout(grow, growEvery);
-    else document.querySelector('.head .badge.live')?.remove();
+    else {
+      following = false;
+      document.querySelector('.head .badge.live')?.remove();
+    }
   }
 
   /** Moves the lines of a part to the end of another one, or adds the part if that one is full. */
   function take(last: HTMLElement, fresh: HTMLElement) {
-    last.querySelector(`#L${last.dataset.to}`)?.remove();
-    if (Number(last.dataset.to) - Number(last.dataset.from) >= mostLines) {
+    const end = last.querySelector(`#L${last.dataset.to}`);
+    (end?.matches('summary') ? end.parentElement! : end)?.remove(); // fresh begins with it
+    if (size(last) >= fullPart) {
+      last.dataset.to = String(Number(last.dataset.to) - 1);
       out!.append(fresh);
-      if (parts().length > mostParts) parts()[0].remove();
+      letGo(0);
     } else {
       for (const block of [...fresh.children] as HTMLElement[]) {
         const end = last.lastElementChild as HTMLElement | null;
-        const list = end && end.dataset.group === block.dataset.group && (end.matches('pre') ? end : end.querySelector('pre'));
-        if (list) list.append(...(block.matches('pre') ? block : block.querySelector('pre'))?.childNodes ?? []);
-        else last.append(block);
+        if (end?.nodeName !== block.nodeName || end.dataset.group !== block.dataset.group) { last.append(block); continue; }
+        const lines = block.matches('pre') ? block : block.querySelector('pre');
+        const list = end.matches('pre') ? end : end.querySelector('pre');
+        if (list && lines) list.append(...lines.childNodes); else if (lines) end.append(lines);
       }
       for (const name of ['to', 'again', 'next']) {
         if (fresh.dataset[name]) last.dataset[name] = fresh.dataset[name]; else delete last.dataset[name];
@@ -123,7 +147,8 @@ export function lines(tools: Tools) {
     keep(close);
     look();
   });
-  addEventListener('scroll', look, { passive: true });
+  addEventListener('scroll', () => { following = working && isAtEnd(); look(); }, { passive: true });
+  new ResizeObserver(() => { if (following) toEnd(); }).observe(out); // lines that come into sight are laid out then
   addEventListener('hashchange', jump);
 
   /** Goes to the line that the address names, if the window does not have it. */

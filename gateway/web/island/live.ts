@@ -194,8 +194,8 @@ async function pageAt(path: string): Promise<Document | undefined> {
   return answer.ok && !answer.redirected ? documentOf(await answer.text()) : undefined;
 }
 
-/** Turns this page into the page at path, which must have the same lists, and more in them. With all set, its elements replace those of this
- * page. Calls change before it inserts elements. Returns that page, or undefined if it cannot be loaded. */
+/** Turns this page into the page at path, which must have the same lists, and more in them. With all set, it must have the same elements, which
+ * replace those of this page. Calls change before it inserts elements. Returns that page, or undefined if it cannot be loaded. */
 export async function moveTo(path: string, change: () => void, all = false): Promise<Document | undefined> {
   const page = await pageAt(path).catch(() => undefined);
   const fresh = page?.querySelector<HTMLElement>('[data-live-at]');
@@ -206,7 +206,7 @@ export async function moveTo(path: string, change: () => void, all = false): Pro
   at = root.dataset.liveAt = fresh.dataset.liveAt!;
   if (all) {
     document.title = page.title;
-    take(page, true);
+    await swap(page);
   } else take(page, false); // this page may be newer
   history.replaceState(history.state, '', all ? at : path);
   subscribe(before);
@@ -227,6 +227,22 @@ function take(page: Document, all: boolean) {
       before = key;
     }
     if (all) order(list(l.dataset.live!), rows(l).map(e => e.dataset.key!));
+  }
+}
+
+/** Puts the elements of a page in the places of those with their keys, one in each frame, so that none takes long. */
+async function swap(page: Document) {
+  for (const e of page.querySelectorAll<HTMLElement>('[data-key]')) {
+    const old = find(e.dataset.key!);
+    if (!old || old.dataset.hash === e.dataset.hash) continue;
+    if (!document.hidden) await new Promise(r => requestAnimationFrame(() => setTimeout(r)));
+    if ('morph' in e.dataset) {
+      refreshTimes(e);
+      morph(old, e);
+    } else {
+      old.replaceWith(e);
+      refreshTimes(e);
+    }
   }
 }
 

@@ -92,6 +92,7 @@ export function scrub(tools: Tools) {
       const query = new URLSearchParams(new FormData(form!) as unknown as Record<string, string>);
       if (!await tools.moveTo(`${form!.action}?${query}`, () => {}, true)) { location.assign(`${form!.action}?${query}`); break; }
       shown = n;
+      read();
     }
     moving = false;
   }
@@ -139,6 +140,7 @@ export function scrub(tools: Tools) {
     stop();
     if (!await tools.moveTo(link.href, () => {}, true)) { location.assign(link.href); return; }
     shown = Number(moment.querySelector<HTMLElement>('.place')!.dataset.place);
+    read();
     slider.value = String(shown);
     say();
     if (link.closest('.lane')) form.scrollIntoView();

@@ -19,9 +19,14 @@ export function refreshTimes(root: ParentNode = document) {
     if (isNaN(then.getTime())) continue;
     const text = ago(then);
     if (e.textContent !== text) e.textContent = text;
-    if (!e.title) e.title = exact.format(then);
   }
 }
+
+// The exact time is a tip, which is made when it is asked for.
+addEventListener('pointerover', e => {
+  const time = (e.target as Element).closest?.<HTMLTimeElement>('time.when');
+  if (time && !time.title) time.title = exact.format(new Date(time.dateTime));
+});
 
 refreshTimes();
 setInterval(refreshTimes, 30_000, document);
