@@ -209,10 +209,9 @@ func (b *budgets) output(w *world, browser *webtest.Browser) {
 
 	p := browser.Open(nil)
 	p.Look(1440, 900, "light")
-	p.Watch(vitals)
 	p.Go(w.server.URL + run + "/output?step=exec&line=500000#L500000")
 	p.Wait(`document.querySelector('#L500000') && scrollY > 0`)
-	b.frames(p, "output of 1,000,000 lines", func() {
+	b.tasks(p, "output of 1,000,000 lines", func() {
 		for _, to := range []int{500_700, 501_200, 501_700, 500_300, 499_300} {
 			p.Wait(fmt.Sprintf(`(() => {
 				const at = document.querySelector('.part').dataset.from, by = %[1]d > Number(at) + 400 ? 300 : -300;
@@ -247,11 +246,10 @@ func (b *budgets) timeline(w *world, browser *webtest.Browser) {
 
 	p := browser.Open(nil)
 	p.Look(1440, 900, "light")
-	p.Watch(vitals)
 	p.Go(w.server.URL + path)
 	p.Wait(`document.documentElement.dataset.connected === 'yes' && document.querySelector('.scrub.on')`)
 	p.Eval(`document.querySelector('#tick').focus(); 0`, nil)
-	b.frames(p, "timeline of 5,000 commands", func() {
+	b.tasks(p, "timeline of 5,000 commands", func() {
 		for _, key := range strings.Fields("Home PageDown PageDown ArrowRight ArrowRight ArrowRight End ArrowLeft ArrowLeft PageUp ArrowLeft ArrowLeft") {
 			p.Press(key)
 			p.Wait(`document.querySelector('.place').dataset.place === document.querySelector('#tick').value`)
@@ -259,28 +257,15 @@ func (b *budgets) timeline(w *world, browser *webtest.Browser) {
 	})
 }
 
-// frames calls do with a slow processor, and measures the longest task of a page meanwhile, and its elements. The page has vitals.
-func (b *budgets) frames(p *webtest.Page, name string, do func()) {
+// tasks calls do with a slow processor, and measures the longest task of a page meanwhile, and its elements.
+func (b *budgets) tasks(p *webtest.Page, name string, do func()) {
 	p.Throttle(4, 0, 0)
-	p.Eval(`__vitals.frames = [], 0`, nil)
-	do()
-	var frames []frame
-	p.Eval(`new Promise(r => requestAnimationFrame(() => setTimeout(() => r(__vitals.frames), 200)))`, &frames)
+	longest := p.LongestTask(do)
 	p.Throttle(1, 0, 0)
-	longest := 0.0 // none is longer than longTask
-	for _, f := range frames {
-		if f.Blocked > 0 {
-			fmt.Printf("    %s\n", f)
-			longest = max(longest, longTask+f.Blocked)
-		}
-	}
-	b.add("longest task over 50 ms of the "+name, longest, longTask, "ms")
+	b.add("longest task of the "+name+", processor 4x slower", longest.Seconds()*1000, 50, "ms")
 	_, nodes := p.Heap()
 	b.add("elements of the "+name+" in a browser", float64(nodes), 4000, "")
 }
-
-// longTask is the time in milliseconds from which on browsers count a task as long. With a slow processor none may be.
-const longTask = 50
 
 // TestPartOfBudgets measures the pages of changes, outputs or timelines alone.
 func TestPartOfBudgets(t *testing.T) {

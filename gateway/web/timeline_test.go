@@ -160,6 +160,9 @@ func TestTimelineForms(t *testing.T) {
 	if r := settled(place); !strings.HasSuffix(place, "?pane=shell") || files(r) != "README a b" {
 		t.Errorf("the visit: %s %s", place, files(r))
 	}
+	if _, _, body := w.get(place); !strings.Contains(body, "You look around at an earlier command") {
+		t.Error("the visit does not say that it is one")
+	}
 	w.endVisits(place, post("visit", url.Values{"at": {at(1)}}), settled)
 	pinned := path + "?" + url.Values{"at": {at(2)}, "pin": {at(0)}}.Encode()
 	if _, _, body := w.get(pinned); !strings.Contains(body, "Command 1</a> is pinned") || !strings.Contains(body, `<span class="what mono">b<`) ||
