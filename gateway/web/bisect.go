@@ -238,7 +238,7 @@ type foundRow struct {
 	Pictures                                  []past.BisectPicture
 }
 
-// bisectPage shows a search for the first bad command. Only the person who began it, and those who see the workspace, see it.
+// bisectPage shows a search for the first bad command to everybody who sees the workspace.
 func (api *API) bisectPage(c *route.Call) (*Page, error) {
 	ctx := c.R.Context()
 	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))

@@ -101,11 +101,11 @@ type tickRow struct {
 // tickShown is the tick that is shown.
 type tickShown struct {
 	tickRow
-	ID, Kind, Prompt, Message, Took, Cost, Spent string
-	RunPath, Run, Step                           string
-	Verdict                                      *Badge
-	Parent, Commit                               gitd.Hash
-	Changed                                      bool
+	ID, Prompt, Message, Took, Cost, Spent string
+	RunPath                                string
+	Verdict                                *Badge
+	Parent, Commit                         gitd.Hash
+	Changed                                bool
 	// Fork begins a workspace after the tick, and Again before it. Review shows its changes.
 	Fork, Again, Review string
 	// Restart says what the button of that name does. Empty means that the tick cannot be run again.
@@ -352,8 +352,7 @@ func (d *timelineData) rowOf(t *timeline.Tick) tickRow {
 func (api *API) showTick(c *route.Call, page *timelineData, t *timeline.Tick, folder string) error {
 	ctx, s, d := c.R.Context(), page.Workspace, page.Now
 	_, id, _ := strings.Cut(t.Run, "/")
-	d.Run, d.Step, d.RunPath = t.Run, t.Step, workspacePath(s.ID)+"/runs/"+url.PathEscape(id)
-	d.Kind, d.Prompt = render.OneLine(t.Kind, 80), render.ClipClean(t.Prompt, 4000)
+	d.RunPath, d.Prompt = workspacePath(s.ID)+"/runs/"+url.PathEscape(id), render.ClipClean(t.Prompt, 4000)
 	d.Message, d.Took = render.ClipClean(t.Message, 2000), render.Duration(time.Duration(t.DurationMS)*time.Millisecond)
 	if t.CostMicros > 0 {
 		d.Cost = cost(t.CostMicros)
