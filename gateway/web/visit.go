@@ -42,7 +42,7 @@ func (v *visits) stop() {
 	}
 }
 
-// begin looks at visits from now on, until all are over or visits are stopped. A new visit is passed in added.
+// begin has watch look at visits from now on, until visits are stopped. It gets each new one.
 func (v *visits) begin(added record.Caller, watch func(ctx context.Context, added <-chan record.Caller)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
