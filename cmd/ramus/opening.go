@@ -219,7 +219,8 @@ func (o *opening) openExecutor(ctx context.Context) error {
 	o.connectEngineer(x, source)
 	find := &lookup.Lookup{Executor: x, Git: o.git}
 	o.comments = comment.NewComments(x, &conversation.Talk{Executor: x, Find: find}, find, x.Bot, time.Now)
-	o.comments.Secrets, o.comments.Log = o.set, o.log
+	o.comments.Secrets, o.comments.Log, o.comments.Tasks = o.set, o.log, o.engineer
+	o.engineer.Lines = o.comments
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: o.models.Handler,
 		mcp.Path: mcp.Door(x, o.engineer, threads, o.comments, buildVersion())}
 	if reader := o.forges.hub.reader(o.forges.upstream(o.git, source)); reader != nil {

@@ -34,10 +34,20 @@ type Executor interface {
 	Edit(ctx context.Context, e executor.Edit) (gitd.Hash, error)
 }
 
+// Tasks are the tasks of the engineer.
+type Tasks interface {
+	Task(ctx context.Context, id string) (record.Task, error)
+	Say(ctx context.Context, id, key, text string, by gitd.Person) (record.Task, error)
+	LinesChanged(c record.Caller)
+}
+
 // NewComments returns the comments of an executor, without drafts.
 func NewComments(x Executor, talk *conversation.Talk, find *lookup.Lookup, bot gitd.Person, now func() time.Time) *Comments {
 	c := &Comments{Executor: x, Git: find.Git, Find: find, Talk: talk, Now: now, Log: slog.New(slog.DiscardHandler)}
 	c.Book = &review.Book{Bot: bot, Now: now, Changed: func(_ string, caller record.Caller) {
+		if c.Tasks != nil {
+			c.Tasks.LinesChanged(caller)
+		}
 		if tell := c.onChange.Load(); tell != nil {
 			(*tell)(caller)
 		}
@@ -55,6 +65,8 @@ type Comments struct {
 	Book     *review.Book
 	// Drafts keeps drafts. Nil means that nobody can write one.
 	Drafts *Drafts
+	// Tasks are those of the engineer, which get comments on their work as further work. Nil means that there are none.
+	Tasks Tasks
 	// Secrets are removed from texts. Nil means none.
 	Secrets *redact.Secrets
 	Log     *slog.Logger
@@ -173,8 +185,8 @@ func (c *Comments) heardIn(ctx context.Context, r review.Review) map[string]int 
 			continue
 		}
 		run, err := c.Executor.Run(ctx, b.Run)
-		if err != nil {
-			continue
+		if err != nil || run.Agent == nil {
+			continue // a task, which begins further runs
 		}
 		key := b.ID
 		if run.ID == conversation.RunOf(key) {

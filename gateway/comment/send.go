@@ -235,8 +235,7 @@ func (c *Comments) say(ctx context.Context, who route.Who, w Work, b review.Batc
 		if err != nil {
 			return b, err
 		}
-		said, err := c.Talk.Say(ctx, who, conversation.Saying{Caller: w.Caller, Repo: w.Home, Agent: b.Agent, Session: b.Session,
-			Prompt: record.Prompt{Key: b.ID, Text: text, By: b.By, From: "review"}})
+		run, err = c.sayText(ctx, who, w, b, text)
 		switch {
 		case errors.Is(err, record.ErrInvalid), errors.Is(err, gitd.ErrTooLarge), errors.Is(err, gitd.ErrDenied):
 			refused = err
@@ -244,7 +243,6 @@ func (c *Comments) say(ctx context.Context, who route.Who, w Work, b review.Batc
 			return b, route.NewProblem(route.KindUnavailable, "the comments are kept, but the agent has not got them: %v", err).
 				WithHint("send them again, which says them once")
 		}
-		run = said.Run
 	}
 	r, err := c.Book.Change(ctx, w.Repo, w.Caller, gitd.Person{}, "Say a batch of comments", func(r *review.Review) error {
 		if x := r.Batch(b.ID); x != nil && x.Waits() {
@@ -262,6 +260,20 @@ func (c *Comments) say(ctx context.Context, who route.Who, w Work, b review.Batc
 		b = *x
 	}
 	return b, err
+}
+
+// sayText says the text of a batch, and returns the run that has it. The agent of a task gets it as further work of the task.
+func (c *Comments) sayText(ctx context.Context, who route.Who, w Work, b review.Batch, text string) (string, error) {
+	if c.Tasks != nil {
+		t, err := c.Tasks.Task(ctx, w.Caller.ID())
+		if err == nil && t.Caller() == w.Caller && !t.Ended() && t.AgentID != "" {
+			t, err = c.Tasks.Say(ctx, t.ID, b.ID, text, b.By)
+			return t.Run, err
+		}
+	}
+	said, err := c.Talk.Say(ctx, who, conversation.Saying{Caller: w.Caller, Repo: w.Home, Agent: b.Agent, Session: b.Session,
+		Prompt: record.Prompt{Key: b.ID, Text: text, By: b.By, From: "review"}})
+	return said.Run, err
 }
 
 // saidBefore returns the run that has the prompt of a batch already, because only the note of that was lost.

@@ -48,6 +48,8 @@ type Engineer struct {
 	Personal func(ctx context.Context, at forge.Forge, person string) (forge.Forge, bool)
 	// Trackers get the results of tasks that their issues started, by name.
 	Trackers map[string]ticket.Tracker
+	// Lines has the comments on lines of the work of tasks, which are those of their pull requests too. Nil means that there are none.
+	Lines Lines
 	// Slack has the threads of tasks. If it is nil, tasks have no threads.
 	Slack *slack.Client
 	// PostChannels are the ids of the channels in which agents may post.
@@ -76,6 +78,15 @@ type Engineer struct {
 
 	opened    atomic.Bool // Open has returned
 	delivered recent      // ids and digests of deliveries
+}
+
+// Lines has the comments on lines of the work of callers.
+type Lines interface {
+	// Hear adds the comments of a pull request to the threads of a caller, and notes those of its remarks that are among them. own
+	// reports whether a comment is that of a remark by its id.
+	Hear(ctx context.Context, repo *gitd.Repo, c record.Caller, pull int, comments []forge.Comment, own func(c forge.Comment, remark string) bool) error
+	// Unposted returns the remarks that a pull request with a commit as its head lacks, the oldest first.
+	Unposted(ctx context.Context, repo *gitd.Repo, c record.Caller, base string, head gitd.Hash) ([]forge.Remark, error)
 }
 
 // Submission is a request for a task.
@@ -439,6 +450,28 @@ func (e *Engineer) Cancel(ctx context.Context, id string, drop bool, by gitd.Per
 // Say gives a task further work, like a comment on its pull request. A second call with the same key has no effect.
 func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person) (record.Task, error) {
 	return e.command(ctx, id, "speak to", func(ctx context.Context, j *job) error { return j.say(ctx, key, text, by) })
+}
+
+// LinesChanged has the task of a caller look for comments on lines that its pull request lacks.
+func (e *Engineer) LinesChanged(c record.Caller) {
+	if !e.opened.Load() {
+		return
+	}
+	e.mu.Lock()
+	id := ""
+	for _, t := range e.tasks {
+		if t.Caller() == c && !t.Ended() && t.PRNumber != 0 {
+			id = t.ID
+		}
+	}
+	e.mu.Unlock()
+	if id == "" {
+		return
+	}
+	if j, err := e.wake(id, false); err == nil {
+		j.news.Store(true)
+		j.awake()
+	}
 }
 
 // Progress posts a note about the current work of an agent in the thread of its task. At most one note a minute is

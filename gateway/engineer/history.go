@@ -113,6 +113,7 @@ const (
 	mailBody     = "body"     // updates the text of the pull request
 	mailReply    = "reply"    // replies to an item
 	mailReview   = "review"   // requests another review
+	mailLine     = "line"     // comments on a line
 	mailSay      = "say"      // comments on the pull request
 	mailFailed   = "failed"   // comments on the pull request that the task failed
 	mailUnbranch = "unbranch" // deletes the branch

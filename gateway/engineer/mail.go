@@ -217,6 +217,9 @@ func (j *job) postForge(ctx context.Context, t record.Task, past history, m mess
 			c, err = at.Forge.Say(ctx, at.Name, t.PRNumber, body, m.Key)
 		}
 		return c.URL, nil, nil, err
+	case mailLine:
+		where, err := j.postLine(ctx, t, past, at, m)
+		return where, nil, nil, err
 	case mailReview:
 		users := reviewers(past, m.Work)
 		return strings.Join(users, ", "), nil, nil, at.Forge.RequestReview(ctx, at.Name, t.PRNumber, users)

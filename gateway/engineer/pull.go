@@ -60,11 +60,14 @@ func (j *job) look(ctx context.Context) error {
 	if t.Ended() {
 		return nil
 	}
-	items, approved, err := j.listen(ctx, t, past, at)
+	items, comments, approved, err := j.listen(ctx, t, past, at)
 	if err != nil {
 		return err
 	}
-	var events []record.Event
+	events, err := j.shareLines(ctx, t, past, comments)
+	if err != nil {
+		return err
+	}
 	for _, i := range items {
 		if !past.known[i.Key] {
 			events = append(events, heard(i))
@@ -76,11 +79,12 @@ func (j *job) look(ctx context.Context) error {
 	return j.amend(ctx, func(t *record.Task) { t.Approved = approved }, events...)
 }
 
-// listen returns the feedback on a pull request that ramus has to address, and whether the pull request is approved.
-func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.Repo) (items []item, approved bool, err error) {
+// listen returns the feedback on a pull request that ramus has to address, all comments of those whose words count and of ramus itself, and
+// whether the pull request is approved.
+func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.Repo) (items []item, all []forge.Comment, approved bool, err error) {
 	me, err := at.Forge.Me(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	// Words of bots do not count, because two bots could answer each other forever.
 	counts := func(user string, bot bool) (bool, error) {
@@ -91,13 +95,13 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.
 	}
 	reviews, err := at.Forge.Reviews(ctx, at.Name, t.PRNumber)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	verdicts := map[string]string{}
 	for _, r := range reviews {
 		yes, err := counts(r.User, r.Bot)
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
 		if !yes {
 			continue
@@ -118,15 +122,27 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.
 	}
 	comments, err := at.Forge.Comments(ctx, at.Name, t.PRNumber)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	for _, c := range comments {
+		if strings.EqualFold(c.User, me) {
+			c.Bot = true
+			all = append(all, c)
+			continue
+		}
+		if !c.Issue && !c.Bot && c.User != "" {
+			if yes, err := counts(c.User, c.Bot); err != nil {
+				return nil, nil, false, err
+			} else if yes {
+				all = append(all, c)
+			}
+		}
 		if past.known[key("comment", c.ID)] || past.known[key("issue-comment", c.ID)] || c.Issue && !j.isMentioned(c.Body) {
 			continue
 		}
 		yes, err := counts(c.User, c.Bot)
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
 		if yes {
 			kind := "comment"
@@ -138,11 +154,11 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.
 		}
 	}
 	if past.pushed == "" || j.engineer.settings().Repairs < 0 {
-		return items, approved, nil
+		return items, all, approved, nil
 	}
 	checks, err := at.Forge.Checks(ctx, at.Name, string(past.pushed))
 	if err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	for _, c := range checks {
 		if c.Failed() {
@@ -151,7 +167,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, at forge.
 			items = append(items, item{Key: key("check", c.ID), Check: &c})
 		}
 	}
-	return items, approved, nil
+	return items, all, approved, nil
 }
 
 // Limits of the kept text of one item, in bytes. The journal of a task holds all items, and the prompt of an agent

@@ -24,6 +24,14 @@ type Review struct {
 	SubmittedAt time.Time `json:"submitted_at,omitzero"`
 }
 
+// Remark is a text about a line of a pull request that is not at the forge yet.
+type Remark struct {
+	ID   string
+	Body string
+	// On is the comment that it answers, if it has an ID. Otherwise Path, Line, Side and Commit of On say which line it is about.
+	On Comment
+}
+
 // Comment is a comment on a line of a pull request. If Issue is set, it is one in the conversation.
 type Comment struct {
 	ID        int64     `json:"id"`

@@ -44,6 +44,12 @@ type Labeler interface {
 	AddLabels(ctx context.Context, repo Name, number int, labels []string) error
 }
 
+// LineCommenter is the ability of a Forge to begin a thread on a line of a pull request.
+type LineCommenter interface {
+	// CommentLine comments on a line, once for each mark. Path, Line, Side and Commit of at say which.
+	CommentLine(ctx context.Context, repo Name, number int, at Comment, body, mark string) (Comment, error)
+}
+
 // Repo is a repository at a forge. The zero value is none.
 type Repo struct {
 	Forge Forge

@@ -97,6 +97,17 @@ func (c *Client) Reply(ctx context.Context, repo forge.Name, number int, to forg
 		})
 }
 
+// CommentLine comments on a line of a pull request, once for each mark. The line must be in the difference of the pull request.
+func (c *Client) CommentLine(ctx context.Context, repo forge.Name, number int, at forge.Comment, body, mark string) (forge.Comment, error) {
+	side := cmp.Or(at.Side, "RIGHT")
+	return c.post(ctx, request{what: "comment on a line", repo: repo, write: true}, number, body, mark, c.lineComments,
+		func(ctx context.Context, gh *github.Client, text string) (forge.Comment, error) {
+			made, _, err := gh.PullRequests.CreateComment(ctx, repo.Owner, repo.Repo, number, &github.PullRequestComment{Body: &text,
+				Path: &at.Path, Line: &at.Line, Side: &side, CommitID: &at.Commit})
+			return commentOf(made), err
+		})
+}
+
 // Say posts a comment in the conversation, once for each mark.
 func (c *Client) Say(ctx context.Context, repo forge.Name, number int, body, mark string) (forge.Comment, error) {
 	return c.post(ctx, request{what: "comment on a pull request", repo: repo, write: true}, number, body, mark,

@@ -1,0 +1,78 @@
+package engineer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/forge"
+	"github.com/ramus-dev/ramus/gateway/render"
+)
+
+// lineKey returns the key of the message for a remark.
+func lineKey(remark string) string { return "line:" + remark }
+
+// shareLines makes the comments on lines of the pull request those of the work here. It returns the messages for the remarks that the pull
+// request lacks. A comment of ramus is that of the remark whose mark it has, so that nothing is posted or shown twice after a crash.
+func (j *job) shareLines(ctx context.Context, t record.Task, past history, comments []forge.Comment) (events []record.Event, err error) {
+	if j.engineer.Lines == nil || past.pushed == "" {
+		return nil, nil
+	}
+	repo, err := j.engineer.Git.Repo(t.Repo)
+	if err != nil {
+		return nil, err
+	}
+	own := func(c forge.Comment, remark string) bool {
+		return c.Bot && forge.EndsWith(c.Body, forge.Trailer("github:"+lineKey(remark)))
+	}
+	if err := j.engineer.Lines.Hear(ctx, repo, t.Caller(), t.PRNumber, comments, own); err != nil {
+		return nil, err
+	}
+	list, err := j.engineer.Lines.Unposted(ctx, repo, t.Caller(), t.Base, past.pushed)
+	for _, r := range list {
+		if !past.queued["github:"+lineKey(r.ID)] {
+			events = append(events, j.toForge(lineKey(r.ID), message{Kind: mailLine, Item: r.ID})...)
+		}
+	}
+	return events, err
+}
+
+// postLine posts a remark of the work here. One on a line that the pull request does not show is posted in its conversation.
+func (j *job) postLine(ctx context.Context, t record.Task, past history, at forge.Repo, m message) (where string, err error) {
+	if j.engineer.Lines == nil {
+		return "", fmt.Errorf("%w: there are no comments on lines any more", forge.ErrRefused)
+	}
+	repo, err := j.engineer.Git.Repo(t.Repo)
+	if err != nil {
+		return "", err
+	}
+	list, err := j.engineer.Lines.Unposted(ctx, repo, t.Caller(), t.Base, past.pushed)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range list {
+		if r.ID != m.Item {
+			continue
+		}
+		var c forge.Comment
+		able, can := at.Forge.(forge.LineCommenter)
+		switch {
+		case r.On.ID != 0:
+			c, err = at.Forge.Reply(ctx, at.Name, t.PRNumber, r.On, r.Body, m.Key)
+		case can:
+			c, err = able.CommentLine(ctx, at.Name, t.PRNumber, r.On, r.Body, m.Key)
+		default:
+			err = forge.ErrRefused
+		}
+		if errors.Is(err, forge.ErrRefused) {
+			place := fmt.Sprintf("On %s, line %d:\n\n", render.MarkdownText(r.On.Path, 300), r.On.Line)
+			c, err = at.Forge.Say(ctx, at.Name, t.PRNumber, place+r.Body, m.Key)
+		}
+		if err == nil {
+			j.news.Store(true) // the next look notes the comment
+		}
+		return c.URL, err
+	}
+	return "", nil // a look has found it
+}

@@ -1,0 +1,133 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/review"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/changes"
+	"github.com/ramus-dev/ramus/gateway/comment"
+	"github.com/ramus-dev/ramus/gateway/conversation"
+	"github.com/ramus-dev/ramus/gateway/engineer"
+	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// TestEngineerLines has comments on lines of a pull request, there and here. Each is at both places, once.
+func TestEngineerLines(t *testing.T) {
+	var comments *comment.Comments
+	k := openShopServing(t, nil, nil, func(k *shop, s *gateway.Server) {
+		find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
+		comments = comment.NewComments(s.Executor, &conversation.Talk{Executor: s.Executor, Find: find}, find, s.Executor.Bot, time.Now)
+		comments.Tasks, k.engineer.Lines, s.Comments = k.engineer, comments, comments
+	})
+	task := k.raised("write made.txt made")
+	work := func() comment.Work {
+		t.Helper()
+		st, err := k.Executor.Named(task.Caller().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := comments.Of(t.Context(), route.Local, st, changes.Window{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	threads := func() []comment.Thread {
+		t.Helper()
+		v, err := comments.Read(t.Context(), route.Local, work())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Threads
+	}
+
+	// A comment there is a thread here, and the answer of ramus is in it.
+	there := must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run echo there >>made.txt"))
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "made.txt", "made\nthere")
+	k.until(task.ID, "the answer", func(record.Task) bool {
+		list := threads()
+		return len(list) == 1 && len(list[0].Remarks) == 2 && list[0].Remarks[1].Kind == review.ByAgent
+	})
+	if x := threads()[0]; x.Remarks[0].Outside != there || x.Remarks[0].Kind != review.ByForge || x.Remarks[0].By.Name != "reviewer" ||
+		x.Anchor.Path != "made.txt" || x.State != review.Answered || strings.Contains(x.Remarks[1].Text, "<!--") {
+		t.Errorf("%+v", x)
+	}
+
+	// A comment here is further work of the task, and one comment there.
+	send := func() {
+		t.Helper()
+		if _, err := comments.Send(t.Context(), route.Local, work(), comment.Sending{Key: "k", By: ada, Comments: []comment.New{
+			{Path: "made.txt", Line: 2, Text: "Please, @everybody:\nrun echo here >>made.txt"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send()
+	send()
+	task = k.worked(task.ID, 3)
+	k.reads(task.Branch, "made.txt", "made\nthere\nhere")
+	mine := func() (list []int64) {
+		for _, c := range k.repo.Pull(task.PRNumber).Lines {
+			if c.User == "ramus[bot]" && strings.Contains(c.Body, "echo here") {
+				if list = append(list, c.ID); c.Path != "made.txt" || !strings.Contains(c.Body, "**Ada**") || strings.Contains(c.Body, "@everybody") {
+					t.Errorf("%+v", c)
+				}
+			}
+		}
+		return list
+	}
+	k.until(task.ID, "the comment there", func(record.Task) bool {
+		list := threads()
+		return len(mine()) == 1 && len(list) == 2 && list[1].Remarks[0].Outside == mine()[0]
+	})
+
+	// Answers follow each other in the thread at both places.
+	must[int64](t)(k.repo.Reply("reviewer", task.PRNumber, mine()[0], "say thanks"))
+	task = k.worked(task.ID, 4)
+	if _, err := comments.Answer(t.Context(), work(), threads()[1].ID, review.Remark{Kind: review.ByPerson, By: gitd.Person{Name: "Bo"}, Text: "You are welcome."}); err != nil {
+		t.Fatal(err)
+	}
+	welcome := func() (n int) {
+		for _, c := range k.repo.Pull(task.PRNumber).Lines {
+			if strings.Contains(c.Body, "You are welcome.") && c.ReplyTo == mine()[0] {
+				n++
+			}
+		}
+		return n
+	}
+	k.until(task.ID, "the answer there", func(t record.Task) bool { return welcome() == 1 && t.Unposted == 0 })
+
+	// Another engineer over the same records repeats nothing.
+	if err := k.engineer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := len(k.repo.Pull(task.PRNumber).Lines)
+	e := k.engineer
+	k.engineer = &engineer.Engineer{Executor: e.Executor, Git: e.Git, Upstream: e.Upstream, Slack: e.Slack, Links: e.Links, Lines: e.Lines,
+		Settings: e.Settings, Log: e.Log}
+	comments.Tasks = k.engineer
+	k.open()
+	k.engineer.LinesChanged(task.Caller())
+	if _, err := comments.Answer(t.Context(), work(), threads()[1].ID, review.Remark{Kind: review.ByPerson, By: gitd.Person{Name: "Bo"}, Text: "Once more."}); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "one more", func(t record.Task) bool { return len(k.repo.Pull(task.PRNumber).Lines) == before+1 && t.Unposted == 0 })
+	if len(mine()) != 1 || welcome() != 1 {
+		t.Errorf("%d comments, %d answers", len(mine()), welcome())
+	}
+	for _, x := range threads() {
+		seen := map[int64]bool{}
+		for _, m := range x.Remarks {
+			if m.Outside != 0 && seen[m.Outside] {
+				t.Errorf("a comment is here twice: %+v", x)
+			}
+			seen[m.Outside] = true
+		}
+	}
+}
