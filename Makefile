@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GOTOOL = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-time smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-review demo-time smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -54,6 +54,11 @@ demo-web: ## spend a day at the pages in a real Chromium, kill the server in bet
 	@scripts/setup.sh browser
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-web.sh
+
+demo-review: ## review a branch with two people and an agent in a real Chromium, and take pictures (bin/demo-review)
+	@scripts/setup.sh browser
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-review.sh
 
 demo-time: ## find a planted fault in 64 commands, take it out, begin again, verify, compare agents, and lose the machine
 	@scripts/setup.sh browser

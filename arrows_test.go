@@ -28,7 +28,7 @@ var arrows = map[string][]string{
 	// It makes the files of pages, and is no part of a program.
 	"internal/webbuild": nil,
 	// It drives a browser by the package for tests of pages.
-	"internal/demoweb": {"gateway"},
+	"internal/demoweb": {"gateway", "internal/standin"},
 }
 
 // inside says which package of a room may import which packages of the rooms. internal/ is open to all. Packages whose

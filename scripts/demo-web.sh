@@ -5,6 +5,7 @@
 # happened within 90 s. The pictures are in bin/demo-web. All other files are in a temporary folder.
 #
 # RAMUS is the path of a built binary. OUT is another folder for the pictures, and MOST another time ("3m"). KEYS=1 uses the keyboard alone.
+# REVIEW=1 shows the review of scripts/demo-review.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,4 +22,4 @@ chmod 755 "$work/ramus" "$work/agent" "$work/agent/acp-standin"
 
 say "a real Chromium at the pages of ramus"
 "$work/demoweb" -ramus "$work/ramus" -agent "$work/agent/acp-standin" -sample examples/sample \
-    -out "${OUT:-bin/demo-web}" -most "${MOST:-90s}" ${KEYS:+-keys}
+    -out "${OUT:-bin/demo-web}" -most "${MOST:-90s}" ${KEYS:+-keys} ${REVIEW:+-review}

@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh          for make test
 #   scripts/setup.sh demo     for make demo, without Docker and test tools
-#   scripts/setup.sh browser  for make demo-browser and demo-web, as demo, and with a browser
+#   scripts/setup.sh browser  for make demo-browser, demo-web and demo-review, as demo, and with a browser
 #   scripts/setup.sh team     for make demo-team, as demo, and with PostgreSQL and a C compiler for Gitea
 #
 # It needs root or sudo only if something is missing. DOCKERD_ARGS has arguments for an engine that it starts.

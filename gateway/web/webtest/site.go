@@ -31,6 +31,8 @@ type Site struct {
 	Sample string
 	// Config has further lines of the configuration.
 	Config string
+	// NoLink is set if Config lets people sign in, so that the server prints no link for the owner.
+	NoLink bool
 
 	// URL is the address of the site, and Data its data folder. Prepare sets them.
 	URL, Data string
@@ -39,6 +41,7 @@ type Site struct {
 	environ []string
 	server  *exec.Cmd
 	read    chan struct{} // closed when the log has ended
+	served  bool          // once
 
 	mu   sync.Mutex // guards all below
 	log  bytes.Buffer
@@ -63,6 +66,9 @@ agents:
     permission: ask
     env: {ACP_STANDIN_SCRIPT: "1", ACP_STANDIN_ASK: execute}
 `
+
+// serving is in the line of a server that listens.
+const serving = `msg="serving HTTP"`
 
 // signIn begins the line of `ramus serve` that has the owner's link.
 const signIn = "ramus: sign in at "
@@ -98,7 +104,7 @@ func (s *Site) Prepare() {
 	}
 	s.T.Cleanup(func() {
 		s.End()
-		if s.Link() != "" { // it has served
+		if s.served {
 			s.Do(s.Ramus, "ps") // a command with a server of its own removes the containers that are left
 		}
 	})
@@ -130,6 +136,7 @@ func (s *Site) Serve() {
 	}()
 	select {
 	case <-up:
+		s.served = true
 	case <-read:
 		s.server = nil
 		s.T.Fatalf("the server does not start:\n%s", s.Log())
@@ -138,7 +145,7 @@ func (s *Site) Serve() {
 	}
 }
 
-// readLog keeps the log, and closes up at the line with the owner's link, which is the last one of a start.
+// readLog keeps the log, and closes up at the last line of a start.
 func (s *Site) readLog(r io.Reader, up chan struct{}) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -151,7 +158,7 @@ func (s *Site) readLog(r io.Reader, up chan struct{}) {
 			s.link, _, _ = strings.Cut(rest, " ")
 		}
 		s.mu.Unlock()
-		if isLink && up != nil {
+		if up != nil && (isLink || s.NoLink && strings.Contains(line, serving)) {
 			close(up)
 			up = nil
 		}
