@@ -49,6 +49,8 @@ type Tick struct {
 	Tokens     int64 `json:"tokens,omitempty"`
 	// Pictures are names of files of the run's evidence.
 	Pictures []string `json:"pictures,omitempty"`
+	// Before has, for each of Pictures, the picture of the same page on the base. It is empty for those without one.
+	Before []string `json:"before,omitempty"`
 	// Reused names the check whose result this one has. Nothing ran.
 	Reused *record.Reused `json:"reused,omitempty"`
 
@@ -113,8 +115,9 @@ func (f *fold) apply(e record.Event) {
 		}
 	case record.EventBrowser:
 		if t := f.of(e); t != nil {
-			t.Pictures = append(t.Pictures, pictures(e.Data)...)
-			t.Pictures = t.Pictures[:min(len(t.Pictures), maxPictures)]
+			after, before := pictures(e.Data)
+			n := min(len(after), maxPictures-len(t.Pictures))
+			t.Pictures, t.Before = append(t.Pictures, after[:n]...), append(t.Before, before[:n]...)
 		}
 	}
 }
@@ -173,18 +176,32 @@ func reference(s *record.Stream) *record.Stream {
 	return &ref
 }
 
-// pictures returns the names of the pictures of a check of a page. An agent may have sent other data, which has none.
-func pictures(data json.RawMessage) (names []string) {
+// pictures returns the names of the pictures of a check of a page, and of those of the same pages on the base. An agent may have sent other data,
+// which has none.
+func pictures(data json.RawMessage) (after, before []string) {
 	var check struct {
 		Views []struct {
 			Screenshot string `json:"screenshot"`
 		} `json:"views"`
+		Compare struct {
+			Views []struct {
+				Before string `json:"before"`
+				After  string `json:"after"`
+			} `json:"views"`
+		} `json:"compare"`
 	}
 	_ = json.Unmarshal(data, &check)
 	for _, v := range check.Views {
-		if v.Screenshot != "" {
-			names = append(names, render.BrowserFiles+v.Screenshot)
+		if v.Screenshot == "" {
+			continue
 		}
+		was := ""
+		for _, d := range check.Compare.Views {
+			if d.After == v.Screenshot && d.Before != "" {
+				was = render.BrowserFiles + d.Before
+			}
+		}
+		after, before = append(after, render.BrowserFiles+v.Screenshot), append(before, was)
 	}
-	return names
+	return after, before
 }

@@ -209,7 +209,8 @@ func TestTurn(t *testing.T) {
 		{Seq: 2, Type: record.EventStepStarted, Step: "turn-1", Kind: "agent", Parent: "a"},
 		{Seq: 3, Type: record.EventUsage, Data: []byte(`{"cost_micros": 7, "input_tokens": 2, "output_tokens": 3}`)},
 		{Seq: 4, Type: record.EventStepStarted, Step: "turn-1", Kind: "agent", Parent: "a"},
-		{Seq: 5, Type: record.EventBrowser, Data: []byte(`{"views": [{"screenshot": "a.png"}, {}]}`)},
+		{Seq: 5, Type: record.EventBrowser, Data: []byte(`{"views": [{"screenshot": "a.png"}, {}, {"screenshot": "b.png"}],
+			"compare": {"views": [{"before": "old/b.png", "after": "b.png"}, {"before": "x"}]}}`)},
 		{Seq: 6, Type: record.EventBrowser, Data: []byte(`"nonsense"`)},
 		{Seq: 7, Type: record.EventStepFinished, Step: "turn-1", Parent: "a", Commit: "b", Exit: &exit, OK: &ok,
 			Stdout: &record.Stream{Bytes: 3, Tail: "end"}},
@@ -227,7 +228,8 @@ func TestTurn(t *testing.T) {
 	}
 	got := ticks[0]
 	if got.ID != "r/2" || got.Prompt != "round it" || got.Agent != "coder" || got.By.Name != "Ada" || got.CostMicros != 7 ||
-		got.Tokens != 5 || strings.Join(got.Pictures, " ") != "artifacts/browser/a.png" || got.Parent != "a" || got.Head != "b" || !got.Changed ||
+		got.Tokens != 5 || strings.Join(got.Pictures, " ") != "artifacts/browser/a.png artifacts/browser/b.png" ||
+		strings.Join(got.Before, " ") != " artifacts/browser/old/b.png" || got.Parent != "a" || got.Head != "b" || !got.Changed ||
 		!got.Failed() || got.Stdout.Bytes != 3 || got.Stdout.Tail != "" {
 		t.Errorf("the tick is %+v", got)
 	}

@@ -98,7 +98,8 @@ func (h *historian) run(i int) {
 			end.Commit = h.tip
 		}
 		if r.Agent != nil && n%5 == 1 {
-			add(record.Event{Type: record.EventBrowser, Step: step, Data: []byte(`{"views": [{"screenshot": "001-page/desktop/screenshot.png"}]}`)})
+			add(record.Event{Type: record.EventBrowser, Step: step, Data: []byte(`{"views": [{"screenshot": "001-page/desktop/screenshot.png"}],
+				"compare": {"views": [{"before": "001-page/desktop/before.png", "after": "001-page/desktop/screenshot.png"}]}}`)})
 		}
 		add(end)
 	}
@@ -140,13 +141,14 @@ func TestHistory(t *testing.T) {
 	}
 	_, _, body := w.get("/workspaces/run-otter/timeline?n=47")
 	parse(t, "a command among pictures", body).check()
-	if n := strings.Count(body, `<ol class="film"`) + strings.Count(body, `/files/artifacts/browser/001-page/desktop/screenshot.png?expires=`); n < 4 {
+	if n := strings.Count(body, `<ol class="film"`) + strings.Count(body, `/files/artifacts/browser/001-page/desktop/screenshot.png?expires=`); n < 5 ||
+		!strings.Contains(body, `/files/artifacts/browser/001-page/desktop/before.png?expires=`) {
 		t.Errorf("%d pictures: %s", n, body)
 	}
 	if !strings.Contains(body, `data-lanes="0 45 50 95 100 145"`) || !strings.Contains(body, "Do &lt;b&gt;9&lt;/b&gt; things</p>") {
 		t.Errorf("the lanes: %s", body)
 	}
 	if !testing.Short() {
-		w.lookAt("/workspaces/run-otter/timeline?n=75")
+		w.lookAt("/workspaces/run-otter/timeline?n=47", "/workspaces/run-otter/timeline?n=75")
 	}
 }

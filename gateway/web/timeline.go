@@ -130,7 +130,10 @@ type (
 		Name, Note, Path string
 		HTML             template.HTML
 	}
-	tickPicture struct{ Href, Name string }
+	tickPicture struct {
+		Href, Name string
+		Before     string // the picture of the same page on the base; empty means none
+	}
 	versusLink  struct {
 		Path, Text string
 		Current    bool
@@ -412,8 +415,12 @@ func (api *API) showRun(ctx context.Context, page *timelineData, t *timeline.Tic
 			b := verdictBadge(v)
 			d.Verdict = &b
 		}
-		for _, name := range t.Pictures {
-			d.Pictures = append(d.Pictures, tickPicture{Href: api.pictureHref(r, name), Name: render.OneLine(path.Base(path.Dir(name)), 200)})
+		for i, name := range t.Pictures {
+			shown := tickPicture{Href: api.pictureHref(r, name), Name: render.OneLine(path.Base(path.Dir(name)), 200)}
+			if before := t.Before[i]; before != "" {
+				shown.Before = api.pictureHref(r, before)
+			}
+			d.Pictures = append(d.Pictures, shown)
 		}
 		if t.Changed && len(r.With) == 0 {
 			d.Picked = r.Base

@@ -1,4 +1,4 @@
-// The page of a run: links to a step and to a line of its output, and pictures from before and after that share one place.
+// Links to a step of a run and to a line of its output, and pictures from before and after that share one place.
 
 /** Opens the step that the address names, as in #step or #step.L120. */
 function jump() {
@@ -38,7 +38,7 @@ function join(pair: HTMLElement) {
 }
 
 export function steps() {
-  const run = document.querySelector('[data-live=run]');
+  const run = document.querySelector('[data-live=run], [data-live=time]');
   if (!run) return;
   const joinAll = () => run.querySelectorAll<HTMLElement>('.swipe:not(.on)').forEach(join);
   new MutationObserver(joinAll).observe(run, { childList: true, subtree: true });
