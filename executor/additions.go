@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/executor/addition"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/executor/upstream"
@@ -26,7 +27,7 @@ func (x *Executor) planner() *addition.Planner {
 		},
 		Required: func(ctx context.Context, repo *gitd.Repo, base string) ([]record.RequiredCheck, error) {
 			s, err := x.Settings.Read(ctx, repo, base)
-			return required(s), err
+			return dialogue.Required(s), err
 		},
 		Listed: x.With,
 		Log:    x.Log,

@@ -1,50 +1,49 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/ramus-dev/ramus/executor/agent"
-	"github.com/ramus-dev/ramus/executor/attachment"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/step"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
-	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// agent returns an agent by its name. The name may be empty if there is only one agent.
-func (x *Executor) agent(name string) (agent.Agent, error) {
-	agents := x.options().Agents
-	names := slices.Sorted(maps.Keys(agents))
-	if name == "" && len(names) == 1 {
-		name = names[0]
-	}
-	if a, ok := agents[name]; ok {
-		return a, nil
-	}
-	switch {
-	case len(names) == 0:
-		return agent.Agent{}, fmt.Errorf("%w agent %q: none is configured; see `agents` in the configuration",
-			record.ErrInvalid, name)
-	case name == "":
-		return agent.Agent{}, fmt.Errorf("%w request: it names no agent; known are %s", record.ErrInvalid,
-			strings.Join(names, ", "))
-	}
-	return agent.Agent{}, fmt.Errorf("%w agent %q; known are %s", record.ErrInvalid, name, strings.Join(names, ", "))
-}
-
-// Bounds of the prompts of a run's agent.
+// Bounds of a request for an agent.
 const (
-	// Prompts that wait are given together, as far as they fit into one turn.
-	maxTurnText = 1 << 20
-	maxUnheard  = 100 // prompts
-	maxTitle    = 500
-	maxLabel    = 200
-	maxChecks   = 20 // of a request
+	maxTitle  = 500 // bytes
+	maxLabel  = 200 // bytes
+	maxChecks = 20
 )
+
+// newDialogues returns the dialogues of all runs.
+func (x *Executor) newDialogues() *dialogue.Dialogues {
+	_, served := x.Door["/mcp"]
+	return &dialogue.Dialogues{
+		Context: x.ctx,
+		Agents:  func() map[string]agent.Agent { return x.options().Agents },
+		Bounds: func() dialogue.Bounds {
+			o := x.options()
+			return dialogue.Bounds{Timeout: o.Timeout, RunTimeout: o.RunTimeout, Output: o.Limits.WithDefaults().Output}
+		},
+		Fleet:       x.Fleet,
+		Shells:      x.shells,
+		Inspector:   x.inspector,
+		Folder:      x.folder,
+		Attachments: x.attachments,
+		History:     x,
+		MCP:         served,
+		Bot:         x.Bot,
+		Secrets:     x.Secrets,
+		Waits:       x.tuning.waits,
+		Now:         x.Now,
+	}
+}
 
 // Image returns the image that the run's container must be made of, or "" for any.
 func (l *liveRun) Image() string {
@@ -54,9 +53,10 @@ func (l *liveRun) Image() string {
 	return l.x.options().Agents[l.Initial.Agent.Name].Image
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(line)
+// Speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
+func (l *liveRun) Speaks(s step.Info) bool {
+	return s.Kind == string(record.KindAgent) && l.Initial.Agent != nil &&
+		l.x.options().Agents[l.Initial.Agent.Name].Protocol == agent.ProtocolACP
 }
 
 // Say gives a prompt to a run's agent for its next turn. It is durable when Say returns. The error is ErrConflict if
@@ -69,23 +69,15 @@ func (x *Executor) Say(ctx context.Context, run string, p record.Prompt) error {
 	return nil
 }
 
-// errOver is the error of a run that takes no more prompts.
-var errOver = fmt.Errorf("%w: its agent has had its last turn; start a new run", record.ErrConflict)
-
 func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
-	r, err := x.Run(ctx, run)
+	r, err := x.agentRun(ctx, run)
 	if err != nil {
 		return err
-	}
-	if r.Kind != record.KindAgent || r.Agent == nil {
-		return fmt.Errorf("%w: it is no agent's run", record.ErrConflict)
 	}
 	if err := x.options().Agents[r.Agent.Name].Accepts(p.Text, p.Files); err != nil {
 		return err
 	}
-	if p.Key == "" {
-		p.Key = record.NewToken() + record.NewToken()
-	}
+	p.Key = cmp.Or(p.Key, newPromptKey())
 	if len(p.Key) > 200 {
 		return fmt.Errorf("%w key: it has more than 200 bytes", record.ErrInvalid)
 	}
@@ -98,7 +90,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	p.Files = files
 	l := x.runs.alive(r.Caller, r.ID)
 	if l != nil {
-		if err = l.say(p); !errors.Is(err, errOver) {
+		if err = l.dialogue.Say(p); !errors.Is(err, dialogue.ErrOver) {
 			return err
 		}
 	}
@@ -114,72 +106,82 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 			return nil
 		}
 	}
-	return errOver
+	return dialogue.ErrOver
 }
 
-// say journals a prompt. It holds the lock under which the run's owner decides that there is no other turn.
-func (l *liveRun) say(p record.Prompt) error {
-	given := attachment.Named(p.Files)
-	p.Files = attachment.WithoutContent(given)
-	dir, discard, err := l.x.attachments(l.Initial).Keep(given)
-	defer discard()
-	l.Lock()
-	defer l.Unlock()
-	if l.saidLocked(p.Key) {
-		return nil
+// newPromptKey returns a key for a prompt that came without one.
+func newPromptKey() string { return record.NewToken() + record.NewToken() }
+
+// agentRun returns a run by its name. The error is ErrConflict if it is not an agent's.
+func (x *Executor) agentRun(ctx context.Context, run string) (record.Run, error) {
+	r, err := x.Run(ctx, run)
+	if err == nil && (r.Kind != record.KindAgent || r.Agent == nil) {
+		err = fmt.Errorf("%w: it is no agent's run", record.ErrConflict)
 	}
-	switch {
-	case l.OverLocked() || l.noPrompts:
-		return errOver // and its folder may be gone already
-	case err != nil:
-		return err
-	case len(l.Initial.Queue(l.EventsLocked()).Waiting()) >= maxUnheard:
-		return fmt.Errorf("%w: %d prompts wait for its agent already", record.ErrConflict, maxUnheard)
+	return r, err
+}
+
+// dialogueOf returns the dialogue of an agent's run at work. The error is [dialogue.ErrOver] if the run is over.
+func (x *Executor) dialogueOf(ctx context.Context, run string) (*dialogue.Dialogue, error) {
+	r, err := x.agentRun(ctx, run)
+	if err != nil {
+		return nil, err
 	}
-	if dir != "" {
-		if err := l.x.attachments(l.Initial).Place(dir, p.Key); err != nil {
-			return err
-		}
+	l := x.runs.alive(r.Caller, r.ID)
+	if l == nil {
+		return nil, dialogue.ErrOver
 	}
-	return l.EmitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10),
-		Data: record.Marshal(p)}, true)
+	return l.dialogue, nil
 }
 
-// saidLocked reports whether a prompt with the key was journalled, also if it was taken back. mu is held.
-func (l *liveRun) saidLocked(key string) bool {
-	return slices.ContainsFunc(l.EventsLocked(), func(e record.Event) bool {
-		before, ok := e.Prompt()
-		return ok && before.Key == key
-	})
+// Steer gives a prompt to a run's agent at once, before all that wait, see [dialogue.Dialogue.Hurry]. The prompt is durable when
+// Steer returns. The errors are those of [Executor.Say].
+func (x *Executor) Steer(ctx context.Context, run string, p record.Prompt) (how string, err error) {
+	p.Now, p.Key = true, cmp.Or(p.Key, newPromptKey())
+	if err := x.Say(ctx, run, p); err != nil {
+		return "", err
+	}
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return "", err
+	}
+	l := x.runs.alive(r.Caller, r.ID)
+	if l == nil {
+		return dialogue.Queued, nil
+	}
+	if how, err = l.dialogue.Hurry(ctx, p); err != nil {
+		return "", fmt.Errorf("cannot interrupt %s: %w", run, err)
+	}
+	return how, nil
 }
 
-// unheard reports whether prompts wait for the run's agent.
-func (l *liveRun) unheard() bool {
-	l.Lock()
-	defer l.Unlock()
-	return l.unheardLocked()
+// CanSteer reports whether the agent at work takes words into its turn.
+func (x *Executor) CanSteer(r record.Run) bool {
+	l := x.runs.alive(r.Caller, r.ID)
+	return l != nil && l.dialogue.CanSteer()
 }
 
-func (l *liveRun) unheardLocked() bool { return len(l.Initial.Queue(l.EventsLocked()).Waiting()) > 0 }
-
-// lastTurn ends the conversation if there is no further prompt. From then on Say refuses.
-func (l *liveRun) lastTurn() bool {
-	l.Lock()
-	defer l.Unlock()
-	l.noPrompts = !l.unheardLocked()
-	return l.noPrompts
+// InTurn reports whether a turn of a run's agent works, so that StopTurn can end it.
+func (x *Executor) InTurn(r record.Run) bool {
+	l := x.runs.alive(r.Caller, r.ID)
+	return l != nil && l.dialogue.InTurn()
 }
 
-// refusePrompts ends the conversation, also if there are further prompts.
-func (l *liveRun) refusePrompts() {
-	l.Lock()
-	l.noPrompts = true
-	l.Unlock()
+// StopTurn ends the turn of a run's agent that works, see [dialogue.Dialogue.StopTurn].
+func (x *Executor) StopTurn(ctx context.Context, run string, by gitd.Person) (back []record.Prompt, err error) {
+	d, err := x.dialogueOf(ctx, run)
+	if err == nil {
+		back, err = d.StopTurn(by)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot stop the turn of %s: %w", run, err)
+	}
+	return back, nil
 }
 
 // saidTo returns all prompts of a run's agent, as one call.
 func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall, error) {
-	a, err := x.agent(r.Agent.Name)
+	a, err := x.dialogues.Agent(r.Agent.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +193,7 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 		events = append(events, e)
 	}
 	prompts := r.Prompts(events)
-	call := &record.AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session,
+	call := &record.AgentCall{Name: a.Name, Prompt: dialogue.Join(prompts), Title: r.Agent.Title, Session: r.Agent.Session,
 		Plan: r.Agent.Plan, Checks: r.Agent.Checks}
 	if len(call.Prompt) > a.MaxPrompt() {
 		// Each was short enough, but all of them are not. They become a file.
@@ -208,11 +210,12 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 	return call, nil
 }
 
-// joinPrompts returns the text of several prompts for one turn.
-func joinPrompts(prompts []record.Prompt) string {
-	texts := make([]string, len(prompts))
-	for i, p := range prompts {
-		texts[i] = strings.TrimSpace(p.Text)
+// Sessions returns the sessions of a caller with agents, the most recently used first. They follow from its runs, so they are there
+// as long as those are.
+func (x *Executor) Sessions(ctx context.Context, caller string) ([]record.Session, error) {
+	c, err := x.Caller(ctx, caller)
+	if err != nil {
+		return nil, err
 	}
-	return strings.Join(texts, "\n\n")
+	return record.Sessions(x.OfCaller(c.Caller)), nil
 }

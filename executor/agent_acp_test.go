@@ -154,10 +154,10 @@ func TestACPLabels(t *testing.T) {
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	if s := list[0]; s.Label != "a" || s.ID != a.Session || s.Runs != 2 || s.State != executor.SessionStopped || s.Last != again.Name() {
+	if s := list[0]; s.Label != "a" || s.ID != a.Session || s.Runs != 2 || s.State != record.SessionStopped || s.Last != again.Name() {
 		t.Errorf("%+v", s)
 	}
-	if s := list[1]; s.Label != "b" || s.ID != b.Session || s.State != executor.SessionError || !strings.Contains(s.Error, "on purpose") {
+	if s := list[1]; s.Label != "b" || s.ID != b.Session || s.State != record.SessionError || !strings.Contains(s.Error, "on purpose") {
 		t.Errorf("%+v", s)
 	}
 }

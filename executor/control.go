@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
@@ -234,10 +235,10 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 	}
 	l := x.runs.alive(r.Caller, r.ID)
 	if l != nil {
-		switch err := l.decide(d); {
+		switch err := l.dialogue.Decide(d); {
 		case err == nil:
 			return x.Run(ctx, r.Name())
-		case !errors.Is(err, errNotAsked):
+		case !errors.Is(err, dialogue.ErrNotAsked):
 			return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), err)
 		}
 	}
@@ -253,7 +254,7 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 			record.ErrConflict, r.Parent)
 	case d.Option != "":
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w option %q: the question has none", r.Name(),
-			record.ErrInvalid, text.Clip(d.Option, maxOptionBytes))
+			record.ErrInvalid, text.Clip(d.Option, dialogue.MaxOptionBytes))
 	case !waits:
 		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), record.ErrConflict)
 	case x.unsealed(r):
@@ -281,7 +282,7 @@ func (x *Executor) answeredBefore(ctx context.Context, r record.Run, step string
 		}
 		events = append(events, e)
 	}
-	return answered(events, step)
+	return dialogue.Answered(events, step)
 }
 
 // baseOf returns a run's base. A run that was only claimed may name none, and the caller's target would keep that for all later

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/archive"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/recall"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -123,20 +124,20 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		return nil, l.single(ctx, info, l.Command(c, timeout))
 	case record.KindTask:
 		info := step.Info{ID: l.Initial.Task.Name, Kind: string(workflow.KindTask), Task: l.Initial.Task.Name}
-		do, err := l.task(l.Initial.Task.Name, record.Marshal(l.Initial.Task.Params), l.Timeout(), &info)
+		do, err := l.Task(l.Initial.Task.Name, record.Marshal(l.Initial.Task.Params), l.Timeout(), &info)
 		if err != nil {
 			return nil, err
 		}
 		return nil, l.single(ctx, info, do)
 	case record.KindAgent:
-		return l.converse(ctx)
+		return l.dialogue.Lead(ctx)
 	}
 	return nil, step.Fail(record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.Initial.Kind))
 }
 
 // single runs the only step of a run.
 func (l *liveRun) single(ctx context.Context, info step.Info, do func(context.Context, *step.Work) (step.Outcome, error)) error {
-	res, err := l.once(ctx, info, do)
+	res, err := l.Once(ctx, info, do)
 	if err != nil {
 		return err
 	}
@@ -153,9 +154,9 @@ func (l *liveRun) single(ctx context.Context, info step.Info, do func(context.Co
 	return nil
 }
 
-// once runs a step, or finds its result in the journal. Unlike a workflow's step, a step that was lost half way does
+// Once runs a step, or finds its result in the journal. Unlike a workflow's step, a step that was lost half way does
 // not begin again, because its request does not allow that it happens twice.
-func (l *liveRun) once(ctx context.Context, info step.Info, do func(context.Context, *step.Work) (step.Outcome, error)) (workflow.StepResult, error) {
+func (l *liveRun) Once(ctx context.Context, info step.Info, do dialogue.Do) (workflow.StepResult, error) {
 	b := l.Beginning(info.ID)
 	var res workflow.StepResult
 	var err error
@@ -196,6 +197,19 @@ func (l *liveRun) once(ctx context.Context, info step.Info, do func(context.Cont
 		err = step.Fail(record.ReasonContainerLost, text)
 	}
 	return res, err
+}
+
+// repeatable reports whether a turn that is gone with its container may begin again from the branch. The run's record
+// has its prompt, the session is as it was before the turn, and nothing outside the container has seen the turn's
+// work. An agent of agent.ProtocolText does not report its actions, so its turns are not repeatable.
+func (l *liveRun) repeatable(s step.Info) bool {
+	return l.Beginning(s.ID).Starts < step.Losses && (step.BrowserTasks[s.Task] || l.Speaks(s) && !l.Outside(s.ID))
+}
+
+// notBegun reports whether a step that ended with err can begin again because its command has not begun, as far as anybody knows,
+// and its input is still there.
+func (l *liveRun) notBegun(s step.Info, err error) bool {
+	return errors.Is(err, step.ErrUnheard) && l.stdin == nil && l.Beginning(s.ID).Starts < step.Losses && !l.Outside(s.ID)
 }
 
 // settle writes down how a run ended, or that it waits, and releases it.

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/archive"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/deps"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/images"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/lfs"
@@ -144,6 +145,7 @@ type Executor struct {
 	runs      registry
 	book      quota.Book
 	shells    *shell.Shells
+	dialogues *dialogue.Dialogues
 	outcomes  outcomes
 	searching searching
 	applied   atomic.Pointer[Options] // nil until the first Apply
@@ -231,6 +233,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.viewer = x.newViewer()
 	x.archive = x.newArchive()
 	x.shells = &shell.Shells{Context: x.ctx, Fleet: x.Fleet, Quiet: x.tuning.quiet, Secrets: x.Secrets, Log: x.Log, Now: x.Now}
+	x.dialogues = x.newDialogues()
 	x.steps = x.newRunner()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)

@@ -12,9 +12,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// maxForks is how many times a fork may be forked.
-const maxForks = 10
-
 // setFork sets the commit at which a fork begins. It is called before the caller is planned.
 func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 	of, err := p.x.Caller(ctx, f.Of)
@@ -65,9 +62,9 @@ func (p *plan) setFork(ctx context.Context, f record.Fork) error {
 			depth = r.Fork.Depth + 1
 		}
 	}
-	if depth > maxForks {
+	if depth > record.MaxForks {
 		return fmt.Errorf("cannot fork %s: %w: it is a fork of a fork, %d deep already", of.Caller,
-			record.ErrConflict, maxForks)
+			record.ErrConflict, record.MaxForks)
 	}
 	if p.state, err = stateAt(ctx, repo, of.Caller, at, began, at == tip); err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)

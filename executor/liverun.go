@@ -7,13 +7,14 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/archive"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/shell"
 	"github.com/ramus-dev/ramus/executor/step"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// liveRun is a run with its work. One goroutine owns it (see Executor.drive). Fields that others use are below the lock.
+// liveRun is a run with its work. One goroutine owns it (see Executor.drive).
 type liveRun struct {
 	*step.Run
 	x      *Executor
@@ -23,17 +24,12 @@ type liveRun struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run's goroutine has ended
 
-	terminal *shell.Shell  // of KindTerminal, or nil
-	ending   *Ending       // of a request that is answered without work
-	held     func()        // gives back the turn that it had before the restart of the server; nil for none
-	stdin    io.Reader     // of the first command, when there is somebody to give it
-	asking   chan struct{} // holds one token, because the run asks one question at a time
-	parent   *liveRun      // of a sub-workflow; people answer the questions of both there
-
-	// Run.Lock guards all below.
-	noPrompts bool   // its agent has had its last turn
-	asked     *asked // the agent's question that waits for a person
-	talk      *talk  // the agent's turn at work; nil between turns
+	dialogue *dialogue.Dialogue
+	terminal *shell.Shell // of KindTerminal, or nil
+	ending   *Ending      // of a request that is answered without work
+	held     func()       // gives back the turn that it had before the restart of the server; nil for none
+	stdin    io.Reader    // of the first command, when there is somebody to give it
+	parent   *liveRun     // of a sub-workflow; people answer the questions of both there
 }
 
 // runFiles are the texts that a run was started with. They are kept in its ref.
@@ -49,8 +45,9 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *step.
 		return nil, err
 	}
 	l := &liveRun{Run: &step.Run{Run: run, Runner: x.steps, Target: t}, x: x, files: files,
-		entry: x.archive.Entry(run, t.Repo, ref), done: make(chan struct{}), asking: make(chan struct{}, 1)}
+		entry: x.archive.Entry(run, t.Repo, ref), done: make(chan struct{})}
 	l.Owner = l
+	l.dialogue = x.dialogues.New(l.Run, l)
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	l.Checks = l.NewChecks()
 	if r.Kind == record.KindTerminal {
@@ -82,6 +79,6 @@ func (l *liveRun) Approve(ctx context.Context, q step.Question) (record.Decision
 		fmt.Fprintf(w, "ramus: %s\nramus: this waits for a person; answer with `ramus approve %s`\n",
 			root.x.Secrets.String(q.Words), root.Initial.Name())
 	}
-	return root.askPerson(ctx, record.Gate{Step: q.Step, Message: q.Words, Command: q.Command, Allowed: q.Who}, acp.Question{},
+	return root.dialogue.Ask(ctx, record.Gate{Step: q.Step, Message: q.Words, Command: q.Command, Allowed: q.Who}, acp.Question{},
 		q.Keeps)
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/ramus-dev/ramus/executor/addition"
 	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/attachment"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/library"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
@@ -167,7 +169,7 @@ func (p *plan) setStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.run.Required = required(s)
+	p.run.Required = dialogue.Required(s)
 	base, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Base)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return fmt.Errorf("cannot begin from %s of %s: there is no such branch (%w); push a commit to it first, or name another base with --base",
@@ -301,7 +303,7 @@ func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
 		}
 		call.Name, call.Plan = cmp.Or(call.Name, s.Agent), call.Plan || s.Plan
 	}
-	a, err := p.x.agent(call.Name)
+	a, err := p.x.dialogues.Agent(call.Name)
 	if err != nil {
 		return err
 	}
@@ -328,7 +330,7 @@ func (p *plan) setAgent(ctx context.Context, call record.AgentCall) error {
 	p.given = attachment.Named(call.Files)
 	call.Files = attachment.WithoutContent(p.given)
 	p.run.Kind, p.run.Agent, p.run.Command = record.KindAgent, &call,
-		a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
+		a.Name+": "+cmp.Or(text.FirstLine(call.Title), text.FirstLine(call.Prompt))
 	return nil
 }
 

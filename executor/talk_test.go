@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -86,7 +87,7 @@ func TestACPInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	how, err := w.x.Steer(t.Context(), r.Name(), record.Prompt{Key: "now", Text: "say heard", By: bo})
-	if err != nil || how != executor.Interrupted {
+	if err != nil || how != dialogue.Interrupted {
 		t.Fatalf("%s, %v", how, err)
 	}
 	r = w.ended(r.Name())
@@ -108,7 +109,7 @@ func TestACPInterrupt(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	if again, err := w.x.Steer(t.Context(), r.Name(),
-		record.Prompt{Key: "now", Text: "say heard", By: bo}); err != nil || again != executor.Queued {
+		record.Prompt{Key: "now", Text: "say heard", By: bo}); err != nil || again != dialogue.Queued {
 		t.Errorf("the request came twice: %s, %v", again, err)
 	}
 }
@@ -120,7 +121,7 @@ func TestACPSteer(t *testing.T) {
 	w.until(r.Name(), printed("begun"))
 	how, err := w.x.Steer(t.Context(), r.Name(),
 		record.Prompt{Key: "now", Text: "say steered\nwrite steered.txt yes", By: bo})
-	if err != nil || how != executor.Steered {
+	if err != nil || how != dialogue.Steered {
 		t.Fatalf("%s, %v", how, err)
 	}
 	w.release(r, "go")

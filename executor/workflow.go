@@ -271,7 +271,7 @@ func (l *liveRun) doStep(s workflow.Step, info *step.Info) (func(context.Context
 		info.Asks = &c
 		return l.Command(c, timeout), nil
 	}
-	do, err := l.task(s.Task, s.Params, timeout, info)
+	do, err := l.Task(s.Task, s.Params, timeout, info)
 	if s.Pure != nil && !*s.Pure || s.Pure == nil && s.Task == buildTask {
 		info.Recall = nil // later steps may need the files that a build makes and git ignores
 	}
@@ -281,13 +281,13 @@ func (l *liveRun) doStep(s workflow.Step, info *step.Info) (func(context.Context
 // buildTask is the task whose effect is more than its result.
 const buildTask = "lib_run_build"
 
-// task returns the work of a step that is a library task.
-func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *step.Info) (func(context.Context, *step.Work) (step.Outcome, error), error) {
+// Task returns the work of a step that is a library task.
+func (l *liveRun) Task(name string, params json.RawMessage, timeout time.Duration, info *step.Info) (func(context.Context, *step.Work) (step.Outcome, error), error) {
 	task, ok := library.Lookup(name)
 	if !ok {
 		return nil, step.Fail(record.ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name))
 	}
-	info.Command = taskLine(name, params)
+	info.Command = step.TaskLine(name, params)
 	if isRecalled(name) {
 		info.Recall = &recall.Subject{Task: name, Params: params}
 	}

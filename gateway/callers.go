@@ -53,7 +53,7 @@ func (api *callersAPI) Routes() []route.Route {
 			Response: executor.Removed{}, Handle: api.removeCaller},
 		{Method: "GET", Pattern: "/api/callers/{caller}/sessions", Access: route.AccessRead,
 			Summary:  "A caller's sessions with agents, by agent and label, the most recently used first",
-			Response: []executor.Session{}, Handle: api.sessions},
+			Response: []record.Session{}, Handle: api.sessions},
 		api.importConfigRoute(),
 	}
 }

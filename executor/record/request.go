@@ -262,6 +262,9 @@ type Prompt struct {
 	From string `json:"from,omitempty"`
 }
 
+// MaxForks is how many times a fork may be forked.
+const MaxForks = 10
+
 // Fork is the beginning of a new caller at a commit of another caller's branch, with the memory that the other's agents had
 // then.
 type Fork struct {

@@ -868,3 +868,11 @@ func LostHost(h *containers.Host) bool {
 func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
+
+// TaskLine returns a call of a task of the library as people read it.
+func TaskLine(name string, params json.RawMessage) string {
+	if len(params) > 0 && string(params) != "{}" && string(params) != "null" {
+		return name + " " + string(params)
+	}
+	return name
+}

@@ -603,8 +603,8 @@ func (c *Client) RemoveCaller(ctx context.Context, name string) (done executor.R
 }
 
 // Sessions returns a caller's sessions with agents, the most recently used first.
-func (c *Client) Sessions(ctx context.Context, caller string) ([]executor.Session, error) {
-	return get[[]executor.Session](ctx, c, "/api/callers/"+segment(caller)+"/sessions")
+func (c *Client) Sessions(ctx context.Context, caller string) ([]record.Session, error) {
+	return get[[]record.Session](ctx, c, "/api/callers/"+segment(caller)+"/sessions")
 }
 
 // Processes returns a caller's background processes.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/dialogue"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -24,7 +24,7 @@ type Executor interface {
 	Journals
 	AgentNames() []string
 	Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error]
-	Sessions(ctx context.Context, caller string) ([]executor.Session, error)
+	Sessions(ctx context.Context, caller string) ([]record.Session, error)
 	Submit(ctx context.Context, r record.Request) (record.Run, error)
 	Say(ctx context.Context, run string, p record.Prompt) error
 	Steer(ctx context.Context, run string, p record.Prompt) (how string, err error)
@@ -57,7 +57,7 @@ type Session struct {
 	// Name replaces the label for people. It is empty if nobody set it, or if it is the label of another session by
 	// now.
 	Name string `json:"name,omitempty"`
-	executor.Session
+	record.Session
 	// Run is the run at work, CALLER/RUN, or empty.
 	Run     string `json:"run,omitempty"`
 	InTurn  bool   `json:"in_turn,omitempty"`
@@ -94,7 +94,7 @@ func (k *Talk) Sessions(ctx context.Context, caller record.Caller) ([]Session, e
 	for _, s := range list {
 		one := Session{ID: SessionID(s.Agent, s.Label), Workspace: caller.Slug(), Session: s}
 		one.Name = k.name(caller, s, list)
-		if s.State == executor.SessionRunning {
+		if s.State == record.SessionRunning {
 			r, err := k.Executor.Run(ctx, s.Last)
 			if err != nil {
 				return nil, err
@@ -123,7 +123,7 @@ func (k *Talk) Session(ctx context.Context, caller record.Caller, id string) (Se
 }
 
 // name returns the name of a session, or "" if it has none that counts. list has all sessions of its caller.
-func (k *Talk) name(caller record.Caller, s executor.Session, list []executor.Session) string {
+func (k *Talk) name(caller record.Caller, s record.Session, list []record.Session) string {
 	if k.Names == nil {
 		return ""
 	}
@@ -136,9 +136,9 @@ func (k *Talk) name(caller record.Caller, s executor.Session, list []executor.Se
 
 // isLabel reports whether a name of a session is the label of another one in list. The label of a session without one
 // is its agent.
-func isLabel(name string, of executor.Session, list []executor.Session) bool {
+func isLabel(name string, of record.Session, list []record.Session) bool {
 	name = text.Visible(name)
-	return name != "" && slices.ContainsFunc(list, func(s executor.Session) bool {
+	return name != "" && slices.ContainsFunc(list, func(s record.Session) bool {
 		return (s.Agent != of.Agent || s.Label != of.Label) &&
 			strings.EqualFold(name, text.Visible(cmp.Or(s.Label, s.Agent)))
 	})
@@ -211,7 +211,7 @@ func (k *Talk) Say(ctx context.Context, who route.Who, s Saying) (Said, error) {
 		if s.New {
 			break
 		}
-		how, err := executor.Queued, error(nil)
+		how, err := dialogue.Queued, error(nil)
 		if s.Prompt.Now {
 			how, err = k.Executor.Steer(ctx, r.Name(), s.Prompt)
 		} else {

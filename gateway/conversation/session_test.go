@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -15,10 +14,10 @@ import (
 // listed is an executor that has sessions.
 type listed struct {
 	Executor // for the methods that no test calls
-	list     []executor.Session
+	list     []record.Session
 }
 
-func (l listed) Sessions(context.Context, string) ([]executor.Session, error) { return l.list, nil }
+func (l listed) Sessions(context.Context, string) ([]record.Session, error) { return l.list, nil }
 
 // kept keeps names in memory.
 type kept map[string]string
@@ -46,7 +45,7 @@ func TestRename(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	x := &listed{list: []executor.Session{{Caller: caller, Agent: "coder", Began: began},
+	x := &listed{list: []record.Session{{Caller: caller, Agent: "coder", Began: began},
 		{Caller: caller, Agent: "coder", Label: "docs", Began: began.Add(time.Minute)}}}
 	names, named := kept{}, 0
 	k := &Talk{Executor: x, Names: names, Named: func(c record.Caller) {
@@ -70,7 +69,7 @@ func TestRename(t *testing.T) {
 		t.Errorf("%q, %d changes: %v", s.Name, named, err)
 	}
 	// A session that begins later has the label.
-	x.list = append(x.list, executor.Session{Caller: caller, Agent: "reviewer", Label: "manual", Began: began})
+	x.list = append(x.list, record.Session{Caller: caller, Agent: "reviewer", Label: "manual", Began: began})
 	all, err := k.Sessions(t.Context(), caller)
 	if err != nil || len(all) != 3 || all[1].Name != "" {
 		t.Errorf("%+v %v", all, err)

@@ -43,8 +43,8 @@ func (d desk) AgentNames() []string { return []string{"standin"} }
 func (d desk) Watch(ctx context.Context, _ string) iter.Seq2[record.Event, error] {
 	return func(func(record.Event, error) bool) { <-ctx.Done() }
 }
-func (d desk) Sessions(context.Context, string) ([]executor.Session, error) {
-	return []executor.Session{{Caller: d.run.Caller, Agent: "standin", State: executor.SessionStopped, Runs: 1,
+func (d desk) Sessions(context.Context, string) ([]record.Session, error) {
+	return []record.Session{{Caller: d.run.Caller, Agent: "standin", State: record.SessionStopped, Runs: 1,
 		Last: d.run.Name()}}, nil
 }
 func (d desk) Say(context.Context, string, record.Prompt) error { return nil }

@@ -78,6 +78,12 @@ func OneLine(s string, limit int) string {
 	return Clip(joined(valid(Head(s, 64*max(limit, 1)))), limit)
 }
 
+// FirstLine returns the first line of s that is not empty, without the white space around it.
+func FirstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return strings.TrimSpace(line)
+}
+
 func joined(s string) string {
 	words := strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
 	return strings.Join(words, " ")

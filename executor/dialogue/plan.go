@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"context"
@@ -30,22 +30,22 @@ steps, and how you will check it. A person reads the plan and decides whether yo
 // container may not push, and is removed before the person is asked. failed is the reason if there is no plan that a
 // person approved. The next turn gets the plan and the person's remarks.
 func (c *conversation) plan(ctx context.Context) (failed, err error) {
-	l := c.l
-	begun := l.Beginning("turn-1").Last != nil
+	run := c.run
+	begun := run.Beginning("turn-1").Last != nil
 	if !begun {
-		if len(l.x.shells.Open(l.Initial.Caller)) > 0 {
+		if len(c.d.all.Shells.Open(run.Initial.Caller)) > 0 {
 			return step.Fail(record.ReasonBadInput,
 				"a terminal of the caller is open, so the changes of a plan could not be thrown away; close it first"), nil
 		}
-		l.Target.SetReadOnly(true)
-		defer l.Target.SetReadOnly(false)
+		run.Target.SetReadOnly(true)
+		defer run.Target.SetReadOnly(false)
 	}
 	t := &turn{conversation: c, id: planStep, first: true, planning: true}
 	info := step.Info{ID: planStep, Kind: string(record.KindAgent), Discard: true, Hear: t.hear}
 	if failed, err = c.take(ctx, t, info); failed != nil || err != nil {
 		return failed, err
 	}
-	res, err := l.Beginning(planStep).Result()
+	res, err := run.Beginning(planStep).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -55,16 +55,16 @@ func (c *conversation) plan(ctx context.Context) (failed, err error) {
 	}
 	if !begun {
 		c.endProcess()
-		if err := l.x.Fleet.Remove(context.WithoutCancel(ctx), l.Initial.Caller.String()); err != nil {
+		if err := c.d.all.Fleet.Remove(context.WithoutCancel(ctx), run.Initial.Caller.String()); err != nil {
 			return nil, err
 		}
-		l.Target.Forget()
+		run.Target.Forget()
 	}
 	shown := words
 	if len(shown) > maxPlanShown {
 		shown = text.Clip(shown, maxPlanShown) + "\n(This is the beginning of the plan. The output of the step plan has all of it.)"
 	}
-	d, err := l.askPerson(ctx, record.Gate{Step: planStep, Message: "May the agent begin? It plans:\n" + shown}, acp.Question{}, true)
+	d, err := c.d.Ask(ctx, record.Gate{Step: planStep, Message: "May the agent begin? It plans:\n" + shown}, acp.Question{}, true)
 	switch {
 	case err != nil:
 		return nil, err

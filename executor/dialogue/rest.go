@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func (t *turn) overMeanwhile(w *step.Work) (stop string, over bool, err error) {
 	}
 	if stop, over = t.stopped(w); !over {
 		stop, over = t.hearRest(w)
-		interrupted := t.l.interrupted(w.Info.ID)
+		interrupted := t.d.interrupted(w.Info.ID)
 		if stop == "cancelled" && !interrupted {
 			stop, over = "", false // some agents say so when they are ended
 		}
@@ -29,9 +29,9 @@ func (t *turn) overMeanwhile(w *step.Work) (stop string, over bool, err error) {
 		}
 	}
 	if over {
-		t.l.Note(w.Info.ID, "the server was restarted; the agent had ended its turn meanwhile")
+		t.run.Note(w.Info.ID, "the server was restarted; the agent had ended its turn meanwhile")
 	} else {
-		t.l.Note(w.Info.ID, "the server was restarted; the agent was ended, and another goes on with its session")
+		t.run.Note(w.Info.ID, "the server was restarted; the agent was ended, and another goes on with its session")
 	}
 	return stop, over, nil
 }
@@ -39,25 +39,25 @@ func (t *turn) overMeanwhile(w *step.Work) (stop string, over bool, err error) {
 // hearRest records the part of the turn that an earlier server did not record, from the output of the agent's last process, which has
 // ended. over reports whether the agent ended its turn. An error is noted, and the turn goes on without that part.
 func (t *turn) hearRest(w *step.Work) (stop string, over bool) {
-	l := t.l
-	rest, ok := agent.LastRest(l.Journalled(), w.Info.ID)
-	if !ok || !strings.HasPrefix(rest.Process, l.ProcessPrefix()) {
+	run := t.run
+	rest, ok := agent.LastRest(run.Journalled(), w.Info.ID)
+	if !ok || !strings.HasPrefix(rest.Process, run.ProcessPrefix()) {
 		return "", false
 	}
 	err := w.Out.Stdout.Again(rest.Words, func() (err error) {
-		stop, err = rest.Hear(l.x.ctx, w.Host, agentTurn{w, t.l}, t.a.Output)
+		stop, err = rest.Hear(t.d.all.Context, w.Host, agentTurn{w, t.d}, t.a.Output)
 		return err
 	})
 	switch {
 	case err == nil:
 		return stop, stop != ""
-	case l.x.ctx.Err() == nil: // otherwise the next server reads them
-		l.Note(w.Info.ID, "the words of the agent while the server was away are lost: "+l.x.Secrets.String(err.Error()))
+	case t.d.all.Context.Err() == nil: // otherwise the next server reads them
+		run.Note(w.Info.ID, "the words of the agent while the server was away are lost: "+t.d.all.Secrets.String(err.Error()))
 	}
 	return "", false
 }
 
 // noteStop journals the reason for which the agent ended the turn.
 func (t *turn) noteStop(w *step.Work, stop string) error {
-	return t.l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.Info.ID, Message: stop}, true)
+	return t.run.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.Info.ID, Message: stop}, true)
 }

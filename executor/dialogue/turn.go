@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"context"
@@ -26,7 +26,9 @@ import (
 // conversation is the run of an agent. It has turns as long as there are prompts, and then the checks. Only the run's
 // goroutine uses it.
 type conversation struct {
-	l      *liveRun
+	d      *Dialogue
+	run    *step.Run       // of d
+	ctx    context.Context // of the run
 	a      agent.Agent
 	turns  int
 	checks map[string]string // last result of each: passed, failed, skipped
@@ -39,28 +41,29 @@ type conversation struct {
 	browser *browse.Interactive
 }
 
-// converse takes an agent's run to its end, from where its journal is.
-func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
-	defer l.refusePrompts()
-	if l.Initial.Agent == nil {
+// Lead takes an agent's run to its end, from where its journal is. The goroutine of the run calls it once. The result is the
+// output of the run.
+func (d *Dialogue) Lead(ctx context.Context) (map[string]any, error) {
+	defer d.refusePrompts()
+	if d.run.Initial.Agent == nil {
 		return nil, step.Fail(record.ReasonInternal, "an agent's run that names no agent")
 	}
-	a, err := l.x.agent(l.Initial.Agent.Name)
+	a, err := d.all.Agent(d.run.Initial.Agent.Name)
 	if err != nil {
 		return nil, step.Fail(record.ReasonBadInput, err.Error())
 	}
 	if a.Timeout <= 0 {
-		a.Timeout = l.Timeout()
+		a.Timeout = d.run.Timeout()
 	}
-	c := &conversation{l: l, a: a, checks: map[string]string{}, checkups: checkups(l.Target.Settings(), a.Checks)}
-	c.checkups = addCheckups(c.checkups, l.Initial.Agent.Checks)
-	err = c.run(ctx)
+	c := &conversation{d: d, run: d.run, ctx: ctx, a: a, checks: map[string]string{}, checkups: checkups(d.run.Target.Settings(), a.Checks)}
+	c.checkups = addCheckups(c.checkups, d.run.Initial.Agent.Checks)
+	err = c.lead(ctx)
 	c.endProcess()
 	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err
 }
 
-func (c *conversation) run(ctx context.Context) error {
-	if c.l.Initial.Agent.Plan {
+func (c *conversation) lead(ctx context.Context) error {
+	if c.run.Initial.Agent.Plan {
 		failed, err := c.plan(ctx)
 		switch {
 		case err != nil:
@@ -83,7 +86,7 @@ func (c *conversation) run(ctx context.Context) error {
 		default:
 			c.turns = n
 			// Checks that had begun when the server stopped come first.
-			if !c.checking(n) && c.l.unheard() {
+			if !c.checking(n) && c.d.unheard() {
 				continue
 			}
 		}
@@ -93,7 +96,7 @@ func (c *conversation) run(ctx context.Context) error {
 			return failed // the first cause; the journal has the checks that could not run
 		case err != nil:
 			return err
-		case !c.l.lastTurn():
+		case !c.d.isLastTurn():
 			continue
 		case len(bad) > 0:
 			return step.Fail(record.ReasonCommandFailed,
@@ -105,12 +108,12 @@ func (c *conversation) run(ctx context.Context) error {
 
 // giveUp ends the conversation, and journals how many prompts the agent has not got.
 func (c *conversation) giveUp() error {
-	c.l.refusePrompts()
-	left := len(c.l.Initial.Queue(c.l.Journalled()).Waiting())
+	c.d.refusePrompts()
+	left := len(c.run.Initial.Queue(c.run.Journalled()).Waiting())
 	if left == 0 {
 		return nil
 	}
-	return c.l.Emit(record.Event{Type: record.EventNote,
+	return c.run.Emit(record.Event{Type: record.EventNote,
 		Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
@@ -126,10 +129,10 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 
 // take runs the agent for a turn. failed is the reason if it did not succeed.
 func (c *conversation) take(ctx context.Context, t *turn, info step.Info) (failed, err error) {
-	l, id := c.l, t.id
-	l.Lock()
+	run, id := c.run, t.id
+	run.Lock()
 	err = t.hear(&info)
-	l.Unlock()
+	run.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +140,7 @@ func (c *conversation) take(ctx context.Context, t *turn, info step.Info) (faile
 	if c.a.Protocol == agent.ProtocolACP {
 		do = t.speak
 	}
-	res, err := l.once(ctx, info, do)
+	res, err := c.d.steps.Once(ctx, info, do)
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +153,13 @@ func (c *conversation) take(ctx context.Context, t *turn, info step.Info) (faile
 	text := res.Error
 	if text == "" {
 		code := 0
-		if done := l.Beginning(id).Done; done != nil && done.Exit != nil {
+		if done := run.Beginning(id).Done; done != nil && done.Exit != nil {
 			code = *done.Exit
 		}
 		text = fmt.Sprintf("the agent ended with %d", code)
 	}
-	reason := l.ReasonOfStep(id, record.ReasonCommandFailed)
-	if u := l.Snapshot().Usage; reason == record.ReasonCommandFailed && u != nil && u.Exhausted {
+	reason := run.ReasonOfStep(id, record.ReasonCommandFailed)
+	if u := run.Snapshot().Usage; reason == record.ReasonCommandFailed && u != nil && u.Exhausted {
 		reason, text = record.ReasonBudget, text+": the run's budget for models is used up"
 	}
 	return step.Fail(reason, text), nil
@@ -164,25 +167,25 @@ func (c *conversation) take(ctx context.Context, t *turn, info step.Info) (faile
 
 // heardBefore returns how many prompts the agent had got before a turn.
 func (c *conversation) heardBefore(id string) int {
-	events := c.l.Journalled()
+	events := c.run.Journalled()
 	began := slices.IndexFunc(events, func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == id })
 	if began >= 0 {
 		events = events[:began]
 	}
-	return c.l.Initial.Queue(events).Heard
+	return c.run.Initial.Queue(events).Heard
 }
 
 // hear takes the prompts that wait into the turn, or finds those of a turn that began before. It is called when the turn begins, with
-// liveRun.mu held, so that prompts can change until then.
+// the lock of the run held, so that prompts can change until then.
 func (t *turn) hear(s *step.Info) error {
-	q := t.l.Initial.Queue(t.l.EventsLocked())
+	q := t.run.Initial.Queue(t.run.EventsLocked())
 	if t.planning { // the next turn hears the same prompts
 		t.all, t.now = q.Prompts[:t.fit(q)], q.Prompts[:t.fit(q)]
 		s.Command = t.a.Name + ": plan " + t.about()
 		return nil
 	}
 	upto := q.Heard
-	if !slices.ContainsFunc(t.l.EventsLocked(), func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == t.id }) {
+	if !slices.ContainsFunc(t.run.EventsLocked(), func(e record.Event) bool { return e.Type == record.EventStepStarted && e.Step == t.id }) {
 		upto = t.fit(q)
 	}
 	if upto <= t.from {
@@ -224,15 +227,15 @@ type turn struct {
 
 // about returns the subject of the turn, which is its prompts or its given title.
 func (t *turn) about() string {
-	if title := firstLine(t.l.Initial.Agent.Title); t.first && len(t.now) == 1 && title != "" {
+	if title := text.FirstLine(t.run.Initial.Agent.Title); t.first && len(t.now) == 1 && title != "" {
 		return title
 	}
-	return joinPrompts(t.now)
+	return Join(t.now)
 }
 
 // text returns the prompt of the turn. The first turn after a conflict begins with a note about it.
 func (t *turn) text() string {
-	return t.withNote(joinPrompts(t.now))
+	return t.withNote(Join(t.now))
 }
 
 func (t *turn) withNote(text string) string {
@@ -242,17 +245,17 @@ func (t *turn) withNote(text string) string {
 	case t.first && t.planned != "":
 		text += "\n\n" + t.planned
 	}
-	if note := t.l.conflictBefore(); t.first && note != "" {
+	if note := t.d.conflictBefore(); t.first && note != "" {
 		return note + "\n\n" + text
 	}
 	return text
 }
 
 // conflictBefore returns a note for the agent if the caller's run before this one ended in a conflict.
-func (l *liveRun) conflictBefore() string {
-	for _, r := range slices.Backward(l.x.OfCaller(l.Initial.Caller)) {
+func (d *Dialogue) conflictBefore() string {
+	for _, r := range slices.Backward(d.all.History.OfCaller(d.run.Initial.Caller)) {
 		switch {
-		case r.ID == l.Initial.ID || !r.CreatedAt.Before(l.Initial.CreatedAt):
+		case r.ID == d.run.Initial.ID || !r.CreatedAt.Before(d.run.Initial.CreatedAt):
 			continue
 		case r.Reason == record.ReasonConflict:
 			return fmt.Sprintf("Note from ramus: %s. The work tree is at what was pushed. `git fetch origin` with the name of that ref brings your own version as FETCH_HEAD.", r.Error)
@@ -321,7 +324,7 @@ func (m *metered) Write(p []byte) (int, error) {
 
 // prepare gives the container the agent's files and memory, and returns the agent's command.
 func (t *turn) prepare(ctx context.Context, w *step.Work, browser bool) (*containers.Command, error) {
-	l := t.l
+	run := t.run
 	files, err := w.Host.Files(ctx)
 	if err != nil {
 		return nil, err
@@ -332,18 +335,18 @@ func (t *turn) prepare(ctx context.Context, w *step.Work, browser bool) (*contai
 		return nil, err
 	}
 	if t.first && !known && len(t.a.State) == 0 && len(t.a.Resume) > 0 {
-		if known, err = l.x.knows(ctx, l.Initial); err != nil {
+		if known, err = t.d.all.knows(ctx, run.Initial); err != nil {
 			return nil, err
 		}
 	}
-	names, err := l.x.attachments(l.Initial).Offer(ctx, files, t.all)
+	names, err := t.d.all.Attachments(run.Initial).Offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
 	text := t.text()
 	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
 	case len(added) > agent.MaxFiles:
-		text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.Initial)
+		text += "\n\nFiles that were given along are in " + attachment.FolderOf(run.Initial)
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
@@ -365,28 +368,6 @@ func (t *turn) prepare(ctx context.Context, w *step.Work, browser bool) (*contai
 	return c, nil
 }
 
-// knows reports whether the run's agent has ended a turn for its caller before.
-func (x *Executor) knows(ctx context.Context, r record.Run) (bool, error) {
-	runs, err := x.Runs(ctx, record.Filter{Repo: r.Repo, Caller: r.Caller.String(), Max: 50})
-	if err != nil {
-		return false, err
-	}
-	for _, before := range runs {
-		if before.Caller != r.Caller || before.ID == r.ID || before.Agent == nil || before.Agent.Name != r.Agent.Name {
-			continue
-		}
-		for e, err := range x.Events(ctx, before.Name(), 0, false) {
-			if err != nil {
-				return false, err
-			}
-			if e.Type == record.EventStepFinished && e.Kind == string(record.KindAgent) && e.OK != nil && *e.OK {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
 func checkStep(name string, n int) string {
 	if n == 1 {
 		return "check-" + name
@@ -397,7 +378,7 @@ func checkStep(name string, n int) string {
 // checking reports whether checks of turn n began before the server was restarted.
 func (c *conversation) checking(n int) bool {
 	for _, u := range c.checkups {
-		if c.l.Beginning(checkStep(u.name, n)).Last != nil {
+		if c.run.Beginning(checkStep(u.name, n)).Last != nil {
 			return true
 		}
 	}
@@ -409,30 +390,30 @@ const reasonSkipped = "skipped"
 
 // check runs all checks after turn n, and returns the names of those that failed.
 func (c *conversation) check(ctx context.Context, n int) (bad []string, err error) {
-	l := c.l
+	run := c.run
 	for _, u := range c.checkups {
 		name := u.name
 		info := step.Info{ID: checkStep(name, n), Kind: string(workflow.KindTask), Task: u.check}
-		do, err := u.work(l, &info)
+		do, err := u.work(c.d, &info)
 		if err != nil {
 			return nil, err
 		}
 		var res workflow.StepResult
-		if b := l.Beginning(info.ID); b.Done != nil {
+		if b := run.Beginning(info.ID); b.Done != nil {
 			res, err = b.Result()
 		} else {
-			res, err = l.OnHost(ctx, l.Target, info, do)
+			res, err = run.OnHost(ctx, run.Target, info, do)
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
 		if err != nil {
 			c.checks[name] = "not_run"
-			return nil, errors.Join(err, l.Emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: u.check,
+			return nil, errors.Join(err, run.Emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: u.check,
 				Reason: "not_run", Message: err.Error()}, true))
 		}
 		c.checks[name] = "passed"
-		switch done := l.Beginning(info.ID).Done; {
+		switch done := run.Beginning(info.ID).Done; {
 		case done != nil && done.Reason == reasonSkipped:
 			c.checks[name] = reasonSkipped
 			if err := c.tellSkipped(info.ID, u.check, done.Message); err != nil {
@@ -460,34 +441,34 @@ func skipping(do func(context.Context, *step.Work) (step.Outcome, error)) func(c
 
 // tellSkipped journals once that a check was skipped.
 func (c *conversation) tellSkipped(step, task, why string) error {
-	for _, e := range c.l.Journalled() {
+	for _, e := range c.run.Journalled() {
 		if e.Type == record.EventCheck && e.Step == step {
 			return nil
 		}
 	}
-	return c.l.Emit(record.Event{Type: record.EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
+	return c.run.Emit(record.Event{Type: record.EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
 }
 
 // memory returns the memory of the turn's agent.
 func (t *turn) memory(w *step.Work) *agent.Memory {
-	l := t.l
+	run := t.run
 	return &agent.Memory{
 		Agent:   t.a,
 		Repo:    w.Target.Repo,
 		Caller:  w.Target.Caller,
-		Dir:     filepath.Join(l.x.folder.Output(l.Initial), "state"),
-		Bot:     l.x.Bot,
-		Now:     l.x.Now,
-		Secrets: l.x.Secrets,
+		Dir:     filepath.Join(t.d.all.Folder.Output(run.Initial), "state"),
+		Bot:     t.d.all.Bot,
+		Now:     t.d.all.Now,
+		Secrets: t.d.all.Secrets,
 		Subject: fmt.Sprintf("Memory of %s after %s", t.a.Name, w.Info.ID),
-		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.Target.Caller, record.TrailerRun, l.Initial.ID,
+		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.Target.Caller, record.TrailerRun, run.Initial.ID,
 			record.TrailerStep, w.Info.ID),
 		Clean: w.CleanName,
 		Note: func(text string) error {
-			return l.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Message: text}, false)
+			return run.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Message: text}, false)
 		},
 		Removed: func(names []string) error {
-			return l.Removed(w.Info.ID, record.SecretInState, names, "the agent's memory")
+			return run.Removed(w.Info.ID, record.SecretInState, names, "the agent's memory")
 		},
 	}
 }
@@ -502,7 +483,7 @@ func (t *turn) remember(ctx context.Context, w *step.Work) {
 	defer cancel()
 	if err := t.memory(w).Keep(ctx, w.Host); err != nil && !step.LostHost(w.Host) {
 		message := fmt.Sprintf("the agent's memory could not be kept: %v", err)
-		_ = t.l.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Message: text.Clip(message, 4<<10)},
+		_ = t.run.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID, Message: text.Clip(message, 4<<10)},
 			false) // the step's end follows and meets the same error
 	}
 }

@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"context"
@@ -57,9 +57,9 @@ func addCheckups(list []checkup, tasks []string) []checkup {
 	return list
 }
 
-// required returns the checks without which a run of the repository is not verified. Tasks whose outcome has no meaning
+// Required returns the checks without which a run of the repository is not verified. Tasks whose outcome has no meaning
 // for the code are left out.
-func required(s settings.Settings) (list []record.RequiredCheck) {
+func Required(s settings.Settings) (list []record.RequiredCheck) {
 	for _, c := range checkups(s, nil) {
 		if record.CheckOf(c.check) != "" {
 			list = append(list, record.RequiredCheck{Task: c.check, Command: c.command()})
@@ -73,28 +73,20 @@ func (c checkup) command() string {
 	if c.run != "" {
 		return c.run
 	}
-	return taskLine(c.check, c.params)
-}
-
-// taskLine returns a call of a task as people read it.
-func taskLine(name string, params json.RawMessage) string {
-	if len(params) > 0 && string(params) != "{}" && string(params) != "null" {
-		return name + " " + string(params)
-	}
-	return name
+	return step.TaskLine(c.check, c.params)
 }
 
 // work returns the work of the check, and fills in its step.
-func (c checkup) work(l *liveRun, info *step.Info) (func(context.Context, *step.Work) (step.Outcome, error), error) {
+func (c checkup) work(d *Dialogue, info *step.Info) (Do, error) {
 	if c.run == "" {
-		do, err := l.task(c.check, c.params, l.Timeout(), info)
+		do, err := d.steps.Task(c.check, c.params, d.run.Timeout(), info)
 		if err != nil {
 			return nil, err
 		}
 		return skipping(do), nil
 	}
 	info.Kind, info.Command = string(workflow.KindShell), c.run
-	do := l.Command(record.Command{Shell: c.run}, l.Timeout())
+	do := d.run.Command(record.Command{Shell: c.run}, d.run.Timeout())
 	return func(ctx context.Context, w *step.Work) (step.Outcome, error) {
 		if err := w.Identify(ctx, c.name); err != nil {
 			return step.Outcome{}, err

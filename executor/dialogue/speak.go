@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"cmp"
@@ -48,14 +48,14 @@ var acpReason = map[string]string{
 // another process in the same container loads the session, and its prompt notes that the turn was interrupted. Its earlier work is in
 // the work tree.
 func (t *turn) speak(ctx context.Context, w *step.Work) (step.Outcome, error) {
-	began := t.l.x.Now()
+	began := t.d.all.Now()
 	stop, said, err := t.overMeanwhile(w)
 	if err != nil {
 		return step.Outcome{}, err
 	}
 	if said {
 		t.remember(ctx, w)
-		return t.spokenOutcome(w, containers.Exit{Duration: t.l.x.Now().Sub(began)}, stop, nil), w.Out.Flush()
+		return t.spokenOutcome(w, containers.Exit{Duration: t.d.all.Now().Sub(began)}, stop, nil), w.Out.Flush()
 	}
 	tctx, end, done := t.open(ctx, w)
 	defer done()
@@ -80,7 +80,7 @@ func (t *turn) speak(ctx context.Context, w *step.Work) (step.Outcome, error) {
 		t.endProcess()
 		return step.Outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.Info.ID, containers.ErrGone)
 	}
-	exit := containers.Exit{Duration: t.l.x.Now().Sub(began)}
+	exit := containers.Exit{Duration: t.d.all.Now().Sub(began)}
 	// An agent that ended the turn on request can have the next one.
 	interrupted := errors.Is(cause, errInterrupted)
 	graceful := interrupted && stop != "" && t.process != nil && t.process.Ready(w.Host)
@@ -93,7 +93,7 @@ func (t *turn) speak(ctx context.Context, w *step.Work) (step.Outcome, error) {
 	case err != nil:
 		exit.Code = 1
 	}
-	if err != nil && !graceful || t.planning || !t.l.unheard() || !t.process.Lasts() {
+	if err != nil && !graceful || t.planning || !t.d.unheard() || !t.process.Lasts() {
 		// End the process before its memory is read, which it may still be writing.
 		left := t.endProcess()
 		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp
@@ -128,7 +128,7 @@ func (t *turn) stopped(w *step.Work) (reason string, ok bool) {
 	if !w.Again {
 		return "", false
 	}
-	for _, e := range slices.Backward(t.l.Journalled()) {
+	for _, e := range slices.Backward(t.run.Journalled()) {
 		switch {
 		case e.Step != w.Info.ID:
 		case e.Type == record.EventStepStarted:
@@ -146,7 +146,7 @@ func (t *turn) spokenOutcome(w *step.Work, exit containers.Exit, stop string, er
 	o.Result.Output["stop_reason"] = stop
 	said, short := acpReason[stop]
 	switch {
-	case stop == "cancelled" && t.l.interrupted(w.Info.ID):
+	case stop == "cancelled" && t.d.interrupted(w.Info.ID):
 		markStopped(&o)
 	case errors.Is(err, errBabble):
 		o.Result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
@@ -192,22 +192,22 @@ func (t *turn) sayTo(ctx context.Context, w *step.Work, meter func(int)) (stop s
 	if err != nil {
 		return "", err
 	}
-	t.process.SetTurn(agentTurn{w, t.l}, meter)
+	t.process.SetTurn(agentTurn{w, t.d}, meter)
 	t.steerable()
 	return t.process.Say(ctx, t.clock, blocks)
 }
 
 // call starts the agent and opens the session. lost reports whether the agent could not continue an earlier session.
 func (t *turn) call(ctx context.Context, w *step.Work, files *sftp.Client, meter func(int)) (lost bool, err error) {
-	l := t.l
+	run := t.run
 	if _, err := t.memory(w).Restore(ctx, w.Host.Container().ID, files); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.x.tuning.waits.Start,
-		fmt.Errorf("the agent was not ready after %s", l.x.tuning.waits.Start))
+	ctx, cancel := context.WithTimeoutCause(ctx, t.d.all.Waits.Start,
+		fmt.Errorf("the agent was not ready after %s", t.d.all.Waits.Start))
 	defer cancel()
 	browser := t.openBrowser(ctx, w)
-	k, err := agent.Start(ctx, w.Host, t.agentOptions(browser), agentTurn{w, t.l}, meter)
+	k, err := agent.Start(ctx, w.Host, t.agentOptions(browser), agentTurn{w, t.d}, meter)
 	t.process = k // also one that did not come up has to be ended
 	if err != nil {
 		return false, err
@@ -219,7 +219,7 @@ func (t *turn) call(ctx context.Context, w *step.Work, files *sftp.Client, meter
 		if errors.Is(err, acp.ErrRefused) {
 			note := record.Event{Type: record.EventNote, Step: w.Info.ID,
 				Message: text.Clip("the agent's session could not be continued, and a new one begins: "+err.Error(), 4<<10)}
-			if err := l.Emit(note, false); err != nil {
+			if err := run.Emit(note, false); err != nil {
 				return false, err
 			}
 			lost, open.ID, err = true, "", nil
@@ -232,7 +232,7 @@ func (t *turn) call(ctx context.Context, w *step.Work, files *sftp.Client, meter
 		return false, err
 	}
 	data := spoken{ID: k.Session, Agent: k.Conn.Agent.Name, Version: k.Conn.Agent.Version, Resumed: open.ID != ""}
-	return lost, l.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.Info.ID, Message: k.Session,
+	return lost, run.Emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.Info.ID, Message: k.Session,
 		Data: record.Marshal(data)}, true)
 }
 
@@ -240,13 +240,13 @@ func (t *turn) call(ctx context.Context, w *step.Work, files *sftp.Client, meter
 // last run with the same agent and label, or the one that the caller was forked with. The runs' refs hold it, so it
 // outlives containers and the index.
 func (t *turn) formerSession() string {
-	if id := t.l.Snapshot().Session; id != "" {
+	if id := t.run.Snapshot().Session; id != "" {
 		return id
 	}
-	own := *t.l.Initial.Agent
-	for c, depth := t.l.Initial.Caller, 0; depth <= maxForks; depth++ {
-		runs := t.l.x.OfCaller(c)
-		for _, s := range sessions(runs) {
+	own := *t.run.Initial.Agent
+	for c, depth := t.run.Initial.Caller, 0; depth <= record.MaxForks; depth++ {
+		runs := t.d.all.History.OfCaller(c)
+		for _, s := range record.Sessions(runs) {
 			if s.Agent == own.Name && s.Label == own.Session && s.ID != "" {
 				return s.ID
 			}
@@ -276,12 +276,12 @@ func (t *turn) servers(ctx context.Context, w *step.Work, browser bool) []sdk.Mc
 		if browser {
 			list = append(list, byHTTP("browser", browse.InteractiveURL))
 		}
-		if _, ok := t.l.x.Door[mcpPath]; ok {
+		if t.d.all.MCP {
 			list = append(list, byHTTP("ramus", "http://"+containers.DoorAddr+mcpPath))
 		}
 		return list
 	}
-	if _, ok := t.l.x.Door[mcpPath]; !ok {
+	if !t.d.all.MCP {
 		return nil
 	}
 	id := t.process.ID + "-mcp"
@@ -294,29 +294,29 @@ func (t *turn) servers(ctx context.Context, w *step.Work, browser bool) []sdk.Mc
 		Args: []string{"mcp"}, Env: []sdk.EnvVariable{{Name: "RAMUS", Value: "1"}}}}}
 }
 
-// mcpPath is where other rooms serve MCP at the door.
+// mcpPath is where containers reach the server of MCP at the door.
 const mcpPath = "/mcp"
 
 // words returns the prompt of the turn.
 func (t *turn) words(ctx context.Context, w *step.Work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
-	l := t.l
-	names, err := l.x.attachments(l.Initial).Offer(ctx, files, t.all)
+	run := t.run
+	names, err := t.d.all.Attachments(run.Initial).Offer(ctx, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
 	prompts := t.now
-	text := t.withNote(joinPrompts(prompts))
+	text := t.withNote(Join(prompts))
 	switch {
 	case lost && !t.first:
 		prompts = t.all
-		text = "The session in which you were told this was lost; what you did until then is in the work tree. You were told:\n\n" + joinPrompts(prompts)
+		text = "The session in which you were told this was lost; what you did until then is in the work tree. You were told:\n\n" + Join(prompts)
 	case w.Again:
 		text = "The connection to you was interrupted in the middle of this turn. What you did until then is in the work tree and may be half done: look first, then go on. You were told:\n\n" + text
 	}
 	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
 	added := slices.Concat(names[len(t.all)-len(prompts):]...)
 	if len(added) > agent.MaxFiles {
-		blocks[0].Text.Text += "\n\nFiles that were given along are in " + attachment.FolderOf(l.Initial)
+		blocks[0].Text.Text += "\n\nFiles that were given along are in " + attachment.FolderOf(run.Initial)
 		return blocks, nil
 	}
 	for _, name := range added {
@@ -329,7 +329,7 @@ func (t *turn) words(ctx context.Context, w *step.Work, files *sftp.Client, lost
 	if !t.process.Conn.Agent.Capabilities.PromptCapabilities.Image {
 		return blocks, nil
 	}
-	pictures, err := l.x.attachments(l.Initial).Pictures(ctx, prompts)
+	pictures, err := t.d.all.Attachments(run.Initial).Pictures(ctx, prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -344,13 +344,13 @@ func (c *conversation) endProcess() *containers.Exit {
 		return nil
 	}
 	c.process = nil
-	return k.End(c.l.ctx)
+	return k.End(c.ctx)
 }
 
 // agentTurn is the [agent.Turn] of a step.
 type agentTurn struct {
 	w *step.Work
-	l *liveRun
+	d *Dialogue
 }
 
 func (t agentTurn) Step() string { return t.w.Info.ID }
@@ -365,7 +365,7 @@ func (t agentTurn) Output() (stdout, stderr io.Writer) {
 }
 
 func (t agentTurn) AskPermission(ctx context.Context, q acp.Question) (option string, err error) {
-	return t.l.askPermission(ctx, t.w.Info.ID, q)
+	return t.d.askPermission(ctx, t.w.Info.ID, q)
 }
 
 func (t agentTurn) Judge(c record.Command) bool {
@@ -379,44 +379,25 @@ func (t agentTurn) Permit(ctx context.Context, c record.Command) error {
 
 // agentOptions returns the options of a process of the run's agent.
 func (c *conversation) agentOptions(browser bool) agent.Options {
-	x := c.l.x
+	bounds := c.d.all.Bounds()
 	return agent.Options{
 		Agent:      c.a,
 		Env:        c.env(browser),
-		Prefix:     c.l.ProcessPrefix(),
-		Timeout:    x.options().Timeout,
-		RunTimeout: x.options().RunTimeout,
-		Output:     x.options().Limits.WithDefaults().Output,
-		Guard:      c.l.Target.Settings().Rules.Programs(),
-		Waits:      x.tuning.waits,
+		Prefix:     c.run.ProcessPrefix(),
+		Timeout:    bounds.Timeout,
+		RunTimeout: bounds.RunTimeout,
+		Output:     bounds.Output,
+		Guard:      c.run.Target.Settings().Rules.Programs(),
+		Waits:      c.d.all.Waits,
 	}
 }
 
 // env returns the environment of the agent.
 func (c *conversation) env(browser bool) []string {
-	env := slices.Concat(c.l.Target.Env(c.l.Initial.Asker), c.a.Env,
-		[]string{"RAMUS_FILES=" + attachment.FolderOf(c.l.Initial)})
+	env := slices.Concat(c.run.Target.Env(c.run.Initial.Asker), c.a.Env,
+		[]string{"RAMUS_FILES=" + attachment.FolderOf(c.run.Initial)})
 	if browser {
 		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 	}
 	return env
-}
-
-// Speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
-func (l *liveRun) Speaks(s step.Info) bool {
-	return s.Kind == string(record.KindAgent) && l.Initial.Agent != nil &&
-		l.x.options().Agents[l.Initial.Agent.Name].Protocol == agent.ProtocolACP
-}
-
-// repeatable reports whether a turn that is gone with its container may begin again from the branch. The run's record
-// has its prompt, the session is as it was before the turn, and nothing outside the container has seen the turn's
-// work. An agent of agent.ProtocolText does not report its actions, so its turns are not repeatable.
-func (l *liveRun) repeatable(s step.Info) bool {
-	return l.Beginning(s.ID).Starts < step.Losses && (step.BrowserTasks[s.Task] || l.Speaks(s) && !l.Outside(s.ID))
-}
-
-// notBegun reports whether a step that ended with err can begin again because its command has not begun, as far as anybody knows,
-// and its input is still there.
-func (l *liveRun) notBegun(s step.Info, err error) bool {
-	return errors.Is(err, step.ErrUnheard) && l.stdin == nil && l.Beginning(s.ID).Starts < step.Losses && !l.Outside(s.ID)
 }

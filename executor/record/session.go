@@ -1,12 +1,9 @@
-package executor
+package record
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
-
-	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // SessionState is the state of a session with an agent.
@@ -21,35 +18,26 @@ const (
 
 // Session is the conversation of a caller with one agent under one label, over all runs.
 type Session struct {
-	Caller record.Caller `json:"caller"`
-	Agent  string        `json:"agent"`
-	Label  string        `json:"label"`        // AgentCall.Session
-	ID     string        `json:"id,omitempty"` // of the agent's own; empty if the agent reports none
-	State  SessionState  `json:"state"`
-	Runs   int           `json:"runs"`
-	Last   string        `json:"last"`            // the name of the last run
-	Error  string        `json:"error,omitempty"` // the error of that run
-	At     time.Time     `json:"at"`              // the end of that run or, before its end, its start
+	Caller Caller       `json:"caller"`
+	Agent  string       `json:"agent"`
+	Label  string       `json:"label"`        // AgentCall.Session
+	ID     string       `json:"id,omitempty"` // of the agent's own; empty if the agent reports none
+	State  SessionState `json:"state"`
+	Runs   int          `json:"runs"`
+	Last   string       `json:"last"`            // the name of the last run
+	Error  string       `json:"error,omitempty"` // the error of that run
+	At     time.Time    `json:"at"`              // the end of that run or, before its end, its start
 	// Began is the time of its first run. Runs before a change of the repository do not count.
 	Began time.Time `json:"began"`
 }
 
-// Sessions returns the sessions of a caller, the most recently used first. They follow from its runs, so they are there as long as
-// those are.
-func (x *Executor) Sessions(ctx context.Context, caller string) ([]Session, error) {
-	c, err := x.Caller(ctx, caller)
-	if err != nil {
-		return nil, err
-	}
-	return sessions(x.OfCaller(c.Caller)), nil
-}
-
-// sessions returns the sessions of a caller's runs, which are in order, oldest first.
-func sessions(runs []record.Run) []Session {
+// Sessions returns the sessions of a caller, the most recently used first. They follow from its runs, which are in order, oldest
+// first.
+func Sessions(runs []Run) []Session {
 	list := []Session{}
 	repos := map[string]string{} // by the name of the last run
 	for _, r := range runs {
-		if r.Kind != record.KindAgent || r.Agent == nil {
+		if r.Kind != KindAgent || r.Agent == nil {
 			continue
 		}
 		at := slices.IndexFunc(list, func(s Session) bool { return s.Agent == r.Agent.Name && s.Label == r.Agent.Session })
@@ -67,7 +55,7 @@ func sessions(runs []record.Run) []Session {
 		switch {
 		case !r.Ended():
 			s.State = SessionRunning
-		case r.State == record.StateFailed && r.Reason != record.ReasonCancelled:
+		case r.State == StateFailed && r.Reason != ReasonCancelled:
 			s.State, s.Error = SessionError, r.Error
 		}
 		if s.At.IsZero() {

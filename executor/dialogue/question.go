@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"context"
@@ -27,88 +27,88 @@ type asked struct {
 // Bounds of the options of a question.
 const (
 	maxOptions     = 20
-	maxOptionBytes = 200
+	MaxOptionBytes = 200
 )
 
 // askPermission asks a person, and returns the option that was chosen.
-func (l *liveRun) askPermission(ctx context.Context, step string, q acp.Question) (option string, err error) {
+func (d *Dialogue) askPermission(ctx context.Context, step string, q acp.Question) (option string, err error) {
 	words, command := q.Describe()
 	q.Tool = acp.Tool{} // it may be large
-	d, err := l.askPerson(ctx, record.Gate{Step: step, Message: words, Command: command, Options: l.gateOptions(q)}, q, false)
-	return d.Option, err
+	answer, err := d.Ask(ctx, record.Gate{Step: step, Message: words, Command: command, Options: d.gateOptions(q)}, q, false)
+	return answer.Option, err
 }
 
-// askPerson asks a person a question of a step, and returns the answer. One question is open at a time. The others wait
+// Ask asks a person a question of a step, and returns the answer. One question is open at a time. The others wait
 // for their turn. g.Step is the step. A question that keeps is taken up after a restart of the server, open or answered,
 // if its step has not begun since. Without an answer the decision is that of nobody, and does not approve.
-func (l *liveRun) askPerson(ctx context.Context, g record.Gate, offer acp.Question, keeps bool) (record.Decision, error) {
+func (d *Dialogue) Ask(ctx context.Context, g record.Gate, offer acp.Question, keeps bool) (record.Decision, error) {
 	select {
-	case l.asking <- struct{}{}:
-		defer func() { <-l.asking }()
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
 	case <-ctx.Done():
 		return record.Decision{}, context.Cause(ctx)
 	}
 	a := &asked{offer: offer, answer: make(chan record.Decision, 1)}
 	step := g.Step
-	l.LetGo(step) // a person reads it before the question
-	l.Lock()
-	g.Message, g.Command = l.x.Secrets.String(g.Message), l.x.Secrets.String(g.Command)
+	d.run.LetGo(step) // a person reads it before the question
+	d.run.Lock()
+	g.Message, g.Command = d.all.Secrets.String(g.Message), d.all.Secrets.String(g.Command)
 	if g.Command != "" {
 		g.Message += "\n" + g.Command
 	}
 	var before *record.Gate
 	if keeps {
-		var d *record.Decision
-		if before, d = askedBefore(l.EventsLocked(), step, g.Message); d != nil {
-			l.Unlock()
-			return *d, nil
+		var answer *record.Decision
+		if before, answer = askedBefore(d.run.EventsLocked(), step, g.Message); answer != nil {
+			d.run.Unlock()
+			return *answer, nil
 		}
 	}
 	var err error
 	if before != nil {
 		a.gate = *before
 	} else {
-		g.Step, g.Asked = step+record.PermissionStep+strconv.Itoa(1+countQuestions(l.EventsLocked())), l.x.Now().UTC()
+		g.Step, g.Asked = step+record.PermissionStep+strconv.Itoa(1+countQuestions(d.run.EventsLocked())), d.all.Now().UTC()
 		a.gate = g
-		err = l.EmitLocked(record.Event{Type: record.EventGate, Step: g.Step, Kind: agent.KindPermission, Message: g.Message,
+		err = d.run.EmitLocked(record.Event{Type: record.EventGate, Step: g.Step, Kind: agent.KindPermission, Message: g.Message,
 			Data: record.Marshal(g)}, true)
 	}
 	if err == nil {
 		gate := a.gate
-		l.asked = a
-		l.SetGateLocked(&gate)
+		d.asked = a
+		d.run.SetGateLocked(&gate)
 	}
-	l.Unlock()
+	d.run.Unlock()
 	if err != nil {
 		return record.Decision{}, err
 	}
 	var late <-chan time.Time
 	if !keeps { // a program waits for the answer
-		timer := time.NewTimer(l.x.tuning.waits.Person)
+		timer := time.NewTimer(d.all.Waits.Person)
 		defer timer.Stop()
 		late = timer.C
 	}
 	why := record.NotAwaited
 	select {
-	case d := <-a.answer:
-		return d, nil
+	case answer := <-a.answer:
+		return answer, nil
 	case <-late:
-		why = fmt.Sprintf("nobody answered within %s", l.x.tuning.waits.Person)
+		why = fmt.Sprintf("nobody answered within %s", d.all.Waits.Person)
 	case <-ctx.Done():
 	}
-	l.Lock()
-	defer l.Unlock()
-	if l.asked != a { // answered at the last moment
+	d.run.Lock()
+	defer d.run.Unlock()
+	if d.asked != a { // answered at the last moment
 		return <-a.answer, nil
 	}
 	if keeps && errors.Is(context.Cause(ctx), record.ErrClosed) {
 		return record.Decision{}, record.ErrClosed // the next process asks
 	}
-	d := record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: why}
+	nobody := record.Decision{Step: a.gate.Step, By: d.all.Bot.Name, Comment: why}
 	if o, ok := offer.Pick(false); ok {
-		d.Option = o.ID
+		nobody.Option = o.ID
 	}
-	return d, l.answerLocked(a, d)
+	return nobody, d.answerLocked(a, nobody)
 }
 
 // askedBefore returns the question with a message that a step asked before the server was restarted, and the answer of a
@@ -146,60 +146,60 @@ func countQuestions(events []record.Event) (n int) {
 }
 
 // gateOptions returns the options of a question, as far as a person can choose them by their ids.
-func (l *liveRun) gateOptions(q acp.Question) (list []record.GateOption) {
+func (d *Dialogue) gateOptions(q acp.Question) (list []record.GateOption) {
 	for _, o := range q.Options {
-		if o.ID == "" || len(o.ID) > maxOptionBytes || l.x.Secrets.String(o.ID) != o.ID || len(list) == maxOptions {
+		if o.ID == "" || len(o.ID) > MaxOptionBytes || d.all.Secrets.String(o.ID) != o.ID || len(list) == maxOptions {
 			continue
 		}
-		list = append(list, record.GateOption{ID: o.ID, Name: text.Clip(o.Name, maxOptionBytes),
+		list = append(list, record.GateOption{ID: o.ID, Name: text.Clip(o.Name, MaxOptionBytes),
 			Kind: text.Clip(o.Kind, 40), Allows: o.Allows()})
 	}
 	return list
 }
 
-// answerLocked journals the answer to the open question. mu is held.
-func (l *liveRun) answerLocked(a *asked, d record.Decision) error {
-	err := l.EmitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission,
-		Message: d.Comment, Data: record.Marshal(d)}, true)
+// answerLocked journals the answer to the open question. The lock is held.
+func (d *Dialogue) answerLocked(a *asked, answer record.Decision) error {
+	err := d.run.EmitLocked(record.Event{Type: record.EventDecision, Step: answer.Step, Kind: agent.KindPermission,
+		Message: answer.Comment, Data: record.Marshal(answer)}, true)
 	if err != nil {
 		return err
 	}
-	l.asked = nil
-	if g := l.GateLocked(); g != nil && g.Step == a.gate.Step {
-		l.SetGateLocked(nil)
+	d.asked = nil
+	if g := d.run.GateLocked(); g != nil && g.Step == a.gate.Step {
+		d.run.SetGateLocked(nil)
 	}
 	return nil
 }
 
-// errNotAsked is the error of an answer while the run's agent asks nothing.
-var errNotAsked = errors.New("nothing is asked")
+// ErrNotAsked is the error of an answer while the run's agent asks nothing.
+var ErrNotAsked = errors.New("nothing is asked")
 
-// decide answers the question of the run's agent. The answer is durable when decide returns. The error is errNotAsked if there is none.
-func (l *liveRun) decide(d record.Decision) error {
-	l.Lock()
-	defer l.Unlock()
-	a := l.asked
-	if a == nil || d.Step != "" && d.Step != a.gate.Step {
-		if before := answered(l.EventsLocked(), d.Step); before != nil {
+// Decide answers the question of the run's agent. The answer is durable when Decide returns. The error is ErrNotAsked if there is none.
+func (d *Dialogue) Decide(answer record.Decision) error {
+	d.run.Lock()
+	defer d.run.Unlock()
+	a := d.asked
+	if a == nil || answer.Step != "" && answer.Step != a.gate.Step {
+		if before := Answered(d.run.EventsLocked(), answer.Step); before != nil {
 			return before
 		}
 	}
 	switch {
 	case a == nil:
-		return errNotAsked
-	case d.Step != "" && d.Step != a.gate.Step:
-		return fmt.Errorf("%w: it waits at %s, not at %s", record.ErrConflict, a.gate.Step, d.Step)
-	case !a.gate.Admits(d.By):
+		return ErrNotAsked
+	case answer.Step != "" && answer.Step != a.gate.Step:
+		return fmt.Errorf("%w: it waits at %s, not at %s", record.ErrConflict, a.gate.Step, answer.Step)
+	case !a.gate.Admits(answer.By):
 		return fmt.Errorf("%w: only %s may", gitd.ErrDenied, strings.Join(a.gate.Allowed, ", "))
 	}
-	d.Step = a.gate.Step
-	if err := choose(a, &d); err != nil {
+	answer.Step = a.gate.Step
+	if err := choose(a, &answer); err != nil {
 		return err
 	}
-	if err := l.answerLocked(a, d); err != nil {
+	if err := d.answerLocked(a, answer); err != nil {
 		return err
 	}
-	a.answer <- d
+	a.answer <- answer
 	return nil
 }
 
@@ -218,7 +218,7 @@ func choose(a *asked, d *record.Decision) error {
 		for i, o := range a.gate.Options {
 			ids[i] = strconv.Quote(o.ID)
 		}
-		return fmt.Errorf("%w option %q: the agent offers %s", record.ErrInvalid, text.Clip(d.Option, maxOptionBytes),
+		return fmt.Errorf("%w option %q: the agent offers %s", record.ErrInvalid, text.Clip(d.Option, MaxOptionBytes),
 			strings.Join(ids, ", "))
 	case d.Approved && !o.Allows:
 		return fmt.Errorf("%w answer: the option %q does not approve", record.ErrInvalid, d.Option)
@@ -227,9 +227,9 @@ func choose(a *asked, d *record.Decision) error {
 	return nil
 }
 
-// answered returns the earlier answer to the question of a step as an error, or nil if there is none. An empty step means the last
+// Answered returns the earlier answer to the question of a step as an error, or nil if there is none. An empty step means the last
 // question.
-func answered(events []record.Event, step string) error {
+func Answered(events []record.Event, step string) error {
 	for _, e := range slices.Backward(events) {
 		if e.Type == record.EventGate && step == "" {
 			return nil // the last question is open

@@ -1,4 +1,4 @@
-package executor
+package record_test
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestSessionBegan(t *testing.T) {
 		label       string
 		after, size int // in hours; sessions
 	}{{1, "", 0, 1}, {2, "docs", 1, 2}, {3, "", 0, 2}, {4, "", 3, 2}, {5, "", 3, 2}, {5, "docs", 1, 2}} {
-		list := sessions(runs[:x.runs])
+		list := record.Sessions(runs[:x.runs])
 		for _, s := range list {
 			if want := at.Add(time.Duration(x.after) * time.Hour); s.Label == x.label && !s.Began.Equal(want) {
 				t.Errorf("the session %q of %d runs began %s, want %s", x.label, x.runs, s.Began, want)

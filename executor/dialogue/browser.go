@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"context"
@@ -17,9 +17,9 @@ func (c *conversation) openBrowser(ctx context.Context, w *step.Work) bool {
 		return false
 	}
 	c.closeBrowser() // of a container that is gone, or of an agent that did not come up
-	c.browser = c.l.x.inspector.OpenInteractive(ctx, w.Host, c.l.Initial.Caller, func(format string, args ...any) {
+	c.browser = c.d.all.Inspector.OpenInteractive(ctx, w.Host, c.run.Initial.Caller, func(format string, args ...any) {
 		// The run's own events will meet the same error.
-		_ = c.l.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID,
+		_ = c.run.Emit(record.Event{Type: record.EventNote, Step: w.Info.ID,
 			Message: text.Clip(fmt.Sprintf(format, args...), 4<<10)}, false)
 	})
 	return c.browser != nil

@@ -1,4 +1,4 @@
-package executor
+package dialogue
 
 import (
 	"context"
@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/agent"
+	"github.com/ramus-dev/ramus/executor/attachment"
 	"github.com/ramus-dev/ramus/executor/live"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/step"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // TestQuestionSteps asks after a restart of the server. The question has a step of its own, so that an answer to the
@@ -20,15 +23,13 @@ func TestQuestionSteps(t *testing.T) {
 	dir := t.TempDir()
 	offer := acp.Question{Options: []acp.Option{{ID: "yes", Kind: acp.AllowOnce}, {ID: "no", Kind: acp.RejectOnce}}}
 	for n := 1; n <= 3; n++ {
-		x := &Executor{}
-		x.defaults()
-		l := asker(t, x, dir)
-		events := l.Journalled()
-		f := l.Follow(0, record.Span{})
+		d := newDialogue(t, dir)
+		events := d.run.Journalled()
+		f := d.run.Follow(0, record.Span{})
 		ctx, kill := context.WithCancel(t.Context())
 		asks := make(chan error, 1)
 		go func() {
-			_, err := l.askPermission(ctx, "turn-1", offer)
+			_, err := d.askPermission(ctx, "turn-1", offer)
 			asks <- err
 		}()
 		for e := range f.Events(ctx) {
@@ -36,16 +37,16 @@ func TestQuestionSteps(t *testing.T) {
 				break
 			}
 		}
-		if want := fmt.Sprintf("turn-1/permission-%d", n); l.Snapshot().Gate.Step != want {
-			t.Errorf("the question is %s, want %s", l.Snapshot().Gate.Step, want)
+		if want := fmt.Sprintf("turn-1/permission-%d", n); d.run.Snapshot().Gate.Step != want {
+			t.Errorf("the question is %s, want %s", d.run.Snapshot().Gate.Step, want)
 		}
 		if n > 1 {
 			old := record.Decision{Step: fmt.Sprintf("turn-1/permission-%d", n-1), Approved: true, By: "late"}
-			if err := l.decide(old); !errors.Is(err, record.ErrConflict) {
+			if err := d.Decide(old); !errors.Is(err, record.ErrConflict) {
 				t.Errorf("an answer to the earlier question: %v", err)
 			}
 		}
-		l.end() // nothing is journalled any more, as if the server was killed
+		d.run.End() // nothing is journalled any more, as if the server was killed
 		kill()
 		if err := <-asks; err != nil {
 			t.Error(err)
@@ -58,17 +59,15 @@ func TestQuestionSteps(t *testing.T) {
 func TestAskPermission(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		x := &Executor{}
-		x.defaults()
-		l := asker(t, x, dir)
-		defer l.end()
+		d := newDialogue(t, dir)
+		defer d.run.End()
 		offer := acp.Question{Options: []acp.Option{{ID: "ever", Name: "Ever", Kind: acp.AllowAlways},
 			{ID: "yes", Name: "Yes", Kind: acp.AllowOnce},
 			{ID: "no", Name: "No", Kind: acp.RejectOnce}}}
 		answers := make(chan string, 3)
 		for range 3 {
 			go func() {
-				option, err := agentTurn{&step.Work{Run: l.Run, Info: step.Info{ID: "turn-1"}}, l}.AskPermission(t.Context(), offer)
+				option, err := agentTurn{&step.Work{Run: d.run, Info: step.Info{ID: "turn-1"}}, d}.AskPermission(t.Context(), offer)
 				if err != nil {
 					t.Error(err)
 				}
@@ -83,11 +82,11 @@ func TestAskPermission(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(30 * time.Minute)
 			for _, wrong := range []record.Decision{{Option: "other"}, {Option: "no", Approved: true}} {
-				if err := l.decide(wrong); !errors.Is(err, record.ErrInvalid) {
+				if err := d.Decide(wrong); !errors.Is(err, record.ErrInvalid) {
 					t.Errorf("%+v: %v", wrong, err)
 				}
 			}
-			if err := l.decide(c.given); err != nil {
+			if err := d.Decide(c.given); err != nil {
 				t.Error(err)
 			}
 			if got := <-answers; got != c.want {
@@ -96,29 +95,36 @@ func TestAskPermission(t *testing.T) {
 			// The second answer sees the first, also while the next question is open.
 			synctest.Wait()
 			var before *record.AnsweredError
-			err := l.decide(record.Decision{Step: fmt.Sprintf("turn-1/permission-%d", i+1), Approved: true, By: "late"})
+			err := d.Decide(record.Decision{Step: fmt.Sprintf("turn-1/permission-%d", i+1), Approved: true, By: "late"})
 			if !errors.As(err, &before) || !errors.Is(err, record.ErrConflict) || before.Decision.By != c.given.By ||
 				before.Decision.Option != c.want || before.At.IsZero() {
 				t.Errorf("the second answer: %v", err)
 			}
 		}
-		if err := l.decide(record.Decision{Approved: true}); !errors.Is(err, record.ErrConflict) {
+		if err := d.Decide(record.Decision{Approved: true}); !errors.Is(err, record.ErrConflict) {
 			t.Errorf("nothing is asked: %v", err)
 		}
 	})
 }
 
-// asker returns a run whose agent can ask. Its journal is in a folder.
-func asker(t *testing.T, x *Executor, dir string) *liveRun {
+// newDialogue returns the dialogue of a run. Its journal is in a folder.
+func newDialogue(t *testing.T, dir string) *Dialogue {
 	t.Helper()
 	c, err := record.RunCaller("asker")
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := &live.Folder{Dir: dir, Now: x.Now}
-	run, err := folder.Open(record.Run{Caller: c, ID: "1"})
+	folder := &live.Folder{Dir: dir, Now: time.Now}
+	run, err := folder.Open(record.Run{Caller: c, ID: "1", Kind: record.KindAgent, Agent: &record.AgentCall{Name: "coder"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &liveRun{Run: &step.Run{Run: run}, x: x, asking: make(chan struct{}, 1)}
+	all := &Dialogues{
+		Agents:      func() map[string]agent.Agent { return map[string]agent.Agent{"coder": {Name: "coder"}} },
+		Attachments: func(record.Run) attachment.Files { return attachment.Files{} },
+		Bot:         gitd.Person{Name: "ramus"},
+		Waits:       agent.Waits{}.WithDefaults(),
+		Now:         time.Now,
+	}
+	return all.New(&step.Run{Run: run}, nil)
 }
