@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,22 +20,17 @@ type object = map[string]any
 // openAPI returns the OpenAPI 3.1 document of the table. It panics if a type in the table has no schema, which is a
 // fault of the program that a test finds.
 func (s *Server) openAPI() []byte {
-	schemas := object{}
+	rows := slices.DeleteFunc(s.routes(), func(row route.Route) bool { return !isDescribed(row.Access) })
+	schemas := newSchemas(rows)
 	paths := map[string]object{}
-	for _, row := range s.routes() {
-		switch row.Access {
-		case route.AccessGit, route.AccessPreview: // git's own protocol and applications
-			continue
-		case route.AccessPage, route.AccessSocket: // for people with a browser
-			continue
-		}
+	for _, row := range rows {
 		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(row.Pattern)
 		if paths[path] == nil {
 			paths[path] = object{}
 		}
 		paths[path][strings.ToLower(row.Method)] = operation(row, schemas)
 	}
-	schemaOf(reflect.TypeFor[route.Problem](), schemas)
+	schemas.refer(reflect.TypeFor[route.Problem]())
 	doc := object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -46,7 +43,7 @@ func (s *Server) openAPI() []byte {
 		"servers": []object{{"url": "/"}},
 		"paths":   paths,
 		"components": object{
-			"schemas": schemas,
+			"schemas": schemas.list,
 			"securitySchemes": object{
 				"bearer": object{"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
 				"basic":  object{"type": "http", "scheme": "basic", "description": "The password is the token."},
@@ -64,9 +61,20 @@ func (s *Server) openAPI() []byte {
 	return append(b, '\n')
 }
 
+// isDescribed reports whether the document has the routes of an access.
+func isDescribed(a route.Access) bool {
+	switch a {
+	case route.AccessGit, route.AccessPreview: // git's own protocol and applications
+		return false
+	case route.AccessPage, route.AccessSocket: // for people with a browser
+		return false
+	}
+	return true
+}
+
 var wildcard = pattern.New(`\{(\w+)(?:\.\.\.)?\}`)
 
-func operation(row route.Route, schemas object) object {
+func operation(row route.Route, schemas schemas) object {
 	status := http.StatusOK
 	answer := object{"description": "Done"}
 	if row.Response != nil || row.Media != "" {
@@ -76,7 +84,7 @@ func operation(row route.Route, schemas object) object {
 		}
 		schema := object{"type": "string"}
 		if row.Response != nil {
-			schema = schemaOf(reflect.TypeOf(row.Response), schemas)
+			schema = schemas.refer(reflect.TypeOf(row.Response))
 		}
 		if row.Media == route.MediaSSE || row.Media == route.MediaLines {
 			answer["description"] = "A stream; the schema is that of one event or line"
@@ -102,7 +110,7 @@ func operation(row route.Route, schemas object) object {
 	}
 	if row.Request != nil {
 		op["requestBody"] = object{"required": true, "content": object{
-			"application/json": object{"schema": schemaOf(reflect.TypeOf(row.Request), schemas)}}}
+			"application/json": object{"schema": schemas.refer(reflect.TypeOf(row.Request))}}}
 	}
 	if row.Form != nil {
 		op["requestBody"] = object{"required": true, "content": object{
@@ -156,18 +164,52 @@ func parameters(route route.Route) []object {
 	return list
 }
 
-// schemaOf returns a reference to the schema of a type. It adds the schema of a named type to schemas.
-func schemaOf(t reflect.Type, schemas object) object {
-	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
-		return object{"type": "array", "items": schemaOf(t.Elem(), schemas)}
+// schemas are the schemas of the named types that routes take and return.
+type schemas struct {
+	list   object
+	shared map[string]bool // the names of types of several packages
+}
+
+// newSchemas returns the schemas of a table of routes, which are empty yet.
+func newSchemas(routes []route.Route) schemas {
+	s := schemas{list: object{}, shared: make(map[string]bool)}
+	types := make(map[string]reflect.Type)
+	for _, row := range routes {
+		for _, v := range []any{row.Request, row.Response} {
+			if v == nil {
+				continue
+			}
+			t := reflect.TypeOf(v)
+			if t.Kind() == reflect.Slice {
+				t = t.Elem()
+			}
+			if other, ok := types[t.Name()]; ok && other != t {
+				s.shared[t.Name()] = true
+			}
+			types[t.Name()] = t
+		}
 	}
-	if t == reflect.TypeFor[json.RawMessage]() || t.Name() == "" {
+	return s
+}
+
+// refer returns a reference to the schema of a type. It adds the schema of a named type. The name is that of the type, with that
+// of its package before it if a type of another package has the same one.
+func (s schemas) refer(t reflect.Type) object {
+	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
+		return object{"type": "array", "items": s.refer(t.Elem())}
+	}
+	name := t.Name()
+	if t == reflect.TypeFor[json.RawMessage]() || name == "" {
 		return object{"type": "object"}
 	}
-	if _, there := schemas[t.Name()]; !there {
-		schemas[t.Name()] = mustSchema(t)
+	if s.shared[name] {
+		pkg := path.Base(t.PkgPath())
+		name = strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}
-	return object{"$ref": "#/components/schemas/" + t.Name()}
+	if _, there := s.list[name]; !there {
+		s.list[name] = mustSchema(t)
+	}
+	return object{"$ref": "#/components/schemas/" + name}
 }
 
 func mustSchema(t reflect.Type) *jsonschema.Schema {

@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -90,6 +93,23 @@ func TestWhatIsNoRoute(t *testing.T) {
 	}
 }
 
+// described is the content of a request or an answer in the OpenAPI document, by its media type.
+type described map[string]struct {
+	Schema struct {
+		Ref string `json:"$ref"`
+	}
+}
+
+// sameJSON reports whether two documents have the same values.
+func sameJSON(t *testing.T, a, b []byte) bool {
+	t.Helper()
+	var x, y any
+	if err := errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y)); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(x, y)
+}
+
 func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 	s := bare(t)
 	var doc struct {
@@ -98,9 +118,10 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 			OperationID string
 			Summary     string
 			Parameters  []struct{ Name, In string }
-			Responses   map[string]any
+			RequestBody struct{ Content described }
+			Responses   map[string]struct{ Content described }
 		}
-		Components struct{ Schemas map[string]any }
+		Components struct{ Schemas map[string]json.RawMessage }
 	}
 	text := s.openAPI()
 	if err := json.Unmarshal(text, &doc); err != nil {
@@ -108,8 +129,7 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 	}
 	ids := map[string]bool{}
 	for _, row := range s.routes() {
-		switch row.Access {
-		case route.AccessGit, route.AccessPreview, route.AccessPage, route.AccessSocket:
+		if !isDescribed(row.Access) {
 			continue
 		}
 		op, ok := doc.Paths[strings.NewReplacer("...}", "}", "{$}", "").Replace(row.Pattern)][strings.ToLower(row.Method)]
@@ -117,10 +137,26 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 			t.Errorf("%s %s is not described", row.Method, row.Pattern)
 			continue
 		}
-		if op.Summary == "" || op.Responses["200"] == nil || ids[op.OperationID] {
+		if op.Summary == "" || op.Responses["200"].Content == nil && row.Response != nil || ids[op.OperationID] {
 			t.Errorf("%s %s: summary %q, id %q", row.Method, row.Pattern, op.Summary, op.OperationID)
 		}
 		ids[op.OperationID] = true
+		for typ, content := range map[reflect.Type]described{reflect.TypeOf(row.Request): op.RequestBody.Content,
+			reflect.TypeOf(row.Response): op.Responses["200"].Content} {
+			if typ == nil || typ.Name() == "" {
+				continue
+			}
+			want, err := json.Marshal(mustSchema(typ))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range content {
+				got := doc.Components.Schemas[path.Base(c.Schema.Ref)]
+				if c.Schema.Ref != "" && !sameJSON(t, got, want) {
+					t.Errorf("%s %s: %v is described as %s", row.Method, row.Pattern, typ, c.Schema.Ref)
+				}
+			}
+		}
 		for _, m := range wildcard.FindAllStringSubmatch(row.Pattern, -1) {
 			found := false
 			for _, p := range op.Parameters {

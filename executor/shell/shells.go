@@ -166,8 +166,8 @@ func (g *Shells) Sync(ctx context.Context, t *step.Target) error {
 	return nil
 }
 
-// Status is a terminal of a caller, as clients see it.
-type Status struct {
+// TerminalStatus is a terminal of a caller, as clients see it.
+type TerminalStatus struct {
 	Name    string         `json:"id"`
 	Run     string         `json:"run"` // CALLER/RUN
 	Caller  record.Caller  `json:"caller"`
@@ -179,9 +179,9 @@ type Status struct {
 }
 
 // Status describes the terminal.
-func (s *Shell) Status() Status {
+func (s *Shell) Status() TerminalStatus {
 	r := s.run.Initial
-	st := Status{Name: s.Name, Run: r.Name(), Caller: r.Caller, By: r.Asker, Created: r.CreatedAt, State: s.State()}
+	st := TerminalStatus{Name: s.Name, Run: r.Name(), Caller: r.Caller, By: r.Asker, Created: r.CreatedAt, State: s.State()}
 	st.Title = st.State.Title
 	if r.Terminal.Command != nil {
 		st.Command = r.Command

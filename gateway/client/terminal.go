@@ -17,13 +17,13 @@ import (
 )
 
 // Terminals returns a caller's terminals.
-func (c *Client) Terminals(ctx context.Context, caller string) ([]shell.Status, error) {
-	return get[[]shell.Status](ctx, c, "/api/callers/"+segment(caller)+"/terminals")
+func (c *Client) Terminals(ctx context.Context, caller string) ([]shell.TerminalStatus, error) {
+	return get[[]shell.TerminalStatus](ctx, c, "/api/callers/"+segment(caller)+"/terminals")
 }
 
 // OpenTerminal opens a terminal.
-func (c *Client) OpenTerminal(ctx context.Context, caller string, r terminal.Request) (shell.Status, error) {
-	return post[shell.Status](ctx, c, "/api/callers/"+segment(caller)+"/terminals", r)
+func (c *Client) OpenTerminal(ctx context.Context, caller string, r terminal.Request) (shell.TerminalStatus, error) {
+	return post[shell.TerminalStatus](ctx, c, "/api/callers/"+segment(caller)+"/terminals", r)
 }
 
 // CloseTerminal ends a terminal's program, and forgets the terminal.

@@ -41,11 +41,11 @@ type API struct {
 func (api *API) Routes() []route.Route {
 	return []route.Route{
 		{Method: "GET", Pattern: "/api/callers/{caller}/terminals", Access: route.AccessRead,
-			Summary: "A caller's terminals", Response: []shell.Status{}, Handle: api.list},
+			Summary: "A caller's terminals", Response: []shell.TerminalStatus{}, Handle: api.list},
 		{Method: "POST", Pattern: "/api/callers/{caller}/terminals", Access: route.AccessWrite,
 			Summary:  "Open a terminal for a caller, which may be \"new\", or an id that is free, with a repo",
 			Request:  Request{},
-			Response: shell.Status{}, Handle: api.openTerminal},
+			Response: shell.TerminalStatus{}, Handle: api.openTerminal},
 		{Method: "DELETE", Pattern: "/api/callers/{caller}/terminals/{terminal}", Access: route.AccessWrite,
 			Summary: "End a terminal's program, and forget the terminal", Response: struct{}{}, Handle: api.closeTerminal},
 		{Method: "POST", Pattern: "/api/terminal/token", Access: route.AccessWrite,
@@ -62,7 +62,7 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/workspaces/{caller}/tabs", Access: route.AccessPage,
 			Summary: "The terminals and agent sessions of a workspace, for a page", Response: Tabs{}, Handle: api.tabs},
 		{Method: "POST", Pattern: "/workspaces/{caller}/terminals", Access: route.AccessPage,
-			Summary: "Open a terminal of a workspace, for a page", Request: PageRequest{}, Response: shell.Status{},
+			Summary: "Open a terminal of a workspace, for a page", Request: PageRequest{}, Response: shell.TerminalStatus{},
 			Handle: api.openForPage},
 		{Method: "POST", Pattern: "/workspaces/{caller}/terminals/{terminal}/close", Access: route.AccessPage,
 			Summary: "End a terminal's program, and forget the terminal, for a page", Response: struct{}{},
@@ -173,8 +173,8 @@ func (api *API) list(c *route.Call) error {
 	return c.Reply(statuses(api.Executor.Terminals(st.Caller)))
 }
 
-func statuses(list []*shell.Shell) []shell.Status {
-	all := []shell.Status{}
+func statuses(list []*shell.Shell) []shell.TerminalStatus {
+	all := []shell.TerminalStatus{}
 	for _, t := range list {
 		all = append(all, t.Status())
 	}
@@ -252,9 +252,9 @@ type Tab struct {
 	ID    string `json:"id"`
 	Label string `json:"label"`
 	// Agent is the agent of a chat.
-	Agent   string        `json:"agent,omitempty"`
-	Running bool          `json:"running"`
-	Shell   *shell.Status `json:"shell,omitempty"`
+	Agent   string                `json:"agent,omitempty"`
+	Running bool                  `json:"running"`
+	Shell   *shell.TerminalStatus `json:"shell,omitempty"`
 }
 
 // Tabs are the tabs of a workspace, in order.
