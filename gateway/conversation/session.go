@@ -267,7 +267,7 @@ func (k *Talk) Sent(ctx context.Context, c record.Caller, key string, most int) 
 			return Said{}, false, err
 		}
 		if q.Index(key) >= 0 {
-			return Said{Run: r.Name(), Key: key, How: executor.Queued}, true, nil
+			return Said{Run: r.Name(), Key: key, How: dialogue.Queued}, true, nil
 		}
 	}
 	return Said{}, false, nil
