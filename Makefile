@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GOTOOL = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-review demo-time smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-review demo-time smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart pulumi release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -163,9 +163,13 @@ cluster-down: ## end that cluster without a trace
 test-cluster: cluster ## run the tests of the engine on Kubernetes in that cluster, with the race detector (5 minutes)
 	@RAMUS_TEST=full go test -race -count=1 -timeout 25m ./containers/kubernetes
 	@RAMUS_TEST=full go test -count=1 -timeout 25m -run 'TestScript/kubernetes' ./cmd/ramus
+	@RAMUS_TEST_ENGINE=kubernetes go test -count=1 -timeout 25m -run 'TestScript/kubernetes_node' ./cmd/ramus
 
 chart: ## check the Helm chart in deploy/helm, and test what it makes of its values
 	@cd deploy/helm && go test -count=1 ./...
+
+pulumi: ## test the program of Pulumi in deploy/pulumi, with mocks in place of the clouds (3 minutes the first time)
+	@cd deploy/pulumi && go vet . && go test -count=1 .
 
 bench-cluster: cluster ## compare containers in that cluster with plain pods (3 minutes)
 	@go test -run '^$$' -bench . -benchtime 20x -timeout 25m ./containers/kubernetes
