@@ -9,12 +9,16 @@
 #   scripts/cluster.sh load < TAR    puts the images of a `docker save` into the node
 #   scripts/cluster.sh in COMMAND…   runs a command in the network of the cluster, with KUBECONFIG
 #   scripts/cluster.sh kill PROGRAM  kills etcd, apiserver, controller-manager, scheduler, containerd or kubelet; it comes back
+#   scripts/cluster.sh join NAME BOOTSTRAP [LABELS]
+#                                    starts a second node, whose kubelet has the kubeconfig BOOTSTRAP; KUBELET is another kubelet
+#   scripts/cluster.sh leave NAME    ends that node; its Node stays
 #   scripts/cluster.sh status        exits with 0 if the cluster is up
 #   scripts/cluster.sh kubectl …     runs kubectl, which it builds first
 #
-# CLUSTER is the folder of everything (~/.cache/ramus/cluster). Programs come from the Go proxy in exact versions. The build needs
+# IMAGES names the images of Docker that are put into a node (task browser). CLUSTER is the folder of everything (~/.cache/ramus/cluster). Programs come from the Go proxy in exact versions. The build needs
 # 12 GB of disk for some minutes, the programs 0.6 GB. KEEP_BUILD=1 keeps modules and objects for the next version.
 set -euo pipefail
+umask 022 # users of pods must reach the folders of containerd
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CLUSTER=${CLUSTER:-${XDG_CACHE_HOME:-$HOME/.cache}/ramus/cluster}
@@ -42,8 +46,8 @@ need() {
 # alive reports whether process 1 of the namespaces runs. After a restart of the machine its number may be another process's.
 alive() { [ -s "$RUN/init" ] && grep -qs inside_main "/proc/$(cat "$RUN/init")/cmdline"; }
 
-# inside runs a command in the namespaces of the cluster's programs.
-inside() { nsenter -t "$(cat "$RUN/init")" -m -n -p "$@"; }
+# inside runs a command in the namespaces of the cluster's programs. INIT is process 1 of a second node.
+inside() { nsenter -t "${INIT:-$(cat "$RUN/init")}" -m -n -p "$@"; }
 
 # ask METHOD PATH [JSON] asks the API server as its administrator.
 ask() {
@@ -252,10 +256,10 @@ load() {
 
 images() {
     alive || die "it is not up (make cluster)"
-    runner
+    [ -n "${INIT:-}" ] || runner # a second node has that of the first
     image localhost/ramus/runner:dev '["/ramus-runner","way","hold"]' "$STATE/ramus-runner" | load
     local name
-    for name in task browser; do
+    for name in ${IMAGES:-task browser}; do
         if command -v docker >/dev/null && docker image inspect ramus/$name:latest >/dev/null 2>&1; then
             docker save ramus/$name:latest | load
         else
@@ -324,10 +328,7 @@ inside_main() {
         --authorization-kubeconfig="$PKI/scheduler.kubeconfig" --leader-elect=false --bind-address=127.0.0.1
     containerd_config >"$STATE/containerd.toml"
     mkdir -p "$STATE/cni"
-    cat >"$STATE/cni/10-ramus.conflist" <<T
-{"cniVersion": "0.4.0", "name": "ramus", "plugins": [{"type": "ptp", "ipMasq": false, "ipam": {"type": "host-local",
-  "dataDir": "/run/cni-ipam", "ranges": [[{"subnet": "$POD_NET"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
-T
+    cni_config >"$STATE/cni/10-ramus.conflist"
     keep containerd containerd --config "$STATE/containerd.toml"
     kubelet_config >"$STATE/kubelet.yaml"
     # up writes the token of the kubelet when the API server answers.
@@ -335,6 +336,99 @@ T
     keep kubelet kubelet --config "$STATE/kubelet.yaml" --root-dir "$STATE/kubelet" --hostname-override $NODE --node-ip $NODE_IP \
         --cert-dir "$STATE/kubelet-pki" --bootstrap-kubeconfig "$RUN/bootstrap.kubeconfig" --kubeconfig "$STATE/kubelet.kubeconfig"
     wait
+}
+
+# --- a second node ---
+
+# begun NAME reports whether process 1 of a second node runs.
+begun() { [ -s "$RUN/$1.pid" ] && grep -qs node_main "/proc/$(cat "$RUN/$1.pid")/cmdline"; }
+
+# join starts a node in mount and process namespaces of its own, in the network of the cluster. Its process 1 is told by the pid that it has
+# outside.
+join() {
+    alive || die "it is not up (make cluster)"
+    [ $# -ge 2 ] && [ -s "$2" ] || die "cannot join: want NAME BOOTSTRAP [LABELS], and BOOTSTRAP is a kubeconfig"
+    local name=$1
+    ! begun "$name" || die "the node $name runs already"
+    mkdir -p "$STATE/$name"
+    cp "$2" "$STATE/$name/bootstrap.kubeconfig"
+    setsid nsenter -t "$(cat "$RUN/init")" -m -n -p unshare --mount --propagation private --pid --fork --kill-child --mount-proc \
+        "$here/scripts/cluster.sh" node_main "$name" "${3:-}" >"$LOG/$name.log" 2>&1 </dev/null &
+    local outer=$!
+    for _ in $(seq 100); do
+        child "$(child $outer)" >"$RUN/$name.pid" # of nsenter's child unshare
+        begun "$name" && break
+        sleep 0.1
+    done
+    begun "$name" || die "cannot start the node $name: see $LOG/$name.log"
+    export INIT
+    INIT=$(cat "$RUN/$name.pid")
+    await 60 "containerd of $name does not answer" inside "$BIN/ctr" -a $SOCKET version
+    load <"$STATE/pause.tar"
+    images
+    touch "$STATE/$name/loaded"
+}
+
+# child PID prints the only child of a process.
+child() { [ ! -e "/proc/$1/task/$1/children" ] || tr -d ' ' <"/proc/$1/task/$1/children" || true; }
+
+leave() {
+    [ $# = 1 ] || die "cannot end a node: want NAME"
+    local h pid
+    pid=$(cat "$RUN/$1.pid" 2>/dev/null || true)
+    if begun "$1"; then
+        kill -9 "$pid"
+        for _ in $(seq 100); do
+            begun "$1" || break
+            sleep 0.1
+        done
+    fi
+    GROUP=$GROUP/$1 remove_groups
+    ! alive || inside ip addr del "$(second_ip "$1")/32" dev lo 2>/dev/null || true
+    rm -rf "$STATE/$1" "$RUN/$1.pid"
+}
+
+# second_ip NAME prints an address of a second node. Two names have the same one in one of 250 cases.
+second_ip() { echo "10.200.77.$((3 + $(printf %s "$1" | cksum | cut -d' ' -f1) % 250))"; }
+
+# node_main NAME LABELS is process 1 of a second node.
+node_main() {
+    local name=$1 ip number
+    ip=$(second_ip "$name")
+    number=${ip##*.}
+    mount --make-rprivate /
+    mount --make-rshared /
+    mount -t tmpfs tmpfs /run
+    mkdir -p /run/cluster /run/containerd /var/lib/kubelet /var/lib/cni
+    mount -t tmpfs tmpfs /var/lib/kubelet
+    mount -t tmpfs tmpfs /var/lib/cni
+    own_settings
+    ip addr add "$ip/32" dev lo 2>/dev/null || true
+    export PATH=$BIN:$PATH HOME=/root
+    GROUP=$GROUP/$name POD_NET=10.201.$number.0/24
+    make_groups
+    STATE=$STATE/$name
+    containerd_config >"$STATE/containerd.toml"
+    mkdir -p "$STATE/cni"
+    cni_config >"$STATE/cni/10-ramus.conflist"
+    LOG=$LOG/$name.d
+    mkdir -p "$LOG"
+    keep containerd containerd --config "$STATE/containerd.toml"
+    # join puts the images into containerd from outside, where Docker is.
+    until [ -e "$STATE/loaded" ]; do sleep 0.1; done
+    # The ports of the first kubelet are taken.
+    { kubelet_config && printf 'port: 10%03d\nhealthzPort: 0\n' "$((300 + number))"; } >"$STATE/kubelet.yaml"
+    keep kubelet "${KUBELET:-kubelet}" --config "$STATE/kubelet.yaml" --root-dir "$STATE/kubelet" --hostname-override "$name" --node-ip "$ip" \
+        --node-labels "$2" --cert-dir "$STATE/kubelet-pki" --bootstrap-kubeconfig "$STATE/bootstrap.kubeconfig" \
+        --kubeconfig "$STATE/kubelet.kubeconfig"
+    wait
+}
+
+cni_config() {
+    cat <<T
+{"cniVersion": "0.4.0", "name": "ramus", "plugins": [{"type": "ptp", "ipMasq": false, "ipam": {"type": "host-local",
+  "dataDir": "/run/cni-ipam", "ranges": [[{"subnet": "$POD_NET"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+T
 }
 
 containerd_config() {
@@ -471,7 +565,7 @@ up() {
         >"$LOG/inside.log" 2>&1 </dev/null &
     local outer=$! init=
     for _ in $(seq 100); do
-        init=$(tr -d ' ' <"/proc/$outer/task/$outer/children" 2>/dev/null) && [ -n "$init" ] && break
+        init=$(child $outer) && [ -n "$init" ] && break
         sleep 0.1
     done
     [ -n "$init" ] || die "cannot make namespaces: see $LOG/inside.log (the machine must allow unshare --mount --net --pid)"
@@ -489,16 +583,9 @@ up() {
     say "it is up: scripts/cluster.sh in COMMAND…, scripts/cluster.sh kubectl get nodes"
 }
 
-down() {
+# remove_groups removes the control groups of processes that have ended.
+remove_groups() {
     local h
-    if alive; then
-        kill -9 "$(cat "$RUN/init")" 2>/dev/null || true
-        for _ in $(seq 200); do
-            alive || break
-            sleep 0.1
-        done
-        ! alive || die "cannot end process $(cat "$RUN/init"): a process of it hangs in the kernel (see /proc/*/stack)"
-    fi
     for h in $(groups); do
         for _ in $(seq 100); do
             [ -d "$h/$GROUP" ] || break
@@ -507,6 +594,19 @@ down() {
         done
         [ ! -d "$h/$GROUP" ] || die "cannot remove the control group $h/$GROUP: a process is left in it (cat $h/$GROUP/cgroup.procs)"
     done
+}
+
+down() {
+    if alive; then
+        kill -9 "$(cat "$RUN/init")" 2>/dev/null || true
+        for _ in $(seq 200); do
+            alive || break
+            sleep 0.1
+        done
+        ! alive || die "cannot end process $(cat "$RUN/init"): a process of it hangs in the kernel (see /proc/*/stack)"
+    fi
+    remove_groups
+    rm -rf "$STATE"/node-*
     # Objects are forgotten. Images stay, because they take longer to load than the cluster to start.
     rm -rf "$RUN" "$STATE/etcd" "$STATE/kubelet" "$STATE/kubelet-pki" "$STATE/kubelet.kubeconfig" "$STATE/pod-logs" "$STATE/var.upper" \
         "$STATE/var.work"
@@ -516,7 +616,7 @@ down() {
 command=${1:-}
 [ $# = 0 ] || shift
 case $command in
-up | down | build | images | load | inside_main) "$command" "$@" ;;
+up | down | build | images | load | join | leave | inside_main | node_main) "$command" "$@" ;;
 status) alive ;;
 in)
     alive || die "it is not up (make cluster)"

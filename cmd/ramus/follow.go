@@ -138,6 +138,10 @@ func (p *progress) show(ev record.Event) {
 		p.finished(ev)
 	case record.EventQueued:
 		p.line("", "waiting for a container, position %s in the queue", p.oneLine(ev.Message, 20))
+	case record.EventContainer:
+		if why, waits := strings.CutPrefix(ev.Message, record.ContainerWaits); waits {
+			p.line("", "waiting for a container: %s", p.oneLine(why, 300))
+		}
 	case record.EventGate:
 		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, maxQuestion)))
 		p.offers(ev)

@@ -24,6 +24,9 @@ import (
 // one.
 func (o *opening) openNodes() error {
 	c := o.config
+	if c.Replicas.Name != "" { // each has a book of its own
+		c.Nodes.Name += "-" + c.Replicas.Name
+	}
 	n, err := newNodes(c, o.secret, o.log)
 	if err != nil {
 		return err

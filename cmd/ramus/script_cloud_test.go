@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -25,6 +26,7 @@ type dnsKey struct{}
 //	cloud token        put the bootstrap token of the last machine into $BOOTSTRAP
 //	cloud boot DIR     write the files of the last machine below DIR, as cloud-init does, for the address $URL
 //	cloud machines N   check the number of machines
+//	cloud wait N       wait until the cloud has N machines
 //	cloud add NAME     add a machine with the label of the server ramus
 //	cloud full, ok     refuse to make machines; make them again
 //	cloud dns          start a stand-in of Cloudflare for example.org; its address is $DNS
@@ -61,10 +63,27 @@ func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Setenv("BOOTSTRAP", m[1])
 	case args[0] == "boot":
 		all := s.Machines()
+		if onCluster() { // its kubelet may run in the cluster's namespaces
+			node := all[len(all)-1].Labels["ramus-node"]
+			ts.Defer(func() {
+				out, err := exec.Command(filepath.Join(ts.Getenv("EXAMPLES"), "../scripts/cluster.sh"), "leave", node).CombinedOutput()
+				if err != nil {
+					ts.Logf("cannot end the node %s: %v: %s", node, err, out)
+				}
+			})
+		}
 		ts.Check(bootMachine(all[len(all)-1].UserData, ts.MkAbs(args[1]), ts.Getenv("URL")))
 	case args[0] == "machines":
 		if want, err := strconv.Atoi(args[1]); err != nil || len(s.Machines()) != want {
 			ts.Fatalf("there are %d machines", len(s.Machines()))
+		}
+	case args[0] == "wait":
+		want, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		for end := time.Now().Add(3 * time.Minute); len(s.Machines()) != want; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				ts.Fatalf("there are %d machines", len(s.Machines()))
+			}
 		}
 	case args[0] == "add":
 		s.Add(args[1], map[string]string{"ramus-server": "ramus", "ramus-node": "node-gone"})
@@ -86,7 +105,8 @@ func bootMachine(userData, root, url string) error {
 	if err := yaml.Unmarshal([]byte(userData), &description); err != nil {
 		return err
 	}
-	own := strings.NewReplacer("http://ramus.example", url, "/etc/ramus", root+"/etc/ramus", "/var/log", root+"/var/log")
+	own := strings.NewReplacer("http://ramus.example", url, "/etc/ramus", root+"/etc/ramus", "/var/log", root+"/var/log",
+		"/usr/local/", root+"/usr/local/")
 	for _, f := range description.Files {
 		mode, err := strconv.ParseUint(f.Permissions, 8, 32)
 		if err != nil {

@@ -85,6 +85,9 @@ func TestScript(t *testing.T) {
 			if cond == "cluster" {
 				return clustertest.Network() != "", nil
 			}
+			if cond == "incluster" {
+				return onCluster(), nil
+			}
 			if cond == "devcontainer" { // and Docker
 				return exec.Command("docker", "image", "inspect", "ramus/task:latest").Run() == nil &&
 					exec.Command(devcontainer(), "--version").Run() == nil, nil

@@ -59,7 +59,7 @@ func (l *Run) CommandID(step string, start int) string {
 func (l *Run) SetPlace(place int, why string) {
 	l.Change(func(r *record.Run) { r.Place = place })
 	if why != "" {
-		_ = l.Emit(record.Event{Type: record.EventContainer, Message: "waits: " + why}, false) // nothing follows from it
+		_ = l.Emit(record.Event{Type: record.EventContainer, Message: record.ContainerWaits + why}, false) // nothing follows from it
 	}
 	if place > 0 {
 		_ = l.Emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)},

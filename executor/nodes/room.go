@@ -11,10 +11,15 @@ import (
 
 // automatic is the state of orders that nobody asked for by name.
 type automatic struct {
-	asked bool      // one is on its way to the cloud
-	next  time.Time // the time before which none is made, after a failure
-	err   error     // of the last one
+	wanted time.Time // the last time at which a container waited
+	asked  bool      // one is on its way to the cloud
+	next   time.Time // the time before which none is made, after a failure
+	err    error     // of the last one
 }
+
+// settleTime is the time after which a container that waited is on a node, or still waits. The scheduler looks at new
+// nodes only every few seconds. Until then no node is idle.
+const settleTime = 15 * time.Second
 
 // orderAgain is the pause after an order that failed.
 const orderAgain = time.Minute
@@ -25,6 +30,7 @@ func (n *Nodes) Room() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.Now()
+	n.order.wanted = now
 	live := 0
 	for _, e := range n.book {
 		if e.Source != SourceCloud || !e.Live() {
@@ -68,7 +74,8 @@ func (n *Nodes) Room() string {
 func (n *Nodes) retire(ctx context.Context, node Node) error {
 	n.mu.Lock()
 	since, known := n.idle[node.ID]
-	switch used := node.Member == nil || node.Member.Containers > 0; {
+	used := node.Member == nil || node.Member.Containers > 0 || n.Now().Sub(n.order.wanted) < settleTime
+	switch {
 	case !node.Automatic || node.State != StateRunning || used || n.IdleAfter <= 0:
 		delete(n.idle, node.ID)
 		known = false
@@ -84,7 +91,7 @@ func (n *Nodes) retire(ctx context.Context, node Node) error {
 		return err
 	}
 	members, err := n.Cluster.Members(ctx)
-	if err != nil || used(members, node.ID) {
+	if err != nil || hasContainers(members, node.ID) {
 		n.mu.Lock()
 		delete(n.idle, node.ID)
 		n.mu.Unlock()
@@ -94,7 +101,7 @@ func (n *Nodes) retire(ctx context.Context, node Node) error {
 	return err
 }
 
-func used(members []cluster.Member, name string) bool {
+func hasContainers(members []cluster.Member, name string) bool {
 	for _, m := range members {
 		if m.Name == name {
 			return m.Containers > 0

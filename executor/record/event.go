@@ -69,7 +69,7 @@ const (
 	EventStepStarted  = "step.started"  // step, node, kind, command, parent
 	EventOutput       = "step.output"   // never stored; message: text, kind: "stdout" or "stderr"
 	EventStepFinished = "step.finished" // exit, ok, commit, streams, data: StepResult
-	EventContainer    = "container"     // message: started, asleep, lost …
+	EventContainer    = "container"     // message: started, asleep, lost …, or ContainerWaits and the reason
 	EventEgress       = "egress"        // message: host name; reason: allowed, refused
 	EventGate         = "gate"          // a question to a person
 	EventDecision     = "decision"      // the answer; data: {approved, by, comment}
@@ -140,6 +140,9 @@ const (
 	SecretInState    = "state"  // an agent's memory
 	SecretInCommit   = "commit" // the commit differs from the files that the command left
 )
+
+// ContainerWaits begins the message of an [EventContainer] about a container that takes long to start.
+const ContainerWaits = "waits: "
 
 // NoteLeftOut is the reason of an [EventNote] about something that the evidence lacks.
 const NoteLeftOut = "left_out"

@@ -33,7 +33,8 @@ type Member struct {
 	// cluster's reason if it is not True.
 	Ready string `json:"ready"`
 	Why   string `json:"why,omitempty"`
-	// Beat is the time at which the kubelet renewed its Lease. Zero means never.
+	// Beat is the time at which the kubelet renewed its Lease, or reported its condition if that is later, as in its first
+	// seconds. Zero means never.
 	Beat time.Time `json:"beat,omitzero"`
 	// Closed means that the scheduler places no new pods here.
 	Closed   bool      `json:"closed"`
@@ -86,6 +87,8 @@ type node struct {
 			Status  string `json:"status"`
 			Reason  string `json:"reason"`
 			Message string `json:"message"`
+			// Beat is the time of the last report of the kubelet.
+			Beat time.Time `json:"lastHeartbeatTime"`
 		} `json:"conditions"`
 		Addresses []struct {
 			Type    string `json:"type"`
@@ -175,7 +178,10 @@ func (c *Cluster) Members(ctx context.Context) ([]Member, error) {
 	members := make([]Member, len(nodes))
 	for i, n := range nodes {
 		members[i] = n.member()
-		members[i].Beat, members[i].Containers = beats[n.Metadata.Name], work[n.Metadata.Name]
+		members[i].Containers = work[n.Metadata.Name]
+		if lease := beats[n.Metadata.Name]; lease.After(members[i].Beat) {
+			members[i].Beat = lease
+		}
 	}
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	return members, nil
@@ -195,7 +201,7 @@ func (n node) member() Member {
 		Why: "it has not reported yet"}
 	for _, c := range n.Status.Conditions {
 		if c.Type == "Ready" {
-			m.Ready, m.Why = c.Status, ""
+			m.Ready, m.Why, m.Beat = c.Status, "", c.Beat
 			if c.Status != "True" {
 				m.Why = text.Clip(c.Reason+": "+c.Message, maxWhy)
 			}
