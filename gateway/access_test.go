@@ -211,6 +211,8 @@ var expected = map[string]row{
 	"POST /api/prune":                                        {route.AccessAdmin, "", "/api/prune", `{"dry_run":true}`},
 	"POST /api/reload":                                       {route.AccessAdmin, "", "/api/reload", ""},
 	"GET /api/quotas":                                        {route.AccessAdmin, "", "/api/quotas", ""},
+	"GET /api/replicas":                                      {route.AccessAdmin, "", "/api/replicas", ""},
+	"POST /api/repos/{repo}/move":                            {route.AccessAdmin, "repo", "/api/repos/team%2Fapp/move", `{"to":"x"}`},
 	"GET /api/standby":                                       {route.AccessAdmin, "", "/api/standby", ""},
 	"POST /api/standby/rounds":                               {route.AccessAdmin, "", "/api/standby/rounds", `{"name":"x"}`},
 	"GET /api/standby/file":                                  {route.AccessAdmin, "", "/api/standby/file?session=x&path=y", ""},

@@ -121,6 +121,7 @@ func (s *Server) setUpAlone() {
 			Loopback: s.Loopback, Log: s.Log, Now: s.Now}),
 		&forgekey.API{Keys: s.ForgeKeys},
 		standbyapi.New(s.Leader, s.Git),
+		&replica.API{Front: s.Replicas},
 		&nodesapi.API{Machines: machines, Nodes: s.Nodes, Programs: s.Programs},
 		&adminAPI{Executor: s.Executor, Names: s.Names, Version: s.Version, Reload: s.Reload},
 	}

@@ -64,6 +64,21 @@ func (s *Server) Freeze(ctx context.Context, also func() error) ([]RepoState, er
 	return nil, fmt.Errorf("cannot read the state of the repositories: %w", err)
 }
 
+// Copy makes the folder dir a bare repository in the present state of the repository. It returns the refs, which had names for
+// the next copy into the same folder, see [RepoState.CopyTo].
+func (r *Repo) Copy(ctx context.Context, dir string, had []Ref) ([]Ref, error) {
+	states, err := r.server.Freeze(ctx, func() error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states {
+		if st.Repo == r {
+			return st.Refs, st.CopyTo(ctx, dir, had)
+		}
+	}
+	return nil, fmt.Errorf("cannot copy the repository %s: %w", r.name, ErrNoRepository)
+}
+
 func (a RepoState) sameRefs(b RepoState) bool {
 	return a.Repo == b.Repo && slices.Equal(a.Refs, b.Refs) && string(a.Files["HEAD"]) == string(b.Files["HEAD"])
 }

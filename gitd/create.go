@@ -105,6 +105,28 @@ func (s *Server) createWith(ctx context.Context, name string, fill func(dir stri
 	return s.Repo(name)
 }
 
+// Adopt makes a folder of the same file system, which is a bare repository, the repository of a name that this server has
+// claimed already.
+func (s *Server) Adopt(ctx context.Context, name, dir string) (*Repo, error) {
+	err := CheckName(name)
+	if err == nil {
+		_, err = bareRepository(dir)
+	}
+	if err == nil {
+		err = syncfs(dir)
+	}
+	if err == nil {
+		err = s.moveIntoPlace(dir, filepath.Join(s.Root, filepath.FromSlash(name)+".git"))
+	}
+	if err == nil {
+		err = syncfs(s.Root)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot adopt the repository %.120q: %w", name, err)
+	}
+	return s.Repo(name)
+}
+
 // moveIntoPlace moves a folder to a free place. It makes the folders above the place.
 func (s *Server) moveIntoPlace(dir, place string) error {
 	for range 10 {

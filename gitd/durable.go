@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Sync returns when everything written so far to the file system of dir is on disk.
+func Sync(dir string) error { return syncfs(dir) }
+
 // syncfs returns when everything written so far to the file system of dir is on disk. One call covers objects,
 // refs, reflogs and the folders that name them, unlike an fsync of single files. Git does not sync the entries of
 // new folders. Callers that arrive during a call share the next one.

@@ -15,6 +15,12 @@ import (
 // markName is the file with the mark of a repository, in its folder.
 const markName = "ramus-mark"
 
+// Marked reports whether something outside of the repository belongs to it.
+func (r *Repo) Marked() bool {
+	_, err := r.readMark()
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // Mark returns a random name that no other repository has or had. It is made at the first call, and stays if the
 // repository gets another name. Things outside of the repository that belong to it are named by its mark.
 func (r *Repo) Mark() (string, error) {

@@ -13,11 +13,11 @@ import (
 
 func repoCommand() command {
 	return command{
-		name: "repo", args: "create|import|list|show|refresh|verify|rename|rm",
-		short: "create, import, list, show, refresh, verify, rename and remove repositories",
+		name: "repo", args: "create|import|list|show|refresh|verify|rename|move|rm",
+		short: "create, import, list, show, refresh, verify, rename, move and remove repositories",
 		subs: []command{
 			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoShowCommand(), repoRefreshCommand(),
-			repoVerifyCommand(), repoRenameCommand(), repoRemoveCommand(),
+			repoVerifyCommand(), repoRenameCommand(), repoMoveCommand(), repoRemoveCommand(),
 		},
 	}
 }

@@ -39,7 +39,7 @@ func commands() []command {
 		checkCommand(), tasksCommand(), repoCommand(), configCommand(), secretCommand(), keysCommand(), tokenCommand(),
 		openCommand(), peopleCommand(),
 		serveCommand(), gitdCommand(), reloadCommand(), reindexCommand(), pruneCommand(), backupCommand(),
-		restoreCommand(), standbyCommand(), promoteCommand(), nodeCommand(), doctorCommand(), completionCommand(), upgradeCommand(), versionCommand(),
+		restoreCommand(), standbyCommand(), promoteCommand(), replicaCommand(), nodeCommand(), doctorCommand(), completionCommand(), upgradeCommand(), versionCommand(),
 	}
 }
 

@@ -152,10 +152,7 @@ func (o *opening) compareRepositories(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range missing {
-		o.log.Error("this replica owns a repository that its data folder does not have", "repo", name,
-			"hint", "`ramus restore` takes it from a backup; `ramus repo rm` gives its name up")
-	}
+	o.missing = missing
 	return nil
 }
 
@@ -181,6 +178,26 @@ func (o *opening) connectReplicas() {
 		return
 	}
 	f := o.replicas.front
-	f.Executor, f.Git, o.git.Known = o.executor, o.git, f.Known
-	o.gateway.Replicas = f
+	o.git.Known, o.gateway.Replicas = f.Known, f
+}
+
+// installMoved takes repositories into use that were moved here while this replica did not run, and names those that are
+// missing.
+func (o *opening) installMoved(ctx context.Context) error {
+	if o.replicas == nil {
+		return nil
+	}
+	f := o.replicas.front
+	f.Executor, f.Git = o.executor, o.git
+	if err := f.Install(ctx); err != nil {
+		return err
+	}
+	for _, name := range o.missing {
+		if _, err := o.git.Repo(name); err == nil {
+			continue
+		}
+		o.log.Error("this replica owns a repository that its data folder does not have", "repo", name,
+			"hint", "`ramus restore` takes it from a backup; `ramus repo rm` gives its name up")
+	}
+	return nil
 }

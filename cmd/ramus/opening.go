@@ -37,6 +37,7 @@ type opening struct {
 	removed atomic.Pointer[redact.Secrets] // from the log
 
 	upstreams    map[string]upstream.Source
+	missing      []string // repositories of this replica that the data folder did not have
 	deploySecret string
 	endpoint     executor.LLM // nil if there is none
 	links        *links.Signer
@@ -63,7 +64,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 
 	for _, step := range []func(context.Context) error{
 		o.joinReplicas, o.openRepositories, o.openLeader, o.compareRepositories, o.chooseEngine, o.readParts, o.openStores, o.makeLinks, o.collectSecrets,
-		o.openExecutor, o.openAccountsOfPeople,
+		o.openExecutor, o.installMoved, o.openAccountsOfPeople,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -285,4 +287,199 @@ func TestReplicas(t *testing.T) {
 func sandboxed() bool {
 	_, err := exec.LookPath("bwrap")
 	return err == nil
+}
+
+// pusher pushes commits to branches of its own until its context ends, and remembers those that were acknowledged.
+type pusher struct {
+	mu      sync.Mutex // guards the fields below
+	acked   map[string]string
+	refused int
+	last    string
+}
+
+// push pushes commits of an author to a repository at the addresses that at returns.
+func (w *replicaWorld) push(ctx context.Context, p *pusher, name, repo string, at func(n int) string) {
+	dir := filepath.Join(w.dir, "push-"+name)
+	if out, err := w.git(w.dir, "clone", "-q", filepath.Join(w.dir, "work"), dir); err != nil {
+		w.t.Errorf("%s: %v\n%s", name, err, out)
+		return
+	}
+	for n := 0; ctx.Err() == nil; n++ {
+		if out, err := w.git(dir, "commit", "-q", "--allow-empty", "-m", fmt.Sprint(name, n)); err != nil {
+			w.t.Errorf("%s: %v\n%s", name, err, out)
+			return
+		}
+		tip, _ := w.git(dir, "rev-parse", "HEAD")
+		branch := fmt.Sprintf("refs/heads/%s-%d", name, n)
+		out, err := w.git(dir, "push", "-q", at(n)+"/"+repo+".git", "HEAD:"+branch)
+		p.mu.Lock()
+		if err == nil {
+			p.acked[branch] = strings.TrimSpace(tip)
+		} else {
+			p.refused++
+			p.last = out
+		}
+		p.mu.Unlock()
+	}
+}
+
+// compare fails for branches that were acknowledged and are not there.
+func (w *replicaWorld) compare(p *pusher, url string) {
+	w.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	there := map[string]string{}
+	for line := range strings.Lines(w.mustGit(w.dir, "ls-remote", url, "refs/heads/*")) {
+		hash, ref, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		there[ref] = hash
+	}
+	lost := 0
+	for branch, hash := range p.acked {
+		if there[branch] != hash {
+			lost++
+		}
+	}
+	w.t.Logf("%d pushes were acknowledged, %d refused, %d lost; the last refusal: %.200s", len(p.acked), p.refused, lost, p.last)
+	if lost > 0 || len(p.acked) == 0 {
+		w.t.Errorf("%d of %d acknowledged pushes are lost", lost, len(p.acked))
+	}
+}
+
+// newTwoReplicas starts a world of two replicas with the repository app at the first.
+func newTwoReplicas(t *testing.T) *replicaWorld {
+	t.Helper()
+	w := newReplicaWorld(t)
+	w.start("ramus-0")
+	w.start("ramus-1")
+	w.token = strings.TrimSpace(w.ramus("ramus-0", "token", "create", "--subject", "ada", "--repo", "*", "--scope", "admin"))
+	w.mustGit(w.dir, "init", "-q", "work")
+	w.mustGit(filepath.Join(w.dir, "work"), "commit", "-q", "--allow-empty", "-m", "begin")
+	w.ramus("ramus-0", "repo", "import", "app", filepath.Join(w.dir, "work"))
+	return w
+}
+
+// TestReplicaMove moves a repository to and fro while people push to it by both replicas.
+func TestReplicaMove(t *testing.T) {
+	w := newTwoReplicas(t)
+	if sandboxed() {
+		w.ramus("ramus-0", "exec", "otter", "--repo", "app", "--", "echo one >a.txt; head -c 10000000 /dev/zero >/artifacts/large.bin")
+	}
+	urls := []string{w.procs["ramus-0"].url, w.procs["ramus-1"].url}
+	ctx, stop := context.WithCancel(t.Context())
+	p := &pusher{acked: map[string]string{}}
+	var work sync.WaitGroup
+	for i := range 3 {
+		work.Go(func() { w.push(ctx, p, fmt.Sprint("p", i), "app", func(n int) string { return urls[(n+i)%2] }) })
+	}
+	moves := []string{"ramus-1", "ramus-0", "ramus-1"}
+	for _, to := range moves {
+		time.Sleep(500 * time.Millisecond)
+		if out := w.ramus("ramus-1", "repo", "move", "app", "--to", to); !strings.Contains(out, "app is at "+to) {
+			t.Errorf("the move says %q", out)
+		} else {
+			t.Log(strings.TrimSpace(out))
+		}
+	}
+	stop()
+	work.Wait()
+	for _, url := range urls {
+		w.compare(p, url+"/app.git")
+	}
+	if p.refused > 0 {
+		t.Errorf("%d pushes were refused: %s", p.refused, p.last)
+	}
+	for name, there := range map[string]bool{"ramus-0": false, "ramus-1": true} {
+		if _, err := os.Stat(filepath.Join(w.data(name), "repos", "app.git")); (err == nil) != there {
+			t.Errorf("the copy of %s: %v", name, err)
+		}
+	}
+	w.mustGit(filepath.Join(w.data("ramus-1"), "repos", "app.git"), "fsck", "--strict")
+	if sandboxed() {
+		if out := w.ramus("ramus-0", "exec", "otter", "--", "cat a.txt"); !strings.Contains(out, "one") {
+			t.Errorf("the caller after the move: %s", out)
+		}
+		if out := w.ramus("ramus-0", "log", "otter"); strings.Count(out, "a.txt") != 2 {
+			t.Errorf("its commands: %s", out)
+		}
+		if files, _ := filepath.Glob(filepath.Join(w.data("ramus-1"), "artifacts", "sha256", "*", "*")); len(files) == 0 {
+			t.Error("its artifact did not go along")
+		}
+	}
+	if out, err := w.tryRamus("ramus-0", "repo", "move", "app", "--to", "ramus-7"); err == nil {
+		t.Errorf("a move to nobody: %s", out)
+	}
+	if out := w.ramus("ramus-0", "replica", "list"); !strings.Contains(out, "ramus-1  live") || !strings.Contains(out, "ramus-0  this one") {
+		t.Errorf("the replicas are %s", out)
+	}
+}
+
+// TestReplicaKilled kills the owner of a repository again and again while people push and work by the other replica.
+func TestReplicaKilled(t *testing.T) {
+	w := newTwoReplicas(t)
+	w.ramus("ramus-0", "repo", "move", "app", "--to", "ramus-1") // so that the home stays
+	home := w.procs["ramus-0"].url
+	kills := 3
+	if os.Getenv("RAMUS_TEST") == "full" {
+		kills = 20
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	p := &pusher{acked: map[string]string{}}
+	var work sync.WaitGroup
+	for i := range 2 {
+		work.Go(func() { w.push(ctx, p, fmt.Sprint("p", i), "app", func(int) string { return home }) })
+	}
+	commands := 0
+	if sandboxed() {
+		work.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				// A key makes a command one, however often it is asked for.
+				for ctx.Err() == nil {
+					out, err := w.tryRamus("ramus-0", "exec", "otter", "--repo", "app", "--key", fmt.Sprint("k", n), "--", fmt.Sprintf("echo %d >>all.txt", n))
+					if err == nil {
+						commands++
+						break
+					}
+					if strings.Contains(out, "was interrupted") || strings.Contains(out, "container was lost") {
+						break
+					}
+				}
+			}
+		})
+	}
+	var longest time.Duration
+	for range kills {
+		time.Sleep(700 * time.Millisecond)
+		_ = w.stop("ramus-1", syscall.SIGKILL)
+		begun := time.Now()
+		w.start("ramus-1")
+		for {
+			if _, err := w.git(w.dir, "ls-remote", home+"/app.git"); err == nil {
+				break
+			}
+		}
+		longest = max(longest, time.Since(begun))
+	}
+	stop()
+	work.Wait()
+	t.Logf("killed %d times; served again after %v at most; %d commands", kills, longest.Round(time.Millisecond), commands)
+	if longest > 30*time.Second {
+		t.Errorf("the repository was away for %v", longest)
+	}
+	w.compare(p, home+"/app.git")
+	w.mustGit(filepath.Join(w.data("ramus-1"), "repos", "app.git"), "fsck", "--strict")
+	if sandboxed() {
+		out := w.ramus("ramus-0", "exec", "otter", "--", "cat all.txt")
+		seen := map[string]int{}
+		for line := range strings.Lines(out) {
+			seen[strings.TrimSpace(line)]++
+		}
+		for line, n := range seen {
+			if n > 1 {
+				t.Errorf("the command %s was run %d times", line, n)
+			}
+		}
+		if len(seen) < commands {
+			t.Errorf("%d commands were answered, and %d are in the file", commands, len(seen))
+		}
+	}
 }

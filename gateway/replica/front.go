@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,14 @@ type Front struct {
 	visitors answers[visitor]
 	slots    chan struct{}
 	stats    stats
+	closing  context.Context // ends with Close
+	close    context.CancelFunc
+	work     sync.WaitGroup
+	taking   sync.Mutex        // held while a copy is written or taken into use; guards copies
+	copies   map[string]string // the ids of copies that are being written, by repository
+
+	gating sync.Mutex // guards gates
+	gates  map[string]*gate
 }
 
 // stats count since [Front.Open].
@@ -97,16 +106,21 @@ func (f *Front) Open() (err error) {
 		// A body is sent when the other side begins to read it. Until then the request may go elsewhere.
 		ExpectContinueTimeout: time.Minute, DisableCompression: true}
 	f.places.init()
+	f.gates, f.copies = map[string]*gate{}, map[string]string{}
+	f.closing, f.close = context.WithCancel(context.Background())
 	f.proxy = &httputil.ReverseProxy{Rewrite: f.rewrite, Transport: roundTripper{f}, FlushInterval: -1,
 		ErrorHandler: f.answerError, ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelDebug)}
 	return nil
 }
 
-// Close closes idle connections.
+// Close ends background work, and closes idle connections.
 func (f *Front) Close() {
-	if f != nil && f.base != nil {
-		f.base.CloseIdleConnections()
+	if f == nil || f.base == nil {
+		return
 	}
+	f.close()
+	f.work.Wait()
+	f.base.CloseIdleConnections()
 }
 
 // TLS returns the configuration of the listener at the inner address.

@@ -14,6 +14,9 @@ func (f *Front) Inner(outside, local http.Handler) http.Handler {
 	own := http.NewServeMux()
 	own.HandleFunc("GET /replica/find", f.serveFind)
 	own.HandleFunc("GET /replica/keys", f.serveKeys)
+	own.HandleFunc("POST /replica/take", f.serveTake)
+	own.HandleFunc("POST /replica/install", f.serveInstall)
+	own.HandleFunc("POST /replica/artifact", f.serveArtifact)
 	own.HandleFunc("POST /replica/token", f.serveToken)
 	own.HandleFunc("POST /replica/revoked", f.serveRevoked)
 	own.HandleFunc("POST /replica/session", f.serveSession)
@@ -39,6 +42,15 @@ func (f *Front) Inner(outside, local http.Handler) http.Handler {
 		r.Header.Del("Expect") // the body is asked for by reading it
 		r.RemoteAddr = client
 		r = r.WithContext(route.WithVia(r.Context(), from))
+		if repo != "" && !isMove(r) {
+			if f.passGate(r.Context(), repo, isPush(r)) != nil {
+				return // the client has gone
+			}
+			if !f.owns(r, repo) { // it was moved meanwhile
+				f.refuse(w, fmt.Sprintf("the replica %s does not own %.200q any more", f.Group.Name, repo))
+				return
+			}
+		}
 		if byLocal {
 			local.ServeHTTP(w, r)
 			return

@@ -25,7 +25,10 @@ func (f *Front) Elsewhere(c *route.Call, r route.Route, local bool) http.Handler
 	}
 	if repo := f.repoOf(c, r); repo != "" {
 		if f.isHere(c.R.Context(), repo) {
-			return nil
+			// A move is not held by itself.
+			if isMove(c.R) || f.passGate(c.R.Context(), repo, isPush(c.R)) != nil || f.isHere(c.R.Context(), repo) {
+				return nil
+			}
 		}
 		return f.pass(passing{repo: repo, local: local})
 	}
@@ -33,6 +36,14 @@ func (f *Front) Elsewhere(c *route.Call, r route.Route, local bool) http.Handler
 		return f.pass(passing{replica: f.Home, local: local})
 	}
 	return nil
+}
+
+// isPush reports whether a request pushes to a repository.
+func isPush(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/git-receive-pack") }
+
+// isMove reports whether a request moves a repository.
+func isMove(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/api/repos/") && strings.HasSuffix(r.URL.Path, "/move")
 }
 
 // isHere reports whether this replica answers for a repository: its own, and those that no replica has.

@@ -1,0 +1,126 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ramus-dev/ramus/executor/index"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/secret"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// A repository goes from one server to another with its branches, its runs and their artifacts. Everything else that
+// belongs to it keeps it here.
+
+// HandOver ends the containers of a repository that another server is about to take, and returns the artifacts that go with
+// it. It is an [record.ErrConflict] if a run in it has not ended, or if it has something that cannot go along.
+func (x *Executor) HandOver(ctx context.Context, name string, by gitd.Person) ([]record.ManifestFile, error) {
+	files, err := x.handOver(ctx, name, by)
+	if err != nil {
+		return nil, fmt.Errorf("cannot move %s: %w", name, err)
+	}
+	return files, nil
+}
+
+func (x *Executor) handOver(ctx context.Context, name string, by gitd.Person) ([]record.ManifestFile, error) {
+	if err := x.endWork(ctx, name, false, by); err != nil {
+		return nil, err
+	}
+	var files []record.ManifestFile
+	for _, r := range x.current() {
+		if r.Repo != name {
+			continue
+		}
+		if x.Hides != nil && x.Hides(r.Caller) {
+			return nil, fmt.Errorf("%w: the workspace %s is private, and its owner is known here alone", record.ErrConflict, r.Caller)
+		}
+		if x.Store != nil || !r.Ended() {
+			continue // all servers have the same store
+		}
+		m, err := x.Manifest(ctx, r.Name())
+		if errors.Is(err, record.ErrNotFound) || errors.Is(err, gitd.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range m.Files {
+			if f.Stored {
+				files = append(files, f)
+			}
+		}
+	}
+	if x.SecretStore != nil {
+		for _, s := range x.SecretStore.List(secret.OfRepository(name)) {
+			if s.Owner == secret.OfRepo(name) {
+				return nil, fmt.Errorf("%w: it has the credential %s, which is sealed here; remove it first", record.ErrConflict, s.Name)
+			}
+		}
+	}
+	repo, err := x.Git.Repo(name)
+	if err == nil && x.Store == nil && repo.Marked() {
+		err = fmt.Errorf("%w: its Git LFS objects are in this server's folder; artifacts.url gives all servers one store", record.ErrConflict)
+	}
+	return files, err
+}
+
+// CheckIdle returns an [record.ErrConflict] if a run in a repository has not ended.
+func (x *Executor) CheckIdle(name string) error {
+	for _, r := range x.current() {
+		if r.Repo == name && (!r.Ended() || x.works(r)) {
+			return fmt.Errorf("%w: the run %s has begun meanwhile", record.ErrConflict, r.Name())
+		}
+	}
+	return nil
+}
+
+// Leave forgets a repository that another server owns now, and discards its copy.
+func (x *Executor) Leave(ctx context.Context, name string) error {
+	err := x.Git.Discard(ctx, name)
+	if err == nil || errors.Is(err, gitd.ErrNotFound) {
+		err = x.forgetRuns(name)
+		x.dropLayers(name)
+		err = errors.Join(err, x.deps.Forget(ctx, name))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot leave %s to another server: %w", name, err)
+	}
+	return nil
+}
+
+// TakeOver lists the runs of a repository that came from another server.
+func (x *Executor) TakeOver(ctx context.Context, name string) error {
+	repo, err := x.Git.Repo(name)
+	var runs []record.Run
+	if err == nil {
+		runs, err = index.RunsOf(ctx, repo)
+	}
+	if err == nil {
+		err = x.index.Put(runs...)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is here, but its runs cannot be listed: %w; `ramus reindex` repairs that", name, err)
+	}
+	return nil
+}
+
+// KeepArtifact keeps an artifact that came from another server. in has its content.
+func (x *Executor) KeepArtifact(ctx context.Context, f record.ManifestFile, in io.Reader) error {
+	tmp, err := os.CreateTemp(x.Data, "artifact-*.tmp")
+	if err != nil {
+		return fmt.Errorf("cannot keep an artifact: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = io.Copy(tmp, io.LimitReader(in, f.Size+1))
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = x.artifacts.Put(ctx, tmp.Name(), f.SHA256, f.Size)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep an artifact: %w", err)
+	}
+	return nil
+}
