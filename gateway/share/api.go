@@ -123,7 +123,7 @@ func (api *API) revoke(c *route.Call) error {
 // ready returns a problem if there are no links here.
 func (api *API) ready() error {
 	if api.Store == nil || api.Links == nil {
-		return route.NewProblem(route.KindConflict, "this server makes no links")
+		return route.NewProblem(route.KindNotFound, "this server makes no links")
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ type (
 		Href, Name string
 		Before     string // the picture of the same page on the base; empty means none
 	}
-	versusLink  struct {
+	versusLink struct {
 		Path, Text string
 		Current    bool
 	}
