@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/people"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/session"
+	"github.com/ramus-dev/ramus/gateway/share"
 	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -40,6 +41,10 @@ func withPeople(t *testing.T) func(*gateway.Server) {
 			t.Fatal(err)
 		}
 		actions.Open()
+		s.Shares = &share.Store{Options: s.Accounts.Options}
+		if err := s.Shares.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		s.People = &signin.People{Accounts: s.Accounts, Sessions: sessions, Actions: actions, Log: log, Now: time.Now}
 		s.Accounts.Changed = s.People.Changed
 		t.Cleanup(func() { db.Close() })

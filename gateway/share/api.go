@@ -123,12 +123,13 @@ func (api *API) revoke(c *route.Call) error {
 // ready returns a problem if there are no links here.
 func (api *API) ready() error {
 	if api.Store == nil || api.Links == nil {
-		return route.NewProblem(route.KindNotFound, "this server makes no links")
+		return route.NewProblem(route.KindConflict, "this server makes no links")
 	}
 	return nil
 }
 
-// Make makes a link. address is the URL at which people reach the server, or empty.
+// Make makes a link, for people who may change the branch of the caller. address is the URL at which people reach the server, or
+// empty.
 func (api *API) Make(ctx context.Context, who route.Who, w Wish, address string) (Link, error) {
 	if err := api.ready(); err != nil {
 		return Link{}, err
@@ -140,13 +141,16 @@ func (api *API) Make(ctx context.Context, who route.Who, w Wish, address string)
 	if _, err := record.ParseCaller(who.Subject); err == nil {
 		return Link{}, route.NewProblem(route.KindDenied, "%s makes no links, because only people decide who reads their work", who.Subject)
 	}
-	days := cmp.Or(w.Days, DefaultDays)
-	if days < 1 || days > MaxDays {
-		return Link{}, route.NewProblem(route.KindInvalid, "a link opens for 1 to %d days, and not for %d", MaxDays, days)
-	}
 	r, st, err := api.target(ctx, who, w)
 	if err != nil {
 		return Link{}, err
+	}
+	if err := who.CheckChange(r.Repo, r.Caller.Branch()); err != nil {
+		return Link{}, err
+	}
+	days := cmp.Or(w.Days, DefaultDays)
+	if days < 1 || days > MaxDays {
+		return Link{}, route.NewProblem(route.KindInvalid, "a link opens for 1 to %d days, and not for %d", MaxDays, days)
 	}
 	if err := who.CheckChangeCaller(st); err != nil {
 		return Link{}, err
@@ -263,8 +267,8 @@ func (api *API) linkOf(r Record) (Link, error) {
 
 // Revoke ends a link that a person made. Administrators end those of everybody.
 func (api *API) Revoke(ctx context.Context, who route.Who, id string) (Link, error) {
-	if err := api.ready(); err != nil {
-		return Link{}, err
+	if api.ready() != nil {
+		return Link{}, route.NotFound("link", id)
 	}
 	r, ok := api.Store.Get(id)
 	if !ok || !mine(who, r) {
