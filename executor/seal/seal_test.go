@@ -20,9 +20,10 @@ import (
 
 // world is a repository with a chain.
 type world struct {
-	t     *testing.T
-	repo  *gitd.Repo
-	chain *Chain
+	t      *testing.T
+	server *gitd.Server
+	repo   *gitd.Repo
+	chain  *Chain
 }
 
 func newSigner(t *testing.T) *gitd.CommitSigner {
@@ -40,27 +41,35 @@ func newSigner(t *testing.T) *gitd.CommitSigner {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	repo, err := repotest.NewServer(t).Create(t.Context(), "app")
+	server := repotest.NewServer(t)
+	repo, err := server.Create(t.Context(), "app")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t, repo, &Chain{Signer: newSigner(t), Bot: gitd.Person{Name: "ramus", Email: "ramus@example.org"},
+	return &world{t, server, repo, &Chain{Signer: newSigner(t), Bot: gitd.Person{Name: "ramus", Email: "ramus@example.org"},
 		Now: func() time.Time { return time.Unix(1_800_000_000, 0) }}}
 }
 
-// seal returns the commit for the record of a run with one file of a content.
+// seal is newSeal for the bot of the chain.
 func (w *world) seal(was gitd.Hash, content string) gitd.NewCommit {
-	sum := sha256.Sum256([]byte(content))
-	text, err := json.Marshal(record.Manifest{Files: []record.ManifestFile{{Name: "output/a", Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}}})
+	w.t.Helper()
+	n, err := newSeal(was, content, w.chain.Bot)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n := gitd.NewCommit{Author: w.chain.Bot, Message: "run\n\nRamus-Run: 1\n",
+	return n
+}
+
+// newSeal returns the commit for the record of a run with one file of a content.
+func newSeal(was gitd.Hash, content string, author gitd.Person) (gitd.NewCommit, error) {
+	sum := sha256.Sum256([]byte(content))
+	text, err := json.Marshal(record.Manifest{Files: []record.ManifestFile{{Name: "output/a", Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}}})
+	n := gitd.NewCommit{Author: author, Message: "run\n\nRamus-Run: 1\n",
 		Put: []gitd.File{{Path: "output/a", Content: []byte(content)}, {Path: record.ManifestPath, Content: text}}}
 	if was != "" {
 		n.Parents = []gitd.Hash{was}
 	}
-	return n
+	return n, err
 }
 
 func ref(i int) string { return fmt.Sprintf("%s/run-%d/1", record.RunsPrefix, i) }
