@@ -117,7 +117,9 @@ func TestMCPTools(t *testing.T) {
 		library = append(library, task.Name)
 	}
 	writing := slices.Concat(reading, library, []string{"answer_question", "begin_tournament", "bisect", "fork", "judge_tournament", "pick", "replay", "restart", "resume_code_session", "start_code_session", "submit_task", "take_entry", "undo"})
+	administering := append([]string{"import"}, writing...)
 	slices.Sort(writing)
+	slices.Sort(administering)
 	for _, x := range []struct {
 		name  string
 		grant gitd.Grant
@@ -126,8 +128,8 @@ func TestMCPTools(t *testing.T) {
 	}{
 		{"read", gitd.Grant{Repo: "team/app", Scopes: []string{"read"}}, false, reading},
 		{"write", gitd.Grant{Repo: "team/app", Scopes: []string{"write"}}, false, writing},
-		{"admin", gitd.Grant{Repo: "*", Scopes: []string{"admin"}}, false, writing},
-		{"socket", gitd.Grant{}, true, writing},
+		{"admin", gitd.Grant{Repo: "*", Scopes: []string{"admin"}}, false, administering},
+		{"socket", gitd.Grant{}, true, administering},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			token := ""

@@ -66,7 +66,7 @@ func (s *Server) setUpAlone() {
 	s.web = &web.API{Executor: s.Executor, Git: s.Git, Find: find, Workspaces: places, Evidence: s.pages, Past: before,
 		Engineer: s.Engineer, Live: &live.API{Hub: &live.Hub{}, Watch: s.Executor}, NoScript: s.NoScript,
 		Machines: machines, Cloud: s.Nodes, Address: s.prefix(), Secrets: s.Secrets, Budget: s.Budget, Log: s.Log, Now: s.Now,
-		Changes: &changes.Changes{}, Seen: s.Seen, SSHPort: s.SSHPort}
+		Changes: &changes.Changes{}, Seen: s.Seen, Exports: parcels, SSHPort: s.SSHPort}
 	shares := s.sharing(find)
 	s.mcp.Shares, s.web.Shares = shares, shares
 	s.web.Files = &files.API{Executor: s.Executor, Workspaces: places, Git: s.Git, Now: s.Now}

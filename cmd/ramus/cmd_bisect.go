@@ -93,8 +93,11 @@ bad one its last. A branch needs --good.
 			if err != nil {
 				return err
 			}
-			found, err := c.Bisect(ctx, b, e.bisectPlan, e.bisectProgress)
+			var plan trial.Plan
+			found, err := c.Bisect(ctx, b, func(p trial.Plan) { plan = p; e.bisectPlan(p) }, e.bisectProgress)
 			switch {
+			case err == nil && b.Dry && asJSON:
+				return e.writeJSON(plan)
 			case err != nil || b.Dry:
 				return err
 			case asJSON:

@@ -16,10 +16,15 @@ import (
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
-// exported is the output of `ramus export --json`.
-type exported struct {
+// written is a file that was written. It is the output of `ramus export --cast --json`.
+type written struct {
 	File  string `json:"file"`
 	Bytes int64  `json:"bytes"`
+}
+
+// exported is the output of `ramus export --json`.
+type exported struct {
+	written
 	export.Summary
 }
 
@@ -71,6 +76,9 @@ what is missing.`,
 				name, n, err := writeWhole(args[0], cmp.Or(file, fileName(args[0])+".cast"), func(f *os.File) error {
 					return c.Cast(ctx, args[0], f)
 				})
+				if err == nil && e.json {
+					return e.writeJSON(written{name, n})
+				}
 				if err == nil {
 					fmt.Fprintf(e.out, "%s  %s\n", e.oneLine(name, 200), bytesize.Text(n))
 				}

@@ -42,8 +42,14 @@ The exit status is 0 if none of these commands differs, and 1 if one does.`,
 				return err
 			}
 			q.Asker = asker(ctx, e)
-			v, err := c.Replay(ctx, args[0], q, func(list []replay.Command) { e.replayPlan(list, q) }, e.replayDone)
+			var plan []replay.Command
+			v, err := c.Replay(ctx, args[0], q, func(list []replay.Command) {
+				plan = list
+				e.replayPlan(list, q, asJSON)
+			}, e.replayDone)
 			switch {
+			case err == nil && q.Dry && asJSON:
+				return e.writeJSON(plan)
 			case err != nil || q.Dry:
 				return err
 			case asJSON:
@@ -61,14 +67,15 @@ The exit status is 0 if none of these commands differs, and 1 if one does.`,
 	}
 }
 
-// replayPlan shows the commands that will run on standard error. A dry request shows each on standard output.
-func (e *env) replayPlan(list []replay.Command, q past.Replay) {
+// replayPlan shows the commands that will run on standard error. A dry request shows each on standard output, unless that
+// has JSON.
+func (e *env) replayPlan(list []replay.Command, q past.Replay, asJSON bool) {
 	n := 0
 	for _, c := range list {
 		if c.Why == "" {
 			n++
 		}
-		if q.Dry {
+		if q.Dry && !asJSON {
 			fmt.Fprintf(e.out, "%s  %s  %s\n", e.oneLine(c.Step, 80), e.oneLine(c.Text, 120), e.oneLine(c.Why, 120))
 		}
 	}

@@ -99,8 +99,9 @@ func standbyStatus(ctx context.Context, e *env) error {
 }
 
 func promoteCommand() command {
+	var dry bool
 	return command{
-		name:  "promote",
+		name: "promote", args: "[--dry]",
 		short: "make the stand-by of this data folder the server",
 		long: `
 The stand-by stops following, and begins the next epoch, a commit at refs/ramus/epoch of
@@ -114,13 +115,19 @@ standby.sync it can acknowledge nothing then, because no stand-by confirms it.
 
 If two stand-bys are promoted at once, one of them stays, and the other refuses all work
 when they reach each other or the server that they followed.`,
-		set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&dry, "dry", false, "show the server whose place would be taken, and how far the stand-by is behind")
+			fs.BoolVar(&e.json, "json", false, "as JSON")
+		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 0, ""); err != nil {
 				return err
 			}
 			c, err := e.config()
 			if err != nil {
+				return err
+			}
+			if err := e.promotePlan(ctx, c, dry); err != nil || dry {
 				return err
 			}
 			epoch, err := promote(ctx, e, c)
@@ -134,6 +141,36 @@ when they reach each other or the server that they followed.`,
 			return nil
 		},
 	}
+}
+
+// promotePlan shows the server whose place a stand-by takes on standard error. A dry request has it as JSON on standard
+// output, if that is asked for.
+func (e *env) promotePlan(ctx context.Context, c Config, dry bool) error {
+	source, err := standby.ReadSource(c.Data)
+	if err != nil {
+		return err
+	}
+	if source.Of == "" {
+		if dry {
+			return fmt.Errorf("cannot promote: %w: this data folder follows no server", record.ErrConflict)
+		}
+		return nil // the promotion says why it cannot be done, or that it was done before
+	}
+	s := client.Socket(func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, c.Data) })
+	defer s.Close()
+	st, err := s.Standby(ctx)
+	if err != nil { // it does not run
+		st = standby.Status{Role: standby.RoleStandby, Of: source.Of, Epoch: source.Epoch}
+	}
+	behind := "how far it is behind is not known, because it does not run"
+	if !st.At.IsZero() {
+		behind = fmt.Sprintf("it is %.1f s behind", st.Lag)
+	}
+	fmt.Fprintf(e.err, "taking the place of %s in epoch %d; %s\n", e.oneLine(st.Of, 300), st.Epoch, behind)
+	if dry && e.json {
+		return e.writeJSON(st)
+	}
+	return nil
 }
 
 // promote promotes the stand-by of a data folder, in its process if one runs.

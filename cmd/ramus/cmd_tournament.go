@@ -194,11 +194,13 @@ func tournamentTakeCommand() command {
 ENTRY is the number of an entry, or its caller. It is merged into the base as by "ramus
 merge". If the tournament was forked from a caller, that one goes back to the commit of
 the fork and gets the entry by a merge; its own later commits stay in its history.
-With --drop the branches of the other entries are removed. Their runs stay.
+With --drop the branches of the other entries are removed. Their runs stay. The same
+command with --drop removes them later. All of it is shown first.
 
 A conflict changes nothing, and the exit status is 4.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&q.Drop, "drop", false, "remove the branches of the other entries")
+			fs.BoolVar(&q.Dry, "dry", false, "show what would be merged and removed, and change nothing")
 			fs.StringVar(&q.Into, "into", "", "target `branch` (default the base, or the branch of the caller)")
 			fs.StringVar(&strategy, "strategy", "", "rebase, merge, squash or ff (default rebase)")
 			fs.BoolVar(&q.Here, "here", false, "merge in this server alone, although the repository has an upstream")
@@ -210,9 +212,17 @@ A conflict changes nothing, and the exit status is 4.`,
 				return err
 			}
 			q.Entry, q.Strategy, q.By = args[1], gitd.Strategy(strategy), asker(ctx, e)
-			took, err := c.TakeEntry(ctx, args[0], q)
+			plan := q
+			plan.Dry = true
+			took, err := c.TakeEntry(ctx, args[0], plan)
 			if err != nil {
 				return err
+			}
+			e.takePlan(took)
+			if !q.Dry {
+				if took, err = c.TakeEntry(ctx, args[0], q); err != nil {
+					return err
+				}
 			}
 			if e.json {
 				if err := e.writeJSON(took); err != nil {
@@ -220,12 +230,12 @@ A conflict changes nothing, and the exit status is 4.`,
 				}
 			}
 			switch {
-			case took.Landed.InTheWay():
+			case took.InTheWay():
 				if !e.json {
-					printConflicts(e, took.Landed)
+					printConflicts(e, *took.Landed)
 				}
 				return &exitStatus{code: exitInTheWay}
-			case e.json:
+			case e.json || q.Dry:
 				return nil
 			}
 			fmt.Fprintf(e.out, "%s: %s\n", took.Entry.ID(), e.oneLine(took.Landed.String(), 1000*(1+len(took.Landed.With))))
@@ -237,7 +247,19 @@ A conflict changes nothing, and the exit status is 4.`,
 	}
 }
 
-// tournamentPlan shows the entries that will begin on standard error. A dry request shows them on standard output.
+// takePlan shows what taking an entry changes on standard error.
+func (e *env) takePlan(t past.Took) {
+	back := ""
+	if t.BackTo != "" {
+		back = ", which goes back to " + short(string(t.BackTo)) + " first"
+	}
+	fmt.Fprintf(e.err, "taking %s of %s into %s%s\n", t.Entry.ID(), e.oneLine(t.Agent, 80), e.oneLine(t.Into, 100), back)
+	for _, one := range t.Dropped {
+		fmt.Fprintf(e.err, "  its branch goes: %s\n", one.ID())
+	}
+}
+
+// tournamentPlan shows the entries that will begin on standard error.
 func (e *env) tournamentPlan(s tournament.Standing) {
 	from := s.Base
 	if s.Of != "" {

@@ -56,7 +56,9 @@ type Wish struct {
 	New  bool
 	// Caller is the id of the caller here. If it is empty, it is that of the file, with a number if it is taken.
 	Caller string
-	By     gitd.Person
+	// Dry checks the file and says where it would go. Nothing is changed.
+	Dry bool
+	By  gitd.Person
 	// Hide makes the caller private before anybody sees it. It is called for a caller that was private on its server.
 	Hide func(ctx context.Context, c record.Caller, repo string) error
 }
@@ -99,6 +101,9 @@ func (i *Importer) take(ctx context.Context, in io.Reader, w Wish) (Imported, er
 	to := &place{Importer: i, opened: o, wish: w}
 	if err := to.choose(ctx); err != nil {
 		return Imported{}, err
+	}
+	if w.Dry {
+		return to.plan(), nil
 	}
 	if err := to.keepArtifacts(ctx); err != nil {
 		return Imported{}, err
@@ -365,11 +370,20 @@ func (p *place) copyArtifact(ctx context.Context, a Artifact, path string) error
 	return nil
 }
 
+// plan describes the import.
+func (p *place) plan() Imported {
+	m := p.manifest
+	plan := Imported{Caller: p.caller, Was: m.Caller, Repo: p.wish.Repo, Created: p.repo == nil, Branch: p.caller.Branch(), Head: m.Head,
+		Origin: m.Origin, LeftOut: m.LeftOut}
+	for _, o := range p.runs {
+		plan.Runs = append(plan.Runs, record.Run{Caller: p.caller, ID: o.ID}.Name())
+	}
+	return plan
+}
+
 // write makes the repository if it is to be made, and the commits and refs of the caller.
 func (p *place) write(ctx context.Context) (Imported, error) {
-	m := p.manifest
-	done := Imported{Caller: p.caller, Was: m.Caller, Created: p.repo == nil, Branch: p.caller.Branch(), Head: m.Head,
-		Origin: m.Origin, LeftOut: m.LeftOut}
+	m, done := p.manifest, p.plan()
 	var err error
 	if p.repo == nil {
 		p.repo, err = p.Git.CreateFrom(ctx, p.wish.Repo, p.bundle, m.Base, m.BaseCommit)
@@ -395,7 +409,6 @@ func (p *place) write(ctx context.Context) (Imported, error) {
 			return done, err
 		}
 		runs = append(runs, r)
-		done.Runs = append(done.Runs, r.Name())
 		refs = append(refs, gitd.Ref{Name: record.RunRef(r.Caller, r.ID), Hash: commit})
 	}
 	if m.Private && p.wish.Hide != nil {

@@ -37,7 +37,7 @@ const (
 // Checked is a command with its result.
 type Checked struct {
 	Command
-	Result Result  `json:"result"`
+	Result Result  `json:"result,omitempty"` // empty if it has not run
 	Tries  []Tried `json:"tries,omitempty"`
 	// Differences are those of the first try that differs.
 	Differences []Difference `json:"differences,omitempty"`
@@ -53,10 +53,21 @@ type Tried struct {
 // Verdict has the results of the commands of a run.
 type Verdict struct {
 	Run      string      `json:"run"` // CALLER/RUN
-	Time     time.Time   `json:"time"`
-	By       gitd.Person `json:"by"`
-	Result   Result      `json:"result"`
+	Time     time.Time   `json:"time,omitzero"`
+	By       gitd.Person `json:"by,omitzero"`
+	Result   Result      `json:"result,omitempty"` // empty for a plan
 	Commands []Checked   `json:"commands"`
+}
+
+// Planned returns a verdict without results, except that of the commands that are left out.
+func Planned(r record.Run, commands []Command) Verdict {
+	v := Verdict{Run: r.Name(), Commands: make([]Checked, len(commands))}
+	for i, c := range commands {
+		if v.Commands[i].Command = c; c.Why != "" {
+			v.Commands[i].Result = Left
+		}
+	}
+	return v
 }
 
 // Count returns the number of commands with a result.

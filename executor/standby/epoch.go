@@ -166,6 +166,14 @@ func CheckPlace(data string) error {
 	return nil
 }
 
+// ReadSource returns the server that a data folder follows. Its address is empty if there is none.
+func ReadSource(data string) (s Source, err error) {
+	if err = readState(data, followName, &s); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return s, err
+}
+
 // ReadFence returns the fence of a data folder, or nil if no other server has taken its place.
 func ReadFence(data string) (*Fence, error) {
 	f := new(Fence)

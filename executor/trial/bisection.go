@@ -54,6 +54,9 @@ type Found struct {
 	Tries  int           `json:"tries"` // commands that ran
 }
 
+// Planned returns the answer of a search that has not begun.
+func Planned(p Plan) Found { return Found{Plan: p, Left: []bisect.Step{}} }
+
 // maxTries bounds the commands of one search.
 const maxTries = 400
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	parcel "github.com/ramus-dev/ramus/executor/export"
 	"github.com/ramus-dev/ramus/gateway/export"
@@ -38,8 +39,17 @@ func (c *Client) Export(ctx context.Context, of string, one bool, q export.Query
 }
 
 // Import sends an export of another server.
-func (c *Client) Import(ctx context.Context, q export.Import, in io.Reader) (done parcel.Imported, err error) {
-	resp, err := c.send(ctx, "POST", "/api/import"+query(q), in, http.Header{"Content-Type": {export.MediaBundle}})
+func (c *Client) Import(ctx context.Context, q export.Import, in io.Reader) (parcel.Imported, error) {
+	return c.takeIn(ctx, q, in, export.MediaBundle)
+}
+
+// ImportLink has the server take in the export that a link of another server leads to.
+func (c *Client) ImportLink(ctx context.Context, q export.Import, link string) (parcel.Imported, error) {
+	return c.takeIn(ctx, q, strings.NewReader(link), export.MediaLink)
+}
+
+func (c *Client) takeIn(ctx context.Context, q export.Import, in io.Reader, media string) (done parcel.Imported, err error) {
+	resp, err := c.send(ctx, "POST", "/api/import"+query(q), in, http.Header{"Content-Type": {media}})
 	if err != nil {
 		return done, err
 	}

@@ -109,6 +109,11 @@ func (api *API) caller(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	return api.SendCaller(c, st)
+}
+
+// SendCaller answers with a caller and those of its runs that the caller of the request sees.
+func (api *API) SendCaller(c *route.Call, st executor.CallerStatus) error {
 	var q export.Request
 	for _, r := range api.Executor.OfCaller(st.Caller) {
 		if r.Repo == st.Repo && c.Who.SeesRun(r) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Link is a link to the export of a run. It opens the file and nothing else, and whoever has it can read the branch
-// with its history. No page has such a link.
+// with its history. Pages show a link only to the person who makes it.
 type Link struct {
 	URL     string    `json:"url"`
 	Expires time.Time `json:"expires"`
@@ -81,6 +81,11 @@ func (api *API) cast(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	return api.SendCast(c, r)
+}
+
+// SendCast answers with a run as a recording of a terminal. The caller has checked that its reader sees the run.
+func (api *API) SendCast(c *route.Call, r record.Run) error {
 	page.MarkPrivate(c.W.Header())
 	c.MarkAttachment(r.ID + ".cast")
 	c.W.Header().Set("Content-Type", MediaCast)

@@ -25,10 +25,12 @@ func (api *API) bisectTool(who route.Who) usableTool {
 			Description: `Find the first commit of a branch at which a command fails. Several commits are tried at ` +
 				`once, each in a container of its own. Exit status 0 is good, 125 means that the commit cannot be ` +
 				`tried, 1 to 127 are bad. The answer is the commit with the command that made it, its prompt, its ` +
-				`person and its diff. Nothing is changed.`,
+				`person and its diff. Nothing is changed. With dry nothing runs.`,
 			Schema: catalog.Object(`"of":{"type":"string","description":"A caller, or a branch.","minLength":1,`+
 				`"maxLength":300},`+
 				`"command":{"type":"string","description":"A shell line.","minLength":1,"maxLength":65536},`+
+				`"task":{"type":"string","description":"In place of a command: a task of the library, such as `+
+				`lib_run_tests.","minLength":1,"maxLength":64},`+
 				`"spec":{"type":"string","description":"In place of a command: a spec of a browser check, as YAML. A `+
 				`commit is bad if its pictures differ from those of the good commit.","minLength":1,"maxLength":65536},`+
 				`"region":{"type":"array","description":"The part of the pictures that counts: left, top, width and `+
@@ -37,6 +39,10 @@ func (api *API) bisectTool(who route.Who) usableTool {
 				`one from which its branch began if it is missing.","maxLength":300},`+
 				`"bad":{"type":"string","description":"A commit at which it fails; the last one if it is missing.",`+
 				`"maxLength":300},`+
+				`"width":{"type":"integer","description":"Commits that are tried at once; 4 if it is missing.",`+
+				`"minimum":1,"maximum":16},`+
+				`"fresh":{"type":"boolean","description":"Ignore the results of earlier searches."},`+
+				`"dry":{"type":"boolean","description":"Show the plan, and run nothing."},`+
 				`"repo":`+catalog.RepoProperty, "of"),
 		},
 		Output: schemaFor[past.BisectFound](), Access: route.AccessWrite, Hints: toolHints{Open: true},
@@ -44,18 +50,25 @@ func (api *API) bisectTool(who route.Who) usableTool {
 			var a struct {
 				Of      string `json:"of"`
 				Command string `json:"command"`
+				Task    string `json:"task"`
 				Spec    string `json:"spec"`
 				Region  []int  `json:"region"`
 				Good    string `json:"good"`
 				Bad     string `json:"bad"`
+				Width   int    `json:"width"`
+				Fresh   bool   `json:"fresh"`
+				Dry     bool   `json:"dry"`
 				Repo    string `json:"repo"`
 			}
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			b := past.Bisect{Of: a.Of, Repo: a.Repo, Good: a.Good, Bad: a.Bad}
+			b := past.Bisect{Of: a.Of, Repo: a.Repo, Good: a.Good, Bad: a.Bad, Width: a.Width, Fresh: a.Fresh, Dry: a.Dry}
 			if a.Command != "" {
 				b.Command = &record.Command{Shell: a.Command}
+			}
+			if a.Task != "" {
+				b.Task = &record.TaskCall{Name: a.Task}
 			}
 			if a.Spec != "" {
 				b.Picture = &trial.Picture{Spec: a.Spec, Region: a.Region}
@@ -78,14 +91,16 @@ func (api *API) undoTool(who route.Who) usableTool {
 			Description: `Take the work of a merged run out of its base, by one commit, although later work builds ` +
 				`on it. With dry nothing is changed. A conflict changes nothing either, and names the files and the ` +
 				`later commits.`,
-			Schema: catalog.Object(runProperty+`,`+dryProperty, "run"),
+			Schema: catalog.Object(runProperty+`,`+changeProperties, "run"),
 		},
 		Output: schemaFor[past.Changed](), Access: route.AccessWrite, Hints: toolHints{Destructive: true,
 			Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
-				Run string `json:"run"`
-				Dry bool   `json:"dry"`
+				Run  string `json:"run"`
+				Into string `json:"into"`
+				Here bool   `json:"here"`
+				Dry  bool   `json:"dry"`
 			}
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
@@ -94,7 +109,7 @@ func (api *API) undoTool(who route.Who) usableTool {
 			if err != nil {
 				return toolResult{}, err
 			}
-			done, err := api.Past.Undo(ctx, who, run, past.Undo{Dry: a.Dry})
+			done, err := api.Past.Undo(ctx, who, run, past.Undo{Into: a.Into, Here: a.Here, Dry: a.Dry})
 			return changedResult(done), err
 		},
 	}
@@ -107,7 +122,7 @@ func (api *API) pickTool(who route.Who) usableTool {
 			Name: "pick",
 			Description: `Bring single steps of a run to its base, each as a commit. With dry nothing is changed. A ` +
 				`conflict changes nothing either, and names the files and the later commits.`,
-			Schema: catalog.Object(runProperty+`,`+dryProperty+
+			Schema: catalog.Object(runProperty+`,`+changeProperties+
 				`,"steps":{"type":"array","description":"The steps, by their names or their commits, of which seven digits suffice.","minItems":1,`+
 				`"maxItems":1000,"items":{"type":"string","maxLength":300}}`,
 				"run", "steps"),
@@ -118,6 +133,8 @@ func (api *API) pickTool(who route.Who) usableTool {
 			var a struct {
 				Run   string   `json:"run"`
 				Steps []string `json:"steps"`
+				Into  string   `json:"into"`
+				Here  bool     `json:"here"`
 				Dry   bool     `json:"dry"`
 			}
 			if err := c.read(&a); err != nil {
@@ -127,7 +144,7 @@ func (api *API) pickTool(who route.Who) usableTool {
 			if err != nil {
 				return toolResult{}, err
 			}
-			done, err := api.Past.Pick(ctx, who, run, past.Pick{Undo: past.Undo{Dry: a.Dry}, Steps: a.Steps})
+			done, err := api.Past.Pick(ctx, who, run, past.Pick{Undo: past.Undo{Into: a.Into, Here: a.Here, Dry: a.Dry}, Steps: a.Steps})
 			return changedResult(done), err
 		},
 	}
@@ -138,10 +155,11 @@ func (api *API) replayTool(who route.Who) usableTool {
 	return usableTool{
 		Tool: catalog.Tool{
 			Name:        "replay",
-			Description: `Run the commands of a run again, each from the commit from which it began, in a new container, and compare the files, the exit status and the outputs. The verdict is kept with the run. Nothing that exists is changed.`,
+			Description: `Run the commands of a run again, each from the commit from which it began, in a new container, and compare the files, the exit status and the outputs. The verdict is kept with the run. Nothing that exists is changed. With dry nothing runs.`,
 			Schema: catalog.Object(runProperty+
 				`,"steps":{"type":"array","description":"The steps to run again; all if it is missing.","maxItems":1000,"items":{"type":"string","maxLength":300}}`+
-				`,"times":{"type":"integer","description":"How often each is run; once if it is missing.","minimum":1,"maximum":10}`, "run"),
+				`,"times":{"type":"integer","description":"How often each is run; once if it is missing.","minimum":1,"maximum":10}`+
+				`,"dry":{"type":"boolean","description":"Show the commands, and run nothing."}`, "run"),
 		},
 		Output: schemaFor[replay.Verdict](), Access: route.AccessWrite, Hints: toolHints{Open: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -149,6 +167,7 @@ func (api *API) replayTool(who route.Who) usableTool {
 				Run   string   `json:"run"`
 				Steps []string `json:"steps"`
 				Times int      `json:"times"`
+				Dry   bool     `json:"dry"`
 			}
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
@@ -157,7 +176,7 @@ func (api *API) replayTool(who route.Who) usableTool {
 			if err != nil {
 				return toolResult{}, err
 			}
-			v, err := api.Past.Replay(ctx, who, run, past.Replay{Steps: a.Steps, Times: a.Times}, func(done replay.Checked) {
+			v, err := api.Past.Replay(ctx, who, run, past.Replay{Steps: a.Steps, Times: a.Times, Dry: a.Dry}, func(done replay.Checked) {
 				c.tell(done.Step + ": " + string(done.Result))
 			})
 			return toolResult{value: v}, err
@@ -169,7 +188,9 @@ func (api *API) replayTool(who route.Who) usableTool {
 const (
 	runProperty = `"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,` +
 		`"maxLength":300}`
-	dryProperty = `"dry":{"type":"boolean","description":"Show the commits, and change nothing."}`
+	changeProperties = `"into":{"type":"string","description":"The branch; the base of the run if it is missing.","maxLength":300},` +
+		`"here":{"type":"boolean","description":"Change this server's branch alone, although the repository has an upstream."},` +
+		`"dry":{"type":"boolean","description":"Show the commits, and change nothing."}`
 )
 
 // changedResult returns the result of undo and pick. A conflict is a failure.

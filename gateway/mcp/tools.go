@@ -81,7 +81,7 @@ func (api *API) tools(who route.Who) []usableTool {
 		list = append(list, api.commentTools(who)...)
 	}
 	if api.Exports != nil {
-		list = append(list, api.exportTool(who))
+		list = append(list, api.exportTool(who), api.importTool(who))
 	}
 	if api.Shares != nil && api.Shares.Store != nil {
 		list = append(list, api.shareTool(who), api.sharesTool(who), api.revokeShareTool(who))

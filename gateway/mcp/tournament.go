@@ -24,7 +24,7 @@ func (api *API) beginTournamentTool(who route.Who) usableTool {
 		Tool: catalog.Tool{
 			Name: "begin_tournament",
 			Description: `Have several agents do one task side by side, each in a caller of its own that begins at the ` +
-				`same commit. It returns when all have begun; get_tournament shows them, ranked by evidence.`,
+				`same commit. It returns when all have begun; get_tournament shows them, ranked by evidence. With dry nothing begins.`,
 			Schema: catalog.Object(`"task":`+catalog.PromptProperty("The task, for each agent.")+
 				`,"agents":{"type":"array","description":"The agents, by their names in the configuration.",`+
 				`"minItems":1,"maxItems":12,"items":{"type":"string","maxLength":64}},`+
@@ -36,6 +36,9 @@ func (api *API) beginTournamentTool(who route.Who) usableTool {
 				`"items":{"type":"string","maxLength":64}},`+
 				`"name":{"type":"string","description":"The name of the tournament; the same call again finds it.",`+
 				`"maxLength":60},`+
+				`"base":{"type":"string","description":"The branch from which the entries begin; the usual one if it is missing.",`+
+				`"maxLength":300},`+
+				`"dry":{"type":"boolean","description":"Show the entries, and begin nothing."},`+
 				`"repo":`+catalog.RepoProperty, "task", "agents"),
 		},
 		Output: schemaFor[tournament.Standing](), Access: route.AccessWrite, Hints: toolHints{Open: true},
@@ -47,13 +50,15 @@ func (api *API) beginTournamentTool(who route.Who) usableTool {
 				Of     string   `json:"of"`
 				Checks []string `json:"checks"`
 				Name   string   `json:"name"`
+				Base   string   `json:"base"`
+				Dry    bool     `json:"dry"`
 				Repo   string   `json:"repo"`
 			}
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
 			s, err := api.Past.Begin(ctx, who, past.Tournament{Task: a.Task, Agents: a.Agents, Each: a.Each, Of: a.Of,
-				Checks: a.Checks, Name: a.Name, Repo: a.Repo})
+				Checks: a.Checks, Name: a.Name, Base: a.Base, Dry: a.Dry, Repo: a.Repo})
 			return toolResult{value: s}, err
 		},
 	}
@@ -115,11 +120,13 @@ func (api *API) takeEntryTool(who route.Who) usableTool {
 		Tool: catalog.Tool{
 			Name: "take_entry",
 			Description: `Merge an entry of a tournament into the base or, if it was forked from a caller, into the branch ` +
-				`of the caller. With drop the branches of the other entries are removed. A conflict changes nothing.`,
+				`of the caller. With drop the branches of the other entries are removed. A conflict changes nothing, and neither does dry.`,
 			Schema: catalog.Object(tournamentProperty+
 				`,"entry":{"type":"string","description":"The number of the entry, or its caller.","minLength":1,"maxLength":100},`+
 				`"drop":{"type":"boolean","description":"Remove the branches of the other entries."},`+
-				`"here":{"type":"boolean","description":"Merge in this server alone, although the repository has an upstream."}`,
+				`"into":{"type":"string","description":"The branch; the base or that of the caller if it is missing.","maxLength":300},`+
+				`"here":{"type":"boolean","description":"Merge in this server alone, although the repository has an upstream."},`+
+				`"dry":{"type":"boolean","description":"Show what would be merged and removed, and change nothing."}`,
 				"tournament", "entry"),
 		},
 		Output: schemaFor[past.Took](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
@@ -128,14 +135,16 @@ func (api *API) takeEntryTool(who route.Who) usableTool {
 				Tournament string `json:"tournament"`
 				Entry      string `json:"entry"`
 				Drop       bool   `json:"drop"`
+				Into       string `json:"into"`
 				Here       bool   `json:"here"`
+				Dry        bool   `json:"dry"`
 			}
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			took, err := api.Past.Take(ctx, who, a.Tournament, past.Take{Entry: a.Entry, Drop: a.Drop,
-				Merge: record.Merge{Here: a.Here}})
-			return toolResult{value: took, failed: took.Landed.InTheWay()}, err
+			took, err := api.Past.Take(ctx, who, a.Tournament, past.Take{Entry: a.Entry, Drop: a.Drop, Dry: a.Dry,
+				Merge: record.Merge{Into: a.Into, Here: a.Here}})
+			return toolResult{value: took, failed: took.InTheWay()}, err
 		},
 	}
 }

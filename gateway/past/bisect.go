@@ -85,11 +85,16 @@ func (api *API) bisect(c *route.Call) error {
 	return w.WriteLine(BisectLine{Found: &found})
 }
 
-// Bisect searches for the first bad commit. tell is called with each step forward.
+// Bisect searches for the first bad commit. tell is called with each step forward. The answer to a dry request has the plan
+// alone.
 func (api *API) Bisect(ctx context.Context, who route.Who, b Bisect, tell func(trial.Progress)) (BisectFound, error) {
 	search, err := api.prepare(ctx, who, b)
 	if err != nil {
 		return BisectFound{}, err
+	}
+	if b.Dry {
+		plan, err := search.Plan(ctx)
+		return BisectFound{Found: trial.Planned(plan)}, err
 	}
 	search.Tell = tell
 	return api.find(ctx, who, search)

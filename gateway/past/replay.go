@@ -70,11 +70,15 @@ func (api *API) replay(c *route.Call) error {
 	return w.WriteLine(ReplayLine{Verdict: &v})
 }
 
-// Replay runs the commands of a run again. tell is called with each that is done.
+// Replay runs the commands of a run again. tell is called with each that is done. The answer to a dry request has the
+// commands without results.
 func (api *API) Replay(ctx context.Context, who route.Who, r record.Run, q Replay, tell func(replay.Checked)) (replay.Verdict, error) {
 	p, commands, err := api.prepareReplay(ctx, who, r, q)
 	if err != nil {
 		return replay.Verdict{}, err
+	}
+	if q.Dry {
+		return replay.Planned(r, commands), nil
 	}
 	p.Tell = tell
 	return p.Replay(ctx, r, commands)

@@ -37,17 +37,25 @@ type Tournament struct {
 type Take struct {
 	Entry string `json:"entry"` // its number or its caller
 	Drop  bool   `json:"drop,omitempty"`
+	Dry   bool   `json:"dry,omitempty"` // answer with the plan alone
 	record.Merge
 }
 
 // Took is the answer.
 type Took struct {
 	Entry record.Caller `json:"entry"`
-	// Landed is the result of the merge. With conflicts nothing was changed.
-	Landed record.LandedAll `json:"landed"`
-	// Dropped are the callers whose branches were removed.
+	Agent string        `json:"agent"`
+	Into  string        `json:"into"` // the branch that gets the entry
+	// BackTo is where the branch goes first, if the tournament was forked from its caller. It is empty otherwise.
+	BackTo gitd.Hash `json:"back_to,omitempty"`
+	// Landed is the result of the merge. It is nil for a dry request. With conflicts nothing was changed.
+	Landed *record.LandedAll `json:"landed,omitempty"`
+	// Dropped are the callers whose branches were removed, or would be.
 	Dropped []record.Caller `json:"dropped,omitempty"`
 }
+
+// InTheWay reports whether conflicts kept the entry from being merged.
+func (t Took) InTheWay() bool { return t.Landed != nil && t.Landed.InTheWay() }
 
 // TournamentLine is one line of a tournament that is followed. The last one has the standing.
 type TournamentLine struct {
@@ -429,7 +437,7 @@ func (api *API) take(c *route.Call) error {
 }
 
 // Take merges an entry. If the tournament was forked from a caller, the caller goes back to the commit of the fork, and
-// gets the entry's commits. It may be repeated.
+// gets the entry's commits. It may be repeated. A dry request changes nothing.
 func (api *API) Take(ctx context.Context, who route.Who, name string, q Take) (Took, error) {
 	repo, r, err := api.tournament(ctx, who, name)
 	if err != nil {
@@ -468,6 +476,21 @@ func (api *API) Take(ctx context.Context, who route.Who, name string, q Take) (T
 		return Took{}, err
 	}
 
+	out := Took{Entry: e.Caller, Agent: e.Agent, Into: merge.Into}
+	if !into.IsZero() && r.Taken.IsZero() {
+		out.BackTo = r.At
+	}
+	var drops []record.Caller
+	for _, one := range r.Entries {
+		if one.Caller == e.Caller && q.Delete || one.Caller != e.Caller && q.Drop && one.Refused == "" {
+			drops = append(drops, one.Caller)
+		}
+	}
+	if q.Dry {
+		out.Dropped = drops
+		return out, r.CheckTake(e.Caller)
+	}
+
 	api.taking.Lock()
 	defer api.taking.Unlock()
 	book := api.book()
@@ -475,17 +498,18 @@ func (api *API) Take(ctx context.Context, who route.Who, name string, q Take) (T
 		return Took{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	out := Took{Entry: e.Caller}
 	if !into.IsZero() && r.Taken.IsZero() {
 		err = api.goBack(ctx, repo, into, r.At, e, &merge)
 	}
 	if err == nil {
-		out.Landed, err = api.Executor.Merge(ctx, e.Caller.String(), merge)
+		var landed record.LandedAll
+		landed, err = api.Executor.Merge(ctx, e.Caller.String(), merge)
+		out.Landed = &landed
 	}
 	switch {
 	case err != nil:
 		return out, errors.Join(err, book.Settle(ctx, repo, r.Name, e.Caller, err))
-	case out.Landed.InTheWay():
+	case out.InTheWay():
 		return out, book.Settle(ctx, repo, r.Name, e.Caller, record.ErrConflict)
 	}
 	if !who.Admin() {
@@ -494,15 +518,12 @@ func (api *API) Take(ctx context.Context, who route.Who, name string, q Take) (T
 	if err := book.Settle(ctx, repo, r.Name, e.Caller, nil); err != nil {
 		return out, err
 	}
-	for _, one := range r.Entries {
-		if wanted := q.Drop && one.Refused == ""; one.Caller == e.Caller && !q.Delete || one.Caller != e.Caller && !wanted {
-			continue
-		}
-		_, err := api.Executor.Remove(ctx, one.Caller.String(), who.Person(q.By))
+	for _, one := range drops {
+		_, err := api.Executor.Remove(ctx, one.String(), who.Person(q.By))
 		if err != nil && !errors.Is(err, record.ErrNotFound) {
-			return out, fmt.Errorf("%s was taken, but %s was not dropped: %w", e.Caller, one.Caller, err)
+			return out, fmt.Errorf("%s was taken, but %s was not dropped: %w", e.Caller, one, err)
 		}
-		out.Dropped = append(out.Dropped, one.Caller)
+		out.Dropped = append(out.Dropped, one)
 	}
 	return out, nil
 }

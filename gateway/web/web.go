@@ -44,6 +44,8 @@ type API struct {
 	Evidence *evidence.API
 	// Files takes uploads and sends downloads. Nil means that there are none.
 	Files *files.API
+	// Exports sends work as files. Nil means that there is no page of them.
+	Exports Exports
 	// Changes reads the changes of workspaces. Nil means one of its own.
 	Changes *changes.Changes
 	// Seen keeps which changes people have looked at. Nil means that nobody keeps it.
@@ -179,6 +181,7 @@ func (api *API) setUp() {
 			{"/workspaces/{workspace}/runs/{run}", "A run: steps, output, checks, changes and files", api.runPage},
 			{"/workspaces/{workspace}/timeline", "The commands of a workspace, and the files that each left", api.timelinePage},
 			{"/workspaces/{workspace}/timeline/searches/{search}", "A search for the first bad command of a workspace", api.bisectPage},
+			{"/workspaces/{workspace}/export", "A workspace as one file, and its runs as recordings and links", api.exportPage},
 			{"/workspaces/{workspace}/changes", "The files that a workspace changed, with their lines", api.changesPage},
 			{"/workspaces/{workspace}/runs/{run}/output", "A part of the output of a step, by the number of a line", api.outputPage},
 			{"/search", "Words in everything that was asked, run and printed", api.searchPage},
@@ -230,6 +233,7 @@ func (api *API) Routes() []route.Route {
 	form("/workspaces/{workspace}/privacy", "Make a workspace private or show it, by its page", api.setPrivacy)
 	form("/workspaces/{workspace}/command", "Run a command in a workspace, by its page", api.command)
 	form("/workspaces/{workspace}/timeline/{action}", "Go back, go on, run again, take or search from a command, by the timeline", api.timelineAction)
+	form("/workspaces/{workspace}/export", "Make a link to the export of a run, by the page of the workspace", api.linkExport)
 	form("/workspaces/{workspace}/changes/{action}", "Mark changes as viewed or looked at, by their page", api.markChanges)
 	form("/workspaces/{workspace}/review/{action}", "Comment on lines, answer, resolve and send, by the page of changes", api.changeComments)
 	form("/workspaces/{workspace}/runs/{run}/{action}", "Stop, retry or answer a run, by its page", api.runAction)
@@ -249,6 +253,7 @@ func (api *API) Routes() []route.Route {
 	rows = append(rows, api.sharedRoutes()...)
 	rows = append(rows, api.talkRoutes()...)
 	rows = append(rows, api.fileRoutes()...)
+	rows = append(rows, api.exportRoutes()...)
 	if api.Live != nil {
 		rows = append(rows, api.Live.Routes()...)
 	}

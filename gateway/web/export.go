@@ -1,0 +1,127 @@
+package web
+
+import (
+	"slices"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/export"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/workspace"
+)
+
+// Exports sends work as files.
+type Exports interface {
+	// SendCaller answers with the branch of a caller and its runs, as a file that git clone opens.
+	SendCaller(c *route.Call, st executor.CallerStatus) error
+	// SendCast answers with a run as a recording of a terminal.
+	SendCast(c *route.Call, r record.Run) error
+	// Link makes a link to the export of a run, at an address of the server.
+	Link(r record.Run, address string) (export.Link, error)
+}
+
+// exportedRuns is how many runs the page of an export lists, the newest first.
+const exportedRuns = 50
+
+// exportData is the data of the page of an export. All texts are clean.
+type exportData struct {
+	Workspace workspace.Workspace
+	Path      string // of the workspace
+	Runs      []exportedRun
+	More      int // runs that are not listed
+	// Made is a link that was just made, to the run Of. It is nil if none was.
+	Made *export.Link
+	Of   string
+}
+
+type exportedRun struct {
+	runRow
+	ID   string
+	Cast string
+}
+
+// exportPage offers the work of a workspace as a file, and its runs as recordings and links.
+func (api *API) exportPage(c *route.Call) (*Page, error) {
+	d, err := api.exportData(c)
+	if err != nil {
+		return nil, err
+	}
+	return exportPageOf(d), nil
+}
+
+func exportPageOf(d *exportData) *Page {
+	return &Page{Title: "Export of " + d.Workspace.Name, Nav: "workspaces", Template: "export", Data: d}
+}
+
+func (api *API) exportData(c *route.Call) (*exportData, error) {
+	if api.Exports == nil {
+		return nil, route.NewProblem(route.KindNotFound, "this server has no exports")
+	}
+	s, _, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return nil, err
+	}
+	d := &exportData{Workspace: s, Path: workspacePath(s.ID)}
+	for _, r := range slices.Backward(api.Executor.OfCaller(s.Caller)) {
+		switch {
+		case r.Repo != s.Repository || !c.Who.SeesRun(r):
+		case len(d.Runs) == exportedRuns:
+			d.More++
+		default:
+			d.Runs = append(d.Runs, exportedRun{runRow: api.runRow(c.R.Context(), c.Who, r), ID: r.ID, Cast: runPath(r) + "/cast"})
+		}
+	}
+	return d, nil
+}
+
+// linkExport makes a link to the export of a run, and shows it.
+func (api *API) linkExport(c *route.Call) error {
+	if err := readForm(c); err != nil {
+		return err
+	}
+	d, err := api.exportData(c)
+	if err != nil {
+		return err
+	}
+	id := formText(c, "run", 100)
+	r, ok := api.Executor.Find(d.Workspace.Caller, id)
+	if !ok || !c.Who.SeesRun(r) {
+		return route.NotFound("run", id)
+	}
+	made, err := api.Exports.Link(r, c.Address())
+	if err != nil {
+		return err
+	}
+	d.Made, d.Of = &made, runTitle(r)
+	c.W.Header().Set("Cache-Control", "no-store")
+	return api.write(c, exportPageOf(d))
+}
+
+func (api *API) sendExport(c *route.Call) error {
+	_, st, err := api.Workspaces.Named(c.R.Context(), c.Who, c.R.PathValue("workspace"))
+	if err != nil {
+		return err
+	}
+	return api.Exports.SendCaller(c, st)
+}
+
+func (api *API) sendCast(c *route.Call) error {
+	_, r, err := api.namedRun(c)
+	if err != nil {
+		return err
+	}
+	return api.Exports.SendCast(c, r)
+}
+
+// exportRoutes returns the routes of the files of exports.
+func (api *API) exportRoutes() []route.Route {
+	if api.Exports == nil {
+		return nil
+	}
+	return []route.Route{
+		{Method: "GET", Pattern: "/workspaces/{workspace}/export.bundle", Access: api.Access, Media: export.MediaBundle,
+			Summary: "A workspace with its branch and the records of its runs, as a file that git clone opens, for people", Handle: api.sendExport},
+		{Method: "GET", Pattern: "/workspaces/{workspace}/runs/{run}/cast", Access: api.Access, Media: export.MediaCast,
+			Summary: "The commands of a run and their outputs as a recording of a terminal, for people", Handle: api.sendCast},
+	}
+}
