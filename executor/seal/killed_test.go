@@ -46,7 +46,7 @@ func die() {
 func openChild(ctx context.Context, dir, point string) (*gitd.Server, *Chain, error) {
 	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
 	changes := 0
-	git.Duty = func(context.Context) error {
+	git.Duty = func(context.Context, string) error {
 		changes++
 		switch point {
 		case "":
