@@ -17,8 +17,8 @@ import (
 // bootstrapWithin is how long the token of a new machine is good.
 const bootstrapWithin = 5 * time.Minute
 
-// ErrCloud means that the cloud refused a request, or did not answer.
-var ErrCloud = errors.New("the cloud does not do it")
+// ErrCloud means that the cloud, or the cluster, refused a request or did not answer.
+var ErrCloud = errors.New("the cloud or the cluster does not do it")
 
 // ErrToken means that a token does not belong to a node.
 var ErrToken = errors.New("the token does not belong to this node")

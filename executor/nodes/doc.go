@@ -1,9 +1,10 @@
-// Package nodes keeps the machines that a server has at a cloud.
+// Package nodes keeps the machines on which containers run, apart from the server's own.
 //
 // # Nouns
 //
-// A node is a machine that this server ordered. The book is the folder with one file for each node. A machine is a
-// server as the cloud lists it. A leaked machine has the label of this server and belongs to no node that is in use.
+// A node is a machine that this server ordered at a cloud, that a person brought, or that joined the cluster by itself.
+// The book is the folder with one file for each node. A machine is a server as the cloud lists it. A member is a node as
+// the cluster has it. A leaked machine has the label of this server and belongs to no node that is in use.
 //
 // # Invariants
 //
@@ -12,4 +13,11 @@
 //
 // The description of a new machine has one token, which is good for one redemption within five minutes. The book has
 // hashes of tokens, and no token.
+//
+// With a cluster, health is not kept. It follows from the Node and the Lease of the cluster; only its changes are events.
+//
+// # Untrusted input
+//
+// Machines are hostile: their reports and boot logs are bounded, and a token is for one node. Names of members become names
+// of files only if they are plain.
 package nodes

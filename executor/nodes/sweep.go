@@ -62,7 +62,9 @@ func (n *Nodes) Close() {
 	if n == nil || n.stop == nil {
 		return
 	}
+	n.mu.Lock() // no goroutine begins after stop
 	n.stop()
+	n.mu.Unlock()
 	n.work.Wait()
 }
 
