@@ -187,11 +187,38 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestReplicas has several replicas with a headless service, and no other rights than those to leases.
+func TestReplicas(t *testing.T) {
+	objects, err := render(t, minimal+"replicas: {count: 3, secret: shared}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := objects["StatefulSet/ramus"]
+	if at(set, "spec", "replicas") != float64(3) || at(set, "spec", "serviceName") != "ramus-inner" ||
+		at(set, "spec", "podManagementPolicy") != "Parallel" ||
+		at(set, "spec", "template", "spec", "securityContext", "fsGroupChangePolicy") != "OnRootMismatch" {
+		t.Errorf("the set is %v", at(set, "spec"))
+	}
+	if at(objects["Service/ramus-inner"], "spec", "clusterIP") != "None" || objects["PodDisruptionBudget/ramus"] == nil {
+		t.Errorf("the inner service is %v", objects["Service/ramus-inner"])
+	}
+	rules, err := yaml.Marshal(at(objects["Role/ramus-replicas"], "rules"))
+	if want := "- apiGroups:\n  - coordination.k8s.io\n  resources:\n  - leases\n  verbs:\n  - create\n  - get\n  - list\n  - watch\n  - update\n  - delete\n"; err != nil || string(rules) != want {
+		t.Errorf("the rights are %s, %v", rules, err)
+	}
+	config := values(t, at(objects["ConfigMap/ramus"], "data", "ramus.yaml").(string))
+	if at(config, "replicas", "home") != "ramus-0" || at(config, "replicas", "group") != "ramus" || at(config, "replicas", "name") != nil {
+		t.Errorf("the configuration is %v", at(config, "replicas"))
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"no task image":            `image: {repository: x}`,
 		"no image":                 `taskImage: x`,
-		"unknown value":            minimal + "replicas: 3\n",
+		"unknown value":            minimal + "servers: 3\n",
+		"replicas without secret":  minimal + "replicas: {count: 3}\n",
+		"replicas with one volume": minimal + "replicas: {count: 3, secret: x}\npersistence: {existingClaim: x}\n",
 		"a template with the host": minimal + "containers: {podTemplate: {hostNetwork: true}}\n",
 		"another engine":           minimal + "config: {engine: docker}\n",
 		"the release's namespace":  minimal + "containers: {namespace: ramus}\n",

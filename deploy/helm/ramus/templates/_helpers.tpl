@@ -24,5 +24,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.containers.podTemplate }}{{ $_ := set $kubernetes "template" (include "ramus.name" .) }}{{ end }}
 {{- $own := dict "engine" "kubernetes" "image" .Values.taskImage "listen" "0.0.0.0:8080" "kubernetes" $kubernetes }}
 {{- if .Values.service.sshPort }}{{ $_ := set $own "ssh_listen" "0.0.0.0:8022" }}{{ end }}
+{{- if .Values.replicas.secret }}{{ $_ := set $own "replicas" (dict "group" (include "ramus.name" .) "home" (printf "%s-0" (include "ramus.name" .)) "namespace" .Release.Namespace "listen" "0.0.0.0:8443" "secret_file" "/etc/ramus-replicas/secret" "lease" .Values.replicas.lease) }}{{ end }}
 {{- toYaml (merge $own .Values.config) }}
 {{- end }}
