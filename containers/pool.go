@@ -291,6 +291,16 @@ func (f *Fleet) Warm(ctx context.Context, r Request) error {
 	}
 }
 
+// Expect has the pool for requests like r filled, without waiting for it. The pool is emptied after an hour without such a request. Only
+// Image, Env, Limits and Warm of the request count.
+func (f *Fleet) Expect(r Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open && !f.closed && f.poolLocked(r) != nil {
+		f.fillLocked()
+	}
+}
+
 // Pooled returns how many containers wait for callers, and how many should.
 func (f *Fleet) Pooled() (ready, want int) {
 	f.mu.Lock()

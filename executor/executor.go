@@ -133,6 +133,7 @@ type Executor struct {
 	ctx       context.Context // ends with cause ErrClosed
 	close     context.CancelCauseFunc
 	wg        sync.WaitGroup // the runs' goroutines
+	warming   warmUps
 	tuning    tuning
 	index     *index.Index
 	folder    *live.Folder
@@ -177,6 +178,8 @@ type tuning struct {
 	waits  agent.Waits
 	// quiet is how long a terminal must be quiet for its changes to be committed. The default is 60 s.
 	quiet time.Duration
+	// warm is how long a container waits for a prompt. The default is 90 s.
+	warm time.Duration
 	// turn is how long an upload waits for its turn in the container. The default is 2 minutes.
 	turn time.Duration
 	// token returns a part of a run's id. Nil means [record.NewToken].
@@ -478,6 +481,8 @@ type Stats struct {
 	Hashed    int64            `json:"hashed"`
 	Portable  map[string]int64 `json:"portable,omitempty"`
 	Layers    int64            `json:"layers"`
+	// WarmUps are the containers that were woken while somebody typed.
+	WarmUps WarmUps `json:"warm_ups"`
 	// ChecksRun are the checks that ran, ChecksReused those whose results were known.
 	ChecksRun    int64 `json:"checks_run"`
 	ChecksReused int64 `json:"checks_reused"`

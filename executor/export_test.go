@@ -119,3 +119,6 @@ func (x *Executor) TakeTurn(ctx context.Context, c record.Caller) (func(), error
 	free, err := t.Acquire(ctx)
 	return func() { free(); runtime.KeepAlive(t) }, err
 }
+
+// SetWarm sets how long a container waits for a prompt.
+func (x *Executor) SetWarm(d time.Duration) { x.tuning.warm = d }

@@ -438,6 +438,8 @@ func (x *Executor) Stats() Stats {
 	}
 	s.Mounted, s.Unpacked = x.deps.Counts()
 	s.ChecksRun, s.ChecksReused = x.checksRun.Load(), x.checksReused.Load()
+	w := &x.warming
+	s.WarmUps = WarmUps{Begun: w.begun.Load(), Refused: w.refused.Load(), Taken: w.taken.Load(), GivenBack: w.givenBack.Load()}
 	s.Cleared, s.Clearing = x.Fleet.Cleared()
 	for _, h := range x.Fleet.List(x.ctx) {
 		s.Hosts[h.State]++

@@ -283,6 +283,8 @@ var expected = map[string]row{
 	"GET /repos/{repo}/files":                                {accessPage, "page", "/repos/team%2Fapp/files", ""},
 	"GET /repos/{repo}/log":                                  {accessPage, "page", "/repos/team%2Fapp/log", ""},
 	"GET /repos/{repo}":                                      {accessPage, "page", "/repos/team%2Fapp", ""},
+	"POST /workspaces/warm":                                  {accessForm, "form", "/workspaces/warm", ""},
+	"POST /workspaces/{workspace}/warm":                      {accessForm, "form", "/workspaces/run-subject/warm", ""},
 	"GET /api/shares":                                        {route.AccessRead, "own", "/api/shares", ""},
 	"POST /api/shares":                                       {route.AccessWrite, "repo", "/api/shares", `{"of":"run:subject","days":1000}`},
 	"DELETE /api/shares/{share}":                             {route.AccessWrite, "own", "/api/shares/none", ""},

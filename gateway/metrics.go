@@ -49,7 +49,7 @@ type statsCollector struct {
 	bound, snaps, hashed, portable, layers, salvaged *prometheus.Desc
 	branches, deps, cleared, clearing, upkeep        *prometheus.Desc
 	ended, seconds, calls, tokens, cost, spans       *prometheus.Desc
-	checks                                           *prometheus.Desc
+	checks, warm                                     *prometheus.Desc
 	epoch, standbys, lag, pending                    *prometheus.Desc
 }
 
@@ -74,6 +74,8 @@ func newStatsCollector(s *Server) *statsCollector {
 			"Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
 		checks: desc("checks_total", "Checks that ended since the start, by how: run, or reused from an earlier one.",
 			"how"),
+		warm: desc("warm_ups_total", "Containers that were woken while somebody typed a prompt, by what became of them: begun, refused, "+
+			"taken by a run, or given back.", "what"),
 		epoch:    desc("epoch", "The epoch of the server, 1 more with each stand-by that took its place."),
 		standbys: desc("standbys", "Stand-bys that follow the server."),
 		lag:      desc("standby_lag_seconds", "The time by which the best of these stand-bys is behind."),
@@ -100,7 +102,7 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps,
 		c.hashed, c.portable, c.layers,
 		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens,
-		c.cost, c.spans, c.checks, c.epoch, c.standbys, c.lag, c.pending} {
+		c.cost, c.spans, c.checks, c.warm, c.epoch, c.standbys, c.lag, c.pending} {
 		ch <- d
 	}
 }
@@ -125,6 +127,10 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.clearing, gauge, float64(st.Clearing))
 	ch <- prometheus.MustNewConstMetric(c.checks, counter, float64(st.ChecksRun), "run")
 	ch <- prometheus.MustNewConstMetric(c.checks, counter, float64(st.ChecksReused), "reused")
+	for what, n := range map[string]int64{"begun": st.WarmUps.Begun, "refused": st.WarmUps.Refused, "taken": st.WarmUps.Taken,
+		"given_back": st.WarmUps.GivenBack} {
+		ch <- prometheus.MustNewConstMetric(c.warm, counter, float64(n), what)
+	}
 	upkeep := c.server.Git.Upkeep()
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Runs-upkeep.Failures), "done")
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Failures), "failed")

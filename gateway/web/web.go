@@ -227,6 +227,8 @@ func (api *API) Routes() []route.Route {
 	}
 	form("/dashboard/ask", "Ask an agent, by the form of the dashboard", api.ask)
 	form("/workspaces/new", "Begin a workspace, by its form", api.createWorkspace)
+	form("/workspaces/warm", "Prepare for a new workspace while its prompt is typed", api.warmRepo)
+	form("/workspaces/{workspace}/warm", "Wake a workspace while a prompt is typed", api.warmWorkspace)
 	form("/workspaces/{workspace}/stop", "Stop a workspace, by its page", api.stopWorkspace)
 	form("/workspaces/{workspace}/restart", "Start a workspace again, by its page", api.restartWorkspace)
 	form("/workspaces/{workspace}/delete", "Delete a workspace, by its page", api.deleteWorkspace)

@@ -25,6 +25,18 @@ for (const area of document.querySelectorAll<HTMLTextAreaElement>('textarea[data
   area.form?.addEventListener('submit', () => localStorage.removeItem(key));
 }
 
+// While somebody types a prompt, the container for it starts. The server decides, and gives it back if nothing is sent.
+for (const area of document.querySelectorAll<HTMLTextAreaElement>('textarea[data-warm]')) {
+  let last = -Infinity;
+  area.addEventListener('input', () => {
+    if (!area.value || performance.now() - last < 45_000) return;
+    last = performance.now();
+    const form = new FormData(), repo = area.form?.querySelector<HTMLSelectElement>('[name=repository]')?.value;
+    if (repo) form.set('repository', repo);
+    fetch(area.dataset.warm!, {method: 'POST', body: form}).catch(() => {});
+  });
+}
+
 addEventListener('keydown', e => {
   if (e.key !== 'Enter' || !(e.ctrlKey || e.metaKey)) return;
   const area = (e.target as Element).closest('textarea');

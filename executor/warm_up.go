@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Bounds of warm-ups.
+const (
+	warmFor       = 90 * time.Second // that a container waits for a prompt
+	warmMost      = 10 * time.Minute // the same, however often the person types
+	warmPerPerson = 2
+)
+
+// WarmUps are the numbers of warm-ups since the start.
+type WarmUps struct {
+	// Begun were begun, and Refused were not, because there was no room or the person had too many.
+	Begun   int64 `json:"begun"`
+	Refused int64 `json:"refused"`
+	// Taken were followed by a run. GivenBack were not, so that their container was removed.
+	Taken     int64 `json:"taken"`
+	GivenBack int64 `json:"given_back"`
+}
+
+// warmUps has the warm-ups in progress. The zero value has none.
+type warmUps struct {
+	mu sync.Mutex // guards by
+	by map[record.Caller]*warmUp
+
+	begun, refused, taken, givenBack atomic.Int64
+}
+
+// warmUp holds the container of a caller for a person who types.
+type warmUp struct {
+	person string
+	life   time.Duration // after each time that the person typed
+	again  chan struct{} // holds one token after the person typed more
+}
+
+// WarmUp wakes the container of a caller that sleeps, for a person who types a prompt. It returns at once. The container goes to sleep
+// again if no run begins for 90 seconds after the last call. Nothing is done if it is awake, if that would make others wait, or if the
+// person has two such containers. It reports whether the container is being kept for the person.
+func (x *Executor) WarmUp(c record.Caller, by gitd.Person) bool {
+	w := &x.warming
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.by[c]; old != nil {
+		select {
+		case old.again <- struct{}{}:
+		default:
+		}
+		return true
+	}
+	if slices.Contains(x.Fleet.Keys(), c.String()) {
+		return false
+	}
+	mine := 0
+	for _, other := range w.by {
+		if other.person == by.ID+" "+by.Email {
+			mine++
+		}
+	}
+	if x.ctx.Err() != nil || mine >= warmPerPerson || x.Fleet.Room() == 0 {
+		w.refused.Add(1)
+		return false
+	}
+	if w.by == nil {
+		w.by = map[record.Caller]*warmUp{}
+	}
+	one := &warmUp{person: by.ID + " " + by.Email, life: cmp.Or(x.tuning.warm, warmFor), again: make(chan struct{}, 1)}
+	w.by[c] = one
+	w.begun.Add(1)
+	x.wg.Go(func() {
+		if err := x.keepWarm(c, by, one); err != nil && x.ctx.Err() == nil {
+			x.Log.Warn("cannot keep a container for somebody who types", "caller", c.String(), "err", err)
+		}
+		w.mu.Lock()
+		delete(w.by, c)
+		w.mu.Unlock()
+	})
+	return true
+}
+
+// keepWarm holds the container of a caller until a run uses it or the time is over.
+func (x *Executor) keepWarm(c record.Caller, by gitd.Person, one *warmUp) error {
+	ctx, cancel := context.WithTimeout(x.ctx, warmMost)
+	defer cancel()
+	runs := len(x.index.OfCaller(c))
+	_, lease, err := x.awake(ctx, c, by)
+	if err != nil {
+		return err
+	}
+	for waits := true; waits; {
+		timer := time.NewTimer(one.life)
+		select {
+		case <-one.again:
+		case <-timer.C:
+			waits = false
+		case <-ctx.Done():
+			waits = false
+		}
+		timer.Stop()
+	}
+	lease.Release()
+	return x.giveBack(c, runs)
+}
+
+// giveBack removes the container of a caller that had so many runs before it was woken, if nothing has used it since.
+func (x *Executor) giveBack(c record.Caller, runs int) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), worktree.Housekeeping)
+	defer cancel()
+	repo, base, err := x.home(ctx, c)
+	if errors.Is(err, record.ErrNotFound) {
+		return x.Fleet.Remove(ctx, c.String()) // it was removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	release, err := x.target(c, repo, base).Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if len(x.index.OfCaller(c)) > runs {
+		x.warming.taken.Add(1)
+		return nil
+	}
+	used := func(h containers.HostStatus) bool { return h.Leases > 0 || h.Live > 0 }
+	if slices.ContainsFunc(x.Fleet.List(ctx, c.String()), used) {
+		x.warming.taken.Add(1) // by a terminal, or by files
+		return nil
+	}
+	x.warming.givenBack.Add(1)
+	return x.Fleet.Remove(ctx, c.String())
+}
+
+// Expect prepares for the first run of a new caller of a repository, while a person types its prompt. It makes the base layer if that is
+// missing, and has a container of the repository's kind made for the pool, which is removed when nobody asks for one for an hour.
+func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) error {
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return err
+	}
+	base, err := repo.Base(ctx)
+	if err != nil {
+		return err
+	}
+	x.Fleet.Expect(x.steps.NewTarget(record.Caller{}, repo, base).Request("", by, nil))
+	if x.Fleet.Keeper == nil {
+		return nil
+	}
+	if err := x.MakeLayer(ctx, name, base); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+		return err
+	}
+	return nil
+}
