@@ -51,6 +51,7 @@ type statsCollector struct {
 	ended, seconds, calls, tokens, cost, spans       *prometheus.Desc
 	checks, warm                                     *prometheus.Desc
 	epoch, standbys, lag, pending                    *prometheus.Desc
+	owner, passed                                    *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -80,6 +81,8 @@ func newStatsCollector(s *Server) *statsCollector {
 		standbys: desc("standbys", "Stand-bys that follow the server."),
 		lag:      desc("standby_lag_seconds", "The time by which the best of these stand-bys is behind."),
 		pending:  desc("standby_pending_changes", "Changes of refs that this stand-by has not confirmed."),
+		owner:    desc("replica_owner", "1 while this replica holds its lease, 0 while it refuses changes.", "replica"),
+		passed:   desc("replica_requests_total", "Requests between replicas since the start: passed on, failed, refused.", "result"),
 		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
 		cleared:  desc("cleared_total", "Folders of containers that are gone that were deleted."),
 		clearing: desc("clearing", "Folders of containers that are gone that wait to be deleted."),
@@ -102,7 +105,11 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps,
 		c.hashed, c.portable, c.layers,
 		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens,
+<<<<<<< HEAD
 		c.cost, c.spans, c.checks, c.warm, c.epoch, c.standbys, c.lag, c.pending} {
+=======
+		c.cost, c.spans, c.checks, c.epoch, c.standbys, c.lag, c.pending, c.owner, c.passed} {
+>>>>>>> e9382b88 (Count the requests between replicas, and describe the chart's replicas)
 		ch <- d
 	}
 }
@@ -136,6 +143,7 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Failures), "failed")
 	c.collectOutcomes(ch)
 	c.collectStandbys(ch)
+	c.collectReplicas(ch)
 	for reason, n := range st.Portable {
 		ch <- prometheus.MustNewConstMetric(c.portable, counter, float64(n), reason)
 	}
@@ -160,6 +168,23 @@ func (c *statsCollector) collectStandbys(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.lag, gauge, best.Lag)
 		ch <- prometheus.MustNewConstMetric(c.pending, gauge, float64(best.Pending))
 	}
+}
+
+// collectReplicas sends the metrics of a replica, if this server is one of several.
+func (c *statsCollector) collectReplicas(ch chan<- prometheus.Metric) {
+	r := c.server.Replicas
+	if r == nil {
+		return
+	}
+	owner := 0.0
+	if r.Group.CheckLease() == nil {
+		owner = 1
+	}
+	ch <- prometheus.MustNewConstMetric(c.owner, prometheus.GaugeValue, owner, r.Group.Name)
+	st, counter := r.Stats(), prometheus.CounterValue
+	ch <- prometheus.MustNewConstMetric(c.passed, counter, float64(st.Passed), "passed")
+	ch <- prometheus.MustNewConstMetric(c.passed, counter, float64(st.Failed), "failed")
+	ch <- prometheus.MustNewConstMetric(c.passed, counter, float64(st.Refused), "refused")
 }
 
 // collectOutcomes sends the metrics of runs that have ended. The values of labels come from closed lists.
