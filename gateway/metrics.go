@@ -105,11 +105,7 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps,
 		c.hashed, c.portable, c.layers,
 		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep, c.ended, c.seconds, c.calls, c.tokens,
-<<<<<<< HEAD
-		c.cost, c.spans, c.checks, c.warm, c.epoch, c.standbys, c.lag, c.pending} {
-=======
-		c.cost, c.spans, c.checks, c.epoch, c.standbys, c.lag, c.pending, c.owner, c.passed} {
->>>>>>> e9382b88 (Count the requests between replicas, and describe the chart's replicas)
+		c.cost, c.spans, c.checks, c.warm, c.epoch, c.standbys, c.lag, c.pending, c.owner, c.passed} {
 		ch <- d
 	}
 }
