@@ -113,6 +113,9 @@ func (api *API) sendCast(c *route.Call) error {
 	return api.Exports.SendCast(c, r)
 }
 
+// Exports reports whether there are pages of exports.
+func (p *Page) Exports() bool { return p.api.Exports != nil }
+
 // exportRoutes returns the routes of the files of exports.
 func (api *API) exportRoutes() []route.Route {
 	if api.Exports == nil {
