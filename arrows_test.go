@@ -227,7 +227,7 @@ var inside = map[string][]string{
 		"gitd"},
 	"gateway/terminal": {"executor", "executor/record", "executor/shell", "executor/terminal", "gateway/lookup", "gateway/route",
 		"gateway/workspace", "gitd"},
-	"gateway/comment": {"executor", "executor/anchor", "executor/record", "executor/review", "gateway/changes",
+	"gateway/comment": {"executor", "executor/anchor", "executor/record", "executor/review", "executor/settings", "gateway/changes",
 		"gateway/conversation", "gateway/forge", "gateway/lookup", "gateway/render", "gateway/route", "gitd"},
 	"gateway/changes":  {"executor", "executor/record", "gateway/diff", "gateway/lookup", "gateway/route", "gitd"},
 	"gateway/seen":     {"gitd"},

@@ -221,6 +221,9 @@ func (o *opening) openExecutor(ctx context.Context) error {
 	find := &lookup.Lookup{Executor: x, Git: o.git}
 	o.comments = comment.NewComments(x, &conversation.Talk{Executor: x, Find: find}, find, x.Bot, time.Now)
 	o.comments.Secrets, o.comments.Log, o.comments.Tasks = o.set, o.log, o.engineer
+	if o.privacy != nil {
+		o.comments.Private = o.privacy.IsPrivate
+	}
 	o.engineer.Lines = o.comments
 	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: o.models.Handler,
 		mcp.Path: mcp.Door(x, o.engineer, threads, o.comments, buildVersion())}

@@ -42,6 +42,7 @@ type Settings struct {
 	Checks   []environment.Check
 	Agent    string // empty if the file names none
 	Plan     bool
+	Review   string // the agent that reviews new pull requests; empty if none does
 	Merge    environment.Merge
 	Browser  []string
 	Services []service.Service
@@ -133,9 +134,10 @@ func Resolve(b Bounds, repo string, f environment.File) Settings {
 		r.add("dependencies", "from the lock files", OriginDefault, "")
 	}
 	r.checks()
-	r.agent()
+	s.Agent = r.agent("agent", r.f.Agent)
 	s.Plan = f.Plan
 	r.own("plan", s.Plan, false)
+	s.Review = r.agent("review", r.f.Review)
 	r.merge(repo)
 	s.Browser = f.Browser
 	if len(f.Browser) > 0 {
@@ -382,17 +384,19 @@ func (r *resolver) checks() {
 	}
 }
 
-func (r *resolver) agent() {
-	switch a := r.f.Agent; {
-	case a == "":
-		r.add("agent", "", OriginDefault, "")
-	case !slices.Contains(r.b.Agents, a):
-		r.add("agent", "", OriginDefault,
-			r.refuse("agent", "the server has no agent %s; it has %s", a, strings.Join(r.b.Agents, ", ")))
+// agent resolves a key that names an agent.
+func (r *resolver) agent(key, name string) string {
+	switch {
+	case name == "":
+		r.add(key, "", OriginDefault, "")
+	case !slices.Contains(r.b.Agents, name):
+		r.add(key, "", OriginDefault,
+			r.refuse(key, "the server has no agent %s; it has %s", name, strings.Join(r.b.Agents, ", ")))
 	default:
-		r.s.Agent = a
-		r.add("agent", a, r.at("agent"), "")
+		r.add(key, name, r.at(key), "")
+		return name
 	}
+	return ""
 }
 
 func (r *resolver) merge(repo string) {

@@ -25,6 +25,15 @@ var (
 		Object(threadProperty, "thread")}
 )
 
+// ReportFinding is the tool of an agent that reviews a new pull request.
+var ReportFinding = Tool{"report_finding",
+	`Reports a fault at lines of the pull request that you review, where people see it. thread is empty if it is not said, and why says the reason.`,
+	Object(`"path":{"type":"string","description":"The file.","minLength":1,"maxLength":4096},`+
+		`"line":{"type":"integer","description":"The first line, from 1.","minimum":1},`+
+		`"to":{"type":"integer","description":"The last line; the first one if it is missing.","minimum":1},`+
+		`"kind":{"type":"string","description":"A short name of the kind of fault, such as unchecked-error; the same for all of the kind.","minLength":1,"maxLength":60},`+
+		`"text":{"type":"string","description":"What goes wrong, when, and what to do, in two or three sentences.","minLength":1,"maxLength":4000}`, "path", "line", "kind", "text")}
+
 // CallerProperty names a workspace.
 const CallerProperty = `"caller":{"type":"string","description":"The workspace, by its name or its branch.","minLength":1,"maxLength":300}`
 

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/anchor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/review"
+	"github.com/ramus-dev/ramus/executor/settings"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/lookup"
@@ -32,6 +33,8 @@ type Executor interface {
 	Queue(ctx context.Context, run string) (record.Queue, error)
 	InTurn(r record.Run) bool
 	Edit(ctx context.Context, e executor.Edit) (gitd.Hash, error)
+	Submit(ctx context.Context, r record.Request) (record.Run, error)
+	SettingsOf(ctx context.Context, repo, base string) (settings.Settings, error)
 }
 
 // Tasks are the tasks of the engineer.
@@ -67,6 +70,8 @@ type Comments struct {
 	Drafts *Drafts
 	// Tasks are those of the engineer, which get comments on their work as further work. Nil means that there are none.
 	Tasks Tasks
+	// Private reports whether the work of a caller is private. Nil means that no work is.
+	Private func(c record.Caller) bool
 	// Secrets are removed from texts. Nil means none.
 	Secrets *redact.Secrets
 	Log     *slog.Logger

@@ -40,6 +40,7 @@ type job struct {
 	writers  map[string]mayWrite // by login
 	follow   *follower           // of the current run; nil if there is none
 	failures int
+	reviewed int // the number of the pull request whose first review has begun
 
 	// starting is held while work is begun, while its end is journalled, and while a task is cancelled or retried.
 	// Otherwise work begun during a cancel would recreate the container that the cancel removes, and work stopped by a

@@ -23,6 +23,13 @@ func (j *job) shareLines(ctx context.Context, t record.Task, past history, comme
 	if err != nil {
 		return nil, err
 	}
+	if j.reviewed != t.PRNumber {
+		if err := j.engineer.Lines.First(ctx, repo, t.Caller(), t.Base, t.PRNumber, past.pushed); err != nil {
+			j.engineer.Log.Warn("cannot have a pull request reviewed; it is tried again", "task", j.id, "err", err)
+		} else {
+			j.reviewed = t.PRNumber
+		}
+	}
 	own := func(c forge.Comment, remark string) bool {
 		return c.Bot && forge.EndsWith(c.Body, forge.Trailer("github:"+lineKey(remark)))
 	}

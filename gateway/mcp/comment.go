@@ -65,8 +65,24 @@ func threadTool(t catalog.Tool, work func(context.Context, string) (comment.Work
 		}}
 }
 
+// findingTool returns the tool of an agent that reviews the work of another caller.
+func (d *door) findingTool(run record.Run, of record.Caller) usableTool {
+	return usableTool{Tool: catalog.ReportFinding, Output: schemaFor[comment.Found](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var f comment.Finding
+			if err := c.read(&f); err != nil {
+				return toolResult{}, err
+			}
+			found, err := d.comments.Report(ctx, run, of, f)
+			return toolResult{value: found}, err
+		}}
+}
+
 // commentTools returns the tools for the comments on the branch of the agent at the door.
 func (d *door) commentTools(run record.Run) []usableTool {
+	if of, ok := comment.Reviewed(run); ok {
+		return []usableTool{d.findingTool(run, of)}
+	}
 	work := func(ctx context.Context, _ string) (comment.Work, error) {
 		st, err := d.x.Named(d.visitor.Caller.String())
 		if err != nil {

@@ -41,6 +41,8 @@ type File struct {
 	Agent string
 	// Plan has agents make a plan first, which a person approves before they work.
 	Plan bool
+	// Review is the coding agent that reviews each new pull request. Empty means that none does.
+	Review string
 	// Merge says where work is merged. Empty means unset.
 	Merge Merge
 	// Browser lists the files, or patterns of files, with specs of pages that browser_test checks.

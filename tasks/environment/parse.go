@@ -34,7 +34,7 @@ var format = document.Format{
 // keys are the keys of a file. docs/environment.md describes them.
 var keys = []string{"image", "dockerfile", "devcontainer", "setup", "start", "env", "secrets", "egress", "limits",
 	"timeout", "dependencies",
-	"checks", "agent", "plan", "merge", "browser", "services", "keep"}
+	"checks", "agent", "plan", "review", "merge", "browser", "services", "keep"}
 
 var (
 	limitKeys      = []string{"memory", "cpus", "pids", "tmp", "file_size", "output", "disk"}
@@ -137,6 +137,7 @@ func (r *reader) file(v *document.Value) (f File) {
 	f.Agent = r.matching(v.Get("agent"), "agent", validAgent, "lower-case letters, digits and hyphens, at most 40")
 	r.places["plan"] = v.Get("plan")
 	f.Plan = r.Flag(v.Get("plan"), "plan", false)
+	f.Review = r.matching(v.Get("review"), "review", validAgent, "lower-case letters, digits and hyphens, at most 40")
 	r.places["merge"] = v.Get("merge")
 	f.Merge = Merge(r.Choice(v.Get("merge"), "merge", Merges, ""))
 	f.Browser = r.paths(v.Get("browser"), "browser")
