@@ -25,7 +25,7 @@ const linksPath = "/settings/links"
 type shareData struct {
 	Workspace       workspace.Workspace
 	Path, What      string
-	Run, At         string // what the link is to, empty for the conversation
+	Run, At         string // the target of the link, empty for the conversation
 	Days            string
 	Private         bool
 	Made            *share.Link // nil until the form was sent

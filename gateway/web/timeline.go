@@ -146,7 +146,7 @@ func (api *API) timelines() *timeline.Timelines {
 }
 
 // timelinePage shows the commands of a workspace, and one of them with its files. The parameter at is the id of the tick, and n its place from 1.
-// The parameter pin is the id of a tick to compare with, and vs what the files are compared with.
+// The parameter pin is the id of a tick to compare with, and vs names the other side of the comparison.
 func (api *API) timelinePage(c *route.Call) (*Page, error) {
 	ctx, q := c.R.Context(), c.R.URL.Query()
 	s, st, err := api.Workspaces.Named(ctx, c.Who, c.R.PathValue("workspace"))

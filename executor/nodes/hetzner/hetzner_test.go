@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/nodes/hetzner"
-	"github.com/ramus-dev/ramus/internal/standin/nodestest"
 	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
+	"github.com/ramus-dev/ramus/internal/standin/nodestest"
 )
 
 func TestSuite(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/nodes"
-	"github.com/ramus-dev/ramus/internal/standin/nodestest"
 	"github.com/ramus-dev/ramus/executor/nodes/openstack"
+	"github.com/ramus-dev/ramus/internal/standin/nodestest"
 	"github.com/ramus-dev/ramus/internal/standin/openstacktest"
 )
 
