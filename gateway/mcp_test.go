@@ -111,7 +111,7 @@ func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
 func TestMCPTools(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
-	reading := []string{"export", "get_run", "get_task_status", "get_tournament", "list_active_tasks", "list_comments", "radar", "search", "verify", "why"}
+	reading := []string{"export", "get_run", "get_task_status", "get_tournament", "list_active_tasks", "list_comments", "list_tournaments", "radar", "search", "verify", "why"}
 	var library []string
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)

@@ -60,6 +60,8 @@ type Offer struct {
 	Fallback bool // a fallback runner is configured, and the run answers a mention in a thread
 	Task     bool // the run works for a task, which begins its own runs
 	Thread   bool // the run answers a mention in a thread
+	Comments bool // people comment on lines of the branch
+	Review   bool // the run reviews a pull request, and reports what it finds
 	// Channels are the ids of the channels of Slack in which agents may post.
 	Channels []string
 }
@@ -85,7 +87,7 @@ func List(p gate.Policy, o Offer) []Tool {
 }
 
 // WithoutPolicy returns the tools that need no policy. These are the tools of the run's task, those that post in Slack,
-// and those of the library.
+// those for comments on lines, and those of the library.
 func (o Offer) WithoutPolicy() (list []Tool) {
 	switch {
 	case o.Task:
@@ -100,6 +102,12 @@ func (o Offer) WithoutPolicy() (list []Tool) {
 		if o.Browser || !slices.Contains(BrowserTools, t.Name) {
 			list = append(list, Tool{t.Name, t.Doc, t.Schema})
 		}
+	}
+	switch {
+	case o.Review:
+		list = append(list, ReportFinding)
+	case o.Comments:
+		list = append(list, ListComments, AnswerComment, ResolveComment)
 	}
 	return list
 }

@@ -365,7 +365,7 @@ func (s *worker) resolvePolicy(ctx context.Context, run record.Run, m slack.Ment
 
 // decide returns the decision of a policy, with the tools that it leaves to the run of a mention.
 func (c *Chat) decide(p gate.Policy) catalog.Decision {
-	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil,
+	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Comments: true, Fallback: c.Fallback != nil,
 		Thread: true, Channels: c.PostChannels})
 }
 

@@ -532,7 +532,7 @@ func (j *job) start(ctx context.Context, w work) error {
 	}
 	if _, known := catalog.ReadDecision(ctx, j.engineer.Executor, run.Name()); !known {
 		p := gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}
-		d := catalog.Decide(p, catalog.Offer{Browser: j.engineer.Executor.Browser != nil, Task: true,
+		d := catalog.Decide(p, catalog.Offer{Browser: j.engineer.Executor.Browser != nil, Task: true, Comments: true,
 			Channels: j.engineer.PostChannels})
 		err := j.engineer.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy,
 			Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})

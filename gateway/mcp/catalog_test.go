@@ -65,6 +65,10 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 			slices.Concat(ofTask, library)},
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Fallback: true, Task: true},
 			slices.Concat(ofTask, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Comments: true},
+			slices.Concat(session, blind, []string{"list_comments", "answer_comment", "resolve_comment"})},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Comments: true, Review: true},
+			slices.Concat(session, blind, []string{"report_finding"})},
 	} {
 		list := catalog.List(x.policy, x.offer)
 		if got := catalog.Names(list); !slices.Equal(got, x.want) {

@@ -96,7 +96,10 @@ func (d *door) serve(w http.ResponseWriter, r *http.Request) {
 // tools returns the tools that the visitor may use now.
 func (d *door) tools(ctx context.Context) []usableTool {
 	run := d.visitor.Run()
-	offer := catalog.Offer{Browser: d.x.Browser != nil}
+	offer := catalog.Offer{Browser: d.x.Browser != nil, Comments: d.comments != nil && run.ID != ""}
+	if offer.Comments {
+		_, offer.Review = comment.Reviewed(run)
+	}
 	if d.threads != nil && run.ID != "" {
 		offer.Fallback, offer.Thread, offer.Channels = d.threads.MayHandOver(run), d.threads.Answers(d.inThread(run)),
 			d.threads.AgentChannels()
@@ -114,11 +117,7 @@ func (d *door) tools(ctx context.Context) []usableTool {
 			listed = catalog.List(p.Policy, offer)
 		}
 	}
-	list := d.register(listed, run, own)
-	if d.comments != nil && run.ID != "" {
-		list = append(list, d.commentTools(run)...)
-	}
-	return list
+	return d.register(listed, run, own)
 }
 
 // register returns callable tools for a list of tools. run is the run of the agent, and own is the task that the agent
@@ -128,10 +127,11 @@ func (d *door) register(listed []catalog.Tool, run record.Run, own record.Task) 
 	if own.ID == "" { // the thread is that of a mention
 		forTask = slices.DeleteFunc(forTask, func(t usableTool) bool { return t.Name == catalog.ToolThread })
 	}
+	known := slices.Concat(forTask, d.commentTools(run))
 	for _, tool := range listed {
-		switch i := slices.IndexFunc(forTask, func(t usableTool) bool { return t.Name == tool.Name }); {
+		switch i := slices.IndexFunc(known, func(t usableTool) bool { return t.Name == tool.Name }); {
 		case i >= 0:
-			list = append(list, forTask[i])
+			list = append(list, known[i])
 		case tool.Name == catalog.ToolStart:
 			list = append(list, d.startTool(run, tool))
 		case tool.Name == catalog.ToolResume:

@@ -13,10 +13,37 @@ import (
 const tournamentProperty = `"tournament":{"type":"string","description":"The name of the tournament.",` +
 	`"minLength":1,"maxLength":100}`
 
-// tournamentTools returns the tools that begin a tournament, show it and take an entry.
+// tournamentTools returns the tools that begin a tournament, list and show tournaments, and take an entry.
 func (api *API) tournamentTools(who route.Who) []usableTool {
-	return []usableTool{api.beginTournamentTool(who), api.getTournamentTool(who), api.judgeTournamentTool(who),
-		api.takeEntryTool(who)}
+	return []usableTool{api.beginTournamentTool(who), api.listTournamentsTool(who), api.getTournamentTool(who),
+		api.judgeTournamentTool(who), api.takeEntryTool(who)}
+}
+
+// tournamentList is the answer of list_tournaments.
+type tournamentList struct {
+	Tournaments []tournament.Record `json:"tournaments"`
+}
+
+func (api *API) listTournamentsTool(who route.Who) usableTool {
+	return usableTool{
+		Tool: catalog.Tool{
+			Name:        "list_tournaments",
+			Description: `List the tournaments, the newest first, with their tasks and entries. get_tournament shows one with its places.`,
+			Schema:      catalog.Object(`"repo":` + catalog.RepoProperty),
+		},
+		Output: schemaFor[tournamentList](), Access: route.AccessRead,
+		Hints: toolHints{ReadOnly: true, Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Repo string `json:"repo"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			list, err := api.Past.Tournaments(ctx, who, a.Repo)
+			return toolResult{value: tournamentList{list}}, err
+		},
+	}
 }
 
 func (api *API) beginTournamentTool(who route.Who) usableTool {

@@ -322,28 +322,33 @@ func (api *API) tournaments(c *route.Call) error {
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	ctx := c.R.Context()
-	all, err := api.Git.Repos(ctx)
+	list, err := api.Tournaments(c.R.Context(), c.Who, q.Repo)
 	if err != nil {
 		return err
 	}
+	return c.Reply(list)
+}
+
+// Tournaments returns the newest 200 tournaments that the caller of a request sees, the newest first. An empty repo means all
+// repositories.
+func (api *API) Tournaments(ctx context.Context, who route.Who, repo string) ([]tournament.Record, error) {
+	all, err := api.Git.Repos(ctx)
+	if err != nil {
+		return nil, err
+	}
 	list := []tournament.Record{}
-	for _, repo := range all {
-		if !c.Who.Sees(repo.Name()) || q.Repo != "" && q.Repo != repo.Name() {
+	for _, r := range all {
+		if !who.Sees(r.Name()) || repo != "" && repo != r.Name() {
 			continue
 		}
-		some, err := tournament.List(ctx, repo)
+		some, err := tournament.List(ctx, r)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, r := range some {
-			if seesTournament(c.Who, r) {
-				list = append(list, r)
-			}
-		}
+		list = append(list, slices.DeleteFunc(some, func(t tournament.Record) bool { return !seesTournament(who, t) })...)
 	}
 	slices.SortStableFunc(list, func(a, b tournament.Record) int { return b.Time.Compare(a.Time) })
-	return c.Reply(list[:min(len(list), maxTournaments)])
+	return list[:min(len(list), maxTournaments)], nil
 }
 
 func (api *API) standing(c *route.Call) error {
