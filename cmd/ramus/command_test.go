@@ -28,7 +28,7 @@ func TestWrongUsage(t *testing.T) {
 	for _, x := range []struct{ line, want string }{
 		{"sevre", `unknown command "sevre"; did you mean "serve"?`},
 		{"repo crate", `unknown command "repo crate"; did you mean "repo create"?`},
-		{"repo", "a subcommand is missing: create, import, list, show, refresh, verify, rename, rm"},
+		{"repo", "a subcommand is missing: create, import, list, show, refresh, verify, rename, move, rm"},
 		{"ps --lvie", "unknown flag --lvie; did you mean --live?"},
 		{"ps extra", `unexpected argument "extra"`},
 		{"log", "CALLER is missing"},
