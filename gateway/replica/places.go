@@ -31,8 +31,8 @@ type place struct {
 const (
 	// foundFor is how long a place is remembered. A repository that moves takes its work along, so places stay true.
 	foundFor = time.Minute
-	// absentFor is how long it is remembered that no replica has something.
-	absentFor = time.Second
+	// lookAfter is the time between two questions to the cluster for one repository.
+	lookAfter = time.Second
 	// placesMax bounds what is remembered.
 	placesMax = 10_000
 	// findWait bounds the wait for the answers of other replicas.
@@ -46,7 +46,7 @@ func (p *places) mayLook(repo string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if now.Sub(p.looked[repo]) < absentFor {
+	if now.Sub(p.looked[repo]) < lookAfter {
 		return false
 	}
 	if len(p.looked) >= placesMax {
@@ -67,17 +67,18 @@ func (p *places) find(ctx context.Context, f *Front, w work) string {
 	if ok && time.Now().Before(known.until) {
 		return known.repo
 	}
-	known = place{f.askAll(ctx, w), time.Now().Add(foundFor)}
-	if known.repo == "" {
-		known.until = time.Now().Add(absentFor)
+	// An absence is not remembered, because the next request may make the caller.
+	repo := f.askAll(ctx, w)
+	if repo == "" {
+		return ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.found) >= placesMax {
 		clear(p.found)
 	}
-	p.found[w] = known
-	return known.repo
+	p.found[w] = place{repo, time.Now().Add(foundFor)}
+	return repo
 }
 
 // local returns the repository of work of this replica.
