@@ -118,7 +118,7 @@ var expected = map[string]row{
 	"GET /api/runs/{run}/export":                 {route.AccessRead, "repo", "/api/runs/RUN/export", ""},
 	"GET /api/callers/{caller}/export":           {route.AccessRead, "repo", "/api/callers/run:subject/export", ""},
 	"GET /api/runs/{run}/cast":                   {route.AccessRead, "repo", "/api/runs/RUN/cast", ""},
-	"POST /api/runs/{run}/export/link":           {route.AccessRead, "repo", "/api/runs/RUN/export/link", ""},
+	"POST /api/runs/{run}/export/link":           {route.AccessWrite, "repo", "/api/runs/RUN/export/link", ""},
 	"GET /evidence/{caller}/{run}/export.bundle": {route.AccessSigned, "repo", "/evidence/NAME/export.bundle", ""},
 	"POST /api/import":                           {route.AccessAdmin, "", "/api/import?repo=none", "no bundle"},
 	"POST /api/bisect":                           {route.AccessWrite, "repo", "/api/bisect", `{"repo":"team/app","command":{"shell":"true"}}`},

@@ -111,12 +111,12 @@ func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
 func TestMCPTools(t *testing.T) {
 	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
-	reading := []string{"export", "get_run", "get_task_status", "get_tournament", "list_active_tasks", "list_comments", "list_tournaments", "radar", "search", "verify", "why"}
+	reading := []string{"get_run", "get_task_status", "get_tournament", "list_active_tasks", "list_comments", "list_tournaments", "radar", "search", "verify", "why"}
 	var library []string
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
 	}
-	writing := slices.Concat(reading, library, []string{"answer_comment", "answer_question", "begin_tournament", "bisect", "comment_on_lines", "fork", "judge_tournament", "pick", "replay", "resolve_comment", "restart", "resume_code_session", "start_code_session", "submit_task", "take_entry", "undo"})
+	writing := slices.Concat(reading, library, []string{"answer_comment", "answer_question", "begin_tournament", "bisect", "comment_on_lines", "export", "fork", "judge_tournament", "pick", "replay", "resolve_comment", "restart", "resume_code_session", "start_code_session", "submit_task", "take_entry", "undo"})
 	administering := append([]string{"import"}, writing...)
 	slices.Sort(writing)
 	slices.Sort(administering)

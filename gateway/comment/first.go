@@ -66,7 +66,8 @@ func (c *Comments) First(ctx context.Context, repo *gitd.Repo, caller record.Cal
 
 // Reviewed returns the caller whose work a run reviews first. ok is false for all other runs.
 func Reviewed(run record.Run) (c record.Caller, ok bool) {
-	if run.ID != FirstReview || run.Fork == nil || !strings.HasPrefix(run.Caller.ID(), "review-") {
+	// Ramus asks for a review, and has no id. A person who names a run like one has, because the server writes the asker.
+	if run.ID != FirstReview || run.Fork == nil || !strings.HasPrefix(run.Caller.ID(), "review-") || run.Asker.ID != "" {
 		return c, false
 	}
 	c, err := record.ParseCaller(run.Fork.Of)
@@ -159,6 +160,9 @@ func (c *Comments) unworthy(ctx context.Context, repo *gitd.Repo) (prints map[st
 	}
 	prints = map[string]bool{}
 	for _, caller := range callers {
+		if c.Private != nil && c.Private(caller) {
+			continue // everybody who sees the repository reads the prompt of a review
+		}
 		r, err := c.Book.Read(ctx, repo, caller)
 		if err != nil {
 			return nil, nil, err

@@ -347,6 +347,7 @@ func (c *Comments) takeUp(ctx context.Context, repo *gitd.Repo, caller record.Ca
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, b := range r.Batches {
 		if !b.Waits() {
 			continue
@@ -357,8 +358,8 @@ func (c *Comments) takeUp(ctx context.Context, repo *gitd.Repo, caller record.Ca
 		}
 		w := Work{Caller: caller, Repo: repo, Home: runs[len(runs)-1].Repo, Branch: caller.Branch()}
 		if _, err := c.say(ctx, route.Local, w, b); err != nil {
-			return err
+			failed = errors.Join(failed, err) // later batches do not wait for one that is refused
 		}
 	}
-	return nil
+	return failed
 }

@@ -86,7 +86,7 @@ func (api *API) Routes() []route.Route {
 		{Method: "GET", Pattern: "/api/runs/{run}/cast", Access: route.AccessRead,
 			Summary: "The commands of a run and their outputs as a recording of a terminal, asciicast v2",
 			Media:   MediaCast, Handle: api.cast},
-		{Method: "POST", Pattern: "/api/runs/{run}/export/link", Access: route.AccessRead,
+		{Method: "POST", Pattern: "/api/runs/{run}/export/link", Access: route.AccessWrite,
 			Summary:  "Make a link to the export of a run that opens without a token until it expires",
 			Response: Link{}, Handle: api.link},
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}/export.bundle", Access: route.AccessSigned,
@@ -146,7 +146,7 @@ func (api *API) sendAs(c *route.Call, asked Query, q export.Request) error {
 	}
 	q.WithoutArtifacts = asked.WithoutArtifacts
 	q.Origin, q.Version, q.By = c.Address(), api.Version, c.Who.Subject
-	q.Private = api.Privacy != nil && api.Privacy.IsPrivate(last.Caller)
+	q.Private = api.isPrivate(last)
 	parcel, err := api.Executor.Exporter(repo).Prepare(c.R.Context(), q)
 	if err != nil {
 		return err

@@ -30,18 +30,25 @@ func (api *API) link(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	l, err := api.Link(r, c.Address())
+	l, err := api.Link(c.Who, r, c.Address())
 	if err != nil {
 		return err
 	}
 	return c.Reply(l)
 }
 
-// Link returns a link to the export of a run, at the address of the server. An empty address is the configured one. The
-// caller has checked that its reader sees the run.
-func (api *API) Link(r record.Run, address string) (Link, error) {
+// Link returns a link to the export of a run that who sees and may change, at the address of the server. An empty address is
+// the configured one. Links to private work are refused.
+func (api *API) Link(who route.Who, r record.Run, address string) (Link, error) {
 	if api.Links == nil {
 		return Link{}, route.NewProblem(route.KindConflict, "this server signs no links")
+	}
+	if err := who.CheckChangeRun(r); err != nil {
+		return Link{}, err
+	}
+	if api.isPrivate(r) {
+		return Link{}, route.NewProblem(route.KindDenied, "%s is private, and nobody else reads its export", r.Caller).
+			WithHint("show it to everybody first, or share one run with `ramus share`")
 	}
 	if address == "" {
 		address = api.Links.URL
@@ -67,13 +74,18 @@ func (api *API) linked(c *route.Call) error {
 	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
 	r, err := api.Executor.Run(c.R.Context(), name)
 	if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrAmbiguous) ||
-		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.SeesRun(r)) {
+		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.SeesRun(r) || !c.Until.IsZero() && api.isPrivate(r)) {
 		return route.NotFound("run", name)
 	}
 	if err != nil {
 		return err
 	}
 	return api.sendAs(c, Query{WithoutArtifacts: q.WithoutArtifacts}, export.Request{Runs: []record.Run{r}, One: true})
+}
+
+// isPrivate reports whether a run is private now.
+func (api *API) isPrivate(r record.Run) bool {
+	return api.Privacy != nil && api.Privacy.IsPrivate(r.Caller)
 }
 
 func (api *API) cast(c *route.Call) error {

@@ -18,7 +18,7 @@ func (api *API) exportTool(who route.Who) usableTool {
 				`git clone opens the file. Whoever has the link can read it until it expires, so give it only to people who may read the repository.`,
 			Schema: catalog.Object(runProperty, "run"),
 		},
-		Output: schemaFor[export.Link](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true},
+		Output: schemaFor[export.Link](), Access: route.AccessWrite, Hints: toolHints{Open: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Run string `json:"run"`
@@ -30,7 +30,7 @@ func (api *API) exportTool(who route.Who) usableTool {
 			if err != nil {
 				return toolResult{}, err
 			}
-			l, err := api.Exports.Link(run, "")
+			l, err := api.Exports.Link(who, run, "")
 			return toolResult{value: l}, err
 		},
 	}

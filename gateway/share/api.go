@@ -145,15 +145,12 @@ func (api *API) Make(ctx context.Context, who route.Who, w Wish, address string)
 	if err != nil {
 		return Link{}, err
 	}
-	if err := who.CheckChange(r.Repo, r.Caller.Branch()); err != nil {
+	if err := who.CheckChangeCaller(st); err != nil {
 		return Link{}, err
 	}
 	days := cmp.Or(w.Days, DefaultDays)
 	if days < 1 || days > MaxDays {
 		return Link{}, route.NewProblem(route.KindInvalid, "a link opens for 1 to %d days, and not for %d", MaxDays, days)
-	}
-	if err := who.CheckChangeCaller(st); err != nil {
-		return Link{}, err
 	}
 	if owner, private := api.owner(r.Caller); private {
 		if owner == "" || owner != who.Subject {

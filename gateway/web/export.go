@@ -17,7 +17,7 @@ type Exports interface {
 	// SendCast answers with a run as a recording of a terminal.
 	SendCast(c *route.Call, r record.Run) error
 	// Link makes a link to the export of a run, at an address of the server.
-	Link(r record.Run, address string) (export.Link, error)
+	Link(who route.Who, r record.Run, address string) (export.Link, error)
 }
 
 // exportedRuns is how many runs the page of an export lists, the newest first.
@@ -88,7 +88,7 @@ func (api *API) linkExport(c *route.Call) error {
 	if !ok || !c.Who.SeesRun(r) {
 		return route.NotFound("run", id)
 	}
-	made, err := api.Exports.Link(r, c.Address())
+	made, err := api.Exports.Link(c.Who, r, c.Address())
 	if err != nil {
 		return err
 	}

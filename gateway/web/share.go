@@ -283,17 +283,25 @@ func (api *API) showSharedRun(c *route.Call, p *Page, d *sharedData, r share.Rec
 	return nil
 }
 
-// showSharedMoment fills in a tick of a timeline.
-func (api *API) showSharedMoment(c *route.Call, p *Page, d *sharedData, r share.Record, s workspace.Workspace) error {
+// sharedTick returns the tick that a link shares.
+func (api *API) sharedTick(c *route.Call, r share.Record) (*timeline.Tick, error) {
 	line, err := api.timelines().Read(c.R.Context(), c.Who, r.Caller, timeline.Window{At: r.Moment, Ticks: 1})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	at := slices.IndexFunc(line.Ticks, func(t *timeline.Tick) bool { return t.ID == r.Moment })
 	if at < 0 {
-		return route.NotFound("moment", r.Moment)
+		return nil, route.NotFound("moment", r.Moment)
 	}
-	t := line.Ticks[at]
+	return line.Ticks[at], nil
+}
+
+// showSharedMoment fills in a tick of a timeline.
+func (api *API) showSharedMoment(c *route.Call, p *Page, d *sharedData, r share.Record, s workspace.Workspace) error {
+	t, err := api.sharedTick(c, r)
+	if err != nil {
+		return err
+	}
 	shown := &timelineData{Workspace: s, Path: workspacePath(s.ID), query: url.Values{}}
 	shown.setVersus("")
 	shown.Now = &tickShown{tickRow: shown.rowOf(t), ID: t.ID}
@@ -350,6 +358,15 @@ func (api *API) sharedFile(c *route.Call) error {
 	}
 	call := *c
 	call.Who = r.Guest()
+	if r.Kind == share.KindMoment { // the run may have pictures of other moments
+		t, err := api.sharedTick(&call, r)
+		if err != nil {
+			return endedLink(err, r.Guest())
+		}
+		if !slices.Contains(t.Pictures, c.R.PathValue("name")) {
+			return route.NotFound("file", c.R.PathValue("name"))
+		}
+	}
 	return api.Evidence.SendPicture(&call, run, c.R.PathValue("name"))
 }
 
