@@ -47,7 +47,7 @@ to no node. Remove them in the console of the cloud.`,
 					return firstError(err, func() error { return e.writeJSON(l) })
 				}
 				for _, m := range l.Machines {
-					fmt.Fprintf(e.out, "%s  %s  %s  %s\n", e.oneLine(m.ID, 40), e.oneLine(m.Name, 100), m.Address,
+					fmt.Fprintf(e.out, "%s  %s  %s  %s\n", e.oneLine(m.ID, 40), e.oneLine(m.Name, 100), e.oneLine(m.Address, 100),
 						m.Created.Local().Format(time.DateTime))
 				}
 				return nil
@@ -82,9 +82,9 @@ func printNode(e *env, n nodesapi.Node) {
 		fmt.Fprintf(e.out, "%s  %s  this machine, %s, %s\n", n.ID, state, n.Engine, n.Platform)
 		return
 	}
-	parts := []string{n.ID, state, n.Cloud.Size, n.Cloud.Location, n.Cloud.Address}
+	parts := []string{n.ID, state, n.Cloud.Size, n.Cloud.Location, e.oneLine(n.Cloud.Address, 100)}
 	if m := n.Cloud.Member; m != nil {
-		parts = append(parts, m.Version, fmt.Sprintf("%d containers", m.Containers))
+		parts = append(parts, e.oneLine(m.Version, 100), fmt.Sprintf("%d containers", m.Containers))
 	}
 	parts = append(parts, e.oneLine(n.Cloud.Error, 300))
 	fmt.Fprintln(e.out, strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "  "))

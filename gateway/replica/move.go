@@ -218,9 +218,9 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 	if err := f.Group.Give(ctx, name, to); err != nil {
 		return m, err
 	}
-	// Without its answer the other replica notices by itself.
+	// The copy here stays until the other replica serves its own. The next start of this one puts it aside.
 	if err := f.ask(ctx, target, http.MethodPost, "/replica/install?"+url.Values{"repo": {name}}.Encode(), nil, nil); err != nil {
-		f.Log.Warn("the other replica has not answered that it serves a repository that was moved", "repo", name, "err", err)
+		return m, fmt.Errorf("%s belongs to %s, which has not answered that it serves it; the copy here is kept: %w", name, to, err)
 	}
 	m.Held = time.Since(begun).Milliseconds()
 	return m, f.Executor.Leave(ctx, name)
