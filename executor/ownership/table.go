@@ -19,7 +19,6 @@ type table struct {
 	replicas map[string]lease
 	repos    map[string]lease
 	names    map[string]string // of objects, to names of replicas and repositories
-	known    bool              // it was read once
 	change   chan struct{}     // closed and replaced when it changes
 }
 
@@ -37,7 +36,6 @@ func (t *table) reset(all []lease) {
 	for _, l := range all {
 		t.put(l)
 	}
-	t.known = all != nil
 	t.tell()
 }
 

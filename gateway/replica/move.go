@@ -46,7 +46,7 @@ type gate struct {
 	empty  chan struct{} // closed when there are no pushes; nil if nobody waits
 }
 
-// pass waits until the gate of a repository is open. A push counts until the context of its request ends.
+// passGate waits until the gate of a repository is open. A push counts until the context of its request ends.
 func (f *Front) passGate(ctx context.Context, repo string, push bool) error {
 	for {
 		f.gating.Lock()
