@@ -122,8 +122,11 @@ type lexer struct {
 	command Command
 	word    strings.Builder
 	begun   bool // there is a word, which may be empty
+	quoted  bool // a part of the word is in quotes, or after a backslash
 	unknown bool
 	file    bool // the word is the name of a file, after < or >
+	// joined is the command before &>. For bash, the words after the name of the file belong to it.
+	joined Command
 }
 
 // space ends a word.
@@ -135,12 +138,12 @@ func (l *lexer) space() {
 		l.file = false
 	}
 	l.word.Reset()
-	l.begun, l.unknown = false, false
+	l.begun, l.quoted, l.unknown = false, false, false
 }
 
 // redirect ends a word, which is the number of a descriptor if it is one. The next word is the name of a file.
 func (l *lexer) redirect() {
-	if strings.Trim(l.word.String(), "0123456789") == "" {
+	if !l.quoted && !l.unknown && strings.Trim(l.word.String(), "0123456789") == "" {
 		l.word.Reset()
 		l.begun = false
 	}
@@ -152,7 +155,21 @@ func (l *lexer) redirect() {
 func (l *lexer) end() {
 	l.space()
 	l.f.add(l.command, l.depth)
-	l.command, l.file = nil, false
+	if len(l.joined) > 0 && len(l.command) > 0 {
+		l.f.add(slices.Concat(l.joined, l.command), l.depth)
+	}
+	l.command, l.joined, l.file = nil, nil, false
+}
+
+// join ends a command at &>, which ends it for sh. For bash it goes on.
+func (l *lexer) join() {
+	l.space()
+	var joined Command
+	if !l.f.full {
+		joined = slices.Concat(l.joined, l.command)
+	}
+	l.end()
+	l.joined = joined
 }
 
 func (l *lexer) put(c byte) {
@@ -169,6 +186,7 @@ func (l *lexer) scan(s string) {
 		case c == '\\':
 			if i++; i < len(s) && s[i] != '\n' {
 				l.put(s[i])
+				l.quoted = true
 			}
 		case c == '\'' && !double:
 			n := strings.IndexByte(s[i+1:], '\'')
@@ -176,10 +194,10 @@ func (l *lexer) scan(s string) {
 				n = len(s) - i - 1
 			}
 			l.word.WriteString(s[i+1 : i+1+n])
-			l.begun = true
+			l.begun, l.quoted = true, true
 			i += n + 1
 		case c == '"':
-			double, l.begun = !double, true
+			double, l.begun, l.quoted = !double, true, true
 		case c == '$' && i+1 < len(s) && s[i+1] == '(':
 			i += 2 + l.substitution(s[i+2:], '(', ')')
 		case c == '`':
@@ -197,8 +215,12 @@ func (l *lexer) scan(s string) {
 		case c == '{' && l.begun, c == '}' && l.begun:
 			l.unknown = true
 			l.put(c)
+		case c == '&' && i+1 < len(s) && s[i+1] == '>':
+			l.join()
 		case strings.IndexByte(";|&\n()", c) >= 0:
 			l.end()
+		case (c == '<' || c == '>') && i+1 < len(s) && s[i+1] == '(': // for bash, the name of a pipe
+			i += 2 + l.substitution(s[i+2:], '(', ')')
 		case c == '<' || c == '>':
 			l.redirect()
 			if i+1 < len(s) && s[i+1] == '&' {
