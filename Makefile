@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GOTOOL = CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-review demo-time smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart pulumi release clean
+.PHONY: help build web demo demo-slack demo-engineer demo-browser demo-team demo-web demo-review demo-time demo-cluster smoke-slack test test-quick bench bench-go bench-web image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants cluster cluster-down test-cluster bench-cluster chart pulumi release clean
 .NOTPARALLEL:
 
 help: ## print this list
@@ -64,6 +64,13 @@ demo-time: ## find a planted fault in 64 commands, take it out, begin again, ver
 	@scripts/setup.sh browser
 	@$(MAKE) --no-print-directory build browser-program
 	@scripts/demo-time.sh
+
+# It builds the parts of the cluster first, which takes half an hour the first time.
+demo-cluster: ## install the chart in a cluster of this machine, kill a kubelet and a replica, move a repository, and order a node
+	@scripts/setup.sh
+	@$(MAKE) --no-print-directory build
+	@docker image inspect ramus/task:latest >/dev/null 2>&1 || containers/image/build.sh task
+	@scripts/demo-cluster.sh
 
 smoke-slack: ## send three threads to the gate (not allowed, allowed, allowed by prefix)
 	@scripts/setup.sh demo

@@ -7,6 +7,8 @@
 #   scripts/cluster.sh build         builds the programs alone: minutes once, nothing afterwards
 #   scripts/cluster.sh images        puts the image of the runner, and ramus/task:latest and ramus/browser:latest of Docker into the node
 #   scripts/cluster.sh load < TAR    puts the images of a `docker save` into the node
+#   scripts/cluster.sh server RAMUS  puts the image of a release, with the program RAMUS, into the node as ramus/server:latest
+#   scripts/cluster.sh volumes NAME… makes volumes of 5 GiB on the node, for claims of any class
 #   scripts/cluster.sh in COMMAND…   runs a command in the network of the cluster, with KUBECONFIG
 #   scripts/cluster.sh kill PROGRAM  kills etcd, apiserver, controller-manager, scheduler, containerd or kubelet; it comes back
 #   scripts/cluster.sh join NAME BOOTSTRAP [LABELS]
@@ -14,6 +16,7 @@
 #   scripts/cluster.sh leave NAME    ends that node; its Node stays
 #   scripts/cluster.sh status        exits with 0 if the cluster is up
 #   scripts/cluster.sh kubectl …     runs kubectl, which it builds first
+#   scripts/cluster.sh helm …        runs helm in the network of the cluster, in the folder of this checkout; it builds helm first
 #
 # IMAGES names the images of Docker that are put into a node (task browser). CLUSTER is the folder of everything (~/.cache/ramus/cluster). Programs come from the Go proxy in exact versions. The build needs
 # 12 GB of disk for some minutes, the programs 0.6 GB. KEEP_BUILD=1 keeps modules and objects for the next version.
@@ -24,7 +27,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CLUSTER=${CLUSTER:-${XDG_CACHE_HOME:-$HOME/.cache}/ramus/cluster}
 BIN=$CLUSTER/bin BUILD=$CLUSTER/build STATE=$CLUSTER/state LOG=$CLUSTER/log PKI=$CLUSTER/pki RUN=$CLUSTER/run
 
-KUBERNETES=1.34.1 ETCD=v3.6.5 CONTAINERD=v2.1.4 RUNC=v1.3.3 CNI=v1.8.0
+KUBERNETES=1.34.1 ETCD=v3.6.5 CONTAINERD=v2.1.4 RUNC=v1.3.3 CNI=v1.8.0 COREDNS=v1.13.1
 
 # The node's address is on the loopback of the cluster's own network namespace, which has no way out.
 NODE=${NODE:-node1} NODE_IP=10.200.77.2 POD_NET=10.201.0.0/24 SERVICE_NET=10.202.0.0/24 SERVICE_IP=10.202.0.1
@@ -106,7 +109,26 @@ kubernetes_module() {
         done
         printf ')\n'
     )
-    module "$BUILD/kubernetes" "$mod" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kubectl}
+    # CoreDNS is in the same module, so that the client of Kubernetes is compiled once. It has the plugins that the cluster needs.
+    mkdir -p "$BUILD/kubernetes/coredns"
+    cat >"$BUILD/kubernetes/coredns/main.go" <<'G'
+package main
+
+import (
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+)
+
+func main() {
+	dnsserver.Directives = []string{"bind", "errors", "kubernetes"}
+	coremain.Run()
+}
+G
+    mod+=$(printf '\nrequire github.com/coredns/coredns %s\n' $COREDNS)
+    module "$BUILD/kubernetes" "$mod" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubelet,kubectl}
 }
 
 kubernetes_program() {
@@ -131,15 +153,19 @@ build() (
     need go golang
     mkdir -p "$BIN" "$LOG"
     missing kube-apiserver=v$KUBERNETES kube-controller-manager=v$KUBERNETES kube-scheduler=v$KUBERNETES kubelet=v$KUBERNETES \
-        etcd=$ETCD containerd=$CONTAINERD containerd-shim-runc-v2=$CONTAINERD ctr=$CONTAINERD runc=$RUNC ptp=$CNI \
+        kube-proxy=v$KUBERNETES coredns=$COREDNS etcd=$ETCD containerd=$CONTAINERD containerd-shim-runc-v2=$CONTAINERD ctr=$CONTAINERD runc=$RUNC ptp=$CNI \
         host-local=$CNI loopback=$CNI || return 0
     need gcc gcc
     need pkg-config pkg-config
     mkdir -p "$BUILD"
     # Their modules and objects are many times those of ramus.
     export GOFLAGS=-mod=mod GOMODCACHE=$BUILD/mod GOCACHE=$BUILD/cache GOWORK=off
-    kubernetes_module
-    for p in kube-apiserver kube-controller-manager kube-scheduler kubelet; do kubernetes_program $p; done
+    if missing kube-apiserver=v$KUBERNETES kube-controller-manager=v$KUBERNETES kube-scheduler=v$KUBERNETES kubelet=v$KUBERNETES \
+        kube-proxy=v$KUBERNETES coredns=$COREDNS; then
+        kubernetes_module
+        for p in kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy; do kubernetes_program $p; done
+        CGO_ENABLED=0 program coredns $COREDNS "$BUILD/kubernetes" ./coredns ""
+    fi
 
     module "$BUILD/etcd" "$(printf 'module cluster\n\ngo 1.24.0\n\nrequire go.etcd.io/etcd/server/v3 %s\n' $ETCD)" go.etcd.io/etcd/server/v3
     CGO_ENABLED=0 program etcd $ETCD "$BUILD/etcd" go.etcd.io/etcd/server/v3 ""
@@ -268,6 +294,29 @@ images() {
     done
 }
 
+# server RAMUS puts the image of a release into the node.
+server() {
+    alive || die "it is not up (make cluster)"
+    [ $# = 1 ] && [ -x "$1" ] || die "cannot make the image of a server: want the path of ramus (make build)"
+    runner
+    (cd "$here" && go run -trimpath ./internal/release image "$(realpath "$1")" "$STATE/ramus-runner" "$(go env GOARCH)" dev "$STATE/server.tar") ||
+        die "cannot make the image of a server"
+    load <"$STATE/server.tar"
+    rm "$STATE/server.tar"
+}
+
+# volumes NAME… makes volumes that the kubelet gives to the group of a pod, as those of a cloud.
+volumes() {
+    local name
+    for name in "$@"; do
+        mkdir -p "$STATE/volumes/$name"
+        ask POST /api/v1/persistentvolumes "{\"metadata\":{\"name\":\"$name\"},\"spec\":{\"capacity\":{\"storage\":\"5Gi\"},
+            \"accessModes\":[\"ReadWriteOnce\"],\"local\":{\"path\":\"$STATE/volumes/$name\"},\"nodeAffinity\":{\"required\":{\"nodeSelectorTerms\":[
+            {\"matchExpressions\":[{\"key\":\"kubernetes.io/hostname\",\"operator\":\"In\",\"values\":[\"$NODE\"]}]}]}}}}" >/dev/null ||
+            die "cannot make the volume $name"
+    done
+}
+
 # --- the programs, in the namespaces ---
 
 # keep NAME COMMAND… runs a program, and starts it again when it ends.
@@ -318,7 +367,7 @@ inside_main() {
         --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --enable-bootstrap-token-auth \
         --allow-privileged=true --service-cluster-ip-range=$SERVICE_NET --kubelet-preferred-address-types=InternalIP \
         --kubelet-client-certificate="$PKI/kubelet-client.crt" --kubelet-client-key="$PKI/kubelet-client.key" \
-        --endpoint-reconciler-type=none
+        --endpoint-reconciler-type=lease
     keep controller-manager kube-controller-manager --kubeconfig="$PKI/controller-manager.kubeconfig" \
         --authentication-kubeconfig="$PKI/controller-manager.kubeconfig" --authorization-kubeconfig="$PKI/controller-manager.kubeconfig" \
         --controllers='*,bootstrapsigner,tokencleaner' --cluster-signing-cert-file="$PKI/ca.crt" --cluster-signing-key-file="$PKI/ca.key" \
@@ -335,7 +384,27 @@ inside_main() {
     while [ ! -s "$RUN/bootstrap.kubeconfig" ] && [ ! -s "$STATE/kubelet.kubeconfig" ]; do sleep 0.1; done
     keep kubelet kubelet --config "$STATE/kubelet.yaml" --root-dir "$STATE/kubelet" --hostname-override $NODE --node-ip $NODE_IP \
         --cert-dir "$STATE/kubelet-pki" --bootstrap-kubeconfig "$RUN/bootstrap.kubeconfig" --kubeconfig "$STATE/kubelet.kubeconfig"
+    # Second nodes are in the same network, so one proxy serves all. Zeroes keep the machine's settings of connection tracking.
+    keep kube-proxy kube-proxy --kubeconfig "$PKI/admin.kubeconfig" --proxy-mode iptables --hostname-override $NODE \
+        --cluster-cidr 10.201.0.0/16 --bind-address $NODE_IP --metrics-bind-address 127.0.0.1:10249 --conntrack-max-per-core 0 \
+        --conntrack-tcp-timeout-established 0 --conntrack-tcp-timeout-close-wait 0
+    names_config >"$STATE/Corefile"
+    keep coredns coredns -conf "$STATE/Corefile"
     wait
+}
+
+# names_config prints the configuration of CoreDNS, which answers for names of services alone.
+names_config() {
+    cat <<T
+.:53 {
+    bind $NODE_IP
+    errors
+    kubernetes cluster.local {
+        kubeconfig $PKI/admin.kubeconfig
+        ttl 1
+    }
+}
+T
 }
 
 # --- a second node ---
@@ -476,6 +545,8 @@ seccompDefault: true
 singleProcessOOMKill: $(if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo true; else echo null; fi)
 podPidsLimit: 1024
 resolvConf: ""
+clusterDNS: [$NODE_IP]
+clusterDomain: cluster.local
 evictionHard: {memory.available: 200Mi, nodefs.available: 2%, imagefs.available: 2%}
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
@@ -608,7 +679,7 @@ down() {
     remove_groups
     rm -rf "$STATE"/node-*
     # Objects are forgotten. Images stay, because they take longer to load than the cluster to start.
-    rm -rf "$RUN" "$STATE/etcd" "$STATE/kubelet" "$STATE/kubelet-pki" "$STATE/kubelet.kubeconfig" "$STATE/pod-logs" "$STATE/var.upper" \
+    rm -rf "$RUN" "$STATE/volumes" "$STATE/etcd" "$STATE/kubelet" "$STATE/kubelet-pki" "$STATE/kubelet.kubeconfig" "$STATE/pod-logs" "$STATE/var.upper" \
         "$STATE/var.work"
     [ "${1:-}" != --forget ] || rm -rf "$STATE" "$PKI" "$LOG"
 }
@@ -616,7 +687,7 @@ down() {
 command=${1:-}
 [ $# = 0 ] || shift
 case $command in
-up | down | build | images | load | join | leave | inside_main | node_main) "$command" "$@" ;;
+up | down | build | images | load | server | volumes | join | leave | inside_main | node_main) "$command" "$@" ;;
 status) alive ;;
 in)
     alive || die "it is not up (make cluster)"
@@ -637,6 +708,13 @@ kubectl)
         (export GOFLAGS=-mod=mod GOMODCACHE=$BUILD/mod GOCACHE=$BUILD/cache GOWORK=off && kubernetes_module && kubernetes_program kubectl)
     fi
     KUBECONFIG=$PKI/admin.kubeconfig exec nsenter -t "$(cat "$RUN/init")" -n -- "$BIN/kubectl" "$@"
+    ;;
+helm)
+    alive || die "it is not up (make cluster)"
+    helm=$(sed -n 's|^\thelm.sh/helm/v3 ||p' "$here/deploy/helm/go.mod")
+    CGO_ENABLED=0 program helm "$helm" "$here/deploy/helm" helm.sh/helm/v3/cmd/helm ""
+    cd "$here"
+    KUBECONFIG=$PKI/admin.kubeconfig exec nsenter -t "$(cat "$RUN/init")" -n -- "$BIN/helm" "$@"
     ;;
 *)
     sed -n '2,/^set -/p' "${BASH_SOURCE[0]}" | sed '/^set -/d; s/^# \{0,1\}//' >&2

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/ramus-dev/ramus/internal/standin/cloudflaretest"
 	"github.com/ramus-dev/ramus/internal/standin/cloudtest"
 	"github.com/ramus-dev/ramus/internal/standin/hetznertest"
@@ -72,7 +70,7 @@ func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
 				}
 			})
 		}
-		ts.Check(bootMachine(all[len(all)-1].UserData, ts.MkAbs(args[1]), ts.Getenv("URL")))
+		ts.Check(cloudtest.WriteFiles(all[len(all)-1].UserData, ts.MkAbs(args[1]), ts.Getenv("URL")))
 	case args[0] == "machines":
 		if want, err := strconv.Atoi(args[1]); err != nil || len(s.Machines()) != want {
 			ts.Fatalf("there are %d machines", len(s.Machines()))
@@ -94,34 +92,4 @@ func cloudCommand(ts *testscript.TestScript, neg bool, args []string) {
 	default:
 		ts.Fatalf("cloud: unknown %q", args[0])
 	}
-}
-
-// bootMachine writes the files of a description below root. Their paths, and the URL of the server, become those of the
-// test.
-func bootMachine(userData, root, url string) error {
-	var description struct {
-		Files []struct{ Path, Permissions, Content string } `yaml:"write_files"`
-	}
-	if err := yaml.Unmarshal([]byte(userData), &description); err != nil {
-		return err
-	}
-	own := strings.NewReplacer("http://ramus.example", url, "/etc/ramus", root+"/etc/ramus", "/var/log", root+"/var/log",
-		"/usr/local/", root+"/usr/local/")
-	for _, f := range description.Files {
-		mode, err := strconv.ParseUint(f.Permissions, 8, 32)
-		if err != nil {
-			return err
-		}
-		name := filepath.Join(root, f.Path)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(name, []byte(own.Replace(f.Content)), os.FileMode(mode)); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(root, "var/log"), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(root, "var/log/cloud-init-output.log"), []byte("cloud-init is done\n"), 0o600)
 }

@@ -88,6 +88,9 @@ func TestScript(t *testing.T) {
 			if cond == "incluster" {
 				return onCluster(), nil
 			}
+			if cond == "full" {
+				return os.Getenv("RAMUS_TEST") == "full", nil
+			}
 			if cond == "devcontainer" { // and Docker
 				return exec.Command("docker", "image", "inspect", "ramus/task:latest").Run() == nil &&
 					exec.Command(devcontainer(), "--version").Run() == nil, nil

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -180,10 +181,17 @@ func TestFull(t *testing.T) {
 	if got := at(objects["Role/ramus"], "rules", 2, "resourceNames", 0); got != "ramus" {
 		t.Errorf("ramus may read the template %v", got)
 	}
-	for _, want := range []string{"Ingress/ramus", "ResourceQuota/ramus"} {
+	for _, want := range []string{"Ingress/ramus", "ResourceQuota/ramus", "ClusterRoleBinding/ramus-ramus-nodes"} {
 		if objects[want] == nil {
 			t.Errorf("there is no %s", want)
 		}
+	}
+	// Secrets of the cluster can be made, and not be read. Two roles have the same name, in two namespaces.
+	if got := at(objects["Role/ramus-ramus-nodes"], "rules", 0, "verbs"); !reflect.DeepEqual(got, []any{"create", "delete"}) {
+		t.Errorf("ramus may %v secrets", got)
+	}
+	if at(config, "nodes", "token_file") != "/etc/ramus-nodes/token" || at(config, "nodes", "size") != "medium" {
+		t.Errorf("the configuration of nodes is %v", config["nodes"])
 	}
 }
 
@@ -223,6 +231,9 @@ func TestRefused(t *testing.T) {
 		"another engine":           minimal + "config: {engine: docker}\n",
 		"the release's namespace":  minimal + "containers: {namespace: ramus}\n",
 		"an ingress without host":  minimal + "ingress: {enabled: true}\n",
+		"nodes without a token":    minimal + "nodes: {provider: hetzner, programs: {emptyDir: {}}, config: {server: \"https://x\"}}\nconfig: {url: \"http://x\"}\n",
+		"nodes without addresses":  minimal + "nodes: {provider: hetzner, tokenSecret: x, programs: {emptyDir: {}}}\n",
+		"nodes of no cloud":        minimal + "nodes: {provider: moon}\n",
 		"a size without unit":      minimal + "persistence: {size: big}\n",
 	} {
 		if _, err := render(t, text); err == nil {

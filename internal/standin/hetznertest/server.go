@@ -5,6 +5,7 @@ package hetznertest
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -28,6 +29,20 @@ func New(token string) *Server {
 	s := &Server{Token: token}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	return s
+}
+
+// NewAt is New at an address such as "127.0.0.1:8080".
+func NewAt(address, token string) (*Server, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Token: token}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	return s, nil
 }
 
 type object = map[string]any

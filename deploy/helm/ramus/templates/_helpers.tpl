@@ -25,5 +25,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $own := dict "engine" "kubernetes" "image" .Values.taskImage "listen" "0.0.0.0:8080" "kubernetes" $kubernetes }}
 {{- if .Values.service.sshPort }}{{ $_ := set $own "ssh_listen" "0.0.0.0:8022" }}{{ end }}
 {{- if .Values.replicas.secret }}{{ $_ := set $own "replicas" (dict "group" (include "ramus.name" .) "home" (printf "%s-0" (include "ramus.name" .)) "namespace" .Release.Namespace "listen" "0.0.0.0:8443" "secret_file" "/etc/ramus-replicas/secret" "lease" .Values.replicas.lease) }}{{ end }}
+{{- if .Values.nodes.provider }}{{ $_ := set $own "nodes" (merge (dict "provider" .Values.nodes.provider "token_file" "/etc/ramus-nodes/token" "programs" "/var/lib/ramus-programs") .Values.nodes.config) }}{{ end }}
 {{- toYaml (merge $own .Values.config) }}
 {{- end }}
