@@ -301,8 +301,7 @@ server() {
     runner
     (cd "$here" && go run -trimpath ./internal/release image "$(realpath "$1")" "$STATE/ramus-runner" "$(go env GOARCH)" dev "$STATE/server.tar") ||
         die "cannot make the image of a server"
-    load <"$STATE/server.tar"
-    rm "$STATE/server.tar"
+    load <"$STATE/server.tar" # which later nodes get as well
 }
 
 # volumes NAME… makes volumes that the kubelet gives to the group of a pod, as those of a cloud.
@@ -355,6 +354,7 @@ inside_main() {
     own_settings
     ip link set lo up
     ip addr add $NODE_IP/32 dev lo
+    ip route add $SERVICE_NET dev lo src $NODE_IP # so that programs of the node reach services, which the proxy sends elsewhere
     echo 1 >/proc/sys/net/ipv4/ip_forward
     export PATH=$BIN:$PATH HOME=/root
 
@@ -435,6 +435,7 @@ join() {
     await 60 "containerd of $name does not answer" inside "$BIN/ctr" -a $SOCKET version
     load <"$STATE/pause.tar"
     images
+    [ ! -e "$STATE/server.tar" ] || load <"$STATE/server.tar"
     touch "$STATE/$name/loaded"
 }
 
@@ -679,7 +680,7 @@ down() {
     remove_groups
     rm -rf "$STATE"/node-*
     # Objects are forgotten. Images stay, because they take longer to load than the cluster to start.
-    rm -rf "$RUN" "$STATE/volumes" "$STATE/etcd" "$STATE/kubelet" "$STATE/kubelet-pki" "$STATE/kubelet.kubeconfig" "$STATE/pod-logs" "$STATE/var.upper" \
+    rm -rf "$RUN" "$STATE/volumes" "$STATE/server.tar" "$STATE/etcd" "$STATE/kubelet" "$STATE/kubelet-pki" "$STATE/kubelet.kubeconfig" "$STATE/pod-logs" "$STATE/var.upper" \
         "$STATE/var.work"
     [ "${1:-}" != --forget ] || rm -rf "$STATE" "$PKI" "$LOG"
 }

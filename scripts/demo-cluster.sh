@@ -37,7 +37,10 @@ finish() {
         kube get pods -A -o wide | tail -n 40 >&2
         kube logs -n "$release" ramus-0 --tail 15 >&2
     fi
-    for machine in "$work"/machines/node-*; do [ ! -d "$machine" ] || "$cluster" leave "${machine##*/}"; done
+    for machine in "$work"/machines/node-*; do
+        [ ! -d "$machine" ] || "$cluster" leave "${machine##*/}"
+        [ ! -d "$machine" ] || kube delete node "${machine##*/}" --ignore-not-found >/dev/null
+    done
     if [ -z "$keep_cluster" ]; then
         "$cluster" down
     else
@@ -98,8 +101,7 @@ git init -q -b main "$work/app"
 printf 'echo "built from $(git rev-parse --short HEAD)" >build.txt\n' >"$work/app/build.sh"
 git -C "$work/app" add -A
 git -C "$work/app" commit -qm "Build"
-git -C "$work/app" bundle create -q "$work/app.bundle" main
-in_pod ramus-0 -- sh -c 'cat >/tmp/app.bundle && git clone -q --bare /tmp/app.bundle /tmp/app.git' <"$work/app.bundle"
+git -C "$work/app" fast-export main | in_pod ramus-0 -- sh -c 'git init -q --bare -b main /tmp/app.git && git -C /tmp/app.git fast-import --quiet'
 in_pod ramus-0 -- ramus repo import app /tmp/app.git
 in_pod ramus-0 -- ramus repo import site /tmp/app.git
 cat >"$work/flow.yaml" <<'YAML'

@@ -149,6 +149,9 @@ func TestMinimal(t *testing.T) {
 		t.Errorf("the pod is %v", pod)
 	}
 	config := values(t, at(objects["ConfigMap/ramus"], "data", "ramus.yaml").(string))
+	if config["capacity"] != float64(100) {
+		t.Errorf("the capacity is %v", config["capacity"])
+	}
 	if config["engine"] != "kubernetes" || config["image"] != "registry.example/ramus/task:1" ||
 		!strings.HasPrefix(at(config, "kubernetes", "image").(string), "registry.example/ramus/server@sha256:00") || at(config, "kubernetes", "template") != nil {
 		t.Errorf("the configuration is %v", config)

@@ -18,7 +18,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag }}{{ end }}
 {{- end }}
 
-{{- /* The whole configuration. The chart's own keys win. */ -}}
+{{- /* The whole configuration. The chart's own keys win. The cores of the pod of ramus say nothing about the number of containers. */ -}}
 {{- define "ramus.config" -}}
 {{- $kubernetes := dict "namespace" .Values.containers.namespace "image" (include "ramus.image" .) "user_namespaces" .Values.containers.userNamespaces "sidecars" (int .Values.containers.sidecars) "requests" .Values.containers.requests }}
 {{- if .Values.containers.podTemplate }}{{ $_ := set $kubernetes "template" (include "ramus.name" .) }}{{ end }}
@@ -26,5 +26,5 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.service.sshPort }}{{ $_ := set $own "ssh_listen" "0.0.0.0:8022" }}{{ end }}
 {{- if .Values.replicas.secret }}{{ $_ := set $own "replicas" (dict "group" (include "ramus.name" .) "home" (printf "%s-0" (include "ramus.name" .)) "namespace" .Release.Namespace "listen" "0.0.0.0:8443" "secret_file" "/etc/ramus-replicas/secret" "lease" .Values.replicas.lease) }}{{ end }}
 {{- if .Values.nodes.provider }}{{ $_ := set $own "nodes" (merge (dict "provider" .Values.nodes.provider "token_file" "/etc/ramus-nodes/token" "programs" "/var/lib/ramus-programs") .Values.nodes.config) }}{{ end }}
-{{- toYaml (merge $own .Values.config) }}
+{{- toYaml (merge $own .Values.config (dict "capacity" 100)) }}
 {{- end }}
