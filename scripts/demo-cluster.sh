@@ -45,6 +45,7 @@ finish() {
         "$cluster" down
     else
         kube uncordon node1
+        "$cluster" helm uninstall ramus --namespace "$release"
         kube delete namespace "$release" "$pods" --ignore-not-found --wait=false
         kube delete pv "$release-0" "$release-1" --ignore-not-found --wait=false
     fi >/dev/null 2>&1
@@ -239,11 +240,19 @@ echo "the machine is removed when it is idle"
 echo "[$((SECONDS - began)) s]"
 
 say "nothing is left"
-for caller in mallard heron release; do r rm "$caller" >/dev/null || true; done
+for caller in mallard heron; do r rm "$caller" >/dev/null || true; done
 empty() { [ -z "$(kube get pods -n "$pods" -o name)" ]; }
 until_ok 60 empty
 "$cluster" helm uninstall ramus --namespace "$release" --wait --timeout 3m
-nothing() { [ -z "$(kube get all,roles,rolebindings,configmaps -A -l app.kubernetes.io/instance=ramus -o name; kube get clusterroles,clusterrolebindings -l app.kubernetes.io/instance=ramus -o name)" ]; }
+# nothing succeeds if neither the namespaces of the release nor the names of the cluster have a part of it.
+nothing() {
+    local left of=app.kubernetes.io/instance=ramus
+    left=$(
+        kube get all,roles,rolebindings,configmaps -n "$release" -l $of -o name 2>/dev/null
+        { kube get clusterroles,clusterrolebindings,namespaces -l $of -o name; kube get roles,rolebindings -A -l $of -o name; } | grep "$release"
+    )
+    [ -z "$left" ]
+}
 until_ok 60 nothing
 kube get pvc -n "$release"
 echo "no pod, no machine and no object but the volumes"

@@ -45,8 +45,8 @@ func newClusterWorld(t *testing.T) *clusterWorld {
 		}
 	})
 	w := &clusterWorld{newReplicaWorld(t), admin, namespace}
-	w.env = append(append(w.env, clusterConfig()...), "RAMUS_KUBERNETES_NAMESPACE="+namespace, "RAMUS_REPLICAS_NAMESPACE="+namespace,
-		"RAMUS_REPLICAS_LEASE=15s", "RAMUS_WORK_TREE=portable")
+	w.env = append(append(w.env, clusterConfig()...), "RAMUS_KUBERNETES_NAMESPACE="+namespace,
+		"RAMUS_REPLICAS_NAMESPACE="+namespace, "RAMUS_REPLICAS_LEASE=15s", "RAMUS_WORK_TREE=portable")
 	return w
 }
 
@@ -60,7 +60,8 @@ func (w *clusterWorld) pods() (names []string) {
 			} `json:"metadata"`
 		} `json:"items"`
 	}
-	if err := w.admin.Do(w.t.Context(), http.MethodGet, "/api/v1/namespaces/"+w.namespace+"/pods", nil, nil, &list); err != nil {
+	path := "/api/v1/namespaces/" + w.namespace + "/pods"
+	if err := w.admin.Do(w.t.Context(), http.MethodGet, path, nil, nil, &list); err != nil {
 		w.t.Error(err)
 	}
 	for _, p := range list.Items {
@@ -95,8 +96,8 @@ func (w *clusterWorld) work(ctx context.Context, k *worker) {
 	}
 }
 
-// TestClusterKilled kills the API server, the kubelet, containerd and a replica in turn, while people push and three callers work. It needs
-// RAMUS_TEST_ENGINE=kubernetes.
+// TestClusterKilled kills the API server, the kubelet, containerd and a replica, while somebody pushes and three
+// callers work. It needs RAMUS_TEST_ENGINE=kubernetes.
 func TestClusterKilled(t *testing.T) {
 	if !onCluster() {
 		t.Skip("runs with RAMUS_TEST_ENGINE=kubernetes")
@@ -198,7 +199,8 @@ func (w *clusterWorld) once(k *worker) {
 			lost++
 		}
 	}
-	w.t.Logf("%s: %d commands were answered, %d have no good answer, %d lost, %d ran twice", k.caller, k.answered.Load(), len(k.maybe), lost, twice)
+	w.t.Logf("%s: %d commands were answered, %d have no good answer, %d lost, %d ran twice", k.caller, k.answered.Load(),
+		len(k.maybe), lost, twice)
 	if lost > 0 || twice > 0 {
 		w.t.Errorf("%s: %d of %d commands are lost, %d ran twice:\n%s", k.caller, lost, k.answered.Load(), twice, out)
 	}

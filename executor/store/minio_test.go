@@ -44,9 +44,10 @@ func startMinIO(t *testing.T) *minioServer {
 	s := &minioServer{address: free.Addr().String()}
 	free.Close()
 	dir, said := t.TempDir(), new(bytes.Buffer)
-	cmd := exec.Command(program, "server", "--quiet", "--address", s.address, "--console-address", "127.0.0.1:0", filepath.Join(dir, "data"))
-	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "MINIO_ROOT_USER=" + storetest.Key, "MINIO_ROOT_PASSWORD=" + storetest.Secret,
-		"MINIO_REGION=" + storetest.Region, "MINIO_UPDATE=off", "MINIO_BROWSER=off", "MINIO_CI_CD=on"}
+	cmd := exec.Command(program, "server", "--quiet", "--address", s.address, filepath.Join(dir, "data"))
+	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "MINIO_ROOT_USER=" + storetest.Key,
+		"MINIO_ROOT_PASSWORD=" + storetest.Secret, "MINIO_REGION=" + storetest.Region, "MINIO_UPDATE=off",
+		"MINIO_BROWSER=off", "MINIO_CI_CD=on"}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -82,8 +83,8 @@ func (s *minioServer) bucket(t *testing.T) store.S3 {
 	if err := s.client.MakeBucket(t.Context(), name, minio.MakeBucketOptions{Region: storetest.Region}); err != nil {
 		t.Fatal(err)
 	}
-	return store.S3{Bucket: name, Region: storetest.Region, Endpoint: "http://" + s.address, PathStyle: true, Key: storetest.Key,
-		Secret: storetest.Secret}
+	return store.S3{Bucket: name, Region: storetest.Region, Endpoint: "http://" + s.address, PathStyle: true,
+		Key: storetest.Key, Secret: storetest.Secret}
 }
 
 // TestMinIO runs the suite of buckets on MinIO.

@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// WriteFiles writes the files of a machine's description below root, as cloud-init does. Their paths become those below root, and
-// the address http://ramus.example becomes url.
+// WriteFiles writes the files of a machine's description below root, as cloud-init does. Paths in them become those
+// below root, and the address http://ramus.example becomes url.
 func WriteFiles(userData, root, url string) error {
 	var description struct {
 		Files []struct{ Path, Permissions, Content string } `yaml:"write_files"`

@@ -1,10 +1,10 @@
-// Hetzner-standin is a project of Hetzner Cloud on this machine, to try ramus without a cloud. It keeps servers, and writes the files
-// of each one's description to a folder, as cloud-init does.
+// Hetzner-standin is a project of Hetzner Cloud on this machine, to try ramus without a cloud. It keeps servers, and
+// writes the files of each one's description to a folder, as cloud-init does.
 //
 //	HCLOUD_TOKEN=… hetzner-standin -listen 127.0.0.1:7090 -dir machines -url http://127.0.0.1:7077 -power ./power
 //
-// The folder of a server is -dir/NODE. `POWER on NODE FOLDER` runs when a server is made, and `POWER off NODE FOLDER` when it is
-// removed. In the files http://ramus.example is replaced by -url. The program ends on an interrupt.
+// The folder of a server is -dir/NODE. `POWER on NODE FOLDER` runs when a server is made, and `POWER off NODE FOLDER`
+// when it is removed. In the files http://ramus.example is replaced by -url. The program ends on an interrupt.
 package main
 
 import (
