@@ -34,6 +34,78 @@ type entry struct {
 	Invitation string `json:"invitation,omitempty"`
 	// Noted is the health that the last event about it has.
 	Noted Health `json:"noted,omitempty"`
+	// Tries counts the attempts to remove the machine that failed. Again is the time of the next one.
+	Tries int       `json:"tries,omitempty"`
+	Again time.Time `json:"again,omitzero"`
+}
+
+// Pauses between attempts to remove a machine.
+const (
+	removeAgain    = 30 * time.Second // after the first one that failed, and doubled after each one
+	removeAgainMax = 30 * time.Minute
+)
+
+// notRemoved notes that the machine could not be removed. The node counts until it is.
+func (e *entry) notRemoved(now time.Time, err error) {
+	if e.Tries == 0 {
+		e.note(now, "leaked", "the cloud may still have the machine: "+err.Error())
+	}
+	e.Again = now.UTC().Add(min(removeAgain<<min(e.Tries, 10), removeAgainMax))
+	e.Tries++
+	e.State = StateStopping
+}
+
+// keepEnded is how long a node without a machine stays in the book.
+const keepEnded = 30 * 24 * time.Hour
+
+// ended returns the time since which a node has no machine. Returns false if it may have one.
+func (e *entry) ended() (time.Time, bool) {
+	if e.Live() {
+		return time.Time{}, false
+	}
+	if len(e.Events) == 0 {
+		return e.Created, true
+	}
+	return e.Events[len(e.Events)-1].At, true
+}
+
+// makeRoom takes the node out of the book that ended first, if the book is full. n.mu is held.
+func (n *Nodes) makeRoom() error {
+	if len(n.book) < maxEntries {
+		return nil
+	}
+	oldest, since := "", time.Time{}
+	for id, e := range n.book {
+		if at, ok := e.ended(); ok && (oldest == "" || at.Before(since)) {
+			oldest, since = id, at
+		}
+	}
+	if oldest == "" {
+		return fmt.Errorf("%w: the book has %d nodes; remove some", record.ErrConflict, len(n.book))
+	}
+	return n.strike(oldest)
+}
+
+// ageOut takes nodes out of the book that ended long ago.
+func (n *Nodes) ageOut() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var errs []error
+	for id, e := range n.book {
+		if at, ok := e.ended(); ok && n.Now().Sub(at) > keepEnded {
+			errs = append(errs, n.strike(id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// strike takes a node out of the book. n.mu is held.
+func (n *Nodes) strike(id string) error {
+	if err := n.forget(id); err != nil {
+		return fmt.Errorf("cannot remove node %s: %w", id, err)
+	}
+	delete(n.book, id)
+	return nil
 }
 
 // note adds an event, and forgets the oldest one above the limit.

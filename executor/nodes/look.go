@@ -40,7 +40,7 @@ func (n *Nodes) adopt(members []cluster.Member) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, m := range members {
-		if n.book[m.Name] != nil || len(n.book) >= maxEntries || m.Name == ownMachine || !bookable.MatchString(m.Name) {
+		if n.book[m.Name] != nil || m.Name == ownMachine || !bookable.MatchString(m.Name) || n.makeRoom() != nil {
 			continue
 		}
 		e := &entry{Node: Node{ID: m.Name, Source: SourceCluster, State: StateRunning, Address: m.Address,

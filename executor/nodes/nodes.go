@@ -221,8 +221,8 @@ func (n *Nodes) begin(node Node, text, token string) (id string, err error) {
 	if node.Source == SourceCloud && live >= n.Most {
 		return "", fmt.Errorf("%w: %d nodes have machines, and nodes.most is %d", record.ErrConflict, live, n.Most)
 	}
-	if len(n.book) >= maxEntries {
-		return "", fmt.Errorf("%w: the book has %d nodes; remove some", record.ErrConflict, len(n.book))
+	if err := n.makeRoom(); err != nil {
+		return "", err
 	}
 	now := n.Now().UTC()
 	node.ID, node.State, node.Created = "node-"+strings.ToLower(rand.Text()[:10]), StatePending, now
@@ -278,7 +278,8 @@ func (n *Nodes) create(ctx context.Context, cloud Provider, id, token string) (N
 	return node, err
 }
 
-// fail removes the machine of a node, if there is one, and puts the node into the state error with its reason.
+// fail removes the machine of a node, if there is one, and puts the node into the state error with its reason. If the
+// machine may be left, the node is stopping until a later sweep has removed it.
 func (n *Nodes) fail(ctx context.Context, id string, reason error) (Node, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -295,7 +296,7 @@ func (n *Nodes) fail(ctx context.Context, id string, reason error) (Node, error)
 		e.disarm()
 		e.note(n.Now(), "error", reason.Error())
 		if removed != nil {
-			e.note(n.Now(), "leaked", "the cloud may still have the machine: "+removed.Error())
+			e.notRemoved(n.Now(), removed)
 		}
 		return nil
 	})
@@ -376,15 +377,30 @@ func (n *Nodes) Stop(ctx context.Context, id, by string) (Node, error) {
 			return node, err
 		}
 	}
-	if err := n.remove(ctx, node); err != nil {
-		node, _ = n.Get(id)
-		return wrap(fmt.Errorf("%w: %w", ErrCloud, err))
+	if removed := n.remove(ctx, node); removed != nil {
+		node, err = n.change(id, func(e *entry) error {
+			if e.State == StateStopping {
+				e.notRemoved(n.Now(), removed)
+			}
+			return nil
+		})
+		return wrap(errors.Join(fmt.Errorf("%w: %w", ErrCloud, removed), err))
 	}
 	left := ""
 	if node.Source == SourceSSH {
 		left = "its machine runs on; /usr/local/lib/ramus/leave on it ends the kubelet"
 	}
-	return n.move(id, StateStopped, "stopped", left, StateStopping, StateStopped)
+	return n.change(id, func(e *entry) error {
+		if e.State != StateStopping {
+			return nil // another call was faster
+		}
+		e.State, e.Tries, e.Again = StateStopped, 0, time.Time{}
+		if e.Error != "" { // it failed before
+			e.State = StateError
+		}
+		e.note(n.Now(), "stopped", left)
+		return nil
+	})
 }
 
 // Remove stops a node and takes it out of the book. Without a provider it is only taken out if it has no machine.
@@ -400,11 +416,7 @@ func (n *Nodes) Remove(ctx context.Context, id, by string) (Node, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := n.forget(id); err != nil {
-		return node, fmt.Errorf("cannot remove node %s: %w", id, err)
-	}
-	delete(n.book, id)
-	return node, nil
+	return node, n.strike(id)
 }
 
 // Stale returns the silence after which a node is stale, in seconds.

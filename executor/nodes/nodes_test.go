@@ -3,6 +3,7 @@ package nodes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -216,8 +217,15 @@ func TestCloudFails(t *testing.T) {
 			if !errors.Is(err, nodes.ErrCloud) {
 				t.Fatalf("error %v", err)
 			}
-			w.is(n.ID, nodes.StateError, "")
+			state := nodes.StateError
+			if name == "down" || name == "wrong" || name == "limited" { // it may have made the machine
+				state = nodes.StateStopping
+			}
+			w.is(n.ID, state, "")
 			w.cloud.Fail(cloudtest.Faults{})
+			w.clock.Add(time.Minute)
+			w.sweep()
+			w.is(n.ID, nodes.StateError, "")
 			w.machines(0)
 			w.add() // the failed one does not count
 		})
@@ -247,9 +255,66 @@ func TestStopWithoutCloud(t *testing.T) {
 	w.reopen()
 	w.is(n.ID, nodes.StateStopping, "")
 	w.cloud.Fail(cloudtest.Faults{})
+	w.sweep() // too early
+	w.is(n.ID, nodes.StateStopping, "")
+	w.clock.Add(time.Minute)
 	w.sweep()
 	w.is(n.ID, nodes.StateStopped, "")
 	w.machines(0)
+}
+
+// TestLeakedCounts has a machine that cannot be removed count, and be removed as soon as the cloud does it.
+func TestLeakedCounts(t *testing.T) {
+	w := open(t)
+	n := w.add()
+	w.clock.Add(16 * time.Minute) // it does not become ready
+	w.cloud.Fail(cloudtest.Faults{Locked: true})
+	for range 6 {
+		_ = w.Sweep(t.Context())
+		w.clock.Add(time.Hour)
+	}
+	w.is(n.ID, nodes.StateStopping, "")
+	if is, _ := w.Get(n.ID); !strings.Contains(is.Error, "not ready") {
+		t.Errorf("its error is %q", is.Error)
+	}
+	if h, _ := w.History(n.ID); len(h.Events) > 6 {
+		t.Errorf("%d events: %+v", len(h.Events), h.Events)
+	}
+	w.machines(1)
+	w.add()
+	if _, err := w.Add(t.Context(), nodes.Wish{By: "ada"}); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("three machines, and nodes.most is 2: %v", err)
+	}
+	w.cloud.Fail(cloudtest.Faults{})
+	w.sweep()
+	w.is(n.ID, nodes.StateError, "")
+	w.machines(1)
+}
+
+// TestBookIsFull takes nodes out of the book that have ended.
+func TestBookIsFull(t *testing.T) {
+	w := open(t)
+	for i := range 1000 {
+		text := fmt.Sprintf(`{"id":"node-%d","state":"error","created":"2026-11-01T00:00:00Z","events":[{"at":%q,"kind":"error"}]}`, i,
+			w.clock.Now().Add(time.Duration(i)*time.Second).Format(time.RFC3339))
+		if err := os.WriteFile(filepath.Join(w.Dir, fmt.Sprintf("node-%d.json", i)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.reopen()
+	n := w.add()
+	w.is(n.ID, nodes.StateCreating, "")
+	if _, err := w.Get("node-0"); !errors.Is(err, record.ErrNotFound) || len(w.List()) != 1000 {
+		t.Errorf("%d nodes; the one that ended first: %v", len(w.List()), err)
+	}
+	if _, err := w.Stop(t.Context(), n.ID, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Add(31 * 24 * time.Hour)
+	w.sweep()
+	if len(w.List()) != 0 {
+		t.Errorf("%d nodes that ended a month ago", len(w.List()))
+	}
 }
 
 // TestGoneAndLeaked checks that a machine without a node is named, also on a later page, and a node without a machine is

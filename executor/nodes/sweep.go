@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -26,7 +25,7 @@ func (n *Nodes) Start() {
 	n.mu.Unlock()
 	n.work.Go(func() {
 		n.repeat(ctx, func() time.Duration {
-			if slices.ContainsFunc(n.List(), func(x Node) bool { return x.starts() || x.State == StateStopping }) {
+			if n.hurries() {
 				return soonEvery
 			}
 			return sweepEvery
@@ -37,6 +36,26 @@ func (n *Nodes) Start() {
 			n.repeat(ctx, func() time.Duration { return lookEvery }, "cannot look at the cluster", n.Look)
 		})
 	}
+}
+
+// hurries reports whether a node starts, or a machine is to be removed soon.
+func (n *Nodes) hurries() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, e := range n.book {
+		if e.starts() || e.State == StateStopping && e.Again.Sub(n.Now()) < sweepEvery {
+			return true
+		}
+	}
+	return false
+}
+
+// isDue reports whether the machine of a node that is stopping is to be removed now.
+func (n *Nodes) isDue(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := n.book[id]
+	return e != nil && !n.Now().Before(e.Again)
 }
 
 // repeat calls f at once and after each pause, until ctx ends.
@@ -140,7 +159,9 @@ func (n *Nodes) Sweep(ctx context.Context) error {
 		switch cloud := node.Source == SourceCloud; {
 		case node.Source == SourceCluster || cloud && l.err != nil:
 		case node.State == StateStopping:
-			_, err = n.Stop(ctx, node.ID, "the server")
+			if n.isDue(node.ID) {
+				_, err = n.Stop(ctx, node.ID, "the server")
+			}
 		case node.State == StateRunning && cloud && !there:
 			_, err = n.lose(node.ID)
 		case !node.starts():
@@ -162,7 +183,7 @@ func (n *Nodes) Sweep(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.ageOut())...)
 }
 
 // lose puts a running node whose machine is gone into the state error.

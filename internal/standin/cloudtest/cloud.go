@@ -27,6 +27,8 @@ type Faults struct {
 	Lose bool
 	// Full refuses to make servers, because there is no room.
 	Full bool
+	// Locked refuses to remove servers, where the cloud locks them.
+	Locked bool
 	// Broken makes servers that never start, where the cloud has such servers.
 	Broken bool
 	// Wrong answers with a body that is not JSON.

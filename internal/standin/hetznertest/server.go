@@ -69,6 +69,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.create(w, r, faults.Full)
 	case r.Method == http.MethodGet && path == "":
 		s.list(w, r)
+	case r.Method == http.MethodDelete && faults.Locked:
+		refuse(w, 423, "locked", "the server is locked by another action")
 	case r.Method == http.MethodDelete:
 		s.remove(w, strings.TrimPrefix(path, "/"))
 	default:
