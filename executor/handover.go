@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -16,48 +17,28 @@ import (
 // A repository goes from one server to another with its branches, its runs and their artifacts. Everything else that
 // belongs to it keeps it here.
 
-// HandOver ends the containers of a repository that another server is about to take, and returns the artifacts that go with
-// it. It is an [record.ErrConflict] if a run in it has not ended, or if it has something that cannot go along.
-func (x *Executor) HandOver(ctx context.Context, name string, by gitd.Person) ([]record.ManifestFile, error) {
-	files, err := x.handOver(ctx, name, by)
-	if err != nil {
-		return nil, fmt.Errorf("cannot move %s: %w", name, err)
+// HandOver ends the containers of a repository that another server is about to take. It is an [record.ErrConflict] if a run
+// in it has not ended, or if it has something that cannot go along.
+func (x *Executor) HandOver(ctx context.Context, name string, by gitd.Person) error {
+	if err := x.handOver(ctx, name, by); err != nil {
+		return fmt.Errorf("cannot move %s: %w", name, err)
 	}
-	return files, nil
+	return nil
 }
 
-func (x *Executor) handOver(ctx context.Context, name string, by gitd.Person) ([]record.ManifestFile, error) {
+func (x *Executor) handOver(ctx context.Context, name string, by gitd.Person) error {
 	if err := x.endWork(ctx, name, false, by); err != nil {
-		return nil, err
+		return err
 	}
-	var files []record.ManifestFile
 	for _, r := range x.current() {
-		if r.Repo != name {
-			continue
-		}
-		if x.Hides != nil && x.Hides(r.Caller) {
-			return nil, fmt.Errorf("%w: the workspace %s is private, and its owner is known here alone", record.ErrConflict, r.Caller)
-		}
-		if x.Store != nil || !r.Ended() {
-			continue // all servers have the same store
-		}
-		m, err := x.Manifest(ctx, r.Name())
-		if errors.Is(err, record.ErrNotFound) || errors.Is(err, gitd.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range m.Files {
-			if f.Stored {
-				files = append(files, f)
-			}
+		if r.Repo == name && x.Hides != nil && x.Hides(r.Caller) {
+			return fmt.Errorf("%w: the workspace %s is private, and its owner is known here alone", record.ErrConflict, r.Caller)
 		}
 	}
 	if x.SecretStore != nil {
 		for _, s := range x.SecretStore.List(secret.OfRepository(name)) {
 			if s.Owner == secret.OfRepo(name) {
-				return nil, fmt.Errorf("%w: it has the credential %s, which is sealed here; remove it first", record.ErrConflict, s.Name)
+				return fmt.Errorf("%w: it has the credential %s, which is sealed here; remove it first", record.ErrConflict, s.Name)
 			}
 		}
 	}
@@ -65,7 +46,34 @@ func (x *Executor) handOver(ctx context.Context, name string, by gitd.Person) ([
 	if err == nil && x.Store == nil && repo.Marked() {
 		err = fmt.Errorf("%w: its Git LFS objects are in this server's folder; artifacts.url gives all servers one store", record.ErrConflict)
 	}
-	return files, err
+	return err
+}
+
+// Carried returns the artifacts that another server needs with a repository. Returns none if all servers have the same
+// store.
+func (x *Executor) Carried(ctx context.Context, name string) ([]record.ManifestFile, error) {
+	if x.Store != nil {
+		return nil, nil
+	}
+	var files []record.ManifestFile
+	for _, r := range x.current() {
+		if r.Repo != name || !r.Ended() {
+			continue
+		}
+		m, err := x.Manifest(ctx, r.Name())
+		if errors.Is(err, record.ErrNotFound) || errors.Is(err, gitd.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the artifacts of %s: %w", name, err)
+		}
+		for _, f := range m.Files {
+			if f.Stored {
+				files = append(files, f)
+			}
+		}
+	}
+	return files, nil
 }
 
 // CheckIdle returns an [record.ErrConflict] if a run in a repository has not ended.
@@ -108,9 +116,21 @@ func (x *Executor) TakeOver(ctx context.Context, name string) error {
 	return nil
 }
 
+// arrivals is the pattern of the files of artifacts on their way here.
+const arrivals = "artifact-*.tmp"
+
+// ClearArrivals removes what [Executor.KeepArtifact] left when the process was killed.
+func (x *Executor) ClearArrivals() error {
+	left, err := filepath.Glob(filepath.Join(x.Data, arrivals))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
 // KeepArtifact keeps an artifact that came from another server. in has its content.
 func (x *Executor) KeepArtifact(ctx context.Context, f record.ManifestFile, in io.Reader) error {
-	tmp, err := os.CreateTemp(x.Data, "artifact-*.tmp")
+	tmp, err := os.CreateTemp(x.Data, arrivals)
 	if err != nil {
 		return fmt.Errorf("cannot keep an artifact: %w", err)
 	}

@@ -34,6 +34,19 @@ func (s *Server) Discard(ctx context.Context, name string) error {
 	return nil
 }
 
+// MoveOut moves the copy of a repository that another server owns to a free place in the same file system, as
+// [Server.Remove] removes a repository. Nobody is told that the name is free.
+func (s *Server) MoveOut(ctx context.Context, name, to string) error {
+	err := s.moveAway(ctx, name, func(r *Repo) error { return os.Rename(r.dir, to) })
+	if err == nil {
+		err = durable.Folder(filepath.Dir(to))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot move the copy of the repository %.120q out: %w", name, err)
+	}
+	return nil
+}
+
 func (s *Server) remove(ctx context.Context, name string) error {
 	nursery, err := s.makeScratch()
 	if err != nil {

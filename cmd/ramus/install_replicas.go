@@ -71,6 +71,7 @@ func (o *opening) joinReplicas(ctx context.Context) error {
 		return err
 	}
 	if r.inner, err = net.Listen("tcp", c.Listen); err != nil {
+		r.client.Close()
 		return fmt.Errorf("cannot listen at the address of replicas.listen: %w", err)
 	}
 	r.group = &ownership.Cluster{Client: r.client, Namespace: namespace, Group: c.Group, Name: c.Name,
@@ -80,6 +81,7 @@ func (o *opening) joinReplicas(ctx context.Context) error {
 	r.front = &replica.Front{Group: r.group, Home: cmp.Or(c.Home, c.Group+"-0"), Keys: o.keys, Secret: []byte(secret),
 		Log: o.log}
 	if err := r.front.Open(); err != nil {
+		r.client.Close()
 		return errors.Join(err, r.inner.Close())
 	}
 	o.replicas = r
@@ -160,8 +162,7 @@ func (o *opening) compareRepositories(ctx context.Context) error {
 // the repository away, or the folder is an old copy.
 func (o *opening) putAside(name string) error {
 	from := filepath.Join(o.config.Data, "repos", filepath.FromSlash(name)+".git")
-	to := filepath.Join(o.config.Data, "moved", fmt.Sprintf("%s-%d.git", strings.ReplaceAll(name, "/", "-"), time.Now().UnixNano()))
-	err := os.MkdirAll(filepath.Dir(to), 0o700)
+	to, err := replica.Aside(o.config.Data, name)
 	if err == nil {
 		err = os.Rename(from, to)
 	}

@@ -413,6 +413,129 @@ func TestReplicaMove(t *testing.T) {
 	}
 }
 
+// TestReplicaMoveKilled kills the one or the other replica at each step of a move that the cluster sees, while people push.
+func TestReplicaMoveKilled(t *testing.T) {
+	w := newTwoReplicas(t)
+	var mu sync.Mutex // guards urls
+	urls := []string{w.procs["ramus-0"].url, w.procs["ramus-1"].url}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	p := &pusher{acked: map[string]string{}}
+	var work sync.WaitGroup
+	for i := range 2 {
+		work.Go(func() {
+			w.push(ctx, p, fmt.Sprint("p", i), "app", func(n int) string {
+				mu.Lock()
+				defer mu.Unlock()
+				return urls[(n+i)%2]
+			})
+		})
+	}
+	path := "/apis/coordination.k8s.io/v1/namespaces/test/leases/ramus-repository-"
+	for _, point := range []struct {
+		name   string
+		when   func(call func(*http.Request)) // has a function called for each request at the point
+		method string
+		source bool // the owner before is killed, and not the next one
+	}{
+		{"before the last copy, the source", w.after, http.MethodGet, true},
+		{"before the last copy, the target", w.after, http.MethodGet, false},
+		{"before the assignment, the source", w.before, http.MethodPut, true},
+		{"before the assignment, the target", w.before, http.MethodPut, false},
+		{"after the assignment, the source", w.after, http.MethodPut, true},
+		{"after the assignment, the target", w.after, http.MethodPut, false},
+	} {
+		from, to := "ramus-0", "ramus-1"
+		if owned := w.ramus("ramus-0", "replica", "list"); !ownsApp(owned, from) {
+			from, to = to, from
+		}
+		victim := to
+		if point.source {
+			victim = from
+		}
+		killed := make(chan struct{})
+		kill := sync.OnceFunc(func() {
+			_ = w.procs[victim].cmd.Process.Signal(syscall.SIGKILL)
+			close(killed)
+		})
+		point.when(func(r *http.Request) {
+			if r.Method == point.method && strings.HasPrefix(r.URL.Path, path) {
+				kill()
+			}
+		})
+		_, _ = w.tryRamus(from, "repo", "move", "app", "--to", to)
+		w.before(nil)
+		select {
+		case <-killed:
+		default:
+			t.Fatalf("%s: the move does not come to this point", point.name)
+		}
+		_ = w.stop(victim, syscall.SIGKILL)
+		w.start(victim)
+		mu.Lock()
+		urls[strings.Index("01", victim[len(victim)-1:])] = w.procs[victim].url
+		mu.Unlock()
+		// The move is done, or can be done again.
+		for try := 0; ; try++ {
+			out, err := w.tryRamus("ramus-0", "repo", "move", "app", "--to", to)
+			if err == nil || strings.Contains(out, "it is there") {
+				break
+			}
+			if try > 20 {
+				t.Fatalf("%s: %s", point.name, out)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		for _, url := range urls {
+			w.compare(p, url+"/app.git")
+		}
+		for name, there := range map[string]bool{from: false, to: true} {
+			is := func() bool {
+				_, err := os.Stat(filepath.Join(w.data(name), "repos", "app.git"))
+				return err == nil
+			}
+			for until := time.Now().Add(20 * time.Second); is() != there && time.Now().Before(until); { // discarded in the background
+				time.Sleep(50 * time.Millisecond)
+			}
+			if is() != there {
+				t.Errorf("%s: the copy of %s is there: %t", point.name, name, !there)
+			}
+		}
+	}
+	stop()
+	work.Wait()
+	for _, url := range urls {
+		w.compare(p, url+"/app.git")
+	}
+	for _, name := range []string{"ramus-0", "ramus-1"} {
+		if left, _ := filepath.Glob(filepath.Join(w.data(name), "outgoing", "*")); len(left) > 0 {
+			t.Errorf("%s keeps %v", name, left)
+		}
+	}
+}
+
+// before has a function called before each request to the cluster, and after it once it is done. Nil calls none.
+func (w *replicaWorld) before(call func(*http.Request)) {
+	w.leases.After(nil)
+	if call == nil {
+		w.leases.Refuse(nil)
+		return
+	}
+	w.leases.Refuse(func(r *http.Request) bool { call(r); return false })
+}
+
+func (w *replicaWorld) after(call func(*http.Request)) { w.leases.After(call) }
+
+// ownsApp reports whether a list of replicas has a repository at a replica.
+func ownsApp(list, replica string) bool {
+	for line := range strings.Lines(list) {
+		if f := strings.Fields(line); len(f) > 0 && f[0] == replica {
+			return !strings.Contains(line, " 0 repositories")
+		}
+	}
+	return false
+}
+
 // TestReplicaKilled kills the owner of a repository again and again while people push and work by the other replica.
 func TestReplicaKilled(t *testing.T) {
 	w := newTwoReplicas(t)

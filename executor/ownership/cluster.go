@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/kube"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/durable"
+	"golang.org/x/sync/errgroup"
 )
 
 // DefaultDuration is the default of [Cluster.Duration].
@@ -61,8 +62,15 @@ type Cluster struct {
 	epoch  uint64
 	until  time.Time // changes are acknowledged until then
 	lost   error
-	mine   map[string]bool          // repositories that this process knows to own
-	frozen map[string]chan struct{} // repositories that are being given away; closed when that is over
+	mine   map[string]bool    // repositories that this process knows to own
+	frozen map[string]*freeze // repositories that are being given away
+	doubt  map[string]bool    // repositories whose last [Cluster.Give] may still reach the cluster
+}
+
+// freeze is a repository that is being given away.
+type freeze struct {
+	is   lease         // its assignment, once it was read
+	over chan struct{} // closed when it is over
 }
 
 var _ Owner = (*Cluster)(nil)
@@ -77,7 +85,7 @@ func (c *Cluster) Open(ctx context.Context) error {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.leases = leases{c.Client, c.Namespace, c.Group}
-	c.table, c.mine, c.frozen = newTable(), map[string]bool{}, map[string]chan struct{}{}
+	c.table, c.mine, c.frozen, c.doubt = newTable(), map[string]bool{}, map[string]*freeze{}, map[string]bool{}
 	c.holder = c.Name + "_" + rand.Text()
 	if err := c.open(ctx); err != nil {
 		return fmt.Errorf("cannot be the replica %s: %w", c.Name, err)
@@ -319,7 +327,7 @@ func (c *Cluster) Check(ctx context.Context, repo string) error {
 	c.mu.Unlock()
 	if frozen != nil {
 		select {
-		case <-frozen:
+		case <-frozen.over:
 			return c.Check(ctx, repo)
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -371,8 +379,18 @@ func (c *Cluster) learn(ctx context.Context, repo string) error {
 	switch owner := is.Spec.Holder; owner {
 	case c.Name:
 		c.mu.Lock()
-		c.mine[repo] = true
+		doubt := c.doubt[repo]
 		c.mu.Unlock()
+		if doubt {
+			// A change that still reaches the cluster fails after this one.
+			if err := c.rewrite(ctx, is); err != nil {
+				return elsewhere("cannot find out which replica owns %s: try again in a moment", repo)
+			}
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.mine[repo] = true
+		delete(c.doubt, repo)
 		return nil
 	case "":
 		return elsewhere("no replica owns %s", repo)
@@ -428,9 +446,16 @@ func (c *Cluster) Drop(ctx context.Context, repo string) error {
 	return nil
 }
 
-// Settle compares the repositories of the data folder with the assignments. It claims those that nobody owns. moved are
+// settleAtOnce bounds the assignments that are rewritten at once.
+const settleAtOnce = 8
+
+// Settle compares the repositories of the data folder with the assignments. It claims those that nobody owns, and rewrites
+// those of this replica, so that a [Cluster.Give] of an earlier process that still reaches the cluster fails. moved are
 // those that another replica owns, and missing those of this replica that the folder does not have.
 func (c *Cluster) Settle(ctx context.Context, have []string) (moved, missing []string, err error) {
+	if err := c.rewriteOwn(ctx); err != nil {
+		return nil, nil, err
+	}
 	there := map[string]bool{}
 	for _, repo := range have {
 		there[repo] = true
@@ -461,60 +486,125 @@ func (c *Cluster) Settle(ctx context.Context, have []string) (moved, missing []s
 	return moved, missing, nil
 }
 
-// Freeze has [Cluster.Check] of a repository wait until thaw is called. Returns false if it is frozen already.
-func (c *Cluster) Freeze(repo string) (thaw func(), ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.frozen[repo] != nil {
-		return nil, false
+// rewriteOwn rewrites the assignments of this replica.
+func (c *Cluster) rewriteOwn(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(settleAtOnce)
+	for _, repo := range c.table.ofReplica(c.Name) {
+		g.Go(func() error {
+			is, found, err := c.leases.get(ctx, c.leases.repoName(repo))
+			if err == nil && found && is.Spec.Holder == c.Name {
+				err = c.rewrite(ctx, is)
+			} else if err == nil && found {
+				c.table.set(is)
+			} else if err == nil {
+				c.table.drop(c.leases.repoName(repo))
+			}
+			if err != nil {
+				return fmt.Errorf("cannot confirm the assignment of %s: %w", repo, err)
+			}
+			return nil
+		})
 	}
-	over := make(chan struct{})
-	c.frozen[repo] = over
-	return func() {
-		c.mu.Lock()
-		delete(c.frozen, repo)
-		c.mu.Unlock()
-		close(over)
-	}, true
+	return g.Wait()
 }
 
-// Give makes another replica the owner of a repository. Without an answer of the cluster it asks until ctx ends. If it
-// returns an error of the kind [gitd.ErrElsewhere] then, it is not known who the owner is, and this replica is none until
-// the cluster answers.
-func (c *Cluster) Give(ctx context.Context, repo, to string) error {
+// rewrite writes an assignment as it is. Its version in the cluster is another one then.
+func (c *Cluster) rewrite(ctx context.Context, is lease) error {
 	if err := c.CheckLease(); err != nil {
 		return err
 	}
-	name := c.leases.repoName(repo)
-	tried := false
-	for {
-		is, found, err := c.leases.get(ctx, name)
+	is.Spec.Renewed = stamp(c.Now())
+	made, err := c.leases.replace(ctx, is)
+	if err == nil {
+		c.table.set(made)
+	}
+	return err
+}
+
+// Freeze has [Cluster.Check] of a repository of this replica wait until thaw is called, which may be called twice. Returns
+// [gitd.ErrConflict] if it is frozen already.
+func (c *Cluster) Freeze(ctx context.Context, repo string) (thaw func(), err error) {
+	f := &freeze{over: make(chan struct{})}
+	c.mu.Lock()
+	taken := c.frozen[repo] != nil
+	if !taken {
+		c.frozen[repo] = f
+	}
+	c.mu.Unlock()
+	if taken {
+		return nil, fmt.Errorf("%s is being given away already: %w", repo, gitd.ErrConflict)
+	}
+	thaw = sync.OnceFunc(func() {
+		c.mu.Lock()
+		delete(c.frozen, repo)
+		c.mu.Unlock()
+		close(f.over)
+	})
+	is, found, err := c.leases.get(ctx, c.leases.repoName(repo))
+	if err == nil && found {
+		err = c.leases.check(is, kindRepo, repo)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("cannot read the assignment of %s: %w", repo, err)
+	case !found || is.Spec.Holder != c.Name:
+		err = elsewhere("this replica does not own %s", repo)
+	}
+	if err != nil {
+		thaw()
+		return nil, err
+	}
+	f.is = is
+	return thaw, nil
+}
+
+// Give makes another replica the owner of a repository that is frozen, with a name for the copy that it takes into use.
+// The assignment must not have changed since [Cluster.Freeze]. Without an answer of the cluster Give asks until ctx ends,
+// as long as this process has the lease of its replica. If it returns an error of the kind [gitd.ErrElsewhere] then, it is
+// not known who the owner is, and this replica is none until the cluster answers.
+func (c *Cluster) Give(ctx context.Context, repo, to, copied string) error {
+	c.mu.Lock()
+	f := c.frozen[repo]
+	c.mu.Unlock()
+	if f == nil {
+		return fmt.Errorf("cannot give %s away: it is not frozen", repo)
+	}
+	next := f.is
+	now := stamp(c.Now())
+	next.Spec.Holder, next.Spec.Acquired, next.Spec.Renewed = to, now, now
+	next.Spec.Transitions++
+	next.Metadata.Annotations = map[string]string{noteName: repo, noteCopy: copied}
+	for tried := false; ; {
+		err := c.CheckLease()
+		if err != nil && (!tried || errors.Is(err, gitd.ErrFenced)) {
+			return err
+		}
+		if err == nil {
+			tried = true
+			c.suspect(repo)
+			made, err := c.replaceSoon(ctx, next)
+			if err == nil {
+				c.given(made)
+				return nil
+			}
+			if kube.IsCode(err, http.StatusForbidden) {
+				return fmt.Errorf("cannot change the assignment of %s: %w", repo, err)
+			}
+		}
+		is, found, err := c.leases.get(ctx, next.Metadata.Name)
 		switch {
 		case err != nil:
-			if !tried {
-				return fmt.Errorf("cannot read the assignment of %s: %w", repo, err)
-			}
 		case !found:
 			return elsewhere("no replica owns %s", repo)
 		case is.Spec.Holder == to:
-			c.table.set(is)
-			c.forget(repo)
+			c.given(is)
 			return nil
 		case is.Spec.Holder != c.Name:
-			c.forget(repo)
+			c.given(is)
 			return elsewhere("the replica %s owns %s", is.Spec.Holder, repo)
-		default:
-			now := stamp(c.Now())
-			is.Spec.Holder, is.Spec.Acquired, is.Spec.Renewed = to, now, now
-			is.Spec.Transitions++
-			c.forget(repo)
-			tried = true
-			if made, err := c.leases.replace(ctx, is); err == nil {
-				c.table.set(made)
-				return nil
-			} else if kube.IsCode(err, http.StatusForbidden) {
-				return fmt.Errorf("cannot change the assignment of %s: %w", repo, err)
-			}
+		case is.Metadata.ResourceVersion != f.is.Metadata.ResourceVersion:
+			return fmt.Errorf("the assignment of %s was changed meanwhile: %w", repo, gitd.ErrConflict)
 		}
 		if pause(ctx, c.Duration/50); ctx.Err() != nil {
 			return elsewhere("it is not known whether %s or %s owns %s: the cluster does not answer", c.Name, to, repo)
@@ -522,12 +612,48 @@ func (c *Cluster) Give(ctx context.Context, repo, to string) error {
 	}
 }
 
-// forget has the next [Cluster.Check] of a repository ask the cluster.
-func (c *Cluster) forget(repo string) {
+// replaceSoon replaces a lease while no other process can be this replica. A lease that may still acknowledge changes is
+// valid for another third of its duration.
+func (c *Cluster) replaceSoon(ctx context.Context, next lease) (lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Duration/4)
+	defer cancel()
+	return c.leases.replace(ctx, next)
+}
+
+// suspect notes that the cluster may be about to make another replica the owner.
+func (c *Cluster) suspect(repo string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.mine, repo)
+	c.doubt[repo] = true
 }
+
+// given notes that the cluster has another owner.
+func (c *Cluster) given(is lease) {
+	c.table.set(is)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mine, is.Metadata.Annotations[noteName])
+	delete(c.doubt, is.Metadata.Annotations[noteName])
+}
+
+// Assigned asks the cluster whether this replica owns a repository since a [Cluster.Give] with the name of a copy.
+func (c *Cluster) Assigned(ctx context.Context, repo, copied string) (bool, error) {
+	is, found, err := c.leases.get(ctx, c.leases.repoName(repo))
+	if err == nil && found {
+		err = c.leases.check(is, kindRepo, repo)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot read the assignment of %s: %w", repo, err)
+	}
+	if found {
+		c.table.set(is)
+	}
+	return found && is.Spec.Holder == c.Name && is.Metadata.Annotations[noteCopy] == copied, nil
+}
+
+// Copy returns the name of the copy that came with the last [Cluster.Give] of a repository, as it was last known.
+func (c *Cluster) Copy(repo string) string { return c.table.copyOf(repo) }
 
 // Find implements [Owner], from the last known state.
 func (c *Cluster) Find(repo string) (Replica, bool) {

@@ -113,14 +113,20 @@ func TestOwnership(t *testing.T) {
 	}
 
 	// A check waits while the repository is being given away, and knows the new owner then.
-	thaw, ok := a.Freeze("team/app")
-	if _, twice := a.Freeze("team/app"); !ok || twice {
-		t.Error("a repository is frozen twice")
+	thaw, err := a.Freeze(ctx, "team/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Freeze(ctx, "team/app"); !errors.Is(err, gitd.ErrConflict) {
+		t.Errorf("a repository is frozen twice: %v", err)
 	}
 	checked := make(chan error, 1)
 	go func() { checked <- a.Check(ctx, "team/app") }()
-	if err := a.Give(ctx, "team/app", "ramus-1"); err != nil {
+	if err := a.Give(ctx, "team/app", "ramus-1", "copy"); err != nil {
 		t.Fatal(err)
+	}
+	if _, ok := b.Look(ctx, "team/app"); !ok || b.Copy("team/app") != "copy" {
+		t.Errorf("the new owner takes the copy %q", b.Copy("team/app"))
 	}
 	select {
 	case err := <-checked:
@@ -134,7 +140,8 @@ func TestOwnership(t *testing.T) {
 	if err := b.Check(ctx, "team/app"); err != nil {
 		t.Errorf("the new owner: %v", err)
 	}
-	if err := a.Give(ctx, "team/app", "ramus-0"); !errors.Is(err, gitd.ErrElsewhere) {
+	thaw() // twice
+	if _, err := a.Freeze(ctx, "team/app"); !errors.Is(err, gitd.ErrElsewhere) {
 		t.Errorf("the earlier owner gives it away: %v", err)
 	}
 
@@ -236,6 +243,99 @@ func TestExpiry(t *testing.T) {
 	defer next.Close(context.Background())
 	if next.Epoch() != 3 { // the first, the thief, and this one
 		t.Errorf("its epoch is %d", next.Epoch())
+	}
+}
+
+// TestGiveFenced has a process that may not be its replica any more give nothing away, although it began in time.
+func TestGiveFenced(t *testing.T) {
+	w, ctx, data := newWorld(t), t.Context(), t.TempDir()
+	a := w.replica("ramus-0", data)
+	a.Process = "kernel:1:2"
+	w.open(a)
+	w.open(w.replica("ramus-1", t.TempDir()))
+	for _, repo := range []string{"late", "changed", "slow"} {
+		if err := a.Claim(ctx, repo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	freeze := func(repo string) func() {
+		thaw, err := a.Freeze(ctx, repo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return thaw
+	}
+	owner := func(repo string) string {
+		is, _, err := a.leases.get(ctx, a.leases.repoName(repo))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is.Spec.Holder
+	}
+
+	// Somebody wrote the assignment since.
+	thaw := freeze("changed")
+	is, _, _ := a.leases.get(ctx, a.leases.repoName("changed"))
+	if _, err := a.leases.replace(ctx, is); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Give(ctx, "changed", "ramus-1", ""); !errors.Is(err, gitd.ErrConflict) || owner("changed") != "ramus-0" {
+		t.Errorf("an assignment that changed was given to %s: %v", owner("changed"), err)
+	}
+	thaw()
+	if err := a.Check(ctx, "changed"); err != nil {
+		t.Errorf("the owner after a refused move: %v", err)
+	}
+
+	// The lease ends between two tries.
+	thaw = freeze("late")
+	late := a.leases.path(a.leases.repoName("late"))
+	var mu sync.Mutex
+	tries := 0
+	w.server.Refuse(func(r *http.Request) bool { // renewals, and the first try
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method == http.MethodPut && r.URL.Path == late {
+			if tries++; tries == 1 {
+				w.clock.Add(4 * time.Second)
+			}
+		}
+		return r.Method == http.MethodPut && (r.URL.Path != late || tries == 1)
+	})
+	soon, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := a.Give(soon, "late", "ramus-1", ""); !errors.Is(err, gitd.ErrElsewhere) || owner("late") != "ramus-0" {
+		t.Errorf("a process without a lease gave the repository to %s: %v", owner("late"), err)
+	}
+	mu.Lock()
+	if tries != 1 {
+		t.Errorf("it tried %d times", tries)
+	}
+	mu.Unlock()
+	w.server.Refuse(nil)
+	await(t, "the renewal", func() bool { return a.CheckLease() == nil })
+	// The try without an answer may still arrive, until the owner has written the assignment.
+	before, _, _ := a.leases.get(ctx, a.leases.repoName("late"))
+	thaw()
+	if err := a.Check(ctx, "late"); err != nil {
+		t.Errorf("the owner after a move without an answer: %v", err)
+	}
+	if after, _, _ := a.leases.get(ctx, a.leases.repoName("late")); after.Metadata.ResourceVersion == before.Metadata.ResourceVersion {
+		t.Error("the try without an answer may still arrive")
+	}
+
+	// A change that is on its way to the cluster fails when the next process has begun.
+	defer freeze("slow")()
+	next := a.frozen["slow"].is
+	next.Spec.Holder = "ramus-1"
+	b := w.replica("ramus-0", data)
+	b.Process = a.Process
+	w.open(b)
+	if _, _, err := b.Settle(ctx, []string{"late", "changed", "slow"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.leases.replace(ctx, next); !kube.IsCode(err, http.StatusConflict) || owner("slow") != "ramus-0" {
+		t.Errorf("an earlier process gave the repository of the next one to %s: %v", owner("slow"), err)
 	}
 }
 

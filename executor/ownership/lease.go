@@ -51,6 +51,7 @@ const (
 	noteName    = "ramus.dev/name"    // of the replica or the repository
 	noteURL     = "ramus.dev/url"     // of the replica
 	noteProcess = "ramus.dev/process" // see [Cluster.Process]
+	noteCopy    = "ramus.dev/copy"    // of the repository, see [Cluster.Copy]
 )
 
 // microTime is the format of times in leases.

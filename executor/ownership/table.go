@@ -89,6 +89,13 @@ func (t *table) owner(repo string) string {
 	return t.repos[repo].Spec.Holder
 }
 
+// copyOf returns the name of the copy that an owner took into use, or "".
+func (t *table) copyOf(repo string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.repos[repo].Metadata.Annotations[noteCopy]
+}
+
 // replica describes a replica, without the number of its repositories.
 func (t *table) replica(name string) Replica {
 	t.mu.Lock()

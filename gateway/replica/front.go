@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -56,8 +57,10 @@ type Front struct {
 	closing  context.Context // ends with Close
 	close    context.CancelFunc
 	work     sync.WaitGroup
-	taking   sync.Mutex        // held while a copy is written or taken into use; guards copies
-	copies   map[string]string // the ids of copies that are being written, by repository
+	taking   sync.Mutex // held while a copy is taken into use
+
+	staging  sync.Mutex        // guards complete
+	complete map[string]string // the ids of complete copies that wait for the assignment, by repository
 
 	gating sync.Mutex // guards gates
 	gates  map[string]*gate
@@ -106,7 +109,7 @@ func (f *Front) Open() (err error) {
 		// A body is sent when the other side begins to read it. Until then the request may go elsewhere.
 		ExpectContinueTimeout: time.Minute, DisableCompression: true}
 	f.places.init()
-	f.gates, f.copies = map[string]*gate{}, map[string]string{}
+	f.gates, f.complete = map[string]*gate{}, map[string]string{}
 	f.closing, f.close = context.WithCancel(context.Background())
 	f.proxy = &httputil.ReverseProxy{Rewrite: f.rewrite, Transport: roundTripper{f}, FlushInterval: -1,
 		ErrorHandler: f.answerError, ErrorLog: slog.NewLogLogger(f.Log.Handler(), slog.LevelDebug)}
@@ -152,6 +155,9 @@ func (f *Front) pass(p passing) http.Handler {
 		begun := time.Now()
 		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 always is
 		f.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), passingKey{}, p)))
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			f.places.forgetMissed()
+		}
 		f.Log.LogAttrs(r.Context(), slog.LevelDebug, "passed on", slog.String("method", r.Method), slog.String("path", r.URL.Path),
 			slog.String("repo", p.repo), slog.String("replica", p.replica), slog.String("client", r.RemoteAddr),
 			slog.Duration("took", time.Since(begun)))
@@ -204,6 +210,9 @@ func (f *Front) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	_ = json.NewEncoder(w).Encode(p) // the client may be gone
 }
 
+// errMisdirected is the error of a replica that does nothing, because the request is for another one.
+var errMisdirected = errors.New("the request came to another replica")
+
 // errNoOwner is the error of a request for a replica that nobody is at the moment.
 var errNoOwner = errors.New("no process is that replica now")
 
@@ -239,7 +248,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err == nil {
 			text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 			resp.Body.Close()
-			err = errors.New(string(text))
+			err = fmt.Errorf("%w: %s", errMisdirected, bytes.TrimSpace(text))
 		}
 		if !body.isUntouched() || !mayRepeat(r, err) || time.Now().After(late) {
 			f.stats.failed.Add(1)
@@ -279,7 +288,7 @@ func mayRepeat(r *http.Request, err error) bool {
 		return true
 	}
 	var op *net.OpError
-	return errors.Is(err, errNoOwner) || errors.As(err, &op) && op.Op == "dial"
+	return errors.Is(err, errNoOwner) || errors.Is(err, errMisdirected) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // unread is a body that is given to several attempts as long as none has read it.

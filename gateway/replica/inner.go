@@ -68,6 +68,9 @@ func (f *Front) owns(r *http.Request, repo string) bool {
 	if !ok || !owner.Self {
 		owner, ok = f.Group.Look(r.Context(), repo)
 	}
+	if ok && owner.Self {
+		f.arrive(r.Context(), repo)
+	}
 	return ok && owner.Self
 }
 

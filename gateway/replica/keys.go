@@ -1,13 +1,16 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/internal/durable"
@@ -22,39 +25,59 @@ const (
 	keyMax = 1 << 20
 )
 
-// FetchKeys fetches the keys of the installation from the home, unless dir has keys. It waits for the home until ctx ends.
+// refreshWait bounds the wait of a replica that has keys for the home, which may be away.
+const refreshWait = 5 * time.Second
+
+// FetchKeys fetches the keys of the installation from the home that dir does not have. The first time it waits for the home
+// until ctx ends. Later it does without an answer, and names the keys that are not those of the home.
 func (f *Front) FetchKeys(ctx context.Context, dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, firstKey)); f.isHome() || err == nil {
+	if f.isHome() {
 		return nil
 	}
-	f.Log.Info("waiting for the keys of the installation", "home", f.Home)
-	keys, err := f.keys(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot fetch the keys of the installation: %w", err)
+	_, err := os.Stat(filepath.Join(dir, firstKey))
+	first := err != nil
+	if first {
+		f.Log.Info("waiting for the keys of the installation", "home", f.Home)
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, refreshWait)
+		defer cancel()
 	}
-	first, ok := keys[firstKey]
-	if !ok {
+	keys, err := f.keys(ctx)
+	switch {
+	case err != nil && first:
+		return fmt.Errorf("cannot fetch the keys of the installation: %w", err)
+	case err != nil:
+		f.Log.Warn("cannot ask the home for keys that are new; those of this replica are used", "home", f.Home, "err", err)
+		return nil
+	case first && keys[firstKey] == nil:
 		return fmt.Errorf("cannot fetch the keys of the installation: the home %s has no %s", f.Home, firstKey)
 	}
-	delete(keys, firstKey)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("cannot make the folder of keys: %w", err)
-	}
-	for name, key := range keys {
-		if err == nil {
-			err = writeKey(dir, name, key)
-		}
-	}
-	if err == nil {
-		err = writeKey(dir, firstKey, first)
-	}
-	if err == nil {
-		err = durable.Folder(dir)
-	}
-	if err != nil {
+	if err := f.keepKeys(dir, keys); err != nil {
 		return fmt.Errorf("cannot keep the keys of the installation: %w", err)
 	}
 	return nil
+}
+
+// keepKeys writes the keys that dir does not have, the first key last.
+func (f *Front) keepKeys(dir string, keys map[string][]byte) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(keys)), func(name string) bool { return name == firstKey })
+	for _, name := range append(names, firstKey) {
+		has, err := os.ReadFile(filepath.Join(dir, name))
+		switch {
+		case err == nil && !bytes.Equal(has, keys[name]) && keys[name] != nil:
+			f.Log.Warn("a key is not that of the home; stop this replica, move the key away and start again", "key", name)
+		case errors.Is(err, fs.ErrNotExist):
+			err = writeKey(dir, name, keys[name])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return durable.Folder(dir)
 }
 
 func writeKey(dir, name string, key []byte) error {

@@ -16,25 +16,32 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/ownership"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/durable"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // A repository moves in five steps. Its owner copies it to the other replica while it is used. It holds new requests, waits
-// for the pushes at work, and copies the rest. It changes the assignment, which is the moment of the move. The other
-// replica takes the copy into use. The owner before discards its own, and passes the held requests on.
+// for the pushes at work, and copies the rest. It changes the assignment, which is the moment of the move and names the
+// copy. The other replica takes that copy into use, and the owner before passes the held requests on. Last, it discards its
+// own copy. Each process may be killed at each step. A move that was not finished is begun again by whoever wants it.
 
 const (
 	// drainWait bounds the wait for pushes at work. Those that take longer are refused when they end.
 	drainWait = 20 * time.Second
 	// giveWait bounds the time without an answer of the cluster whether the assignment has changed.
 	giveWait = 2 * time.Minute
-	// stagedFor is how long a copy waits for the assignment.
-	stagedFor = 10 * time.Minute
+	// stagedFor is how long a complete copy waits for the assignment, which follows it within giveWait. unfinishedFor is the
+	// time for the rest of a copy.
+	stagedFor, unfinishedFor = 10 * time.Minute, 24 * time.Hour
+	// takeIdle bounds the wait for the next bytes of a copy.
+	takeIdle = time.Minute
 	// incoming is the folder of copies in the data folder, and outgoing that of the owner before.
 	incoming, outgoing = "incoming", "outgoing"
 )
@@ -90,7 +97,7 @@ func (f *Front) leaveGate(repo string, g *gate) {
 	}
 }
 
-// shutGate holds new requests for a repository, and waits for its pushes.
+// shutGate holds new requests for a repository, and waits for its pushes. open may be called twice.
 func (f *Front) shutGate(ctx context.Context, repo string) (open func(), err error) {
 	f.gating.Lock()
 	g := f.gates[repo]
@@ -118,14 +125,14 @@ func (f *Front) shutGate(ctx context.Context, repo string) (open func(), err err
 		case <-ctx.Done():
 		}
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		f.gating.Lock()
 		defer f.gating.Unlock()
 		close(g.shut)
 		if g.shut = nil; g.pushes == 0 {
 			delete(f.gates, repo)
 		}
-	}, nil
+	}), nil
 }
 
 // Moved is the answer to a move.
@@ -163,23 +170,23 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 	case f.isOwn(name):
 		return m, fmt.Errorf("%w: every replica has its own", record.ErrConflict)
 	}
-	artifacts, err := f.Executor.HandOver(ctx, name, by)
-	if err != nil {
+	if err := f.Executor.HandOver(ctx, name, by); err != nil {
 		return m, err
 	}
-	dir := filepath.Join(f.Executor.Data, outgoing, fileName(name))
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+	id := rand.Text()
+	dir := filepath.Join(f.Executor.Data, outgoing, fileName(name)+"-"+id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	sent, id := map[string]bool{}, rand.Text()
+	sent := map[string]bool{}
 	refs, err := repo.Copy(ctx, dir, nil)
 	if err == nil {
 		err = f.send(ctx, target, copying{name, dir, id, true, false}, sent)
 	}
 	if err == nil {
-		err = f.sendArtifacts(ctx, target, artifacts, sent)
+		err = f.sendArtifacts(ctx, target, name, sent)
 	}
 	if err != nil {
 		return m, err
@@ -192,22 +199,23 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 	}
 	defer open()
 	// What was done since the first copy.
-	if artifacts, err = f.Executor.HandOver(ctx, name, by); err != nil {
+	if err := f.Executor.HandOver(ctx, name, by); err != nil {
 		return m, err
 	}
-	thaw, ok := f.Group.Freeze(name)
-	if !ok {
-		return m, fmt.Errorf("%w: it is being moved already", record.ErrConflict)
+	thaw, err := f.Group.Freeze(ctx, name)
+	if err != nil {
+		return m, err
 	}
 	defer thaw()
 	if err := f.Executor.CheckIdle(name); err != nil {
 		return m, err
 	}
+	if err := f.sendArtifacts(ctx, target, name, sent); err != nil {
+		return m, err
+	}
+	// The assignment follows the last part at once.
 	if _, err = repo.Copy(ctx, dir, refs); err == nil {
 		err = f.send(ctx, target, copying{name, dir, id, false, true}, sent)
-	}
-	if err == nil {
-		err = f.sendArtifacts(ctx, target, artifacts, sent)
 	}
 	if err != nil {
 		return m, err
@@ -215,15 +223,62 @@ func (f *Front) move(ctx context.Context, name, to string, by gitd.Person) (m Mo
 	// From here on the move is finished, also if the client goes.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveWait)
 	defer cancel()
-	if err := f.Group.Give(ctx, name, to); err != nil {
+	if err := f.Group.Give(ctx, name, to, id); err != nil {
 		return m, err
 	}
-	// The copy here stays until the other replica serves its own. The next start of this one puts it aside.
-	if err := f.ask(ctx, target, http.MethodPost, "/replica/install?"+url.Values{"repo": {name}}.Encode(), nil, nil); err != nil {
-		return m, fmt.Errorf("%s belongs to %s, which has not answered that it serves it; the copy here is kept: %w", name, to, err)
+	thaw() // pushes that git still receives end, because this replica may not acknowledge them
+	if err := f.askInstall(ctx, target, name, id); err != nil {
+		f.work.Go(func() { f.finish(name, to, id) })
+		return m, fmt.Errorf("%s belongs to %s, which has not answered that it serves it; the copy here is kept until it does: %w",
+			name, to, err)
 	}
+	open()
 	m.Held = time.Since(begun).Milliseconds()
-	return m, f.Executor.Leave(ctx, name)
+	return m, f.leave(ctx, name)
+}
+
+// leave discards the copy of a repository that another replica owns. It cannot come back meanwhile.
+func (f *Front) leave(ctx context.Context, repo string) error {
+	f.taking.Lock()
+	defer f.taking.Unlock()
+	if owner, ok := f.Group.Look(ctx, repo); !ok || owner.Self {
+		return fmt.Errorf("%w: the copy of %s here may be the only one", record.ErrConflict, repo)
+	}
+	return f.Executor.Leave(ctx, repo)
+}
+
+// askInstall has another replica take a copy into use.
+func (f *Front) askInstall(ctx context.Context, to ownership.Replica, repo, id string) error {
+	return f.ask(ctx, to, http.MethodPost, "/replica/install?"+url.Values{"repo": {repo}, "id": {id}}.Encode(), nil, nil)
+}
+
+// finish discards the copy of a repository that was given away, once the other replica serves its own. If this process
+// ends before, the next one puts the copy aside.
+func (f *Front) finish(repo, to, id string) {
+	for {
+		select {
+		case <-time.After(time.Second):
+		case <-f.closing.Done():
+			return
+		}
+		owner, ok := f.Group.Find(repo)
+		if !ok || owner.Name != to || f.Group.Copy(repo) != id {
+			return // it was removed, or moved again
+		}
+		ctx, cancel := context.WithTimeout(f.closing, giveWait)
+		err := errNoOwner
+		if owner.URL != "" {
+			err = f.askInstall(ctx, owner, repo, id)
+		}
+		if err == nil {
+			if err = f.leave(ctx, repo); err != nil {
+				f.Log.Warn("the copy of a repository that was moved stays until the next start", "repo", repo, "err", err)
+			}
+			cancel()
+			return
+		}
+		cancel()
+	}
 }
 
 // isOwn reports whether every replica has a repository of that name.
@@ -253,7 +308,8 @@ type copying struct {
 func (f *Front) send(ctx context.Context, to ownership.Replica, c copying, sent map[string]bool) error {
 	repo, dir := c.repo, c.dir
 	out, in := io.Pipe()
-	go func() {
+	var writing sync.WaitGroup
+	writing.Go(func() {
 		w := tar.NewWriter(in)
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() && !d.IsDir() {
@@ -291,7 +347,8 @@ func (f *Front) send(ctx context.Context, to ownership.Replica, c copying, sent 
 			err = w.Close()
 		}
 		in.CloseWithError(err)
-	}()
+	})
+	defer writing.Wait()
 	q := url.Values{"repo": {repo}, "id": {c.id}}
 	if c.first {
 		q.Set("first", "1")
@@ -300,12 +357,16 @@ func (f *Front) send(ctx context.Context, to ownership.Replica, c copying, sent 
 		q.Set("last", "1")
 	}
 	err := f.ask(ctx, to, http.MethodPost, "/replica/take?"+q.Encode(), out, nil)
-	out.CloseWithError(err)
+	out.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // a writer that nobody reads ends
 	return err
 }
 
-// sendArtifacts sends artifacts that were not sent before.
-func (f *Front) sendArtifacts(ctx context.Context, to ownership.Replica, files []record.ManifestFile, sent map[string]bool) error {
+// sendArtifacts sends the artifacts of a repository that were not sent before.
+func (f *Front) sendArtifacts(ctx context.Context, to ownership.Replica, repo string, sent map[string]bool) error {
+	files, err := f.Executor.Carried(ctx, repo)
+	if err != nil {
+		return err
+	}
 	for _, file := range files {
 		if sent[file.SHA256] {
 			continue
@@ -325,73 +386,121 @@ func (f *Front) sendArtifacts(ctx context.Context, to ownership.Replica, files [
 }
 
 // staged is the folder of a copy. complete is the file that says that all of it is there.
-func (f *Front) staged(repo string) (dir, complete string) {
-	dir = filepath.Join(f.Executor.Data, incoming, fileName(repo))
+func (f *Front) staged(repo, id string) (dir, complete string) {
+	dir = filepath.Join(f.Executor.Data, incoming, fileName(repo)+"-"+id)
 	return dir + ".git", dir + ".json"
+}
+
+// idForm matches the names of copies.
+var idForm = pattern.New(`^[A-Z2-7]{20,40}$`)
+
+// copyOf returns the copy that a request is about.
+func copyOf(r *http.Request) (repo, id string, err error) {
+	q := r.URL.Query()
+	if repo, id = q.Get("repo"), q.Get("id"); !idForm.MatchString(id) {
+		return "", "", fmt.Errorf("%.100q is no name of a copy", id)
+	}
+	return repo, id, gitd.CheckName(repo)
 }
 
 // serveTake takes files of a copy.
 func (f *Front) serveTake(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	repo := q.Get("repo")
-	err := gitd.CheckName(repo)
+	repo, id, err := copyOf(r)
 	if err == nil {
-		dir, _ := f.staged(repo)
-		err = f.take(r, copying{repo, dir, q.Get("id"), q.Get("first") != "", q.Get("last") != ""})
+		q := r.URL.Query()
+		dir, _ := f.staged(repo, id)
+		in := &timely{r.Body, http.NewResponseController(w)}
+		err = f.take(in, copying{repo, dir, id, q.Get("first") != "", q.Get("last") != ""})
 	}
 	answerResult(w, err)
 }
 
-func (f *Front) take(r *http.Request, c copying) error {
-	f.taking.Lock()
-	defer f.taking.Unlock()
-	dir, repo := c.dir, c.repo
-	_, complete := f.staged(repo)
-	if err := os.Remove(complete); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// timely is a body whose next bytes must come within takeIdle.
+type timely struct {
+	io.Reader
+	rc *http.ResponseController
+}
+
+func (t *timely) Read(p []byte) (int, error) {
+	if err := t.rc.SetReadDeadline(time.Now().Add(takeIdle)); err != nil {
+		return 0, err
 	}
+	return t.Reader.Read(p)
+}
+
+// take writes files of a copy. Only its sender writes into its folder.
+func (f *Front) take(body io.Reader, c copying) error {
 	if c.first {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := os.MkdirAll(c.dir, 0o755); err != nil {
 			return err
 		}
-		f.copies[repo] = c.id
-	} else if f.copies[repo] != c.id {
-		return fmt.Errorf("the first part of the copy of %s is not here any more", repo)
+		f.work.Go(func() { f.awaitAssignment(c.repo, c.id, time.Now().Add(unfinishedFor)) })
+	} else if _, err := os.Stat(c.dir); err != nil {
+		return fmt.Errorf("the first part of the copy of %s is not here any more: %w", c.repo, err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	in := tar.NewReader(r.Body)
+	in := tar.NewReader(body)
 	for {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = unpack(dir, h, in)
+			err = unpack(c.dir, h, in)
 		}
 		if err != nil {
-			return fmt.Errorf("cannot take a file of %s: %w", repo, err)
+			return fmt.Errorf("cannot take a file of %s: %w", c.repo, err)
 		}
 	}
 	if !c.last {
 		return nil
 	}
-	delete(f.copies, repo)
-	b, err := json.Marshal(map[string]string{"repo": repo})
+	_, complete := f.staged(c.repo, c.id)
+	b, err := json.Marshal(stagedCopy{c.repo, c.id})
 	if err == nil {
-		err = gitd.Sync(dir) // before the name of the file that says so
+		err = gitd.Sync(c.dir) // before the name of the file that says so
 	}
 	if err == nil {
-		err = os.WriteFile(complete, b, 0o600)
+		err = durable.Replace(complete, b, true)
 	}
 	if err == nil {
-		err = gitd.Sync(filepath.Dir(dir))
+		err = durable.Folder(filepath.Dir(complete))
 	}
 	if err == nil {
-		f.work.Go(func() { f.awaitAssignment(repo) })
+		f.expect(c.repo, c.id)
 	}
 	return err
+}
+
+// stagedCopy is the content of the file of a complete copy.
+type stagedCopy struct{ Repo, ID string }
+
+// expect notes that a complete copy waits for the assignment.
+func (f *Front) expect(repo, id string) {
+	f.staging.Lock()
+	defer f.staging.Unlock()
+	f.complete[repo] = id
+}
+
+// expected returns the last complete copy of a repository, or "".
+func (f *Front) expected(repo string) string {
+	f.staging.Lock()
+	defer f.staging.Unlock()
+	return f.complete[repo]
+}
+
+// forgetCopy removes a copy, unless another one came since.
+func (f *Front) forgetCopy(repo, id string) error {
+	f.staging.Lock()
+	if f.complete[repo] == id {
+		delete(f.complete, repo)
+	}
+	f.staging.Unlock()
+	dir, complete := f.staged(repo, id)
+	err := os.Remove(complete)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 // unpack writes an entry of a copy.
@@ -414,71 +523,157 @@ func unpack(dir string, h *tar.Header, in io.Reader) error {
 	return errors.Join(err, out.Close())
 }
 
-// awaitAssignment installs a copy when this replica becomes its owner, although the owner before was killed.
-func (f *Front) awaitAssignment(repo string) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for late := time.Now().Add(stagedFor); time.Now().Before(late); {
+// awaitAssignment installs a copy when this replica becomes its owner, although the owner before was killed. Otherwise it
+// removes the copy after a time.
+func (f *Front) awaitAssignment(repo, id string, until time.Time) {
+	const often, rarely = time.Second, 30 * time.Second
+	wait, complete := often, false
+	for {
 		select {
-		case <-tick.C:
+		case <-time.After(wait):
 		case <-f.closing.Done():
 			return
 		}
-		if owner, ok := f.Group.Find(repo); !ok || !owner.Self {
-			continue
+		dir, mark := f.staged(repo, id)
+		_, missing := os.Stat(dir)
+		info, err := os.Stat(mark)
+		if err != nil && (complete || missing != nil) {
+			return // installed, or removed
 		}
-		if err := f.install(f.closing, repo); err != nil {
-			f.Log.Error("cannot take a repository that was moved here into use", "repo", repo, "err", err)
+		if err == nil && !complete {
+			complete, until = true, info.ModTime().Add(stagedFor)
 		}
-		return
+		late := time.Now().After(until)
+		if complete && (late || f.Group.Copy(repo) == id) {
+			err := f.install(f.closing, repo, id)
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, errNotAssigned) { // the copy stays
+				f.Log.Error("cannot take a repository that was moved here into use", "repo", repo, "err", err)
+				wait = min(2*wait, rarely)
+				continue
+			}
+		}
+		if late {
+			if err := f.forgetCopy(repo, id); err != nil {
+				f.Log.Warn("cannot remove the copy of a repository that was not moved here", "repo", repo, "err", err)
+			}
+			return
+		}
 	}
 }
 
-// install takes a copy into use, if this replica owns the repository. It does nothing if that was done.
-func (f *Front) install(ctx context.Context, repo string) error {
+// errNotAssigned means that the assignment of a repository does not name the copy.
+var errNotAssigned = fmt.Errorf("%w: the assignment does not name this copy", record.ErrConflict)
+
+// install takes a copy into use, if the assignment names it. It does nothing if that was done, and goes on where a process
+// was killed.
+func (f *Front) install(ctx context.Context, repo, id string) error {
 	f.taking.Lock()
 	defer f.taking.Unlock()
-	dir, complete := f.staged(repo)
+	mine, err := f.Group.Assigned(ctx, repo, id)
+	if err == nil && !mine {
+		err = errNotAssigned
+	}
+	if err != nil {
+		return fmt.Errorf("cannot take %s into use: %w", repo, err)
+	}
+	dir, complete := f.staged(repo, id)
 	if _, err := os.Stat(complete); errors.Is(err, fs.ErrNotExist) {
 		if _, err := f.Git.Repo(repo); err == nil {
 			return nil
 		}
 		return fmt.Errorf("%w: no copy of %s is here", record.ErrNotFound, repo)
 	}
-	if owner, ok := f.Group.Look(ctx, repo); !ok || !owner.Self {
-		return fmt.Errorf("%w: this replica does not own %s", record.ErrConflict, repo)
+	if _, err := os.Stat(dir); err == nil { // otherwise it is in its place
+		if err := f.putAside(ctx, repo); err != nil {
+			return err
+		}
+		if _, err := f.Git.Adopt(ctx, repo, dir); err != nil {
+			return err
+		}
 	}
-	if _, err := f.Git.Adopt(ctx, repo, dir); err != nil {
+	if err := f.Executor.TakeOver(ctx, repo); err != nil {
 		return err
 	}
-	err := f.Executor.TakeOver(ctx, repo)
-	return errors.Join(err, os.Remove(complete))
+	return f.forgetCopy(repo, id)
 }
 
-// Install takes the copies into use whose assignment came while this replica did not run, and removes the others.
+// putAside moves an older copy of a repository out of the way, which this replica owned once and could not discard.
+func (f *Front) putAside(ctx context.Context, repo string) error {
+	at, err := Aside(f.Executor.Data, repo)
+	if err == nil {
+		err = f.Git.MoveOut(ctx, repo, at)
+	}
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		f.Log.Warn("an older copy of a repository that was moved here was put aside", "repo", repo, "at", at)
+	}
+	return err
+}
+
+// Aside returns a free place for a copy of a repository that another replica owns. Its folder is there.
+func Aside(data, repo string) (string, error) {
+	dir := filepath.Join(data, "moved")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, fmt.Sprintf("%s-%d.git", strings.ReplaceAll(repo, "/", "-"), time.Now().UnixNano())), nil
+}
+
+// arrive takes a copy of a repository into use that this replica owns now, before the repository is served.
+func (f *Front) arrive(ctx context.Context, repo string) {
+	id := f.expected(repo)
+	if id == "" || f.Group.Copy(repo) != id {
+		return
+	}
+	if err := f.install(ctx, repo, id); err != nil {
+		f.Log.Error("cannot take a repository that was moved here into use", "repo", repo, "err", err)
+	}
+}
+
+// Install takes the copies into use whose assignment came while this replica did not run. Complete copies wait on for
+// theirs, as long as a process that gives the repository away may be at work. The others are removed.
 func (f *Front) Install(ctx context.Context) error {
 	folder := filepath.Join(f.Executor.Data, incoming)
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		entries, err = nil, nil
 	}
+	keep := map[string]bool{}
 	for _, e := range entries {
-		var is struct{ Repo string }
-		b, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		if !strings.HasSuffix(e.Name(), ".json") || err != nil || json.Unmarshal(b, &is) != nil {
+		b, rerr := os.ReadFile(filepath.Join(folder, e.Name()))
+		var is stagedCopy
+		if !strings.HasSuffix(e.Name(), ".json") || rerr != nil || json.Unmarshal(b, &is) != nil || !idForm.MatchString(is.ID) {
 			continue
 		}
-		if owner, ok := f.Group.Find(is.Repo); ok && owner.Self {
-			if err := f.install(ctx, is.Repo); err != nil {
-				return fmt.Errorf("cannot take %s into use, which was moved here: %w", is.Repo, err)
-			}
+		dir, complete := f.staged(is.Repo, is.ID)
+		keep[filepath.Base(dir)], keep[filepath.Base(complete)] = true, true
+		f.expect(is.Repo, is.ID)
+		if err := f.install(ctx, is.Repo, is.ID); err == nil {
+			continue
+		} else if !errors.Is(err, errNotAssigned) {
+			f.Log.Error("cannot take a repository that was moved here into use yet", "repo", is.Repo, "err", err)
+		}
+		f.work.Go(func() { f.awaitAssignment(is.Repo, is.ID, time.Now().Add(stagedFor)) })
+	}
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
 		}
 	}
-	return errors.Join(err, os.RemoveAll(folder), os.RemoveAll(filepath.Join(f.Executor.Data, outgoing)))
+	return errors.Join(err, os.RemoveAll(filepath.Join(f.Executor.Data, outgoing)), f.Executor.ClearArrivals())
 }
 
 func (f *Front) serveInstall(w http.ResponseWriter, r *http.Request) {
-	answerResult(w, f.install(r.Context(), r.URL.Query().Get("repo")))
+	repo, id, err := copyOf(r)
+	if err == nil {
+		err = f.install(r.Context(), repo, id)
+	}
+	answerResult(w, err)
 }
 
 func (f *Front) serveArtifact(w http.ResponseWriter, r *http.Request) {

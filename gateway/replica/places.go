@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/ramus-dev/ramus/executor/ownership"
 )
 
@@ -18,8 +20,12 @@ type work struct{ Caller, Run string }
 
 // places remembers where callers and runs were found.
 type places struct {
+	looks *rate.Limiter // of questions to the cluster
+	asks  *rate.Limiter // of questions to all other replicas
+
 	mu     sync.Mutex // guards the fields below
 	found  map[work]place
+	missed map[work]time.Time   // callers and runs that no replica has, and when they were asked
 	looked map[string]time.Time // repositories for which the cluster was asked
 }
 
@@ -33,20 +39,28 @@ const (
 	foundFor = time.Minute
 	// lookAfter is the time between two questions to the cluster for one repository.
 	lookAfter = time.Second
+	// missedFor is how long an absence is remembered. It is short, because the next request may make the caller.
+	missedFor = 300 * time.Millisecond
+	// looksMost and asksMost bound the questions in a second for names that strangers may have invented. Ten times as many
+	// may come at once.
+	looksMost, asksMost = 10, 20
 	// placesMax bounds what is remembered.
 	placesMax = 10_000
 	// findWait bounds the wait for the answers of other replicas.
 	findWait = 2 * time.Second
 )
 
-func (p *places) init() { p.found, p.looked = map[work]place{}, map[string]time.Time{} }
+func (p *places) init() {
+	p.found, p.missed, p.looked = map[work]place{}, map[work]time.Time{}, map[string]time.Time{}
+	p.looks, p.asks = rate.NewLimiter(looksMost, 10*looksMost), rate.NewLimiter(asksMost, 10*asksMost)
+}
 
 // mayLook reports whether the cluster may be asked again for a repository that nobody seems to own.
 func (p *places) mayLook(repo string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if now.Sub(p.looked[repo]) < lookAfter {
+	if now.Sub(p.looked[repo]) < lookAfter || !p.looks.Allow() {
 		return false
 	}
 	if len(p.looked) >= placesMax {
@@ -63,22 +77,36 @@ func (p *places) find(ctx context.Context, f *Front, w work) string {
 	}
 	p.mu.Lock()
 	known, ok := p.found[w]
+	missed := time.Since(p.missed[w]) < missedFor
 	p.mu.Unlock()
 	if ok && time.Now().Before(known.until) {
 		return known.repo
 	}
-	// An absence is not remembered, because the next request may make the caller.
-	repo := f.askAll(ctx, w)
-	if repo == "" {
+	if missed || !p.asks.Allow() {
 		return ""
 	}
+	repo := f.askAll(ctx, w)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if repo == "" {
+		if len(p.missed) >= placesMax {
+			clear(p.missed)
+		}
+		p.missed[w] = time.Now()
+		return ""
+	}
 	if len(p.found) >= placesMax {
 		clear(p.found)
 	}
 	p.found[w] = place{repo, time.Now().Add(foundFor)}
 	return repo
+}
+
+// forgetMissed has the next question for each absent caller be asked again, because a request may have made it.
+func (p *places) forgetMissed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.missed)
 }
 
 // local returns the repository of work of this replica.
@@ -98,20 +126,22 @@ func (f *Front) local(ctx context.Context, w work) string {
 // askAll asks all other replicas at once. It returns the first answer.
 func (f *Front) askAll(ctx context.Context, w work) string {
 	ctx, cancel := context.WithTimeout(ctx, findWait)
-	defer cancel()
 	peers := f.Group.Replicas()
 	answers := make(chan string, len(peers))
 	asked := 0
+	var asking sync.WaitGroup
+	defer asking.Wait() // after cancel
+	defer cancel()
 	for _, peer := range peers {
 		if peer.Self || peer.URL == "" {
 			continue
 		}
 		asked++
-		go func() { // ends with ctx, and its answer has room
+		asking.Go(func() {
 			var a found
 			_ = f.ask(ctx, peer, http.MethodGet, "/replica/find?"+url.Values{"caller": {w.Caller}, "run": {w.Run}}.Encode(), nil, &a)
 			answers <- a.Repo
-		}()
+		})
 	}
 	for range asked {
 		if repo := <-answers; repo != "" {

@@ -59,6 +59,9 @@ func (f *Front) isHere(ctx context.Context, repo string) bool {
 		}
 		owner, ok = f.Group.Look(ctx, repo)
 	}
+	if ok && owner.Self {
+		f.arrive(ctx, repo)
+	}
 	return !ok || owner.Self
 }
 

@@ -31,6 +31,7 @@ type Server struct {
 	version  int
 	watchers map[chan change]string // the namespace
 	down     func(r *http.Request) bool
+	after    func(r *http.Request)
 	requests map[string]int // by method
 }
 
@@ -81,6 +82,13 @@ func (s *Server) Refuse(down func(r *http.Request) bool) {
 	}
 }
 
+// After has a function called when a request is done and before it is answered. Nil calls none.
+func (s *Server) After(f func(r *http.Request)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = f
+}
+
 // Requests returns the number of requests by method.
 func (s *Server) Requests(method string) int {
 	s.mu.Lock()
@@ -120,7 +128,7 @@ func refuse(w http.ResponseWriter, code int, reason, message string) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests[r.Method]++
-	down := s.down
+	down, after := s.down, s.after
 	s.mu.Unlock()
 	if down != nil && down(r) {
 		panic(http.ErrAbortHandler)
@@ -135,8 +143,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.watch(w, r, at[1])
 	default:
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.answer(w, r, at[1], at[2])
+		s.mu.Unlock()
+		if after != nil {
+			after(r)
+		}
 	}
 }
 

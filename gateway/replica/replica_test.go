@@ -1,0 +1,465 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/kube"
+	"github.com/ramus-dev/ramus/containers/sandbox"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/ownership"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/standin/leasetest"
+)
+
+// world has replicas in one process, and the leases of a stand-in of a cluster.
+type world struct {
+	t      *testing.T
+	leases *leasetest.Server
+	config *kube.Config
+}
+
+// member is a replica.
+type member struct {
+	*Front
+	t       *testing.T
+	public  *httptest.Server
+	answers atomic.Int64 // of its own
+}
+
+var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, leases: leasetest.New()}
+	t.Cleanup(w.leases.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	err := w.leases.WriteKubeconfig(path, "test")
+	if err == nil {
+		w.config, err = kube.Load(path, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// open opens a replica with a data folder of its own.
+func (w *world) open(name string) *member {
+	t := w.t
+	t.Helper()
+	dir, err := os.MkdirTemp("", "replica") // a short path, because sockets are below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.New(*w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	group := &ownership.Cluster{Client: client, Namespace: "test", Group: "ramus", Name: name, Data: dir,
+		URL: "https://" + inner.Addr().String(), Shared: []string{gitd.PeopleRepo}, Log: log}
+	if err := group.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = group.Close(context.Background()) })
+	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem"), Log: log,
+		Duty: group.Check, Settle: group.Check, Claim: group.Claim, Dropped: group.Drop}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	engine := &sandbox.Engine{Dir: filepath.Join(dir, "sandbox"), Bwrap: "/nonexistent/bwrap"}
+	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")}}
+	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	m := &member{t: t, Front: &Front{Group: group, Executor: x, Git: git, Home: "ramus-0", Keys: filepath.Join(dir, "keys"),
+		Secret: []byte(strings.Repeat("replica", 8)), Patience: 5 * time.Second, Log: log}}
+	if err := m.Open(); err != nil {
+		t.Fatal(err)
+	}
+	said := func(c *route.Call) error {
+		m.answers.Add(1)
+		return c.Reply(name)
+	}
+	mux := &route.Mux{Elsewhere: m.Elsewhere}
+	admin := &route.Who{Subject: "ada", Repo: "*", Scopes: []string{gitd.ScopeAdmin}}
+	table := []route.Route{
+		{Method: "GET", Pattern: "/api/repos/{repo}", Access: route.AccessAdmin, Handle: said},
+		{Method: "POST", Pattern: "/api/repos/{repo}/sync", Access: route.AccessAdmin, Unlogged: true, Handle: said},
+		{Method: "GET", Pattern: "/api/callers/{caller}", Access: route.AccessAdmin, Handle: said},
+	}
+	m.public = httptest.NewServer(mux.Handler(table, admin))
+	between := httptest.NewUnstartedServer(m.Inner(m.public.Config.Handler, m.public.Config.Handler))
+	between.Listener.Close()
+	between.Listener, between.TLS = inner, m.TLS()
+	between.StartTLS()
+	t.Cleanup(func() {
+		m.public.Close()
+		between.CloseClientConnections()
+		m.Front.Close()
+		between.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := errors.Join(x.Close(ctx, false), engine.Close(), git.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// create makes a repository with one commit.
+func (m *member) create(name string) {
+	m.t.Helper()
+	if _, err := m.Git.Create(m.t.Context(), name); err != nil {
+		m.t.Fatal(err)
+	}
+	m.commit(name, "refs/heads/main")
+}
+
+// commit makes a branch with a commit of its own.
+func (m *member) commit(name, ref string) {
+	m.t.Helper()
+	repo, err := m.Git.Repo(name)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	cmd := exec.Command("git", "-C", filepath.Join(m.Executor.Data, "repos", name+".git"), "commit-tree", "-m", ref,
+		"4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada",
+		"GIT_COMMITTER_EMAIL=ada@example.org")
+	cmd.Stderr = m.t.Output()
+	if exec.Command("git", "-C", cmd.Args[2], "hash-object", "-w", "-t", "tree", "/dev/null").Run() != nil {
+		m.t.Fatal("no tree")
+	}
+	out, err := cmd.Output()
+	if err == nil {
+		err = repo.Update(m.t.Context(), gitd.RefUpdate{Name: ref, New: gitd.Hash(strings.TrimSpace(string(out)))})
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// has fails unless the replica serves a repository, or does not.
+func (m *member) has(name string, want bool) {
+	m.t.Helper()
+	if _, err := m.Git.Repo(name); (err == nil) != want {
+		m.t.Errorf("%s has %s: %v", m.Group.Name, name, err)
+	}
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%s does not happen", what)
+		}
+	}
+}
+
+func (m *member) knows(repo, owner string) {
+	m.t.Helper()
+	await(m.t, "the news of "+repo, func() bool { r, ok := m.Group.Find(repo); return ok && r.Name == owner })
+}
+
+// ask sends a request to the public address of the replica, and returns the name of the one that answered.
+func (m *member) asked(method, path string) string {
+	m.t.Helper()
+	r, err := http.NewRequestWithContext(m.t.Context(), method, m.public.URL+path, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return strings.Trim(strings.TrimSpace(string(b)), `"`)
+}
+
+// TestMove moves a repository to and fro, and has both replicas answer for it.
+func TestMove(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	a.create("app")
+	for i, step := range []struct{ from, to *member }{{a, b}, {b, a}, {a, b}} {
+		step.from.commit("app", fmt.Sprintf("refs/heads/n%d", i))
+		if _, err := step.from.Move(t.Context(), "app", step.to.Group.Name, ada); err != nil {
+			t.Fatal(err)
+		}
+		step.from.has("app", false)
+		step.to.has("app", true)
+		repo, _ := step.to.Git.Repo("app")
+		if _, err := repo.Resolve(t.Context(), fmt.Sprintf("refs/heads/n%d", i)); err != nil {
+			t.Errorf("a branch was lost: %v", err)
+		}
+		step.from.knows("app", step.to.Group.Name)
+		for _, m := range []*member{a, b} {
+			if got := m.asked("GET", "/api/repos/app"); got != step.to.Group.Name {
+				t.Errorf("%s is answered by %q", m.Group.Name, got)
+			}
+		}
+	}
+	for _, m := range []*member{a, b} {
+		for _, folder := range []string{incoming, outgoing} {
+			if left, _ := os.ReadDir(filepath.Join(m.Executor.Data, folder)); len(left) > 0 {
+				t.Errorf("%s keeps %v", m.Group.Name, left)
+			}
+		}
+	}
+}
+
+// copyTo sends a complete copy of a repository, and returns its name.
+func (m *member) copyTo(to *member, repo, id string) {
+	m.t.Helper()
+	r, err := m.Git.Repo(repo)
+	dir := filepath.Join(m.t.TempDir(), "copy")
+	if err == nil {
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err == nil {
+		_, err = r.Copy(m.t.Context(), dir, nil)
+	}
+	target, _ := m.Group.Named(to.Group.Name)
+	if err == nil {
+		err = m.send(m.t.Context(), target, copying{repo, dir, id, true, true}, map[string]bool{})
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// give assigns a repository to another replica, and forgets it here.
+func (m *member) give(to *member, repo, id string) {
+	m.t.Helper()
+	thaw, err := m.Group.Freeze(m.t.Context(), repo)
+	if err == nil {
+		defer thaw()
+		err = m.Group.Give(m.t.Context(), repo, to.Group.Name, id)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+const copyID = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// TestInstallAgain installs copies where a process was killed at each of its steps.
+func TestInstallAgain(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	for name, state := range map[string]func(repo, dir, mark string){
+		"given":   func(string, string, string) {},
+		"adopted": func(repo, dir, _ string) { must(t, os.Rename(dir, b.place(repo))) },
+		"listed": func(repo, dir, _ string) {
+			must(t, os.Rename(dir, b.place(repo)))
+			must(t, b.Executor.TakeOver(t.Context(), repo))
+		},
+		"older": func(repo, _, _ string) { // it could not discard its own the last time
+			must(t, exec.Command("git", "init", "-q", "--bare", b.place(repo)).Run())
+		},
+	} {
+		a.create(name)
+		dir, mark := b.staged(name, copyID)
+		b.taking.Lock() // nothing else installs it meanwhile
+		a.copyTo(b, name, copyID)
+		a.give(b, name, copyID)
+		state(name, dir, mark)
+		b.taking.Unlock()
+		// The next process.
+		if err := b.Install(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		b.has(name, true)
+		repo, err := b.Git.Repo(name)
+		if err == nil {
+			_, err = repo.Resolve(t.Context(), "refs/heads/main")
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(mark); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the copy is kept: %v", name, err)
+		}
+		must(t, b.install(t.Context(), name, copyID)) // and again
+	}
+	if aside, _ := os.ReadDir(filepath.Join(b.Executor.Data, "moved")); len(aside) != 1 {
+		t.Errorf("put aside: %v", aside)
+	}
+}
+
+// place is the folder of a repository.
+func (m *member) place(repo string) string { return filepath.Join(m.Executor.Data, "repos", repo+".git") }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStagedCopy keeps a complete copy over a restart until the assignment comes, and removes it when that does not come.
+func TestStagedCopy(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	a.create("app")
+	a.copyTo(b, "app", copyID)
+	half, _ := b.staged("app", strings.Repeat("B", 26))
+	must(t, os.Mkdir(half, 0o755))
+	must(t, b.Install(t.Context()))
+	if _, err := os.Stat(half); err == nil {
+		t.Error("half a copy is kept")
+	}
+	b.has("app", false)
+	a.give(b, "app", copyID)
+	await(t, "the use of the copy", func() bool { _, err := b.Git.Repo("app"); return err == nil })
+
+	a.create("other")
+	a.copyTo(b, "other", copyID)
+	dir, mark := b.staged("other", copyID)
+	old := time.Now().Add(-2 * stagedFor)
+	must(t, os.Chtimes(mark, old, old))
+	must(t, b.Install(t.Context()))
+	await(t, "the end of the copy", func() bool { _, err := os.Stat(dir); return err != nil })
+	b.has("other", false)
+	// A copy that no assignment names is never used, also if the replica owns a repository of that name later.
+	a.copyTo(b, "other", strings.Repeat("C", 26))
+	must(t, a.Git.Remove(t.Context(), "other"))
+	b.create("other")
+	b.commit("other", "refs/heads/own")
+	must(t, b.Install(t.Context()))
+	repo, err := b.Git.Repo("other")
+	if err == nil {
+		_, err = repo.Resolve(t.Context(), "refs/heads/own")
+	}
+	if err != nil {
+		t.Errorf("a copy took the place of a newer repository: %v", err)
+	}
+}
+
+// TestSlowCopy takes one repository while the sender of another one says nothing.
+func TestSlowCopy(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	a.create("app")
+	silent, in := io.Pipe()
+	target, _ := a.Group.Named("ramus-1")
+	sent := make(chan error, 1)
+	go func() {
+		sent <- a.ask(t.Context(), target, http.MethodPost, "/replica/take?repo=slow&first=1&id="+strings.Repeat("S", 26), silent, nil)
+	}()
+	dir, _ := b.staged("slow", strings.Repeat("S", 26))
+	await(t, "the begin of the slow copy", func() bool { _, err := os.Stat(dir); return err == nil })
+	moved := make(chan error, 1)
+	go func() {
+		_, err := a.Move(t.Context(), "app", "ramus-1", ada)
+		moved <- err
+	}()
+	select {
+	case err := <-moved:
+		must(t, err)
+	case <-time.After(15 * time.Second):
+		t.Error("a move waits for a sender that says nothing")
+	}
+	in.CloseWithError(io.ErrUnexpectedEOF)
+	if <-sent == nil {
+		t.Error("a copy that ended early was taken")
+	}
+}
+
+// TestMisdirected repeats a request without a body that came to the earlier owner.
+func TestMisdirected(t *testing.T) {
+	w := newWorld(t)
+	a, b, c := w.open("ramus-0"), w.open("ramus-1"), w.open("ramus-2")
+	b.create("app")
+	a.knows("app", "ramus-1")
+	// The watch of the first does not tell it of the move.
+	w.leases.EndWatches()
+	w.leases.Refuse(func(r *http.Request) bool { return r.URL.Query().Has("labelSelector") })
+	if _, err := b.Move(t.Context(), "app", "ramus-2", ada); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.asked("POST", "/api/repos/app/sync"); got != "ramus-2" || c.answers.Load() != 1 {
+		t.Errorf("a request for a repository that moved is answered by %q", got)
+	}
+}
+
+// TestUnknownNames bounds the questions for names that strangers invent.
+func TestUnknownNames(t *testing.T) {
+	w := newWorld(t)
+	a := w.open("ramus-0")
+	var asked atomic.Int64
+	peer := w.open("ramus-1")
+	peer.public.Config.Handler = nil
+	await(t, "the news of the peer", func() bool { r, ok := a.Group.Named("ramus-1"); return ok && r.URL != "" })
+	before, begun := w.leases.Requests(http.MethodGet), time.Now()
+	for i := range 2000 {
+		a.isHere(t.Context(), fmt.Sprintf("invented-%d", i))
+	}
+	seconds := int(time.Since(begun)/time.Second) + 1
+	if got := w.leases.Requests(http.MethodGet) - before; got > (10+seconds)*looksMost+50 {
+		t.Errorf("%d questions to the cluster for 2000 invented names", got)
+	}
+	for i := range 3000 {
+		if a.places.find(t.Context(), a.Front, work{Caller: fmt.Sprintf("invented-%d", i)}) == "" {
+			asked.Add(1)
+		}
+	}
+	a.places.mu.Lock()
+	missed := len(a.places.missed)
+	a.places.mu.Unlock()
+	if most := (10 + int(time.Since(begun)/time.Second) + 1) * asksMost; missed > most {
+		t.Errorf("%d questions to the other replicas for 3000 invented names, at most %d", missed, most)
+	}
+	// The same name is asked for once.
+	a.places.init()
+	for range 50 {
+		a.places.find(t.Context(), a.Front, work{Caller: "absent"})
+	}
+	if left := a.places.asks.Tokens(); left < 10*asksMost-15 {
+		t.Errorf("one name was asked for %v times", 10*asksMost-left)
+	}
+}
+
+// TestLaterKeys fetches a key that a later version of the home has, and leaves those that are there.
+func TestLaterKeys(t *testing.T) {
+	w := newWorld(t)
+	home, other := w.open("ramus-0"), w.open("ramus-1")
+	write := func(dir, name, text string) {
+		must(t, os.MkdirAll(dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write(home.Keys, firstKey, "one")
+	must(t, other.FetchKeys(t.Context(), other.Keys))
+	write(home.Keys, "later.key", "two")
+	write(other.Keys, "own.key", "three")
+	must(t, other.FetchKeys(t.Context(), other.Keys))
+	for name, want := range map[string]string{firstKey: "one", "later.key": "two", "own.key": "three"} {
+		if got, err := os.ReadFile(filepath.Join(other.Keys, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+}
