@@ -43,12 +43,15 @@ type Names struct {
 	// Every is the time between two looks at the sources. The default is two seconds. Names that
 	// do not change cost no request.
 	Every time.Duration
+	// Now is the clock. Nil means time.Now.
+	Now func() time.Time
 	// Log gets errors. Nil means that nothing is logged.
 	Log *slog.Logger
 
-	mu   sync.Mutex // guards set, and lets one Sync run
-	set  map[string]record
-	read bool // set is what File has
+	mu     sync.Mutex // guards set and faults, and lets one Sync run
+	set    map[string]record
+	read   bool             // set is what File has
+	faults map[string]fault // of names, and of sources with a space before their names
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -62,11 +65,20 @@ type record struct {
 	Sure bool `json:"sure"`
 }
 
+// fault is a name or a source that failed.
+type fault struct {
+	pause time.Duration
+	again time.Time // it is tried again then
+}
+
 // Bounds of names.
 const (
 	maxNames = 5000
 	atOnce   = 100 // changes of one Sync, because providers limit requests
 	syncTime = time.Minute
+	nameTime = 15 * time.Second // of one change
+	// againAfter is the pause after a failure of a name or a source, doubled each time up to againMost.
+	againAfter, againMost = 2 * time.Second, 10 * time.Minute
 )
 
 // Start follows the sources until Close. Names that are set stay after Close, and the next process takes them over.
@@ -84,18 +96,15 @@ func (n *Names) Start() {
 	n.stop, n.done = stop, make(chan struct{})
 	go func() {
 		defer close(n.done)
-		for wait := n.Every; ; {
+		for {
 			once, end := context.WithTimeout(ctx, syncTime)
 			err := n.Sync(once)
 			end()
-			if err == nil {
-				wait = n.Every
-			} else if ctx.Err() == nil {
-				wait = min(2*wait, 10*time.Minute)
-				n.Log.Warn("cannot keep the names in DNS", "err", err, "again_in", wait)
+			if err != nil && ctx.Err() == nil {
+				n.Log.Warn("cannot keep some names in DNS; they are tried again", "err", err)
 			}
 			select {
-			case <-time.After(wait):
+			case <-time.After(n.Every):
 			case <-ctx.Done():
 				return
 			}
@@ -112,7 +121,8 @@ func (n *Names) Close() {
 	<-n.done
 }
 
-// Sync makes DNS have the names of the sources, up to a hundred changes. The next one goes on.
+// Sync makes DNS have the names of the sources, up to a hundred changes. The next one goes on. A name or a source that fails
+// is left out for a growing pause, and delays no other.
 func (n *Names) Sync(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,7 +132,11 @@ func (n *Names) Sync(ctx context.Context) error {
 	want, known := make(map[string]record), make(map[string]bool)
 	var errs []error
 	for _, source := range slices.Sorted(maps.Keys(n.Sources)) {
+		if !n.isDue(" " + source) {
+			continue
+		}
 		names, err := n.Sources[source](ctx)
+		n.noteFault(" "+source, err)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -137,19 +151,51 @@ func (n *Names) Sync(ctx context.Context) error {
 	changes := 0
 	for _, name := range slices.Sorted(maps.Keys(n.set)) {
 		_, stays := want[name]
-		if r := n.set[name]; !stays && (known[r.Source] || n.Sources[r.Source] == nil) && changes < atOnce {
+		if r := n.set[name]; !stays && (known[r.Source] || n.Sources[r.Source] == nil) && changes < atOnce && n.isDue(name) {
 			changes++
-			errs = append(errs, n.remove(ctx, name, r))
+			errs = append(errs, n.try(ctx, name, func(ctx context.Context) error { return n.remove(ctx, name, r) }))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		r := want[name]
-		if old, there := n.set[name]; (!there || !old.Sure || !slices.Equal(old.Addrs, r.Addrs)) && changes < atOnce {
+		if old, there := n.set[name]; (!there || !old.Sure || !slices.Equal(old.Addrs, r.Addrs)) && changes < atOnce && n.isDue(name) {
 			changes++
-			errs = append(errs, n.add(ctx, name, old, r))
+			errs = append(errs, n.try(ctx, name, func(ctx context.Context) error { return n.add(ctx, name, old, r) }))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// try changes a name within nameTime.
+func (n *Names) try(ctx context.Context, name string, change func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, nameTime)
+	defer cancel()
+	err := change(ctx)
+	n.noteFault(name, err)
+	return err
+}
+
+func (n *Names) now() time.Time {
+	if n.Now == nil {
+		return time.Now()
+	}
+	return n.Now()
+}
+
+// isDue reports whether a name or a source may be tried now. mu is held.
+func (n *Names) isDue(key string) bool { return !n.now().Before(n.faults[key].again) }
+
+// noteFault keeps the result of a try. mu is held.
+func (n *Names) noteFault(key string, err error) {
+	if err == nil {
+		delete(n.faults, key)
+		return
+	}
+	if n.faults == nil || len(n.faults) >= 2*maxNames {
+		n.faults = make(map[string]fault)
+	}
+	pause := min(max(2*n.faults[key].pause, againAfter), againMost)
+	n.faults[key] = fault{pause, n.now().Add(pause)}
 }
 
 // oneOfEach returns the first address of IPv4 and of IPv6. Some providers take no more.

@@ -3,6 +3,7 @@ package dns_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -11,7 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/libdns/libdns"
 	wire "github.com/miekg/dns"
 	"github.com/ramus-dev/ramus/executor/dns"
 	"github.com/ramus-dev/ramus/internal/standin/cloudflaretest"
@@ -27,11 +30,12 @@ type world struct {
 	file    string
 	names   map[string][]netip.Addr
 	err     error // of the source
+	later   time.Duration
 }
 
 // reopen is the next process.
 func (w *world) reopen() {
-	w.Names = &dns.Names{Zone: w.zone, Name: "example.org", File: w.file, Sources: map[string]dns.Source{
+	w.Names = &dns.Names{Zone: w.zone, Name: "example.org", File: w.file, Now: func() time.Time { return time.Now().Add(w.later) }, Sources: map[string]dns.Source{
 		"nodes": func(context.Context) (map[string][]netip.Addr, error) { return w.names, w.err },
 		"none":  func(context.Context) (map[string][]netip.Addr, error) { return nil, nil }}}
 }
@@ -44,7 +48,11 @@ func (w *world) set(name string, addrs ...string) {
 	w.names[name] = list
 }
 
-func (w *world) sync() error { return w.Sync(w.t.Context()) }
+// sync is the next look at the sources, at which all names may be tried.
+func (w *world) sync() error {
+	w.later += time.Hour
+	return w.Sync(w.t.Context())
+}
 
 func (w *world) has(want ...string) {
 	w.t.Helper()
@@ -132,6 +140,46 @@ func TestNamesFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.has()
+	})
+}
+
+// refusing refuses one name.
+type refusing struct {
+	dns.Zone
+	tries int
+}
+
+func (r *refusing) SetRecords(ctx context.Context, zone string, records []libdns.Record) ([]libdns.Record, error) {
+	if records[0].RR().Name == "bad" {
+		r.tries++
+		return nil, errors.New("no such name is allowed")
+	}
+	return r.Zone.SetRecords(ctx, zone, records)
+}
+
+// TestBadName sets all other names while the zone refuses one, and tries that one rarely.
+func TestBadName(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		zone := &refusing{Zone: w.zone}
+		w.zone = zone
+		w.reopen()
+		w.names = map[string][]netip.Addr{"bad.example.org": {netip.MustParseAddr("192.0.2.1")}}
+		if err := w.sync(); err == nil {
+			t.Error("a name that is refused is no error")
+		}
+		for i := range 3 { // at once
+			w.set(fmt.Sprintf("n%d.example.org", i), "192.0.2.2")
+			if err := w.Sync(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		w.has("n0.example.org A 192.0.2.2", "n1.example.org A 192.0.2.2", "n2.example.org A 192.0.2.2")
+		if zone.tries != 1 {
+			t.Errorf("the bad name was tried %d times at once", zone.tries)
+		}
+		if err := w.sync(); err == nil || zone.tries != 2 {
+			t.Errorf("%d tries after an hour: %v", zone.tries, err)
+		}
 	})
 }
 
