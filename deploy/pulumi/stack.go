@@ -115,17 +115,19 @@ func server(ctx *pulumi.Context, s settings, out pulumi.Map) (*hcloud.Server, er
 	if err != nil {
 		return nil, err
 	}
+	disk, err := hcloud.NewVolume(ctx, "data", &hcloud.VolumeArgs{Size: pulumi.Int(s.disk), Format: pulumi.String("ext4"),
+		Location: pulumi.String(s.location), DeleteProtection: pulumi.Bool(true)}, pulumi.Protect(true))
+	if err != nil {
+		return nil, err
+	}
 	machine, err := hcloud.NewServer(ctx, "server", &hcloud.ServerArgs{Image: pulumi.String("debian-13"),
 		ServerType: pulumi.String(s.serverType), Location: pulumi.String(s.location),
 		SshKeys: pulumi.ToStringArray(s.sshKeys), FirewallIds: pulumi.IntArray{number(firewall.ID())},
 		Networks: hcloud.ServerNetworkTypeArray{hcloud.ServerNetworkTypeArgs{NetworkId: number(network.ID()),
 			Ip: pulumi.String("10.60.1.2")}},
-		Backups: pulumi.Bool(true), UserData: pulumi.String(description)}, pulumi.DependsOn([]pulumi.Resource{subnet}))
-	if err != nil {
-		return nil, err
-	}
-	disk, err := hcloud.NewVolume(ctx, "data", &hcloud.VolumeArgs{Size: pulumi.Int(s.disk), Format: pulumi.String("ext4"),
-		Location: pulumi.String(s.location), DeleteProtection: pulumi.Bool(true)}, pulumi.Protect(true))
+		Backups: pulumi.Bool(true), UserData: disk.LinuxDevice.ApplyT(description).(pulumi.StringOutput)},
+		// Another description does not make another machine.
+		pulumi.DependsOn([]pulumi.Resource{subnet}), pulumi.IgnoreChanges([]string{"userData"}))
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +138,37 @@ func server(ctx *pulumi.Context, s settings, out pulumi.Map) (*hcloud.Server, er
 	return machine, err
 }
 
-// description is for cloud-init. It has no key. The pipeline installs ramus.
-const description = `#cloud-config
+// description is for cloud-init. It mounts the disk at the data folder, at the first access, because the disk is attached when
+// the machine is there. It has no key. The pipeline installs ramus.
+func description(device string) string {
+	return `#cloud-config
 package_update: true
 package_upgrade: true
 packages: [ca-certificates, git, curl, docker.io, unattended-upgrades]
 ssh_pwauth: false
+write_files:
+  - path: /etc/systemd/system/var-lib-ramus.mount
+    content: |
+      [Unit]
+      Description=The disk of the data folder of ramus
+      [Mount]
+      What=` + device + `
+      Where=/var/lib/ramus
+      Type=ext4
+  - path: /etc/systemd/system/var-lib-ramus.automount
+    content: |
+      [Unit]
+      Description=The disk of the data folder of ramus
+      [Automount]
+      Where=/var/lib/ramus
+      [Install]
+      WantedBy=multi-user.target
+runcmd:
+  - [mkdir, -p, /var/lib/ramus]
+  - [systemctl, daemon-reload]
+  - [systemctl, enable, --now, var-lib-ramus.automount]
 `
+}
 
 // rules let everybody reach the pages, and administrators SSH.
 func rules(admins []string) hcloud.FirewallRuleArray {

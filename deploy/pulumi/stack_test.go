@@ -99,6 +99,11 @@ func TestResources(t *testing.T) {
 	if got := text(t, all["app-aaaa"], "content"); got != "2001:db8::1" {
 		t.Errorf("AAAA leads to %q", got)
 	}
+	for _, word := range []string{"What=/dev/disk/by-id/x", "Where=/var/lib/ramus", "var-lib-ramus.automount"} {
+		if !strings.Contains(text(t, all["server"], "userData"), word) {
+			t.Errorf("the description of the machine lacks %q, so that the disk is not mounted", word)
+		}
+	}
 	for _, word := range []string{"PRIVATE", "c2VhbA", "key:", "token"} {
 		if strings.Contains(text(t, all["server"], "userData"), word) {
 			t.Errorf("the description of the machine has %q", word)

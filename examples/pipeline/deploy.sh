@@ -15,9 +15,12 @@
 # ON        the command that runs a shell on the machine, such as "ssh root@app.example.org"; empty is this machine
 # ROOT      the folder below which everything is put on the machine (empty); ARCH is that of the machine (amd64)
 # RESTART   the command that restarts the server (systemctl restart ramus); URL is where it answers
+# OWNER     the user and the group of the server (ramus). It may read the configuration, and owns the keys. A machine that does
+#           not have it keeps the files of the one who deploys
 # WAIT      seconds until the server has to answer (60)
 set -eu
 dist=${DIST:-dist} config=${CONFIG:-ramus.yaml} arch=${ARCH:-amd64} root=${ROOT:-} wait=${WAIT:-60}
+owner=${OWNER:-ramus}
 restart=${RESTART:-systemctl restart ramus} pulumi=${PULUMI:-pulumi} stack=${STACK:-prod} infra=${INFRA:-deploy/pulumi}
 etc=$root/etc/ramus versions=$root/opt/ramus programs=$root/var/lib/ramus-programs
 
@@ -36,11 +39,13 @@ quote() {
     if [ -z "${ON:-}" ]; then printf %s "$1"; else printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")"; fi
 }
 
-# replace MODE FILE puts standard input into a file of the machine, and says whether that changed it.
+# replace MODE FILE [USER:GROUP] puts standard input into a file of the machine, and says whether that changed it.
 replace() {
     put "f='$2'; mkdir -p \"\$(dirname \"\$f\")\"; umask 077; cat >\"\$f.new\"
-        if cmp -s \"\$f.new\" \"\$f\"; then rm \"\$f.new\"; echo same
-        else chmod $1 \"\$f.new\"; mv \"\$f.new\" \"\$f\"; echo changed; fi"
+        if cmp -s \"\$f.new\" \"\$f\"; then rm \"\$f.new\"; said=same
+        else chmod $1 \"\$f.new\"; mv \"\$f.new\" \"\$f\"; said=changed; fi
+        if [ -n '${3:-}' ] && [ \"\$(id -u)\" = 0 ] && getent group '$owner' >/dev/null; then chown '${3:-}' \"\$f\"; fi
+        echo \$said"
 }
 
 infrastructure() {
@@ -55,10 +60,10 @@ secret() { (cd "$infra" && "$pulumi" stack output --show-secrets --stack "$stack
 configuration() {
     [ -s "$config" ] || die "configuration: $config is missing"
     on "mkdir -p '$programs/amd64' '$programs/arm64'" # the server refuses a configuration with a folder that is missing
-    say "configuration: ramus.yaml is $(replace 0640 "$etc/ramus.yaml" <"$config")"
+    say "configuration: ramus.yaml is $(replace 0640 "$etc/ramus.yaml" "root:$owner" <"$config")"
     for key in sealKey commitKey; do
         value=$(secret $key) && [ -n "$value" ] || die "configuration: the stack has no $key"
-        say "configuration: $key is $(printf '%s\n' "$value" | replace 0600 "$etc/$key")"
+        say "configuration: $key is $(printf '%s\n' "$value" | replace 0600 "$etc/$key" "$owner:$owner")"
     done
 }
 
@@ -103,8 +108,8 @@ healthy() {
     while [ "$(date +%s)" -le $end ]; do
         answer=$(on "curl -fsS --max-time 5 '$URL/health'" 2>/dev/null || true)
         version=$(printf %s "$answer" | sed -n 's/.*"version": *"\([^"]*\)".*/\1/p')
-        case $want in
-        *"${version:-none}"*)
+        case " $want " in
+        *" ${version:-none} "*)
             on "curl -fsS --max-time 120 '$URL/api/agent/SHA256SUMS'" | awk '$2 == "amd64/ramus" || $2 == "arm64/ramus"' | wc -l |
                 grep -qx ' *2' && return 0
             ;;
@@ -117,7 +122,7 @@ healthy() {
 health() {
     : "${URL:?URL is needed, such as https://api.ramus.example.org}"
     if healthy; then
-        on "readlink '$versions/current' >'$versions/good.new'; cp '$etc/ramus.yaml' '$versions/good.yaml'; mv '$versions/good.new' '$versions/good'"
+        on "readlink '$versions/current' >'$versions/good.new'; cp -p '$etc/ramus.yaml' '$versions/good.yaml'; mv '$versions/good.new' '$versions/good'"
         say "health: version $version answers"
         return
     fi
@@ -129,7 +134,7 @@ health() {
 rollback() {
     on "good=\$(cat '$versions/good' 2>/dev/null) || { echo 'deploy: there is no good version to go back to' >&2; exit 1; }
         ln -sfn \"\$good\" '$versions/next'; mv -T '$versions/next' '$versions/current'
-        cp '$versions/good.yaml' '$etc/ramus.yaml.new'; mv '$etc/ramus.yaml.new' '$etc/ramus.yaml'" || exit 1
+        cp -p '$versions/good.yaml' '$etc/ramus.yaml.new'; mv '$etc/ramus.yaml.new' '$etc/ramus.yaml'" || exit 1
     on "$restart" || true
     healthy || die 'rollback: the last good version does not answer either'
     say 'rollback: the last good version answers'
