@@ -386,8 +386,10 @@ func TestCrash(t *testing.T) {
 func TestSchema(t *testing.T) {
 	program := os.Getenv("RAMUS_CLOUD_INIT")
 	if program == "" {
-		t.Log("RAMUS_CLOUD_INIT names no cloud-init")
-		return
+		program, _ = exec.LookPath("cloud-init")
+	}
+	if program == "" {
+		t.Skip("cannot run here: there is no cloud-init")
 	}
 	files, err := filepath.Glob("testdata/golden/cloud-init*.yaml")
 	if err != nil || len(files) != 3 {
@@ -397,6 +399,49 @@ func TestSchema(t *testing.T) {
 		out, err := exec.Command(program, "schema", "--config-file", file).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v: %s", file, err, out)
+		}
+	}
+}
+
+// TestRules has nftables read the rules of the firewall of each description, without setting them.
+func TestRules(t *testing.T) {
+	program, err := exec.LookPath("nft")
+	if err != nil {
+		t.Skip("cannot run here: there is no nft")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("cannot run here: nft checks rules as root only")
+	}
+	files, err := filepath.Glob("testdata/golden/cloud-init*.yaml")
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d struct {
+			Files []struct{ Path, Content string } `yaml:"write_files"`
+		}
+		if err := yaml.Unmarshal(b, &d); err != nil {
+			t.Fatal(err)
+		}
+		checked := 0
+		for _, f := range d.Files {
+			if f.Path != "/etc/nftables.conf" {
+				continue
+			}
+			checked++
+			// A network of its own, because a check reads the rules that are set.
+			cmd := exec.Command("unshare", "--net", program, "-c", "-f", "-")
+			cmd.Stdin = strings.NewReader(f.Content)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s\n%s", file, err, out, f.Content)
+			}
+		}
+		if checked != 1 {
+			t.Errorf("%s has %d sets of rules", file, checked)
 		}
 	}
 }

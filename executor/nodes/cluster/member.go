@@ -52,7 +52,8 @@ type Member struct {
 const (
 	page     = 500
 	maxPages = 20
-	maxWhy   = 300 // bytes
+	maxWhy   = 300 // bytes of a reason
+	maxFact  = 100 // bytes of a version, a platform, an address or a quantity
 )
 
 const (
@@ -195,13 +196,13 @@ func (p pod) used() bool {
 
 func (n node) member() Member {
 	m := Member{Name: n.Metadata.Name, Joined: n.Metadata.Created, Closed: n.Spec.Unschedulable,
-		Version:  n.Status.NodeInfo.Kubelet,
-		Platform: strings.TrimSpace(n.Status.NodeInfo.OS + " " + n.Status.NodeInfo.Architecture),
-		CPUs:     n.Status.Allocatable["cpu"], Memory: n.Status.Allocatable["memory"], Ready: "Unknown",
+		Version:  text.Clip(n.Status.NodeInfo.Kubelet, maxFact),
+		Platform: text.Clip(strings.TrimSpace(n.Status.NodeInfo.OS+" "+n.Status.NodeInfo.Architecture), maxFact),
+		CPUs:     text.Clip(n.Status.Allocatable["cpu"], maxFact), Memory: text.Clip(n.Status.Allocatable["memory"], maxFact), Ready: "Unknown",
 		Why: "it has not reported yet"}
 	for _, c := range n.Status.Conditions {
 		if c.Type == "Ready" {
-			m.Ready, m.Why, m.Beat = c.Status, "", c.Beat
+			m.Ready, m.Why, m.Beat = text.Clip(c.Status, maxFact), "", c.Beat
 			if c.Status != "True" {
 				m.Why = text.Clip(c.Reason+": "+c.Message, maxWhy)
 			}
@@ -210,7 +211,7 @@ func (n node) member() Member {
 	for _, want := range []string{"InternalIP", "ExternalIP"} { // the last one counts
 		for _, a := range n.Status.Addresses {
 			if a.Type == want {
-				m.Address = a.Address
+				m.Address = text.Clip(a.Address, maxFact)
 			}
 		}
 	}
