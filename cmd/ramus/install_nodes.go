@@ -21,11 +21,15 @@ import (
 )
 
 // openNodes opens the book of nodes. With Kubernetes, machines join the cluster, and a container that has no room orders
-// one.
+// one. Of several replicas the home alone orders machines, because they report to it.
 func (o *opening) openNodes() error {
 	c := o.config
+	orders, away := c.Nodes.Provider != "" && c.Nodes.OnDemand, o.replicas != nil && !o.replicas.front.IsHome()
 	if c.Replicas.Name != "" { // each has a book of its own
 		c.Nodes.Name += "-" + c.Replicas.Name
+	}
+	if away {
+		c.Nodes.Provider = ""
 	}
 	n, err := newNodes(c, o.secret, o.log)
 	if err != nil {
@@ -48,9 +52,15 @@ func (o *opening) openNodes() error {
 		if n.Cluster, err = newMembers(c, e); err != nil {
 			return fmt.Errorf("cannot use nodes: %w", err)
 		}
-		if n.Provider != nil && c.Nodes.OnDemand {
-			e.Room, e.Wait = n.Room, kubernetes.StartWait+n.BootWait
+		if orders {
+			e.Room, e.Wait = n.Room, kubernetes.StartWait+time.Duration(c.Nodes.BootWait)
 		}
+		if orders && away {
+			e.Room = o.replicas.front.Room
+		}
+	}
+	if o.replicas != nil && orders && !away {
+		o.replicas.front.Order = n.Room
 	}
 	o.nodes = n
 	return n.Open()

@@ -37,6 +37,8 @@ type Front struct {
 	Keys string
 	// Sessions finds people at the home. Nil means that nobody can sign in.
 	Sessions *Sessions
+	// Order orders a machine for a container that waits, at the home, and returns what is done. Nil means that there are none.
+	Order func() string
 	// Secret is known to all replicas of the installation. It has [SecretMin] bytes at least.
 	Secret []byte
 	// Patience is how long a request waits for an owner that cannot be reached. The default is 25 s.
@@ -54,6 +56,7 @@ type Front struct {
 	visitors answers[visitor]
 	slots    chan struct{}
 	stats    stats
+	room     room
 	closing  context.Context // ends with Close
 	close    context.CancelFunc
 	work     sync.WaitGroup

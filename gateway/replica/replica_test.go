@@ -463,3 +463,21 @@ func TestLaterKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestRoom has the home order the machine for which a container of another replica waits.
+func TestRoom(t *testing.T) {
+	w := newWorld(t)
+	home, other := w.open("ramus-0"), w.open("ramus-1")
+	var ordered atomic.Int64
+	home.Order = func() string { ordered.Add(1); return "no node has room; one is ordered" }
+	if got := other.Room(); !strings.Contains(got, "ramus-0, which orders nodes") {
+		t.Errorf("at first: %q", got)
+	}
+	await(t, "the answer of the home", func() bool { return other.Room() == "no node has room; one is ordered" })
+	for range 100 {
+		other.Room()
+	}
+	if n := ordered.Load(); n > 5 {
+		t.Errorf("the home was asked %d times", n)
+	}
+}
