@@ -126,6 +126,7 @@ func TestClusterKilled(t *testing.T) {
 		work.Go(func() { w.work(ctx, k) })
 	}
 	w.goesOn(workers)
+	t.Logf("without a kill each caller has a command that is answered after %v", w.goesOn(workers).Round(10*time.Millisecond))
 
 	kill := func(what string) {
 		if what == "replica" {
