@@ -43,6 +43,14 @@ func TestBucket(t *testing.T) {
 			return storetest.Opened{Bucket: b, Unfinished: func() []string { return unfinished(t, dir) }}
 		})
 	})
+	suiteOfS3(t, func(t *testing.T) (store.S3, func() []string) {
+		s := storetest.NewS3(t)
+		return s.Config(), s.Unfinished
+	})
+}
+
+// suiteOfS3 runs the suite on buckets that begin returns, with their uploads that have not ended.
+func suiteOfS3(t *testing.T, begin func(t *testing.T) (store.S3, func() []string)) {
 	for name, change := range map[string]func(*store.S3){
 		"S3": func(*store.S3) {},
 		// The settings without a default. The region is requested, and requests have no
@@ -53,14 +61,13 @@ func TestBucket(t *testing.T) {
 			t.Setenv("AWS_REGION", "")
 			t.Setenv("AWS_DEFAULT_REGION", "")
 			storetest.TestBucket(t, func(t *testing.T) storetest.Opened {
-				s := storetest.NewS3(t)
-				config := s.Config()
+				config, unfinished := begin(t)
 				change(&config)
 				b, err := config.Open()
 				if err != nil {
 					t.Fatal(err)
 				}
-				return storetest.Opened{Bucket: b, Unfinished: s.Unfinished}
+				return storetest.Opened{Bucket: b, Unfinished: unfinished}
 			})
 		})
 	}

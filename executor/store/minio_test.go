@@ -90,27 +90,17 @@ func (s *minioServer) bucket(t *testing.T) store.S3 {
 // TestMinIO runs the suite of buckets on MinIO.
 func TestMinIO(t *testing.T) {
 	s := startMinIO(t)
-	for name, change := range map[string]func(*store.S3){
-		"S3":           func(*store.S3) {},
-		"S3 otherwise": func(c *store.S3) { c.Prefix, c.NoChecksums, c.Region = "ramus/", true, "" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("AWS_REGION", "")
-			t.Setenv("AWS_DEFAULT_REGION", "")
-			storetest.TestBucket(t, func(t *testing.T) storetest.Opened {
-				config := s.bucket(t)
-				change(&config)
-				return storetest.Opened{Bucket: opened(t, config), Unfinished: func() (names []string) {
-					for u := range s.client.ListIncompleteUploads(t.Context(), config.Bucket, "", true) {
-						if names = append(names, u.Key); u.Err != nil {
-							t.Error(u.Err)
-						}
-					}
-					return names
-				}}
-			})
-		})
-	}
+	suiteOfS3(t, func(t *testing.T) (store.S3, func() []string) {
+		config := s.bucket(t)
+		return config, func() (names []string) {
+			for u := range s.client.ListIncompleteUploads(t.Context(), config.Bucket, "", true) {
+				if names = append(names, u.Key); u.Err != nil {
+					t.Error(u.Err)
+				}
+			}
+			return names
+		}
+	})
 	t.Run("refused", func(t *testing.T) {
 		for what, change := range map[string]func(*store.S3){
 			"a wrong key":    func(c *store.S3) { c.Secret = "wrong-wrong-wrong" },
