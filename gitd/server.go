@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,10 @@ type Server struct {
 	// when no repository has the name any more. Nil allows all, and tells nobody. Both may be set like Duty.
 	Claim   func(ctx context.Context, repo string) error
 	Dropped func(ctx context.Context, repo string) error
+	// PassSSH is called before a session of SSH is served. It returns a connection to [Server.ServePassedSSH] of the server that
+	// has its repository, or nil if this one has it. A push counts until ctx ends. Nil means that this server serves all. It may
+	// be set like LFS.
+	PassSSH func(ctx context.Context, t SSHTarget) (net.Conn, error)
 	// Expect is called for a push by a person, with or without options (git push -o), that the server is about to take, with
 	// the refs that it wants to make or move. The result is called when that is done or has failed. A nil result is not
 	// called, and an error refuses the push. Nil means that no push may have options. It may be set like LFS.

@@ -54,13 +54,9 @@ func (s *Server) RefuseSSH(ctx context.Context, l net.Listener, why func() strin
 
 func (s *Server) serveSSH(ctx context.Context, l net.Listener, refusal func() string) error {
 	defer l.Close()
-	hostKey, err := grant.LoadKey(s.HostKeyFile)
+	signer, err := s.hostSigner()
 	if err != nil {
 		return err
-	}
-	signer, err := gossh.NewSignerFromKey(hostKey)
-	if err != nil {
-		return fmt.Errorf("cannot use the SSH host key: %w", err)
 	}
 
 	ctx, leave, err := s.requests.Enter(ctx)
@@ -68,7 +64,7 @@ func (s *Server) serveSSH(ctx context.Context, l net.Listener, refusal func() st
 		return err
 	}
 	defer leave()
-	front := &sshFront{server: s, refusal: refusal, strangers: map[*sshConn]struct{}{}}
+	front := &sshFront{server: s, refusal: refusal, hostKey: signer.PublicKey(), strangers: map[*sshConn]struct{}{}}
 	srv := front.newServer(ctx, signer)
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -184,6 +180,7 @@ func remoteIP(addr net.Addr) netip.Addr {
 type sshFront struct {
 	server   *Server
 	refusal  func() string // the answer to each command; nil to serve them
+	hostKey  gossh.PublicKey
 	sessions gitcmd.Group
 
 	mu        sync.Mutex // guards the fields below
@@ -195,8 +192,9 @@ type sshFront struct {
 // sshConn is a connection, before and after login.
 type sshConn struct {
 	net.Conn
-	addr  netip.Addr
-	since time.Time
+	addr   netip.Addr
+	since  time.Time
+	passed bool // from another server; constant after it was made
 
 	mu       sync.Mutex  // guards the fields below
 	timer    *time.Timer // closes a connection that does not log in, or is idle
@@ -331,12 +329,26 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 		return
 	}
 
+	to, err := f.pass(ctx, v.targetOf(login.User(), line), login.User())
+	if to != nil {
+		defer to.Close()
+	}
 	var code uint32
+	var sent <-chan struct{}
 	space := Workspace(nil)
-	if _, _, git := parseSSHCommand(line); !git && f.refusal == nil {
+	if to != nil || err != nil {
+	} else if _, _, git := parseSSHCommand(line); !git && f.refusal == nil {
 		space = f.workspace(ctx, login)
 	}
+	if to != nil {
+		code, sent, err = v.passOn(ctx, to, line)
+	}
 	switch {
+	case err != nil:
+		fmt.Fprintf(ch.Stderr(), "ramus: %s\n", object.ClientText(err, "the replica that serves this does not answer; try again in a moment"))
+		f.server.log().Info("cannot pass an SSH session on", "subject", who.Subject, "err", err)
+		code = 128
+	case to != nil:
 	case f.refusal != nil:
 		fmt.Fprintf(ch.Stderr(), "ramus: %s\n", f.refusal())
 		code = 1
@@ -347,6 +359,9 @@ func (f *sshFront) serveSession(ctx context.Context, conn *sshConn, login *gossh
 	}
 	ch.CloseWrite()
 	ch.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{code}))
+	if sent != nil {
+		awaitSent(sent)
+	}
 	if v.pushing {
 		// A client that still sends a refused pack would break if the channel were closed now, before it reads
 		// the reason.

@@ -114,6 +114,17 @@ func (f *sshFront) forward(ctx context.Context, login *gossh.ServerConn, newCh g
 		Origin     string
 		OriginPort uint32
 	}
+	who, _ := login.Permissions.ExtraData[identityKey{}].(grant.AuthorizedKey)
+	far, err := f.pass(ctx, SSHTarget{User: login.User(), Passed: conn.passed, Key: who.Key, From: conn.RemoteAddr()}, login.User())
+	if err != nil {
+		newCh.Reject(gossh.ConnectionFailed, "the server of the workspace does not answer; try again in a moment")
+		return
+	}
+	if far != nil {
+		defer far.Close()
+		passForward(ctx, far, newCh)
+		return
+	}
 	space := f.workspace(ctx, login)
 	if space == nil || gossh.Unmarshal(newCh.ExtraData(), &p) != nil {
 		newCh.Reject(gossh.Prohibited, "there is no workspace of this name, or it is not open to your key")

@@ -179,7 +179,7 @@ func (o *opening) connectReplicas() {
 		return
 	}
 	f := o.replicas.front
-	o.git.Known, o.gateway.Replicas = f.Known, f
+	o.git.Known, o.git.PassSSH, o.gateway.Replicas = f.Known, f.PassSSH, f
 }
 
 // installMoved takes repositories into use that were moved here while this replica did not run, and names those that are

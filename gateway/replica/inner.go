@@ -22,6 +22,7 @@ func (f *Front) Inner(outside, local http.Handler) http.Handler {
 	own.HandleFunc("POST /replica/session", f.serveSession)
 	own.HandleFunc("POST /replica/again", f.serveAgain)
 	own.HandleFunc("POST /replica/room", f.serveRoom)
+	own.HandleFunc("POST /replica/ssh", f.serveSSH)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, repo, client := r.Header.Get(headerFrom), r.Header.Get(headerRepo), r.Header.Get(headerClient)
 		byLocal := r.Header.Get(headerLocal) != ""

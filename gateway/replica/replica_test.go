@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ type world struct {
 	t      *testing.T
 	leases *leasetest.Server
 	config *kube.Config
+	dir    string // of the keys of SSH
 }
 
 // member is a replica.
@@ -40,15 +42,16 @@ type member struct {
 	*Front
 	t       *testing.T
 	public  *httptest.Server
+	ssh     string       // the address of SSH
 	answers atomic.Int64 // of its own
 }
 
 var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, leases: leasetest.New()}
+	w := &world{t: t, leases: leasetest.New(), dir: t.TempDir()}
 	t.Cleanup(w.leases.Close)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
+	path := filepath.Join(w.dir, "kubeconfig")
 	err := w.leases.WriteKubeconfig(path, "test")
 	if err == nil {
 		w.config, err = kube.Load(path, "")
@@ -85,6 +88,7 @@ func (w *world) open(name string) *member {
 	}
 	t.Cleanup(func() { _ = group.Close(context.Background()) })
 	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem"), Log: log,
+		HostKeyFile: filepath.Join(w.dir, "host.pem"), AuthorizedKeys: filepath.Join(w.dir, "authorized_keys"),
 		Duty: group.Check, Settle: group.Check, Claim: group.Claim, Dropped: group.Drop}
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -99,6 +103,19 @@ func (w *world) open(name string) *member {
 	if err := m.Open(); err != nil {
 		t.Fatal(err)
 	}
+	git.PassSSH = m.PassSSH
+	shell, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ssh = shell.Addr().String()
+	serving, stop := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := git.ServeSSH(serving, shell); err != nil {
+			t.Error(err)
+		}
+	})
 	said := func(c *route.Call) error {
 		m.answers.Add(1)
 		return c.Reply(name)
@@ -116,6 +133,8 @@ func (w *world) open(name string) *member {
 	between.Listener, between.TLS = inner, m.TLS()
 	between.StartTLS()
 	t.Cleanup(func() {
+		stop()
+		served.Wait()
 		m.public.Close()
 		between.CloseClientConnections()
 		m.Front.Close()
@@ -312,7 +331,9 @@ func TestInstallAgain(t *testing.T) {
 }
 
 // place is the folder of a repository.
-func (m *member) place(repo string) string { return filepath.Join(m.Executor.Data, "repos", repo+".git") }
+func (m *member) place(repo string) string {
+	return filepath.Join(m.Executor.Data, "repos", repo+".git")
+}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -480,4 +501,86 @@ func TestRoom(t *testing.T) {
 	if n := ordered.Load(); n > 5 {
 		t.Errorf("the home was asked %d times", n)
 	}
+}
+
+// TestSSH has each replica serve git by SSH for the repositories of the other one, also while one moves.
+func TestSSH(t *testing.T) {
+	for _, program := range []string{"ssh", "ssh-keygen"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("cannot run here: there is no " + program)
+		}
+	}
+	w := newWorld(t)
+	key, keys := filepath.Join(w.dir, "id"), filepath.Join(w.dir, "authorized_keys")
+	must(t, exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", key).Run())
+	public, err := os.ReadFile(key + ".pub")
+	must(t, err)
+	must(t, os.WriteFile(keys, public, 0o600))
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	a.create("app")
+	b.knows("app", "ramus-0")
+	git := func(args ...string) (string, error) {
+		cmd := exec.Command("git", append([]string{"-c", "user.name=Ada", "-c", "user.email=ada@example.org"}, args...)...)
+		cmd.Dir = w.dir
+		cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=", "GIT_SSH_COMMAND=ssh -F none -i "+key+
+			" -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile="+filepath.Join(w.dir, "known"))
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	url := func(m *member, repo string) string { return "ssh://ada@" + m.ssh + "/" + repo + ".git" }
+	if out, err := git("clone", "-q", url(b, "app"), "work"); err != nil {
+		t.Fatalf("a clone by the other replica: %v: %s", err, out)
+	}
+	push := func(m *member, branch string) (string, error) {
+		if out, err := git("-C", "work", "commit", "-q", "--allow-empty", "-m", branch); err != nil {
+			t.Fatal(out)
+		}
+		return git("-C", "work", "push", "-q", url(m, "app"), "HEAD:refs/heads/"+branch)
+	}
+	if out, err := push(b, "by-b"); err != nil {
+		t.Fatalf("a push by the other replica: %v: %s", err, out)
+	}
+	repo, _ := a.Git.Repo("app")
+	if _, err := repo.Resolve(t.Context(), "refs/heads/by-b"); err != nil {
+		t.Errorf("the push is not at the owner: %v", err)
+	}
+
+	// Pushes by SSH count in the gate of a move, and none is refused.
+	ctx, cancel := context.WithCancel(t.Context())
+	pushed := 0
+	var pushing sync.WaitGroup
+	pushing.Go(func() {
+		for ; ctx.Err() == nil; pushed++ {
+			if out, err := push([]*member{a, b}[pushed%2], fmt.Sprintf("n%d", pushed)); err != nil {
+				t.Errorf("push %d while the repository moves: %v: %s", pushed, err, out)
+			}
+		}
+	})
+	at := []*member{a, b}
+	for i := range 3 {
+		time.Sleep(100 * time.Millisecond)
+		if _, err := at[i%2].Move(t.Context(), "app", at[(i+1)%2].Group.Name, ada); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	pushing.Wait()
+	if repo, err = b.Git.Repo("app"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pushed {
+		if _, err := repo.Resolve(t.Context(), fmt.Sprintf("refs/heads/n%d", i)); err != nil {
+			t.Errorf("push %d was acknowledged and is lost", i)
+		}
+	}
+	t.Logf("%d pushes by SSH during three moves", pushed)
+
+	// The owner looks for the key itself, and refuses one that it does not know.
+	strict := filepath.Join(w.dir, "none")
+	must(t, os.WriteFile(strict, nil, 0o600))
+	b.Git.AuthorizedKeys = strict
+	if out, err := git("ls-remote", url(a, "app")); err == nil {
+		t.Errorf("a key that the owner does not know: %s", out)
+	}
+	a.knows("app", "ramus-1")
 }
