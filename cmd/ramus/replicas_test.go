@@ -30,6 +30,7 @@ type replicaWorld struct {
 	env        []string // of all programs
 	procs      map[string]*replicaServer
 	token      string // of an administrator
+	key        string // of a person, for SSH
 }
 
 // replicaServer is a process of one replica.
@@ -61,7 +62,13 @@ func newReplicaWorld(t *testing.T) *replicaWorld {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("replica", 8)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.env = append(os.Environ(), append(testWay(), "HOME="+w.dir, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "RAMUS_ENGINE=sandbox",
+	w.key = filepath.Join(w.dir, "id")
+	if _, err := exec.LookPath("ssh-keygen"); err == nil {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f", w.key).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	w.env = append(os.Environ(), append(testWay(), "RAMUS_AUTHORIZED_KEYS="+w.key+".pub", "HOME="+w.dir, "GIT_CONFIG_NOSYSTEM=1", "NO_COLOR=1", "RAMUS_ENGINE=sandbox",
 		"RAMUS_KUBERNETES_KUBECONFIG="+w.kubeconfig, "RAMUS_REPLICAS_SECRET_FILE="+secret, "RAMUS_REPLICAS_LEASE=3s",
 		"RAMUS_LOG_LEVEL=debug", "GIT_TERMINAL_PROMPT=0")...)
 	if err := os.WriteFile(filepath.Join(w.dir, ".gitconfig"), []byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n"), 0o600); err != nil {
@@ -244,6 +251,12 @@ func TestReplicas(t *testing.T) {
 	if !strings.Contains(other.log.text(), "via=ramus-0") || !strings.Contains(other.log.text(), "client=127.0.0.1:") {
 		t.Error("the log of the owner does not name the client and the replica that passed its request on")
 	}
+	for _, name := range []string{"ramus-0", "ramus-1"} {
+		if out := w.ramus(name, "repo", "list"); !strings.Contains(out, "app") || !strings.Contains(out, "tool") {
+			t.Errorf("the repositories at %s: %s", name, out)
+		}
+	}
+	w.sshByOther(work, home, other)
 	// A name is free in the whole installation, or nowhere.
 	if out, err := w.tryRamus("ramus-1", "repo", "create", "app"); err == nil {
 		t.Errorf("a second repository app was made: %s", out)
@@ -280,6 +293,30 @@ func TestReplicas(t *testing.T) {
 	}
 	if _, err := w.git(work, "push", "-q", other.url+"/tool.git", "HEAD:refs/heads/late"); err == nil {
 		t.Error("it took a push")
+	}
+}
+
+// sshByOther pushes by SSH to a replica that does not own the repository.
+func (w *replicaWorld) sshByOther(work string, home, other *replicaServer) {
+	w.t.Helper()
+	if _, err := exec.LookPath("ssh"); err != nil {
+		return
+	}
+	for _, s := range []struct {
+		at   *replicaServer
+		repo string
+	}{{home, "tool"}, {other, "app"}} {
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		out, err := w.try(ctx, work, "git", "-c", "core.sshCommand=ssh -F none -i "+w.key+" -o IdentitiesOnly=yes -o BatchMode=yes "+
+			"-o StrictHostKeyChecking=no -o UserKnownHostsFile="+filepath.Join(w.dir, "known_hosts"),
+			"push", "-q", "ssh://git@"+s.at.ssh+"/"+s.repo+".git", "HEAD:refs/heads/by-ssh")
+		if err != nil {
+			w.t.Errorf("a push by SSH to the replica that does not own %s: %v: %s", s.repo, err, out)
+		}
+		if got := w.mustGit(work, "ls-remote", s.at.url+"/"+s.repo+".git", "refs/heads/by-ssh"); !strings.Contains(got, "by-ssh") {
+			w.t.Errorf("the push to %s by SSH is not there", s.repo)
+		}
 	}
 }
 

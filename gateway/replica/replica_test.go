@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,9 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,6 +128,20 @@ func (w *world) open(name string) *member {
 	table := []route.Route{
 		{Method: "GET", Pattern: "/api/repos/{repo}", Access: route.AccessAdmin, Handle: said},
 		{Method: "POST", Pattern: "/api/repos/{repo}/sync", Access: route.AccessAdmin, Unlogged: true, Handle: said},
+		{Method: "GET", Pattern: "/api/repos", Access: route.AccessAdmin, Handle: func(c *route.Call) error {
+			repos, err := git.Repos(c.R.Context())
+			list := []map[string]string{{"name": "shared"}}
+			for _, r := range repos {
+				list = append(list, map[string]string{"name": r.Name()})
+			}
+			if err != nil {
+				return err
+			}
+			return c.Reply(list)
+		}},
+		{Method: "GET", Pattern: "/api/workspaces", Access: route.AccessAdmin, Handle: func(c *route.Call) error {
+			return c.Reply(m.workspaces(c.R.URL.Query().Get("after"), c.R.URL.Query().Get("max")))
+		}},
 		{Method: "GET", Pattern: "/api/callers/{caller}", Access: route.AccessAdmin, Handle: said},
 	}
 	m.public = httptest.NewServer(mux.Handler(table, admin))
@@ -583,4 +600,81 @@ func TestSSH(t *testing.T) {
 		t.Errorf("a key that the owner does not know: %s", out)
 	}
 	a.knows("app", "ramus-1")
+}
+
+// workspaces is a page of ten workspaces of the replica.
+func (m *member) workspaces(after, most string) any {
+	size, err := strconv.Atoi(most)
+	if err != nil {
+		size = 50
+	}
+	list, next := []map[string]any{}, ""
+	begun := after == ""
+	for i := range 10 {
+		id := fmt.Sprintf("%s-%d", m.Group.Name, i)
+		if !begun {
+			begun = id == after
+			continue
+		}
+		if len(list) == size {
+			next = fmt.Sprint(list[size-1]["id"])
+			break
+		}
+		created := time.Unix(1_700_000_000, 0).Add(-time.Duration(i) * time.Minute)
+		list = append(list, map[string]any{"id": id, "last_run": map[string]any{"caller": "run:x", "id": id, "created_at": created}})
+	}
+	return map[string]any{"workspaces": list, "next": next}
+}
+
+// TestLists has each replica list the items of all.
+func TestLists(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.open("ramus-0"), w.open("ramus-1")
+	a.create("zebra")
+	b.create("app")
+	await(t, "the news of the replicas", func() bool { return len(a.Group.Replicas()) == 2 && len(b.Group.Replicas()) == 2 })
+	for _, m := range []*member{a, b} {
+		if got := m.asked("GET", "/api/repos"); got != `[{"name":"app"},{"name":"shared"},{"name":"zebra"}]` {
+			t.Errorf("%s lists %s", m.Group.Name, got)
+		}
+		// Pages have each workspace once.
+		seen, next, pages := map[string]int{}, "", 0
+		for {
+			var page struct {
+				Workspaces []struct{ ID string }
+				Next       string
+			}
+			body := m.asked("GET", "/api/workspaces?max=3&after="+url.QueryEscape(next))
+			must(t, json.Unmarshal([]byte(body), &page))
+			for _, s := range page.Workspaces {
+				seen[s.ID]++
+			}
+			if pages++; len(page.Workspaces) > 3 || pages > 20 {
+				t.Fatalf("page %d: %s", pages, body)
+			}
+			if next = page.Next; next == "" {
+				break
+			}
+		}
+		if len(seen) != 20 || pages != 7 {
+			t.Errorf("%s lists %d workspaces on %d pages: %v", m.Group.Name, len(seen), pages, seen)
+		}
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("%s is listed %d times", id, n)
+			}
+		}
+	}
+	if got := a.asked("GET", "/api/workspaces?after=nonsense"); !strings.Contains(got, "not the next of a page") {
+		t.Errorf("a cursor of nobody: %s", got)
+	}
+	// A replica that does not answer is named.
+	_ = b.Group.Close(t.Context())
+	await(t, "the end of the replica", func() bool { r, _ := a.Group.Named("ramus-1"); return r.URL == "" })
+	resp, err := http.Get(a.public.URL + "/api/repos")
+	must(t, err)
+	defer resp.Body.Close()
+	if got := resp.Header.Get(headerMissing); resp.StatusCode != 200 || got != "ramus-1" {
+		t.Errorf("%d, missing %q", resp.StatusCode, got)
+	}
 }

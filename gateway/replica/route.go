@@ -35,7 +35,7 @@ func (f *Front) Elsewhere(c *route.Call, r route.Route, local bool) http.Handler
 	if f.Home != f.Group.Name && isOfPeople(r) {
 		return f.pass(passing{replica: f.Home, local: local})
 	}
-	return nil
+	return f.gathered(r, local)
 }
 
 // isPush reports whether a request pushes to a repository.
