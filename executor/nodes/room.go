@@ -69,6 +69,14 @@ func (n *Nodes) Room() string {
 	return "no node has room; one is ordered"
 }
 
+// pauseOrders has no machine be ordered for lack of room as long as one may take to be ready, because the last one was not.
+// Containers that wait learn the reason.
+func (n *Nodes) pauseOrders(reason error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.order.err, n.order.next = reason, n.Now().Add(n.BootWait)
+}
+
 // retire removes a node that was ordered for lack of room and has had no container for IdleAfter. The node is closed for
 // new containers first, so that none begins on a machine that ends.
 func (n *Nodes) retire(ctx context.Context, node Node) error {

@@ -211,6 +211,9 @@ func (n *Nodes) giveUp(ctx context.Context, id string, reason error) (Node, erro
 	if err != nil || !gone {
 		return e, err
 	}
+	if e.Automatic {
+		n.pauseOrders(fmt.Errorf("%s: %w", id, reason))
+	}
 	node, err := n.fail(ctx, id, reason)
 	if errors.Is(err, reason) {
 		err = nil
