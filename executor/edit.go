@@ -18,18 +18,21 @@ type Edit struct {
 	Caller  record.Caller
 	By      gitd.Person
 	Message string // without trailers
+	// Trailer is a line of the message before that of the caller, such as "Ramus-Remark: ID". Empty means none.
+	Trailer string
 	// Change returns the files of the new commit, on top of a commit of the branch. It may be called again if the branch moved.
 	Change func(ctx context.Context, repo *gitd.Repo, tip gitd.Hash) ([]gitd.File, error)
 }
 
 // Edit commits a change to the branch of a caller as the person's. It starts no container; one that is there gets the files before its next
-// command. Returns the error of Change, and [record.ErrConflict] if somebody works on the branch for longer than 5 s.
+// command. Returns the error of Change, and [record.ErrConflict] if somebody works on the branch for longer than 5 s. The commit is on the
+// branch also if Edit returns it together with an error, which is then that of bringing it to an open terminal.
 func (x *Executor) Edit(ctx context.Context, e Edit) (gitd.Hash, error) {
 	made, err := x.edit(ctx, e)
 	if err != nil {
-		return "", fmt.Errorf("cannot change the branch of %s: %w", e.Caller, err)
+		err = fmt.Errorf("cannot change the branch of %s: %w", e.Caller, err)
 	}
-	return made, nil
+	return made, err
 }
 
 func (x *Executor) edit(ctx context.Context, e Edit) (gitd.Hash, error) {
@@ -70,6 +73,10 @@ func (x *Executor) edit(ctx context.Context, e Edit) (gitd.Hash, error) {
 // writeEdit makes the commit of an edit. The turn on the branch is held, so that only a push can move it meanwhile.
 func (x *Executor) writeEdit(ctx context.Context, repo *gitd.Repo, c record.Caller, e Edit) (gitd.Hash, error) {
 	ref, by := "refs/heads/"+c.Branch(), cleanPerson(x.Secrets, e.By).Or(x.Bot)
+	trailers := fmt.Sprintf("%s: %s\n", record.TrailerCaller, c)
+	if e.Trailer != "" {
+		trailers = e.Trailer + "\n" + trailers
+	}
 	for attempt := 0; ; attempt++ {
 		tip, err := repo.Resolve(ctx, ref)
 		if err != nil {
@@ -80,13 +87,16 @@ func (x *Executor) writeEdit(ctx context.Context, repo *gitd.Repo, c record.Call
 			return "", err
 		}
 		commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: tip, Put: files, Parents: []gitd.Hash{tip}, Author: by,
-			Committer: x.Bot, When: x.Now(), Message: fmt.Sprintf("%s\n\n%s: %s\n", e.Message, record.TrailerCaller, c)})
+			Committer: x.Bot, When: x.Now(), Message: e.Message + "\n\n" + trailers})
 		if err != nil {
 			return "", err
 		}
 		err = repo.Update(ctx, gitd.RefUpdate{Name: ref, New: commit, Old: &tip})
-		if err == nil || !errors.Is(err, gitd.ErrConflict) || attempt == 5 {
-			return commit, err
+		switch {
+		case err == nil:
+			return commit, nil
+		case !errors.Is(err, gitd.ErrConflict) || attempt == 5:
+			return "", err
 		}
 	}
 }

@@ -103,6 +103,38 @@ func TestEngineerLines(t *testing.T) {
 	}
 	k.until(task.ID, "the answer there", func(t record.Task) bool { return welcome() == 1 && t.Unposted == 0 })
 
+	// A thread that is resolved or opened at one place is so at the other, and stays so.
+	first, second := threads()[0], threads()[1]
+	state := func(n int, who string, resolved bool) func(record.Task) bool {
+		return func(record.Task) bool {
+			x := threads()[n]
+			_, there := k.repo.IsResolved(task.PRNumber, x.Remarks[0].Outside)
+			return there == resolved && (x.Resolved != nil) == resolved && (x.Resolved == nil || x.Resolved.By.Name == who)
+		}
+	}
+	if err := k.repo.ResolveThread("reviewer", task.PRNumber, first.Remarks[0].Outside, true); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the resolution here", state(0, "reviewer", true))
+	if _, err := comments.Resolve(t.Context(), work(), second.ID, gitd.Person{Name: "Bo"}, true, false); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the resolution there", state(1, "Bo", true))
+	if by, _ := k.repo.IsResolved(task.PRNumber, second.Remarks[0].Outside); by != "ramus[bot]" {
+		t.Errorf("%s resolved the thread", by)
+	}
+	if _, err := comments.Resolve(t.Context(), work(), first.ID, gitd.Person{Name: "Bo"}, false, false); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the thread open there", state(0, "", false))
+	if err := k.repo.ResolveThread("reviewer", task.PRNumber, second.Remarks[0].Outside, false); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the thread open here", state(1, "", false))
+	if !state(0, "", false)(task) {
+		t.Error("the first thread is resolved again")
+	}
+
 	// Another engineer over the same records repeats nothing.
 	if err := k.engineer.Close(); err != nil {
 		t.Fatal(err)

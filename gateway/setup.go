@@ -69,6 +69,9 @@ func (s *Server) setUpAlone() {
 		Changes: &changes.Changes{}, Seen: s.Seen, Exports: parcels, SSHPort: s.SSHPort}
 	shares := s.sharing(find)
 	s.mcp.Shares, s.web.Shares = shares, shares
+	if s.People != nil {
+		s.mcp.Audit = s.People.AuditAs
+	}
 	s.web.Files = &files.API{Executor: s.Executor, Workspaces: places, Git: s.Git, Now: s.Now}
 	s.mux.Page = s.web.Problem
 	credentials, tokens := s.credentials(), &token.API{Git: s.Git}

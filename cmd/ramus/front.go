@@ -156,12 +156,17 @@ func (i *installation) openFronts(ctx, serving context.Context) (err error) {
 		return err
 	}
 	i.gateway.People, i.gateway.Seen = i.people, &seen.Store{DB: i.web}
-	i.comments.Drafts = &comment.Drafts{DB: i.web}
+	i.comments.Drafts, i.comments.Account = &comment.Drafts{DB: i.web}, i.people.AccountNow
+	if i.privacy != nil {
+		i.comments.Veil = i.privacy.Veil
+	}
 	if err := i.comments.TakeUp(ctx); err != nil {
 		return err
 	}
 	if i.shares != nil {
-		i.shares.CountIn(i.web)
+		if err := i.shares.CountIn(i.web); err != nil {
+			return err
+		}
 	}
 	i.mirrors.Open(serving)
 	if err := i.webhooks.Open(serving); err != nil {

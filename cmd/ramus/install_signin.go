@@ -241,6 +241,9 @@ func (i *installation) ownersAddress() string {
 // closePeople closes the sessions and the log.
 func (i *installation) closePeople() error {
 	err := i.actions.Close()
+	if i.shares != nil {
+		err = errors.Join(err, i.shares.Close())
+	}
 	if i.web != nil {
 		err = errors.Join(err, i.web.Close())
 	}

@@ -15,6 +15,8 @@ const (
 	TrailerRepo = "Ramus-Repository"
 	// TrailerUndoes is only in commits that take the work of a run out of a branch. It names the run as CALLER/RUN.
 	TrailerUndoes = "Ramus-Undoes"
+	// TrailerRemark is only in commits of suggestions that people took. It names the comment that has the suggestion.
+	TrailerRemark = "Ramus-Remark"
 	// TrailerImported is only in records of runs that came in a file of another server. It names the run there.
 	TrailerImported = "Ramus-Imported"
 )

@@ -57,6 +57,9 @@ type Thread struct {
 	Resolved *Resolution `json:"resolved,omitempty"`
 	// Finding is the fingerprint of the finding of an automatic review. It is empty for other threads.
 	Finding string `json:"finding,omitempty"`
+	// SettledOutside is set if the thread was resolved at the forge when it was last looked at there. A difference from the state there is a
+	// change there, and one from Resolved is a change here.
+	SettledOutside bool `json:"settled_outside,omitempty"`
 	// Pull is the pull request whose comments are the same.
 	Pull int `json:"pull,omitempty"`
 }
@@ -120,12 +123,25 @@ func (t *Thread) SetExcerpt(lines []string) {
 	}
 }
 
+// Via is the way by which the sender of a batch came.
+type Via string
+
+const (
+	ViaSocket  Via = "socket"  // the unix socket of the server
+	ViaAccount Via = "account" // the session of an account
+	ViaToken   Via = "token"
+)
+
 // Batch has remarks that were sent together.
 type Batch struct {
-	ID   string      `json:"id"`
-	By   gitd.Person `json:"by"`
-	Who  string      `json:"who"` // the subject of the sender
-	Time time.Time   `json:"time"`
+	ID  string      `json:"id"`
+	By  gitd.Person `json:"by"`
+	Who string      `json:"who"` // the subject of the sender
+	// Via is how the sender came, whose rights are asked for again if another process says the prompt. Empty means that it is not known.
+	Via Via `json:"via,omitempty"`
+	// Token is the id of the sender's token, if it came with one.
+	Token string    `json:"token,omitempty"`
+	Time  time.Time `json:"time"`
 	// Remarks are the ids of the remarks, in their order.
 	Remarks []string `json:"remarks"`
 	// Agent and Session are those that get the prompt. An empty Agent means that none does.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +73,11 @@ type Comments struct {
 	Tasks Tasks
 	// Private reports whether the work of a caller is private. Nil means that no work is.
 	Private func(c record.Caller) bool
+	// Account returns the person of an account as it is now. Returns [gitd.ErrDenied] if the account is gone or has no role. Nil means that
+	// there are no accounts.
+	Account func(id string) (route.Who, error)
+	// Veil hides the work of other people, see [route.Mux.Veil]. Nil hides nothing.
+	Veil func(g gitd.Grant, repo string) gitd.Veil
 	// Secrets are removed from texts. Nil means none.
 	Secrets *redact.Secrets
 	Log     *slog.Logger
@@ -79,6 +85,9 @@ type Comments struct {
 
 	follower anchor.Follower
 	onChange atomic.Pointer[func(record.Caller)]
+
+	leaving sync.Mutex // guards left
+	left    map[string]int // the attempts to hear a comment of a pull request, see isLeft
 }
 
 // OnChange has tell called after each change of the threads of a caller. It takes the place of an earlier one.
@@ -382,28 +391,88 @@ func (c *Comments) Take(ctx context.Context, w Work, thread, remark string, n in
 	case n < 0 || n >= len(list):
 		return "", route.NotFound("suggestion", fmt.Sprint(n))
 	case m.Taken != "":
-		return "", route.NewProblem(route.KindConflict, "the suggestion is taken already, by commit %s", short(string(m.Taken)))
+		return "", errTaken(m.Taken)
 	case t.Anchor.Side == anchor.Old:
 		return "", route.NewProblem(route.KindConflict, "the comment is about lines as they were, which nothing can replace")
 	case w.Repo.Name() != w.Home:
 		return "", route.NewProblem(route.KindConflict, "suggestions can be taken in the repository %s of the workspace only", w.Home)
 	}
-	made, err := c.Executor.Edit(ctx, executor.Edit{Caller: w.Caller, By: by,
+	made, err := c.Executor.Edit(ctx, executor.Edit{Caller: w.Caller, By: by, Trailer: record.TrailerRemark + ": " + remark,
 		Message: "Take a suggestion on " + oneLine(t.Anchor.Path) + "\n\nBy " + oneLine(m.By.Name) + ", about line " + fmt.Sprint(t.Anchor.From) + ".",
 		Change: func(ctx context.Context, repo *gitd.Repo, tip gitd.Hash) ([]gitd.File, error) {
+			before, err := takenBy(ctx, repo, t.Anchor, string(tip), remark)
+			switch {
+			case err != nil:
+				return nil, err
+			case before.Hash != "": // the note of that is missing
+				return nil, errors.Join(c.noteTaken(ctx, w, thread, remark, before.Hash, before.Author), errTaken(before.Hash))
+			}
 			return c.replace(ctx, repo, t.Anchor, anchor.Ends{Base: w.Base, Commit: tip}, list[n])
 		}})
-	if err != nil {
+	if made == "" {
 		return "", err
 	}
-	_, err = c.changeThread(ctx, w, thread, by, "Take a suggestion", func(t *review.Thread) error {
-		if m := t.Remark(remark); m != nil {
-			m.Taken = made
+	if err != nil {
+		c.Log.Warn("an open terminal lacks a suggestion that was taken, until its next command", "caller", w.Caller, "err", err)
+	}
+	return made, c.noteTaken(ctx, w, thread, remark, made, by)
+}
+
+func errTaken(by gitd.Hash) error {
+	return route.NewProblem(route.KindConflict, "the suggestion is taken already, by commit %s", short(string(by)))
+}
+
+// noteTaken notes the commit that a suggestion became, which resolves its thread.
+func (c *Comments) noteTaken(ctx context.Context, w Work, thread, remark string, made gitd.Hash, by gitd.Person) error {
+	_, err := c.changeThread(ctx, w, thread, by, "Take a suggestion", func(t *review.Thread) error {
+		m := t.Remark(remark)
+		if m == nil || m.Taken != "" {
+			return nil
 		}
+		m.Taken = made
 		t.Resolved = &review.Resolution{By: by, Time: c.Now().UTC()}
 		return nil
 	})
-	return made, err
+	return err
+}
+
+// maxTakenIn bounds the commits that are searched for a suggestion that was taken.
+const maxTakenIn = 1000
+
+// takenBy returns the commit of a branch that a suggestion became, as its trailer says. It has no hash if there is none.
+func takenBy(ctx context.Context, repo *gitd.Repo, a anchor.Anchor, branch, remark string) (gitd.Commit, error) {
+	list, err := repo.Log(ctx, branch, gitd.LogOptions{Not: string(a.Commit), First: true, Max: maxTakenIn})
+	if err != nil {
+		return gitd.Commit{}, err
+	}
+	for _, commit := range list {
+		if commit.Trailer(record.TrailerRemark) == remark {
+			return commit, nil
+		}
+	}
+	return gitd.Commit{}, nil
+}
+
+// noteAllTaken notes the suggestions that became commits before a process ended and could not note that.
+func (c *Comments) noteAllTaken(ctx context.Context, w Work, r review.Review) error {
+	for _, t := range r.Threads {
+		for _, m := range t.Remarks {
+			if m.Taken != "" || t.Anchor.Side == anchor.Old || len(review.Suggestions(m.Text)) == 0 {
+				continue
+			}
+			made, err := takenBy(ctx, w.Repo, t.Anchor, "refs/heads/"+w.Branch, m.ID)
+			if errors.Is(err, gitd.ErrNotFound) {
+				continue // the branch was deleted
+			}
+			if err == nil && made.Hash != "" {
+				err = c.noteTaken(ctx, w, t.ID, m.ID, made.Hash, made.Author)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // replace returns the file of an anchor with other lines in place of its own.

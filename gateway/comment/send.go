@@ -58,7 +58,8 @@ func (c *Comments) Send(ctx context.Context, who route.Who, w Work, s Sending) (
 	if err != nil {
 		return Sent{}, err
 	}
-	b := review.Batch{ID: batchID(who, s), By: who.Person(s.By), Who: who.Subject, Time: c.Now().UTC()}
+	b := review.Batch{ID: batchID(who, s), By: who.Person(s.By), Time: c.Now().UTC()}
+	setSender(&b, who)
 	if s.Note != "" {
 		if b.Note, err = c.clean(s.Note); err != nil {
 			return Sent{}, err
@@ -217,7 +218,10 @@ func (c *Comments) Again(ctx context.Context, who route.Who, w Work, batch strin
 		if b == nil {
 			return route.NotFound("batch", batch)
 		}
-		b.Refused = ""
+		if b.Refused != "" {
+			setSender(b, who)
+			b.Refused = ""
+		}
 		return nil
 	})
 	if err != nil {
@@ -244,6 +248,11 @@ func (c *Comments) say(ctx context.Context, who route.Who, w Work, b review.Batc
 				WithHint("send them again, which says them once")
 		}
 	}
+	return c.noteSaid(ctx, w, b, run, refused)
+}
+
+// noteSaid notes the run that has the prompt of a batch, or why none has. It returns the error refused.
+func (c *Comments) noteSaid(ctx context.Context, w Work, b review.Batch, run string, refused error) (review.Batch, error) {
 	r, err := c.Book.Change(ctx, w.Repo, w.Caller, gitd.Person{}, "Say a batch of comments", func(r *review.Review) error {
 		if x := r.Batch(b.ID); x != nil && x.Waits() {
 			x.Run = run
@@ -320,46 +329,4 @@ func (c *Comments) prompt(ctx context.Context, w Work, b review.Batch) (string, 
 		p.Comments = append(p.Comments, one)
 	}
 	return render.LinePrompt(p), nil
-}
-
-// TakeUp says the batches whose prompts an earlier process did not say. It leaves those that cannot be said now to the next attempt.
-func (c *Comments) TakeUp(ctx context.Context) error {
-	repos, err := c.Git.Repos(ctx)
-	if err != nil {
-		return err
-	}
-	for _, repo := range repos {
-		callers, err := review.Callers(ctx, repo)
-		if err != nil {
-			return err
-		}
-		for _, caller := range callers {
-			if err := c.takeUp(ctx, repo, caller); err != nil {
-				c.Log.Error("cannot say comments that an earlier process left", "caller", caller, "err", err)
-			}
-		}
-	}
-	return ctx.Err()
-}
-
-func (c *Comments) takeUp(ctx context.Context, repo *gitd.Repo, caller record.Caller) error {
-	r, err := c.Book.Read(ctx, repo, caller)
-	if err != nil {
-		return err
-	}
-	var failed error
-	for _, b := range r.Batches {
-		if !b.Waits() {
-			continue
-		}
-		runs := c.Executor.OfCaller(caller)
-		if len(runs) == 0 {
-			return nil // the caller was deleted
-		}
-		w := Work{Caller: caller, Repo: repo, Home: runs[len(runs)-1].Repo, Branch: caller.Branch()}
-		if _, err := c.say(ctx, route.Local, w, b); err != nil {
-			failed = errors.Join(failed, err) // later batches do not wait for one that is refused
-		}
-	}
-	return failed
 }

@@ -87,6 +87,8 @@ type Lines interface {
 	Hear(ctx context.Context, repo *gitd.Repo, c record.Caller, pull int, comments []forge.Comment, own func(c forge.Comment, remark string) bool) error
 	// Unposted returns the remarks that a pull request with a commit as its head lacks, the oldest first.
 	Unposted(ctx context.Context, repo *gitd.Repo, c record.Caller, base string, head gitd.Hash) ([]forge.Remark, error)
+	// Settle makes the threads of a pull request resolved at both places, as they were resolved or opened at one of them since the last call.
+	Settle(ctx context.Context, repo *gitd.Repo, c record.Caller, pull int, at forge.Repo) error
 	// First begins the first review of a pull request, once, if its base wants one.
 	First(ctx context.Context, repo *gitd.Repo, c record.Caller, base string, pull int, head gitd.Hash) error
 }

@@ -15,7 +15,7 @@ func lineKey(remark string) string { return "line:" + remark }
 
 // shareLines makes the comments on lines of the pull request those of the work here. It returns the messages for the remarks that the pull
 // request lacks. A comment of ramus is that of the remark whose mark it has, so that nothing is posted or shown twice after a crash.
-func (j *job) shareLines(ctx context.Context, t record.Task, past history, comments []forge.Comment) (events []record.Event, err error) {
+func (j *job) shareLines(ctx context.Context, t record.Task, past history, at forge.Repo, comments []forge.Comment) (events []record.Event, err error) {
 	if j.engineer.Lines == nil || past.pushed == "" {
 		return nil, nil
 	}
@@ -35,6 +35,10 @@ func (j *job) shareLines(ctx context.Context, t record.Task, past history, comme
 	}
 	if err := j.engineer.Lines.Hear(ctx, repo, t.Caller(), t.PRNumber, comments, own); err != nil {
 		return nil, err
+	}
+	if err := j.engineer.Lines.Settle(ctx, repo, t.Caller(), t.PRNumber, at); err != nil {
+		// Comments go on without it, as for an App that may not resolve threads.
+		j.engineer.Log.Warn("cannot make the same threads resolved here and at the forge; it is tried again", "task", j.id, "err", err)
 	}
 	list, err := j.engineer.Lines.Unposted(ctx, repo, t.Caller(), t.Base, past.pushed)
 	for _, r := range list {

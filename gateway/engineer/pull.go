@@ -64,7 +64,7 @@ func (j *job) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events, err := j.shareLines(ctx, t, past, comments)
+	events, err := j.shareLines(ctx, t, past, at, comments)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ type Link struct {
 	Expires time.Time `json:"expires"`
 }
 
+// ActionLink is the action of people in the log who make a link to an export.
+const ActionLink = "export.link"
+
 // linkQuery is the query of such a link.
 type linkQuery struct {
 	Expires          string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
@@ -32,6 +35,9 @@ func (api *API) link(c *route.Call) error {
 	}
 	l, err := api.Link(c.Who, r, c.Address())
 	if err != nil {
+		return err
+	}
+	if err := c.Audit(ActionLink, r.Name()); err != nil {
 		return err
 	}
 	return c.Reply(l)
@@ -50,15 +56,9 @@ func (api *API) Link(who route.Who, r record.Run, address string) (Link, error) 
 		return Link{}, route.NewProblem(route.KindDenied, "%s is private, and nobody else reads its export", r.Caller).
 			WithHint("show it to everybody first, or share one run with `ramus share`")
 	}
-	if address == "" {
-		address = api.Links.URL
-	}
-	if address == "" {
-		address = api.Loopback
-	}
-	if address == "" {
-		return Link{}, route.NewProblem(route.KindConflict, "this server does not know where people reach it").
-			WithHint("set `url` in the configuration")
+	address, err := api.Links.Address(address, api.Loopback)
+	if err != nil {
+		return Link{}, route.NewProblem(route.KindConflict, "%v", err).WithHint("set `url` in the configuration")
 	}
 	until := api.Links.Expiry()
 	return Link{URL: address + api.Links.SignUntil(links.RunPath(r)+"/export.bundle", until),

@@ -32,6 +32,14 @@ type Remark struct {
 	On Comment
 }
 
+// Thread is a thread on a line of a pull request.
+type Thread struct {
+	ID       string
+	First    int64 // the comment that begins it
+	Resolved bool
+	By       string // the user who resolved it; empty if nobody did, or the forge does not say
+}
+
 // Comment is a comment on a line of a pull request. If Issue is set, it is one in the conversation.
 type Comment struct {
 	ID        int64     `json:"id"`

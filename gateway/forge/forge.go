@@ -50,6 +50,14 @@ type LineCommenter interface {
 	CommentLine(ctx context.Context, repo Name, number int, at Comment, body, mark string) (Comment, error)
 }
 
+// Resolver is the ability of a Forge to resolve the threads on lines of a pull request.
+type Resolver interface {
+	// Threads returns the threads on lines, the oldest first.
+	Threads(ctx context.Context, repo Name, number int) ([]Thread, error)
+	// Resolve resolves a thread, or opens it again. One that is so already is no error.
+	Resolve(ctx context.Context, repo Name, thread string, resolved bool) error
+}
+
 // Repo is a repository at a forge. The zero value is none.
 type Repo struct {
 	Forge Forge

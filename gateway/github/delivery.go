@@ -218,7 +218,7 @@ func readEvent(d *forge.Delivery, body []byte) error {
 		} else {
 			missing = "ref"
 		}
-	case "pull_request", "pull_request_review", "pull_request_review_comment":
+	case "pull_request", "pull_request_review", "pull_request_review_comment", "pull_request_review_thread":
 		var p struct {
 			PullRequest *numbered `json:"pull_request"`
 		}

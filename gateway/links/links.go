@@ -2,6 +2,7 @@
 package links
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -72,6 +73,19 @@ func (l *Signer) SignUntil(path string, expires time.Time) string {
 	u := url.URL{Path: path, RawQuery: expiresParameter + "=" + seconds + "&" + SignatureParameter + "=" +
 		base64.RawURLEncoding.EncodeToString(l.sum(http.MethodGet, path, seconds))}
 	return u.String()
+}
+
+// ErrAddress is the error of [Signer.Address].
+var ErrAddress = errors.New("this server does not know where people reach it")
+
+// Address returns the first of the addresses at which people may reach the server that is known, without a slash at its end: the one of the
+// request, the URL of the server, and the one for this machine. Returns [ErrAddress] if none is.
+func (l *Signer) Address(ofRequest, loopback string) (string, error) {
+	address := cmp.Or(ofRequest, l.URL, loopback)
+	if address == "" {
+		return "", ErrAddress
+	}
+	return strings.TrimSuffix(address, "/"), nil
 }
 
 // Check returns nil if the request has a signature for its method and path that has not expired. The error is [ErrUnsigned],

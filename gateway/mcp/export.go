@@ -31,6 +31,9 @@ func (api *API) exportTool(who route.Who) usableTool {
 				return toolResult{}, err
 			}
 			l, err := api.Exports.Link(who, run, "")
+			if err == nil {
+				err = api.audit(ctx, who, export.ActionLink, run.Name())
+			}
 			return toolResult{value: l}, err
 		},
 	}

@@ -68,6 +68,8 @@ type API struct {
 	Exports *export.API
 	// Shares makes links for people who do not sign in. If it is nil, the tools for them are missing.
 	Shares *share.API
+	// Audit adds an action of a person to the log of actions. If it is nil, there is no log.
+	Audit func(ctx context.Context, who route.Who, action, object string) error
 	// Links makes links to evidence. If it is nil, runs have none.
 	Links *links.Signer
 	// URL is the URL at which people reach the server. CORS are the origins whose pages may use the server too.

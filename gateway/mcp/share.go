@@ -26,6 +26,9 @@ func (api *API) shareTool(who route.Who) usableTool {
 				return toolResult{}, err
 			}
 			l, err := api.Shares.Make(ctx, who, w, "")
+			if err == nil {
+				err = api.audit(ctx, who, share.ActionMake, l.Of())
+			}
 			return toolResult{value: l}, err
 		},
 	}
@@ -75,7 +78,18 @@ func (api *API) revokeShareTool(who route.Who) usableTool {
 				return toolResult{}, err
 			}
 			l, err := api.Shares.Revoke(ctx, who, a.ID)
+			if err == nil {
+				err = api.audit(ctx, who, share.ActionRevoke, l.Of())
+			}
 			return toolResult{value: l}, err
 		},
 	}
+}
+
+// audit adds an action of a person to the log of actions.
+func (api *API) audit(ctx context.Context, who route.Who, action, object string) error {
+	if api.Audit == nil {
+		return nil
+	}
+	return api.Audit(ctx, who, action, object)
 }

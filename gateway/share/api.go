@@ -26,6 +26,12 @@ const (
 	MaxDays     = 90
 )
 
+// The actions of people in the log.
+const (
+	ActionMake   = "share.make"
+	ActionRevoke = "share.revoke"
+)
+
 // maxListed bounds a list of links.
 const maxListed = 500
 
@@ -109,12 +115,18 @@ func (api *API) make(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.Audit(ActionMake, l.Of()); err != nil {
+		return err
+	}
 	return c.Reply(l)
 }
 
 func (api *API) revoke(c *route.Call) error {
 	l, err := api.Revoke(c.R.Context(), c.Who, c.R.PathValue("share"))
 	if err != nil {
+		return err
+	}
+	if err := c.Audit(ActionRevoke, l.Of()); err != nil {
 		return err
 	}
 	return c.Reply(l)
@@ -134,9 +146,9 @@ func (api *API) Make(ctx context.Context, who route.Who, w Wish, address string)
 	if err := api.ready(); err != nil {
 		return Link{}, err
 	}
-	if address = cmp.Or(address, api.Links.URL, api.Loopback); address == "" {
-		return Link{}, route.NewProblem(route.KindConflict, "this server does not know where people reach it").
-			WithHint("set `url` in the configuration")
+	address, err := api.Links.Address(address, api.Loopback)
+	if err != nil {
+		return Link{}, route.NewProblem(route.KindConflict, "%v", err).WithHint("set `url` in the configuration")
 	}
 	if _, err := record.ParseCaller(who.Subject); err == nil {
 		return Link{}, route.NewProblem(route.KindDenied, "%s makes no links, because only people decide who reads their work", who.Subject)
@@ -164,7 +176,7 @@ func (api *API) Make(ctx context.Context, who route.Who, w Wish, address string)
 	if err := api.Store.Make(ctx, r); err != nil {
 		return Link{}, err
 	}
-	return Link{Record: r, State: StateOpen, URL: strings.TrimSuffix(address, "/") + api.path(r)}, nil
+	return Link{Record: r, State: StateOpen, URL: address + api.path(r)}, nil
 }
 
 // path returns the path of a link, with its token.
@@ -232,16 +244,15 @@ func (api *API) List(ctx context.Context, who route.Who, of string) ([]Link, err
 		}
 		caller = st.Caller
 	}
+	if err := api.Store.KeepCounts(); err != nil {
+		return nil, err
+	}
 	list := []Link{}
 	for _, r := range api.Store.List() {
 		if !mine(who, r) || of != "" && r.Caller != caller {
 			continue
 		}
-		l, err := api.linkOf(r)
-		if err != nil {
-			return nil, err
-		}
-		if list = append(list, l); len(list) == maxListed {
+		if list = append(list, api.linkOf(r)); len(list) == maxListed {
 			break
 		}
 	}
@@ -249,17 +260,15 @@ func (api *API) List(ctx context.Context, who route.Who, of string) ([]Link, err
 }
 
 // linkOf returns a link without its token.
-func (api *API) linkOf(r Record) (Link, error) {
-	l := Link{Record: r, State: StateOpen}
+func (api *API) linkOf(r Record) Link {
+	l := Link{Record: r, Count: api.Store.Count(r.ID), State: StateOpen}
 	switch {
 	case !r.Revoked.IsZero():
 		l.State = StateRevoked
 	case !r.Open(api.Now()):
 		l.State = StateExpired
 	}
-	var err error
-	l.Count, err = api.Store.Count(r.ID)
-	return l, err
+	return l
 }
 
 // Revoke ends a link that a person made. Administrators end those of everybody.
@@ -272,10 +281,13 @@ func (api *API) Revoke(ctx context.Context, who route.Who, id string) (Link, err
 		return Link{}, route.NotFound("link", id)
 	}
 	r, err := api.Store.Revoke(ctx, id, who.Person(gitd.Person{}))
+	if err == nil {
+		err = api.Store.KeepCounts()
+	}
 	if err != nil {
 		return Link{}, err
 	}
-	return api.linkOf(r)
+	return api.linkOf(r), nil
 }
 
 // Read returns the record of a link that somebody opens with a token, and counts that if count is set. Without the token, nobody learns
@@ -292,11 +304,10 @@ func (api *API) Read(id, token string, count bool) (Record, error) {
 	if !r.Open(api.Now()) || api.closed(r) {
 		return Record{}, route.NewProblem(route.KindNotFound, "this link has ended").WithHint("ask for a new one")
 	}
-	var err error
 	if count {
-		err = api.Store.countOpening(id)
+		api.Store.countOpening(id)
 	}
-	return r, err
+	return r, nil
 }
 
 // closed reports whether the workspace of a link has become private, and somebody else made the link.

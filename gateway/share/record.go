@@ -45,6 +45,8 @@ const (
 	maxRecord = 16 << 10
 	// maxRecords bounds the records. Those of links that have ended are removed before a new one is refused.
 	maxRecords = 5000
+	// maxOpen bounds the open links of one person.
+	maxOpen = 200
 )
 
 // refOf returns the ref of the record of a link.

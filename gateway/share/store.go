@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,11 +26,19 @@ type Store struct {
 
 	changing sync.Mutex   // held by Make and Revoke
 	mu       sync.RWMutex // guards all below
-	db       *bolt.DB     // nil means that counts are in memory
 	byID     map[string]Record
 	tips     map[string]gitd.Hash
-	counts   map[string]Count // while there is no db
+	counts   map[string]Count
+	db       *bolt.DB        // keeps the counts; nil keeps them in memory alone
+	unkept   map[string]bool // the links whose counts db lacks
+	keeping  *time.Timer     // writes them; nil if there are none
+
+	writing sync.Mutex // held while counts are written
 }
+
+// keepAfter is the time until a count is on disk, unless somebody asks for it before. A process that is killed loses the openings of that
+// time, which nobody was told.
+const keepAfter = 5 * time.Second
 
 // Count says how often a link was opened, and when last.
 type Count struct {
@@ -44,7 +53,8 @@ func (s *Store) Open(ctx context.Context) error {
 	s.SetDefaults()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byID, s.tips, s.counts = map[string]Record{}, map[string]gitd.Hash{}, map[string]Count{}
+	s.byID, s.tips = map[string]Record{}, map[string]gitd.Hash{}
+	s.counts, s.unkept = map[string]Count{}, map[string]bool{}
 	list, err := s.records().Read(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot read the records of links: %w", err)
@@ -59,11 +69,49 @@ func (s *Store) Open(ctx context.Context) error {
 	return nil
 }
 
-// CountIn has the counts kept in a file, which must be open. Without it, they end with the process.
-func (s *Store) CountIn(db *bolt.DB) {
+// CountIn has the counts kept in a file, which must be open until [Store.Close]. Without it, they end with the process. It removes the
+// counts of links that are gone.
+func (s *Store) CountIn(db *bolt.DB) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.db = db
+	err := db.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(bucket)
+		if err != nil {
+			return err
+		}
+		var gone [][]byte
+		err = b.ForEach(func(id, value []byte) error {
+			if _, ok := s.byID[string(id)]; ok {
+				s.counts[string(id)] = parseCount(value)
+			} else {
+				gone = append(gone, slices.Clone(id))
+			}
+			return nil
+		})
+		for _, id := range gone {
+			err = errors.Join(err, b.Delete(id))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read how often links were opened: %w", err)
+	}
+	return nil
+}
+
+// Close keeps the counts that are not on disk.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.keeping != nil {
+		s.keeping.Stop()
+	}
+	s.mu.Unlock()
+	err := s.KeepCounts()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db = nil
+	return err
 }
 
 func (s *Store) records() people.Records[Record] {
@@ -106,10 +154,28 @@ func (s *Store) put(ctx context.Context, r Record, by gitd.Person, message strin
 func (s *Store) Make(ctx context.Context, r Record) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
+	if err := s.checkMost(r.By); err != nil {
+		return err
+	}
 	if err := s.makeRoom(ctx); err != nil {
 		return err
 	}
 	return s.put(ctx, r, r.By, "Share "+r.Of())
+}
+
+// checkMost returns a problem if a person has as many open links as one may have.
+func (s *Store) checkMost(by gitd.Person) error {
+	open := 0
+	for _, r := range s.List() {
+		if r.By.ID == by.ID && r.By.Email == by.Email && r.Open(s.Now()) {
+			open++
+		}
+	}
+	if open >= maxOpen {
+		return route.NewProblem(route.KindTooLarge, "you have %d open links, which is the most of one person", open).
+			WithHint("revoke some of them")
+	}
+	return nil
 }
 
 // makeRoom removes the records of links that have ended if there are too many. changing is held.
@@ -132,6 +198,8 @@ func (s *Store) makeRoom(ctx context.Context) error {
 		s.mu.Lock()
 		delete(s.byID, r.ID)
 		delete(s.tips, r.ID)
+		delete(s.counts, r.ID)
+		s.keepSoon(r.ID)
 		s.mu.Unlock()
 		left--
 	}
@@ -157,19 +225,10 @@ func (s *Store) Revoke(ctx context.Context, id string, by gitd.Person) (Record, 
 }
 
 // Count returns how often a link was opened.
-func (s *Store) Count(id string) (n Count, err error) {
+func (s *Store) Count(id string) Count {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.db == nil {
-		return s.counts[id], nil
-	}
-	err = s.db.View(func(tx *bolt.Tx) error {
-		if b := tx.Bucket(bucket); b != nil {
-			n = parseCount(b.Get([]byte(id)))
-		}
-		return nil
-	})
-	return n, err
+	return s.counts[id]
 }
 
 func parseCount(value []byte) (n Count) {
@@ -180,24 +239,68 @@ func parseCount(value []byte) (n Count) {
 }
 
 // countOpening counts that a link was opened.
-func (s *Store) countOpening(id string) error {
+func (s *Store) countOpening(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.Now().UTC()
+	if _, ok := s.byID[id]; ok {
+		s.counts[id] = Count{s.counts[id].Opened + 1, s.Now().UTC()}
+		s.keepSoon(id)
+	}
+}
+
+// keepSoon has the count of a link written after a while. mu is held.
+func (s *Store) keepSoon(id string) {
 	if s.db == nil {
-		s.counts[id] = Count{s.counts[id].Opened + 1, now}
+		return
+	}
+	s.unkept[id] = true
+	if s.keeping == nil {
+		s.keeping = time.AfterFunc(keepAfter, func() {
+			if err := s.KeepCounts(); err != nil {
+				s.Log.Error("cannot keep how often links were opened", "err", err)
+			}
+		})
+	}
+}
+
+// KeepCounts writes the counts that the file lacks. It is called before a count is shown. People who open links do not wait for the disk.
+func (s *Store) KeepCounts() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	db, counts := s.db, map[string]Count{}
+	for id := range s.unkept {
+		counts[id] = s.counts[id]
+	}
+	clear(s.unkept)
+	s.keeping = nil
+	s.mu.Unlock()
+	if db == nil || len(counts) == 0 {
 		return nil
 	}
-	err := s.db.Update(func(tx *bolt.Tx) error {
+	err := db.Update(func(tx *bolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(bucket)
-		if err != nil {
-			return err
+		for id, n := range counts {
+			if err != nil {
+				return err
+			}
+			if n.Opened == 0 {
+				err = b.Delete([]byte(id))
+				continue
+			}
+			var value []byte
+			if value, err = json.Marshal(n); err == nil {
+				err = b.Put([]byte(id), value)
+			}
 		}
-		value, err := json.Marshal(Count{parseCount(b.Get([]byte(id))).Opened + 1, now})
-		if err != nil {
-			return err
-		}
-		return b.Put([]byte(id), value)
+		return err
 	})
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for id := range counts {
+			s.unkept[id] = true // the next opening tries it once more
+		}
+	}
 	return err
 }

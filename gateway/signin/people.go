@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -129,6 +130,18 @@ func (p *People) Again(ctx context.Context, who route.Who) (route.Who, error) {
 	return now, err
 }
 
+// AccountNow returns the person of an account as it is now, without a session. Returns [gitd.ErrDenied] if the account is gone or has no role.
+func (p *People) AccountNow(id string) (route.Who, error) {
+	person, err := p.Accounts.Get(id)
+	if errors.Is(err, account.ErrUnknown) || err == nil && person.Best() == route.RoleNone {
+		return route.Who{}, fmt.Errorf("the account %.200s has no role here any more: %w", id, gitd.ErrDenied)
+	}
+	if err != nil {
+		return route.Who{}, err
+	}
+	return route.NewWho(person.Account("", time.Time{})), nil
+}
+
 // Ended returns a channel that is closed when the session of who ends, or its roles change. It is [route.Mux.Ended].
 func (p *People) Ended(who route.Who) (<-chan struct{}, func()) {
 	return p.Sessions.Watch(who.Account.Session)
@@ -148,6 +161,18 @@ func (p *People) Audit(c *route.Call, action, object, result string) error {
 	}
 	// A person who revokes their own token ends the context of the request.
 	return p.Actions.Append(context.WithoutCancel(c.R.Context()), entry(c, audit.Entry{Action: action, Object: object, Result: result}))
+}
+
+// AuditAs adds an action to the log that a person did otherwise than by a request of its own, such as by a tool of MCP.
+func (p *People) AuditAs(ctx context.Context, who route.Who, action, object string) error {
+	if p.Actions == nil {
+		return nil
+	}
+	e := audit.Entry{Who: who.Subject, Action: action, Object: object, Result: audit.OK}
+	if who.Account != nil {
+		e.Login = who.Account.Login
+	}
+	return p.Actions.Append(context.WithoutCancel(ctx), e)
 }
 
 // note adds an entry that nobody waits for.

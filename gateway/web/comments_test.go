@@ -1,21 +1,28 @@
 package web_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/review"
 	"github.com/ramus-dev/ramus/gateway/changes"
 	"github.com/ramus-dev/ramus/gateway/comment"
+	"github.com/ramus-dev/ramus/gateway/conversation"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/web"
 	"github.com/ramus-dev/ramus/gateway/web/webtest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 // commented is a world with the comments of its pages.
@@ -200,6 +207,139 @@ func TestSuggestion(t *testing.T) {
 	if _, err := comments.Take(t.Context(), work, sent.Threads[0], sent.Batch.Remarks[0], 1, gitd.Person{}); err == nil {
 		t.Error("it was taken twice")
 	}
+
+	// A process that ends after the commit leaves no note of it. The next one makes the note, and so does a second attempt.
+	for _, heal := range []func() error{
+		func() error { return comments.TakeUp(t.Context()) },
+		func() error {
+			if _, err := comments.Take(t.Context(), work, sent.Threads[0], sent.Batch.Remarks[0], 1, gitd.Person{}); err == nil {
+				t.Error("it was taken twice")
+			}
+			return nil
+		},
+	} {
+		noted, err := work.Repo.Commit(t.Context(), review.Ref(work.Caller))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := work.Repo.Update(t.Context(), gitd.RefUpdate{Name: review.Ref(work.Caller), New: noted.Parents[0]}); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := comments.Read(t.Context(), ada, work); err != nil || v.Threads[0].Remarks[0].Taken != "" {
+			t.Fatalf("%+v %v", v, err)
+		}
+		if err := heal(); err != nil {
+			t.Fatal(err)
+		}
+		v, err := comments.Read(t.Context(), ada, work)
+		if err != nil || v.Threads[0].Remarks[0].Taken != work.Commit || v.Threads[0].Resolved == nil || v.Threads[0].Resolved.By.Name != "Ada" {
+			t.Errorf("%+v %v", v, err)
+		}
+		if tip := w.work(comments).Commit; tip != work.Commit {
+			t.Errorf("the branch is at %s", tip)
+		}
+	}
+	trailers := gittest.Run(t, work.Repo.Dir(), "log", "-1", "--format=%(trailers:only)", string(work.Commit))
+	if trailers != "Ramus-Remark: "+sent.Batch.Remarks[0]+"\nRamus-Caller: run:otter" {
+		t.Errorf("%q", trailers)
+	}
+
+	// The commit counts if an open terminal cannot get it.
+	comments.Executor = withoutTerminal{comments.Executor}
+	if sent, err = comments.Send(t.Context(), ada, work, comment.Sending{Quiet: true, Comments: []comment.New{
+		{Path: "tool.sh", Line: 1, Text: "```suggestion\ntrue\n```"}}}); err != nil {
+		t.Fatal(err)
+	}
+	last, err := comments.Take(t.Context(), work, sent.Threads[0], sent.Batch.Remarks[0], 0, gitd.Person{Name: "Bo", Email: "bo@example.org"})
+	v, err2 := comments.Read(t.Context(), ada, w.work(comments))
+	if err != nil || err2 != nil || v.Commit != last || v.Threads[1].Remarks[0].Taken != last {
+		t.Errorf("%s %v, %+v %v", last, err, v, err2)
+	}
+}
+
+// withoutTerminal is an executor that cannot bring edits to terminals.
+type withoutTerminal struct{ comment.Executor }
+
+func (x withoutTerminal) Edit(ctx context.Context, e executor.Edit) (gitd.Hash, error) {
+	made, err := x.Executor.Edit(ctx, e)
+	return made, errors.Join(err, errors.New("the terminal is gone"))
+}
+
+// TestSenderOfBatch has batches whose senders lost their rights before the prompt was said. A later process refuses these, and says the others.
+func TestSenderOfBatch(t *testing.T) {
+	w, comments := commented(t)
+	roles := map[string]route.Role{"github:1": route.RoleMember, "github:2": route.RoleViewer, "github:3": route.RoleMember}
+	comments.Account = func(id string) (route.Who, error) {
+		role, ok := roles[id]
+		if !ok {
+			return route.Who{}, gitd.ErrDenied
+		}
+		return route.NewWho(route.Account{ID: id, Role: role}), nil
+	}
+	_, kept, err := w.git.Issue(gitd.Grant{Subject: "bo", Repo: "app", Scopes: []string{gitd.ScopeWrite}, Write: []string{"refs/heads/*"},
+		Expires: time.Now().Add(time.Hour)}, "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, revoked, err := w.git.Issue(gitd.Grant{Subject: "bo", Repo: "app", Scopes: []string{gitd.ScopeWrite}, Write: []string{"refs/heads/*"},
+		Expires: time.Now().Add(time.Hour)}, "ada")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.git.RevokeToken(revoked.ID, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	bearer := func(g gitd.Grant) route.Who {
+		return route.Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Write: g.Write, Token: g.ID}
+	}
+	member := func(id string) route.Who { return route.NewWho(route.Account{ID: id, Role: route.RoleMember}) }
+	senders := map[string]struct {
+		who  route.Who
+		says bool
+	}{
+		"socket": {route.Local, true}, "member": {member("github:1"), true}, "viewer now": {member("github:2"), false},
+		"removed": {member("github:9"), false}, "token": {bearer(kept), true}, "revoked token": {bearer(revoked), false},
+		"token of a run": {route.Who{Subject: "run:otter", Repo: "app", Scopes: []string{gitd.ScopeWrite}, Write: []string{"refs/heads/*"}}, false},
+	}
+	work := w.work(comments)
+	ids := map[string]string{}
+	for name, s := range senders {
+		// The prompt of the batch cannot be said, as if the server was killed.
+		comments.Talk = &conversation.Talk{Executor: mute{w.x}, Find: w.api.Find}
+		sent, err := comments.Send(t.Context(), s.who, work, comment.Sending{Key: name, Agent: "coder",
+			Comments: []comment.New{{Path: "tool.sh", Line: 1, Text: name}}})
+		if err == nil {
+			t.Fatalf("%s: the prompt was said: %+v", name, sent)
+		}
+		ids[name] = sent.Batch.ID
+	}
+	comments.Talk = &conversation.Talk{Executor: w.x, Find: w.api.Find}
+	for range 2 {
+		if err := comments.TakeUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := comments.Read(t.Context(), ada, work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := len(w.x.OfCaller(work.Caller))
+	for name, s := range senders {
+		i := slices.IndexFunc(v.Batches, func(b review.Batch) bool { return b.ID == ids[name] })
+		if b := v.Batches[i]; (b.Run != "") != s.says || (b.Refused == "") != s.says {
+			t.Errorf("%s: %+v", name, b)
+		}
+	}
+	if runs != 1+3 {
+		t.Errorf("the workspace has %d runs", runs)
+	}
+}
+
+// mute is an executor that begins no run.
+type mute struct{ conversation.Executor }
+
+func (mute) Submit(context.Context, record.Request) (record.Run, error) {
+	return record.Run{}, errors.New("the server was killed")
 }
 
 // TestManyComments has more comments than a page shows. The page stays within its bound of elements.

@@ -92,6 +92,9 @@ func (api *API) linkExport(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := c.Audit(export.ActionLink, r.Name()); err != nil {
+		return err
+	}
 	d.Made, d.Of = &made, runTitle(r)
 	c.W.Header().Set("Cache-Control", "no-store")
 	return api.write(c, exportPageOf(d))

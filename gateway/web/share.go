@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -20,6 +21,12 @@ import (
 
 // linksPath is the page of the links that a person made.
 const linksPath = "/settings/links"
+
+// openedCookie marks a browser that has opened a link, for so many seconds, so that a reload is not counted. It says nothing about its reader.
+const (
+	openedCookie = "ramus_opened"
+	openedFor    = 24 * 60 * 60
+)
 
 // shareData is the data of the form for a link. All texts are clean.
 type shareData struct {
@@ -116,7 +123,7 @@ func (api *API) revokeLink(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Audit("share.revoke", l.Of()); err != nil {
+	if err := c.Audit(share.ActionRevoke, l.Of()); err != nil {
 		return err
 	}
 	return api.see(c, linksPath)
@@ -178,7 +185,7 @@ func (api *API) shareWorkspace(c *route.Call) error {
 		if err != nil {
 			return err
 		}
-		if err := c.Audit("share.make", l.Of()); err != nil {
+		if err := c.Audit(share.ActionMake, l.Of()); err != nil {
 			return err
 		}
 		d.Made = &l
@@ -210,9 +217,15 @@ func (api *API) shared(c *route.Call) error {
 		return route.NotFound("page", c.R.URL.Path)
 	}
 	id, token := c.R.PathValue("share"), c.R.PathValue("token")
-	r, err := api.Shares.Read(id, token, c.R.Method == "GET")
+	_, err := c.R.Cookie(openedCookie)
+	isNew := err != nil && c.R.Method == http.MethodGet
+	r, err := api.Shares.Read(id, token, isNew)
 	if err != nil {
 		return err
+	}
+	if isNew {
+		http.SetCookie(c.W, &http.Cookie{Name: openedCookie, Value: "1", Path: c.Prefix() + share.Path + url.PathEscape(id) + "/",
+			MaxAge: openedFor, HttpOnly: true, Secure: c.Secure(), SameSite: http.SameSiteLaxMode})
 	}
 	own := api.Address + share.Path + url.PathEscape(id) + "/" + url.PathEscape(token)
 	call := *c

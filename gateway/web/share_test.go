@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,10 @@ func sharing(t *testing.T, now *time.Time, private *record.Caller) (func(*web.AP
 		if err := store.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		store.CountIn(db)
+		if err := store.CountIn(db); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
 		signer := *api.Evidence.Links
 		signer.Now = clock
 		*shares = &share.API{Store: store, Find: api.Find, Timelines: &timeline.Timelines{Journals: api.Executor}, Links: &signer, Now: clock,
@@ -125,8 +129,27 @@ func TestShare(t *testing.T) {
 	if strings.Contains(table, token) {
 		t.Error("the list has a token")
 	}
-	if n, err := (*shares).Store.Count(id); n.Opened != 1 || err != nil {
-		t.Errorf("%+v, %v", n, err)
+	// A browser that opens the link again is counted once.
+	first, header, _ := w.anybody(paths[0])
+	if n := (*shares).Store.Count(id); n.Opened != 2 || first != 200 {
+		t.Errorf("%+v", n)
+	}
+	cookie, err := http.ParseSetCookie(header.Get("Set-Cookie"))
+	if err != nil || cookie.Path != "/shared/"+id+"/" || !cookie.HttpOnly || strings.Contains(cookie.Value, token) {
+		t.Fatalf("%+v, %v", cookie, err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", w.server.URL+paths[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(cookie)
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if n := (*shares).Store.Count(id); n.Opened != 2 || resp.StatusCode != 200 {
+		t.Errorf("a reload is counted: %+v, status %d", n, resp.StatusCode)
 	}
 	if !testing.Short() {
 		w.lookAt("/workspaces/run-brave-otter/share", "/settings/links", paths[0], paths[1])
@@ -238,4 +261,48 @@ func (w *world) anybody(path string) (int, http.Header, string) {
 	*w.who = route.Who{}
 	defer func() { *w.who = before }()
 	return w.get(path)
+}
+
+// TestManyShares has a person make as many links as one may have. A person with fewer is not hindered, and the counts of links that are gone
+// do not stay.
+func TestManyShares(t *testing.T) {
+	git := &gitd.Server{Root: t.TempDir(), KeyFile: filepath.Join(t.TempDir(), "key.pem")}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = git.Close() })
+	now := time.Unix(1_800_000_000, 0)
+	store := &share.Store{Options: people.Options{Git: git, Committer: gitd.Person{Name: "ramus", Email: "ramus@example.org"}, Now: func() time.Time { return now }}}
+	if err := store.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	caller, err := record.RunCaller("otter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(by string, n int) error {
+		return store.Make(t.Context(), share.Record{ID: by + strconv.Itoa(n), Kind: share.KindConversation, Repo: "app", Caller: caller,
+			By: gitd.Person{Name: by, Email: by + "@example.org", ID: by}, Made: now, Expires: now.Add(time.Hour)})
+	}
+	for n := range 200 {
+		if err := put("ada", n); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := put("ada", 200); route.AsProblem(err, ada).Kind != route.KindTooLarge {
+		t.Errorf("a link too many: %v", err)
+	}
+	if err := put("bo", 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.Revoke(t.Context(), "ada7", gitd.Person{Name: "ada", Email: "ada@example.org"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("ada", 200); err != nil {
+		t.Errorf("after one was revoked: %v", err)
+	}
+	now = now.Add(time.Hour)
+	if err := put("ada", 201); err != nil {
+		t.Errorf("after all have ended: %v", err)
+	}
 }

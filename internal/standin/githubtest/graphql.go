@@ -16,7 +16,7 @@ import (
 type resolver func(args map[string]any) any
 
 // graphQL serves queries about repositories and their pull requests. It knows the fields that the GitHub CLI reads to show
-// pull requests, and refuses others and all mutations, as GitHub refuses those of a token without the permission.
+// pull requests, and the mutations that resolve threads. It refuses others, as GitHub refuses those of a token without the permission.
 func (c *call) graphQL() answer {
 	var q struct {
 		Query     string         `json:"query"`
@@ -32,8 +32,12 @@ func (c *call) graphQL() answer {
 	op := doc.Operations[0]
 	g := &graph{c: c, doc: doc, op: op, variables: q.Variables}
 	if op.Operation != ast.Query {
-		g.fail("FORBIDDEN", "Resource not accessible by integration")
-		return ok(object{"data": nil, "errors": g.errors})
+		root := object{"resolveReviewThread": g.resolveThread(true), "unresolveReviewThread": g.resolveThread(false)}
+		o := object{"data": g.resolve(op.SelectionSet, root, "Mutation")}
+		if len(g.errors) > 0 {
+			o["errors"] = g.errors
+		}
+		return ok(o)
 	}
 	root := object{"repository": resolver(g.repository), "viewer": c.s.ownerNode(c.who.user), "__type": resolver(graphType)}
 	data := g.resolve(op.SelectionSet, root, "Query")
@@ -163,6 +167,33 @@ func (g *graph) repository(args map[string]any) any {
 	}
 }
 
+// resolveThread returns the mutation that resolves threads, or opens them again. An App needs to write pull requests and contents.
+func (g *graph) resolveThread(resolved bool) resolver {
+	return func(args map[string]any) any {
+		input, _ := args["input"].(map[string]any)
+		id := fmt.Sprint(input["threadId"])
+		for _, r := range g.c.s.state.repos {
+			for _, p := range r.pulls {
+				for _, top := range p.lines {
+					if top.reply != 0 || node("PRRT", top.id) != id {
+						continue
+					}
+					g.c.values = map[string]string{"owner": g.c.s.Account, "repo": r.name}
+					if g.c.enter(&route{name: "POST /graphql", access: onRepo, permissions: writeContents}) != nil ||
+						!g.c.who.may("pull_requests=write") || !g.c.who.may("contents=write") {
+						g.fail("FORBIDDEN", "Resource not accessible by integration")
+						return object(nil)
+					}
+					g.c.s.resolveThread(top, g.c.who.user, resolved)
+					return object{"thread": g.c.s.threadNode(top)}
+				}
+			}
+		}
+		g.fail("NOT_FOUND", fmt.Sprintf("Could not resolve to a node with the global id of '%s'", id))
+		return object(nil)
+	}
+}
+
 // connection returns a page with all of a list.
 func connection(list []object) object {
 	return object{"nodes": list, "totalCount": len(list), "pageInfo": object{"hasNextPage": false, "endCursor": nil}}
@@ -208,6 +239,12 @@ func (s *Server) pullNode(p *pull) object {
 	for _, u := range p.requested {
 		requests = append(requests, object{"requestedReviewer": s.ownerNode(u)})
 	}
+	var threads []object
+	for _, c := range p.lines {
+		if c.reply == 0 {
+			threads = append(threads, s.threadNode(c))
+		}
+	}
 	head := object{"oid": p.headSHA, "statusCheckRollup": s.rollup(p)}
 	mergeable := "UNKNOWN"
 	if p.examined == p.headSHA+p.r.heads[p.base] {
@@ -227,8 +264,8 @@ func (s *Server) pullNode(p *pull) object {
 		"createdAt":           stamp(p.created), "updatedAt": stamp(p.updated), "closedAt": stamp(p.closed),
 		"mergedAt": stamp(p.mergedAt()), "closed": p.state == "closed",
 		"reviewDecision": "", "reviewRequests": connection(requests), "reviews": connection(reviews),
-		"latestReviews": connection(reviews),
-		"assignees":     connection(nil), "labels": connection(labels), "projectCards": connection(nil),
+		"latestReviews": connection(reviews), "reviewThreads": connection(threads),
+		"assignees": connection(nil), "labels": connection(labels), "projectCards": connection(nil),
 		"milestone": object(nil),
 		"comments":  connection(comments), "reactionGroups": []object{}, "commits": commits,
 	}

@@ -259,6 +259,30 @@ func (r *Repo) Reply(login string, number int, to int64, body string) (id int64,
 	return id, err
 }
 
+// ResolveThread resolves the thread that a comment on a line begins, or opens it again.
+func (r *Repo) ResolveThread(login string, number int, first int64, resolved bool) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+		at := slices.IndexFunc(p.lines, func(c *lineComment) bool { return c.id == first && c.reply == 0 })
+		if at < 0 {
+			return notFound
+		}
+		r.s.resolveThread(p.lines[at], by, resolved)
+		return nil
+	})
+}
+
+// IsResolved reports whether the thread that a comment on a line begins is resolved, and by whom.
+func (r *Repo) IsResolved(number int, first int64) (by string, resolved bool) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for _, c := range r.r.pull(number).lines {
+		if c.id == first && c.resolved != nil {
+			return c.resolved.login, true
+		}
+	}
+	return "", false
+}
+
 // Review submits a review with comments on lines. The state is "approved", "changes_requested" or "commented".
 func (r *Repo) Review(login string, number int, state, body string, lines ...Line) (id int64, err error) {
 	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {

@@ -37,6 +37,7 @@ type lineComment struct {
 	position int
 	created  time.Time
 	updated  time.Time
+	resolved *user // the one who resolved the thread that it begins, or nil
 }
 
 // draftComment is a comment in a request.
@@ -135,6 +136,37 @@ func (s *Server) addReply(p *pull, by *user, to int64, body string) (*lineCommen
 	c.reply, c.user, c.body, c.created, c.updated = top.id, by, body, s.Now(), s.Now()
 	s.addReview(p, by, "COMMENTED", "", "", []*lineComment{&c})
 	return &c, nil
+}
+
+// resolveThread resolves the thread that a comment begins, or opens it again. s.mu is held.
+func (s *Server) resolveThread(top *lineComment, by *user, resolved bool) {
+	if resolved == (top.resolved != nil) {
+		return
+	}
+	action := "unresolved"
+	if top.resolved = nil; resolved {
+		top.resolved, action = by, "resolved"
+	}
+	var comments []object
+	for _, c := range top.p.lines {
+		if c == top || c.reply == top.id {
+			comments = append(comments, s.lineObject(c))
+		}
+	}
+	s.emit(top.p.r, by, "pull_request_review_thread", action, object{"action": action, "pull_request": s.pullObject(top.p),
+		"repository": s.repoObject(top.p.r), "thread": object{"node_id": node("PRRT", top.id), "comments": comments}})
+}
+
+// threadNode returns the thread that a comment begins by GraphQL. s.mu is held.
+func (s *Server) threadNode(top *lineComment) object {
+	var comments []object
+	for _, c := range top.p.lines {
+		if c == top || c.reply == top.id {
+			comments = append(comments, object{"id": node("PRRC", c.id), "databaseId": c.id, "body": c.body, "author": s.ownerNode(c.user)})
+		}
+	}
+	return object{"id": node("PRRT", top.id), "isResolved": top.resolved != nil, "resolvedBy": s.ownerNode(top.resolved),
+		"isOutdated": false, "path": top.path, "line": top.line, "comments": connection(comments)}
 }
 
 // reviewObject returns the JSON of a review. s.mu is held.
