@@ -110,7 +110,13 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 	}
 
 	if p.draw {
-		p.run.Caller, _ = record.RunCaller(record.NewID(2)) // ids that are drawn fit the form
+		known := false
+		if r.Fork == nil {
+			p.run.Caller, known = x.warming.take(r.Asker, p.run.Repo, p.run.Base)
+		}
+		if !known {
+			p.run.Caller, _ = record.RunCaller(record.NewID(2)) // ids that are drawn fit the form
+		}
 	}
 	p.run.Branch = p.run.Caller.Branch()
 	p.run.Head = p.run.Start

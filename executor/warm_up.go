@@ -34,8 +34,9 @@ type WarmUps struct {
 
 // warmUps has the warm-ups in progress. The zero value has none.
 type warmUps struct {
-	mu sync.Mutex // guards by
-	by map[record.Caller]*warmUp
+	mu       sync.Mutex // guards by and expected
+	by       map[record.Caller]*warmUp
+	expected map[string]record.Caller // new callers with a container, by the person and the repository, see expectation
 
 	begun, refused, taken, givenBack atomic.Int64
 }
@@ -64,9 +65,17 @@ func (x *Executor) WarmUp(c record.Caller, by gitd.Person) bool {
 	if slices.Contains(x.Fleet.Keys(), c.String()) {
 		return false
 	}
+	return w.begin(x, c, by, func(ctx context.Context) (*containers.Lease, error) {
+		_, lease, err := x.awake(ctx, c, by)
+		return lease, err
+	})
+}
+
+// begin has a container of a caller woken by acquire, and kept for a person. mu is held. It reports whether there is room for that.
+func (w *warmUps) begin(x *Executor, c record.Caller, by gitd.Person, acquire func(context.Context) (*containers.Lease, error)) bool {
 	mine := 0
 	for _, other := range w.by {
-		if other.person == by.ID+" "+by.Email {
+		if other.person == personOf(by) {
 			mine++
 		}
 	}
@@ -75,29 +84,33 @@ func (x *Executor) WarmUp(c record.Caller, by gitd.Person) bool {
 		return false
 	}
 	if w.by == nil {
-		w.by = map[record.Caller]*warmUp{}
+		w.by, w.expected = map[record.Caller]*warmUp{}, map[string]record.Caller{}
 	}
-	one := &warmUp{person: by.ID + " " + by.Email, life: cmp.Or(x.tuning.warm, warmFor), again: make(chan struct{}, 1)}
+	one := &warmUp{person: personOf(by), life: cmp.Or(x.tuning.warm, warmFor), again: make(chan struct{}, 1)}
 	w.by[c] = one
 	w.begun.Add(1)
 	x.wg.Go(func() {
-		if err := x.keepWarm(c, by, one); err != nil && x.ctx.Err() == nil {
+		if err := x.keepWarm(c, one, acquire); err != nil && x.ctx.Err() == nil {
 			x.Log.Warn("cannot keep a container for somebody who types", "caller", c.String(), "err", err)
 		}
 		w.mu.Lock()
+		defer w.mu.Unlock()
 		delete(w.by, c)
-		w.mu.Unlock()
 	})
 	return true
 }
 
+// personOf returns the key of a person in the bounds of warm-ups.
+func personOf(by gitd.Person) string { return by.ID + " " + by.Email }
+
 // keepWarm holds the container of a caller until a run uses it or the time is over.
-func (x *Executor) keepWarm(c record.Caller, by gitd.Person, one *warmUp) error {
+func (x *Executor) keepWarm(c record.Caller, one *warmUp, acquire func(context.Context) (*containers.Lease, error)) error {
 	ctx, cancel := context.WithTimeout(x.ctx, warmMost)
 	defer cancel()
 	runs := len(x.index.OfCaller(c))
-	_, lease, err := x.awake(ctx, c, by)
+	lease, err := acquire(ctx)
 	if err != nil {
+		x.warming.forget(c)
 		return err
 	}
 	for waits := true; waits; {
@@ -112,6 +125,12 @@ func (x *Executor) keepWarm(c record.Caller, by gitd.Person, one *warmUp) error 
 		timer.Stop()
 	}
 	lease.Release()
+	if x.warming.forget(c) { // no run can get it any more
+		x.warming.givenBack.Add(1)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), worktree.Housekeeping)
+		defer cancel()
+		return x.Fleet.Remove(ctx, c.String())
+	}
 	return x.giveBack(c, runs)
 }
 
@@ -144,8 +163,10 @@ func (x *Executor) giveBack(c record.Caller, runs int) error {
 	return x.Fleet.Remove(ctx, c.String())
 }
 
-// Expect prepares for the first run of a new caller of a repository, while a person types its prompt. It makes the base layer if that is
-// missing, and has a container of the repository's kind made for the pool, which is removed when nobody asks for one for an hour.
+// Expect prepares for the first run of a new caller of a repository, while a person types its prompt, and returns at once. A container is
+// bound to the work tree of a caller whose name is drawn, which the first new caller of the person in the repository gets. It is removed
+// if there is none for 90 seconds after the last call. Without a Keeper, a container is made for the pool, which is removed when nobody
+// asks for one for an hour.
 func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) error {
 	repo, err := x.Git.Repo(name)
 	if err != nil {
@@ -159,8 +180,75 @@ func (x *Executor) Expect(ctx context.Context, name string, by gitd.Person) erro
 	if x.Fleet.Keeper == nil {
 		return nil
 	}
-	if err := x.MakeLayer(ctx, name, base); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+	at, err := repo.Resolve(ctx, "refs/heads/"+base)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil // nothing can begin there yet
+	}
+	if err != nil {
 		return err
 	}
+	w, key := &x.warming, expectation(by, name, base)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.by[w.expected[key]]; old != nil {
+		select {
+		case old.again <- struct{}{}:
+		default:
+		}
+		return nil
+	}
+	c, err := record.RunCaller(record.NewID(2))
+	if err != nil || len(x.index.OfCaller(c)) > 0 {
+		return err
+	}
+	if w.begin(x, c, by, func(ctx context.Context) (*containers.Lease, error) {
+		return x.bindExpected(ctx, c, repo, base, at, by)
+	}) {
+		w.expected[key] = c
+	}
 	return nil
+}
+
+// bindExpected gives a caller that has no branch yet a container with a commit of the base.
+func (x *Executor) bindExpected(ctx context.Context, c record.Caller, repo *gitd.Repo, base string, at gitd.Hash, by gitd.Person) (*containers.Lease, error) {
+	if err := x.MakeLayer(ctx, repo.Name(), base); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+		return nil, err
+	}
+	t := x.target(c, repo, base)
+	release, err := t.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	t.Expect(at)
+	lease, _, err := t.Ready(ctx, "", by, nil)
+	return lease, err
+}
+
+// expectation returns the key of the new caller that a person is expected to begin.
+func expectation(by gitd.Person, repo, base string) string {
+	return personOf(by) + "\x00" + repo + "\x00" + base
+}
+
+// take returns the new caller that has a container for a person in a repository, once.
+func (w *warmUps) take(by gitd.Person, repo, base string) (record.Caller, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := expectation(by, repo, base)
+	c, ok := w.expected[key]
+	delete(w.expected, key)
+	return c, ok
+}
+
+// forget has nobody take a new caller any more. It reports whether somebody could.
+func (w *warmUps) forget(c record.Caller) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, one := range w.expected {
+		if one == c {
+			delete(w.expected, key)
+			return true
+		}
+	}
+	return false
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -105,10 +106,68 @@ func TestWarmUp(t *testing.T) {
 	if after := w.inRepo("for-each-ref"); after != refs || starts("run:ibis") != 2 {
 		t.Errorf("%d starts; refs\n%s\nwant\n%s", starts("run:ibis"), after, refs)
 	}
-	if err := w.x.Expect(t.Context(), "demo", ada); err != nil {
-		t.Error(err)
-	}
 	if err := w.x.Expect(t.Context(), "none", ada); err == nil {
 		t.Error("there is a repository none")
+	}
+	if w.keeper == nil {
+		if err := w.x.Expect(t.Context(), "demo", ada); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+
+	// The first run of a new caller has the container that was bound while its person typed. That of another person has not.
+	expected := func() (keys []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range started {
+			if strings.HasPrefix(key, "run:") && !strings.HasSuffix(key, "otter") && !strings.HasSuffix(key, "heron") && !strings.HasSuffix(key, "ibis") {
+				keys = append(keys, key)
+			}
+		}
+		return keys
+	}
+	begin := func(by gitd.Person) (record.Run, string) {
+		t.Helper()
+		run, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Asker: by, Command: &record.Command{Shell: "cat greeting.txt; git status --short --branch; echo new >made.txt"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err = w.x.Settled(t.Context(), run.Caller, run.ID)
+		if err != nil || run.State != record.StateComplete {
+			t.Fatalf("%+v %v", run, err)
+		}
+		return run, w.inRepo("log", "--format=%s", "-1", "refs/heads/"+run.Branch)
+	}
+	w.x.SetWarm(time.Hour)
+	for range 2 {
+		if err := w.x.Expect(t.Context(), "demo", bo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until("a container is bound for a new caller", func() bool { return len(expected()) == 1 })
+	if after := w.inRepo("for-each-ref"); after != refs {
+		t.Errorf("a caller that has not begun has refs\n%s", after)
+	}
+	cy, _ := begin(gitd.Person{Name: "Cy", Email: "cy@example.org", ID: "c"})
+	began = time.Now()
+	run, subject := begin(bo)
+	t.Logf("the first run of a new caller took %v after a warm-up", time.Since(began))
+	if cy.Caller.String() == expected()[0] || run.Caller.String() != expected()[0] || starts(run.Caller.String()) != 1 || !strings.Contains(subject, "cat greeting.txt") {
+		t.Errorf("%s and %s began, %v were started, %q", cy.Caller, run.Caller, expected(), subject)
+	}
+	if again, _ := begin(bo); again.Caller == run.Caller {
+		t.Error("a second new caller is the first one")
+	}
+
+	// One that nobody begins is given back.
+	w.x.SetWarm(time.Millisecond)
+	given, begun := w.x.Stats().WarmUps.GivenBack, len(expected())
+	if err := w.x.Expect(t.Context(), "demo", gitd.Person{Name: "Di", Email: "di@example.org", ID: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	until("the container is given back", func() bool { return w.x.Stats().WarmUps.GivenBack == given+1 })
+	if list := expected(); len(list) != begun+1 || slices.Contains(w.x.Fleet.Keys(), list[begun]) {
+		t.Errorf("%v were started, %v are there", list, w.x.Fleet.Keys())
 	}
 }

@@ -140,10 +140,16 @@ func (t *Tree) lay(ctx context.Context, p containers.Place, s beginning) (*bindi
 // overlay binds the work tree. If a requirement is missing, why names it.
 func (t *Tree) overlay(ctx context.Context, p containers.Place, s beginning) (_ *binding, tip gitd.Hash, why string, err error) {
 	st := t.store
-	if tip = s.commit; tip == "" {
-		if tip, err = t.Repo.Resolve(ctx, "refs/heads/"+s.branch); err != nil {
-			return nil, "", "", err
-		}
+	switch {
+	case s.commit != "":
+		tip = s.commit
+	case s.scratch:
+		tip, err = t.Repo.Resolve(ctx, "refs/heads/"+s.branch)
+	default:
+		tip, err = t.Tip(ctx)
+	}
+	if err != nil {
+		return nil, "", "", err
 	}
 	base, err := t.Repo.Resolve(ctx, "refs/heads/"+t.Base)
 	if err != nil {

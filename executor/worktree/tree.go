@@ -41,6 +41,8 @@ type Tree struct {
 	// left has the files that no commit could hold, by path, with the size and time that were reported. Only commits
 	// use it.
 	left map[string]string
+	// expected is where the branch will begin, if it is not there. It is guarded by mu.
+	expected gitd.Hash
 	// bound is the binding of the container's work tree. It is nil if the work tree was not bound from outside.
 	bound *binding
 	// indexing is the index of bound until it is written, and nil then.
@@ -74,10 +76,26 @@ func (st *Store) NewTree(c record.Caller, repo *gitd.Repo, base string) *Tree {
 	return &Tree{store: st, Caller: c, Repo: repo, Base: base}
 }
 
+// Expect has a branch that is not there begin at a commit, until it is there. A container can be bound to its work tree before then.
+func (t *Tree) Expect(at gitd.Hash) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expected = at
+}
+
 // Tip returns the branch's tip on the server. The error is ErrBranchGone if the branch is deleted.
 func (t *Tree) Tip(ctx context.Context) (gitd.Hash, error) {
 	tip, err := t.Repo.Resolve(ctx, "refs/heads/"+t.Caller.Branch())
+	t.mu.Lock()
+	if err == nil {
+		t.expected = ""
+	}
+	expected := t.expected
+	t.mu.Unlock()
 	if errors.Is(err, gitd.ErrNotFound) {
+		if expected != "" {
+			return expected, nil
+		}
 		err = fmt.Errorf("%w: %s: %w", ErrBranchGone, t.Caller.Branch(), err)
 	}
 	return tip, err
