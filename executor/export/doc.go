@@ -3,7 +3,7 @@
 // # Nouns
 //
 // A [Parcel] is the work of one caller or of one run: its branch, its base, the records of its runs, and a [Manifest] that
-// lists them. The file is a git bundle without prerequisites. The manifest is in a commit that only the file has, with
+// lists them. That of a caller also has the comments on its lines. The file is a git bundle without prerequisites. The manifest is in a commit that only the file has, with
 // the artifacts of the artifact store and the recordings of terminals ([Cast]).
 //
 // # Invariants
@@ -13,5 +13,5 @@
 //
 // All of a file that comes in is hostile. An [Importer] receives its objects in a repository of their own, and compares
 // the manifest, the refs and the records before it changes anything. Imported runs have ended, verify nothing, and carry
-// no right, no question and no secret. Their record is unsigned, on top of that of the other server.
+// no right, no question, no comment and no secret. Their record is unsigned, on top of that of the other server.
 package export

@@ -150,6 +150,13 @@ func (w *packing) branch(ctx context.Context, last record.Run) error {
 	if m.BaseCommit != head && m.Base != m.Branch {
 		w.add("refs/heads/"+m.Base, m.BaseCommit)
 	}
+	if !w.One {
+		comments, err := w.Exporter.Repo.Resolve(ctx, record.ReviewRef(m.Caller))
+		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return err
+		}
+		w.add(record.ReviewRef(m.Caller), comments)
+	}
 	kept, err := w.Exporter.Repo.Refs(ctx, record.ConflictRefs(m.Caller))
 	for _, ref := range kept {
 		if !w.One || strings.HasPrefix(ref.Name, record.ConflictRefs(m.Caller)+"/"+last.ID+"-") {

@@ -23,6 +23,12 @@ func WIPRef(c Caller) string { return WIPPrefix + "/" + c.Slug() }
 // The caller's own container may read them.
 const ConflictPrefix = "refs/ramus/conflicts"
 
+// ReviewPrefix begins the refs with the comments on lines of callers' work.
+const ReviewPrefix = "refs/ramus/review"
+
+// ReviewRef is the ref with the comments on lines of the work of c.
+func ReviewRef(c Caller) string { return ReviewPrefix + "/" + c.Slug() }
+
 // ConflictRefs begins the refs below ConflictPrefix that keep work of c.
 func ConflictRefs(c Caller) string { return ConflictPrefix + "/" + c.Slug() }
 

@@ -19,10 +19,10 @@ import (
 )
 
 // Refs begins the refs of reviews, refs/ramus/review/CALLER.
-const Refs = "refs/ramus/review"
+const Refs = record.ReviewPrefix
 
 // Ref returns the ref of the review of a caller.
-func Ref(c record.Caller) string { return Refs + "/" + c.Slug() }
+func Ref(c record.Caller) string { return record.ReviewRef(c) }
 
 const (
 	threadFolder = "threads"

@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/anchor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/review"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
@@ -33,7 +34,7 @@ func (c *Comments) First(ctx context.Context, repo *gitd.Repo, caller record.Cal
 	if err != nil || s.Review == "" || c.Private != nil && c.Private(caller) {
 		return err
 	}
-	reviewer, err := record.RunCaller("review-" + review.NewID("first review", repo.Name(), caller.String(), fmt.Sprint(pull)))
+	reviewer, err := record.RunCaller(lookup.ReviewPrefix + review.NewID("first review", repo.Name(), caller.String(), fmt.Sprint(pull)))
 	if err != nil || len(c.Executor.OfCaller(reviewer)) > 0 {
 		return err
 	}
@@ -67,7 +68,7 @@ func (c *Comments) First(ctx context.Context, repo *gitd.Repo, caller record.Cal
 // Reviewed returns the caller whose work a run reviews first. ok is false for all other runs.
 func Reviewed(run record.Run) (c record.Caller, ok bool) {
 	// Ramus asks for a review, and has no id. A person who names a run like one has, because the server writes the asker.
-	if run.ID != FirstReview || run.Fork == nil || !strings.HasPrefix(run.Caller.ID(), "review-") || run.Asker.ID != "" {
+	if run.ID != FirstReview || run.Fork == nil || !strings.HasPrefix(run.Caller.ID(), lookup.ReviewPrefix) || run.Asker.ID != "" {
 		return c, false
 	}
 	c, err := record.ParseCaller(run.Fork.Of)

@@ -178,6 +178,9 @@ func (l *Lookup) CallerOrNew(who route.Who, name, repo string, fork bool) (recor
 	return fresh, repo, err
 }
 
+// ReviewPrefix begins the ids of the callers that review pull requests for ramus. Nobody else begins such a caller.
+const ReviewPrefix = "review-"
+
 // Bind restricts a request to the rights of who. It fills in the repository and the asker that follow from the grant,
 // completes partial names, and returns a problem for names of invisible objects. The request's Permit checks the
 // planned run.
@@ -200,6 +203,9 @@ func (l *Lookup) Bind(ctx context.Context, who route.Who, r *record.Request) err
 			case r.Repo == "":
 				r.Repo = last.Repo
 			}
+		} else if strings.HasPrefix(r.Caller.ID(), ReviewPrefix) {
+			return route.NewProblem(route.KindInvalid, "%s cannot begin: names with %s are those of reviews by ramus", r.Caller, ReviewPrefix).
+				WithHint("choose another name")
 		}
 	}
 	if r.Repo == "" && who.Repo != "*" {
