@@ -268,6 +268,62 @@ func TestMove(t *testing.T) {
 	}
 }
 
+// TestMoveDuringPush moves a repository while git receives a push that did not pass the gate, as those of containers. The push
+// ends without an acknowledgement, and holds nothing up.
+func TestMoveDuringPush(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.open("ramus-0"), w.open("ramus-1")
+	a.create("app")
+	received, frozen := make(chan struct{}), make(chan struct{})
+	settle, once := a.Git.Settle, sync.Once{}
+	a.Git.Settle = func(ctx context.Context, repo string) error {
+		once.Do(func() {
+			close(received)
+			<-frozen
+		})
+		return settle(ctx, repo)
+	}
+	freeze := sync.OnceFunc(func() { close(frozen) })
+	w.leases.After(func(r *http.Request) { // the move reads the assignment when the repository is frozen
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "-repository-") {
+			freeze()
+		}
+	})
+	token, err := a.Git.Sign(gitd.Grant{Subject: "ada", Repo: "*", Scopes: []string{gitd.ScopeRead, gitd.ScopeWrite}, Write: []string{"refs/heads/*"}, Expires: time.Now().Add(time.Hour)})
+	must(t, err)
+	direct := httptest.NewServer(a.Git.Handler())
+	t.Cleanup(direct.Close)
+	pushed := make(chan error, 1)
+	go func() { // two refs, which git receives
+		cmd := exec.Command("git", "-C", a.place("app"), "-c", "http.extraHeader=Authorization: Bearer "+token, "push", "-q",
+			direct.URL+"/app.git", "refs/heads/main:refs/heads/x", "refs/heads/main:refs/heads/y")
+		out, err := cmd.CombinedOutput()
+		t.Logf("the push says %s", out)
+		pushed <- err
+	}()
+	select {
+	case <-received:
+	case err := <-pushed:
+		t.Fatalf("the push ended: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	moved := make(chan error, 1)
+	go func() {
+		_, err := a.Move(ctx, "app", "ramus-1", ada)
+		moved <- err
+	}()
+	select {
+	case err := <-moved:
+		must(t, err)
+	case <-ctx.Done():
+		t.Fatal("the move and the push wait for each other")
+	}
+	if err := <-pushed; err == nil {
+		t.Error("a push was acknowledged by the owner before")
+	}
+}
+
 // copyTo sends a complete copy of a repository, and returns its name.
 func (m *member) copyTo(to *member, repo, id string) {
 	m.t.Helper()
