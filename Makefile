@@ -99,7 +99,8 @@ GORACE ?= atexit_sleep_ms=50
 # GCRARE: compilers and staticcheck need a fifth to a third less of the processors if they collect garbage less often, and twice
 # the memory (0.5 GB). Tests run without it, because they measure memory.
 GCRARE ?= 300
-TESTS = -exec 'env -u GOGC' -count=1 -vet=off -ldflags '-s -w' -timeout 25m -p $$(($$(nproc) + 1)) ./...
+# -trimpath, so that packages which another checkout has compiled are not compiled again. lint compiles with it, too.
+TESTS = -exec 'env -u GOGC' -trimpath -count=1 -vet=off -ldflags '-s -w' -timeout 25m -p $$(($$(nproc) + 1)) ./...
 
 # BENCH=cold,clone selects scenarios, BENCH_ROUNDS=n sets the rounds. docs/benchmarks.md has all variables.
 bench: build ## compare ramus with the alternatives, in a table, bin/bench/results.json and charts
@@ -136,9 +137,9 @@ setup: ## install the packages and start the Docker engine that make test needs
 
 # RACE=-race lets go vet and staticcheck reuse the packages that the tests compile with the race detector.
 lint: ## run go vet and staticcheck
-	GOGC=$(GCRARE) go vet $(RACE) ./...
+	GOGC=$(GCRARE) go vet -trimpath $(RACE) ./...
 	@GOGC=$(GCRARE) $(GOTOOL) -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	GOGC=$(GCRARE) GOFLAGS=$(RACE) bin/staticcheck ./...
+	GOGC=$(GCRARE) GOFLAGS='-trimpath $(RACE)' bin/staticcheck ./...
 
 cover: ## measure the statements that the tests reach, by room
 	@scripts/cover.sh
