@@ -34,10 +34,11 @@ var arrows = map[string][]string{
 // inside says which package of a room may import which packages of the rooms. internal/ is open to all. Packages whose
 // name ends with "test" are for tests and may import all.
 var inside = map[string][]string{
-	"gitd": {"gitd/clone", "gitd/gitcmd", "gitd/grant", "gitd/history", "gitd/lfs", "gitd/object",
-		"gitd/pack", "gitd/protocol", "gitd/worktree"},
+	"gitd": {"gitd/clone", "gitd/gitcmd", "gitd/gitfile", "gitd/grant", "gitd/history", "gitd/lfs", "gitd/object",
+		"gitd/pack", "gitd/protocol", "gitd/refview", "gitd/worktree"},
 	"gitd/clone":        {"gitd/gitcmd", "gitd/history", "gitd/object", "gitd/pack", "gitd/protocol"},
 	"gitd/gitcmd":       {"gitd/object"},
+	"gitd/gitfile":      {"gitd/object"},
 	"gitd/gitindex":     {"gitd/object"},
 	"gitd/grant":        {"gitd/object"},
 	"gitd/history":      {"gitd/object", "gitd/pack"},
@@ -46,6 +47,7 @@ var inside = map[string][]string{
 	"gitd/pack":         {"gitd/gitcmd", "gitd/object"},
 	"gitd/pathspec":     nil,
 	"gitd/protocol":     {"gitd/object"},
+	"gitd/refview":      {"gitd/gitfile", "gitd/grant", "gitd/object", "gitd/pack", "gitd/protocol"},
 	"gitd/worktree":     {"gitd/history", "gitd/lfs", "gitd/object", "gitd/pack", "gitd/pathspec"},
 	"containers":        {"containers/layer", "containers/proc", "containers/runner"},
 	"containers/cgroup": {"containers/runner"},

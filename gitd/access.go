@@ -3,11 +3,13 @@ package gitd
 import (
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/grant"
-	"github.com/ramus-dev/ramus/gitd/protocol"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+	"github.com/ramus-dev/ramus/gitd/grant"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 ) // access is the repository and the grant of one request.
 type access struct {
 	name       string // of the repository
@@ -17,7 +19,7 @@ type access struct {
 	protocol   string // GIT_PROTOCOL for the child, "" means protocol v0
 	repo       *Repo  // nil if the repository is served as it is on disk, by git
 	direct     bool   // protocol v2, answered in process
-	repoConfig ownConfig
+	repoConfig gitfile.Config
 	leaked     func([]Leak) // called with the secrets of a push that was refused, may be nil
 	options    bool         // a push may have options, see Server.Expect
 }
@@ -29,7 +31,7 @@ var harmlessFaults = []string{"badtimezone", "missingspacebeforedate", "zeropadd
 // out keys that the repository decides.
 func (a access) config(l Limits) []string {
 	c := []string{
-		fmt.Sprintf("receive.maxInputSize=%d", a.repoConfig.atMost("receive.maxinputsize", l.PackBytes)),
+		fmt.Sprintf("receive.maxInputSize=%d", a.repoConfig.AtMost("receive.maxinputsize", l.PackBytes)),
 		// The parts of packs that git maps have to fit into its address space together with the objects in use.
 		"core.packedGitWindowSize=64m",
 		fmt.Sprintf("core.packedGitLimit=%d", l.Memory/4),
@@ -43,7 +45,7 @@ func (a access) config(l Limits) []string {
 	}
 
 	unless := func(key, value string, also ...string) {
-		if !a.repoConfig.names(key) && !slices.ContainsFunc(also, a.repoConfig.names) {
+		if !a.repoConfig.Names(key) && !slices.ContainsFunc(also, a.repoConfig.Names) {
 			c = append(c, key+"="+value)
 		}
 	}
@@ -144,10 +146,10 @@ func (a access) checkEnabled(s *Server, write bool) error {
 	if !s.OwnConfig {
 		return nil
 	}
-	if write && !a.repoConfig.flag("http.receivepack", true) {
+	if write && !a.repoConfig.Flag("http.receivepack", true) {
 		return errors.New("pushing to this repository is switched off (http.receivepack)")
 	}
-	if !write && !a.repoConfig.flag("http.uploadpack", true) {
+	if !write && !a.repoConfig.Flag("http.uploadpack", true) {
 		return errors.New("reading this repository is switched off (http.uploadpack)")
 	}
 	return nil

@@ -140,7 +140,7 @@ func (s *Server) makeNursling(ctx context.Context) (dir string, err error) {
 func (s *Server) openNursling(dir string) *Repo {
 	r := &Repo{server: s, name: "a bundle", dir: dir}
 	r.refs.init(r)
-	r.view.repo = r
+	r.openView()
 	r.objects.Dir, r.objects.Git, r.objects.Packs.Dir = dir, &s.git, filepath.Join(dir, pack.Folder)
 	return r
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
-	"github.com/ramus-dev/ramus/gitd/object"
-	"github.com/ramus-dev/ramus/gitd/pack"
 	"io"
 	"os"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // serveChild runs one git child for a client within all limits. answer copies the output of the child.

@@ -11,12 +11,13 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/protocol"
+	"github.com/ramus-dev/ramus/gitd/refview"
 )
 
 // cloneRequest describes a fetch to the clone cache. The wants must have been checked.
 func (s *Server) cloneRequest(a access, f *protocol.FetchRequest) *clone.Request {
-	req := &clone.Request{Repo: cloneRepo{a.repo}, Client: cloneClient{s, a}, Fetch: f, Shallow: a.repo.view.shallowState()}
-	req.Tags, req.AllTags = a.repo.view.tagState(a.grant)
+	req := &clone.Request{Repo: cloneRepo{a.repo}, Client: cloneClient{s, a}, Fetch: f, Shallow: a.repo.view.ShallowState()}
+	req.Tags, req.AllTags = a.repo.view.TagState(a.grant)
 	return req
 }
 
@@ -47,21 +48,18 @@ func (c cloneRepo) BaseTip(ctx context.Context) (Hash, error) {
 }
 
 func (c cloneRepo) TagState(ctx context.Context) (string, error) {
-	if err := c.r.view.refresh(ctx); err != nil {
+	if err := c.r.view.Refresh(ctx); err != nil {
 		return "", err
 	}
-	tags, _ := c.r.view.tagState(Grant{})
+	tags, _ := c.r.view.TagState(Grant{})
 	return tags, nil
 }
 
 func (c cloneRepo) Tags() []clone.Tag {
-	v := &c.r.view
-	v.mu.RLock()
-	defer v.mu.RUnlock()
 	var tags []clone.Tag
-	v.eachRef(Grant{}, []string{"refs/tags/"}, func(ref *shownRef) {
-		if ref.peeled != "" {
-			tags = append(tags, clone.Tag{Hash: ref.hash, Peeled: ref.peeled})
+	c.r.view.Each(Grant{}, []string{"refs/tags/"}, func(ref *refview.Ref) {
+		if ref.Peeled != "" {
+			tags = append(tags, clone.Tag{Hash: ref.Hash, Peeled: ref.Peeled})
 		}
 	})
 	return tags

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gitd/refview"
+
 	"github.com/ramus-dev/ramus/gitd/clone"
 	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/protocol"
@@ -391,7 +393,7 @@ func TestReplyDropped(t *testing.T) {
 	if n := files(); n != 0 {
 		t.Errorf("%d answers are kept", n)
 	}
-	if text := w.fetched(t, "a", body); text != string((&wantError{Hash(head)}).packet()) {
+	if text := w.fetched(t, "a", body); text != string((&refview.WantError{Want: Hash(head)}).Packet()) {
 		t.Errorf("%.200q", text)
 	}
 }

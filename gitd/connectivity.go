@@ -61,7 +61,7 @@ func (w *connectivity) checkCommits(tip Hash) error {
 		}
 		obj, sent := w.readSent(h, pack.MaxInMemory)
 		if !sent {
-			if !w.repo.view.isTip(h) {
+			if !w.repo.view.IsTip(h) {
 				return errUnknown
 			}
 			c, err := w.repo.objects.ReadCommit(w.ctx, h)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/refview"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
@@ -110,20 +112,15 @@ func (s *Server) states(ctx context.Context) ([]RepoState, error) {
 
 // allRefs lists all refs, from memory if they are there.
 func (r *Repo) allRefs(ctx context.Context) ([]Ref, error) {
-	v := &r.view
-	if err := v.refresh(ctx); errors.Is(err, errNative) {
+	if err := r.view.Refresh(ctx); errors.Is(err, refview.ErrNative) {
 		return r.listRefs(ctx, "refs")
 	} else if err != nil {
 		return nil, err
 	}
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	refs := make([]Ref, 0, len(v.refs))
-	for _, ref := range v.refs {
-		if strings.HasPrefix(ref.name, "refs/") {
-			refs = append(refs, Ref{Name: strings.Clone(ref.name), Hash: Hash(strings.Clone(string(ref.hash)))})
-		}
-	}
+	var refs []Ref
+	r.view.Each(Grant{}, []string{"refs/"}, func(ref *refview.Ref) {
+		refs = append(refs, Ref{Name: strings.Clone(ref.Name), Hash: Hash(strings.Clone(string(ref.Hash)))})
+	})
 	return refs, nil
 }
 
@@ -148,7 +145,7 @@ func (st RepoState) copyTo(ctx context.Context, dir string, had []Ref) error {
 			return err
 		}
 	}
-	if st.Repo.reftable() { // the copy has its refs in a file
+	if refview.HasReftable(st.Repo.dir) { // the copy has its refs in a file
 		if err := st.unsetStorage(ctx, dir); err != nil {
 			return err
 		}

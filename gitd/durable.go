@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/ramus-dev/ramus/internal/durable"
+	"github.com/ramus-dev/ramus/internal/shared"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +30,7 @@ func syncfs(dir string) error {
 	if err := unix.Fstat(int(f.Fd()), &at); err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
-	if err := syncerOf(at.Dev).share(func() error { return unix.Syncfs(int(f.Fd())) }); err != nil {
+	if err := syncOf(at.Dev).Do(func() error { return unix.Syncfs(int(f.Fd())) }); err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
 	return nil
@@ -80,46 +81,10 @@ func syncFolders(folders map[string]bool) error {
 	return nil
 }
 
-// syncs has a syncer for every file system, by device.
+// syncs has a shared call for every file system, by device.
 var syncs sync.Map
 
-func syncerOf(device uint64) *syncer {
-	s, _ := syncs.LoadOrStore(device, &syncer{})
-	return s.(*syncer)
-}
-
-// syncer lets callers share calls, of which one is made at a time.
-type syncer struct {
-	mu   sync.Mutex // guards the rounds
-	last *syncRound // the call that began last, nil if none has
-	next *syncRound // the call that has not begun, nil if nobody waits
-}
-
-type syncRound struct {
-	done chan struct{}
-	err  error // valid when done is closed
-}
-
-// share returns the result of a call that begins after share did. The first caller that waits for a round makes
-// the call.
-func (s *syncer) share(call func() error) error {
-	s.mu.Lock()
-	if r := s.next; r != nil {
-		s.mu.Unlock()
-		<-r.done
-		return r.err
-	}
-	r, last := &syncRound{done: make(chan struct{})}, s.last
-	s.next = r
-	s.mu.Unlock()
-
-	if last != nil {
-		<-last.done
-	}
-	s.mu.Lock()
-	s.last, s.next = r, nil // later callers may have written something that the call misses
-	s.mu.Unlock()
-	r.err = call()
-	close(r.done)
-	return r.err
+func syncOf(device uint64) *shared.Call {
+	s, _ := syncs.LoadOrStore(device, &shared.Call{})
+	return s.(*shared.Call)
 }

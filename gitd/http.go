@@ -305,7 +305,7 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 			if s.OwnConfig {
 				allowed.Write = append(allowed.Write, grant.OwnRefs+"*")
 			}
-		case findErr == nil && !write && a.repoConfig.flag(anonymousKey, false):
+		case findErr == nil && !write && a.repoConfig.Flag(anonymousKey, false):
 			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeRead}, Read: s.publicRefs()}
 		default:
 			// The answer does not tell whether the repository exists.
@@ -315,7 +315,7 @@ func (s *Server) admitRequest(r *http.Request, path string, write bool, who func
 	a.grant = allowed.Effective()
 	if !allowed.MayRead(a.name) {
 		switch {
-		case findErr == nil && !write && a.repoConfig.flag(anonymousKey, false):
+		case findErr == nil && !write && a.repoConfig.Flag(anonymousKey, false):
 			a.grant = Grant{Subject: allowed.Subject, Repo: a.name, Scopes: []string{ScopeRead}, Read: s.publicRefs()}
 		case !allowed.Has(ScopeRead):
 			// The answer does not tell whether the repository exists.

@@ -4,10 +4,11 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/object"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // decodeBody returns the body of a request without its content encoding.

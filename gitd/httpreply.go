@@ -2,12 +2,13 @@ package gitd
 
 import (
 	"cmp"
-	"github.com/ramus-dev/ramus/gitd/pack"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // httpReply writes an answer. It sends the status with the first byte, so that an earlier failure can still be

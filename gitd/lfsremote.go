@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/lfs"
 )
@@ -22,7 +24,7 @@ import (
 // one of them. operation is [lfs.Download] or [lfs.Upload].
 func (r *Repo) LFSRemote(ctx context.Context, up Upstream, private []string, operation string) (*lfs.Remote, error) {
 	if up.URL == "" {
-		own, err := readOwnConfig(r.dir)
+		own, err := gitfile.ReadConfig(r.dir)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the upstream of %s: %w", r.name, err)
 		}

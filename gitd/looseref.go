@@ -13,6 +13,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+	"github.com/ramus-dev/ramus/gitd/refview"
+
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
@@ -42,7 +45,7 @@ func (l looseLock) restore() error {
 	}
 	defer lock.Close()
 	defer os.Remove(l.file + ".lock")
-	text, err := readSmall(l.file)
+	text, err := gitfile.ReadSmall(l.file)
 	if err != nil || strings.TrimSpace(string(text)) != string(l.new) {
 		return err
 	}
@@ -152,7 +155,7 @@ func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err err
 // looseValue returns the value of a locked ref, and whether it is in the ref's own file. The value is empty if the
 // ref does not exist and could.
 func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
-	text, err := readSmall(file)
+	text, err := gitfile.ReadSmall(file)
 	if err == nil {
 		if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
 			return "", false, errNotLoose // old releases of git made symbolic refs of symbolic links
@@ -195,15 +198,15 @@ func (r *Repo) looseOnly() bool {
 	if r.server.OwnConfig {
 		return false // it may ask for hooks
 	}
-	now, err := statSignature(filepath.Join(r.dir, "config"))
+	now, err := gitfile.Stat(filepath.Join(r.dir, "config"))
 	if err != nil {
 		return false
 	}
 	w := &r.refs
 	w.configMu.Lock()
 	defer w.configMu.Unlock()
-	if !w.config.matches(now) {
-		own, err := readOwnConfig(r.dir)
+	if !w.config.Matches(now) {
+		own, err := gitfile.ReadConfig(r.dir)
 		if err != nil {
 			return false
 		}
@@ -216,7 +219,7 @@ func (r *Repo) looseOnly() bool {
 			}
 		}
 	}
-	if !w.plain || r.reftable() {
+	if !w.plain || refview.HasReftable(r.dir) {
 		return false
 	}
 	_, err = os.Lstat(filepath.Join(r.dir, "logs"))

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
@@ -48,7 +50,7 @@ func (r *Repo) Mark() (string, error) {
 }
 
 func (r *Repo) readMark() (string, error) {
-	text, err := readSmall(filepath.Join(r.dir, markName))
+	text, err := gitfile.ReadSmall(filepath.Join(r.dir, markName))
 	if err != nil {
 		return "", fmt.Errorf("cannot read the mark of %s: %w", r.name, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/refview"
+
 	"github.com/ramus-dev/ramus/gitd/clone"
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
@@ -19,12 +21,12 @@ import (
 // that may read everything, because with it git sends hidden commits to clients that name them.
 func (s *Server) negotiate(ctx context.Context, a access, protocol string, write bool) access {
 	if protocol == "version=2" && !write && a.repo != nil && !s.native {
-		err := a.repo.view.refresh(ctx)
+		err := a.repo.view.Refresh(ctx)
 		if err == nil {
 			a.protocol, a.direct = protocol, true
 			return a
 		}
-		if !errors.Is(err, errNative) {
+		if !errors.Is(err, refview.ErrNative) {
 			s.log().Warn("git answers in place of the server", "repo", a.name, "err", err)
 		}
 	}
@@ -54,7 +56,7 @@ func (s *Server) capabilities(ctx context.Context, a access) ([]byte, error) {
 
 // advertisePush writes the first packets of a push. It starts no git if the refs are in memory.
 func (s *Server) advertisePush(ctx context.Context, a access, out io.Writer) error {
-	if a.repo == nil || s.native || a.protocol == "version=1" || a.repo.view.refresh(ctx) != nil {
+	if a.repo == nil || s.native || a.protocol == "version=1" || a.repo.view.Refresh(ctx) != nil {
 		return s.advertise(ctx, a, "receive-pack", out)
 	}
 	capabilities, err := s.pushCapabilities(ctx, a)
@@ -64,7 +66,7 @@ func (s *Server) advertisePush(ctx context.Context, a access, out io.Writer) err
 	if a.options {
 		capabilities += " push-options"
 	}
-	b, ok := a.repo.view.pushAdvert(a.grant, capabilities)
+	b, ok := a.repo.view.PushAdvert(a.grant, capabilities)
 	if !ok {
 		return s.advertise(ctx, a, "receive-pack", out)
 	}
@@ -102,7 +104,7 @@ func (s *Server) answerRequest(ctx context.Context, a access, q *protocol.Reques
 	switch q.Command {
 	case protocol.CommandRefs:
 		s.lists.Add(1)
-		return writeWhole(out, a.repo.view.lsRefs(a.grant, &q.Refs))
+		return writeWhole(out, a.repo.view.List(a.grant, &q.Refs))
 	case protocol.CommandFetch:
 		return s.answerFetch(ctx, a, &q.Fetch, out)
 	case protocol.CommandInfo:

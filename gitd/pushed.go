@@ -50,7 +50,7 @@ const keepAlive = 5 * time.Second
 // takesOptions reports whether a push by an access may have options. People's pushes may, and those of containers may
 // not, because options start work.
 func (s *Server) takesOptions(a access) bool {
-	return s.Expect != nil && a.repo != nil && !a.repoConfig.names("receive.advertisepushoptions")
+	return s.Expect != nil && a.repo != nil && !a.repoConfig.Names("receive.advertisepushoptions")
 }
 
 // asksForWork reports whether the name of a ref asks for work.

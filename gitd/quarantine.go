@@ -80,11 +80,11 @@ func (p *push) isSimple() bool {
 // memory, its configuration has no keys about pushes, its history is complete, and the branch is neither
 // symbolic nor checked out anywhere.
 func (r *Repo) allowsSimplePush(ctx context.Context, c protocol.Command) bool {
-	if r.view.refresh(ctx) != nil || !history.IsComplete(r.dir, Hash(c.New)) || r.view.isSymbolic(c.Ref) {
+	if r.view.Refresh(ctx) != nil || !history.IsComplete(r.dir, Hash(c.New)) || r.view.IsSymbolic(c.Ref) {
 		return false
 	}
-	own, err := r.view.configuration()
-	if err != nil || !own.flag("core.bare", false) {
+	own, err := r.view.Config()
+	if err != nil || !own.Flag("core.bare", false) {
 		return false
 	}
 	_, err = os.Lstat(filepath.Join(r.dir, "worktrees"))

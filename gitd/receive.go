@@ -187,7 +187,7 @@ func (p *push) receivePack(ctx context.Context, body io.Reader) error {
 	}
 	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.request.Commands))
 	if a.repo != nil && slices.ContainsFunc(p.request.Commands, protocol.Command.Deletes) {
-		a.repo.view.noteDeleted(ctx)
+		a.repo.followDeleted(ctx)
 	}
 	end()
 	return p.sendGitReport(ctx, report)

@@ -17,6 +17,9 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+	"github.com/ramus-dev/ramus/gitd/refview"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/gitd/object"
@@ -166,15 +169,9 @@ func (r *Repo) resolveAbbreviated(ctx context.Context, prefix string) (Hash, err
 	return "", fmt.Errorf("it is ambiguous, %d commits begin with it: %w", len(found), ErrInvalid)
 }
 
-// reftable reports whether the repository keeps its refs in the newer format of git, which only git reads here.
-func (r *Repo) reftable() bool {
-	_, err := os.Lstat(filepath.Join(r.dir, "reftable"))
-	return err == nil
-}
-
 // readRef returns the object of a ref by its full name, through symbolic refs.
 func (r *Repo) readRef(ctx context.Context, name string) (Hash, error) {
-	if r.reftable() {
+	if refview.HasReftable(r.dir) {
 		refs, err := r.nativeRefs(ctx, name)
 		if err == nil && len(refs) > 0 && refs[0].Name == name {
 			return refs[0].Hash, nil
@@ -185,7 +182,7 @@ func (r *Repo) readRef(ctx context.Context, name string) (Hash, error) {
 		if object.RefFault(name) != "" {
 			return "", fmt.Errorf("ref %.200q: %w", name, ErrInvalid)
 		}
-		b, err := readSmall(filepath.Join(r.dir, filepath.FromSlash(name)))
+		b, err := gitfile.ReadSmall(filepath.Join(r.dir, filepath.FromSlash(name)))
 		switch {
 		case err == nil:
 			text := strings.TrimSpace(string(b))
@@ -290,7 +287,7 @@ func (r *Repo) Refs(ctx context.Context, prefix string) ([]Ref, error) {
 }
 
 func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
-	if r.reftable() {
+	if refview.HasReftable(r.dir) {
 		return r.nativeRefs(ctx, prefix)
 	}
 	loose := map[string]Hash{}
@@ -388,7 +385,7 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	}
 	if err == nil {
 		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return u.New == "" }) {
-			r.view.noteDeleted(ctx)
+			r.followDeleted(ctx)
 		}
 		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return !strings.HasPrefix(u.Name, grant.OwnRefs) }) {
 			r.server.tellChanged(r.name)

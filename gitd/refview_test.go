@@ -6,12 +6,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/protocol"
+	"github.com/ramus-dev/ramus/gitd/refview"
 )
 
 // nativeV2 returns git's answer to a request of protocol v2.
@@ -41,7 +41,7 @@ func lists(t testing.TB, r *Repo, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.view.refresh(t.Context()); err != nil {
+	if err := r.view.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// Git lists damaged refs, with a hash of zeros or of an object that does not exist.
@@ -52,7 +52,7 @@ func lists(t testing.TB, r *Repo, args ...string) {
 			want.WriteString(line)
 		}
 	}
-	if got, want := string(r.view.lsRefs(Grant{}, &q.Refs)), want.String(); got != want {
+	if got, want := string(r.view.List(Grant{}, &q.Refs)), want.String(); got != want {
 		t.Fatalf("%v: the snapshot says\n%s\ngit says\n%s", args, got, want)
 	}
 }
@@ -146,16 +146,13 @@ func TestRefSnapshot(t *testing.T) {
 	git(t, r.Dir(), "update-ref", "--no-deref", "HEAD", string(tips[2]))
 	check()
 	// The snapshot counts the same tips as it lists.
-	count := map[Hash]int{}
-	for _, ref := range r.view.refs {
-		for _, h := range []Hash{ref.hash, ref.peeled} {
-			if h != "" {
-				count[h]++
-			}
+	listed := map[Hash]bool{}
+	r.view.Each(Grant{}, nil, func(ref *refview.Ref) { listed[ref.Hash], listed[ref.Peeled] = true, true })
+	objects := strings.Fields(git(t, r.Dir(), "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))
+	for _, h := range objects {
+		if r.view.IsTip(Hash(h)) != listed[Hash(h)] {
+			t.Errorf("the object %s is a tip: %v, and is listed: %v", h, r.view.IsTip(Hash(h)), listed[Hash(h)])
 		}
-	}
-	if len(count) != len(r.view.tips) {
-		t.Errorf("%d tips are known, %d are listed", len(r.view.tips), len(count))
 	}
 }
 
@@ -191,10 +188,10 @@ func TestRefSnapshotScope(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.view.refresh(t.Context()); err != nil {
+		if err := r.view.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(r.view.lsRefs(g, &q.Refs)); got != string(out) {
+		if got := string(r.view.List(g, &q.Refs)); got != string(out) {
 			t.Errorf("%v %v:\n%s\nwant\n%s", g.Read, g.Write, got, out)
 		}
 	}
@@ -213,39 +210,31 @@ func TestRefSnapshotIncremental(t *testing.T) {
 	}
 	write(t, filepath.Join(r.Dir(), "packed-refs"), packed.String())
 	lists(t, r, "peel", "symrefs")
-	if n := len(r.view.refs); n != 10_001 {
+	n := 0
+	r.view.Each(Grant{}, nil, func(*refview.Ref) { n++ })
+	if n != 10_001 {
 		t.Fatal(n)
 	}
 	before := r.server.Stats().Children
 	for i := range 20 {
 		name := fmt.Sprintf("refs/heads/many/%05d", i*7)
-		turn := r.view.version
+		turn := r.view.Version()
 		if err := r.Update(t.Context(), RefUpdate{Name: name, New: next}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.view.refresh(t.Context()); err != nil {
+		if err := r.view.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		at, ok := r.view.searchRef(name)
-		if !ok || r.view.refs[at].hash != next || r.view.version != turn+1 {
-			t.Fatal("not followed", r.view.version-turn)
+		var at Hash
+		r.view.Each(Grant{}, []string{name}, func(ref *refview.Ref) { at = ref.Hash })
+		if at != next || r.view.Version() != turn+1 {
+			t.Fatal("not followed", r.view.Version()-turn)
 		}
 	}
 	if n := r.server.Stats().Children - before; n != 0 {
 		t.Errorf("%d git processes for 20 updates", n)
 	}
 	lists(t, r, "peel", "symrefs")
-}
-
-func TestApart(t *testing.T) {
-	for _, tt := range [][2][]string{
-		{{"b", "a"}, {"a", "b"}}, {{"refs/heads/", "refs/heads/x", "refs/", "HEAD"}, {"HEAD", "refs/"}},
-		{{"", "x"}, {""}}, {{"x", "x"}, {"x"}},
-	} {
-		if got := dropCovered(tt[0]); !slices.Equal(got, tt[1]) {
-			t.Errorf("%q became %q", tt[0], got)
-		}
-	}
 }
 
 // v2Fetch returns a request of a fetch.

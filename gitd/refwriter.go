@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
@@ -49,9 +51,9 @@ type refWriting struct {
 	turns   refTurns
 	native  refWriter // for changes that are more than changes of loose refs
 
-	configMu sync.Mutex // guards the fields below
-	config   signature  // of the configuration of the repository when plain was set
-	plain    bool       // the configuration does not say how refs are written
+	configMu sync.Mutex        // guards the fields below
+	config   gitfile.Signature // of the configuration of the repository when plain was set
+	plain    bool              // the configuration does not say how refs are written
 }
 
 // init must be called before any other method.

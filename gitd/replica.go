@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/refview"
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
@@ -136,7 +137,7 @@ func (r *Repo) replaceFiles(files map[string][]byte) error {
 
 // PlainFiles returns the small files of the state for a copy that keeps its refs in files.
 func (st RepoState) PlainFiles() map[string][]byte {
-	if !st.Repo.reftable() {
+	if !refview.HasReftable(st.Repo.dir) {
 		return st.Files
 	}
 	files := make(map[string][]byte, len(st.Files))

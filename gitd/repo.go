@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+	"github.com/ramus-dev/ramus/gitd/refview"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
@@ -21,7 +24,7 @@ type Repo struct {
 	id      fileID // of the folder dir when this Repo was made
 	refs    refWriting
 	objects pack.Reader
-	view    refView
+	view    refview.View
 	format  atomic.Pointer[string] // of object names, nil if not known yet
 	// merging, maintaining and refreshing hold one token each. Merges of one repository take turns instead of
 	// losing against each other's compare-and-swap. Two repacks or two fetches at once would do the same work
@@ -43,7 +46,7 @@ func (r *Repo) Dir() string { return r.dir }
 
 // Base returns the branch that HEAD names, without refs/heads/. It is the canonical base.
 func (r *Repo) Base(ctx context.Context) (string, error) {
-	b, err := readSmall(filepath.Join(r.dir, "HEAD"))
+	b, err := gitfile.ReadSmall(filepath.Join(r.dir, "HEAD"))
 	if err != nil {
 		return "", fmt.Errorf("cannot read the base of %s: %w", r.name, err)
 	}

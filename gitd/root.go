@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,8 +21,6 @@ import (
 )
 
 const (
-	// smallMax bounds files that are read as a whole, such as HEAD and loose refs.
-	smallMax = 4 << 10
 	// newFolder below Root has repositories that are not complete yet. No repository can have its name.
 	newFolder = ".ramus-new"
 	lockName  = ".ramus-lock"
@@ -193,7 +190,7 @@ func (s *Server) Repo(name string) (*Repo, error) {
 		r = &Repo{server: s, name: name, dir: dir, id: id,
 			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
 		r.refs.init(r)
-		r.view.repo = r
+		r.openView()
 		r.objects.Dir, r.objects.Git = dir, &s.git
 		r.objects.Packs.Dir, r.objects.Packs.OnAdopt = filepath.Join(dir, pack.Folder), r.countWrite
 		if s.library.repos == nil {
@@ -341,18 +338,4 @@ func (r *Repo) removeStaleLocks() {
 			os.RemoveAll(filepath.Join(r.dir, "objects", e.Name()))
 		}
 	}
-}
-
-// readSmall reads a file that should be small.
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, smallMax+1))
-	if err == nil && len(b) > smallMax {
-		err = fmt.Errorf("%s has more than %d bytes: %w", filepath.Base(path), smallMax, ErrTooLarge)
-	}
-	return b, err
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitfile"
 )
 
 // hooksFolder below Root holds the hook. No repository can have its name.
@@ -40,7 +42,7 @@ func (h *secretHook) prepare(ctx context.Context, root string) (dir string, err 
 	defer h.mu.Unlock()
 	dir = filepath.Join(root, hooksFolder)
 	file := filepath.Join(dir, "pre-receive")
-	text, err := readSmall(file)
+	text, err := gitfile.ReadSmall(file)
 	info, err2 := os.Stat(file)
 	if err != nil || err2 != nil || string(text) != hookScript || info.Mode().Perm() != 0o700 {
 		h.tried = false

@@ -565,7 +565,7 @@ func (f *sshFront) sshConverse(ctx context.Context, a access, v *sshSession) err
 			return err
 		}
 		// Refs may have changed since the last request.
-		if err := a.repo.view.refresh(ctx); err != nil {
+		if err := a.repo.view.Refresh(ctx); err != nil {
 			return err
 		}
 	}

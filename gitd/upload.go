@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/ramus-dev/ramus/gitd/refview"
+
 	"github.com/ramus-dev/ramus/gitd/clone"
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
@@ -73,11 +75,11 @@ func (s *Server) answerFetch(ctx context.Context, a access, f *protocol.FetchReq
 		// The file of the filter could be one that the grant does not show.
 		return object.Refuse(ErrDenied, "this token may not use filters that files describe")
 	}
-	err := a.repo.view.checkWants(ctx, a.grant, f.Wants)
-	var want *wantError
+	err := a.repo.view.CheckWants(ctx, a.grant, f.Wants)
+	var want *refview.WantError
 	if errors.As(err, &want) {
-		s.log().Info("fetch refused", "repo", a.name, "subject", a.grant.Subject, "want", want.want)
-		return writeWhole(out, want.packet())
+		s.log().Info("fetch refused", "repo", a.name, "subject", a.grant.Subject, "want", want.Want)
+		return writeWhole(out, want.Packet())
 	}
 	if err != nil {
 		return err

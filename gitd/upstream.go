@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -146,7 +148,7 @@ const (
 
 // RefreshedAt returns the time at which the base was last up to date with upstream. Returns zero if it never was.
 func (r *Repo) RefreshedAt(ctx context.Context) (time.Time, error) {
-	own, err := readOwnConfig(r.dir)
+	own, err := gitfile.ReadConfig(r.dir)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot read the configuration of %s: %w", r.name, err)
 	}

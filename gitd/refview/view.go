@@ -1,4 +1,6 @@
-package gitd
+// Package refview has the refs of a repository in memory as protocol v2 shows them, so that a list of refs, the first
+// packets of a push and the check of wants need no git.
+package refview
 
 import (
 	"context"
@@ -12,42 +14,53 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
+	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/protocol"
+	"github.com/ramus-dev/ramus/internal/shared"
 )
 
-// refView has a repository's refs in memory as protocol v2 shows them, sorted, each with its line of ls-refs. It
-// is never older than the disk. Before each use the signatures of HEAD, of packed-refs and of the folders of loose
-// refs are compared with those that were read before. Then only changed folders are read again, and in them only
-// changed files. Git changes a ref by renaming a lock file, which changes the time of the folder. So a writer that
-// follows the rules of git is noticed, whether it is this server or not. Concurrent callers of refresh share one
-// comparison.
+// View has a repository's refs in memory as protocol v2 shows them, sorted, each with its line of ls-refs. After
+// [View.Refresh] it is not older than the disk. Refresh compares the signatures of HEAD, of packed-refs and of the folders
+// of loose refs with those that were read before. Then only changed folders are read again, and in them only changed
+// files. Git changes a ref by renaming a lock file, which changes the time of the folder. So a writer that follows the
+// rules of git is noticed, whether it is this server or not. Concurrent callers of Refresh share one comparison.
 //
 // A repository that keeps its refs in another way, or whose configuration says how it is to be read, has no view.
 // Native git serves it.
-type refView struct {
-	repo *Repo
-	look syncer
+//
+// The exported fields are set before the first use. A View is safe for concurrent use.
+type View struct {
+	Dir     string       // the folder of the repository
+	Name    string       // of the repository, for errors
+	Objects *pack.Reader // the objects of the repository
+	// Unreached returns one of the commits that no tip reaches, or "" if there is none.
+	Unreached func(ctx context.Context, commits, tips []object.Hash) (object.Hash, error)
+	// Deleted is called with the objects of refs that a refresh found deleted. It must not call methods of the view.
+	Deleted func(tips map[object.Hash]bool)
+
+	look shared.Call
 
 	mu sync.RWMutex // guards the fields below
 	// own is the configuration of the repository.
-	own     ownConfig
-	ownSig  signature
+	own     gitfile.Config
+	ownSig  gitfile.Signature
 	native  bool // only git can serve it
-	shallow signature
+	shallow gitfile.Signature
 	head    headRef
-	headSig signature
+	headSig gitfile.Signature
 	folders map[string]*refFolder // by name, "refs" and below
 	packed  []packedRef
-	packSig signature
-	peeled  map[Hash]Hash // of the objects of loose refs, the object that a tag names in the end, "" for other objects
-	refs    []shownRef    // sorted by name
-	tips    map[Hash]int  // the number of refs at an object, which may be peeled
+	packSig gitfile.Signature
+	peeled  map[object.Hash]object.Hash // of the objects of loose refs, the object that a tag names in the end, "" for other objects
+	refs    []Ref                       // sorted by name
+	tips    map[object.Hash]int         // the number of refs at an object, which may be peeled
 	// links are the names of the symbolic refs.
 	links []string
 	// deletedTips are the objects of the refs that the last refresh found deleted.
-	deletedTips map[Hash]bool
+	deletedTips map[object.Hash]bool
 	// version counts the changes of refs, so that results for one state are not used for another.
 	version uint64
 	// verdicts are the results for wants at the version verdictVersion.
@@ -61,71 +74,72 @@ type refView struct {
 // headRef is the content of HEAD, the name of a ref or an object.
 type headRef struct {
 	target string
-	hash   Hash
+	hash   object.Hash
 }
 
-// shownRef is a ref and its line. Name and hash share the memory of the line.
-type shownRef struct {
-	name   string
-	hash   Hash
-	peeled Hash   // empty if the object is no tag
-	target string // of a symbolic ref, the ref that it points to in the end
-	line   string // the packet of ls-refs with all attributes
+// Ref is a ref and its line. Name and Hash share the memory of the line.
+type Ref struct {
+	Name   string
+	Hash   object.Hash
+	Peeled object.Hash // the object that a tag names in the end, "" if Hash is no tag
+	Target string      // of a symbolic ref, the ref that it points to in the end
+	line   string      // the packet of ls-refs with all attributes
 }
 
-func newShownRef(name string, hash, peeled Hash, target string) shownRef {
-	b := string(appendRef(nil, &shownRef{name: name, hash: hash, peeled: peeled, target: target}, true, true))
+func newRef(name string, hash, peeled object.Hash, target string) Ref {
+	b := string(appendRef(nil, &Ref{Name: name, Hash: hash, Peeled: peeled, Target: target}, true, true))
 	at := 4 + len(hash) + 1
-	return shownRef{name: b[at : at+len(name)], hash: Hash(b[4 : at-1]), peeled: peeled, target: target, line: b}
+	return Ref{Name: b[at : at+len(name)], Hash: object.Hash(b[4 : at-1]), Peeled: peeled, Target: target, line: b}
 }
 
 // appendRef appends the packet of a ref.
-func appendRef(b []byte, r *shownRef, symrefs, peel bool) []byte {
-	parts := []string{string(r.hash), " ", r.name, "", "", "", "", "\n"}
-	if symrefs && r.target != "" {
-		parts[3], parts[4] = " symref-target:", r.target
+func appendRef(b []byte, r *Ref, symrefs, peel bool) []byte {
+	parts := []string{string(r.Hash), " ", r.Name, "", "", "", "", "\n"}
+	if symrefs && r.Target != "" {
+		parts[3], parts[4] = " symref-target:", r.Target
 	}
-	if peel && r.peeled != "" {
-		parts[5], parts[6] = " peeled:", string(r.peeled)
+	if peel && r.Peeled != "" {
+		parts[5], parts[6] = " peeled:", string(r.Peeled)
 	}
 	return protocol.AppendLine(b, parts...)
 }
 
-// errNative means that only git can serve a repository.
-var errNative = errors.New("its refs are not read in process")
+// ErrNative means that only git can serve a repository.
+var ErrNative = errors.New("its refs are not read in process")
 
-// refresh brings the view to the state of the disk. Returns [errNative] if there is no view.
-func (v *refView) refresh(ctx context.Context) error {
+// Refresh brings the view to the state of the disk. Returns [ErrNative] if there is no view.
+func (v *View) Refresh(ctx context.Context) error {
 	// Other callers wait for the result, too, so it must not depend on the patience of one client.
-	err := v.look.share(func() error { return v.readAll(context.WithoutCancel(ctx)) })
-	if err != nil && !errors.Is(err, errNative) {
-		return fmt.Errorf("cannot read the refs of %s: %w", v.repo.name, err)
+	err := v.look.Do(func() error { return v.readAll(context.WithoutCancel(ctx)) })
+	if err != nil && !errors.Is(err, ErrNative) {
+		return fmt.Errorf("cannot read the refs of %s: %w", v.Name, err)
 	}
 	return err
 }
 
-// noteDeleted is called when this server has deleted refs. Replies that are kept for wants at these refs go at
-// once, not at the next request.
-func (v *refView) noteDeleted(ctx context.Context) {
+// FollowDeleted is called when the server has deleted refs. It calls Deleted at once, and not at the next request. It does
+// nothing if the refs have not been read yet.
+func (v *View) FollowDeleted(ctx context.Context) error {
 	v.mu.RLock()
 	known := v.folders != nil
 	v.mu.RUnlock()
 	if !known {
-		return
+		return nil
 	}
-	if err := v.refresh(ctx); err != nil && !errors.Is(err, errNative) {
-		v.repo.server.log().Warn("cannot follow deleted refs", "repo", v.repo.name, "err", err)
+	if err := v.Refresh(ctx); err != nil && !errors.Is(err, ErrNative) {
+		return err
 	}
+	return nil
 }
 
-// readAll is refresh for one caller at a time, so it reads the fields without the lock. It takes the lock to
+// readAll is Refresh for one caller at a time, so it reads the fields without the lock. It takes the lock to
 // change them.
-func (v *refView) readAll(ctx context.Context) error {
+func (v *View) readAll(ctx context.Context) error {
 	if err := v.readConfig(); err != nil {
 		return err
 	}
 	if v.native {
-		return errNative
+		return ErrNative
 	}
 	c := &refChanges{folders: map[string]*refFolder{}, names: map[string]bool{}}
 	// Loose refs come first. Git writes packed-refs before it removes a loose file, so a ref that vanishes from a
@@ -133,29 +147,29 @@ func (v *refView) readAll(ctx context.Context) error {
 	if err := v.readFolder(c, "refs"); err != nil {
 		return err
 	}
-	packSig, err := statSignature(v.filePath("packed-refs"))
+	packSig, err := gitfile.Stat(v.filePath("packed-refs"))
 	if err != nil {
 		return err
 	}
-	if !v.packSig.matches(packSig) || v.folders == nil {
+	if !v.packSig.Matches(packSig) || v.folders == nil {
 		if c.packed, c.packSig, err = v.readPacked(); err != nil {
 			return err
 		}
 		c.repacked = true
 	}
-	headSig, err := statSignature(v.filePath("HEAD"))
+	headSig, err := gitfile.Stat(v.filePath("HEAD"))
 	if err != nil {
 		return err
 	}
 	c.head, c.headSig = v.head, v.headSig
-	if !v.headSig.matches(headSig) {
+	if !v.headSig.Matches(headSig) {
 		if c.head, err = v.readHead(); err != nil {
 			return err
 		}
 		c.headSig = headSig
 	}
 
-	shallow, err := statSignature(v.filePath("shallow"))
+	shallow, err := gitfile.Stat(v.filePath("shallow"))
 	if err != nil {
 		return err
 	}
@@ -171,67 +185,52 @@ func (v *refView) readAll(ctx context.Context) error {
 	v.shallow, v.peeled = shallow, peeled
 	v.applyChanges(c)
 	if len(v.deletedTips) > 0 {
-		v.repo.server.clones.Forget(cloneRepo{v.repo}, v.deletedTips)
+		v.Deleted(v.deletedTips)
 		v.deletedTips = nil
 	}
 	return nil
 }
 
-func (v *refView) filePath(name string) string {
-	return filepath.Join(v.repo.dir, filepath.FromSlash(name))
+func (v *View) filePath(name string) string {
+	return filepath.Join(v.Dir, filepath.FromSlash(name))
 }
 
 // readConfig finds out whether the repository may be served in process.
-func (v *refView) readConfig() error {
-	sig, err := statSignature(v.filePath("config"))
+func (v *View) readConfig() error {
+	sig, err := gitfile.Stat(v.filePath("config"))
 	if err != nil {
 		return err
 	}
-	if v.ownSig.matches(sig) {
+	if v.ownSig.Matches(sig) {
 		return nil
 	}
-	own, err := readOwnConfig(v.repo.dir)
+	own, err := gitfile.ReadConfig(v.Dir)
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.own, v.ownSig, v.native = own, sig, own.needsGit() || v.repo.reftable()
+	v.own, v.ownSig, v.native = own, sig, own.NeedsGit() || HasReftable(v.Dir)
 	return nil
 }
 
-// needsGit reports whether the file has a key that changes the answers of upload-pack or receive-pack.
-func (o ownConfig) needsGit() bool {
-	for key, value := range o {
-		section, _, _ := strings.Cut(key, ".")
-		switch section {
-		case "uploadpack", "uploadpackfilter", "receive", "repack", "transfer", "lsrefs", "protocol", "include",
-			"includeif", "extensions":
-			if key != "extensions.objectformat" || value != "sha1" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// configuration returns the configuration of the repository. It is read again if the file changed.
-func (v *refView) configuration() (ownConfig, error) {
-	sig, err := statSignature(v.filePath("config"))
+// Config returns the configuration of the repository. The file is read again if the file changed.
+func (v *View) Config() (gitfile.Config, error) {
+	sig, err := gitfile.Stat(v.filePath("config"))
 	if err != nil {
 		return nil, err
 	}
 	v.mu.RLock()
-	own, known := v.own, v.ownSig.matches(sig)
+	own, known := v.own, v.ownSig.Matches(sig)
 	v.mu.RUnlock()
 	if known {
 		return own, nil
 	}
-	return readOwnConfig(v.repo.dir)
+	return gitfile.ReadConfig(v.Dir)
 }
 
 // applyChanges updates the view. The caller holds the lock.
-func (v *refView) applyChanges(c *refChanges) {
+func (v *View) applyChanges(c *refChanges) {
 	first := v.folders == nil
 	if first {
 		v.folders = map[string]*refFolder{}
@@ -264,15 +263,15 @@ func (v *refView) applyChanges(c *refChanges) {
 	}
 }
 
-// isTip reports whether a ref is at an object, or at a tag that names it.
-func (v *refView) isTip(h Hash) bool {
+// IsTip reports whether a ref is at an object, or at a tag that names it.
+func (v *View) IsTip(h object.Hash) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.tips[h] > 0
 }
 
-// isSymbolic reports whether a ref is symbolic.
-func (v *refView) isSymbolic(name string) bool {
+// IsSymbolic reports whether a ref is symbolic.
+func (v *View) IsSymbolic(name string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	l, _ := v.findLoose(name)
@@ -280,7 +279,7 @@ func (v *refView) isSymbolic(name string) bool {
 }
 
 // findLoose returns a loose ref by its name.
-func (v *refView) findLoose(name string) (looseRef, bool) {
+func (v *View) findLoose(name string) (looseRef, bool) {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
 		return looseRef{}, false
@@ -294,16 +293,16 @@ func (v *refView) findLoose(name string) (looseRef, bool) {
 }
 
 // resolveRef follows a ref through symbolic refs to an object.
-func (v *refView) resolveRef(name string) (target string, hash Hash, packed *packedRef) {
+func (v *View) resolveRef(name string) (target string, hash object.Hash, packed *packedRef) {
 	for range 5 { // as many as git follows
 		l, ok := v.findLoose(name)
 		if !ok {
 			i, ok := slices.BinarySearchFunc(v.packed, name,
-				func(p packedRef, n string) int { return strings.Compare(p.Name, n) })
+				func(p packedRef, n string) int { return strings.Compare(p.name, n) })
 			if !ok {
 				return name, "", nil
 			}
-			return name, v.packed[i].Hash, &v.packed[i]
+			return name, v.packed[i].hash, &v.packed[i]
 		}
 		if l.target == "" {
 			return name, l.hash, nil
@@ -314,31 +313,31 @@ func (v *refView) resolveRef(name string) (target string, hash Hash, packed *pac
 }
 
 // showRef returns a ref as it is shown. Returns false if it is not shown.
-func (v *refView) showRef(name string) (shownRef, bool) {
+func (v *View) showRef(name string) (Ref, bool) {
 	target, hash, packed := v.resolveRef(name)
 	if hash == "" {
-		return shownRef{}, false
+		return Ref{}, false
 	}
 	if target == name {
 		target = ""
 	}
 	if packed != nil && packed.peeled != unpeeled {
-		return newShownRef(name, hash, packed.peeled, target), true
+		return newRef(name, hash, packed.peeled, target), true
 	}
 	peeled, ok := v.peeled[hash]
 	if !ok || peeled == pack.Missing {
-		return shownRef{}, false // git leaves out refs to missing objects, too
+		return Ref{}, false // git leaves out refs to missing objects, too
 	}
-	return newShownRef(name, hash, peeled, target), true
+	return newRef(name, hash, peeled, target), true
 }
 
 // searchRef returns the position at which a ref is, or would be.
-func (v *refView) searchRef(name string) (int, bool) {
-	return slices.BinarySearchFunc(v.refs, name, func(r shownRef, n string) int { return strings.Compare(r.name, n) })
+func (v *View) searchRef(name string) (int, bool) {
+	return slices.BinarySearchFunc(v.refs, name, func(r Ref, n string) int { return strings.Compare(r.Name, n) })
 }
 
 // updateRef updates one ref.
-func (v *refView) updateRef(name string) {
+func (v *View) updateRef(name string) {
 	is, ok := v.showRef(name)
 	i, was := v.searchRef(name)
 	switch {
@@ -364,8 +363,8 @@ func (v *refView) updateRef(name string) {
 }
 
 // countTips adds n to the counts of a ref's objects.
-func (v *refView) countTips(r *shownRef, n int) {
-	for _, h := range []Hash{r.hash, r.peeled} {
+func (v *View) countTips(r *Ref, n int) {
+	for _, h := range []object.Hash{r.Hash, r.Peeled} {
 		if h == "" {
 			continue
 		}
@@ -376,19 +375,19 @@ func (v *refView) countTips(r *shownRef, n int) {
 }
 
 // noteGone records that a ref was deleted.
-func (v *refView) noteGone(r *shownRef) {
+func (v *View) noteGone(r *Ref) {
 	if v.deletedTips == nil {
-		v.deletedTips = map[Hash]bool{}
+		v.deletedTips = map[object.Hash]bool{}
 	}
-	v.deletedTips[r.hash] = true
+	v.deletedTips[r.Hash] = true
 }
 
 // rebuild makes the list of refs from the folders and packed-refs.
-func (v *refView) rebuild() {
+func (v *View) rebuild() {
 	before := v.refs
 	names := make([]string, 0, len(v.packed)+len(v.refs))
 	for _, p := range v.packed {
-		names = append(names, p.Name)
+		names = append(names, p.name)
 	}
 	for folder, f := range v.folders {
 		for file := range f.files {
@@ -397,7 +396,7 @@ func (v *refView) rebuild() {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	v.refs, v.tips = make([]shownRef, 0, len(names)), make(map[Hash]int, len(names))
+	v.refs, v.tips = make([]Ref, 0, len(names)), make(map[object.Hash]int, len(names))
 	for _, name := range names {
 		if r, ok := v.showRef(name); ok {
 			v.refs = append(v.refs, r)
@@ -405,7 +404,7 @@ func (v *refView) rebuild() {
 		}
 	}
 	for i := range before {
-		if _, ok := v.searchRef(before[i].name); !ok {
+		if _, ok := v.searchRef(before[i].Name); !ok {
 			v.noteGone(&before[i])
 		}
 	}
@@ -414,7 +413,7 @@ func (v *refView) rebuild() {
 }
 
 // listLinks lists the symbolic refs.
-func (v *refView) listLinks() {
+func (v *View) listLinks() {
 	v.links = v.links[:0]
 	for folder, f := range v.folders {
 		for file, l := range f.files {
@@ -427,13 +426,13 @@ func (v *refView) listLinks() {
 
 // eachRef calls yield for the refs that a grant shows and whose name has one of the prefixes, in order. Without
 // prefixes it calls yield for all of them. The caller holds the lock.
-func (v *refView) eachRef(g Grant, prefixes []string, yield func(*shownRef)) {
+func (v *View) eachRef(g grant.Grant, prefixes []string, yield func(*Ref)) {
 	if len(g.Read) == 0 {
 		if len(prefixes) == 0 {
 			prefixes = []string{""}
 		}
 		for _, p := range dropCovered(prefixes) {
-			for i := v.firstWith(p); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, p); i++ {
+			for i := v.firstWith(p); i < len(v.refs) && strings.HasPrefix(v.refs[i].Name, p); i++ {
 				yield(&v.refs[i])
 			}
 		}
@@ -442,8 +441,8 @@ func (v *refView) eachRef(g Grant, prefixes []string, yield func(*shownRef)) {
 	var shown []int
 	for _, pattern := range slices.Concat(g.Read, g.Write) {
 		prefix, many := strings.CutSuffix(pattern, "*")
-		for i := v.firstWith(prefix); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, prefix); i++ {
-			if g.Shows(v.refs[i].name) && hasAnyPrefix(v.refs[i].name, prefixes) {
+		for i := v.firstWith(prefix); i < len(v.refs) && strings.HasPrefix(v.refs[i].Name, prefix); i++ {
+			if g.Shows(v.refs[i].Name) && hasAnyPrefix(v.refs[i].Name, prefixes) {
 				shown = append(shown, i)
 			}
 			if !many {
@@ -457,9 +456,24 @@ func (v *refView) eachRef(g Grant, prefixes []string, yield func(*shownRef)) {
 	}
 }
 
+// Each calls yield for the refs that a grant shows and whose name has one of the prefixes, in order. Without prefixes it
+// calls yield for all of them. yield must not call methods of the view.
+func (v *View) Each(g grant.Grant, prefixes []string, yield func(*Ref)) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	v.eachRef(g, prefixes, yield)
+}
+
+// Version returns a number that grows with each change of a ref that the view has found.
+func (v *View) Version() uint64 {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.version
+}
+
 // firstWith returns the position of the first name with a prefix.
-func (v *refView) firstWith(prefix string) int {
-	return sort.Search(len(v.refs), func(i int) bool { return v.refs[i].name >= prefix })
+func (v *View) firstWith(prefix string) int {
+	return sort.Search(len(v.refs), func(i int) bool { return v.refs[i].Name >= prefix })
 }
 
 // dropCovered sorts prefixes and leaves out those that another one covers.
@@ -478,8 +492,8 @@ func hasAnyPrefix(name string, prefixes []string) bool {
 	return len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// lsRefs returns the answer to ls-refs.
-func (v *refView) lsRefs(g Grant, q *protocol.RefsRequest) []byte {
+// List returns the answer to ls-refs.
+func (v *View) List(g grant.Grant, q *protocol.RefsRequest) []byte {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var b []byte
@@ -488,13 +502,13 @@ func (v *refView) lsRefs(g Grant, q *protocol.RefsRequest) []byte {
 	}
 	if head, ok := v.showHead(g); ok && hasAnyPrefix("HEAD", q.Prefixes) {
 		switch {
-		case head.hash != "":
+		case head.Hash != "":
 			b = appendRef(b, &head, q.Symrefs, q.Peel)
-		case q.Unborn && q.Symrefs && head.target != "":
-			b = protocol.AppendLine(b, "unborn HEAD symref-target:", head.target, "\n")
+		case q.Unborn && q.Symrefs && head.Target != "":
+			b = protocol.AppendLine(b, "unborn HEAD symref-target:", head.Target, "\n")
 		}
 	}
-	v.eachRef(g, q.Prefixes, func(r *shownRef) {
+	v.eachRef(g, q.Prefixes, func(r *Ref) {
 		if q.Symrefs && q.Peel {
 			b = append(b, r.line...)
 		} else {
@@ -504,20 +518,20 @@ func (v *refView) lsRefs(g Grant, q *protocol.RefsRequest) []byte {
 	return append(b, protocol.FlushLine...)
 }
 
-// pushAdvert returns the refs that a grant shows, as the first packets of a push with the capabilities of git.
+// PushAdvert returns the refs that a grant shows, as the first packets of a push with the capabilities of git.
 // Returns false if git has more to say.
-func (v *refView) pushAdvert(g Grant, capabilities string) ([]byte, bool) {
+func (v *View) PushAdvert(g grant.Grant, capabilities string) ([]byte, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if !v.shallow.isMissing() {
+	if !v.shallow.IsMissing() {
 		return nil, false
 	}
 	var b []byte
-	v.eachRef(g, nil, func(r *shownRef) {
+	v.eachRef(g, nil, func(r *Ref) {
 		if b == nil {
-			b = protocol.AppendLine(b, string(r.hash), " ", r.name, "\x00", capabilities, "\n")
+			b = protocol.AppendLine(b, string(r.Hash), " ", r.Name, "\x00", capabilities, "\n")
 		} else {
-			b = protocol.AppendLine(b, string(r.hash), " ", r.name, "\n")
+			b = protocol.AppendLine(b, string(r.Hash), " ", r.Name, "\n")
 		}
 	})
 	if b == nil {
@@ -527,44 +541,44 @@ func (v *refView) pushAdvert(g Grant, capabilities string) ([]byte, bool) {
 }
 
 // showHead returns HEAD as a grant shows it. It has no hash if its branch does not exist yet.
-func (v *refView) showHead(g Grant) (shownRef, bool) {
+func (v *View) showHead(g grant.Grant) (Ref, bool) {
 	if len(g.Read) > 0 && !g.Shows(v.head.target) {
-		return shownRef{}, false
+		return Ref{}, false
 	}
 	if v.head.target == "" {
-		return shownRef{name: "HEAD", hash: v.head.hash, peeled: v.peeled[v.head.hash]}, v.head.hash != ""
+		return Ref{Name: "HEAD", Hash: v.head.hash, Peeled: v.peeled[v.head.hash]}, v.head.hash != ""
 	}
 	if object.RefFault(v.head.target) != "" || !strings.HasPrefix(v.head.target, "refs/") {
-		return shownRef{}, false
+		return Ref{}, false
 	}
 	target, _, _ := v.resolveRef(v.head.target)
 	if len(g.Read) > 0 && !g.Shows(target) {
-		return shownRef{}, false
+		return Ref{}, false
 	}
 	r, _ := v.showRef(v.head.target)
-	r.name, r.target = "HEAD", target
+	r.Name, r.Target = "HEAD", target
 	return r, true
 }
 
-// shallowState returns a word for the way in which the repository's own history is cut, or "".
-func (v *refView) shallowState() string {
+// ShallowState returns a word for the way in which the repository's own history is cut, or "".
+func (v *View) ShallowState() string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if v.shallow.isMissing() {
+	if v.shallow.IsMissing() {
 		return ""
 	}
 	return v.shallow.String()
 }
 
-// tagState returns a word for all tags, which is "" if there are none, and whether the grant shows all of them.
-func (v *refView) tagState(g Grant) (state string, all bool) {
+// TagState returns a word for all tags, which is "" if there are none, and whether the grant shows all of them.
+func (v *View) TagState(g grant.Grant) (state string, all bool) {
 	const tags = "refs/tags/"
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n := 0
 	if v.tagsVersion != v.version {
 		h := sha256.New()
-		v.eachRef(Grant{}, []string{tags}, func(r *shownRef) {
+		v.eachRef(grant.Grant{}, []string{tags}, func(r *Ref) {
 			n++
 			io.WriteString(h, r.line)
 		})
@@ -577,6 +591,6 @@ func (v *refView) tagState(g Grant) (state string, all bool) {
 		return v.tags, true
 	}
 	all = true
-	v.eachRef(Grant{}, []string{tags}, func(r *shownRef) { all = all && g.Shows(r.name) })
+	v.eachRef(grant.Grant{}, []string{tags}, func(r *Ref) { all = all && g.Shows(r.Name) })
 	return v.tags, all
 }

@@ -1,4 +1,4 @@
-package gitd
+package refview
 
 import (
 	"bytes"
@@ -13,27 +13,29 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ramus-dev/ramus/gitd/gitfile"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"golang.org/x/sys/unix"
 )
 
 // packedRef is a line of packed-refs, with the line of the peeled object.
 type packedRef struct {
-	Ref
-	peeled Hash
+	name   string
+	hash   object.Hash
+	peeled object.Hash // "" if the object is no tag
 }
 
 // refFolder is a folder of loose refs.
 type refFolder struct {
-	sig   signature
+	sig   gitfile.Signature
 	files map[string]looseRef // by the last part of the name
 	subs  []string
 }
 
 // looseRef is the file of a loose ref. If it has neither hash nor target, it is damaged.
 type looseRef struct {
-	sig    signature
-	hash   Hash
+	sig    gitfile.Signature
+	hash   object.Hash
 	target string
 }
 
@@ -44,24 +46,24 @@ type refChanges struct {
 	relinked bool                  // one of them is, or was, symbolic
 	repacked bool
 	packed   []packedRef
-	packSig  signature
+	packSig  gitfile.Signature
 	head     headRef
-	headSig  signature
+	headSig  gitfile.Signature
 }
 
 func (c *refChanges) isEmpty() bool { return len(c.folders) == 0 && !c.repacked }
 
 // readFolder compares a folder and those below it with the disk.
-func (v *refView) readFolder(c *refChanges, name string) error {
+func (v *View) readFolder(c *refChanges, name string) error {
 	if strings.Count(name, "/") > object.MaxRef/2 {
 		return nil
 	}
-	sig, err := statSignature(v.filePath(name))
+	sig, err := gitfile.Stat(v.filePath(name))
 	if err != nil {
 		return err
 	}
 	known := v.folders[name]
-	if known != nil && known.sig.matches(sig) {
+	if known != nil && known.sig.Matches(sig) {
 		for _, sub := range known.subs {
 			if err := v.readFolder(c, name+"/"+sub); err != nil {
 				return err
@@ -118,7 +120,7 @@ func (v *refView) readFolder(c *refChanges, name string) error {
 }
 
 // dropMissing records the refs and folders of a folder that were known and are gone.
-func (v *refView) dropMissing(c *refChanges, name string, known, now *refFolder) {
+func (v *View) dropMissing(c *refChanges, name string, known, now *refFolder) {
 	for file, was := range known.files {
 		if _, ok := now.files[file]; !ok {
 			c.names[name+"/"+file] = true
@@ -133,7 +135,7 @@ func (v *refView) dropMissing(c *refChanges, name string, known, now *refFolder)
 }
 
 // dropFolder records that a folder and its refs are gone.
-func (v *refView) dropFolder(c *refChanges, name string) {
+func (v *View) dropFolder(c *refChanges, name string) {
 	known := v.folders[name]
 	if known == nil {
 		return
@@ -149,21 +151,21 @@ func (v *refView) dropFolder(c *refChanges, name string) {
 }
 
 // readLoose reads a loose ref, unless it is the file that was read before.
-func (v *refView) readLoose(name string, was looseRef) (looseRef, error) {
-	sig, err := statSignature(v.filePath(name))
+func (v *View) readLoose(name string, was looseRef) (looseRef, error) {
+	sig, err := gitfile.Stat(v.filePath(name))
 	if err != nil {
 		return looseRef{}, err
 	}
-	if sig.isMissing() {
+	if sig.IsMissing() {
 		return looseRef{}, fs.ErrNotExist
 	}
-	if was.sig.matches(sig) {
+	if was.sig.Matches(sig) {
 		return was, nil
 	}
 	is := looseRef{sig: sig}
-	b, err := readSmall(v.filePath(name))
+	b, err := gitfile.ReadSmall(v.filePath(name))
 	switch {
-	case errors.Is(err, ErrTooLarge), errors.Is(err, syscall.EISDIR):
+	case errors.Is(err, object.ErrTooLarge), errors.Is(err, syscall.EISDIR):
 		return is, nil
 	case err != nil:
 		return is, err
@@ -171,14 +173,14 @@ func (v *refView) readLoose(name string, was looseRef) (looseRef, error) {
 	text := strings.TrimSpace(string(b))
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
 		is.target = strings.TrimSpace(target)
-	} else if h := Hash(text); len(h) == 40 && object.IsHex(text) {
+	} else if h := object.Hash(text); len(h) == 40 && object.IsHex(text) {
 		is.hash = h
 	}
 	return is, nil
 }
 
-func (v *refView) readHead() (headRef, error) {
-	b, err := readSmall(v.filePath("HEAD"))
+func (v *View) readHead() (headRef, error) {
+	b, err := gitfile.ReadSmall(v.filePath("HEAD"))
 	if err != nil {
 		return headRef{}, err
 	}
@@ -187,34 +189,34 @@ func (v *refView) readHead() (headRef, error) {
 		return headRef{target: strings.TrimSpace(target)}, nil
 	}
 	if len(text) == 40 && object.IsHex(text) {
-		return headRef{hash: Hash(text)}, nil
+		return headRef{hash: object.Hash(text)}, nil
 	}
 	return headRef{}, nil
 }
 
 // readPacked reads packed-refs, and returns the signature of the very file that it read.
-func (v *refView) readPacked() ([]packedRef, signature, error) {
+func (v *View) readPacked() ([]packedRef, gitfile.Signature, error) {
 	f, err := os.Open(v.filePath("packed-refs"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, signature{}, nil
+		return nil, gitfile.Signature{}, nil
 	} else if err != nil {
-		return nil, signature{}, err
+		return nil, gitfile.Signature{}, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, signature{}, err
+		return nil, gitfile.Signature{}, err
 	}
 	refs, err := parsePacked(f)
-	return refs, signatureOf(&st), err
+	return refs, gitfile.SignatureOf(&st), err
 }
 
 // peelNew returns the objects that tags name, by tag. It adds those of new refs.
-func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, error) {
+func (v *View) peelNew(ctx context.Context, c *refChanges) (map[object.Hash]object.Hash, error) {
 	known := v.peeled
-	var ask []Hash
-	seen := map[Hash]bool{}
-	need := func(h Hash) {
+	var ask []object.Hash
+	seen := map[object.Hash]bool{}
+	need := func(h object.Hash) {
 		if _, ok := known[h]; h != "" && !ok && !seen[h] {
 			seen[h] = true
 			ask = append(ask, h)
@@ -231,25 +233,25 @@ func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, er
 	}
 	for _, p := range c.packed {
 		if p.peeled == unpeeled {
-			need(p.Hash)
+			need(p.hash)
 		}
 	}
 	if len(ask) == 0 && known != nil {
 		return known, nil
 	}
 
-	found, err := v.repo.objects.Kinds(ctx, ask)
+	found, err := v.Objects.Kinds(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[Hash]Hash, len(known)+len(found))
+	all := make(map[object.Hash]object.Hash, len(known)+len(found))
 	// Objects that no ref is at any more are forgotten when they are many.
 	if len(known) < 2*(len(v.refs)+1000) {
 		maps.Copy(all, known)
 	} else {
 		for _, r := range v.refs {
-			if p, ok := known[r.hash]; ok {
-				all[r.hash] = p
+			if p, ok := known[r.Hash]; ok {
+				all[r.Hash] = p
 			}
 		}
 	}
@@ -261,7 +263,7 @@ func (v *refView) peelNew(ctx context.Context, c *refChanges) (map[Hash]Hash, er
 }
 
 // unpeeled marks a packed ref whose file does not say whether it is a tag.
-const unpeeled Hash = "?"
+const unpeeled object.Hash = "?"
 
 // parsePacked parses packed-refs with its peeled tags. The result is sorted.
 func parsePacked(in *os.File) ([]packedRef, error) {
@@ -284,24 +286,24 @@ func parsePacked(in *os.File) ([]packedRef, error) {
 			if len(refs) == 0 || len(line) != 41 || !object.IsHex(line[1:]) {
 				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
 			}
-			refs[len(refs)-1].peeled = Hash(line[1:])
+			refs[len(refs)-1].peeled = object.Hash(line[1:])
 		default:
 			h, name, ok := strings.Cut(line, " ")
 			if !ok || len(h) != 40 || !object.IsHex(h) || name == "" {
 				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
 			}
-			p := packedRef{Ref: Ref{Name: name, Hash: Hash(h)}}
+			p := packedRef{name: name, hash: object.Hash(h)}
 			if !fully && !(tags && strings.HasPrefix(name, "refs/tags/")) {
 				p.peeled = unpeeled
 			}
 			refs = append(refs, p)
 		}
 	}
-	byName := func(a, b packedRef) int { return strings.Compare(a.Name, b.Name) }
+	byName := func(a, b packedRef) int { return strings.Compare(a.name, b.name) }
 	if !slices.IsSortedFunc(refs, byName) {
 		slices.SortFunc(refs, byName)
 	}
-	return slices.DeleteFunc(refs, func(p packedRef) bool { return object.RefFault(p.Name) != "" }), nil
+	return slices.DeleteFunc(refs, func(p packedRef) bool { return object.RefFault(p.name) != "" }), nil
 }
 
 // packedRefsMax bounds the bytes of packed-refs, which hold some millions of refs.
@@ -313,10 +315,16 @@ func readAtMost(f *os.File, max int64) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > max {
-		return nil, fmt.Errorf("%s has more than %d bytes: %w", filepath.Base(f.Name()), max, ErrTooLarge)
+		return nil, fmt.Errorf("%s has more than %d bytes: %w", filepath.Base(f.Name()), max, object.ErrTooLarge)
 	}
 	var b bytes.Buffer
 	b.Grow(int(info.Size()) + 512)
 	_, err = b.ReadFrom(f)
 	return b.Bytes(), err
+}
+
+// HasReftable reports whether the repository dir keeps its refs in the newer format of git, which only git reads here.
+func HasReftable(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "reftable"))
+	return err == nil
 }

@@ -3,18 +3,12 @@ package gitd
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"unicode"
 
-	"github.com/go-git/go-git/v5/plumbing/format/config"
+	"github.com/ramus-dev/ramus/gitd/gitfile"
 )
-
-// configMax bounds the bytes of the config file of a repository. Longer ones are refused.
-const configMax = 1 << 20
 
 // anonymousKey is the key that lets everybody read a repository.
 const anonymousKey = "ramus.anonymous"
@@ -22,82 +16,8 @@ const anonymousKey = "ramus.anonymous"
 // IsPublic reports whether everybody may read the branches and tags of the repository without a token. It is true if
 // ramus.anonymous is true in the repository's own configuration.
 func (r *Repo) IsPublic() bool {
-	own, err := r.view.configuration()
-	return err == nil && own.flag(anonymousKey, false)
-}
-
-// ownConfig is a repository's own config file, with keys in lower case and the last value of each. The server
-// reads it for decisions that come before git. Git itself reads the whole file again, with included files.
-type ownConfig map[string]string
-
-// readOwnConfig reads the config file of dir.
-func readOwnConfig(dir string) (ownConfig, error) {
-	f, err := os.Open(filepath.Join(dir, "config"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil {
-		return nil, err
-	} else if st.Size() > configMax {
-		return nil, fmt.Errorf("config has more than %d bytes: %w", configMax, ErrTooLarge)
-	}
-	cfg := config.New()
-	if err := config.NewDecoder(f).Decode(cfg); err != nil {
-		return nil, err
-	}
-	own := ownConfig{}
-	for _, sec := range cfg.Sections {
-		for _, o := range sec.Options {
-			own[strings.ToLower(sec.Name+"."+o.Key)] = o.Value
-		}
-		for _, sub := range sec.Subsections {
-			for _, o := range sub.Options {
-				own[strings.ToLower(sec.Name)+"."+sub.Name+"."+strings.ToLower(o.Key)] = o.Value
-			}
-		}
-	}
-	return own, nil
-}
-
-// names reports whether the file has a value for key.
-func (o ownConfig) names(key string) bool {
-	_, ok := o[key]
-	return ok
-}
-
-// flag returns a boolean as git reads it. A value that git would refuse counts as false.
-func (o ownConfig) flag(key string, missing bool) bool {
-	v, ok := o[key]
-	if !ok {
-		return missing
-	}
-	switch strings.ToLower(v) {
-	case "true", "yes", "on", "1", "":
-		// A key without "=" is true for git, an empty value is false. go-git cannot distinguish them, so only a
-		// written word counts as true.
-		return v != ""
-	}
-	return false
-}
-
-// atMost returns a size as git reads it, with its units k, m and g. Returns most if the size is larger, or if the
-// file has none.
-func (o ownConfig) atMost(key string, most int64) int64 {
-	text := strings.ToLower(o[key])
-	unit := int64(1)
-	if digits := strings.TrimRight(text, "kmg"); len(text)-len(digits) == 1 {
-		unit = map[byte]int64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}[text[len(text)-1]]
-		text = digits
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 || n > most/unit {
-		return most
-	}
-	return n * unit
+	own, err := r.view.Config()
+	return err == nil && own.Flag(anonymousKey, false)
 }
 
 // locateRepo finds the repository at the path of a request.
@@ -111,13 +31,13 @@ func (s *Server) locateRepo(path string) (access, error) {
 		return access{name: name}, err
 	}
 	a := access{name: name, dir: repo.Dir(), repo: repo}
-	own, err := repo.view.configuration()
+	own, err := repo.view.Config()
 	if err != nil {
 		return a, fmt.Errorf("cannot read the configuration of %s: %w", name, err)
 	}
 	// In a repository of the server, only this key counts.
 	if v, ok := own[anonymousKey]; ok {
-		a.repoConfig = ownConfig{anonymousKey: v}
+		a.repoConfig = gitfile.Config{anonymousKey: v}
 	}
 	return a, nil
 }
@@ -141,7 +61,7 @@ func (s *Server) locateOwn(path string) (access, error) {
 			}
 			return a, fmt.Errorf("repository %s: %w", a.name, err)
 		}
-		own, err := readOwnConfig(dir)
+		own, err := gitfile.ReadConfig(dir)
 		if err != nil {
 			return a, fmt.Errorf("cannot read the configuration of %s: %w", a.name, err)
 		}
@@ -171,7 +91,7 @@ func servable(path string) bool {
 
 // readHead returns the ref that HEAD names, or "" if HEAD is detached.
 func readHead(dir string) (string, error) {
-	text, err := readSmall(filepath.Join(dir, "HEAD"))
+	text, err := gitfile.ReadSmall(filepath.Join(dir, "HEAD"))
 	if err != nil {
 		return "", fmt.Errorf("cannot read HEAD: %w", err)
 	}

@@ -1,4 +1,4 @@
-package gitd
+package shared
 
 import (
 	"sync"
@@ -11,7 +11,7 @@ import (
 // call. All callers that come during a sync share the next one.
 func TestSyncsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s syncer
+		var s Call
 		var written, synced, calls atomic.Int64
 		busy := make(chan struct{})
 		first := sync.OnceFunc(func() { <-busy })
@@ -24,7 +24,7 @@ func TestSyncsAreShared(t *testing.T) {
 		}
 		come := func() {
 			own := written.Add(1)
-			if err := s.share(call); err != nil || synced.Load() < own {
+			if err := s.Do(call); err != nil || synced.Load() < own {
 				t.Errorf("write %d returned when %d were on disk: %v", own, synced.Load(), err)
 			}
 		}
